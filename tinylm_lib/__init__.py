@@ -1,0 +1,23 @@
+"""TinyLM: a modern decoder-only language model in a library small enough to read from end to end."""
+
+from .cache import KVCache
+from .config import ModelConfig, TrainConfig, preset
+from .evaluation import evaluate, next_token_loss
+from .model import TransformerLM
+from .sampling import beam_search, generate, next_token_probs, stream
+from .training import train
+
+__all__ = [
+    "KVCache",
+    "ModelConfig",
+    "TrainConfig",
+    "TransformerLM",
+    "beam_search",
+    "evaluate",
+    "generate",
+    "next_token_loss",
+    "next_token_probs",
+    "preset",
+    "stream",
+    "train",
+]

@@ -1,0 +1,111 @@
+"""Every position looks back and fetches. Notebooks 05 and 07."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .config import ModelConfig
+from .layers import Linear, RMSNorm, pick
+from .positions import POSITIONS
+
+# With fewer keys torch's mask-free CPU kernel returns 0 for a NaN query (torch 2.13, AVX-512).
+FEWEST_KEYS_WITHOUT_MASK = 16
+
+
+def causal_mask(n_queries: int, n_keys: int | None = None, device: torch.device | str | None = None) -> Tensor:
+    """Who may look at whom: key j is allowed for query i when it is not later. True = allowed.
+
+    The queries are the last `n_queries` of the `n_keys` positions (default as many), so query i stands at i + S - T.
+    Returns (T, S), bool.
+    Raises ValueError for fewer keys than queries.
+    """
+    n_keys = n_queries if n_keys is None else n_keys
+    if n_keys < n_queries:
+        raise ValueError(f"n_keys {n_keys} must be at least n_queries {n_queries}: a query can see its own position")
+    return torch.ones(n_queries, n_keys, dtype=torch.bool, device=device).tril(n_keys - n_queries)
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0
+) -> Tensor:
+    """softmax(q k^T / sqrt(d_k)) v, for each query over the keys it is allowed to see.
+
+    q (..., H, T, d_k), k (..., G, S, d_k), v (..., G, S, d_v): query head h uses key-value head h // (H / G).
+    With fewer than three dimensions there is no head axis.
+    mask: bool, broadcast to (..., T, S), True = allowed. causal: also allow no later key; the queries are the last T of
+    the S positions. dropout: share of the weights set to 0 (0 to 1).
+
+    A row without any allowed key returns 0. A NaN query returns NaN. A NaN in a masked value still spreads, because its
+    weight is 0 and 0 * NaN is NaN.
+    Returns (..., T, d_v).
+    Raises TypeError for a mask that is not bool, ValueError for shapes that do not fit.
+    Source: Vaswani et al. 2017, equation 1; Ainslie et al. 2023 (grouped queries).
+    """
+    T, S = q.shape[-2], k.shape[-2]
+    _check(q, k, v, mask)
+    if causal and not (mask is None and T == S >= FEWEST_KEYS_WITHOUT_MASK):
+        allowed = causal_mask(T, S, q.device)  # (T, S)
+        mask, causal = allowed if mask is None else mask & allowed, False
+    elif mask is None and S < FEWEST_KEYS_WITHOUT_MASK:
+        mask = torch.ones(T, S, dtype=torch.bool, device=q.device)  # (T, S)
+    grouped = q.ndim > 2 and q.shape[-3] != k.shape[-3]
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    if mask is not None and mask.dtype != torch.bool:
+        raise TypeError(
+            f"mask must be bool with True = allowed, got {mask.dtype}; "
+            f"for 0/1 masks use mask == 1, for additive masks mask == 0"
+        )
+    if q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1]:
+        raise ValueError(
+            f"q and k must share their last size, k and v all others, "
+            f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+        )
+    if mask is not None:
+        T, S = q.shape[-2], k.shape[-2]
+        fits = all(m in (1, n) for m, n in zip(mask.shape[-2:], (T, S), strict=False))
+        if mask.ndim < 2 or not fits:
+            raise ValueError(f"mask must broadcast to (..., {T}, {S}) = (..., T, S), got {tuple(mask.shape)}")
+
+
+class Attention(nn.Module):
+    """Causal self-attention with H query heads that share G key-value heads.
+
+    Source: Vaswani et al. 2017, section 3.2; Ainslie et al. 2023 (G < H); Henry et al. 2020 (qk_norm).
+    """
+
+    def __init__(self, config: ModelConfig, rotation: nn.Module | None = None):
+        super().__init__()
+        C, D = config.d_model, config.d_head
+        self.d_head, self.dropout = D, config.attention_dropout
+        self.q_proj = Linear(C, config.n_heads * D, bias=config.qkv_bias)
+        self.k_proj = Linear(C, config.n_kv_heads * D, bias=config.qkv_bias)
+        self.v_proj = Linear(C, config.n_kv_heads * D, bias=config.qkv_bias)
+        self.o_proj = Linear(config.n_heads * D, C, bias=config.o_bias)
+        self.q_norm = RMSNorm(D, config.norm_eps) if config.qk_norm else nn.Identity()
+        self.k_norm = RMSNorm(D, config.norm_eps) if config.qk_norm else nn.Identity()
+        self.rotation = rotation or pick(POSITIONS, config.position, "position")[1].from_config(config)
+
+    def split(self, x: Tensor) -> Tensor:
+        """Cut the last dimension into heads. x (B, T, H*D). Returns (B, H, T, D)."""
+        return x.unflatten(-1, (-1, self.d_head)).transpose(-3, -2)
+
+    def forward(
+        self, x: Tensor, positions: Tensor, extend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
+    ) -> Tensor:
+        """x (B, T, C), positions (T,). Returns (B, T, C).
+
+        extend: stores new keys and values in a cache and returns all of them.
+        """
+        q = self.q_norm(self.split(self.q_proj(x)))  # (B, T, C) -> (B, H, T, D)
+        k = self.k_norm(self.split(self.k_proj(x)))  # (B, T, C) -> (B, G, T, D)
+        v = self.split(self.v_proj(x))  # (B, T, C) -> (B, G, T, D)
+        q, k = self.rotation(q, positions), self.rotation(k, positions)  # (B, H, T, D), (B, G, T, D)
+        if extend is not None:
+            k, v = extend(k, v)  # (B, G, S, D), (B, G, S, D)
+        y = attend(q, k, v, causal=True, dropout=self.dropout if self.training else 0.0)  # (B, H, T, D)
+        return self.o_proj(y.transpose(-3, -2).flatten(-2))  # (B, T, C)

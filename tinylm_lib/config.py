@@ -1,0 +1,270 @@
+"""What a model is and how it is trained: two frozen, JSON-able records, and the presets. Imports no torch."""
+
+import dataclasses
+import math
+from dataclasses import dataclass, field, fields
+from typing import Any, get_args
+
+# What a choice fixes about sizes. The classes themselves stand in the tables NORMS, POSITIONS, FFNS, BLOCKS and INITS.
+FFN_RATIO = {"swiglu": 8 / 3, "geglu": 8 / 3, "gelu": 4, "gelu_tanh": 4, "relu": 4}  # d_ff / d_model
+HEAD_MULTIPLE = {"none": 1, "learned": 1, "sinusoidal": 1, "rotary": 2}  # rotary turns pairs
+
+
+def choice(default: str, *names: str, help: str = "") -> Any:
+    """A dataclass field whose value is one of a few names."""
+    return field(default=default, metadata={"choices": names, "help": help})
+
+
+def option(default: Any, help: str, low: float | None = None, high: float | None = None) -> Any:
+    """A dataclass field with a help text and, for numbers, the smallest and largest allowed value."""
+    return field(default=default, metadata={"help": help, "low": low, "high": high})
+
+
+def _check(record: Any) -> None:
+    """Raise ValueError for the first field of a wrong type, an unknown name or a number out of its range."""
+    for f in fields(record):
+        value, meta, kinds = getattr(record, f.name), f.metadata, field_types(f)
+        if value is None and type(None) in kinds:
+            continue
+        fits = isinstance(value, kinds) or (float in kinds and type(value) is int)
+        if not fits or (isinstance(value, bool) and bool not in kinds) or value in (math.inf, -math.inf):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise ValueError(f"{f.name} must be a finite {wanted}, got {value!r}")
+        if "choices" in meta and value not in meta["choices"]:
+            raise ValueError(f"{f.name} {value!r} is unknown; choose one of {', '.join(meta['choices'])}")
+        low, high = meta.get("low"), meta.get("high")
+        if (low is not None and not value >= low) or (high is not None and not value <= high):
+            bounds = f"at least {low}" if high is None else f"from {low} to {high}"
+            raise ValueError(f"{f.name} must be {bounds}, got {value}")
+
+
+def field_types(f: dataclasses.Field) -> tuple[type, ...]:
+    """The types that a field allows: (int, NoneType) for `int | None`."""
+    return get_args(f.type) or (f.type,)
+
+
+class Record:
+    """What the frozen records share: a plain dict in and out."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict of plain values, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Record":
+        """Build the record from `to_dict`'s result.
+
+        Raises ValueError for a field that this version does not know.
+        """
+        known = {f.name for f in fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class RopeScaling(Record):
+    """Llama 3's stretch of the slow rotary frequencies, for contexts longer than the first training used.
+
+    Source: Grattafiori et al. 2024, "The Llama 3 Herd of Models", and the released Llama 3.1 configuration.
+    """
+
+    factor: float = option(8.0, "slow frequencies are divided by this", low=1.0)
+    low_freq_factor: float = option(1.0, "wavelengths above original_max_seq_len / this are stretched fully", low=0.0)
+    high_freq_factor: float = option(4.0, "wavelengths below original_max_seq_len / this are kept", low=0.0)
+    original_max_seq_len: int = option(8192, "positions that the first training used", low=1)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if self.high_freq_factor <= self.low_freq_factor:
+            raise ValueError(
+                f"high_freq_factor must exceed low_freq_factor, got {self.high_freq_factor} and {self.low_freq_factor}"
+            )
+
+
+@dataclass(frozen=True)
+class ModelConfig(Record):
+    """Every choice and size of one model. Sizes left at None are derived, so that a built config has none left.
+
+    Raises ValueError naming the field, the value and the remedy for sizes that cannot work and unknown names.
+    """
+
+    vocab_size: int = option(256, "V, number of token ids", low=1)
+    max_seq_len: int = option(128, "longest sequence the model can see, in tokens", low=1)
+    d_model: int = option(128, "C, width of the residual stream", low=1)
+    n_layers: int = option(4, "number of blocks", low=1)
+    n_heads: int = option(4, "H, number of query heads", low=1)
+    n_kv_heads: int | None = option(None, "G, number of key-value heads; default n_heads", low=1)
+    d_head: int | None = option(None, "D, width of one head; default d_model / n_heads", low=1)
+    d_ff: int | None = option(None, "F, inner width of the feed-forward; default from the ffn's ratio", low=1)
+    d_ff_multiple_of: int = option(64, "a derived d_ff is rounded to a multiple of this", low=1)
+
+    block: str = choice("pre_norm", "pre_norm", "post_norm", help="where the norms stand")
+    norm: str = choice("rms", "rms", "layer", help="which norm")
+    norm_eps: float = option(1e-5, "added to the mean square inside the root", low=0.0)
+    position: str = choice("rotary", *HEAD_MULTIPLE, help="how the model knows word order")
+    rope_layout: str = choice("halves", "interleaved", "halves", help="which coordinates rotary pairs up")
+    rope_base: float = option(10_000.0, "base of the rotary frequencies", low=1.0)
+    rope_scaling: RopeScaling | None = option(None, "Llama 3's stretch of slow frequencies")  # noqa: RUF009
+    ffn: str = choice("swiglu", *FFN_RATIO, help="which feed-forward")
+    qkv_bias: bool = option(False, "biases on the query, key and value projections")
+    o_bias: bool = option(False, "a bias on the attention's output projection")
+    ffn_bias: bool = option(False, "biases in the feed-forward")
+    qk_norm: bool = option(False, "normalise each query and key head before the rotation")
+    tie_embeddings: bool = option(True, "use the embedding matrix as the output head")
+    scale_embeddings: bool = option(False, "multiply embeddings by sqrt(d_model)")
+
+    init: str = choice(
+        "zero_residual", "cs336", "normal", "xavier", "kaiming", "gpt2", "zero_residual", help="initial weights"
+    )
+    init_std: float = option(0.02, "standard deviation of the normal and gpt2 initial weights", low=0.0)
+    embedding_dropout: float = option(0.0, "dropout on the embedded input", low=0.0, high=1.0)
+    attention_dropout: float = option(0.0, "dropout on the attention weights", low=0.0, high=1.0)
+    ffn_dropout: float = option(
+        0.0, "dropout at the end of the feed-forward, before the block's own", low=0.0, high=1.0
+    )
+    residual_dropout: float = option(0.0, "dropout on what a block adds to the residual stream", low=0.0, high=1.0)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rope_scaling, dict):
+            object.__setattr__(self, "rope_scaling", RopeScaling.from_dict(self.rope_scaling))
+        _check(self)
+        if self.d_head is None:
+            if self.d_model % self.n_heads:
+                fits = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
+                raise ValueError(
+                    f"d_model {self.d_model} is not divisible by n_heads {self.n_heads}; "
+                    f"choose n_heads from {_some(fits)} or give d_head"
+                )
+            object.__setattr__(self, "d_head", self.d_model // self.n_heads)
+        if self.n_kv_heads is None:
+            object.__setattr__(self, "n_kv_heads", self.n_heads)
+        if self.n_heads % self.n_kv_heads:
+            fits = [g for g in range(1, self.n_heads + 1) if self.n_heads % g == 0]
+            raise ValueError(
+                f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}; choose from {_some(fits)}"
+            )
+        if self.d_head % HEAD_MULTIPLE[self.position]:
+            raise ValueError(
+                f"d_head {self.d_head} is odd, but position {self.position!r} turns pairs of coordinates; "
+                f"choose an even d_head (d_model / n_heads, or d_head itself)"
+            )
+        if self.d_ff is None:
+            object.__setattr__(self, "d_ff", derived_d_ff(self.d_model, FFN_RATIO[self.ffn], self.d_ff_multiple_of))
+
+
+def derived_d_ff(d_model: int, ratio: float, multiple_of: int) -> int:
+    """The multiple of `multiple_of` nearest to ratio * d_model, ties down, and never 0.
+
+    Source: Shazeer 2020, "GLU Variants", section 2: a ratio of 8/3 makes a gated feed-forward as large as a 4x one.
+    """
+    return max(multiple_of, (int(ratio * d_model) + (multiple_of - 1) // 2) // multiple_of * multiple_of)
+
+
+@dataclass(frozen=True)
+class TrainConfig(Record):
+    """How a model is trained: batches, optimizer, schedule and precision."""
+
+    total_steps: int = option(600, "updates in the whole run", low=1)
+    batch_size: int = option(16, "sequences per backward pass", low=1)
+    seq_len: int = option(128, "tokens per sequence", low=1)
+    micro_steps: int = option(1, "backward passes per update", low=1)
+    peak_lr: float = option(4e-3, "learning rate after warm-up", low=0.0)
+    floor_lr: float = option(1e-4, "learning rate at the end", low=0.0)
+    warmup_steps: int = option(50, "updates of linear warm-up", low=0)
+    weight_decay: float = option(0.1, "AdamW's decay, on matrices only", low=0.0)
+    beta1: float = option(0.9, "AdamW's decay of the first moment", low=0.0, high=1.0)
+    beta2: float = option(0.95, "AdamW's decay of the second moment", low=0.0, high=1.0)
+    adam_eps: float = option(1e-8, "AdamW's guard against division by zero", low=0.0)
+    clip_norm: float | None = option(1.0, "largest global gradient norm; None never clips", low=0.0)
+    precision: str = choice("fp32", "fp32", "bf16", help="precision of the forward pass; bf16 through autocast")
+    seed: int = option(1, "seed of the initial weights and of the batches", low=0)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if self.warmup_steps > self.total_steps:
+            raise ValueError(f"warmup_steps {self.warmup_steps} exceeds total_steps {self.total_steps}; lower it")
+        if self.floor_lr > self.peak_lr:
+            raise ValueError(f"floor_lr {self.floor_lr} exceeds peak_lr {self.peak_lr}; lower it")
+
+
+def _some(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:12])) + (", ..." if len(numbers) > 12 else "")
+
+
+_GPT = {
+    "norm": "layer", "position": "learned", "ffn": "gelu", "ffn_bias": True, "d_ff_multiple_of": 1, "init": "normal",
+    "embedding_dropout": 0.1, "attention_dropout": 0.1, "residual_dropout": 0.1,
+}  # fmt: skip
+_LLAMA = {"rope_layout": "halves", "tie_embeddings": False, "init": "normal"}
+_CS336 = {"rope_layout": "interleaved", "tie_embeddings": False}
+
+# The choices of each family; every choice that is not named has ModelConfig's default.
+FAMILIES: dict[str, dict[str, Any]] = {
+    "modern": {"qk_norm": True},
+    "cs336": {**_CS336, "init": "cs336"},
+    "cs190c": {**_CS336, "init": "normal", "d_ff_multiple_of": 1},
+    "gpt": _GPT,
+    "tiny_transformer": {
+        **_GPT, "position": "sinusoidal", "qkv_bias": True, "o_bias": True, "scale_embeddings": True,
+        "attention_dropout": 0.0,
+    },
+    "gpt2": {**_GPT, "ffn": "gelu_tanh", "qkv_bias": True, "o_bias": True, "init": "gpt2"},
+    "llama": _LLAMA,
+}  # fmt: skip
+
+
+def _sizes(vocab_size: int, d_model: int, n_layers: int, n_heads: int, max_seq_len: int, **more: Any) -> dict[str, Any]:
+    sizes = {"vocab_size": vocab_size, "d_model": d_model, "n_layers": n_layers, "n_heads": n_heads}
+    return {**sizes, "max_seq_len": max_seq_len, **more}
+
+
+# The published sizes of each family; the first is the default.
+SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    "modern": {"default": _sizes(256, 128, 4, 4, 128)},
+    "cs336": {"example": _sizes(10_000, 512, 6, 8, 512, d_ff=1365)},
+    "cs190c": {"example": _sizes(10_000, 512, 6, 8, 512)},
+    "gpt": {"example": _sizes(10_000, 256, 4, 4, 512)},
+    "tiny_transformer": {
+        "example": _sizes(10_000, 512, 6, 8, 1024),
+        "tiny": _sizes(500, 64, 2, 2, 128),
+        "small": _sizes(1_000, 128, 3, 4, 256),
+        "medium": _sizes(5_000, 256, 6, 8, 512),
+    },
+    "gpt2": {
+        "small": _sizes(50_257, 768, 12, 12, 1024),
+        "medium": _sizes(50_257, 1024, 24, 16, 1024),
+        "large": _sizes(50_257, 1280, 36, 20, 1024),
+        "xl": _sizes(50_257, 1600, 48, 25, 1024),
+    },
+    "llama": {
+        "3.2-1b": _sizes(
+            128_256, 2048, 16, 32, 131_072, n_kv_heads=8, d_ff=8192, rope_base=500_000.0, tie_embeddings=True,
+            rope_scaling=RopeScaling(factor=32.0),
+        ),
+        "3-8b": _sizes(128_256, 4096, 32, 32, 8192, n_kv_heads=8, d_ff=14_336, rope_base=500_000.0),
+        "2-7b": _sizes(32_000, 4096, 32, 32, 4096, d_ff=11_008),
+    },
+}  # fmt: skip
+
+
+def preset(name: str, size: str | None = None, **sizes_and_choices: Any) -> ModelConfig:
+    """The ModelConfig of a family, at one of its published sizes, with any field replaced.
+
+    name: cs336, cs190c, gpt, tiny_transformer, gpt2, llama or modern.
+    size: one of the family's published sizes (`SIZES[name]`); default the first.
+    sizes_and_choices: fields of ModelConfig. A new d_model or n_heads without a d_ff or n_kv_heads derives these anew.
+
+    Raises ValueError, listing what is possible, for an unknown name, size or field and for impossible sizes.
+    """
+    if name not in FAMILIES:
+        raise ValueError(f"preset {name!r} is unknown; choose one of {', '.join(FAMILIES)}")
+    size = next(iter(SIZES[name])) if size is None else size
+    if size not in SIZES[name]:
+        raise ValueError(f"preset {name!r} has no size {size!r}; choose one of {', '.join(SIZES[name])}")
+    published = dict(SIZES[name][size])
+    if "d_model" in sizes_and_choices or "ffn" in sizes_and_choices:
+        published.pop("d_ff", None)
+    if "n_heads" in sizes_and_choices:
+        published.pop("n_kv_heads", None)
+    return ModelConfig.from_dict({**FAMILIES[name], **published, **sizes_and_choices})

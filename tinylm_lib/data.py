@@ -1,0 +1,127 @@
+"""Corpora, and windows of tokens cut from them. Notebook 11."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+IGNORED = -100  # a target that does not count
+
+
+def pydoc_text() -> str:
+    """The help topics that every CPython carries: about 460 KB of English prose about Python."""
+    from pydoc_data.topics import topics
+
+    return "\n\n".join(topics[name].strip() for name in sorted(topics)) + "\n"
+
+
+CORPORA = {"pydoc": pydoc_text}
+
+
+def load_corpus(name_or_path: str | Path) -> str:
+    """Return the text of a built-in corpus (a key of CORPORA) or of a UTF-8 file.
+
+    Raises FileNotFoundError for what is neither, ValueError for an empty, binary or differently encoded file.
+    """
+    if name_or_path in CORPORA:
+        return CORPORA[name_or_path]()
+    path = Path(name_or_path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{str(name_or_path)!r} is neither a file nor a corpus; the corpora are {', '.join(CORPORA)}"
+        )
+    raw = path.read_bytes()
+    if b"\0" in raw:
+        raise ValueError(f"{path} is binary (a zero byte at offset {raw.index(0)}); give a UTF-8 text file")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise ValueError(
+            f"{path} is not UTF-8 (byte {raw[e.start]:#04x} at offset {e.start}); convert it, for example with "
+            f"iconv -f latin1 -t utf-8"
+        ) from None
+    if not text.strip():
+        raise ValueError(f"{path} is empty; give a file with text")
+    return text
+
+
+def split(tokens: Tensor, validation_share: float = 0.1) -> tuple[Tensor, Tensor]:
+    """Cut off the end for validation, in one piece, so that no window straddles both.
+
+    tokens (N,). Returns training (N - M,) and validation (M,), M = N * share rounded down.
+    Raises ValueError for a share outside 0..1.
+    """
+    if not 0 <= validation_share < 1:
+        raise ValueError(f"validation_share must be from 0 to below 1, got {validation_share}")
+    cut = len(tokens) - int(len(tokens) * validation_share)
+    return tokens[:cut], tokens[cut:]
+
+
+def random_windows(
+    tokens: Tensor, batch_size: int, seq_len: int, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Cut random windows; each start that leaves room for seq_len inputs and the last target is equally likely.
+
+    tokens (N,), integers. Returns inputs x (B, T) and targets y (B, T), the same windows one token later; torch.long.
+    Raises ValueError where the tokens are fewer than seq_len + 1, or a size is below 1.
+    """
+    n_starts = check_windows(tokens, batch_size, seq_len)
+    starts = torch.randint(n_starts, (batch_size, 1), generator=generator)  # (B, 1)
+    windows = tokens[starts + torch.arange(seq_len + 1)].long()  # (B, T + 1)
+    return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+
+
+def check_windows(tokens: Tensor, batch_size: int, seq_len: int) -> int:
+    """Return the number of valid starts of windows; raise ValueError where there is none."""
+    if batch_size < 1 or seq_len < 1:
+        raise ValueError(f"batch_size and seq_len must be at least 1, got {batch_size} and {seq_len}")
+    if len(tokens) < seq_len + 1:
+        raise ValueError(
+            f"the corpus has {len(tokens)} tokens, a window of seq_len {seq_len} needs {seq_len + 1}; "
+            f"give more text or a smaller seq_len"
+        )
+    return len(tokens) - seq_len
+
+
+class RandomWindows:
+    """Endless batches of `random_windows`; batch i depends on the seed and i alone, so a run can resume anywhere."""
+
+    def __init__(self, tokens: Tensor, batch_size: int, seq_len: int, seed: int = 0, device: Any = "cpu"):
+        check_windows(tokens, batch_size, seq_len)
+        self.tokens, self.batch_size, self.seq_len = tokens, batch_size, seq_len
+        self.seed, self.device, self.n_drawn = seed, torch.device(device), 0
+        self.generator = torch.Generator()
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self
+
+    def __next__(self) -> tuple[Tensor, Tensor]:
+        self.generator.manual_seed((self.seed << 32) + self.n_drawn)
+        self.n_drawn += 1
+        x, y = random_windows(self.tokens, self.batch_size, self.seq_len, self.generator)
+        return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+
+    def state(self) -> dict[str, int]:
+        """Return where the stream stands, as plain numbers."""
+        return {"seed": self.seed, "n_drawn": self.n_drawn}
+
+    def load_state(self, state: dict[str, int]) -> None:
+        """Go on where `state` was taken."""
+        self.seed, self.n_drawn = state["seed"], state["n_drawn"]
+
+
+def every_window(tokens: Tensor, batch_size: int, seq_len: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut consecutive windows that together hold every token but the first as a target, once.
+
+    tokens (N,). Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
+    Raises ValueError where there is no target at all.
+    """
+    if len(tokens) < 2:
+        raise ValueError(f"there is nothing to predict in {len(tokens)} tokens; give at least 2")
+    n_targets = len(tokens) - 1
+    padding = -n_targets % seq_len
+    x = torch.nn.functional.pad(tokens[:-1].long(), (0, padding)).view(-1, seq_len)
+    y = torch.nn.functional.pad(tokens[1:].long(), (0, padding), value=IGNORED).view(-1, seq_len)
+    yield from zip(x.split(batch_size), y.split(batch_size), strict=True)

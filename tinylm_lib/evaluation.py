@@ -1,0 +1,65 @@
+"""How good is a model? Nats per token, perplexity, bits per byte. Notebooks 03 and 11."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .data import IGNORED
+from .sampling import evaluation_mode
+
+
+def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean of -log softmax(logits)[target] over the targets that are not -100, in nats per token, computed in fp32.
+
+    logits (B, T, V): position t predicts targets[:, t]. targets (B, T): ids 0..V-1 or -100.
+    Returns () in fp32.
+    Raises ValueError for shapes that do not fit and, on CPU, where no target counts or one is outside the vocabulary.
+    """
+    V = logits.shape[-1]
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"logits (..., V) need targets (...), got logits {tuple(logits.shape)} and targets {tuple(targets.shape)}"
+        )
+    if targets.device.type == "cpu" and not torch.compiler.is_compiling():
+        low, high = (int(x) for x in targets.aminmax()) if targets.numel() else (IGNORED, IGNORED)
+        if high == IGNORED == low:
+            raise ValueError(f"no target counts: all {targets.numel()} are {IGNORED}, and a mean over nothing is NaN")
+        if high >= V or (low < 0 and not ((targets >= 0) | (targets == IGNORED)).all()):
+            raise ValueError(f"targets must be 0..{V - 1} (vocab_size - 1) or {IGNORED}, got {low} to {high}")
+    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORED)
+
+
+class Evaluation(NamedTuple):
+    """What `evaluate` measured."""
+
+    nats_per_token: float
+    perplexity: float
+    bits_per_byte: float | None
+    n_tokens: int
+
+
+def evaluate(model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], n_bytes: int | None = None) -> Evaluation:
+    """Measure a model over every target of `windows`, each token counted once and equally.
+
+    windows: pairs of ids (B, T) and targets (B, T), with -100 where a target does not count.
+    n_bytes: bytes of text that the targets stand for; without it bits_per_byte is None.
+    Returns nats per token, its exponential, bits per byte and the number of targets. Training mode is restored.
+    Raises ValueError where no target counts.
+    """
+    device = next(model.parameters()).device
+    total, n_tokens = torch.zeros((), dtype=torch.float64), 0
+    with evaluation_mode(model):
+        for x, y in windows:
+            counted = int((y != IGNORED).sum())
+            if counted:
+                total += next_token_loss(model(x.to(device)), y.to(device)).cpu().double() * counted
+                n_tokens += counted
+    if n_tokens == 0:
+        raise ValueError("there is no token to evaluate; give at least one window with a target that is not -100")
+    nats = total.item() / n_tokens
+    bits_per_byte = None if n_bytes is None else total.item() / math.log(2) / n_bytes
+    return Evaluation(nats, math.exp(nats) if nats < 700 else math.inf, bits_per_byte, n_tokens)

@@ -1,0 +1,152 @@
+"""The smallest parts: linear maps, embeddings, softmax, activations and norms."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def pick(table: Mapping[str, Any], name: str, what: str) -> Any:
+    """Look `name` up in a table of classes.
+
+    Raises ValueError listing the known names.
+    """
+    if name not in table:
+        raise ValueError(f"{what} {name!r} is unknown; choose one of {', '.join(table)}")
+    return table[name]
+
+
+def truncated_normal_(weight: Tensor, std: float) -> Tensor:
+    """Fill with N(0, std^2) cut off at three standard deviations, in place; the cut makes it 0.98658 std wide."""
+    return nn.init.trunc_normal_(weight, std=std, a=-3 * std, b=3 * std)
+
+
+class Linear(nn.Module):
+    """y = x W^T + b, one dot product per output feature. The weight is stored as (out, in). Notebook 02.
+
+    Initial weights: N(0, 2 / (in + out)) cut off at three standard deviations; the bias starts at 0.
+    Source: Glorot and Bengio 2010, equation 12 (the variance).
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = False, device: Any = None, dtype: Any = None):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype)) if bias else None
+        truncated_normal_(self.weight, std=math.sqrt(2 / (in_features + out_features)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in_features). Returns (..., out_features)."""
+        return F.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Shown by print(model)."""
+        return f"{self.weight.shape[1]}, {self.weight.shape[0]}, bias={self.bias is not None}"
+
+
+class Embedding(nn.Module):
+    """One learned row per token id. Notebook 02.
+
+    Initial weights: N(0, 1) cut off at three standard deviations.
+    """
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, device: Any = None, dtype: Any = None):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
+        truncated_normal_(self.weight, std=1.0)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (...), integers in 0..V-1. Returns (..., C).
+
+        Raises IndexError for an id out of range, on CPU; a negative id is out of range.
+        """
+        return F.embedding(ids, self.weight)
+
+    def extra_repr(self) -> str:
+        """Shown by print(model)."""
+        return f"{self.weight.shape[0]}, {self.weight.shape[1]}"
+
+
+def softmax(x: Tensor, dim: int) -> Tensor:
+    """Turn scores into shares that sum to 1 along `dim`. Notebook 03.
+
+    x (...): any finite scores. The maximum is subtracted first: that changes nothing and keeps exp from overflowing.
+    A slice that is -inf throughout has no answer and gives NaN. Returns the shape and dtype of x.
+    """
+    e = torch.exp(x - x.amax(dim, keepdim=True))
+    return e / e.sum(dim, keepdim=True)
+
+
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x), elementwise. Source: Hendrycks and Gimpel 2016, section 2. Notebook 08."""
+    return x * torch.sigmoid(x)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x * Phi(x) with the exact normal distribution function Phi. Source: Hendrycks and Gimpel 2016. Notebook 08."""
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GPT-2's approximation of `gelu`, at most 4.8e-4 away from it. Source: Hendrycks and Gimpel 2016, section 2."""
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def at_least_fp32(x: Tensor) -> Tensor:
+    """x in fp32, or unchanged where it is already as precise."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+class RMSNorm(nn.Module):
+    """Divide by the root mean square of the last dimension, then multiply by a learned gain. Notebook 04.
+
+    Computed in fp32; the gain is applied before the cast back to the input's dtype.
+    Source: Zhang and Sennrich 2019, equation 4.
+    """
+
+    vectors = 1  # of d parameters each
+
+    def __init__(self, d: int, eps: float = 1e-5, device: Any = None, dtype: Any = None):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d, device=device, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., d). Returns (..., d) in the dtype of x."""
+        z = at_least_fp32(x)
+        z = z * torch.rsqrt(z.pow(2).mean(-1, keepdim=True) + self.eps)
+        return (z * self.weight).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        """Shown by print(model)."""
+        return f"{self.weight.shape[0]}, eps={self.eps}"
+
+
+class LayerNorm(nn.Module):
+    """Subtract the mean of the last dimension, divide by its standard deviation, then gain and bias. Notebook 04.
+
+    Computed in fp32, with the biased variance, and cast back to the input's dtype at the end.
+    Source: Ba, Kiros and Hinton 2016, equation 4.
+    """
+
+    vectors = 2
+
+    def __init__(self, d: int, eps: float = 1e-5, device: Any = None, dtype: Any = None):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.zeros(d, device=device, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., d). Returns (..., d) in the dtype of x."""
+        z = at_least_fp32(x)
+        z = z - z.mean(-1, keepdim=True)
+        z = z * torch.rsqrt(z.pow(2).mean(-1, keepdim=True) + self.eps)
+        return (z * self.weight + self.bias).to(x.dtype)
+
+    extra_repr = RMSNorm.extra_repr
+
+
+NORMS = {"rms": RMSNorm, "layer": LayerNorm}

@@ -1,0 +1,225 @@
+"""The whole model: blocks, initial weights and the language model itself. Notebooks 09 and 10."""
+
+import math
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .attention import Attention
+from .cache import KVCache
+from .config import ModelConfig
+from .feedforward import feed_forward
+from .layers import NORMS, Embedding, Linear, pick, truncated_normal_
+from .positions import POSITIONS, LearnedPosition
+
+
+class PreNormBlock(nn.Module):
+    """Each sublayer reads a normalised copy of the stream and adds to the stream itself.
+
+    Source: Xiong et al. 2020, figure 1b.
+    """
+
+    final_norm = True
+
+    def __init__(self, config: ModelConfig, rotation: nn.Module | None = None):
+        super().__init__()
+        norm = pick(NORMS, config.norm, "norm")
+        self.attn_norm = norm(config.d_model, config.norm_eps)
+        self.attention = Attention(config, rotation)
+        self.ffn_norm = norm(config.d_model, config.norm_eps)
+        self.ffn = feed_forward(config)
+        self.dropout = nn.Dropout(config.residual_dropout)
+
+    def forward(self, x: Tensor, positions: Tensor, extend: partial | None = None) -> Tensor:
+        """x (B, T, C), positions (T,). extend: as in Attention. Returns (B, T, C)."""
+        x = x + self.dropout(self.attention(self.attn_norm(x), positions, extend))  # (B, T, C)
+        return x + self.dropout(self.ffn(self.ffn_norm(x)))  # (B, T, C)
+
+
+class PostNormBlock(PreNormBlock):
+    """Each sublayer reads the stream itself, and the sum is normalised. Source: Vaswani et al. 2017, section 3.1."""
+
+    final_norm = False
+
+    def forward(self, x: Tensor, positions: Tensor, extend: partial | None = None) -> Tensor:
+        """x (B, T, C), positions (T,). extend: as in Attention. Returns (B, T, C)."""
+        x = self.attn_norm(x + self.dropout(self.attention(x, positions, extend)))  # (B, T, C)
+        return self.ffn_norm(x + self.dropout(self.ffn(x)))  # (B, T, C)
+
+
+BLOCKS = {"pre_norm": PreNormBlock, "post_norm": PostNormBlock}
+
+
+class NormalInit:
+    """N(0, init_std^2) for every matrix. Norms start at gain 1, biases at 0, here and in all other ways."""
+
+    def __init__(self, config: ModelConfig):
+        self.std, self.n_residual = config.init_std, 2 * config.n_layers
+
+    def linear(self, weight: Tensor) -> None:
+        """Fill the weight (out, in) of a linear map."""
+        nn.init.normal_(weight, std=self.std)
+
+    def embedding(self, weight: Tensor) -> None:
+        """Fill the token embedding (V, C)."""
+        nn.init.normal_(weight, std=self.std)
+
+    def position(self, weight: Tensor) -> None:
+        """Fill the learned positions (max_seq_len, C)."""
+        nn.init.normal_(weight, std=self.std)
+
+    def residual(self, weight: Tensor) -> None:
+        """Fill the weight (C, in) of a map that writes to the residual stream."""
+        self.linear(weight)
+
+
+class CS336Init(NormalInit):
+    """Linear N(0, 2 / (in + out)), embedding N(0, 1), both cut off at three standard deviations."""
+
+    def linear(self, weight: Tensor) -> None:
+        """Fill the weight (out, in) of a linear map."""
+        truncated_normal_(weight, std=math.sqrt(2 / sum(weight.shape)))
+
+    def embedding(self, weight: Tensor) -> None:
+        """Fill the token embedding (V, C)."""
+        truncated_normal_(weight, std=1.0)
+
+
+class XavierInit(NormalInit):
+    """Linear U(-a, a) with a = sqrt(6 / (in + out)). Source: Glorot and Bengio 2010, equation 16."""
+
+    def linear(self, weight: Tensor) -> None:
+        """Fill the weight (out, in) of a linear map."""
+        nn.init.xavier_uniform_(weight)
+
+
+class KaimingInit(NormalInit):
+    """Linear N(0, 2 / in). Source: He et al. 2015, "Delving Deep into Rectifiers", equation 10."""
+
+    def linear(self, weight: Tensor) -> None:
+        """Fill the weight (out, in) of a linear map."""
+        nn.init.kaiming_normal_(weight, nonlinearity="relu")
+
+
+class GPT2Init(NormalInit):
+    """N(0, init_std^2), positions half of that, and maps into the stream smaller by 1 / sqrt(number of such maps).
+
+    Source: Radford et al. 2019, section 2.3; the released code for the positions (0.01 beside 0.02).
+    """
+
+    def position(self, weight: Tensor) -> None:
+        """Fill the learned positions (max_seq_len, C)."""
+        nn.init.normal_(weight, std=self.std / 2)
+
+    def residual(self, weight: Tensor) -> None:
+        """Fill the weight (C, in) of a map that writes to the residual stream."""
+        nn.init.normal_(weight, std=self.std / math.sqrt(self.n_residual))
+
+
+class ZeroResidualInit(NormalInit):
+    """Linear N(0, 1 / in), and 0 for maps into the stream: every block starts as the identity.
+
+    Source: Zhang, Dauphin and Ma 2019, "Fixup Initialization", section 3 (the zero).
+    """
+
+    def linear(self, weight: Tensor) -> None:
+        """Fill the weight (out, in) of a linear map."""
+        nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+
+    def residual(self, weight: Tensor) -> None:
+        """Fill the weight (C, in) of a map that writes to the residual stream."""
+        nn.init.zeros_(weight)
+
+
+INITS = {
+    "cs336": CS336Init,
+    "normal": NormalInit,
+    "xavier": XavierInit,
+    "kaiming": KaimingInit,
+    "gpt2": GPT2Init,
+    "zero_residual": ZeroResidualInit,
+}
+
+
+class TransformerLM(nn.Module):
+    """A decoder-only language model: token ids in, a row of logits per position out, every choice in the config."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        block = pick(BLOCKS, config.block, "block")
+        added, rotated = pick(POSITIONS, config.position, "position")
+        rotation = rotated.from_config(config)
+        self.embed = Embedding(config.vocab_size, config.d_model)
+        self.embed_scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.position = added.from_config(config)
+        self.dropout = nn.Dropout(config.embedding_dropout)
+        self.blocks = nn.ModuleList(block(config, rotation) for _ in range(config.n_layers))
+        norm = pick(NORMS, config.norm, "norm")
+        self.final_norm = norm(config.d_model, config.norm_eps) if block.final_norm else nn.Identity()
+        self.lm_head = None if config.tie_embeddings else Linear(config.d_model, config.vocab_size)
+        self.initialise()
+
+    @torch.no_grad()
+    def initialise(self) -> None:
+        """Fill all weights anew, in the way that config.init names, from torch's global generator."""
+        init = pick(INITS, self.config.init, "init")(self.config)
+        residual = [w for b in self.blocks for w in (b.attention.o_proj.weight, b.ffn.down_proj.weight)]
+        for module in self.modules():
+            if isinstance(module, Linear) and not any(module.weight is w for w in residual):
+                init.linear(module.weight)
+        for weight in residual:
+            init.residual(weight)
+        init.embedding(self.embed.weight)
+        if isinstance(self.position, LearnedPosition):
+            init.position(self.position.weight)
+
+    def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        """Logits for the token after each position. Never probabilities.
+
+        ids (B, T), integers in 0..V-1. cache: holds the earlier positions; the new ones are added to it.
+        Returns (B, T, V).
+        Raises TypeError for ids that are not integers, ValueError for a wrong shape, an id out of range (seen
+        on CPU only) and a sequence longer than max_seq_len or the cache.
+        """
+        start = 0 if cache is None else cache.length
+        self._check(ids, start)
+        T = ids.shape[1]
+        positions = torch.arange(start, start + T, device=ids.device)  # (T)
+        x = self.embed(ids) * self.embed_scale  # (B, T) -> (B, T, C)
+        x = self.dropout(self.position(x, positions))  # (B, T, C)
+        for i, block in enumerate(self.blocks):
+            x = block(x, positions, None if cache is None else partial(cache.extend, i))  # (B, T, C)
+        if cache is not None:
+            cache.length += T
+        head = self.embed if self.lm_head is None else self.lm_head
+        return F.linear(self.final_norm(x), head.weight)  # (B, T, C) -> (B, T, V)
+
+    def _check(self, ids: Tensor, start: int) -> None:
+        check_ids(ids, self.config.vocab_size, values=ids.device.type == "cpu" and not torch.compiler.is_compiling())
+        if start + ids.shape[1] > self.config.max_seq_len:
+            raise ValueError(
+                f"{start + ids.shape[1]} positions exceed max_seq_len {self.config.max_seq_len}; "
+                f"shorten the input or build the model with a larger max_seq_len"
+            )
+
+
+def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
+    """Raise unless ids is (B, T), not empty, of integers in 0..vocab_size-1.
+
+    values: look at the ids themselves too, which makes a GPU wait.
+    Raises TypeError for another dtype, ValueError for a wrong shape or an id out of range.
+    """
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise TypeError(f"ids must be integers (torch.long), got {ids.dtype}; use ids.long()")
+    if ids.ndim != 2:
+        raise ValueError(f"ids must be (B, T), got {tuple(ids.shape)}; for one sequence use ids[None]")
+    if ids.numel() == 0:
+        raise ValueError(f"ids {tuple(ids.shape)} hold no token; give at least one, an empty prompt predicts nothing")
+    if values:
+        low, high = (int(x) for x in ids.aminmax())
+        if low < 0 or high >= vocab_size:
+            wrong = low if low < 0 else high
+            raise ValueError(f"token id {wrong} is outside 0..{vocab_size - 1} (vocab_size - 1)")

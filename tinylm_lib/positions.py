@@ -1,0 +1,201 @@
+"""How a model knows word order: something added to x once, or a rotation of q and k in every layer. Notebook 06."""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .config import ModelConfig, RopeScaling
+from .layers import at_least_fp32, pick, truncated_normal_
+
+
+def frequencies(d: int, base: float = 10_000.0) -> Tensor:
+    """How fast each pair of coordinates turns: base^(-2i/d) radians per position for i = 0 .. d/2 - 1.
+
+    Returns (d/2,) in fp64.
+    Raises ValueError for an odd d.
+    Source: Vaswani et al. 2017, section 3.5; Su et al. 2021, equation 15.
+    """
+    if d % 2:
+        raise ValueError(f"positions turn pairs of coordinates, so d must be even, got {d}")
+    return base ** (-torch.arange(0, d, 2, dtype=torch.float64, device="cpu") / d)
+
+
+def stretch(speeds: Tensor, scaling: RopeScaling) -> Tensor:
+    """Slow down the slow frequencies, keep the fast ones, blend between. Source: as `RopeScaling`.
+
+    speeds (D/2): radians per position. Returns (D/2,).
+    """
+    turns = scaling.original_max_seq_len * speeds / (2 * math.pi)
+    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    keep = ((turns - low) / (high - low)).clamp(0, 1)
+    return keep * speeds + (1 - keep) * speeds / scaling.factor
+
+
+def angles(max_seq_len: int, speeds: Tensor) -> Tensor:
+    """position * speed for every position and pair. speeds (D/2). Returns (max_seq_len, D/2), radians, fp64."""
+    return torch.outer(torch.arange(max_seq_len, dtype=torch.float64, device="cpu"), speeds)
+
+
+def sinusoidal_table(max_seq_len: int, d_model: int) -> Tensor:
+    """The fixed position vectors [sin a_0, cos a_0, sin a_1, cos a_1, ...] with angles a_i = position * 10000^(-2i/C).
+
+    Returns (max_seq_len, C) in fp32.
+    Raises ValueError for an odd d_model.
+    Source: Vaswani et al. 2017, section 3.5.
+    """
+    a = angles(max_seq_len, frequencies(d_model))
+    return torch.stack((a.sin(), a.cos()), dim=-1).flatten(-2).float()
+
+
+class Unchanged(nn.Module):
+    """No position: returns x. Serves both columns of POSITIONS."""
+
+    vectors = 0  # of C parameters each, per position
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (...), positions (T,). Returns x."""
+        return x
+
+    @classmethod
+    def from_config(cls, config: ModelConfig) -> "Unchanged":
+        """Build from a model's config."""
+        return cls()
+
+
+class LearnedPosition(nn.Module):
+    """One learned vector per position, added to x. Initial weights: N(0, 0.02^2) cut off at three of these."""
+
+    vectors = 1
+
+    def __init__(self, max_seq_len: int, d_model: int):
+        super().__init__()
+        self.weight = nn.Parameter(truncated_normal_(torch.empty(max_seq_len, d_model), std=0.02))
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (B, T, C), positions (T,). Returns (B, T, C)."""
+        return x + F.embedding(positions, self.weight)  # (B, T, C)
+
+    @classmethod
+    def from_config(cls, config: ModelConfig) -> "LearnedPosition":
+        """Build from a model's config."""
+        return cls(config.max_seq_len, config.d_model)
+
+
+class Tables(nn.Module):
+    """Fixed fp32 tables that follow the module to its device, never to a lower precision nor into the state dict."""
+
+    def tables(self) -> dict[str, Tensor]:
+        """The tables by name, computed on the CPU in fp64 and returned in fp32."""
+        raise NotImplementedError
+
+    def build(self, device: Any = None) -> None:
+        """Compute the tables and put them on `device`; default the current default device."""
+        for name, table in self.tables().items():
+            self.register_buffer(name, table.to(device or torch.get_default_device()), persistent=False)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "Tables":
+        before = dict(self.named_buffers())
+        super()._apply(fn, recurse)
+        changed = [t for name, t in self.named_buffers() if (t.dtype, t.device) != (torch.float32, before[name].device)]
+        if changed:
+            self.build(changed[0].device)
+        return self
+
+
+class SinusoidalPosition(Tables):
+    """The fixed vectors of `sinusoidal_table`, added to x."""
+
+    vectors = 0
+
+    def __init__(self, max_seq_len: int, d_model: int):
+        super().__init__()
+        self.max_seq_len, self.d_model = max_seq_len, d_model
+        self.build()
+
+    def tables(self) -> dict[str, Tensor]:
+        """`table` (max_seq_len, C)."""
+        return {"table": sinusoidal_table(self.max_seq_len, self.d_model)}
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (B, T, C), positions (T,). Returns (B, T, C) in the dtype of x."""
+        return x + F.embedding(positions, self.table).to(x.dtype)  # (B, T, C)
+
+    @classmethod
+    def from_config(cls, config: ModelConfig) -> "SinusoidalPosition":
+        """Build from a model's config."""
+        return cls(config.max_seq_len, config.d_model)
+
+
+# Where the two coordinates of a pair stand: how to unfold D into pairs, and which of the two new axes is the pair.
+LAYOUTS = {
+    "interleaved": ((-1, 2), -1),  # (0, 1), (2, 3), ...: GPT-J and the RoPE paper
+    "halves": ((2, -1), -2),  # (0, D/2), (1, D/2 + 1), ...: GPT-NeoX and Llama checkpoints on the hub
+}
+
+
+class Rotary(Tables):
+    """Turn each pair of coordinates by an angle that grows with the position, so that q.k sees only the offset.
+
+    layout: which coordinates form a pair, a key of LAYOUTS. scaling: Llama 3's stretch for long contexts.
+    Raises ValueError for an odd d_head and an unknown layout.
+    Source: Su et al. 2021, "RoFormer", equations 14, 15 and 34. Notebook 06.
+    """
+
+    def __init__(
+        self,
+        d_head: int,
+        max_seq_len: int,
+        base: float = 10_000.0,
+        layout: str = "interleaved",
+        scaling: RopeScaling | None = None,
+    ):
+        super().__init__()
+        self.d_head, self.max_seq_len, self.base, self.scaling = d_head, max_seq_len, base, scaling
+        self.unfolded, self.pair = pick(LAYOUTS, layout, "rope_layout")
+        self.build()
+
+    def tables(self) -> dict[str, Tensor]:
+        """`cos` and `sin`, each (max_seq_len, D/2)."""
+        speeds = frequencies(self.d_head, self.base)
+        a = angles(self.max_seq_len, speeds if self.scaling is None else stretch(speeds, self.scaling))
+        return {"cos": a.cos().float(), "sin": a.sin().float()}
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Rotate x (..., T, D) to `positions`: (T,) integers, or (B, T) with B the first dimension of x.
+
+        Computed in fp32. Returns (..., T, D) in the dtype of x.
+        Raises ValueError when the shapes do not fit, IndexError (on CPU) for a position outside the table.
+        """
+        self._check(x, positions)
+        cos, sin = F.embedding(positions, self.cos), F.embedding(positions, self.sin)
+        if positions.ndim == 2:
+            batch = (len(x), *[1] * (x.ndim - 3), *cos.shape[1:])
+            cos, sin = cos.view(batch), sin.view(batch)
+        a, b = at_least_fp32(x).unflatten(-1, self.unfolded).unbind(self.pair)  # (..., T, D/2), (..., T, D/2)
+        turned = torch.stack((a * cos - b * sin, a * sin + b * cos), dim=self.pair)
+        return turned.flatten(-2).to(x.dtype)  # (..., T, D)
+
+    def _check(self, x: Tensor, positions: Tensor) -> None:
+        wanted = x.shape[-2:-1] if positions.ndim == 1 else (x.shape[0], x.shape[-2])
+        if x.shape[-1] != self.d_head or positions.shape != wanted or x.ndim < positions.ndim + 1:
+            raise ValueError(
+                f"Rotary takes x (..., T, D) with D = {self.d_head} and positions (T,) or (B, T), "
+                f"got x {tuple(x.shape)} and positions {tuple(positions.shape)}"
+            )
+
+    @classmethod
+    def from_config(cls, config: ModelConfig) -> "Rotary":
+        """Build from a model's config."""
+        return cls(config.d_head, config.max_seq_len, config.rope_base, config.rope_layout, config.rope_scaling)
+
+
+POSITIONS = {
+    #              added to x, once     applied to q and k, in every layer
+    "none": (Unchanged, Unchanged),
+    "learned": (LearnedPosition, Unchanged),
+    "sinusoidal": (SinusoidalPosition, Unchanged),
+    "rotary": (Unchanged, Rotary),
+}

@@ -1,0 +1,327 @@
+"""From logits to text: probabilities, sampling, streaming and beam search. Notebook 12."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .cache import KVCache
+from .layers import at_least_fp32, softmax
+from .model import check_ids
+
+STEPS_PER_LOOK = 16  # reading a flag stalls a GPU, so it is done once in so many tokens
+
+
+def next_token_probs(
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+) -> Tensor:
+    """Turn logits into the probabilities to sample from. The options apply in this order, each to what the last left.
+
+    logits (B, V). temperature: logits are divided by it; 0 puts everything on the largest logit, the first of equals.
+    top_k: keep the k most probable tokens, exactly k, the lower id first among equals. top_p: keep the most probable
+    tokens up to and including the one that reaches this share. min_p: keep tokens with at least this share of the most
+    probable one's probability.
+    Returns (B, V) in fp32 at least; rows sum to 1, cut tokens have exactly 0.
+    Raises ValueError for an option out of range and, on CPU, for logits without a finite maximum (NaN or inf).
+    """
+    check_options(logits.shape[-1], temperature, top_k, top_p, min_p)
+    logits = at_least_fp32(logits)
+    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+        _check_finite(logits.amax(-1))
+    if temperature == 0:
+        best = logits.argmax(-1, keepdim=True)  # (B, 1)
+        return torch.zeros_like(logits).scatter(-1, best, 1.0)  # (B, V)
+    probs = softmax((logits - logits.amax(-1, keepdim=True)) / temperature, dim=-1)
+    if top_k is None and top_p is None and min_p is None:
+        return probs
+    ranked, order = probs.sort(dim=-1, descending=True, stable=True)  # (B, V), (B, V)
+    if top_k is not None:
+        ranked = _renormalise(ranked, torch.arange(ranked.shape[-1], device=ranked.device) < top_k)
+    if top_p is not None:
+        ranked = _renormalise(ranked, ranked.cumsum(-1) - ranked < top_p)
+    if min_p is not None:
+        ranked = _renormalise(ranked, ranked >= min_p * ranked[..., :1])
+    return torch.zeros_like(probs).scatter(-1, order, ranked)  # (B, V)
+
+
+def _renormalise(probs: Tensor, keep: Tensor) -> Tensor:
+    kept = probs.where(keep, 0.0)
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def _check_finite(maxima: Tensor) -> None:
+    if not maxima.isfinite().all():
+        raise ValueError(
+            f"logits have the maximum {maxima[~maxima.isfinite()][0].item()} in some row; NaN or inf there usually "
+            f"comes from weights that diverged in training"
+        )
+
+
+def check_options(
+    vocab_size: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None
+) -> None:
+    """Raise ValueError, naming the option and its range, for options that `next_token_probs` cannot follow."""
+    if not 0 <= temperature < float("inf"):
+        raise ValueError(f"temperature must be 0 (greedy) or a positive finite number, got {temperature}")
+    if top_k is not None and (top_k != int(top_k) or not 1 <= top_k <= vocab_size):
+        raise ValueError(f"top_k must be an integer from 1 to {vocab_size} (vocab_size), got {top_k}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}")
+    if min_p is not None and not 0 <= min_p <= 1:
+        raise ValueError(f"min_p must be from 0 to 1, got {min_p}")
+
+
+def sample(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Draw one token per row. probs (B, V). Returns (B,).
+
+    The largest of p / e, with e exponential noise, wins with probability p: no device sync, unlike torch.multinomial.
+    """
+    noise = torch.empty_like(probs).exponential_(generator=generator).clamp_min_(torch.finfo(probs.dtype).tiny)
+    return (probs / noise).argmax(-1)  # (B, V) -> (B)
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Run with dropout off and without gradients; each submodule has its own mode back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+class Context:
+    """What the model has read so far; `advance` reads on, through a cache while everything fits.
+
+    Beyond max_seq_len each token is predicted from the last max_seq_len tokens, read anew.
+    """
+
+    def __init__(self, model: nn.Module, ids: Tensor, room: int):
+        self.model, self.limit, self.ids = model, model.config.max_seq_len, ids
+        weight = model.embed.weight
+        mixed = torch.is_autocast_enabled(weight.device.type)
+        dtype = torch.get_autocast_dtype(weight.device.type) if mixed else weight.dtype
+        room = min(room, self.limit)
+        self.cache = KVCache(model.config, len(ids), room, weight.device, dtype) if ids.shape[1] <= room else None
+
+    def advance(self, new: Tensor | None = None) -> Tensor:
+        """Read `new` (B,), or the prompt where there is none, and return the logits (B, V) for the next token."""
+        if new is not None:
+            self.ids = torch.cat((self.ids, new[:, None]), dim=1)  # (B, T)
+        if self.cache is not None and self.ids.shape[1] > self.cache.max_len:
+            self.cache = None
+        if self.cache is None:
+            return self.model(self.ids[:, -self.limit :])[:, -1]  # (B, V)
+        return self.model(self.ids[:, self.cache.length :], self.cache)[:, -1]  # (B, V)
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with the sequences `rows` (B,), in that order."""
+        self.ids = self.ids[rows]
+        if self.cache is not None:
+            self.cache.select(rows)
+
+
+def stream(
+    model: nn.Module,
+    ids: Tensor,
+    max_new_tokens: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    stop_ids: Sequence[int] = (),
+    pad_id: int = 0,
+    overflow: str = "slide",
+    generator: torch.Generator | None = None,
+) -> Iterator[Tensor]:
+    """Yield the next token of every sequence, (B,), one step at a time. The options are those of `generate`.
+
+    All of them are checked at the call, before the first token. A sequence that met a stop id goes on as pads; the
+    stream ends within 16 tokens of the last sequence's end.
+    """
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    tokens = _tokens(model, ids, max_new_tokens, options, stop_ids, pad_id, overflow, generator)
+
+    def steps() -> Iterator[Tensor]:
+        while True:
+            with evaluation_mode(model):
+                token = next(tokens, None)
+            if token is None:
+                return
+            yield token
+
+    return steps()
+
+
+def _tokens(
+    model: nn.Module,
+    ids: Tensor,
+    max_new_tokens: int,
+    options: dict[str, Any],
+    stop_ids: Sequence[int],
+    pad_id: int,
+    overflow: str,
+    generator: torch.Generator | None,
+) -> Iterator[Tensor]:
+    """Check the request, then return the iterator over next tokens (B,); the caller sets evaluation mode."""
+    n_tokens = _check_request(model, ids, max_new_tokens, stop_ids, pad_id, overflow)
+    check_options(model.config.vocab_size, **options)
+    context = Context(model, ids, room=ids.shape[1] + n_tokens)
+    stops = torch.tensor(list(stop_ids), dtype=ids.dtype, device=ids.device)
+
+    def steps() -> Iterator[Tensor]:
+        finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+        health, new = 0.0, None
+        for step in range(1, n_tokens + 1):
+            logits = context.advance(new)  # (B, V)
+            health = health + 0 * logits.amax(-1)  # NaN from the first NaN or inf on
+            new = sample(next_token_probs(logits, **options), generator).to(ids.dtype)  # (B, V) -> (B)
+            new = new.where(~finished, pad_id)
+            finished |= torch.isin(new, stops)
+            if step % STEPS_PER_LOOK == 0 or step == n_tokens:
+                _check_finite(health)
+            yield new
+            if step % STEPS_PER_LOOK == 0 and finished.all():
+                return
+
+    return steps()
+
+
+def generate(
+    model: nn.Module,
+    ids: Tensor,
+    max_new_tokens: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    stop_ids: Sequence[int] = (),
+    pad_id: int = 0,
+    overflow: str = "slide",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Continue every sequence of a batch.
+
+    ids (B, T): the prompts. temperature, top_k, top_p, min_p: as in `next_token_probs`. stop_ids: a sequence ends with
+    the first of these it produces and is filled with pad_id from there. overflow: beyond the model's max_seq_len,
+    "slide" predicts from the last max_seq_len tokens, "stop" ends there, "error" refuses at once.
+    generator: source of randomness, on the device of ids; default torch's global one.
+    Returns (B, T + n): prompts and continuations, n at most max_new_tokens, less where all sequences ended before.
+    Raises TypeError or ValueError for prompts and options that cannot be followed, before anything is generated.
+    """
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    with evaluation_mode(model):
+        steps = list(_tokens(model, ids, max_new_tokens, options, stop_ids, pad_id, overflow, generator))
+    if not steps:
+        return ids
+    new = torch.stack(steps, dim=1)  # (B, T)
+    return torch.cat((ids, new[:, : _needed(new, stop_ids)]), dim=1)
+
+
+def _needed(new: Tensor, stop_ids: Sequence[int]) -> int:
+    """The columns of new (B, T) up to the end of the longest sequence."""
+    stopped = torch.isin(new, torch.tensor(list(stop_ids), dtype=new.dtype, device=new.device))  # (B, T)
+    first = stopped.int().argmax(-1).where(stopped.any(-1), new.shape[1] - 1)  # (B)
+    return int(first.max()) + 1
+
+
+def _check_request(
+    model: nn.Module, ids: Tensor, max_new_tokens: int, stop_ids: Sequence[int], pad_id: int, overflow: str
+) -> int:
+    """Check what generate was asked for and return how many tokens to produce at most."""
+    check_ids(ids, model.config.vocab_size)
+    if max_new_tokens != int(max_new_tokens) or max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens must be an integer of at least 0, got {max_new_tokens}")
+    vocab_size, limit = model.config.vocab_size, model.config.max_seq_len
+    for name, token in [("pad_id", pad_id), *(("stop id", t) for t in stop_ids)]:
+        if not 0 <= token < vocab_size:
+            raise ValueError(f"{name} {token} is outside 0..{vocab_size - 1} (vocab_size - 1)")
+    if overflow not in OVERFLOWS:
+        raise ValueError(f"overflow {overflow!r} is unknown; choose one of {', '.join(OVERFLOWS)}")
+    return OVERFLOWS[overflow](ids.shape[1], int(max_new_tokens), limit)
+
+
+def _slide(n_prompt: int, n_new: int, limit: int) -> int:
+    return n_new
+
+
+def _stop(n_prompt: int, n_new: int, limit: int) -> int:
+    return max(0, min(n_new, limit - n_prompt))
+
+
+def _refuse(n_prompt: int, n_new: int, limit: int) -> int:
+    if n_prompt + n_new > limit:
+        raise ValueError(
+            f"{n_prompt} prompt tokens and {n_new} new ones exceed max_seq_len {limit}; "
+            f"ask for fewer, or choose overflow 'slide' or 'stop'"
+        )
+    return n_new
+
+
+OVERFLOWS = {"slide": _slide, "stop": _stop, "error": _refuse}
+
+
+def beam_search(
+    model: nn.Module,
+    ids: Tensor,
+    max_new_tokens: int,
+    n_beams: int,
+    length_penalty: float = 1.0,
+    stop_ids: Sequence[int] = (),
+) -> list[tuple[list[int], float]]:
+    """Find probable continuations by keeping the `n_beams` best at every step.
+
+    ids (T,): one prompt. length_penalty: continuations of n new tokens compare by log_prob / n**length_penalty, so 0
+    favours short ones and 1 compares the mean per token. stop_ids: end a continuation and stay in it.
+    Returns at most n_beams (tokens, log_prob), best first: the prompt with its continuation, and the natural log of the
+    continuation's probability, in nats.
+    Raises TypeError or ValueError for a prompt or an option that cannot be followed.
+    Source: Wu et al. 2016, section 7, with a plain power of the length.
+    """
+    if n_beams != int(n_beams) or n_beams < 1:
+        raise ValueError(f"n_beams must be an integer of at least 1, got {n_beams}")
+    if ids.ndim != 1:
+        raise ValueError(f"beam search takes one prompt, ids (T,), got {tuple(ids.shape)}")
+    _check_request(model, ids[None], max_new_tokens, stop_ids, 0, "error")
+    with evaluation_mode(model):
+        beams = _beams(model, ids, max_new_tokens, n_beams, set(stop_ids))
+
+    def score(beam: tuple[list[int], float]) -> float:
+        return beam[1] / max(1, len(beam[0]) - len(ids)) ** length_penalty
+
+    return sorted(beams, key=score, reverse=True)[:n_beams]
+
+
+def _beams(
+    model: nn.Module, ids: Tensor, max_new_tokens: int, n_beams: int, stop_ids: set[int]
+) -> list[tuple[list[int], float]]:
+    """The finished beams and those alive at the end, in no order."""
+    alive, finished, new = [(ids.tolist(), 0.0)], [], None
+    context = Context(model, ids[None], room=len(ids) + max_new_tokens)
+    for _ in range(max_new_tokens):
+        logits = at_least_fp32(context.advance(new))  # (N, V)
+        _check_finite(logits.amax(-1))
+        past = torch.tensor([[log_prob] for _, log_prob in alive], dtype=torch.float64)  # (N, 1)
+        totals = (past + logits.log_softmax(-1).cpu().double()).flatten()  # (N*V)
+        best = totals.topk(min(n_beams * (1 + len(stop_ids)), len(totals)))
+        V = logits.shape[-1]
+        grown = [(i // V, i % V, lp) for i, lp in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+        finished += [([*alive[row][0], t], lp) for row, t, lp in grown[:n_beams] if t in stop_ids]
+        going = [beam for beam in grown if beam[1] not in stop_ids][:n_beams]
+        if not going:
+            return finished
+        alive = [([*alive[row][0], t], lp) for row, t, lp in going]
+        rows, new = torch.tensor([beam[:2] for beam in going], device=ids.device).unbind(-1)  # (N), (N)
+        context.select(rows)
+    return finished + alive

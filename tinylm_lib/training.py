@@ -1,0 +1,85 @@
+"""The training loop, as a generator: it computes, the caller decides. Notebook 11."""
+
+import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .config import TrainConfig
+from .evaluation import next_token_loss
+from .layers import pick
+from .optim import warmup_cosine
+
+
+class Step(NamedTuple):
+    """One update: number from 1, loss before it in nats per token, gradient norm before clipping, learning rate."""
+
+    step: int
+    loss: Tensor
+    grad_norm: Tensor
+    lr: float
+
+
+def full_precision(device_type: str) -> AbstractContextManager:
+    """fp32 throughout."""
+    return nullcontext()
+
+
+def bfloat16_products(device_type: str) -> AbstractContextManager:
+    """Matrix products in bf16, weights and sums in fp32."""
+    return torch.autocast(device_type, torch.bfloat16)
+
+
+PRECISIONS = {"fp32": full_precision, "bf16": bfloat16_products}
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device of that name; "auto" takes the first of cuda, mps and cpu that is there.
+
+    Raises ValueError for a device that torch does not know or cannot reach.
+    """
+    there = [d for d, here in (("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())) if here]
+    there.append("cpu")
+    device = name.replace("auto", there[0])
+    if device.split(":")[0] not in there:
+        raise ValueError(f"device {name!r} is not here; choose auto or one of {', '.join(there)}")
+    return torch.device(device)
+
+
+def train(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Iterator[tuple[Tensor, Tensor]],
+    train_config: TrainConfig,
+    first_step: int = 1,
+) -> Iterator[Step]:
+    """Update the model until total_steps, yielding a `Step` after each update. Nothing is logged, saved or checked.
+
+    batches: yields ids and targets, each (B, T), on the model's device. first_step: where a resumed run goes on.
+    The yielded loss and gradient norm stay on the device; reading them is what makes it wait.
+    Source of the clipping: Pascanu et al. 2013, algorithm 1.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    device_type = parameters[0].device.type
+    precision = pick(PRECISIONS, train_config.precision, "precision")
+    limit = math.inf if train_config.clip_norm is None else train_config.clip_norm
+    schedule = (train_config.peak_lr, train_config.floor_lr, train_config.warmup_steps, train_config.total_steps)
+    for step in range(first_step, train_config.total_steps + 1):
+        lr = warmup_cosine(step, *schedule)
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        model.train()
+        losses = []
+        for _ in range(train_config.micro_steps):
+            x, y = next(batches)
+            with precision(device_type):
+                loss = next_token_loss(model(x), y)
+            (loss / train_config.micro_steps).backward()
+            losses.append(loss.detach())
+        grad_norm = nn.utils.clip_grad_norm_(parameters, limit)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        yield Step(step, torch.stack(losses).mean(), grad_norm, lr)
