@@ -85,10 +85,10 @@ class Attention(nn.Module):
         self.q_proj = Linear(C, config.n_heads * D, bias=config.qkv_bias)
         self.k_proj = Linear(C, config.n_kv_heads * D, bias=config.qkv_bias)
         self.v_proj = Linear(C, config.n_kv_heads * D, bias=config.qkv_bias)
-        self.o_proj = Linear(config.n_heads * D, C, bias=config.o_bias)
         self.q_norm = RMSNorm(D, config.norm_eps) if config.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(D, config.norm_eps) if config.qk_norm else nn.Identity()
         self.rotation = rotation or pick(POSITIONS, config.position, "position")[1].from_config(config)
+        self.o_proj = Linear(config.n_heads * D, C, bias=config.o_bias)
 
     def split(self, x: Tensor) -> Tensor:
         """Cut the last dimension into heads. x (B, T, H*D). Returns (B, H, T, D)."""

@@ -20,7 +20,7 @@ def option(default: Any, help: str, low: float | None = None, high: float | None
     return field(default=default, metadata={"help": help, "low": low, "high": high})
 
 
-def _check(record: Any) -> None:
+def check_record(record: Any) -> None:
     """Raise ValueError for the first field of a wrong type, an unknown name or a number out of its range."""
     for f in fields(record):
         value, meta, kinds = getattr(record, f.name), f.metadata, field_types(f)
@@ -75,7 +75,7 @@ class RopeScaling(Record):
     original_max_seq_len: int = option(8192, "positions that the first training used", low=1)
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_record(self)
         if self.high_freq_factor <= self.low_freq_factor:
             raise ValueError(
                 f"high_freq_factor must exceed low_freq_factor, got {self.high_freq_factor} and {self.low_freq_factor}"
@@ -128,7 +128,7 @@ class ModelConfig(Record):
     def __post_init__(self) -> None:
         if isinstance(self.rope_scaling, dict):
             object.__setattr__(self, "rope_scaling", RopeScaling.from_dict(self.rope_scaling))
-        _check(self)
+        check_record(self)
         if self.d_head is None:
             if self.d_model % self.n_heads:
                 fits = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
@@ -181,7 +181,7 @@ class TrainConfig(Record):
     seed: int = option(1, "seed of the initial weights and of the batches", low=0)
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_record(self)
         if self.warmup_steps > self.total_steps:
             raise ValueError(f"warmup_steps {self.warmup_steps} exceeds total_steps {self.total_steps}; lower it")
         if self.floor_lr > self.peak_lr:

@@ -97,11 +97,10 @@ class Tables(nn.Module):
             self.register_buffer(name, table.to(device or torch.get_default_device()), persistent=False)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "Tables":
-        before = dict(self.named_buffers())
-        super()._apply(fn, recurse)
-        changed = [t for name, t in self.named_buffers() if (t.dtype, t.device) != (torch.float32, before[name].device)]
-        if changed:
-            self.build(changed[0].device)
+        here = next(self.buffers()).device
+        there = fn(torch.empty(0, device=here)).device
+        if there != here:
+            self.build(there)
         return self
 
 
