@@ -1,9 +1,10 @@
 """TinyLM: a modern decoder-only language model in a library small enough to read from end to end."""
 
 from .cache import KVCache
-from .config import ModelConfig, TrainConfig, preset
+from .config import ModelConfig, TrainConfig
 from .evaluation import evaluate, next_token_loss
 from .model import TransformerLM
+from .presets import preset
 from .sampling import beam_search, generate, next_token_probs, stream
 from .training import train
 

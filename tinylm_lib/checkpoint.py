@@ -93,9 +93,10 @@ def save(
         for role, content in (("model", weights), ("training", {**tensors, **rng})):
             manifest["files"][role] = _write_tensors(folder, role, content)
         partial = folder / (MANIFEST + ".partial")
-        _write_durably(partial, json.dumps(manifest, indent=1, ensure_ascii=False).encode("utf-8"))
+        partial.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), encoding="utf-8")
+        _sync(partial)
         os.replace(partial, folder / MANIFEST)
-        _sync_folder(folder)
+        _sync(folder)
     kept = {entry["name"] for entry in manifest["files"].values()}
     for old in [*folder.glob("*.safetensors"), *folder.glob("*.partial")]:
         if old.name not in kept:
@@ -187,8 +188,7 @@ def _write_tensors(folder: Path, role: str, tensors: dict[str, Tensor]) -> dict[
     """Write one safetensors file under a name made of its content, and return its entry in the manifest."""
     partial = folder / f"{role}.partial"
     save_file(tensors, partial)
-    with open(partial, "rb+") as f:
-        os.fsync(f.fileno())
+    _sync(partial)
     digest = _sha256(partial)
     name = f"{role}-{digest[:16]}.safetensors"
     os.replace(partial, folder / name)
@@ -243,16 +243,10 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _write_durably(path: Path, content: bytes) -> None:
-    with open(path, "wb") as f:
-        f.write(content)
-        f.flush()
-        os.fsync(f.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
+def _sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk, where the system lets us."""
     if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -74,7 +74,7 @@ def random_windows(
 
 
 def check_windows(tokens: Tensor, batch_size: int, seq_len: int) -> int:
-    """Return the number of valid starts of windows; raise ValueError where there is none."""
+    """Return the number of valid starts of windows in tokens (N,); raise ValueError where there is none."""
     if batch_size < 1 or seq_len < 1:
         raise ValueError(f"batch_size and seq_len must be at least 1, got {batch_size} and {seq_len}")
     if len(tokens) < seq_len + 1:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .data import IGNORED
-from .sampling import evaluation_mode
+from .layers import evaluation_mode
 
 
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:

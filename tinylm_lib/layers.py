@@ -1,7 +1,8 @@
 """The smallest parts: linear maps, embeddings, softmax, activations and norms."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,7 +21,10 @@ def pick(table: Mapping[str, Any], name: str, what: str) -> Any:
 
 
 def truncated_normal_(weight: Tensor, std: float) -> Tensor:
-    """Fill with N(0, std^2) cut off at three standard deviations, in place; the cut makes it 0.98658 std wide."""
+    """Fill weight (...) with N(0, std^2) cut off at three standard deviations, in place.
+
+    The cut lowers the standard deviation to 0.98658 std.
+    """
     return nn.init.trunc_normal_(weight, std=std, a=-3 * std, b=3 * std)
 
 
@@ -85,17 +89,17 @@ def silu(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x * Phi(x) with the exact normal distribution function Phi. Source: Hendrycks and Gimpel 2016. Notebook 08."""
+    """x * Phi(x), elementwise, Phi the exact normal distribution function. Source: Hendrycks and Gimpel 2016."""
     return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GPT-2's approximation of `gelu`, at most 4.8e-4 away from it. Source: Hendrycks and Gimpel 2016, section 2."""
+    """GPT-2's approximation of `gelu`, elementwise, at most 4.8e-4 off. Source: Hendrycks and Gimpel 2016."""
     return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
 def at_least_fp32(x: Tensor) -> Tensor:
-    """x in fp32, or unchanged where it is already as precise."""
+    """x (...) in fp32, or unchanged where it is already as precise."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -150,3 +154,16 @@ class LayerNorm(nn.Module):
 
 
 NORMS = {"rms": RMSNorm, "layer": LayerNorm}
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Run with dropout off and without gradients; each submodule has its own mode back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training

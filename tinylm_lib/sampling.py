@@ -1,14 +1,14 @@
 """From logits to text: probabilities, sampling, streaming and beam search. Notebook 12."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .cache import KVCache
-from .layers import at_least_fp32, softmax
+from .layers import at_least_fp32, evaluation_mode, pick, softmax
 from .model import check_ids
 
 STEPS_PER_LOOK = 16  # reading a flag stalls a GPU, so it is done once in so many tokens
@@ -63,14 +63,12 @@ def _check_finite(maxima: Tensor) -> None:
         )
 
 
-def check_options(
-    vocab_size: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None
-) -> None:
+def check_options(V: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None) -> None:
     """Raise ValueError, naming the option and its range, for options that `next_token_probs` cannot follow."""
     if not 0 <= temperature < float("inf"):
         raise ValueError(f"temperature must be 0 (greedy) or a positive finite number, got {temperature}")
-    if top_k is not None and (top_k != int(top_k) or not 1 <= top_k <= vocab_size):
-        raise ValueError(f"top_k must be an integer from 1 to {vocab_size} (vocab_size), got {top_k}")
+    if top_k is not None and (top_k != int(top_k) or not 1 <= top_k <= V):
+        raise ValueError(f"top_k must be an integer from 1 to {V} (vocab_size), got {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}")
     if min_p is not None and not 0 <= min_p <= 1:
@@ -84,19 +82,6 @@ def sample(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """
     noise = torch.empty_like(probs).exponential_(generator=generator).clamp_min_(torch.finfo(probs.dtype).tiny)
     return (probs / noise).argmax(-1)  # (B, V) -> (B)
-
-
-@contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Run with dropout off and without gradients; each submodule has its own mode back afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
 
 
 class Context:
@@ -130,71 +115,34 @@ class Context:
             self.cache.select(rows)
 
 
-def stream(
-    model: nn.Module,
-    ids: Tensor,
-    max_new_tokens: int,
-    *,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    stop_ids: Sequence[int] = (),
-    pad_id: int = 0,
-    overflow: str = "slide",
-    generator: torch.Generator | None = None,
-) -> Iterator[Tensor]:
-    """Yield the next token of every sequence, (B,), one step at a time. The options are those of `generate`.
+@dataclass(frozen=True)
+class Options:
+    """How to continue a text; the fields are explained at `generate`."""
 
-    All of them are checked at the call, before the first token. A sequence that met a stop id goes on as pads; the
-    stream ends within 16 tokens of the last sequence's end.
-    """
-    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-    tokens = _tokens(model, ids, max_new_tokens, options, stop_ids, pad_id, overflow, generator)
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    stop_ids: Sequence[int] = ()
+    pad_id: int = 0
+    overflow: str = "slide"
+    generator: torch.Generator | None = None
 
-    def steps() -> Iterator[Tensor]:
-        while True:
-            with evaluation_mode(model):
-                token = next(tokens, None)
-            if token is None:
-                return
-            yield token
+    def check(self, model: nn.Module, ids: Tensor, max_new_tokens: int) -> int:
+        """Return how many tokens to add to ids (B, T) at most; raise TypeError or ValueError for an impossible wish."""
+        vocab_size, limit = model.config.vocab_size, model.config.max_seq_len
+        check_ids(ids, vocab_size)
+        if max_new_tokens != int(max_new_tokens) or max_new_tokens < 0:
+            raise ValueError(f"max_new_tokens must be an integer of at least 0, got {max_new_tokens}")
+        check_options(vocab_size, self.temperature, self.top_k, self.top_p, self.min_p)
+        for name, token in [("pad_id", self.pad_id), *(("stop id", t) for t in self.stop_ids)]:
+            if not 0 <= token < vocab_size:
+                raise ValueError(f"{name} {token} is outside 0..{vocab_size - 1} (vocab_size - 1)")
+        return pick(OVERFLOWS, self.overflow, "overflow")(ids.shape[1], int(max_new_tokens), limit)
 
-    return steps()
-
-
-def _tokens(
-    model: nn.Module,
-    ids: Tensor,
-    max_new_tokens: int,
-    options: dict[str, Any],
-    stop_ids: Sequence[int],
-    pad_id: int,
-    overflow: str,
-    generator: torch.Generator | None,
-) -> Iterator[Tensor]:
-    """Check the request, then return the iterator over next tokens (B,); the caller sets evaluation mode."""
-    n_tokens = _check_request(model, ids, max_new_tokens, stop_ids, pad_id, overflow)
-    check_options(model.config.vocab_size, **options)
-    context = Context(model, ids, room=ids.shape[1] + n_tokens)
-    stops = torch.tensor(list(stop_ids), dtype=ids.dtype, device=ids.device)
-
-    def steps() -> Iterator[Tensor]:
-        finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-        health, new = 0.0, None
-        for step in range(1, n_tokens + 1):
-            logits = context.advance(new)  # (B, V)
-            health = health + 0 * logits.amax(-1)  # NaN from the first NaN or inf on
-            new = sample(next_token_probs(logits, **options), generator).to(ids.dtype)  # (B, V) -> (B)
-            new = new.where(~finished, pad_id)
-            finished |= torch.isin(new, stops)
-            if step % STEPS_PER_LOOK == 0 or step == n_tokens:
-                _check_finite(health)
-            yield new
-            if step % STEPS_PER_LOOK == 0 and finished.all():
-                return
-
-    return steps()
+    def draw(self, logits: Tensor) -> Tensor:
+        """Draw the next token of every row of logits (B, V). Returns (B,)."""
+        return sample(next_token_probs(logits, self.temperature, self.top_k, self.top_p, self.min_p), self.generator)
 
 
 def generate(
@@ -220,36 +168,59 @@ def generate(
     Returns (B, T + n): prompts and continuations, n at most max_new_tokens, less where all sequences ended before.
     Raises TypeError or ValueError for prompts and options that cannot be followed, before anything is generated.
     """
-    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    options = Options(temperature, top_k, top_p, min_p, stop_ids, pad_id, overflow, generator)
+    n_tokens = options.check(model, ids, max_new_tokens)
     with evaluation_mode(model):
-        steps = list(_tokens(model, ids, max_new_tokens, options, stop_ids, pad_id, overflow, generator))
-    if not steps:
-        return ids
-    new = torch.stack(steps, dim=1)  # (B, T)
-    return torch.cat((ids, new[:, : _needed(new, stop_ids)]), dim=1)
+        new = list(_steps(model, ids, n_tokens, options))
+    return torch.cat((ids, *_until_all_ended(new, stop_ids)), dim=1)
 
 
-def _needed(new: Tensor, stop_ids: Sequence[int]) -> int:
-    """The columns of new (B, T) up to the end of the longest sequence."""
-    stopped = torch.isin(new, torch.tensor(list(stop_ids), dtype=new.dtype, device=new.device))  # (B, T)
-    first = stopped.int().argmax(-1).where(stopped.any(-1), new.shape[1] - 1)  # (B)
-    return int(first.max()) + 1
+def stream(model: nn.Module, ids: Tensor, max_new_tokens: int, **options: Any) -> Iterator[Tensor]:
+    """Yield the next token of every sequence, (B,), as soon as it is there. The options are those of `generate`.
+
+    All of them are checked at the call, before the first token. A sequence that met a stop id goes on as pads; the
+    stream ends within 16 tokens of the last sequence's end. Between two tokens the model is in its own mode.
+    """
+    chosen = Options(**options)
+    steps = _steps(model, ids, chosen.check(model, ids, max_new_tokens), chosen)
+
+    def each_in_evaluation_mode() -> Iterator[Tensor]:
+        while True:
+            with evaluation_mode(model):
+                new = next(steps, None)
+            if new is None:
+                return
+            yield new[:, 0]  # (B)
+
+    return each_in_evaluation_mode()
 
 
-def _check_request(
-    model: nn.Module, ids: Tensor, max_new_tokens: int, stop_ids: Sequence[int], pad_id: int, overflow: str
-) -> int:
-    """Check what generate was asked for and return how many tokens to produce at most."""
-    check_ids(ids, model.config.vocab_size)
-    if max_new_tokens != int(max_new_tokens) or max_new_tokens < 0:
-        raise ValueError(f"max_new_tokens must be an integer of at least 0, got {max_new_tokens}")
-    vocab_size, limit = model.config.vocab_size, model.config.max_seq_len
-    for name, token in [("pad_id", pad_id), *(("stop id", t) for t in stop_ids)]:
-        if not 0 <= token < vocab_size:
-            raise ValueError(f"{name} {token} is outside 0..{vocab_size - 1} (vocab_size - 1)")
-    if overflow not in OVERFLOWS:
-        raise ValueError(f"overflow {overflow!r} is unknown; choose one of {', '.join(OVERFLOWS)}")
-    return OVERFLOWS[overflow](ids.shape[1], int(max_new_tokens), limit)
+def _steps(model: nn.Module, ids: Tensor, n_tokens: int, options: Options) -> Iterator[Tensor]:
+    """Yield the next token of every sequence, (B, 1), until all are finished; the caller sets evaluation mode."""
+    context = Context(model, ids, room=ids.shape[1] + n_tokens)
+    stops = torch.tensor(list(options.stop_ids), dtype=ids.dtype, device=ids.device)
+    finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    health, new = 0.0, None
+    for step in range(1, n_tokens + 1):
+        logits = context.advance(new)  # (B, V)
+        health = health + 0 * logits.amax(-1)  # NaN from the first NaN or inf on
+        new = options.draw(logits).to(ids.dtype).where(~finished, options.pad_id)  # (B)
+        finished |= torch.isin(new, stops)
+        if step % STEPS_PER_LOOK == 0 or step == n_tokens:
+            _check_finite(health)
+        yield new[:, None]  # (B, 1)
+        if step % STEPS_PER_LOOK == 0 and finished.all():
+            return
+
+
+def _until_all_ended(new: list[Tensor], stop_ids: Sequence[int]) -> list[Tensor]:
+    """Leave out the columns (B, 1) in which every sequence is padding."""
+    if not new or not stop_ids:
+        return new
+    columns = torch.cat(new, dim=1)
+    stopped = torch.isin(columns, torch.tensor(list(stop_ids), dtype=columns.dtype, device=columns.device))
+    ends = stopped.int().argmax(-1).where(stopped.any(-1), len(new) - 1)  # (B)
+    return new[: int(ends.max()) + 1]
 
 
 def _slide(n_prompt: int, n_new: int, limit: int) -> int:
@@ -293,7 +264,7 @@ def beam_search(
         raise ValueError(f"n_beams must be an integer of at least 1, got {n_beams}")
     if ids.ndim != 1:
         raise ValueError(f"beam search takes one prompt, ids (T,), got {tuple(ids.shape)}")
-    _check_request(model, ids[None], max_new_tokens, stop_ids, 0, "error")
+    Options(stop_ids=tuple(stop_ids), overflow="error").check(model, ids[None], max_new_tokens)
     with evaluation_mode(model):
         beams = _beams(model, ids, max_new_tokens, n_beams, set(stop_ids))
 
@@ -322,6 +293,6 @@ def _beams(
         if not going:
             return finished
         alive = [([*alive[row][0], t], lp) for row, t, lp in going]
-        rows, new = torch.tensor([beam[:2] for beam in going], device=ids.device).unbind(-1)  # (N), (N)
+        rows, new = torch.tensor([beam[:2] for beam in going], device=ids.device).unbind(-1)  # (M), (M)
         context.select(rows)
     return finished + alive

@@ -1,0 +1,169 @@
+"""The figures of the series: one palette, one style, and one helper that adds alt text, caption and numbers."""
+
+import base64
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+from typing import Any, NamedTuple
+
+from IPython.display import display
+from matplotlib import pyplot, style
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from .measured import rounded
+
+
+class Shade(NamedTuple):
+    """One colour of the palette, for light and for dark paper."""
+
+    light: str
+    dark: str
+
+
+AXIS_COLORS = {
+    "B": Shade("#6b7680", "#a3adb8"),
+    "T": Shade("#b35900", "#ffb35c"),
+    "S": Shade("#8a6d00", "#e6c84d"),
+    "C": Shade("#0b66c3", "#6cb2ff"),
+    "H": Shade("#8a3ea8", "#d39cf0"),
+    "G": Shade("#6e3b1f", "#d0805a"),
+    "D": Shade("#00796b", "#4dd0c0"),
+    "F": Shade("#b5316e", "#ff8fc0"),
+    "V": Shade("#2f7d32", "#7fd483"),
+}
+INK, QUIET, LINE = "#1b1f24", "#5c6670", "#d9dee3"
+SERIES = ("#0b66c3", "#b34700", "#3d8f66", "#7d3671", "#1b1f24")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+HEAT = LinearSegmentedColormap.from_list("tinylm", ["#f6f9fd", "#6ea8e0", "#0b66c3", "#062f5c"])
+STYLE = {
+    "figure.constrained_layout.h_pad": 0.12,
+    "figure.constrained_layout.w_pad": 0.12,
+    "font.family": "DejaVu Sans",
+    "font.size": 15,
+    "axes.titlesize": 19,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 14,
+    "axes.labelsize": 16,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "axes.prop_cycle": pyplot.cycler(color=SERIES, linestyle=DASHES),
+    "grid.color": LINE,
+    "lines.linewidth": 2.6,
+    "text.color": INK,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+}
+PIXELS_PER_INCH, SHARPNESS = 96, 1.5
+TABLE_ROWS = 8
+CELL = "padding:2px 12px;text-align:right"
+
+
+@contextmanager
+def axes(title: str, x: str, y: str, size: tuple[float, float] = (8.6, 4.6)) -> Iterator[tuple[Figure, Axes]]:
+    """A titled, labelled figure and its axes, to be drawn inside the `with` block; size in inches, 96 pixels each."""
+    with style.context(["default", STYLE]):
+        figure = Figure(figsize=size, layout="constrained")
+        ax = figure.subplots()
+        ax.set(title=title, xlabel=x, ylabel=y)
+        yield figure, ax
+
+
+def show(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Sequence[Any]], digits: int = 3) -> None:
+    """Displays the figure with alt text, caption and its numbers as a foldable table, and closes it.
+
+    table: the columns by their heading, all equally long; floats are rounded to `digits` significant digits.
+    Raises: ValueError if anything a reader needs is missing.
+    """
+    first = figure.axes[0] if figure.axes else None
+    if not (first and first.get_title(loc="left") + first.get_title() and first.get_xlabel() and first.get_ylabel()):
+        raise ValueError("a figure needs a title and two axis labels: make it with `axes(title, x, y)`")
+    if not alt.strip() or not caption.strip():
+        raise ValueError("a figure needs an alt text (what it shows) and a caption (what to see in it)")
+    lengths = {len(column) for column in table.values()}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError("a figure needs its numbers: table={'step': [...], 'loss': [...]}, columns equally long")
+    parts = (
+        _image(figure, alt),
+        f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>',
+        _table(table, digits),
+    )
+    pyplot.close(figure)
+    html = f'<figure style="margin:4px 0 12px">{"".join(parts)}</figure>'
+    display({"text/html": html, "text/plain": f"Figure: {alt}\n{caption}"}, raw=True)
+
+
+def loss_curve(
+    curves: Mapping[str, tuple[Sequence[int], Sequence[float]]],
+    levels: Mapping[str, float] | None = None,
+    *,
+    caption: str,
+    title: str = "Loss while training",
+    unit: str = "nats per token",
+) -> None:
+    """Shows losses over steps, {name: (steps, losses)}, and horizontal lines to compare with, {name: loss}."""
+    levels = levels or {}
+    with axes(title, "step (one update each)", f"loss ({unit})") as (figure, ax):
+        ends = []
+        for name, (steps, losses) in curves.items():
+            (line,) = ax.plot(steps, losses, marker="o" if len(steps) <= TABLE_ROWS else "")
+            ends.append((losses[-1], name, line.get_color()))
+        for name, value in levels.items():
+            ax.axhline(value, color=QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
+            ends.append((value, f"{name} = {rounded(value, 3)}", QUIET))
+        _name_at_the_right(ax, ends)
+    courses = [f"{name} goes from {rounded(y[0], 2)} to {rounded(y[-1], 2)}" for name, (_, y) in curves.items()]
+    lines = [f"{name} lies at {rounded(value, 3)}" for name, value in levels.items()]
+    alt = f"Line chart of the loss in {unit} over the steps: {'; '.join(courses + lines)}."
+    show(figure, alt=alt, caption=caption, table=_loss_table(curves, levels), digits=2)
+
+
+def _image(figure: Figure, alt: str) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(
+        buffer, format="png", dpi=PIXELS_PER_INCH * SHARPNESS, facecolor="white", metadata={"Software": None}
+    )
+    width = round(figure.get_figwidth() * PIXELS_PER_INCH)
+    card = "max-width:100%;height:auto;background:#fff;border:1px solid #c5ccd3;border-radius:10px"
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return f'<img alt="{escape(alt)}" width="{width}" style="{card}" src="data:image/png;base64,{data}">'
+
+
+def _table(table: Mapping[str, Sequence[Any]], digits: int) -> str:
+    def row(tag: str, cells: Sequence[Any]) -> str:
+        shown = (rounded(cell, digits) if isinstance(cell, float) else str(cell) for cell in cells)
+        return "<tr>" + "".join(f'<{tag} style="{CELL}">{escape(cell)}</{tag}>' for cell in shown) + "</tr>"
+
+    rows = row("th", list(table)) + "".join(row("td", cells) for cells in zip(*table.values(), strict=True))
+    return f'<details><summary style="cursor:pointer">The numbers</summary><table>{rows}</table></details>'
+
+
+def _loss_table(curves: Mapping[str, tuple], levels: Mapping[str, float]) -> dict[str, list]:
+    values = {name: dict(zip(*curve, strict=True)) for name, curve in curves.items()}
+    steps = sorted({step for steps, _ in curves.values() for step in _thinned(steps)})
+    table = {"step": [*steps, *levels]}
+    for name, at in values.items():
+        table[name] = [*(float(at[step]) if step in at else "" for step in steps), *map(float, levels.values())]
+    return table
+
+
+def _thinned(steps: Sequence[int]) -> list[int]:
+    last = len(steps) - 1
+    return [steps[round(place * last / (TABLE_ROWS - 1))] for place in range(TABLE_ROWS)]
+
+
+def _name_at_the_right(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
+    bottom, top = ax.get_ylim()
+    gap, below = (top - bottom) / 15, float("-inf")
+    for height, name, color in sorted(ends):
+        below = max(height, below + gap)
+        ax.text(1.01, below, name, color=color, va="center", transform=ax.get_yaxis_transform())

@@ -1,0 +1,199 @@
+"""The grammar of a lesson's source: which tags and keys a cell may carry, and what its text must keep to.
+
+    # %% [markdown] slide="slide" minutes=6         a section, and how long it takes to teach
+    # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2
+    # %% tags=["check"]                             comes after its exercise
+    # %% [markdown] tags=["solution"]               in the solution notebook only: the explanation
+    # %% [markdown] tags=["note"]                   for the presenter: in the solution notebook only, slide type notes
+    # %% tags=["slow"]                              left out by `check-solutions --quick`: no check needs it
+    # %% tags=["source-hidden"]                     the code is folded, its output is not
+    # %% tags=["raises-exception"]                  must raise, in the build and under nbval
+    # %% tags=["nbval-ignore-output"]               at most one output cell in ten
+
+An exercise holds its solution between the lines `# SOLUTION` and `# END`; a student gets `raise NotImplementedError`.
+"""
+
+import ast
+import io
+import itertools
+import re
+import tokenize
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+KEYS = {"tags": list, "name": str, "minutes": int, "difficulty": int, "slide": str}
+TAGS = {
+    "exercise": {"code"},
+    "check": {"code"},
+    "solution": {"code", "markdown"},
+    "note": {"markdown"},
+    "slow": {"code"},
+    "source-hidden": {"code"},
+    "raises-exception": {"code"},
+    "nbval-ignore-output": {"code"},
+}
+SLIDES = ("slide", "subslide", "fragment", "skip")
+BANNED = {
+    r"\bclear_output\b": "nbval cannot compare clear_output: print the final state once",
+    r"\bdisplay_id\b|\bupdate_display\b": "nbval cannot compare display updates: display the final state once",
+    r"\bimport tqdm\b|\bfrom tqdm import\b": "a bare tqdm prints its speed: use `from tqdm.auto import tqdm`",
+    r"\bset_matplotlib_formats\b|['\"]svg['\"]": "an untrusted notebook shows no SVG: use figures.show",
+}
+MAX_LINES, MEDIAN_LINES = 25, 6
+SOLUTION, END = "# SOLUTION", "# END"
+BLOCK = re.compile(rf"^( *){SOLUTION}\n(.*?)^ *{END}$", re.MULTILINE | re.DOTALL)
+TEACHES = re.compile(r"Teaches\*? in (\d+) minutes?(?:, plus (\d+) of exercises)?\.")
+RUNS = re.compile(r"Runs\*? in about \d+ s\b")
+
+Problem = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a source and the line its header stands on."""
+
+    line: int
+    kind: str
+    text: str
+    meta: dict[str, Any]
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags of its header."""
+        return self.meta.get("tags", [])
+
+
+def stub(text: str) -> str:
+    """The code of an exercise as a student gets it: `raise NotImplementedError` for each solution block."""
+    return BLOCK.sub(r"\1raise NotImplementedError", text)
+
+
+def solved(text: str) -> str:
+    """The code of an exercise with its solution, without the marker lines."""
+    return "\n".join(line for line in text.split("\n") if line.strip() not in (SOLUTION, END))
+
+
+def problems(cells: Sequence[Cell], number: str, topic: str) -> list[Problem]:
+    """All that is outside the grammar, as (line, what and how to mend it), in the order of the lines."""
+    found = [problem for cell in cells for problem in _header_problems(cell)]
+    if not found:  # the rules below rely on well-formed headers
+        rules = (_block_problems, _length_problems, _banned_problems, _code_problems)
+        found = [problem for cell in cells for rule in rules for problem in rule(cell)]
+        found += [*_title_problems(cells, number, topic), *_order_problems(cells), *_median_problems(cells)]
+    return sorted(found)
+
+
+def _header_problems(cell: Cell) -> Iterator[Problem]:
+    for key, value in cell.meta.items():
+        if key not in KEYS:
+            yield cell.line, f"unknown {key!r} in the cell header; known keys: {', '.join(KEYS)}"
+        elif type(value) is not KEYS[key]:
+            yield cell.line, f"{key} must be of type {KEYS[key].__name__}, not {value!r}"
+            return
+    known = [tag for tag, kinds in TAGS.items() if cell.kind in kinds]
+    for tag in cell.tags:
+        if tag not in known:
+            yield cell.line, f"unknown tag {tag!r} for a {cell.kind} cell; known tags: {', '.join(known)}"
+    if cell.kind not in ("code", "markdown"):
+        yield cell.line, f"make it a code or a markdown cell, not {cell.kind}"
+    if cell.meta.get("slide", SLIDES[0]) not in SLIDES:
+        yield cell.line, f"slide must be one of {', '.join(SLIDES)}, not {cell.meta['slide']!r}"
+    yield from ((cell.line, text) for text in _fact_problems(cell))
+
+
+def _fact_problems(cell: Cell) -> Iterator[str]:
+    facts, exercise = cell.meta, "exercise" in cell.tags
+    if exercise and not {"name", "minutes", "difficulty"} <= facts.keys():
+        yield 'an exercise needs all three: name="softmax" minutes=10 difficulty=2'
+    if not exercise and {"name", "difficulty"} & facts.keys():
+        yield 'only an exercise has a name and a difficulty: remove them or add tags=["exercise"]'
+    if not exercise and "minutes" in facts and (cell.kind == "code" or cell.tags):
+        yield "minutes belong to an exercise or to a plain markdown cell that begins a section"
+    if not 1 <= facts.get("difficulty", 1) <= 5 or facts.get("minutes", 1) < 1:
+        yield "difficulty goes from 1 to 5, minutes from 1 up"
+
+
+def _block_problems(cell: Cell) -> Iterator[Problem]:
+    exercise, marks = (
+        "exercise" in cell.tags,
+        [m for m in map(str.strip, cell.text.split("\n")) if m in (SOLUTION, END)],
+    )
+    blocks = [block[2].strip() for block in BLOCK.finditer(cell.text)]
+    if marks != [SOLUTION, END] * len(blocks):
+        yield cell.line, f"close each `{SOLUTION}` with an `{END}` before the next one"
+    elif blocks and not exercise:
+        yield cell.line, f'remove `{SOLUTION}` and `{END}`, or add tags=["exercise"]'
+    elif exercise and not (blocks and all(blocks)):
+        yield cell.line, f"put the solution of the exercise between `{SOLUTION}` and `{END}`"
+
+
+def _length(cell: Cell) -> int:
+    return len(solved(cell.text).strip().split("\n"))
+
+
+def _length_problems(cell: Cell) -> Iterator[Problem]:
+    if cell.kind == "code" and _length(cell) > MAX_LINES:
+        yield cell.line, f"split the cell: it has {_length(cell)} lines, and at most {MAX_LINES} are read in one go"
+
+
+def _median_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
+    middle = median([_length(cell) for cell in cells if cell.kind == "code"] or [0])
+    if middle > MEDIAN_LINES:
+        yield 1, f"split the code cells: the median is {middle:g} lines, and small cells have at most {MEDIAN_LINES}"
+
+
+def _banned_problems(cell: Cell) -> Iterator[Problem]:
+    for pattern, remedy in BANNED.items() if cell.kind == "code" else ():
+        for hit in re.finditer(pattern, cell.text):
+            yield cell.line + 1 + cell.text.count("\n", 0, hit.start()), remedy
+
+
+def _code_problems(cell: Cell) -> Iterator[Problem]:
+    if cell.kind != "code":
+        return
+    try:
+        tree, _ = ast.parse(cell.text), ast.parse(stub(cell.text))
+    except SyntaxError as error:
+        yield cell.line + (error.lineno or 1), f"write plain Python, without magics and shell lines ({error.msg})"
+        return
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(cell.text).readline) if t.type != tokenize.COMMENT]
+    for token, following in itertools.pairwise(tokens):
+        if token.string == ";" and not following.string.strip():
+            yield cell.line + token.start[0], "remove the `;` at the end: nbval shows the value; hide it with `_ = ...`"
+    if "name" in cell.meta and cell.meta["name"] not in [getattr(node, "name", None) for node in tree.body]:
+        yield cell.line, f"define {cell.meta['name']} in the exercise of that name"
+
+
+def _title_problems(cells: Sequence[Cell], number: str, topic: str) -> Iterator[Problem]:
+    title, heading = " ".join(cells[0].text.split()), f"# {number} {topic.capitalize()}"
+    if cells[0].kind != "markdown" or cells[0].text.split("\n")[0].strip() != heading:
+        yield 1, f"begin with a markdown cell whose first line is `{heading}`"
+    if not RUNS.search(title):
+        yield 1, "say in the title cell how long the lesson runs: `*Runs* in about 20 s on two cores.`"
+    sums = {False: 0, True: 0}
+    for cell in cells:
+        sums["exercise" in cell.tags] += cell.meta.get("minutes", 0)
+    found = TEACHES.search(title)
+    if not found or (int(found[1]), int(found[2] or 0)) != (sums[False], sums[True]):
+        wanted = f"*Teaches* in {sums[False]} minutes" + (f", plus {sums[True]} of exercises." if sums[True] else ".")
+        yield 1, f"the minutes of the cells add up to `{wanted}`: say so in the title cell, or mend them"
+
+
+def _order_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
+    names, waiting = set(), None
+    for cell in cells:
+        if "exercise" in cell.tags:
+            if waiting:
+                break
+            if cell.meta["name"] in names:
+                yield cell.line, f"give the exercise a name of its own: {cell.meta['name']!r} is taken"
+            names.add(cell.meta["name"])
+            waiting = cell
+        elif "check" in cell.tags:
+            if not names:
+                yield cell.line, "put the check after its exercise"
+            waiting = None
+    if waiting:
+        yield waiting.line, 'add a cell with tags=["check"] between this exercise and the next one'

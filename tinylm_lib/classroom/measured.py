@@ -1,0 +1,31 @@
+"""Numbers as a lesson prints them: rounded, and marked where they depend on the machine so that nbval blanks them."""
+
+import math
+
+
+def rounded(value: float, digits: int) -> str:
+    """The value to so many significant digits, thousands separated: 0.0120, 2.30, 12,300."""
+    if not 1e-4 <= abs(value) < 1e15:
+        return f"{value + 0.0:.{digits}g}"  # adding 0.0 makes -0.0 a 0
+    kept = float(f"{value:.{digits - 1}e}")
+    return f"{kept:,.{max(0, digits - 1 - math.floor(math.log10(abs(kept))))}f}"
+
+
+def measured(value: float, unit: str, low: float, high: float) -> str:
+    """A measurement such as `⟨12.3 s⟩`, three digits; the marks say: yours will differ.
+
+    low, high: the range in `unit` that every machine should fall into, at least a factor of ten wide.
+    Raises: ValueError for a value outside the range, for a range too narrow and for a missing unit.
+    """
+    if not unit.strip():
+        raise ValueError("a measurement needs a unit, such as 's' or 'tokens/s'")
+    if not high >= 10 * low:
+        raise ValueError(
+            f"the range {low:g} to {high:g} {unit} is too narrow for other machines: make it 10 times wider"
+        )
+    if not low <= value <= high:
+        raise ValueError(
+            f"measured {value:.3g} {unit}, expected {low:g} to {high:g} {unit}. "
+            "On a much slower or faster machine widen the range in this cell and go on"
+        )
+    return f"⟨{rounded(value, 3)} {unit}⟩"

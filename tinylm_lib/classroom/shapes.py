@@ -1,0 +1,488 @@
+"""Shape comments that run: `# (B, T, C) -> (B, H, T, D)` is checked while real tensors flow.
+
+    # (R)                 the value of this line has this shape
+    # (A) -> (R)          and a tensor of shape A flows in: a local variable or a part of the expression
+    # (A) @ (B) -> (R)    several flow in, joined by @ , + * or -; where the line has an `@`, these are its two sides
+    # (R), (S)            the shapes of a tuple's elements; one shape stands for all elements of a tuple or list
+    # (R) words           words may follow; after a single item only behind two spaces or one of , : ;
+
+A dimension is a letter, a number, arithmetic of both (`T + 1`, `H*D`, `D/2`) or, once per shape, `...`: any dimensions,
+the same in all shapes of the comment up to broadcasting. `()` is a scalar tensor. Ordinary comments are numbers without
+any letter, unless they stand alone behind a tensor, and a listing such as `# (0, D), (1, D + 1), ...`.
+
+A comment ends a statement (assignment: the assigned value; `return`, `yield`, an expression: its value; `x += ...`: the
+new x; `for x in ...:`: x; a lambda: what it returns) or a line inside a statement: then it speaks of the largest
+expression that ends there, such as a link of a method chain.
+
+Letters come from the caller's `sizes`, else from an int variable of that name in the same function, else they are bound
+by their first use in a call. A letter first used inside a loop is bound anew in each round.
+"""
+
+import ast
+import importlib.util
+import io
+import itertools
+import operator
+import re
+import sys
+import tokenize
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+Size = tuple[int, ...]  # of a real tensor
+Shape = tuple[str, ...]  # as a comment says it
+Letters = dict[str, Any]
+
+_TERM = r"(?:[A-Z]|0|[1-9]\d*)"
+_DIM = rf"(?:\.\.\.|{_TERM}(?:\s*[-+*/]\s*{_TERM})*)"
+_SHAPE = rf"\(\s*(?:{_DIM}(?:\s*,\s*{_DIM})*\s*,?\s*)?\)"
+_COMMENT = re.compile(rf"#\s*(?:({_SHAPE}(?:\s*[@,+*-]\s*{_SHAPE})*)\s*->\s*)?({_SHAPE}(?:,\s*{_SHAPE})*)(.*)")
+_ITEM = r"[\w.]+(?:\s*[-+*/]+\s*[\w.]+)*"
+_NEARLY = re.compile(rf"#\s*\((?=(?:[^()]*,)?\s*(?:[A-Z]|\.\.\.)\s*[,)]){_ITEM}(?:\s*,\s*{_ITEM})+\s*,?\s*\)")
+_SPELLING = "nearly a shape: dimensions are capital letters, numbers, arithmetic of both, or `...`"
+_VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+_OPERANDS = (ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.IfExp, ast.NamedExpr)
+_SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+
+
+class ShapeError(Exception):
+    """A shape comment and the tensor on its line disagree."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Returns what IPython shows: the message, which names the line, without the checker's own frames."""
+        return [f"{type(self).__name__}: {self}"]
+
+
+@dataclass
+class Comment:
+    """One shape comment: where it stands, what it claims, and what came of it."""
+
+    file: str
+    line: int
+    text: str
+    source: str
+    lefts: list[Shape] = field(default_factory=list)
+    results: list[Shape] = field(default_factory=list)
+    obstacle: str = ""  # why it cannot be executed
+    runs: int = 0
+    lie: str = ""  # the message of the first disagreement
+
+    @property
+    def state(self) -> str:
+        """One of `unplaced`, `lie`, `never executed`, `true`."""
+        return "unplaced" if self.obstacle else "lie" if self.lie else "true" if self.runs else "never executed"
+
+
+@dataclass
+class Report:
+    """Every shape comment that was found, and how to check: `sizes` of the fixed letters may change between runs."""
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    strict: bool = True  # a lie raises ShapeError; otherwise it is only collected
+    on_line: Callable[[Comment, list[Size], Letters], None] | None = None  # called at each check, for a trace
+    comments: list[Comment] = field(default_factory=list)
+
+    def problems(self) -> list[str]:
+        """Returns one message per comment that lies, has no place or never ran."""
+        bad = [comment for comment in self.comments if comment.state != "true"]
+        return [c.lie or f"{c.file}:{c.line}: {c.source}\n  {c.state} {c.obstacle}".rstrip() for c in bad]
+
+    def scope(self) -> "Scope":
+        """Returns an empty set of letters for one function call."""
+        return Scope(self)
+
+
+def config_sizes(config: Any) -> dict[str, int]:
+    """Returns the sizes of the fixed letters C H G D F V of a ModelConfig."""
+    names = {"C": "d_model", "H": "n_heads", "G": "n_kv_heads", "D": "d_head", "F": "d_ff", "V": "vocab_size"}
+    return {letter: getattr(config, name) for letter, name in names.items()}
+
+
+def find_comments(source: str, file: str = "<source>") -> list[Comment]:
+    """Returns the shape comments of a source text; what is nearly one has an obstacle."""
+    found = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        comment = Comment(file, token.start[0], token.string, token.line.strip())
+        trailing, match = not comment.source.startswith("#"), _COMMENT.match(token.string)
+        if match and _is_claim(*match.groups()):
+            comment.lefts, comment.results = (_parse(text or "") for text in match.groups()[:2])
+            if not trailing:
+                comment.obstacle = "a shape comment stands at the end of a line of code"
+            elif re.match(r"\s*(->|[@,+*-]\s*\()", match[3]):
+                comment.obstacle = _SPELLING
+            found.append(comment)
+        elif not match and trailing and _NEARLY.match(token.string):
+            comment.obstacle = _SPELLING
+            found.append(comment)
+    return found
+
+
+def _is_claim(lefts: str | None, results: str, words: str) -> bool:
+    if words.startswith(", ..."):
+        return False
+    if not re.search(r"[A-Z]|\.\.\.", results + (lefts or "")) and results != "()":
+        return "," in results and not words.strip()
+    return bool(lefts or "," in results or re.match(r"\s*$|\s\s|\s*[,:;]", words))
+
+
+def _parse(text: str) -> list[Shape]:
+    return [tuple(re.findall(_DIM, shape)) for shape in re.findall(_SHAPE, text)]
+
+
+def _place(tree: ast.AST, line: int) -> ast.AST | None:
+    """Returns the node whose value a comment on this line speaks of."""
+    here = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For) and node.iter.end_lineno == line < node.body[0].lineno:
+            return node if isinstance(node.target, ast.Name) else None
+        if isinstance(node, _VALUED) and node.lineno <= line <= node.end_lineno:
+            here.append(node)
+    node = max(here, key=lambda statement: (statement.lineno, statement.col_offset), default=None)
+    if isinstance(node, ast.AugAssign) and node.end_lineno == line:
+        return node if isinstance(node.target, ast.Name) else None
+    value = getattr(node, "value", None)
+    if value is not None and node.end_lineno > line:
+        inside = _ending(value, line)
+        value = inside[0] if len(inside) == 1 else None
+    while isinstance(value, ast.Lambda | ast.Yield):
+        value = value.body if isinstance(value, ast.Lambda) else value.value
+    return value
+
+
+def _ending(node: ast.AST, line: int) -> list[ast.AST]:
+    """Returns the largest expressions that end on a line."""
+    if isinstance(node, ast.JoinedStr | ast.Constant):
+        return []
+    if isinstance(node, ast.expr) and node.end_lineno == line:
+        return [node]
+    return [found for child in ast.iter_child_nodes(node) for found in _ending(child, line)]
+
+
+def instrument(source: str, file: str, report: Report, tree: ast.Module | None = None) -> ast.Module:
+    """Returns the tree of a source whose shape comments check themselves; it runs where `__shapes__` is the report."""
+    tree = ast.parse(source, file) if tree is None else tree
+    claims: dict[ast.AST, list[int]] = {}
+    for comment in find_comments(source, file):
+        if not comment.obstacle and (node := _place(tree, comment.line)):
+            claims.setdefault(node, []).append(len(report.comments))
+        comment.obstacle = comment.obstacle or ("" if node else "no single value ends on this line")
+        report.comments.append(comment)
+    return ast.fix_missing_locations(_Weaver(claims, report).visit(tree))
+
+
+class _Weaver(ast.NodeTransformer):
+    """Wraps every claimed value in a check, and its operands where the comment has left sides."""
+
+    def __init__(self, claims: dict[ast.AST, list[int]], report: Report) -> None:
+        self.claims, self.report = claims, report
+        self.watching = False  # inside a value whose comment has left sides
+        self.used: set[str] = set()  # letters of the comments so far in this function; "" stands for any comment
+
+    def visit(self, node: ast.AST) -> Any:
+        """Returns the node, woven from the inside out."""
+        claims, watching, used = self.claims.get(node, []), self.watching, set(self.used)
+        self.watching |= any(self.report.comments[index].lefts for index in claims)
+        self.used = set() if isinstance(node, _SCOPES) else self.used
+        node = node if isinstance(node, ast.JoinedStr) else self.generic_visit(node)
+        if self.watching and isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            node.left = _call("__scope__.left", node.left, node.left)
+            node.right = _call("__scope__.right", node.right, node.right)
+        self.watching = watching
+        if isinstance(node, _SCOPES):
+            self._open(node)
+            self.used = used
+        if watching and isinstance(node, _OPERANDS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            node = _call("__scope__.see", node, node)
+        if isinstance(node, ast.expr):
+            return self._checked(node, claims)
+        return self._statement(node, claims, used)
+
+    def _checked(self, node: ast.expr, claims: list[int]) -> ast.expr:
+        for index in claims:
+            comment = self.report.comments[index]
+            self.used |= {"", *re.findall("[A-Z]", str(comment.lefts + comment.results))}
+            node = _call("__scope__.check", node, ast.Constant(index), _call("__scope__.begin", node), node)
+        return node
+
+    def _statement(self, node: Any, claims: list[int], used: set[str]) -> Any:
+        """Checks the variable that `x += ...` and `for x in ...:` leave, and frees a loop's own letters each round."""
+        after = []
+        if claims:
+            value = self._checked(ast.Name(node.target.id, ast.Load()), claims)
+            after = [ast.copy_location(ast.Assign([node.target], value), node)]
+        if isinstance(node, ast.AugAssign):
+            return [node, *after]
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While) and "" in self.used:
+            forget = _call("__scope__.forget", node, ast.Constant("".join(sorted(self.used - used))))
+            node.body[:0] = [ast.copy_location(ast.Expr(forget), node), *after]
+        return node
+
+    def _open(self, node: Any) -> None:
+        """Gives each call of a function that has comments its own letters."""
+        scope = _call("__shapes__.scope", node)
+        if self.used and isinstance(node, ast.Lambda):
+            only = ast.arguments([], [ast.arg("__scope__")], None, [], [], None, [])
+            node.body = ast.copy_location(ast.Call(ast.Lambda(only, node.body), [scope], []), node)
+        elif self.used:
+            first = ast.get_docstring(node, clean=False) is not None
+            while getattr(node.body[first], "module", None) == "__future__":
+                first += 1
+            assign = ast.Assign([ast.Name("__scope__", ast.Store())], scope)
+            node.body.insert(first, ast.copy_location(assign, node.body[first]))
+
+
+def _call(name: str, at: ast.AST, *args: ast.expr) -> ast.expr:
+    owner, method = name.split(".")
+    function = ast.Attribute(ast.Name(owner, ast.Load()), method, ast.Load())
+    return ast.copy_location(ast.Call(function, list(args), []), at)
+
+
+class Scope:
+    """The letters of one function call, and the operands of the lines that are running."""
+
+    def __init__(self, report: Report) -> None:
+        self.report, self.letters, self.running = report, {}, []
+
+    def forget(self, letters: str) -> None:
+        """Unbinds the letters that belong to one round of a loop."""
+        for letter in letters:
+            self.letters.pop(letter, None)
+
+    def begin(self) -> tuple[list, list, list]:
+        """Returns where a line notes its operands, its finished and its half finished matrix products."""
+        self.running.append(([], [], []))
+        return self.running[-1]
+
+    def see(self, value: Any) -> Any:
+        """Notes an operand; returns it."""
+        if self.running:
+            self.running[-1][0].append(_short(value))
+        return value
+
+    def left(self, value: Any) -> Any:
+        """Notes the left side of a matrix product; returns it."""
+        if self.running:
+            self.running[-1][2].append(value)
+        return value
+
+    def right(self, value: Any) -> Any:
+        """Notes the right side of the matrix product that was begun last; returns it."""
+        if self.running and self.running[-1][2]:
+            self.running[-1][1].append((self.running[-1][2].pop(), value))
+        return value
+
+    def check(self, index: int, line: tuple[list, list, list], value: Any) -> Any:
+        """Compares a value with its comment; returns it."""
+        __tracebackhide__ = True  # a traceback should end on the line with the comment
+        while self.running and self.running.pop() is not line:
+            pass  # lines that an exception left unfinished
+        comment, variables = self.report.comments[index], sys._getframe(1).f_locals
+        numbers = {name: n for name, n in variables.items() if re.fullmatch("[A-Z]", name) and type(n) is int}
+        known = {**self.letters, **numbers, **self.report.sizes}
+        around = {"": line[:2], **{name: _short(part) for name, part in variables.items()}}
+        bound, problem = _judge(comment, value, around, line[1], known)
+        comment.runs += 1
+        known = {**known, **bound}
+        if self.report.on_line:
+            self.report.on_line(comment, [size for size in _sizes(value) if size], known)
+        if problem:
+            named = " ".join(f"{letter}={known[letter]}" for letter in sorted(known)) or "none known"
+            lie = f"{comment.file}:{comment.line}: {comment.source}\n{problem}\n  letters  {named}"
+            comment.lie = comment.lie or lie
+            if self.report.strict:
+                raise ShapeError(lie)
+        else:
+            self.letters.update(bound)
+        return value
+
+
+def _short(value: Any) -> Any:
+    return value[:32] if isinstance(value, tuple | list) else value  # a variable may be a whole corpus
+
+
+def _sizes(value: Any) -> list[Size | None]:
+    """Returns the sizes of a tensor, or of all tensors in a tuple or list, None for each thing that is no tensor."""
+    if isinstance(value, torch.Tensor | np.ndarray | torch.Size):
+        return [tuple(value if isinstance(value, torch.Size) else value.shape)]
+    return [size for part in value for size in _sizes(part)] if isinstance(value, tuple | list) else [None]
+
+
+def _judge(comment: Comment, value: Any, around: Mapping, products: list, known: Letters) -> tuple[Letters, str]:
+    """Returns the letters that a true comment binds, and what is wrong with a false one."""
+    said, real = "  says     " + ", ".join(map(_text, comment.results)), _sizes(value)
+    if not real or None in real:
+        prose = not re.search(r"[A-Z]|\.\.\.|\(\)", said)
+        return {}, "" if prose else f"{said}\n  real     {type(value).__name__}, not a tensor"
+    results = comment.results * (len(real) if len(comment.results) == 1 else 1)
+    if len(results) != len(real):
+        return {}, f"{said}\n  real     {len(real)} tensors"
+    claims = list(zip(results, real, strict=True))
+    letters, problems = _match(claims, known)
+    if problems or not comment.lefts:
+        problems = problems or _match(claims, known, whole=True)[1]
+        why = "".join(f"\n  why      {problem}" for problem in dict.fromkeys(problems))
+        return letters, why and f"{said}\n  real     {', '.join(_spelled(size, known) for size in real)}{why}"
+    live = {size: name for name, part in around.items() for size in _sizes(part) if size is not None}
+    there = "; ".join(f"{name} {_spelled(size, letters)}".strip() for size, name in live.items())
+    choices, joint = itertools.product(live, repeat=len(comment.lefts)), " and "
+    if products and len(comment.lefts) == 2 and "@" in comment.text:
+        choices, joint = [tuple(_sizes(sides)) for sides in products], " @ "
+        there = "; ".join(" @ ".join(_spelled(size, letters) for size in sides) for sides in choices)
+    fits = (_match(claims + list(zip(comment.lefts, choice, strict=True)), known, whole=True) for choice in choices)
+    fits = [letters for letters, problems in fits if not problems]
+    if fits:
+        return {k: n for k, n in fits[0].items() if all(fit.get(k) == n for fit in fits)}, ""
+    return {}, f"  says     {joint.join(map(_text, comment.lefts))} flows in\n  real     {there or 'no tensor'}"
+
+
+def _match(claims: list[tuple[Shape, Size]], known: Letters, whole: bool = False) -> tuple[Letters, list[str]]:
+    """Returns all letters after matching shapes with sizes, and the disagreements; `whole`: no letter stays unknown."""
+    letters, problems, later = dict(known), [], []
+    for shape, size in claims:
+        if "..." in shape:
+            at, n = shape.index("..."), max(0, len(size) - len(shape) + 1)
+            lead = size[at : at + n]
+            full = letters.setdefault("...", lead)
+            if any(a not in (1, b) for a, b in itertools.zip_longest(lead[::-1], full[::-1][:n])):
+                problems.append(f"`...` is {full} elsewhere in this comment, but {lead} here")
+            shape = shape[:at] + tuple(map(str, lead)) + shape[at + 1 :]
+        if len(shape) != len(size):
+            problems.append(f"{len(shape)} axes in the comment, {len(size)} in the tensor")
+            continue
+        for axis, (dim, n) in enumerate(zip(shape, size, strict=True)):
+            if len(dim) > 1 or dim.isdigit():
+                later.append((axis, dim, n))
+            elif letters.setdefault(dim, n) != n:
+                problems.append(_axis(axis, dim, letters[dim], n, letters))
+    for axis, dim, n in later:
+        unknown = sorted(set(re.findall("[A-Z]", dim)) - letters.keys())
+        if len(unknown) == 1:
+            letters[unknown[0]] = _solve(dim, n, unknown[0], letters)
+        if len(unknown) < 2 and (said := _value(dim, letters)) != n:
+            problems.append(_axis(axis, dim, said, n, letters))
+        elif len(unknown) > 1 and whole:
+            problems.append(f"axis {axis}: of {' and '.join(unknown)} one must be known before")
+    letters.pop("...", None)
+    return letters, problems
+
+
+def _value(dim: str, letters: Letters) -> float:
+    """Returns the number that a dimension such as `T + 1` stands for."""
+
+    def value(node: Any) -> float:
+        if isinstance(node, ast.BinOp):
+            return _SIGNS[type(node.op)](value(node.left), value(node.right))
+        return node.value if isinstance(node, ast.Constant) else letters[node.id]
+
+    return value(ast.parse(dim, mode="eval").body)
+
+
+def _solve(dim: str, n: int, letter: str, letters: Letters) -> int:
+    """Returns the letter's value that makes a dimension linear in it equal to n, rounded."""
+    one, two = (_value(dim, {**letters, letter: x}) for x in (1, 2))
+    return round(1 + (n - one) / (two - one)) if two != one else 1
+
+
+def _axis(axis: int, dim: str, said: float, real: int, letters: Letters) -> str:
+    wanted = dim if dim == str(said) else f"{dim} = {said:g}"
+    return f"axis {axis} should be {wanted} but is {' = '.join([str(real), *_named(real, letters)])}"
+
+
+def _named(n: int, letters: Letters) -> list[str]:
+    return ["|".join(sorted(letter for letter in letters if letters[letter] == n))] if n in letters.values() else []
+
+
+def _spelled(size: Size, letters: Letters) -> str:
+    spelled = ", ".join((_named(n, letters) or [str(n)])[0] for n in size)
+    return f"{size} = ({spelled})" if re.search("[A-Z]", spelled) else str(size)
+
+
+def _text(shape: Shape) -> str:
+    return f"({', '.join(shape)})"
+
+
+class _Loader(SourceFileLoader):
+    """Loads one file of a traced package; bytecode caches are neither read nor written."""
+
+    def __init__(self, name: str, path: str, report: Report) -> None:
+        super().__init__(name, path)
+        self.report = report
+
+    def get_code(self, fullname: str) -> Any:
+        """Returns the checked code."""
+        source = importlib.util.decode_source(self.get_data(self.path))
+        return compile(instrument(source, self.path, self.report), self.path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Runs the module with the report in reach."""
+        module.__shapes__ = self.report
+        super().exec_module(module)
+
+
+@dataclass
+class _Finder:
+    """Finds `_traced_<package>` and its submodules in the files of the package."""
+
+    package: str
+    report: Report
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Returns the spec of a traced module, None for every other name."""
+        if name.partition(".")[0] != f"_traced_{self.package}":
+            return None
+        spec = PathFinder.find_spec(name, path) if path else importlib.util.find_spec(self.package)
+        if spec is None or not spec.origin:
+            return None
+        inside, loader = spec.submodule_search_locations, _Loader(name, spec.origin, self.report)
+        return importlib.util.spec_from_file_location(
+            name, spec.origin, loader=loader, submodule_search_locations=inside
+        )
+
+
+@contextmanager
+def traced(package: str, report: Report) -> Iterator[ModuleType]:
+    """Imports a second copy of a package (of relative imports) that checks itself, and forgets it afterwards."""
+    finder, shadow = _Finder(package, report), f"_traced_{package}"
+    sys.meta_path.insert(0, finder)
+    try:
+        yield importlib.import_module(shadow)
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.partition(".")[0] == shadow]:
+            del sys.modules[name]
+
+
+class check_cells:  # noqa: N801
+    """Checks the shape comments of every cell that an IPython shell runs from now on, until `close()`."""
+
+    def __init__(self, ip: Any, sizes: Mapping[str, int] | None = None) -> None:
+        self.ip, self.source, self.report = ip, "", Report(sizes or {})
+        for earlier in [other for other in ip.ast_transformers if isinstance(other, check_cells)]:
+            earlier.close()
+        ip.input_transformers_post.append(self._remember)
+        ip.ast_transformers.append(self)
+
+    def _remember(self, lines: list[str]) -> list[str]:
+        self.source = "".join(lines)
+        return lines
+
+    def visit(self, tree: ast.Module) -> ast.Module:
+        """Returns the tree of a cell, checked; IPython calls this before it runs the cell."""
+        self.ip.user_ns["__shapes__"] = self.report  # anew each time: %reset clears the variables
+        return instrument(self.source, f"In [{self.ip.execution_count}]", self.report, tree)
+
+    def close(self) -> None:
+        """Stops checking new cells."""
+        if self in self.ip.ast_transformers:
+            self.ip.input_transformers_post.remove(self._remember)
+            self.ip.ast_transformers.remove(self)

@@ -1,0 +1,86 @@
+"""One percent-format source becomes two notebooks, the student's and the solution's; see `grammar`."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jupytext
+from nbformat import NotebookNode, v4
+
+from .grammar import Cell, problems, solved, stub
+
+ROLES = ("student", "solution")
+FILE_NAME = re.compile(r"(\d\d)_([a-z]+)\.py")
+HEADER = re.compile(r"# %%(?= |$)")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A checked lesson: its name `NN_topic`, its number `NN` and its cells in order."""
+
+    name: str
+    number: str
+    cells: tuple[Cell, ...]
+
+
+def read_lesson(path: Path) -> Lesson:
+    """One lesson source, read and checked.
+
+    Raises: ValueError with one line per problem: file, line, what is wrong and how to mend it.
+    """
+    named = FILE_NAME.fullmatch(path.name)
+    if not named:
+        raise ValueError(
+            f"{path.name}:1: rename it to NN_topic.py, two digits and one lower-case word: 05_attention.py"
+        )
+    cells = _cells(path)
+    if found := problems(cells, *named.groups()):
+        raise ValueError("\n".join(f"{path.name}:{line}: {text}" for line, text in found))
+    return Lesson(path.stem, named[1], cells)
+
+
+def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
+    """The lesson as one of ROLES gets it, not yet executed; a cell's id is its place in the source."""
+    left_out = {"solution", "note"} if role == "student" else set()
+    make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell}
+    return v4.new_notebook(
+        cells=[
+            make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell))
+            for place, cell in enumerate(lesson.cells)
+            if not left_out & set(cell.tags)
+        ]
+    )
+
+
+def _cells(path: Path) -> tuple[Cell, ...]:
+    text = path.read_text(encoding="utf-8")
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if HEADER.match(line)]
+    nodes = jupytext.reads(text, fmt="py:percent").cells
+    if not nodes or len(lines) != len(nodes):
+        raise ValueError(
+            f"{path.name}:1: begin with a `# %%` header, and let no string hold a line that looks like one"
+        )
+    return tuple(Cell(line, node.cell_type, node.source, _facts(node)) for line, node in zip(lines, nodes, strict=True))
+
+
+def _facts(node: NotebookNode) -> dict[str, Any]:
+    return {key: value for key, value in node.metadata.items() if key != "lines_to_next_cell"}  # jupytext's own note
+
+
+def _text(cell: Cell, role: str) -> str:
+    if "exercise" not in cell.tags:
+        return cell.text
+    headline = "# Exercise {name}: difficulty {difficulty} of 5, about {minutes} minutes\n".format(**cell.meta)
+    return headline + (stub(cell.text) if role == "student" else solved(cell.text))
+
+
+def _metadata(cell: Cell) -> dict[str, Any]:
+    slide = "notes" if "note" in cell.tags else cell.meta.get("slide")
+    parts = {
+        "tags": cell.tags,
+        "slideshow": slide and {"slide_type": slide},
+        "jupyter": "source-hidden" in cell.tags and {"source_hidden": True},
+        "tinylm": {key: cell.meta[key] for key in ("name", "difficulty", "minutes") if key in cell.meta},
+    }
+    return {key: value for key, value in parts.items() if value}
