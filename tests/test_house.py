@@ -22,8 +22,8 @@ PACKAGE = Path(tinylm_lib.__file__).parent
 # Imports go down only: a file imports from the floors above its own line here, never from its own floor.
 FLOORS = [
     ["config"],
-    ["layers", "tokenizer", "storyworld", "presets"],
-    ["positions", "feedforward", "cache", "data", "distributed"],
+    ["layers", "tokenizer", "storyworld", "presets", "storage"],
+    ["positions", "feedforward", "cache", "data", "distributed", "probabilities"],
     ["attention"],
     ["model"],
     ["sampling", "evaluation", "optim", "cost", "checkpoint"],
@@ -34,8 +34,8 @@ FLOORS = [
     ["__main__"],
 ]
 # Lines of code, without docstrings, comments and blanks. A cap moves when a file is clearer without it.
-CORE = ["config", "layers", "positions", "feedforward", "attention", "cache", "model", "sampling"]
-CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 800, 200, 350, 40
+CORE = ["config", "layers", "positions", "feedforward", "attention", "cache", "model", "probabilities", "sampling"]
+CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 820, 200, 350, 40
 # A module of someone else's, and the rooms that alone may import it.
 ONLY_IN = {
     "matplotlib": ["classroom"],

@@ -381,7 +381,10 @@ def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
     with traced("tinylm_lib", report) as lib:
         for path in {Path(file).relative_to(PACKAGE) for file, _ in written}:
             importlib.import_module(".".join((lib.__name__, *path.with_suffix("").parts)))
-        configs = [lib.preset(name, **SIZES, **DROPOUTS, n_layers=2, max_seq_len=S) for name in lib.config.FAMILIES]
+        configs = [
+            lib.preset(name, **SIZES, **DROPOUTS, n_layers=2, max_seq_len=S)
+            for name in importlib.import_module(f"{lib.__name__}.presets").FAMILIES
+        ]
         configs += [replace(configs[0], block=block) for block in lib.model.BLOCKS]
         for config in configs:
             report.sizes = {**config_sizes(config), "B": B}

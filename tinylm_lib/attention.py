@@ -34,8 +34,8 @@ def attend(
 
     q (..., H, T, d_k), k (..., G, S, d_k), v (..., G, S, d_v): query head h uses key-value head h // (H / G).
     With fewer than three dimensions there is no head axis.
-    mask: bool, broadcast to (..., T, S), True = allowed. causal: also allow no later key; the queries are the last T of
-    the S positions. dropout: share of the weights set to 0 (0 to 1).
+    mask: bool, broadcast to (..., H, T, S), True = allowed. causal: also allow no later key; the queries
+    are the last T of the S positions. dropout: share of the weights set to 0 (0 to 1).
 
     A row without any allowed key returns 0. A NaN query returns NaN. A NaN in a masked value still spreads, because its
     weight is 0 and 0 * NaN is NaN.
@@ -43,8 +43,8 @@ def attend(
     Raises TypeError for a mask that is not bool, ValueError for shapes that do not fit.
     Source: Vaswani et al. 2017, equation 1; Ainslie et al. 2023 (grouped queries).
     """
-    T, S = q.shape[-2], k.shape[-2]
     _check(q, k, v, mask)
+    T, S = q.shape[-2], k.shape[-2]
     if causal and not (mask is None and T == S >= FEWEST_KEYS_WITHOUT_MASK):
         allowed = causal_mask(T, S, q.device)  # (T, S)
         mask, causal = allowed if mask is None else mask & allowed, False
@@ -60,16 +60,17 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
             f"mask must be bool with True = allowed, got {mask.dtype}; "
             f"for 0/1 masks use mask == 1, for additive masks mask == 0"
         )
-    if q.shape[-1] != k.shape[-1] or k.shape[:-1] != v.shape[:-1]:
+    same = q.ndim == k.ndim >= 2 and q.shape[-1] == k.shape[-1] and k.shape[:-1] == v.shape[:-1]
+    if not same or q.shape[:-3] != k.shape[:-3] or (q.ndim > 2 and q.shape[-3] % k.shape[-3]):
         raise ValueError(
-            f"q and k must share their last size, k and v all others, "
-            f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+            f"q and k must share d_k, k and v all but d_v, all three the leading dimensions, and the heads of k must "
+            f"divide those of q; got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         )
     if mask is not None:
-        T, S = q.shape[-2], k.shape[-2]
-        fits = all(m in (1, n) for m, n in zip(mask.shape[-2:], (T, S), strict=False))
-        if mask.ndim < 2 or not fits:
-            raise ValueError(f"mask must broadcast to (..., {T}, {S}) = (..., T, S), got {tuple(mask.shape)}")
+        full = (*q.shape[:-1], k.shape[-2])
+        sizes = zip(reversed(mask.shape), reversed(full), strict=False)
+        if not 2 <= mask.ndim <= q.ndim or not all(m in (1, n) for m, n in sizes):
+            raise ValueError(f"mask must broadcast to {full} = (..., T, S), got {tuple(mask.shape)}")
 
 
 class Attention(nn.Module):

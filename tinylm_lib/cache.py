@@ -57,7 +57,7 @@ class KVCache:
 
 
 def _write(past: Tensor, new: Tensor, start: int, end: int) -> Tensor:
-    if past.requires_grad or new.requires_grad:
+    if torch.is_grad_enabled() or past.requires_grad:
         return past.slice_scatter(new.to(past.dtype), 2, start, end)
     past[:, :, start:end] = new
     return past

@@ -1,12 +1,15 @@
-"""Weights and training state on disk: safetensors and JSON, written atomically, nothing that can run code."""
+"""Weights and training state on disk: safetensors and JSON, written atomically, nothing that can run code.
 
-import errno
+A folder holds two tensor files, named after their content, and a manifest that lists them with their SHA-256. The
+manifest is replaced last, in one step: what stood there before stays whole until then.
+"""
+
 import hashlib
 import json
 import os
+import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +21,12 @@ from torch import Tensor, nn
 
 from .config import ModelConfig
 from .model import TransformerLM
+from .storage import explained, put_tensors, sha256, sync, take_tensors
 from .tokenizer import tokenizer_from_dict
 
 MANIFEST = "checkpoint.json"
 FORMAT = 1
+OURS = re.compile(r"(model|training)(-[0-9a-f]{16}\.safetensors|\.partial)|checkpoint\.json\.partial")
 
 
 @dataclass
@@ -39,19 +44,21 @@ class Checkpoint:
     def restore(self, model: nn.Module, optimizer: Any = None, batches: Any = None) -> None:
         """Put everything back where it was: weights, optimizer, place in the data, torch's random state.
 
-        Raises ValueError where the model has other shapes, or a state is asked for that was not saved.
+        Raises ValueError, before anything is changed, where the model has other shapes or a state was not saved.
         """
-        for what, target, state in (
+        for what, target, state in [
             ("optimizer", optimizer, self.optimizer_state),
             ("batches", batches, self.batches_state),
-        ):
+        ]:
             if target is not None and state is None:
                 raise ValueError(f"the checkpoint holds no state for {what}; it was saved without")
-        _fill(model, self.model.state_dict(), "the model given")
+        weights = self.model.state_dict()
+        _check_fit(model, weights, "the model given")
         if optimizer is not None:
             optimizer.load_state_dict(self.optimizer_state)
         if batches is not None:
             batches.load_state(self.batches_state)
+        model.load_state_dict(weights)
         torch.set_rng_state(self.rng_state)
 
 
@@ -70,37 +77,34 @@ def save(
     extra: plain values to keep beside it, such as the train config.
     Returns the folder.
     Raises OSError, naming the folder and the remedy, where it cannot be written; what stood there before still loads.
+    TypeError or ValueError for an extra that JSON cannot hold.
     """
-    folder = Path(folder)
-    rng = {"rng": torch.get_rng_state()}
-    tensors, optimizer_state = {}, None
-    if optimizer is not None:
-        optimizer_state = _take_tensors(optimizer.state_dict(), "", tensors)
+    folder, training = Path(folder), {"rng": torch.get_rng_state()}
     manifest = {
         "format": FORMAT,
         "step": step,
         "config": model.config.to_dict(),
         "tokenizer": None if tokenizer is None else tokenizer.to_dict(),
-        "optimizer": optimizer_state,
+        "optimizer": None if optimizer is None else take_tensors(optimizer.state_dict(), "", training),
         "batches": None if batches is None else batches.state(),
         "extra": extra or {},
         "torch": torch.__version__,
-        "files": {},
     }
+    json.dumps(manifest, ensure_ascii=False).encode("utf-8")
     weights = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-    with _explained(folder):
+    with explained(folder, _clean):
         folder.mkdir(parents=True, exist_ok=True)
-        for role, content in (("model", weights), ("training", {**tensors, **rng})):
-            manifest["files"][role] = _write_tensors(folder, role, content)
-        partial = folder / (MANIFEST + ".partial")
-        partial.write_text(json.dumps(manifest, indent=1, ensure_ascii=False), encoding="utf-8")
-        _sync(partial)
+        manifest["files"] = {
+            "model": _write_tensors(folder, "model", weights),
+            "training": _write_tensors(folder, "training", training),
+        }
+        partial = folder / f"{MANIFEST}.partial"
+        sealed = {**manifest, "sha256": _seal(manifest)}
+        partial.write_text(json.dumps(sealed, indent=1, ensure_ascii=False), encoding="utf-8")
+        sync(partial)
         os.replace(partial, folder / MANIFEST)
-        _sync(folder)
-    kept = {entry["name"] for entry in manifest["files"].values()}
-    for old in [*folder.glob("*.safetensors"), *folder.glob("*.partial")]:
-        if old.name not in kept:
-            old.unlink(missing_ok=True)
+        sync(folder)
+    _clean(folder)
     return folder
 
 
@@ -111,40 +115,39 @@ def load(folder: str | Path) -> Checkpoint:
     """
     folder = Path(folder)
     manifest = _read_manifest(folder)
-    tensors = {role: _read_tensors(folder, entry) for role, entry in manifest["files"].items()}
     try:
+        tensors = {role: _read_tensors(folder, manifest["files"][role]) for role in ("model", "training")}
         config = ModelConfig.from_dict(manifest["config"])
         tokenizer = None if manifest["tokenizer"] is None else tokenizer_from_dict(manifest["tokenizer"])
         rng_state = tensors["training"].pop("rng")
-        optimizer_state = manifest["optimizer"]
+        optimizer_state = put_tensors(manifest["optimizer"], tensors["training"])
         if optimizer_state is not None:
-            optimizer_state = _put_tensors(optimizer_state, tensors["training"])
             optimizer_state["state"] = {int(k): v for k, v in optimizer_state["state"].items()}
-        step, batches, extra = int(manifest["step"]), manifest["batches"], manifest["extra"]
+        rest = (optimizer_state, manifest["batches"], rng_state, manifest["extra"])
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"{folder / MANIFEST} is not a checkpoint of this library: {e!r}") from None
     with torch.device("meta"):
         model = TransformerLM(config)
     model.to_empty(device="cpu")
-    _fill(model, tensors["model"], str(folder))
-    return Checkpoint(model, step, tokenizer, optimizer_state, batches, rng_state, extra)
+    _check_fit(model, tensors["model"], str(folder))
+    model.load_state_dict(tensors["model"])
+    return Checkpoint(model, manifest["step"], tokenizer, *rest)
 
 
 def latest(folder: str | Path) -> Path:
-    """The checkpoint with the highest step in a folder: itself or one of its subfolders. Damaged ones are passed over
-    with a warning.
+    """The checkpoint with the highest step in a folder: itself or one of its subfolders.
 
+    Damaged ones are passed over with a warning.
     Raises FileNotFoundError where there is no sound one.
     """
-    folder = Path(folder)
-    found = []
+    folder, found = Path(folder), []
     for candidate in [folder, *sorted(p for p in folder.glob("*") if p.is_dir())]:
         if (candidate / MANIFEST).is_file():
             try:
                 manifest = _read_manifest(candidate)
                 for entry in manifest["files"].values():
                     _check_hash(candidate, entry)
-                found.append((int(manifest["step"]), candidate))
+                found.append((manifest["step"], candidate))
             except (ValueError, KeyError, TypeError, OSError) as e:
                 warnings.warn(f"passed over a damaged checkpoint: {e}", stacklevel=2)
     if not found:
@@ -152,44 +155,21 @@ def latest(folder: str | Path) -> Path:
     return max(found)[1]
 
 
-def _fill(model: nn.Module, weights: dict[str, Tensor], where: str) -> None:
-    """Copy weights into a model; ValueError naming the first weight that does not fit."""
+def _check_fit(model: nn.Module, weights: dict[str, Tensor], where: str) -> None:
+    """Raise ValueError naming the first of the weights (...) that the model does not have in that shape."""
     own = model.state_dict()
     for name in sorted(set(own) | set(weights)):
         here, there = (tuple(d[name].shape) if name in d else "missing" for d in (own, weights))
         if here != there:
             raise ValueError(f"weights do not fit {where}: {name} is {there} in the file and {here} in the model")
-    model.load_state_dict(weights)
-
-
-def _take_tensors(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    """Move the tensors of nested dicts and lists into `tensors`, leaving their names."""
-    if isinstance(tree, Tensor):
-        tensors[path] = tree.detach().cpu().contiguous()
-        return {"tensor": path}
-    if isinstance(tree, dict):
-        return {str(k): _take_tensors(v, f"{path}/{k}", tensors) for k, v in tree.items()}
-    if isinstance(tree, list | tuple):
-        return [_take_tensors(v, f"{path}/{i}", tensors) for i, v in enumerate(tree)]
-    return tree
-
-
-def _put_tensors(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    if isinstance(tree, dict):
-        if set(tree) == {"tensor"}:
-            return tensors[tree["tensor"]]
-        return {k: _put_tensors(v, tensors) for k, v in tree.items()}
-    if isinstance(tree, list):
-        return [_put_tensors(v, tensors) for v in tree]
-    return tree
 
 
 def _write_tensors(folder: Path, role: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """Write one safetensors file under a name made of its content, and return its entry in the manifest."""
     partial = folder / f"{role}.partial"
     save_file(tensors, partial)
-    _sync(partial)
-    digest = _sha256(partial)
+    sync(partial)
+    digest = sha256(partial)
     name = f"{role}-{digest[:16]}.safetensors"
     os.replace(partial, folder / name)
     return {"name": name, "sha256": digest, "bytes": (folder / name).stat().st_size}
@@ -204,10 +184,10 @@ def _read_tensors(folder: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def _check_hash(folder: Path, entry: dict[str, Any]) -> None:
-    path = folder / Path(entry["name"]).name
-    if not path.is_file():
-        raise ValueError(f"{path} is missing; the checkpoint is incomplete, use an earlier one")
-    if path.stat().st_size != entry["bytes"] or _sha256(path) != entry["sha256"]:
+    path = folder / entry["name"]
+    if path.parent != folder or not path.is_file():
+        raise ValueError(f"{path} is missing; the checkpoint {folder} is incomplete, use an earlier one")
+    if path.stat().st_size != entry["bytes"] or sha256(path) != entry["sha256"]:
         raise ValueError(
             f"{path} is damaged: its {path.stat().st_size} bytes do not have the SHA-256 that was written "
             f"({entry['bytes']} bytes); use an earlier checkpoint"
@@ -220,50 +200,25 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"no checkpoint in {folder} ({MANIFEST} is missing); give the folder that holds one")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
-        raise ValueError(f"{path} is damaged: {e}; use an earlier checkpoint") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a checkpoint of format {FORMAT}")
-    entries = manifest.get("files")
-    wanted = {"name": str, "sha256": str, "bytes": int}
-    if (
-        not isinstance(entries, dict)
-        or set(entries) != {"model", "training"}
-        or not all(isinstance(e, dict) and isinstance(e.get(k), t) for e in entries.values() for k, t in wanted.items())
-    ):
-        raise ValueError(f"{path} is damaged: its list of files is not readable; use an earlier checkpoint")
+        sound = manifest.pop("sha256") == _seal(manifest)
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError) as e:
+        raise ValueError(f"{path} is damaged: {e!r}; use an earlier checkpoint") from None
+    if not sound or manifest.get("format") != FORMAT:
+        raise ValueError(f"{path} is damaged or not of format {FORMAT}; use an earlier checkpoint")
     return manifest
 
 
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as f:
-        digest = hashlib.sha256()
-        while block := f.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def _seal(manifest: dict[str, Any]) -> str:
+    """The SHA-256 of a manifest, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode("utf-8")).hexdigest()
 
 
-def _sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk, where the system lets us."""
-    if os.name == "posix":
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turn a failed write into an OSError that says where and what to do, and leave no half-written file behind."""
-    try:
-        yield
-    except (OSError, SafetensorError) as e:
-        for partial in folder.glob("*.partial"):
-            partial.unlink(missing_ok=True)
-        why = os.strerror(e.errno) if isinstance(e, OSError) and e.errno else str(e)
-        raise OSError(
-            getattr(e, "errno", None) or errno.EIO,
-            f"cannot write the checkpoint {folder}: {why}; free some space or choose another folder "
-            f"(a checkpoint that stood there before is unharmed)",
-        ) from None
+def _clean(folder: Path) -> None:
+    """Delete our own files that the manifest does not list, as far as they can be deleted."""
+    kept: set[str] = set()
+    with suppress(FileNotFoundError, ValueError):
+        kept = {entry["name"] for entry in _read_manifest(folder)["files"].values()}
+    for path in folder.glob("*"):
+        if OURS.fullmatch(path.name) and path.name not in kept:
+            with suppress(OSError):
+                path.unlink()

@@ -7,7 +7,8 @@ from typing import Any, get_args
 
 # What a choice fixes about sizes. The classes themselves stand in the tables NORMS, POSITIONS, FFNS, BLOCKS and INITS.
 FFN_RATIO = {"swiglu": 8 / 3, "geglu": 8 / 3, "gelu": 4, "gelu_tanh": 4, "relu": 4}  # d_ff / d_model
-HEAD_MULTIPLE = {"none": 1, "learned": 1, "sinusoidal": 1, "rotary": 2}  # rotary turns pairs
+# (d_model, d_head) must be multiples of these: sinusoids come in pairs, rotary turns pairs.
+SIZE_MULTIPLES = {"none": (1, 1), "learned": (1, 1), "sinusoidal": (2, 1), "rotary": (1, 2)}
 
 
 def choice(default: str, *names: str, help: str = "") -> Any:
@@ -102,7 +103,7 @@ class ModelConfig(Record):
     block: str = choice("pre_norm", "pre_norm", "post_norm", help="where the norms stand")
     norm: str = choice("rms", "rms", "layer", help="which norm")
     norm_eps: float = option(1e-5, "added to the mean square inside the root", low=0.0)
-    position: str = choice("rotary", *HEAD_MULTIPLE, help="how the model knows word order")
+    position: str = choice("rotary", *SIZE_MULTIPLES, help="how the model knows word order")
     rope_layout: str = choice("halves", "interleaved", "halves", help="which coordinates rotary pairs up")
     rope_base: float = option(10_000.0, "base of the rotary frequencies", low=1.0)
     rope_scaling: RopeScaling | None = option(None, "Llama 3's stretch of slow frequencies")  # noqa: RUF009
@@ -144,11 +145,12 @@ class ModelConfig(Record):
             raise ValueError(
                 f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}; choose from {_some(fits)}"
             )
-        if self.d_head % HEAD_MULTIPLE[self.position]:
-            raise ValueError(
-                f"d_head {self.d_head} is odd, but position {self.position!r} turns pairs of coordinates; "
-                f"choose an even d_head (d_model / n_heads, or d_head itself)"
-            )
+        for name, multiple in zip(("d_model", "d_head"), SIZE_MULTIPLES[self.position], strict=True):
+            if getattr(self, name) % multiple:
+                raise ValueError(
+                    f"{name} {getattr(self, name)} is odd, but position {self.position!r} works on pairs of "
+                    f"coordinates; choose an even {name} (d_head is d_model / n_heads unless it is given)"
+                )
         if self.d_ff is None:
             object.__setattr__(self, "d_ff", derived_d_ff(self.d_model, FFN_RATIO[self.ffn], self.d_ff_multiple_of))
 
@@ -173,8 +175,8 @@ class TrainConfig(Record):
     floor_lr: float = option(1e-4, "learning rate at the end", low=0.0)
     warmup_steps: int = option(50, "updates of linear warm-up", low=0)
     weight_decay: float = option(0.1, "AdamW's decay, on matrices only", low=0.0)
-    beta1: float = option(0.9, "AdamW's decay of the first moment", low=0.0, high=1.0)
-    beta2: float = option(0.95, "AdamW's decay of the second moment", low=0.0, high=1.0)
+    beta1: float = option(0.9, "AdamW's decay of the first moment", low=0.0, high=0.99999)
+    beta2: float = option(0.95, "AdamW's decay of the second moment", low=0.0, high=0.99999)
     adam_eps: float = option(1e-8, "AdamW's guard against division by zero", low=0.0)
     clip_norm: float | None = option(1.0, "largest global gradient norm; None never clips", low=0.0)
     precision: str = choice("fp32", "fp32", "bf16", help="precision of the forward pass; bf16 through autocast")

@@ -1,5 +1,6 @@
 """Corpora, and windows of tokens cut from them. Notebook 11."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,11 @@ def load_corpus(name_or_path: str | Path) -> str:
     if name_or_path in CORPORA:
         return CORPORA[name_or_path]()
     path = Path(name_or_path)
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except (OSError, ValueError):  # too long, or with a zero byte: no file has such a name
+        found = False
+    if not found:
         raise FileNotFoundError(
             f"{str(name_or_path)!r} is neither a file nor a corpus; the corpora are {', '.join(CORPORA)}"
         )
@@ -98,7 +103,8 @@ class RandomWindows:
         return self
 
     def __next__(self) -> tuple[Tensor, Tensor]:
-        self.generator.manual_seed((self.seed << 32) + self.n_drawn)
+        # Hashed together first: torch keeps only 32 bits of a CPU generator's seed.
+        self.generator.manual_seed(random.Random(f"{self.seed} {self.n_drawn}").getrandbits(32))
         self.n_drawn += 1
         x, y = random_windows(self.tokens, self.batch_size, self.seq_len, self.generator)
         return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
@@ -116,12 +122,14 @@ def every_window(tokens: Tensor, batch_size: int, seq_len: int) -> Iterator[tupl
     """Cut consecutive windows that together hold every token but the first as a target, once.
 
     tokens (N,). Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
-    Raises ValueError where there is no target at all.
+    Raises ValueError where there is no target at all, and for a size below 1.
     """
+    if batch_size < 1 or seq_len < 1:
+        raise ValueError(f"batch_size and seq_len must be at least 1, got batch_size {batch_size}, seq_len {seq_len}")
     if len(tokens) < 2:
         raise ValueError(f"there is nothing to predict in {len(tokens)} tokens; give at least 2")
     n_targets = len(tokens) - 1
     padding = -n_targets % seq_len
     x = torch.nn.functional.pad(tokens[:-1].long(), (0, padding)).view(-1, seq_len)
     y = torch.nn.functional.pad(tokens[1:].long(), (0, padding), value=IGNORED).view(-1, seq_len)
-    yield from zip(x.split(batch_size), y.split(batch_size), strict=True)
+    return zip(x.split(batch_size), y.split(batch_size), strict=True)

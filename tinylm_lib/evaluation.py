@@ -17,20 +17,23 @@ def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
     logits (B, T, V): position t predicts targets[:, t]. targets (B, T): ids 0..V-1 or -100.
     Returns () in fp32.
-    Raises ValueError for shapes that do not fit and, on CPU, where no target counts or one is outside the vocabulary.
+    Raises TypeError for targets that are not integers, ValueError for shapes that do not fit and, on CPU, where no
+    target counts or one is outside the vocabulary.
     """
     V = logits.shape[-1]
     if logits.shape[:-1] != targets.shape:
         raise ValueError(
             f"logits (..., V) need targets (...), got logits {tuple(logits.shape)} and targets {tuple(targets.shape)}"
         )
+    if targets.is_floating_point() or targets.dtype == torch.bool:
+        raise TypeError(f"targets must be integers (torch.long), got {targets.dtype}; use targets.long()")
     if targets.device.type == "cpu" and not torch.compiler.is_compiling():
         low, high = (int(x) for x in targets.aminmax()) if targets.numel() else (IGNORED, IGNORED)
         if high == IGNORED == low:
             raise ValueError(f"no target counts: all {targets.numel()} are {IGNORED}, and a mean over nothing is NaN")
         if high >= V or (low < 0 and not ((targets >= 0) | (targets == IGNORED)).all()):
             raise ValueError(f"targets must be 0..{V - 1} (vocab_size - 1) or {IGNORED}, got {low} to {high}")
-    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORED)
+    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten().long(), ignore_index=IGNORED)
 
 
 class Evaluation(NamedTuple):
@@ -48,8 +51,10 @@ def evaluate(model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], n_bytes
     windows: pairs of ids (B, T) and targets (B, T), with -100 where a target does not count.
     n_bytes: bytes of text that the targets stand for; without it bits_per_byte is None.
     Returns nats per token, its exponential, bits per byte and the number of targets. Training mode is restored.
-    Raises ValueError where no target counts.
+    Raises ValueError where no target counts, and for n_bytes below 1.
     """
+    if n_bytes is not None and not n_bytes > 0:
+        raise ValueError(f"n_bytes must be at least 1, got {n_bytes}; leave it out where it is unknown")
     device = next(model.parameters()).device
     total, n_tokens = torch.zeros((), dtype=torch.float64), 0
     with evaluation_mode(model):

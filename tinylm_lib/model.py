@@ -168,6 +168,10 @@ class TransformerLM(nn.Module):
         init = pick(INITS, self.config.init, "init")(self.config)
         residual = [w for b in self.blocks for w in (b.attention.o_proj.weight, b.ffn.down_proj.weight)]
         for module in self.modules():
+            if isinstance(module, tuple(NORMS.values())):
+                nn.init.ones_(module.weight)
+            if getattr(module, "bias", None) is not None:
+                nn.init.zeros_(module.bias)
             if isinstance(module, Linear) and not any(module.weight is w for w in residual):
                 init.linear(module.weight)
         for weight in residual:
@@ -212,7 +216,7 @@ def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
     values: look at the ids themselves too, which makes a GPU wait.
     Raises TypeError for another dtype, ValueError for a wrong shape or an id out of range.
     """
-    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+    if ids.dtype not in (torch.long, torch.int32):
         raise TypeError(f"ids must be integers (torch.long), got {ids.dtype}; use ids.long()")
     if ids.ndim != 2:
         raise ValueError(f"ids must be (B, T), got {tuple(ids.shape)}; for one sequence use ids[None]")

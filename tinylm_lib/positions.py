@@ -178,8 +178,8 @@ class Rotary(Tables):
         return turned.flatten(-2).to(x.dtype)  # (..., T, D)
 
     def _check(self, x: Tensor, positions: Tensor) -> None:
-        wanted = x.shape[-2:-1] if positions.ndim == 1 else (x.shape[0], x.shape[-2])
-        if x.shape[-1] != self.d_head or positions.shape != wanted or x.ndim < positions.ndim + 1:
+        fits = positions.ndim in (1, 2) and x.ndim > positions.ndim and x.shape[-1] == self.d_head
+        if not fits or positions.shape != (*x.shape[: positions.ndim - 1], x.shape[-2]):
             raise ValueError(
                 f"Rotary takes x (..., T, D) with D = {self.d_head} and positions (T,) or (B, T), "
                 f"got x {tuple(x.shape)} and positions {tuple(positions.shape)}"

@@ -1,87 +1,20 @@
-"""From logits to text: probabilities, sampling, streaming and beam search. Notebook 12."""
+"""Writing: sampling, streaming and beam search, over a cache. Notebook 12."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .cache import KVCache
-from .layers import at_least_fp32, evaluation_mode, pick, softmax
+from .layers import at_least_fp32, evaluation_mode, pick
 from .model import check_ids
+from .probabilities import check, check_finite, check_options, next_token_probs, sample
 
 STEPS_PER_LOOK = 16  # reading a flag stalls a GPU, so it is done once in so many tokens
-
-
-def next_token_probs(
-    logits: Tensor,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-) -> Tensor:
-    """Turn logits into the probabilities to sample from. The options apply in this order, each to what the last left.
-
-    logits (B, V). temperature: logits are divided by it; 0 puts everything on the largest logit, the first of equals.
-    top_k: keep the k most probable tokens, exactly k, the lower id first among equals. top_p: keep the most probable
-    tokens up to and including the one that reaches this share. min_p: keep tokens with at least this share of the most
-    probable one's probability.
-    Returns (B, V) in fp32 at least; rows sum to 1, cut tokens have exactly 0.
-    Raises ValueError for an option out of range and, on CPU, for logits without a finite maximum (NaN or inf).
-    """
-    check_options(logits.shape[-1], temperature, top_k, top_p, min_p)
-    logits = at_least_fp32(logits)
-    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
-        _check_finite(logits.amax(-1))
-    if temperature == 0:
-        best = logits.argmax(-1, keepdim=True)  # (B, 1)
-        return torch.zeros_like(logits).scatter(-1, best, 1.0)  # (B, V)
-    probs = softmax((logits - logits.amax(-1, keepdim=True)) / temperature, dim=-1)
-    if top_k is None and top_p is None and min_p is None:
-        return probs
-    ranked, order = probs.sort(dim=-1, descending=True, stable=True)  # (B, V), (B, V)
-    if top_k is not None:
-        ranked = _renormalise(ranked, torch.arange(ranked.shape[-1], device=ranked.device) < top_k)
-    if top_p is not None:
-        ranked = _renormalise(ranked, ranked.cumsum(-1) - ranked < top_p)
-    if min_p is not None:
-        ranked = _renormalise(ranked, ranked >= min_p * ranked[..., :1])
-    return torch.zeros_like(probs).scatter(-1, order, ranked)  # (B, V)
-
-
-def _renormalise(probs: Tensor, keep: Tensor) -> Tensor:
-    kept = probs.where(keep, 0.0)
-    return kept / kept.sum(-1, keepdim=True)
-
-
-def _check_finite(maxima: Tensor) -> None:
-    if not maxima.isfinite().all():
-        raise ValueError(
-            f"logits have the maximum {maxima[~maxima.isfinite()][0].item()} in some row; NaN or inf there usually "
-            f"comes from weights that diverged in training"
-        )
-
-
-def check_options(V: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None) -> None:
-    """Raise ValueError, naming the option and its range, for options that `next_token_probs` cannot follow."""
-    if not 0 <= temperature < float("inf"):
-        raise ValueError(f"temperature must be 0 (greedy) or a positive finite number, got {temperature}")
-    if top_k is not None and (top_k != int(top_k) or not 1 <= top_k <= V):
-        raise ValueError(f"top_k must be an integer from 1 to {V} (vocab_size), got {top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}")
-    if min_p is not None and not 0 <= min_p <= 1:
-        raise ValueError(f"min_p must be from 0 to 1, got {min_p}")
-
-
-def sample(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw one token per row. probs (B, V). Returns (B,).
-
-    The largest of p / e, with e exponential noise, wins with probability p: no device sync, unlike torch.multinomial.
-    """
-    noise = torch.empty_like(probs).exponential_(generator=generator).clamp_min_(torch.finfo(probs.dtype).tiny)
-    return (probs / noise).argmax(-1)  # (B, V) -> (B)
 
 
 class Context:
@@ -128,17 +61,20 @@ class Options:
     overflow: str = "slide"
     generator: torch.Generator | None = None
 
-    def check(self, model: nn.Module, ids: Tensor, max_new_tokens: int) -> int:
+    def __post_init__(self) -> None:
+        stops = tuple(t.item() if isinstance(t, Tensor) else t for t in self.stop_ids)
+        object.__setattr__(self, "stop_ids", stops)
+
+    def n_tokens(self, model: nn.Module, ids: Tensor, max_new_tokens: int) -> int:
         """Return how many tokens to add to ids (B, T) at most; raise TypeError or ValueError for an impossible wish."""
         vocab_size, limit = model.config.vocab_size, model.config.max_seq_len
         check_ids(ids, vocab_size)
-        if max_new_tokens != int(max_new_tokens) or max_new_tokens < 0:
-            raise ValueError(f"max_new_tokens must be an integer of at least 0, got {max_new_tokens}")
+        check("max_new_tokens", max_new_tokens, Integral, lambda n: n >= 0, "an integer of at least 0")
         check_options(vocab_size, self.temperature, self.top_k, self.top_p, self.min_p)
         for name, token in [("pad_id", self.pad_id), *(("stop id", t) for t in self.stop_ids)]:
-            if not 0 <= token < vocab_size:
+            if not isinstance(token, Integral) or not 0 <= token < vocab_size:
                 raise ValueError(f"{name} {token} is outside 0..{vocab_size - 1} (vocab_size - 1)")
-        return pick(OVERFLOWS, self.overflow, "overflow")(ids.shape[1], int(max_new_tokens), limit)
+        return pick(OVERFLOWS, self.overflow, "overflow")(ids.shape[1], max_new_tokens, limit)
 
     def draw(self, logits: Tensor) -> Tensor:
         """Draw the next token of every row of logits (B, V). Returns (B,)."""
@@ -169,10 +105,10 @@ def generate(
     Raises TypeError or ValueError for prompts and options that cannot be followed, before anything is generated.
     """
     options = Options(temperature, top_k, top_p, min_p, stop_ids, pad_id, overflow, generator)
-    n_tokens = options.check(model, ids, max_new_tokens)
+    n_tokens = options.n_tokens(model, ids, max_new_tokens)
     with evaluation_mode(model):
         new = list(_steps(model, ids, n_tokens, options))
-    return torch.cat((ids, *_until_all_ended(new, stop_ids)), dim=1)
+    return torch.cat((ids, *_until_all_ended(new, options.stop_ids)), dim=1)
 
 
 def stream(model: nn.Module, ids: Tensor, max_new_tokens: int, **options: Any) -> Iterator[Tensor]:
@@ -182,7 +118,7 @@ def stream(model: nn.Module, ids: Tensor, max_new_tokens: int, **options: Any) -
     stream ends within 16 tokens of the last sequence's end. Between two tokens the model is in its own mode.
     """
     chosen = Options(**options)
-    steps = _steps(model, ids, chosen.check(model, ids, max_new_tokens), chosen)
+    steps = _steps(model, ids, chosen.n_tokens(model, ids, max_new_tokens), chosen)
 
     def each_in_evaluation_mode() -> Iterator[Tensor]:
         while True:
@@ -207,7 +143,7 @@ def _steps(model: nn.Module, ids: Tensor, n_tokens: int, options: Options) -> It
         new = options.draw(logits).to(ids.dtype).where(~finished, options.pad_id)  # (B)
         finished |= torch.isin(new, stops)
         if step % STEPS_PER_LOOK == 0 or step == n_tokens:
-            _check_finite(health)
+            check_finite(health)
         yield new[:, None]  # (B, 1)
         if step % STEPS_PER_LOOK == 0 and finished.all():
             return
@@ -260,13 +196,14 @@ def beam_search(
     Raises TypeError or ValueError for a prompt or an option that cannot be followed.
     Source: Wu et al. 2016, section 7, with a plain power of the length.
     """
-    if n_beams != int(n_beams) or n_beams < 1:
-        raise ValueError(f"n_beams must be an integer of at least 1, got {n_beams}")
+    check("n_beams", n_beams, Integral, lambda n: n >= 1, "an integer of at least 1")
+    check("length_penalty", length_penalty, Real, math.isfinite, "a finite number")
     if ids.ndim != 1:
         raise ValueError(f"beam search takes one prompt, ids (T,), got {tuple(ids.shape)}")
-    Options(stop_ids=tuple(stop_ids), overflow="error").check(model, ids[None], max_new_tokens)
+    options = Options(stop_ids=stop_ids, overflow="error")
+    options.n_tokens(model, ids[None], max_new_tokens)
     with evaluation_mode(model):
-        beams = _beams(model, ids, max_new_tokens, n_beams, set(stop_ids))
+        beams = _beams(model, ids, max_new_tokens, n_beams, set(options.stop_ids))
 
     def score(beam: tuple[list[int], float]) -> float:
         return beam[1] / max(1, len(beam[0]) - len(ids)) ** length_penalty
@@ -282,12 +219,13 @@ def _beams(
     context = Context(model, ids[None], room=len(ids) + max_new_tokens)
     for _ in range(max_new_tokens):
         logits = at_least_fp32(context.advance(new))  # (N, V)
-        _check_finite(logits.amax(-1))
+        check_finite(logits.amax(-1))
         past = torch.tensor([[log_prob] for _, log_prob in alive], dtype=torch.float64)  # (N, 1)
         totals = (past + logits.log_softmax(-1).cpu().double()).flatten()  # (N*V)
-        best = totals.topk(min(n_beams * (1 + len(stop_ids)), len(totals)))
+        values, order = totals.sort(descending=True, stable=True)  # (N*V), (N*V)
+        n = n_beams * (1 + len(stop_ids))  # enough to go on with n_beams even if all rows could stop
         V = logits.shape[-1]
-        grown = [(i // V, i % V, lp) for i, lp in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+        grown = [(i // V, i % V, lp) for i, lp in zip(order[:n].tolist(), values[:n].tolist(), strict=True)]
         finished += [([*alive[row][0], t], lp) for row, t, lp in grown[:n_beams] if t in stop_ids]
         going = [beam for beam in grown if beam[1] not in stop_ids][:n_beams]
         if not going:

@@ -1,9 +1,21 @@
 """Text to token ids and back. Notebook 01."""
 
 import json
+import operator
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+
+def checked(tokens: Iterable[int], vocab_size: int) -> list[int]:
+    """The tokens as a list of int.
+
+    Raises ValueError for one outside 0..vocab_size-1.
+    """
+    tokens = [operator.index(t) for t in tokens]
+    if wrong := [t for t in tokens if not 0 <= t < vocab_size]:
+        raise ValueError(f"token id {wrong[0]} is outside 0..{vocab_size - 1} (vocab_size - 1)")
+    return tokens
 
 
 class ByteTokenizer:
@@ -16,8 +28,11 @@ class ByteTokenizer:
         return list(text.encode("utf-8"))
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """Return the text of ids; bytes that are not UTF-8 become U+FFFD."""
-        return bytes(tokens).decode("utf-8", errors="replace")
+        """Return the text of ids; bytes that are not UTF-8 become U+FFFD.
+
+        Raises ValueError for an id outside 0..255.
+        """
+        return bytes(checked(tokens, self.vocab_size)).decode("utf-8", errors="replace")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` needs."""
@@ -38,8 +53,8 @@ class CharTokenizer:
     """Every character that occurs in a text is a token, numbered in the order of their code points."""
 
     def __init__(self, characters: str):
-        if not characters or len(set(characters)) != len(characters):
-            raise ValueError(f"characters must be at least one and all different, got {characters[:40]!r}")
+        if not isinstance(characters, str) or not characters or len(set(characters)) != len(characters):
+            raise ValueError(f"characters must be at least one and all different, got {str(characters)[:40]!r}")
         self.characters = characters
         self.ids = {c: i for i, c in enumerate(characters)}
         self.vocab_size = len(characters)
@@ -71,10 +86,7 @@ class CharTokenizer:
 
         Raises ValueError for an id outside 0..vocab_size-1.
         """
-        tokens = list(tokens)
-        if wrong := [t for t in tokens if not 0 <= t < self.vocab_size]:
-            raise ValueError(f"token id {wrong[0]} is outside 0..{self.vocab_size - 1} (vocab_size - 1)")
-        return "".join(self.characters[t] for t in tokens)
+        return "".join(self.characters[t] for t in checked(tokens, self.vocab_size))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` needs."""
@@ -94,14 +106,18 @@ def save_tokenizer(tokenizer: Any, path: str | Path) -> None:
     Path(path).write_text(json.dumps(tokenizer.to_dict(), ensure_ascii=False), encoding="utf-8")
 
 
-def tokenizer_from_dict(values: dict[str, Any]) -> Any:
+def tokenizer_from_dict(values: Any) -> Any:
     """Build the tokenizer of any kind from its `to_dict`.
 
-    Raises ValueError for an unknown kind.
+    Raises ValueError for an unknown kind and for values that are not of its kind.
     """
-    if values.get("kind") not in TOKENIZERS:
-        raise ValueError(f"tokenizer {values.get('kind')!r} is unknown; choose one of {', '.join(TOKENIZERS)}")
-    return TOKENIZERS[values["kind"]].from_dict(values)
+    kind = values.get("kind") if isinstance(values, dict) else None
+    if not isinstance(kind, str) or kind not in TOKENIZERS:
+        raise ValueError(f"tokenizer {kind!r} is unknown; choose one of {', '.join(TOKENIZERS)}")
+    try:
+        return TOKENIZERS[kind].from_dict(values)
+    except KeyError as e:
+        raise ValueError(f"a {kind} tokenizer needs {e.args[0]!r}, and it is missing") from None
 
 
 def load_tokenizer(path: str | Path) -> Any:
@@ -110,7 +126,6 @@ def load_tokenizer(path: str | Path) -> Any:
     Raises FileNotFoundError for a missing file, ValueError for one that holds no tokenizer.
     """
     try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as e:
+        return tokenizer_from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} holds no tokenizer: {e}") from None
-    return tokenizer_from_dict(values)

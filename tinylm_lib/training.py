@@ -1,6 +1,7 @@
 """The training loop, as a generator: it computes, the caller decides. Notebook 11."""
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
@@ -43,8 +44,8 @@ def choose_device(name: str = "auto") -> torch.device:
     """
     there = [d for d, here in (("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())) if here]
     there.append("cpu")
-    device = name.replace("auto", there[0])
-    if device.split(":")[0] not in there:
+    device = there[0] if name == "auto" else name
+    if not re.fullmatch(rf"({'|'.join(there)})(:\d+)?", device):
         raise ValueError(f"device {name!r} is not here; choose auto or one of {', '.join(there)}")
     return torch.device(device)
 
@@ -67,6 +68,7 @@ def train(
     precision = pick(PRECISIONS, train_config.precision, "precision")
     limit = math.inf if train_config.clip_norm is None else train_config.clip_norm
     schedule = (train_config.peak_lr, train_config.floor_lr, train_config.warmup_steps, train_config.total_steps)
+    optimizer.zero_grad(set_to_none=True)
     for step in range(first_step, train_config.total_steps + 1):
         lr = warmup_cosine(step, *schedule)
         for group in optimizer.param_groups:
@@ -74,7 +76,11 @@ def train(
         model.train()
         losses = []
         for _ in range(train_config.micro_steps):
-            x, y = next(batches)
+            x, y = next(batches, (None, None))
+            if x is None:
+                raise ValueError(
+                    f"batches ran out at update {step} of {train_config.total_steps}; give an endless source"
+                )
             with precision(device_type):
                 loss = next_token_loss(model(x), y)
             (loss / train_config.micro_steps).backward()

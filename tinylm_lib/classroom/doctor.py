@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import torch
 
-from ..config import preset
 from ..model import TransformerLM
+from ..presets import preset
 from ..training import choose_device
 from .measured import rounded
 

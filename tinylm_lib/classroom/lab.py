@@ -39,22 +39,26 @@ QUIET = (
     "--LanguageServerManager.autodetect=False",  # it would call npm, which writes into the home folder
     "--KernelManager.transport_encryption=auto",  # without it each kernel prints a warning
     "--ServerApp.use_redirect_file=False",  # a browser in a snap or flatpak cannot read a file in a hidden folder
+    "--ContentsManager.hide_globs=cache",
+    "--ContentsManager.hide_globs=__pycache__",
     "--ServerApp.answer_yes=True",
     "--ServerApp.log_level=ERROR",
     "--LabApp.log_level=ERROR",
 )
 NO_ANNOUNCEMENTS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
-START_SECONDS = 60
+START_SECONDS, STOP_SECONDS = 60, 10
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Brings the working copies up to date and runs JupyterLab until it is stopped; returns its exit status.
+    """Brings the working copies up to date and runs JupyterLab until it is stopped; returns the exit status.
 
     Raises: FileNotFoundError without built notebooks, ValueError for an unknown lesson, OSError if Lab does not start.
     """
     parser = argparse.ArgumentParser(prog="python -m tinylm_lib lab", description=__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("lesson", nargs="?", default="00", metavar="NN", help="the lesson to open, two digits")
+    parser.add_argument(
+        "lesson", nargs="?", default="", metavar="NN", help="the lesson to open, two digits; default: the first"
+    )
     parser.add_argument("--solutions", action="store_true", help="copy the solutions with the presenter's notes, too")
     options, for_jupyter = parser.parse_known_args(list(argv))
     for line in refresh(NOTEBOOKS, WORK):
@@ -66,17 +70,18 @@ def main(argv: Sequence[str] = ()) -> int:
     print(f"The course is open at\n\n    {url}\n\nCtrl-C stops it. Your notebooks are in {WORK}", flush=True)
     try:
         return process.wait()
-    except KeyboardInterrupt:
-        return process.wait()
+    except KeyboardInterrupt:  # the terminal has sent it to JupyterLab, too
+        end(process)
+        return 0
 
 
 def lesson(notebooks: Path, number: str) -> str:
-    """The file name of the lesson with this number.
+    """The file name of the lesson with this number, of the first one for an empty number.
 
     Raises: ValueError if there is none.
     """
     names = sorted(path.name for path in notebooks.glob("*.ipynb"))
-    found = [name for name in names if name.startswith(f"{number}_")]
+    found = [name for name in names if name.startswith(f"{number}_" if number else "")]
     if not found:
         raise ValueError(f"there is no lesson {number!r}; there are {', '.join(name[:2] for name in names)}")
     return found[0]
@@ -113,6 +118,15 @@ def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subproces
     raise OSError(f"JupyterLab did not start, its status is {process.wait()}: see its message above")
 
 
+def end(process: subprocess.Popen) -> None:
+    """Waits until a JupyterLab that was told to stop is gone, and kills it where it hangs on a thread of its own."""
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
     """The command line of JupyterLab: this Python's, offline and without questions, the user's options last."""
     line = [sys.executable, "-m", "jupyterlab", *QUIET, f"--ServerApp.root_dir={work.resolve()}"]
@@ -128,6 +142,7 @@ def _environment() -> dict[str, str]:
     """The caller's variables, caches inside the checkout where unset, and a folder that switches the pop-up off."""
     cache = WORK / "cache"
     environment = {variable: str(cache / folder) for variable, folder in CACHES.items()}
+    environment["OMP_WAIT_POLICY"] = "PASSIVE"  # spinning threads made training 10 times slower beside other work
     environment["JUPYTER_TOKEN"] = secrets.token_hex(16)  # Jupyter logs the address only with a token of its own
     environment |= os.environ
     settings = cache / "jupyter" / "course" / "labconfig" / "page_config.json"

@@ -1,0 +1,116 @@
+"""A real JupyterLab in a real browser, as fixtures: `pytest_plugins = ["browser"]` brings `open_lesson`."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tinylm_lib.classroom import lab
+
+SCREENSHOTS = Path(__file__).parents[1] / "work" / "screenshots"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+MAC = (
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+)
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+LOAD_MS, RUN_MS = 60_000, 300_000
+NOTEBOOK = "window.jupyterapp.shell.currentWidget"
+CELLS = f"{NOTEBOOK}.context.model.toJSON().cells.filter(cell => cell.cell_type == 'code' && cell.source)"
+FAILED = f"{CELLS}.some(cell => cell.outputs.some(output => output.output_type == 'error'))"
+ENDED = f"() => {CELLS}.every(cell => cell.execution_count) || {FAILED}"
+
+
+@dataclass
+class LabPage:
+    """An open notebook, and every request that left the machine."""
+
+    page: Page
+    external: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        """Notes and stops each request to another host."""
+        self.page.route(lambda url: urlsplit(url).hostname not in ("localhost", "127.0.0.1"), self._refuse)
+
+    def _refuse(self, route) -> None:
+        self.external.append(route.request.url)
+        route.abort()
+
+    def command(self, name: str, **arguments: str) -> None:
+        """Executes a command of JupyterLab and waits for it."""
+        self.page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, arguments])
+
+    def run_all(self) -> None:
+        """Runs all cells and waits until the last one has run, or one has failed."""
+        self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
+        self.page.wait_for_function(ENDED, timeout=RUN_MS)
+
+    def outputs(self) -> list[dict]:
+        """The outputs of all cells as the notebook holds them now."""
+        return [output for cell in self.page.evaluate(f"() => {CELLS}") for output in cell["outputs"]]
+
+    def screenshots(self, name: str) -> None:
+        """Saves what is seen in the light and in the dark theme under work/screenshots/."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        for theme in ("Light", "Dark"):
+            self.command("apputils:change-theme", theme=f"JupyterLab {theme}")
+            self.page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=f"JupyterLab {theme}")
+            self.page.wait_for_timeout(500)  # style sheets are swapped after the name
+            self.page.screenshot(path=SCREENSHOTS / f"{name}-{theme.lower()}.png")
+
+
+def executable() -> str | None:
+    """The Chromium of this machine, if there is one."""
+    return next(filter(None, [*map(shutil.which, NAMES), *(path for path in MAC if Path(path).exists())]), None)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Headless Chromium; without one the test is skipped, or fails where BROWSER=required."""
+    path = executable()
+    if path is None:
+        verdict = pytest.fail if os.environ.get("BROWSER") == "required" else pytest.skip
+        verdict("NOT TESTED IN A BROWSER: install Chromium (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_lesson(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LabPage]]:
+    """A function that starts JupyterLab on a folder and opens one of its notebooks; home and caches are in tmp_path."""
+    for variable, folder in {**lab.CACHES, "HOME": "home"}.items():
+        monkeypatch.setenv(variable, str(tmp_path / "caches" / folder))
+    (tmp_path / "caches" / "home").mkdir(parents=True)
+    processes = []
+
+    def open_lesson(work: Path, name: str) -> LabPage:
+        process, url = lab.start(work, name, ["--no-browser", "--expose-app-in-browser"])
+        processes.append(process)
+        opened = LabPage(chromium.new_page(viewport={"width": 1280, "height": 1500}))
+        opened.watch()
+        opened.page.goto(url, timeout=LOAD_MS)
+        opened.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=LOAD_MS)
+        opened.page.wait_for_function(
+            f"() => {NOTEBOOK}.sessionContext?.session?.kernel?.status == 'idle'", timeout=LOAD_MS
+        )
+        return opened
+
+    yield open_lesson
+    for process in processes:
+        process.terminate()
+        lab.end(process)

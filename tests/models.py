@@ -1,0 +1,49 @@
+"""Small models for the tests: sizes that cannot be mistaken for each other, and weights that make every part matter."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tinylm_lib import ModelConfig, TransformerLM, preset
+from tinylm_lib.presets import FAMILIES
+
+# Pairwise different, and H * D differs from C: a swapped axis or a wrong divisor cannot hide.
+SIZES = {
+    "vocab_size": 41, "max_seq_len": 37, "d_model": 20, "n_layers": 2, "n_heads": 6, "n_kv_heads": 3, "d_head": 8,
+    "d_ff": 28,
+}  # fmt: skip
+NO_DROPOUT = dict.fromkeys(("embedding_dropout", "attention_dropout", "ffn_dropout", "residual_dropout"), 0.0)
+
+# Every family, and what no family chooses.
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in FAMILIES},
+    "one head per key": ("llama", {"n_kv_heads": 6}),
+    "one key for all heads": ("modern", {"n_kv_heads": 1}),
+    "post-norm, rms, interleaved": ("modern", {"block": "post_norm", "rope_layout": "interleaved"}),
+    "post-norm, layer": ("tiny_transformer", {"block": "post_norm"}),
+    "no positions, geglu": ("cs190c", {"position": "none", "ffn": "geglu", "ffn_bias": True}),
+    "relu, xavier": ("gpt", {"ffn": "relu", "init": "xavier"}),
+}
+
+
+def tiny(name: str, **changes: Any) -> ModelConfig:
+    """The config of an entry of MODELS at SIZES, without dropout, with any field replaced."""
+    family, choices = MODELS[name]
+    return preset(family, **{**SIZES, **NO_DROPOUT, **choices, **changes})
+
+
+def scrambled(config: ModelConfig, std: float = 0.4, seed: int = 1) -> TransformerLM:
+    """A model in evaluation mode with random matrices, biases and gains, so that no part is 0, 1 or small."""
+    model = TransformerLM(config).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            is_gain = p.ndim == 1 and not name.endswith("bias")
+            p.copy_(is_gain + std * torch.randn(p.shape, generator=generator))
+    return model
+
+
+def some_ids(batch_size: int, length: int, vocab_size: int = SIZES["vocab_size"], seed: int = 2) -> Tensor:
+    """Random token ids (B, T)."""
+    return torch.randint(vocab_size, (batch_size, length), generator=torch.Generator().manual_seed(seed))

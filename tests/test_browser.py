@@ -1,0 +1,81 @@
+"""The course as a student sees it: the real `lab`, JupyterLab and Chromium, without a network."""
+
+from pathlib import Path
+
+import pytest
+
+from tinylm_lib.classroom import lab, lessons
+
+pytest_plugins = ["browser"]
+pytestmark = pytest.mark.browser
+
+LESSON = """# %% [markdown]
+# # 00 Sample
+# **What does a lesson look like?**
+#
+# *Needs* nothing. *Builds* nothing. *Runs* in about 3 s on two cores. *Teaches* in 1 minute.
+
+# %%
+import math
+
+from tinylm_lib.classroom.figures import loss_curve
+from tinylm_lib.classroom.measured import measured
+
+# %% [markdown] minutes=1
+# ## 1. A loss that falls
+# > **Predict.** Where does the curve end?
+
+# %% tags=["source-hidden"]
+steps = list(range(300))
+losses = [1.6 + 2.6 * math.exp(-step / 60) for step in steps]
+levels = {"ln 65": math.log(65), "unigram": 3.31, "bigram": 2.45}
+checked = (steps[::50], [loss + 0.1 for loss in losses[::50]])
+loss_curve({"training": (steps, losses), "validation": checked}, levels, caption="The model passes the bigram level.")
+
+# %%
+print("this took", measured(12.3, "s", 1, 60))
+"""
+ROOT = Path(__file__).parents[1]
+REAL = sorted((ROOT / "notebooks").glob("00_*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory) -> Path:
+    """A folder of notebooks with one small lesson, built."""
+    notebooks = tmp_path_factory.mktemp("course") / "notebooks"
+    source = notebooks / "source" / "00_sample.py"
+    source.parent.mkdir(parents=True)
+    source.write_text(LESSON, encoding="utf-8")
+    lessons.build(source, notebooks)
+    return notebooks
+
+
+@pytest.mark.parametrize("notebooks", [None, *(path.parent for path in REAL)], ids=["sample", *(p.stem for p in REAL)])
+def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp_path, sample, notebooks):
+    work, notebooks = tmp_path / "work", notebooks or sample
+    lab.refresh(notebooks, work)
+    name = lab.lesson(notebooks, "00")
+    lesson = open_lesson(work, name)
+    assert lesson.outputs() == []
+    lesson.run_all()
+    outputs = lesson.outputs()
+    assert [output["evalue"] for output in outputs if output["output_type"] == "error"] == []
+    assert [output["text"] for output in outputs if output.get("name") == "stderr"] == []
+    assert len(outputs) >= 2
+    lesson.page.wait_for_selector(".jp-OutputArea-output")
+    lesson.screenshots(Path(name).stem)
+    assert lesson.page.locator(".Toastify__toast").count() == 0
+    assert lesson.external == []
+    assert list((tmp_path / "caches" / "home").iterdir()) == []
+
+
+def test_a_figure_is_seen_in_a_notebook_that_was_only_opened(open_lesson, sample):
+    lesson = open_lesson(sample, "00_sample.ipynb")
+    picture = lesson.page.locator("figure img")
+    assert picture.get_attribute("alt").startswith("Line chart of the loss")
+    assert picture.evaluate("image => image.naturalWidth") > 1000
+    assert lesson.page.locator("figcaption").inner_text() == "The model passes the bigram level."
+    lesson.page.locator("figure summary").click()
+    assert lesson.page.locator("figure td").first.is_visible()
+    lesson.screenshots("figure-untrusted")
+    assert lesson.external == []

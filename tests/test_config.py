@@ -1,0 +1,203 @@
+"""Configs: derived sizes, every refusal with its field, value and remedy, and JSON."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import pytest
+
+from tinylm_lib import ModelConfig, TrainConfig
+from tinylm_lib.attention import Attention
+from tinylm_lib.config import RopeScaling, derived_d_ff
+from tinylm_lib.feedforward import FFNS
+from tinylm_lib.layers import NORMS
+from tinylm_lib.model import BLOCKS, INITS
+from tinylm_lib.positions import LAYOUTS, POSITIONS
+
+RECORDS = (ModelConfig, TrainConfig, RopeScaling)
+INTS = {
+    ModelConfig: ["vocab_size", "max_seq_len", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_ff",
+                  "d_ff_multiple_of"],
+    TrainConfig: ["total_steps", "batch_size", "seq_len", "micro_steps", "warmup_steps", "seed"],
+    RopeScaling: ["original_max_seq_len"],
+}  # fmt: skip
+FLOATS = {
+    ModelConfig: ["norm_eps", "rope_base", "init_std", "embedding_dropout", "attention_dropout", "ffn_dropout",
+                  "residual_dropout"],
+    TrainConfig: ["peak_lr", "floor_lr", "weight_decay", "beta1", "beta2", "adam_eps", "clip_norm"],
+    RopeScaling: ["factor", "low_freq_factor", "high_freq_factor"],
+}  # fmt: skip
+BOOLS = {
+    ModelConfig: ["qkv_bias", "o_bias", "ffn_bias", "qk_norm", "tie_embeddings", "scale_embeddings"],
+    TrainConfig: [],
+    RopeScaling: [],
+}
+NAMES = {
+    ModelConfig: ["block", "norm", "position", "rope_layout", "ffn", "init"],
+    TrainConfig: ["precision"],
+    RopeScaling: [],
+}
+NOT_AN_INT = [True, False, 4.0, 2.5, math.nan, math.inf, "4", [4], 4j]
+NOT_A_FLOAT = [True, math.nan, math.inf, -math.inf, "0.1", [0.1]]
+NOT_A_BOOL = [0, 1, 1.0, "yes", None]
+NOT_A_NAME = [None, 1, True, "", "unknown", "RMS"]
+WRONG = [
+    (record, field, values)
+    for fields, values in ((INTS, NOT_AN_INT), (FLOATS, NOT_A_FLOAT), (BOOLS, NOT_A_BOOL), (NAMES, NOT_A_NAME))
+    for record in RECORDS
+    for field in fields[record]
+]
+
+
+def test_no_field_is_missing_from_these_tests() -> None:
+    for record in RECORDS:
+        listed = {*INTS[record], *FLOATS[record], *BOOLS[record], *NAMES[record]}
+        assert {f.name for f in dataclasses.fields(record)} - listed <= {"rope_scaling"}
+
+
+@pytest.mark.parametrize(("record", "field", "values"), WRONG, ids=[f"{r.__name__}.{field}" for r, field, _ in WRONG])
+def test_a_value_of_the_wrong_kind_is_refused_by_field_and_value(record: type, field: str, values: list[Any]) -> None:
+    for value in values:
+        with pytest.raises(ValueError, match=rf"^{field} ") as caught:
+            record(**{field: value})
+        assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("record", "field", "value", "bound"),
+    [
+        *((ModelConfig, field, value, "at least 1") for field in INTS[ModelConfig] for value in (0, -3)),
+        *((ModelConfig, f, v, "from 0.0 to 1.0") for f in FLOATS[ModelConfig] if "dropout" in f for v in (-0.1, 1.1)),
+        *((ModelConfig, field, -1e-9, "at least 0.0") for field in ("norm_eps", "init_std")),
+        (ModelConfig, "rope_base", 0.5, "at least 1.0"),
+        *((TrainConfig, field, 0, "at least 1") for field in ("total_steps", "batch_size", "seq_len", "micro_steps")),
+        *((TrainConfig, field, -1, "at least 0") for field in ("warmup_steps", "seed")),
+        *((TrainConfig, field, -1.0, "at least 0.0") for field in ("peak_lr", "floor_lr", "weight_decay", "adam_eps")),
+        (TrainConfig, "clip_norm", -1.0, "at least 0.0"),
+        *((TrainConfig, field, value, "0.0") for field in ("beta1", "beta2") for value in (-0.1, 1.0, 1.5)),
+        (RopeScaling, "factor", 0.5, "at least 1.0"),
+        (RopeScaling, "low_freq_factor", -1.0, "at least 0.0"),
+        (RopeScaling, "original_max_seq_len", 0, "at least 1"),
+    ],
+)  # fmt: skip
+def test_a_number_out_of_range_is_refused_with_the_range(record: type, field: str, value: float, bound: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{field} .*{bound}.*got {value}"):
+        record(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"d_model": 50, "n_heads": 4}, ["d_model 50", "n_heads 4", "choose n_heads from 1, 2, 5, 10", "d_head"]),
+        ({"n_heads": 6, "d_model": 48, "n_kv_heads": 4}, ["n_kv_heads 4", "n_heads 6", "choose from 1, 2, 3, 6"]),
+        ({"n_heads": 2, "d_model": 48, "n_kv_heads": 4}, ["n_kv_heads 4", "n_heads 2", "choose from 1, 2"]),
+        ({"d_model": 12, "n_heads": 4}, ["d_head 3 is odd", "rotary", "choose an even d_head"]),
+        ({"d_head": 7}, ["d_head 7 is odd", "even"]),
+        ({"position": "sinusoidal", "d_model": 33, "n_heads": 3}, ["d_model 33", "sinusoidal", "even"]),
+        ({"norm": "batch"}, ["norm 'batch'", "choose one of", *NORMS]),
+        ({"ffn": "mish"}, ["ffn 'mish'", "choose one of", *FFNS]),
+        ({"position": "alibi"}, ["position 'alibi'", "choose one of", *POSITIONS]),
+        ({"init": "zeros"}, ["init 'zeros'", "choose one of", *INITS]),
+        ({"block": "sandwich"}, ["block 'sandwich'", "choose one of", *BLOCKS]),
+        ({"rope_layout": "split"}, ["rope_layout 'split'", "choose one of", *LAYOUTS]),
+        ({"rope_scaling": "llama3"}, ["rope_scaling", "RopeScaling", "'llama3'"]),
+        ({"rope_scaling": {"factor": 0.5}}, ["factor", "at least 1.0", "0.5"]),
+        ({"rope_scaling": {"type": "linear"}}, ["RopeScaling has no field type", "it has factor"]),
+    ],
+)
+def test_an_impossible_model_is_refused_with_the_remedy(changes: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ValueError) as caught:
+        ModelConfig(**changes)
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize("n_heads", [1, 3, 6])
+def test_an_odd_head_is_fine_where_nothing_is_rotated(n_heads: int) -> None:
+    assert ModelConfig(position="learned", d_model=18, n_heads=n_heads).d_head == 18 // n_heads
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: TrainConfig(warmup_steps=700), ["warmup_steps 700", "total_steps 600"]),
+        (lambda: TrainConfig(floor_lr=1.0), ["floor_lr 1.0", "peak_lr 0.004"]),
+        (lambda: TrainConfig(precision="fp8"), ["precision 'fp8'", "fp32, bf16"]),
+        (lambda: RopeScaling(low_freq_factor=4), ["high_freq_factor", "4.0", "low_freq_factor", "4"]),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(build: Any, words: list[str]) -> None:
+    with pytest.raises(ValueError) as caught:
+        build()
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+def test_whole_numbers_are_welcome_where_fractions_are() -> None:
+    assert ModelConfig(rope_base=500_000, attention_dropout=0, norm_eps=0).rope_base == 500_000
+    assert TrainConfig(clip_norm=1).clip_norm == 1
+    assert TrainConfig(clip_norm=None).clip_norm is None
+
+
+def test_a_nested_record_survives_json() -> None:
+    config = ModelConfig(rope_scaling=RopeScaling(factor=32, low_freq_factor=0.5, original_max_seq_len=77))
+    again = ModelConfig.from_dict(json.loads(json.dumps(config.to_dict())))
+    assert again == config
+    assert again.rope_scaling == RopeScaling(32.0, 0.5, 4.0, 77)
+    assert type(again.rope_scaling) is RopeScaling
+    training = TrainConfig(clip_norm=None, seed=3)
+    assert TrainConfig.from_dict(json.loads(json.dumps(training.to_dict()))) == training
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_an_unknown_field_is_refused_with_all_known_ones(record: Any) -> None:
+    with pytest.raises(ValueError, match=f"{record.__name__} has no field speed, width; it has") as caught:
+        record.from_dict({"width": 1, "speed": 2})
+    assert all(f.name in str(caught.value) for f in dataclasses.fields(record))
+
+
+def test_a_config_cannot_be_changed_and_can_be_a_key() -> None:
+    config = ModelConfig(rope_scaling=RopeScaling())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.d_model = 3
+    assert {config: 1}[ModelConfig(rope_scaling=RopeScaling())] == 1
+
+
+def test_sizes_that_are_given_are_kept_and_others_derived() -> None:
+    config = ModelConfig(d_model=48, n_heads=6)
+    assert (config.n_kv_heads, config.d_head, config.d_ff) == (6, 8, 128)
+    config = ModelConfig(d_model=50, n_heads=6, n_kv_heads=2, d_head=10, d_ff=7)
+    assert (config.n_kv_heads, config.d_head, config.d_ff) == (2, 10, 7)
+
+
+@pytest.mark.parametrize("multiple", [1, 3, 32, 64])
+@pytest.mark.parametrize("ratio", [8 / 3, 4])
+def test_derived_d_ff_is_the_nearest_multiple(ratio: float, multiple: int) -> None:
+    for d in range(1, 500):
+        target = int(ratio * d)
+        nearest = min(range(multiple, target + 2 * multiple, multiple), key=lambda m: (abs(m - target), m))
+        assert derived_d_ff(d, ratio, multiple) == nearest
+
+
+@pytest.mark.parametrize(
+    ("field", "table"),
+    [
+        ("norm", NORMS),
+        ("position", POSITIONS),
+        ("ffn", FFNS),
+        ("block", BLOCKS),
+        ("init", INITS),
+        ("rope_layout", LAYOUTS),
+    ],
+)
+def test_the_config_offers_exactly_what_the_table_holds(field: str, table: dict[str, Any]) -> None:
+    choices = next(f for f in dataclasses.fields(ModelConfig) if f.name == field).metadata["choices"]
+    assert list(choices) == list(table)
+
+
+def test_later_families_need_no_new_field() -> None:
+    config = ModelConfig(d_model=20, n_heads=6, n_kv_heads=2, d_head=8, qkv_bias=True, qk_norm=True, ffn="gelu_tanh")
+    attention = Attention(config)
+    assert attention.q_proj.bias.shape == (48,)
+    assert attention.k_proj.bias.shape == attention.v_proj.bias.shape == (16,)
+    assert attention.o_proj.bias is None
+    assert attention.q_norm.weight.shape == attention.k_norm.weight.shape == (8,)

@@ -1,0 +1,94 @@
+"""Feed-forwards against the formula written out, with nothing trivial in it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from models import tiny
+from torch import Tensor, nn
+
+from tinylm_lib import ModelConfig
+from tinylm_lib.feedforward import FFNS, MLP, GatedMLP, feed_forward
+from tinylm_lib.model import BLOCKS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+GATED = {"swiglu": F.silu, "geglu": F.gelu}
+UNGATED = {"gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu}
+
+
+def scrambled_ffn(config: ModelConfig) -> nn.Module:
+    """The config's feed-forward in fp64 and evaluation mode, all weights and biases N(0, 1)."""
+    module, generator = feed_forward(config).double().eval(), torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator))
+    return module
+
+
+def expected(config: ModelConfig, module: nn.Module, x: Tensor) -> Tensor:
+    """The formula with torch's own parts."""
+    weights = dict(module.named_parameters())
+
+    def project(name: str, x: Tensor) -> Tensor:
+        return x @ weights[f"{name}_proj.weight"].T + weights.get(f"{name}_proj.bias", 0)
+
+    if config.ffn in GATED:
+        return project("down", GATED[config.ffn](project("gate", x)) * project("up", x))
+    return project("down", UNGATED[config.ffn](project("up", x)))
+
+
+@pytest.mark.parametrize("leading", [(), (3,), (2, 3), (2, 3, 5)])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("ffn", FFNS)
+def test_feed_forward_is_its_formula(ffn: str, bias: bool, leading: tuple[int, ...]) -> None:
+    config = tiny("modern", ffn=ffn, ffn_bias=bias)
+    module = scrambled_ffn(config)
+    x = torch.randn(*leading, config.d_model, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    torch.testing.assert_close(module(x), expected(config, module, x), rtol=1e-10, atol=1e-10)
+
+
+def test_every_table_entry_is_tested_here() -> None:
+    assert {*GATED, *UNGATED} == set(FFNS)
+
+
+@pytest.mark.parametrize("ffn", FFNS)
+def test_names_and_shapes_are_those_of_llama_checkpoints(ffn: str) -> None:
+    C, F_ = 20, 28
+    shapes = {
+        name: tuple(p.shape) for name, p in feed_forward(tiny("modern", ffn=ffn, ffn_bias=True)).named_parameters()
+    }
+    gate = {"gate_proj.weight": (F_, C), "gate_proj.bias": (F_,)} if ffn in GATED else {}
+    assert shapes == {**gate, "up_proj.weight": (F_, C), "up_proj.bias": (F_,), "down_proj.weight": (C, F_),
+                      "down_proj.bias": (C,)}  # fmt: skip
+
+
+@pytest.mark.parametrize("ffn", FFNS)
+def test_every_input_and_weight_gets_a_gradient_for_its_own_position_only(ffn: str) -> None:
+    config = tiny("modern", ffn=ffn, ffn_bias=True)
+    module = scrambled_ffn(config)
+    x = torch.randn(2, 5, config.d_model, dtype=torch.float64, requires_grad=True)
+    module(x)[0, 3].sum().backward()
+    touched = x.grad.abs().sum(-1) > 0
+    assert touched.nonzero().tolist() == [[0, 3]]
+    assert all(p.grad.abs().sum() > 0 for p in module.parameters())
+
+
+@pytest.mark.parametrize("kind", [MLP, GatedMLP])
+def test_dropout_acts_once_at_the_end_and_only_in_training(kind: type) -> None:
+    config = tiny("modern", ffn="relu" if kind is MLP else "swiglu", ffn_bias=True, ffn_dropout=0.25, d_model=400)
+    module = scrambled_ffn(config)
+    x = torch.randn(50, 400, dtype=torch.float64)
+    calm = module(x)
+    torch.manual_seed(1)
+    shaken = module.train()(x)
+    kept = shaken != 0
+    assert kept.double().mean().item() == pytest.approx(0.75, abs=0.02)
+    torch.testing.assert_close(shaken[kept], calm[kept] / 0.75)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_family_dropouts_do_not_pile_up_in_a_block(block: str) -> None:
+    config = tiny("gpt", block=block, residual_dropout=0.1)
+    built = BLOCKS[block](config)
+    assert built.ffn.dropout.p == 0, "the block already drops what the feed-forward adds"
+    assert built.dropout.p == 0.1

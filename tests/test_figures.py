@@ -1,0 +1,186 @@
+"""Figures: what each must carry, that it says the same on every run, and that its colours can be told apart."""
+
+import base64
+import itertools
+import re
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+from matplotlib.colors import to_rgb
+
+from tinylm_lib.classroom import figures
+
+TABLE = {"x": [0, 1], "y": [0.12345, 2.0]}
+# How red-green blindness changes linear RGB (Machado, Oliveira, Fernandes 2009, severity 1).
+SIGHT = {
+    "full": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+}
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def linear(color: str) -> np.ndarray:
+    return np.array([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)])
+
+
+def lab(rgb: np.ndarray) -> np.ndarray:
+    ratios = TO_XYZ @ np.clip(rgb, 0, 1) / TO_XYZ.sum(1)
+    x, y, z = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in ratios)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted(float(TO_XYZ[1] @ linear(color)) for color in (one, other))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.fixture
+def shown(monkeypatch) -> list[dict]:
+    """The mime bundles that were displayed."""
+    bundles = []
+    monkeypatch.setattr(figures, "display", lambda bundle, raw: bundles.append(bundle))
+    return bundles
+
+
+def draw(title="A line", x="x", y="y"):
+    with figures.axes(title, x, y) as (figure, ax):
+        ax.plot([0, 1], [0.1, 2.0])
+    return figure
+
+
+def test_a_figure_carries_alt_text_caption_and_numbers(shown):
+    figures.show(draw(), alt='a "line" <rising>', caption="It rises & rises.", table=TABLE)
+    (bundle,) = shown
+    assert set(bundle) == {"text/html", "text/plain"}
+    assert '<img alt="a &quot;line&quot; &lt;rising&gt;"' in bundle["text/html"]
+    assert ">It rises &amp; rises.</figcaption>" in bundle["text/html"]
+    assert re.findall(r"<t[hd][^>]*>([^<]*)<", bundle["text/html"]) == ["x", "y", "0", "0.123", "1", "2.00"]
+    assert bundle["text/plain"] == 'Figure: a "line" <rising>\nIt rises & rises.'
+    assert not re.search(r"<(style|script|svg)|class=|onclick|https?:", bundle["text/html"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"alt": " "}, "needs an alt text"),
+        ({"caption": ""}, "and a caption"),
+        ({"table": {}}, "needs its numbers"),
+        ({"table": {"x": [], "y": []}}, "needs its numbers"),
+        ({"table": {"x": [1], "y": [1, 2]}}, "equally long"),
+        ({"table": {"x": [1], "y": []}}, "equally long"),
+    ],
+)
+def test_a_figure_without_words_or_numbers_is_refused(shown, changed, message):
+    with pytest.raises(ValueError, match=message):
+        figures.show(draw(), **{"alt": "a", "caption": "c", "table": TABLE, **changed})
+    assert shown == []
+
+
+@pytest.mark.parametrize("missing", [{"title": ""}, {"x": ""}, {"y": ""}])
+def test_a_figure_without_title_or_labels_is_refused(shown, missing):
+    with pytest.raises(ValueError, match="a title and two axis labels"):
+        figures.show(draw(**missing), alt="a", caption="c", table=TABLE)
+
+
+def test_a_figure_of_pyplot_is_closed_so_that_it_is_shown_once(shown):
+    figure, ax = pyplot.subplots()
+    ax.set(title="t", xlabel="x", ylabel="y")
+    figures.show(figure, alt="a", caption="c", table=TABLE)
+    assert pyplot.get_fignums() == []
+
+
+def test_the_picture_names_no_software_and_is_sharp(shown):
+    figures.show(draw(), alt="a", caption="c", table=TABLE)
+    png = base64.b64decode(re.search(r"base64,([^\"]+)", shown[0]["text/html"])[1])
+    assert png.startswith(b"\x89PNG") and b"Software" not in png and b"Matplotlib" not in png
+    width, displayed = int.from_bytes(png[16:20], "big"), int(re.search(r'width="(\d+)"', shown[0]["text/html"])[1])
+    assert width >= 1.4 * displayed
+
+
+def test_the_style_neither_leaks_nor_depends_on_the_users(shown):
+    with pyplot.rc_context({"font.size": 3, "lines.linewidth": 9, "axes.facecolor": "red"}):
+        before = dict(pyplot.rcParams)
+        figures.show(draw(), alt="a", caption="c", table=TABLE)
+        assert dict(pyplot.rcParams) == before
+    figures.show(draw(), alt="a", caption="c", table=TABLE)
+    assert shown[0] == shown[1]
+
+
+def test_importing_changes_no_setting():
+    code = """
+    import matplotlib
+    before = dict(matplotlib.rcParams)
+    import tinylm_lib.classroom.figures
+    changed = {key for key in before if key != "backend" and matplotlib.rcParams[key] != before[key]}
+    assert not changed, changed
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_a_loss_curve_says_where_it_begins_and_ends(shown):
+    steps = list(range(100))
+    losses = [4.0 - 0.02 * step for step in steps]
+    curves = {"training": (steps, losses), "validation": ([0, 99], [4.1, 2.2])}
+    figures.loss_curve(curves, {"ln 65": 4.174}, caption="It falls.")
+    (bundle,) = shown
+    assert bundle["text/plain"] == (
+        "Figure: Line chart of the loss in nats per token over the steps: training goes from 4.0 to 2.0; "
+        "validation goes from 4.1 to 2.2; ln 65 lies at 4.17.\nIt falls."
+    )
+    rows = re.findall(r"<tr>(.*?)</tr>", bundle["text/html"])
+    cells = [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in rows]
+    assert cells[0] == ["step", "training", "validation"]
+    assert (
+        cells[1] == ["0", "4.0", "4.1"] and cells[-2] == ["99", "2.0", "2.2"] and cells[-1] == ["ln 65", "4.2", "4.2"]
+    )
+    assert cells[2] == ["14", "3.7", ""] and len(cells) == 10
+
+
+@pytest.mark.parametrize("steps", [[0], [0, 10], list(range(7)), list(range(8)), list(range(1000))])
+def test_a_curve_of_any_length_is_drawn(shown, steps):
+    figures.loss_curve({"training": (steps, [1.0 / (step + 1) for step in steps])}, caption="It falls.")
+    assert shown[0]["text/html"].count("<tr>") == 1 + min(len(steps), figures.TABLE_ROWS)
+
+
+def test_names_at_the_right_do_not_cover_each_other():
+    with figures.axes("t", "x", "y") as (figure, ax):
+        ax.plot([0, 1], [0, 1])
+        figures._name_at_the_right(ax, [(0.5, "one", "k"), (0.5, "two", "k"), (0.51, "three", "k")])
+    figure.canvas.draw()
+    boxes = sorted((text.get_window_extent() for text in ax.texts), key=lambda box: box.y0)
+    assert all(low.y1 <= high.y0 for low, high in itertools.pairwise(boxes))
+
+
+# the palette
+
+
+@pytest.mark.parametrize("letter", "BTSCHGDFV")
+def test_a_letter_is_legible_on_light_and_on_dark_paper(letter):
+    shade = figures.AXIS_COLORS[letter]
+    assert contrast(shade.light, "#ffffff") >= 4.5 and contrast(shade.dark, "#14181d") >= 4.5
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations("BTSCHGDFV", 2)))
+def test_two_letters_have_different_colors(one, other):
+    for paper in ("light", "dark"):
+        shades = [getattr(figures.AXIS_COLORS[letter], paper) for letter in (one, other)]
+        assert np.linalg.norm(np.subtract(*(lab(linear(shade)) for shade in shades))) > 15
+
+
+@pytest.mark.parametrize(("sight", "matrix"), SIGHT.items(), ids=SIGHT)
+def test_two_curves_can_be_told_apart(sight, matrix):
+    seen = [lab(np.array(matrix) @ linear(color)) for color in figures.SERIES]
+    assert all(np.linalg.norm(one - other) > 15 for one, other in itertools.combinations(seen, 2))
+    assert len(set(map(str, figures.DASHES))) == len(figures.SERIES)
+
+
+def test_the_heat_map_gets_steadily_darker_in_one_hue():
+    shades = [lab(linear(figures.HEAT(value))) for value in np.linspace(0, 1, 50)]
+    assert all(np.diff([shade[0] for shade in shades]) < 0)
+    assert shades[0][0] > 95 and shades[-1][0] < 25
+    assert all(shade[2] < 1 for shade in shades)  # never yellow: the blue side of the axis throughout

@@ -1,0 +1,99 @@
+"""Presets: the choices and sizes of published architectures, and what `preset` refuses."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tinylm_lib import ModelConfig, preset
+from tinylm_lib.config import RopeScaling
+from tinylm_lib.presets import FAMILIES, SIZES
+
+PUBLISHED = [(name, size) for name in SIZES for size in SIZES[name]]
+
+
+# The rows of seeds.md part E, what the presets fix. Sizes are pinned through the parameter counts in test_cost.py.
+ROPE_1365 = {"norm": "rms", "position": "rotary", "rope_layout": "interleaved", "rope_base": 10_000, "ffn": "swiglu",
+             "qkv_bias": False, "o_bias": False, "ffn_bias": False, "tie_embeddings": False, "d_ff": 1365}  # fmt: skip
+LAYER_4D = {"norm": "layer", "ffn_bias": True, "tie_embeddings": True, "embedding_dropout": 0.1,
+            "residual_dropout": 0.1, "ffn_dropout": 0.0}  # fmt: skip
+CHOICES = {
+    "cs336": {**ROPE_1365, "init": "cs336", "max_seq_len": 512},
+    "cs190c": {**ROPE_1365, "init": "normal"},
+    "gpt": {**LAYER_4D, "position": "learned", "ffn": "gelu", "qkv_bias": False, "o_bias": False, "init": "normal",
+            "attention_dropout": 0.1, "scale_embeddings": False},
+    "tiny_transformer": {**LAYER_4D, "position": "sinusoidal", "ffn": "gelu", "qkv_bias": True, "o_bias": True,
+                         "init": "normal", "scale_embeddings": True},
+    "gpt2": {**LAYER_4D, "position": "learned", "ffn": "gelu_tanh", "qkv_bias": True, "o_bias": True, "init": "gpt2",
+             "attention_dropout": 0.1},
+    "llama": {"norm": "rms", "position": "rotary", "rope_layout": "halves", "ffn": "swiglu", "qkv_bias": False,
+              "rope_base": 500_000, "rope_scaling": RopeScaling(32, 1, 4, 8192)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_family_makes_the_choices_of_its_document(name: str) -> None:
+    config = preset(name)
+    assert {field: getattr(config, field) for field in CHOICES[name]} == CHOICES[name]
+    assert (config.block, config.norm_eps, config.init_std) == ("pre_norm", 1e-5, 0.02)
+
+
+@pytest.mark.parametrize(("name", "size"), PUBLISHED)
+def test_a_config_survives_json(name: str, size: str) -> None:
+    config = preset(name, size)
+    assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert not any(v is None for k, v in config.to_dict().items() if k != "rope_scaling"), "all sizes are derived"
+
+
+@pytest.mark.parametrize(
+    ("d_model", "rounded"),
+    [
+        (8, 64), (12, 64), (13, 64), (16, 64), (24, 64), (32, 64), (36, 64), (48, 128), (60, 128), (64, 192), (96, 256),
+        (100, 256), (128, 320), (192, 512), (256, 704), (320, 832), (384, 1024), (512, 1344), (640, 1728), (768, 2048),
+        (1024, 2752), (1280, 3392), (1536, 4096), (2048, 5440), (4096, 10944),
+    ],
+)  # fmt: skip
+def test_default_d_ff_of_cs336(d_model: int, rounded: int) -> None:
+    assert preset("cs336", d_model=d_model, n_heads=1, d_head=2).d_ff == rounded
+
+
+@pytest.mark.parametrize(
+    ("d_model", "exact"), [(64, 170), (128, 341), (256, 682), (512, 1365), (768, 2048), (1024, 2730)]
+)
+def test_default_d_ff_of_cs190c(d_model: int, exact: int) -> None:
+    assert preset("cs190c", d_model=d_model).d_ff == exact
+
+
+@pytest.mark.parametrize("name", ["gpt", "tiny_transformer", "gpt2"])
+def test_default_d_ff_of_the_ungated_families_is_four_times_the_width(name: str) -> None:
+    assert [preset(name, d_model=d, n_heads=1).d_ff for d in (6, 30, 250)] == [24, 120, 1000]
+
+
+def test_preset_derives_anew_what_a_new_size_makes_stale() -> None:
+    assert preset("cs336").d_ff == 1365
+    assert preset("cs336", d_model=256).d_ff == 704
+    assert preset("cs336", d_model=256, d_ff=100).d_ff == 100
+    assert preset("cs336", ffn="gelu").d_ff == 2048
+    assert preset("llama", "3-8b", n_heads=16).n_kv_heads == 16
+    assert preset("llama", "3-8b", n_heads=16, n_kv_heads=2).n_kv_heads == 2
+    assert preset("cs336", vocab_size=77, n_layers=1).d_ff == 1365
+    assert preset("cs336").d_ff == 1365, "a preset must not remember earlier calls"
+    assert preset("llama", "3-8b").n_kv_heads == 8
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: preset("gpt5"), ["preset 'gpt5'", "choose one of", *FAMILIES]),
+        (lambda: preset("gpt2", "huge"), ["'gpt2'", "size 'huge'", "small, medium, large, xl"]),
+        (lambda: preset("gpt", 512), ["'gpt'", "512", "example"]),
+        (lambda: preset("gpt", width=3), ["no field width", "d_model", "vocab_size"]),
+        (lambda: preset("gpt", d_model=10, n_heads=3), ["d_model 10", "n_heads 3"]),
+        (lambda: preset("llama", n_kv_heads=5), ["n_kv_heads 5", "n_heads 32"]),
+        (lambda: preset("gpt", vocab_size="10"), ["vocab_size", "'10'"]),
+    ],
+)
+def test_preset_lists_what_is_possible(build: Any, words: list[str]) -> None:
+    with pytest.raises(ValueError) as caught:
+        build()
+    assert [word for word in words if word not in str(caught.value)] == []

@@ -1,0 +1,91 @@
+"""From logits to the probabilities to sample from, and one draw from them. Notebook 12."""
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .layers import at_least_fp32, softmax
+
+TINIEST = 1e-30  # smaller numbers and their inverses leave fp32 no room
+
+
+def next_token_probs(
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+) -> Tensor:
+    """Turn logits into the probabilities to sample from. The options apply in this order, each to what the last left.
+
+    logits (B, V). temperature: logits are divided by it; 0 puts everything on the largest logit, the first of equals.
+    top_k: keep the k most probable tokens, exactly k, the lower id first among equals. top_p: keep the most probable
+    tokens up to and including the one that reaches this share. min_p: keep tokens with at least this share of the most
+    probable one's probability.
+    Returns (B, V) in fp32 at least; rows sum to 1, cut tokens have exactly 0.
+    Raises ValueError for an option out of range and, on CPU, for logits without a finite maximum (NaN or inf).
+    """
+    check_options(logits.shape[-1], temperature, top_k, top_p, min_p)
+    logits = at_least_fp32(logits)
+    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+        check_finite(logits.amax(-1))
+    if temperature == 0:
+        best = logits.argmax(-1, keepdim=True)  # (B, 1)
+        return torch.zeros_like(logits).scatter(-1, best, 1.0)  # (B, V)
+    warmth = min(max(temperature, TINIEST), 1 / TINIEST)
+    probs = softmax((logits - logits.amax(-1, keepdim=True)) / warmth, dim=-1)
+    if top_k is None and top_p is None and min_p is None:
+        return probs
+    ranked, order = probs.sort(dim=-1, descending=True, stable=True)  # (B, V), (B, V)
+    if top_k is not None:
+        ranked = _renormalise(ranked, torch.arange(ranked.shape[-1], device=ranked.device) < top_k)
+    if top_p is not None and top_p < 1:  # a sum of many shares may round to more than 1
+        ranked = _renormalise(ranked, ranked.cumsum(-1) - ranked < max(top_p, TINIEST))
+    if min_p is not None:
+        ranked = _renormalise(ranked, ranked >= min_p * ranked[..., :1])
+    return torch.zeros_like(probs).scatter(-1, order, ranked)  # (B, V)
+
+
+def _renormalise(probs: Tensor, keep: Tensor) -> Tensor:
+    kept = probs.where(keep, 0.0)
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def check_finite(maxima: Tensor) -> None:
+    """Raise ValueError unless all maxima of logits (B,) are finite."""
+    if not maxima.isfinite().all():
+        raise ValueError(
+            f"logits have the maximum {maxima[~maxima.isfinite()][0].item()} in some row; NaN or inf there usually "
+            f"comes from weights that diverged in training"
+        )
+
+
+def check_options(V: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None) -> None:
+    """Raise ValueError, naming the option and its range, for options that `next_token_probs` cannot follow."""
+    warm = "0 (greedy) or a positive finite number"
+    check("temperature", temperature, Real, lambda t: 0 <= t < math.inf, warm)
+    if top_k is not None:
+        check("top_k", top_k, Integral, lambda k: 1 <= k <= V, f"an integer from 1 to {V} (vocab_size)")
+    if top_p is not None:
+        check("top_p", top_p, Real, lambda p: 0 < p <= 1, "above 0 and at most 1")
+    if min_p is not None:
+        check("min_p", min_p, Real, lambda p: 0 <= p <= 1, "from 0 to 1")
+
+
+def check(name: str, value: Any, kind: type, fits: Callable[[Any], bool], wanted: str) -> None:
+    """Raise ValueError unless value is a number of that kind that fits."""
+    if not isinstance(value, kind) or isinstance(value, bool) or not fits(value):
+        raise ValueError(f"{name} must be {wanted}, got {value}")
+
+
+def sample(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Draw one token per row. probs (B, V). Returns (B,).
+
+    The largest of p / e, with e exponential noise, wins with probability p: no device sync, unlike torch.multinomial.
+    """
+    noise = torch.empty_like(probs).exponential_(generator=generator).clamp_min_(torch.finfo(probs.dtype).tiny)
+    return (probs / noise).argmax(-1)  # (B, V) -> (B)
