@@ -58,6 +58,10 @@ class LabPage:
         self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
         self.page.wait_for_function(ENDED, timeout=RUN_MS)
 
+    def show_cell(self, place: int) -> None:
+        """Scrolls the cell at this place into view."""
+        self.page.evaluate(f"place => {NOTEBOOK}.content.scrollToItem(place, 'start')", place)
+
     def outputs(self) -> list[dict]:
         """The outputs of all cells as the notebook holds them now."""
         return [output for cell in self.page.evaluate(f"() => {CELLS}") for output in cell["outputs"]]

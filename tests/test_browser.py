@@ -63,7 +63,10 @@ def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp
     assert [output["text"] for output in outputs if output.get("name") == "stderr"] == []
     assert len(outputs) >= 2
     lesson.page.wait_for_selector(".jp-OutputArea-output")
-    lesson.screenshots(Path(name).stem)
+    lesson.screenshots(f"{Path(name).stem}-end")
+    lesson.show_cell(0)
+    lesson.page.locator(".jp-Notebook h1").first.wait_for()
+    lesson.screenshots(f"{Path(name).stem}-top")
     assert lesson.page.locator(".Toastify__toast").count() == 0
     assert lesson.external == []
     assert list((tmp_path / "caches" / "home").iterdir()) == []

@@ -161,6 +161,11 @@ def test_an_optimizer_without_state_and_one_with_empty_places_come_back(tmp_path
     save(tmp_path / "sgd", parts["model"], sgd)
     load(tmp_path / "sgd").restore(parts["model"], sgd)
     assert sgd.param_groups[0]["momentum"] == 0.9
+    adam = torch.optim.AdamW(parts["model"].parameters(), lr=torch.tensor(0.125))
+    save(tmp_path / "adam", parts["model"], adam)
+    adam.param_groups[0]["lr"] = 0.0
+    load(tmp_path / "adam").restore(parts["model"], adam)
+    assert torch.equal(adam.param_groups[0]["lr"], torch.tensor(0.125)), "a tensor inside a list"
 
 
 def test_a_low_precision_model_keeps_its_values(tmp_path: Path) -> None:
@@ -308,6 +313,18 @@ def test_a_failed_save_of_the_same_weights_does_not_remove_them(folder: Path, mo
             save(folder, **parts)
     assert files_of(folder) == before
     load(folder)
+
+
+def test_a_failed_save_keeps_weights_whose_manifest_is_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do not load, but they are all that is left of a run: a failed save has no right to delete them."""
+    manifest = folder / MANIFEST
+    manifest.write_bytes(manifest.read_bytes()[:-9])
+    before = files_of(folder)
+    with monkeypatch.context() as patch:
+        break_at(patch, "save_file", 1, OSError(errno.ENOSPC, "full"))
+        with pytest.raises(OSError, match="cannot write"):
+            save(folder, **trained(seed=1))
+    assert before.items() <= files_of(folder).items()
 
 
 def test_a_read_only_folder_that_cannot_be_cleaned_gives_the_same_error(
@@ -506,6 +523,20 @@ def test_a_manifest_that_is_none_is_named(content: bytes, folder: Path) -> None:
         load(folder)
     with pytest.warns(UserWarning, match=MANIFEST), pytest.raises(FileNotFoundError, match="no sound checkpoint"):
         latest(folder)
+
+
+def test_a_sound_manifest_that_leads_outside_the_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outside(*args: Any, original: Any = checkpoint._write_tensors) -> dict[str, Any]:
+        entry = original(*args)
+        return {**entry, "name": f"../elsewhere/{entry['name']}"}
+
+    save(tmp_path / "elsewhere", **trained())
+    monkeypatch.setattr(checkpoint, "_write_tensors", outside)
+    save(tmp_path / "here", **trained())
+    with pytest.raises(ValueError, match="here"):
+        load(tmp_path / "here")
 
 
 def test_weights_from_outside_the_folder_are_refused(folder: Path, tmp_path: Path) -> None:

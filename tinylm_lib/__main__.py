@@ -50,7 +50,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--corpus", help="another text, taken whole; default: the validation text of the training run")
     p.add_argument("--device", default="auto", help="auto takes the first of cuda, mps and cpu")
     commands.add_parser("doctor", help="check this machine and say what to mend").set_defaults(do=run_doctor)
-    commands.add_parser("lab", help="open the lessons in JupyterLab").set_defaults(do=run_lab)
+    p = commands.add_parser("lab", help="open the lessons in JupyterLab: lab [NN] [--solutions] [its own options]")
+    p.set_defaults(do=run_lab)
     return top
 
 
@@ -149,12 +150,16 @@ def run_lab(arguments: argparse.Namespace) -> None:
     """Open the lessons."""
     from .classroom import lab
 
-    raise SystemExit(lab.main())
+    raise SystemExit(lab.main(arguments.others))
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; a mistake of the user's is one line on stderr and exit code 2."""
-    arguments = parser().parse_args(argv)
+    top = parser()
+    arguments, others = top.parse_known_args(argv)
+    arguments.others = others
+    if others and arguments.do is not run_lab:
+        top.error(f"unrecognized arguments: {' '.join(others)}")
     try:
         arguments.do(arguments)
     except (ValueError, TypeError, OSError) as e:

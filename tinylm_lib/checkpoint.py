@@ -216,9 +216,12 @@ def _seal(manifest: dict[str, Any]) -> str:
 def _clean(folder: Path) -> None:
     """Delete our own files that the manifest does not list, as far as they can be deleted."""
     kept: set[str] = set()
-    with suppress(FileNotFoundError, ValueError):
-        kept = {entry["name"] for entry in _read_manifest(folder)["files"].values()}
-    for path in folder.glob("*"):
-        if OURS.fullmatch(path.name) and path.name not in kept:
-            with suppress(OSError):
+    with suppress(OSError):
+        if (folder / MANIFEST).exists():
+            try:
+                kept = {entry["name"] for entry in _read_manifest(folder)["files"].values()}
+            except ValueError:
+                return  # a damaged manifest says nothing about what it needs
+        for path in folder.glob("*"):
+            if OURS.fullmatch(path.name) and path.name not in kept:
                 path.unlink()

@@ -60,6 +60,7 @@ def train(
     """Update the model until total_steps, yielding a `Step` after each update. Nothing is logged, saved or checked.
 
     batches: yields ids and targets, each (B, T), on the model's device. first_step: where a resumed run goes on.
+    Every backward pass of an update weighs the same, however many of its targets count.
     The yielded loss and gradient norm stay on the device; reading them is what makes it wait.
     Source of the clipping: Pascanu et al. 2013, algorithm 1.
     """
