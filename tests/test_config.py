@@ -120,8 +120,8 @@ def test_an_odd_head_is_fine_where_nothing_is_rotated(n_heads: int) -> None:
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: TrainConfig(warmup_steps=700), ["warmup_steps 700", "total_steps 600"]),
-        (lambda: TrainConfig(floor_lr=1.0), ["floor_lr 1.0", "peak_lr 0.004"]),
+        (lambda: TrainConfig(warmup_steps=700, total_steps=600), ["warmup_steps 700", "total_steps 600"]),
+        (lambda: TrainConfig(floor_lr=1.0, peak_lr=0.004), ["floor_lr 1.0", "peak_lr 0.004"]),
         (lambda: TrainConfig(precision="fp8"), ["precision 'fp8'", "fp32, bf16"]),
         (lambda: RopeScaling(low_freq_factor=4), ["high_freq_factor", "4.0", "low_freq_factor", "4"]),
     ],

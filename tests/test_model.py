@@ -463,15 +463,14 @@ def test_a_real_compiler_agrees_with_eager(name: str) -> None:
 
 
 @pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
+def two_threads(one_thread: None) -> None:
+    """Takes the place of one_thread, which ends it too."""
     torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 def trained_bytes(name: str) -> bytes:
     """All weights after two updates; each of few ids occurs many times, so their gradients are sums."""
+    assert torch.get_num_threads() == 2
     torch.manual_seed(1)
     model = TransformerLM(tiny(name, d_model=64, residual_dropout=0.1, attention_dropout=0.1, embedding_dropout=0.1))
     optimizer, ids = build_optimizer(model, TrainConfig()), some_ids(16, 37, vocab_size=5)

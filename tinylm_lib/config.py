@@ -167,7 +167,7 @@ def derived_d_ff(d_model: int, ratio: float, multiple_of: int) -> int:
 class TrainConfig(Record):
     """How a model is trained: batches, optimizer, schedule and precision."""
 
-    total_steps: int = option(600, "updates in the whole run", low=1)
+    total_steps: int = option(400, "updates in the whole run", low=1)
     batch_size: int = option(16, "sequences per backward pass", low=1)
     seq_len: int = option(128, "tokens per sequence", low=1)
     micro_steps: int = option(1, "backward passes per update", low=1)

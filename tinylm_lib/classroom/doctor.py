@@ -50,20 +50,20 @@ def python() -> Finding:
     """The interpreter's version."""
     fits = OLDEST <= sys.version_info[:2] <= NEWEST
     remedy = f"install Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} and set up anew"
-    return Finding("Python", f"⟨{platform.python_version()} ok⟩", "" if fits else remedy)
+    return Finding("Python", f"⟨{platform.python_version()}⟩", "" if fits else remedy)
 
 
 def package(name: str) -> Finding:
     """A package that the lessons need."""
     if importlib.util.find_spec(name) is None:
         return Finding(name, "missing", REINSTALL)
-    return Finding(name, f"⟨{importlib.metadata.version(name)} there⟩")
+    return Finding(name, f"⟨{importlib.metadata.version(name)}⟩")
 
 
 def torch_build() -> Finding:
     """Torch, its device and its threads."""
     device = choose_device("auto").type
-    found = f"⟨{torch.__version__} there⟩, device ⟨{device} chosen⟩, ⟨{torch.get_num_threads()} threads⟩"
+    found = f"⟨{torch.__version__}⟩, device ⟨{device}⟩, ⟨{torch.get_num_threads()} threads⟩"
     old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11)
     return Finding("torch", found, REINSTALL if old else "")
 

@@ -142,7 +142,7 @@ def _environment() -> dict[str, str]:
     """The caller's variables, caches inside the checkout where unset, and a folder that switches the pop-up off."""
     cache = WORK / "cache"
     environment = {variable: str(cache / folder) for variable, folder in CACHES.items()}
-    environment["OMP_WAIT_POLICY"] = "PASSIVE"  # spinning threads made training 10 times slower beside other work
+    environment["GOMP_SPINCOUNT"] = "1000"  # spinning threads made training 10 times slower beside other work
     environment["JUPYTER_TOKEN"] = secrets.token_hex(16)  # Jupyter logs the address only with a token of its own
     environment |= os.environ
     settings = cache / "jupyter" / "course" / "labconfig" / "page_config.json"

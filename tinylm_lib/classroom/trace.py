@@ -90,10 +90,13 @@ class Trace:
 
 
 def _axis(axis: str, size: int | None = None) -> str:
-    letters = "*".join(
-        f'<b style="color:{AXIS_COLORS[a].light}">{a}</b>' if a in AXIS_COLORS else a for a in axis.split("*")
+    """A letter as a coloured label, readable on light and dark paper."""
+    label = "color:#fff;border-radius:4px;padding:0 4px;background:"
+    letters = (
+        f'<b style="{label}{AXIS_COLORS.get(letter, AXIS_COLORS["B"]).light}">{letter}</b>'
+        for letter in axis.split("*")
     )
-    return letters if size is None else f"{letters}={size}"
+    return "*".join(letters) + ("" if size is None else f"={size}")
 
 
 def trace_model(model: TransformerLM, ids: Tensor, blocks: int = 1) -> Trace:
