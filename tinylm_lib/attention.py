@@ -37,8 +37,8 @@ def attend(
     mask: bool, broadcast to (..., H, T, S), True = allowed. causal: also allow no later key; the queries
     are the last T of the S positions. dropout: share of the weights set to 0 (0 to 1).
 
-    A row without any allowed key returns 0. A NaN query returns NaN. A NaN in a masked value still spreads, because its
-    weight is 0 and 0 * NaN is NaN.
+    A row without any allowed key returns 0. A NaN query returns NaN. A NaN in a masked value may still spread, because
+    its weight is 0 and 0 * NaN is NaN.
     Returns (..., T, d_v).
     Raises TypeError for a mask that is not bool, ValueError for shapes that do not fit.
     Source: Vaswani et al. 2017, equation 1; Ainslie et al. 2023 (grouped queries).

@@ -36,13 +36,13 @@ class KVCache:
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store the newest k and v (B, G, T, D) of a layer after the first `.length` positions.
 
-        Returns all keys and values so far, each (B, G, S, D). The model moves `.length` once all layers are through.
+        Returns all keys and values so far, each (B, G, S, D) in the dtype of k and v. The model moves `.length` once all layers are through.
         """
         self.check(k.shape[0], k.shape[-2])
         end = self.length + k.shape[-2]
         self.keys[layer] = _write(self.keys[layer], k, self.length, end)
         self.values[layer] = _write(self.values[layer], v, self.length, end)
-        return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
+        return self.keys[layer][:, :, :end].to(k.dtype), self.values[layer][:, :, :end].to(v.dtype)
 
     def select(self, rows: Tensor) -> None:
         """Keep the sequences `rows` (B,) of the batch, in that order; a row may be taken several times."""

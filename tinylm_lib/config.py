@@ -118,7 +118,9 @@ class ModelConfig(Record):
     init: str = choice(
         "zero_residual", "cs336", "normal", "xavier", "kaiming", "gpt2", "zero_residual", help="initial weights"
     )
-    init_std: float = option(0.02, "standard deviation of the normal and gpt2 initial weights", low=0.0)
+    init_std: float = option(
+        0.02, "standard deviation of initial embeddings, and of all matrices with normal and gpt2", low=0.0
+    )
     embedding_dropout: float = option(0.0, "dropout on the embedded input", low=0.0, high=1.0)
     attention_dropout: float = option(0.0, "dropout on the attention weights", low=0.0, high=1.0)
     ffn_dropout: float = option(
@@ -156,7 +158,7 @@ class ModelConfig(Record):
 
 
 def derived_d_ff(d_model: int, ratio: float, multiple_of: int) -> int:
-    """The multiple of `multiple_of` nearest to ratio * d_model, ties down, and never 0.
+    """The multiple of `multiple_of` nearest to int(ratio * d_model), ties down, and never 0.
 
     Source: Shazeer 2020, "GLU Variants", section 2: a ratio of 8/3 makes a gated feed-forward as large as a 4x one.
     """

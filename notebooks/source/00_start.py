@@ -153,7 +153,7 @@ steps = list(range(20, 401, 20))
 figures.loss_curve(
     {"our model": (steps, smooth)},
     {"knows nothing": knows_nothing, "letters alone": letters, "one letter back": pairs},
-    caption="Within the first hundred steps it passes what counting letters can do and what counting pairs can do, and goes on falling.",
+    caption="In the first hundred steps it passes both ways of counting, and goes on falling.",
     title="It learns to guess",
     unit="nats per letter",
 )
@@ -259,7 +259,7 @@ else:
     wanted = generate(model, prompt, 30, temperature=0)
     wrong = (mine != wanted).nonzero()
     assert len(wrong) == 0, (
-        f"letter {wrong[0, 1] - 3} differs: is it the highest at the last position, and does the model see all letters so far?"
+        f"letter {wrong[0, 1] - 3} differs: the highest at the last position? does the model see all letters so far?"
     )
     print("continue_greedily: right, letter by letter the same as the library's generate(..., temperature=0)")
 
