@@ -36,7 +36,8 @@ class KVCache:
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store the newest k and v (B, G, T, D) of a layer after the first `.length` positions.
 
-        Returns all keys and values so far, each (B, G, S, D) in the dtype of k and v. The model moves `.length` once all layers are through.
+        Returns all keys and values so far, each (B, G, S, D) in the dtype of k and v. The model moves `.length`
+        once all layers are through.
         """
         self.check(k.shape[0], k.shape[-2])
         end = self.length + k.shape[-2]
