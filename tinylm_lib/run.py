@@ -26,6 +26,7 @@ from .tokenizer import TOKENIZERS
 from .training import Step, choose_device, train
 
 STEPS_PER_LOOK = 10  # updates between two looks at the loss; each look makes a GPU wait
+REMEDY = "Try a lower --peak-lr, more --warmup-steps or --precision fp32"
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,9 @@ def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, tokenizer: A
     device = choose_device(run.device)
     model = model.to(device)
     training, validation = split(text, run.validation_share)
-    windows, n_bytes = validation_windows(validation, tokenizer, recipe.seq_len)
     ids = torch.tensor(tokenizer.encode(training), dtype=torch.int32)
     batches = RandomWindows(ids, recipe.batch_size, recipe.seq_len, recipe.seed, device)
+    windows, n_bytes = validation_windows(validation, tokenizer, recipe.seq_len)
     return Job(run, recipe, model, tokenizer, build_optimizer(model, recipe), batches, windows, n_bytes)
 
 
@@ -170,15 +171,22 @@ def checked_loss(step: Step, out: str) -> float:
     loss, norm = step.loss.item(), step.grad_norm.item()
     if not (math.isfinite(loss) and math.isfinite(norm)):
         raise ValueError(
-            f"update {step.step} has loss {loss} and gradient norm {norm}; the last checkpoint in {out} is kept. "
-            f"Try a lower --peak-lr, more --warmup-steps or --precision fp32"
+            f"update {step.step} has loss {loss} and gradient norm {norm}; "
+            f"the last checkpoint in {out} is kept. {REMEDY}"
         )
     return loss
 
 
 def keep(job: Job, step: int) -> Path:
-    """Write the checkpoint of an update and delete those before the last two. Returns its folder."""
+    """Write the checkpoint of an update and delete those before the last two. Returns its folder.
+
+    Raises ValueError for weights that are not finite; what was saved before is kept.
+    """
     out = Path(job.run.out)
+    if not all(bool(p.isfinite().all()) for p in job.model.parameters()):
+        raise ValueError(
+            f"update {step} left weights that are not finite; the last checkpoint in {out} is kept. {REMEDY}"
+        )
     extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
     folder = out / f"step_{step:06d}"
     checkpoint.save(folder, job.model, job.optimizer, job.batches, step, tokenizer=job.tokenizer, extra=extra)
