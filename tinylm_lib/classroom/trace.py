@@ -83,8 +83,8 @@ class Trace:
         titles = "".join(f'<th style="{head}">{title}</th>' for title in columns)
         return (
             f'<div style="border:1px solid {LINE};border-radius:10px;overflow-x:auto;max-width:1000px;margin:4px 0">'
-            f'<table style="border-collapse:collapse;width:100%"><tr>{titles}</tr>{body}</table>'
-            f'<p style="margin:8px 16px;font-size:14px">{legend}</p>'
+            f'<table style="border-collapse:collapse;width:100%;color:inherit"><tr>{titles}</tr>{body}</table>'
+            f'<p style="margin:8px 16px;font-size:14px;line-height:1.9">{legend}</p>'
             f'<p style="margin:8px 16px 12px;font-size:14px">{escape(self.note)}</p></div>'
         )
 
