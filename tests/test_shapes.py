@@ -364,15 +364,6 @@ def exercise_capture(lib: ModuleType, config: ModelConfig) -> None:
     room.capture(lib.TransformerLM(config), torch.randint(V, (B, T))).attention(0)
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Tiny products lose more by waiting for a second thread than they win."""
-    n = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(n)
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
     assert len({B, T, S, C, H, G, D, F, V}) == 9

@@ -52,10 +52,10 @@ def load_corpus(name_or_path: str | Path) -> str:
     return text
 
 
-def split(tokens: Tensor, validation_share: float = 0.1) -> tuple[Tensor, Tensor]:
+def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
     """Cut off the end for validation, in one piece, so that no window straddles both.
 
-    tokens (N,). Returns training (N - M,) and validation (M,), M = N * share rounded down.
+    tokens (N,), or a text of N characters. Returns training (N - M,) and validation (M,), M = N * share rounded down.
     Raises ValueError for a share outside 0..1.
     """
     if not 0 <= validation_share < 1:
@@ -80,14 +80,18 @@ def random_windows(
 
 def check_windows(tokens: Tensor, batch_size: int, seq_len: int) -> int:
     """Return the number of valid starts of windows in tokens (N,); raise ValueError where there is none."""
-    if batch_size < 1 or seq_len < 1:
-        raise ValueError(f"batch_size and seq_len must be at least 1, got {batch_size} and {seq_len}")
+    _check_sizes(batch_size, seq_len)
     if len(tokens) < seq_len + 1:
         raise ValueError(
             f"the corpus has {len(tokens)} tokens, a window of seq_len {seq_len} needs {seq_len + 1}; "
             f"give more text or a smaller seq_len"
         )
     return len(tokens) - seq_len
+
+
+def _check_sizes(batch_size: int, seq_len: int) -> None:
+    if batch_size < 1 or seq_len < 1:
+        raise ValueError(f"batch_size and seq_len must be at least 1, got {batch_size} and {seq_len}")
 
 
 class RandomWindows:
@@ -124,8 +128,7 @@ def every_window(tokens: Tensor, batch_size: int, seq_len: int) -> Iterator[tupl
     tokens (N,). Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
     Raises ValueError where there is no target at all, and for a size below 1.
     """
-    if batch_size < 1 or seq_len < 1:
-        raise ValueError(f"batch_size and seq_len must be at least 1, got batch_size {batch_size}, seq_len {seq_len}")
+    _check_sizes(batch_size, seq_len)
     if len(tokens) < 2:
         raise ValueError(f"there is nothing to predict in {len(tokens)} tokens; give at least 2")
     n_targets = len(tokens) - 1

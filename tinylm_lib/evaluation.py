@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .data import IGNORED
-from .layers import evaluation_mode
+from .layers import evaluation_mode, values_at_hand
 
 
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
         )
     if targets.is_floating_point() or targets.dtype == torch.bool:
         raise TypeError(f"targets must be integers (torch.long), got {targets.dtype}; use targets.long()")
-    if targets.device.type == "cpu" and not torch.compiler.is_compiling():
+    if values_at_hand(targets):
         low, high = (int(x) for x in targets.aminmax()) if targets.numel() else (IGNORED, IGNORED)
         if high == IGNORED == low:
             raise ValueError(f"no target counts: all {targets.numel()} are {IGNORED}, and a mean over nothing is NaN")

@@ -103,6 +103,11 @@ def at_least_fp32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def values_at_hand(x: Tensor) -> bool:
+    """Whether the values of x (...) can be read without waiting: on the CPU, and not while compiling."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 class RMSNorm(nn.Module):
     """Divide by the root mean square of the last dimension, then multiply by a learned gain. Notebook 04.
 

@@ -11,7 +11,7 @@ from .attention import Attention
 from .cache import KVCache
 from .config import ModelConfig
 from .feedforward import feed_forward
-from .layers import NORMS, Embedding, Linear, pick, truncated_normal_
+from .layers import NORMS, Embedding, Linear, pick, truncated_normal_, values_at_hand
 from .positions import POSITIONS, LearnedPosition
 
 
@@ -202,7 +202,7 @@ class TransformerLM(nn.Module):
         return F.linear(self.final_norm(x), head.weight)  # (B, T, C) -> (B, T, V)
 
     def _check(self, ids: Tensor, start: int) -> None:
-        check_ids(ids, self.config.vocab_size, values=ids.device.type == "cpu" and not torch.compiler.is_compiling())
+        check_ids(ids, self.config.vocab_size, values=values_at_hand(ids))
         if start + ids.shape[1] > self.config.max_seq_len:
             raise ValueError(
                 f"{start + ids.shape[1]} positions exceed max_seq_len {self.config.max_seq_len}; "

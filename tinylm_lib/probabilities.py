@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .layers import at_least_fp32, softmax
+from .layers import at_least_fp32, softmax, values_at_hand
 
 TINIEST = 1e-30  # smaller numbers and their inverses leave fp32 no room
 
@@ -31,13 +31,14 @@ def next_token_probs(
     """
     check_options(logits.shape[-1], temperature, top_k, top_p, min_p)
     logits = at_least_fp32(logits)
-    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
-        check_finite(logits.amax(-1))
+    largest = logits.amax(-1, keepdim=True)  # (B, 1)
+    if values_at_hand(logits):
+        check_finite(largest)
     if temperature == 0:
         best = logits.argmax(-1, keepdim=True)  # (B, 1)
         return torch.zeros_like(logits).scatter(-1, best, 1.0)  # (B, V)
     warmth = min(max(temperature, TINIEST), 1 / TINIEST)
-    probs = softmax((logits - logits.amax(-1, keepdim=True)) / warmth, dim=-1)
+    probs = softmax((logits - largest) / warmth, dim=-1)
     if top_k is None and top_p is None and min_p is None:
         return probs
     ranked, order = probs.sort(dim=-1, descending=True, stable=True)  # (B, V), (B, V)
@@ -56,7 +57,7 @@ def _renormalise(probs: Tensor, keep: Tensor) -> Tensor:
 
 
 def check_finite(maxima: Tensor) -> None:
-    """Raise ValueError unless all maxima of logits (B,) are finite."""
+    """Raise ValueError unless all maxima of logits, (B,) or (B, 1), are finite."""
     if not maxima.isfinite().all():
         raise ValueError(
             f"logits have the maximum {maxima[~maxima.isfinite()][0].item()} in some row; NaN or inf there usually "

@@ -190,8 +190,8 @@ def beam_search(
     """Find probable continuations by keeping the `n_beams` best at every step.
 
     ids (T,): one prompt. length_penalty: continuations of n new tokens compare by log_prob / n**length_penalty, so 0
-    favours short ones and 1 compares the mean per token. stop_ids: end a continuation and stay
-    in it; one that is among the n best when it ends is set aside, and n others go on.
+    favours short ones and 1 compares the mean per token. stop_ids: end a continuation
+    and stay in it; one among the n best is then set aside, and n others go on.
     Returns at most n_beams (tokens, log_prob), best first: the prompt with its continuation, and the natural log of the
     continuation's probability, in nats.
     Raises TypeError or ValueError for a prompt or an option that cannot be followed.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -122,7 +122,7 @@ def trace_model(model: TransformerLM, ids: Tensor, blocks: int = 1) -> Trace:
         module, depth = model.get_submodule(name), 0 if parts[0] != "blocks" else len(parts) - 2
         own = sum(p.numel() for p in module.parameters())
         label = name if depth == 0 else parts[-1]
-        rows.append(Row(depth, label, _kind(module), tuple(results[name].shape), own))
+        rows.append(Row(depth, label, type(module).__name__, tuple(results[name].shape), own))
     head = 0 if model.lm_head is None else model.lm_head.weight.numel()
     rows.append(Row(0, "logits", "scores for the next token", tuple(caught.logits.shape), head))
     total = sum(p.numel() for p in model.parameters())
@@ -132,7 +132,3 @@ def trace_model(model: TransformerLM, ids: Tensor, blocks: int = 1) -> Trace:
 def _speaks(module: nn.Module) -> bool:
     """Dropout, identities and missing positions change nothing here."""
     return type(module).__name__ not in ("Dropout", "Identity", "Unchanged")
-
-
-def _kind(module: Any) -> str:
-    return type(module).__name__
