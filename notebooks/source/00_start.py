@@ -95,7 +95,7 @@ print(tokens[:12].tolist(), "is", repr(text[:12]))
 
 # %% [markdown]
 # We score a guess by how surprised the model is: if it gave the letter that really came the share $p$, that costs $-\ln p$, counted in
-# *nats*. Share 1 costs nothing, share 1/2 costs 0.69, and a tiny share costs a lot.
+# *nats*. Share 1 costs nothing, share 1/2 costs $\ln 2$, and a tiny share costs a lot.
 #
 # > **Predict.** A model that knows nothing gives each of the 256 bytes the same share. What does a letter cost it?
 
@@ -301,7 +301,7 @@ print("drawn: ", measured(100 * drawn, "% of it repeated", 0, 10))
 # | 11 training, 12 sampling, 13 cache, 14 speed, 15 scale | what makes it learn, write, and do both fast |
 #
 # Each lesson asks one question, answers it at a size that you can check by hand, lets you write the general form, and then shows that the
-# library's version is equal to yours. Later lessons import it. You work on copies in the folder `work/`: nothing there is ever overwritten,
+# library's version is equal to yours. Later lessons import it. You work on copies in the folder `work/`: nothing you have changed is ever overwritten,
 # and when a lesson has been improved, the new one is put beside yours.
 #
 # ## What you have now
