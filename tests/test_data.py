@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toys import chi_square, chi_square_bound, examples, toy_ids
 
-from tinylm_lib.data import CORPORA, IGNORED, RandomWindows, every_window, load_corpus, random_windows, split
+from tinylm_lib.data import (
+    CORPORA,
+    IGNORED,
+    RandomWindows,
+    every_document,
+    every_window,
+    load_corpus,
+    random_windows,
+    split,
+)
 
 # --- corpora ---------------------------------------------------------------------------------------------------------
 
@@ -20,7 +29,7 @@ def test_the_built_in_corpus_is_english_about_python() -> None:
     assert 300_000 < len(text.encode()) < 900_000
     assert text.count(" the ") > 3000
     assert text.endswith("\n")
-    assert set(CORPORA) == {"pydoc"}
+    assert {"pydoc", "shakespeare"} <= set(CORPORA)
 
 
 def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
@@ -41,9 +50,9 @@ def test_a_file_beats_no_corpus_name_and_a_corpus_name_needs_no_file(
     assert load_corpus("./pydoc") == "a file of that name"
 
 
-@pytest.mark.parametrize("name", ["shakespeare", "", "nowhere.txt", "a\0b", "x" * 5000])
+@pytest.mark.parametrize("name", ["shakespear", "", "nowhere.txt", "a\0b", "x" * 5000])
 def test_what_is_neither_lists_the_corpora(name: str) -> None:
-    with pytest.raises(FileNotFoundError, match=r"is neither a file nor a corpus; the corpora are pydoc"):
+    with pytest.raises(FileNotFoundError, match=r"is neither a file nor a corpus; the corpora are .*pydoc"):
         load_corpus(name)
 
 
@@ -212,6 +221,86 @@ def test_batches_leave_torchs_generator_alone() -> None:
     state = torch.get_rng_state()
     first(RandomWindows(torch.arange(100), 4, 6), 3)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+# --- windows from given starts ---------------------------------------------------------------------------------------
+
+
+def test_windows_begin_at_the_given_starts_equally_often() -> None:
+    starts = torch.tensor([40, 3, 17, 44, 45, 49], dtype=torch.int32)  # of 50 tokens, 44 + 6 is the last that fits
+    x, y = random_windows(torch.arange(50), 40_000, 5, torch.Generator().manual_seed(2), starts)
+    assert torch.equal(y, x + 1)
+    counts = x[:, 0].bincount(minlength=50)
+    assert counts.nonzero()[:, 0].tolist() == [3, 17, 40, 44]
+    assert chi_square(counts[[3, 17, 40, 44]], torch.full((4,), 0.25)) < chi_square_bound(3)
+
+
+def test_batches_with_starts_resume_exactly_and_begin_there() -> None:
+    tokens, starts = torch.arange(1000), torch.arange(0, 1000, 7)
+    whole = first(RandomWindows(tokens, 4, 6, seed=5, starts=starts), 20)
+    assert all((x[:, 0] % 7 == 0).all() for x, _ in whole)
+    begun = RandomWindows(tokens, 4, 6, seed=5, starts=starts)
+    first(begun, 8)
+    resumed = RandomWindows(tokens, 4, 6, seed=1, starts=starts)
+    resumed.load_state(begun.state())
+    assert all(torch.equal(a, b) for a, b in zip(whole[8:], first(resumed, 12), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("starts", "error", "says"),
+    [
+        ([5, 9], ValueError, "none of 2 starts leaves room for a window .the last possible one is 4"),
+        ([], ValueError, "none of 0 starts"),
+        ([-1, 0], ValueError, "at least 0"),
+        ([[0, 1]], ValueError, r"shape \(M,\)"),
+        ([0.0, 1.0], TypeError, "must be integers, got torch.float32"),
+        ([True, False], TypeError, "must be integers, got torch.bool"),
+    ],
+)
+def test_starts_that_do_not_serve_are_refused(starts: list, error: type, says: str) -> None:
+    given = torch.tensor(starts) if starts else torch.tensor([], dtype=torch.long)
+    for cut in (random_windows, RandomWindows):
+        with pytest.raises(error, match=says):
+            cut(torch.arange(10), 2, 5, starts=given)
+
+
+# --- whole documents -------------------------------------------------------------------------------------------------
+
+
+@examples(200)
+@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 4), st.sampled_from((torch.uint16, torch.int64)))
+def test_every_document_is_scored_from_separator_to_separator(
+    ids: list[int], batch_size: int, dtype: torch.dtype
+) -> None:
+    closed = ids if ids[:1] == [2] else [2, *ids]
+    marks = [i for i, t in enumerate(closed) if t == 2]
+    expected = [closed[a : b + 1] for a, b in itertools.pairwise(marks)]
+    tokens = torch.tensor(ids, dtype=torch.long).to(dtype)
+    if not expected:
+        with pytest.raises(ValueError, match=f"no document ends in {len(closed) if ids else 0} tokens"):
+            every_document(tokens, 2, batch_size)
+        return
+    found = []
+    for x, y in every_document(tokens, 2, batch_size):
+        assert x.dtype == y.dtype == torch.long
+        assert x.shape == y.shape and len(x) <= batch_size
+        lengths = (y != IGNORED).sum(1)
+        assert lengths.max() == x.shape[1], "wider than the longest document"
+        for inputs, targets, n in zip(x, y, lengths, strict=True):
+            assert not inputs[n:].any() and (targets[n:] == IGNORED).all()
+            assert torch.equal(inputs[1:n], targets[: n - 1])
+            found.append([*inputs[:n].tolist(), targets[n - 1].item()])
+    assert found == expected
+
+
+def test_documents_cut_by_hand() -> None:
+    """No separator before the first document; the last has no end and is left out."""
+    (x, y), (x2, y2) = every_document(torch.tensor([5, 6, 7, 1, 8, 1, 9, 9, 1, 5]), 1, 2)
+    assert x.tolist() == [[1, 5, 6, 7], [1, 8, 0, 0]]
+    assert y.tolist() == [[5, 6, 7, 1], [8, 1, -100, -100]]
+    assert (x2.tolist(), y2.tolist()) == ([[1, 9, 9]], [[9, 9, 1]])
+    with pytest.raises(ValueError, match=r"batch_size .*0"):
+        every_document(torch.tensor([1, 2, 1]), 1, 0)
 
 
 # --- consecutive windows ---------------------------------------------------------------------------------------------

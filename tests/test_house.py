@@ -21,28 +21,30 @@ PACKAGE = Path(tinylm_lib.__file__).parent
 
 # Imports go down only: a file imports from the floors above its own line here, never from its own floor.
 FLOORS = [
-    ["config"],
-    ["layers", "tokenizer", "storyworld", "presets", "storage"],
-    ["positions", "feedforward", "cache", "data", "distributed", "probabilities"],
-    ["attention"],
+    ["config", "pieces", "sentences", "files"],
+    ["layers", "bpe", "presets", "storage", "scenes"],
+    ["tokenizer", "positions", "feedforward", "cache", "distributed", "probabilities"],
+    ["attention", "storyworld", "token_file"],
+    ["data", "gaps"],
     ["model"],
     ["sampling", "evaluation", "optim", "cost", "checkpoint"],
     ["pretrained", "training"],
     ["__init__"],
+    ["job"],
     ["run"],
     ["classroom"],
     ["__main__"],
 ]
 # Lines of code, without docstrings, comments and blanks. A cap moves when a file is clearer without it.
 CORE = ["config", "layers", "positions", "feedforward", "attention", "cache", "model", "probabilities", "sampling"]
-CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 830, 200, 350, 40
+CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 845, 200, 350, 40
 # A module of someone else's, and the rooms that alone may import it.
 ONLY_IN = {
     "matplotlib": ["classroom"],
     "ipywidgets": ["classroom"],
     "IPython": ["classroom"],
     "anywidget": ["classroom"],
-    "tqdm": ["classroom", "run"],
+    "tqdm": ["classroom", "files", "run"],
     "torch.distributed": ["distributed"],
     "transformers": [],
     "logging": [],

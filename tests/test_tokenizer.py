@@ -12,11 +12,13 @@ from toys import examples
 
 from tinylm_lib.tokenizer import (
     TOKENIZERS,
+    BPETokenizer,
     ByteTokenizer,
     CharTokenizer,
+    WordTokenizer,
     load_tokenizer,
-    save_tokenizer,
     tokenizer_from_dict,
+    words,
 )
 
 TEXT = "Ünïcödé, 漢字 and 🙂\r\n\ttabs \x7f \ufeff \u2028"
@@ -60,9 +62,56 @@ def test_a_cut_character_decodes_to_a_replacement() -> None:
     assert ByteTokenizer().decode("é".encode()[:1]) == "\ufffd"
 
 
+STORY = """One day, Mia's kite flew  away.\n\n"No," said Bob, 'it isn't!'\tNaïve dogs' tails_2 🙂."""
+
+
+def test_words_are_what_a_reader_calls_words() -> None:
+    assert words(STORY) == [
+        *("One", " day", ",", " Mia's", " kite", " flew", " ", " away", ".", "\n", "\n", '"', "No", ",", '"', " said"),
+        *(" Bob", ",", " '", "it", " isn't", "!", "'", "\t", "Naïve", " dogs", "'", " tails_2", " 🙂", "."),
+    ]
+
+
+@examples(300)
+@given(st.text() | st.text(st.sampled_from("a1 '\n.’_é")))
+def test_words_lose_nothing(text: str) -> None:
+    pieces = words(text)
+    assert "".join(pieces) == text
+    assert all(re.fullmatch(r" ?(?:\w[\w'’]*|[^\w\s])|\s", piece) for piece in pieces)
+
+
+@examples(200)
+@given(st.text(st.sampled_from("ab '\n.’é"), min_size=1), st.lists(st.integers(0, 5)))
+def test_words_come_back(text: str, cuts: list[int]) -> None:
+    tokenizer = WordTokenizer(text)
+    tokens = tokenizer.encode(text)
+    assert tokenizer.decode(tokens) == tokenizer.decode(torch.tensor(tokens)) == text
+    assert set(tokens) == set(range(tokenizer.vocab_size))
+    assert tokenizer.words == sorted(set(words(text)))
+    assert [tokenizer.words[t] for t in tokens] == words(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "at"), [("a b  c", " c", 4), ("x", "x", 0), ("a b\n", "\\n", 3), ("a ba", " ba", 1)]
+)
+def test_an_unknown_word_is_named_with_its_place(text: str, word: str, at: int) -> None:
+    tokenizer = WordTokenizer("a b ")
+    for encode in (tokenizer.encode, lambda t: list(tokenizer.encode_iterable(t))):
+        with pytest.raises(ValueError, match=re.escape(f"word '{word}' at position {at} is none of the 3 known ones")):
+            encode(text)
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_a_stream_has_the_ids_of_its_text(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind].from_text(STORY)
+    ids = tokenizer.encode(STORY * 50)
+    for parts in (STORY * 50, (STORY * 50).splitlines(keepends=True), [STORY * 50], ["", STORY * 49, "", STORY, ""]):
+        assert list(tokenizer.encode_iterable(iter(parts))) == ids
+
+
 def test_an_empty_text_is_no_token() -> None:
-    for tokenizer in (ByteTokenizer(), CharTokenizer("ab")):
-        assert tokenizer.encode("") == []
+    for tokenizer in (ByteTokenizer(), CharTokenizer("ab"), WordTokenizer("ab"), BPETokenizer.from_text("ab")):
+        assert tokenizer.encode("") == list(tokenizer.encode_iterable([])) == []
         assert tokenizer.decode([]) == ""
 
 
@@ -89,8 +138,16 @@ def test_ids_outside_the_bytes_are_named(tokens: list[int], wrong: int) -> None:
         ByteTokenizer().decode(tokens)
 
 
-@pytest.mark.parametrize("tokenizer", [ByteTokenizer(), CharTokenizer("abc")])
-def test_a_fraction_is_no_token(tokenizer: ByteTokenizer | CharTokenizer) -> None:
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_every_kind_refuses_ids_outside_its_own(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind].from_text(STORY)
+    for wrong in (-1, tokenizer.vocab_size):
+        with pytest.raises(ValueError, match=rf"token id {wrong} is outside 0\.\.{tokenizer.vocab_size - 1}"):
+            tokenizer.decode([0, wrong])
+
+
+@pytest.mark.parametrize("tokenizer", [t.from_text("abc") for t in TOKENIZERS.values()])
+def test_a_fraction_is_no_token(tokenizer: ByteTokenizer) -> None:
     for tokens in ([0, 0.5], torch.tensor([0.0, 1.5])):
         with pytest.raises((TypeError, ValueError)):
             tokenizer.decode(tokens)
@@ -110,22 +167,43 @@ def test_characters_must_differ(characters: str) -> None:
         CharTokenizer(characters)
 
 
-def test_no_text_has_no_characters() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        CharTokenizer.from_text("")
+def test_no_text_has_no_characters_and_no_words() -> None:
+    for build in (CharTokenizer.from_text, WordTokenizer):
+        with pytest.raises(ValueError, match="at least one"):
+            build("")
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 def test_tokenizers_survive_a_file(kind: str, tmp_path: Path) -> None:
     tokenizer = TOKENIZERS[kind].from_text(TEXT)
-    save_tokenizer(tokenizer, tmp_path / "t.json")
-    again = load_tokenizer(str(tmp_path / "t.json"))
-    assert type(again) is type(tokenizer)
-    assert again.vocab_size == tokenizer.vocab_size
-    assert again.encode(TEXT) == tokenizer.encode(TEXT)
-    assert again.decode(again.encode(TEXT)) == TEXT
+    tokenizer.save(tmp_path / "t.json")
+    for load in (load_tokenizer, TOKENIZERS[kind].load):
+        again = load(str(tmp_path / "t.json"))
+        assert type(again) is type(tokenizer)
+        assert again.vocab_size == tokenizer.vocab_size
+        assert again.encode(TEXT) == tokenizer.encode(TEXT)
+        assert again.decode(again.encode(TEXT)) == TEXT
     assert tokenizer_from_dict(tokenizer.to_dict()).to_dict() == tokenizer.to_dict()
     assert tokenizer.to_dict()["kind"] == kind
+
+
+def test_a_class_reads_its_own_kind_only(tmp_path: Path) -> None:
+    CharTokenizer("ab").save(tmp_path / "t.json")
+    with pytest.raises(ValueError, match=r"t\.json holds no tokenizer: its kind 'chars' is none of bpe"):
+        BPETokenizer.load(tmp_path / "t.json")
+
+
+def test_bytes_stand_readably_in_the_file(tmp_path: Path) -> None:
+    tokenizer = BPETokenizer.from_text("the thé the")
+    tokenizer.save(tmp_path / "t.json")
+    content = (tmp_path / "t.json").read_text(encoding="utf-8")
+    assert '["t", "h"]' in content and '" the"' in content
+    assert BPETokenizer.load(tmp_path / "t.json").vocab == tokenizer.vocab
+
+
+def bpe(**changes: object) -> str:
+    """A file of a BPE tokenizer with some values changed."""
+    return json.dumps({**BPETokenizer.from_text("aab").to_dict(), **changes})
 
 
 DAMAGED = [
@@ -146,6 +224,24 @@ DAMAGED = [
     '{"kind": "chars", "characters": "aba"}',
     '{"kind": "chars", "characters": ["ab", "c"]}',
     '{"kind": "chars", "characters": {"a": 1}}',
+    '{"kind": "words"}',
+    '{"kind": "words", "words": []}',
+    '{"kind": "words", "words": "ab"}',
+    '{"kind": "words", "words": ["a", 5]}',
+    '{"kind": "words", "words": ["a", "a"]}',
+    '{"kind": "bpe", "vocab": []}',
+    bpe(vocab=["a"]),
+    bpe(vocab="abc"),
+    bpe(vocab=["漢"]),
+    bpe(merges=5),
+    bpe(merges=["ab"]),
+    bpe(merges=[["a"]]),
+    bpe(merges=[["a", "b", "c"]]),
+    bpe(merges=[["a", 5]]),
+    bpe(merges=[["x", "y"]]),
+    bpe(special_tokens="abc"),
+    bpe(special_tokens=[""]),
+    bpe(special_tokens=[["a"]]),
     "[" * 100_000,
 ]
 
@@ -172,5 +268,5 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("values", [{"kind": "wordpiece"}, {}, {"characters": "ab"}])
 def test_an_unknown_kind_lists_the_known_ones(values: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"is unknown; choose one of bytes, chars"):
+    with pytest.raises(ValueError, match=r"is none of bytes, chars, words, bpe"):
         tokenizer_from_dict(json.loads(json.dumps(values)))

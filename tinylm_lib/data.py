@@ -2,13 +2,23 @@
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from .files import Source, download
+from .storyworld import corpus
 
 IGNORED = -100  # a target that does not count
+
+
+def storyworld_text() -> str:
+    """20,000 stories, one a line: 10 MB of a language whose exact entropy is known (see the room storyworld)."""
+    return corpus(20_000, seed=0)
 
 
 def pydoc_text() -> str:
@@ -18,13 +28,33 @@ def pydoc_text() -> str:
     return "\n\n".join(topics[name].strip() for name in sorted(topics)) + "\n"
 
 
-CORPORA = {"pydoc": pydoc_text}
+CACHE = Path("work/cache/corpora")
+SHAKESPEARE = Source(
+    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+    n_bytes=1_115_394,
+    sha256="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+)
+
+
+def shakespeare_text() -> str:
+    """Tiny Shakespeare, 1.1 MB of his plays: downloaded once, then kept in work/cache/corpora.
+
+    Raises ConnectionError where it cannot be had.
+    """
+    path = CACHE / "shakespeare.txt"
+    download(SHAKESPEARE, path)
+    return path.read_bytes().decode("utf-8")
+
+
+CORPORA = {"storyworld": storyworld_text, "pydoc": pydoc_text, "shakespeare": shakespeare_text}
+LINES = {"storyworld"}  # corpora in which each line is a text of its own
 
 
 def load_corpus(name_or_path: str | Path) -> str:
     """Return the text of a built-in corpus (a key of CORPORA) or of a UTF-8 file.
 
-    Raises FileNotFoundError for what is neither, ValueError for an empty, binary or differently encoded file.
+    Raises FileNotFoundError for what is neither, ValueError for an empty, binary or differently encoded file,
+    ConnectionError for a corpus that cannot be downloaded.
     """
     if name_or_path in CORPORA:
         return CORPORA[name_or_path]()
@@ -65,17 +95,50 @@ def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
 
 
 def random_windows(
-    tokens: Tensor, batch_size: int, seq_len: int, generator: torch.Generator | None = None
+    tokens: Tensor,
+    batch_size: int,
+    seq_len: int,
+    generator: torch.Generator | None = None,
+    starts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Cut random windows; each start that leaves room for seq_len inputs and the last target is equally likely.
 
-    tokens (N,), integers. Returns inputs x (B, T) and targets y (B, T), the same windows one token later; torch.long.
-    Raises ValueError where the tokens are fewer than seq_len + 1, or a size is below 1.
+    tokens (N,), integers. starts (M,): the only positions where a window may begin, default all.
+    Returns inputs x (B, T) and targets y (B, T), the same windows one token later; torch.long.
+    Raises ValueError where the tokens are fewer than seq_len + 1, where no start leaves room, or a size is below 1.
     """
     n_starts = check_windows(tokens, batch_size, seq_len)
-    starts = torch.randint(n_starts, (batch_size, 1), generator=generator)  # (B, 1)
-    windows = tokens[starts + torch.arange(seq_len + 1)].long()  # (B, T + 1)
+    if starts is not None:
+        starts = fitting_starts(starts, n_starts)
+    return _draw(tokens, batch_size, seq_len, generator, n_starts, starts)
+
+
+def _draw(
+    tokens: Tensor, batch_size: int, seq_len: int, generator: Any, n_starts: int, starts: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    chosen = torch.randint(n_starts if starts is None else len(starts), (batch_size, 1), generator=generator)  # (B, 1)
+    if starts is not None:
+        chosen = starts[chosen]
+    windows = tokens[chosen + torch.arange(seq_len + 1)].long()  # (B, T + 1)
     return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+
+
+def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
+    """Drop the starts (M,) from which a window would run over the end: those not below n_starts.
+
+    Returns (M',), torch.long. Raises ValueError where none is left or one is below 0, TypeError for fractions.
+    """
+    if starts.is_floating_point() or starts.dtype == torch.bool:
+        raise TypeError(f"starts must be integers, got {starts.dtype}; a mask becomes starts with .nonzero()[:, 0]")
+    starts = starts.long()
+    if starts.dim() != 1 or (starts < 0).any():
+        raise ValueError(f"starts must have shape (M,) and be at least 0, got {tuple(starts.shape)}: {starts}")
+    if not len(fitting := starts[starts < n_starts]):
+        raise ValueError(
+            f"none of {len(starts)} starts leaves room for a window (the last possible one is {n_starts - 1}); "
+            f"give more text or a smaller seq_len"
+        )
+    return fitting
 
 
 def check_windows(tokens: Tensor, batch_size: int, seq_len: int) -> int:
@@ -97,8 +160,17 @@ def _check_sizes(batch_size: int, seq_len: int) -> None:
 class RandomWindows:
     """Endless batches of `random_windows`; batch i depends on the seed and i alone, so a run can resume anywhere."""
 
-    def __init__(self, tokens: Tensor, batch_size: int, seq_len: int, seed: int = 0, device: Any = "cpu"):
-        check_windows(tokens, batch_size, seq_len)
+    def __init__(
+        self,
+        tokens: Tensor,
+        batch_size: int,
+        seq_len: int,
+        seed: int = 0,
+        device: Any = "cpu",
+        starts: Tensor | None = None,
+    ):
+        self.n_starts = check_windows(tokens, batch_size, seq_len)
+        self.starts = None if starts is None else fitting_starts(starts, self.n_starts)
         self.tokens, self.batch_size, self.seq_len = tokens, batch_size, seq_len
         self.seed, self.device, self.n_drawn = seed, torch.device(device), 0
         self.generator = torch.Generator()
@@ -110,7 +182,7 @@ class RandomWindows:
         # Hashed together first: torch keeps only 32 bits of a CPU generator's seed.
         self.generator.manual_seed(random.Random(f"{self.seed} {self.n_drawn}").getrandbits(32))
         self.n_drawn += 1
-        x, y = random_windows(self.tokens, self.batch_size, self.seq_len, self.generator)
+        x, y = _draw(self.tokens, self.batch_size, self.seq_len, self.generator, self.n_starts, self.starts)
         return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
 
     def state(self) -> dict[str, int]:
@@ -136,3 +208,27 @@ def every_window(tokens: Tensor, batch_size: int, seq_len: int) -> Iterator[tupl
     x = torch.nn.functional.pad(tokens[:-1].long(), (0, padding)).view(-1, seq_len)
     y = torch.nn.functional.pad(tokens[1:].long(), (0, padding), value=IGNORED).view(-1, seq_len)
     return zip(x.split(batch_size), y.split(batch_size), strict=True)
+
+
+def every_document(tokens: Tensor, separator_id: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut whole documents, each from the separator before it (its first input) to the one after it (its last target).
+
+    tokens (N,); a separator before the first token is added where it is missing. What follows the last separator is
+    left out, because its end is not known.
+    Yields x (B, T) and y (B, T), torch.long, T the longest of the batch; shorter rows end in 0 in x and -100 in y.
+    Raises ValueError where no document ends, and for a batch_size below 1.
+    """
+    _check_sizes(batch_size, 1)
+    if len(tokens) and tokens[0] != separator_id:
+        tokens = torch.cat((torch.tensor([separator_id], dtype=tokens.dtype), tokens))
+    marks = (tokens == separator_id).nonzero()[:, 0].tolist()
+    if len(marks) < 2:
+        raise ValueError(f"no document ends in {len(tokens)} tokens; give a text with at least one separator after it")
+    documents = [slice(start, end + 1) for start, end in pairwise(marks)]
+    return (_pad(tokens, documents[i : i + batch_size]) for i in range(0, len(documents), batch_size))
+
+
+def _pad(tokens: Tensor, documents: list[slice]) -> tuple[Tensor, Tensor]:
+    rows = [tokens[document].long() for document in documents]
+    x = pad_sequence([row[:-1] for row in rows], batch_first=True)
+    return x, pad_sequence([row[1:] for row in rows], batch_first=True, padding_value=IGNORED)

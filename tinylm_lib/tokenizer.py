@@ -1,26 +1,17 @@
 """Text to token ids and back. Notebook 01."""
 
-import json
-import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-
-def checked(tokens: Iterable[int], vocab_size: int) -> list[int]:
-    """The tokens as a list of int.
-
-    Raises ValueError for one outside 0..vocab_size-1.
-    """
-    tokens = [operator.index(t) for t in tokens]
-    if wrong := [t for t in tokens if not 0 <= t < vocab_size]:
-        raise ValueError(f"token id {wrong[0]} is outside 0..{vocab_size - 1} (vocab_size - 1)")
-    return tokens
+from .bpe import BPETokenizer
+from .pieces import Tokenizer, build_tokenizer, checked, cut_stream, list_of, read_tokenizer, words
 
 
-class ByteTokenizer:
+class ByteTokenizer(Tokenizer):
     """Every byte of the UTF-8 text is a token: 256 ids, any text, nothing to learn."""
 
+    kind = "bytes"
     vocab_size = 256
 
     def encode(self, text: str) -> list[int]:
@@ -36,7 +27,7 @@ class ByteTokenizer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` needs."""
-        return {"kind": "bytes"}
+        return {"kind": self.kind}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "ByteTokenizer":
@@ -49,8 +40,10 @@ class ByteTokenizer:
         return cls()
 
 
-class CharTokenizer:
+class CharTokenizer(Tokenizer):
     """Every character that occurs in a text is a token, numbered in the order of their code points."""
+
+    kind = "chars"
 
     def __init__(self, characters: str):
         if not isinstance(characters, str) or not characters or len(set(characters)) != len(characters):
@@ -90,7 +83,7 @@ class CharTokenizer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` needs."""
-        return {"kind": "chars", "characters": self.characters}
+        return {"kind": self.kind, "characters": self.characters}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "CharTokenizer":
@@ -98,34 +91,82 @@ class CharTokenizer:
         return cls(values["characters"])
 
 
-TOKENIZERS = {"bytes": ByteTokenizer, "chars": CharTokenizer}
+class WordTokenizer(Tokenizer):
+    """Every word, mark and space that occurs in a text (see `words`) is a token, numbered in sorted order.
+
+    Raises ValueError for an empty text.
+    """
+
+    kind = "words"
+
+    def __init__(self, text: str):
+        self._number(sorted(set(words(text))))
+
+    def _number(self, vocabulary: list[str]) -> None:
+        if not vocabulary or len(set(vocabulary)) != len(vocabulary):
+            raise ValueError(f"words must be at least one and all different, got {str(vocabulary)[:60]}")
+        self.words = vocabulary
+        self.ids = {word: i for i, word in enumerate(vocabulary)}
+        self.vocab_size = len(vocabulary)
+
+    @classmethod
+    def from_text(cls, text: str) -> "WordTokenizer":
+        """Take the words of a text."""
+        return cls(text)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text.
+
+        Raises ValueError naming the first word that has no id, and where it stands.
+        """
+        return list(self.encode_iterable([text]))
+
+    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once."""
+        position = 0
+        for pieces in cut_stream(texts, words):
+            for word in pieces:
+                if word not in self.ids:
+                    raise ValueError(
+                        f"word {word!r} at position {position} is none of the {self.vocab_size} known ones; "
+                        f"build the tokenizer from a text that has it, or use bpe or bytes"
+                    )
+                yield self.ids[word]
+                position += len(word)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of ids.
+
+        Raises ValueError for an id outside 0..vocab_size-1.
+        """
+        return "".join(self.words[t] for t in checked(tokens, self.vocab_size))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` needs."""
+        return {"kind": self.kind, "words": self.words}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "WordTokenizer":
+        """Build from `to_dict`'s result."""
+        tokenizer = cls.__new__(cls)  # the words are known, there is no text to take them from
+        tokenizer._number(list_of(str, values["words"]))
+        return tokenizer
 
 
-def save_tokenizer(tokenizer: Any, path: str | Path) -> None:
-    """Write a tokenizer to a JSON file."""
-    Path(path).write_text(json.dumps(tokenizer.to_dict(), ensure_ascii=False), encoding="utf-8")
+TOKENIZERS = {"bytes": ByteTokenizer, "chars": CharTokenizer, "words": WordTokenizer, "bpe": BPETokenizer}
 
 
-def tokenizer_from_dict(values: Any) -> Any:
+def tokenizer_from_dict(values: Any) -> Tokenizer:
     """Build the tokenizer of any kind from its `to_dict`.
 
     Raises ValueError for an unknown kind and for values that are not of its kind.
     """
-    kind = values.get("kind") if isinstance(values, dict) else None
-    if not isinstance(kind, str) or kind not in TOKENIZERS:
-        raise ValueError(f"tokenizer {kind!r} is unknown; choose one of {', '.join(TOKENIZERS)}")
-    try:
-        return TOKENIZERS[kind].from_dict(values)
-    except KeyError as e:
-        raise ValueError(f"a {kind} tokenizer needs {e.args[0]!r}, and it is missing") from None
+    return build_tokenizer(values, TOKENIZERS)
 
 
-def load_tokenizer(path: str | Path) -> Any:
-    """Read a tokenizer from a JSON file.
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read the tokenizer of any kind from the JSON file that its `save` wrote.
 
     Raises FileNotFoundError for a missing file, ValueError for one that holds no tokenizer.
     """
-    try:
-        return tokenizer_from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-    except (ValueError, RecursionError) as e:
-        raise ValueError(f"{path} holds no tokenizer: {e}") from None
+    return read_tokenizer(path, TOKENIZERS)
