@@ -25,7 +25,8 @@ INTS = {
 FLOATS = {
     ModelConfig: ["norm_eps", "rope_base", "init_std", "embedding_dropout", "attention_dropout", "ffn_dropout",
                   "residual_dropout"],
-    TrainConfig: ["peak_lr", "floor_lr", "weight_decay", "beta1", "beta2", "adam_eps", "clip_norm"],
+    TrainConfig: ["matrix_lr", "embedding_lr", "floor", "weight_decay", "momentum", "beta1", "beta2", "adam_eps",
+                  "clip_norm"],
     RopeScaling: ["factor", "low_freq_factor", "high_freq_factor"],
 }  # fmt: skip
 BOOLS = {
@@ -35,7 +36,7 @@ BOOLS = {
 }
 NAMES = {
     ModelConfig: ["block", "norm", "position", "rope_layout", "ffn", "init"],
-    TrainConfig: ["precision"],
+    TrainConfig: ["optimizer", "schedule", "precision"],
     RopeScaling: [],
 }
 NOT_AN_INT = [True, False, 4.0, 2.5, math.nan, math.inf, "4", [4], 4j]
@@ -73,9 +74,10 @@ def test_a_value_of_the_wrong_kind_is_refused_by_field_and_value(record: type, f
         (ModelConfig, "rope_base", 0.5, "at least 1.0"),
         *((TrainConfig, field, 0, "at least 1") for field in ("total_steps", "batch_size", "seq_len", "micro_steps")),
         *((TrainConfig, field, -1, "at least 0") for field in ("warmup_steps", "seed")),
-        *((TrainConfig, field, -1.0, "at least 0.0") for field in ("peak_lr", "floor_lr", "weight_decay", "adam_eps")),
+        *((TrainConfig, f, -1.0, "at least 0.0") for f in ("matrix_lr", "embedding_lr", "weight_decay", "adam_eps")),
+        *((TrainConfig, "floor", value, "from 0.0 to 1.0") for value in (-0.1, 1.1)),
         (TrainConfig, "clip_norm", -1.0, "at least 0.0"),
-        *((TrainConfig, field, value, "0.0") for field in ("beta1", "beta2") for value in (-0.1, 1.0, 1.5)),
+        *((TrainConfig, field, value, "0.0") for field in ("momentum", "beta1", "beta2") for value in (-0.1, 1.0, 1.5)),
         (RopeScaling, "factor", 0.5, "at least 1.0"),
         (RopeScaling, "low_freq_factor", -1.0, "at least 0.0"),
         (RopeScaling, "original_max_seq_len", 0, "at least 1"),
@@ -121,7 +123,8 @@ def test_an_odd_head_is_fine_where_nothing_is_rotated(n_heads: int) -> None:
     ("build", "words"),
     [
         (lambda: TrainConfig(warmup_steps=700, total_steps=600), ["warmup_steps 700", "total_steps 600"]),
-        (lambda: TrainConfig(floor_lr=1.0, peak_lr=0.004), ["floor_lr 1.0", "peak_lr 0.004"]),
+        (lambda: TrainConfig(optimizer="sgd"), ["optimizer 'sgd'", "muon, adamw"]),
+        (lambda: TrainConfig(schedule="steps"), ["schedule 'steps'", "linear, cosine"]),
         (lambda: TrainConfig(precision="fp8"), ["precision 'fp8'", "fp32, bf16"]),
         (lambda: RopeScaling(low_freq_factor=4), ["high_freq_factor", "4.0", "low_freq_factor", "4"]),
     ],

@@ -5,6 +5,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from toys import DeviceReads, Modes, evaluation_copy, toy_config, toy_ids
 
 from tinylm_lib import TrainConfig, TransformerLM, checkpoint, next_token_loss, train
 from tinylm_lib.data import RandomWindows
-from tinylm_lib.optim import build_optimizer, warmup_cosine
-from tinylm_lib.training import Step, choose_device
+from tinylm_lib.optim import SCHEDULES, build_optimizer
+from tinylm_lib.training import PRECISIONS, Step, choose_device
 
 Batches = Iterator[tuple[Tensor, Tensor]]
 
 
 def toy_run(total_steps: int, name: str = "modern", **changes: Any) -> TrainConfig:
     short = {"total_steps": total_steps, "warmup_steps": min(2, total_steps), "batch_size": 4, "seq_len": 8}
+    short["precision"] = "fp32"
     return TrainConfig(**{**short, **changes})
 
 
@@ -57,13 +59,11 @@ def norm_of(tensors: dict[str, Tensor]) -> float:
     return math.sqrt(sum(t.double().square().sum().item() for t in tensors.values()))
 
 
-def plain_sgd(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=123.0)
+def plain_sgd(model: nn.Module, lr: float = 0.5) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=lr)
 
 
-def flat(lr: float, **changes: Any) -> dict[str, Any]:
-    """A schedule with one rate throughout."""
-    return {"peak_lr": lr, "floor_lr": lr, "warmup_steps": 0, **changes}
+FLAT = {"floor": 1.0, "warmup_steps": 0}  # a schedule with one rate throughout
 
 
 # --- one update ------------------------------------------------------------------------------------------------------
@@ -75,41 +75,42 @@ def test_an_update_is_the_gradient_clipped_to_its_norm(clip_norm: float | None) 
     before, gradient = weights_of(model), gradient_of(model, [batch()])
     norm = norm_of(gradient)
     assert norm > 1, "the gradient is too small to be clipped"
-    (step,) = train(model, plain_sgd(model), iter([batch()]), toy_run(1, **flat(1.0), clip_norm=clip_norm))
+    (step,) = train(model, plain_sgd(model, 1.0), iter([batch()]), toy_run(1, **FLAT, clip_norm=clip_norm))
     share = 1.0 if clip_norm is None else min(1.0, clip_norm / norm)
     assert step.grad_norm.item() == pytest.approx(norm, rel=1e-4), "not the norm before clipping"
     for name, weight in model.named_parameters():
         torch.testing.assert_close(before[name] - weight, share * gradient[name], atol=1e-6, rtol=1e-4)
 
 
-def test_a_step_tells_what_happened() -> None:
-    model, config = new_model("gpt"), toy_run(7, peak_lr=0.01, floor_lr=0.001)
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_step_tells_what_happened(schedule: str) -> None:
+    model, config = new_model("gpt"), toy_run(7, matrix_lr=0.01, embedding_lr=0.03, floor=0.1, schedule=schedule)
     optimizer = build_optimizer(model, config)
     quiet = new_model("gpt", embedding_dropout=0.0, attention_dropout=0.0, residual_dropout=0.0)
     steps = train(quiet, build_optimizer(quiet, config), itertools.repeat(batch()), config)
     for n, step in enumerate(steps, start=1):
         assert isinstance(step, Step)
         assert step.step == n
-        assert step.lr == warmup_cosine(n, 0.01, 0.001, 2, 7)
+        assert step.lr_share == SCHEDULES[schedule](n, 1.0, 0.1, 2, 7)
         assert step.loss.shape == step.grad_norm.shape == ()
         assert not step.loss.requires_grad and not step.grad_norm.requires_grad
     assert n == 7
     before = next_token_loss(evaluation_copy(quiet)(batch()[0]), batch()[1])
     step = next(train(quiet, optimizer, iter([batch()]), config, first_step=7))
     torch.testing.assert_close(step.loss, before, msg="the loss is that before the update")
-    assert {group["lr"] for group in optimizer.param_groups} == {0.001}
+    assert [group["lr"] for group in optimizer.param_groups] == [pytest.approx(lr) for lr in (0.001, 0.003, 0.003)]
 
 
 def test_micro_batches_add_up_to_one_large_one() -> None:
     one, many = new_model(), new_model()
     x, y = batch(32)
-    config = toy_run(3, **flat(0.5))
+    config = toy_run(3, **FLAT)
     whole = list(train(one, plain_sgd(one), itertools.repeat((x, y)), config))
     parts = itertools.cycle(zip(x.split(8), y.split(8), strict=True))
-    config = toy_run(3, **flat(0.5), micro_steps=4)
+    config = toy_run(3, **FLAT, micro_steps=4)
     for a, b in zip(whole, train(many, plain_sgd(many), parts, config), strict=True):
         torch.testing.assert_close(a.loss, b.loss, atol=1e-6, rtol=0)
-        torch.testing.assert_close(a.grad_norm, b.grad_norm, atol=1e-5, rtol=0)
+        torch.testing.assert_close(a.grad_norm, b.grad_norm, atol=0, rtol=1e-5)
     torch.testing.assert_close(weights_of(many), weights_of(one), atol=1e-6, rtol=0)
 
 
@@ -142,7 +143,7 @@ def test_gradients_from_before_are_not_used() -> None:
     clean, dirty = new_model(), new_model()
     next_token_loss(dirty(batch(seed=5)[0]), batch(seed=5)[1]).backward()
     for model in (clean, dirty):
-        list(train(model, plain_sgd(model), itertools.repeat(batch()), toy_run(2, **flat(0.5))))
+        list(train(model, plain_sgd(model), itertools.repeat(batch()), toy_run(2, **FLAT)))
     assert all(torch.equal(a, b) for a, b in zip(clean.parameters(), dirty.parameters(), strict=True))
 
 
@@ -153,7 +154,7 @@ def test_an_update_interrupted_half_way_can_be_repeated(kind: type[BaseException
         raise kind
 
     clean, stopped = new_model(), new_model()
-    config = toy_run(2, **flat(0.5), micro_steps=2)
+    config = toy_run(2, **FLAT, micro_steps=2)
     with pytest.raises(kind):
         list(train(stopped, plain_sgd(stopped), interrupted(), config))
     for model in (clean, stopped):
@@ -228,7 +229,7 @@ def test_training_needs_no_values_at_all(name: str, clip_norm: float | None) -> 
 @pytest.mark.parametrize("name", ["modern", "cs336", "gpt"])
 def test_one_batch_is_learned_by_heart(name: str, precision: str) -> None:
     silent = {"embedding_dropout": 0.0, "attention_dropout": 0.0, "residual_dropout": 0.0}
-    model, config = new_model(name, **silent), toy_run(80, peak_lr=0.02, precision=precision, weight_decay=0.0)
+    model, config = new_model(name, **silent), toy_run(80, precision=precision, weight_decay=0.0)
     steps = list(train(model, build_optimizer(model, config), itertools.repeat(batch(2)), config))
     assert steps[0].loss > 2
     assert steps[-1].loss < 0.1
@@ -246,13 +247,36 @@ def test_bf16_computes_something_else_than_fp32() -> None:
     assert losses[0] == pytest.approx(losses[1], rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("device", "capabilities", "gpu", "dtype"),
+    [
+        ("cpu", {}, True, torch.float32),
+        ("cpu", {"avx512_bf16": False, "amx_bf16": False}, True, torch.float32),
+        ("cpu", {"avx512_bf16": True}, False, torch.bfloat16),
+        ("cpu", {"amx_bf16": True}, False, torch.bfloat16),
+        ("cuda", {"avx512_bf16": True}, False, None),
+        ("cuda", {}, True, torch.bfloat16),
+        ("mps", {"avx512_bf16": True}, True, None),
+    ],
+)
+def test_auto_takes_bf16_where_there_are_instructions(
+    device: str, capabilities: dict[str, bool], gpu: bool, dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: not including_emulation)
+    monkeypatch.setattr(torch, "autocast", lambda device_type, dtype: (device_type, dtype))
+    chosen = PRECISIONS["auto"](device)
+    assert chosen == (device, dtype) if dtype == torch.bfloat16 else isinstance(chosen, nullcontext)
+
+
 def test_a_text_is_learned_beyond_how_often_its_characters_occur() -> None:
     text = "the cat sat on the mat. the dog sat on the cat. a cat and a dog sat. " * 8
     characters = sorted(set(text))
     tokens = torch.tensor([characters.index(c) for c in text])
     shares = [n / len(text) for n in Counter(text).values()]
     unigram = -sum(p * math.log(p) for p in shares)
-    model, config = new_model(vocab_size=len(characters)), toy_run(80, peak_lr=0.01, batch_size=8, seq_len=12)
+    model, config = new_model(vocab_size=len(characters)), toy_run(80, batch_size=8, seq_len=12)
     steps = list(train(model, build_optimizer(model, config), RandomWindows(tokens, 8, 12), config))
     assert steps[0].loss > 0.9 * unigram
     assert torch.stack([s.loss for s in steps[-5:]]).mean() < 0.5 * unigram

@@ -11,7 +11,7 @@ FFN_RATIO = {"swiglu": 8 / 3, "geglu": 8 / 3, "gelu": 4, "gelu_tanh": 4, "relu":
 SIZE_MULTIPLES = {"none": (1, 1), "learned": (1, 1), "sinusoidal": (2, 1), "rotary": (1, 2)}
 
 
-def choice(default: str, *names: str, help: str = "") -> Any:
+def choice(default: str | None, *names: str, help: str = "") -> Any:
     """A dataclass field whose value is one of a few names."""
     return field(default=default, metadata={"choices": names, "help": help})
 
@@ -173,23 +173,25 @@ class TrainConfig(Record):
     batch_size: int = option(16, "sequences per backward pass", low=1)
     seq_len: int = option(128, "tokens per sequence", low=1)
     micro_steps: int = option(1, "backward passes per update", low=1)
-    peak_lr: float = option(4e-3, "learning rate after warm-up", low=0.0)
-    floor_lr: float = option(1e-4, "learning rate at the end", low=0.0)
-    warmup_steps: int = option(50, "updates of linear warm-up", low=0)
-    weight_decay: float = option(0.1, "AdamW's decay, on matrices only", low=0.0)
+    optimizer: str = choice("muon", "muon", "adamw", help="optimizer of the blocks' matrices; AdamW for all else")
+    matrix_lr: float = option(5e-3, "peak learning rate of the blocks' matrices", low=0.0)
+    embedding_lr: float = option(3e-2, "peak learning rate of embeddings, head, positions, gains, biases", low=0.0)
+    schedule: str = choice("linear", "linear", "cosine", help="how the learning rates fall after the warm-up")
+    floor: float = option(0.0, "share of the peak learning rates that is left at the end", low=0.0, high=1.0)
+    warmup_steps: int = option(0, "updates of linear warm-up", low=0)
+    weight_decay: float = option(0.0, "decay of everything but gains and biases", low=0.0)
+    momentum: float = option(0.9, "Muon's momentum", low=0.0, high=0.99999)
     beta1: float = option(0.9, "AdamW's decay of the first moment", low=0.0, high=0.99999)
     beta2: float = option(0.95, "AdamW's decay of the second moment", low=0.0, high=0.99999)
     adam_eps: float = option(1e-8, "AdamW's guard against division by zero", low=0.0)
     clip_norm: float | None = option(1.0, "largest global gradient norm; None never clips", low=0.0)
-    precision: str = choice("fp32", "fp32", "bf16", help="precision of the forward pass; bf16 through autocast")
+    precision: str = choice("auto", "auto", "fp32", "bf16", help="of products; auto: bf16 where there are instructions")
     seed: int = option(1, "seed of the initial weights and of the batches", low=0)
 
     def __post_init__(self) -> None:
         check_record(self)
         if self.warmup_steps > self.total_steps:
             raise ValueError(f"warmup_steps {self.warmup_steps} exceeds total_steps {self.total_steps}; lower it")
-        if self.floor_lr > self.peak_lr:
-            raise ValueError(f"floor_lr {self.floor_lr} exceeds peak_lr {self.peak_lr}; lower it")
 
 
 def _some(numbers: list[int]) -> str:

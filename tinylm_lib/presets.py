@@ -13,7 +13,7 @@ _CS336 = {"rope_layout": "interleaved", "tie_embeddings": False}
 
 # The choices of each family; every choice that is not named has ModelConfig's default.
 FAMILIES: dict[str, dict[str, Any]] = {
-    "modern": {"qk_norm": True},
+    "modern": {"qk_norm": True, "tie_embeddings": False},
     "cs336": {**_CS336, "init": "cs336"},
     "cs190c": {**_CS336, "init": "normal", "d_ff_multiple_of": 1},
     "gpt": _GPT,
@@ -33,7 +33,7 @@ def _sizes(vocab_size: int, d_model: int, n_layers: int, n_heads: int, max_seq_l
 
 # The published sizes of each family; the first is the default.
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
-    "modern": {"default": _sizes(256, 128, 4, 4, 128)},
+    "modern": {"default": _sizes(256, 128, 2, 4, 128)},
     "cs336": {"example": _sizes(10_000, 512, 6, 8, 512, d_ff=1365)},
     "cs190c": {"example": _sizes(10_000, 512, 6, 8, 512)},
     "gpt": {"example": _sizes(10_000, 256, 4, 4, 512)},

@@ -12,16 +12,17 @@ from torch import Tensor, nn
 from .config import TrainConfig
 from .evaluation import next_token_loss
 from .layers import pick
-from .optim import warmup_cosine
+from .optim import SCHEDULES
 
 
 class Step(NamedTuple):
-    """One update: number from 1, loss before it in nats per token, gradient norm before clipping, learning rate."""
+    """One update: number from 1, loss before it in nats per token, gradient norm before clipping, and the share of
+    the peak learning rates that the schedule gave it."""
 
     step: int
     loss: Tensor
     grad_norm: Tensor
-    lr: float
+    lr_share: float
 
 
 def full_precision(device_type: str) -> AbstractContextManager:
@@ -34,7 +35,17 @@ def bfloat16_products(device_type: str) -> AbstractContextManager:
     return torch.autocast(device_type, torch.bfloat16)
 
 
-PRECISIONS = {"fp32": full_precision, "bf16": bfloat16_products}
+def native_precision(device_type: str) -> AbstractContextManager:
+    """Products in bf16 where a CPU or CUDA device has instructions for them, fp32 elsewhere."""
+    cpu = torch.cpu.get_capabilities()
+    native = {
+        "cpu": cpu.get("avx512_bf16", False) or cpu.get("amx_bf16", False),
+        "cuda": torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False),
+    }
+    return (bfloat16_products if native.get(device_type) else full_precision)(device_type)
+
+
+PRECISIONS = {"fp32": full_precision, "bf16": bfloat16_products, "auto": native_precision}
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -68,12 +79,14 @@ def train(
     device_type = parameters[0].device.type
     precision = pick(PRECISIONS, train_config.precision, "precision")
     limit = math.inf if train_config.clip_norm is None else train_config.clip_norm
-    schedule = (train_config.peak_lr, train_config.floor_lr, train_config.warmup_steps, train_config.total_steps)
+    peaks = [group.setdefault("initial_lr", group["lr"]) for group in optimizer.param_groups]
+    schedule = pick(SCHEDULES, train_config.schedule, "schedule")
+    shape = (1.0, train_config.floor, train_config.warmup_steps, train_config.total_steps)
     optimizer.zero_grad(set_to_none=True)
     for step in range(first_step, train_config.total_steps + 1):
-        lr = warmup_cosine(step, *schedule)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
+        share = schedule(step, *shape)
+        for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+            group["lr"] = share * peak
         model.train()
         losses = []
         for _ in range(train_config.micro_steps):
@@ -89,4 +102,4 @@ def train(
         grad_norm = nn.utils.clip_grad_norm_(parameters, limit)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        yield Step(step, torch.stack(losses).mean(), grad_norm, lr)
+        yield Step(step, torch.stack(losses).mean(), grad_norm, share)
