@@ -135,6 +135,21 @@ def test_attend_keeps_the_dtype(dtype: torch.dtype, causal: bool) -> None:
     torch.testing.assert_close(y.double(), written_out(q, k, v, causal=causal), rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("T", [1, 19])
+def test_on_the_cpu_bf16_is_attended_in_fp32_also_under_autocast(T: int) -> None:
+    q, k, v = (x.requires_grad_() for x in qkv((2, 6), T, 19, G=3, dtype=torch.bfloat16))
+    copies = [x.detach().float().requires_grad_() for x in (q, k, v)]
+    with torch.autocast("cpu", torch.bfloat16):
+        y = attend(q, k, v, causal=True)
+    exact = attend(*copies, causal=True)
+    assert y.dtype == torch.bfloat16
+    assert torch.equal(y, exact.bfloat16())
+    upstream = normal(2, 6, T, 8, dtype=torch.bfloat16, seed=8)
+    ours = torch.autograd.grad(y, (q, k, v), upstream)
+    theirs = torch.autograd.grad(exact, copies, upstream.float())
+    assert all(torch.equal(a, b.bfloat16()) for a, b in zip(ours, theirs, strict=True))
+
+
 def test_attend_takes_views_and_leaves_its_inputs_alone() -> None:
     q, k, v = (x.transpose(1, 2) for x in qkv((2, 19), 6, 6))  # (2, 6, 19, 8), not contiguous
     mask = causal_mask(19)

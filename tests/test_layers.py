@@ -15,6 +15,7 @@ from tinylm_lib.layers import (
     Linear,
     RMSNorm,
     at_least_fp32,
+    dropout,
     gelu,
     gelu_tanh,
     pick,
@@ -342,3 +343,12 @@ def test_at_least_fp32_keeps_what_is_as_precise(dtype: torch.dtype) -> None:
     y = at_least_fp32(x)
     assert y.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     assert (y is x) == (dtype not in LOW)
+
+
+def test_no_dropout_is_no_layer() -> None:
+    x = torch.ones(1000)
+    assert isinstance(dropout(0.0), nn.Identity)
+    assert dropout(0.0)(x) is x
+    layer = dropout(0.25)
+    assert (layer(x) == 0).float().mean().item() == pytest.approx(0.25, abs=0.06)
+    assert layer.eval()(x) is x

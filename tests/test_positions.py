@@ -94,7 +94,24 @@ def test_rotation_of_published_vectors() -> None:
     assert rotary(torch.tensor([[0, 1.0, 1.0, 0]]), torch.tensor([1])).tolist()[0] == pytest.approx(
         [-0.8414710, 0.5403023, 0.9999500, 0.0099998], abs=1e-7
     )
-    assert rotary.cos.shape == rotary.sin.shape == (16, 2)
+    assert rotary.cos.shape == rotary.sin.shape == (16, 4)
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 7)])
+def test_rows_looked_up_before_turn_as_positions_do(shape: tuple[int, ...]) -> None:
+    x, rotary = normal(2, 3, 7, 12), Rotary(12, 4000)
+    positions = torch.randint(4000, shape, generator=torch.Generator().manual_seed(1))
+    rows = rotary.rows(positions)
+    assert [tuple(r.shape) for r in rows] == [(*shape, 12)] * 2
+    assert torch.equal(rotary(x, positions, rows), rotary(x, positions))
+    assert not torch.equal(rotary(x, positions, rotary.rows(positions - positions)), rotary(x, positions))
+
+
+def test_a_model_looks_its_rows_up_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, look_up = [], Rotary.rows
+    monkeypatch.setattr(Rotary, "rows", lambda self, positions: seen.append(positions) or look_up(self, positions))
+    TransformerLM(tiny("llama"))(torch.zeros(2, 5, dtype=torch.long))
+    assert [positions.tolist() for positions in seen] == [[0, 1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize("leading", [(), (3,), (2, 3), (2, 3, 5)])
@@ -236,15 +253,17 @@ def test_tables_are_built_in_double_precision() -> None:
     rotary = Rotary(12, 4000)
     for i in range(6):
         angle = 3999 * 10_000 ** (-2 * i / 12)
-        assert rotary.cos[3999, i].item() == pytest.approx(math.cos(angle), abs=6e-8)
-        assert rotary.sin[3999, i].item() == pytest.approx(math.sin(angle), abs=6e-8)
+        assert rotary.cos[3999, 2 * i : 2 * i + 2].tolist() == pytest.approx([math.cos(angle)] * 2, abs=6e-8)
+        assert rotary.sin[3999, 2 * i : 2 * i + 2].tolist() == pytest.approx(
+            [-math.sin(angle), math.sin(angle)], abs=6e-8
+        )
 
 
 @pytest.mark.parametrize("changes", [{}, {"n_layers": 5}])
 def test_all_layers_share_one_rotation(changes: dict[str, int]) -> None:
     model = TransformerLM(tiny("llama", **changes))
     assert len({id(block.attention.rotation) for block in model.blocks}) == 1
-    assert sum(t.numel() for t in model.buffers()) == 2 * SIZES["max_seq_len"] * SIZES["d_head"] // 2
+    assert sum(t.numel() for t in model.buffers()) == 2 * SIZES["max_seq_len"] * SIZES["d_head"]
     assert not [key for key in model.state_dict() if "rotation" in key or "cos" in key]
 
 
@@ -272,7 +291,7 @@ def test_added_positions_belong_to_the_position_and_not_to_the_batch() -> None:
         assert module(x.bfloat16(), positions).dtype == (
             torch.float32 if isinstance(module, LearnedPosition) else torch.bfloat16
         )
-    assert Unchanged()(x, positions) is x
+    assert Unchanged()(x, positions, Unchanged().rows(positions)) is x
 
 
 def test_learned_positions_start_small_and_learn() -> None:
@@ -289,7 +308,7 @@ def test_positions_are_built_from_the_config() -> None:
     config = ModelConfig(max_seq_len=50, d_model=20, n_heads=2, d_head=8, rope_base=77.0, rope_scaling=scaling,
                          rope_layout="interleaved")  # fmt: skip
     built = Rotary.from_config(config)
-    assert built.cos.shape == (50, 4)
+    assert built.cos.shape == (50, 8)
     assert (built.unfolded, built.pair) == LAYOUTS["interleaved"]
     assert torch.equal(built.cos, Rotary(8, 50, 77.0, scaling=scaling).cos)
     assert not torch.equal(built.cos, Rotary(8, 50, 77.0).cos)

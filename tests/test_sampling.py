@@ -813,7 +813,7 @@ def test_one_beam_is_greedy_and_more_never_lose_to_it_here(seed: int) -> None:
     greedy = generate(model, prompt[None], 6, temperature=0)[0].tolist()
     ((tokens, log_prob),) = beam_search(model, prompt, 6, 1)
     assert tokens == greedy
-    assert beam_search(model, prompt, 6, 17)[0][1] >= log_prob
+    assert beam_search(model, prompt, 6, 17)[0][1] >= log_prob - 1e-9
 
 
 def test_one_beam_is_greedy_on_ties_too() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .config import ModelConfig
 from .layers import Linear, RMSNorm, pick
-from .positions import POSITIONS
+from .positions import POSITIONS, Rows
 
 # With fewer keys torch's mask-free CPU kernel returns 0 for a NaN query (torch 2.13, AVX-512).
 FEWEST_KEYS_WITHOUT_MASK = 16
@@ -44,7 +44,11 @@ def attend(
     Source: Vaswani et al. 2017, equation 1; Ainslie et al. 2023 (grouped queries).
     """
     _check(q, k, v, mask)
+    if q.device.type == "cpu" and q.dtype.itemsize < 4:  # there the backward pass takes a third of the time in fp32
+        with torch.autocast("cpu", enabled=False):
+            return attend(q.float(), k.float(), v.float(), mask, causal, dropout).to(q.dtype)
     T, S = q.shape[-2], k.shape[-2]
+    causal = causal and T > 1  # a single query is the last: no key is later
     if causal and not (mask is None and T == S >= FEWEST_KEYS_WITHOUT_MASK):
         allowed = causal_mask(T, S, q.device)  # (T, S)
         mask, causal = allowed if mask is None else mask & allowed, False
@@ -96,16 +100,20 @@ class Attention(nn.Module):
         return x.unflatten(-1, (-1, self.d_head)).transpose(-3, -2)
 
     def forward(
-        self, x: Tensor, positions: Tensor, extend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None
+        self,
+        x: Tensor,
+        positions: Tensor,
+        extend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+        rows: Rows | None = None,
     ) -> Tensor:
         """x (B, T, C), positions (T,). Returns (B, T, C).
 
-        extend: stores new keys and values in a cache and returns all of them.
+        extend: stores new keys and values in a cache and returns all of them. rows: as in the rotation.
         """
         q = self.q_norm(self.split(self.q_proj(x)))  # (B, T, C) -> (B, H, T, D)
         k = self.k_norm(self.split(self.k_proj(x)))  # (B, T, C) -> (B, G, T, D)
         v = self.split(self.v_proj(x))  # (B, T, C) -> (B, G, T, D)
-        q, k = self.rotation(q, positions), self.rotation(k, positions)  # (B, H, T, D), (B, G, T, D)
+        q, k = self.rotation(q, positions, rows), self.rotation(k, positions, rows)  # (B, H, T, D), (B, G, T, D)
         if extend is not None:
             k, v = extend(k, v)  # (B, G, S, D), (B, G, S, D)
         y = attend(q, k, v, causal=True, dropout=self.dropout if self.training else 0.0)  # (B, H, T, D)

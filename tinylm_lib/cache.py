@@ -41,9 +41,9 @@ class KVCache:
         """
         self.check(k.shape[0], k.shape[-2])
         end = self.length + k.shape[-2]
-        self.keys[layer] = _write(self.keys[layer], k, self.length, end)
-        self.values[layer] = _write(self.values[layer], v, self.length, end)
-        return self.keys[layer][:, :, :end].to(k.dtype), self.values[layer][:, :, :end].to(v.dtype)
+        self.keys[layer] = _write(self.keys[layer], k, self.length)
+        self.values[layer] = _write(self.values[layer], v, self.length)
+        return self.keys[layer].narrow(2, 0, end).to(k.dtype), self.values[layer].narrow(2, 0, end).to(v.dtype)
 
     def select(self, rows: Tensor) -> None:
         """Keep the sequences `rows` (B,) of the batch, in that order; a row may be taken several times."""
@@ -57,8 +57,8 @@ class KVCache:
         self.values = [v.detach() for v in self.values]
 
 
-def _write(past: Tensor, new: Tensor, start: int, end: int) -> Tensor:
+def _write(past: Tensor, new: Tensor, start: int) -> Tensor:
     if torch.is_grad_enabled() or past.requires_grad:
-        return past.slice_scatter(new.to(past.dtype), 2, start, end)
-    past[:, :, start:end] = new
+        return past.slice_scatter(new.to(past.dtype), 2, start, start + new.shape[2])
+    past.narrow(2, start, new.shape[2]).copy_(new)
     return past

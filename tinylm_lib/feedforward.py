@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .config import ModelConfig
-from .layers import Linear, gelu, gelu_tanh, pick, silu
+from .layers import Linear, dropout, gelu, gelu_tanh, pick, silu
 
 
 class MLP(nn.Module):
@@ -19,7 +19,7 @@ class MLP(nn.Module):
         self.activation = activation
         self.up_proj = Linear(config.d_model, config.d_ff, bias=config.ffn_bias)
         self.down_proj = Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
-        self.dropout = nn.Dropout(config.ffn_dropout)
+        self.dropout = dropout(config.ffn_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., C). Returns (..., C)."""
@@ -41,7 +41,7 @@ class GatedMLP(nn.Module):
         self.gate_proj = Linear(config.d_model, config.d_ff, bias=config.ffn_bias)
         self.up_proj = Linear(config.d_model, config.d_ff, bias=config.ffn_bias)
         self.down_proj = Linear(config.d_ff, config.d_model, bias=config.ffn_bias)
-        self.dropout = nn.Dropout(config.ffn_dropout)
+        self.dropout = dropout(config.ffn_dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., C). Returns (..., C)."""

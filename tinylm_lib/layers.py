@@ -85,22 +85,25 @@ def softmax(x: Tensor, dim: int) -> Tensor:
 
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x), elementwise. Source: Hendrycks and Gimpel 2016, section 2. Notebook 08."""
-    return x * torch.sigmoid(x)
+    return F.silu(x)
 
 
 def gelu(x: Tensor) -> Tensor:
     """x * Phi(x), elementwise, Phi the exact normal distribution function. Source: Hendrycks and Gimpel 2016."""
-    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+    return F.gelu(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GPT-2's approximation of `gelu`, elementwise, at most 4.8e-4 off. Source: Hendrycks and Gimpel 2016."""
-    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2, elementwise: GPT-2's `gelu`, at most 4.8e-4 off.
+
+    Source: Hendrycks and Gimpel 2016.
+    """
+    return F.gelu(x, approximate="tanh")
 
 
 def at_least_fp32(x: Tensor) -> Tensor:
     """x (...) in fp32, or unchanged where it is already as precise."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return x if x.dtype.itemsize >= 4 else x.float()
 
 
 def values_at_hand(x: Tensor) -> bool:
@@ -125,7 +128,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d). Returns (..., d) in the dtype of x."""
         z = at_least_fp32(x)
-        z = z * torch.rsqrt(z.pow(2).mean(-1, keepdim=True) + self.eps)
+        z = z * torch.rsqrt((z * z).mean(-1, keepdim=True) + self.eps)
         return (z * self.weight).to(x.dtype)
 
     def extra_repr(self) -> str:
@@ -134,7 +137,7 @@ class RMSNorm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Subtract the mean of the last dimension, divide by its standard deviation, then gain and bias. Notebook 04.
+    """(x - mean(x)) / sqrt(var(x) + eps) * gain + bias over the last dimension. Notebook 04.
 
     Computed in fp32, with the biased variance, and cast back to the input's dtype at the end.
     Source: Ba, Kiros and Hinton 2016, equation 4.
@@ -151,14 +154,17 @@ class LayerNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d). Returns (..., d) in the dtype of x."""
         z = at_least_fp32(x)
-        z = z - z.mean(-1, keepdim=True)
-        z = z * torch.rsqrt(z.pow(2).mean(-1, keepdim=True) + self.eps)
-        return (z * self.weight + self.bias).to(x.dtype)
+        return F.layer_norm(z, self.weight.shape, self.weight.to(z.dtype), self.bias.to(z.dtype), self.eps).to(x.dtype)
 
     extra_repr = RMSNorm.extra_repr
 
 
 NORMS = {"rms": RMSNorm, "layer": LayerNorm}
+
+
+def dropout(share: float) -> nn.Module:
+    """A layer that drops this share of its input in training, or none where the share is 0."""
+    return nn.Dropout(share) if share else nn.Identity()
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from .attention import Attention
 from .cache import KVCache
 from .config import ModelConfig
 from .feedforward import feed_forward
-from .layers import NORMS, Embedding, Linear, pick, truncated_normal_, values_at_hand
-from .positions import POSITIONS, LearnedPosition
+from .layers import NORMS, Embedding, Linear, dropout, pick, truncated_normal_, values_at_hand
+from .positions import POSITIONS, LearnedPosition, Rows
 
 
 class PreNormBlock(nn.Module):
@@ -30,11 +30,11 @@ class PreNormBlock(nn.Module):
         self.attention = Attention(config, rotation)
         self.ffn_norm = norm(config.d_model, config.norm_eps)
         self.ffn = feed_forward(config)
-        self.dropout = nn.Dropout(config.residual_dropout)
+        self.dropout = dropout(config.residual_dropout)
 
-    def forward(self, x: Tensor, positions: Tensor, extend: partial | None = None) -> Tensor:
-        """x (B, T, C), positions (T,). extend: as in Attention. Returns (B, T, C)."""
-        x = x + self.dropout(self.attention(self.attn_norm(x), positions, extend))  # (B, T, C)
+    def forward(self, x: Tensor, positions: Tensor, extend: partial | None = None, rows: Rows | None = None) -> Tensor:
+        """x (B, T, C), positions (T,). extend, rows: as in Attention. Returns (B, T, C)."""
+        x = x + self.dropout(self.attention(self.attn_norm(x), positions, extend, rows))  # (B, T, C)
         return x + self.dropout(self.ffn(self.ffn_norm(x)))  # (B, T, C)
 
 
@@ -43,9 +43,9 @@ class PostNormBlock(PreNormBlock):
 
     final_norm = False
 
-    def forward(self, x: Tensor, positions: Tensor, extend: partial | None = None) -> Tensor:
-        """x (B, T, C), positions (T,). extend: as in Attention. Returns (B, T, C)."""
-        x = self.attn_norm(x + self.dropout(self.attention(x, positions, extend)))  # (B, T, C)
+    def forward(self, x: Tensor, positions: Tensor, extend: partial | None = None, rows: Rows | None = None) -> Tensor:
+        """x (B, T, C), positions (T,). extend, rows: as in Attention. Returns (B, T, C)."""
+        x = self.attn_norm(x + self.dropout(self.attention(x, positions, extend, rows)))  # (B, T, C)
         return self.ffn_norm(x + self.dropout(self.ffn(x)))  # (B, T, C)
 
 
@@ -155,7 +155,7 @@ class TransformerLM(nn.Module):
         self.embed = Embedding(config.vocab_size, config.d_model)
         self.embed_scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.position = added.from_config(config)
-        self.dropout = nn.Dropout(config.embedding_dropout)
+        self.dropout = dropout(config.embedding_dropout)
         self.blocks = nn.ModuleList(block(config, rotation) for _ in range(config.n_layers))
         norm = pick(NORMS, config.norm, "norm")
         self.final_norm = norm(config.d_model, config.norm_eps) if block.final_norm else nn.Identity()
@@ -194,8 +194,9 @@ class TransformerLM(nn.Module):
         positions = torch.arange(start, start + T, device=ids.device)  # (T)
         x = self.embed(ids) * self.embed_scale  # (B, T) -> (B, T, C)
         x = self.dropout(self.position(x, positions))  # (B, T, C)
+        rows = self.blocks[0].attention.rotation.rows(positions)  # once for all layers
         for i, block in enumerate(self.blocks):
-            x = block(x, positions, None if cache is None else partial(cache.extend, i))  # (B, T, C)
+            x = block(x, positions, None if cache is None else partial(cache.extend, i), rows)  # (B, T, C)
         if cache is not None:
             cache.length += T
         head = self.embed if self.lm_head is None else self.lm_head

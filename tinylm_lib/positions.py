@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from .config import ModelConfig, RopeScaling
 from .layers import at_least_fp32, pick, truncated_normal_
 
+Rows = tuple[Tensor, Tensor]  # cos and sin of some positions, each (..., D)
+
 
 def frequencies(d: int, base: float = 10_000.0) -> Tensor:
     """How fast each pair of coordinates turns: base^(-2i/d) radians per position for i = 0 .. d/2 - 1.
@@ -55,7 +57,10 @@ class Unchanged(nn.Module):
 
     vectors = 0  # of C parameters each, per position
 
-    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+    def rows(self, positions: Tensor) -> None:
+        """positions (T,). There is nothing to look up."""
+
+    def forward(self, x: Tensor, positions: Tensor, rows: Rows | None = None) -> Tensor:
         """x (...), positions (T,). Returns x."""
         return x
 
@@ -157,25 +162,31 @@ class Rotary(Tables):
         self.build()
 
     def tables(self) -> dict[str, Tensor]:
-        """`cos` and `sin`, each (max_seq_len, D/2)."""
+        """`cos` and `sin`, each (max_seq_len, D): by what a coordinate and its partner count; the first subtracts."""
         speeds = frequencies(self.d_head, self.base)
         a = angles(self.max_seq_len, speeds if self.scaling is None else stretch(speeds, self.scaling))
-        return {"cos": a.cos().float(), "sin": a.sin().float()}
+        cos, sin = torch.stack((a.cos(), a.cos()), self.pair), torch.stack((-a.sin(), a.sin()), self.pair)
+        return {"cos": cos.flatten(-2).float(), "sin": sin.flatten(-2).float()}
 
-    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+    def rows(self, positions: Tensor) -> Rows:
+        """Look up `cos` and `sin` of positions (...). Returns two of (..., D)."""
+        return F.embedding(positions, self.cos), F.embedding(positions, self.sin)
+
+    def forward(self, x: Tensor, positions: Tensor, rows: Rows | None = None) -> Tensor:
         """Rotate x (..., T, D) to `positions`: (T,) integers, or (B, T) with B the first dimension of x.
 
+        rows: `rows(positions)`, looked up before because many layers need them; default looked up here.
         Computed in fp32. Returns (..., T, D) in the dtype of x.
         Raises ValueError when the shapes do not fit, IndexError (on CPU) for a position outside the table.
         """
         self._check(x, positions)
-        cos, sin = F.embedding(positions, self.cos), F.embedding(positions, self.sin)
+        cos, sin = self.rows(positions) if rows is None else rows
         if positions.ndim == 2:
             batch = (len(x), *[1] * (x.ndim - 3), *cos.shape[1:])
             cos, sin = cos.view(batch), sin.view(batch)
-        a, b = at_least_fp32(x).unflatten(-1, self.unfolded).unbind(self.pair)  # (..., T, D/2), (..., T, D/2)
-        turned = torch.stack((a * cos - b * sin, a * sin + b * cos), dim=self.pair)
-        return turned.flatten(-2).to(x.dtype)  # (..., T, D)
+        z = at_least_fp32(x)
+        partner = z.unflatten(-1, self.unfolded).flip(self.pair).flatten(-2)  # (..., T, D)
+        return torch.addcmul(z * cos, partner, sin).to(x.dtype)  # (..., T, D)
 
     def _check(self, x: Tensor, positions: Tensor) -> None:
         fits = positions.ndim in (1, 2) and x.ndim > positions.ndim and x.shape[-1] == self.d_head

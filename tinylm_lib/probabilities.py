@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .layers import at_least_fp32, softmax, values_at_hand
+from .layers import at_least_fp32, values_at_hand
 
 TINIEST = 1e-30  # smaller numbers and their inverses leave fp32 no room
 
@@ -38,7 +38,7 @@ def next_token_probs(
         best = logits.argmax(-1, keepdim=True)  # (B, 1)
         return torch.zeros_like(logits).scatter(-1, best, 1.0)  # (B, V)
     warmth = min(max(temperature, TINIEST), 1 / TINIEST)
-    probs = softmax((logits - largest) / warmth, dim=-1)
+    probs = ((logits - largest) / warmth).softmax(-1)
     if top_k is None and top_p is None and min_p is None:
         return probs
     ranked, order = probs.sort(dim=-1, descending=True, stable=True)  # (B, V), (B, V)

@@ -24,7 +24,7 @@ class Context:
     """
 
     def __init__(self, model: nn.Module, ids: Tensor, room: int):
-        self.model, self.limit, self.ids = model, model.config.max_seq_len, ids
+        self.model, self.limit, self.pieces = model, model.config.max_seq_len, [ids]
         weight = model.embed.weight
         mixed = torch.is_autocast_enabled(weight.device.type)
         dtype = torch.get_autocast_dtype(weight.device.type) if mixed else weight.dtype
@@ -34,16 +34,16 @@ class Context:
     def advance(self, new: Tensor | None = None) -> Tensor:
         """Read `new` (B,), or the prompt where there is none, and return the logits (B, V) for the next token."""
         if new is not None:
-            self.ids = torch.cat((self.ids, new[:, None]), dim=1)  # (B, T)
-        if self.cache is not None and self.ids.shape[1] > self.cache.max_len:
+            self.pieces.append(new[:, None])
+        if self.cache is not None and self.cache.length + self.pieces[-1].shape[1] > self.cache.max_len:
             self.cache = None
         if self.cache is None:
-            return self.model(self.ids[:, -self.limit :])[:, -1]  # (B, V)
-        return self.model(self.ids[:, self.cache.length :], self.cache)[:, -1]  # (B, V)
+            self.pieces = [torch.cat(self.pieces, dim=1)[:, -self.limit :]]  # (B, T)
+        return self.model(self.pieces[-1], self.cache)[:, -1]  # (B, V)
 
     def select(self, rows: Tensor) -> None:
         """Go on with the sequences `rows` (B,), in that order."""
-        self.ids = self.ids[rows]
+        self.pieces = [torch.cat(self.pieces, dim=1)[rows]]
         if self.cache is not None:
             self.cache.select(rows)
 
@@ -136,14 +136,16 @@ def _steps(model: nn.Module, ids: Tensor, n_tokens: int, options: Options) -> It
     context = Context(model, ids, room=ids.shape[1] + n_tokens)
     stops = torch.tensor(list(options.stop_ids), dtype=ids.dtype, device=ids.device)
     finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-    health, new = 0.0, None
+    maxima, new = [], None
     for step in range(1, n_tokens + 1):
         logits = context.advance(new)  # (B, V)
-        health = health + 0 * logits.amax(-1)  # NaN from the first NaN or inf on
-        new = options.draw(logits).to(ids.dtype).where(~finished, options.pad_id)  # (B)
-        finished |= torch.isin(new, stops)
+        maxima.append(logits.amax(-1))
+        new = options.draw(logits).to(ids.dtype)  # (B)
+        if options.stop_ids:
+            new = new.where(~finished, options.pad_id)  # (B)
+            finished |= torch.isin(new, stops)
         if step % STEPS_PER_LOOK == 0 or step == n_tokens:
-            check_finite(health)
+            check_finite(torch.cat(maxima[-STEPS_PER_LOOK:]))
         yield new[:, None]  # (B, 1)
         if step % STEPS_PER_LOOK == 0 and finished.all():
             return
