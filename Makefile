@@ -25,7 +25,7 @@ unexport PYTHONHOME PYTHONPATH
 # A waiting thread soon gives its core away: with other work on the machine a training step is several times faster.
 export GOMP_SPINCOUNT := 1000
 
-.PHONY: help lab train test test-all test-long bench notebooks portable clean set-up-lab set-up-test
+.PHONY: help lab train test test-all test-long bench weights notebooks portable clean set-up-lab set-up-test
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -34,7 +34,7 @@ help: ## list these targets
 lab: set-up-lab ## open the course in JupyterLab, on your own copies of the notebooks in work/
 	@$(PY) -m tinylm_lib lab
 
-train: set-up-lab ## train a model on real text, options in ARGS: make train ARGS="--help"
+train: set-up-lab ## train a model on StoryWorld for about a minute, options in ARGS: make train ARGS="--help"
 	@$(PY) -m tinylm_lib train $(ARGS)
 
 test: set-up-test ## check everything that is quick: style, tests, notebooks, solutions
@@ -50,8 +50,11 @@ test-long: set-up-test
 	$(PY) -m pytest -m "slow or browser" tests
 	$(PY) -m tinylm_lib.classroom.lessons check-solutions
 
-bench: set-up-test ## measure speed and memory, options in ARGS
-	@$(PY) -m tests.benchmarks $(ARGS)
+bench: set-up-test ## measure beside nanoGPT, minbpe and Hugging Face: make bench ARGS="--help"
+	@PYTHONPATH=tests $(PY) -m benchmarks $(ARGS)
+
+weights: set-up-test ## train the model that ships with the library anew, about ten minutes
+	@$(PY) tools/weights.py
 
 notebooks: set-up-test ## build and execute the notebooks from notebooks/source
 	@$(PY) -m tinylm_lib.classroom.lessons build

@@ -1,87 +1,111 @@
-"""Speed and memory, measured on this machine and printed as a table: make bench. No test asserts any of it."""
+"""Speed, memory and loss beside the peers, measured on this machine and printed as one table: make bench."""
 
-import platform
-import subprocess
+import argparse
+import json
+import math
 import sys
 import time
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
 
 import torch
 
-from tinylm_lib import KVCache, TrainConfig, TransformerLM, generate, preset, train
-from tinylm_lib.cost import kv_cache_bytes, mfu, training_flops
-from tinylm_lib.data import RandomWindows
-from tinylm_lib.optim import build_optimizer
+from tinylm_lib.data import load_corpus
+
+from . import decoding, gpu, recipe, steps, text
+from .measure import Row, Settings, machine, table
+from .peers import load_minbpe, load_nanogpt
+
+ROWS: dict[str, Callable[[Settings], Iterator[Row]]] = {
+    **recipe.ROWS, **steps.ROWS, **decoding.ROWS, **text.ROWS, **gpu.ROWS,
+}  # fmt: skip
+LONG = [*recipe.ROWS]  # minutes each: a quick run leaves them out
 
 
-def timed(work: Callable[[], object], repeats: int = 7) -> list[float]:
-    """Seconds of each repetition, after one to warm up."""
-    work()
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return seconds
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    p = argparse.ArgumentParser(prog='make bench ARGS="..."', description=__doc__)
+    p.add_argument("--nanogpt", metavar="PATH", help="a checkout of karpathy/nanoGPT to measure beside")
+    p.add_argument("--minbpe", metavar="PATH", help="a checkout of karpathy/minbpe to measure beside")
+    p.add_argument(
+        "--shakespeare", metavar="FILE", nargs="?", const="shakespeare",
+        help="Tiny Shakespeare, for the recipe and the tokenizers; without FILE it is downloaded once and kept",
+    )  # fmt: skip
+    p.add_argument("--only", metavar="NAME[,NAME]", help="measure these rows alone; --list names them")
+    p.add_argument("--quick", action="store_true", help="fewer repetitions, and no long rows: about a minute")
+    p.add_argument("--seeds", type=int, default=3, help="runs of our recipe (default 3)")
+    p.add_argument("--json", metavar="FILE", help="write the figures there too")
+    p.add_argument("--list", action="store_true", help="name the rows and stop")
+    return p
 
 
-def row(what: str, seconds: list[float], note: str = "") -> None:
-    """Print the median and the spread."""
-    ms = [1e3 * s for s in seconds]
-    print(f"| {what:<58} | {median(ms):>9.2f} | {min(ms):>8.2f} to {max(ms):>8.2f} | {note:<34} |")
+def chosen(only: str | None, quick: bool) -> list[str]:
+    """The names of the rows to measure.
+
+    Raises ValueError for a name that is no row.
+    """
+    names = only.split(",") if only else [name for name in ROWS if not (quick and name in LONG)]
+    if unknown := [name for name in names if name not in ROWS]:
+        raise ValueError(f"there is no row {', '.join(unknown)}; choose from {', '.join(ROWS)}")
+    return names
 
 
-def matmul_peak() -> float:
-    """Floating-point operations per second of a large fp32 product, the best of several."""
-    a = torch.randn(1024, 1024)
-    return 2 * 1024**3 / min(timed(lambda: a @ a))
+def settings(options: argparse.Namespace) -> Settings:
+    """What was chosen, with every path tried.
+
+    Raises FileNotFoundError or ConnectionError for what is not where it should be, ValueError for seeds below 1.
+    """
+    if options.seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
+    if options.nanogpt:
+        load_nanogpt(options.nanogpt)
+    if options.minbpe:
+        load_minbpe(options.minbpe)
+    if options.shakespeare:
+        load_corpus(options.shakespeare)
+    return Settings(options.nanogpt, options.minbpe, options.shakespeare, options.quick, options.seeds)
 
 
-def training_steps(precision: str, peak: float) -> None:
-    """The default run's update, with its share of the matmul peak."""
-    recipe = TrainConfig(precision=precision, total_steps=10_000)
-    model = TransformerLM(preset("modern", max_seq_len=recipe.seq_len))
-    batches = RandomWindows(torch.randint(256, (100_000,)), recipe.batch_size, recipe.seq_len)
-    steps = train(model, build_optimizer(model, recipe), batches, recipe)
-    seconds = timed(lambda: next(steps))
-    flops = training_flops(model.config, recipe.batch_size, recipe.seq_len)
-    name = f"training step, modern, B {recipe.batch_size}, T {recipe.seq_len}, {precision}"
-    row(name, seconds, f"{mfu(flops, median(seconds), peak):.0%} of the fp32 matmul peak")
+def measured(names: list[str], s: Settings, rows: list[Row]) -> Iterator[Row]:
+    """Measure row after row, and append each to `rows`; one that fails says so, and the others go on."""
+    for name in names:
+        torch.manual_seed(0)
+        try:
+            for row in ROWS[name](s):
+                rows.append(row)
+                yield row
+        except Exception as error:
+            rows.append(Row(name, math.nan, note=f"FAILED: {type(error).__name__}: {error}"))
+            yield rows[-1]
 
 
-def decoding(batch_size: int) -> None:
-    """256 new tokens with the cache."""
-    model = TransformerLM(preset("modern", max_seq_len=512)).eval()
-    prompt = torch.randint(256, (batch_size, 16))
-    seconds = timed(lambda: generate(model, prompt, 256), repeats=3)
-    row(f"256 new tokens, modern, batch {batch_size}", seconds, f"{256 * batch_size / median(seconds):,.0f} tokens/s")
-
-
-def import_time() -> None:
-    """What the library adds to `import torch`."""
-    code = "import time, torch; s = time.perf_counter(); import tinylm_lib; print(time.perf_counter() - s)"
-    seconds = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3)]
-    row("import tinylm_lib after import torch", seconds)
-
-
-def main() -> None:
-    """Print the table."""
-    peak = matmul_peak()
-    print(f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, {platform.platform()}")
-    print(f"fp32 matmul peak (1024 x 1024): {peak / 1e9:.0f} GFLOP/s\n")
-    print(f"| {'what':<58} | {'median ms':>9} | {'spread ms':>20} | {'':<34} |")
-    print(f"|{'-' * 60}|{'-' * 11}|{'-' * 22}|{'-' * 36}|")
-    import_time()
-    for precision in ("fp32", "bf16"):
-        training_steps(precision, peak)
-    for batch_size in (1, 16):
-        decoding(batch_size)
-    config = preset("modern")
-    cache = KVCache(config, 16, 128)
-    real = sum(t.numel() * t.element_size() for t in cache.keys + cache.values)
-    print(f"\ncache of 16 x 128 positions: {real:,} bytes, by formula {kv_cache_bytes(config, 16, 128):,}")
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table. Returns 1 where a row failed."""
+    options = parser().parse_args(arguments)
+    if options.list:
+        for name, measure in ROWS.items():
+            print(f"{name:<16} {measure.__doc__}")
+        return 0
+    try:
+        names, s = chosen(options.only, options.quick), settings(options)
+    except (ValueError, FileNotFoundError, ConnectionError) as error:
+        parser().error(str(error))
+    start, about, rows = time.perf_counter(), machine(s.quick), []
+    if not torch.cuda.is_available() and (skipped := [name for name in names if name in gpu.ROWS]):
+        about.append(f"no CUDA device: {', '.join(skipped)} not run")
+        names = [name for name in names if name not in skipped]
+    print(*about, "", sep="\n")
+    for line in table(measured(names, s, rows)):
+        print(line, flush=True)
+    n_met, n_missed = (sum(row.met is verdict for row in rows) for verdict in (True, False))
+    print(f"\n{n_met} bars met, {n_missed} not met; {time.perf_counter() - start:.0f} s.")
+    if options.json:
+        date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        figures = {"date": date, "machine": about, "rows": [row.record() for row in rows]}
+        Path(options.json).write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return int(any(row.note.startswith("FAILED") for row in rows))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
