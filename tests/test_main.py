@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tinylm_lib import ModelConfig, TrainConfig
+from tinylm_lib import ModelConfig, TrainConfig, data, storyworld
 from tinylm_lib.__main__ import main, parser
 from tinylm_lib.checkpoint import MANIFEST, latest, load
-from tinylm_lib.run import RunConfig
+from tinylm_lib.job import RunConfig, begin
+from tinylm_lib.tokenizer import WordTokenizer
 
 TEXT = "the cat sat on the mat and the dog sat on the log . " * 40
 SMALL = (
@@ -54,7 +55,7 @@ def test_every_field_is_a_flag() -> None:
 
 def test_a_run_trains_samples_and_is_measured(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
-    assert train(corpus, out, "--total-steps", "60", "--eval-every", "20", "--peak-lr", "0.01") == 0
+    assert train(corpus, out, "--total-steps", "60", "--eval-every", "20", "--matrix-lr", "0.02") == 0
     shown = capsys.readouterr().out
     losses = [float(x) for x in re.findall(r"validation (\d+\.\d+) nats", shown)]
     assert len(losses) == 3
@@ -74,6 +75,47 @@ def test_a_run_trains_samples_and_is_measured(corpus: Path, tmp_path: Path, caps
     assert len(first.encode()) >= len("the cat") + 20
 
 
+def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = storyworld.corpus(400, seed=0)
+    monkeypatch.setitem(data.CORPORA, "storyworld", lambda: text)
+    small = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4 --total-steps 4 --eval-every 4 --sample-tokens 200"
+    assert main(["train", "--out", str(tmp_path), *small.split()]) == 0
+    shown = capsys.readouterr().out
+    floor = storyworld.entropies(WordTokenizer(text)).floor
+    assert f"{floor:.3f}" in shown
+    above = float(re.search(r"([\d.]+) nats per token above the floor", shown)[1])
+    loss = float(re.search(r"validation ([\d.]+) nats", shown)[1])
+    assert above == pytest.approx(loss - floor, abs=0.05)  # on other stories
+    found = load(latest(tmp_path))
+    assert type(found.tokenizer) is WordTokenizer
+    job = begin(RunConfig(), TrainConfig(batch_size=4), "modern", {})
+    x, _ = next(job.batches)
+    end = job.tokenizer.encode("\n")[0]
+    assert (x[:, 0] == end).all()
+    scored = torch.cat([y[y >= 0] for _, y in job.windows()])
+    held_out = job.tokenizer.decode(scored.tolist())
+    assert held_out == "".join(text.splitlines(keepends=True)[-40:])
+    assert job.n_bytes == len(held_out.encode())
+    assert main(["eval", str(tmp_path)]) == 0
+    again = float(re.search(r"([\d.]+) nats per token", capsys.readouterr().out)[1])
+    assert again == pytest.approx(loss, abs=6e-4)
+
+
+def test_lines_need_a_token_for_their_end_and_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("a b c\n" * 30, encoding="utf-8")
+    small = [*SMALL.split()[:-1], "a", "--lines", "--total-steps", "2"]
+    options = ["train", "--corpus", str(path), "--out", str(tmp_path / "run"), *small]
+    assert main(options) == 0
+    assert main([*options, "--seq-len", "4", "--max-seq-len", "4"]) == 2
+    assert "a line has 6 tokens, more than max_seq_len 4; raise it" in capsys.readouterr().err
+    path.write_text("a b c " * 30, encoding="utf-8")
+    assert main(options) == 2
+    assert "1 lines leave none for validation; give more lines, or choose --no-lines" in capsys.readouterr().err
+
+
 def test_a_resumed_run_equals_the_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
     dropout = ["--residual-dropout", "0.1", "--total-steps", "12"]
     assert train(corpus, tmp_path / "whole", *dropout, "--eval-every", "12") == 0
@@ -90,9 +132,9 @@ def test_a_resumed_run_equals_the_uninterrupted_one(corpus: Path, tmp_path: Path
 
 def test_a_resumed_run_keeps_its_settings(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(corpus, tmp_path, "--total-steps", "4") == 0
-    assert main(["train", "--resume", "--out", str(tmp_path), "--d-model", "32", "--peak-lr", "1"]) == 2
+    assert main(["train", "--resume", "--out", str(tmp_path), "--d-model", "32", "--matrix-lr", "1"]) == 2
     said = capsys.readouterr().err
-    assert "--d-model (it is 16)" in said and "--peak-lr (it is 0.004)" in said
+    assert "--d-model (it is 16)" in said and "--matrix-lr (it is 0.005)" in said
     assert main(["train", "--resume", "--out", str(tmp_path), "--d-model", "16", "--sample-tokens", "0"]) == 0
     assert "Nothing left to do" in capsys.readouterr().out
 
@@ -128,10 +170,10 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wild = [
-        "--peak-lr",
+        "--embedding-lr",
         "1e38",
-        "--floor-lr",
-        "1e38",
+        "--floor",
+        "1",
         "--clip-norm",
         "1e30",
         "--total-steps",
@@ -141,7 +183,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(
     ]
     assert train(corpus, tmp_path / "run", *wild) == 2
     said = capsys.readouterr().err
-    assert "is kept" in said and "--peak-lr" in said
+    assert "is kept" in said and "--matrix-lr" in said
     for found in (tmp_path / "run").glob("step_*"):
         assert all(w.isfinite().all() for w in load(found).model.state_dict().values())
 
@@ -156,7 +198,7 @@ MISTAKES = [
     ("train --n-kv-heads 3", "n_kv_heads 3 does not divide n_heads 4"),
     ("train --d-head 7", "d_head 7 is odd"),
     ("train --max-seq-len 8", "max_seq_len 8 is below seq_len, 128"),
-    ("train --vocab-size 100", "vocab_size 100 is below what bytes need, 256"),
+    ("train --vocab-size 100", "vocab_size 100 is below what words need, 345"),
     ("train --warmup-steps 5000", "warmup_steps 5000 exceeds total_steps"),
     ("train --total-steps 0", "total_steps must be at least 1"),
     ("train --prompt=", "prompt is empty"),
@@ -178,6 +220,8 @@ def test_every_mistake_is_one_line_with_the_remedy(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    text = storyworld.corpus(1000, seed=0)
+    monkeypatch.setitem(data.CORPORA, "storyworld", lambda: text)
     assert train(corpus, tmp_path / "RUN", "--total-steps", "2") == 0
     Path("EMPTY").write_text("", encoding="utf-8")
     Path("BINARY").write_bytes(b"\x7fELF\0\0")

@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,6 +19,7 @@ import tinylm_lib
 from tinylm_lib import ModelConfig
 from tinylm_lib.classroom import shapes
 from tinylm_lib.classroom.shapes import Report, ShapeError, check_cells, config_sizes, find_comments, traced
+from tinylm_lib.pieces import words
 
 PACKAGE = Path(tinylm_lib.__file__).parent
 Run = Callable[..., Report]
@@ -364,6 +366,26 @@ def exercise_capture(lib: ModuleType, config: ModelConfig) -> None:
     room.capture(lib.TransformerLM(config), torch.randint(V, (B, T))).attention(0)
 
 
+class AnyWords:
+    """A number below V for any word."""
+
+    vocab_size = V
+
+    def encode(self, text: str) -> list[int]:
+        return [zlib.crc32(word.encode()) % V for word in words(text)]
+
+
+def exercise_stories(lib: ModuleType, config: ModelConfig) -> None:
+    """The exact gaps of two stories, and what the heads find."""
+    storyworld, gaps, heads = (
+        importlib.import_module(f".{name}", lib.__name__) for name in ("storyworld", "gaps", "classroom.heads")
+    )
+    model = lib.TransformerLM(replace(config, max_seq_len=128))
+    stories = [storyworld.story(), storyworld.story()]
+    gaps.gaps(model, AnyWords(), stories)
+    heads.heads_that_find(model, AnyWords(), stories)
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
     assert len({B, T, S, C, H, G, D, F, V}) == 9
@@ -383,6 +405,7 @@ def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
                 exercise(lib, config)
             report.sizes = config_sizes(config)  # beams are a batch of another size
             exercise_beams(lib, config)
+            exercise_stories(lib, config)
     assert {(comment.file, comment.line) for comment in report.comments} == written
     assert written, "no shape comment was found in the library"
     problems = "\n".join(report.problems())

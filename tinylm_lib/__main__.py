@@ -10,10 +10,11 @@ import torch
 
 from . import checkpoint
 from .config import ModelConfig, Record, TrainConfig, field_types
-from .data import load_corpus, split
+from .data import load_corpus
 from .evaluation import evaluate
+from .job import RunConfig, begin, go_on, split_text, validation_windows
 from .presets import FAMILIES
-from .run import RunConfig, begin, go_on, set_aside, validation_windows, work
+from .run import set_aside, work
 from .sampling import stream
 from .training import choose_device
 
@@ -125,11 +126,11 @@ def run_eval(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"{folder} was saved without its tokenizer or corpus; give --corpus, or a folder made by train"
         )
-    text, what = load_corpus(arguments.corpus or found.extra["run"]["corpus"]), f"all of {arguments.corpus}"
+    run = RunConfig.from_dict(found.extra["run"] if arguments.corpus is None else {"corpus": arguments.corpus})
+    text, what = load_corpus(run.corpus), f"all of {run.corpus}"
     if arguments.corpus is None:
-        share = found.extra["run"]["validation_share"]
-        text, what = split(text, share)[1], f"the last {share:.0%} of {found.extra['run']['corpus']}"
-    windows, n_bytes = validation_windows(text, found.tokenizer, found.model.config.max_seq_len)
+        text, what = split_text(text, run)[1], f"the last {run.validation_share:.0%} of {run.corpus}"
+    windows, n_bytes = validation_windows(text, found.tokenizer, found.model.config.max_seq_len, run.lines)
     e = evaluate(found.model.to(device), windows(), n_bytes)
     print(f"{folder} (update {found.step}) on {what}, {e.n_tokens:,} tokens:")
     print(f"  {e.nats_per_token:.4f} nats per token, perplexity {e.perplexity:.3f}")

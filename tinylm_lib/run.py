@@ -1,12 +1,11 @@
-"""A training run as the command line offers it: what it reads, shows, checks and keeps."""
+"""A training run as the command line offers it: what it shows, checks and keeps."""
 
 import math
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,113 +13,18 @@ import torch
 from tqdm import tqdm
 
 from . import checkpoint
-from .config import Record, TrainConfig, check_record, choice, option
 from .cost import count_parameters
-from .data import RandomWindows, every_window, load_corpus, split
 from .evaluation import evaluate
-from .model import TransformerLM
-from .optim import build_optimizer
-from .presets import preset
+from .gaps import gaps
+from .job import Job, RunConfig, line_end
 from .sampling import generate
-from .tokenizer import TOKENIZERS
-from .training import Step, choose_device, train
+from .storyworld import entropy_per_story, story
+from .tokenizer import WordTokenizer
+from .training import Step, train
 
 STEPS_PER_LOOK = 10  # updates between two looks at the loss; each look makes a GPU wait
-REMEDY = "Try a lower --peak-lr, more --warmup-steps or --precision fp32"
-
-
-@dataclass(frozen=True)
-class RunConfig(Record):
-    """What a training run reads, writes and shows, beside the model and the recipe."""
-
-    corpus: str = option("pydoc", "a built-in corpus, or the path of a UTF-8 text file")
-    tokenizer: str = choice("bytes", "bytes", "chars", help="what a token is")
-    validation_share: float = option(0.1, "share of the text kept for validation, from its end", low=0.0, high=0.9)
-    out: str = option("work/runs/last", "folder for the checkpoints")
-    device: str = option("auto", "auto takes the first of cuda, mps and cpu")
-    eval_every: int = option(200, "updates between two evaluations, samples and checkpoints", low=1)
-    prompt: str = option("The ", "how the samples begin")
-    sample_tokens: int = option(200, "length of a sample, in tokens", low=0)
-
-    def __post_init__(self) -> None:
-        check_record(self)
-        if not self.prompt:
-            raise ValueError("prompt is empty; a model continues at least one token")
-
-
-@dataclass
-class Job:
-    """Everything that a training run works with; `first_step` is the update it begins with."""
-
-    run: RunConfig
-    recipe: TrainConfig
-    model: TransformerLM
-    tokenizer: Any
-    optimizer: torch.optim.Optimizer
-    batches: RandomWindows
-    windows: Callable[[], Iterator]
-    n_bytes: int
-    first_step: int = 1
-
-
-def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, Any]) -> Job:
-    """Set up a new run of a preset with some fields of its ModelConfig chosen.
-
-    Raises ValueError for settings that contradict one another.
-    """
-    text = load_corpus(run.corpus)
-    tokenizer = TOKENIZERS[run.tokenizer].from_text(text)
-    choices = {"max_seq_len": recipe.seq_len, "vocab_size": tokenizer.vocab_size, **choices}
-    for name, least, why in (
-        ("max_seq_len", recipe.seq_len, "seq_len"),
-        ("vocab_size", tokenizer.vocab_size, f"what {run.tokenizer} need"),
-    ):
-        if choices[name] < least:
-            raise ValueError(f"{name} {choices[name]} is below {why}, {least}; raise it or leave it out")
-    torch.manual_seed(recipe.seed)
-    return _job(run, recipe, TransformerLM(preset(family, **choices)), tokenizer, text)
-
-
-def go_on(flags: dict[str, Any]) -> Job:
-    """Set up the continuation of the last checkpoint in the folder `out`.
-
-    flags: the fields of the three configs that the user set.
-    Raises ValueError for one that contradicts the run.
-    """
-    found = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
-    if not {"run", "train"} <= set(found.extra):
-        raise ValueError("this checkpoint was not made by train, so there is no run to go on with")
-    free = ("out", "device", "eval_every", "prompt", "sample_tokens")
-    stored = {**found.model.config.to_dict(), **found.extra["train"], **found.extra["run"]}
-    if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
-        kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)
-        raise ValueError(f"a resumed run keeps its settings; leave out {kept}")
-    run = RunConfig.from_dict({**found.extra["run"], **{name: flags[name] for name in free if name in flags}})
-    recipe = TrainConfig.from_dict(found.extra["train"])
-    job = _job(run, recipe, found.model, found.tokenizer, load_corpus(run.corpus))
-    found.restore(job.model, job.optimizer, job.batches)
-    job.first_step = found.step + 1
-    return job
-
-
-def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, tokenizer: Any, text: str) -> Job:
-    tokenizer.encode(run.prompt)
-    device = choose_device(run.device)
-    model = model.to(device)
-    training, validation = split(text, run.validation_share)
-    ids = torch.tensor(tokenizer.encode(training), dtype=torch.int32)
-    batches = RandomWindows(ids, recipe.batch_size, recipe.seq_len, recipe.seed, device)
-    windows, n_bytes = validation_windows(validation, tokenizer, recipe.seq_len)
-    return Job(run, recipe, model, tokenizer, build_optimizer(model, recipe), batches, windows, n_bytes)
-
-
-def validation_windows(text: str, tokenizer: Any, seq_len: int) -> tuple[Callable[[], Iterator], int]:
-    """Return a function that cuts the windows (B, T) of a text anew, and the bytes that their targets stand for."""
-    ids = torch.tensor(tokenizer.encode(text))
-    if len(ids) < 2:
-        raise ValueError(f"the validation text has {len(ids)} tokens; give more text or a larger validation_share")
-    first = tokenizer.decode(ids[:1].tolist())
-    return lambda: every_window(ids, 32, seq_len), len(text.encode("utf-8")) - len(first.encode("utf-8"))
+N_STORIES = 200  # to compare with the exact distribution of every word
+REMEDY = "Try a lower --matrix-lr, more --warmup-steps or --precision fp32"
 
 
 def work(job: Job) -> None:
@@ -159,6 +63,9 @@ def announce(job: Job) -> None:
     print(f"Text: {run.corpus}, {len(job.batches.tokens):,} tokens ({run.tokenizer}) to learn from,")
     print(f"      the last {run.validation_share:.0%} kept apart for validation.")
     print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
+    if f := job.floor:
+        print(f"How frequent each token is takes off all but {f.unigram:.2f}, the token before all but {f.bigram:.2f},")
+        print(f"      and all that is known about this language all but {f.floor:.3f}: nothing gets lower.")
     if job.first_step > 1:
         print(f"Going on after update {job.first_step - 1} of {job.recipe.total_steps}.")
 
@@ -196,19 +103,41 @@ def keep(job: Job, step: int) -> Path:
 
 
 def progress(job: Job, step: Step, seconds: float) -> str:
-    """The losses on both parts of the text, and a sample."""
+    """The losses on both parts of the text, how far the floor is where it is known, and a sample."""
     e = evaluate(job.model, job.windows(), job.n_bytes)
     lines = [
         f"\nupdate {step.step}, {seconds:.0f} s: training loss {step.loss.item():.3f}, validation "
         f"{e.nats_per_token:.3f} nats per token, {e.bits_per_byte:.3f} bits per byte"
     ]
+    if job.floor:
+        lines += distances(job, e.nats_per_token)
     if job.run.sample_tokens:
-        device = job.model.embed.weight.device
-        prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
-        generator = torch.Generator(device).manual_seed(step.step)
-        ids = generate(job.model, prompt, job.run.sample_tokens, temperature=0.8, generator=generator)
-        lines += ["    " + line for line in job.tokenizer.decode(ids[0].tolist()).splitlines()]
+        lines += ["    " + line for line in written(job, step.step).splitlines()]
     return "\n".join(lines)
+
+
+def distances(job: Job, nats_per_token: float) -> list[str]:
+    """How far StoryWorld's floor is: for a story, and with words as tokens for each kind of look-back."""
+    floor = entropy_per_story()
+    lines = [f"{nats_per_token / job.floor.floor * floor:.2f} nats per story, and the floor is {floor:.2f}"]
+    if isinstance(job.tokenizer, WordTokenizer):
+        generator = torch.Generator().manual_seed(job.recipe.seed)
+        found = gaps(job.model, job.tokenizer, [story(generator) for _ in range(N_STORIES)])
+        kinds = ", ".join(f"{kind} {gap.right:.1%}" for kind, gap in found.items() if kind not in ("all", "other"))
+        lines += [
+            f"{found['all'].nats:.3f} nats per token above the floor, without the noise of a sample",
+            f"right: {kinds}",
+        ]
+    return lines
+
+
+def written(job: Job, seed: int) -> str:
+    """A sample, up to the end of the line where lines are texts of their own."""
+    device, stops = job.model.embed.weight.device, (line_end(job.tokenizer),) if job.run.lines else ()
+    prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
+    generator = torch.Generator(device).manual_seed(seed)
+    options = {"temperature": 0.8, "stop_ids": stops, "generator": generator}
+    return job.tokenizer.decode(generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist())
 
 
 def set_aside(out: Path) -> None:

@@ -135,7 +135,7 @@ print(f"letters alone {letters:.1f}, one letter back {pairs:.1f} nats per letter
 # that would have made the guesses better. Lesson 11 builds this loop; here we only watch.
 
 # %%
-recipe = TrainConfig(total_steps=400, batch_size=16, seq_len=64, warmup_steps=40)
+recipe = TrainConfig(total_steps=400, batch_size=16, seq_len=64, precision="fp32")
 batches = RandomWindows(training, recipe.batch_size, recipe.seq_len, recipe.seed)
 optimizer = build_optimizer(model, recipe)
 losses = [step.loss.item() for step in train(model, optimizer, batches, recipe)]

@@ -1,0 +1,72 @@
+"""Train the model that ships with the library, measure it and write it to tinylm_lib/weights: make weights.
+
+The same machine and the same versions give the same weights. The log beside them says how the training went.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from tinylm_lib import TrainConfig, TransformerLM, checkpoint, preset, storyworld, train
+from tinylm_lib.classroom.heads import heads_that_find
+from tinylm_lib.data import RandomWindows
+from tinylm_lib.gaps import gaps
+from tinylm_lib.optim import build_optimizer
+from tinylm_lib.tokenizer import WordTokenizer
+
+FOLDER = Path(__file__).parents[1] / "tinylm_lib" / "weights" / "storyworld"
+SIZES = {"d_model": 128, "n_layers": 3, "n_heads": 4, "max_seq_len": 128}
+RECIPE = TrainConfig(total_steps=4000, batch_size=16, seq_len=128, matrix_lr=4e-3, precision="fp32")
+N_STORIES, N_HELD_OUT = 100_000, 1000
+STEPS_PER_LINE = 200
+
+
+def main() -> None:
+    """Train, measure and write."""
+    lines: list[str] = []
+
+    def tell(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    tell(f"{N_STORIES:,} stories of seed 0; {RECIPE}")
+    text = "\n" + storyworld.corpus(N_STORIES, seed=0)
+    tokenizer = WordTokenizer(text)
+    ids = torch.tensor(tokenizer.encode(text), dtype=torch.int32)
+    starts = (ids == tokenizer.encode("\n")[0]).nonzero()[:, 0]
+    torch.manual_seed(RECIPE.seed)
+    model = TransformerLM(preset("modern", vocab_size=tokenizer.vocab_size, **SIZES))
+    tell(f"{model.config}")
+    generator = torch.Generator().manual_seed(RECIPE.seed)
+    held_out = [storyworld.story(generator) for _ in range(N_HELD_OUT)]
+    batches = RandomWindows(ids, RECIPE.batch_size, RECIPE.seq_len, RECIPE.seed, starts=starts)
+    started = time.perf_counter()
+    for step in train(model, build_optimizer(model, RECIPE), batches, RECIPE):
+        if step.step % STEPS_PER_LINE == 0 or step.step == RECIPE.total_steps:
+            above = gaps(model, tokenizer, held_out[:100])["all"].nats
+            tell(f"update {step.step:>6}  loss {step.loss:.4f}  {above:.4f} nats per token above the floor")
+    print(f"{time.perf_counter() - started:.0f} s")
+    measure(model, tokenizer, held_out, tell)
+    extra = {"train": RECIPE.to_dict(), "n_stories": N_STORIES}
+    checkpoint.save(FOLDER, model, step=RECIPE.total_steps, tokenizer=tokenizer, extra=extra)
+    (FOLDER / "log.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def measure(model: TransformerLM, tokenizer: WordTokenizer, stories: list, tell) -> None:
+    """Say how far the floor is for each kind of look-back, and what its best head finds."""
+    found = heads_that_find(model, tokenizer, stories[:200])
+    tell(f"\non {len(stories)} stories that were not trained on:")
+    tell(f"{'kind':<12}{'nats above':>12}{'right':>9}{'words':>8}   best head")
+    for kind, gap in gaps(model, tokenizer, stories).items():
+        head = ""
+        if kind in found:
+            best = int(found[kind].argmax())
+            layer, number = divmod(best, model.config.n_heads)
+            head = f"layer {layer}, head {number} looks there in {found[kind].max():.1%}"
+        tell(f"{kind:<12}{gap.nats:>12.5f}{gap.right:>9.2%}{gap.n_words:>8}   {head}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
