@@ -169,12 +169,12 @@ def derived_d_ff(d_model: int, ratio: float, multiple_of: int) -> int:
 class TrainConfig(Record):
     """How a model is trained: batches, optimizer, schedule and precision."""
 
-    total_steps: int = option(400, "updates in the whole run", low=1)
-    batch_size: int = option(16, "sequences per backward pass", low=1)
+    total_steps: int = option(1550, "updates in the whole run", low=1)
+    batch_size: int = option(8, "sequences per backward pass", low=1)
     seq_len: int = option(128, "tokens per sequence", low=1)
     micro_steps: int = option(1, "backward passes per update", low=1)
     optimizer: str = choice("muon", "muon", "adamw", help="optimizer of the blocks' matrices; AdamW for all else")
-    matrix_lr: float = option(5e-3, "peak learning rate of the blocks' matrices", low=0.0)
+    matrix_lr: float = option(4e-3, "peak learning rate of the blocks' matrices", low=0.0)
     embedding_lr: float = option(3e-2, "peak learning rate of embeddings, head, positions, gains, biases", low=0.0)
     schedule: str = choice("linear", "linear", "cosine", help="how the learning rates fall after the warm-up")
     floor: float = option(0.0, "share of the peak learning rates that is left at the end", low=0.0, high=1.0)

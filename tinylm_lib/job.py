@@ -26,10 +26,10 @@ class RunConfig(Record):
     corpus: str = option("storyworld", "a built-in corpus, or the path of a UTF-8 text file")
     tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, else bytes")
     lines: bool | None = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
-    validation_share: float = option(0.1, "share of the text kept for validation, from its end", low=0.0, high=0.9)
+    validation_share: float = option(0.05, "share of the text kept for validation, from its end", low=0.0, high=0.9)
     out: str = option("work/runs/last", "folder for the checkpoints")
     device: str = option("auto", "auto takes the first of cuda, mps and cpu")
-    eval_every: int = option(200, "updates between two evaluations, samples and checkpoints", low=1)
+    eval_every: int = option(400, "updates between two evaluations, samples and checkpoints", low=1)
     prompt: str = option("\n", "how the samples begin")
     sample_tokens: int = option(200, "length of a sample, in tokens", low=0)
 

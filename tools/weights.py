@@ -18,7 +18,7 @@ from tinylm_lib.tokenizer import WordTokenizer
 
 FOLDER = Path(__file__).parents[1] / "tinylm_lib" / "weights" / "storyworld"
 SIZES = {"d_model": 128, "n_layers": 3, "n_heads": 4, "max_seq_len": 128}
-RECIPE = TrainConfig(total_steps=4000, batch_size=16, seq_len=128, matrix_lr=4e-3, precision="fp32")
+RECIPE = TrainConfig(total_steps=3400, batch_size=32, seq_len=128, matrix_lr=5e-3, precision="bf16")
 N_STORIES, N_HELD_OUT = 100_000, 1000
 STEPS_PER_LINE = 200
 

@@ -1,6 +1,8 @@
 """Reading and writing: forward passes and decoding beside Hugging Face and nanoGPT, the cache, growth with context."""
 
+import copy
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import median
@@ -54,6 +56,8 @@ def writing(s: Settings) -> Iterator[Row]:
             "HF Llama": lambda prompt: hugging_face_generate(hf, prompt, 256),
         }
         yield writing_beside("HF Llama", "Llama style", beside_hf, batch_size, s.rounds(5), "")
+        if not s.quick:
+            yield writing_compiled(llama, beside_hf["HF Llama"], batch_size, s.rounds(5))
         beside_nano: dict[str, Callable] = {"ours": lambda prompt: generate(gpt2, prompt, 256)}
         if nano:
             beside_nano["nanoGPT"] = lambda prompt: nano.generate(prompt, 256)
@@ -71,6 +75,17 @@ def writing_beside(
     )
     what = f"256 new tokens, 4 layers, d 128, {style}, batch {batch_size}"
     return compare(what, seconds, peer, Bar("≤", 0.25), f"equal weights, sampled{more}")
+
+
+def writing_compiled(model: TransformerLM, theirs: Callable[[Tensor], Tensor], batch_size: int, rounds: int) -> Row:
+    """The same with `model.compile()`, beside their eager code; the first call compiles and is told apart."""
+    quick = copy.deepcopy(model)
+    quick.compile()
+    start = time.perf_counter()
+    generate(quick, torch.randint(256, (batch_size, 16)), 256)
+    more = f"; ours compiled, first call {time.perf_counter() - start:.0f} s"
+    works = {"ours": lambda prompt: generate(quick, prompt, 256), "HF Llama": theirs}
+    return writing_beside("HF Llama", "Llama style, compiled", works, batch_size, rounds, more)
 
 
 def decode(s: Settings) -> Iterator[Row]:
