@@ -52,7 +52,8 @@ def work(job: Job) -> None:
         print(f"Stopped after update {step.step}, saved in {folder}.")
         print(f"Go on with: python -m tinylm_lib train --resume{elsewhere.replace('--checkpoint', '--out')}")
     else:
-        print(f"Saved in {folder}. Let it write: python -m tinylm_lib sample{elsewhere} --prompt {run.prompt!r}")
+        prompt = "" if run.prompt == RunConfig.prompt else f" --prompt {run.prompt!r}"
+        print(f"Saved in {folder}. Let it write: python -m tinylm_lib sample{elsewhere}{prompt}")
 
 
 def announce(job: Job) -> None:
