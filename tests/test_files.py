@@ -111,7 +111,7 @@ def test_a_failed_download_says_what_to_do_and_leaves_nothing(
         source = source._replace(url="http://127.0.0.1:1/text.txt")
     with pytest.raises(ConnectionError, match=says) as e:
         download(source, path)
-    for part in (source.url, f"put it at {path};", "--corpus FILE", "--corpus pydoc"):
+    for part in (source.url, f"put it at {path};", "--corpus FILE", "--corpus storyworld"):
         assert part in str(e.value)
     assert list(path.parent.iterdir()) == []
     with warnings.catch_warnings():  # after a time-out urllib leaves its socket to the garbage collector

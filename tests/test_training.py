@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from toys import DeviceReads, Modes, evaluation_copy, toy_config, toy_ids
 
-from tinylm_lib import TrainConfig, TransformerLM, checkpoint, next_token_loss, train
+from tinylm_lib import TrainConfig, TransformerLM, checkpoint, next_token_loss, train, training
 from tinylm_lib.data import RandomWindows
-from tinylm_lib.optim import SCHEDULES, build_optimizer
+from tinylm_lib.optim import SCHEDULES, build_optimizer, multiplies_bf16
 from tinylm_lib.training import PRECISIONS, Step, choose_device
 
 Batches = Iterator[tuple[Tensor, Tensor]]
@@ -262,6 +262,7 @@ def test_bf16_computes_something_else_than_fp32() -> None:
 def test_auto_takes_bf16_where_there_are_instructions(
     device: str, capabilities: dict[str, bool], gpu: bool, dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(training, "multiplies_bf16", multiplies_bf16.__wrapped__)  # without its cache
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: not including_emulation)

@@ -57,7 +57,7 @@ def download(source: Source, path: Path) -> None:
         raise ConnectionError(
             f"cannot download {source.url}: {str(e) or type(e).__name__}. Three ways out: get the file elsewhere and "
             f"put it at {path}; take a text file of your own (--corpus FILE); or take a corpus that needs no "
-            f"download (--corpus pydoc)"
+            f"download (--corpus storyworld)"
         ) from None
 
 

@@ -66,7 +66,7 @@ def orthogonalise(x: Tensor) -> Tensor:
 def multiplies_bf16(device_type: str) -> bool:
     """Whether a CPU or CUDA device has instructions for products in bf16."""
     if device_type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
     cpu = torch.cpu.get_capabilities()
     return device_type == "cpu" and bool(cpu.get("avx512_bf16") or cpu.get("amx_bf16"))
 

@@ -136,7 +136,7 @@ def _steps(model: nn.Module, ids: Tensor, n_tokens: int, options: Options) -> It
     context = Context(model, ids, room=ids.shape[1] + n_tokens)
     stops = torch.tensor(list(options.stop_ids), dtype=ids.dtype, device=ids.device)
     finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
-    maxima, new = [], None
+    maxima, new = [], None  # of the steps since the last look
     for step in range(1, n_tokens + 1):
         logits = context.advance(new)  # (B, V)
         maxima.append(logits.amax(-1))
@@ -145,7 +145,8 @@ def _steps(model: nn.Module, ids: Tensor, n_tokens: int, options: Options) -> It
             new = new.where(~finished, options.pad_id)  # (B)
             finished |= torch.isin(new, stops)
         if step % STEPS_PER_LOOK == 0 or step == n_tokens:
-            check_finite(torch.cat(maxima[-STEPS_PER_LOOK:]))
+            check_finite(torch.cat(maxima))
+            maxima.clear()
         yield new[:, None]  # (B, 1)
         if step % STEPS_PER_LOOK == 0 and finished.all():
             return

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .config import TrainConfig
 from .evaluation import next_token_loss
 from .layers import pick
-from .optim import SCHEDULES
+from .optim import SCHEDULES, multiplies_bf16
 
 
 class Step(NamedTuple):
@@ -37,12 +37,7 @@ def bfloat16_products(device_type: str) -> AbstractContextManager:
 
 def native_precision(device_type: str) -> AbstractContextManager:
     """Products in bf16 where a CPU or CUDA device has instructions for them, fp32 elsewhere."""
-    cpu = torch.cpu.get_capabilities()
-    native = {
-        "cpu": cpu.get("avx512_bf16", False) or cpu.get("amx_bf16", False),
-        "cuda": torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False),
-    }
-    return (bfloat16_products if native.get(device_type) else full_precision)(device_type)
+    return (bfloat16_products if multiplies_bf16(device_type) else full_precision)(device_type)
 
 
 PRECISIONS = {"fp32": full_precision, "bf16": bfloat16_products, "auto": native_precision}

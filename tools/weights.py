@@ -13,6 +13,7 @@ from tinylm_lib import TrainConfig, TransformerLM, checkpoint, preset, storyworl
 from tinylm_lib.classroom.heads import heads_that_find
 from tinylm_lib.data import RandomWindows
 from tinylm_lib.gaps import gaps
+from tinylm_lib.job import line_end
 from tinylm_lib.optim import build_optimizer
 from tinylm_lib.tokenizer import WordTokenizer
 
@@ -35,7 +36,7 @@ def main() -> None:
     text = "\n" + storyworld.corpus(N_STORIES, seed=0)
     tokenizer = WordTokenizer(text)
     ids = torch.tensor(tokenizer.encode(text), dtype=torch.int32)
-    starts = (ids == tokenizer.encode("\n")[0]).nonzero()[:, 0]
+    starts = (ids == line_end(tokenizer)).nonzero()[:, 0]
     torch.manual_seed(RECIPE.seed)
     model = TransformerLM(preset("modern", vocab_size=tokenizer.vocab_size, **SIZES))
     tell(f"{model.config}")

@@ -24,7 +24,7 @@ from .peers import AllLogits, gpt2_style, nanogpt_model, nanogpt_optimizer, nano
 RECIPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fast": (
         {"n_heads": 2},
-        {"total_steps": 260, "batch_size": 12, "seq_len": 64, "matrix_lr": 1e-2, "momentum": 0.85},
+        {"total_steps": 300, "batch_size": 12, "seq_len": 64, "matrix_lr": 1e-2, "momentum": 0.85},
     ),
     "good": ({"n_layers": 3, "d_model": 192, "n_heads": 3}, {"batch_size": 16, "matrix_lr": 1e-2}),
 }
