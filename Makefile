@@ -1,6 +1,6 @@
 PYTHON ?= python3
 PY := .venv/bin/python
-NBVAL := $(PY) -m pytest -p no:cacheprovider --nbval --nbval-current-env --nbval-cell-timeout=120 \
+NBVAL := TINYLM_WORKSHOP=off $(PY) -m pytest -p no:cacheprovider --nbval --nbval-current-env --nbval-cell-timeout=120 \
 	--nbval-sanitize-with notebooks/sanitize.cfg
 # Set-ups under which the printed numbers must stay the same: instruction sets of PyTorch and of oneDNN, and one thread.
 MACHINES := ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=SSE41 ONEDNN_MAX_CPU_ISA=AVX2 \
@@ -25,7 +25,7 @@ unexport PYTHONHOME PYTHONPATH
 # A waiting thread soon gives its core away: with other work on the machine a training step is several times faster.
 export GOMP_SPINCOUNT := 1000
 
-.PHONY: help lab train test test-all test-long bench weights notebooks portable clean set-up-lab set-up-test
+.PHONY: help lab train test test-all test-long bench weights notebooks pages portable clean set-up-lab set-up-test
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -58,6 +58,9 @@ weights: set-up-test ## train the model that ships with the library anew, about 
 
 notebooks: set-up-test ## build and execute the notebooks from notebooks/source
 	@$(PY) -m tinylm_lib.classroom.lessons build
+
+pages: set-up-lab ## export the built lessons as web pages into work/pages: make pages ARGS="05 --to FOLDER"
+	@$(PY) -m tinylm_lib.classroom.pages $(ARGS)
 
 portable: set-up-test ## run the notebooks as other processors would, and list what prints differently
 	@mkdir -p work/cache/portable; status=0; \

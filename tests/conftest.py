@@ -13,3 +13,34 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+SCORES: dict[str, dict[str, list]] = {}
+
+
+@pytest.fixture
+def record():
+    """A function that notes how a check did, for the table at the end of the run."""
+
+    def note(exercise: str, kind: str, **facts: bool) -> None:
+        SCORES.setdefault(exercise, {}).setdefault(kind, []).append(facts)
+
+    return note
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Prints what the checks catch, name and reject."""
+    if not SCORES:
+        return
+    line = "{:<22}{:>8}{:>8}{:>8}{:>10}{:>10}{:>16}{:>8}{:>8}".format
+    head = ("exercise", "faults", "caught", "named", "variants", "rejected", "outside: tried", "caught", "named")
+    terminalreporter.write_line(line(*head))
+    totals = [0] * 8
+    for name, kinds in SCORES.items():
+        faults, variants, unknown = (kinds.get(kind, []) for kind in ("faults", "variants", "unknown"))
+        counts = [len(faults), *(sum(f[k] for f in faults) for k in ("caught", "named")), len(variants)]
+        counts += [sum(not v["passed"] for v in variants), len(unknown)]
+        counts += [sum(u[k] for u in unknown) for k in ("caught", "named")]
+        totals = [a + b for a, b in zip(totals, counts, strict=True)]
+        terminalreporter.write_line(line(name, *counts))
+    terminalreporter.write_line(line("all", *totals))

@@ -8,7 +8,6 @@ from torch import nn
 from tinylm_lib import TransformerLM
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.doctor import Finding, checkup, report
-from tinylm_lib.classroom.trace import trace_model
 
 FAMILIES = ["modern", "cs336", "gpt", "tiny_transformer", "gpt2", "llama"]
 
@@ -63,25 +62,6 @@ def test_hooks_modes_and_gradients_are_left_as_they_were() -> None:
     assert [m.training for m in model.modules()] == modes
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in model.modules())
     assert all(p.grad is None for p in model.parameters())
-
-
-def test_a_trace_lists_real_shapes_and_all_parameters() -> None:
-    model = model_of("llama")
-    trace = trace_model(model, some_ids(2, 9), blocks=1)
-    rows = {row.name: row for row in trace.rows}
-    config = model.config
-    assert rows["k_proj"].shape == (2, 9, config.n_kv_heads * config.d_head)
-    assert [a for a, _ in trace.letters(rows["k_proj"].shape)] == ["B", "T", "G*D"]
-    assert [a for a, _ in trace.letters(rows["gate_proj"].shape)] == ["B", "T", "F"]
-    assert [a for a, _ in trace.letters(rows["rotation"].shape)] == ["B", "H", "T", "D"]
-    assert rows["logits"].shape == (2, 9, config.vocab_size)
-    outer = [row.parameters for row in trace.rows if row.depth == 0]
-    assert sum(outer) == sum(p.numel() for p in model.parameters())
-    assert "blocks.1" in rows and sum(row.name == "q_proj" for row in trace.rows) == 1
-    assert str(trace) == repr(trace)
-    html = trace._repr_html_()
-    assert "<script" not in html and "<style" not in html, "an untrusted notebook strips them"
-    assert html.count("<tr>") == len(trace.rows) + 1
 
 
 def test_the_doctor_names_the_remedy() -> None:

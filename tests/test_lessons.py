@@ -519,3 +519,31 @@ def test_measured_prints_between_marks():
 def test_measured_refuses_what_is_out_of_order(arguments, message):
     with pytest.raises(ValueError, match=message):
         measured(*arguments)
+
+
+# the committed lessons
+
+COURSE = [path.stem for path in sorted((ROOT / "notebooks" / "source").glob("*.py"))]
+
+
+def said(path: Path) -> str:
+    built = nbformat.read(path, as_version=4)
+    outputs = [out for cell in built.cells for out in cell.get("outputs", ())]
+    return "\n".join(out.get("text", "") or out.get("data", {}).get("text/plain", "") for out in outputs)
+
+
+@pytest.mark.parametrize("name", COURSE)
+def test_unsolved_its_exercises_are_not_attempted_and_solved_they_are_right(name):
+    lesson = read_lesson(ROOT / "notebooks" / "source" / f"{name}.py")
+    exercises = [cell.meta["name"] for cell in lesson.cells if "exercise" in cell.tags]
+    student, solution = said(ROOT / "notebooks" / f"{name}.ipynb"), said(ROOT / "notebooks/solutions" / f"{name}.ipynb")
+    assert re.findall(r"^(\w+): not attempted yet", student, re.M) == exercises
+    assert re.findall(r"^(\w+): right", solution, re.M) == exercises
+    assert "not attempted yet" not in solution and "not right yet" not in student + solution
+
+
+def test_a_shown_source_before_its_exercise_is_refused(tmp_path):
+    text = LESSON.replace('print("a plain cell")', "show(layers.Half)")
+    with pytest.raises(ValueError, match=r":8: show\(half\) gives an exercise away"):
+        read_lesson(write(tmp_path, text))
+    read_lesson(write(tmp_path, LESSON.replace('print("a long cell")', "show(layers.Half)")))

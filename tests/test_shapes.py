@@ -13,12 +13,14 @@ from types import ModuleType
 import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
+from torch import nn
 from traitlets.config import Config
 
 import tinylm_lib
 from tinylm_lib import ModelConfig
-from tinylm_lib.classroom import shapes
-from tinylm_lib.classroom.shapes import Report, ShapeError, check_cells, config_sizes, find_comments, traced
+from tinylm_lib.classroom import weaving
+from tinylm_lib.classroom.shapes import Report, ShapeError, config_sizes, find_comments
+from tinylm_lib.classroom.weaving import check_cells, traced
 from tinylm_lib.pieces import words
 
 PACKAGE = Path(tinylm_lib.__file__).parent
@@ -64,6 +66,7 @@ TRUE = {
     "a tuple target": "x, y = ones(2, 3), ones(3)  # (B, T), (T)",
     "one shape for all": "x, y = ones(2, 3), ones(2, 3)  # (B, T)",
     "a list": "x = [ones(3) for _ in range(2)]  # (T)",
+    "a generator expression": "x, y = (row for row in ones(2, 3))  # (T)",
     "a shape itself": "ones(2, 3).shape  # (B, T)",
     "an annotated assignment": "x: object = ones(2)  # (B)",
     "several statements on a line": "x = ones(2); y = ones(3)  # (3,)",
@@ -128,6 +131,10 @@ LIES = {
     "a number for a tensor": ("x = len(ones(2))  # (B)", "int, not a tensor"),
     "a number for a scalar tensor": ("x = ones(2).sum().item()  # ()", "float, not a tensor"),
     "too few elements": ("x, y = ones(2), ones(2)  # (B), (B), (B)", "2 tensors"),
+    "an element of a generator expression": (
+        "x, y = (row for row in (ones(3), ones(4)))  # (T), once",
+        "axis 0 should be T = 3 but is 4",
+    ),
     "one element": ("x, y = ones(2, 3), ones(3, 2)  # (B, T)", "axis 0 should be B = 2 but is 3 = T"),
     "a list": ("x = [ones(2), ones(3)]  # (N)", "axis 0 should be N = 2 but is 3"),
     "an empty list": ("x = []  # (N)", "list, not a tensor"),
@@ -225,12 +232,12 @@ def test_a_strict_report_raises_at_the_line_with_everything_one_needs(run: Run) 
     ]
 
 
-def test_every_checked_line_can_be_recorded(run: Run) -> None:
+def test_every_line_can_be_recorded(run: Run) -> None:
     lines: list = []
-    run("x = ones(2, 3)  # (B, T)\ny = x.T  # (T, B)", on_line=lambda *line: lines.append(line))
-    assert [(comment.line, comment.source, real, letters) for comment, real, letters in lines] == [
-        (2, "x = ones(2, 3)  # (B, T)", [(2, 3)], {"B": 2, "T": 3}),
-        (3, "y = x.T  # (T, B)", [(3, 2)], {"B": 2, "T": 3}),
+    run("x = ones(2, 3)  # (B, T)\ny = x.T\n'no value'", on_line=lambda *line: lines.append(line))
+    assert [(comment.line, comment.text, tuple(value.shape), letters) for comment, value, letters in lines] == [
+        (2, "# (B, T)", (2, 3), {"B": 2, "T": 3}),
+        (3, "", (3, 2), {"B": 2, "T": 3}),
     ]
 
 
@@ -241,7 +248,7 @@ def test_the_normally_imported_package_stays_as_it_is() -> None:
         assert copy.TransformerLM is not tinylm_lib.TransformerLM
     after = {name: module for name, module in sys.modules.items() if name.startswith(("tinylm_lib", "_traced"))}
     assert after.items() <= before.items()
-    assert not any("Finder" in type(finder).__name__ for finder in sys.meta_path if isinstance(finder, shapes._Finder))
+    assert not any("Finder" in type(finder).__name__ for finder in sys.meta_path if isinstance(finder, weaving._Finder))
 
 
 @pytest.fixture
@@ -304,8 +311,21 @@ DROPOUTS = dict.fromkeys(("embedding_dropout", "attention_dropout", "ffn_dropout
 
 def exercise_model(lib: ModuleType, config: ModelConfig) -> None:
     """Training mode, every kind of cached call (S > T), and a sequence long enough for attention without a mask."""
-    model = lib.TransformerLM(config)
-    ids = torch.randint(V, (B, S))
+    run_model(lib, lib.TransformerLM(config))
+
+
+def exercise_adapters(lib: ModuleType, config: ModelConfig) -> None:
+    """The same with a student's functions inside, those that leave the others something to do."""
+    adapters, exercises = (
+        importlib.import_module(f".classroom.{name}", lib.__name__) for name in ("adapters", "exercises")
+    )
+    parts = {name: exercises.find(name).reference for name in ("rotate", "softmax", "split_heads", "merge_heads")}
+    run_model(lib, adapters.Fitting(parts).fit(lib.TransformerLM(config)))
+
+
+def run_model(lib: ModuleType, model: nn.Module) -> None:
+    """Losses, logits at once, and logits piece by piece."""
+    config, ids = model.config, torch.randint(V, (B, S))
     lib.next_token_loss(model.train()(ids[:, :T]), ids[:, 1 : T + 1]).backward()
     model.eval()(ids)
     cache = lib.KVCache(config, B, S)
@@ -374,6 +394,9 @@ class AnyWords:
     def encode(self, text: str) -> list[int]:
         return [zlib.crc32(word.encode()) % V for word in words(text)]
 
+    def decode(self, ids: list[int]) -> str:
+        return " ".join(map(str, ids))
+
 
 def exercise_stories(lib: ModuleType, config: ModelConfig) -> None:
     """The exact gaps of two stories, and what the heads find."""
@@ -384,6 +407,22 @@ def exercise_stories(lib: ModuleType, config: ModelConfig) -> None:
     stories = [storyworld.story(), storyworld.story()]
     gaps.gaps(model, AnyWords(), stories)
     heads.heads_that_find(model, AnyWords(), stories)
+
+
+def exercise_view(lib: ModuleType, config: ModelConfig) -> None:
+    """One picture of one head."""
+    stages = importlib.import_module(".classroom.attention_stages", lib.__name__)
+    stages.attention_view(lib.TransformerLM(config), AnyWords(), list(range(T)))
+
+
+EXERCISES = (
+    exercise_model,
+    exercise_adapters,
+    exercise_attend,
+    exercise_sampling,
+    exercise_training,
+    exercise_capture,
+)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -401,11 +440,12 @@ def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
         configs += [replace(configs[0], block=block) for block in lib.model.BLOCKS]
         for config in configs:
             report.sizes = {**config_sizes(config), "B": B}
-            for exercise in (exercise_model, exercise_attend, exercise_sampling, exercise_training, exercise_capture):
+            for exercise in EXERCISES:
                 exercise(lib, config)
             report.sizes = config_sizes(config)  # beams are a batch of another size
             exercise_beams(lib, config)
             exercise_stories(lib, config)
+        exercise_view(lib, configs[0])
     assert {(comment.file, comment.line) for comment in report.comments} == written
     assert written, "no shape comment was found in the library"
     problems = "\n".join(report.problems())

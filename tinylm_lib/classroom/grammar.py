@@ -2,6 +2,7 @@
 
     # %% [markdown] slide="slide" minutes=6         a section, and how long it takes to teach
     # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2
+    # %% rows=["S0-13"]                             a claim of the documents this course grew from, covered by this cell
     # %% tags=["check"]                             comes after its exercise
     # %% [markdown] tags=["solution"]               in the solution notebook only: the explanation
     # %% [markdown] tags=["note"]                   for the presenter: in the solution notebook only, slide type notes
@@ -10,7 +11,8 @@
     # %% tags=["raises-exception"]                  must raise, in the build and under nbval
     # %% tags=["nbval-ignore-output"]               at most one output cell in ten
 
-An exercise holds its solution between the lines `# SOLUTION` and `# END`; a student gets `raise NotImplementedError`.
+No `show(...)` of a thing stands before the exercise of its name. An exercise holds its solution between the lines
+`# SOLUTION` and `# END`; a student gets `raise NotImplementedError`.
 """
 
 import ast
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-KEYS = {"tags": list, "name": str, "minutes": int, "difficulty": int, "slide": str}
+KEYS = {"tags": list, "rows": list, "name": str, "minutes": int, "difficulty": int, "slide": str}
 TAGS = {
     "exercise": {"code"},
     "check": {"code"},
@@ -82,6 +84,7 @@ def problems(cells: Sequence[Cell], number: str, topic: str) -> list[Problem]:
         rules = (_block_problems, _length_problems, _banned_problems, _code_problems)
         found = [problem for cell in cells for rule in rules for problem in rule(cell)]
         found += [*_title_problems(cells, number, topic), *_order_problems(cells), *_median_problems(cells)]
+        found = found or [*_spoiler_problems(cells)]
     return sorted(found)
 
 
@@ -197,3 +200,18 @@ def _order_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
             waiting = None
     if waiting:
         yield waiting.line, 'add a cell with tags=["check"] between this exercise and the next one'
+
+
+def _spoiler_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
+    to_come = {_spelled(cell.meta["name"]) for cell in cells if "exercise" in cell.tags}
+    for cell in cells:
+        to_come.discard(_spelled(cell.meta.get("name", "")))
+        for call in ast.walk(ast.parse(cell.text)) if cell.kind == "code" else ():
+            if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] == "show":
+                shown = {_spelled(ast.unparse(argument).split(".")[-1]) for argument in call.args}
+                if early := shown & to_come:
+                    yield cell.line, f"show({', '.join(early)}) gives an exercise away: move it behind the check"
+
+
+def _spelled(name: str) -> str:
+    return name.replace("_", "").lower()

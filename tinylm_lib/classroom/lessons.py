@@ -26,9 +26,12 @@ from .source import ROLES, read_lesson, to_notebook
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 BUILDER = tuple(
-    Path(__file__).with_name(f"{name}.py") for name in ("grammar", "source", "lessons", "measured", "figures")
+    Path(__file__).with_name(f"{name}.py")
+    for name in ("grammar", "source", "lessons", "measured", "figures", "cards", "view", "predictions")
 )
 CELL_SECONDS, STUDENT_SECONDS = 120, 60
+# Spinning threads stall on a busy machine; nobody's kept parts may take part in what is built.
+SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
 WIDGET_STATE = "application/vnd.jupyter.widget-view+json"
 KERNEL = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -80,7 +83,7 @@ def execute(notebook: NotebookNode, name: str) -> float:
         )
         start = perf_counter()
         try:
-            client.execute(env={"GOMP_SPINCOUNT": "1000", **os.environ})  # spinning threads stall on a busy machine
+            client.execute(env={**SETTINGS, **os.environ})
         except (CellControlSignal, DeadKernelError, TimeoutError) as error:
             raise ValueError(f"{name}: {error}") from error
         seconds, left = perf_counter() - start, os.listdir(folder)

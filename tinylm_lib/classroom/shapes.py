@@ -11,27 +11,23 @@ the same in all shapes of the comment up to broadcasting. `()` is a scalar tenso
 any letter, unless they stand alone behind a tensor, and a listing such as `# (0, D), (1, D + 1), ...`.
 
 A comment ends a statement (assignment: the assigned value; `return`, `yield`, an expression: its value; `x += ...`: the
-new x; `for x in ...:`: x; a lambda: what it returns) or a line inside a statement: then it speaks of the largest
-expression that ends there, such as a link of a method chain.
+new x; `for x in ...:`: x; a lambda: what it returns; a generator expression: each element), or a line inside one: then
+it speaks of the largest expression that ends there, such as a link of a method chain.
 
 Letters come from the caller's `sizes`, else from an int variable of that name in the same function, else they are bound
 by their first use in a call. A letter first used inside a loop is bound anew in each round.
 """
 
 import ast
-import importlib.util
 import io
 import itertools
 import operator
 import re
 import sys
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,9 +43,6 @@ _COMMENT = re.compile(rf"#\s*(?:({_SHAPE}(?:\s*[@,+*-]\s*{_SHAPE})*)\s*->\s*)?({
 _ITEM = r"[\w.]+(?:\s*[-+*/]+\s*[\w.]+)*"
 _NEARLY = re.compile(rf"#\s*\((?=(?:[^()]*,)?\s*(?:[A-Z]|\.\.\.)\s*[,)]){_ITEM}(?:\s*,\s*{_ITEM})+\s*,?\s*\)")
 _SPELLING = "nearly a shape: dimensions are capital letters, numbers, arithmetic of both, or `...`"
-_VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
-_OPERANDS = (ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.IfExp, ast.NamedExpr)
-_SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
@@ -63,7 +56,7 @@ class ShapeError(Exception):
 
 @dataclass
 class Comment:
-    """One shape comment: where it stands, what it claims, and what came of it."""
+    """One shape comment: where it stands, what it claims, and what came of it. Without a text it claims nothing."""
 
     file: str
     line: int
@@ -81,18 +74,47 @@ class Comment:
         return "unplaced" if self.obstacle else "lie" if self.lie else "true" if self.runs else "never executed"
 
 
+class Operand(NamedTuple):
+    """One operand as it is written.
+
+    role: "" by position, a keyword's name, "*" and "**" unpacked, "." whose method is called, "()" what is called.
+    """
+
+    role: str
+    text: str
+
+
+class Operation(NamedTuple):
+    """One operation of a traced source: its name, its first and last line and its operands.
+
+    kind: "sign" (the name is `@`, `<`, `[]`, ...), "update" (`x += y`, named `+`) or "call" (named as what is called).
+    """
+
+    kind: str
+    name: str
+    first: int
+    last: int
+    operands: tuple[Operand, ...]
+
+
 @dataclass
 class Report:
-    """Every shape comment that was found, and how to check: `sizes` of the fixed letters may change between runs."""
+    """Every shape comment that was found, and how to check: `sizes` of the fixed letters may change between runs.
+
+    on_line: makes the check a trace. It gets the value of each line, commented or not, and the letters known there;
+    and the operands of each operation are kept until it is done, so that one that fails can be explained.
+    """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     strict: bool = True  # a lie raises ShapeError; otherwise it is only collected
-    on_line: Callable[[Comment, list[Size], Letters], None] | None = None  # called at each check, for a trace
+    on_line: Callable[[Comment, Any, Letters], None] | None = None
     comments: list[Comment] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    begun: list[tuple[int, list]] = field(default_factory=list)  # operations by place, with the operands so far
 
     def problems(self) -> list[str]:
         """Returns one message per comment that lies, has no place or never ran."""
-        bad = [comment for comment in self.comments if comment.state != "true"]
+        bad = [comment for comment in self.comments if comment.text and comment.state != "true"]
         return [c.lie or f"{c.file}:{c.line}: {c.source}\n  {c.state} {c.obstacle}".rstrip() for c in bad]
 
     def scope(self) -> "Scope":
@@ -104,6 +126,17 @@ def config_sizes(config: Any) -> dict[str, int]:
     """Returns the sizes of the fixed letters C H G D F V of a ModelConfig."""
     names = {"C": "d_model", "H": "n_heads", "G": "n_kv_heads", "D": "d_head", "F": "d_ff", "V": "vocab_size"}
     return {letter: getattr(config, name) for letter, name in names.items()}
+
+
+def letters_said(text: str, arguments: Mapping[str, Any]) -> dict[str, int]:
+    """Returns the letters that a docstring such as `x (B, T, C), positions (T)` gives to arguments, none if it errs."""
+    claims = [
+        (_parse(said[1])[0], tuple(value.shape))
+        for name, value in arguments.items()
+        if isinstance(value, torch.Tensor) and (said := re.search(rf"\b{name} ({_SHAPE})", text))
+    ]
+    letters, problems = _match(claims, {})
+    return {} if problems else letters
 
 
 def find_comments(source: str, file: str = "<source>") -> list[Comment]:
@@ -137,114 +170,6 @@ def _is_claim(lefts: str | None, results: str, words: str) -> bool:
 
 def _parse(text: str) -> list[Shape]:
     return [tuple(re.findall(_DIM, shape)) for shape in re.findall(_SHAPE, text)]
-
-
-def _place(tree: ast.AST, line: int) -> ast.AST | None:
-    """Returns the node whose value a comment on this line speaks of."""
-    here = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.For) and node.iter.end_lineno == line < node.body[0].lineno:
-            return node if isinstance(node.target, ast.Name) else None
-        if isinstance(node, _VALUED) and node.lineno <= line <= node.end_lineno:
-            here.append(node)
-    node = max(here, key=lambda statement: (statement.lineno, statement.col_offset), default=None)
-    if isinstance(node, ast.AugAssign) and node.end_lineno == line:
-        return node if isinstance(node.target, ast.Name) else None
-    value = getattr(node, "value", None)
-    if value is not None and node.end_lineno > line:
-        inside = _ending(value, line)
-        value = inside[0] if len(inside) == 1 else None
-    while isinstance(value, ast.Lambda | ast.Yield):
-        value = value.body if isinstance(value, ast.Lambda) else value.value
-    return value
-
-
-def _ending(node: ast.AST, line: int) -> list[ast.AST]:
-    """Returns the largest expressions that end on a line."""
-    if isinstance(node, ast.JoinedStr | ast.Constant):
-        return []
-    if isinstance(node, ast.expr) and node.end_lineno == line:
-        return [node]
-    return [found for child in ast.iter_child_nodes(node) for found in _ending(child, line)]
-
-
-def instrument(source: str, file: str, report: Report, tree: ast.Module | None = None) -> ast.Module:
-    """Returns the tree of a source whose shape comments check themselves; it runs where `__shapes__` is the report."""
-    tree = ast.parse(source, file) if tree is None else tree
-    claims: dict[ast.AST, list[int]] = {}
-    for comment in find_comments(source, file):
-        if not comment.obstacle and (node := _place(tree, comment.line)):
-            claims.setdefault(node, []).append(len(report.comments))
-        comment.obstacle = comment.obstacle or ("" if node else "no single value ends on this line")
-        report.comments.append(comment)
-    return ast.fix_missing_locations(_Weaver(claims, report).visit(tree))
-
-
-class _Weaver(ast.NodeTransformer):
-    """Wraps every claimed value in a check, and its operands where the comment has left sides."""
-
-    def __init__(self, claims: dict[ast.AST, list[int]], report: Report) -> None:
-        self.claims, self.report = claims, report
-        self.watching = False  # inside a value whose comment has left sides
-        self.used: set[str] = set()  # letters of the comments so far in this function; "" stands for any comment
-
-    def visit(self, node: ast.AST) -> Any:
-        """Returns the node, woven from the inside out."""
-        claims, watching, used = self.claims.get(node, []), self.watching, set(self.used)
-        self.watching |= any(self.report.comments[index].lefts for index in claims)
-        self.used = set() if isinstance(node, _SCOPES) else self.used
-        node = node if isinstance(node, ast.JoinedStr) else self.generic_visit(node)
-        if self.watching and isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            node.left = _call("__scope__.left", node.left, node.left)
-            node.right = _call("__scope__.right", node.right, node.right)
-        self.watching = watching
-        if isinstance(node, _SCOPES):
-            self._open(node)
-            self.used = used
-        if watching and isinstance(node, _OPERANDS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-            node = _call("__scope__.see", node, node)
-        if isinstance(node, ast.expr):
-            return self._checked(node, claims)
-        return self._statement(node, claims, used)
-
-    def _checked(self, node: ast.expr, claims: list[int]) -> ast.expr:
-        for index in claims:
-            comment = self.report.comments[index]
-            self.used |= {"", *re.findall("[A-Z]", str(comment.lefts + comment.results))}
-            node = _call("__scope__.check", node, ast.Constant(index), _call("__scope__.begin", node), node)
-        return node
-
-    def _statement(self, node: Any, claims: list[int], used: set[str]) -> Any:
-        """Checks the variable that `x += ...` and `for x in ...:` leave, and frees a loop's own letters each round."""
-        after = []
-        if claims:
-            value = self._checked(ast.Name(node.target.id, ast.Load()), claims)
-            after = [ast.copy_location(ast.Assign([node.target], value), node)]
-        if isinstance(node, ast.AugAssign):
-            return [node, *after]
-        if isinstance(node, ast.For | ast.AsyncFor | ast.While) and "" in self.used:
-            forget = _call("__scope__.forget", node, ast.Constant("".join(sorted(self.used - used))))
-            node.body[:0] = [ast.copy_location(ast.Expr(forget), node), *after]
-        return node
-
-    def _open(self, node: Any) -> None:
-        """Gives each call of a function that has comments its own letters."""
-        scope = _call("__shapes__.scope", node)
-        if self.used and isinstance(node, ast.Lambda):
-            only = ast.arguments([], [ast.arg("__scope__")], None, [], [], None, [])
-            node.body = ast.copy_location(ast.Call(ast.Lambda(only, node.body), [scope], []), node)
-        elif self.used:
-            first = ast.get_docstring(node, clean=False) is not None
-            while getattr(node.body[first], "module", None) == "__future__":
-                first += 1
-            assign = ast.Assign([ast.Name("__scope__", ast.Store())], scope)
-            node.body.insert(first, ast.copy_location(assign, node.body[first]))
-
-
-def _call(name: str, at: ast.AST, *args: ast.expr) -> ast.expr:
-    owner, method = name.split(".")
-    function = ast.Attribute(ast.Name(owner, ast.Load()), method, ast.Load())
-    return ast.copy_location(ast.Call(function, list(args), []), at)
 
 
 class Scope:
@@ -289,12 +214,12 @@ class Scope:
         comment, variables = self.report.comments[index], sys._getframe(1).f_locals
         numbers = {name: n for name, n in variables.items() if re.fullmatch("[A-Z]", name) and type(n) is int}
         known = {**self.letters, **numbers, **self.report.sizes}
-        around = {"": line[:2], **{name: _short(part) for name, part in variables.items()}}
-        bound, problem = _judge(comment, value, around, line[1], known)
+        bound, problem = {}, ""
+        if comment.results:
+            around = {"": line[:2], **{name: _short(part) for name, part in variables.items()}}
+            bound, problem = _judge(comment, value, around, line[1], known)
         comment.runs += 1
         known = {**known, **bound}
-        if self.report.on_line:
-            self.report.on_line(comment, [size for size in _sizes(value) if size], known)
         if problem:
             named = " ".join(f"{letter}={known[letter]}" for letter in sorted(known)) or "none known"
             lie = f"{comment.file}:{comment.line}: {comment.source}\n{problem}\n  letters  {named}"
@@ -303,6 +228,34 @@ class Scope:
                 raise ShapeError(lie)
         else:
             self.letters.update(bound)
+        if self.report.on_line:
+            self.report.on_line(comment, value, known)
+        return value
+
+    def take(self, operation: int, place: int, value: Any) -> Any:
+        """Notes an operand of an operation that is about to run; returns it."""
+        begun = self.report.begun
+        if place == 0:
+            begun.append((operation, []))
+        while begun and begun[-1][0] != operation:
+            begun.pop()  # operations that an exception left unfinished
+        if begun:
+            begun[-1][1].append(value)
+        return value
+
+    def take_both(self, operation: int, left: Any, right: Any) -> Any:
+        """Notes the operands of an augmented assignment; returns the right one."""
+        begun = self.report.begun
+        while begun and self.report.operations[begun[-1][0]].kind == "update":
+            begun.pop()  # nothing tells when such an assignment is done
+        begun.append((operation, [left, right]))
+        return right
+
+    def done(self, operation: int, value: Any) -> Any:
+        """Forgets the operands of an operation; returns its result."""
+        begun = self.report.begun
+        while begun and begun.pop()[0] != operation:
+            pass
         return value
 
 
@@ -409,80 +362,3 @@ def _spelled(size: Size, letters: Letters) -> str:
 
 def _text(shape: Shape) -> str:
     return f"({', '.join(shape)})"
-
-
-class _Loader(SourceFileLoader):
-    """Loads one file of a traced package; bytecode caches are neither read nor written."""
-
-    def __init__(self, name: str, path: str, report: Report) -> None:
-        super().__init__(name, path)
-        self.report = report
-
-    def get_code(self, fullname: str) -> Any:
-        """Returns the checked code."""
-        source = importlib.util.decode_source(self.get_data(self.path))
-        return compile(instrument(source, self.path, self.report), self.path, "exec", dont_inherit=True)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Runs the module with the report in reach."""
-        module.__shapes__ = self.report
-        super().exec_module(module)
-
-
-@dataclass
-class _Finder:
-    """Finds `_traced_<package>` and its submodules in the files of the package."""
-
-    package: str
-    report: Report
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Returns the spec of a traced module, None for every other name."""
-        if name.partition(".")[0] != f"_traced_{self.package}":
-            return None
-        spec = PathFinder.find_spec(name, path) if path else importlib.util.find_spec(self.package)
-        if spec is None or not spec.origin:
-            return None
-        inside, loader = spec.submodule_search_locations, _Loader(name, spec.origin, self.report)
-        return importlib.util.spec_from_file_location(
-            name, spec.origin, loader=loader, submodule_search_locations=inside
-        )
-
-
-@contextmanager
-def traced(package: str, report: Report) -> Iterator[ModuleType]:
-    """Imports a second copy of a package (of relative imports) that checks itself, and forgets it afterwards."""
-    finder, shadow = _Finder(package, report), f"_traced_{package}"
-    sys.meta_path.insert(0, finder)
-    try:
-        yield importlib.import_module(shadow)
-    finally:
-        sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if name.partition(".")[0] == shadow]:
-            del sys.modules[name]
-
-
-class check_cells:  # noqa: N801
-    """Checks the shape comments of every cell that an IPython shell runs from now on, until `close()`."""
-
-    def __init__(self, ip: Any, sizes: Mapping[str, int] | None = None) -> None:
-        self.ip, self.source, self.report = ip, "", Report(sizes or {})
-        for earlier in [other for other in ip.ast_transformers if isinstance(other, check_cells)]:
-            earlier.close()
-        ip.input_transformers_post.append(self._remember)
-        ip.ast_transformers.append(self)
-
-    def _remember(self, lines: list[str]) -> list[str]:
-        self.source = "".join(lines)
-        return lines
-
-    def visit(self, tree: ast.Module) -> ast.Module:
-        """Returns the tree of a cell, checked; IPython calls this before it runs the cell."""
-        self.ip.user_ns["__shapes__"] = self.report  # anew each time: %reset clears the variables
-        return instrument(self.source, f"In [{self.ip.execution_count}]", self.report, tree)
-
-    def close(self) -> None:
-        """Stops checking new cells."""
-        if self in self.ip.ast_transformers:
-            self.ip.input_transformers_post.remove(self._remember)
-            self.ip.ast_transformers.remove(self)

@@ -81,6 +81,6 @@ def _metadata(cell: Cell) -> dict[str, Any]:
         "tags": cell.tags,
         "slideshow": slide and {"slide_type": slide},
         "jupyter": "source-hidden" in cell.tags and {"source_hidden": True},
-        "tinylm": {key: cell.meta[key] for key in ("name", "difficulty", "minutes") if key in cell.meta},
+        "tinylm": {key: cell.meta[key] for key in ("name", "difficulty", "minutes", "rows") if key in cell.meta},
     }
     return {key: value for key, value in parts.items() if value}

@@ -1,0 +1,752 @@
+# %% [markdown] slide="slide" minutes=1
+# # 02 Linear
+# **How does a layer make new features out of old ones, and where do the first ones come from?**
+#
+# *Needs* lesson 01. *Builds* `Linear` and `Embedding` in `layers.py`. *Runs* in about 10 s on two cores.
+# *Teaches* in 85 minutes, plus 15 of exercises.
+
+# %%
+import math
+from statistics import median
+from time import perf_counter
+
+import safetensors.torch
+import torch
+from torch import nn
+from torch.nn.functional import one_hot
+
+from tinylm_lib import sentences, storyworld
+from tinylm_lib.classroom import check, diagnose, figures, hint, keep, predict, show, trace
+from tinylm_lib.classroom.exercises import find
+from tinylm_lib.classroom.measured import measured
+from tinylm_lib.layers import Embedding, Linear
+from tinylm_lib.pretrained import load_pretrained
+
+_ = torch.manual_seed(2)
+
+# %% [markdown] slide="slide" minutes=26
+# ## 1. Tensors, quickly (skip what you know)
+# Everything inside a model is a **tensor**: numbers in a grid, with any number of axes. Here are the first words of two stories, as ids.
+
+# %%
+shipped = load_pretrained("storyworld")
+tokenizer = shipped.tokenizer
+told = [storyworld.story(torch.Generator().manual_seed(seed)).text for seed in (1, 2)]
+ids = torch.tensor([tokenizer.encode(text)[:5] for text in told])  # (B, T)
+print([tokenizer.decode([i]) for i in ids[0].tolist()])
+print(ids, ids.shape, ids.dtype)
+
+# %% [markdown]
+# Two texts of five tokens: the shape is $(B, T)$, where $B$ counts texts and $T$ positions. We pick out parts by **indexing**. The lines of this
+# function make one thing each, and `trace` writes beside each line what shape it made.
+
+
+# %%
+def parts(ids):
+    ids[0]
+    ids[:, -1]
+    ids[:, -1:]
+    ids[:, 1:]
+    ids[:, None]
+
+
+trace(parts, ids, sizes={"B": 2, "T": 5})
+
+# %% [markdown]
+# The rule: **a number removes its axis, a slice keeps it, `None` adds one of size 1.** A negative number counts from the end.
+#
+# ### Broadcasting
+# Two tensors of different shapes can still be added or multiplied. Their shapes are laid one over the other **from the right**. Where the sizes are
+# equal, fine. Where one of them is 1, or missing, that tensor is repeated.
+
+# %%
+C = 4
+x = torch.ones(2, 5, C)  # (B, T, C)
+per_feature = torch.tensor([1.0, 10.0, 100.0, 1000.0])  # (C)
+per_position = torch.arange(5.0)[:, None]  # (T, 1)
+print((x * per_feature)[0, 0], "the same at all positions")
+print((x * per_position)[0, :, 0], "the same for all features")
+
+# %% [markdown]
+# That was one tensor stretched to the other. It can go both ways in one step.
+
+# %%
+query, key = torch.arange(3), torch.arange(5)  # (T), (S)
+
+# %% tags=["source-hidden"]
+predict(
+    "`query` is (3), `key` is (5). What is the shape of `query[:, None] - key`?",
+    key=lambda: (query[:, None] - key).shape,
+    shape="(T, S)",
+    feedback={(3, 1): "That is `query[:, None]` alone. Its axis of size 1 is repeated.", (5, 3): "`key` has only one axis, and that is laid over the last one."},
+    because="(3, 1) and (5) are laid over each other from the right: the 1 is repeated 5 times, and the missing axis 3 times.",
+)  # fmt: skip
+
+# %%
+print(query[:, None] - key)
+
+# %% [markdown]
+# Every query minus every key, without a loop. Now the trap. From each row we want to take that row's mean.
+
+# %%
+square = torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0], [100.0, 200.0, 300.0]])
+means = square.mean(-1)
+print(means)
+
+# %% tags=["source-hidden"]
+right = torch.equal(square - means, square - square.mean(-1, keepdim=True))
+predict(
+    "`square` is (3, 3), `means` is (3). What does `square - means` give?",
+    key=lambda: "each row minus its own mean" if right else "something else, without an error",
+    choices={
+        "an error": "The shapes are (3, 3) and (3). From the right: 3 meets 3, which is allowed.",
+        "each row minus its own mean": "From the right: the one axis of `means` lies over the *last* axis of `square`, which counts columns.",
+        "something else, without an error": "",
+    },
+    because="Each mean met a column in place of its row.",
+)
+
+# %%
+print(square - means)
+print(square - square.mean(-1, keepdim=True))
+
+# %% [markdown]
+# The second is right: `keepdim=True` leaves the axis in place with size 1, $(3, 1)$, so each mean meets its own row. With 4 columns the first would have been
+# an error. On a square it is only wrong. That is why we test with sizes that all differ:
+
+# %%
+wide = torch.randn(3, 4)
+try:
+    wide - wide.mean(-1)
+except RuntimeError as error:
+    print(error)
+
+# %% [markdown]
+# ### The matrix product
+# A **dot product** multiplies two lists, number by number, and adds up: $(1, 2) \cdot (3, 4) = 1 \cdot 3 + 2 \cdot 4 = 11$. The matrix product `a @ b`
+# takes the dot product of each row of `a` with each column of `b`.
+
+# %% rows=["S1-6"]
+assert torch.tensor([1, 2]) @ torch.tensor([3, 4]) == 11
+a, b = torch.randn(1, 3), torch.randn(3, 6)
+product = a @ b  # (1, 3) @ (3, 6) -> (1, 6)
+dots = [(a[0] * b[:, j]).sum() for j in range(6)]
+torch.testing.assert_close(product[0], torch.stack(dots))
+print(f"{product.numel()} outputs, each a dot product of {a.shape[1]} numbers")
+
+# %% [markdown]
+# The **last** axis of the left side meets the **last but one** of the right side. They must be equally long, and both disappear. Axes further to the left stay
+# where they are: every text, and every position, gets its own product.
+
+# %%
+F = 3
+x, weight = torch.randn(2, 5, C), torch.randn(C, F)
+y = x @ weight  # (B, T, C) @ (C, F) -> (B, T, F)
+torch.testing.assert_close(y[1, 2], x[1, 2] @ weight)
+
+# %% [markdown]
+# ### The gradient
+# One thing more, and it is why we use PyTorch: it notes what was computed, and can then say how much the result would change if an input changed a little. That is
+# the **gradient**. A guess $w \cdot x$ is 5, wanted is 4, and the loss is the square of the error.
+
+# %%
+w = torch.tensor([2.0, 1.0], requires_grad=True)
+x, wanted = torch.tensor([3.0, -1.0]), 4.0
+loss = (w @ x - wanted) ** 2
+loss.backward()
+print(f"guess {(w @ x).item():.0f}, loss {loss.item():.0f}, gradient {w.grad.tolist()}")
+
+# %% tags=["source-hidden"]
+nudged = (torch.tensor([2.01, 1.0]) @ x - wanted) ** 2
+predict(
+    "The gradient is 6 for the first weight. We make that weight 0.01 larger. By how much does the loss grow?",
+    key=lambda: (nudged - loss).item(),
+    number="(loss)",
+    within=0.003,
+    feedback={0.01: "So it would be with a gradient of 1.", 6: "That is the change per 1 of the weight. Ours changes by a hundredth of that."},
+    because="A small change times the gradient: 0.01 times 6. (The exact 0.0609 shows that the slope itself changes on the way.)",
+)  # fmt: skip
+
+# %% [markdown]
+# `requires_grad=True` asks PyTorch to take notes, `backward()` walks back through them, and `w.grad` holds the result. By hand it is 2 times the error times the input:
+# $2 \cdot 1 \cdot 3 = 6$ and $2 \cdot 1 \cdot (-1) = -2$. So a small step *against* the gradient makes the loss smaller. That is all training does.
+
+# %%
+with torch.no_grad():
+    w -= 0.05 * w.grad
+print(f"weights {w[0]:.2f} and {w[1]:.2f}, guess {(w @ x).item():.2f}, loss {((w @ x - wanted) ** 2).item():.2f}")
+
+# %% [markdown]
+# (Straight to the goal, because we chose the step well. Lesson 11 says how it is chosen otherwise.)
+
+# %% [markdown] tags=["note"]
+# Most of the room knows some of this. Ask for the broadcasting rule first; *from the right* is what people forget. The square trap costs real
+# projects days: let everybody say what they expect. In a short class skip the matrix product of three axes and the timing in section 3.
+
+# %% [markdown] slide="slide" minutes=10
+# ## 2. A linear map asks questions
+# A word is described by four features. A layer shall make three new ones from them. How? Each new feature is a **question**, and the question is a list of
+# weights, one for each old feature.
+
+# %%
+features = ["person", "thing", "flies", "colour"]
+words = {"kite": [0.0, 1, 1, 0], "lamp": [0.0, 1, 0, 0], "Mia": [1.0, 0, 0, 0]}
+questions = {
+    "for a windy day?": [0.0, 1, 2, 0],
+    "can it sing?": [1.0, 0, 0, 0],
+    "can it be given?": [-1.0, 1, 0, 0],
+}
+weight = torch.tensor(list(questions.values()))
+assert weight.shape == (3, 4)
+
+# %% [markdown]
+# One answer by hand: weight times feature, added up. It is a dot product.
+
+# %%
+answer = 0.0
+for w, f in zip(questions["for a windy day?"], words["kite"], strict=True):
+    answer += w * f
+print("kite, for a windy day?", answer)
+
+# %% [markdown]
+# High where the word has what the question looks for. A minus sign speaks against: whoever is a person cannot be given. All questions, one word:
+
+# %% rows=["S0-7"]
+for word, has in words.items():
+    answers = [sum(w * f for w, f in zip(row, has, strict=True)) for row in weight.tolist()]
+    print(f"{word}: {answers}")
+
+# %% [markdown]
+# This is a **linear map**: one dot product for each row of the weight. The weight has shape $(out, in)$: a **row for each output**, a column for
+# each input. Learning means to change the numbers in the rows, so nobody has to invent the questions. It is called linear because what goes in twice as
+# large comes out twice as large, and a sum comes out as the sum of what its parts give.
+
+# %%
+kite, lamp = torch.tensor(words["kite"]), torch.tensor(words["lamp"])
+ask = Linear(4, 3)
+torch.testing.assert_close(ask(2 * kite + lamp), 2 * ask(kite) + ask(lamp))
+assert ask(torch.zeros(4)).tolist() == [0, 0, 0]
+
+# %% tags=["source-hidden"]
+predict(
+    "Now x holds 2 texts of 5 words, each with 4 features, and the weight is (3, 4). What is the shape of the result?",
+    key=lambda: ask(torch.zeros(2, 5, 4)).shape,
+    shape="(B, T, out)",
+    feedback={(2, 5, 4): "4 go in for each word. How many questions are there?", (3, 5, 2): "What stands before the features stays as it is."},
+    because="Each word is asked the same 3 questions, by itself.",
+)  # fmt: skip
+
+# %% [markdown]
+# ### Your turn
+# Write the general form: x has any leading dimensions, none included, and its last axis is $in$. No loop is needed. Gradients must reach x
+# and the weight, and the result has their dtype.
+
+
+# %% tags=["exercise"] name="linear" minutes=5 difficulty=1
+def linear(x, weight):
+    """x (..., in), weight (out, in), of one dtype. Returns (..., out): the dot products of x with each row of weight."""
+    # SOLUTION
+    return x @ weight.T
+    # END
+
+
+# %% tags=["check"]
+if check("linear", linear).passed:
+    keep("linear", linear)
+
+# %%
+hint("linear")
+
+# %% [markdown] tags=["solution"]
+# One line. `@` sums over the last axis of x and the last but one of its right side, so the rows of the weight must become columns: `weight.T` is
+# $(in, out)$. The usual slips: `x @ weight`, which a square weight does not punish; `weight @ x`, right for a single vector only;
+# and `weight.reshape(in, out)`, which has the right shape and the wrong numbers (section 3). `torch.einsum("...i,oi->...o", x, weight)` says the same in letters.
+
+# %% [markdown] slide="subslide" minutes=2
+# ### The library's version
+# A layer keeps its weight, and calls PyTorch's `F.linear`, which is the same product. It can also add a learned number to each output, the *bias*; ours has
+# none unless asked.
+
+# %% rows=["S0-5", "S0-8"]
+layer, x = Linear(64, 128), torch.randn(7, 64)
+assert layer.weight.shape == (128, 64) and layer.bias is None
+assert layer(x).shape == (7, 128)
+torch.testing.assert_close(layer(x), find("linear").reference(x, layer.weight))
+assert Linear(64, 128, dtype=torch.bfloat16).weight.dtype == torch.bfloat16
+show(Linear)
+
+# %%
+trace(layer, torch.randn(2, 5, 64), sizes={"B": 2, "T": 5})
+
+# %% [markdown] tags=["note"]
+# Draw the weight on the board as a list of questions, row by row. Then point at a column: what one old feature contributes to all answers. Both readings
+# return in section 3. Ask who would have written x @ weight.
+
+# %% [markdown] slide="slide" minutes=15
+# ## 3. Why (out, in)?
+# Stored as $(in, out)$, we could write `x @ weight`, without the transpose. Does the order matter? First, what does a transpose do?
+
+# %%
+weight = torch.arange(18).view(6, 3)
+print(weight)
+print("in memory:", weight.flatten().tolist())
+print("strides:  ", weight.stride())
+
+# %% [markdown]
+# Memory has no rows: it is one long line. The **strides** say how far to walk in that line: 3 places to the next row, 1 to the next column. Where the
+# numbers lie in memory in the order in which we read them, row after row, the tensor is **contiguous**.
+
+# %% tags=["source-hidden"]
+predict(
+    "`weight.T` is (3, 6). What are its strides?",
+    key=lambda: str(weight.T.stride()),
+    choices={
+        "(3, 1)": "Then the next row of `weight.T` would be 3 places away. Look: from 0 to 1 is one step in memory.",
+        "(1, 3)": "",
+        "(6, 1)": "So it would be if the numbers had been written anew, row by row. Nothing was copied.",
+    },
+    because="Only the two strides change places.",
+)
+
+# %% rows=["S1-6"]
+flipped = weight.T
+print("the same memory:", flipped.data_ptr() == weight.data_ptr())
+print("contiguous:", flipped.is_contiguous())
+flipped[0, 1] = 100
+print("written into flipped[0, 1], read from weight[1, 0]:", weight[1, 0].item())
+assert flipped.shape == (3, 6) and flipped.stride() == (1, 3)
+assert torch.empty(4, 3, 6).stride() == (18, 6, 1)
+
+# %% [markdown]
+# A transpose costs nothing: no number moves. That is different from `reshape`, which keeps the order in memory and cuts it anew. Both give the
+# shape $(3, 6)$, but not the same matrix:
+
+# %%
+print(weight.T[0].tolist(), "first row of the transpose")
+print(weight.reshape(3, 6)[0].tolist(), "first row of the reshape")
+
+# %% [markdown]
+# ### A parameter that is not contiguous
+# One published course note stores $(out, in)$ and makes its transpose the parameter, so that x can stand at the left of $(in, out)$. It says this is for speed.
+
+
+# %%
+class Transposed(nn.Module):
+    def __init__(self, n_in: int, n_out: int):
+        super().__init__()
+        stored = torch.randn(n_out, n_in) * 0.02
+        self.weight = nn.Parameter(stored.T)  # in front (in, out), in memory (out, in)
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+layer = Transposed(3, 6)
+layer(torch.randn(4, 3)).sum().backward()
+attempts = {
+    "the gradient": lambda: layer.weight.grad.norm(),
+    "weight.T": lambda: layer.weight.T,
+    "saving as safetensors": lambda: safetensors.torch.save(layer.state_dict()),
+    "weight.view(-1)": lambda: layer.weight.view(-1),
+    "parameters_to_vector": lambda: nn.utils.parameters_to_vector(layer.parameters()),
+}
+
+# %%
+fails = {}
+for name, attempt in attempts.items():
+    try:
+        attempt()
+    except (RuntimeError, ValueError) as error:
+        fails[name] = str(error)
+
+# %% tags=["source-hidden"]
+predict(
+    "The forward pass works. Which of these fails?",
+    key=lambda: next(name for name in fails if "saving" in name),
+    choices={
+        "the gradient": "Gradients follow strides as everything else does.",
+        "weight.T": "That takes it back to what lies in memory.",
+        "saving as safetensors": "",
+    },
+    because="The file holds bytes in order, and the tensor's order is not the one in memory.",
+)
+
+# %% rows=["S1-5"]
+for name, message in fails.items():
+    print(f"{name}: {message[:72]}...")
+assert layer.weight.grad is not None and len(fails) == 3
+
+# %% [markdown]
+# A layer that computes and trains, and then cannot be saved as safetensors, the file format in which most models are published (`torch.save` would take it). `contiguous()` would make a copy in the right order. There is a second trap.
+# PyTorch's initializers read a weight as $(out, in)$, so with $(in, out)$ they take the wrong axis for the inputs:
+
+# %%
+for shape in ((2048, 512), (512, 2048)):
+    std = nn.init.kaiming_normal_(torch.empty(shape)).std().item()
+    print(f"512 inputs, 2048 outputs, weight {shape}: std {std:.3f}")
+
+# %% [markdown]
+# Half the scale, without a word. Now the claim itself: is one order *faster*? Measure it honestly: both in turns, many times, on one core, and take the medians,
+# because another program may disturb any single run.
+
+
+# %%
+def seconds(*ways, rounds: int = 31) -> list[float]:
+    runs, n_threads = [[] for _ in ways], torch.get_num_threads()
+    torch.set_num_threads(1)
+    for _ in range(rounds):
+        for way, found in zip(ways, runs, strict=True):
+            start = perf_counter()
+            way()
+            found.append(perf_counter() - start)
+    torch.set_num_threads(n_threads)
+    return [median(found) for found in runs]
+
+
+# %%
+for n, n_in, n_out in ((1, 512, 2048), (1, 2048, 512), (64, 512, 2048), (64, 2048, 512)):
+    x, rows_out = torch.randn(n, n_in), torch.randn(n_out, n_in)
+    rows_in = rows_out.T.contiguous()
+    a, b = seconds(lambda: x @ rows_out.T, lambda: x @ rows_in)  # noqa: B023
+    print(f"{n:>2} x {n_in} to {n_out}: (out, in)", measured(1e6 * a, "us", 1, 1e6), end=", ")
+    print("(in, out) takes", measured(b / a, "times as long", 0.05, 20))
+
+# %% [markdown]
+# Look at the last number of each line: 1 means equally fast. Run the cell again and it moves. In our runs most came out below 1 and some above:
+# $(out, in)$ brings **no systematic gain**, and if one of the two was ahead on our computer, it was the other. If yours disagrees, believe yours. Why no gain? Because both orders can be read straight through memory. With $(out, in)$,
+# take a row and make a dot product. With $(in, out)$, take a row, multiply it by one number of x, and add it to the result.
+#
+# So why $(out, in)$? Because a row is one output's question, because initializers, PyTorch and the files of Llama expect it,
+# and because the last layer of a model, $(V, C)$, then has the same shape as the table of section 5. A convention, and a good one to share.
+
+# %% [markdown] tags=["note"]
+# Common wrong answer: a transpose copies. Let someone walk through the line of 18 numbers with the finger, once for each stride. The timing surprises those who have
+# read otherwise; do it on several laptops and collect the ratios on the board.
+
+# %% [markdown] slide="slide" minutes=13
+# ## 4. How large at the start?
+# Before training, the weights are random. How large should they be? An output is a sum over all inputs. Let inputs and weights be drawn
+# independently around the mean 0 with a standard deviation of 1 (the typical distance from the mean; its square is the *variance*). Then a product of two also has the variance 1.
+
+# %%
+n_in, n_out = 256, 1024
+x = torch.randn(4000, n_in)
+y = x @ torch.randn(n_out, n_in).T
+
+# %% tags=["source-hidden"]
+predict(
+    "Each output is a sum of 256 products of such numbers. What is its standard deviation?",
+    key=lambda: y.std().item(),
+    number="times that of x",
+    within=0.5,
+    feedback={256: "So it would be if all products pointed the same way. They have both signs and mostly cancel.", 1: "Many chances to go far: sums of random numbers grow."},
+    because="In a sum of independent numbers the variances add up: 256 times 1. The standard deviation is the root of that.",
+)  # fmt: skip
+
+# %% [markdown]
+# In a model of many layers this would multiply (lesson 04 shows a chain). With weights of standard deviation $\sigma$ the outputs have $\sigma \sqrt{in}$, so
+# $\sigma = 1/\sqrt{in}$ keeps the size. But gradients go the other way, from the outputs back to the inputs, and there the sum is over the *outputs*: an input has a part in every
+# output, so its gradient is the sum of weight times that output's gradient, `gradient @ weight`. They want $1/\sqrt{out}$. The
+# compromise takes the mean of both counts (Glorot and Bengio 2010):
+#
+# $$\sigma = \sqrt{\frac{2}{in + out}}$$
+
+# %%
+scales = {"1 / sqrt(in)": n_in**-0.5, "1 / sqrt(out)": n_out**-0.5}
+scales["compromise"] = math.sqrt(2 / (n_in + n_out))
+for name, sigma in scales.items():
+    weight = sigma * torch.randn(n_out, n_in)
+    forward, backward = (x @ weight.T).std(), (torch.randn(4000, n_out) @ weight).std()
+    print(f"{name:<14} sigma {sigma:.4f}: outputs {forward:.2f}, gradients {backward:.2f}")
+
+# %% [markdown]
+# Neither is 1 with the compromise, and neither is far off.
+#
+# ### Cutting off the tails
+# A normal distribution has no end: among millions of weights some are very large. So they are drawn again until they lie within three $\sigma$. What remains is a
+# little narrower. Statistics has a formula for how much (the first two lines below; take it on trust), and we check it on four million weights.
+
+# %% rows=["S0-6"]
+density = math.exp(-(3**2) / 2) / math.sqrt(2 * math.pi)
+kept = math.erf(3 / math.sqrt(2))
+print(f"kept {kept:.4f} of all, standard deviation {math.sqrt(1 - 2 * 3 * density / kept):.5f} sigma")
+layer, sigma = Linear(2000, 2000), math.sqrt(2 / (2000 + 2000))
+print(f"measured {layer.weight.std().item() / sigma:.4f} sigma, largest {layer.weight.abs().max().item() / sigma:.2f}")
+
+# %% [markdown]
+# 0.98658: whoever tests the standard deviation strictly finds it 1.3 % too small. That is no bug. What comes next is a trap.
+
+# %% tags=["source-hidden"]
+weight = nn.init.trunc_normal_(torch.empty(1000, 1000), std=0.02)  # (1000, 1000)
+largest = weight.abs().max().item() / 0.02
+predict(
+    "`nn.init.trunc_normal_(weight, std=0.02)` fills a million weights. How many standard deviations is the largest away from 0?",
+    key=lambda: next(text for limit, text in ((2.1, "2"), (3.1, "3"), (6, "about 5"), (200, "100")) if largest < limit),
+    choices={
+        "2": "The defaults are a=-2 and b=2, but in which unit?",
+        "3": "Nobody said 3. The defaults are a=-2 and b=2.",
+        "about 5": "",
+        "100": "That is where the cut is: at 2, and 2 is 100 times 0.02. No weight gets so far.",
+    },
+    because="`a` and `b` are absolute, not counted in standard deviations: the cut at 2 is never reached, and the largest of a million is where it is without a cut.",
+)
+
+# %% rows=["S1-3"]
+uncut = nn.init.trunc_normal_(torch.empty(1000, 1000), std=0.02)
+cut = nn.init.trunc_normal_(torch.empty(1000, 1000), std=0.02, a=-3 * 0.02, b=3 * 0.02)
+for name, weight in {"defaults": uncut, "a, b given": cut}.items():
+    print(
+        f"{name:<10} largest {weight.abs().max() / 0.02:.1f} sigma, beyond 3: {(weight.abs() > 0.06).double().mean():.2%}"
+    )
+
+# %% [markdown]
+# So an embedding made by this line with its default limits is called truncated normal and is in effect a plain normal one. The library gives both limits.
+
+# %% [markdown] tags=["note"]
+# Ask why gradients sum over the outputs: an input feeds all of them (a column of the weight). If time is short, tell the factor 0.98658 and show only the trap.
+
+# %% [markdown] slide="slide" minutes=9
+# ## 5. Where vectors come from
+# A linear map needs numbers, and an id is only a name: token 4 is not twice token 2. So each token of the vocabulary has a vector of its own. They stand
+# as **rows** in a table of shape $(V, C)$, and the id says which row.
+
+# %%
+V, C = 5, 3
+table = torch.arange(float(V))[:, None] + torch.tensor([0.1, 0.2, 0.3])  # (V, C)
+print(table)
+print("token 2:", table[2])
+
+# %% [markdown]
+# Is this still mathematics? Yes: a product with a vector that is 0 everywhere, and 1 at the place of the id, called **one-hot**. It picks its row out.
+
+# %%
+hot = one_hot(torch.tensor(2), V).float()  # (V)
+print(hot, "@ table =", hot @ table)
+assert torch.equal(hot @ table, table[2])
+
+# %% [markdown]
+# So an embedding *is* a linear map, of one-hot vectors. Only nobody multiplies all those zeros: looking up is the same, and cheaper. As a
+# `Linear` its weight would be `table.T`, $(C, V)$, one column per token; the table is kept the other way round, so that the vector of token $i$ is **row** $i$. (In this table a
+# column is one feature of all tokens, not a vector of one token.)
+
+# %% tags=["source-hidden"]
+predict(
+    "A program marks places without a word by the id -1. What is `table[-1]`?",
+    key=lambda: {4: "the row of token 4", 0: "the row of token 0"}[(table == table[-1]).all(-1).nonzero().item()],
+    choices={
+        "an error": "It should be. Python counts negative places from the end, and so does a tensor.",
+        "the row of token 0": "Python counts negative places from the end.",
+        "the row of token 4": "",
+    },
+    because="-1 is the last row: a mark for *nothing* silently becomes the last word of the vocabulary.",
+)
+
+# %%
+print(table[-1])
+
+# %% [markdown]
+# The model would train on it, and nobody would notice. So a good embedding refuses what is no id.
+#
+# ### Your turn
+# - ids has any shape $(...)$, and the result is $(..., C)$. A single id, a tensor without axes, gives one row.
+# - An id below 0 or above $V - 1$ raises an `IndexError`.
+# - Gradients reach the table: a row that is named twice gets both. The result has the table's dtype.
+
+
+# %% tags=["exercise"] name="embedding" minutes=10 difficulty=2
+def embedding(ids, weight):
+    """ids (...): integers. weight (V, C). Returns (..., C): row i of weight for each id i; IndexError outside 0..V-1."""
+    # SOLUTION
+    if ((ids < 0) | (ids >= len(weight))).any():
+        raise IndexError(f"ids must be in 0..{len(weight) - 1}")
+    return weight[ids]
+    # END
+
+
+# %% tags=["check"]
+if check("embedding", embedding).passed:
+    keep("embedding", embedding)
+
+# %%
+hint("embedding")
+
+# %% [markdown] tags=["solution"]
+# A tensor indexed with a tensor of ids gives a row for each of them, in their shape. The look at the range comes first; note the parentheses around both comparisons,
+# because `|` binds more tightly than `<`. `F.embedding(ids, weight)` alone is right, too: it refuses by itself, on the CPU. The usual slips: `weight[:, ids]`, which takes
+# columns; `one_hot(ids)` without V, which is as wide as the largest id that happens to occur; `assert`, which `python -O` leaves out; and a `.tolist()` on the way, which the gradient cannot follow.
+
+# %% [markdown] slide="subslide" minutes=3
+# ### The library's version
+# PyTorch's `F.embedding` with a table of its own. It equals yours, and the product with one-hot vectors:
+
+# %% rows=["S0-9", "S0-10", "S0-12"]
+embed, ids = Embedding(10_000, 512), torch.tensor([5, 23, 156])
+vectors = embed(ids)  # (3) -> (3, 512)
+assert torch.equal(vectors, find("embedding").reference(ids, embed.weight))
+torch.testing.assert_close(vectors, one_hot(ids, 10_000).float() @ embed.weight)
+assert embed(ids.view(1, 3)).shape == (1, 3, 512) and embed.weight.abs().max() <= 3
+print(f"standard deviation {embed.weight.std().item():.3f}, largest {embed.weight.abs().max().item():.2f}")
+show(Embedding)
+
+# %% [markdown]
+# And it refuses what is no id:
+
+# %%
+try:
+    embed(torch.tensor([5, -1]))
+except IndexError as error:
+    print("IndexError:", error)
+
+# %% tags=["source-hidden"]
+small = Embedding(5, 3)
+small(torch.tensor([2, 0, 2])).sum().backward()
+predict(
+    "The ids 2, 0, 2 are looked up in a new table with 5 rows, and all the numbers are added up. What gradient has each number of row 2?",
+    key=lambda: f"{small.weight.grad[2, 0]:.0f}",
+    choices={
+        "0": "Its numbers are part of the sum: if they grow, the sum grows.",
+        "1": "That would be one use. It has two.",
+        "2": "",
+    },
+    because="It is used twice, and the gradients of both uses add up.",
+)
+
+# %%
+print(small.weight.grad)
+
+# %% [markdown]
+# Rows that no text named get a gradient of 0: this step teaches them nothing (an optimizer may still shrink them a little). The rows that were named move. Where to? A popular picture: a vector is a *personality profile*, and
+# similar words get similar profiles. Let us see in the model that ships with the library. We compare the directions of two rows by their cosine: 1 is the same, 0 unrelated.
+
+# %%
+kinds = {"girls": sentences.GIRLS.split(), "boys": sentences.BOYS.split()}
+kinds |= {f"{kind}s": sentences.CLASSES[kind] for kind in ("colour", "thing", "place", "trait")}
+rows = {kind: torch.tensor([tokenizer.encode(f" {word}")[0] for word in names]) for kind, names in kinds.items()}
+
+
+def alike(table: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> float:
+    directions = nn.functional.normalize(table, dim=-1)  # (V, C)
+    cosines = directions[one] @ directions[other].T  # (N, C) @ (C, M) -> (N, M)
+    return cosines[one[:, None] != other].mean().item()
+
+
+# %% rows=["S0-11"]
+trained = shipped.model.embed.weight.detach()  # (V, C)
+new = Embedding(*trained.shape).weight.detach()
+own, others, before = [], [], []
+for ids in rows.values():
+    rest = torch.cat([more for more in rows.values() if more is not ids])
+    own.append(alike(trained, ids, ids))
+    others.append(alike(trained, ids, rest))
+    before.append(alike(new, ids, ids))
+assert min(own) > 0.05 > max(map(abs, others + before))
+
+# %% tags=["source-hidden"]
+with figures.axes("Words of one kind have turned to each other", "", "mean cosine of two words") as (figure, ax):
+    for shift, (name, bars) in zip(
+        (-0.28, 0, 0.28),
+        {"same kind": own, "another kind": others, "same kind, untrained": before}.items(),
+        strict=True,
+    ):
+        ax.bar([i + shift for i in range(len(own))], bars, 0.27, label=name, hatch="//" if "un" in name else "")
+    ax.set_xlabel("kind of word")
+    ax.set_xticks(range(len(own)), list(kinds))
+    ax.grid(axis="x", visible=False)
+    ax.set_ylim(top=0.3)
+    ax.legend(frameon=False, ncols=3, loc="upper left")
+figures.show(
+    figure,
+    alt="Bar chart: in the trained table two words of one kind have a clearly positive mean cosine, of different kinds one near 0, as in an untrained table.",
+    caption="What a word is like was learned: same kind, similar direction. Before training, all are unrelated.",
+    table={"kind": list(kinds), "same kind": own, "another kind": others, "same kind, untrained": before},
+    digits=1,
+)
+
+# %% [markdown]
+# Nobody told the model which words are colours. A likely reason: words that stand in the same places are pushed the same way. But mind the scale of the axis: two
+# colours share a small part of their direction, no more. A *profile* shared by a whole kind this is not.
+
+# %% [markdown] tags=["note"]
+# Ask what the row of a word that never occurs looks like after training: as at the start (unless weight decay shrinks it). In texts of real size the cosines are larger.
+
+# %% [markdown] slide="slide" minutes=6
+# ## 6. Break it
+# **A table that is no parameter.** The course note of section 3 keeps its table of vectors as a plain tensor. Everything runs.
+
+
+# %%
+class Plain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.randn(5, 4)  # should be nn.Parameter(torch.randn(5, 4))
+        self.head = Linear(4, 5)
+
+    def forward(self, ids):
+        return self.head(self.table[ids])
+
+
+model = Plain()
+
+# %% tags=["source-hidden"]
+predict(
+    "A table of 5 rows with 4 numbers, and a linear map from 4 to 5. How many learnable numbers does `model.parameters()` find?",
+    key=lambda: sum(p.numel() for p in model.parameters()),
+    number="numbers",
+    within=0,
+    feedback={40: "So it should be. But only an `nn.Parameter` is entered in that list."},
+    because="The linear map has 20. The table is an attribute like any other, and nobody knows of it.",
+)
+
+# %% [markdown]
+# So the optimizer never gets it. Let us train, save and load.
+
+# %%
+ids, before = torch.tensor([0, 1, 2, 3]), model.table.clone()
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+for _ in range(5):
+    optimizer.zero_grad()
+    model(ids).square().mean().backward()
+    optimizer.step()
+print("the table after 5 steps is unchanged:", torch.equal(model.table, before))
+
+# %% rows=["S1-3"]
+again = Plain()
+print("saved:", list(model.state_dict()))
+print("loading says:", again.load_state_dict(model.state_dict()))
+print("the outputs are the same:", torch.allclose(again(ids), model(ids)))
+assert not torch.allclose(again(ids), model(ids))
+
+# %% [markdown]
+# Never trained, never saved, and loading reports that all is well. A line that prints the number of parameters would have told.
+#
+# **A forgotten transpose.** Somebody writes `x @ weight`. With sizes that differ, `trace` shows where they do not fit:
+
+
+# %%
+def hasty(x, weight):
+    return x @ weight
+
+
+trace(hasty, torch.randn(7, 4), torch.randn(6, 4), sizes={"T": 7})
+
+# %% [markdown]
+# With a square weight, as many in a Transformer are, nothing is said at all. The check has a name for it:
+
+# %%
+x, weight = torch.randn(5, 4), torch.randn(4, 4)
+assert hasty(x, weight).shape == (5, 4) and not torch.allclose(hasty(x, weight), x @ weight.T)
+print(diagnose("linear", hasty).message)
+
+# %% [markdown]
+# ## What you have now
+# - Shapes are laid over each other from the right. Keep the axis of a sum or a mean, and test with sizes that all differ.
+# - A linear map is a dot product with each row of its weight, $(out, in)$. The order is a convention, and brings no speed.
+# - A transpose changes strides only; a parameter should be contiguous.
+# - Weights start with $\sqrt{2/(in+out)}$, cut at three standard deviations, which are to be given as absolute limits.
+# - An embedding is a row looked up. Ids out of range must be refused, and the table must be an `nn.Parameter`.
+
+# %% [markdown]
+# ## Sources
+# Initial scale: Glorot and Bengio 2010, *Understanding the difficulty of training deep feedforward neural networks*, equation 12. Vectors for words, learned with
+# the model: Bengio et al. 2003, *A Neural Probabilistic Language Model*, section 2. Gradients and strides as used here: Paszke et al. 2019, *PyTorch: An Imperative Style,
+# High-Performance Deep Learning Library*, section 4.

@@ -1,0 +1,550 @@
+# %% [markdown] slide="slide" minutes=1
+# # 04 Normalization
+# **How do numbers keep one size, however many layers they pass?**
+#
+# *Needs* lessons 02 and 03. *Builds* `RMSNorm` and `LayerNorm` in `layers.py`. *Runs* in about 10 s on two cores.
+# *Teaches* in 38 minutes, plus 22 of exercises.
+
+# %%
+import math
+
+import torch
+
+from tinylm_lib import storyworld
+from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace
+from tinylm_lib.classroom.capture import capture
+from tinylm_lib.classroom.measured import rounded
+from tinylm_lib.layers import LayerNorm, Linear, RMSNorm
+from tinylm_lib.pretrained import load_pretrained
+
+_ = torch.manual_seed(4)
+
+# %% [markdown] slide="slide" minutes=6
+# ## 1. Sizes drift
+# In a model a vector passes many layers, and each may change the size of its numbers, perhaps only a little. How much is that, in the end? The simplest
+# case is a chain of linear maps.
+#
+# By the **size** of a vector we mean its *root mean square*: square the numbers, take the mean, take the root.
+
+
+# %%
+def size(x: torch.Tensor) -> torch.Tensor:
+    return x.square().mean(-1).sqrt()
+
+
+# %%
+C, n_layers = 64, 24
+
+# %% tags=["source-hidden"]
+predict(
+    f"A vector passes {n_layers} maps, and each makes it 1.2 times as large. How much larger is it at the end?",
+    key=lambda: f"about {round(1.2**n_layers, -1):.0f} times",
+    choices={
+        "about 5 times": "That would be 24 times a fifth, added up. But each factor multiplies what is already there.",
+        "about 29 times": "That is 24 times 1.2. But each factor multiplies what is already there.",
+        "about 80 times": "",
+    },
+    because="Factors multiply: 1.2 to the power of 24.",
+)
+
+# %% [markdown]
+# Each map turns the vector somewhere else (`qr` makes a random turn, which keeps every size) and then multiplies by a factor. After it stands a **norm**:
+# a function that brings a vector to a fixed size. The first two chains go without, the third one divides by the size.
+
+
+# %%
+def sizes_on_the_way(factor: float, norm) -> list[float]:
+    generator = torch.Generator().manual_seed(4)
+    x, found = torch.randn(C, generator=generator), []
+    for _ in range(n_layers):
+        turn = torch.linalg.qr(torch.randn(C, C, generator=generator)).Q  # (C, C)
+        x = norm(factor * turn @ x)  # (C)
+        found.append(size(x).item())
+    return found
+
+
+# %%
+courses = {
+    "factor 1.2": sizes_on_the_way(1.2, norm=lambda x: x),
+    "factor 0.8": sizes_on_the_way(0.8, norm=lambda x: x),
+    "factor 1.2, divided by its size": sizes_on_the_way(1.2, norm=lambda x: x / size(x)),
+}
+
+# %% tags=["source-hidden"]
+layers = list(range(1, n_layers + 1))
+with figures.axes("Small factors multiply", "layer", "size of the vector") as (figure, ax):
+    for name, course in courses.items():
+        ax.plot(layers, course, label=name)
+    ax.set_yscale("log")
+    ax.set_yticks([0.01, 0.1, 1, 10, 100], ["0.01", "0.1", "1", "10", "100"])
+    ax.legend(frameon=False, loc="upper left")
+    ax.set_ylim(0.002, 2000)
+shown = [0, 7, 15, 23]
+figures.show(
+    figure,
+    alt="Line chart, logarithmic: over 24 layers one vector grows, one shrinks, and one that is divided by its size stays at 1.",
+    caption="A factor near 1, repeated, is a straight line up or down on a logarithmic scale. Dividing by the size holds the third at 1.",
+    table={"layer": [layers[i] for i in shown], **{n: [c[i] for i in shown] for n, c in courses.items()}},
+    digits=2,
+)
+
+# %% [markdown]
+# With more layers or another factor, another size: the next layer cannot know what to expect. The remedy is the third line: **divide by the size**, again
+# and again. What is lost is how large a vector was. What stays is how its numbers compare with each other.
+#
+# Is this a problem of toys? Here is the model that ships with the library. It adds to its vectors in each layer (lesson 09), so they grow.
+
+# %%
+shipped = load_pretrained("storyworld")
+model, tokenizer = shipped.model.eval(), shipped.tokenizer
+told = [storyworld.story(torch.Generator().manual_seed(seed)).text for seed in (1, 2)]
+ids = torch.tensor([tokenizer.encode(text)[:80] for text in told])  # (B, T)
+caught = capture(model, ids)
+
+# %%
+for name in ("blocks.0.attn_norm", "blocks.1.attn_norm", "blocks.2.attn_norm", "final_norm"):
+    met = size(caught.inputs[name])  # (B, T)
+    print(f"{name:<18} meets vectors of size {met.min():.1f} to {met.max():.0f}, on average {met.mean():.1f}")
+print("the largest of all stands at the word", tokenizer.decode([ids.flatten()[met.argmax()].item()]).strip())
+
+# %% [markdown]
+# Two stories, and in front of the final norm some vectors are many times as large as others. Every part that reads them has a norm in front, so that it meets
+# one size only.
+
+# %% [markdown] tags=["note"]
+# Real maps do not only turn: they stretch some directions more than others, and then even a factor of 1 on average wanders. If time is short, skip the second half of section 4.
+
+# %% [markdown] slide="slide" minutes=7
+# ## 2. RMSNorm: divide by the size
+# By hand first. The numbers 3 and 4:
+
+# %%
+v = torch.tensor([3.0, 4.0])
+print("squares:", v.square())
+print(f"mean {v.square().mean():.1f}, root of it {v.square().mean().sqrt():.4f}")
+print("divided by that:", v / size(v))
+
+# %% [markdown]
+# The result has the size 1, and 3 to 4 is still 3 to 4.
+#
+# One published course note calls this root the "L2 norm" of the vector. The L2 norm is its *length*: the root of the **sum** of the squares.
+
+# %% rows=["S1-8"]
+length = v.square().sum().sqrt()
+print(f"length {length:.0f}, size {size(v):.4f}, length / root of 2 = {length / math.sqrt(2):.4f}")
+assert torch.isclose(size(v), length / math.sqrt(len(v)))
+
+# %% tags=["source-hidden"]
+w = torch.randn(64)  # (64)
+predict(
+    "We divide a vector of 64 numbers by its length instead of its size. What size has the result?",
+    key=lambda: f"1/{1 / size(w / w.norm()).item():.0f}",
+    choices={
+        "1": "Its length is 1 then. The squares sum to 1, so their mean is smaller.",
+        "1/8": "",
+        "1/64": "That is the mean of the squares. Now the root.",
+    },
+    because="The squares sum to 1, so their mean is 1/64, and the root of that is 1/8.",
+)
+
+# %% [markdown]
+# ### A gain for each feature
+# Size 1 is not the best size for everyone. So the norm has one learned number per feature, the **gain** $g$, which starts at 1.
+#
+# $$\text{RMSNorm}(x)_i = \frac{x_i}{\sqrt{\frac{1}{C}\sum_j x_j^2 + \epsilon}} \cdot g_i$$
+#
+# Think of a mixing desk. First the whole band is brought to one volume, however loud it came in. Then each instrument has its own slider. The small
+# $\epsilon$ (epsilon) has a section of its own below. One word by hand, and a batch of words by the library's norm. From here
+# on $C$ is the width of the shipped model, 128 instead of 64:
+
+# %% rows=["S0-17", "S0-18"]
+with torch.no_grad():
+    x = model.embed(ids[:, :6])  # (B, T) -> (B, T, C)
+    B, T, C = x.shape
+    assert C == 128
+    norm = RMSNorm(C)
+    one = x[0, 5]  # (C)
+    by_hand = one / (one.square().mean() + 1e-5).sqrt() * norm.weight  # (C)
+torch.testing.assert_close(norm(x)[0, 5], by_hand)
+for i, word in enumerate(tokenizer.decode([token]).strip() for token in ids[0, :T].tolist()):
+    print(f"{word:>10}: size {size(x)[0, i]:.2f} before, {size(norm(x))[0, i]:.2f} after")
+
+# %% [markdown]
+# Look at the shapes: the sizes are $(B, T, 1)$, one for each vector, and the gain is $(C)$, one for each feature. Each is stretched by broadcasting
+# over the axes that the other one has.
+
+# %%
+assert size(x)[..., None].shape == (B, T, 1) and norm.weight.shape == (C,)
+for name in ("blocks.0.attn_norm", "blocks.0.ffn_norm", "final_norm"):
+    gain = model.get_submodule(name).weight  # (C)
+    print(f"{name:<18} learned gains of {gain.min():.2f} to {gain.max():.2f}, on average {gain.mean():.2f}")
+
+# %% [markdown]
+# A gain near 0 switches its feature off for the part that reads it.
+#
+# ### What it forgets, what it keeps
+# Ten times as loud in, the same out: the size is forgotten. The division keeps the direction; the gains then turn it a little, since each stretches its own
+# feature:
+
+# %%
+with torch.no_grad():
+    torch.testing.assert_close(norm(10 * x), norm(x), rtol=1e-4, atol=1e-4)
+    for gains, result in (("all 1", norm(x)), ("learned", model.blocks[0].attn_norm(x))):
+        cosine = torch.cosine_similarity(result, x, dim=-1)  # (B, T)
+        print(f"gains {gains}: cosine of before and after {cosine.mean():.2f} on average")
+
+# %% [markdown] slide="slide" minutes=6
+# ## 3. LayerNorm: the mean goes, too
+# LayerNorm is the older one. It first takes the **mean** from all numbers, and then does the same as RMSNorm; and it has a learned offset per feature
+# beside the gain.
+#
+# $$\text{LayerNorm}(x)_i = \frac{x_i - \mu}{\sqrt{\frac{1}{C}\sum_j (x_j-\mu)^2 + \epsilon}} \cdot g_i + b_i, \qquad \mu = \frac{1}{C}\sum_j x_j$$
+
+# %%
+u = torch.tensor([1.0, 2.0, 6.0])
+centred = u - u.mean()
+print("centred:", centred, "variance:", rounded(centred.square().mean().item(), 4))
+print("result: ", centred / size(centred))
+
+# %% [markdown]
+# The mean of the squares about the mean is the *variance*. It is divided by $C$. (`torch.var` divides by $C - 1$ unless told otherwise: that is
+# for guessing a population from a sample, and here the three numbers are all there is.)
+
+# %%
+layer = LayerNorm(C)
+
+# %% tags=["source-hidden"]
+with torch.no_grad():
+    forgets = {n: torch.allclose(f(x + 5), f(x), atol=1e-3) for n, f in (("RMSNorm", norm), ("LayerNorm", layer))}
+predict(
+    "We add 5 to all numbers of a vector. Which norm gives the same result as before?",
+    key=lambda: "both" if all(forgets.values()) else max(forgets, key=forgets.get),
+    choices={
+        "RMSNorm": "It divides, and it never subtracts: a shifted vector points elsewhere.",
+        "LayerNorm": "",
+        "both": "RMSNorm never subtracts: a shifted vector points elsewhere.",
+    },
+    because="It takes the mean away, and the 5 with it.",
+)
+
+
+# %%
+def same(norm, changed: torch.Tensor) -> str:
+    return "same" if torch.allclose(norm(changed), norm(x), atol=1e-3) else "differs"
+
+
+# %%
+with torch.no_grad():
+    for what, changed in {"10 x": 10 * x, "x + 5": x + 5}.items():
+        print(f"{what:>6}: RMSNorm {same(norm, changed)}, LayerNorm {same(layer, changed)}")
+    middle = x - x.mean(-1, keepdim=True)  # (B, T, C)
+    torch.testing.assert_close(norm(middle), layer(middle))
+    print("on centred vectors both agree")
+
+# %% [markdown]
+# So RMSNorm is LayerNorm without the centring and without the offset. Does the centring matter? Look at how much of the squares in the shipped model
+# is due to the mean:
+
+# %%
+stream = caught.inputs["final_norm"]  # (B, T, C)
+due_to_mean = stream.mean(-1).square().sum() / stream.square().mean(-1).sum()
+print(f"{due_to_mean:.1%} of the mean square comes from the mean")
+random = torch.randn(10_000, C, generator=torch.Generator().manual_seed(4))
+print(f"{random.mean(-1).square().sum() / random.square().mean(-1).sum():.1%} for random numbers of either sign")
+assert due_to_mean < 0.05
+
+# %% [markdown]
+# Very little, less even than for random numbers, and nothing in RMSNorm pushed the mean towards 0. So the centring can be left
+# out, and in the Llama models it is (Touvron et al. 2023).
+
+# %% [markdown] tags=["note"]
+# A picture for the board, three numbers per vector: LayerNorm puts every vector on a circle (centred, then one length), RMSNorm on a sphere.
+# Common wrong answer: that LayerNorm needs no gain because it has an offset.
+
+# %% [markdown] slide="slide" minutes=6
+# ## 4. The small number inside the root
+# A vector of zeros has the size 0, and 0 / 0 is NaN. That is what $\epsilon$ is for. It stands **inside** the root, beside the mean of the squares.
+
+# %%
+zeros, eps = torch.zeros(1, C), 1e-5
+print("without eps:", (zeros / size(zeros)[:, None])[0, :3])
+print("with eps:   ", RMSNorm(C, eps=eps)(zeros)[0, :3].detach())
+
+# %% tags=["source-hidden"]
+predict(
+    "With eps = 0.00001 inside the root, what is a vector of zeros divided by?",
+    key=lambda: f"about {math.sqrt(eps):.3f}",
+    choices={
+        "0.00001": "Inside the root: so the root of it is what divides.",
+        "about 0.003": "",
+        "1": "A fixed size of 1 for small vectors would be another rule; here it is only what the formula says.",
+    },
+    because="The mean of the squares is 0, so what is left is the root of eps.",
+)
+
+# %% [markdown]
+# So eps is a size, too: $\sqrt{10^{-5}} \approx 0.003$. A vector much larger than that does not notice it. And a smaller one? Its size afterwards
+# is $r / \sqrt{r^2 + \epsilon}$, where $r$ was its size before:
+
+# %%
+before = torch.logspace(-6, 1, 71)
+after = {f"eps = {eps:.0e}": before / (before.square() + eps).sqrt() for eps in (1e-8, 1e-5)}
+mark = 0.02  # standard deviation of freshly made embeddings in many models
+
+# %% tags=["source-hidden"]
+with figures.axes("Below the root of eps, a norm lets go", "size before", "size after") as (figure, ax):
+    for name, course in after.items():
+        line = ax.plot(before, course, label=name)[0]
+        root = math.sqrt(float(name[6:]))
+        ax.plot(root, math.sqrt(0.5), "o", color=line.get_color())
+        ax.annotate(f"root: {root:.1g}", (root, math.sqrt(0.5)), (-8, 2), textcoords="offset points", ha="right")
+    ax.axvline(mark, color=figures.QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
+    ax.text(mark * 1.1, 0.05, f"fresh embeddings, {mark}", color=figures.QUIET)
+    ax.set_xscale("log")
+    ax.set_xticks(
+        [1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10], ["1e-6", "1e-5", "1e-4", "0.001", "0.01", "0.1", "1", "10"]
+    )
+    ax.legend(frameon=False, loc="center right")
+places = [0, 10, 20, 25, 30, 40, 43, 50, 60]
+figures.show(
+    figure,
+    alt="Two curves from 0 up to 1: with eps of 1e-5 the size after reaches 1 for sizes before above 0.03, with 1e-8 above 0.001.",
+    caption="The dots mark the root of each eps. Far right of it a vector leaves with size 1; left of it eps decides, and small vectors stay small.",
+    table={
+        "size before": [f"{r:.1g}" for r in before[places].tolist()],
+        **{n: [f"{r:.2g}" for r in c[places].tolist()] for n, c in after.items()},
+    },
+)
+
+# %% [markdown]
+# At the dotted line eps is just not negligible. Many models begin with embeddings of standard deviation 0.02:
+
+# %%
+fresh = mark * torch.randn(1000, 512)
+print(f"after RMSNorm with eps 1e-5: size {size(RMSNorm(512)(fresh)).mean().item():.3f}")
+print(f"by the formula: {mark / math.sqrt(mark**2 + 1e-5):.3f}")
+
+# %% [markdown]
+# Not 1. So use the eps a model was trained with, and do not be surprised by a size of 0.988.
+#
+# And why inside? With eps *outside* the root the divisor could be as small as 0.00001, and its inverse is the slope: how strongly a change of a
+# tiny vector shows in the result.
+
+# %%
+for name, divisor in (("inside", math.sqrt(1e-5)), ("outside", 1e-5)):
+    slope = 1 / divisor
+    print(f"eps {name} the root: near 0, changes are multiplied by up to {slope:,.0f}")
+
+# %% [markdown] slide="slide" minutes=6
+# ## 5. Sixteen bits
+# On a GPU the numbers that pass between layers often have 16 bits each. fp16 ends at 65,504; bf16 reaches as far as fp32, but keeps only two to three digits.
+
+# %%
+half = torch.tensor([300.0, 400.0], dtype=torch.float16)
+
+# %% tags=["source-hidden"]
+careless = half / (half.square().mean() + 1e-5).sqrt()
+predict(
+    "A norm that computes in fp16 gets the vector [300, 400]. What comes out?",
+    key=lambda: str([round(value, 2) for value in careless.tolist()]),
+    choices={
+        "[0.85, 1.13]": "That is right in mathematics. But 300 squared is 90,000.",
+        "[nan, nan]": "inf / inf would be NaN. Here only the divisor is inf.",
+        "[0.0, 0.0]": "",
+    },
+    because="300 squared is above 65,504, so the mean is inf; and a finite number divided by inf is 0.",
+)
+
+# %%
+print("largest fp16:", torch.finfo(torch.float16).max, " squares:", half.square())
+print("careless:", half / (half.square().mean() + 1e-5).sqrt())
+print("library: ", RMSNorm(2)(half).detach())
+
+# %% [markdown]
+# No error, no NaN: the word is simply gone. So **a norm computes in fp32** and casts back at the end. In bf16 nothing overflows, but digits are lost:
+
+# %%
+brain = torch.randn(1000, 512).bfloat16()
+exact = brain.double() / size(brain.double())[:, None]  # (1000, 512)
+rough = brain / size(brain)[:, None]  # (1000, 512)
+for name, result in (("all in bf16", rough), ("fp32 inside", RMSNorm(512)(brain))):
+    error = (result.double() - exact).abs().mean() / exact.abs().mean()
+    print(f"{name}: off by {100 * error.item():.2f} % on average")
+
+# %% [markdown]
+# The 0.14 % is only the last rounding, back to bf16.
+#
+# ### Which dtype comes out?
+# When two formats are multiplied number by number, the result has a format that holds both; a matrix product refuses (section 7).
+
+# %%
+for a, b in ((torch.bfloat16, torch.float32), (torch.float16, torch.bfloat16), (torch.float32, torch.float64)):
+    print(f"{str(a)[6:]:>8} * {str(b)[6:]:<8} -> {str((torch.ones(1, dtype=a) * torch.ones(1, dtype=b)).dtype)[6:]}")
+
+# %% [markdown]
+# Gains are usually kept in fp32. So a bf16 vector times its gain is fp32, unless somebody casts it back. The next layer expects what came in:
+# **the dtype of the input is the dtype of the output**.
+
+# %% [markdown] tags=["note"]
+# Most rooms vote for NaN. Walk through it: which number is inf, and where does it stand? Lesson 03 had inf above and below the line, here it is only below.
+# A silent zero is worse than a NaN: nothing stops.
+
+# %% [markdown] slide="slide"
+# ## 6. Your turn
+# Write both norms for any number of leading axes. Inputs of fp16 and bf16 are computed in fp32; the result has the dtype of `x`.
+# (`torch.promote_types(x.dtype, torch.float32)` names a dtype to compute in that leaves fp64 its digits.)
+
+
+# %% tags=["exercise"] name="rms_norm" minutes=12 difficulty=2
+def rms_norm(x, weight, eps):
+    """x (..., C), weight (C) the gains, eps inside the root. Returns (..., C) in the dtype of x."""
+    # SOLUTION
+    z = x.to(torch.promote_types(x.dtype, torch.float32))
+    z = z / (z.square().mean(-1, keepdim=True) + eps).sqrt()
+    return (z * weight).to(x.dtype)
+    # END
+
+
+# %% tags=["check"]
+if check("rms_norm", rms_norm).passed:
+    keep("rms_norm", rms_norm)
+
+# %%
+hint("rms_norm")
+
+# %% [markdown] tags=["solution"]
+# Square, mean, plus eps, root; divide; gain; cast. `mean(-1, keepdim=True)` keeps the axis, so that each vector is divided by its own size. The usual slips:
+# `norm(dim=-1)`, which is the length, larger by the root of C; eps outside the root; no cast, or the cast before the gain, so that a fp32
+# gain makes the result fp32 (section 7); and squares in fp16.
+
+
+# %% tags=["exercise"] name="layer_norm" minutes=10 difficulty=2
+def layer_norm(x, weight, bias, eps):
+    """x (..., C), weight (C) the gains, bias (C) the offsets, eps inside the root. Returns (..., C) in the dtype of x."""
+    # SOLUTION
+    z = x.to(torch.promote_types(x.dtype, torch.float32))
+    z = z - z.mean(-1, keepdim=True)
+    z = z / (z.square().mean(-1, keepdim=True) + eps).sqrt()
+    return (z * weight + bias).to(x.dtype)
+    # END
+
+
+# %% tags=["check"]
+if check("layer_norm", layer_norm).passed:
+    keep("layer_norm", layer_norm)
+
+# %%
+hint("layer_norm")
+
+# %% [markdown] tags=["solution"]
+# One line more than RMSNorm, and the offset at the end. Once the vector is centred, its variance is the mean of its squares. `x.var(-1)` without
+# `unbiased=False` divides by C - 1; with many features nobody sees it in a loss curve, and yet it is another function.
+
+# %% [markdown] slide="subslide" minutes=2
+# ### The library's version
+# As modules, which hold gain and offset as parameters. They agree with PyTorch's own.
+
+# %% rows=["S0-16", "S1-7"]
+with torch.no_grad():
+    torch.testing.assert_close(RMSNorm(C, eps=0.1)(x), torch.nn.RMSNorm(C, eps=0.1)(x))
+    torch.testing.assert_close(LayerNorm(C, eps=0.1)(x), torch.nn.LayerNorm(C, eps=0.1)(x))
+show(RMSNorm)
+show(LayerNorm)
+
+# %%
+trace(RMSNorm(C), x, sizes={"B": B, "T": T, "C": C})
+
+# %% [markdown]
+# `rsqrt` is one over the root, in one step. `at_least_fp32` goes to fp32, and leaves fp64 alone. LayerNorm leaves its arithmetic to PyTorch; on a GPU that
+# is one kernel instead of several.
+
+# %% [markdown] slide="slide" minutes=4
+# ## 7. Break it: one line, two orders
+# Two published course notes define the same RMSNorm, and disagree in the last line. One multiplies by the gain and then casts back.
+# The other casts back and then multiplies.
+
+
+# %%
+def gain_then_cast(z, gain, dtype):
+    return (z * gain).to(dtype)
+
+
+def cast_then_gain(z, gain, dtype):
+    return z.to(dtype) * gain
+
+
+# %%
+z, gain = exact.float(), 0.5 + torch.rand(512)  # normalized, in fp32
+
+# %% [markdown]
+# With an fp32 gain the second one returns fp32, as section 5 showed. The next layer, in bf16, refuses it:
+
+# %% tags=["raises-exception"]
+following = Linear(512, 512, dtype=torch.bfloat16)
+following(cast_then_gain(z, gain, torch.bfloat16))
+
+# %% [markdown]
+# With bf16 gains both return bf16, but the second order rounds twice:
+
+# %%
+gain = gain.bfloat16()
+one = gain_then_cast(z, gain, torch.bfloat16)  # (1000, 512)
+other = cast_then_gain(z, gain, torch.bfloat16)  # (1000, 512)
+true = z.double() * gain.double()
+print(f"{(one != other).float().mean():.0%} of the numbers differ")
+for name, result in (("gain, then cast", one), ("cast, then gain", other)):
+    error = (result.double() - true).abs().mean() / true.abs().mean()
+    print(f"{name}: off by {100 * error.item():.2f} % on average")
+
+# %% [markdown]
+# Neither is a mistake; the released Llama code, for one, casts first. But a model trained with one order and run with the other gives other numbers.
+# The library takes the first: the input's dtype comes back whatever the gain's is, and one rounding is better than two.
+#
+# ### Along the wrong axis
+# A second break. A norm that takes one mean over positions *and* features raises no error, and its output has the size 1. But we change the last word:
+
+# %%
+changed = x.detach().clone()
+changed[:, -1] *= 3
+
+
+def joint_norm(x: torch.Tensor) -> torch.Tensor:
+    return x / x.square().mean().sqrt()  # (B, T, C) -> (B, T, C)
+
+
+# %% tags=["source-hidden"]
+first = [size(joint_norm(vectors.detach()))[0, 0].item() for vectors in (x, changed)]
+predict(
+    "The last word's vector is now 3 times as large. Does the first position move? How large is its result, with one mean over everything?",
+    key=lambda: "as large as before" if math.isclose(*first) else ("smaller" if first[1] < first[0] else "larger"),
+    choices={
+        "as large as before": "It would be, with a mean of its own. Here all positions share one divisor.",
+        "smaller": "",
+        "larger": "The shared mean grows, and it divides.",
+    },
+    because="The last word makes the one mean grow, and all positions are divided by its root.",
+)
+
+# %%
+per_vector = (RMSNorm(C)(changed) - RMSNorm(C)(x))[:, 0].abs().max().item()
+over_all = (joint_norm(changed) - joint_norm(x))[:, 0].abs().max().item()
+print(f"first position moves by {per_vector:.2f}; with one mean over everything by {over_all:.2f}")
+assert per_vector == 0 < over_all
+
+# %% [markdown]
+# The first word has learned something about the last one. A model that may not look ahead (lesson 05) has just been told the future, through its norm.
+#
+# ## What you have now
+# - The size of a vector is its root mean square. RMSNorm divides by it, and each feature has a gain.
+# - LayerNorm takes the mean away first. On centred vectors both agree.
+# - eps stands inside the root. Vectors smaller than its root are not brought to size 1.
+# - Compute in fp32, return the dtype of the input; the cast comes last.
+# - Each vector is normalized by itself: the last axis, and no other.
+#
+# Next, lesson 05: how a word finds the earlier word it depends on.
+#
+# ## Sources
+# - RMSNorm: Zhang and Sennrich 2019, *Root Mean Square Layer Normalization*, section 4, equation 4.
+# - LayerNorm: Ba, Kiros and Hinton 2016, *Layer Normalization*, section 3.
+# - RMSNorm in Llama: Touvron et al. 2023, *LLaMA: Open and Efficient Foundation Language Models*, section 2.2.
+# - fp32 inside: Micikevicius et al. 2018, *Mixed Precision Training*, section 3.3.

@@ -1,0 +1,65 @@
+"""Lesson 13: right variants of its exercise, and the library's own."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from tinylm_lib.attention import attend
+
+
+def of_torch(q, k, v, cache_k, cache_v):
+    k, v = torch.cat([cache_k, k], dim=2), torch.cat([cache_v, v], dim=2)
+    T, S = q.size(2), k.size(2)
+    mask = torch.ones(T, S, dtype=torch.bool).tril(diagonal=S - T)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask), k, v
+
+
+def with_one_matrix_of_the_past(q, k, v, cache_k, cache_v):
+    T, P = q.shape[2], cache_k.shape[2]
+    scores = torch.cat((q @ cache_k.mT, (q @ k.mT).masked_fill(torch.ones(T, T).triu(1).bool(), -1e9)), -1)
+    weights = torch.softmax(scores / math.sqrt(q.shape[-1]), -1)
+    out = weights[..., :P] @ cache_v + weights[..., P:] @ v
+    return [out, torch.cat((cache_k, k), -2), torch.cat((cache_v, v), -2)]
+
+
+def one_after_the_other(q, k, v, cache_k, cache_v):
+    rows = []
+    for t in range(q.shape[2]):
+        cache_k = torch.cat((cache_k, k[:, :, t : t + 1]), 2)
+        cache_v = torch.cat((cache_v, v[:, :, t : t + 1]), 2)
+        scores = torch.einsum("bhtd,bhsd->bhts", q[:, :, t : t + 1], cache_k) * q.shape[-1] ** -0.5
+        rows.append(scores.softmax(-1) @ cache_v)
+    return torch.cat(rows, 2), cache_k, cache_v
+
+
+def with_room_made_before(q, k, v, cache_k, cache_v):
+    B, H, P, D = cache_k.shape
+    keys, values = (q.new_zeros(B, H, P + q.shape[2], D) for _ in range(2))
+    keys[:, :, :P], keys[:, :, P:] = cache_k, k
+    values[:, :, :P], values[:, :, P:] = cache_v, v
+    at = torch.arange(P, P + q.shape[2])[:, None]
+    scores = q @ keys.transpose(-1, -2) / D**0.5
+    if q.shape[2] > 1:
+        scores = scores + torch.where(torch.arange(keys.shape[2]) > at, -torch.inf, 0.0)
+    return scores.softmax(-1) @ values, keys, values
+
+
+def by_a_slice_of_the_whole_mask(q, k, v, cache_k, cache_v):
+    k, v = torch.concat((cache_k, k), -2), torch.concat((cache_v, v), -2)
+    whole = ~torch.triu(torch.ones(k.shape[-2], k.shape[-2], dtype=torch.bool), 1)
+    scores = torch.where(whole[-q.shape[-2] :], q.matmul(k.mT) / q.shape[-1] ** 0.5, torch.finfo(q.dtype).min)
+    return torch.exp(scores - scores.logsumexp(-1, keepdim=True)).matmul(v), k.clone(), v.clone()
+
+
+def of_the_library(q, k, v, cache_k, cache_v):
+    k, v = torch.cat((cache_k, k), -2), torch.cat((cache_v, v), -2)
+    return attend(q, k, v, causal=True), k, v
+
+
+RIGHT = {
+    "cached_attention": [
+        of_torch, with_one_matrix_of_the_past, one_after_the_other, with_room_made_before, by_a_slice_of_the_whole_mask,
+    ],
+}  # fmt: skip
+LIBRARY = {"cached_attention": of_the_library}

@@ -1,0 +1,122 @@
+"""Lesson 01: right variants of its exercises, and the library's own."""
+
+from collections import Counter, defaultdict
+from itertools import groupby, pairwise
+
+import torch
+
+from tinylm_lib import bpe
+
+
+def pair_by_counter(ids):
+    counts = Counter(pairwise(ids))
+    return max(counts, key=lambda pair: (counts[pair], pair))
+
+
+def pair_by_loop(ids):
+    counts = {}
+    for i in range(len(ids) - 1):
+        counts[ids[i], ids[i + 1]] = counts.get((ids[i], ids[i + 1]), 0) + 1
+    best, best_count = None, 0
+    for pair, count in counts.items():
+        if count > best_count or (count == best_count and pair > best):
+            best, best_count = pair, count
+    return best
+
+
+def pair_by_sorting(ids):
+    counts = defaultdict(int)
+    for pair in pairwise(ids):
+        counts[pair] += 1
+    return sorted(counts.items(), key=lambda item: (item[1], item[0]))[-1][0]
+
+
+def pair_by_groups(ids):
+    runs = ((len(list(run)), pair) for pair, run in groupby(sorted(pairwise(ids))))
+    return list(max(runs)[1])  # a list is as good as a tuple
+
+
+def pair_by_tensors(ids):
+    pairs, counts = torch.tensor([ids[:-1], ids[1:]]).T.unique(dim=0, return_counts=True)
+    return tuple(pairs[(counts == counts.max()).nonzero()[-1, 0]].tolist())
+
+
+def pair_by_rereading(ids):
+    pairs = [*pairwise(ids)]
+    return max(set(pairs), key=lambda pair: (pairs.count(pair), *pair))
+
+
+def merge_by_slices(ids, pair, new_id):
+    merged, i = [], 0
+    while i < len(ids):
+        found = tuple(ids[i : i + 2]) == tuple(pair)
+        merged.append(new_id if found else ids[i])
+        i += 1 + found
+    return merged
+
+
+def merge_of_a_copy(ids, pair, new_id):
+    ids, i = list(ids), 0
+    while i < len(ids) - 1:
+        if ids[i] == pair[0] and ids[i + 1] == pair[1]:
+            ids[i : i + 2] = [new_id]
+        i += 1
+    return ids
+
+
+def merge_by_skipping(ids, pair, new_id):
+    merged, skip = [], False
+    for here, behind in zip(ids, [*ids[1:], None], strict=True):
+        if skip:
+            skip = False
+        elif (here, behind) == pair:
+            merged.append(new_id)
+            skip = True
+        else:
+            merged.append(here)
+    return merged
+
+
+def merge_by_looking_back(ids, pair, new_id):
+    merged = []
+    for id in ids:
+        if merged and merged[-1] is not new_id and (merged[-1], id) == pair:
+            merged[-1] = new_id
+        else:
+            merged.append(id)
+    return merged
+
+
+def merge_of_text(ids, pair, new_id):
+    text = "".join(chr(id) for id in ids).replace("".join(map(chr, pair)), chr(new_id))
+    return [ord(character) for character in text]
+
+
+def merge_with_an_iterator(ids, pair, new_id):
+    rest = iter(range(len(ids)))
+    return [new_id if ids[i : i + 2] == [*pair] and next(rest) else ids[i] for i in rest]
+
+
+def pair_of_library(ids):
+    """The library learns from text: as characters, in the same order as the ids."""
+    known = sorted(set(ids))
+    [(first, second)] = bpe.learn_merges({"".join(chr(known.index(id)) for id in ids): 1}, 1)
+    return known[first[0]], known[second[0]]
+
+
+def merge_of_library(ids, pair, new_id):
+    """The library joins bytes."""
+    tokens = bpe.merge([id.to_bytes(4, "big") for id in ids], tuple(id.to_bytes(4, "big") for id in pair))
+    return [int.from_bytes(token, "big") if len(token) == 4 else new_id for token in tokens]
+
+
+RIGHT = {
+    "most_common_pair": [
+        pair_by_counter, pair_by_loop, pair_by_sorting, pair_by_groups, pair_by_tensors, pair_by_rereading,
+    ],
+    "bpe_merge_step": [
+        merge_by_slices, merge_of_a_copy, merge_by_skipping, merge_by_looking_back, merge_of_text,
+        merge_with_an_iterator,
+    ],
+}  # fmt: skip
+LIBRARY = {"most_common_pair": pair_of_library, "bpe_merge_step": merge_of_library}

@@ -1,0 +1,269 @@
+"""Views where they are met: in JupyterLab, in a notebook that was only opened, in an exported page, and by nbval."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tinylm_lib.classroom import lab, lessons, pages
+
+pytest_plugins = ["browser"]
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[1]
+SCREENSHOTS = ROOT / "work" / "screenshots"
+LESSON = r"""# %% [markdown]
+# # 05 Sample
+# **How does a word find the word it depends on?**
+#
+# *Needs* nothing. *Builds* nothing. *Runs* in about 5 s on two cores. *Teaches* in 1 minute.
+
+# %%
+import math
+import torch
+
+from tinylm_lib.classroom.attention_stages import attention_view
+from tinylm_lib.classroom.predictions import predict
+from tinylm_lib.pretrained import load_pretrained
+
+# %%
+ready = load_pretrained("storyworld")
+
+# %% [markdown] minutes=1
+# ## 1. Who looks at whom?
+# Shares are $w_j = \frac{e^{s_j}}{\sum_k e^{s_k}}$.
+
+# %%
+story = "\n careful Mia had a red kite."
+attention_view(ready.model, ready.tokenizer, story, layer=1, head=1)
+
+# %% tags=["source-hidden"]
+told = {"Tom": "Tom is a person, nobody asked for `one`.", "kite": ""}
+predict("Which word?", choices=told, key=lambda: "kite", because="It flies.")
+
+# %%
+told = {8.0: "That is in bits."}
+key = lambda: math.log(256)
+predict("What costs a letter?", number="nats", within=0.05, key=key, because="It is ln 256.", feedback=told)
+
+# %%
+key = lambda: torch.zeros(4, 15).shape
+predict("Which shape?", shape="(T, S)", key=key, because="Queries, then keys.", feedback={(15, 4): "Turned over."})
+
+# %%
+key = lambda: ["c", "a", "b"]
+predict("Which order?", ranking=["a", "b", "c"], key=key, because="So it is.")
+
+# %%
+print("the end")
+"""
+STATE = "[window.jupyterapp.shell.currentWidget.content].map(book => [book.activeCellIndex, book.widgets.length])[0]"
+SAYS = ".tinylm-view .say"
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory) -> Path:
+    """A folder of notebooks with one lesson of views, built."""
+    notebooks = tmp_path_factory.mktemp("course") / "notebooks"
+    source = notebooks / "source" / "05_sample.py"
+    source.parent.mkdir(parents=True)
+    source.write_text(LESSON, encoding="utf-8")
+    lessons.build(source, notebooks)
+    return notebooks
+
+
+@pytest.fixture(scope="module")
+def exported(sample) -> str:
+    """The address of the lesson as a page on disk."""
+    return pages.export(sample, sample.parent / "pages")[0].as_uri()
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core."""
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def open_page(chromium, exported) -> Callable[..., Page]:
+    """A function that opens the exported page; anything it would fetch, and any error, fails the test."""
+    contexts, seen = [], []
+
+    def open_page(**options) -> Page:
+        contexts.append(chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **options}))
+        page = contexts[-1].new_page()
+        page.on("request", lambda request: seen.append(request.url))
+        page.on("pageerror", lambda error: seen.append(str(error)))
+        page.goto(exported)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert {address for address in seen if not address.startswith("data:")} == {exported}
+
+
+def findings(page: Page, axe: str, place: str = "body") -> list[str]:
+    """What axe finds to be serious or critical, each with the place where it is."""
+    page.evaluate(axe)
+    found = page.evaluate("place => axe.run(place, {resultTypes: ['violations']})", place)["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    return [f"{one['id']}: {node['html'][:200]} {node['failureSummary']}" for one in serious for node in one["nodes"]]
+
+
+def cell(page: Page, row: int, column: int):
+    return page.locator(f'.tinylm-view td[data-i="{row}"][data-j="{column}"]')
+
+
+def move_the_view(page: Page) -> None:
+    """Moves the attention view by mouse and by keyboard, and looks at what it says."""
+    words = page.locator(".tinylm-view .sentence span").all_inner_texts()
+    assert words == ["↵", "careful", "Mia", "had", "a", "red", "kite", "."]
+    expect(page.locator(SAYS)).to_contain_text("“.” gives")
+    cell(page, 3, 1).hover()
+    expect(page.locator(SAYS)).to_contain_text("had gives")
+    page.mouse.move(0, 0)
+    expect(page.locator(SAYS)).to_contain_text("“.” gives")
+    cell(page, 4, 2).click()
+    expect(page.locator(SAYS)).to_contain_text("a gives")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowUp")
+    expect(cell(page, 3, 1)).to_be_focused()
+    expect(page.locator(".tinylm-view [role=status]").first).to_contain_text("had gives")
+    page.keyboard.press("End")
+    expect(page.locator(SAYS)).to_have_text("had may not look at “.”: it comes later.")
+    page.get_by_role("radio", name="q · k").check()
+    expect(page.locator(SAYS)).to_contain_text("their dot product is")
+    assert page.locator(".tinylm-view td.hatched").count() == 0
+    page.get_by_role("radio", name="q · k").press("ArrowRight")
+    expect(page.get_by_role("radio", name="÷ √32")).to_be_checked()
+    page.get_by_role("radio", name="mix").check()
+    expect(page.locator(".tinylm-view .strips svg")).to_have_count(4)
+    page.get_by_role("radio", name="softmax").check()
+    assert page.locator(".tinylm-view td.hatched").count() == 8 * 7 / 2
+    rows = page.locator(".tinylm-view tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.querySelectorAll('td')].reduce((sum, td) => sum + Number(td.textContent), 0))"
+    )
+    assert all(abs(total - 1) <= 0.04 for total in rows)
+    before = cell(page, 7, 2).inner_text()
+    page.get_by_role("radio", name="3", exact=True).check()
+    assert cell(page, 7, 2).inner_text() != before
+
+
+def answer_the_questions(page: Page) -> None:
+    """Answers each kind of question by keyboard: nothing, wrong, and right."""
+    which, number, shape, order = (page.locator(".tinylm-view.predict").nth(i) for i in range(4))
+    which.get_by_role("button", name="Check").press("Enter")
+    expect(which.get_by_role("status")).to_have_text("Choose one first.")
+    which.get_by_role("radio", name="Tom").press("Space")
+    which.get_by_role("radio", name="Tom").press("Enter")
+    expect(which.get_by_role("status")).to_contain_text("Not quite. Tom is a person, nobody asked for one.")
+    which.get_by_role("radio", name="Tom").press("ArrowRight")
+    which.get_by_role("radio", name="kite").press("Enter")
+    expect(which.get_by_role("status")).to_contain_text("✓ Right. It flies.")
+    guesses = {"two": "Write a number", "8": "That is in bits.", "55,5": "by a factor of about 10.", "5.5": "✓ Right."}
+    for guess, verdict in guesses.items():
+        number.get_by_label("Your guess").fill(guess)
+        number.get_by_label("Your guess").press("Enter")
+        expect(number.get_by_role("status")).to_contain_text(verdict)
+    for guess, verdict in {"4": "1 axis, it has 2 axes", "(15, 4)": "Turned over.", "4, 15": "✓ Right."}.items():
+        shape.get_by_label("The shape (T, S)").fill(guess)
+        shape.get_by_label("The shape (T, S)").press("Enter")
+        expect(shape.get_by_role("status")).to_contain_text(verdict)
+    order.get_by_role("button", name="Check").press("Enter")
+    expect(order.get_by_role("status")).to_contain_text("0 of 3 stand where they belong.")
+    order.get_by_role("button", name="Show the answer").press("Enter")
+    expect(order.get_by_role("status")).to_contain_text("It is c, a, b. So it is.")
+    order.get_by_role("button", name="move c up").press("Enter")
+    page.keyboard.press("Enter")
+    order.get_by_role("button", name="Check").press("Enter")
+    expect(order.get_by_role("status")).to_contain_text("✓ Right.")
+
+
+def test_views_live_in_jupyterlab_by_mouse_and_keyboard(open_lesson, tmp_path, sample, request):
+    lab.refresh(sample, tmp_path / "work")
+    lesson = open_lesson(tmp_path / "work", "05_sample.ipynb")
+    lesson.run_all()
+    assert [output["evalue"] for output in lesson.outputs() if output["output_type"] == "error"] == []
+    page = lesson.page
+    page.locator(".tinylm-view.predict").nth(3).wait_for()
+    lesson.show_cell(4)
+    move_the_view(page)
+    cell(page, 4, 2).click()
+    before = page.evaluate(STATE)
+    for key in ("ArrowDown", "d", "d", "a"):  # in JupyterLab: the next cell, delete a cell, a cell above
+        page.keyboard.press(key)
+    assert page.evaluate(STATE) == before
+    lesson.screenshots("view-lab")
+    answer_the_questions(page)
+    lesson.screenshots("predict-lab")
+    assert lesson.external == []
+    for theme in ("Light", "Dark"):
+        lesson.command("apputils:change-theme", theme=f"JupyterLab {theme}")
+        page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=f"JupyterLab {theme}")
+        page.wait_for_timeout(500)
+        assert findings(page, request.getfixturevalue("axe"), ".tinylm-view") == []
+
+
+def test_a_notebook_that_was_only_opened_shows_pictures_and_folded_answers(open_lesson, sample):
+    lesson = open_lesson(sample, "05_sample.ipynb")
+    page = lesson.page
+    picture = page.locator("figure img")
+    assert picture.get_attribute("alt").startswith("Heat map of the attention weights")
+    assert picture.evaluate("image => image.naturalWidth") > 800
+    page.get_by_text("The numbers").click()
+    assert page.locator("figure td").first.is_visible()
+    lesson.show_cell(5)
+    because = page.get_by_text("It is kite. It flies.")
+    assert not because.is_visible()
+    page.get_by_text("Think first, then open").first.click()
+    assert because.is_visible() and page.locator(".tinylm-view").count() == 0
+    lesson.screenshots("view-untrusted")
+    assert lesson.external == []
+
+
+def test_an_exported_page_is_alive_from_disk(open_page):
+    page = open_page()
+    move_the_view(page)
+    answer_the_questions(page)
+    assert page.locator("math").count() == 1 and page.locator("figure").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_has_no_serious_finding_in_light_and_dark(open_page, axe, scheme):
+    page = open_page(color_scheme=scheme, reduced_motion="reduce")
+    page.screenshot(path=SCREENSHOTS / f"page-{scheme}.png", full_page=True)
+    for stage in ("weights", "mixed", "scores"):
+        page.locator(f"input[value={stage}]").check()
+        assert findings(page, axe) == []
+    ground = page.locator(".tinylm-view").first.evaluate("view => getComputedStyle(view).backgroundColor")
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}[scheme]
+    assert cell(page, 0, 0).evaluate("cell => getComputedStyle(cell).transitionDuration") == "0s"
+
+
+def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
+    page = open_page(viewport={"width": 640, "height": 800}, device_scale_factor=2)
+    page.screenshot(path=SCREENSHOTS / "page-zoomed.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    rights = "nodes => nodes.map(node => node.getBoundingClientRect().right)"
+    assert max(page.locator(".tinylm-view *, pre, p").evaluate_all(rights)) <= 640
+    assert cell(page, 7, 7).bounding_box()["width"] >= 27
+
+
+def test_without_scripts_a_page_shows_what_an_untrusted_notebook_shows(open_page):
+    page = open_page(java_script_enabled=False)
+    assert page.locator("figure img").is_visible() and page.get_by_text("Think first, then open").count() == 4
+
+
+def test_nbval_compares_what_is_stored_without_false_alarms(sample):
+    shutil.copy(ROOT / "notebooks" / "conftest.py", sample)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", "-q"]
+    options = ["--nbval-cell-timeout=120", "--nbval-sanitize-with", str(ROOT / "notebooks" / "sanitize.cfg")]
+    done = subprocess.run([*command, *options, "05_sample.ipynb"], cwd=sample, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "05_sample.ipynb: 6 outputs compared, 0 ignored" in done.stdout

@@ -1,0 +1,140 @@
+"""Views: what their output carries, that it is the same on every run, and that their data hold what they show."""
+
+import json
+import re
+
+import pytest
+import torch
+from models import scrambled, some_ids, tiny
+
+from tinylm_lib.attention import causal_mask
+from tinylm_lib.classroom.attention_stages import attention_view
+from tinylm_lib.classroom.capture import capture
+from tinylm_lib.classroom.view import MIME, MODULES, View, few_digits, number_table, source
+from tinylm_lib.tokenizer import ByteTokenizer
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+TEXT = "her kite <b>"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return scrambled(tiny("modern", vocab_size=256))
+
+
+@pytest.fixture(scope="module")
+def view(model):
+    return attention_view(model, ByteTokenizer(), TEXT, layer=1, head=2)
+
+
+def bundle(view: View) -> dict:
+    return view._repr_mimebundle_()[0]
+
+
+def test_a_view_carries_what_lives_what_is_exported_a_picture_and_words(view):
+    data = bundle(view)
+    assert set(data) == {WIDGET, MIME, "text/html", "text/plain"}
+    assert data[WIDGET]["model_id"] == view.model_id
+    assert data[MIME] == {"module": "attention", "data": view.data}
+    assert json.loads(json.dumps(data[MIME], allow_nan=False)) == data[MIME]
+
+
+def test_its_static_form_survives_an_untrusted_notebook_and_says_what_is_seen(view):
+    html = bundle(view)["text/html"]
+    alt, caption = re.search(r'<img alt="([^"]+)"', html)[1], re.search(r"<figcaption[^>]*>([^<]+)<", html)[1]
+    assert html.startswith("<figure") and "data:image/png;base64," in html
+    assert alt.startswith("Heat map of the attention weights, query by row and key by column, from 0 to 1.")
+    assert re.search(r"“&gt;” gives \d+ % of its attention to ", alt) and "hatched is masked" in caption
+    assert not re.search(r"<(style|script|svg|b)\b|class=|\son\w+=|https?:", html)
+    assert "<details>" in html and html.count("<table") == 2
+
+
+def test_what_is_compared_is_the_same_for_the_same_model(view, model):
+    again = bundle(attention_view(model, ByteTokenizer(), TEXT, layer=1, head=2))
+    first = bundle(view)
+    assert again[WIDGET] != first[WIDGET]
+    assert {**again, WIDGET: None} == {**first, WIDGET: None}
+    assert repr(view) == first["text/plain"] and " at 0x" not in repr(view)
+
+
+def test_the_browser_module_is_inline_and_imports_nothing(view):
+    assert view._esm.startswith(source("parts")) and view._esm.endswith(source("attention"))
+    for path in MODULES.glob("*.js"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*import\b|\bimport\(|https?:|</script|fetch\(|innerHTML", text, re.M), path.name
+        assert text.count("export default") == (path.stem != "parts"), path.name
+
+
+def test_an_unknown_module_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"no view module 'attend'; there are attention, predict"):
+        View("attend", {}, html="", text="")
+
+
+def test_numbers_are_stored_with_five_digits_and_shown_in_escaped_cells():
+    assert few_digits(torch.tensor([[1 / 3, -12345678.0], [0.0, 2.0]]).double()) == [[0.33333, -12346000.0], [0.0, 2.0]]
+    table = number_table(["key", "<i>"], [["Mia & Tom", "0.62"]])
+    assert re.findall(r"<(t[hd])[^>]*>([^<]*)<", table) == [
+        ("th", "key"), ("th", "&lt;i&gt;"), ("th", "Mia &amp; Tom"), ("td", "0.62")
+    ]  # fmt: skip
+
+
+# attention in stages
+
+
+@pytest.mark.parametrize("name", ["modern", "gpt2", "tiny_transformer"])
+def test_the_stored_q_k_and_v_hold_every_stage_of_every_head(name):
+    model, ids = scrambled(tiny(name)), some_ids(1, 9)
+    data = attention_view(model, Numbers(), ids, layer=1).data
+    q, k, v = (torch.tensor(data[name], dtype=torch.float64) for name in ("q", "k", "v"))
+    stages = capture(model, ids).attention(1)
+    scaled = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~causal_mask(9), float("-inf"))
+    torch.testing.assert_close(scaled.softmax(-1), stages.weights[0].double(), atol=1e-3, rtol=0)
+    torch.testing.assert_close(scaled.softmax(-1) @ v, stages.mixed[0].double(), atol=1e-3, rtol=1e-3)
+    assert data["tokens"] == [f"w{token}" for token in ids[0].tolist()]
+
+
+class Numbers:
+    """A tokenizer that names each id."""
+
+    def decode(self, tokens: list[int]) -> str:
+        return " ".join(f"w{token}" for token in tokens)
+
+
+def test_the_words_and_the_table_tell_the_weights(view, model):
+    ids = torch.tensor([ByteTokenizer().encode(TEXT)])
+    weights = capture(model, ids).attention(1).weights[0, 2]
+    rows = re.findall(r"<tr>(.*?)</tr>", view.html)
+    cells = [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in rows]
+    T = len(TEXT)
+    assert cells[0][1:] == ["h", "e", "r", "␣", "k", "i", "t", "e", "␣", "&lt;", "b", "&gt;"]
+    assert [row[1:] for row in cells[1 : T + 1]] == [
+        [f"{weights[i, j]:.2f}" if j <= i else "" for j in range(T)] for i in range(T)
+    ]
+    assert [row[3] for row in cells[T + 2 :]] == cells[T][1:]
+    most, share = view.data["tokens"][weights[-1].argmax()], f"{100 * weights[-1].max():.0f} %"
+    assert re.search(rf"“>” gives {share} of its attention to “?{most}”?\.$", repr(view))
+
+
+def test_text_ids_and_a_batch_of_one_give_the_same(view, model):
+    ids = ByteTokenizer().encode(TEXT)
+    for given in (ids, torch.tensor(ids), torch.tensor([ids])):
+        assert attention_view(model, ByteTokenizer(), given, layer=1, head=2).data == view.data
+
+
+def test_a_line_end_and_a_blank_can_be_seen(model):
+    assert attention_view(model, ByteTokenizer(), "\n \tb").data["tokens"] == ["↵", "␣", "⇥", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "changed", "message"),
+    [
+        ("abc", {"layer": 2}, "layer 2 is none of the model's 2, which count from 0 to 1"),
+        ("abc", {"layer": -1}, "layer -1 is none"),
+        ("abc", {"head": 6}, "head 6 is none of the model's 6"),
+        ("a", {}, "shows 2 to 16 tokens, not 1"),
+        ("a" * 17, {}, "not 17: take a shorter piece"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_a_remedy(model, text, changed, message):
+    with pytest.raises(ValueError, match=message):
+        attention_view(model, ByteTokenizer(), text, **changed)

@@ -1,0 +1,67 @@
+"""What a card looks like: one frame for all that a notebook shows to be read, alive in one that was only opened.
+
+Plain HTML with inline styles and no colour of its own for text: an untrusted notebook strips the rest, and a dark theme
+must stay legible.
+"""
+
+from collections.abc import Sequence
+from html import escape
+
+from IPython.display import display
+
+TONES = {"plain": "#8a94a0", "good": "#1f8f6a", "bad": "#d9541e", "open": "#3b82d6"}
+FRAME = (
+    "border:1px solid #8a94a066;border-left:6px solid {tone};border-radius:10px;padding:12px 20px 14px;"
+    "max-width:960px;margin:6px 0 12px;font-size:15px;line-height:1.5;overflow-x:auto"
+)
+CODE = "font:14px/1.55 ui-monospace,'DejaVu Sans Mono',monospace"
+
+
+class Card:
+    """Something to read: HTML in a notebook, the same words as plain text everywhere else."""
+
+    def __init__(self, html: str, text: str):
+        self.html, self.text = html, text
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def show(self) -> None:
+        """Displays the card below the running cell."""
+        display(self)
+
+
+def card(title: str, parts: Sequence[str], text: str, tone: str = "plain") -> Card:
+    """A card with a bold title and parts of HTML below it; text is what a terminal prints.
+
+    Raises KeyError for a tone that is not in TONES.
+    """
+    head = f'<p style="font-size:17px;font-weight:700;margin:0 0 6px">{escape(title)}</p>'
+    return Card(f'<div style="{FRAME.format(tone=TONES[tone])}">{head}{"".join(parts)}</div>', text)
+
+
+def paragraph(text: str) -> str:
+    """One paragraph; `code` between backticks is set as code."""
+    return f'<p style="margin:6px 0">{inline(text)}</p>'
+
+
+def inline(text: str) -> str:
+    """Text inside a line; `code` between backticks is set as code."""
+    return "".join(code(piece) if i % 2 else escape(piece) for i, piece in enumerate(text.split("`")))
+
+
+def code(text: str) -> str:
+    """A few characters of code."""
+    style = f"{CODE};background:#8a94a026;padding:1px 5px;border-radius:4px"
+    return f'<code style="{style}">{escape(text)}</code>'
+
+
+def fold(summary: str, html: str, is_open: bool = False) -> str:
+    """A part that unfolds under its summary."""
+    opened = " open" if is_open else ""
+    return f'<details{opened}><summary style="cursor:pointer">{escape(summary)}</summary>{html}</details>'

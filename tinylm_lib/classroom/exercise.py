@@ -1,0 +1,78 @@
+"""What an exercise is: a reference whose mistakes can be switched on, probes that tell them apart, and hints."""
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Generator
+
+
+class Diagnosis(NamedTuple):
+    """What a check found: whether all is right, the mistake's name if it is known, and what to tell the learner."""
+
+    passed: bool
+    mistake: str | None
+    message: str
+
+
+class Fault(NamedTuple):
+    """A mistake that has a name: how it `looks` (behind "It looks like") and `why` that is wrong and where to look."""
+
+    looks: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One call of the learner's function.
+
+    holds: what is true of a right function here, a sentence without a full stop.
+    make: the arguments, made anew from a generator at each call.
+    gradients: whether the gradients of all floating-point arguments are compared, too.
+    sees: (arguments, result) -> what is compared; the result itself where it is None.
+    tolerance: relative to the largest number; None takes what the dtype allows.
+    """
+
+    holds: str
+    make: Callable[[Generator], tuple]
+    gradients: bool = False
+    sees: Callable[[tuple, Any], Any] | None = None
+    tolerance: float | None = None
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A function to be written.
+
+    reference: the same signature, and `on`, the set of the faults that it shall make.
+    probes: in an order in which the first that fails is the cause.
+    hints: from a nudge to a plan, never the answer.
+    """
+
+    name: str
+    lesson: str
+    reference: Callable[..., Any]
+    probes: tuple[Probe, ...]
+    faults: Mapping[str, Fault]
+    hints: tuple[str, ...]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of the arguments, in their order."""
+        return [name for name in inspect.signature(self.reference).parameters if name != "on"]
+
+    @property
+    def signature(self) -> str:
+        """The call as the lesson states it: `softmax(x, dim)`."""
+        return f"{self.name}({', '.join(self.parameters)})"
+
+    @cached_property
+    def digest(self) -> str:
+        """A short hash of all files that say what is right, since they use one another: it changes with the check."""
+        folder = Path(inspect.getfile(self.reference)).parent
+        source = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
+        return hashlib.sha256(source).hexdigest()[:12]

@@ -1,0 +1,343 @@
+"""Lesson 05: every position looks back and fetches."""
+
+import torch
+from torch import Generator, Tensor
+
+from ..exercise import Exercise, Fault, Probe
+
+INF = float("inf")
+
+
+def causal_mask(n: int, on: frozenset[str] = frozenset()) -> Tensor:
+    """Who may look at whom: (n, n), True where key j is not later than query i, and the mistakes that are `on`."""
+    n += ("one larger" in on) - ("one smaller" in on)
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    allowed = j <= i
+    wrong = {
+        "future": j >= i, "strict": j < i, "one too many": j <= i + 1, "inverted": j > i, "only itself": j == i,
+        "others only": j != i, "flipped": i + j < n, "everything": j >= 0 * i, "nothing": j < 0 * i,
+    }  # fmt: skip
+    for fault in wrong.keys() & on:
+        allowed = wrong[fault]
+    if "numbers" in on:
+        return allowed.float()
+    if "additive" in on:
+        return torch.zeros(n, n).masked_fill(~allowed, -INF)
+    if "additive, -1e9" in on:
+        return torch.zeros(n, n).masked_fill(~allowed, -1e9)
+    if "additive, lowest" in on:
+        return torch.zeros(n, n).masked_fill(~allowed, torch.finfo(torch.float32).min)
+    return allowed[None, None] if "more axes" in on else allowed
+
+
+WHY_BOOL = "True and False are asked for: who reads a mask should never have to guess what a number means."
+CAUSAL_MASK = Exercise(
+    name="causal_mask",
+    lesson="05",
+    reference=causal_mask,
+    probes=(
+        Probe("row i is True up to column i", lambda g: (3,)),
+        Probe("a single position sees itself", lambda g: (1,)),
+        Probe("so it is for every n", lambda g: (4,)),
+        Probe("so it is for every n", lambda g: (7,)),
+        Probe("so it is for every n", lambda g: (130,)),
+    ),
+    faults={
+        "future": Fault(
+            "a position sees itself and what comes later",
+            "The past and the future are exchanged. Row i belongs to query i: which columns has it read already?",
+        ),
+        "strict": Fault(
+            "a position does not see itself",
+            "Then position 0 sees nothing at all, and its softmax is 0 / 0. A position may look at itself.",
+        ),
+        "one too many": Fault(
+            "every position sees one position too far",
+            "That one is the token it should predict. The diagonal is the last that is allowed.",
+        ),
+        "inverted": Fault(
+            "True marks what is forbidden", "Here True means allowed. Other libraries do the reverse: ask each time."
+        ),
+        "everything": Fault("nothing is forbidden", "A position must not see what comes later."),
+        "nothing": Fault("nothing is allowed", "A position sees itself and all before it."),
+        "only itself": Fault("a position sees only itself", "It may look at all positions before it, too."),
+        "others only": Fault(
+            "only the diagonal is forbidden", "A position sees itself and what came before, nothing later."
+        ),
+        "flipped": Fault(
+            "the staircase runs the wrong way",
+            "Row 0 has the fewest True, the last row is full; look at the first column.",
+        ),
+        "numbers": Fault("the mask holds 1 and 0", WHY_BOOL),
+        "additive": Fault("the mask holds 0 and -inf, to be added to the scores", WHY_BOOL),
+        "additive, -1e9": Fault("the mask holds 0 and -1e9, to be added to the scores", WHY_BOOL),
+        "additive, lowest": Fault("the mask holds 0 and the lowest float, to be added to the scores", WHY_BOOL),
+        "more axes": Fault("the mask has axes for batch and heads", "It is (n, n); leading axes come by broadcasting."),
+        "one larger": Fault("the mask has a row and a column too many", "n positions look at n positions."),
+        "one smaller": Fault("the mask has a row and a column too few", "n positions look at n positions."),
+    },
+    hints=(
+        "Draw it for n = 4, a row per query: which columns may each row look at?",
+        "Compare a column of row numbers with a row of column numbers, or cut a triangle out of a square of True.",
+        "The diagonal belongs to it, and the result is bool.",
+    ),
+)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, on: frozenset[str] = frozenset()) -> Tensor:
+    """softmax(q k^T / sqrt(d_k)) v over the allowed keys, and the mistakes that are `on`.
+
+    q (..., T, d_k), k (..., S, d_k), v (..., S, d_v), mask (T, S). Returns (..., T, d_v).
+    """
+    scores = _scores(q, k, v, on)
+    if mask is None and "always causal" in on:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if mask is not None:
+        scores = _hide(scores, mask, on)
+    weights = _share(scores, on)
+    if mask is not None and "mask after softmax" in on:
+        weights = weights * mask
+    if "scaled later" in on:
+        weights = weights / q.shape[-1] ** 0.5
+    if "weights returned" in on:
+        return weights
+    out = weights @ (k if "keys for values" in on else v)
+    return (out, weights) if "weights too" in on else out
+
+
+def _scores(q: Tensor, k: Tensor, v: Tensor, on: frozenset[str]) -> Tensor:
+    """How well each key answers each query: (..., T, S)."""
+    d_k = q.shape[-1]
+    divisors = {
+        "no scale": 1, "scaled later": 1, "by d_k": d_k, "multiplied": d_k**-0.5, "fourth root": d_k**0.25,
+        "by d_v": v.shape[-1] ** 0.5, "by the keys": k.shape[-2] ** 0.5, "fixed scale": 8.0,
+    }  # fmt: skip
+    divisor = next((by for fault, by in divisors.items() if fault in on), d_k**0.5)
+    if "roles exchanged" in on:
+        q, k = k, q
+    if "keys meet keys" in on:
+        q = k
+    return q @ k.mT / divisor
+
+
+def _hide(scores: Tensor, mask: Tensor, on: frozenset[str]) -> Tensor:
+    """The scores, -inf where the mask forbids."""
+    if on & {"mask ignored", "mask after softmax"}:
+        return scores
+    if on & {"inverted", "inverted, finite"}:
+        mask = ~mask
+    if "mask transposed" in on:
+        mask = mask.mT
+    if "any mask is causal" in on:
+        mask = torch.ones_like(mask).tril()
+    if "mask added" in on:
+        return scores + mask
+    if "0 times infinity" in on:
+        return scores + ~mask * -INF
+    fills = {"zero fill": 0.0, "weak fill": -100.0, "inverted, finite": -1e9, "strict, finite": -1e9}
+    return scores.masked_fill(~mask, next((fill for fault, fill in fills.items() if fault in on), -INF))
+
+
+def _share(scores: Tensor, on: frozenset[str]) -> Tensor:
+    """The scores as weights that sum to 1 for each query."""
+    ways = {
+        "over queries": lambda s: s.softmax(-2),
+        "axis from the front": lambda s: s.softmax(1),
+        "first axis": lambda s: s.softmax(0),
+        "over everything": lambda s: s.flatten(-2).softmax(-1).view_as(s),
+        "no softmax": lambda s: s,
+        "no exponential": lambda s: s / s.sum(-1, keepdim=True),
+        "one maximum": lambda s: (s - s.max()).exp() / (s - s.max()).exp().sum(-1, keepdim=True),
+        "overflow": lambda s: s.exp() / s.exp().sum(-1, keepdim=True),
+        "twice": lambda s: s.softmax(-1).softmax(-1),
+        "sigmoid": lambda s: s.sigmoid(),
+        "logarithm": lambda s: s.log_softmax(-1),
+    }
+    way = next((f for fault, f in ways.items() if fault in on), None)
+    return way(scores) if way else scores.softmax(-1)
+
+
+def _qkv(g: Generator, *lead: int, sizes: tuple[int, int, int, int] = (3, 5, 4, 6)) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v for sizes (T, S, d_k, d_v), all behind the leading sizes."""
+    T, S, d_k, d_v = sizes
+    return tuple(torch.randn(*lead, *size, generator=g) for size in ((T, d_k), (S, d_k), (S, d_v)))
+
+
+def _mask(g: Generator, T: int, S: int) -> Tensor:
+    """Random, with an allowed and a forbidden key for each query: read the wrong way round, it leaves no row empty."""
+    one = torch.randint(S, (T, 1), generator=g)
+    other = (one + torch.randint(1, S, (T, 1), generator=g)) % S
+    mask = torch.rand(T, S, generator=g) < 0.5
+    return (mask | (torch.arange(S) == one)) & (torch.arange(S) != other)
+
+
+def _far_below(g: Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All scores about -200: every weak fill would win against them."""
+    q, k, v = _qkv(g)
+    q[:, 0], k[:, 0] = 20.0, -20.0
+    return q, k, v, _mask(g, 3, 5)
+
+
+def _strided(g: Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    q, k, v = _qkv(g, 2, sizes=(3, 5, 4, 6))
+    return (*(t.mT.contiguous().mT for t in (q, k, v)), _mask(g, 5, 3).T)
+
+
+SCALE = {
+    "no scale": Fault(
+        "the scores are not scaled",
+        "A sum of d_k products grows like the root of d_k, and softmax of large scores looks at one key only.",
+    ),
+    "by d_k": Fault(
+        "the scores are divided by d_k itself", "A sum of d_k random products grows like the *root* of d_k."
+    ),
+    "multiplied": Fault("the scores are multiplied by the root", "They are too large already: divide."),
+    "by the keys": Fault(
+        "the number of keys is used for the scale",
+        "A score is a sum over the d_k features of a query and a key, however many keys there are.",
+    ),
+}
+MASK = {
+    "inverted": Fault(
+        "the mask is read the other way round", "True = allowed: what must become -inf is where it is False."
+    ),
+    "inverted, finite": Fault(
+        "the mask is read the other way round", "True = allowed: what must become very low is where it is False."
+    ),
+    "mask ignored": Fault("the mask is not used", "A query then sees every key, later ones included."),
+    "mask after softmax": Fault(
+        "the mask is applied after the softmax",
+        "Then a row no longer sums to 1: the share of the forbidden keys is thrown away, instead of never being given. "
+        "Look at the order of your last lines.",
+    ),
+    "zero fill": Fault(
+        "a forbidden score becomes 0, or nearly",
+        "A score of 0 is a score like any other: e^0 = 1. Which number has the exponential 0?",
+    ),
+    "weak fill": Fault(
+        "the number for forbidden scores is not low enough",
+        "Where all scores of a row lie far below it, the forbidden keys win. Only -inf is below all.",
+    ),
+}
+SHARE = {
+    "over queries": Fault(
+        "the softmax runs over the queries",
+        "Each query shares out its attention among the keys: the weights of one query, a row, sum to 1.",
+    ),
+    "no softmax": Fault(
+        "the scores are used as weights", "Weights are positive and sum to 1: what turns scores into shares?"
+    ),
+    "twice": Fault("softmax is applied twice", "Shares of shares are nearly even."),
+    "axis from the front": Fault(
+        "the softmax counts its axis from the front",
+        "Axis 1 are the heads, or the queries, or the keys, as there are more or fewer axes: count from the end.",
+    ),
+    "overflow": Fault(
+        "the softmax overflows or underflows",
+        "Above 88.7 an exponential is inf, and inf / inf NaN. Take the largest score off first.",
+    ),
+}
+ATTENTION = Exercise(
+    name="attention",
+    lesson="05",
+    reference=attention,
+    probes=(
+        Probe(
+            "the weights of a query sum to 1",
+            lambda g: (torch.tensor([[1.0]]), torch.tensor([[0.5], [2.0]]), torch.tensor([[1.0, 10.0], [1.0, 10.0]])),
+        ),
+        Probe(
+            "the weights are the softmax of the scores",
+            lambda g: (torch.tensor([[1.0]]), torch.tensor([[0.5], [2.0]]), torch.tensor([[10.0, 1.0], [20.0, 4.0]])),
+        ),
+        Probe("a single key gets all the weight", lambda g: _qkv(g, sizes=(3, 1, 2, 2))),
+        Probe(
+            "the scores are divided by the root of d_k",
+            lambda g: (
+                torch.tensor([[1.0, 2.0]]),
+                torch.tensor([[2.0, 1.0], [3.0, -0.5]]),
+                torch.tensor([[10.0], [20.0]]),
+            ),
+        ),
+        Probe("every query has its own weights", lambda g: _qkv(g)),
+        Probe("queries ask, keys answer", lambda g: _qkv(g, sizes=(4, 4, 3, 5))),
+        Probe(
+            "a query sees only the keys that are allowed",
+            lambda g: (
+                torch.tensor([[1.0], [2.0]]),
+                torch.tensor([[1.0], [0.5], [-1.0]]),
+                torch.tensor([[1.0], [2.0], [6.0]]),
+                torch.tensor([[True, False, False], [True, True, False]]),
+            ),
+        ),
+        Probe("any mask, not only a causal one", lambda g: (*_qkv(g), _mask(g, 3, 5))),
+        Probe("any mask, not only a causal one", lambda g: (*_qkv(g, sizes=(4, 4, 3, 5)), _mask(g, 4, 4))),
+        Probe("any number of leading axes", lambda g: _qkv(g, 2, sizes=(4, 3, 6, 5))),
+        Probe("any number of leading axes", lambda g: (*_qkv(g, 2, 3, sizes=(4, 5, 6, 7)), _mask(g, 4, 5))),
+        Probe("any number of leading axes", lambda g: (*_qkv(g, 2, 1, 3, sizes=(5, 4, 2, 3)), _mask(g, 5, 4))),
+        Probe("large scores do not overflow", lambda g: tuple(30 * t for t in _qkv(g)), tolerance=2e-3),
+        Probe("a mask holds for very low scores, too", _far_below, tolerance=2e-3),
+        Probe("any strides", _strided),
+        Probe("gradients reach q, k and v", lambda g: (*_qkv(g, 2), _mask(g, 3, 5)), gradients=True),
+        Probe("gradients without a mask", lambda g: (*_qkv(g), None), gradients=True),
+        Probe("fp64 stays fp64", lambda g: (*(t.double() for t in _qkv(g)), _mask(g, 3, 5))),
+        Probe("bf16 stays bf16", lambda g: tuple(t.bfloat16() for t in _qkv(g)), tolerance=4e-2),
+    ),
+    faults={
+        **SCALE,
+        "scaled later": Fault(
+            "the weights are scaled, not the scores", "What is divided after the softmax no longer sums to 1."
+        ),
+        "by d_v": Fault(
+            "the root of the values' size is used", "The scores are sums over the d_k features of q and k."
+        ),
+        "fourth root": Fault(
+            "the scores are divided by the fourth root of d_k", "If only q is scaled, it takes the whole root."
+        ),
+        "fixed scale": Fault("the scale is a fixed 8, the root of 64", "d_k is the last size of q, whatever it is."),
+        "roles exchanged": Fault("q and k have exchanged their roles", "Row i of the scores belongs to query i."),
+        "keys meet keys": Fault("keys are compared with keys", "q is never used: a score is a query times a key."),
+        **SHARE,
+        "one maximum": Fault(
+            "one maximum is taken from all scores",
+            "Then a row that lies far below it vanishes. Each has its own largest.",
+        ),
+        "first axis": Fault("the softmax runs over the first axis", "The keys are the last axis of the scores."),
+        "over everything": Fault("all queries share one softmax", "Each query, a row of the scores, has its own."),
+        "no exponential": Fault(
+            "the scores are divided by their sum", "Scores may be negative: what makes every share positive?"
+        ),
+        "sigmoid": Fault(
+            "a sigmoid takes the place of the softmax", "The keys compete: the weights of a query sum to 1."
+        ),
+        "logarithm": Fault("the logarithm of the weights is used", "Weights lie between 0 and 1."),
+        **{name: fault for name, fault in MASK.items() if name != "inverted, finite"},
+        "mask added": Fault(
+            "the mask is added to the scores", "True counts as 1 there: an allowed key gains 1 and none is forbidden."
+        ),
+        "0 times infinity": Fault(
+            "the mask is multiplied by -inf", "0 times inf is NaN. Choose between two numbers instead."
+        ),
+        "mask transposed": Fault(
+            "the mask is transposed", "Its rows are queries and its columns keys, as in the scores."
+        ),
+        "always causal": Fault("a causal mask is used where none is given", "Without a mask every key is allowed."),
+        "any mask is causal": Fault(
+            "a causal mask takes the place of the one given", "The caller says which keys are allowed."
+        ),
+        "weights returned": Fault(
+            "the weights are returned", "What they fetch is asked for: a weighted sum of the values."
+        ),
+        "weights too": Fault("the weights are returned beside the result", "One tensor is asked for."),
+        "keys for values": Fault(
+            "the keys are summed up, not the values", "Keys say where to look, values what is fetched."
+        ),
+    },
+    hints=(
+        "Four steps: a score for each query and key, a scale, shares for each query, a weighted sum of the values.",
+        "All scores at once are one matrix product: swap the last two axes of k, counted from the end.",
+        "A forbidden key must get the share 0, and the others still sum to 1: before which step must the mask come?",
+    ),
+)
+
+EXERCISES = (CAUSAL_MASK, ATTENTION)

@@ -1,0 +1,263 @@
+"""Lesson 12: the most probable texts, by keeping several at every step."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from ..exercise import Exercise, Fault, Probe
+
+Beam = tuple[list[int], float]
+NextToken = Callable[[list[int]], Tensor]
+MOST_CALLS = 1500  # many times what a right search needs here
+
+
+def beam_search(
+    log_probs_fn: NextToken, start: list[int], n_beams: int, n_steps: int, on: frozenset[str] = frozenset()
+) -> list[Beam]:
+    """The n_beams best of all continuations tried, (tokens with start, log_prob), and the mistakes that are `on`."""
+    if "one step less" in on or "one step more" in on:
+        n_steps += 1 if "one step more" in on else -1
+    beams: list[Beam] = [(list(start), 1.0 if {"logarithms multiplied", "starts at 1"} & on else 0.0)]
+    if "one beam too many" in on:
+        n_beams += 1
+    if "equal beams" in on:
+        beams = beams * n_beams
+    for step in range(n_steps):
+        grown = _grown(log_probs_fn, beams, len(start), on)
+        if "logarithms added late" in on and step == 0:
+            grown = [(tokens, 0.0) for tokens, _ in grown[:n_beams]]
+        beams = _best(grown, beams, n_beams, on)
+    beams = sorted(beams, key=lambda beam: beam[1], reverse="least probable" not in on)[:n_beams]
+    return _given_back(beams, len(start), on)
+
+
+def _grown(log_probs_fn: NextToken, beams: list[Beam], n_start: int, on: frozenset[str]) -> list[Beam]:
+    """Every beam with every next token."""
+    grown = []
+    for tokens, score in beams[:1] if "only the best grows" in on else beams:
+        seen = tokens[:n_start] if "never reads on" in on else tokens[-1:] if "reads one token" in on else tokens
+        seen = tokens[n_start:] if "start not read" in on else seen
+        log_probs = log_probs_fn(list(seen))
+        for token, log_prob in enumerate(log_probs.tolist()):
+            grown.append(([*tokens, token], _total(score, log_prob, on)))
+            if "one list for all" in on:
+                tokens.append(token)
+                grown[-1] = (tokens, grown[-1][1])
+        if "one token each" in on and len(beams) > 1:
+            grown = grown[: -len(log_probs)] + sorted(grown[-len(log_probs) :], key=lambda beam: -beam[1])[:1]
+    return grown
+
+
+def _total(score: float, log_prob: float, on: frozenset[str]) -> float:
+    if "last step only" in on:
+        return log_prob
+    if "decreases" in on:
+        return score - log_prob
+    if "logarithms multiplied" in on:
+        return score * log_prob
+    return score + (torch.tensor(log_prob).exp().item() if "probabilities added" in on else log_prob)
+
+
+def _best(grown: list[Beam], beams: list[Beam], n_beams: int, on: frozenset[str]) -> list[Beam]:
+    """What goes on."""
+    if "nothing dropped" in on:
+        return grown
+    ranked = sorted(grown, key=lambda beam: beam[1], reverse="least probable" not in on)
+    if "never ranked" in on:
+        ranked = grown
+    kept = ranked[: 1 if "one beam" in on else n_beams]
+    if "wrong parents" in on:
+        kept = [([*beams[i % len(beams)][0], tokens[-1]], score) for i, (tokens, score) in enumerate(kept)]
+    if "always the best parent" in on:
+        kept = [([*beams[0][0], tokens[-1]], score) for tokens, score in kept]
+    if "index the wrong way round" in on:
+        places = [next(i for i, beam in enumerate(grown) if beam is one) for one in kept]
+        n, V = len(beams), len(grown) // len(beams)
+        kept = [([*beams[i % n][0], i // n % V], score) for i, (_, score) in zip(places, kept, strict=True)]
+    return kept
+
+
+def _given_back(beams: list[Beam], n_start: int, on: frozenset[str]) -> Any:
+    if "worst first" in on:
+        beams = beams[::-1]
+    if "probabilities" in on:
+        beams = [(tokens, torch.tensor(score).exp().item()) for tokens, score in beams]
+    if "in bits" in on:
+        beams = [(tokens, score / math.log(2)) for tokens, score in beams]
+    parts = {
+        "tokens alone": lambda: [tokens for tokens, _ in beams],
+        "scores alone": lambda: [score for _, score in beams],
+        "pairs turned round": lambda: [(score, tokens) for tokens, score in beams],
+        "two lists": lambda: ([tokens for tokens, _ in beams], [score for _, score in beams]),
+        "best tokens alone": lambda: beams[0][0],
+        "last tokens": lambda: [(tokens[-1:], score) for tokens, score in beams],
+    }
+    for name, part in parts.items():
+        if name in on:
+            return part()
+    if "positive" in on:
+        beams = [(tokens, -score) for tokens, score in beams]
+    if "per token" in on:
+        beams = [(tokens, score / max(1, len(tokens) - n_start)) for tokens, score in beams]
+    if "per token of all" in on:
+        beams = [(tokens, score / len(tokens)) for tokens, score in beams]
+    if "underflows" in on:
+        beams = [(tokens, torch.tensor(score).exp().log().item()) for tokens, score in beams]
+    if "the best alone" in on:
+        return beams[0]
+    return beams[:1] if "one in the list" in on else beams
+
+
+def _counted(function: NextToken) -> NextToken:
+    """The function, which refuses to be called without end; it takes tokens as a list, a tuple or a tensor."""
+    n_calls = 0
+
+    def log_probs_fn(tokens: list[int]) -> Tensor:
+        nonlocal n_calls
+        n_calls += 1
+        if n_calls > MOST_CALLS:
+            raise RuntimeError(f"log_probs_fn was called more than {MOST_CALLS} times: the beams become ever more")
+        return function(torch.as_tensor(tokens).flatten().long().tolist())
+
+    return log_probs_fn
+
+
+def _by_table(tokens: list[int]) -> Tensor:
+    """A tiny language: token 0 is the likeliest first, but what follows 1 is nearly certain."""
+    first, then = [0.5, 0.4, 0.1], {0: [0.4, 0.35, 0.25], 1: [0.1, 0.85, 0.05], 2: [0.25, 0.3, 0.45]}
+    return torch.tensor(first if len(tokens) <= 2 else then[tokens[-1]]).log()
+
+
+def _made_up(g: Generator, V: int, sharpness: float = 2.0) -> NextToken:
+    """A language in which every token read so far counts, the later the more."""
+    table = sharpness * torch.randn(V, V, generator=g)
+
+    def log_probs_fn(tokens: list[int]) -> Tensor:
+        weights = 0.7 ** torch.arange(len(tokens) - 1, -1, -1.0)
+        return (table[tokens] * weights[:, None]).sum(0).log_softmax(-1)
+
+    return _counted(log_probs_fn)
+
+
+def _as_pairs(arguments: tuple, result: Any) -> Any:
+    """Beams as (list, float), with the start where it was left out."""
+    _, start, _, n_steps = arguments
+    if not isinstance(result, list | tuple):
+        return result
+    pairs = []
+    for beam in result:
+        if not isinstance(beam, list | tuple) or len(beam) != 2 or not isinstance(beam[0], list | tuple | Tensor):
+            return result
+        tokens = torch.as_tensor(beam[0]).flatten().tolist()
+        pairs.append((list(start) + tokens if len(tokens) == n_steps else tokens, beam[1]))
+    return pairs
+
+
+def _search(holds: str, make: Callable[[Generator], tuple]) -> Probe:
+    return Probe(holds, make, sees=_as_pairs)
+
+
+BEAM_SEARCH = Exercise(
+    name="beam_search",
+    lesson="12",
+    reference=beam_search,
+    probes=(
+        _search("one step leaves the best tokens", lambda g: (_counted(_by_table), [2, 1], 2, 1)),
+        _search("one beam is greedy", lambda g: (_counted(_by_table), [2, 1], 1, 2)),
+        _search("a worse beginning may have the better end", lambda g: (_counted(_by_table), [2, 1], 2, 2)),
+        _search("a worse beginning may have the better end", lambda g: (_made_up(g, 5), [3, 0], 2, 3)),
+        _search("all beams compete", lambda g: (_made_up(g, 4), [1, 2], 3, 4)),
+        _search("all beams compete", lambda g: (_made_up(g, 6), [5, 0, 4], 4, 3)),
+        _search("all beams compete", lambda g: (_made_up(g, 7, 0.5), [6, 1], 3, 5)),
+        _search("all beams compete", lambda g: (_made_up(g, 5, 1.0), [0, 0, 2, 1], 5, 4)),
+        _search("what a beam dropped is gone", lambda g: (_made_up(g, 8, 4.0), [7, 3], 2, 3)),
+        _search("what a beam dropped is gone", lambda g: (_made_up(g, 8, 1.0), [2, 5], 2, 4)),
+        _search("log probabilities far below -100", lambda g: (_made_up(g, 9, 0.1), [4, 4], 2, 66)),
+    ),
+    faults={
+        "one beam": Fault("only the best is kept", "That is greedy choice: n_beams go on at every step."),
+        "only the best grows": Fault(
+            "only the best beam grows", "Every beam grows; then all their continuations compete."
+        ),
+        "one token each": Fault(
+            "each beam goes on with its own best token",
+            "Two continuations of one beam may beat both of another: rank them together.",
+        ),
+        "never ranked": Fault("the continuations are not ranked", "The n_beams most probable ones go on."),
+        "least probable": Fault(
+            "the least probable ones are kept", "Look at the order of sorting: log probabilities are negative."
+        ),
+        "nothing dropped": Fault(
+            "no beam is dropped before the end",
+            "After each step n_beams go on; all of them would be V times more per step.",
+        ),
+        "equal beams": Fault(
+            "the search starts with n_beams equal beams", "Equal beams have equal ends: it starts with one."
+        ),
+        "wrong parents": Fault(
+            "a token is appended to the wrong beam", "Each continuation belongs to the beam that it grew from."
+        ),
+        "one list for all": Fault(
+            "beams share one list", "Appending changes the list that the others hold, too: build a new one."
+        ),
+        "never reads on": Fault("every step looks at the start only", "The next token depends on all tokens so far."),
+        "reads one token": Fault(
+            "every step looks at the last token only", "The next token depends on all tokens so far."
+        ),
+        "start not read": Fault("the start is not read", "The next token depends on all tokens so far."),
+        "last step only": Fault("only the last step counts", "The probability of a text is the product of all steps."),
+        "logarithms added late": Fault(
+            "the first step does not count", "The probability of a text is the product of all steps."
+        ),
+        "probabilities added": Fault("probabilities are added", "They multiply; it is their logarithms that add up."),
+        "logarithms multiplied": Fault(
+            "logarithms are multiplied", "Probabilities multiply, so their logarithms add up."
+        ),
+        "probabilities": Fault("probabilities are returned", "Their logarithm is asked for."),
+        "positive": Fault("the sign is turned", "The logarithm of a probability is not above 0."),
+        "in bits": Fault("the logarithm is that of base 2", "The natural logarithm is asked for."),
+        "starts at 1": Fault(
+            "the search starts with a score of 1", "The start has a log probability of 0: it is given."
+        ),
+        "decreases": Fault("log probabilities are subtracted", "They are negative already, and add up."),
+        "one beam too many": Fault("one beam too many goes on", "n_beams are kept."),
+        "always the best parent": Fault(
+            "all tokens are appended to the best beam", "Each belongs to the beam that it grew from."
+        ),
+        "index the wrong way round": Fault(
+            "beam and token are exchanged in a flat index",
+            "In a flattened (n_beams, V) the beam is how often V goes into the index.",
+        ),
+        "tokens alone": Fault("the log probabilities are missing", "Pairs are asked for: (tokens, log_prob)."),
+        "scores alone": Fault("the tokens are missing", "Pairs are asked for: (tokens, log_prob)."),
+        "pairs turned round": Fault("the pairs are turned round", "First the tokens, then their log probability."),
+        "two lists": Fault("tokens and log probabilities come in two lists", "One list of pairs is asked for."),
+        "best tokens alone": Fault("the tokens of the best are returned", "A list of n_beams pairs is asked for."),
+        "last tokens": Fault("only the last token of each is returned", "All tokens are asked for."),
+        "per token": Fault(
+            "the mean per token is returned", "The log probability of the whole continuation is asked for."
+        ),
+        "per token of all": Fault(
+            "it is divided by the number of tokens", "The log probability of the whole continuation is asked for."
+        ),
+        "underflows": Fault(
+            "probabilities are multiplied, and become 0",
+            "After some 50 steps nothing is left of them in fp32: add logarithms.",
+        ),
+        "one step less": Fault("there is one step too few", "n_steps new tokens are asked for."),
+        "one step more": Fault("there is one step too many", "n_steps new tokens are asked for."),
+        "worst first": Fault("the worst comes first", "The best comes first."),
+        "one in the list": Fault("only the best is returned", "All n_beams are asked for."),
+        "the best alone": Fault("the best is returned without a list", "All n_beams are asked for, in a list."),
+    },
+    hints=(
+        "A beam is its tokens and its log probability. The search starts with one.",
+        "A step: let each beam grow by every token, then keep the n_beams best of all that grew.",
+        "Log probabilities add up; nothing is exponentiated on the way.",
+    ),
+)
+
+EXERCISES = (BEAM_SEARCH,)

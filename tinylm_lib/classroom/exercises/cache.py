@@ -1,0 +1,186 @@
+"""Lesson 13: keys and values of the past are kept, and only the newest positions are computed."""
+
+import torch
+from torch import Generator, Tensor
+
+from ..exercise import Exercise, Fault, Probe
+from .attention import MASK, SCALE, SHARE, attention
+
+
+def cached_attention(
+    q: Tensor, k: Tensor, v: Tensor, cache_k: Tensor, cache_v: Tensor, on: frozenset[str] = frozenset()
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Causal attention of the newest T positions to these and to P cached ones, and the mistakes that are `on`.
+
+    q, k, v (B, H, T, D), cache_k and cache_v (B, H, P, D). Returns (B, H, T, D) and the caches (B, H, P + T, D).
+    """
+    keys, values = _extended(k, v, cache_k, cache_v, on)
+    seen_k, seen_v = keys, values
+    if "only the past" in on:
+        seen_k, seen_v = cache_k, cache_v
+    if "only the new" in on:
+        seen_k, seen_v = k, v
+    if "old values" in on:
+        seen_v = torch.cat((cache_v, torch.zeros_like(v)), -2)
+    queries = q[..., -1:, :] if "last query only" in on else q
+    out = attention(queries, seen_k, seen_v, _allowed(queries.shape[-2], seen_k.shape[-2], cache_k.shape[-2], on), on)
+    if "caches not extended" in on:
+        keys, values = cache_k, cache_v
+    if "cache_k not extended" in on:
+        keys = cache_k
+    if "cache_v not extended" in on:
+        values = cache_v
+    if "only the new returned" in on:
+        keys, values = k, v
+    if "caches first" in on:
+        return keys, values, out
+    if "values before keys" in on:
+        keys, values = values, keys
+    return out if "only the result" in on else (out, keys, values)
+
+
+def _extended(k: Tensor, v: Tensor, cache_k: Tensor, cache_v: Tensor, on: frozenset[str]) -> tuple[Tensor, Tensor]:
+    """The cached keys and values with the new ones behind them."""
+    if "new before old" in on:
+        return torch.cat((k, cache_k), -2), torch.cat((v, cache_v), -2)
+    if "keys in both" in on:
+        v, cache_v = k, cache_k
+    if "joined along the batch" in on:
+        return torch.cat((cache_k, k)), torch.cat((cache_v, v))
+    if "joined along the heads" in on:
+        return torch.cat((cache_k, k), 1), torch.cat((cache_v, v), 1)
+    if "joined along the features" in on:
+        return torch.cat((cache_k, k), -1), torch.cat((cache_v, v), -1)
+    if "oldest dropped" in on and cache_k.shape[-2]:
+        n = k.shape[-2]
+        cache_k, cache_v = cache_k[..., n:, :], cache_v[..., n:, :]
+    if "last new only" in on:
+        k, v = k[..., -1:, :], v[..., -1:, :]
+    return torch.cat((cache_k, k), -2), torch.cat((cache_v, v), -2)
+
+
+def _allowed(T: int, S: int, P: int, on: frozenset[str]) -> Tensor | None:
+    """Which of S keys the last T positions may see: (T, S), True = allowed."""
+    if "no mask" in on or ("mask only without a past" in on and P):
+        return None
+    first = S - T
+    if "mask from the left" in on or ("chunks masked from the left" in on and T > 1):
+        first = 0
+    first += ("one too many" in on) - bool(on & {"strict", "strict, finite"})
+    i, j = torch.arange(T)[:, None], torch.arange(S)
+    return j >= i + first if "future" in on else j <= i + first
+
+
+def _new(g: Generator, T: int, P: int, B: int = 2, H: int = 3, D: int = 4) -> tuple[Tensor, ...]:
+    """q, k and v of T new positions, and caches of P."""
+    return tuple(torch.randn(B, H, n, D, generator=g) for n in (T, T, T, P, P))
+
+
+def _far_below(g: Generator) -> tuple[Tensor, ...]:
+    """All scores near -200: every weak fill would win against them."""
+    q, k, v, cache_k, cache_v = _new(g, 3, 2)
+    q[..., 0], k[..., 0], cache_k[..., 0] = 20.0, -20.0, -20.0
+    return q, k, v, cache_k, cache_v
+
+
+def _out(arguments: tuple, result: object) -> object:
+    return result[0] if isinstance(result, list | tuple) and len(result) == 3 else result
+
+
+def _caches(arguments: tuple, result: object) -> object:
+    return torch.stack(result[1:]) if isinstance(result, list | tuple) and len(result) == 3 else result
+
+
+CACHED_ATTENTION = Exercise(
+    name="cached_attention",
+    lesson="13",
+    reference=cached_attention,
+    probes=(
+        Probe("the result, the keys and the values so far", lambda g: _new(g, 1, 1, 1, 1, 2)),
+        Probe("without a past, one position fetches its own value", lambda g: _new(g, 1, 0), sees=_out),
+        Probe("one new position sees the whole past and itself", lambda g: _new(g, 1, 5), sees=_out),
+        Probe("without a past it is causal attention", lambda g: _new(g, 5, 0), sees=_out),
+        Probe("in a chunk, each sees the past and no later one", lambda g: _new(g, 2, 5), sees=_out),
+        Probe("in a chunk, each sees the past and no later one", lambda g: _new(g, 5, 1, 3, 2, 6), sees=_out),
+        Probe("as many new positions as old ones", lambda g: _new(g, 3, 3, 2, 1, 5), sees=_out),
+        Probe("new keys and values come behind the old ones", lambda g: _new(g, 1, 3), sees=_caches),
+        Probe("new keys and values come behind the old ones", lambda g: _new(g, 2, 5), sees=_caches),
+        Probe("the first chunk becomes the cache", lambda g: _new(g, 4, 0), sees=_caches),
+        Probe("the mask holds for very low scores, too", _far_below, sees=_out, tolerance=2e-3),
+        Probe("any strides", lambda g: tuple(t.mT.contiguous().mT for t in _new(g, 2, 3)), sees=_out),
+        Probe("gradients reach all five", lambda g: _new(g, 3, 2), gradients=True),
+        Probe("fp64 stays fp64", lambda g: tuple(t.double() for t in _new(g, 2, 4))),
+    ),
+    faults={
+        "no mask": Fault(
+            "nothing is masked",
+            "One new position is the last and may see all, but in a chunk the first must not see the others.",
+        ),
+        "mask from the left": Fault(
+            "the mask's diagonal starts in the upper left corner",
+            "Query 0 stands at position P, not 0: it may see the P cached keys and itself. With one new position only key 0 "
+            "would be left. (torch's is_causal aligns it so, too.)",
+        ),
+        "chunks masked from the left": Fault(
+            "the mask of a chunk starts in the upper left corner",
+            "Query 0 of the chunk stands at position P, not 0: it may see the P cached keys and itself. (torch's is_causal "
+            "aligns it so, too.)",
+        ),
+        "mask only without a past": Fault(
+            "a chunk with a past is not masked", "Its first position must not see the later ones, past or no past."
+        ),
+        "one too many": Fault(
+            "every position sees one position too far", "Query i stands at P + i: that key is its last."
+        ),
+        "strict": Fault("a position does not see itself", "Query i stands at P + i: that key is its last."),
+        "strict, finite": Fault("a position does not see itself", "Query i stands at P + i: that key is its last."),
+        "future": Fault("a position sees itself and what comes later", "Past and future are exchanged."),
+        "only the past": Fault(
+            "the new keys and values are not looked at", "A position sees itself, too: extend the cache first."
+        ),
+        "only the new": Fault(
+            "the cached keys and values are not looked at", "Attention runs over the past and the new ones."
+        ),
+        "old values": Fault("the new values are missing", "Keys and values grow together."),
+        "new before old": Fault(
+            "the new ones are put in front of the old ones", "Positions are in their order: the oldest first."
+        ),
+        "joined along the batch": Fault(
+            "old and new are joined along the batch", "Positions are the third axis of (B, H, P, D)."
+        ),
+        "joined along the heads": Fault(
+            "old and new are joined along the heads", "Positions are the third axis of (B, H, P, D)."
+        ),
+        "joined along the features": Fault(
+            "old and new are joined along the features", "Positions are the third axis of (B, H, P, D)."
+        ),
+        "keys in both": Fault("keys are kept in the place of values", "Each has its own cache."),
+        "oldest dropped": Fault("the oldest positions are dropped", "The cache grows from P to P + T."),
+        "last new only": Fault("only the last of the new positions is kept", "A chunk brings T of them."),
+        "last query only": Fault("only the last position has a result", "All T new positions have one."),
+        "caches not extended": Fault("the old caches are returned", "The next call needs what this one has added."),
+        "cache_k not extended": Fault("the old cache_k is returned", "Keys and values grow together."),
+        "cache_v not extended": Fault("the old cache_v is returned", "Keys and values grow together."),
+        "only the new returned": Fault(
+            "only the new keys and values are returned", "The next call needs the past, too."
+        ),
+        "caches first": Fault("the result comes last", "(out, cache_k, cache_v) is asked for."),
+        "values before keys": Fault("the two caches have changed places", "(out, cache_k, cache_v) is asked for."),
+        "only the result": Fault(
+            "the caches are not returned", "(out, cache_k, cache_v) is asked for: the next call needs them."
+        ),
+        **{name: SCALE[name] for name in ("no scale", "by d_k", "by the keys")},
+        **{name: SHARE[name] for name in ("over queries", "axis from the front", "no softmax")},
+        **{
+            name: MASK[name]
+            for name in ("inverted", "inverted, finite", "mask after softmax", "zero fill", "weak fill")
+        },
+    },
+    hints=(
+        "First put the new keys and values behind the old ones, then attend to all of them.",
+        "Query i of the T new ones stands at position P + i. Draw the mask for P = 2 and T = 3: it is no square.",
+        "Return the longer keys and values, so that the next call can start from them.",
+    ),
+)
+
+EXERCISES = (CACHED_ATTENTION,)

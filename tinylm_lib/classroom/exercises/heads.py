@@ -1,0 +1,337 @@
+"""Lesson 07: several heads look back at once, each in its own share of the features."""
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from ..exercise import Exercise, Fault, Probe
+from .attention import MASK, SCALE, SHARE, attention
+
+
+def split_heads(x: Tensor, n_heads: int, on: frozenset[str] = frozenset()) -> Tensor:
+    """Cuts the features of x (B, T, C) into heads, (B, H, T, D) with C = H * D, and the mistakes that are `on`."""
+    B, T, C = x.shape
+    H, D = n_heads, C // n_heads
+    if "number and size exchanged" in on:
+        H, D = D, H
+    ways = {
+        "only reshaped": lambda: x.reshape(B, H, T, D),
+        "heads not in front": lambda: x.reshape(B, T, H, D),
+        "interleaved": lambda: x.reshape(B, T, D, H).permute(0, 3, 1, 2),
+        "features turned": lambda: x.reshape(B, T, H, D).permute(0, 2, 3, 1),
+        "time and features exchanged": lambda: x.mT.reshape(B, H, T, D),
+        "heads before texts": lambda: x.reshape(B, T, H, D).permute(2, 0, 1, 3),
+        "texts mixed": lambda: x.reshape(H, B, T, D).transpose(0, 1),
+        "positions first": lambda: x.reshape(T, B, H, D).permute(1, 2, 0, 3),
+        "texts and heads as one": lambda: x.reshape(B, T, H, D).transpose(1, 2).flatten(0, 1),
+        "heads backwards": lambda: x.reshape(B, T, H, D).transpose(1, 2).flip(1),
+        "all features for each": lambda: x[:, None].expand(B, H, T, C),
+        "first head for all": lambda: x[:, None, :, :D].expand(B, H, T, D),
+        "a list": lambda: list(x.split(D, -1)),
+    }
+    way = next((f for fault, f in ways.items() if fault in on), None)
+    return way() if way else x.reshape(B, T, H, D).transpose(1, 2)
+
+
+def merge_heads(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
+    """Puts the heads of x (B, H, T, D) side by side again, (B, T, H * D), and the mistakes that are `on`."""
+    B, H, T, D = x.shape
+    ways = {
+        "only reshaped": lambda: x.reshape(B, T, H * D),
+        "viewed": lambda: x.transpose(1, 2).view(B, T, H * D),
+        "interleaved": lambda: x.permute(0, 2, 3, 1).reshape(B, T, D * H),
+        "time not in front": lambda: x.mT.reshape(B, H * D, T),
+        "features turned": lambda: x.mT.reshape(B, T, H * D),
+        "not flattened": lambda: x.transpose(1, 2),
+        "heads behind each other": lambda: x.reshape(B, H * T, D),
+        "one long vector": lambda: x.transpose(1, 2).flatten(1),
+        "texts mixed": lambda: x.permute(2, 0, 1, 3).reshape(B, T, H * D),
+        "heads backwards": lambda: x.flip(1).transpose(1, 2).flatten(2),
+        "summed": lambda: x.sum(1),
+        "averaged": lambda: x.mean(1),
+        "first head": lambda: x[:, 0],
+    }
+    way = next((f for fault, f in ways.items() if fault in on), None)
+    return way() if way else x.transpose(1, 2).flatten(2)
+
+
+QKV = ("w_q", "w_k", "w_v")
+
+
+def multi_head_attention(
+    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, n_heads: int, on: frozenset[str] = frozenset()
+) -> Tensor:
+    """Causal attention of x (B, T, C) to itself in several heads, and the mistakes that are `on`.
+
+    All weights are (out, in) = (C, C). Returns (B, T, C).
+    """
+    D = x.shape[-1] // n_heads
+    H = 1 if "one head" in on else D if "number and size exchanged" in on else n_heads
+    roles = {
+        "q and k exchanged": (w_k, w_q, w_v), "k and v exchanged": (w_q, w_v, w_k), "q and v exchanged": (w_v, w_k, w_q),
+        "k from w_q": (w_q, w_q, w_v), "v from w_k": (w_q, w_k, w_k), "q from w_k": (w_k, w_k, w_v),
+        "v from x": (w_q, w_k, torch.eye(x.shape[-1], dtype=x.dtype)),
+    }  # fmt: skip
+    weights = next((ws for fault, ws in roles.items() if fault in on), (w_q, w_k, w_v))
+    if "weights transposed" in on:
+        weights, w_o = [w.T for w in weights], w_o.T
+    weights = [w.T if f"only {name} transposed" in on else w for name, w in zip(QKV, weights, strict=True)]
+    if "only w_o transposed" in on:
+        w_o = w_o.T
+    q, k, v = (split_heads(F.linear(x, w), H, _inside(on, "split")) for w in weights)
+    if "scaled by C" in on:
+        q = q * (D / x.shape[-1]) ** 0.5
+    out = attention(q, k, v, _causal(x.shape[1], on), on)
+    if on & {"heads summed", "heads averaged"}:
+        y = (out.sum(1) if "heads summed" in on else out.mean(1)).repeat(1, 1, H)
+    else:
+        y = merge_heads(out, _inside(on, "merged"))
+    if "no output projection" in on:
+        return y
+    return F.linear(y, w_o) + x if "x added" in on else F.linear(y, w_o)
+
+
+def _inside(on: frozenset[str], step: str) -> frozenset[str]:
+    """The mistakes that the split or the merge makes."""
+    if on & {f"{step} by reshaping", "both reshaped"}:
+        return frozenset({"only reshaped"})
+    return frozenset({"interleaved"} if on & {f"{step} interleaved", "both interleaved"} else ())
+
+
+def _causal(n: int, on: frozenset[str]) -> Tensor:
+    """Who may look at whom: (n, n), True = allowed."""
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    return j >= i if "future" in on else j - i <= ("one too many" in on) - bool(on & {"strict", "strict, finite"})
+
+
+def _x(g: Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=g)
+
+
+def _counted(*shape: int) -> Tensor:
+    return torch.arange(float(torch.Size(shape).numel())).view(shape)
+
+
+SPLIT_HEADS = Exercise(
+    name="split_heads",
+    lesson="07",
+    reference=split_heads,
+    probes=(
+        Probe("a vector of 4 becomes two heads of 2", lambda g: (_counted(1, 1, 4), 2)),
+        Probe("each head has its features of every position", lambda g: (_counted(1, 2, 4), 2)),
+        Probe("a head is a block of neighbouring features", lambda g: (_counted(1, 3, 6), 3)),
+        Probe("B, H, T, D in this order", lambda g: (_x(g, 2, 5, 12), 3)),
+        Probe("each text for itself", lambda g: (_x(g, 3, 4, 10), 5)),
+        Probe("as many positions as heads", lambda g: (_x(g, 2, 4, 12), 4)),
+        Probe("one head gets everything", lambda g: (_x(g, 3, 4, 5), 1)),
+        Probe("a single position", lambda g: (_x(g, 5, 1, 6), 2)),
+        Probe("any strides", lambda g: (_x(g, 5, 3, 8).transpose(0, 1), 4)),
+        Probe("gradients reach x", lambda g: (_x(g, 2, 5, 6), 3), gradients=True),
+        Probe("the dtype is kept", lambda g: (_x(g, 2, 5, 6).bfloat16(), 2)),
+    ),
+    faults={
+        "only reshaped": Fault(
+            "the numbers are only reshaped to (B, H, T, D)",
+            "Then a head gets all features of some positions, instead of some features of all. Cut the last axis first, "
+            "then move the new axis.",
+        ),
+        "heads not in front": Fault("the heads are not moved in front of the positions", "(B, H, T, D) is asked for."),
+        "interleaved": Fault(
+            "neighbouring features go to different heads",
+            "A head is a consecutive block: in (H, D) the heads come first.",
+        ),
+        "number and size exchanged": Fault(
+            "n_heads is taken for the size of a head", "n_heads is their number; the size is what is left of C."
+        ),
+        "features turned": Fault("the last two axes have changed places", "(B, H, T, D) is asked for."),
+        "time and features exchanged": Fault(
+            "positions and features of a head are mixed",
+            "A reshape keeps the order of the numbers: cut the features while they are the last axis.",
+        ),
+        "heads before texts": Fault("the heads come before the texts", "(B, H, T, D) is asked for."),
+        "texts mixed": Fault(
+            "a head gets numbers of other texts", "The batch axis stays where it is; cut the last one."
+        ),
+        "positions first": Fault("x is taken for (T, B, C)", "The texts come first here: (B, T, C)."),
+        "texts and heads as one": Fault("texts and heads share one axis", "Four axes are asked for: (B, H, T, D)."),
+        "heads backwards": Fault("the heads come in reverse order", "Head 0 has the first D features."),
+        "all features for each": Fault("every head gets all features", "They share them: D = C / H for each."),
+        "first head for all": Fault("every head gets the same features", "Head h has its own block of D features."),
+        "a list": Fault("a list of heads is returned", "One tensor of four axes is asked for."),
+    },
+    hints=(
+        "Two moves: the last axis becomes two, (H, D); then the new axis H goes in front of T.",
+        "A reshape never changes the order of the numbers in memory, a transpose does: which of the two steps is which?",
+        "Write the shape behind each line: (B, T, C), (B, T, H, D), (B, H, T, D).",
+    ),
+)
+MERGE_HEADS = Exercise(
+    name="merge_heads",
+    lesson="07",
+    reference=merge_heads,
+    probes=(
+        Probe("two heads of 2 become a vector of 4", lambda g: (_counted(1, 2, 1, 2),)),
+        Probe("a position gets what its heads found", lambda g: (_counted(1, 2, 2, 2),)),
+        Probe("the heads stand side by side as blocks", lambda g: (_counted(1, 3, 2, 4),)),
+        Probe("B, T, C in this order", lambda g: (_x(g, 2, 3, 5, 4),)),
+        Probe("each text for itself", lambda g: (_x(g, 3, 5, 4, 2),)),
+        Probe("as many positions as heads", lambda g: (_x(g, 2, 4, 4, 3),)),
+        Probe("one head", lambda g: (_x(g, 3, 1, 4, 5),)),
+        Probe("a single position", lambda g: (_x(g, 5, 3, 1, 2),)),
+        Probe("it undoes the split", lambda g: (_x(g, 2, 5, 3, 4).transpose(1, 2),)),
+        Probe("any strides", lambda g: (_x(g, 3, 2, 4, 5).permute(1, 0, 3, 2),)),
+        Probe("gradients reach x", lambda g: (_x(g, 2, 3, 5, 4),), gradients=True),
+        Probe("the dtype is kept", lambda g: (_x(g, 2, 3, 5, 4).bfloat16(),)),
+    ),
+    faults={
+        "only reshaped": Fault(
+            "the numbers are only reshaped to (B, T, C)",
+            "Then a position gets numbers of other positions, and of the future. The axis H must stand beside D first.",
+        ),
+        "viewed": Fault(
+            "`view` is asked for what only a copy can do",
+            "After a transpose the numbers no longer lie in the order of the axes: `reshape` copies where it must.",
+        ),
+        "interleaved": Fault(
+            "the features of the heads alternate", "Each head is a block of D neighbours: (H, D), not (D, H)."
+        ),
+        "time not in front": Fault("positions come last", "(B, T, C) is asked for."),
+        "features turned": Fault(
+            "the wrong two axes are exchanged", "H must stand beside D: exchange H and T, not T and D."
+        ),
+        "not flattened": Fault("heads and their features are still two axes", "They become one of size H * D."),
+        "heads behind each other": Fault(
+            "the heads are put behind each other in time", "They stand side by side: C = H * D."
+        ),
+        "one long vector": Fault("the positions are flattened, too", "Only H and D become one."),
+        "texts mixed": Fault("the texts are mixed", "The batch axis stays where it is."),
+        "heads backwards": Fault("the heads come in reverse order", "Head 0 has the first D features."),
+        "summed": Fault("the heads are summed", "They stand side by side, so that w_o can weigh each."),
+        "averaged": Fault("the heads are averaged", "They stand side by side, so that w_o can weigh each."),
+        "first head": Fault("only the first head is kept", "All of them stand side by side."),
+    },
+    hints=(
+        "It undoes split_heads: the same two moves, backwards.",
+        "First H goes back beside D, then the last two axes become one.",
+        "If `view` complains: a transpose leaves the numbers where they are. Which function copies when it must?",
+    ),
+)
+FROM_ATTENTION = {
+    **{name: SCALE[name] for name in ("no scale", "by d_k", "by the keys")},
+    **{name: SHARE[name] for name in ("over queries", "axis from the front", "no softmax")},
+    **{
+        name: MASK[name]
+        for name in ("inverted", "inverted, finite", "mask ignored", "mask after softmax", "zero fill", "weak fill")
+    },
+}
+
+
+def _all(g: Generator, B: int, T: int, C: int) -> tuple[Tensor, ...]:
+    """x and four weights; the scores have a standard deviation near 2."""
+    return _x(g, B, T, C), *(_x(g, C, C) * (C**-0.25 if i < 2 else 1) for i in range(4))
+
+
+def _far_below(g: Generator) -> tuple:
+    """All scores near -200: a feature that is 1 everywhere becomes 20 in every query and -20 in every key."""
+    x, w_q, w_k, w_v, w_o = _all(g, 2, 5, 8)
+    x[..., 0] = 1.0
+    for w, number in ((w_q, 20.0), (w_k, -20.0)):
+        w[0::4] = 0.0
+        w[0::4, 0] = number
+    return x, w_q, w_k, w_v, w_o, 2
+
+
+WHY_STRICT = "Then position 0 sees nothing, and what should be one key becomes none or all."
+MULTI_HEAD_ATTENTION = Exercise(
+    name="multi_head_attention",
+    lesson="07",
+    reference=multi_head_attention,
+    probes=(
+        Probe(
+            "position 0 fetches its own value",
+            lambda g: (
+                torch.tensor([[[1.0, 2.0]]]),
+                torch.tensor([[1.0, 2.0], [0.0, 1.0]]),
+                torch.tensor([[2.0, -1.0], [1.0, 3.0]]),
+                torch.tensor([[1.0, 2.0], [-3.0, 4.0]]),
+                torch.tensor([[1.0, 10.0], [2.0, 1.0]]),
+                2,
+            ),
+        ),
+        Probe("each text and position by itself: w_v, then w_o", lambda g: (*_all(g, 3, 1, 6), 3)),
+        Probe("with one head it is causal attention", lambda g: (*_all(g, 1, 4, 3), 1)),
+        Probe("no position sees a later one", lambda g: (*_all(g, 2, 5, 4), 1)),
+        Probe("each head compares and fetches in its own features", lambda g: (*_all(g, 1, 4, 6), 2)),
+        Probe("each head compares and fetches in its own features", lambda g: (*_all(g, 2, 7, 12), 3)),
+        Probe("heads of size 1", lambda g: (*_all(g, 3, 4, 5), 5)),
+        Probe("as many positions as heads", lambda g: (*_all(g, 2, 4, 8), 4)),
+        Probe("the mask holds for very low scores, too", _far_below, tolerance=2e-3),
+        Probe("any strides", lambda g: (_x(g, 5, 2, 6).transpose(0, 1), *(w.T for w in _all(g, 2, 5, 6)[1:]), 2)),
+        Probe("gradients reach x and all weights", lambda g: (*_all(g, 2, 5, 6), 3), gradients=True),
+        Probe("fp64 stays fp64", lambda g: (*(t.double() for t in _all(g, 2, 5, 6)), 2)),
+    ),
+    faults={
+        "weights transposed": Fault(
+            "the weights are taken for (in, out)", "They are (out, in): `x @ w.T`, or the linear map of lesson 02."
+        ),
+        **{
+            f"only {name} transposed": Fault(f"{name} is taken for (in, out)", "Like the others it is (out, in).")
+            for name in QKV
+        },
+        "only w_o transposed": Fault("w_o is taken for (in, out)", "Like the others it is (out, in)."),
+        "both reshaped": Fault(
+            "both transposes are missing, in the split and in the merge",
+            "Shapes fit and no future leaks, but a head then sees some positions with all features, instead of all "
+            "positions with some. Cut the last axis, then move it.",
+        ),
+        "split by reshaping": Fault(
+            "the split only reshapes to (B, H, T, D)",
+            "Then a head gets all features of some positions, instead of some features of all. Cut the last axis first, "
+            "then move the new axis.",
+        ),
+        "merged by reshaping": Fault(
+            "the merge only reshapes to (B, T, C)",
+            "Then a position gets numbers of other positions, and of the future. The axis H must stand beside D first.",
+        ),
+        "both interleaved": Fault(
+            "neighbouring features go to different heads", "A head is a consecutive block of features."
+        ),
+        "split interleaved": Fault(
+            "the split gives neighbouring features to different heads",
+            "A head is a consecutive block: (H, D), not (D, H).",
+        ),
+        "merged interleaved": Fault(
+            "the features of the heads alternate after the merge",
+            "Each head is a block of D neighbours: (H, D), not (D, H).",
+        ),
+        "heads summed": Fault("the heads are summed", "They stand side by side, so that w_o can weigh each."),
+        "heads averaged": Fault("the heads are averaged", "They stand side by side, so that w_o can weigh each."),
+        "one head": Fault("there is only one head", "Each of the n_heads compares in its own C / n_heads features."),
+        "number and size exchanged": Fault("n_heads is taken for the size of a head", "It is their number."),
+        **FROM_ATTENTION,
+        "scaled by C": Fault(
+            "the scores are divided by the root of C",
+            "A head compares D = C / H features: the root of D. With one head nobody sees it.",
+        ),
+        "future": Fault("a position sees itself and what comes later", "Past and future are exchanged."),
+        "one too many": Fault("every position sees one position too far", "The diagonal is the last that is allowed."),
+        "strict": Fault("a position does not see itself", WHY_STRICT),
+        "strict, finite": Fault("a position does not see itself", WHY_STRICT),
+        "no output projection": Fault("w_o is not used", "It mixes what the heads found."),
+        "q and k exchanged": Fault("w_q and w_k have changed places", "Rows of the scores are queries, columns keys."),
+        "k and v exchanged": Fault("w_k and w_v have changed places", "Keys are compared, values fetched."),
+        "q and v exchanged": Fault("w_q and w_v have changed places", "Queries are compared, values fetched."),
+        "k from w_q": Fault("the keys come from w_q", "Each of q, k and v has its own weight."),
+        "q from w_k": Fault("the queries come from w_k", "Each of q, k and v has its own weight."),
+        "v from w_k": Fault("the values come from w_k", "Each of q, k and v has its own weight."),
+        "v from x": Fault("the values are x itself", "w_v says what a position hands out."),
+        "x added": Fault("x is added to the result", "The residual belongs to the block around it."),
+    },
+    hints=(
+        "Five steps: three linear maps, split each, attention with a causal mask, merge, a last linear map.",
+        "After the split the heads are just one more leading axis: your attention of lesson 05 does not notice them.",
+        "If shapes fit and numbers do not: check the split with x = arange, and the scale, which belongs to one head.",
+    ),
+)
+
+EXERCISES = (SPLIT_HEADS, MERGE_HEADS, MULTI_HEAD_ATTENTION)

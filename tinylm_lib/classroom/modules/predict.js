@@ -1,0 +1,131 @@
+// A question before the run: an answer is judged here, so that it works beside a kernel and in a page without one.
+
+const ANSWER = `
+.tinylm-view.predict { max-width: 860px; border-left: 6px solid var(--accent) }
+.tinylm-view .question { font-size: 20px; line-height: 1.4; margin: 2px 0 14px }
+.tinylm-view .eyebrow { color: var(--accent); font-weight: 700; font-size: 15px; letter-spacing: .04em; margin: 0 }
+.tinylm-view .options { display: flex; flex-wrap: wrap; gap: 8px 10px; margin: 0 0 14px }
+.tinylm-view .options label { display: flex; gap: 9px; align-items: center; padding: 8px 18px 8px 13px; border: 1px solid var(--line);
+  border-radius: 9px; cursor: pointer; font-size: 18px }
+.tinylm-view .options label:hover { background: var(--soft) }
+.tinylm-view .options label:has(:checked) { border-color: var(--accent); box-shadow: inset 0 0 0 1px var(--accent) }
+.tinylm-view .options input { accent-color: var(--accent); width: 18px; height: 18px; margin: 0 }
+.tinylm-view .field { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin: 0 0 14px; font-size: 18px }
+.tinylm-view .field input { font: inherit; width: 9em; padding: 6px 10px; border: 1px solid var(--quiet); border-radius: 8px;
+  background: var(--paper); color: var(--ink); font-variant-numeric: tabular-nums }
+.tinylm-view ol { list-style: none; margin: 0 0 14px; padding: 0; max-width: 420px; font-size: 18px }
+.tinylm-view li { display: grid; grid-template-columns: 1.6em 1fr auto auto; gap: 8px; align-items: center; padding: 5px 6px 5px 12px;
+  border: 1px solid var(--line); border-radius: 9px; margin-bottom: 5px }
+.tinylm-view li button { padding: 2px 12px }
+.tinylm-view .verdict { margin: 14px 0 0; padding: 0 0 0 14px; font-size: 18px; border-left: 4px solid transparent }
+.tinylm-view .verdict:empty { margin: 0 }
+.tinylm-view .verdict.right { border-color: var(--good) } .tinylm-view .verdict.right b:first-child { color: var(--good) }
+.tinylm-view .verdict.wrong { border-color: var(--bad) } .tinylm-view .verdict.wrong b:first-child { color: var(--bad) }
+`;
+
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+/** What each kind of question shows, how its answer is read, and what a wrong answer without words of its own is told. */
+const KINDS = {
+  choices: ({ options }) => {
+    const inputs = options.map((value) => make("input", { type: "radio", name: "option", value }));
+    return {
+      node: make("fieldset", {}, make("legend", { class: "unseen" }, "Your guess"),
+        make("div", { class: "options" }, ...options.map((text, i) => make("label", {}, inputs[i], make("span", {}, ...prose(text)))))),
+      read: () => inputs.find((input) => input.checked)?.value,
+      missing: "Choose one first.",
+      isRight: (answer, key) => answer === key,
+      otherwise: () => "",
+    };
+  },
+  number: ({ unit, within }) => {
+    const input = make("input", { type: "text", inputmode: "decimal", autocomplete: "off" });
+    const isClose = (answer, key) => Math.abs(answer - key) <= within * (1 + 1e-9);
+    return {
+      node: make("label", { class: "field" }, "Your guess", input, unit),
+      read: () => {
+        const text = input.value.trim().replace(",", ".").replace("−", "-");
+        return text && Number.isFinite(Number(text)) ? Number(text) : undefined;
+      },
+      missing: "Write a number first, such as 2.5.",
+      isRight: isClose,
+      otherwise: (answer, key) => {
+        const factor = Math.abs(answer / key), far = Math.max(factor, 1 / factor);
+        const much = answer * key > 0 && far >= 1.5 ? `, by a factor of about ${far < 10 ? far.toFixed(1) : Math.round(far)}` : "";
+        return `${answer > key ? "Too high" : "Too low"}${much}.`;
+      },
+    };
+  },
+  shape: ({ letters }) => {
+    const input = make("input", { type: "text", autocomplete: "off", spellcheck: "false" });
+    return {
+      node: make("label", { class: "field" }, `The shape ${letters} in numbers`, input),
+      read: () => (/^[\s(\[]*\d+(\s*,\s*\d+)*\s*,?[\s)\]]*$/.test(input.value) ? input.value.match(/\d+/g).map(Number) : undefined),
+      missing: "Write the sizes first, such as (2, 16).",
+      isRight: same,
+      otherwise: (answer, key) => {
+        const axes = (n) => `${n} ${n === 1 ? "axis" : "axes"}`;
+        if (answer.length !== key.length) return `Yours has ${axes(answer.length)}, it has ${axes(key.length)}.`;
+        if (same([...answer].sort(), [...key].sort())) return "The right sizes in another order.";
+        return `${answer.filter((n, i) => n === key[i]).length} of ${axes(key.length)} fit.`;
+      },
+    };
+  },
+  ranking: ({ items }) => {
+    const order = [...items], list = make("ol", {});
+    const move = (at, by) => {
+      [order[at], order[at + by]] = [order[at + by], order[at]];
+      draw();
+      const buttons = [...list.children[at + by].querySelectorAll("button")];
+      (buttons[by < 0 ? 0 : 1].disabled ? buttons[by < 0 ? 1 : 0] : buttons[by < 0 ? 0 : 1]).focus();
+    };
+    const button = (at, by, arrow, where) => make("button", {
+      type: "button", class: "plain", "aria-label": `move ${order[at]} ${where}`, disabled: !(at + by in order), onclick: () => move(at, by),
+    }, arrow);
+    const draw = () => list.replaceChildren(...order.map((item, at) => make("li", {}, make("span", { class: "quiet" }, `${at + 1}.`),
+      make("span", {}, ...prose(item)), button(at, -1, "↑", "up"), button(at, 1, "↓", "down"))));
+    draw();
+    return {
+      node: list,
+      read: () => [...order],
+      missing: "",
+      isRight: same,
+      otherwise: (answer, key) => `${answer.filter((item, i) => item === key[i]).length} of ${key.length} stand where they belong.`,
+    };
+  },
+};
+
+function mount(el, data) {
+  const { kind, question, key, answer, because, feedback } = data;
+  const form = KINDS[kind](data);
+  const verdict = make("p", { class: "verdict" });
+  const region = make("div", { role: "status" }, verdict);
+  const say = (tone, ...pieces) => {
+    verdict.className = `verdict ${tone}`;
+    verdict.replaceChildren(...pieces.flatMap((piece) => [...prose(piece), " "]));
+  };
+  const reveal = make("button", { type: "button", class: "plain", onclick: () => say("", `It is **${answer}**.`, because) }, "Show the answer");
+  reveal.hidden = true;
+  const judge = () => {
+    const guess = form.read();
+    if (guess === undefined) return say("", form.missing);
+    if (form.isRight(guess, key)) {
+      reveal.hidden = true;
+      return say("right", "**✓ Right.**", kind === "number" ? `It is ${answer}.` : "", because);
+    }
+    reveal.hidden = false;
+    const own = feedback.find(([wrong]) => form.isRight(guess, wrong));
+    return say("wrong", "**✗ Not quite.**", own ? own[1] : form.otherwise(guess, key));
+  };
+  const view = frame(el, `Predict: ${question}`, make("style", {}, ANSWER), make("p", { class: "eyebrow" }, "Predict first"),
+    make("p", { class: "question" }, ...prose(question)), form.node,
+    make("div", { class: "bar", style: "margin: 0" }, make("button", { type: "submit" }, "Check my guess"), reveal), region);
+  view.classList.add("predict");
+  view.querySelector("form").addEventListener("submit", judge);
+}
+
+export default {
+  render({ model, el }) {
+    mount(el, model.get("data"));
+  },
+};

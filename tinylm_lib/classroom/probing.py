@@ -1,0 +1,235 @@
+"""Calling a function that may do anything: raise, never end, print, change what it was given, return nonsense."""
+
+import contextlib
+import ctypes
+import io
+import random
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .exercise import Probe
+
+SECONDS = 5.0
+SEED = 20_260_101
+TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-6}
+
+
+class Strange(NamedTuple):
+    """A result of a kind that no exercise asks for."""
+
+    kind: str
+
+
+class Raised(NamedTuple):
+    """An exception instead of a result: its kind, its message, and the learner's line that raised it."""
+
+    kind: str
+    message: str
+    line: str
+
+
+@dataclass
+class Outcome:
+    """What came of one call, in plain values: tensors detached and copied, gradients in the order of the arguments."""
+
+    value: Any = None
+    gradients: list[Tensor | None] | None = None
+    changed: list[int] = field(default_factory=list)  # the places of the arguments that it wrote into
+    printed: str = ""
+    error: BaseException | None = None
+    arguments: tuple = ()
+
+
+class _Stop(BaseException):
+    """Ends a thread that has had its time."""
+
+
+class TimeIsUpError(Exception):
+    """The function did not end in time."""
+
+
+def observe(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int = SEED) -> list[Outcome]:
+    """Call the function once for each probe, in a thread of its own with 5 s for each; stops at what does not end.
+
+    The list is shorter than `probes` only after a call that did not end: its last outcome says so.
+    """
+    outcomes: list[Outcome] = []
+
+    def work() -> None:
+        for probe in probes:
+            outcomes.append(observe_one(function, probe, seed))
+
+    if not _within(SECONDS, work, lambda: len(outcomes)):
+        outcomes.append(Outcome(Raised("TimeIsUpError", "", ""), error=TimeIsUpError()))
+    return outcomes[: len(probes)]
+
+
+def agrees(mine: Outcome, right: Outcome, probe: Probe, wholly: bool = True) -> bool:
+    """Whether two outcomes are the same: in their values, and wholly: in dtype, gradients and what was changed, too."""
+    if not same(mine.value, right.value, probe.tolerance, wholly):
+        return False
+    if not wholly:
+        return True
+    if mine.changed != right.changed:
+        return False
+    if mine.gradients is None or right.gradients is None:
+        return mine.gradients is right.gradients
+    return all(
+        same(_zero(a, b), _zero(b, a), probe.tolerance, False)
+        for a, b in zip(mine.gradients, right.gradients, strict=True)
+    )
+
+
+def same(a: Any, b: Any, tolerance: float | None = None, wholly: bool = True) -> bool:
+    """Whether two values are equal: numbers within the tolerance, NaN equal to NaN; wholly: dtypes, too."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if a.shape != b.shape or (wholly and a.dtype != b.dtype):
+            return False
+        return _near(a, b, tolerance)
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a == b
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    if _is_number(a) and _is_number(b):
+        return _near(torch.as_tensor(a), torch.as_tensor(b), tolerance)
+    if isinstance(a, Raised) and isinstance(b, Raised):  # before tuples, which both of them are
+        return a.kind == b.kind
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(same(x, y, tolerance, wholly) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key], tolerance, wholly) for key in a)
+    return type(a) is type(b) and a == b
+
+
+def _near(a: Tensor, b: Tensor, tolerance: float | None) -> bool:
+    if not a.is_floating_point() and not b.is_floating_point():
+        return torch.equal(a, b.to(a.dtype))
+    if tolerance is None:
+        tolerance = max(TOLERANCE.get(a.dtype, 1e-4), TOLERANCE.get(b.dtype, 1e-4))
+        if torch.float64 in (a.dtype, b.dtype) and a.dtype == b.dtype:
+            tolerance = TOLERANCE[torch.float64]
+    a, b = a.to(torch.float64), b.to(torch.float64)
+    finite = b[b.isfinite()]
+    scale = max(1e-3, finite.abs().max().item()) if finite.numel() else 1.0
+    return torch.allclose(a, b, rtol=tolerance, atol=tolerance * min(1.0, scale), equal_nan=True)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, Tensor) and value.ndim == 0)
+
+
+def _zero(gradient: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """A missing gradient counts as zeros: an argument that is multiplied by 0 and one that is left out are the same."""
+    return torch.zeros_like(other) if gradient is None and other is not None else gradient
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """A copy in plain values that nothing can change any more; whatever is none of them is Strange."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) in (list, tuple) and depth < 4 and len(value) <= 10_000:
+        return type(value)(plain(item, depth + 1) for item in value)
+    if type(value) is dict and depth < 4:
+        return {str(key): plain(item, depth + 1) for key, item in value.items()}
+    return Strange(type(value).__name__)
+
+
+def observe_one(function: Callable[..., Any], probe: Probe, seed: int = SEED) -> Outcome:
+    """What comes of one call; a function that never ends never ends here.
+
+    seed: of torch's own generator, which no exercise should use.
+    """
+    arguments = probe.make(torch.Generator().manual_seed(SEED))
+    untouched = probe.make(torch.Generator().manual_seed(SEED))
+    outcome = Outcome(arguments=untouched)
+    wanted = [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point()] if probe.gradients else []
+    for tensor in wanted:
+        tensor.requires_grad_()
+    printed = io.StringIO()
+    try:
+        with _undisturbed(printed, seed):
+            result = function(*arguments)
+            outcome.value = plain(probe.sees(arguments, result) if probe.sees else result)
+            outcome.gradients = _gradients(result, wanted) if wanted else None
+    except _Stop:
+        raise
+    except BaseException as error:  # whatever a learner's code raises, an exit included
+        outcome.error, outcome.value = error, Raised(type(error).__name__, str(error), _line(error))
+        outcome.gradients = None
+    outcome.printed = printed.getvalue()
+    outcome.changed = [
+        i for i, (a, b) in enumerate(zip(arguments, untouched, strict=True)) if not same(plain(a), plain(b), 0.0)
+    ]
+    return outcome
+
+
+def _gradients(result: Any, wanted: list[Tensor]) -> list[Tensor | None]:
+    """The gradients of a fixed random weighting of all that was returned; None where nothing flows."""
+    results = result if isinstance(result, list | tuple) else [result]
+    tensors = [r for r in results if isinstance(r, Tensor) and r.requires_grad and r.is_floating_point()]
+    if not tensors:
+        return [None] * len(wanted)
+    generator = torch.Generator().manual_seed(SEED)
+    loss = sum((t.double() * torch.randn(t.shape, generator=generator, dtype=torch.float64)).sum() for t in tensors)
+    found = torch.autograd.grad(loss, wanted, allow_unused=True)
+    return [None if g is None else g.detach().clone() for g in found]
+
+
+def _line(error: BaseException) -> str:
+    """The last line of the learner's own code that an exception went through."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    own = [f for f in frames if "site-packages" not in f.filename and f.line]
+    return (own or frames)[-1].line or "" if frames else ""
+
+
+@contextlib.contextmanager
+def _undisturbed(printed: io.StringIO, seed: int) -> Iterator[None]:
+    """What is printed is kept apart, and the generators, the default dtype and the warnings are as they were."""
+    dtype, torch_state, python_state = torch.get_default_dtype(), torch.get_rng_state(), random.getstate()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        warnings.simplefilter("ignore")
+        try:
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the whole stack for CUDA, each time
+            with torch.enable_grad():
+                yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_rng_state(torch_state)
+            random.setstate(python_state)
+
+
+def _within(seconds: float, work: Callable[[], None], progress: Callable[[], int]) -> bool:
+    """Run the work in a thread, so many seconds from one progress to the next.
+
+    Returns False if it had to be stopped, or abandoned where even that does not end it.
+    """
+
+    def guarded() -> None:
+        with contextlib.suppress(_Stop):
+            work()
+
+    streams = sys.stdout, sys.stderr
+    thread = threading.Thread(target=guarded, daemon=True)
+    thread.start()
+    done = -1
+    while thread.is_alive() and progress() > done:
+        done = progress()
+        thread.join(seconds)
+    in_time = not thread.is_alive()
+    deadline = time.monotonic() + 2
+    while thread.is_alive() and time.monotonic() < deadline:  # raised anew, for code that catches everything
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Stop))
+        thread.join(0.05)
+    sys.stdout, sys.stderr = streams
+    return in_time

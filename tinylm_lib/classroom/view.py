@@ -1,0 +1,70 @@
+"""Interactive views: alive beside a kernel and in an exported page, elsewhere a picture and its numbers."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import anywidget
+from torch import Tensor
+from traitlets import Dict
+
+MODULES = Path(__file__).with_name("modules")
+MIME = "application/vnd.tinylm.view+json"
+SHARED = "parts"
+CELL = "padding:1px 6px;text-align:right;font-variant-numeric:tabular-nums"
+
+
+class View(anywidget.AnyWidget):
+    """A module of the browser, the data that it draws, and what stands in its place without scripts: HTML and text.
+
+    module: the name of a file in `modules/`, which exports `render({model, el})` and reads `model.get("data")`.
+    data: what JSON can hold, numbers rounded; with it alone an exported page draws the same.
+    """
+
+    data = Dict().tag(sync=True)
+
+    def __init__(self, module: str, data: dict[str, Any], *, html: str, text: str):
+        self.module, self.html, self.text = module, html, text
+        super().__init__(_esm=f"{source(SHARED)}\n{source(module)}", data=data)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        bundle, metadata = super()._repr_mimebundle_(**kwargs)
+        ours = {MIME: {"module": self.module, "data": self.data}, "text/html": self.html, "text/plain": self.text}
+        return {**bundle, **ours}, metadata
+
+
+def source(module: str) -> str:
+    """The JavaScript of a module.
+
+    Raises: ValueError, listing what there is, for an unknown one.
+    """
+    path = MODULES / f"{module}.js"
+    if not path.exists():
+        known = sorted(each.stem for each in MODULES.glob("*.js") if each.stem != SHARED)
+        raise ValueError(f"no view module {module!r}; there are {', '.join(known)}")
+    return path.read_text(encoding="utf-8")
+
+
+def few_digits(values: Tensor) -> list[Any]:
+    """The numbers of a tensor, elementwise to 5 significant digits: what a view stores."""
+
+    def short(value: Any) -> Any:
+        return [short(each) for each in value] if isinstance(value, list) else float(f"{value:.5g}")
+
+    return short(values.tolist())
+
+
+def number_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A small table of numbers; the first cell of each row names it."""
+
+    def cell(tag: str, text: str, scope: str = "") -> str:
+        return f'<{tag}{scope} style="{CELL}">{escape(text)}</{tag}>'
+
+    top = "".join(cell("th", text, ' scope="col"') for text in head)
+    body = (cell("th", name, ' scope="row"') + "".join(cell("td", text) for text in rest) for name, *rest in rows)
+    lines = "".join(f"<tr>{line}</tr>" for line in body)
+    return f'<table style="font-size:13px;margin:6px 0">{f"<tr>{top}</tr>"}{lines}</table>'
