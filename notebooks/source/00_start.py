@@ -77,7 +77,7 @@ print(written)
 
 # %% [markdown]
 # All of it is written by one thing alone: a guess at the next word, again and again, like the completion on a phone that never stops. Now read it
-# slowly, like a proofreader. Does *she* mean the right person? Are the colours kept? Who has what, after each gift? There is a mistake in it.
+# slowly, like a proofreader. Does *she* mean the right person? Are the colours kept? Who has what, after each gift? It goes wrong, and not only once: find the first impossible sentence.
 
 # %% tags=["source-hidden"]
 at = storyworld.parse(written).error_at
@@ -102,7 +102,7 @@ before, after = storyworld.words(written[:at]), storyworld.words(written[at:])
 print(f"...{''.join(before[-10:])} >>>{after[0]} <<<{''.join(after[1:8])}...")
 
 # %% [markdown]
-# Carlos brought the pink umbrella, and Priya was there with a green drum. Only the drum was hers to give: whoever gives something away must have it. Grammar, names, colours and the story's course are right. Keeping track of *who has what* is
+# Carlos brought the pink umbrella, and Priya was there with a green drum. Only the drum was hers to give: whoever gives something away must have it. (The last sentence slips in the same way: by then the umbrella is with Priya.) Grammar, names, colours and the story's course are right. Keeping track of *who has what* is
 # harder, and section 4 measures how hard.
 #
 # What does the same model write before it has learned anything?
@@ -126,7 +126,7 @@ predict(
         "letters in no order": "It would, if its tokens were letters. Here a token is a word.",
         "real words in no order": "",
         "correct sentences without sense": "Word order has to be learned too: nobody has built grammar in.",
-        "the same word again and again": "Random parameters have no favourite: nearly every word is about equally likely.",
+        "the same word again and again": "Random parameters prefer some words a little, none by far: each draw is likely to bring another word.",
     },
 )
 
@@ -203,7 +203,7 @@ for length in (2, 4, 5, 6, 8, 12):
     print(f"the first {length:>2} words: {few:4.0%} in 500 stories, {many:4.0%} in 3,000")
 
 # %% [markdown]
-# In 500 stories almost nothing is left to count after six words. With more stories the wall comes a few words later, and it comes. And yet you have
+# In 500 stories almost nothing is left to count after six words. With six times as many stories the wall comes hardly one word later, and it comes. And yet you have
 # no trouble to go on. Something has to notice that a new sentence is
 # *like* an old one. That something is what we build.
 #
@@ -380,7 +380,7 @@ attention_view(model, tokenizer, "\nOne foggy afternoon, careful Carlos came to 
 # %% [markdown] slide="slide" minutes=4
 # ## 6. The whole model on one page
 # The model is a stack of three *blocks*, the layers of section 5. In each are an *attention*, which looks back, a *feed-forward* part, which works on
-# each word by itself, and two *norms*, which keep the numbers at one size.
+# each word by itself, and two *norms*, which keep the numbers at one size (inside the attention you will see two small ones more).
 
 # %%
 block = model.blocks[0]
@@ -390,11 +390,11 @@ parts = {"in the attention": "attention", "in the feed-forward (ffn)": "ffn", "i
 predict(
     "Where are most of a block's parameters?",
     key=lambda: max(parts, key=lambda part: sum(p.numel() for p in block.get_submodule(parts[part]).parameters())),
-    because="The column of parameters says so: it widens each vector, works on it, and narrows it again, with three matrices.",
+    because="The column of parameters in the next table says so: the feed-forward part widens each vector, works on it, and narrows it again, with three matrices.",
     choices={
         "in the attention": "Attention is famous, and still it has fewer: four square matrices.",
         "in the feed-forward (ffn)": "",
-        "in a norm": "A norm has one number for each of the C places, no matrix.",
+        "in a norm": "A norm has one number for each place of the vector, no matrix.",
     },
 )
 

@@ -103,7 +103,7 @@ print(f"h, a: {n} times, among {len(ids) - 1} pairs of neighbours")
 reference = {name: find(name).reference for name in ("most_common_pair", "bpe_merge_step")}
 
 # %% [markdown]
-# `a t` occurs as often: a tie. A tokenizer that breaks ties by chance, or by the order of a dictionary, gives two people two vocabularies. So the rule
+# `a t` occurs as often: a tie. A tokenizer that breaks ties by chance, or by the order of a dictionary, gives two people two *vocabularies*, two lists of tokens with their ids. So the rule
 # belongs to the algorithm: **of equally frequent pairs the greater one**, compared like words in a dictionary, first by the first id, then by the second.
 
 # %% tags=["source-hidden"]
@@ -119,8 +119,7 @@ predict(
 )  # fmt: skip
 
 # %% [markdown]
-# Now the general form, for any list of ids. (For single bytes the library follows the same rule. For longer tokens it compares their bytes, not
-# their ids, so the two may differ from the second merge on.)
+# Now the general form, for any list of ids.
 
 
 # %% tags=["exercise"] name="most_common_pair" minutes=10 difficulty=2
@@ -238,7 +237,7 @@ print(crossing)
 #
 # - an ending such as *'s* or *'ll*,
 # - or a run of letters, of digits or of marks, with the one blank before it,
-# - or a run of blanks that stands before no word.
+# - or a run of blanks or line ends that is left over, such as the line end between two stories.
 
 # %%
 print(pre_tokens("Mia's kite flew 300 feet... 风筝!"))

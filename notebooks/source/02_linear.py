@@ -209,7 +209,7 @@ for w, f in zip(questions["for a windy day?"], words["kite"], strict=True):
 print("kite, for a windy day?", answer)
 
 # %% [markdown]
-# High where the word has what the question looks for. A minus sign speaks against: whoever is a person cannot be given. All questions, one word:
+# High where the word has what the question looks for. A minus sign speaks against: whoever is a person cannot be given. All questions, for each word:
 
 # %% rows=["S0-7"]
 for word, has in words.items():
@@ -238,7 +238,8 @@ predict(
 
 # %% [markdown]
 # ### Your turn
-# Write the general form: x has any leading dimensions, none included, and its last axis is $in$. No loop is needed. Gradients must reach x
+# Write the general form: x has any leading dimensions, none included, and its last axis is $in$. No loop is needed: `@` takes the *columns* of its
+# right side, and `weight.T`, the **transpose**, makes columns of the rows, $(out, in)$ to $(in, out)$. Gradients must reach x
 # and the weight, and the result has their dtype.
 
 
@@ -318,7 +319,7 @@ assert flipped.shape == (3, 6) and flipped.stride() == (1, 3)
 assert torch.empty(4, 3, 6).stride() == (18, 6, 1)
 
 # %% [markdown]
-# A transpose costs nothing: no number moves. That is different from `reshape`, which keeps the order in memory and cuts it anew. Both give the
+# A transpose costs nothing: no number moves. That is different from `reshape`, which keeps the order in which we read the numbers, row after row, and cuts it anew. Both give the
 # shape $(3, 6)$, but not the same matrix:
 
 # %%
@@ -657,7 +658,7 @@ with figures.axes("Words of one kind have turned to each other", "", "mean cosin
 figures.show(
     figure,
     alt="Bar chart: in the trained table two words of one kind have a clearly positive mean cosine, of different kinds one near 0, as in an untrained table.",
-    caption="What a word is like was learned: same kind, similar direction. Before training, all are unrelated.",
+    caption="Something of what a word is like was learned: two words of one kind share a part of their direction. Before training, all are unrelated.",
     table={"kind": list(kinds), "same kind": own, "another kind": others, "same kind, untrained": before},
     digits=1,
 )
@@ -742,7 +743,8 @@ print(diagnose("linear", hasty).message)
 # - Shapes are laid over each other from the right. Keep the axis of a sum or a mean, and test with sizes that all differ.
 # - A linear map is a dot product with each row of its weight, $(out, in)$. The order is a convention, and brings no speed.
 # - A transpose changes strides only; a parameter should be contiguous.
-# - Weights start with $\sqrt{2/(in+out)}$, cut at three standard deviations, which are to be given as absolute limits.
+# - The weights of a `Linear` start with the standard deviation $\sqrt{2/(in+out)}$, those of an `Embedding` with 1. Both are cut at three standard deviations, which are
+#   to be given as absolute limits.
 # - An embedding is a row looked up. Ids out of range must be refused, and the table must be an `nn.Parameter`.
 
 # %% [markdown]

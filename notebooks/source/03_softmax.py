@@ -321,7 +321,7 @@ columns = zip(*map(at, shown), strict=True)
 figures.show(
     figure,
     alt="Line chart: as the temperature rises from 0.1 to 10, Jamal's share falls from all to nothing, and the others' rises.",
-    caption="Below 1 the best score takes all. Above, the many others gain, until every token has the same share.",
+    caption="Below 1 the best score takes more and more, in the end all. Above, the many others gain; only far beyond 10 would every token have the same share.",
     table={"temperature": shown, **{n: [f"{s:.0%}" for s in c] for n, c in zip(names, columns, strict=True)}},
 )
 
@@ -370,7 +370,8 @@ print(f"the long way:   {-layers.softmax(hopeless, dim=0)[1].log():.0f}")
 # 200 nats is expensive, but it is a number one can learn from. `inf` is not.
 #
 # ### Which way should the scores move?
-# The gradient of this cost is the most pleasant formula of the series. With $p$ the shares, and $y$ 1 for what came and 0 for the others:
+# The gradient of this cost is the most pleasant formula of the series. With $p$ the row of shares, and $y$ from here on no longer the target's number but a row, too, 1 for what came and 0 for the
+# others:
 #
 # $$\frac{\partial\,\text{cost}}{\partial x} = p - y$$
 
@@ -426,7 +427,8 @@ picked = table.gather(-1, places[:, None])[:, 0]
 print(table, picked, picked[places != 0], sep="\n")
 
 # %% [markdown]
-# -100 is no index, and `gather` refuses it: replace it by some valid id before indexing, and mask its place afterwards.
+# -100 is no index, and `gather` refuses it: replace it by some valid id before indexing (`targets.clamp(min=0)` turns it into 0), and mask its
+# place afterwards.
 #
 # ### Your turn
 # Write the cost of a batch. Shapes: `logits` (B, T, V), `targets` (B, T); the target at position $t$ belongs to the scores at position $t$. At least one target is real.
@@ -516,8 +518,8 @@ print(f"standard deviation of the scores {spread:.2f}; ln V + half its square {u
 assert abs(first_loss - (uniform + spread**2 / 2)) < 0.05
 
 # %% [markdown]
-# The rule is $\ln V + \sigma^2/2$. Here is where it comes from. The cost is log-sum-exp minus the target's score. Before training the score
-# of a random target is 0 on average. And $V$ powers of normally distributed scores add up to about $V$ times their average $e^{\sigma^2/2}$.
+# The rule is $\ln V + \sigma^2/2$, with $\sigma$ the standard deviation of the scores. Here is where it comes from. The cost is log-sum-exp minus the target's score. Before training the score
+# of a random target is 0 on average. And $V$ powers of normally distributed scores add up to about $V$ times their average, which for such scores is $e^{\sigma^2/2}$ (a known result; we only use it).
 # The logarithm of that is the rule.
 #
 # The scores of a model with small initial weights barely differ, so for many models $\ln V$ is close. How close can one tell from one batch?
@@ -564,7 +566,7 @@ predict(
 
 # %% [markdown]
 # So there is a floor, $\ln(e + V - 1) - 1$. Now watch a model run into it. The smallest model there is: a table with one row of scores per token, which
-# shall learn the token that follows (always $5t + 3$ after $t$: any fixed rule would do). We train it both ways, with a step size of 30, large because the mean
+# shall learn the token that follows (after $t$ always the remainder of $5t + 3$ divided by 32: any fixed rule would do). We train it both ways, with a step size of 30, large because the mean
 # over 32 rows makes each row's gradient small.
 
 

@@ -108,8 +108,7 @@ for name in ("blocks.0.attn_norm", "blocks.1.attn_norm", "blocks.2.attn_norm", "
 print("the largest of all stands at the word", tokenizer.decode([ids.flatten()[met.argmax()].item()]).strip())
 
 # %% [markdown]
-# Two stories, and in front of the final norm some vectors are many times as large as others. Every part that reads them has a norm in front, so that it meets
-# one size only.
+# Two stories, and in front of the final norm some vectors are many times as large as others. Every part that reads them has a norm in front, so that it makes no difference to that part how large a vector had become.
 
 # %% [markdown] tags=["note"]
 # Real maps do not only turn: they stretch some directions more than others, and then even a factor of 1 on average wanders. If time is short, skip the second half of section 4.
@@ -170,7 +169,8 @@ for i, word in enumerate(tokenizer.decode([token]).strip() for token in ids[0, :
     print(f"{word:>10}: size {size(x)[0, i]:.2f} before, {size(norm(x))[0, i]:.2f} after")
 
 # %% [markdown]
-# Look at the shapes: the sizes are $(B, T, 1)$, one for each vector, and the gain is $(C)$, one for each feature. Each is stretched by broadcasting
+# Look at the shapes: `size(x)` is $(B, T)$, one number for each vector. `[..., None]` (`...` means all the axes there are) gives it a last axis of size 1, $(B, T, 1)$, as
+# `keepdim=True` would have done. The gain is $(C)$, one for each feature. Each is stretched by broadcasting
 # over the axes that the other one has.
 
 # %%
@@ -497,11 +497,12 @@ for name, result in (("gain, then cast", one), ("cast, then gain", other)):
     print(f"{name}: off by {100 * error.item():.2f} % on average")
 
 # %% [markdown]
-# Neither is a mistake; the released Llama code, for one, casts first. But a model trained with one order and run with the other gives other numbers.
+# As long as the gains have the dtype of the input, neither is a mistake; the released Llama code, for one, casts first. But a model trained with one order and run with the other gives other numbers.
 # The library takes the first: the input's dtype comes back whatever the gain's is, and one rounding is better than two.
 #
 # ### Along the wrong axis
-# A second break. A norm that takes one mean over positions *and* features raises no error, and its output has the size 1. But we change the last word:
+# A second break. A norm that takes one mean over texts, positions *and* features raises no error, and the root mean square of all its output numbers together is 1. Each single
+# vector's need not be. But we change the last word:
 
 # %%
 changed = x.detach().clone()

@@ -12,7 +12,7 @@ from torch import Tensor
 from .cards import Card, card, fold, inline, paragraph
 from .exercise import Diagnosis, Exercise, Fault
 from .exercises import find
-from .probing import Outcome, Raised, TimeIsUpError, agrees, observe, observe_one, same
+from .probing import SECONDS, SEED, Outcome, Raised, TimeIsUpError, agrees, observe, observe_one, same, within
 from .relations import Finding, Pair, of_gradients, of_kind, of_numbers, of_parts
 from .tracing import explain_shapes
 
@@ -87,12 +87,19 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
         return Examined(_passed(exercise), states)
     wrong = [pair for pair, right in zip(pairs, states, strict=True) if not right]
     mistake, message = next(_findings(exercise, pairs, wrong, function))
-    shapes = None
-    if isinstance(wrong[0].mine.error, Exception):
-        shapes = explain_shapes(function, wrong[0].probe.make(torch.Generator()), wrong[0].mine.error)
-        message += f"\n{shapes.text}" if shapes else ""
+    shapes = _shapes(wrong[0], function)
+    message += f"\n{shapes.text}" if shapes else ""
     states += [None] * (len(exercise.probes) - len(states))
     return Examined(Diagnosis(False, mistake, message), states, shapes)
+
+
+def _shapes(pair: Pair, function: Callable[..., Any]) -> Card | None:
+    """Why shapes do not fit, where that is what the function raised; it runs once more for it."""
+    error, found = pair.mine.error, []
+    if isinstance(error, Exception) and not isinstance(error, TimeIsUpError):
+        arguments = pair.probe.make(torch.Generator().manual_seed(SEED))
+        within(SECONDS, lambda: found.append(explain_shapes(function, arguments, error)), lambda: len(found))
+    return found[0] if found else None
 
 
 def _passed(exercise: Exercise) -> Diagnosis:

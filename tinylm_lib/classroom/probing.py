@@ -68,7 +68,7 @@ def observe(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int =
         for probe in probes:
             outcomes.append(observe_one(function, probe, seed))
 
-    if not _within(SECONDS, work, lambda: len(outcomes)):
+    if not within(SECONDS, work, lambda: len(outcomes)):
         outcomes.append(Outcome(Raised("TimeIsUpError", "", ""), error=TimeIsUpError()))
     return outcomes[: len(probes)]
 
@@ -209,7 +209,7 @@ def _undisturbed(printed: io.StringIO, seed: int) -> Iterator[None]:
             random.setstate(python_state)
 
 
-def _within(seconds: float, work: Callable[[], None], progress: Callable[[], int]) -> bool:
+def within(seconds: float, work: Callable[[], None], progress: Callable[[], int]) -> bool:
     """Run the work in a thread, so many seconds from one progress to the next.
 
     Returns False if it had to be stopped, or abandoned where even that does not end it.
