@@ -1,5 +1,6 @@
 """What tests of several files share."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+def pytest_configure() -> None:
+    """Ctrl-C works in the programs that tests start, even where this run is a job in the background that ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 SCORES: dict[str, dict[str, list]] = {}
