@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tinylm_lib.classroom import lab
+from tinylm_lib.classroom import lab, lessons
 
 SCREENSHOTS = Path(__file__).parents[1] / "work" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
@@ -74,6 +74,16 @@ class LabPage:
             self.page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=f"JupyterLab {theme}")
             self.page.wait_for_timeout(500)  # style sheets are swapped after the name
             self.page.screenshot(path=SCREENSHOTS / f"{name}-{theme.lower()}.png")
+
+
+def built(course: Path, name: str, text: str) -> Path:
+    """A folder of notebooks with one lesson, built from its source."""
+    notebooks = course / "notebooks"
+    source = notebooks / "source" / f"{name}.py"
+    source.parent.mkdir(parents=True)
+    source.write_text(text, encoding="utf-8")
+    lessons.build(source, notebooks)
+    return notebooks
 
 
 def executable() -> str | None:

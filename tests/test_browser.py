@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from browser import built
 
-from tinylm_lib.classroom import lab, lessons
+from tinylm_lib.classroom import lab
 
 pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
@@ -42,12 +43,7 @@ REAL = sorted((ROOT / "notebooks").glob("00_*.ipynb"))
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory) -> Path:
     """A folder of notebooks with one small lesson, built."""
-    notebooks = tmp_path_factory.mktemp("course") / "notebooks"
-    source = notebooks / "source" / "00_sample.py"
-    source.parent.mkdir(parents=True)
-    source.write_text(LESSON, encoding="utf-8")
-    lessons.build(source, notebooks)
-    return notebooks
+    return built(tmp_path_factory.mktemp("course"), "00_sample", LESSON)
 
 
 @pytest.mark.parametrize("notebooks", [None, *(path.parent for path in REAL)], ids=["sample", *(p.stem for p in REAL)])

@@ -8,9 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from browser import built
 from playwright.sync_api import Page, expect
 
-from tinylm_lib.classroom import lab, lessons, pages
+from tinylm_lib.classroom import lab, pages
 
 pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
@@ -69,12 +70,7 @@ SAYS = ".tinylm-view .say"
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory) -> Path:
     """A folder of notebooks with one lesson of views, built."""
-    notebooks = tmp_path_factory.mktemp("course") / "notebooks"
-    source = notebooks / "source" / "05_sample.py"
-    source.parent.mkdir(parents=True)
-    source.write_text(LESSON, encoding="utf-8")
-    lessons.build(source, notebooks)
-    return notebooks
+    return built(tmp_path_factory.mktemp("course"), "05_sample", LESSON)
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,12 @@
 
 import base64
 import itertools
+import math
 import re
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +26,7 @@ SIGHT = {
 TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 
 
-def linear(color: str) -> np.ndarray:
+def linear(color: Any) -> np.ndarray:
     return np.array([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)])
 
 
@@ -34,7 +36,7 @@ def lab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(one: Any, other: Any) -> float:
     dark, light = sorted(float(TO_XYZ[1] @ linear(color)) for color in (one, other))
     return (light + 0.05) / (dark + 0.05)
 
@@ -139,6 +141,37 @@ def test_a_loss_curve_says_where_it_begins_and_ends(shown):
         cells[1] == ["0", "4.0", "4.1"] and cells[-2] == ["99", "2.0", "2.2"] and cells[-1] == ["ln 65", "4.2", "4.2"]
     )
     assert cells[2] == ["14", "3.7", ""] and len(cells) == 10
+
+
+def test_a_heat_map_says_its_limits_and_hatches_what_is_masked(shown, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "framed", lambda figure, *rest: drawn.append(figure) or " ".join(rest))
+    values = [[0.25, math.nan, math.nan], [0.5, 0.5, math.nan]]
+    figures.heat_map(values, ["a", "b"], ["a", "b", "a"], title="Shares", caption="Each row is one budget.")
+    (bundle,), (figure,) = shown, drawn
+    assert bundle["text/plain"] == (
+        "Figure: Heat map: Shares. query by row, key by column, from 0 to 1.\n"
+        "Each row is one budget. The colour goes from 0 to 1. Hatched is masked."
+    )
+    cells = re.findall(r"<t[hd][^>]*>([^<]*)<", bundle["text/html"])
+    assert cells == ["", "a", "b", "a", "a", "0.25", "", "", "b", "0.50", "0.50", ""]
+    (ax,) = figure.axes
+    assert [text.get_text() for text in ax.texts] == ["0.25", "0.50", "0.50"]
+    assert [patch.get_xy() for patch in ax.patches] == [(0.5, -0.5), (1.5, -0.5), (1.5, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "colors"), [((0.0, 2.0), ["black", "black", "white"]), ((-2.0, 2.0), ["white", "black", "white"])]
+)
+def test_a_number_can_be_read_on_its_cell(shown, monkeypatch, limits, colors):
+    drawn = []
+    monkeypatch.setattr(figures, "framed", lambda figure, *rest: drawn.append(figure) or "")
+    figures.heat_map([[limits[0], 0.0, 2.0]], ["row"], "abc", title="t", caption="c", limits=limits, digits=1)
+    (ax,) = drawn[0].axes
+    assert [text.get_color() for text in ax.texts] == colors and "masked" not in shown[0]["text/plain"]
+    for text, shade in zip(ax.texts, ax.images[0].get_array()[0], strict=True):
+        paper = ax.images[0].get_cmap()(shade)
+        assert contrast(text.get_color(), paper) >= 4.5
 
 
 @pytest.mark.parametrize("steps", [[0], [0, 10], list(range(7)), list(range(8)), list(range(1000))])

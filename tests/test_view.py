@@ -10,7 +10,8 @@ from models import scrambled, some_ids, tiny
 from tinylm_lib.attention import causal_mask
 from tinylm_lib.classroom.attention_stages import attention_view
 from tinylm_lib.classroom.capture import capture
-from tinylm_lib.classroom.view import MIME, MODULES, View, few_digits, number_table, source
+from tinylm_lib.classroom.cards import number_table
+from tinylm_lib.classroom.view import MIME, MODULES, View, few_digits, source
 from tinylm_lib.tokenizer import ByteTokenizer
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

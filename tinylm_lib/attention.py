@@ -99,6 +99,11 @@ class Attention(nn.Module):
         """Cut the last dimension into heads. x (B, T, H*D). Returns (B, H, T, D)."""
         return x.unflatten(-1, (-1, self.d_head)).transpose(-3, -2)
 
+    def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Attend, and put the heads side by side. q (B, H, T, D), k and v (B, G, S, D). Returns (B, T, H*D)."""
+        y = attend(q, k, v, causal=True, dropout=self.dropout if self.training else 0.0)  # (B, H, T, D)
+        return y.transpose(-3, -2).flatten(-2)  # (B, H, T, D) -> (B, T, H*D)
+
     def forward(
         self,
         x: Tensor,
@@ -116,5 +121,4 @@ class Attention(nn.Module):
         q, k = self.rotation(q, positions, rows), self.rotation(k, positions, rows)  # (B, H, T, D), (B, G, T, D)
         if extend is not None:
             k, v = extend(k, v)  # (B, G, S, D), (B, G, S, D)
-        y = attend(q, k, v, causal=True, dropout=self.dropout if self.training else 0.0)  # (B, H, T, D)
-        return self.o_proj(y.transpose(-3, -2).flatten(-2))  # (B, T, C)
+        return self.o_proj(self.mix(q, k, v))  # (B, T, C)

@@ -82,14 +82,12 @@ class YourAttention(Attention):
         if whole and extend is None:
             weights = (self.q_proj.weight, self.k_proj.weight, self.v_proj.weight, self.o_proj.weight)
             return whole(x, *weights, x.shape[-1] // self.d_head)
-        q = self.q_norm(self.split(self.q_proj(x)))  # (B, T, C) -> (B, H, T, D)
-        k = self.k_norm(self.split(self.k_proj(x)))  # (B, T, C) -> (B, G, T, D)
-        v = self.split(self.v_proj(x))  # (B, T, C) -> (B, G, T, D)
-        q, k = self.rotation(q, positions, rows), self.rotation(k, positions, rows)  # (B, H, T, D), (B, G, T, D)
-        if extend is not None:
-            k, v = extend(k, v)  # (B, G, S, D), (B, G, S, D)
+        return super().forward(x, positions, extend, rows)
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q (B, H, T, D), k and v (B, G, S, D), the newest last. Returns (B, T, H*D)."""
         merge_heads = self.parts.get("merge_heads", lambda y: y.transpose(-3, -2).flatten(-2))
-        return self.o_proj(merge_heads(self._mixed(q, k, v)))  # (B, T, C)
+        return merge_heads(self._mixed(q, k, v))  # (B, T, H*D)
 
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q (B, H, T, D), k and v (B, G, S, D), the newest last. Returns (B, H, T, D)."""

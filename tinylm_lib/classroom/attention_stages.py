@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from matplotlib import style
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
@@ -16,13 +14,13 @@ from torch import Tensor
 from ..attention import causal_mask
 from ..model import TransformerLM
 from .capture import Stages, capture
-from .cards import fold
-from .figures import HEAT, INK, LINE, QUIET, STYLE, _image
-from .view import View, few_digits, number_table
+from .cards import number_table
+from .figures import INK, STYLE, cells, framed
+from .measured import fixed
+from .view import View, few_digits
 
 MOST_TOKENS = 16
 CELL_INCHES = 0.47
-DARK = 0.58  # from here on HEAT is so dark that white is read more easily than black
 
 
 class Shown(NamedTuple):
@@ -87,12 +85,12 @@ def _figure_html(shown: Shown) -> str:
     )
     alt = f"Heat map of the attention weights, query by row and key by column, from 0 to 1. {shown.says}"
     weights = [
-        [name, *(_fixed(x, 2) if j <= i else "" for j, x in enumerate(row))]
+        [name, *(fixed(x, 2) if j <= i else "" for j, x in enumerate(row))]
         for i, (name, row) in enumerate(zip(shown.tokens, shown.weights.tolist(), strict=True))
     ]
     steps = zip(*(stage[shown.row].tolist() for stage in (shown.scores, shown.scaled, shown.weights)), strict=True)
     course = [
-        [name, _fixed(score, 1), _fixed(scaled, 1), _fixed(weight, 2)]
+        [name, fixed(score, 1), fixed(scaled, 1), fixed(weight, 2)]
         for name, (score, scaled, weight) in zip(shown.tokens, steps, strict=True)
     ]
     tables = (
@@ -101,10 +99,7 @@ def _figure_html(shown: Shown) -> str:
         number_table(["key", "q · k", "scaled", "weight"], course),
     )
     scrolls = "".join(f'<div style="overflow-x:auto">{table}</div>' for table in tables)
-    return (
-        f'<figure style="margin:4px 0 12px">{_image(_draw(shown), alt)}'
-        f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{fold("The numbers", scrolls)}</figure>'
-    )
+    return framed(_draw(shown), alt, caption, scrolls)
 
 
 def _draw(shown: Shown) -> Figure:
@@ -113,7 +108,7 @@ def _draw(shown: Shown) -> Figure:
     with style.context(["default", STYLE, {"axes.grid": False}]):
         figure = Figure(figsize=size, layout="constrained")
         whole, below = figure.subplots(2, 1, height_ratios=[T, 3])
-        _heat(whole, shown.weights, shown.weights.masked_fill(~causal_mask(T), math.nan), shown.tokens, [2] * T)
+        cells(whole, shown.weights, shown.weights.masked_fill(~causal_mask(T), math.nan), shown.tokens, [2] * T)
         whole.set_title("Who looks at whom", pad=30)
         whole.set_xticks(range(T), shown.tokens, rotation=50, ha="left", rotation_mode="anchor")
         whole.xaxis.tick_top()
@@ -122,24 +117,6 @@ def _draw(shown: Shown) -> Figure:
         steps = torch.stack([stage[shown.row] for stage in (shown.scores, shown.scaled, shown.weights)])  # (3, T)
         low, high = steps.min(-1, keepdim=True).values, steps.max(-1, keepdim=True).values
         shades = torch.cat([((steps - low) / (high - low).clamp_min(1e-9))[:2], steps[2:]])
-        _heat(below, steps, shades, ["q · k", "scaled", "softmax"], [1, 1, 2])
+        cells(below, steps, shades, ["q · k", "scaled", "softmax"], [1, 1, 2])
         below.set(xlabel="key: column", ylabel=f"“{shown.tokens[shown.row]}”", xticks=[])
     return figure
-
-
-def _heat(ax: Axes, values: Tensor, shades: Tensor, rows: Sequence[str], digits: Sequence[int]) -> None:
-    """Draws numbers in shaded cells (R, S), shades from 0 to 1; a shade that is no number is masked, so hatched."""
-    ax.imshow(shades.numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
-    for (i, j), value in np.ndenumerate(values.numpy()):
-        if shades[i, j].isnan():
-            ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fc="#f6f8fa", ec=LINE, hatch="////", linewidth=0))
-            continue
-        color = "white" if shades[i, j] > DARK else "black"
-        ax.text(j, i, _fixed(value, digits[i]), ha="center", va="center", size=12, color=color)
-    ax.set_yticks(range(len(rows)), rows)
-    ax.tick_params(length=0, colors=QUIET, labelcolor=INK)
-    ax.spines[:].set_visible(False)
-
-
-def _fixed(value: float, digits: int) -> str:
-    return f"{round(float(value), digits) + 0.0:.{digits}f}"  # adding 0.0 makes -0.0 a 0

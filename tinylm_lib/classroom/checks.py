@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from .cards import Card, card, fold, inline, paragraph
 from .exercise import Diagnosis, Exercise, Fault
 from .exercises import find
 from .probing import SECONDS, SEED, Outcome, Raised, TimeIsUpError, agrees, observe, observe_one, same, within
-from .relations import Finding, Pair, of_gradients, of_kind, of_numbers, of_parts
+from .relations import Finding, Pair, dtype_name, of_gradients, of_kind, of_numbers, of_parts
 from .tracing import explain_shapes
 
 ADVICE = {  # for errors that say what is wrong, but not why
@@ -77,7 +77,7 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
     if not callable(function):
         text = f"`{exercise.signature}` should be a function, and this is a {type(function).__name__}."
         return Examined(Diagnosis(False, "no function", text), [None] * len(exercise.probes))
-    rights = _outcomes(exercise.name, frozenset())  # first: torch starts up on its own time
+    rights = [*_outcomes(exercise)]  # first: torch starts up on its own time
     outcomes = observe(function, exercise.probes)
     if isinstance(outcomes[0].error, NotImplementedError):
         return Examined(Diagnosis(False, None, f"{exercise.name}: {NOT_YET}"), [None] * len(exercise.probes))
@@ -102,25 +102,26 @@ def _shapes(pair: Pair, function: Callable[..., Any]) -> Card | None:
     return found[0] if found else None
 
 
+def is_open(diagnosis: Diagnosis) -> bool:
+    """Whether there was nothing to check yet, only the stub."""
+    return diagnosis.message.endswith(NOT_YET)
+
+
 def _passed(exercise: Exercise) -> Diagnosis:
     holds = "; ".join(dict.fromkeys(probe.holds for probe in exercise.probes))
     return Diagnosis(True, None, f"{exercise.name}: right. {holds[:1].upper()}{holds[1:]}.")
 
 
-def _outcomes(name: str, on: frozenset[str]) -> tuple[Outcome, ...]:
-    """What the probes make of the reference with these faults."""
-    return tuple(_outcome(name, on, i) for i in range(len(find(name).probes)))
+def _outcomes(exercise: Exercise, *on: str) -> Iterator[Outcome]:
+    """What the probes make of the reference with these faults, one by one, because the first mostly decides."""
+    return (_outcome(exercise.name, frozenset(on), i) for i in range(len(exercise.probes)))
 
 
 @lru_cache(maxsize=1 << 15)
 def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
     """What one probe makes of it."""
     exercise = find(name)
-    return observe_one(_faulty(exercise, on), exercise.probes[i])
-
-
-def _faulty(exercise: Exercise, on: frozenset[str]) -> Callable[..., Any]:
-    return lambda *arguments: exercise.reference(*arguments, on=on)
+    return observe_one(partial(exercise.reference, on=on), exercise.probes[i])
 
 
 def _findings(exercise: Exercise, pairs: list[Pair], wrong: list[Pair], function: Callable) -> Iterator[Finding]:
@@ -135,7 +136,7 @@ def _findings(exercise: Exercise, pairs: list[Pair], wrong: list[Pair], function
     if whole:
         yield from _of_catalogue(exercise, pairs, wholly=True)
     yield from of_kind(exercise, wrong[:1])
-    if whole and not all(agrees(p.mine, p.right, p.probe, wholly=False) for p in pairs):
+    if whole and _wrong(pairs):
         yield from _of_catalogue(exercise, pairs, wholly=False)
         yield from _mostly(exercise, pairs)
         yield from _at_first(exercise, pairs)
@@ -159,70 +160,59 @@ def _findings(exercise: Exercise, pairs: list[Pair], wrong: list[Pair], function
 
 def _of_catalogue(exercise: Exercise, pairs: Sequence[Pair], wholly: bool) -> Iterator[Finding]:
     """The faults, then the pairs of faults, under which the reference does exactly what the learner's function does."""
-    sets = [frozenset(names) for n in (1, 2) for names in combinations(exercise.faults, n)]
-    for on in sets:
-        if all(
-            agrees(p.mine, theirs, p.probe, wholly)
-            for p, theirs in zip(pairs, _lazily(exercise, on, len(pairs)), strict=False)
-        ):
+    for on in (names for n in (1, 2) for names in combinations(exercise.faults, n)):
+        theirs = zip(pairs, _outcomes(exercise, *on), strict=True)
+        if all(agrees(p.mine, outcome, p.probe, wholly) for p, outcome in theirs):
             yield _named(exercise, on, pairs, wholly)
-
-
-def _lazily(exercise: Exercise, on: frozenset[str], n: int) -> Iterator[Outcome]:
-    """The outcomes of a faulty reference one by one, because the first mostly decides."""
-    yield from (_outcome(exercise.name, on, i) for i in range(n))
 
 
 def _mostly(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
     """A fault that shows everywhere where it would, and explains at least half of what is wrong."""
-    wrong = {i for i, p in enumerate(pairs) if not agrees(p.mine, p.right, p.probe, False)}
-    best: tuple[int, frozenset[str]] | None = None
+    n_wrong, explained = len(_wrong(pairs)), {}
     for fault in exercise.faults:
-        on = frozenset([fault])
-        theirs = _outcomes(exercise.name, on)
-        shows = {i for i, p in enumerate(pairs) if not agrees(theirs[i], p.right, p.probe, False)}
-        is_match = shows and all(agrees(pairs[i].mine, theirs[i], pairs[i].probe, False) for i in shows)
-        if is_match and 2 * len(shows) >= len(wrong) and (best is None or len(shows) > best[0]):
-            best = len(shows), on
-    if best:
-        name, text = _named(exercise, best[1], pairs, False)
-        yield name, f"{text} {SECOND}"
+        theirs = [p._replace(mine=outcome) for p, outcome in zip(pairs, _outcomes(exercise, fault), strict=True)]
+        shows = _wrong(theirs)
+        is_match = all(agrees(pairs[i].mine, theirs[i].mine, pairs[i].probe, False) for i in shows)
+        if is_match and shows and 2 * len(shows) >= n_wrong:
+            explained[fault] = len(shows)
+    yield from _best(exercise, explained, pairs)
 
 
 def _at_first(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
     """A fault that does the same up to the first result that is wrong, and there: in two results, or in one of size."""
-    n_wrong = sum(not agrees(p.mine, p.right, p.probe, False) for p in pairs)
-    end = next(i for i, p in enumerate(pairs) if not agrees(p.mine, p.right, p.probe, False)) + 1
-    value = pairs[end - 1].mine.value
+    wrong = _wrong(pairs)
+    value, fits = pairs[wrong[0]].mine.value, {}
     if isinstance(value, Raised):
         return
-    enough = 1 if isinstance(value, Tensor) and value.numel() >= 4 else min(2, n_wrong)
-    fits: dict[str, int] = {}
+    enough = 1 if isinstance(value, Tensor) and value.numel() >= 4 else min(2, len(wrong))
     for fault in exercise.faults:
-        same_ones = [
-            agrees(p.mine, theirs, p.probe, False)
-            for p, theirs in zip(pairs, _outcomes(exercise.name, frozenset([fault])), strict=False)
-        ]
-        explained = sum(
-            s and not agrees(p.mine, p.right, p.probe, False) for s, p in zip(same_ones, pairs, strict=True)
-        )
-        if all(same_ones[:end]) and explained >= enough:
-            fits[fault] = sum(same_ones)
+        theirs = zip(pairs, _outcomes(exercise, fault), strict=True)
+        alike = [agrees(p.mine, outcome, p.probe, False) for p, outcome in theirs]
+        if all(alike[: wrong[0] + 1]) and sum(alike[i] for i in wrong) >= enough:
+            fits[fault] = sum(alike)
+    yield from _best(exercise, fits, pairs)
+
+
+def _best(exercise: Exercise, fits: dict[str, int], pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """The fault that fits best of those that do not explain everything, if there is one."""
     if fits:
-        name, text = _named(exercise, frozenset([max(fits, key=fits.get)]), pairs, False)
+        name, text = _named(exercise, [max(fits, key=fits.get)], pairs, False)
         yield name, f"{text} {SECOND}"
 
 
-def _named(exercise: Exercise, on: frozenset[str], pairs: Sequence[Pair], wholly: bool) -> Finding:
-    names = [name for name in exercise.faults if name in on]
-    faults: list[Fault] = [exercise.faults[name] for name in names]
-    theirs = _lazily(exercise, on, len(pairs))
-    shows = [not agrees(out, p.right, p.probe, wholly) for p, out in zip(pairs, theirs, strict=False)]
-    wrongs = [i for i, p in enumerate(pairs) if not agrees(p.mine, p.right, p.probe, wholly)]
-    wrong = pairs[next((i for i in wrongs if shows[i]), wrongs[0])]
+def _wrong(pairs: Sequence[Pair], wholly: bool = False) -> list[int]:
+    """The places of the probes in which a result is not the right one: in its value, or wholly."""
+    return [i for i, p in enumerate(pairs) if not agrees(p.mine, p.right, p.probe, wholly)]
+
+
+def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Pair], wholly: bool) -> Finding:
+    faults: list[Fault] = [exercise.faults[name] for name in on]
+    theirs = [p._replace(mine=outcome) for p, outcome in zip(pairs, _outcomes(exercise, *on), strict=True)]
+    shows, wrong = _wrong(theirs, wholly), _wrong(pairs, wholly)
+    evidence = _evidence(exercise, pairs[next((i for i in wrong if i in shows), wrong[0])])
     looks = ", and as if ".join(fault.looks for fault in faults)
     why = " ".join(fault.why for fault in faults)
-    return " + ".join(names), f"It looks as if {looks}. {_evidence(exercise, wrong)} {why}"
+    return " + ".join(on), f"It looks as if {looks}. {evidence} {why}"
 
 
 def _raised(exercise: Exercise, pair: Pair) -> str:
@@ -246,7 +236,7 @@ def _evidence(exercise: Exercise, pair: Pair) -> str:
         return f"{_call(exercise, pair)} changes what it was given."
     if isinstance(mine, Tensor) and isinstance(right, Tensor) and mine.shape == right.shape and mine.numel() > 6:
         if mine.dtype != right.dtype:
-            return f"The result is {mine.dtype}, where {right.dtype} is asked for.".replace("torch.", "")
+            return f"The result is {dtype_name(mine)}, where {dtype_name(right)} is asked for."
         apart = ~torch.isclose(mine.double(), right.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
         if apart.any():
             at = apart.nonzero()[0].tolist()
@@ -267,7 +257,7 @@ def _short(value: Any, digits: int = 4) -> str:
     if isinstance(value, Tensor):
         if value.numel() <= 8:
             return _short(value.tolist(), digits)
-        kind = "" if value.dtype == torch.float32 else f" of {str(value.dtype).removeprefix('torch.')}"
+        kind = "" if value.dtype == torch.float32 else f" of {dtype_name(value)}"
         return f"tensor {tuple(value.shape)}{kind}"
     if isinstance(value, bool) or value is None or isinstance(value, int | str):
         return repr(value)
@@ -286,7 +276,7 @@ def _short(value: Any, digits: int = 4) -> str:
 
 def _card(exercise: Exercise, found: Examined) -> Card:
     (passed, mistake, message), _, shapes = found
-    if message.endswith(NOT_YET):
+    if is_open(found.diagnosis):
         text = f"Write `{exercise.signature}`, run its cell, then run this one again."
         return card(message, [paragraph(text)], message, "open")
     rows: dict[str, bool | None] = {}

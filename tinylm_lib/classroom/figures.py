@@ -7,13 +7,16 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any, NamedTuple
 
+import numpy as np
 from IPython.display import display
 from matplotlib import pyplot, style
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from .measured import rounded
+from .cards import fold, number_table
+from .measured import fixed, rounded
 
 
 class Shade(NamedTuple):
@@ -38,6 +41,7 @@ INK, QUIET, LINE = "#1b1f24", "#5c6670", "#d9dee3"
 SERIES = ("#0b66c3", "#b34700", "#3d8f66", "#7d3671", "#1b1f24")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 HEAT = LinearSegmentedColormap.from_list("tinylm", ["#f6f9fd", "#6ea8e0", "#0b66c3", "#062f5c"])
+SIGNED = LinearSegmentedColormap.from_list("tinylm_signed", ["#6b2c00", "#d97a2b", "#f6f9fd", "#3f86d0", "#062f5c"])
 STYLE = {
     "figure.constrained_layout.h_pad": 0.12,
     "figure.constrained_layout.w_pad": 0.12,
@@ -65,7 +69,8 @@ STYLE = {
 }
 PIXELS_PER_INCH, SHARPNESS = 96, 1.5
 TABLE_ROWS = 8
-CELL = "padding:2px 12px;text-align:right"
+CELL_INCHES, CELL_POINTS = 0.62, 13
+DARK = 0.18  # relative luminance below which white has more contrast than black
 
 
 @contextmanager
@@ -92,14 +97,19 @@ def show(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Sequence
     lengths = {len(column) for column in table.values()}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError("a figure needs its numbers: table={'step': [...], 'loss': [...]}, columns equally long")
-    parts = (
-        _image(figure, alt),
-        f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>',
-        _table(table, digits),
+    shown = (
+        [rounded(cell, digits) if isinstance(cell, float) else str(cell) for cell in column]
+        for column in table.values()
     )
+    html = framed(figure, alt, caption, number_table(list(table), zip(*shown, strict=True)))
     pyplot.close(figure)
-    html = f'<figure style="margin:4px 0 12px">{"".join(parts)}</figure>'
     display({"text/html": html, "text/plain": f"Figure: {alt}\n{caption}"}, raw=True)
+
+
+def framed(figure: Figure, alt: str, caption: str, numbers: str) -> str:
+    """The HTML of a figure: its picture with alt text, its caption, and its numbers, which are HTML too, folded."""
+    below = f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{fold("The numbers", numbers)}'
+    return f'<figure style="margin:4px 0 12px">{_image(figure, alt)}{below}</figure>'
 
 
 def loss_curve(
@@ -127,6 +137,60 @@ def loss_curve(
     show(figure, alt=alt, caption=caption, table=_loss_table(curves, levels), digits=2)
 
 
+def heat_map(
+    values: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    title: str,
+    caption: str,
+    y: str = "query: row",
+    x: str = "key: column",
+    limits: tuple[float, float] = (0.0, 1.0),
+    digits: int = 2,
+) -> None:
+    """Shows a small matrix (len(rows), len(columns)) as shaded cells with their numbers; NaN is masked, and hatched.
+
+    limits: the numbers of the lightest and the darkest colour. From -1 to 1, say, 0 is white and each sign has its hue.
+    """
+    values, (low, high) = np.asarray(values, dtype=float), limits
+    size = (2.6 + CELL_INCHES * max(len(columns), 9), 2.2 + 0.72 * CELL_INCHES * len(rows))
+    with axes(title, x, y, size) as (figure, ax):
+        ax.grid(visible=False)
+        cells(ax, values, (values - low) / (high - low), rows, [digits] * len(rows), SIGNED if low < 0 else HEAT)
+        ax.set_xticks(range(len(columns)), columns, rotation=35, ha="right", rotation_mode="anchor")
+    ends = f"from {low:g} to {high:g}"
+    alt = f"Heat map: {title}. {y.partition(':')[0]} by row, {x.partition(':')[0]} by column, {ends}."
+    hatched = " Hatched is masked." if np.isnan(values).any() else ""
+    caption = f"{caption} The colour goes {ends}.{hatched}"
+    numbers = (["" if np.isnan(value) else fixed(value, digits) for value in row] for row in values)
+    table = number_table(["", *columns], ([name, *row] for name, row in zip(rows, numbers, strict=True)))
+    display({"text/html": framed(figure, alt, caption, table), "text/plain": f"Figure: {alt}\n{caption}"}, raw=True)
+
+
+def cells(
+    ax: Axes,
+    values: Any,
+    shades: Any,
+    rows: Sequence[str],
+    digits: Sequence[int],
+    hues: LinearSegmentedColormap = HEAT,
+) -> None:
+    """Draws numbers (R, S) in cells of these shades, 0 to 1 or NaN: hatched. digits: of each row."""
+    shades = np.asarray(shades)
+    ax.imshow(shades, cmap=hues, vmin=0, vmax=1, aspect="auto")
+    for (i, j), value in np.ndenumerate(np.asarray(values)):
+        if np.isnan(shades[i, j]):
+            ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fc="#f6f8fa", ec=LINE, hatch="////", linewidth=0))
+            continue
+        light = np.dot(np.power(hues(shades[i, j])[:3], 2.2), (0.21, 0.72, 0.07))
+        color = "white" if light < DARK else "black"
+        ax.text(j, i, fixed(value, digits[i]), ha="center", va="center", size=CELL_POINTS, color=color)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.tick_params(length=0, colors=QUIET, labelcolor=INK)
+    ax.spines[:].set_visible(False)
+
+
 def _image(figure: Figure, alt: str) -> str:
     buffer = io.BytesIO()
     figure.savefig(
@@ -136,15 +200,6 @@ def _image(figure: Figure, alt: str) -> str:
     card = "max-width:100%;height:auto;background:#fff;border:1px solid #c5ccd3;border-radius:10px"
     data = base64.b64encode(buffer.getvalue()).decode()
     return f'<img alt="{escape(alt)}" width="{width}" style="{card}" src="data:image/png;base64,{data}">'
-
-
-def _table(table: Mapping[str, Sequence[Any]], digits: int) -> str:
-    def row(tag: str, cells: Sequence[Any]) -> str:
-        shown = (rounded(cell, digits) if isinstance(cell, float) else str(cell) for cell in cells)
-        return "<tr>" + "".join(f'<{tag} style="{CELL}">{escape(cell)}</{tag}>' for cell in shown) + "</tr>"
-
-    rows = row("th", list(table)) + "".join(row("td", cells) for cells in zip(*table.values(), strict=True))
-    return f'<details><summary style="cursor:pointer">The numbers</summary><table>{rows}</table></details>'
 
 
 def _loss_table(curves: Mapping[str, tuple], levels: Mapping[str, float]) -> dict[str, list]:

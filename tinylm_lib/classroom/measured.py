@@ -11,6 +11,11 @@ def rounded(value: float, digits: int) -> str:
     return f"{kept:,.{max(0, digits - 1 - math.floor(math.log10(abs(kept))))}f}"
 
 
+def fixed(value: float, digits: int) -> str:
+    """The value with so many digits after the point, and never a negative zero."""
+    return f"{round(float(value), digits) + 0.0:.{digits}f}"  # adding 0.0 makes -0.0 a 0
+
+
 def measured(value: float, unit: str, low: float, high: float) -> str:
     """A measurement such as `⟨12.3 s⟩`, three digits; the marks say: yours will differ.
 

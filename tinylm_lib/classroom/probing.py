@@ -95,11 +95,9 @@ def same(a: Any, b: Any, tolerance: float | None = None, wholly: bool = True) ->
         if a.shape != b.shape or (wholly and a.dtype != b.dtype):
             return False
         return _near(a, b, tolerance)
-    if isinstance(a, bool) or isinstance(b, bool):
+    if isinstance(a, bool) or isinstance(b, bool) or (isinstance(a, int) and isinstance(b, int)):
         return a == b
-    if isinstance(a, int) and isinstance(b, int):
-        return a == b
-    if _is_number(a) and _is_number(b):
+    if is_number(a) and is_number(b):
         return _near(torch.as_tensor(a), torch.as_tensor(b), tolerance)
     if isinstance(a, Raised) and isinstance(b, Raised):  # before tuples, which both of them are
         return a.kind == b.kind
@@ -114,16 +112,15 @@ def _near(a: Tensor, b: Tensor, tolerance: float | None) -> bool:
     if not a.is_floating_point() and not b.is_floating_point():
         return torch.equal(a, b.to(a.dtype))
     if tolerance is None:
-        tolerance = max(TOLERANCE.get(a.dtype, 1e-4), TOLERANCE.get(b.dtype, 1e-4))
-        if torch.float64 in (a.dtype, b.dtype) and a.dtype == b.dtype:
-            tolerance = TOLERANCE[torch.float64]
+        tolerance = max(TOLERANCE.get(x.dtype, 1e-4) for x in (a, b))
     a, b = a.to(torch.float64), b.to(torch.float64)
     finite = b[b.isfinite()]
     scale = max(1e-3, finite.abs().max().item()) if finite.numel() else 1.0
     return torch.allclose(a, b, rtol=tolerance, atol=tolerance * min(1.0, scale), equal_nan=True)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is one number, in Python or in a tensor without axes."""
     return isinstance(value, int | float) or (isinstance(value, Tensor) and value.ndim == 0)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .exercise import Exercise, Probe
-from .probing import SEED, Outcome, Raised, Strange, observe, same
+from .probing import SEED, Outcome, Raised, Strange, is_number, observe, same
 
 
 class Pair(NamedTuple):
@@ -47,7 +47,7 @@ def of_kind(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
                 "in place, such as `-=`, `x[...] =` or a method whose name ends in `_`.",
             )
         elif isinstance(value, Tensor) and isinstance(wanted, Tensor) and value.dtype != wanted.dtype:
-            text = f"where the result should be {_dtype(wanted)}, yours is {_dtype(value)}"
+            text = f"where the result should be {dtype_name(wanted)}, yours is {dtype_name(value)}"
             if same(value.double(), wanted.double(), 2e-2):
                 yield "wrong dtype", f"The numbers are right, but {text}: see where the dtype changes on the way."
 
@@ -241,7 +241,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, bool | int | float) or (isinstance(value, Tensor) and value.ndim == 0):
+    if is_number(value):
         return "number"
     if isinstance(value, list | tuple):
         return "sequence"
@@ -255,5 +255,6 @@ def _wanted(value: Any) -> str:
     return names.get(_kind(value), f"a {type(value).__name__}")
 
 
-def _dtype(value: Tensor) -> str:
+def dtype_name(value: Tensor) -> str:
+    """The dtype as it is said: `float32`."""
     return str(value.dtype).removeprefix("torch.")

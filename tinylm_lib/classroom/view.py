@@ -1,7 +1,5 @@
 """Interactive views: alive beside a kernel and in an exported page, elsewhere a picture and its numbers."""
 
-from collections.abc import Iterable, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from traitlets import Dict
 MODULES = Path(__file__).with_name("modules")
 MIME = "application/vnd.tinylm.view+json"
 SHARED = "parts"
-CELL = "padding:1px 6px;text-align:right;font-variant-numeric:tabular-nums"
 
 
 class View(anywidget.AnyWidget):
@@ -56,15 +53,3 @@ def few_digits(values: Tensor) -> list[Any]:
         return [short(each) for each in value] if isinstance(value, list) else float(f"{value:.5g}")
 
     return short(values.tolist())
-
-
-def number_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A small table of numbers; the first cell of each row names it."""
-
-    def cell(tag: str, text: str, scope: str = "") -> str:
-        return f'<{tag}{scope} style="{CELL}">{escape(text)}</{tag}>'
-
-    top = "".join(cell("th", text, ' scope="col"') for text in head)
-    body = (cell("th", name, ' scope="row"') + "".join(cell("td", text) for text in rest) for name, *rest in rows)
-    lines = "".join(f"<tr>{line}</tr>" for line in body)
-    return f'<table style="font-size:13px;margin:6px 0">{f"<tr>{top}</tr>"}{lines}</table>'

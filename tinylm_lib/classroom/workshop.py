@@ -16,8 +16,8 @@ from ..config import ModelConfig
 from ..files import whole_file
 from ..model import TransformerLM
 from .adapters import PLACES, Fitting, callable_parts
-from .cards import TONES, Card, card, paragraph
-from .checks import NOT_YET, diagnose
+from .cards import CODE, TONES, Card, card, paragraph
+from .checks import diagnose, is_open
 from .exercises import find, names
 from .parts import ROOT, Extract, KeepError, Part, check_in_fresh_process, extract, read, sealed
 
@@ -37,7 +37,6 @@ LOOKS = {
 
 CELL = "padding:2px 14px 2px 10px;text-align:left;vertical-align:middle;font-size:15px"
 CHIP = "display:inline-block;border-radius:9px;padding:1px 10px;margin:3px 8px 3px 0;white-space:nowrap"
-MONO = "font:14px/1.55 ui-monospace,'DejaVu Sans Mono',monospace"
 QUIET = "opacity:0.75;font-size:13px"
 BAR = "border-collapse:collapse;table-layout:fixed;width:100%;max-width:640px;margin:4px 0 8px"
 
@@ -76,7 +75,7 @@ def keep(name: str, function: Callable[..., Any]) -> Kept:
     """
     exercise = find(name)
     diagnosis = diagnose(name, function)
-    if diagnosis.message.endswith(NOT_YET):
+    if is_open(diagnosis):
         return _say(name, False, f"{name}: nothing to keep yet", [], "open")
     if not diagnosis.passed:
         title = f"{name}: not kept, it does not pass its check"
@@ -233,7 +232,7 @@ def _chip(name: str, status: str, word: str = "") -> str:
     shade = f"{color}24" if status != "open" else "transparent"
     return (
         f'<span style="{CHIP};border:1.5px solid {color}{"" if status != "open" else "80"};background:{shade}">'
-        f'<b style="color:{color}">{sign}</b> <span style="{MONO}">{escape(name)}</span> '
+        f'<b style="color:{color}">{sign}</b> <span style="{CODE}">{escape(name)}</span> '
         f'<span style="{QUIET}">{escape(word or usual)}</span></span>'
     )
 

@@ -21,18 +21,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, on: frozenset[str] = frozens
         mean = squares.mean()
     if "unbiased" in on:
         mean = squares.sum(axis, keepdim=True) / (squares.shape[axis] - 1)
-    if "no eps" in on:
-        eps = 0.0
-    if "fixed eps" in on:
-        eps = 1e-5
-    if "eps outside" in on:
-        root = mean.sqrt() + eps
-    elif "no root" in on:
-        root = mean + eps
-    else:
-        root = (mean + eps**2 if "eps squared" in on else mean + eps).sqrt()
-    if "cut" in on:
-        root = root.detach()
+    root = _root(mean, eps, on)
     out = wide * root if "multiplied" in on else wide / root
     if "gain plus one" in on:
         out = out * (1 + weight)
@@ -62,20 +51,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, on: frozense
     n = x.shape[axis]
     if "unbiased" in on:
         variance = variance * n / (n - 1)
-    if "no eps" in on:
-        eps = 0.0
-    if "fixed eps" in on:
-        eps = 1e-5
-    if "eps outside" in on:
-        root = variance.sqrt() + eps
-    elif "no root" in on:
-        root = variance + eps
-    else:
-        root = (variance + (eps**2 if "eps squared" in on else eps)).sqrt()
-    if "no division" in on:
-        root = torch.ones_like(root)
-    if "cut" in on:
-        root = root.detach()
+    root = torch.ones_like(variance) if "no division" in on else _root(variance, eps, on)
     out = centred / root
     if "bias first" in on:
         out = (out + bias) * weight
@@ -85,6 +61,21 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, on: frozense
         out = out * (1 + weight) if "gain plus one" in on else out if "no gain" in on else out * weight
         out = out if "no bias" in on else out - bias if "bias subtracted" in on else out + bias
     return out if "stays fp32" in on else out.to(dtype)
+
+
+def _root(mean: Tensor, eps: float, on: frozenset[str]) -> Tensor:
+    """The size of a vector from the mean of its squares."""
+    if "no eps" in on:
+        eps = 0.0
+    if "fixed eps" in on:
+        eps = 1e-5
+    if "eps outside" in on:
+        root = mean.sqrt() + eps
+    elif "no root" in on:
+        root = mean + eps
+    else:
+        root = (mean + (eps**2 if "eps squared" in on else eps)).sqrt()
+    return root.detach() if "cut" in on else root
 
 
 def _x(g: Generator, *shape: int, scale: float = 2.0) -> Tensor:
