@@ -61,11 +61,9 @@ def query_by_query(q, k, v, mask=None):
 def scaled_before(q, k, v, mask=None):
     q = q / q.shape[-1] ** 0.5
     scores = (k @ q.transpose(-1, -2)).transpose(-1, -2)
-    weights = scores.float().softmax(-1).to(q.dtype)
     if mask is not None:
-        weights = weights * mask
-        weights = weights / weights.sum(-1, keepdim=True)
-    return weights @ v
+        scores = torch.where(mask, scores, scores.new_tensor(-torch.inf))
+    return scores.float().softmax(-1).to(q.dtype) @ v
 
 
 def one_leading_axis_at_a_time(q, k, v, mask=None):

@@ -15,7 +15,7 @@ def count_on_paper(config):
     attention += (c + 2 * kv if config.qkv_bias else 0) + (c if config.o_bias else 0)
     attention += 2 * config.d_head if config.qk_norm else 0
     ffn = 3 * c * f if config.ffn == "swiglu" else 2 * c * f
-    ffn += f + c if config.ffn_bias else 0
+    ffn += (2 * f if config.ffn == "swiglu" else f) + c if config.ffn_bias else 0
     total = v * c + config.n_layers * (attention + ffn + 2 * norm) + norm
     if config.position == "learned":
         total += config.max_seq_len * c
@@ -98,20 +98,11 @@ def init_by_name(module, std):
             p.copy_(torch.zeros(p.shape) if name.endswith("bias") else torch.normal(0.0, std, p.shape))
 
 
-def init_with_new_parameters(module, std):
-    for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding):
-            part.weight = nn.Parameter(torch.randn(part.weight.shape) * std)
-        if isinstance(part, nn.Linear) and part.bias is not None:
-            part.bias = nn.Parameter(torch.zeros_like(part.bias))
-
-
 RIGHT = {
     "count_parameters": [count_on_paper, count_a_model_without_memory, count_as_a_tensor, count_as_a_float],
     "tied_logits": [F.linear, torch.inner, logits_by_einsum, logits_by_sum, logits_by_rows, logits_through_double],
     "init_weights": [
         init_by_kind, init_the_library_s_kinds, init_by_name_of_kind, init_by_rank, init_by_name,
-        init_with_new_parameters,
     ],
 }  # fmt: skip
 LIBRARY = {"count_parameters": lambda config: cost.count_parameters(config).total}

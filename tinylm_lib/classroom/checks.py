@@ -20,6 +20,8 @@ ADVICE = {  # for errors that say what is wrong, but not why
     "index -100 is out": "-100 marks a place without a target: replace it before you index, leave it out after",
     "torch.return_types.max": "`max` with an axis gives numbers and their places; `amax` the numbers alone",
     "unhashable type: 'list'": "A list can change, so it cannot be the key of a dictionary; a tuple can",
+    "Boolean value of Tensor": "For a tensor that may be missing ask `is not None`",
+    "shape of the mask": "A mask in brackets must have every axis; `masked_fill` and `where` broadcast it",
     "unexpected keyword argument": "The check calls your function with its arguments in their order",
 }
 MARKS = {True: ("✓", "#1f8f6a"), False: ("✗", "#d9541e"), None: ("·", "#8a94a0")}
@@ -218,7 +220,7 @@ def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Pair], wholly:
 def _raised(exercise: Exercise, pair: Pair) -> str:
     error = pair.mine.value
     line = f" in the line `{error.line}`" if error.line else ""
-    text = f"{_call(exercise, pair)} raises {error.kind}{line}: {error.message.strip()[:300]}"
+    text = f"{_call(exercise, pair)} raises {error.kind}{line}: {error.message.strip()[:300].rstrip('.')}"
     return ". ".join([text, *(advice for part, advice in ADVICE.items() if part in error.message)])
 
 

@@ -84,6 +84,9 @@ CAUSAL_MASK = Exercise(
 )
 
 
+AFTER = {"mask after softmax", "shared out again"}
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, on: frozenset[str] = frozenset()) -> Tensor:
     """softmax(q k^T / sqrt(d_k)) v over the allowed keys, and the mistakes that are `on`.
 
@@ -95,8 +98,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, on: f
     if mask is not None:
         scores = _hide(scores, mask, on)
     weights = _share(scores, on)
-    if mask is not None and "mask after softmax" in on:
+    if mask is not None and on & AFTER:
         weights = weights * mask
+        if "shared out again" in on:
+            weights = weights / weights.sum(-1, keepdim=True)
     if "scaled later" in on:
         weights = weights / q.shape[-1] ** 0.5
     if "weights returned" in on:
@@ -122,7 +127,7 @@ def _scores(q: Tensor, k: Tensor, v: Tensor, on: frozenset[str]) -> Tensor:
 
 def _hide(scores: Tensor, mask: Tensor, on: frozenset[str]) -> Tensor:
     """The scores, -inf where the mask forbids."""
-    if on & {"mask ignored", "mask after softmax"}:
+    if on & {"mask ignored", *AFTER}:
         return scores
     if on & {"inverted", "inverted, finite"}:
         mask = ~mask
@@ -134,7 +139,13 @@ def _hide(scores: Tensor, mask: Tensor, on: frozenset[str]) -> Tensor:
         return scores + mask
     if "0 times infinity" in on:
         return scores + ~mask * -INF
-    fills = {"zero fill": 0.0, "weak fill": -100.0, "inverted, finite": -1e9, "strict, finite": -1e9}
+    fills = {
+        "zero fill": 0.0,
+        "weak fill": -100.0,
+        "very weak fill": -10.0,
+        "inverted, finite": -1e9,
+        "strict, finite": -1e9,
+    }
     return scores.masked_fill(~mask, next((fill for fault, fill in fills.items() if fault in on), -INF))
 
 
@@ -210,11 +221,20 @@ MASK = {
         "Then a row no longer sums to 1: the share of the forbidden keys is thrown away, instead of never being given. "
         "Look at the order of your last lines.",
     ),
+    "shared out again": Fault(
+        "the mask is applied after the softmax, and the rest shared out again",
+        "Where a forbidden key scores far above the others, these have lost their digits by then: 0 divided by 0. Forbid it "
+        "before the softmax.",
+    ),
     "zero fill": Fault(
         "a forbidden score becomes 0, or nearly",
         "A score of 0 is a score like any other: e^0 = 1. Which number has the exponential 0?",
     ),
     "weak fill": Fault(
+        "the number for forbidden scores is not low enough",
+        "Where all scores of a row lie far below it, the forbidden keys win. Only -inf is below all.",
+    ),
+    "very weak fill": Fault(
         "the number for forbidden scores is not low enough",
         "Where all scores of a row lie far below it, the forbidden keys win. Only -inf is below all.",
     ),
@@ -268,6 +288,15 @@ ATTENTION = Exercise(
                 torch.tensor([[1.0], [0.5], [-1.0]]),
                 torch.tensor([[1.0], [2.0], [6.0]]),
                 torch.tensor([[True, False, False], [True, True, False]]),
+            ),
+        ),
+        Probe(
+            "a forbidden key changes nothing, however high its score",
+            lambda g: (
+                torch.tensor([[10.0]]),
+                torch.tensor([[1.0], [30.0]]),
+                torch.tensor([[2.0], [5.0]]),
+                torch.tensor([[True, False]]),
             ),
         ),
         Probe("any mask, not only a causal one", lambda g: (*_qkv(g), _mask(g, 3, 5))),

@@ -78,6 +78,9 @@ def multi_head_attention(
     weights = [w.T if f"only {name} transposed" in on else w for name, w in zip(QKV, weights, strict=True)]
     if "only w_o transposed" in on:
         w_o = w_o.T
+    if "heads stay behind" in on:
+        q, k, v = (F.linear(x, w).unflatten(-1, (H, -1)) for w in weights)
+        return F.linear(attention(q, k, v, _causal(H, on), on).flatten(2), w_o)
     q, k, v = (split_heads(F.linear(x, w), H, _inside(on, "split")) for w in weights)
     if "scaled by C" in on:
         q = q * (D / x.shape[-1]) ** 0.5
@@ -219,10 +222,7 @@ MERGE_HEADS = Exercise(
 FROM_ATTENTION = {
     **{name: SCALE[name] for name in ("no scale", "by d_k", "by the keys")},
     **{name: SHARE[name] for name in ("over queries", "axis from the front", "no softmax")},
-    **{
-        name: MASK[name]
-        for name in ("inverted", "inverted, finite", "mask ignored", "mask after softmax", "zero fill", "weak fill")
-    },
+    **{name: fault for name, fault in MASK.items() if name not in ("shared out again", "very weak fill")},
 }
 
 
@@ -283,6 +283,11 @@ MULTI_HEAD_ATTENTION = Exercise(
             "both transposes are missing, in the split and in the merge",
             "Shapes fit and no future leaks, but a head then sees some positions with all features, instead of all "
             "positions with some. Cut the last axis, then move it.",
+        ),
+        "heads stay behind": Fault(
+            "the heads are never moved in front of the positions",
+            "On (B, T, H, D) each position compares its own heads with each other, and sees no other position. Attention "
+            "works on the last two axes: they must be T and D.",
         ),
         "split by reshaping": Fault(
             "the split only reshapes to (B, H, T, D)",

@@ -17,6 +17,8 @@ def init_weights(module: nn.Module, std: float, on: frozenset[str] = frozenset()
         module = copy.deepcopy(module)
     with torch.no_grad():
         for part in _reached(module, on):
+            if "replaced" in on and isinstance(part, nn.Linear | nn.Embedding):
+                part.weight = nn.Parameter(part.weight.clone())
             if isinstance(part, nn.Linear):
                 if "maps kept" not in on:
                     _fill(part.weight, std, on)
@@ -197,6 +199,17 @@ def _drawn_apart(arguments: tuple, _: Any) -> dict[str, Any]:
     return {"each matrix is drawn anew": apart, "all learn": learn, "shapes stay": shapes}
 
 
+def _tied(n_rows: int, width: int) -> nn.Module:
+    module = _sequence(embed=Embedding(n_rows, width), head=Linear(width, n_rows, bias=False))
+    module.head.weight = module.embed.weight
+    return module
+
+
+def _still_tied(arguments: tuple, _: Any) -> dict[str, Any]:
+    module = arguments[0]
+    return {"head and embedding are one tensor": module.head.weight is module.embed.weight}
+
+
 INIT_WEIGHTS = Exercise(
     name="init_weights",
     lesson="10",
@@ -235,9 +248,14 @@ INIT_WEIGHTS = Exercise(
             lambda g: (nn.ModuleList([Residual(20, Linear(20, 40)), Residual(20, Linear(20, 40))]), 0.02),
             sees=_drawn_apart,
         ),
+        Probe("what is tied stays tied", lambda g: (_tied(90, 60), 0.02), sees=_still_tied),
     ),
     faults={
         "a copy": Fault("a copy is filled", "The caller keeps the old weights: fill the module that was given."),
+        "replaced": Fault(
+            "new tensors take the place of the old ones",
+            "Whoever shares a tensor keeps the old one: a tied head is tied no more. Fill what is there.",
+        ),
         "itself only": Fault(
             "only the module itself is filled", "It holds others, and these again others: how are all of them visited?"
         ),

@@ -57,7 +57,7 @@ def _attention(config: ModelConfig, on: frozenset[str]) -> int:
         G = 1
     if "one head" in on:
         G = H = 1
-    keys_values = C * G * D if "keys or values" in on else 2 * C * G * D
+    keys_values = C * G * D if "keys or values" in on else 2 * C * (H if "square maps" in on else G) * D
     n_full = 1 if "no output projection" in on else 2
     size = n_full * C * D * (G if "groups everywhere" in on else H) + keys_values
     if "heads multiply" in on:
@@ -78,7 +78,8 @@ def _ffn(config: ModelConfig, on: frozenset[str]) -> int:
         inner = 4 * C
     gated = MATRICES.get(config.ffn, 2) == 3
     n_matrices = 2 if "no gate" in on else 3 if gated or "always a gate" in on else 2
-    bias = inner * (2 if gated else 1) + ("no second bias" not in on) * C
+    n_inner = 2 if gated and "one inner bias" not in on else 1
+    bias = n_inner * inner + ("no second bias" not in on) * C
     if "two wide biases" in on:
         bias = 2 * inner
     has_bias = not gated if "gelu means bias" in on else config.ffn_bias
@@ -108,6 +109,7 @@ COUNT_PARAMETERS = Exercise(
         _counted("a tied head is the embedding, and costs nothing more", "cs336", **SMALL, tie_embeddings=True),
         _counted("LayerNorm has gains and offsets, GELU two matrices, a table its rows", "gpt", **SMALL),
         _counted("the flags say which biases there are", "gpt", **SMALL, ffn_bias=False),
+        _counted("with ffn_bias each matrix of SwiGLU has one, too", "cs336", **SMALL, ffn_bias=True),
         _counted("an untied head counts in every family", "gpt", **SMALL, tie_embeddings=False),
         _counted("sinusoids are computed, not learned", "tiny_transformer", **SMALL),
         _counted("GPT-2 has a bias in every linear map but the head", "gpt2", **SMALL),
@@ -168,6 +170,10 @@ COUNT_PARAMETERS = Exercise(
         "no groups": Fault(
             "n_kv_heads is not used", "With fewer key-value heads, two of the four matrices are narrower."
         ),
+        "square maps": Fault(
+            "all four matrices of attention are C by C",
+            "That holds while keys and values have as many heads as queries: n_kv_heads says how many they have.",
+        ),
         "one group": Fault("all heads share one key and one value", "n_kv_heads says how many there are."),
         "one head": Fault("one head is counted", "Each head has its part of the matrices."),
         "groups everywhere": Fault(
@@ -197,6 +203,9 @@ COUNT_PARAMETERS = Exercise(
         "no ffn bias": Fault("the biases of the feed-forward are left out", "ffn_bias says whether there are any."),
         "no second bias": Fault(
             "the way down has no bias", "Both maps of the feed-forward have one: d_ff numbers, then d_model."
+        ),
+        "one inner bias": Fault(
+            "SwiGLU has one inner bias", "Two of its matrices end in d_ff numbers, and each has a bias of its own."
         ),
         "two wide biases": Fault(
             "both biases are d_ff wide", "A bias has one number per output; the way down ends at d_model."

@@ -1,0 +1,725 @@
+# %% [markdown] slide="slide" minutes=1
+# # 10 Model
+# **All parts are built. What do they make together, and how large is it?**
+#
+# *Needs* lessons 02 to 09. *Builds* `count_parameters` in `cost.py`, and explains `TransformerLM` in `model.py`. *Runs* in about 20 s on two cores.
+# *Teaches* in 40 minutes, plus 36 of exercises.
+
+# %%
+import importlib
+import math
+from collections import Counter
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from tinylm_lib import TransformerLM, preset, storyworld
+from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace_model
+from tinylm_lib.classroom.capture import capture
+from tinylm_lib.classroom.cards import card, number_table
+from tinylm_lib.cost import training_flops
+from tinylm_lib.layers import Linear
+from tinylm_lib.pretrained import load_pretrained
+
+_ = torch.manual_seed(10)
+
+# %% [markdown] slide="slide" minutes=6
+# ## 1. From ids to logits
+# You have built an embedding, norms, attention, positions, a feed-forward and a block. What is still missing? A loop.
+
+# %%
+shipped = load_pretrained("storyworld")
+model, tokenizer = shipped.model.eval(), shipped.tokenizer
+told = storyworld.story(torch.Generator().manual_seed(10)).text
+ids = torch.tensor([tokenizer.encode("\n" + told)[:12]])  # (B, T)
+print(tokenizer.decode(ids[0].tolist()).strip())
+
+# %%
+B, T, C, V = *ids.shape, model.config.d_model, model.config.vocab_size
+positions = torch.arange(T)  # (T)
+
+# %% tags=["source-hidden"]
+predict(
+    f"The text has {T} tokens. For how many places does one forward pass predict the next token?",
+    key=lambda: model(ids).shape[1],
+    number="places",
+    within=0,
+    feedback={
+        1: "The last one is the one that writes on. But each position has a row of logits.",
+        T - 1: "All but the last can be checked against the text; the last predicts, too.",
+    },
+    because="Each position predicts what follows it; the causal mask keeps each from seeing the answer.",
+)
+
+# %% rows=["S0-39", "S0-42", "S1-25", "S4-3", "S4-27"]
+with torch.no_grad():
+    x = model.embed(ids)  # (B, T) -> (B, T, C)
+    for block in model.blocks:
+        x = block(x, positions)  # (B, T, C)
+    h = model.final_norm(x)  # (B, T, C)
+    logits = h @ model.lm_head.weight.T  # (B, T, C) -> (B, T, V)
+torch.testing.assert_close(logits, model(ids))
+print(f"{len(model.blocks)} blocks: ids {tuple(ids.shape)} became logits {tuple(logits.shape)}")
+print("next word:", tokenizer.decode([logits[0, -1].argmax().item()]))
+
+# %% [markdown]
+# That is the whole forward pass. One token becomes one vector of the **stream**; each block adds to it; the final norm brings it to one size, since the
+# stream has grown on its way; and the **head** gives every token of the vocabulary a score. Here it is as a map, with one block opened.
+
+# %% tags=["source-hidden"]
+WHOLE = ["ids (B, T)", "embed: table (V, C)", "block 1", "block 2 ...", "block L", "final norm", "head: table (V, C)"]
+WHOLE += ["logits (B, T, V)"]
+shade = {letter: color.light for letter, color in figures.AXIS_COLORS.items()}
+
+
+def box(ax, x, y, text, letter):
+    frame = {"boxstyle": "round,pad=0.45", "facecolor": "white", "edgecolor": shade[letter], "linewidth": 2}
+    ax.text(x, y, text, ha="center", va="center", bbox=frame, zorder=3)
+
+
+def arrow(ax, start, end, letter="B"):
+    ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": shade[letter], "lw": 2, "shrinkA": 0})
+
+
+# %% tags=["source-hidden"]
+with figures.axes("From ids to logits", "left: the model", "top to bottom", (9.4, 6.4)) as (figure, ax):
+    for i, (text, letter) in enumerate(zip(WHOLE, "BVCCCCVV", strict=True)):
+        box(ax, 0.17, 0.95 - 0.128 * i, text, letter)
+        if i:
+            arrow(ax, (0.17, 1.043 - 0.128 * i), (0.17, 0.987 - 0.128 * i))
+    for end in (0.93, 0.1):
+        ax.plot([0.255, 0.36], [0.694, end], color=figures.QUIET, linewidth=1.2, linestyle=":")
+    ax.plot([0.92, 0.92], [0.93, 0.1], color=shade["C"], linewidth=5, linestyle="-")
+    ax.text(0.92, 0.955, "stream (B, T, C)", ha="center", color=shade["C"], weight="bold")
+    for top, part, letter in ((0.84, "attention", "D"), (0.44, "feed-forward", "F")):
+        arrow(ax, (0.92, top), (0.565, top), "C")
+        arrow(ax, (0.5, top - 0.04), (0.5, top - 0.16))
+        arrow(ax, (0.5, top - 0.2), (0.895, top - 0.2), letter)
+        box(ax, 0.5, top, "norm", "B")
+        box(ax, 0.5, top - 0.2, part, letter)
+        ax.text(0.92, top - 0.205, "+", ha="center", va="center", color="white", size=19, weight="bold", zorder=5)
+        ax.plot(0.92, top - 0.2, "o", color=shade["C"], markersize=22, zorder=4)
+    ax.set(xlim=(0, 1.06), ylim=(0, 1))
+    ax.axis("off")
+
+# %% tags=["source-hidden"] rows=["S0-41", "S1-2", "S2-2", "S4-2"]
+figures.show(
+    figure,
+    alt="Flow chart. Left: ids, embedding, blocks 1 to L, final norm, head, logits. Right: one block. A norm reads the stream, attention adds to it; another norm reads it, the feed-forward adds to it.",
+    caption="Right: block 1, opened. Nothing stands on the stream itself but two additions; its shape is always (B, T, C). Positions enter in attention (rotary), or are added behind the embedding.",
+    table={
+        "step": WHOLE,
+        "in letters": ["ids", "(V, C)", "(B, T, C)", "(B, T, C)", "(B, T, C)", "(B, T, C)", "(V, C)", "logits"],
+    },
+)
+
+# %% [markdown]
+# Only a few shapes occur on the way, the same ones in every layer. The largest is that of the attention weights, (B, H, T, T).
+
+# %% rows=["S4-29"]
+caught = capture(model, ids)
+H, D, F = model.config.n_heads, model.config.d_head, model.config.d_ff
+named = {(B, T, C): "(B, T, C)", (B, H, T, D): "(B, H, T, D)", (B, T, F): "(B, T, F)"}
+print(Counter(named[tuple(value.shape)] for value in caught.outputs.values()))
+assert all(caught.outputs[f"blocks.{i}"].shape == (B, T, C) for i in range(len(model.blocks)))
+assert all(caught.attention(i).weights.shape == (B, H, T, T) for i in range(len(model.blocks)))
+assert caught.logits.shape == (B, T, V) and H * D == C
+
+# %% [markdown]
+# For a large model no numbers are needed to see its shapes: on PyTorch's *meta* device a tensor has a shape and no contents. Here is
+# `tiny_transformer` of the next section with 32 texts of 128 tokens.
+
+# %% rows=["S4-28"]
+with torch.device("meta"):
+    trace_model(TransformerLM(preset("tiny_transformer")), torch.zeros(32, 128, dtype=torch.long)).show()
+
+# %% [markdown] tags=["note"]
+# Ask: which box of the map knows about other positions? (Attention only.) Which box could be left out without an error message? (Any but embed and head.)
+# To cut for 50 minutes: section 6 from the second table on, and one of the two breaks.
+
+# %% [markdown] slide="slide" minutes=5
+# ## 2. One class, many models
+# Four models of published courses, GPT-2, Llama, and this course's own: how many different models is that? In the library it is one class and a **config** for each, a record of
+# plain choices. A name such as `cs336` stands for some of them, and sizes come on top. This is what they choose:
+
+# %%
+FAMILIES = ("cs336", "cs190c", "llama", "modern", "gpt", "gpt2", "tiny_transformer")
+CHOICES = ("norm", "position", "rope_layout", "ffn", "qkv_bias", "o_bias", "ffn_bias")
+CHOICES += ("qk_norm", "tie_embeddings", "scale_embeddings", "init", "residual_dropout", "n_layers")
+configs = {name: preset(name) for name in FAMILIES}
+
+
+# %% tags=["source-hidden"]
+def said(config, choice: str) -> str:
+    if choice == "rope_layout" and config.position != "rotary":
+        return ""
+    value = getattr(config, choice)
+    return {True: "yes", False: ""}.get(value, str(value))
+
+
+# %% tags=["source-hidden"] rows=["S2-3", "S2-7", "S2-8", "S4-8"]
+table = [[choice, *(said(config, choice) for config in configs.values())] for choice in CHOICES]
+lines = [
+    f"{name}: " + ", ".join(f"{row[0]} {row[i + 1]}" for row in table if row[i + 1]) for i, name in enumerate(FAMILIES)
+]
+card("What each family chooses", [number_table(["", *FAMILIES], table)], "\n".join(lines)).show()
+
+# %% [markdown]
+# `gelu_tanh` is GELU's approximation (lesson 08), `qk_norm` puts a small RMSNorm on queries and keys, and `scale_embeddings` is the $\sqrt{C}$ of lesson 06. Four are of the Llama kind, three of the
+# GPT kind. `gpt` is close to GPT-2 and not equal to it: GPT-2 has biases in its attention, the other GELU, and other first weights, so its published weights do not fit. `modern` is what this
+# course trains. Each is a model that runs, at any size:
+
+# %% rows=["S1-27", "S4-42", "S4-62"]
+small = {"vocab_size": 90, "d_model": 32, "n_heads": 2, "n_layers": 2, "max_seq_len": 16}
+tokens = torch.randint(90, (2, 16))  # (2, 16)
+variants = ({}, {"position": "none"}, {"position": "learned"}, {"tie_embeddings": True}, {"init": "xavier"})
+for name in FAMILIES:
+    assert all(TransformerLM(preset(name, **small, **v))(tokens).shape == (2, 16, 90) for v in variants)
+
+
+# %% tags=["source-hidden"]
+def counted(**choices) -> int:
+    return sum(p.numel() for p in TransformerLM(preset("cs336", **small, **choices)).parameters())
+
+
+changes = {
+    "rotary -> sinusoidal": {"position": "sinusoidal"},
+    "first weights: cs336 -> xavier": {"init": "xavier"},
+    "RMSNorm -> LayerNorm": {"norm": "layer"},
+    "no dropout -> dropout": {"residual_dropout": 0.1},
+}
+predict(
+    "Which of these changes the number of parameters?",
+    key=lambda: next(name for name, change in changes.items() if counted(**change) != counted()),
+    choices={
+        "rotary -> sinusoidal": "Both compute their angles from the position: nothing is learned there.",
+        "first weights: cs336 -> xavier": "Other numbers in the same places.",
+        "RMSNorm -> LayerNorm": "",
+        "no dropout -> dropout": "Dropout draws its zeros anew each time; it keeps no weights.",
+    },
+    because="LayerNorm has an offset for each feature beside the gain.",
+)
+
+# %% [markdown]
+# And how is all this laid out? One file per part.
+
+# %% rows=["S0-4"]
+for name in ("layers", "positions", "feedforward", "attention", "model"):
+    file = importlib.import_module(f"tinylm_lib.{name}")
+    print(f"{name + '.py':<15} {file.__doc__.splitlines()[0]}")
+assert sum(isinstance(part, Linear) for part in model.blocks[0].modules()) == 7  # every matrix of a block
+
+# %% [markdown] slide="slide" minutes=6
+# ## 3. How many parameters?
+# "A model of 7 billion parameters": where are they? Count one by hand, with V tokens, width C, inner width F and L layers. We take `gpt` at its usual size, which the table leaves out.
+
+# %% rows=["S2-9", "S4-31", "S4-32"]
+V, C, F, L, max_seq_len = 10_000, 256, 1024, 4, 512
+token, position = V * C, max_seq_len * C
+attention = 4 * C * C  # q, k, v and output, no biases
+ffn = 2 * C * F + F + C  # two matrices and their biases
+norms = 2 * 2 * C  # two LayerNorms with gain and offset
+block = attention + ffn + norms
+by_hand = token + position + L * block + 2 * C  # the last: the final norm
+print(f"token {token:,}  position {position:,}  attention {attention:,}  ffn {ffn:,}  block {block:,}  all {by_hand:,}")
+
+
+# %% rows=["S1-26", "S4-30", "S4-33"]
+def n_parameters(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+built = TransformerLM(preset("gpt"))
+assert n_parameters(built) == by_hand and n_parameters(built.blocks[0]) == block
+assert n_parameters(built.blocks[0]) == sum(n_parameters(part) for part in built.blocks[0].children())
+
+# %% [markdown]
+# The formula and the model agree to the last parameter. A block's parameters are those of its parts and no others. The usual slip is small: forget one bias per layer
+# and the sum is off by C times L, which nobody notices unless the two are compared. For a model of the Llama kind, without biases, and with as many key-value heads as heads:
+#
+# $$N = 2VC + L\,(4C^2 + 3CF + 2C) + C$$
+
+# %% rows=["S0-40"]
+V, C, F, L = 10_000, 512, 1365, 6
+N = 2 * V * C + L * (4 * C * C + 3 * C * F + 2 * C) + C
+assert n_parameters(TransformerLM(preset("cs336"))) == N
+print(f"{N:,} parameters; the number of heads does not occur")
+
+# %% tags=["source-hidden"]
+predict(
+    "We double the width C (and F with it) and keep everything else. What happens to the parameters of a block?",
+    key=lambda: (
+        "about 4 times as many"
+        if 3.9 < (4 * (2 * C) ** 2 + 3 * 4 * C * F + 4 * C) / (4 * C * C + 3 * C * F + 2 * C) < 4.1
+        else "?"
+    ),
+    choices={
+        "about twice as many": "A matrix grows in both directions.",
+        "about 4 times as many": "",
+        "about 8 times as many": "A matrix has two sides, not three.",
+    },
+    because="Every matrix has both sides doubled. Twice the layers would be twice the blocks.",
+)
+
+# %% [markdown]
+# Published sizes are often rounded, and sometimes wrong. The course note behind `tiny_transformer` names three sizes, and what they come to. We build each on the meta device and count.
+
+# %% rows=["S4-34", "S4-35"]
+claims = {"tiny": "150 thousand", "small": "2 to 3 million", "medium": "40 to 50 million"}
+with torch.device("meta"):
+    for size, claim in claims.items():
+        print(f"{size:<7}{n_parameters(TransformerLM(preset('tiny_transformer', size))):>12,}   said to be {claim}")
+
+# %% [markdown]
+# And the large ones, as they were announced:
+
+# %% rows=["S2-17"]
+real = {"small": ("gpt2", "117 million"), "large": ("gpt2", "774 million"), "3-8b": ("llama", "8 billion")}
+with torch.device("meta"):
+    for size, (name, claim) in real.items():
+        print(f"{name} {size:<7}{n_parameters(TransformerLM(preset(name, size))):>16,}   said to be {claim}")
+    gpt3 = preset("gpt2", d_model=12_288, n_layers=96, n_heads=96, max_seq_len=2048)
+    print(f"{'gpt3':<13}{n_parameters(TransformerLM(gpt3)):>15,}   said to be 175 billion")
+
+# %% [markdown]
+# The medium model is a seventh of what was said. GPT-2's smallest has 7 million parameters more than the 117 announced; the others fit. GPT-3's sizes are published (Brown et al. 2020, section 2.1); for
+# models whose makers publish none, every number you read is a guess.
+
+# %% [markdown] slide="slide" minutes=6
+# ## 4. One matrix, two jobs
+# The embedding has a row for each token. The head has a row for each token, too. Could they be the same rows?
+#
+# What the head does is a comparison: the logit of a token is the dot product of the final vector and the token's row. For three tokens of the shipped model, by hand:
+
+# %%
+final = h[0, -1].tolist()  # (C)
+for word in (" was", " had", " spoon"):
+    token = tokenizer.encode(word)[0]
+    by_hand = sum(a * b for a, b in zip(final, model.lm_head.weight[token].tolist(), strict=True))
+    print(f"{word:>7}: {by_hand:6.2f} by hand, {logits[0, -1, token]:6.2f} in the logits")
+
+# %% [markdown]
+# A token that often comes next should point where the final vectors point. A token that is *read* should say what it means. Both are facts about the same word, so many models use
+# one matrix for both: the head is **tied** to the embedding (Press and Wolf 2017).
+
+# %% rows=["S4-10", "S4-13", "S4-44"]
+tied = TransformerLM(preset("gpt", vocab_size=1000))
+untied = TransformerLM(preset("gpt", vocab_size=1000, tie_embeddings=False))
+assert tied.lm_head is None and "lm_head.weight" not in tied.state_dict()
+assert n_parameters(untied) - n_parameters(tied) == untied.lm_head.weight.numel() == 1000 * 256
+
+
+# %% tags=["source-hidden"]
+def rows_with_gradient(model: TransformerLM) -> int:
+    batch = torch.arange(12)[None]  # (1, T)
+    cross_entropy(model(batch)[0], batch[0].roll(-1)).backward()
+    return int((model.embed.weight.grad.norm(dim=1) > 0).sum())
+
+
+predict(
+    "A batch holds 12 different tokens of a vocabulary of 1000. After one backward pass, how many rows of the one matrix of a tied model have a gradient?",
+    key=lambda: rows_with_gradient(tied),
+    number="rows",
+    within=0,
+    feedback={12: "So it is for an embedding that only reads. This one is also the head."},
+    because="As head, each row gave a logit, and the softmax pushes on all logits.",
+)
+
+# %%
+print("untied, the embedding alone:", rows_with_gradient(untied), "rows")
+
+# %% [markdown]
+# So every update moves every row of a tied embedding, even those of rare words. And tying saves memory. How much depends on how large the vocabulary is beside the rest:
+
+# %% rows=["S4-14"]
+with torch.device("meta"):
+    for name, size in (("gpt", "example"), ("tiny_transformer", "example"), ("gpt2", "small"), ("llama", "3-8b")):
+        two, one = (n_parameters(TransformerLM(preset(name, size, tie_embeddings=tie))) for tie in (False, True))
+        print(f"{name:<17}{size:<8} untied {two:>13,}  tied {one:>13,}  saves {(two - one) / two:.1%}")
+
+# %% rows=["S4-11", "S4-12"]
+bert, table = 110e6, 30_000 * 768  # BERT-base as published, tied: Devlin et al. 2019
+print(f"BERT-base untied: {(bert + table) / 1e6:.0f} million, tying saves {table / (bert + table):.0%} of them")
+for what, apart, shared in (("large, 66 -> 51 million", 78.4, 74.3), ("small, 4.65 -> 2.65 million", 114.5, 112.4)):
+    print(f"an older kind of model, {what}: perplexity {apart} -> {shared}, {(shared - apart) / apart:+.1%}")
+
+# %% [markdown]
+# The last two lines are from Press and Wolf (2017); **perplexity** is $e$ to the loss, so lower is better. With fewer parameters the models got better, the large one more than the small one. That is no
+# law: the small Llama of the table is tied, the one of 8 billion is not, and `modern` is not either (lesson 14 measures what that is worth).
+#
+# **Tying means one tensor, not two equal ones.** PyTorch refuses a bare copy, but not one that is wrapped as a parameter:
+
+# %%
+head = nn.Linear(256, 1000, bias=False)
+try:
+    head.weight = tied.embed.weight.clone()
+except TypeError as error:
+    print("refused:", str(error)[:58])
+head.weight = nn.Parameter(tied.embed.weight.clone())
+print("equal:", torch.equal(head.weight, tied.embed.weight), " one tensor:", head.weight is tied.embed.weight)
+
+# %% [markdown]
+# Equal today, different after the first update, and no message. So the library keeps no second name at all: without `lm_head` it multiplies by `embed.weight`.
+#
+# And no bias on the head? A bias could hold how frequent each token is, alike at every position. Without one that must be in the vectors, which is what most decoders do; BERT ties *and* has a bias.
+
+# %% rows=["S4-9", "S4-47"]
+assert untied.lm_head.bias is None
+assert all("bias" not in name for name in model.state_dict())  # and none anywhere else in `modern`
+
+# %% [markdown] slide="slide" minutes=6
+# ## 5. First weights, first words
+# Before training, what should the weights be? Drawn at random, with a mean of 0; the recipes differ in the spread. For a map from 512 to 2048 features:
+
+# %%
+by_both, by_input = math.sqrt(2 / (512 + 2048)), math.sqrt(2 / 512)
+formulas = {"normal": 0.02, "gpt2": 0.02, "xavier": by_both, "cs336": by_both, "kaiming": by_input}
+formulas["zero_residual"] = math.sqrt(1 / 512)
+
+# %% rows=["S4-16", "S4-17", "S4-18", "S4-19", "S4-20"]
+deep = {"vocab_size": 100, "n_layers": 2, "n_heads": 8, "d_model": 512, "tie_embeddings": False}
+for name, std in formulas.items():
+    layer = TransformerLM(preset("gpt", **deep, init=name)).blocks[0]
+    up, into_stream = layer.ffn.up_proj.weight.std(), layer.ffn.down_proj.weight.std()
+    print(f"{name:<14} formula {std:.4f}  measured {up:.4f}   map back into the stream {into_stream:.4f}")
+
+# %% [markdown]
+# Xavier (Glorot and Bengio 2010) balances both sides: the variance is 2 over in plus out. Kaiming (He et al. 2015) looks at the input side alone, 2 over in; so the map back, from 2048, has less. `zero_residual` takes
+# 1 over in, and 0 for the maps that write into the stream. `gpt2` makes these smaller, by the root of how many there are. `cs336` cuts off what lies beyond three standard deviations, and loses a little spread by it.
+#
+# Why treat the maps into the stream apart? Watch the stream of 12 layers before any training.
+
+
+# %%
+def stream_sizes(init: str, seed: int) -> list[float]:
+    torch.manual_seed(seed)
+    sizes = {"vocab_size": 200, "d_model": 128, "n_heads": 4, "n_layers": 12, "tie_embeddings": False}
+    caught = capture(TransformerLM(preset("gpt", **sizes, init=init)), torch.randint(200, (2, 16)))
+    places = ["position", *(f"blocks.{i}" for i in range(12))]
+    return [caught.outputs[place].std().item() for place in places]
+
+
+# %%
+recipes = ("kaiming", "xavier", "normal", "gpt2", "zero_residual")
+courses = {init: torch.tensor([stream_sizes(init, seed) for seed in range(3)]).mean(0).tolist() for init in recipes}
+
+# %% tags=["source-hidden"] rows=["S4-15"]
+layers = list(range(13))
+with figures.axes("First weights decide how the stream grows", "after layer", "standard deviation") as (figure, ax):
+    for init, sizes in courses.items():
+        (line,) = ax.plot(layers, sizes)
+        ax.text(12.2, sizes[-1], init, va="center", color=line.get_color())
+    ax.set_yscale("log")
+    ax.set_yticks([0.01, 0.1, 1, 10], ["0.01", "0.1", "1", "10"])
+    ax.set(xlim=(0, 15.4), xticks=[0, 2, 4, 6, 8, 10, 12])
+figures.show(
+    figure,
+    alt="Line chart, logarithmic: over 12 layers the stream grows most with kaiming, then xavier, then normal, little with gpt2, and not at all with zero_residual.",
+    caption="Mean of 3 seeds; 0 is the stream before the first layer. Small maps into the stream keep it nearly flat, and with zeros every block starts as the identity.",
+    table={"after layer": layers[::3], **{init: sizes[::3] for init, sizes in courses.items()}},
+    digits=1,
+)
+
+# %% [markdown]
+# `normal` grows to about 8 times its size in 12 layers, `gpt2` to twice. In a stream that has grown, what one more layer adds weighs little beside what is there (lesson 09).
+#
+# ### What an untrained model says
+# The model of section 3, untrained, and random tokens:
+
+# %% rows=["S2-10"]
+torch.manual_seed(10)
+fresh = TransformerLM(preset("gpt")).eval()
+tokens = torch.randint(10_000, (8, 256))  # (8, 256)
+with torch.no_grad():
+    logits = fresh(tokens)  # (8, 256) -> (8, 256, 10000)
+assert logits.shape == (8, 256, 10_000)
+
+# %% rows=["S2-12"]
+shares, best = logits[0, -1].softmax(-1).topk(5)
+print("top 5:", [f"token {i}: {share:.4f}" for i, share in zip(best.tolist(), shares.tolist(), strict=True)])
+print(f"an equal share would be {1 / 10_000}")
+
+# %%
+spread, equal = logits.std().item(), math.log(10_000)
+loss = cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).item()
+print(f"loss {loss:.2f}; ln V is {equal:.2f}, and ln V + spread^2 / 2 is {equal + spread**2 / 2:.2f}")
+
+# %% [markdown]
+# Nearly equal shares, not quite: the logits have a spread of their own, and a random opinion costs a little more than none (lesson 03).
+#
+# The `.eval()` matters: in training mode dropout throws away other numbers at each call.
+
+# %%
+with torch.no_grad():
+    for training in (True, False):
+        fresh.train(training)
+        print(f"training mode {training}: two calls differ by up to {(fresh(tokens) - fresh(tokens)).abs().max():.1f}")
+
+# %% [markdown] slide="slide" minutes=4
+# ## 6. How large should it be?
+# What does it take to train N parameters? In fp32 each has its value, its gradient, and two moments of AdamW (lesson 11): 4 numbers of 4 bytes. That is before a single text. In the forward
+# pass everything that the backward pass needs is kept as well, the **activations**. We count both:
+
+
+# %% tags=["source-hidden"]
+def kept_bytes(config, batch: int, length: int) -> int:
+    """What the backward pass keeps of the forward pass, counted on the meta device, without a fused attention kernel."""
+    with torch.device("meta"):
+        model, ids = TransformerLM(config), torch.zeros(batch, length, dtype=torch.long)
+    own = {x.untyped_storage()._cdata for x in [*model.parameters(), *model.buffers()]}
+    kept = {}
+
+    def keep_storage(x: torch.Tensor) -> torch.Tensor:
+        kept[x.untyped_storage()._cdata] = x.untyped_storage()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep_storage, lambda x: x):
+        cross_entropy(model(ids).flatten(0, 1), ids.flatten())
+    return sum(storage.nbytes() for name, storage in kept.items() if name not in own)
+
+
+# %% rows=["S4-37"]
+for size in ("tiny", "small", "medium"):
+    config = preset("tiny_transformer", size)
+    with torch.device("meta"):
+        N = n_parameters(TransformerLM(config))
+    print(
+        f"{size:<7} {N:>9,} parameters: {16 * N / 1e6:5.1f} MB, and {kept_bytes(config, 8, 128) / 1e6:5.1f} MB for 8 texts of 128 tokens"
+    )
+print(f"1 billion parameters: {16 * 1e9 / 1e9:.0f} GB before the first text")
+print(f"logits of 32 texts of 128 tokens with V = 10,000: {32 * 128 * 10_000 * 4 / 1e6:.0f} MB")
+
+# %% [markdown]
+# So for small models the texts cost more than the model: make the batch smaller first. (On a real device less is kept, where one kernel computes attention without storing its T by T weights.)
+#
+# ### Deep or wide?
+# With F = 4C a block holds $4C^2$ in attention and $8C^2$ in its feed-forward. A course note calls these three equally large:
+
+# %% rows=["S4-5"]
+for name, width, depth in (("I", 512, 12), ("II", 2048, 3), ("III", 256, 24)):
+    print(f"{name:<3} C {width:>4}, L {depth:>2}: {12 * depth * width**2 / 1e6:6.1f} million in the blocks")
+
+# %% [markdown]
+# They are not. So how to choose? By what you have, in this order. **Memory** gives the largest N. **Time** gives the tokens you can read. The **text** decides what is worth it: more parameters than it
+# can teach are wasted (lesson 15 measures that). Then take a shape in the middle: depth and width that grow together, F by its ratio (lesson 08), heads as others have them (lesson 07).
+
+# %% rows=["S4-36"]
+for memory in (8e9, 16e9, 80e9):
+    print(f"{memory / 1e9:2.0f} GB, half of it for the model: at most {memory / 2 / 16 / 1e6:,.0f} million parameters")
+config = preset("gpt2")
+with torch.device("meta"):
+    work = training_flops(config, batch_size=1, seq_len=1024) / 1024 / n_parameters(TransformerLM(config))
+print(f"GPT-2 small: {work:.1f} FLOPs per token and parameter")
+
+# %% [markdown]
+# A multiplication and an addition for each parameter forward, twice that backward, and the attention scores on top: a little more than 6.
+
+# %% [markdown] tags=["note"]
+# The question that always comes: "why does my small model run out of memory?" Go through the line of the medium model: parameters times 16, and then ten times as much for the texts.
+
+# %% [markdown] slide="slide"
+# ## 7. Your turn
+# Count the parameters of any config. Section 3 counted two; now the flags decide. `config` has the fields of the table in section 2, and the sizes `vocab_size`, `max_seq_len`, `d_model`, `n_layers`,
+# `n_heads`, `n_kv_heads`, `d_head` and `d_ff`.
+
+
+# %% tags=["exercise"] name="count_parameters" minutes=16 difficulty=3
+def count_parameters(config):
+    """All parameters of a pre-norm model, as a whole number. config: a ModelConfig.
+
+    Keys and values have n_kv_heads heads of d_head features, queries n_heads. `qkv_bias`, `o_bias` and `ffn_bias` say which
+    maps have a bias: one for each matrix, as long as its outputs. The head has none, and with `tie_embeddings` the head is
+    the embedding. norm "rms" has gains, "layer" gains and offsets: two in a block, one at the end.
+    With `qk_norm` queries and keys have an RMSNorm each, as wide as one head. ffn "swiglu" has three matrices, "gelu" and
+    "gelu_tanh" two. position "learned" has a row for each of max_seq_len positions; the other kinds have nothing.
+    """
+    # SOLUTION
+    C, D, F, V = config.d_model, config.d_head, config.d_ff, config.vocab_size
+    H, G = config.n_heads, config.n_kv_heads
+    attention = 2 * C * H * D + 2 * C * G * D
+    attention += config.qkv_bias * (H + 2 * G) * D + config.o_bias * C + config.qk_norm * 2 * D
+    matrices = 3 if config.ffn == "swiglu" else 2
+    ffn = matrices * C * F + config.ffn_bias * ((matrices - 1) * F + C)
+    norm = C if config.norm == "rms" else 2 * C
+    total = V * C + config.n_layers * (attention + ffn + 2 * norm) + norm
+    if config.position == "learned":
+        total += config.max_seq_len * C
+    return total if config.tie_embeddings else total + V * C
+    # END
+
+
+# %% tags=["check"]
+if check("count_parameters", count_parameters).passed:
+    keep("count_parameters", count_parameters)
+
+# %%
+hint("count_parameters")
+
+# %% [markdown] tags=["solution"]
+# Go through the model once and write down each matrix as (out) times (in): a bias is as long as the matrix's outputs. The usual slips: the output bias of the feed-forward, LayerNorm's
+# offset, the final norm, the tied head counted twice, and positions that are computed (rotary, sinusoidal) counted as if learned.
+
+
+# %% tags=["exercise"] name="tied_logits" minutes=6 difficulty=1
+def tied_logits(x, embedding_weight):
+    """x (..., C) final vectors, embedding_weight (V, C): a row for each token. Returns (..., V), the logits."""
+    # SOLUTION
+    return x @ embedding_weight.T
+    # END
+
+
+# %% tags=["check"]
+if check("tied_logits", tied_logits).passed:
+    keep("tied_logits", tied_logits)
+
+# %%
+hint("tied_logits")
+
+# %% [markdown] tags=["solution"]
+# One dot product with each row: the matrix is used as a linear map from C to V, stored (out, in) as in lesson 02. With as many tokens as features a forgotten transpose raises no error.
+
+
+# %% tags=["exercise"] name="init_weights" minutes=14 difficulty=2
+def init_weights(module, std):
+    """Fill all weights inside `module`, the module itself included, in place: no tensor is replaced. Returns nothing.
+
+    nn.Linear and nn.Embedding: weights N(0, std^2). Biases 0. Norms (nn.LayerNorm, nn.RMSNorm): gains 1, offsets 0.
+    """
+    # SOLUTION
+    for part in module.modules():
+        if isinstance(part, nn.Linear | nn.Embedding):
+            nn.init.normal_(part.weight, std=std)
+        elif isinstance(part, nn.LayerNorm | nn.RMSNorm):
+            nn.init.ones_(part.weight)
+        if getattr(part, "bias", None) is not None:
+            nn.init.zeros_(part.bias)
+    # END
+
+
+# %% tags=["check"]
+if check("init_weights", init_weights).passed:
+    keep("init_weights", init_weights)
+
+# %%
+hint("init_weights")
+
+# %% [markdown] tags=["solution"]
+# `modules()` goes through all depths and begins with the module itself. What decides is the *kind* of part, not the number of dimensions: a loop over `parameters()` that draws everything at
+# random spoils the gains (section 8). A head without a bias has `bias` None.
+
+# %% [markdown] slide="subslide" minutes=1
+# ### The library's version
+# The count agrees with every family of the table. `TransformerLM` is the loop of section 1, with checks in front; its cache is for lesson 13, skip it.
+
+# %%
+from tinylm_lib.cost import count_parameters as library_count
+
+for name in FAMILIES:
+    with torch.device("meta"):
+        assert library_count(configs[name]).total == n_parameters(TransformerLM(configs[name]))
+show(library_count)
+show(TransformerLM)
+
+# %% [markdown] slide="slide" minutes=5
+# ## 8. Break it: spoiled gains
+# The function of a course note draws *all* parameters from N(0, 0.02), the gains of the norms, too. Does the first loss tell?
+
+
+# %%
+def untrained(spoil: bool) -> TransformerLM:
+    torch.manual_seed(1)
+    m = TransformerLM(preset("tiny_transformer", "tiny", embedding_dropout=0.0, residual_dropout=0.0))
+    for p in m.parameters() if spoil else ():
+        nn.init.normal_(p, std=0.02)
+    return m
+
+
+def losses_of(m: TransformerLM, batch: torch.Tensor) -> list[float]:
+    optimizer, losses = torch.optim.AdamW(m.parameters(), lr=3e-3), []
+    for _ in range(51):
+        loss = cross_entropy(m(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        if not losses:
+            print(f"gradient of a first-layer matrix: {m.blocks[0].ffn.up_proj.weight.grad.norm():.0e}")
+        losses.append(loss.item())
+        optimizer.step()
+    return losses
+
+
+# %%
+batch = torch.randint(500, (16, 32))
+right, spoiled = (losses_of(untrained(spoil), batch) for spoil in (False, True))
+
+# %% tags=["source-hidden"]
+predict(
+    f"ln 500 is {math.log(500):.3f}. Whose first loss is nearer to it?",
+    key=lambda: (
+        "the spoiled model's"
+        if abs(spoiled[0] - math.log(500)) < abs(right[0] - math.log(500))
+        else "the right model's"
+    ),
+    choices={
+        "the right model's": "Its logits have a spread of their own, and that costs a little. The other's are nearly 0.",
+        "the spoiled model's": "",
+    },
+    because="With gains near 0 the final norm silences everything: all logits are nearly 0, and the shares nearly equal.",
+)
+
+# %%
+for name, losses in (("right", right), ("spoiled", spoiled)):
+    print(f"{name:<8} first loss {losses[0]:.2f}, after 50 updates {losses[-1]:.1f}")
+
+# %% [markdown]
+# A first loss of ln V says that the model has no opinion, not that it can learn. Look at the gradients, too. (There is one batch, and the right model has learned it by heart.)
+#
+# ### One block, six times
+# `[block] * n` makes a list of n references to *one* block.
+
+# %%
+one = TransformerLM(preset("gpt", vocab_size=100)).blocks[0]
+shared, apart = nn.ModuleList([one] * 6), nn.ModuleList(type(one)(preset("gpt", vocab_size=100)) for _ in range(6))
+print(
+    f"shared: {n_parameters(shared):,} parameters, apart: {n_parameters(apart):,}; both list {len(shared.state_dict())} tensors"
+)
+
+# %% [markdown]
+# It trains, and its checkpoint looks complete. Only the count tells.
+#
+# ### An untrained model that knows the answer
+# `tiny_transformer` multiplies its embeddings by $\sqrt{C}$ and is tied. What does it predict before training?
+
+# %%
+torch.manual_seed(10)
+echo = TransformerLM(preset("tiny_transformer", n_layers=2)).eval()
+tokens = torch.randint(10_000, (2, 16))  # (2, 16)
+with torch.no_grad():
+    logits, others = echo(tokens), fresh(tokens)
+for name, scores in (("tiny_transformer", logits), ("gpt", others)):
+    print(f"{name} guesses the token it just read {(scores.argmax(-1) == tokens).float().mean():.0%} of the time")
+next_one, same_one = cross_entropy(logits[:, :-1].mT, tokens[:, 1:]), cross_entropy(logits.mT, tokens)
+print(f"loss of the first on the next token {next_one:.1f}, on the token itself {same_one:.1f}")
+
+# %% [markdown]
+# Times $\sqrt{C}$ its own row outweighs all that the blocks add, and the head compares with that row. Whoever forgets to shift the targets by one sees a fine low loss from the first step. Lesson 11 is about that shift.
+#
+# ## What you have now
+# - A language model: embed, blocks, final norm, head. Between embed and head every shape is (B, T, C).
+# - One class and one config per architecture; what differs is a short table.
+# - A parameter count that agrees with the built model, to the last one. In the blocks it grows with the square of the width.
+# - Tied means one tensor. First weights are about the spread in the stream; ln V at the start proves little.
+# - Training takes 16 bytes a parameter, and the activations besides.
+
+# %% rows=["S0-43", "S2-18", "S4-57"]
+print(f"complete, and it knows nothing: {loss:.1f} nats per token, and guessing costs {equal:.1f}")
+
+# %% [markdown]
+# What is missing is all that makes it know: text, a loss and updates. Next, lesson 11: training.
+#
+# ## Sources
+# - GPT-2's first weights and sizes: Radford et al. 2019, *Language Models are Unsupervised Multitask Learners*, sections 2.3 and 3.
+# - Tying: Press and Wolf 2017, *Using the Output Embedding to Improve Language Models*.
+# - Xavier: Glorot and Bengio 2010, *Understanding the difficulty of training deep feedforward neural networks*, equation 16.
+# - Kaiming: He et al. 2015, *Delving Deep into Rectifiers*, equation 10.
+# - GPT-3: Brown et al. 2020, *Language Models are Few-Shot Learners*, section 2.1. BERT: Devlin et al. 2019, *BERT: Pre-training of Deep Bidirectional Transformers*.
