@@ -30,7 +30,8 @@ FLAGS = (
 LOAD_MS, RUN_MS = 60_000, 300_000
 NOTEBOOK = "window.jupyterapp.shell.currentWidget"
 CELLS = f"{NOTEBOOK}.context.model.toJSON().cells.filter(cell => cell.cell_type == 'code' && cell.source)"
-FAILED = f"{CELLS}.some(cell => cell.outputs.some(output => output.output_type == 'error'))"
+UNEXPECTED = f"{CELLS}.filter(cell => !cell.metadata.tags?.includes('raises-exception'))"
+FAILED = f"{UNEXPECTED}.some(cell => cell.outputs.some(output => output.output_type == 'error'))"
 ENDED = f"() => {CELLS}.every(cell => cell.execution_count) || {FAILED}"
 
 
@@ -62,6 +63,11 @@ class LabPage:
         """Scrolls the cell at this place into view."""
         self.page.evaluate(f"place => {NOTEBOOK}.content.scrollToItem(place, 'start')", place)
 
+    def errors(self) -> list[str]:
+        """What cells raised that should not raise."""
+        outputs = [output for cell in self.page.evaluate(f"() => {UNEXPECTED}") for output in cell["outputs"]]
+        return [output["evalue"] for output in outputs if output["output_type"] == "error"]
+
     def outputs(self) -> list[dict]:
         """The outputs of all cells as the notebook holds them now."""
         return [output for cell in self.page.evaluate(f"() => {CELLS}") for output in cell["outputs"]]
@@ -76,14 +82,19 @@ class LabPage:
             self.page.screenshot(path=SCREENSHOTS / f"{name}-{theme.lower()}.png")
 
 
-def built(course: Path, name: str, text: str) -> Path:
-    """A folder of notebooks with one lesson, built from its source."""
-    notebooks = course / "notebooks"
-    source = notebooks / "source" / f"{name}.py"
-    source.parent.mkdir(parents=True)
-    source.write_text(text, encoding="utf-8")
-    lessons.build(source, notebooks)
-    return notebooks
+@pytest.fixture(scope="session")
+def built() -> Callable[[Path, str, str], Path]:
+    """Makes a folder of notebooks with one lesson: built(course, name, text of its source)."""
+
+    def build(course: Path, name: str, text: str) -> Path:
+        notebooks = course / "notebooks"
+        source = notebooks / "source" / f"{name}.py"
+        source.parent.mkdir(parents=True)
+        source.write_text(text, encoding="utf-8")
+        lessons.build(source, notebooks)
+        return notebooks
+
+    return build
 
 
 def executable() -> str | None:

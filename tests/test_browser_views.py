@@ -8,7 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-from browser import built
 from playwright.sync_api import Page, expect
 
 from tinylm_lib.classroom import lab, pages
@@ -68,7 +67,7 @@ SAYS = ".tinylm-view .say"
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory) -> Path:
+def sample(tmp_path_factory, built) -> Path:
     """A folder of notebooks with one lesson of views, built."""
     return built(tmp_path_factory.mktemp("course"), "05_sample", LESSON)
 

@@ -89,14 +89,14 @@ def silu(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x * Phi(x), elementwise, Phi the exact normal distribution function. Source: Hendrycks and Gimpel 2016."""
+    """x * Phi(x), elementwise, Phi the normal distribution function. Source: Hendrycks and Gimpel 2016. Notebook 08."""
     return F.gelu(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2, elementwise: GPT-2's `gelu`, at most 4.8e-4 off.
 
-    Source: Hendrycks and Gimpel 2016.
+    Source: Hendrycks and Gimpel 2016. Notebook 08.
     """
     return F.gelu(x, approximate="tanh")
 

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from tinylm_lib import TransformerLM, preset, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace_model
+from tinylm_lib import TransformerLM, generate, preset, storyworld
+from tinylm_lib.classroom import build, check, figures, hint, keep, predict, show, trace_model, using
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.cards import card, number_table
 from tinylm_lib.cost import training_flops
@@ -61,7 +61,7 @@ with torch.no_grad():
     logits = h @ model.lm_head.weight.T  # (B, T, C) -> (B, T, V)
 torch.testing.assert_close(logits, model(ids))
 print(f"{len(model.blocks)} blocks: ids {tuple(ids.shape)} became logits {tuple(logits.shape)}")
-print("next word:", tokenizer.decode([logits[0, -1].argmax().item()]))
+print("next word:", tokenizer.decode([logits[0, -1].argmax().item()]).strip())
 
 # %% [markdown]
 # That is the whole forward pass. One token becomes one vector of the **stream**; each block adds to it; the final norm brings it to one size, since the
@@ -422,7 +422,7 @@ figures.show(
 )
 
 # %% [markdown]
-# `normal` grows to about 8 times its size in 12 layers, `gpt2` to twice. In a stream that has grown, what one more layer adds weighs little beside what is there (lesson 09).
+# `normal` grows to about 8 times its size in 12 layers, `gpt2` to twice. In a stream that has grown, what one more untrained layer adds weighs little beside what is there (lesson 09).
 #
 # ### What an untrained model says
 # The model of section 3, untrained, and random tokens:
@@ -621,6 +621,23 @@ for name in FAMILIES:
 show(library_count)
 show(TransformerLM)
 
+# %% [markdown]
+# ### A model of your parts
+# `build` makes a model that calls the functions you kept, since lesson 02, and the library's where there is none. It takes the weights of the shipped model, and writes.
+
+# %%
+mine = build(model.config)
+mine.load_state_dict(model.state_dict())
+using(mine)
+
+# %%
+begun = torch.tensor([tokenizer.encode("\nOne")])  # (1, 2)
+written = generate(mine, begun, max_new_tokens=36, temperature=0)
+print(tokenizer.decode(written[0].tolist()).strip())
+
+# %% [markdown]
+# If all parts in the list are yours, this is your model: each number on the way to these words came out of your code.
+
 # %% [markdown] slide="slide" minutes=5
 # ## 8. Break it: spoiled gains
 # The function of a course note draws *all* parameters from N(0, 0.02), the gains of the norms, too. Does the first loss tell?
@@ -705,7 +722,7 @@ print(f"loss of the first on the next token {next_one:.1f}, on the token itself 
 # Times $\sqrt{C}$ its own row outweighs all that the blocks add, and the head compares with that row. Whoever forgets to shift the targets by one sees a fine low loss from the first step. Lesson 11 is about that shift.
 #
 # ## What you have now
-# - A language model: embed, blocks, final norm, head. Between embed and head every shape is (B, T, C).
+# - A language model, of your own parts: embed, blocks, final norm, head. Between embed and head every shape is (B, T, C).
 # - One class and one config per architecture; what differs is a short table.
 # - A parameter count that agrees with the built model, to the last one. In the blocks it grows with the square of the width.
 # - Tied means one tensor. First weights are about the spread in the stream; ln V at the start proves little.

@@ -264,7 +264,7 @@ def _short(value: Any, digits: int = 4) -> str:
     if isinstance(value, bool) or value is None or isinstance(value, int | str):
         return repr(value)
     if isinstance(value, float):
-        return f"{value:.{digits}g}"
+        return f"{value + 0.0:.{digits}g}"  # adding 0.0 makes -0.0 a 0
     if isinstance(value, list | tuple):
         shown = [_short(item, digits) for item in value[:12]] + (["..."] if len(value) > 12 else [])
         return f"({', '.join(shown)})" if isinstance(value, tuple) else f"[{', '.join(shown)}]"

@@ -218,7 +218,7 @@ PRE_NORM_BLOCK = Exercise(
     },
     hints=(
         "Two sentences of the same form: the stream, plus what a part makes of a normalized copy of it.",
-        "Draw the stream as a straight line from bottom to top. Nothing stands on the line itself but two plus signs.",
+        "Draw the stream as a straight line from top to bottom. Nothing stands on the line itself but two plus signs.",
         "What does the second part read: x, or x with what the first part has added? And to which of the two is its result added?",
     ),
 )  # fmt: skip
