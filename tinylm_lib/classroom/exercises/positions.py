@@ -297,7 +297,8 @@ ROTATE = Exercise(
         "fixed base": Fault("the base is always 10,000", "It is an argument."),
         "never turned": Fault("nothing is turned", "x comes back as it was: every position was taken for 0."),
         "by row": Fault(
-            "the rows are counted instead of looking at `positions`", "With a cache, row 0 may stand at position 500."
+            "the rows are counted instead of looking at `positions`",
+            "Row 0 need not stand at position 0: it may stand at 500.",
         ),
         "from the first": Fault(
             "positions are counted from the first one", "The numbers in `positions` are used as they are."

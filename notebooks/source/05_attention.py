@@ -1,0 +1,588 @@
+# %% [markdown] slide="slide" minutes=1
+# # 05 Attention
+# **How does a word find the earlier word it depends on?**
+#
+# *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 10 s on two cores.
+# *Teaches* in 41 minutes, plus 24 of exercises.
+
+# %%
+import math
+from collections import Counter
+from copy import deepcopy
+
+import torch
+import torch.nn.functional as F
+
+from tinylm_lib import TransformerLM, preset, storyworld
+from tinylm_lib import attention as library
+from tinylm_lib.attention import attend
+from tinylm_lib.classroom import attention_view, check, figures, hint, keep, predict, show, trace
+from tinylm_lib.classroom.capture import capture
+from tinylm_lib.classroom.heads import heads_that_find
+from tinylm_lib.layers import Linear, softmax
+from tinylm_lib.pretrained import load_pretrained
+
+_ = torch.manual_seed(5)
+
+# %% [markdown] slide="slide" minutes=7
+# ## 1. One word looks back
+# Read this and stop at the gap:
+#
+# > Carlos had a pink fan. Jamal had a gray book. Jamal took the pink \_\_\_
+#
+# You said *fan*, and so will the model that has read StoryWorld (section 5). To say it you did two things. You **matched**: which earlier word is a pink thing? And you **fetched**: what was that word? Attention
+# is these two steps, done with numbers that can be learned.
+#
+# First by hand, with two numbers per word. Each word offers a **key**: what can I be found by? The first number says *I am the pink thing*, the second *I am the gray thing*.
+# All other words offer zeros.
+
+# %%
+text = " Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
+words = text.replace(".", " .").split()
+offers = {"fan": [1.0, 0.0], "book": [0.0, 1.0]}
+keys = torch.tensor([offers.get(word, [0.0, 0.0]) for word in words])  # (S, 2)
+S = len(words)
+
+# %% [markdown]
+# The last word asks with a **query**: what am I looking for? A pink thing, and rather urgently. The **score** of a key is its dot product with the query: large where
+# both point the same way (lesson 02).
+
+# %%
+scores = keys @ torch.tensor([4.0, 0.0])  # (S)
+print({word: scores[words.index(word)].item() for word in ("Jamal", "fan", "book")})
+
+# %% [markdown]
+# Scores become shares, as in lesson 03: how much of each word should be fetched? Here these shares are called **weights**.
+
+# %% tags=["source-hidden"]
+predict(
+    "`fan` scores 4, the fifteen other words 0. What is the weight of `fan`?",
+    key=lambda: f"about {softmax(scores, dim=0)[words.index('fan')]:.1f}",
+    choices={
+        "1": "Then all others would have 0. But the exponential of 0 is 1, and there are fifteen of them.",
+        "about 0.8": "",
+        "about 0.1": "That is nearly an even share. But the exponential of 4 is about 55.",
+    },
+    because="The powers are 54.6 for `fan` and 1 for each of the others: 54.6 out of 69.6.",
+)
+
+# %%
+weights = softmax(scores, dim=0)  # (S)
+assert torch.isclose(weights.sum(), torch.tensor(1.0))
+said = "The last word finds fan. With scores as near as these, every other word keeps a little."
+title = "How much of each word is fetched"
+figures.heat_map(weights[None], ["pink"], words, title=title, caption=said, y="query", x="key")
+
+# %% [markdown]
+# And what comes back? Not the key: *the pink thing* is how *fan* was found, not what it has to say. So each word carries a third vector, its **value**: what do I hand over?
+# Here it has three numbers, *person*, *fan*, *book*. The result is the **weighted sum** of all values.
+
+# %% rows=["S0-21"]
+hands_over = {"Carlos": [1, 0, 0], "Jamal": [1, 0, 0], "fan": [0, 1, 0], "book": [0, 0, 1]}
+values = torch.tensor([hands_over.get(word, [0, 0, 0]) for word in words]).float()  # (S, 3)
+result = torch.zeros(3)
+for weight, value in zip(weights, values, strict=True):
+    result += weight * value
+print({name: round(share, 2) for name, share in zip(("person", "fan", "book"), result.tolist(), strict=True)})
+
+# %% [markdown]
+# Mostly *fan*, and a little of the rest. That is attention for one query: **score, softmax, weighted sum**.
+#
+# Think of a library. The query is your question, the keys are the labels on the books, the values what stands in them. The picture ends where attention
+# takes a little of every book at once, in shares that the labels decide.
+
+# %% [markdown] tags=["note"]
+# Let the room say what the full stop in *Carlos came to Hillcrest.* would ask for (*He* follows). Common wrong answer: keys and values are the same. Ask: what would come back then?
+# For 50 minutes cut the noise experiment in section 4 and the table at the end of section 5.
+
+# %% [markdown] slide="slide" minutes=6
+# ## 2. All queries at once
+# Who writes queries, keys and values? Nobody. Each word has a vector, and three learned linear maps make the three of it.
+#
+# Four sizes are at work, and only some must agree: $T$ queries, $S$ keys, $d_k$ numbers in a key, $d_v$ in a value. Here all differ, to tell them apart: three words ask and five others answer.
+# In our models the words that ask are the words that answer (**self-attention**).
+
+# %%
+T, S, d_k, d_v, C = 3, 5, 4, 6, 8
+asking, answering = torch.randn(T, C), torch.randn(S, C)  # (T, C), (S, C)
+q = Linear(C, d_k)(asking)
+k, v = Linear(C, d_k)(answering), Linear(C, d_v)(answering)
+assert q.shape == (T, d_k) and k.shape == (S, d_k) and v.shape == (S, d_v)
+
+# %% tags=["source-hidden"]
+predict(
+    "One result for each query, and each is a sum of values. What is the shape of the result?",
+    key=lambda: (q @ k.mT).softmax(-1).matmul(v).shape,
+    shape="(?, ?)",
+    feedback={
+        (3, 5): "Those are the weights: for each query, one per key. Then they meet the values.",
+        (5, 6): "Those are the values: one per key. The result has one row per query.",
+    },
+    because="A row for each of the 3 queries, and each is a weighted sum of vectors of 6 numbers.",
+)
+
+# %% [markdown]
+# `k.mT` swaps the last two axes. Then all scores are one matrix product, and all weighted sums another:
+
+# %% rows=["S0-20"]
+scores = q @ k.mT  # (T, 4) @ (4, S) -> (T, S)
+weights = softmax(scores / math.sqrt(d_k), dim=-1)  # (T, S)
+out = weights @ v
+for i in range(T):  # the same, by hand: one query at a time, as in section 1
+    row = softmax(k @ q[i] / math.sqrt(d_k), dim=0)  # (S)
+    torch.testing.assert_close(out[i], sum(w * value for w, value in zip(row, v, strict=True)))
+
+# %% [markdown]
+# $$\text{Attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
+#
+# The softmax runs along each row, over the keys: each query shares out its own 1. The next section says what the root is for.
+
+# %% tags=["source-hidden"] rows=["S0-23", "S3-1"]
+hue = {label: figures.AXIS_COLORS[axis].light for label, axis in (("T", "T"), ("S", "S"), ("$d_k$", "D"))}
+drawn = [
+    ("q", q, 0, 0, "T", "$d_k$"),
+    ("k,\ntransposed", k.mT, 6.2, 4.6, "$d_k$", "S"),
+    ("scores; softmax\nalong each row:\nweights", weights, 6.2, 0, "T", "S"),
+    ("v", v, 13.4, 4.6, "S", "$d_v$"),
+    ("result", out, 13.4, 0, "T", "$d_v$"),
+]
+with figures.axes("Sides of one colour have one length", "columns", "rows", (9.6, 6.2)) as (figure, ax):
+    for name, matrix, x, y, rows, columns in drawn:
+        height, width = matrix.shape
+        ax.fill([x, x + width, x + width, x], [y, y, y + height, y + height], "#eef3f9")
+        ax.plot([x, x], [y, y + height], color=hue.get(rows), linewidth=6, linestyle="-")
+        ax.plot([x, x + width], [y + height] * 2, color=hue.get(columns, figures.INK), linewidth=6, linestyle="-")
+        ax.text(x - 0.3, y + height / 2, rows, color=hue.get(rows), ha="right", va="center", size=20)
+        ax.text(x + width / 2, y + height + 0.3, columns, color=hue.get(columns, figures.INK), ha="center", size=20)
+        ax.text(x + width / 2, y + height / 2, name, ha="center", va="center", size=16)
+    ax.set(aspect="equal")
+    ax.axis("off")
+figures.show(
+    figure,
+    alt="Diagram: q (T, d_k) times k transposed (d_k, S) gives scores (T, S); their softmax times v (S, d_v) gives the result (T, d_v).",
+    caption="Drawn to scale. A product takes its rows from what stands left of it and its columns from what stands above it.",
+    table={"matrix": [row[0] for row in drawn], "shape": [tuple(row[1].shape) for row in drawn]},
+)
+
+# %% [markdown]
+# Read three rules off the picture:
+# - Queries and keys share $d_k$, or there is no dot product.
+# - Keys and values share $S$: each key that can be found has something to hand over.
+# - $d_v$ is free, and $T$ and $S$ may differ: in section 1 one query met sixteen keys.
+
+# %% [markdown] slide="slide" minutes=6
+# ## 3. Why divide by a root?
+# A score is a sum of $d_k$ products. If all numbers in queries and keys are random with standard deviation 1, each product has the variance 1, and variances add up (lesson 02).
+
+# %% tags=["source-hidden"]
+predict(
+    "Random queries and keys with `d_k` = 64. What is the standard deviation of their scores, undivided?",
+    key=lambda: f"about {(torch.randn(1000, 64) @ torch.randn(64, 128)).std():.0f}",
+    choices={
+        "about 64": "That is the variance. The standard deviation is its root.",
+        "about 8": "",
+        "about 1": "That is one product. A score adds up 64 of them.",
+    },
+    because="The variance is 64, and its root is 8.",
+)
+
+# %% [markdown]
+# So longer keys mean larger scores. What do these do to the softmax? Let 1000 queries look at 128 keys. How many keys share the weight? $e$ to the power of the **entropy**, $-\sum w \ln w$, says it:
+# 128 if all get the same, 1 if one gets all. And learning needs a gradient. We pull each result in a random direction and ask how large the gradient at a score is, in the median.
+
+
+# %%
+def measure(d_k: int, divisor: float) -> list[float]:
+    q, k, v = torch.randn(1000, d_k), torch.randn(128, d_k), torch.randn(128, 8)
+    scores = (q @ k.mT / divisor).requires_grad_()
+    weights = softmax(scores, dim=-1)
+    (weights @ v * torch.randn(1000, 8)).sum().backward()
+    assert scores.max() < 88 and weights.isfinite().all()
+    n_keys = torch.special.entr(weights).sum(-1).exp()  # entr is -w ln w, and 0 where w is 0
+    return [n.item() for n in (scores.std(), weights.amax(-1).mean(), n_keys.mean(), scores.grad.abs().median())]
+
+
+# %% rows=["S0-22"]
+print("  d_k  divided by   std   largest weight   as many keys   gradient at a score")
+for d_k in (16, 64, 256):
+    for name, divisor in (("1", 1.0), ("root", math.sqrt(d_k))):
+        std, largest, n_keys, typical = measure(d_k, divisor)
+        print(f"{d_k:>5}  {name:<10} {std:5.1f}   {largest:14.2f}   {n_keys:12.1f}   {typical:19.0e}")
+    assert 0.9 < std < 1.1 and typical > 1e-3
+
+# %% [markdown]
+# (Weight and keys are means over the queries.) Divided, the length of a key makes no difference: the standard deviation is 1, the weights are spread, a gradient arrives. Undivided, with long keys, one key takes nearly all: the softmax is **saturated**.
+# A score's gradient carries its weight as a factor, and a typical weight is almost 0. So **a key that is not already found can hardly learn to be found**.
+#
+# One published course note gives another reason, "numerical stability". Nothing overflowed here: `measure` asserts that no score reached 88, where the exponential in fp32 would begin to, and softmax takes
+# the maximum off anyway (lesson 03).
+
+# %% [markdown] tags=["note"]
+# Ask: why not divide by d_k itself? (Long keys would all score near 0, and every key get the same weight.) In honesty: the one or two keys that win do get a large gradient. It is the many others that are cut off.
+# Next section: the room often says that row 0 "attends to nothing". It attends to itself. The two ways to write the rule, i >= j and j <= i, are one.
+
+# %% [markdown] slide="slide" minutes=7
+# ## 4. No looking ahead
+# A model learns by guessing the next word at every position at once. But the next word stands right there, one place to the right. So no position may see what comes later. Which query may look at which key?
+# For four words, with invented scores:
+
+# %%
+T = 4
+allowed = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]).bool()  # (T, T)
+scores = torch.tensor([[1.0, 2.0, 0.0, 3.0], [0.5, 1.0, 2.0, 0.0], [2.0, 0.0, 1.0, 2.0], [0.0, 1.5, 0.0, 1.0]])
+
+# %% [markdown]
+# This is a **causal mask**. Row $i$ belongs to query $i$, and in this series True means *allowed*: a position sees itself and all before it.
+#
+# A forbidden key must get the weight 0, and the others must still sum to 1. So the mask comes **before** the softmax: a forbidden score becomes $-\infty$, and its
+# exponential is 0. `masked_fill` writes where its mask is True, so we hand it `~allowed`, the forbidden places. Some notes write the mask as numbers to add to the scores, 0 and $-\infty$:
+
+# %% rows=["S4-23"]
+added = torch.zeros(T, T).masked_fill(~allowed, -math.inf)
+print(added)
+masked = scores.masked_fill(~allowed, -math.inf)
+assert masked.equal(scores + added)
+
+# %% tags=["source-hidden"]
+predict(
+    "Row 0 now holds one score and three times -inf. What are its weights?",
+    key=lambda: str([round(w) for w in softmax(masked, dim=-1)[0].tolist()]),
+    choices={
+        "[1, 0, 0, 0]": "",
+        "[0, 0, 0, 0]": "Position 0 sees nobody before it, but it sees itself, and softmax gives out all of 1.",
+        "[nan, nan, nan, nan]": "One score is finite, so the maximum and the sum are, too.",
+    },
+    because="The first word sees only itself and gives itself everything.",
+)
+
+# %%
+weights = softmax(masked, dim=-1)
+said = "Every row sums to 1. The first word has only itself, the last may look at all."
+title = "Each row shares out its 1 among the past"
+figures.heat_map(weights.masked_fill(~allowed, math.nan), words[:T], words[:T], title=title, caption=said)
+
+# %% [markdown]
+# Why not softmax first, and cross out afterwards?
+
+# %%
+print("mask before the softmax, rows sum to", weights.sum(-1))
+print("mask after the softmax, rows sum to ", (softmax(scores, dim=-1) * allowed).sum(-1))
+left = softmax(scores + 200 * ~allowed, dim=-1) * allowed  # forbidden scores far above the others
+print("and divided by what is left, row 0: ", (left / left.sum(-1, keepdim=True))[0])
+
+# %% [markdown]
+# The future got its share first, and that was thrown away. Worse: how much is left tells how high the forbidden scores were. The future leaks. To divide by the new sums is no repair: where the forbidden scores lie far above
+# the others, nothing is left to divide.
+#
+# ### Your turn
+# First the mask for any $n$, without typing it in.
+
+
+# %% tags=["exercise"] name="causal_mask" minutes=6 difficulty=1
+def causal_mask(n):
+    """n: how many positions. Returns (n, n), bool: True where key j (column) is not later than query i (row)."""
+    # SOLUTION
+    return torch.ones(n, n, dtype=torch.bool).tril()
+    # END
+
+
+# %% tags=["check"]
+if check("causal_mask", causal_mask).passed:
+    keep("causal_mask", causal_mask)
+
+# %%
+hint("causal_mask")
+
+# %% [markdown] tags=["solution"]
+# `tril` keeps the lower triangle with its diagonal. As good: `torch.arange(n)[:, None] >= torch.arange(n)`. The usual slips: `triu` (the future), `tril(-1)` (position 0 sees nothing),
+# numbers in place of True and False.
+
+# %% [markdown]
+# Then attention for all queries. You may use the library's `softmax` (lesson 03): a score of $-\infty$ gets exactly 0, as long as its row has a finite one.
+
+
+# %% tags=["exercise"] name="attention" minutes=18 difficulty=3
+def attention(q, k, v, mask=None):
+    """q (..., T, d_k), k (..., S, d_k), v (..., S, d_v), with 0 or more leading axes, the same in all three.
+
+    mask: bool (T, S), any pattern, True = allowed; None: every key is allowed. A row without any True is left open.
+    Returns (..., T, d_v) in the dtype of q.
+    """
+    # SOLUTION
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return softmax(scores, dim=-1) @ v
+    # END
+
+
+# %% tags=["check"]
+if check("attention", attention).passed:
+    keep("attention", attention)
+
+# %%
+hint("attention")
+
+# %% [markdown] tags=["solution"]
+# The formula from left to right, with the mask between scale and softmax. `.mT` and `dim=-1` count from the end, so leading axes pass through. The usual slips: `k.T` (turns all axes round), `dim=0` or `dim=1`,
+# the root of another size, -100 in place of $-\infty$ (it wins where all scores lie lower), and `~mask * -inf`: 0 times infinity is NaN.
+
+# %% [markdown] slide="subslide" minutes=3
+# ### The library's version
+# `causal_mask` agrees with the mask we typed in, and `attend` with the result of section 2. A forbidden key is as good as absent. Leading axes pass through: each text is read by itself.
+
+# %% rows=["S0-19", "S1-20"]
+assert library.causal_mask(4).equal(allowed)
+torch.testing.assert_close(attend(q, k, v), out)
+some = torch.tensor([True, False, True, True, False])  # (S)
+torch.testing.assert_close(attend(q, k, v, some.expand(3, S)), attend(q, k[some], v[some]))
+for lead in ((2,), (2, 7), (2, 3, 7)):
+    x = torch.randn(*lead, 5, 4)
+    first = x.flatten(0, -3)[0]  # (5, 4)
+    torch.testing.assert_close(attend(x, x, x).flatten(0, -3)[0], attend(first, first, first))
+
+# %%
+show(library.causal_mask)
+show(attend)
+
+
+# %% tags=["source-hidden"]
+def in_steps(q, k, v, mask):
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    masked = scores.masked_fill(~mask, -math.inf)
+    weights = softmax(masked, dim=-1)
+    return weights @ v
+
+
+q, k, v = torch.randn(3, T, C)  # (T, C) each
+torch.testing.assert_close(attend(q, k, v, allowed), in_steps(q, k, v, allowed))
+trace(in_steps, q, k, v, allowed, sizes={"T": T, "C": C})
+
+# %% [markdown]
+# The trace shows the steps. `attend` itself checks, and leaves them to PyTorch; on a GPU that is one kernel. (What its text says of heads and groups is for lesson 07; fewer queries than keys for lesson 13.)
+#
+# The exercise left one row open: a query that may see **nobody**. Three answers are in use.
+
+# %% rows=["S1-19"]
+q, k, v = torch.randn(2, 4), torch.randn(3, 4), torch.randn(3, 2)
+mask = torch.tensor([[True, True, False], [False, False, False]])
+scores = q @ k.mT / 2  # the root of 4
+for fill in (-math.inf, -1e9):
+    print(f"filled with {fill:.0e}: weights", softmax(scores.masked_fill(~mask, fill), dim=-1)[1])
+print("library:            result ", attend(q, k, v, mask)[1])
+q[0] = math.nan
+print("library, NaN query: result ", attend(q, k, v, mask)[0])
+
+# %% [markdown]
+# With $-\infty$ every exponential would be 0, and 0 / 0 is NaN. With -1e9 nothing is forbidden any more: all keys are equally bad, and each gets a third. The library fetches nothing, 0. A published note
+# turns every NaN into 0 afterwards, which hides real trouble: a broken query should stay NaN, and here it does.
+#
+# ### What happens without a mask?
+# Would a model make use of the future? We give it texts of pure noise: six places, and at each one of 32 words, drawn at random. Nothing can be known. Gradient descent chooses
+# the scores, one for each pair of places, and how far to *trust* what was fetched. (`AdamW`, an optimizer, takes the steps: lesson 11.)
+
+
+# %%
+def learned(causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    scores, trust = torch.zeros(6, 6, requires_grad=True), torch.zeros((), requires_grad=True)
+    optimizer = torch.optim.AdamW([scores, trust], lr=0.1)
+    mask = library.causal_mask(6) if causal else torch.ones(6, 6, dtype=torch.bool)
+    for _ in range(200):
+        ids = torch.randint(32, (64, 7), generator=generator)
+        weights = softmax(scores.masked_fill(~mask, -math.inf), dim=-1)
+        logits = trust * (weights @ F.one_hot(ids[:, :-1], 32).float())  # (64, 6, 32)
+        # cross_entropy wants the 32 logits on axis 1 (.mT); "none": a cost for each place, not their mean
+        costs = F.cross_entropy(logits.mT, ids[:, 1:], reduction="none").mean(0)  # (6)
+        optimizer.zero_grad()
+        costs.mean().backward()
+        optimizer.step()
+    return weights.detach(), costs.detach()
+
+
+# %% rows=["S4-46"]
+print(f"nothing can be known: ln 32 = {math.log(32):.1f} nats")
+for causal in (True, False):
+    weights, costs = learned(causal)
+    print(f"causal={causal}: the first five places cost {costs[:-1].mean():.1f}, the last one {costs[-1]:.1f}")
+places = [f"place {i}" for i in range(6)]
+said = "Every place copies the word it should guess. For the last one that word is out of reach."
+figures.heat_map(weights, places, places, title="Without a mask: look one place ahead", caption=said)
+
+# %% [markdown]
+# The loss looks wonderful, but when the model writes there is no next word to copy. The last place shows it: one `trust` serves all places, so here it trusts words that tell nothing, and the cost is
+# higher than the 3.5 of not knowing.
+#
+# And while it writes, when there is no future yet: is a mask needed then? One published note says no. We read a text with and without, and compare the results at the last place:
+
+
+# %%
+def read(x: torch.Tensor, n_layers: int, causal: bool) -> torch.Tensor:
+    for _ in range(n_layers):
+        x = x + attend(x @ turn, x, x, causal=causal)  # `turn` stands for the learned maps
+    return x[-1]
+
+
+x, turn = torch.randn(6, 8), torch.randn(8, 8) / math.sqrt(8)
+for n in (1, 2, 3):
+    gap = (read(x, n, causal=True) - read(x, n, causal=False)).abs().max()
+    print(f"layers: {n}, the last result differs by {gap:.2f}")
+
+# %% [markdown]
+# With one layer the note is right: the last word may see all anyway. With two, the *earlier* words have looked ahead in the first layer, and the last word reads what they found. So whenever a whole
+# text is read again, the mask belongs to it. (A single new query, with stored keys, needs none: lesson 13.)
+
+# %% [markdown] slide="slide" minutes=4
+# ## 5. The shipped model looks back
+# Has a trained model found the same trick? Here is one *head* (one of several attentions side by side, lesson 07) in the last layer of the model that ships with the library, with our text:
+
+# %%
+shipped = load_pretrained("storyworld")
+model, tokenizer = shipped.model.eval(), shipped.tokenizer
+attention_view(model, tokenizer, text, layer=2, head=0)
+
+# %%
+texts = {"as above": text, "exchanged": " Carlos had a gray fan. Jamal had a pink book. Jamal took the pink"}
+pair = torch.tensor([tokenizer.encode(told) for told in texts.values()])  # (B, T)
+caught = capture(model, pair)
+for i, name in enumerate(texts):
+    row = caught.attention(layer=2).weights[i, 0, -1]  # (S)
+    guess = tokenizer.decode([caught.logits[i, -1].argmax().item()])
+    print(f"{name}: {row[words.index('fan')]:.2f} to fan, {row[words.index('book')]:.2f} to book, guess:{guess}")
+
+# %% [markdown]
+# As in our toy: *pink* finds *fan*. And with the two colours exchanged it finds *book*. The words *fan* and *book* stand where they stood: how can their keys know which of them is pink?
+# In an **earlier layer** they have looked back themselves:
+
+# %%
+gives = caught.attention(layer=1).weights[0, :, words.index("fan"), words.index("pink")]
+print("layer 1: the four heads of fan give pink", [round(weight, 2) for weight in gives.tolist()])
+
+# %% [markdown]
+# Does the model need that look? We forbid *fan* and *book* their own colour, in one layer of a copy. (In a layer the method `mix` calls `attend` and puts the heads side by side, lesson 07; ours does so with another mask.)
+
+
+# %%
+def guess_without(layer: int) -> str:
+    mask = library.causal_mask(len(words))
+    for thing in ("fan", "book"):
+        mask[words.index(thing), words.index(thing) - 1] = False  # its colour
+    changed = deepcopy(model)
+    changed.blocks[layer].attention.mix = lambda q, k, v: attend(q, k, v, mask).transpose(1, 2).flatten(2)
+    shares = softmax(changed(pair[:1])[0, -1], dim=-1)  # (V)
+    return f"{tokenizer.decode([shares.argmax().item()])} {shares.max():.2f}"
+
+
+for layer in (0, 1):
+    print(f"own colour forbidden in layer {layer}, guess:{guess_without(layer)}")
+
+# %% [markdown]
+# In layer 0 the ban leaves the guess as it was. In layer 1 it turns it round. So here finding takes two steps in two layers: in layer 1 the things take up their colours, in the last one *pink* finds its thing.
+#
+# Is this one lucky text? For some words StoryWorld knows which earlier words tell them. We ask each head at the word before, where the guess is made: does it look most at one of these? For each layer, the
+# hits of the best of its 4 heads:
+
+# %%
+generator = torch.Generator().manual_seed(5)
+stories = [storyworld.story(generator) for _ in range(20)]
+told = Counter(kind for story in stories for kind in story.kinds if kind)
+found = heads_that_find(model, tokenizer, stories)
+print(f"{told.total()} of {sum(len(story.kinds) for story in stories)} words are told by earlier ones")
+print("     kind  words   layer 0   layer 1   layer 2")
+for kind, n in told.most_common():
+    print(f"{kind:>9}  {n:>5}", *(f"{share:9.0%}" for share in found[kind].amax(-1).tolist()))
+
+# %% [markdown]
+# Three kinds are always found by one head of the last layer: object, pronoun and place. The others are found partly, or in an earlier layer. (The best head was chosen on these same stories, which flatters it.)
+
+# %% [markdown] slide="slide" minutes=4
+# ## 6. What order means
+# Nothing in the formula knows where a word stands: keys are matched, wherever they are. (The shipped model turns queries and keys by their place, lesson 06.) What is order to a model without
+# positions? Our two texts have the same words before the same last word, in another order. We build untrained models of the
+# shipped one's kind (`modern`), with larger random weights than usual (`xavier`), so that a difference shows:
+
+
+# %%
+def gap(n_layers: int, seed: int) -> float:
+    torch.manual_seed(seed)
+    config = preset("modern", vocab_size=tokenizer.vocab_size, position="none", n_layers=n_layers, init="xavier")
+    with torch.no_grad():
+        logits = TransformerLM(config).eval()(pair)[:, -1]
+    return (logits[0] - logits[1]).abs().max().item()
+
+
+# %% tags=["source-hidden"]
+can = [n for n in (1, 2) if gap(n, seed=0) > 1e-3]
+predict(
+    "Random weights, no positions, a causal mask. At the last word: which models give different scores for the two texts?",
+    key=lambda: {(): "neither", (2,): "only the one with two layers", (1, 2): "both"}[tuple(can)],
+    choices={
+        "neither": "That is right for the first layer. But what has the second one to read?",
+        "only the one with two layers": "",
+        "both": "With one layer the last word sums up the same keys and values, only in another order.",
+    },
+    because="After the first layer each earlier word has seen the words before it, and no others: now its vector depends on order.",
+)
+
+# %%
+assert pair[0].sort().values.equal(pair[1].sort().values) and pair[0, -1] == pair[1, -1]
+for n_layers in (1, 2, 3):
+    gaps = [gap(n_layers, seed) for seed in range(3)]
+    print(f"layers: {n_layers}, three seeds:", ", ".join(f"{g:.2f}" for g in gaps))
+    assert (max(gaps) < 1e-4) if n_layers == 1 else (min(gaps) > 0.1)
+
+# %% [markdown]
+# With one layer the last word sees a **bag**: which words came before, and how often, in no order. It cannot say which thing is pink. With two, the causal mask itself gives order away: the first *pink* has three
+# words before it in one text and nine in the other, and its vector shows it. So it is not true that a model without positions finds two orders "identical", as a published note says. But order is only a hint
+# there; lesson 06 tells the model outright.
+
+# %% [markdown] slide="slide" minutes=3
+# ## 7. Break it: which way round?
+# Published notes write masks in three ways: True = allowed, True = *blocked*, and numbers to be added, 0 and $-\infty$. Each is right with its own code. Exchange them:
+
+# %%
+T, D = 4, 8
+q, k, v = torch.randn(3, T, D)  # (T, D) each
+scores, mask = q @ k.mT / math.sqrt(D), library.causal_mask(T)
+true_is_blocked = softmax(scores.masked_fill(mask, -math.inf), dim=-1)  # (T, T)
+
+# %% tags=["source-hidden"]
+broken = true_is_blocked.isnan().any(-1).nonzero()[:, 0].tolist()
+predict(
+    "Our causal mask went into code that reads True as blocked. Which row is NaN?",
+    key=lambda: {(): "none", (0,): "the first", (T - 1,): "the last"}[tuple(broken)],
+    choices={
+        "the first": "It is blocked from itself, but now it may see all that come later.",
+        "the last": "",
+        "none": "Look for a row that is True everywhere.",
+    },
+    because="The last row allows everything, so read the other way round it blocks everything.",
+)
+
+# %%
+print(true_is_blocked)
+
+# %% [markdown]
+# The other rows see the future only. The NaN is good luck: somebody notices. A mask of numbers, read as blocked where it is 0, is the same
+# mistake. So the library takes bool masks only, and says so:
+
+# %% tags=["raises-exception"]
+added = torch.zeros(T, T).masked_fill(~mask, -math.inf)
+assert added.eq(0).equal(mask)
+attend(q, k, v, added)
+
+# %% [markdown]
+# ## What you have now
+# - A query scores all keys, softmax makes weights, the result is the weighted sum of the values.
+# - Queries and keys share $d_k$, keys and values share $S$; $d_v$ is free.
+# - The root of $d_k$ keeps the scores at one size, so that all keys get a gradient.
+# - The causal mask comes before the softmax; True = allowed; a position sees itself and its past.
+# - Without a mask a model copies the answer. Re-reading a text needs the mask as well.
+# - One layer without positions sees a bag of words; two can tell orders apart.
+#
+# Next, lesson 06: how to tell a model directly where each word stands.
+#
+# ## Sources
+# - Attention, the root of $d_k$, the mask: Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.
+# - Finding in two steps: Olsson et al. 2022, *In-context Learning and Induction Heads*.
+# - Order from the mask: Haviv et al. 2022, *Transformer Language Models without Positional Encodings Still Learn Positional Information*.
