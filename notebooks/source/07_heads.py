@@ -74,7 +74,7 @@ for sentence in (told, turned):
 assert torch.equal(fetch(told, both), fetch(turned, both))
 
 # %% [markdown]
-# For one budget the two sentences are the same. Two keep them apart. Each such budget, with its own queries, keys and values, is a **head**.
+# For one budget the two sentences are the same. Two keep them apart. Here they share keys and values and differ in the query. In a model each budget has its own queries, keys and values, and is called a **head**.
 #
 # ### Four heads at one word
 # The shipped model has four heads in each layer. Near the end of this story Jamal takes something home. To guess what, one must know what there is to take.
@@ -104,15 +104,15 @@ figures.heat_map(
     title="One word, four heads: “took the ...”",
     y="head of layer 1",
     x="key: all mentions of a word together",
-    caption="Each row is one budget and sums to 1. Heads 0 and 2 find two different words at once, pink and gray: they tell the things one can take.",
+    caption="Each row is one budget and sums to 1. Heads 0 and 2 find two different words at once, pink and gray, the colours of the two things he could take.",
 )
 
 # %% [markdown]
-# Head 1 leans to *pink*. Head 3 halves its budget as in the toy: 0.49 for *pink* and 0.32 for *gray*. And the model says *pink*, with 100%.
+# Head 1 leans to *pink*. Head 3 divides its budget, much as in the toy: 0.49 for *pink* and 0.32 for *gray*. And the model says *pink*, with 100%.
 #
 # ### What is each head for?
 # Several heads are like several spotlights on a stage: each has its own beam. It is tempting to give each a name, the singer's light, the listener's light. Let us
-# see. Some words of a story are told by an earlier one: the pronoun *He*, a place, the object *fan* after its colour, a sentence that is quoted again, a name, a colour,
+# see. Some words of a story can be known from an earlier one: the pronoun *He*, a place, the object *fan* after its colour, a sentence that is quoted again, a name, a colour,
 # the owner (whose thing it is), a trait such as *careful*. Take the word just before such a word. How often does the head, there, give its largest weight to the earlier word
 # that gives the answer away? We count in 60 stories:
 
@@ -147,7 +147,7 @@ print("trait, best head of each layer:", *(f"{best:.0%}" for best in found["trai
 
 # %% [markdown] slide="slide" minutes=5
 # ## 2. Cut the features into heads
-# Four heads could each have all the features, and be four times the work. The usual way is another: the heads **share the features**. With $C$ features and $H$ heads, each
+# Each of the four heads could have all the features, but that would be four times the work. The usual way is another: the heads **share the features**. With $C$ features and $H$ heads, each
 # head gets a block of $D = C / H$ neighbouring features of q, k and v, and does attention with these alone.
 
 # %%
@@ -297,8 +297,8 @@ figures.show(
 
 # %% [markdown] slide="subslide"
 # ### Your turn: the whole layer
-# Linear maps for q, k and v, split, attention, merge, output projection. `attend(q, k, v, causal=True)` is allowed, and so are your own functions. The heads are one
-# more leading axis to it, nothing else. No rotation here.
+# Linear maps for q, k and v, split, attention, merge, output projection. `attend(q, k, v, causal=True)` is allowed, and so are your own functions. To `attend`, the heads are just one
+# more leading axis. No rotation here.
 
 
 # %% tags=["exercise"] name="multi_head_attention" minutes=18 difficulty=3
@@ -371,7 +371,7 @@ for positions in (at, torch.zeros_like(at)):
 # With all positions 0 nothing is turned, and nothing complains. A default could hide that, as it does in one published course note, so `positions` must be given. The causal mask,
 # by contrast, the layer makes itself: nobody can hand it one that means the reverse.
 #
-# One option more: `attention_dropout` sets some weights to 0 at random (lesson 09), in training only.
+# One more option: `attention_dropout` sets some weights to 0 at random (lesson 09), in training only.
 
 # %% rows=["S2-4"]
 dropping = Attention(ModelConfig(d_model=C, n_heads=H, attention_dropout=0.5))
@@ -407,7 +407,7 @@ predict(
 )
 
 # %% [markdown]
-# And the multiplications, for 32 texts of 128 words? The four maps take 512 for each feature they make. A look takes $D$ for each score, and $D$ for each value it fetches:
+# And the multiplications, for 32 texts of 128 words? Each of the four maps makes 512 features of a word, at 512 multiplications a feature. In each head a word then takes $D$ for each of the 128 scores, masked ones included, and $D$ for each of the 128 values:
 
 # %%
 for n_heads in (1, 4, 16):
@@ -443,8 +443,8 @@ for n_heads in (1, 4, 8, 16):
     print(f"{n_heads:2d} heads: {megabytes:4.1f} MB of scores, {times}")
 
 # %% [markdown]
-# So "many heads are expensive" is wrong for parameters and multiplications and right for memory. The time grows, too: mask and softmax touch every score. All this holds as long as
-# the scores are written down. The kernel behind `attend` need not keep them (Dao et al. 2022), and its time shows no such trend.
+# So "many heads are expensive" is wrong for parameters and multiplications and right for memory. The time grows, too: mask and softmax touch every score. Memory and time grow like this
+# only as long as the scores are written down. The kernel behind `attend` need not keep them (Dao et al. 2022), and its time shows no such trend.
 
 # %% [markdown] slide="slide" minutes=5
 # ## 5. Fewer keys and values
@@ -472,7 +472,7 @@ predict(
     "Llama 3 8B has 32 query heads, and 8 key-value heads in place of 32. What does not become smaller?",
     key=lambda: next(name for name, (small, large) in compared.items() if small == large),
     choices={
-        "the KV-cache": "It holds keys and values, and of these there are a quarter.",
+        "the KV-cache": "It holds keys and values, and there are only a quarter as many.",
         "the weights of k_proj and v_proj": "They make fewer features, so they have fewer rows.",
         "the number of scores": "",
     },
@@ -502,8 +502,8 @@ for kv_heads in (32, 8, 1):
 ModelConfig(d_model=512, n_heads=7)
 
 # %% [markdown]
-# A layer that computes `D = C // H` and does not look, as in one published course note, runs anyway: with `C = 10` and `H = 3` it is `10 // 3 * 3` features wide
-# inside, and all that comes in must pass through fewer.
+# A layer that computes `D = C // H` and does not look, as in one published course note, runs anyway: with `C = 10` and `H = 3` it is only `10 // 3 * 3` features
+# wide inside, and nobody is told.
 #
 # More heads are more looks, and each look is cruder, because it compares fewer features. How crude? Take one head's scores of 64 words. How many rows suffice, so that all
 # others are sums of multiples of these? This number is the **rank** of the table.
@@ -512,7 +512,7 @@ ModelConfig(d_model=512, n_heads=7)
 for n_heads in (1, 4, 16, 128):
     pair = torch.randn(2, 64, 128 // n_heads)  # one head's queries and keys
     rank = torch.linalg.matrix_rank(pair[0] @ pair[1].T)
-    print(f"128 features in {n_heads:3d} heads of {pair.shape[-1]:3d}: {rank:2d} rows of 64 suffice")
+    print(f"H {n_heads:3d}   D {pair.shape[-1]:3d}   rank {rank:2d} of 64")
 
 # %% [markdown]
 # With $D = 1$ every row is a multiple of one row: all words put the others in the same order, or in exactly the reverse (Bhojanapalli et al. 2020 discuss this
@@ -532,8 +532,8 @@ for name, (width, n_heads) in sorted(published.items(), key=lambda item: item[1]
     print(f"{name:<17} C {width:6,}   H {n_heads:2d}   D {width // n_heads:3d}")
 
 # %% [markdown]
-# So: choose $D$, 64 or 128 in models like these, and $H = C / D$ follows. You may read that heads of fewer than 32 features hurt. That is a rule of thumb, no law: small
-# models such as ours sit right there. And 64 is no rule either: GPT-3 has twice that.
+# So: choose $D$, 64 or 128 in models like these, and $H = C / D$ follows. You may read that heads of fewer than 32 features hurt. That is a rule of thumb, no law:
+# our small model, with 32, sits right at that edge.
 
 # %% [markdown] tags=["note"]
 # The room will ask for "the best number". There is none in the sources; a sweep on the task decides. 512 with 8 heads of 64 or 16 of 32 are both in use.
@@ -571,7 +571,7 @@ predict(
 )
 
 # %% [markdown]
-# Who sits in which head? We give each word its own number in all its features and split. The third way is the slip made most: `view(B, T, H, D)`, attention on that, and no
+# Who sits in which head? We give each word its own number in all its features and split. The row `unmoved` is a fourth layer: `view(B, T, H, D)`, attention on that, and no
 # transpose at all. Printed for each head: the words in its rows.
 
 # %%
@@ -582,7 +582,7 @@ for way in cut:
 # %%
 right = run(x, "right", "right")
 print("reshape in  shape       off by  last moves others  first moves last")
-for name, way in {"none": ("right", "right"), **slips, "no move": ("unmoved", "reshaped")}.items():
+for name, way in {"none": ("right", "right"), **slips, "unmoved": ("unmoved", "reshaped")}.items():
     y = run(x, *way)
     ahead = (run(last, *way) - y)[:, :-1].abs().max()
     back = (run(first, *way) - y)[:, -1].abs().max()
@@ -592,7 +592,7 @@ assert torch.equal(x.reshape(B, 1, T, C), x.reshape(B, T, 1, C).transpose(1, 2))
 
 # %% [markdown]
 # A reshape in one place: words are told the future, part of what they should guess. In both: no leak, but a "head" is a short stretch of the text, two words with all their
-# features, and nobody looks back beyond it. No move at all: each "head" is one word, which compares its own heads with one another. Tests of shapes and of leaks pass these two. A test that
+# features, and nobody looks back beyond it. Unmoved: each "head" is one word, which compares its own heads with one another. These two pass every test of shapes and of leaks. A test that
 # the first word still reaches the last finds them, and so does a comparison of numbers. With one head, a reshape is right: **test with several heads, and all sizes different**.
 #
 # ### The wrong number of heads
@@ -614,7 +614,7 @@ print(f"the results differ by {share:.0%} of their size")
 # - One head is one budget of 1. Several heads fetch several words at once, and their answers stand side by side.
 # - Heads share the features: (B, T, C) to (B, H, T, D), and back. It takes a transpose, and no shape test notices when it is missing.
 # - The output projection gives each head a map of its own into the result.
-# - Parameters and multiplications do not depend on the number of heads; the memory for scores does.
+# - Parameters and multiplications do not depend on the number of heads; the memory for scores does, where they are written down.
 # - Grouped queries: fewer keys and values, a smaller cache, as many looks.
 #
 # Next, lesson 08: what a word does with what it has fetched.

@@ -116,7 +116,7 @@ ways = {"past all three": 1, "through one": a + b + c, "through two": a * b + a 
 print(f"gradient {x.grad.item():.2f} =", " ".join(f"{way:+.2f} ({name})" for name, way in ways.items()))
 
 # %% [markdown]
-# Multiply out $(1+a)(1+b)(1+c)$, and each term is one way from the end to $x$. The chain had only the last way. Now there is one that **passes no part at all**, and its
+# Multiply out $(1+a)(1+b)(1+c)$, and each term is one way back from the end. The chain had only the last way. Now there is one that **passes no part at all**, and its
 # factor is 1, however many layers there are. On the 24 layers:
 
 # %%
@@ -142,7 +142,7 @@ with figures.axes("With a plus sign the gradient arrives", "layer", "gradient of
 figures.show(
     figure,
     alt=f"Line chart, logarithmic. From layer 24 to layer 1 the replaced gradient falls from {replaced[:, -1].mean():.0f} to {replaced[:, 0].mean():.0e}, and the added one rises from {added[:, -1].mean():.0f} to {added[:, 0].mean():.0f}.",
-    caption="Mean and range of 5 seeds. From right to left the gradient travels back. Where parts add, it arrives at the first layer. It even grows a little: the other ways add theirs to the 1.",
+    caption="Mean and range of 5 seeds. From right to left the gradient travels back. Where parts add, it arrives at the first layer. It even grows, nearly threefold: the other ways add theirs to the 1.",
     table={
         "layer": [i + 1 for i in few],
         "replaced": replaced.mean(0)[few].tolist(),
@@ -174,7 +174,7 @@ for i in range(3):
 torch.testing.assert_close(stream, caught.inputs["final_norm"])
 
 # %% [markdown]
-# (The median over all words.) The last feed-forward adds more than all that is there: it makes room for the answer. A part that has nothing to say adds little; what was there stays. It is like a shared notebook: everyone reads all of it and writes into it, nobody tears
+# (The median over all words.) The last feed-forward adds more than all that is there: it has the last word on the answer. A part that has nothing to say adds little; what was there stays. It is like a shared notebook: everyone reads all of it and writes into it, nobody tears
 # out a page. Except that here everyone writes on the same page: the additions overlap, and a later part can also subtract what an earlier one wrote.
 
 # %% [markdown] slide="slide" minutes=9
@@ -366,7 +366,7 @@ often = tokens.bincount() / len(tokens)
 print(f"knowing how frequent each word is, and nothing else: {-torch.xlogy(often, often).sum():.1f}")
 
 # %% [markdown]
-# With 2 blocks the two are close. With 8, post-norm has learned no more than how frequent each word is. (Pre-norm with 8 is behind pre-norm with 2: 30 updates are few.) That does not mean that
+# With 2 blocks the two are close. With 8, post-norm does no better than somebody who knows only how frequent each word is. (Pre-norm with 8 is behind pre-norm with 2: 30 updates are few.) That does not mean that
 # post-norm cannot be trained: the first Transformer was, with 4000 updates of warm-up (Vaswani et al. 2017). Pre-norm is less particular. All that we measured, side by side:
 
 # %% rows=["S4-43"]
@@ -401,7 +401,7 @@ results = {"with the norm": caught.logits, "gains kept, no division": kept, "wit
 agree = (bare.argmax(-1) == caught.logits.argmax(-1)).float().mean().item()
 sure = bare.softmax(-1).amax(-1).mean().item()
 predict(
-    "Without its final norm and the gains: what happens to the model's predictions?",
+    "Without its final norm, division and gains: what happens to the model's predictions?",
     key=lambda: (
         "most best guesses stay, but it is far too sure"
         if agree > 0.6 and sure > 0.9
@@ -428,12 +428,12 @@ print(f"RMS before the norm: median {lengths.median():.0f}, largest {lengths.max
 print(f"mean gain {model.final_norm.weight.mean():.2f}")
 
 # %% [markdown]
-# (The standard deviation of a word's logits: its median.) Without the division the ranking stays, but the model is surer, and a wrong guess made with certainty is expensive (lesson 03). The rest of the last row is the missing gains:
-# they made everything smaller, each feature by its own factor. The division takes from the stream how far it has grown, which differs from word to word: their median is 5, the largest is 69.
+# (`std` is how widely one word's logits are spread: the median over the words.) Without the division the ranking stays, but the model is surer, and a wrong guess made with certainty is expensive (lesson 03). The rest of the last row is the missing gains:
+# they made everything smaller, each feature by its own factor. The division takes from the stream how far it has grown, which differs from word to word: the median size is 5, the largest 69.
 
 # %% [markdown] slide="slide" minutes=5
 # ## 5. First weights and dropout
-# L blocks make 2L additions. If 12 blocks add 24 vectors of one size, pointing anywhere, how large is the sum? Variances add up (lesson 02), so the root of 24 times one of them.
+# L blocks make 2L additions. If 12 blocks add 24 vectors of one size, pointing anywhere, how large is the sum? Variances add up (lesson 02), so $\sqrt{24}$ times as large as one of them.
 # GPT-2 therefore draws the maps that *write into the stream* smaller by $\sqrt{2L}$ (Radford et al. 2019). One can go further and start them
 # at 0: then each block starts as the **identity**, and returns what it gets. The stream of 12 blocks:
 
@@ -456,7 +456,7 @@ for init, into_stream in recipes.items():
 # hence the smaller start.) Can a map that is 0 learn? Yes: its gradient is what it reads, times what comes back along the stream, and neither is 0. What lies before it waits for one update.
 #
 # ### Dropout's places
-# Lesson 07 dropped attention weights. There are three more places: the embedding, the feed-forward, and **what a part adds**, `x + dropout(f(norm(x)))`. On the stream itself it has no place.
+# Lesson 07 dropped attention weights. There are three more places: the embedding, the end of the feed-forward, and **what a part adds** (for the feed-forward these two are the same place), `x + dropout(f(norm(x)))`. On the stream itself it has no place.
 
 # %% tags=["source-hidden"]
 torch.manual_seed(9)
@@ -608,7 +608,7 @@ with torch.no_grad():
         print(f"the trained model, run with {one.__name__} blocks: loss {loss:.1f}")
 
 # %% [markdown]
-# No error, and the losses agree. What is lost: attention's addition never reaches the stream, all it finds must squeeze through the feed-forward of the same block, and a third of the gradient arrives at it. And weights trained the
+# No error, and the losses agree. What is lost: attention's addition never reaches the stream, all it finds must squeeze through the feed-forward of the same block, and only a third of the gradient arrives at attention's output map. And weights trained the
 # right way are worth little in a stale model. Hence tests with parts that can be followed in the head, as in the exercise's check.
 #
 # ## What you have now

@@ -250,7 +250,7 @@ SHARE = {
     "twice": Fault("softmax is applied twice", "Shares of shares are nearly even."),
     "axis from the front": Fault(
         "the softmax counts its axis from the front",
-        "Axis 1 are the heads, or the queries, or the keys, as there are more or fewer axes: count from the end.",
+        "Axis 1 may be the keys, the queries or a leading axis, as there are more or fewer axes: count from the end.",
     ),
     "overflow": Fault(
         "the softmax overflows or underflows",

@@ -170,7 +170,7 @@ PRE_NORM_BLOCK = Exercise(
         Probe("bf16 in, bf16 out", lambda g: (torch.tensor([2.0, 3.0]).bfloat16(), *_numbers("halve", "add_ten", "negate", "square")(g)[1:])),
     ),
     faults={
-        "post-norm": Fault("this is the post-norm block: each sum is normalized", "Here the norm stands before the part and the stream itself is never normalized; that is what makes deep models train."),
+        "post-norm": Fault("this is the post-norm block: each sum is normalized", "Here the norm stands before the part and the stream itself is never normalized."),
         "no residuals": Fault("there are no residual connections", "Each part *adds* to the stream; what it returns alone is not the stream."),
         "no norms": Fault("the norms are not used", "Each part reads a normalized copy of the stream."),
         "norms behind the parts": Fault("each norm stands behind its part", "It belongs before: the part reads what the norm returns."),
