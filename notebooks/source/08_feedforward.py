@@ -31,7 +31,7 @@ _ = torch.manual_seed(8)
 # *She*, you say. Attention can fetch *Amara*. What is left to do?
 #
 # After attention every position holds what it has fetched. Then comes the other half of a layer, the **feed-forward**. We take it away and look. The shipped model has one in each of its
-# three layers. `with_rule` copies the model and lets them follow a rule of ours, by a *hook*: a function whose result replaces what a module returns. `gaps` compares a model's guesses with the words that the
+# three layers. `with_rule` copies the model and lets its feed-forwards follow a rule of ours, by a *hook*: a function whose result replaces what a module returns. `gaps` compares a model's guesses with the words that the
 # stories really have, for each kind of word.
 
 # %%
@@ -53,7 +53,7 @@ silent = with_rule(lambda ffn, x: torch.zeros_like(x))
 found = {"as trained": gaps(model, tokenizer, stories), "without": gaps(silent, tokenizer, stories)}
 
 # %% tags=["source-hidden"]
-OBJECT, PRONOUN = "an object (fan) that its colour tells", "a pronoun (He, She) that a name tells"
+OBJECT, PRONOUN = "an object (fan) that its colour tells", "a pronoun (He, he, She, she) that a name tells"
 left = {text: found["without"][kind].right for text, kind in ((OBJECT, "object"), (PRONOUN, "pronoun"))}
 predict(
     "Without feed-forwards, which kind of word does the model lose?",
@@ -73,7 +73,7 @@ for kind, gap in found["as trained"].items():
         print(f"{kind:>10}: as trained {gap.right:.2f}, without {found['without'][kind].right:.2f}")
 
 # %% [markdown]
-# Objects and quotations survive, names and places mostly, traits half, pronouns hardly. What is lost with the pronouns? Look at all places where *He* or *She* comes next:
+# Objects and quotations survive, names and places mostly, traits half, pronouns hardly. What is lost with the pronouns? Look at the first 80 words of each story, where *He* or *She* comes next (the 0.23 counts whole stories, and *he* and *she*, too):
 
 # %%
 ids = torch.tensor([tokenizer.encode("\n" + story.text)[:80] for story in stories])  # (B, T)
@@ -154,7 +154,7 @@ assert torch.relu(total).equal(wanted)
 # ## 3. Four bends
 # ReLU multiplies a number by 1 or by 0. Softer bends multiply it by a **gate** between 0 (shut) and 1 (open), and the number itself decides how far it is open.
 #
-# - **SiLU** takes the sigmoid as its gate, written $\sigma$ (sigma): $\sigma(x) = 1 / (1 + e^{-x})$, which `torch.sigmoid` computes. So $\text{silu}(x) = x \cdot \sigma(x)$.
+# - **SiLU** takes the sigmoid as its gate, `torch.sigmoid`, written $\sigma$ (sigma): $\sigma(x) = 1 / (1 + e^{-x})$. So $\text{silu}(x) = x \cdot \sigma(x)$.
 # - **GELU** takes $\Phi(x)$ (phi): the share of a standard normal distribution (mean 0, variance 1) that lies below $x$. One can count it. $\text{gelu}(x) = x \cdot \Phi(x)$.
 
 # %%
@@ -366,7 +366,7 @@ figures.show(
 def swiglu(x, w_gate, w_up, w_down):
     """x (..., C), any leading axes. w_gate and w_up (F, C), w_down (C, F): stored as (out, in), as in lesson 02.
 
-    No biases. Returns (..., C) in the dtype of x. Gradients are finite for a gate that is far below 0, too.
+    No biases. Returns (..., C) in the dtype of x. Gradients are finite where the gate route is far below 0, too.
     """
     # SOLUTION
     opened = torch.nn.functional.silu(x @ w_gate.T)
@@ -457,7 +457,7 @@ for name, m in (("as trained", model), ("gates held", with_rule(held)), ("no fee
     print(f"{name:>16}: {loss(m):.1f} nats per token")
 
 # %% [markdown]
-# With its gates held, the feed-forward is hardly better than none. Why SiLU, and not another bend? The paper tried several and found lower losses for the gated ones; its author offers no explanation (Shazeer 2020).
+# With its gates held, the feed-forward is hardly better than none. Why SiLU, and not another bend? The SwiGLU paper tried several bends, and losses were lower with a gate than without; its author offers no explanation (Shazeer 2020).
 
 # %% [markdown] tags=["note"]
 # Ask which unit will open at *golden*. A fair objection is that this is cherry-picked: it is, and the text says so; let the room name a unit at random and look. Common wrong answer: that this gate lies between 0 and 1.
@@ -614,7 +614,7 @@ for name, value in losses.items():
 # weights that exist does it fail. One published note calls $W_3$ the gate: look for the SiLU.
 #
 # ### Two quiet slips
-# A sigmoid written as its formula has the right values everywhere. And its gradients?
+# SiLU with its sigmoid written as a formula looks right everywhere. And its gradients?
 
 # %% rows=["S1-9"]
 for value in (-20.0, -89.0):
@@ -624,9 +624,9 @@ for value in (-20.0, -89.0):
         print(f"x {value:.0f}, {name}: value {result.item():.1g}, gradient {slope.item():.1g}")
 
 # %% [markdown]
-# Lesson 03 again: the exponential of 89 is inf in fp32. Forward, $x / \infty$ is 0 and nobody notices. Backward it becomes inf / inf, and one NaN can spoil all weights. `torch.sigmoid` has no such edge.
+# Lesson 03 again: the exponential of 89 is inf in fp32. Forward, $x / \infty$ is 0 and nobody notices. Backward that 0 is multiplied by the infinite exponential: NaN, and one NaN can spoil all weights. `torch.sigmoid` has no such edge.
 #
-# The other: **dropout** (lesson 07) at the end of the feed-forward, and again in the block on its result. What share of zeros do two times 10 % make?
+# The other: **dropout**, which sets numbers to 0 at random in training, at the end of the feed-forward and again in the block on its result. What share of zeros do two times 10 % make?
 
 # %% rows=["S2-5"]
 classic = feed_forward(ModelConfig(d_model=512, ffn="gelu", ffn_bias=True, ffn_dropout=0.1))
@@ -636,7 +636,7 @@ for name, result in (("once", once), ("twice", in_block(once))):
     print(f"dropped {name}: {(result == 0).float().mean():.0%}")
 
 # %% [markdown]
-# 0.9 times 0.9 is left, so a config that asks for 10 % gets 19 % of zeros. The library has a switch for each place, and its presets use one.
+# 0.9 times 0.9 is left, so a config that asks for 10 % gets 19 % of zeros. The library has a switch for each place, and its presets use at most one.
 #
 # ## What you have now
 # - Attention fetches; the feed-forward works on each position by itself.

@@ -207,7 +207,7 @@ SILU = Exercise(
     ),
     faults={
         "sigmoid alone": Fault("the sigmoid is returned", "It is the gate, between 0 and 1. What passes through it?"),
-        "overflows below": Fault("exp(-x) overflows for very negative x", "Below -88 it is inf in fp32: the result looks right, -0, and on the way back inf / inf becomes a NaN that spreads through all weights. `torch.sigmoid` has no such edge."),
+        "overflows below": Fault("exp(-x) overflows for very negative x", "Below -88 it is inf in fp32: the result looks right, -0, and on the way back 0 times inf becomes a NaN that spreads through all weights. `torch.sigmoid` has no such edge."),
         "overflows above": Fault("exp(x) overflows for large x", "Above 88 it is inf in fp32, and inf / inf is NaN. `torch.sigmoid` has no such edge."),
         "one branch overflows": Fault("both branches of `torch.where` are computed, and the one that is not used overflows", "Its gradient is 0 times inf, which is NaN. Make the input of each branch harmless first, or use `torch.sigmoid`."),
         "tanh": Fault("the gate is a tanh", "It lies between -1 and 1; the sigmoid lies between 0 and 1."),
@@ -357,7 +357,7 @@ SWIGLU = Exercise(
         "scaled": Fault("the features are divided by the root of their number", "Nothing is scaled here; that belongs to attention."),
         "x added": Fault("x itself is added", "The residual connection belongs to the block around this part."),
         "flattened": Fault("the leading dimensions are flattened into one, or one is added", "(..., C) becomes (..., C): what stands before the last axis stays."),
-        "overflows": Fault("exp(-x) overflows in your silu", "For a gate below -88 it is inf in fp32: the result looks right, and on the way back inf / inf becomes NaN. `torch.sigmoid` has no such edge."),
+        "overflows": Fault("exp(-x) overflows in your silu", "For a gate below -88 it is inf in fp32: the result looks right, and on the way back 0 times inf becomes NaN. `torch.sigmoid` has no such edge."),
         "gate cut": Fault("no gradient flows through the gate", "w_gate could not learn: no `detach`, `.data` or `no_grad` here."),
         "fp32": Fault("the result is always fp32", "What comes in as bf16 or fp64 should leave as it came."),
     },
