@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from toys import raising_from, toy_config, toy_ids
 
-from tinylm_lib import TrainConfig, TransformerLM, checkpoint, train
+from tinylm_lib import TrainConfig, TransformerLM, checkpoint, distributed, storage, train
 from tinylm_lib.checkpoint import MANIFEST, Checkpoint, latest, load, save
 from tinylm_lib.data import RandomWindows
 from tinylm_lib.optim import build_optimizer
@@ -64,7 +64,7 @@ def contents(found: Checkpoint) -> dict[str, Any]:
         "tokenizer": None if found.tokenizer is None else found.tokenizer.to_dict(),
         "optimizer": plain(found.optimizer_state),
         "batches": found.batches_state,
-        "rng": found.rng_state.tolist(),
+        "rng": found.random_states["rng"].tolist(),
         "extra": found.extra,
     }
 
@@ -103,7 +103,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     assert (found.step, found.extra) == (2, parts["extra"])
     assert found.batches_state == parts["batches"].state()
     assert found.tokenizer.to_dict() == parts["tokenizer"].to_dict()
-    assert torch.equal(found.rng_state, state)
+    assert torch.equal(found.random_states["rng"], state)
     for name, weight in parts["model"].state_dict().items():
         assert torch.equal(found.model.state_dict()[name], weight), name
 
@@ -247,7 +247,7 @@ STEPS = [("save_file", 2), ("os.fsync", 4), ("os.replace", 3), ("os.unlink", 2)]
 
 def break_at(monkeypatch: pytest.MonkeyPatch, where: str, call: int, error: BaseException) -> None:
     """Let `call` of `where`, a name in the checkpoint module, and every later one raise."""
-    owner, name = (checkpoint.os, where[3:]) if where.startswith("os.") else (checkpoint, where)
+    owner, name = (storage.os, where[3:]) if where.startswith("os.") else (storage, where)
     monkeypatch.setattr(owner, name, raising_from(error, call, getattr(owner, name)))
 
 
@@ -287,7 +287,7 @@ FAILURES = [
     (OSError(errno.ENOSPC, "full"), errno.ENOSPC, os.strerror(errno.ENOSPC)),
     (OSError(errno.EROFS, "read-only"), errno.EROFS, os.strerror(errno.EROFS)),
     (PermissionError(errno.EACCES, "no"), errno.EACCES, os.strerror(errno.EACCES)),
-    (checkpoint.SafetensorError("I/O error: broken"), errno.EIO, "broken"),
+    (storage.SafetensorError("I/O error: broken"), errno.EIO, "broken"),
 ]
 
 
@@ -528,12 +528,12 @@ def test_a_manifest_that_is_none_is_named(content: bytes, folder: Path) -> None:
 def test_a_sound_manifest_that_leads_outside_the_folder_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def outside(*args: Any, original: Any = checkpoint._write_tensors) -> dict[str, Any]:
+    def outside(*args: Any, original: Any = storage.write_tensors) -> dict[str, Any]:
         entry = original(*args)
         return {**entry, "name": f"../elsewhere/{entry['name']}"}
 
     save(tmp_path / "elsewhere", **trained())
-    monkeypatch.setattr(checkpoint, "_write_tensors", outside)
+    monkeypatch.setattr(distributed, "write_tensors", outside)
     save(tmp_path / "here", **trained())
     with pytest.raises(ValueError, match="here"):
         load(tmp_path / "here")
@@ -554,12 +554,12 @@ def test_weights_from_outside_the_folder_are_refused(folder: Path, tmp_path: Pat
 
 def foreign(folder: Path, tensors: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
     """Save a checkpoint whose hashes are right and whose weights are not what the config says."""
-    original = checkpoint.save_file
+    original = storage.save_file
     try:
-        checkpoint.save_file = lambda content, path: original(tensors(content), path)
+        storage.save_file = lambda content, path: original(tensors(content), path)
         save(folder, **trained())
     finally:
-        checkpoint.save_file = original
+        storage.save_file = original
 
 
 @pytest.mark.parametrize(
@@ -604,7 +604,7 @@ def test_a_pickle_named_like_the_weights_is_never_executed(
         write({"embed.weight": Trap(sprung)}, f)
     if hashed:  # its SHA-256 is in the manifest, as an attacker would have it
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "save_file", lambda tensors, path: shutil.copy(payload, path))
+            patch.setattr(storage, "save_file", lambda tensors, path: shutil.copy(payload, path))
             save(folder, **trained())
     else:
         shutil.copy(payload, weights_file(folder))

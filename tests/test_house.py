@@ -37,7 +37,7 @@ FLOORS = [
 ]
 # Lines of code, without docstrings, comments and blanks. A cap moves when a file is clearer without it.
 CORE = ["config", "layers", "positions", "feedforward", "attention", "cache", "model", "probabilities", "sampling"]
-CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 846, 200, 350, 40
+CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 853, 200, 350, 40
 # A module of someone else's, and the rooms that alone may import it.
 ONLY_IN = {
     "matplotlib": ["classroom"],

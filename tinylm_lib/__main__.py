@@ -3,7 +3,6 @@
 import argparse
 import sys
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,10 +10,11 @@ import torch
 from . import checkpoint
 from .config import ModelConfig, Record, TrainConfig, field_types
 from .data import load_corpus
+from .distributed import join
 from .evaluation import evaluate
-from .job import RunConfig, begin, go_on, split_text, validation_windows
+from .job import RunConfig, begin, find, go_on, split_text, validation_windows
 from .presets import FAMILIES
-from .run import set_aside, work
+from .run import work
 from .sampling import stream
 from .training import choose_device
 
@@ -84,12 +84,13 @@ def run_train(arguments: argparse.Namespace) -> None:
     if arguments.resume:
         if arguments.preset:
             raise ValueError("a resumed run keeps its settings; leave out --preset")
-        work(go_on({name: value for some in flags.values() for name, value in some.items()}))
+        found, run = find({name: value for some in flags.values() for name, value in some.items()})
+        with join(run.strategy, choose_device(run.device)) as team:
+            work(go_on(found, run, team))
         return
     run, recipe = RunConfig.from_dict(flags[RunConfig]), TrainConfig.from_dict(flags[TrainConfig])
-    job = begin(run, recipe, arguments.preset or "modern", flags[ModelConfig])
-    set_aside(Path(run.out))
-    work(job)
+    with join(run.strategy, choose_device(run.device)) as team:
+        work(begin(run, recipe, arguments.preset or "modern", flags[ModelConfig], team))
 
 
 def run_sample(arguments: argparse.Namespace) -> None:

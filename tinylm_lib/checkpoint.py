@@ -1,13 +1,15 @@
 """Weights and training state on disk: safetensors and JSON, written atomically, nothing that can run code.
 
 A folder holds two tensor files, named after their content, and a manifest that lists them with their SHA-256. The
-manifest is replaced last, in one step: what stood there before stays whole until then.
+manifest is replaced last, in one step: what stood there before stays whole until then. Where the model lies in shards,
+a folder with a file of each process takes the place of a file, and any number of processes can read it.
 """
 
 import hashlib
 import json
 import os
 import re
+import shutil
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,35 +17,39 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from .config import ModelConfig
+from .distributed import ALONE, Alone, cut_like, random_states, read, set_random_state
 from .model import TransformerLM
-from .storage import explained, put_tensors, sha256, sync, take_tensors
+from .storage import check_files, explained, on_cpu, put_tensors, sync, take_tensors
 from .tokenizer import tokenizer_from_dict
 
 MANIFEST = "checkpoint.json"
 FORMAT = 1
-OURS = re.compile(r"(model|training)(-[0-9a-f]{16}\.safetensors|\.partial)|checkpoint\.json\.partial")
+RANDOM = re.compile(r"rng(_cuda)?(/[0-9]+)?")
+OURS = re.compile(r"(model|training)(-[0-9a-f]{16}\.(safetensors|shards)|\.partial)|checkpoint\.json\.partial")
 
 
 @dataclass
 class Checkpoint:
-    """What a folder held. `model` is built and filled, on the CPU; the rest is None where it was not saved."""
+    """What a folder held. `model` is built and filled, on the CPU; the rest is None where it was not saved.
+
+    random_states: of torch's generators, by name: "rng" on the CPU, "rng_cuda", and "rng/1" of process 1.
+    """
 
     model: TransformerLM
     step: int
     tokenizer: Any | None
     optimizer_state: dict[str, Any] | None
     batches_state: dict[str, Any] | None
-    rng_state: Tensor
+    random_states: dict[str, Tensor]
     extra: dict[str, Any]
 
-    def restore(self, model: nn.Module, optimizer: Any = None, batches: Any = None) -> None:
+    def restore(self, model: nn.Module, optimizer: Any = None, batches: Any = None, team: Alone = ALONE) -> None:
         """Put everything back where it was: weights, optimizer, place in the data, torch's random state.
 
+        team: with whom this process trains the model, and perhaps has only a shard of it.
         Raises ValueError, before anything is changed, where the model has other shapes or a state was not saved.
         """
         for what, target, state in [
@@ -55,11 +61,12 @@ class Checkpoint:
         weights = self.model.state_dict()
         _check_fit(model, weights, "the model given")
         if optimizer is not None:
-            optimizer.load_state_dict(self.optimizer_state)
+            optimizer.load_state_dict(_cut(self.optimizer_state, optimizer))
         if batches is not None:
             batches.load_state(self.batches_state)
-        model.load_state_dict(weights)
-        torch.set_rng_state(self.rng_state)
+        own = model.state_dict()
+        model.load_state_dict({name: cut_like(weight, own[name]) for name, weight in weights.items()})
+        set_random_state(self.random_states, team)
 
 
 def save(
@@ -71,15 +78,17 @@ def save(
     *,
     tokenizer: Any = None,
     extra: dict[str, Any] | None = None,
+    team: Alone = ALONE,
 ) -> Path:
     """Write a checkpoint into `folder`; one that stands there is replaced at the last moment, in one step.
 
     extra: plain values to keep beside it, such as the train config.
+    team: with whom this process trains the model; all of them save together, into a folder that all can reach.
     Returns the folder.
     Raises OSError, naming the folder and the remedy, where it cannot be written; what stood there before still loads.
     TypeError or ValueError for an extra that JSON cannot hold.
     """
-    folder, training = Path(folder), {"rng": torch.get_rng_state()}
+    folder, training = Path(folder), random_states(team)
     manifest = {
         "format": FORMAT,
         "step": step,
@@ -91,20 +100,18 @@ def save(
         "torch": torch.__version__,
     }
     json.dumps(manifest, ensure_ascii=False).encode("utf-8")
-    weights = {name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}
-    with explained(folder, _clean):
+    weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
+    with explained(folder, _clean if team.first else lambda folder: None):
         folder.mkdir(parents=True, exist_ok=True)
         manifest["files"] = {
-            "model": _write_tensors(folder, "model", weights),
-            "training": _write_tensors(folder, "training", training),
+            "model": team.write(folder, "model", weights),
+            "training": team.write(folder, "training", training),
         }
-        partial = folder / f"{MANIFEST}.partial"
-        sealed = {**manifest, "sha256": _seal(manifest)}
-        partial.write_text(json.dumps(sealed, indent=1, ensure_ascii=False), encoding="utf-8")
-        sync(partial)
-        os.replace(partial, folder / MANIFEST)
-        sync(folder)
-    _clean(folder)
+        if team.first:
+            _write_manifest(folder, manifest)
+    if team.first:
+        _clean(folder)
+    team.wait()
     return folder
 
 
@@ -116,14 +123,17 @@ def load(folder: str | Path) -> Checkpoint:
     folder = Path(folder)
     manifest = _read_manifest(folder)
     try:
-        tensors = {role: _read_tensors(folder, manifest["files"][role]) for role in ("model", "training")}
+        for role in ("model", "training"):
+            check_files(folder, manifest["files"][role])
+        tensors = {role: read(folder, manifest["files"][role]) for role in ("model", "training")}
         config = ModelConfig.from_dict(manifest["config"])
         tokenizer = None if manifest["tokenizer"] is None else tokenizer_from_dict(manifest["tokenizer"])
-        rng_state = tensors["training"].pop("rng")
+        random_states = {name: t for name, t in tensors["training"].items() if RANDOM.fullmatch(name)}
+        random_states["rng"]  # each checkpoint has it
         optimizer_state = put_tensors(manifest["optimizer"], tensors["training"])
         if optimizer_state is not None:
             optimizer_state["state"] = {int(k): v for k, v in optimizer_state["state"].items()}
-        rest = (optimizer_state, manifest["batches"], rng_state, manifest["extra"])
+        rest = (optimizer_state, manifest["batches"], random_states, manifest["extra"])
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"{folder / MANIFEST} is not a checkpoint of this library: {e!r}") from None
     with torch.device("meta"):
@@ -146,7 +156,7 @@ def latest(folder: str | Path) -> Path:
             try:
                 manifest = _read_manifest(candidate)
                 for entry in manifest["files"].values():
-                    _check_hash(candidate, entry)
+                    check_files(candidate, entry)
                 found.append((manifest["step"], candidate))
             except (ValueError, KeyError, TypeError, OSError) as e:
                 warnings.warn(f"passed over a damaged checkpoint: {e}", stacklevel=2)
@@ -164,34 +174,24 @@ def _check_fit(model: nn.Module, weights: dict[str, Tensor], where: str) -> None
             raise ValueError(f"weights do not fit {where}: {name} is {there} in the file and {here} in the model")
 
 
-def _write_tensors(folder: Path, role: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """Write one safetensors file under a name made of its content, and return its entry in the manifest."""
-    partial = folder / f"{role}.partial"
-    save_file(tensors, partial)
+def _cut(state: dict[str, Any], optimizer: Any) -> dict[str, Any]:
+    """The state of an optimizer as this process has it: where a parameter lies in shards, its moments do, too."""
+    parameters = dict(enumerate(p for group in optimizer.param_groups for p in group["params"]))
+
+    def cut(value: Any, p: Tensor | None) -> Any:
+        return cut_like(value, p) if isinstance(value, Tensor) and p is not None and value.shape == p.shape else value
+
+    own = {i: {k: cut(v, parameters.get(i)) for k, v in values.items()} for i, values in state["state"].items()}
+    return {**state, "state": own}
+
+
+def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    partial = folder / f"{MANIFEST}.partial"
+    sealed = {**manifest, "sha256": _seal(manifest)}
+    partial.write_text(json.dumps(sealed, indent=1, ensure_ascii=False), encoding="utf-8")
     sync(partial)
-    digest = sha256(partial)
-    name = f"{role}-{digest[:16]}.safetensors"
-    os.replace(partial, folder / name)
-    return {"name": name, "sha256": digest, "bytes": (folder / name).stat().st_size}
-
-
-def _read_tensors(folder: Path, entry: dict[str, Any]) -> dict[str, Tensor]:
-    _check_hash(folder, entry)
-    try:
-        return load_file(folder / entry["name"])
-    except SafetensorError as e:
-        raise ValueError(f"{folder / entry['name']} is no safetensors file: {e}") from None
-
-
-def _check_hash(folder: Path, entry: dict[str, Any]) -> None:
-    path = folder / entry["name"]
-    if path.parent != folder or not path.is_file():
-        raise ValueError(f"{path} is missing; the checkpoint {folder} is incomplete, use an earlier one")
-    if path.stat().st_size != entry["bytes"] or sha256(path) != entry["sha256"]:
-        raise ValueError(
-            f"{path} is damaged: its {path.stat().st_size} bytes do not have the SHA-256 that was written "
-            f"({entry['bytes']} bytes); use an earlier checkpoint"
-        )
+    os.replace(partial, folder / MANIFEST)
+    sync(folder)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
@@ -224,4 +224,4 @@ def _clean(folder: Path) -> None:
                 return  # a damaged manifest says nothing about what it needs
         for path in folder.glob("*"):
             if OURS.fullmatch(path.name) and path.name not in kept:
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()

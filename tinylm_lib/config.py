@@ -170,7 +170,7 @@ class TrainConfig(Record):
     """How a model is trained: batches, optimizer, schedule and precision."""
 
     total_steps: int = option(1550, "updates in the whole run", low=1)
-    batch_size: int = option(8, "sequences per backward pass", low=1)
+    batch_size: int = option(8, "sequences per backward pass, of all processes together", low=1)
     seq_len: int = option(128, "tokens per sequence", low=1)
     micro_steps: int = option(1, "backward passes per update", low=1)
     optimizer: str = choice("muon", "muon", "adamw", help="optimizer of the blocks' matrices; AdamW for all else")
@@ -185,6 +185,7 @@ class TrainConfig(Record):
     beta2: float = option(0.95, "AdamW's decay of the second moment", low=0.0, high=0.99999)
     adam_eps: float = option(1e-8, "AdamW's guard against division by zero", low=0.0)
     clip_norm: float | None = option(1.0, "largest global gradient norm; None never clips", low=0.0)
+    recompute: bool = option(False, "compute a block's activations again in the backward pass instead of keeping them")
     precision: str = choice("auto", "auto", "fp32", "bf16", help="of products; auto: bf16 where there are instructions")
     seed: int = option(1, "seed of the initial weights and of the batches", low=0)
 

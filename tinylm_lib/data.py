@@ -114,9 +114,11 @@ def random_windows(
 
 
 def _draw(
-    tokens: Tensor, batch_size: int, seq_len: int, generator: Any, n_starts: int, starts: Tensor | None
-) -> tuple[Tensor, Tensor]:
+    tokens: Tensor, batch_size: int, seq_len: int, generator: Any, n_starts: int, starts: Tensor | None,
+    rows: slice = slice(None),
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     chosen = torch.randint(n_starts if starts is None else len(starts), (batch_size, 1), generator=generator)  # (B, 1)
+    chosen = chosen[rows]
     if starts is not None:
         chosen = starts[chosen]
     windows = tokens[chosen + torch.arange(seq_len + 1)].long()  # (B, T + 1)
@@ -158,7 +160,12 @@ def _check_sizes(batch_size: int, seq_len: int) -> None:
 
 
 class RandomWindows:
-    """Endless batches of `random_windows`; batch i depends on the seed and i alone, so a run can resume anywhere."""
+    """Endless batches of `random_windows`; batch i depends on the seed and i alone, so a run can resume anywhere.
+
+    rank, n_ranks: yield only every n_ranks-th window of each batch, beginning with window number rank: together the
+    ranks see the batches that one alone would see.
+    Raises ValueError for a batch_size that n_ranks does not divide.
+    """
 
     def __init__(
         self,
@@ -168,12 +175,16 @@ class RandomWindows:
         seed: int = 0,
         device: Any = "cpu",
         starts: Tensor | None = None,
+        rank: int = 0,
+        n_ranks: int = 1,
     ):
+        if batch_size % n_ranks:
+            raise ValueError(f"batch_size {batch_size} cannot be shared by {n_ranks} processes; give a multiple")
         self.n_starts = check_windows(tokens, batch_size, seq_len)
         self.starts = None if starts is None else fitting_starts(starts, self.n_starts)
         self.tokens, self.batch_size, self.seq_len = tokens, batch_size, seq_len
         self.seed, self.device, self.n_drawn = seed, torch.device(device), 0
-        self.generator = torch.Generator()
+        self.generator, self.rows = torch.Generator(), slice(rank, None, n_ranks)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         return self
@@ -182,7 +193,7 @@ class RandomWindows:
         # Hashed together first: torch keeps only 32 bits of a CPU generator's seed.
         self.generator.manual_seed(random.Random(f"{self.seed} {self.n_drawn}").getrandbits(32))
         self.n_drawn += 1
-        x, y = _draw(self.tokens, self.batch_size, self.seq_len, self.generator, self.n_starts, self.starts)
+        x, y = _draw(self.tokens, self.batch_size, self.seq_len, self.generator, self.n_starts, self.starts, self.rows)
         return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
 
     def state(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .data import IGNORED
+from .distributed import ALONE, Alone
 from .layers import evaluation_mode, values_at_hand
 
 
@@ -45,11 +46,14 @@ class Evaluation(NamedTuple):
     n_tokens: int
 
 
-def evaluate(model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], n_bytes: int | None = None) -> Evaluation:
+def evaluate(
+    model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], n_bytes: int | None = None, team: Alone = ALONE
+) -> Evaluation:
     """Measure a model over every target of `windows`, each token counted once and equally.
 
     windows: pairs of ids (B, T) and targets (B, T), with -100 where a target does not count.
     n_bytes: bytes of text that the targets stand for; without it bits_per_byte is None.
+    team: with whom this process shares the windows; all of them get the same result.
     Returns nats per token, its exponential, bits per byte and the number of targets. Training mode is restored.
     Raises ValueError where no target counts, and for n_bytes below 1.
     """
@@ -58,11 +62,12 @@ def evaluate(model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], n_bytes
     device = next(model.parameters()).device
     total, n_tokens = torch.zeros((), dtype=torch.float64), 0
     with evaluation_mode(model):
-        for x, y in windows:
-            counted = int((y != IGNORED).sum())
-            if counted:
-                total += next_token_loss(model(x.to(device)), y.to(device)).cpu().double() * counted
+        for x, y in team.part(windows, IGNORED):
+            logits = model(x.to(device))
+            if counted := int((y != IGNORED).sum()):
+                total += next_token_loss(logits, y.to(device)).cpu().double() * counted
                 n_tokens += counted
+    total, n_tokens = team.sum(total), int(team.sum(torch.tensor(n_tokens)))
     if n_tokens == 0:
         raise ValueError("there is no token to evaluate; give at least one window with a target that is not -100")
     nats = total.item() / n_tokens

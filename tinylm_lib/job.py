@@ -1,20 +1,23 @@
 """What a training run works with: its text, cut and encoded, its model, and where it goes on."""
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from . import checkpoint
+from .checkpoint import Checkpoint
 from .config import Record, TrainConfig, check_record, choice, option
 from .data import LINES, RandomWindows, every_document, every_window, load_corpus, split
+from .distributed import ALONE, STRATEGIES, Alone, own_random_stream
 from .model import TransformerLM
 from .optim import build_optimizer
 from .presets import preset
 from .storyworld import Entropies, entropies
 from .tokenizer import TOKENIZERS
-from .training import choose_device
 
 FLOORS = {"storyworld": entropies}  # the languages of which it is known
 
@@ -29,6 +32,7 @@ class RunConfig(Record):
     validation_share: float = option(0.05, "share of the text kept for validation, from its end", low=0.0, high=0.9)
     out: str = option("work/runs/last", "folder for the checkpoints")
     device: str = option("auto", "auto takes the first of cuda, mps and cpu")
+    strategy: str = choice("none", *STRATEGIES, help="how many processes train one model; torchrun starts them")
     eval_every: int = option(400, "updates between two evaluations, samples and checkpoints", low=1)
     prompt: str = option("\n", "how the samples begin")
     sample_tokens: int = option(200, "length of a sample, in tokens", low=0)
@@ -45,11 +49,16 @@ class RunConfig(Record):
 
 @dataclass
 class Job:
-    """Everything that a training run works with; `first_step` is the update it begins with."""
+    """Everything that a training run works with; `first_step` is the update it begins with.
+
+    wrapped: what is trained in the model's place, and with whom: `team`.
+    """
 
     run: RunConfig
     recipe: TrainConfig
     model: TransformerLM
+    wrapped: nn.Module
+    team: Alone
     tokenizer: Any
     optimizer: torch.optim.Optimizer
     batches: RandomWindows
@@ -59,7 +68,7 @@ class Job:
     first_step: int = 1
 
 
-def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, Any]) -> Job:
+def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, Any], team: Alone = ALONE) -> Job:
     """Set up a new run of a preset with some fields of its ModelConfig chosen.
 
     Raises ValueError for settings that contradict one another.
@@ -74,11 +83,13 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
         if choices[name] < least:
             raise ValueError(f"{name} {choices[name]} is below {why}, {least}; raise it or leave it out")
     torch.manual_seed(recipe.seed)
-    return _job(run, recipe, TransformerLM(preset(family, **choices)), tokenizer, text)
+    model = TransformerLM(preset(family, **choices))
+    own_random_stream(team, recipe.seed)
+    return _job(run, recipe, model, tokenizer, text, team)
 
 
-def go_on(flags: dict[str, Any]) -> Job:
-    """Set up the continuation of the last checkpoint in the folder `out`.
+def find(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
+    """Find the last checkpoint in the folder `out`, and how its run goes on.
 
     flags: the fields of the three configs that the user set.
     Raises ValueError for one that contradicts the run.
@@ -86,30 +97,40 @@ def go_on(flags: dict[str, Any]) -> Job:
     found = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
     if not {"run", "train"} <= set(found.extra):
         raise ValueError("this checkpoint was not made by train, so there is no run to go on with")
-    free = ("out", "device", "eval_every", "prompt", "sample_tokens")
+    free = ("out", "device", "strategy", "eval_every", "prompt", "sample_tokens")
     stored = {**found.model.config.to_dict(), **found.extra["train"], **found.extra["run"]}
     if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
         kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)
         raise ValueError(f"a resumed run keeps its settings; leave out {kept}")
-    run = RunConfig.from_dict({**found.extra["run"], **{name: flags[name] for name in free if name in flags}})
+    return found, RunConfig.from_dict({**found.extra["run"], **{n: flags[n] for n in free if n in flags}})
+
+
+def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
+    """Set up the continuation of a run from its checkpoint."""
     recipe = TrainConfig.from_dict(found.extra["train"])
-    job = _job(run, recipe, found.model, found.tokenizer, load_corpus(run.corpus))
-    found.restore(job.model, job.optimizer, job.batches)
+    own_random_stream(team, recipe.seed + found.step)
+    model = copy.deepcopy(found.model)  # where it is cut into shards, what to cut must stay whole
+    job = _job(run, recipe, model, found.tokenizer, load_corpus(run.corpus), team)
+    found.restore(job.model, job.optimizer, job.batches, team)
     job.first_step = found.step + 1
     return job
 
 
-def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, tokenizer: Any, text: str) -> Job:
+def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, tokenizer: Any, text: str, team: Alone) -> Job:
     tokenizer.encode(run.prompt)
-    device = choose_device(run.device)
-    model = model.to(device)
+    model = model.to(team.device)
+    model.recompute = recipe.recompute
+    wrapped = team.wrap(model)
     training, validation = split_text(text, run)
     ids = torch.tensor(tokenizer.encode(training), dtype=torch.int32)
     starts = (ids == line_end(tokenizer)).nonzero()[:, 0] if run.lines else None
-    batches = RandomWindows(ids, recipe.batch_size, recipe.seq_len, recipe.seed, device, starts)
+    batches = RandomWindows(
+        ids, recipe.batch_size, recipe.seq_len, recipe.seed, team.device, starts, team.rank, team.size
+    )
     windows, n_bytes = validation_windows(validation, tokenizer, model.config.max_seq_len, run.lines)
     floor = FLOORS[run.corpus](tokenizer) if run.corpus in FLOORS else None
-    return Job(run, recipe, model, tokenizer, build_optimizer(model, recipe), batches, windows, n_bytes, floor)
+    optimizer = build_optimizer(model, recipe)
+    return Job(run, recipe, model, wrapped, team, tokenizer, optimizer, batches, windows, n_bytes, floor)
 
 
 def split_text(text: str, run: RunConfig) -> tuple[str, str]:

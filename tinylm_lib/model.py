@@ -6,6 +6,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from .attention import Attention
 from .cache import KVCache
@@ -144,7 +145,13 @@ INITS = {
 
 
 class TransformerLM(nn.Module):
-    """A decoder-only language model: token ids in, a row of logits per position out, every choice in the config."""
+    """A decoder-only language model: token ids in, a row of logits per position out, every choice in the config.
+
+    recompute: set it to keep only each block's input for the backward pass, and compute the rest anew there.
+    Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", section 3.
+    """
+
+    recompute = False
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -196,11 +203,16 @@ class TransformerLM(nn.Module):
         x = self.dropout(self.position(x, positions))  # (B, T, C)
         rows = self.blocks[0].attention.rotation.rows(positions)  # once for all layers
         for i, block in enumerate(self.blocks):
-            x = block(x, positions, None if cache is None else partial(cache.extend, i), rows)  # (B, T, C)
+            x = self._run(block, x, positions, None if cache is None else partial(cache.extend, i), rows)  # (B, T, C)
         if cache is not None:
             cache.length += T
         head = self.embed if self.lm_head is None else self.lm_head
         return F.linear(self.final_norm(x), head.weight)  # (B, T, C) -> (B, T, V)
+
+    def _run(self, block: nn.Module, x: Tensor, positions: Tensor, extend: partial | None, rows: Rows | None) -> Tensor:
+        if self.recompute and self.training and extend is None:
+            return checkpoint(block, x, positions, None, rows, use_reentrant=False)
+        return block(x, positions, extend, rows)
 
     def _check(self, ids: Tensor, start: int) -> None:
         check_ids(ids, self.config.vocab_size, values=values_at_hand(ids))

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from .config import TrainConfig
+from .distributed import on_whole_matrices
 from .layers import pick
 from .model import TransformerLM
 
@@ -110,7 +111,7 @@ def muon_update(parameters: list[Tensor], state: dict[Tensor, Any], group: dict[
         ahead = gradients.lerp_(torch.stack(momenta), group["momentum"])  # Nesterov: where the next gradient will lead
         if ahead.dtype == torch.float32 and multiplies_bf16(ahead.device.type):
             ahead = ahead.bfloat16()
-        directions = orthogonalise(ahead)
+        directions = on_whole_matrices(orthogonalise, ahead)
         torch._foreach_mul_(members, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(members, directions.unbind(), alpha=-group["lr"] * 0.2 * math.sqrt(max(shape)))
 

@@ -1,11 +1,12 @@
 """A training run as the command line offers it: what it shows, checks and keeps."""
 
+import io
 import math
 import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tqdm import tqdm
 
 from . import checkpoint
 from .cost import count_parameters
+from .distributed import Alone
 from .evaluation import evaluate
 from .gaps import gaps
 from .job import Job, RunConfig, line_end
@@ -28,19 +30,31 @@ REMEDY = "Try a lower --matrix-lr, more --warmup-steps or --precision fp32"
 
 
 def work(job: Job) -> None:
-    """Train, show how it goes, and keep the last two checkpoints; Ctrl-C saves and stops."""
-    run, total = job.run, job.recipe.total_steps
+    """Train, show how it goes, and keep the last two checkpoints; Ctrl-C and SIGTERM save and stop.
+
+    Where many processes train together, all do this, and the first one shows it.
+    """
+    with nullcontext() if job.team.first else redirect_stdout(io.StringIO()):
+        _work(job)
+
+
+def _work(job: Job) -> None:
+    run, total, team = job.run, job.recipe.total_steps, job.team
+    if job.first_step == 1 and team.first:
+        set_aside(Path(run.out))
     announce(job)
     if job.first_step > total:
         print(f"Nothing left to do: the run in {run.out} has had its {total} updates.")
         return
     started = time.perf_counter()
-    bar = tqdm(total=total, initial=job.first_step - 1, unit="step", dynamic_ncols=True, mininterval=0.5)
-    with bar, stop_on_ctrl_c() as stopped:
-        for step in train(job.model, job.optimizer, job.batches, job.recipe, job.first_step):
+    done = {"total": total, "initial": job.first_step - 1, "unit": "step", "disable": not team.first}
+    with tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar, stop_on_signals(team) as signals:
+        for step in train(job.wrapped, job.optimizer, job.batches, job.recipe, job.first_step, team):
             bar.update()
-            milestone = step.step % run.eval_every == 0 or step.step == total or bool(stopped)
-            if milestone or step.step % STEPS_PER_LOOK == 0:
+            look = step.step % STEPS_PER_LOOK == 0
+            stopped = (look or team.size == 1) and team.any(bool(signals))  # together, or one would wait for ever
+            milestone = step.step % run.eval_every == 0 or step.step == total or stopped
+            if milestone or look:
                 bar.set_postfix_str(f"loss {checked_loss(step, run.out):.3f}", refresh=False)
             if milestone:
                 folder = keep(job, step.step)
@@ -50,7 +64,8 @@ def work(job: Job) -> None:
     elsewhere = "" if run.out == RunConfig.out else f" --checkpoint {run.out}"
     if stopped and step.step < total:
         print(f"Stopped after update {step.step}, saved in {folder}.")
-        print(f"Go on with: python -m tinylm_lib train --resume{elsewhere.replace('--checkpoint', '--out')}")
+        start = "python" if team.size == 1 else "torchrun ..."
+        print(f"Go on with: {start} -m tinylm_lib train --resume{elsewhere.replace('--checkpoint', '--out')}")
     else:
         prompt = "" if run.prompt == RunConfig.prompt else f" --prompt {run.prompt!r}"
         print(f"Saved in {folder}. Let it write: python -m tinylm_lib sample{elsewhere}{prompt}")
@@ -60,7 +75,9 @@ def announce(job: Job) -> None:
     """Say what is about to happen, before it does."""
     run, config, device = job.run, job.model.config, job.model.embed.weight.device
     sizes = f"{config.n_layers} layers, d_model {config.d_model}, {config.n_heads} heads"
-    print(f"Model: {count_parameters(config).total:,} parameters ({sizes}) on {device}, {job.recipe.precision}.")
+    together = "" if job.team.size == 1 else f", {job.team.size} processes ({run.strategy})"
+    n = count_parameters(config).total
+    print(f"Model: {n:,} parameters ({sizes}) on {device}, {job.recipe.precision}{together}.")
     print(f"Text: {run.corpus}, {len(job.batches.tokens):,} tokens ({run.tokenizer}) to learn from,")
     print(f"      the last {run.validation_share:.0%} kept apart for validation.")
     print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
@@ -91,21 +108,23 @@ def keep(job: Job, step: int) -> Path:
     Raises ValueError for weights that are not finite; what was saved before is kept.
     """
     out = Path(job.run.out)
-    if not all(bool(p.isfinite().all()) for p in job.model.parameters()):
+    own = [getattr(p, "to_local", p.detach)() for p in job.model.parameters()]  # of a shard, what is here
+    if job.team.any(not all(bool(p.isfinite().all()) for p in own)):
         raise ValueError(
             f"update {step} left weights that are not finite; the last checkpoint in {out} is kept. {REMEDY}"
         )
     extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
     folder = out / f"step_{step:06d}"
-    checkpoint.save(folder, job.model, job.optimizer, job.batches, step, tokenizer=job.tokenizer, extra=extra)
-    for old in sorted(out.glob("step_*/" + checkpoint.MANIFEST))[:-2]:
+    parts = (job.model, job.optimizer, job.batches, step)
+    checkpoint.save(folder, *parts, tokenizer=job.tokenizer, extra=extra, team=job.team)
+    for old in sorted(out.glob("step_*/" + checkpoint.MANIFEST))[:-2] if job.team.first else ():
         shutil.rmtree(old.parent, ignore_errors=True)
     return folder
 
 
 def progress(job: Job, step: Step, seconds: float) -> str:
     """The losses on both parts of the text, how far the floor is where it is known, and a sample."""
-    e = evaluate(job.model, job.windows(), job.n_bytes)
+    e = evaluate(job.model, job.windows(), job.n_bytes, job.team)
     lines = [
         f"\nupdate {step.step}, {seconds:.0f} s: training loss {step.loss.item():.3f}, validation "
         f"{e.nats_per_token:.3f} nats per token, {e.bits_per_byte:.3f} bits per byte"
@@ -133,12 +152,17 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
 
 
 def written(job: Job, seed: int) -> str:
-    """A sample, up to the end of the line where lines are texts of their own."""
-    device, stops = job.model.embed.weight.device, (line_end(job.tokenizer),) if job.run.lines else ()
+    """A sample, up to the end of the line where lines are texts of their own.
+
+    Many processes write as many tokens each, because all are needed for one, and cut it afterwards.
+    """
+    device, ends = job.team.device, (line_end(job.tokenizer),) if job.run.lines else ()
     prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
     generator = torch.Generator(device).manual_seed(seed)
-    options = {"temperature": 0.8, "stop_ids": stops, "generator": generator}
-    return job.tokenizer.decode(generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist())
+    options = {"temperature": 0.8, "stop_ids": ends if job.team.size == 1 else (), "generator": generator}
+    ids = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
+    over = next((i for i in range(prompt.shape[1], len(ids)) if ids[i] in ends), len(ids))
+    return job.tokenizer.decode(ids[: over + 1])
 
 
 def set_aside(out: Path) -> None:
@@ -150,16 +174,24 @@ def set_aside(out: Path) -> None:
 
 
 @contextmanager
-def stop_on_ctrl_c() -> Iterator[list[int]]:
-    """Collect the first Ctrl-C in a list, so that the update under way can finish; the second one interrupts."""
+def stop_on_signals(team: Alone) -> Iterator[list[int]]:
+    """Collect Ctrl-C (SIGINT) and SIGTERM in a list, so that the update under way can finish.
+
+    The second one interrupts; of many processes none is: torchrun sends on what came from the keyboard already.
+    """
     seen: list[int] = []
 
     def note(number: int, frame: Any) -> None:
         seen.append(number)
-        signal.signal(signal.SIGINT, before)
+        if team.size == 1:
+            restore()
 
-    before = signal.signal(signal.SIGINT, note)
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield seen
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .config import TrainConfig
+from .distributed import ALONE, Alone
 from .evaluation import next_token_loss
 from .layers import pick
 from .optim import SCHEDULES, multiplies_bf16
@@ -62,11 +63,13 @@ def train(
     batches: Iterator[tuple[Tensor, Tensor]],
     train_config: TrainConfig,
     first_step: int = 1,
+    team: Alone = ALONE,
 ) -> Iterator[Step]:
     """Update the model until total_steps, yielding a `Step` after each update. Nothing is logged, saved or checked.
 
     batches: yields ids and targets, each (B, T), on the model's device. first_step: where a resumed run goes on.
-    Every backward pass of an update weighs the same, however many of its targets count.
+    team: with whom this process trains; model is then what `team.wrap` returned, batches are this process's part.
+    Every backward pass of an update weighs the same, however many of its targets count, and so does every process.
     The yielded loss and gradient norm stay on the device; reading them is what makes it wait.
     Source of the clipping: Pascanu et al. 2013, algorithm 1.
     """
@@ -84,17 +87,18 @@ def train(
             group["lr"] = share * peak
         model.train()
         losses = []
-        for _ in range(train_config.micro_steps):
+        for micro in range(train_config.micro_steps):
             x, y = next(batches, (None, None))
             if x is None:
                 raise ValueError(
                     f"batches ran out at update {step} of {train_config.total_steps}; give an endless source"
                 )
+            team.sync(model, on=micro + 1 == train_config.micro_steps)
             with precision(device_type):
                 loss = next_token_loss(model(x), y)
             (loss / train_config.micro_steps).backward()
             losses.append(loss.detach())
-        grad_norm = nn.utils.clip_grad_norm_(parameters, limit)
+        grad_norm = team.clip(parameters, limit)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        yield Step(step, torch.stack(losses).mean(), grad_norm, share)
+        yield Step(step, team.mean(torch.stack(losses).mean()), grad_norm, share)
