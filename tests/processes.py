@@ -6,6 +6,7 @@ python -m torch.distributed.run --nproc-per-node N tests/processes.py FOLDER TAS
 import json
 import os
 import sys
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,13 @@ def exchanges(team: Alone, folder: Path) -> int:
             return done.then(lambda future: future.value()[0])
 
         training.wrapped.register_comm_hook(None, average)
-    else:
-        original = dist.reduce_scatter_tensor
-        dist.reduce_scatter_tensor = lambda *a, **k: (count.append(1), original(*a, **k))[1]
+
+    def counted(original: Any, *arguments: Any, **options: Any) -> Any:
+        count.append(1)
+        return original(*arguments, **options)
+
+    for name in {"reduce_scatter_single", "reduce_scatter_tensor"} & set(vars(dist)):  # torch 2.13 and 2.11
+        setattr(dist, name, partial(counted, getattr(dist, name)))
     training.run()
     return len(count)
 

@@ -135,7 +135,8 @@ def test_all_models_recomputed_and_in_bf16(n: int, tmp_path: Path) -> None:
         assert noise == again, "each process gets its own random state back"
         assert len({str(x) for x in noise}) == n, "the processes draw the same numbers"
         whole, half = found["resumed"]["losses"]
-        assert whole == half
+        # Four processes add up gradients in an order that depends on who comes first.
+        torch.testing.assert_close(torch.tensor(half), torch.tensor(whole), rtol=0 if n == 2 else 1e-6, atol=0)
         each = 1 if strategy == "ddp" else 2  # buckets, or the block and the rest
         assert found["exchanges"] == 4 * each, "only the last backward pass of an update exchanges gradients"
 
