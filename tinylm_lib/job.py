@@ -9,6 +9,7 @@ import torch
 from . import checkpoint
 from .config import Record, TrainConfig, check_record, choice, option
 from .data import LINES, RandomWindows, every_document, every_window, load_corpus, split
+from .machine import machine, warn_of_changes
 from .model import TransformerLM
 from .optim import build_optimizer
 from .presets import preset
@@ -95,6 +96,7 @@ def go_on(flags: dict[str, Any]) -> Job:
     recipe = TrainConfig.from_dict(found.extra["train"])
     job = _job(run, recipe, found.model, found.tokenizer, load_corpus(run.corpus))
     found.restore(job.model, job.optimizer, job.batches)
+    warn_of_changes(found.extra.get("machine", {}), machine(job.batches.device, recipe.precision))
     job.first_step = found.step + 1
     return job
 
