@@ -33,7 +33,7 @@ def folder_with_text(place: Path) -> Path:
     """A new folder with a small text, in which a run works under names that are the same everywhere."""
     place.mkdir()
     generator = random.Random(0)
-    words = [generator.choice("the cat sat on a mat while two dogs ran .".split()) for _ in range(4000)]
+    words = generator.choices(["the", "cat", "sat", "on", "a", "mat", "while", "two", "dogs", "ran", "."], k=4000)
     (place / "text.txt").write_text(" ".join(words), encoding="utf-8")
     return place
 

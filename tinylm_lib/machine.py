@@ -20,7 +20,7 @@ def machine(device: torch.device, precision: str) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
         "precision": "bf16" if lowered else "fp32",
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
     }
 
 
