@@ -1,6 +1,7 @@
 """The command line: python -m tinylm_lib train | sample | eval | doctor | lab. Flags come from the config records."""
 
 import argparse
+import re
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -102,6 +103,8 @@ def run_sample(arguments: argparse.Namespace) -> None:
     if not tokens:
         raise ValueError("the prompt is empty; a model continues at least one token")
     ids = torch.tensor([tokens], device=device)
+    if arguments.seed is not None and arguments.seed.bit_length() > 63:
+        raise ValueError(f"seed must fit into 64 bits, got {arguments.seed}")
     generator = torch.Generator(device)
     generator.seed() if arguments.seed is None else generator.manual_seed(arguments.seed)
     options = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "min_p")}
@@ -154,6 +157,16 @@ def run_lab(arguments: argparse.Namespace) -> None:
     raise SystemExit(lab.main(arguments.others))
 
 
+def lack_of_memory(e: Exception) -> str:
+    """What to tell the user where memory ran out; "" for other errors. On a CPU only its text tells."""
+    signs = "can't allocate memory|not enough memory|Storage size calculation overflowed"
+    if not isinstance(e, MemoryError | torch.OutOfMemoryError) and not re.search(signs, str(e)):
+        return ""
+    size = re.search(r"allocate (\d[\d.]* ?\w+)", str(e))
+    remedy = "lower --batch-size, --seq-len, --max-seq-len, --d-model or --n-layers"
+    return f"there is not enough memory{f' for another {size[1]}' if size else ''}; {remedy}"
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; a mistake of the user's is one line on stderr and exit code 2."""
     top = parser()
@@ -165,6 +178,11 @@ def main(argv: list[str] | None = None) -> int:
         arguments.do(arguments)
     except (ValueError, TypeError, OSError) as e:
         print(f"tinylm: {e}", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as e:
+        if not (lack := lack_of_memory(e)):
+            raise
+        print(f"tinylm: {lack}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\ntinylm: interrupted", file=sys.stderr)

@@ -31,6 +31,8 @@ def check_record(record: Any) -> None:
         if not fits or (isinstance(value, bool) and bool not in kinds) or value in (math.inf, -math.inf):
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise ValueError(f"{f.name} must be a finite {wanted}, got {value!r}")
+        if isinstance(value, int) and value.bit_length() > 63:
+            raise ValueError(f"{f.name} must fit into 64 bits, got {value}")
         if "choices" in meta and value not in meta["choices"]:
             raise ValueError(f"{f.name} {value!r} is unknown; choose one of {', '.join(meta['choices'])}")
         low, high = meta.get("low"), meta.get("high")
@@ -134,7 +136,7 @@ class ModelConfig(Record):
         check_record(self)
         if self.d_head is None:
             if self.d_model % self.n_heads:
-                fits = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
+                fits = _divisors(self.d_model)
                 raise ValueError(
                     f"d_model {self.d_model} is not divisible by n_heads {self.n_heads}; "
                     f"choose n_heads from {_some(fits)} or give d_head"
@@ -143,7 +145,7 @@ class ModelConfig(Record):
         if self.n_kv_heads is None:
             object.__setattr__(self, "n_kv_heads", self.n_heads)
         if self.n_heads % self.n_kv_heads:
-            fits = [g for g in range(1, self.n_heads + 1) if self.n_heads % g == 0]
+            fits = _divisors(self.n_heads)
             raise ValueError(
                 f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}; choose from {_some(fits)}"
             )
@@ -192,6 +194,11 @@ class TrainConfig(Record):
         check_record(self)
         if self.warmup_steps > self.total_steps:
             raise ValueError(f"warmup_steps {self.warmup_steps} exceeds total_steps {self.total_steps}; lower it")
+
+
+def _divisors(number: int) -> list[int]:
+    """The divisors up to 4096; nobody has more heads."""
+    return [n for n in range(1, min(number, 4096) + 1) if number % n == 0]
 
 
 def _some(numbers: list[int]) -> str:

@@ -9,7 +9,7 @@ import torch
 from . import checkpoint
 from .config import Record, TrainConfig, check_record, choice, option
 from .data import LINES, RandomWindows, every_document, every_window, load_corpus, split
-from .machine import machine, warn_of_changes
+from .machine import check_memory, machine, warn_of_changes
 from .model import TransformerLM
 from .optim import build_optimizer
 from .presets import preset
@@ -74,8 +74,10 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     ):
         if choices[name] < least:
             raise ValueError(f"{name} {choices[name]} is below {why}, {least}; raise it or leave it out")
+    config = preset(family, **choices)
+    check_memory(config, recipe, choose_device(run.device))
     torch.manual_seed(recipe.seed)
-    return _job(run, recipe, TransformerLM(preset(family, **choices)), tokenizer, text)
+    return _job(run, recipe, TransformerLM(config), tokenizer, text)
 
 
 def go_on(flags: dict[str, Any]) -> Job:
@@ -150,4 +152,5 @@ def validation_windows(text: str, tokenizer: Any, max_seq_len: int, lines: bool)
             raise ValueError(f"a line has {longest} tokens, more than max_seq_len {max_seq_len}; raise it")
         return lambda: every_document(ids, end, 32), n_bytes
     first = tokenizer.decode(ids[:1].tolist())
-    return lambda: every_window(ids, 32, max_seq_len), len(text.encode("utf-8")) - len(first.encode("utf-8"))
+    seq_len = min(max_seq_len, len(ids) - 1)
+    return lambda: every_window(ids, 32, seq_len), len(text.encode("utf-8")) - len(first.encode("utf-8"))

@@ -1,11 +1,15 @@
-"""What the bits of a training run depend on beside its settings: a machine, described in plain values."""
+"""The machine that a training run finds: what its bits depend on beside the settings, and how much fits."""
 
+import math
+import os
 import platform
 import warnings
 from typing import Any
 
 import torch
 
+from .config import ModelConfig, TrainConfig
+from .cost import count_parameters
 from .layers import pick
 from .training import PRECISIONS
 
@@ -32,4 +36,29 @@ def warn_of_changes(was: dict[str, Any], now: dict[str, Any]) -> None:
             f"the machine has changed, so this run will not be bit-identical to an uninterrupted one: "
             f"{'; '.join(changed)}",
             stacklevel=2,
+        )
+
+
+def main_memory() -> float:
+    """Bytes of main memory; infinite where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
+
+
+def check_memory(config: ModelConfig, recipe: TrainConfig, device: torch.device) -> None:
+    """Raise ValueError where not even the weights fit into main memory, and all that training adds to them on a CPU.
+
+    These are gradients, the one moment that every optimizer keeps, and the logits of a batch; all in fp32, like the
+    one number or more that every position takes.
+    """
+    needed = count_parameters(config).total
+    if device.type == "cpu":
+        needed = 3 * needed + recipe.batch_size * recipe.seq_len * config.vocab_size
+    needed = 4 * (needed + config.max_seq_len)
+    if needed > main_memory():
+        raise ValueError(
+            f"this takes at least {needed:,} bytes, and the machine has {main_memory():,}; lower d_model, n_layers, "
+            f"d_ff, vocab_size, max_seq_len, batch_size or seq_len"
         )
