@@ -157,6 +157,11 @@ def run_lab(arguments: argparse.Namespace) -> None:
     raise SystemExit(lab.main(arguments.others))
 
 
+def in_one_line(text: str) -> str:
+    """A text whose line breaks and other characters that do not print are written as \\n and the like."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def lack_of_memory(e: Exception) -> str:
     """What to tell the user where memory ran out; "" for other errors. On a CPU only its text tells."""
     signs = "can't allocate memory|not enough memory|Storage size calculation overflowed"
@@ -171,13 +176,15 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; a mistake of the user's is one line on stderr and exit code 2."""
     top = parser()
     arguments, others = top.parse_known_args(argv)
+    if [] in vars(arguments).values():
+        top.error("-- cannot be the value of a flag")  # what argparse makes of --prompt=--
     arguments.others = others
     if others and arguments.do is not run_lab:
-        top.error(f"unrecognized arguments: {' '.join(others)}")
+        top.error(f"unrecognized arguments: {in_one_line(' '.join(others))}")
     try:
         arguments.do(arguments)
     except (ValueError, TypeError, OSError) as e:
-        print(f"tinylm: {e}", file=sys.stderr)
+        print(f"tinylm: {in_one_line(str(e))}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as e:
         if not (lack := lack_of_memory(e)):

@@ -31,6 +31,8 @@ def check_record(record: Any) -> None:
         if not fits or (isinstance(value, bool) and bool not in kinds) or value in (math.inf, -math.inf):
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise ValueError(f"{f.name} must be a finite {wanted}, got {value!r}")
+        if isinstance(value, str) and value != value.encode("utf-8", "ignore").decode("utf-8"):
+            raise ValueError(f"{f.name} must be text that UTF-8 can hold, got {value!r}")
         if isinstance(value, int) and value.bit_length() > 63:
             raise ValueError(f"{f.name} must fit into 64 bits, got {value}")
         if "choices" in meta and value not in meta["choices"]:

@@ -40,6 +40,8 @@ class RunConfig(Record):
             object.__setattr__(self, "lines", self.corpus in LINES)
         if self.tokenizer is None:
             object.__setattr__(self, "tokenizer", "words" if self.corpus in LINES else "bytes")
+        if not self.out:
+            raise ValueError("out is empty; name a folder, such as . for this one")
         if not self.prompt:
             raise ValueError("prompt is empty; a model continues at least one token")
 
