@@ -4,6 +4,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,11 @@ def note(path: Path, entries: list[dict[str, Any]]) -> None:
 
     Raises OSError, naming the file and the remedy, where it cannot be written.
     """
-    try:
+    with _explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a", encoding="utf-8", newline="\n") as file:
             file.writelines(json.dumps(entry) + "\n" for entry in entries)
         sync(path)
-    except OSError as e:
-        remedy = "free some space or choose another folder (checkpoints that stand there are unharmed)"
-        raise OSError(e.errno, f"cannot write the log {path}: {e.strerror}; {remedy}") from None
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -36,14 +34,25 @@ def cut(path: Path, update: int) -> None:
     """Forget what came after an update, which a run that goes on there writes again, and lines that are damaged.
 
     Warns where the log does not hold every update before.
+    Raises OSError, naming the file and the remedy, where it cannot be written.
     """
     kept = [(line, entry) for line, entry in _entries(path) if entry["update"] <= update]
     if [entry["update"] for _, entry in kept if "loss" in entry] != list(range(1, update + 1)):
         warnings.warn(f"{path} does not hold every update from 1 to {update}: it was damaged or lost", stacklevel=2)
     partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(b"".join(line for line, _ in kept))
-    sync(partial)
-    os.replace(partial, path)
+    with _explained(path):
+        partial.write_bytes(b"".join(line for line, _ in kept))
+        sync(partial)
+        os.replace(partial, path)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        remedy = "free some space or choose another folder (checkpoints that stand there are unharmed)"
+        raise OSError(e.errno, f"cannot write the log {path}: {e.strerror}; {remedy}") from None
 
 
 def _entries(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
