@@ -18,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 N_STEPS, EVERY = 160, 20
 RUN = (
     f"train --corpus text.txt --tokenizer chars --total-steps {N_STEPS} --eval-every {EVERY} --d-model 4 --d-ff 8 "
-    "--n-layers 1 --n-heads 2 --seq-len 8 --batch-size 2 --sample-tokens 0 --prompt the --residual-dropout 0.1 --out run"
+    "--n-layers 1 --n-heads 2 --seq-len 8 --batch-size 2 --sample-tokens 0 --prompt the --residual-dropout 0.1 "
+    "--out run"
 ).split()
 RESUME = ["train", "--resume", "--out", "run"]
 

@@ -40,6 +40,9 @@ class RunConfig(Record):
             object.__setattr__(self, "lines", self.corpus in LINES)
         if self.tokenizer is None:
             object.__setattr__(self, "tokenizer", "words" if self.corpus in LINES else "bytes")
+        for name in ("corpus", "out", "prompt"):
+            if (value := getattr(self, name)) != value.encode("utf-8", "ignore").decode("utf-8"):
+                raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
         if not self.out:
             raise ValueError("out is empty; name a folder, such as . for this one")
         if not self.prompt:

@@ -48,15 +48,15 @@ def main_memory() -> float:
 
 
 def check_memory(config: ModelConfig, recipe: TrainConfig, device: torch.device) -> None:
-    """Raise ValueError where not even the weights fit into main memory, and all that training adds to them on a CPU.
+    """Raise ValueError where the weights, a batch and a number for each position do not fit into main memory.
 
-    These are gradients, the one moment that every optimizer keeps, and the logits of a batch; all in fp32, like the
-    one number or more that every position takes.
+    On a CPU training adds gradients, the one moment that every optimizer keeps, and the logits of a batch. Weights and
+    all these are fp32, ids have 8 bytes.
     """
-    needed = count_parameters(config).total
+    n_weights, n_ids = count_parameters(config).total, recipe.batch_size * recipe.seq_len
+    needed = 4 * (n_weights + config.max_seq_len) + 8 * n_ids
     if device.type == "cpu":
-        needed = 3 * needed + recipe.batch_size * recipe.seq_len * config.vocab_size
-    needed = 4 * (needed + config.max_seq_len)
+        needed += 4 * (2 * n_weights + n_ids * config.vocab_size)
     if needed > main_memory():
         raise ValueError(
             f"this takes at least {needed:,} bytes, and the machine has {main_memory():,}; lower d_model, n_layers, "
