@@ -56,6 +56,12 @@ def test_a_log_torn_anywhere_goes_on_as_if_it_was_never_written_further(tmp_path
             assert path.read_bytes() == whole[:six]
 
 
+def test_a_line_without_its_end_is_left_out_although_it_can_be_read(tmp_path: Path) -> None:
+    whole = noted(tmp_path / "log", 5)
+    (tmp_path / "log").write_bytes(whole[:-1])
+    assert [entry["update"] for entry in log.read(tmp_path / "log")] == [1, 2, 3, 3, 4]
+
+
 @pytest.mark.parametrize(
     "damage", [b"\xff\xfe\n", b"{}\n", b"5\n", b'{"update": 1.5}\n', b"[" * 100_000 + b"\n", b"\0\n"]
 )

@@ -143,7 +143,8 @@ class ModelConfig(Record):
             object.__setattr__(self, "n_kv_heads", self.n_heads)
         if self.n_heads % self.n_kv_heads:
             raise ValueError(
-                f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}; choose from {_divisors(self.n_heads)}"
+                f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}; "
+                f"choose from {_divisors(self.n_heads)}"
             )
         for name, multiple in zip(("d_model", "d_head"), SIZE_MULTIPLES[self.position], strict=True):
             if getattr(self, name) % multiple:
@@ -184,7 +185,7 @@ class TrainConfig(Record):
     adam_eps: float = option(1e-8, "AdamW's guard against division by zero", low=0.0)
     clip_norm: float | None = option(1.0, "largest global gradient norm; None never clips", low=0.0)
     precision: str = choice("auto", "auto", "fp32", "bf16", help="of products; auto: bf16 where there are instructions")
-    seed: int = option(1, "seed of initial weights and batches", low=0, high=2**63 - 1)
+    seed: int = option(1, "seed of the initial weights and of the batches", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:
         check_record(self)
