@@ -1,6 +1,7 @@
 """The command line: python -m tinylm_lib train | sample | eval | doctor | lab. Flags come from the config records."""
 
 import argparse
+import re
 import sys
 from dataclasses import fields
 from typing import Any
@@ -103,6 +104,8 @@ def run_sample(arguments: argparse.Namespace) -> None:
     if not tokens:
         raise ValueError("the prompt is empty; a model continues at least one token")
     ids = torch.tensor([tokens], device=device)
+    if arguments.seed is not None and arguments.seed.bit_length() > 63:
+        raise ValueError(f"seed must fit into 64 bits, got {arguments.seed}")
     generator = torch.Generator(device)
     generator.seed() if arguments.seed is None else generator.manual_seed(arguments.seed)
     options = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "min_p")}
@@ -155,17 +158,39 @@ def run_lab(arguments: argparse.Namespace) -> None:
     raise SystemExit(lab.main(arguments.others))
 
 
+def in_one_line(text: str) -> str:
+    """A text whose line breaks and other characters that do not print are written as \\n and the like."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def lack_of_memory(e: Exception) -> str:
+    """What to tell the user where memory ran out; "" for other errors. On a CPU only its text tells."""
+    signs = "can't allocate memory|not enough memory|Storage size calculation overflowed"
+    if not isinstance(e, MemoryError | torch.OutOfMemoryError) and not re.search(signs, str(e)):
+        return ""
+    size = re.search(r"allocate (\d[\d.]* ?\w+)", str(e))
+    remedy = "lower --batch-size, --seq-len, --max-seq-len, --d-model or --n-layers"
+    return f"there is not enough memory{f' for another {size[1]}' if size else ''}; {remedy}"
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one command; a mistake of the user's is one line on stderr and exit code 2."""
     top = parser()
     arguments, others = top.parse_known_args(argv)
+    if [] in vars(arguments).values():
+        top.error("-- cannot be the value of a flag")  # what argparse makes of --prompt=--
     arguments.others = others
     if others and arguments.do is not run_lab:
-        top.error(f"unrecognized arguments: {' '.join(others)}")
+        top.error(f"unrecognized arguments: {in_one_line(' '.join(others))}")
     try:
         arguments.do(arguments)
     except (ValueError, TypeError, OSError) as e:
-        print(f"tinylm: {e}", file=sys.stderr)
+        print(f"tinylm: {in_one_line(str(e))}", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as e:
+        if not (lack := lack_of_memory(e)):
+            raise
+        print(f"tinylm: {lack}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\ntinylm: interrupted", file=sys.stderr)

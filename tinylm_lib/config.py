@@ -134,18 +134,17 @@ class ModelConfig(Record):
         check_record(self)
         if self.d_head is None:
             if self.d_model % self.n_heads:
-                fits = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
                 raise ValueError(
                     f"d_model {self.d_model} is not divisible by n_heads {self.n_heads}; "
-                    f"choose n_heads from {_some(fits)} or give d_head"
+                    f"choose n_heads from {_divisors(self.d_model)} or give d_head"
                 )
             object.__setattr__(self, "d_head", self.d_model // self.n_heads)
         if self.n_kv_heads is None:
             object.__setattr__(self, "n_kv_heads", self.n_heads)
         if self.n_heads % self.n_kv_heads:
-            fits = [g for g in range(1, self.n_heads + 1) if self.n_heads % g == 0]
             raise ValueError(
-                f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}; choose from {_some(fits)}"
+                f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}; "
+                f"choose from {_divisors(self.n_heads)}"
             )
         for name, multiple in zip(("d_model", "d_head"), SIZE_MULTIPLES[self.position], strict=True):
             if getattr(self, name) % multiple:
@@ -187,7 +186,7 @@ class TrainConfig(Record):
     clip_norm: float | None = option(1.0, "largest global gradient norm; None never clips", low=0.0)
     recompute: bool = option(False, "compute a block's activations again in the backward pass instead of keeping them")
     precision: str = choice("auto", "auto", "fp32", "bf16", help="of products; auto: bf16 where there are instructions")
-    seed: int = option(1, "seed of the initial weights and of the batches", low=0)
+    seed: int = option(1, "seed of the initial weights and of the batches", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:
         check_record(self)
@@ -195,5 +194,7 @@ class TrainConfig(Record):
             raise ValueError(f"warmup_steps {self.warmup_steps} exceeds total_steps {self.total_steps}; lower it")
 
 
-def _some(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers[:12])) + (", ..." if len(numbers) > 12 else "")
+def _divisors(number: int) -> str:
+    """The first divisors, none above 4096: nobody has more heads."""
+    found = [str(n) for n in range(1, min(number, 4096) + 1) if number % n == 0]
+    return ", ".join(found[:12] + ["..."] * (len(found) > 12))

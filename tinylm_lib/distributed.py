@@ -259,7 +259,7 @@ def read(folder: Path, entry: Entry) -> dict[str, Tensor]:
 
 def cut_like(whole: Tensor, like: Tensor) -> Tensor:
     """The part of a tensor (...) that this process has of `like` (...): a shard where that is one, else all."""
-    if not hasattr(like, "device_mesh"):
+    if not hasattr(like, "device_mesh") or hasattr(whole, "device_mesh"):  # not one, or cut before
         return whole
     from torch.distributed.tensor import distribute_tensor
 

@@ -1,6 +1,5 @@
 """What a training run works with: its text, cut and encoded, its model, and where it goes on."""
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from .checkpoint import Checkpoint
 from .config import Record, TrainConfig, check_record, choice, option
 from .data import LINES, RandomWindows, every_document, every_window, load_corpus, split
 from .distributed import ALONE, STRATEGIES, Alone, own_random_stream
+from .machine import check_memory, machine, warn_of_changes
 from .model import TransformerLM
 from .optim import build_optimizer
 from .presets import preset
@@ -43,6 +43,11 @@ class RunConfig(Record):
             object.__setattr__(self, "lines", self.corpus in LINES)
         if self.tokenizer is None:
             object.__setattr__(self, "tokenizer", "words" if self.corpus in LINES else "bytes")
+        for name in ("corpus", "out", "prompt"):
+            if (value := getattr(self, name)) != value.encode("utf-8", "ignore").decode("utf-8"):
+                raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
+        if not self.out:
+            raise ValueError("out is empty; name a folder, such as . for this one")
         if not self.prompt:
             raise ValueError("prompt is empty; a model continues at least one token")
 
@@ -82,8 +87,10 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     ):
         if choices[name] < least:
             raise ValueError(f"{name} {choices[name]} is below {why}, {least}; raise it or leave it out")
+    config = preset(family, **choices)
+    check_memory(config, recipe, team.device)
     torch.manual_seed(recipe.seed)
-    model = TransformerLM(preset(family, **choices))
+    model = TransformerLM(config)
     own_random_stream(team, recipe.seed)
     return _job(run, recipe, model, tokenizer, text, team)
 
@@ -109,9 +116,10 @@ def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
     """Set up the continuation of a run from its checkpoint."""
     recipe = TrainConfig.from_dict(found.extra["train"])
     own_random_stream(team, recipe.seed + found.step)
-    model = copy.deepcopy(found.model)  # where it is cut into shards, what to cut must stay whole
-    job = _job(run, recipe, model, found.tokenizer, load_corpus(run.corpus), team)
+    job = _job(run, recipe, found.model, found.tokenizer, load_corpus(run.corpus), team)
     found.restore(job.model, job.optimizer, job.batches, team)
+    if team.first:
+        warn_of_changes(found.extra.get("machine", {}), machine(team.device, recipe.precision, team.size))
     job.first_step = found.step + 1
     return job
 
@@ -169,4 +177,5 @@ def validation_windows(text: str, tokenizer: Any, max_seq_len: int, lines: bool)
             raise ValueError(f"a line has {longest} tokens, more than max_seq_len {max_seq_len}; raise it")
         return lambda: every_document(ids, end, 32), n_bytes
     first = tokenizer.decode(ids[:1].tolist())
-    return lambda: every_window(ids, 32, max_seq_len), len(text.encode("utf-8")) - len(first.encode("utf-8"))
+    seq_len = min(max_seq_len, len(ids) - 1)
+    return lambda: every_window(ids, 32, seq_len), len(text.encode("utf-8")) - len(first.encode("utf-8"))

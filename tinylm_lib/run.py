@@ -2,23 +2,25 @@
 
 import io
 import math
+import re
 import shutil
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from . import checkpoint
+from . import checkpoint, log
 from .cost import count_parameters
 from .distributed import Alone
-from .evaluation import evaluate
+from .evaluation import Evaluation, evaluate
 from .gaps import gaps
 from .job import Job, RunConfig, line_end
+from .machine import machine
 from .sampling import generate
 from .storyworld import entropy_per_story, story
 from .tokenizer import WordTokenizer
@@ -26,7 +28,11 @@ from .training import Step, train
 
 STEPS_PER_LOOK = 10  # updates between two looks at the loss; each look makes a GPU wait
 N_STORIES = 200  # to compare with the exact distribution of every word
-REMEDY = "Try a lower --matrix-lr, more --warmup-steps or --precision fp32"
+STEP = re.compile(r"step_(\d{6,})")  # the folder of a checkpoint
+REMEDY = (
+    "Look at the learning rates (--matrix-lr, --embedding-lr: try a third), the warm-up (--warmup-steps), the clipping "
+    "(--clip-norm), the precision (--precision fp32) and the text, and start anew"
+)
 
 
 def work(job: Job) -> None:
@@ -46,23 +52,31 @@ def _work(job: Job) -> None:
     if job.first_step > total:
         print(f"Nothing left to do: the run in {run.out} has had its {total} updates.")
         return
-    started = time.perf_counter()
+    started, unread = time.perf_counter(), []
+    if job.first_step > 1 and team.first:
+        log.cut(Path(run.out) / log.NAME, job.first_step - 1)
     done = {"total": total, "initial": job.first_step - 1, "unit": "step", "disable": not team.first}
     with tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar, stop_on_signals(team) as signals:
         for step in train(job.wrapped, job.optimizer, job.batches, job.recipe, job.first_step, team):
             bar.update()
-            look = step.step % STEPS_PER_LOOK == 0
-            stopped = (look or team.size == 1) and team.any(bool(signals))  # together, or one would wait for ever
-            milestone = step.step % run.eval_every == 0 or step.step == total or stopped
-            if milestone or look:
-                bar.set_postfix_str(f"loss {checked_loss(step, run.out):.3f}", refresh=False)
-            if milestone:
+            unread.append(step)
+            look, milestone = step.step % STEPS_PER_LOOK == 0, step.step % run.eval_every == 0 or step.step == total
+            stop = (look or team.size == 1) and team.any(bool(signals))  # together, or one would wait for ever
+            if look or milestone or stop:
+                note(job, checked(unread, run.out))
+                bar.set_postfix_str(f"loss {step.loss.item():.3f}", refresh=False)
+                unread.clear()
+            if milestone:  # before the checkpoint: a run that goes on there has noted it
+                e = measure(job, step.step)
+                note(job, [{"update": step.step, "validation_loss": e.nats_per_token}])
+            if milestone or stop:
                 folder = keep(job, step.step)
-                bar.write(progress(job, step, time.perf_counter() - started))
-            if stopped:
+            if milestone:
+                bar.write(progress(job, step, e, time.perf_counter() - started))
+            if stop:
                 break
     elsewhere = "" if run.out == RunConfig.out else f" --checkpoint {run.out}"
-    if stopped and step.step < total:
+    if stop and step.step < total:
         print(f"Stopped after update {step.step}, saved in {folder}.")
         start = "python" if team.size == 1 else "torchrun ..."
         print(f"Go on with: {start} -m tinylm_lib train --resume{elsewhere.replace('--checkpoint', '--out')}")
@@ -88,43 +102,91 @@ def announce(job: Job) -> None:
         print(f"Going on after update {job.first_step - 1} of {job.recipe.total_steps}.")
 
 
-def checked_loss(step: Step, out: str) -> float:
-    """The loss of an update, read from the device.
+def note(job: Job, entries: list[dict[str, Any]]) -> None:
+    """Add entries to the run's log."""
+    if job.team.first:
+        log.note(Path(job.run.out) / log.NAME, entries)
 
-    Raises ValueError unless loss and gradient norm are finite; what was saved before is kept.
+
+def checked(steps: list[Step], out: str) -> list[dict[str, Any]]:
+    """What the log says of some updates, read from the device at once.
+
+    Raises ValueError naming the first whose loss or gradient norm is not finite; what was saved before is kept.
     """
-    loss, norm = step.loss.item(), step.grad_norm.item()
-    if not (math.isfinite(loss) and math.isfinite(norm)):
+    losses, norms = (
+        torch.stack(values).tolist() for values in zip(*((s.loss, s.grad_norm) for s in steps), strict=True)
+    )
+    for step, loss, norm in zip(steps, losses, norms, strict=True):
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise ValueError(f"update {step.step} has loss {loss} and gradient norm {norm}; {kept(out)}. {REMEDY}")
+    return [
+        {"update": step.step, "loss": loss, "grad_norm": norm, "lr_share": step.lr_share}
+        for step, loss, norm in zip(steps, losses, norms, strict=True)
+    ]
+
+
+def measure(job: Job, step: int) -> Evaluation:
+    """Evaluate the model after an update.
+
+    Raises ValueError for weights and a validation loss that are not finite; what was saved before is kept.
+    """
+    check_finite(job, step)
+    e = evaluate(job.model, job.windows(), job.n_bytes, job.team)
+    if not math.isfinite(e.nats_per_token):
         raise ValueError(
-            f"update {step.step} has loss {loss} and gradient norm {norm}; "
-            f"the last checkpoint in {out} is kept. {REMEDY}"
+            f"after update {step} the validation loss is {e.nats_per_token}; {kept(job.run.out)}. {REMEDY}"
         )
-    return loss
+    return e
+
+
+def check_finite(job: Job, step: int) -> None:
+    """Raise ValueError for weights and optimizer states that are not finite; what was saved before is kept."""
+    states = [value for state in job.optimizer.state.values() for value in state.values()]
+    for what, tensors in (("weights", job.model.parameters()), ("optimizer states", filter(torch.is_tensor, states))):
+        own = (getattr(t, "to_local", t.detach)() for t in tensors)  # of what lies in shards, the part that is here
+        if job.team.any(not all(bool(t.isfinite().all()) for t in own)):
+            raise ValueError(f"update {step} left {what} that are not finite; {kept(job.run.out)}. {REMEDY}")
+
+
+def kept(out: str) -> str:
+    """What is left of a run that failed."""
+    if any(Path(out).glob("step_*/" + checkpoint.MANIFEST)):
+        return f"the last checkpoint in {out} is kept"
+    return f"nothing was saved in {out} yet"
 
 
 def keep(job: Job, step: int) -> Path:
     """Write the checkpoint of an update and delete those before the last two. Returns its folder.
 
-    Raises ValueError for weights that are not finite; what was saved before is kept.
+    Raises ValueError for values that are not finite; what was saved before is kept.
     """
-    out = Path(job.run.out)
-    own = [getattr(p, "to_local", p.detach)() for p in job.model.parameters()]  # of a shard, what is here
-    if job.team.any(not all(bool(p.isfinite().all()) for p in own)):
-        raise ValueError(
-            f"update {step} left weights that are not finite; the last checkpoint in {out} is kept. {REMEDY}"
-        )
+    check_finite(job, step)
     extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
-    folder = out / f"step_{step:06d}"
-    parts = (job.model, job.optimizer, job.batches, step)
+    extra["machine"] = machine(job.team.device, job.recipe.precision, job.team.size)
+    folder, parts = Path(job.run.out) / f"step_{step:06d}", (job.model, job.optimizer, job.batches, step)
     checkpoint.save(folder, *parts, tokenizer=job.tokenizer, extra=extra, team=job.team)
-    for old in sorted(out.glob("step_*/" + checkpoint.MANIFEST))[:-2] if job.team.first else ():
-        shutil.rmtree(old.parent, ignore_errors=True)
+    if job.team.first:
+        forget(folder)
     return folder
 
 
-def progress(job: Job, step: Step, seconds: float) -> str:
+def forget(newest: Path) -> None:
+    """Delete the checkpoints before the newest, all but the last one, and what a killed run left of others.
+
+    The manifest goes first: what is half deleted is no checkpoint.
+    """
+    numbers = {p: int(found[1]) for p in newest.parent.iterdir() if (found := STEP.fullmatch(p.name))}
+    before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.get)
+    spared = [p for p in before if (p / checkpoint.MANIFEST).exists()][-1:]
+    for old in before:
+        if old not in spared:
+            with suppress(OSError):
+                (old / checkpoint.MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def progress(job: Job, step: Step, e: Evaluation, seconds: float) -> str:
     """The losses on both parts of the text, how far the floor is where it is known, and a sample."""
-    e = evaluate(job.model, job.windows(), job.n_bytes, job.team)
     lines = [
         f"\nupdate {step.step}, {seconds:.0f} s: training loss {step.loss.item():.3f}, validation "
         f"{e.nats_per_token:.3f} nats per token, {e.bits_per_byte:.3f} bits per byte"
@@ -167,7 +229,7 @@ def written(job: Job, seed: int) -> str:
 
 def set_aside(out: Path) -> None:
     """Rename the folder of an earlier run, so that a new one never overwrites or mixes with it."""
-    if any(out.glob("step_*")):
+    if any(out.glob("step_*")) or (out / log.NAME).exists():
         number = next(n for n in range(1, 10_000) if not Path(f"{out}.{n}").exists())
         out.rename(f"{out}.{number}")
         print(f"The earlier run in {out} is now {out}.{number}.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -68,6 +69,9 @@ def open_tokens(path: str | Path) -> TokenFile:
             metadata = file.metadata() or {}
             if metadata.get("format") != "tinylm tokens":
                 raise ValueError("it was not made by write_tokens")
-            return TokenFile(file.get_tensor("ids"), tokenizer_from_dict(json.loads(metadata["tokenizer"])))
-    except (SafetensorError, ValueError, KeyError) as e:
+            ids, tokenizer = file.get_tensor("ids"), tokenizer_from_dict(json.loads(metadata["tokenizer"]))
+            if ids.dim() != 1 or ids.dtype not in (torch.uint16, torch.int32):
+                raise ValueError(f"ids have shape {tuple(ids.shape)} and {ids.dtype}")
+            return TokenFile(ids, tokenizer)
+    except (SafetensorError, ValueError, KeyError, RecursionError) as e:
         raise ValueError(f"{path} is no token file, or a damaged one: {e}; write it again with write_tokens") from None

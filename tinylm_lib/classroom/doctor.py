@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import math
 import os
 import platform
 import shutil
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from ..machine import main_memory
 from ..model import TransformerLM
 from ..presets import preset
 from ..training import choose_device
@@ -70,9 +72,8 @@ def torch_build() -> Finding:
 
 def memory() -> Finding:
     """Main memory, where the system tells."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    except (AttributeError, ValueError, OSError):
+    total = main_memory() / 2**30
+    if math.isinf(total):
         return Finding("memory", "⟨unknown GiB⟩")
     remedy = "close other programs; the lessons need about 2 GiB free"
     return Finding("memory", f"⟨{rounded(total, 3)} GiB⟩", "" if total > 3 else remedy)
