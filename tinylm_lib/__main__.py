@@ -121,9 +121,10 @@ def run_sample(arguments: argparse.Namespace) -> None:
     generator = torch.Generator(device)
     generator.seed() if arguments.seed is None else generator.manual_seed(arguments.seed)
     options = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "min_p")}
+    steps = stream(model.to(device), ids, arguments.max_new_tokens, generator=generator, **options)
     print(arguments.prompt, end="", flush=True)
     shown = tokenizer.decode(tokens)
-    for step in stream(model.to(device), ids, arguments.max_new_tokens, generator=generator, **options):
+    for step in steps:
         tokens.append(step.item())
         written = tokenizer.decode(tokens)
         if not written.endswith(UNFINISHED):
