@@ -22,7 +22,8 @@ PACKAGE = Path(tinylm_lib.__file__).parent
 # Imports go down only: a file imports from the floors above its own line here, never from its own floor.
 FLOORS = [
     ["config", "pieces", "sentences", "files", "hub_names"],
-    ["layers", "bpe", "presets", "storage", "scenes", "hub_tokenizer"],
+    ["layers", "bpe", "presets", "storage", "scenes"],
+    ["hub_tokenizer"],
     ["tokenizer", "hub_format", "positions", "feedforward", "cache", "distributed", "probabilities"],
     ["attention", "storyworld", "token_file"],
     ["data", "gaps"],

@@ -11,13 +11,13 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may need a network
 
 import pytest
-import tokenizers
 import torch
 import transformers
+from hub import trained
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from tinylm_lib import ModelConfig, TransformerLM, generate, hub_folder, preset, storyworld
+from tinylm_lib import ModelConfig, TransformerLM, generate, hub_folder, preset
 from tinylm_lib.config import RopeScaling
 from tinylm_lib.hub_format import read_config
 from tinylm_lib.pretrained import load_hf, load_hf_tokenizer, save_hf
@@ -98,36 +98,21 @@ def same_weights(a: nn.Module, b: nn.Module) -> bool:
     return x.keys() == y.keys() and all(torch.equal(x[n], y[n]) and x[n].dtype == y[n].dtype for n in x)
 
 
-@pytest.fixture(scope="module")
-def byte_bpe() -> str:
-    """The tokenizer.json of a small byte-level BPE, trained here."""
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300, special_tokens=["<|begin|>", "<|end|>"], show_progress=False,
-        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-    )  # fmt: skip
-    tokenizer.train_from_iterator([storyworld.corpus(200, seed=1)], trainer)
-    return tokenizer.to_str()
-
-
-@pytest.mark.parametrize("shard", ["5GB", "9KB"])
 @pytest.mark.parametrize("name", MODELS)
-def test_logits_are_theirs_and_survive_the_way_back(name: str, shard: str, tmp_path: Path) -> None:
+def test_logits_are_theirs_and_survive_the_way_back_in_many_files(name: str, tmp_path: Path) -> None:
     theirs = hugging(name)
-    theirs.save_pretrained(tmp_path / "theirs", max_shard_size=shard)
+    theirs.save_pretrained(tmp_path / "theirs", max_shard_size="9KB")
     state = torch.get_rng_state()
     ours = load_hf(tmp_path / "theirs")
     assert torch.equal(state, torch.get_rng_state())
-    assert len(list((tmp_path / "theirs").glob("*.safetensors"))) > 1 or shard == "5GB"
+    assert len(list((tmp_path / "theirs").glob("*.safetensors"))) > 1
     expected = logits(theirs)
     error = (logits(ours) - expected).abs().max().item()
     print(f"{name}: logits of standard deviation {expected.std():.2f}, largest difference {error:.1e}")
     assert expected.std() > 0.5
     assert error <= 1e-5
-    save_hf(ours, tmp_path / "ours", max_shard_bytes=9000 if shard == "9KB" else 10**9)
-    assert len(list((tmp_path / "ours").glob("*.safetensors"))) > 1 or shard == "5GB"
+    save_hf(ours, tmp_path / "ours", max_shard_bytes=9000)
+    assert len(list((tmp_path / "ours").glob("*.safetensors"))) > 1
     assert torch.equal(logits(opened(tmp_path / "ours")), expected)
     again = load_hf(tmp_path / "ours")
     assert again.config == ours.config and same_weights(again, ours)
@@ -139,7 +124,7 @@ def test_greedy_text_is_theirs_through_the_cache(name: str, tmp_path: Path) -> N
     theirs.save_pretrained(tmp_path)
     expected = theirs.generate(IDS[:, :5], max_new_tokens=20, do_sample=False)
     assert torch.equal(generate(load_hf(tmp_path), IDS[:, :5], 20, temperature=0), expected)
-    assert len(expected[:, 5:].unique()) > 5
+    assert len(expected[:, 5:].unique()) > 3
 
 
 @pytest.mark.parametrize("name", ["Llama, biases, gelu", "Qwen3, tied, biases", "GPT-2"])
@@ -483,10 +468,10 @@ def mutated(content: bytes, generator: torch.Generator, within: int) -> bytes:
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors.index.json", "model-00002", "tokenizer.json"])
-def test_a_damaged_file_is_a_clear_error_or_still_a_model(file: str, tmp_path: Path, byte_bpe: str) -> None:
+def test_a_damaged_file_is_a_clear_error_or_still_a_model(file: str, tmp_path: Path) -> None:
     folder = tmp_path
     hugging("Qwen2").save_pretrained(folder, max_shard_size="9KB")
-    (folder / "tokenizer.json").write_text(byte_bpe, encoding="utf-8")
+    (folder / "tokenizer.json").write_text(trained().to_str(), encoding="utf-8")
     path = next(folder.glob(f"{file}*"))
     whole, generator, refused = path.read_bytes(), torch.Generator().manual_seed(7), 0
     read = load_hf_tokenizer if file == "tokenizer.json" else load_hf

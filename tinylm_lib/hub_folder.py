@@ -148,7 +148,7 @@ def write_folder(folder: Path, shards: list[list[str]], tensors: Mapping[str, An
     shards: the names of the tensors in each. tensors: makes each of them when it is asked for.
     Raises FileExistsError for a folder that holds a model, OSError where it cannot be written; nothing is left then.
     """
-    kept = (CONFIG, TOKENIZER, MANIFEST, "*.safetensors", "*.safetensors.index.json", *PICKLES)
+    kept = (CONFIG, "tokenizer*.json", MANIFEST, "*.safetensors", "*.safetensors.index.json", *PICKLES)
     if there := sorted(path.name for kind in kept for path in folder.glob(kind)):
         raise FileExistsError(f"{folder} holds a model already ({there[0]}); choose another folder, or empty it")
     done: list[Path] = []

@@ -13,13 +13,16 @@ from .config import ModelConfig
 from .hub_folder import CONFIG, TOKENIZER, Stored, find_folder, open_tensors, read_json, read_text, write_folder
 from .hub_format import Entry, entries, family_of, read_config, to_ours, to_theirs, write_config
 from .hub_names import Family
-from .hub_tokenizer import HubTokenizer
+from .hub_tokenizer import HubTokenizer, tokenizer_json
 from .model import TransformerLM
+from .pieces import Tokenizer
 from .positions import Tables
 
 WEIGHTS = Path(__file__).with_name("weights")
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' names and torch's
 TIED = "lm_head.weight"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+GENERIC = '{"tokenizer_class": "PreTrainedTokenizerFast"}\n'  # otherwise transformers adds the family's own tokens
 
 
 def load_pretrained(name: str) -> Checkpoint:
@@ -70,14 +73,16 @@ def save_hf(
     model: TransformerLM,
     folder: str | Path,
     max_shard_bytes: int = 5_000_000_000,
+    tokenizer: Tokenizer | None = None,
 ) -> Path:
     """Write a model as a folder that `transformers` and `load_hf` open, with the same weights and the same logits.
 
     The rows of interleaved heads are put into the order of halves, and back by `load_hf`.
     max_shard_bytes: tensors of more bytes than this are spread over several files.
+    tokenizer: of bytes, byte-level BPE or of Hugging Face; it is written beside the model as tokenizer.json.
     Returns the folder.
-    Raises ValueError, naming the fields, for a model that Hugging Face does not have; FileExistsError for a folder
-    that holds a model; OSError, naming the folder and the remedy, where it cannot be written.
+    Raises ValueError, naming the fields, for a model or tokenizer that Hugging Face does not have; FileExistsError for
+    a folder that holds a model; OSError, naming the folder and the remedy, where it cannot be written.
     """
     if max_shard_bytes < 1:
         raise ValueError(f"max_shard_bytes must be at least 1, got {max_shard_bytes}")
@@ -95,7 +100,8 @@ def save_hf(
             shards, room = [*shards, []], max_shard_bytes
         shards[-1].append(entry.name)
         room -= n_bytes
-    write_folder(Path(folder), shards, made, {CONFIG: json.dumps(values, indent=2) + "\n"})
+    texts = {} if tokenizer is None else {TOKENIZER: tokenizer_json(tokenizer), TOKENIZER_CONFIG: GENERIC}
+    write_folder(Path(folder), shards, made, {**texts, CONFIG: json.dumps(values, indent=2) + "\n"})
     return Path(folder)
 
 
