@@ -94,6 +94,13 @@ def test_a_text_that_is_no_tokenizer_is_a_clear_error(text: str, tmp_path: Path)
         tokenizer_from_dict({"kind": "hugging_face", "text": 3})
 
 
+def test_a_panic_of_their_package_is_a_clear_error() -> None:
+    values = json.loads(trained(begins=True).to_str())
+    values["post_processor"]["special_tokens"] = {}
+    with pytest.raises(ValueError, match="the text describes no tokenizer: "):
+        HubTokenizer(json.dumps(values))
+
+
 def test_a_missing_file_and_a_missing_package_are_clear_errors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ModuleNotFoundError, match=r"tokenizers is not installed; pip install 'tinylm-lib\[hf\]'"):

@@ -4,8 +4,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,42 +80,42 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 class Stored(NamedTuple):
-    """A tensor in a file: the file, opened, its path and the tensor's name there, its shape and dtype."""
+    """A tensor in a file: the file's path and the tensor's name there, its shape and dtype."""
 
-    file: Any
     path: Path
     name: str
     shape: tuple[int, ...]
     dtype: str
 
     def read(self) -> Tensor:
-        """The tensor (...), mapped from the file as long as it is open."""
-        return self.file.get_tensor(self.name)
+        """The tensor (...), mapped from the file; the map goes with it, so that one tensor at a time is in memory."""
+        with safe_open(self.path, "pt") as file:
+            return file.get_tensor(self.name)
 
 
-@contextmanager
-def open_tensors(folder: Path) -> Iterator[dict[str, Stored]]:
-    """All tensors of a folder by name; only headers are read yet.
+def stored_tensors(folder: Path) -> dict[str, Stored]:
+    """All tensors of a folder by name; only the headers of the files are read.
 
     Raises FileNotFoundError where there are none, ValueError for damaged files and for pickles, which can run code.
     """
-    named = _shards(folder)
-    with ExitStack() as stack:
-        found: dict[str, Stored] = {}
-        for path in sorted({folder / name for name in named.values()} or {folder / TENSORS}):
-            try:
-                file = stack.enter_context(safe_open(path, "pt"))
-                for name in file.keys():  # noqa: SIM118
-                    header = file.get_slice(name)
-                    stored = Stored(file, path, name, tuple(header.get_shape()), header.get_dtype())
-                    if named and named.get(name) != path.name:
-                        raise ValueError(f"{path} holds {name}, and {INDEX} does not say so; download both again")
-                    found[name] = stored
-            except (SafetensorError, OSError) as e:
-                raise ValueError(f"{path} is damaged or no safetensors file ({e}); download it again") from None
-        if missing := sorted(set(named) - set(found)):
-            raise ValueError(f"{folder / named[missing[0]]} lacks {missing[0]}; download it again")
-        yield found
+    named, found = _shards(folder), {}
+    for path in sorted({folder / name for name in named.values()} or {folder / TENSORS}):
+        for name, stored in _header(path).items():
+            if named and named.get(name) != path.name:
+                raise ValueError(f"{path} holds {name}, and {INDEX} does not say so; download both again")
+            found[name] = stored
+    if missing := sorted(set(named) - set(found)):
+        raise ValueError(f"{folder / named[missing[0]]} lacks {missing[0]}; download it again")
+    return found
+
+
+def _header(path: Path) -> dict[str, Stored]:
+    try:
+        with safe_open(path, "pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return {name: Stored(path, name, tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+    except (SafetensorError, OSError) as e:
+        raise ValueError(f"{path} is damaged or no safetensors file ({e}); download it again") from None
 
 
 def _shards(folder: Path) -> dict[str, str]:
@@ -151,8 +150,7 @@ def write_folder(folder: Path, shards: list[list[str]], tensors: Mapping[str, An
     kept = (CONFIG, "tokenizer*.json", MANIFEST, "*.safetensors", "*.safetensors.index.json", *PICKLES)
     if there := sorted(path.name for kind in kept for path in folder.glob(kind)):
         raise FileExistsError(f"{folder} holds a model already ({there[0]}); choose another folder, or empty it")
-    done: list[Path] = []
-    with explained(folder, lambda _: [path.unlink(missing_ok=True) for path in done]):
+    with explained(folder, lambda _: None):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as partial:
             names, n_bytes = [TENSORS] if len(shards) == 1 else _shard_names(len(shards)), 0
@@ -166,12 +164,22 @@ def write_folder(folder: Path, shards: list[list[str]], tensors: Mapping[str, An
                 texts = {INDEX: json.dumps(index, indent=2), **texts}
             for name, text in texts.items():
                 (Path(partial) / name).write_text(text, encoding="utf-8")
-            for name in (*names, *texts):
-                sync(Path(partial) / name)
-                os.chmod(Path(partial) / name, 0o644)
-                done.append(folder / name)
-                os.replace(Path(partial) / name, folder / name)
-        sync(folder)
+            _move([Path(partial) / name for name in (*names, *texts)], folder)
+
+
+def _move(files: list[Path], folder: Path) -> None:
+    """Put finished files into a folder, all or none."""
+    for path in files:
+        os.chmod(path, 0o644)  # safetensors lets nobody else read
+        sync(path)
+    try:
+        for path in files:
+            os.replace(path, folder / path.name)
+    except BaseException:
+        for path in files:
+            (folder / path.name).unlink(missing_ok=True)
+        raise
+    sync(folder)
 
 
 def _shard_names(n: int) -> list[str]:

@@ -56,7 +56,10 @@ def read_config(values: Values) -> ModelConfig:
         theirs = {name: field.theirs for field in family.fields for name in field.ours}
         raise ValueError(f"{theirs.get(str(e).split()[0], 'it')} describes no model: {e}") from None
     if family.whole_heads and config.d_model % config.n_heads:
-        raise ValueError(f"d_model {config.d_model} must be a multiple of n_heads {config.n_heads}")
+        raise ValueError(
+            f"d_model {config.d_model} must be a multiple of n_heads {config.n_heads} (hidden_size and "
+            f"num_attention_heads of a {family.architecture})"
+        )
     _check_window(family.window(values), values)
     return config
 

@@ -23,14 +23,15 @@ class HubTokenizer(Tokenizer):
         build = package("tokenizers").Tokenizer.from_str
         try:
             self._inner = build(text)
-        except Exception as e:  # the package raises nothing narrower
+            self._inner.no_truncation()
+            self._inner.no_padding()
+            marked, plain = self._inner.encode("a").ids, self.encode("a")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as e:  # the package raises nothing narrower, and its panics are no Exceptions
             raise ValueError(f"the text describes no tokenizer: {e}") from None
-        self._inner.no_truncation()
-        self._inner.no_padding()
         self.text = text
         self.vocab_size = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-        marked = self._inner.encode("a").ids
-        plain = self.encode("a")
         places = range(len(marked) - len(plain) + 1)
         self.beginning = next((marked[:i] for i in places if marked[i : i + len(plain)] == plain), [])
 

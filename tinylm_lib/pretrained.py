@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .checkpoint import Checkpoint, load
 from .config import ModelConfig
-from .hub_folder import CONFIG, TOKENIZER, Stored, find_folder, open_tensors, read_json, read_text, write_folder
+from .hub_folder import CONFIG, TOKENIZER, Stored, find_folder, read_json, read_text, stored_tensors, write_folder
 from .hub_format import Entry, entries, family_of, read_config, to_ours, to_theirs, write_config
 from .hub_names import Family
 from .hub_tokenizer import HubTokenizer, tokenizer_json
@@ -51,17 +51,16 @@ def load_hf(path_or_id: str | Path) -> TransformerLM:
         family, config = family_of(values), read_config(values)
     except (ValueError, TypeError) as e:
         raise ValueError(f"{folder / CONFIG}: {e}") from None
-    with open_tensors(folder) as stored:
-        found = _full_names(stored, family)
-        _check_sizes(config, found, folder)
-        model = _skeleton(config)
-        plan = _plan(model, family)
-        _check_tensors(plan, found, folder)
-        state = {}
-        for entry in plan:
-            state |= to_ours(entry, found[entry.name].read(), config)
-        if config.tie_embeddings and TIED in found and not torch.equal(found[TIED].read(), state["embed.weight"]):
-            raise ValueError(f"{folder}: {TIED} is not the embedding, and tie_word_embeddings says it is; set it false")
+    found = _full_names(stored_tensors(folder), family)
+    _check_sizes(config, found, folder)
+    model = _skeleton(config)
+    plan = _plan(model, family)
+    _check_tensors(plan, found, folder)
+    state = {}
+    for entry in plan:
+        state |= to_ours(entry, found[entry.name].read(), config)
+    if config.tie_embeddings and TIED in found and not torch.equal(found[TIED].read(), state["embed.weight"]):
+        raise ValueError(f"{folder}: {TIED} is not the embedding, and tie_word_embeddings says it is; set it false")
     model.load_state_dict(state, assign=True)
     for module in model.modules():
         if isinstance(module, Tables):
