@@ -134,6 +134,7 @@ def test_weights_keep_the_dtype_of_the_file(name: str, dtype: torch.dtype, tmp_p
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load_hf(tmp_path / "theirs")
     assert {p.dtype for p in ours.parameters()} == {dtype}
+    assert generate(ours, IDS[:, :4], 3, temperature=0).shape == (3, 7)
     save_hf(ours, tmp_path / "ours")
     back = opened(tmp_path / "ours", dtype="auto")
     assert back.dtype == dtype and same_weights(back, theirs)
@@ -227,7 +228,7 @@ OURS = {
     "interleaved, biases": plain(name="cs190c", n_kv_heads=2, qkv_bias=True, o_bias=True, ffn_bias=True),
     "interleaved, biases on q, k, v": plain(name="cs336", qkv_bias=True, tie_embeddings=True),
     "interleaved, normed heads": plain(name="modern", rope_layout="interleaved", n_kv_heads=2, d_head=10),
-    "odd width": plain(d_model=25, d_head=6, n_kv_heads=3, init="xavier"),
+    "odd width, long": plain(d_model=25, d_head=6, n_kv_heads=3, init="xavier", max_seq_len=5000),
     "geglu": plain(ffn="geglu", attention_dropout=0.25),
     "stretched": plain(rope_scaling=RopeScaling(4.0, 1.0, 3.0, 100), rope_base=500.0),
     "gpt2": plain(name="gpt2"),
@@ -476,15 +477,15 @@ def test_a_damaged_file_is_a_clear_error_or_still_a_model(file: str, tmp_path: P
     whole, generator, refused = path.read_bytes(), torch.Generator().manual_seed(7), 0
     read = load_hf_tokenizer if file == "tokenizer.json" else load_hf
     read(folder)
-    for _ in range(150):
+    for _ in range(100):
         path.write_bytes(mutated(whole, generator, within=1500))
         try:
             read(folder)
         except ValueError as e:
             refused += 1
             assert str(folder) in str(e), e
-    print(f"{file}: {refused} of 150 damaged files refused")
-    assert refused >= 50
+    print(f"{file}: {refused} of 100 damaged files refused")
+    assert refused >= 40
 
 
 def test_shards_that_do_not_fit_are_named(tmp_path: Path) -> None:
