@@ -21,13 +21,15 @@ PACKAGE = Path(tinylm_lib.__file__).parent
 
 # Imports go down only: a file imports from the floors above its own line here, never from its own floor.
 FLOORS = [
-    ["config", "pieces", "sentences", "files"],
+    ["config", "pieces", "sentences", "files", "hub_names"],
     ["layers", "bpe", "presets", "storage", "scenes"],
-    ["tokenizer", "positions", "feedforward", "cache", "distributed", "probabilities", "log"],
+    ["hub_tokenizer"],
+    ["tokenizer", "hub_format", "positions", "feedforward", "cache", "distributed", "probabilities", "log"],
     ["attention", "storyworld", "token_file"],
     ["data", "gaps"],
     ["model"],
     ["sampling", "evaluation", "optim", "cost", "checkpoint"],
+    ["hub_folder"],
     ["pretrained", "training"],
     ["__init__"],
     ["machine"],

@@ -14,7 +14,10 @@ from .data import load_corpus
 from .distributed import join
 from .evaluation import evaluate
 from .job import RunConfig, begin, find, go_on, split_text, validation_windows
+from .model import TransformerLM
+from .pieces import Tokenizer
 from .presets import FAMILIES
+from .pretrained import load_hf, load_hf_tokenizer
 from .run import work
 from .sampling import stream
 from .training import choose_device
@@ -37,7 +40,9 @@ def parser() -> argparse.ArgumentParser:
         add_flags(p.add_argument_group(title), record)
     p = commands.add_parser("sample", help="continue a prompt")
     p.set_defaults(do=run_sample)
-    p.add_argument("--checkpoint", default=RunConfig.out, help=f"folder of a checkpoint (default {RunConfig.out})")
+    where = p.add_mutually_exclusive_group()
+    where.add_argument("--checkpoint", default=RunConfig.out, help=f"folder of a checkpoint (default {RunConfig.out})")
+    where.add_argument("--from", dest="hugging_face", metavar="PATH_OR_ID", help="a Hugging Face model: folder or id")
     p.add_argument("--prompt", default=RunConfig.prompt, help=f"how the text begins (default {RunConfig.prompt!r})")
     p.add_argument("--max-new-tokens", type=int, default=500, help="length of the continuation (default 500)")
     p.add_argument("--temperature", type=float, default=0.8, help="0 is greedy, 1 the model's own (default 0.8)")
@@ -94,13 +99,24 @@ def run_train(arguments: argparse.Namespace) -> None:
         work(begin(run, recipe, arguments.preset or "modern", flags[ModelConfig], team))
 
 
-def run_sample(arguments: argparse.Namespace) -> None:
-    """Stream the continuation of a prompt."""
-    device = choose_device(arguments.device)
+def opened(arguments: argparse.Namespace) -> tuple[TransformerLM, Tokenizer]:
+    """The model and the tokenizer that the user names.
+
+    Raises ValueError for a checkpoint without a tokenizer.
+    """
+    if arguments.hugging_face is not None:
+        return load_hf(arguments.hugging_face), load_hf_tokenizer(arguments.hugging_face)
     found = checkpoint.load(checkpoint.latest(arguments.checkpoint))
     if found.tokenizer is None:
         raise ValueError(f"the checkpoint in {arguments.checkpoint} was saved without a tokenizer")
-    tokens = found.tokenizer.encode(arguments.prompt)
+    return found.model, found.tokenizer
+
+
+def run_sample(arguments: argparse.Namespace) -> None:
+    """Stream the continuation of a prompt."""
+    device = choose_device(arguments.device)
+    model, tokenizer = opened(arguments)
+    tokens = [*tokenizer.beginning, *tokenizer.encode(arguments.prompt)]
     if not tokens:
         raise ValueError("the prompt is empty; a model continues at least one token")
     ids = torch.tensor([tokens], device=device)
@@ -109,16 +125,16 @@ def run_sample(arguments: argparse.Namespace) -> None:
     generator = torch.Generator(device)
     generator.seed() if arguments.seed is None else generator.manual_seed(arguments.seed)
     options = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "min_p")}
-    steps = stream(found.model.to(device), ids, arguments.max_new_tokens, generator=generator, **options)
+    steps = stream(model.to(device), ids, arguments.max_new_tokens, generator=generator, **options)
     print(arguments.prompt, end="", flush=True)
-    fresh = []
+    shown = tokenizer.decode(tokens)
     for step in steps:
-        fresh.append(step.item())
-        written = found.tokenizer.decode(fresh)
+        tokens.append(step.item())
+        written = tokenizer.decode(tokens)
         if not written.endswith(UNFINISHED):
-            print(written, end="", flush=True)
-            fresh = []
-    print(found.tokenizer.decode(fresh))
+            print(written[len(shown) :], end="", flush=True)
+            shown = written
+    print(tokenizer.decode(tokens)[len(shown) :])
 
 
 def run_eval(arguments: argparse.Namespace) -> None:
@@ -184,7 +200,7 @@ def main(argv: list[str] | None = None) -> int:
         top.error(f"unrecognized arguments: {in_one_line(' '.join(others))}")
     try:
         arguments.do(arguments)
-    except (ValueError, TypeError, OSError) as e:
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as e:
         print(f"tinylm: {in_one_line(str(e))}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as e:

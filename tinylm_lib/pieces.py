@@ -88,6 +88,7 @@ class Tokenizer:
     """What every tokenizer has beside its own encode, decode, to_dict, from_dict, from_text and vocab_size."""
 
     kind: str  # its key in the table of tokenizers
+    beginning: Sequence[int] = ()  # ids that a model wants before a text's first token
 
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts, such as an open file: those that `encode` gives for all of it at once."""

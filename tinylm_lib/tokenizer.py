@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .bpe import BPETokenizer
+from .hub_tokenizer import HubTokenizer
 from .pieces import Tokenizer, build_tokenizer, checked, cut_stream, list_of, read_tokenizer, words
 
 
@@ -154,6 +155,7 @@ class WordTokenizer(Tokenizer):
 
 
 TOKENIZERS = {"bytes": ByteTokenizer, "chars": CharTokenizer, "words": WordTokenizer, "bpe": BPETokenizer}
+READABLE = {**TOKENIZERS, HubTokenizer.kind: HubTokenizer}  # one of Hugging Face comes from a file, never from a text
 
 
 def tokenizer_from_dict(values: Any) -> Tokenizer:
@@ -161,7 +163,7 @@ def tokenizer_from_dict(values: Any) -> Tokenizer:
 
     Raises ValueError for an unknown kind and for values that are not of its kind.
     """
-    return build_tokenizer(values, TOKENIZERS)
+    return build_tokenizer(values, READABLE)
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -169,4 +171,4 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
     Raises FileNotFoundError for a missing file, ValueError for one that holds no tokenizer.
     """
-    return read_tokenizer(path, TOKENIZERS)
+    return read_tokenizer(path, READABLE)
