@@ -1,6 +1,6 @@
 """What one of several processes does in the tests of distributed training: torchrun runs this file in each of them.
 
-python -m torch.distributed.run --nproc-per-node N tests/processes.py FOLDER TASK
+python -m torch.distributed.run --nproc-per-node N tests/processes.py FOLDER TASK DEVICE
 """
 
 import json
@@ -34,12 +34,12 @@ class Training:
     def __init__(self, team: Alone, name: str, recipe: dict[str, Any] | None = None, **changes: Any):
         self.team, self.recipe = team, TrainConfig(**{**RECIPE, **(recipe or {})})
         torch.manual_seed(0)
-        self.model = TransformerLM(tiny(name, **changes))
+        self.model = TransformerLM(tiny(name, **changes)).to(team.device)
         own_random_stream(team, 0)
         self.model.recompute = self.recipe.recompute
         self.wrapped = team.wrap(self.model)
         self.optimizer = build_optimizer(self.model, self.recipe)
-        self.batches = RandomWindows(TOKENS, 8, 20, 3, rank=team.rank, n_ranks=team.size)
+        self.batches = RandomWindows(TOKENS, 8, 20, 3, team.device, rank=team.rank, n_ranks=team.size)
 
     @property
     def parts(self) -> tuple[Any, ...]:
@@ -106,13 +106,13 @@ def exchanges(team: Alone, folder: Path) -> int:
     return len(count)
 
 
-def main(folder: Path, task: str) -> None:
+def main(folder: Path, task: str, device: str) -> None:
     torch.set_num_threads(1)
     names, recipes = list(FAMILIES), {"plain": {}}
     if task == "long":
         names, recipes = list(MODELS), {"recomputed": {"recompute": True}, "bf16": {"precision": "bf16"}, "plain": {}}
-    with join("ddp", torch.device("cpu")) as copies:
-        for strategy, team in (("ddp", copies), ("fsdp", Shards("cpu"))):
+    with join("ddp", torch.device(device)) as copies:
+        for strategy, team in (("ddp", copies), ("fsdp", Shards(copies.device))):
             found: dict[str, Any] = {"curves": curves(team, folder, names, recipes)}
             if task == "long":
                 found |= {"resumed": resumed(team, folder), "exchanges": exchanges(team, folder)}
@@ -122,4 +122,4 @@ def main(folder: Path, task: str) -> None:
 
 if __name__ == "__main__":
     os.environ["TORCH_LOGS"] = "-all"
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -31,7 +31,7 @@ FLOATS = {
 }  # fmt: skip
 BOOLS = {
     ModelConfig: ["qkv_bias", "o_bias", "ffn_bias", "qk_norm", "tie_embeddings", "scale_embeddings"],
-    TrainConfig: [],
+    TrainConfig: ["recompute"],
     RopeScaling: [],
 }
 NAMES = {

@@ -71,9 +71,9 @@ class Torchrun:
         raise AssertionError(f"no rank {rank}: {self.said()}")
 
 
-def together(n: int, task: str, folder: Path) -> dict[str, Any]:
+def together(n: int, task: str, folder: Path, device: str = "cpu") -> dict[str, Any]:
     """What n processes find in a task of `processes.py`, for each strategy."""
-    run = Torchrun(n, folder / "log.txt", HERE / "processes.py", folder, task)
+    run = Torchrun(n, folder / "log.txt", HERE / "processes.py", folder, task, device)
     assert run.end() == 0, run.said()[-3000:]
     return {strategy: json.loads((folder / f"{strategy}.json").read_text("utf-8")) for strategy in ("ddp", "fsdp")}
 
@@ -139,6 +139,17 @@ def test_all_models_recomputed_and_in_bf16(n: int, tmp_path: Path) -> None:
         torch.testing.assert_close(torch.tensor(half), torch.tensor(whole), rtol=0 if n == 2 else 1e-6, atol=0)
         each = 1 if strategy == "ddp" else 2  # buckets, or the block and the rest
         assert found["exchanges"] == 4 * each, "only the last backward pass of an update exchanges gradients"
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_gpus_train_what_one_would_train(tmp_path: Path) -> None:
+    """With NCCL; on a machine with one GPU by one process."""
+    alone = curves(Alone("cuda:0"), tmp_path, list(FAMILIES), {"plain": {}})
+    for strategy, found in together(min(2, torch.cuda.device_count()), "short", tmp_path, "cuda").items():
+        print(strategy)
+        assert_same_to_5_digits(found["curves"], alone)
 
 
 def test_the_parts_of_the_processes_are_the_batch_of_one() -> None:
