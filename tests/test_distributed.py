@@ -39,7 +39,7 @@ class Torchrun:
         self.log = log
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n)]
         path = f"{HERE.parent}{os.pathsep}{HERE}"
-        own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+        own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "TMPDIR": str(log.parent)}
         with log.open("wb") as file:
             self.process = subprocess.Popen(
                 [*command, *map(str, arguments)], env={**os.environ, **own}, stdout=file, stderr=subprocess.STDOUT,
