@@ -1,11 +1,11 @@
-"""The figures of the series: one palette, one style, and one helper that adds alt text, caption and numbers."""
+"""The figures of the series, in the style of `look`: one helper adds alt text, caption and numbers."""
 
 import base64
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from IPython.display import display
@@ -16,57 +16,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from .cards import fold, number_table
+from .look import AXIS_COLORS, DASHES, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE
 from .measured import fixed, rounded
 
-
-class Shade(NamedTuple):
-    """One colour of the palette, for light and for dark paper."""
-
-    light: str
-    dark: str
+__all__ = [
+    "AXIS_COLORS", "DASHES", "HEAT", "INK", "QUIET", "SERIES", "SIGNED", "axes", "cells", "framed", "heat_map",
+    "loss_curve", "show",
+]  # fmt: skip
 
 
-AXIS_COLORS = {
-    "B": Shade("#6b7680", "#a3adb8"),
-    "T": Shade("#b35900", "#ffb35c"),
-    "S": Shade("#8a6d00", "#e6c84d"),
-    "C": Shade("#0b66c3", "#6cb2ff"),
-    "H": Shade("#8a3ea8", "#d39cf0"),
-    "G": Shade("#6e3b1f", "#d0805a"),
-    "D": Shade("#00796b", "#4dd0c0"),
-    "F": Shade("#b5316e", "#ff8fc0"),
-    "V": Shade("#2f7d32", "#7fd483"),
-}
-INK, QUIET, LINE = "#1b1f24", "#5c6670", "#d9dee3"
-SERIES = ("#0b66c3", "#b34700", "#3d8f66", "#7d3671", "#1b1f24")
-DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-HEAT = LinearSegmentedColormap.from_list("tinylm", ["#f6f9fd", "#6ea8e0", "#0b66c3", "#062f5c"])
-SIGNED = LinearSegmentedColormap.from_list("tinylm_signed", ["#6b2c00", "#d97a2b", "#f6f9fd", "#3f86d0", "#062f5c"])
-STYLE = {
-    "figure.constrained_layout.h_pad": 0.12,
-    "figure.constrained_layout.w_pad": 0.12,
-    "font.family": "DejaVu Sans",
-    "font.size": 15,
-    "axes.titlesize": 19,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 14,
-    "axes.labelsize": 16,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": INK,
-    "axes.prop_cycle": pyplot.cycler(color=SERIES, linestyle=DASHES),
-    "grid.color": LINE,
-    "lines.linewidth": 2.6,
-    "text.color": INK,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-}
 PIXELS_PER_INCH, SHARPNESS = 96, 1.5
 TABLE_ROWS = 8
 CELL_INCHES, CELL_POINTS = 0.62, 13

@@ -24,6 +24,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from .lab import NOTEBOOKS, WORK
+from .look import css
 from .view import MIME, SHARED, source
 
 OUTSIDE = re.compile(
@@ -198,7 +199,7 @@ def _script(modules: Sequence[str]) -> str:
 
 def _fill(**parts: str) -> str:
     template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    return template.substitute(parts | {"title": escape(parts["title"])})
+    return template.substitute(parts | {"title": escape(parts["title"]), "look": css()})
 
 
 def _write(path: Path, html: str) -> Path:
