@@ -148,10 +148,10 @@ def open_exported(chromium: Browser) -> Iterator[Callable[..., Page]]:
     contexts, opened, seen = [], set(), []
 
     def open_exported(address: str, **options) -> Page:
-        opened.add(address)
+        opened.add(address.partition("#")[0])
         contexts.append(chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **options}))
         page = contexts[-1].new_page()
-        page.on("request", lambda request: seen.append(request.url))
+        page.on("request", lambda request: seen.append(request.url.partition("#")[0]))
         page.on("pageerror", lambda error: seen.append(str(error)))
         page.goto(address)
         return page

@@ -75,7 +75,7 @@ def sample(tmp_path_factory, built) -> Path:
 @pytest.fixture(scope="module")
 def exported(sample) -> str:
     """The address of the lesson as a page on disk."""
-    return pages.export(sample, sample.parent / "pages")[0].as_uri()
+    return pages.export(sample, sample.parent / "site")[0].as_uri()
 
 
 @pytest.fixture
