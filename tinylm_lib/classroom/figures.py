@@ -20,14 +20,15 @@ from .look import AXIS_COLORS, DASHES, HEAT, INK, LINE, QUIET, SERIES, SIGNED, S
 from .measured import fixed, rounded
 
 __all__ = [
-    "AXIS_COLORS", "DASHES", "HEAT", "INK", "QUIET", "SERIES", "SIGNED", "axes", "cells", "framed", "heat_map",
-    "loss_curve", "show",
+    "AXIS_COLORS", "DASHES", "HEAT", "INK", "QUIET", "SERIES", "SIGNED", "arrow", "axes", "box", "cells", "framed",
+    "heat_map", "loss_curve", "show",
 ]  # fmt: skip
 
 
 PIXELS_PER_INCH, SHARPNESS = 96, 1.5
 TABLE_ROWS = 8
 CELL_INCHES, CELL_POINTS = 0.62, 13
+UPRIGHT = 5  # letters of a name that fit above a cell
 DARK = 0.18  # relative luminance below which white has more contrast than black
 
 
@@ -116,7 +117,8 @@ def heat_map(
     with axes(title, x, y, size) as (figure, ax):
         ax.grid(visible=False)
         cells(ax, values, (values - low) / (high - low), rows, [digits] * len(rows), SIGNED if low < 0 else HEAT)
-        ax.set_xticks(range(len(columns)), columns, rotation=35, ha="right", rotation_mode="anchor")
+        slanted = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(range(len(columns)), columns, **(slanted if max(map(len, columns)) > UPRIGHT else {}))
     ends = f"from {low:g} to {high:g}"
     alt = f"Heat map: {title}. {y.partition(':')[0]} by row, {x.partition(':')[0]} by column, {ends}."
     hatched = " Hatched is masked." if np.isnan(values).any() else ""
@@ -147,6 +149,30 @@ def cells(
     ax.set_yticks(range(len(rows)), rows)
     ax.tick_params(length=0, colors=QUIET, labelcolor=INK)
     ax.spines[:].set_visible(False)
+
+
+def box(ax: Axes, x: float, y: float, text: str, letter: str = "") -> None:
+    """Draws a part of a model as a box around its name, framed in the colour of an axis letter or in ink."""
+    frame = {"boxstyle": "round,pad=0.45", "facecolor": "white", "edgecolor": _color(letter), "linewidth": 2}
+    ax.text(x, y, text, ha="center", va="center", bbox=frame, zorder=6)
+
+
+def arrow(
+    ax: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    letter: str = "B",
+    width: float = 2,
+    bend: str | None = None,
+) -> None:
+    """Draws what flows from one part to the next, in the colour of an axis letter. bend: a connection style."""
+    line = {"arrowstyle": "-|>", "color": _color(letter), "lw": width, "mutation_scale": 14 + 2 * width}
+    line |= {"shrinkA": 0, "shrinkB": 0} | ({"connectionstyle": bend} if bend else {})
+    ax.annotate("", end, start, arrowprops=line)
+
+
+def _color(letter: str) -> str:
+    return AXIS_COLORS[letter].light if letter else INK
 
 
 def _image(figure: Figure, alt: str) -> str:
