@@ -25,7 +25,7 @@ unexport PYTHONHOME PYTHONPATH
 # A waiting thread soon gives its core away: with other work on the machine a training step is several times faster.
 export GOMP_SPINCOUNT := 1000
 
-.PHONY: help lab train test test-all test-long bench weights notebooks pages portable clean set-up-lab set-up-test
+.PHONY: help lab train test test-all test-long bench weights notebooks site portable clean set-up-lab set-up-test
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -59,7 +59,7 @@ weights: set-up-test ## train the model that ships with the library anew, about 
 notebooks: set-up-test ## build and execute the notebooks from notebooks/source
 	@$(PY) -m tinylm_lib.classroom.lessons build
 
-pages: set-up-lab ## export the built lessons as web pages into work/pages: make pages ARGS="05 --to FOLDER"
+site: set-up-lab ## export the built lessons as an offline site into work/site: make site ARGS="05 --to FOLDER"
 	@$(PY) -m tinylm_lib.classroom.pages $(ARGS)
 
 portable: set-up-test ## run the notebooks as other processors would, and list what prints differently

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -139,3 +140,37 @@ def open_lesson(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for process in processes:
         process.terminate()
         lab.end(process)
+
+
+@pytest.fixture
+def open_exported(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """A function that opens a page from disk; anything else it would fetch, and any error, fails the test."""
+    contexts, opened, seen = [], set(), []
+
+    def open_exported(address: str, **options) -> Page:
+        opened.add(address.partition("#")[0])
+        contexts.append(chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **options}))
+        page = contexts[-1].new_page()
+        page.on("request", lambda request: seen.append(request.url.partition("#")[0]))
+        page.on("pageerror", lambda error: seen.append(str(error)))
+        page.goto(address)
+        return page
+
+    yield open_exported
+    for context in contexts:
+        context.close()
+    assert {address for address in seen if not address.startswith("data:")} == opened
+
+
+@pytest.fixture(scope="session")
+def findings() -> Callable[..., list[str]]:
+    """A function: what axe finds to be serious or critical on a page, or in a part of it, each with its place."""
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+    def findings(page: Page, part: str = "body") -> list[str]:
+        page.evaluate(axe)
+        found = page.evaluate("part => axe.run(part, {resultTypes: ['violations']})", part)["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        return [f"{one['id']}: {n['html'][:200]} {n['failureSummary']}" for one in serious for n in one["nodes"]]
+
+    return findings

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,40 +75,13 @@ def sample(tmp_path_factory, built) -> Path:
 @pytest.fixture(scope="module")
 def exported(sample) -> str:
     """The address of the lesson as a page on disk."""
-    return pages.export(sample, sample.parent / "pages")[0].as_uri()
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    """The source of axe-core."""
-    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+    return pages.export(sample, sample.parent / "site")[0].as_uri()
 
 
 @pytest.fixture
-def open_page(chromium, exported) -> Callable[..., Page]:
-    """A function that opens the exported page; anything it would fetch, and any error, fails the test."""
-    contexts, seen = [], []
-
-    def open_page(**options) -> Page:
-        contexts.append(chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **options}))
-        page = contexts[-1].new_page()
-        page.on("request", lambda request: seen.append(request.url))
-        page.on("pageerror", lambda error: seen.append(str(error)))
-        page.goto(exported)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert {address for address in seen if not address.startswith("data:")} == {exported}
-
-
-def findings(page: Page, axe: str, place: str = "body") -> list[str]:
-    """What axe finds to be serious or critical, each with the place where it is."""
-    page.evaluate(axe)
-    found = page.evaluate("place => axe.run(place, {resultTypes: ['violations']})", place)["violations"]
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
-    return [f"{one['id']}: {node['html'][:200]} {node['failureSummary']}" for one in serious for node in one["nodes"]]
+def open_page(open_exported, exported) -> Callable[..., Page]:
+    """A function that opens the exported page."""
+    return partial(open_exported, exported)
 
 
 def cell(page: Page, row: int, column: int):
@@ -180,7 +153,7 @@ def answer_the_questions(page: Page) -> None:
     expect(order.get_by_role("status")).to_contain_text("✓ Right.")
 
 
-def test_views_live_in_jupyterlab_by_mouse_and_keyboard(open_lesson, tmp_path, sample, request):
+def test_views_live_in_jupyterlab_by_mouse_and_keyboard(open_lesson, tmp_path, sample, findings):
     lab.refresh(sample, tmp_path / "work")
     lesson = open_lesson(tmp_path / "work", "05_sample.ipynb")
     lesson.run_all()
@@ -202,7 +175,7 @@ def test_views_live_in_jupyterlab_by_mouse_and_keyboard(open_lesson, tmp_path, s
         lesson.command("apputils:change-theme", theme=f"JupyterLab {theme}")
         page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=f"JupyterLab {theme}")
         page.wait_for_timeout(500)
-        assert findings(page, request.getfixturevalue("axe"), ".tinylm-view") == []
+        assert findings(page, ".tinylm-view") == []
 
 
 def test_a_notebook_that_was_only_opened_shows_pictures_and_folded_answers(open_lesson, sample):
@@ -230,12 +203,12 @@ def test_an_exported_page_is_alive_from_disk(open_page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_has_no_serious_finding_in_light_and_dark(open_page, axe, scheme):
+def test_a_page_has_no_serious_finding_in_light_and_dark(open_page, findings, scheme):
     page = open_page(color_scheme=scheme, reduced_motion="reduce")
     page.screenshot(path=SCREENSHOTS / f"page-{scheme}.png", full_page=True)
     for stage in ("weights", "mixed", "scores"):
         page.locator(f"input[value={stage}]").check()
-        assert findings(page, axe) == []
+        assert findings(page) == []
     ground = page.locator(".tinylm-view").first.evaluate("view => getComputedStyle(view).backgroundColor")
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}[scheme]
     assert cell(page, 0, 0).evaluate("cell => getComputedStyle(cell).transitionDuration") == "0s"

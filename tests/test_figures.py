@@ -217,3 +217,15 @@ def test_the_heat_map_gets_steadily_darker_in_one_hue():
     assert all(np.diff([shade[0] for shade in shades]) < 0)
     assert shades[0][0] > 95 and shades[-1][0] < 25
     assert all(shade[2] < 1 for shade in shades)  # never yellow: the blue side of the axis throughout
+
+
+def test_a_diagram_has_the_colours_of_the_axes():
+    with figures.axes("Parts", "x", "y") as (figure, ax):
+        figures.box(ax, 0.2, 0.5, "norm", "C")
+        figures.box(ax, 0.8, 0.5, "head")
+        figures.arrow(ax, (0.3, 0.5), (0.7, 0.5), "V")
+    named = {text.get_text(): text.get_bbox_patch().get_edgecolor()[:3] for text in ax.texts if text.get_text()}
+    assert named == {"norm": to_rgb(figures.AXIS_COLORS["C"].light), "head": to_rgb(figures.INK)}
+    (flow,) = [text.arrow_patch for text in ax.texts if getattr(text, "arrow_patch", None)]
+    assert flow.get_edgecolor()[:3] == to_rgb(figures.AXIS_COLORS["V"].light)
+    pyplot.close(figure)

@@ -33,7 +33,8 @@ def notebook(*cells: NotebookNode) -> NotebookNode:
 
 
 def page(*cells: NotebookNode) -> str:
-    return pages.lesson_page(notebook(*cells), pages.Page("05_halves.html", "05", "Halves & more", "What is half?"))
+    own = pages.Page("05_halves.html", "05", "Halves & more", "What is half?")
+    return pages.lesson_page(pages.render(notebook(*cells), own), own)
 
 
 def content(*cells: NotebookNode) -> str:
@@ -145,7 +146,7 @@ def test_all_lessons_are_exported_with_an_index_and_their_neighbours(course, tmp
         ("next", "05_halves.html"),
     ]
     assert re.findall(r'<li><a href="([^"]+)">', index) == ["03_halves.html", "04_halves.html", "05_halves.html"]
-    assert index.count("What is half?") == 3 and "Halves &amp; more" in index
+    assert index.count('question">What is half?') == 3 and "Halves &amp; more" in index
 
 
 def test_one_lesson_alone_links_to_no_page_that_is_not_there(course, tmp_path):
@@ -172,3 +173,21 @@ def test_a_lesson_without_a_title_is_refused(course, tmp_path):
 def test_every_built_lesson_can_be_exported(tmp_path):
     written = pages.export(lab.NOTEBOOKS, tmp_path)
     assert len(written) == 1 + len(list(lab.NOTEBOOKS.glob("*.ipynb")))
+
+
+def test_the_search_knows_what_every_section_says(tmp_path):
+    cells = [
+        v4.new_markdown_cell("## 1. Who looks?\nEvery *word* with $x < 1$."),
+        v4.new_code_cell("y = x < 2", outputs=[shown(**{"text/plain": "an output"})]),
+        v4.new_markdown_cell("and more\n### deeper `k`\n</script> here\n## Sources\nA paper"),
+    ]
+    nbformat.write(notebook(*cells), tmp_path / "05_halves.ipynb")
+    index = pages.export(tmp_path, tmp_path / "site")[-1].read_text(encoding="utf-8")
+    sections = json.loads(re.search(r'id="sections">(.*?)</script>', index, re.S)[1])
+    assert [section[:4] for section in sections] == [
+        ["05_halves.html", "05 Halves & more", "part-0", "05 Halves & more"],
+        ["05_halves.html", "05 Halves & more", "part-1", "1. Who looks?"],
+        ["05_halves.html", "05 Halves & more", "part-2", "deeper k"],
+    ]
+    assert sections[1][4] == "Every word with x<1. and more y = x < 2"
+    assert "an output" not in index and "A paper" not in index

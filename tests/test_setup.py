@@ -408,7 +408,7 @@ def make(*arguments, **environment):
 def test_make_alone_lists_the_targets():
     done = make()
     assert re.findall(r"^  make ([a-z-]+)  ", done.stdout, re.MULTILINE) == [
-        *("help", "lab", "train", "test", "test-all", "bench", "weights", "notebooks", "pages", "portable", "clean")
+        *("help", "lab", "train", "test", "test-all", "bench", "weights", "notebooks", "site", "portable", "clean")
     ]
 
 

@@ -139,3 +139,17 @@ def test_a_line_end_and_a_blank_can_be_seen(model):
 def test_what_cannot_be_shown_is_refused_with_a_remedy(model, text, changed, message):
     with pytest.raises(ValueError, match=message):
         attention_view(model, ByteTokenizer(), text, **changed)
+
+
+def test_a_kernel_answers_a_request_with_data_or_with_what_is_wrong():
+    def answer(request: dict) -> dict:
+        if request["text"] == "":
+            raise ValueError("the text is empty; type a word")
+        return {"n": len(request["text"])}
+
+    view = View("attention", {"n": 0, "kept": 1}, html="", text="", answer=answer)
+    assert view.live and not View("attention", {}, html="", text="").live
+    view._handle_custom_msg({"text": "four"}, [])
+    assert view.data == {"n": 4, "kept": 1, "error": ""}
+    view._handle_custom_msg({"text": ""}, [])
+    assert view.data == {"n": 4, "kept": 1, "error": "the text is empty; type a word"}

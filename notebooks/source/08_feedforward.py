@@ -339,11 +339,9 @@ LABELS += ((0.56, 0.2, "(B, T, F)\nwhat to say", "F"), (1.02, 0.5, "(B, T, C)", 
 # %% tags=["source-hidden"] rows=["S0-32"]
 with figures.axes("SwiGLU: two routes and a product", "left to right", "routes", (10.4, 4.6)) as (figure, ax):
     for x0, y0, x1, y1, letter in ARROWS:
-        style = {"arrowstyle": "-|>", "color": shade[letter], "lw": 4, "mutation_scale": 22, "shrinkA": 0, "shrinkB": 0}
-        ax.annotate("", (x1, y1), (x0, y0), arrowprops=style)
+        figures.arrow(ax, (x0, y0), (x1, y1), letter, width=4)
     for left, high, text in BOXES:
-        frame = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": figures.INK, "linewidth": 2}
-        ax.text(left, high, text, ha="center", va="center", bbox=frame)
+        figures.box(ax, left, high, text)
     for left, high, text, letter in LABELS:
         ax.text(left, high, text, color=shade[letter], weight="bold", ha="center", va="center")
     ax.plot(0.64, 0.5, "o", color=figures.INK, markersize=32)

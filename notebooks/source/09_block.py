@@ -186,16 +186,6 @@ torch.testing.assert_close(stream, caught.inputs["final_norm"])
 shade = {letter: color.light for letter, color in figures.AXIS_COLORS.items()}
 
 
-def box(ax, x, y, text, letter):
-    frame = {"boxstyle": "round,pad=0.45", "facecolor": "white", "edgecolor": shade[letter], "linewidth": 2}
-    ax.text(x, y, text, ha="center", va="center", bbox=frame, zorder=6)
-
-
-def arrow(ax, start, end, letter="B", bend=None):
-    arrowprops = {"arrowstyle": "-|>", "color": shade[letter], "lw": 2, "shrinkA": 0, "shrinkB": 0}
-    ax.annotate("", end, start, arrowprops=arrowprops | ({"connectionstyle": bend} if bend else {}))
-
-
 def stream_line(ax, x, name, tops):
     ax.plot([x, x], [0.9, 0.05], color=shade["C"], linewidth=5, linestyle="-")
     ax.plot(x, 0.03, "v", color=shade["C"], markersize=15)
@@ -211,16 +201,16 @@ with figures.axes("One block, two places for the norm", "left: pre-norm", "top t
     stream_line(ax, 0.4, "pre-norm", (0.6, 0.18))
     stream_line(ax, 0.95, "post-norm", (0.66, 0.25))
     for top, part, letter in ((0.8, "attention", "D"), (0.38, "feed-forward", "F")):
-        arrow(ax, (0.4, top), (0.15, top), "C")
-        arrow(ax, (0.1, top - 0.04), (0.1, top - 0.158))
-        arrow(ax, (0.1, top - 0.2), (0.377, top - 0.2), letter)
-        box(ax, 0.1, top, "norm", "B")
-        box(ax, 0.1, top - 0.2, part, letter)
+        figures.arrow(ax, (0.4, top), (0.15, top), "C")
+        figures.arrow(ax, (0.1, top - 0.04), (0.1, top - 0.158))
+        figures.arrow(ax, (0.1, top - 0.2), (0.377, top - 0.2), letter)
+        figures.box(ax, 0.1, top, "norm", "B")
+        figures.box(ax, 0.1, top - 0.2, part, letter)
     for top, part, letter in ((0.83, "attention", "D"), (0.42, "feed-forward", "F")):
-        arrow(ax, (0.95, top), (0.65, top - 0.128), "C", bend="angle,angleA=180,angleB=90,rad=0")
-        arrow(ax, (0.65, top - 0.17), (0.927, top - 0.17), letter)
-        box(ax, 0.65, top - 0.17, part, letter)
-        box(ax, 0.95, top - 0.29, "norm", "B")
+        figures.arrow(ax, (0.95, top), (0.65, top - 0.128), "C", bend="angle,angleA=180,angleB=90,rad=0")
+        figures.arrow(ax, (0.65, top - 0.17), (0.927, top - 0.17), letter)
+        figures.box(ax, 0.65, top - 0.17, part, letter)
+        figures.box(ax, 0.95, top - 0.29, "norm", "B")
     ax.set(xlim=(-0.05, 1.08), ylim=(0, 1.06))
     ax.axis("off")
 

@@ -15,7 +15,8 @@ from ..attention import causal_mask
 from ..model import TransformerLM
 from .capture import Stages, capture
 from .cards import number_table
-from .figures import INK, STYLE, cells, framed
+from .figures import cells, framed
+from .look import INK, STYLE
 from .measured import fixed
 from .view import View, few_digits
 

@@ -1,11 +1,11 @@
-"""The figures of the series: one palette, one style, and one helper that adds alt text, caption and numbers."""
+"""The figures of the series, in the style of `look`: one helper adds alt text, caption and numbers."""
 
 import base64
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from IPython.display import display
@@ -16,60 +16,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from .cards import fold, number_table
+from .look import AXIS_COLORS, DASHES, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE
 from .measured import fixed, rounded
 
-
-class Shade(NamedTuple):
-    """One colour of the palette, for light and for dark paper."""
-
-    light: str
-    dark: str
+__all__ = [
+    "AXIS_COLORS", "DASHES", "HEAT", "INK", "QUIET", "SERIES", "SIGNED", "arrow", "axes", "box", "cells", "framed",
+    "heat_map", "loss_curve", "show",
+]  # fmt: skip
 
 
-AXIS_COLORS = {
-    "B": Shade("#6b7680", "#a3adb8"),
-    "T": Shade("#b35900", "#ffb35c"),
-    "S": Shade("#8a6d00", "#e6c84d"),
-    "C": Shade("#0b66c3", "#6cb2ff"),
-    "H": Shade("#8a3ea8", "#d39cf0"),
-    "G": Shade("#6e3b1f", "#d0805a"),
-    "D": Shade("#00796b", "#4dd0c0"),
-    "F": Shade("#b5316e", "#ff8fc0"),
-    "V": Shade("#2f7d32", "#7fd483"),
-}
-INK, QUIET, LINE = "#1b1f24", "#5c6670", "#d9dee3"
-SERIES = ("#0b66c3", "#b34700", "#3d8f66", "#7d3671", "#1b1f24")
-DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-HEAT = LinearSegmentedColormap.from_list("tinylm", ["#f6f9fd", "#6ea8e0", "#0b66c3", "#062f5c"])
-SIGNED = LinearSegmentedColormap.from_list("tinylm_signed", ["#6b2c00", "#d97a2b", "#f6f9fd", "#3f86d0", "#062f5c"])
-STYLE = {
-    "figure.constrained_layout.h_pad": 0.12,
-    "figure.constrained_layout.w_pad": 0.12,
-    "font.family": "DejaVu Sans",
-    "font.size": 15,
-    "axes.titlesize": 19,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 14,
-    "axes.labelsize": 16,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": INK,
-    "axes.prop_cycle": pyplot.cycler(color=SERIES, linestyle=DASHES),
-    "grid.color": LINE,
-    "lines.linewidth": 2.6,
-    "text.color": INK,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-}
 PIXELS_PER_INCH, SHARPNESS = 96, 1.5
 TABLE_ROWS = 8
 CELL_INCHES, CELL_POINTS = 0.62, 13
+UPRIGHT = 5  # letters of a name that fit above a cell
 DARK = 0.18  # relative luminance below which white has more contrast than black
 
 
@@ -158,7 +117,8 @@ def heat_map(
     with axes(title, x, y, size) as (figure, ax):
         ax.grid(visible=False)
         cells(ax, values, (values - low) / (high - low), rows, [digits] * len(rows), SIGNED if low < 0 else HEAT)
-        ax.set_xticks(range(len(columns)), columns, rotation=35, ha="right", rotation_mode="anchor")
+        slanted = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(range(len(columns)), columns, **(slanted if max(map(len, columns)) > UPRIGHT else {}))
     ends = f"from {low:g} to {high:g}"
     alt = f"Heat map: {title}. {y.partition(':')[0]} by row, {x.partition(':')[0]} by column, {ends}."
     hatched = " Hatched is masked." if np.isnan(values).any() else ""
@@ -189,6 +149,30 @@ def cells(
     ax.set_yticks(range(len(rows)), rows)
     ax.tick_params(length=0, colors=QUIET, labelcolor=INK)
     ax.spines[:].set_visible(False)
+
+
+def box(ax: Axes, x: float, y: float, text: str, letter: str = "") -> None:
+    """Draws a part of a model as a box around its name, framed in the colour of an axis letter or in ink."""
+    frame = {"boxstyle": "round,pad=0.45", "facecolor": "white", "edgecolor": _color(letter), "linewidth": 2}
+    ax.text(x, y, text, ha="center", va="center", bbox=frame, zorder=6)
+
+
+def arrow(
+    ax: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    letter: str = "B",
+    width: float = 2,
+    bend: str | None = None,
+) -> None:
+    """Draws what flows from one part to the next, in the colour of an axis letter. bend: a connection style."""
+    line = {"arrowstyle": "-|>", "color": _color(letter), "lw": width, "mutation_scale": 14 + 2 * width}
+    line |= {"shrinkA": 0, "shrinkB": 0} | ({"connectionstyle": bend} if bend else {})
+    ax.annotate("", end, start, arrowprops=line)
+
+
+def _color(letter: str) -> str:
+    return AXIS_COLORS[letter].light if letter else INK
 
 
 def _image(figure: Figure, alt: str) -> str:

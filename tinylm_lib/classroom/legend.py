@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from .figures import AXIS_COLORS, QUIET
+from .look import AXIS_COLORS, QUIET
 from .shapes import Shape, Size
 
 LEGEND = {

@@ -1,4 +1,4 @@
-"""Exports the built lessons as web pages: one file each, which works from disk, without a kernel and without a network.
+"""Exports the built lessons as a site: one file each and an index with a search, all from disk, without a network.
 
 python -m tinylm_lib.classroom.pages [NN ...] [--to FOLDER]
 """
@@ -8,8 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from functools import partial
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
@@ -24,12 +23,17 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from .lab import NOTEBOOKS, WORK
+from .look import css
 from .view import MIME, SHARED, source
 
 OUTSIDE = re.compile(
     r"<(?:img|script|link|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|data)\s*=\s*"
     r"[\"']?(?!data:)[^\s\"'>]+",
     re.IGNORECASE,
+)
+SEARCH = (
+    '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all lessons" '
+    'placeholder="Search all lessons"></form>'
 )
 TITLE = re.compile(r"# (?P<number>\d\d) (?P<topic>.+)\n+\*\*(?P<question>.+?)\*\*", re.S)
 
@@ -41,6 +45,15 @@ class Page(NamedTuple):
     number: str
     topic: str
     question: str
+
+
+class Rendered(NamedTuple):
+    """A lesson as HTML, the headings in it (level, anchor, HTML), what each section says, and the views it needs."""
+
+    content: str
+    headings: list[tuple[int, str, str]]
+    texts: list[str]
+    modules: set[str]
 
 
 class Prose(IPythonRenderer):
@@ -78,28 +91,44 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = ()) -> list[P
     folder.mkdir(parents=True, exist_ok=True)
     known = [path for path in lessons if path in wanted or (folder / f"{path.stem}.html").exists()]
     pages = [_page(path, lessons[path]) for path in known]
-    written = []
-    for path in wanted:
-        place = known.index(path)
-        around = (pages[place - 1] if place else None, pages[place + 1] if place + 1 < len(pages) else None)
-        written.append(_write(folder / f"{path.stem}.html", lesson_page(lessons[path], pages[place], *around)))
-    return [*written, _write(folder / "index.html", index_page(pages))]
+    written, sections = [], []
+    for place, path in enumerate(known):
+        rendered = render(lessons[path], pages[place])
+        sections += _sections(rendered, pages[place])
+        if path in wanted:
+            around = (pages[place - 1] if place else None, pages[place + 1] if place + 1 < len(pages) else None)
+            written.append(_write(folder / f"{path.stem}.html", lesson_page(rendered, pages[place], *around)))
+    return [*written, _write(folder / "index.html", index_page(pages, sections))]
 
 
-def lesson_page(notebook: NotebookNode, page: Page, before: Page | None = None, after: Page | None = None) -> str:
-    """The whole HTML of one lesson.
+def render(notebook: NotebookNode, page: Page) -> Rendered:
+    """The cells of a lesson as HTML.
 
     Raises: ValueError where something would be fetched from elsewhere.
     """
-    prose = Prose()
+    prose, modules, shown, texts, codes = Prose(), set(), [], [""], [""]
     markdown = MarkdownWithMath(renderer=prose)
-    modules: set[str] = set()
-    show = {"markdown": lambda cell: markdown.render(cell.source), "code": partial(_code_cell, modules=modules)}
-    content = "\n".join(show[cell.cell_type](cell) for cell in notebook.cells if cell.cell_type in show)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            shown.append(markdown.render(cell.source))
+            before, *after = re.split(r'<h\d id="part-\d+">.*?</h\d>', shown[-1], flags=re.S)
+            texts[-1] += before
+            texts += after
+            codes += [""] * len(after)
+        elif cell.cell_type == "code":
+            shown.append(_code_cell(cell, modules))
+            codes[-1] += f"\n{escape(cell.source)}"
+    content = "\n".join(shown)
     if found := OUTSIDE.search(content):
         raise ValueError(f"{page.file}: a page fetches nothing, so embed what this names: {found[0][:120]}")
-    parts = "".join(f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in prose.headings if level == 2)
-    home = '<a class="home" href="index.html">TinyLM: all lessons</a>'
+    said = [_plain(text + code) for text, code in zip(texts, codes, strict=True)]
+    return Rendered(content, prose.headings, said[1:], modules)
+
+
+def lesson_page(rendered: Rendered, page: Page, before: Page | None = None, after: Page | None = None) -> str:
+    """The whole HTML of one lesson."""
+    headings = (f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in rendered.headings if level == 2)
+    home = f'<a class="home" href="index.html">TinyLM: all lessons</a>{SEARCH}'
     links = [(before, "before", "← "), (after, "next", "")]
     footer = "".join(
         f'<a class="{where}" href="{other.file}">{arrow}{other.number} {escape(other.topic)}{"" if arrow else " →"}</a>'
@@ -109,14 +138,14 @@ def lesson_page(notebook: NotebookNode, page: Page, before: Page | None = None, 
     return _fill(
         title=f"{page.number} {page.topic} · TinyLM",
         kind="lesson",
-        navigation=f'<nav aria-label="This lesson">{home}<ol>{parts}</ol></nav>',
-        content=content + (f"<footer>{footer}</footer>" if footer else ""),
-        script=_script(sorted(modules)),
+        navigation=f'<nav aria-label="This lesson">{home}<ol>{"".join(headings)}</ol></nav>',
+        content=rendered.content + (f"<footer>{footer}</footer>" if footer else ""),
+        script=_script(sorted(rendered.modules)),
     )
 
 
-def index_page(pages: Sequence[Page]) -> str:
-    """The HTML of the list of lessons."""
+def index_page(pages: Sequence[Page], sections: Sequence[Sequence[str]]) -> str:
+    """The HTML of the list of lessons, with a search through their sections: file, lesson, anchor, heading, text."""
     lines = "".join(
         f'<li><a href="{page.file}"><span class="number">{page.number}</span><b>{escape(page.topic)}</b>'
         f'<span class="question">{escape(page.question)}</span></a></li>'
@@ -124,16 +153,19 @@ def index_page(pages: Sequence[Page]) -> str:
     )
     content = (
         "<h1>TinyLM</h1><p>A modern language model, built piece by piece. These pages hold the lessons as they ran; "
-        f'their views move without a kernel and without a network.</p><ul class="lessons">{lines}</ul>'
+        f'their views move without a kernel and without a network.</p>{SEARCH}<p class="quiet" role="status"></p>'
+        f'<ul class="found"></ul><ul class="lessons">{lines}</ul>'
+        f'<script type="application/json" id="sections">{_json(sections)}</script>'
     )
-    return _fill(title="TinyLM: all lessons", kind="index", navigation="", content=content, script="")
+    script = Path(__file__).with_name("search.js").read_text(encoding="utf-8")
+    return _fill(title="TinyLM: all lessons", kind="index", navigation="", content=content, script=script)
 
 
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tinylm_lib.classroom.pages", description=__doc__.split("\n")[0])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: only these lessons")
-    parser.add_argument("--to", type=Path, default=WORK / "pages", metavar="FOLDER", help="default: work/pages")
+    parser.add_argument("--to", type=Path, default=WORK / "site", metavar="FOLDER", help="default: work/site")
     options = parser.parse_args(argv)
     try:
         for path in export(notebooks, options.to, options.numbers):
@@ -174,15 +206,32 @@ def _output(output: NotebookNode, modules: set[str]) -> str:
         return f'<pre class="output">{escape(strip_ansi(text).rstrip())}</pre>'
     if view := output.data.get(MIME):
         modules.add(view["module"])
-        data = json.dumps(view["data"], ensure_ascii=False).replace("<", "\\u003c")
         still = output.data["text/html"]
         return (
             f'<div class="output rich" data-view="{escape(view["module"])}">'
-            f'<script type="application/json">{data}</script>{still}</div>'
+            f'<script type="application/json">{_json(view["data"])}</script>{still}</div>'
         )
     if html := output.data.get("text/html"):
         return f'<div class="output rich">{html}</div>'
     return f'<pre class="output">{escape(strip_ansi(output.data.get("text/plain", "")))}</pre>'
+
+
+def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
+    """What the search knows of a lesson: its sections with what they say, but for the sources."""
+    lesson = f"{page.number} {page.topic}"
+    found = zip(rendered.headings, rendered.texts, strict=True)
+    return [[page.file, lesson, anchor, _plain(text), said] for (_, anchor, text), said in found if text != "Sources"]
+
+
+def _plain(html: str) -> str:
+    """The words of some HTML in one line."""
+    apart = re.sub(r"</?(?:p|li|h\d|td|th|tr|pre|div|blockquote|summary)\b[^>]*>", " ", html)
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", apart)).split())
+
+
+def _json(data: Any) -> str:
+    """Data as they may stand in a script."""
+    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def _script(modules: Sequence[str]) -> str:
@@ -198,7 +247,7 @@ def _script(modules: Sequence[str]) -> str:
 
 def _fill(**parts: str) -> str:
     template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    return template.substitute(parts | {"title": escape(parts["title"])})
+    return template.substitute(parts | {"title": escape(parts["title"]), "look": css()})
 
 
 def _write(path: Path, html: str) -> Path:

@@ -1,11 +1,15 @@
 """Interactive views: alive beside a kernel and in an exported page, elsewhere a picture and its numbers."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anywidget
 from torch import Tensor
-from traitlets import Dict
+from traitlets import Bool, Dict
+
+from .look import css
 
 MODULES = Path(__file__).with_name("modules")
 MIME = "application/vnd.tinylm.view+json"
@@ -17,13 +21,31 @@ class View(anywidget.AnyWidget):
 
     module: the name of a file in `modules/`, which exports `render({model, el})` and reads `model.get("data")`.
     data: what JSON can hold, numbers rounded; with it alone an exported page draws the same.
+    answer: where a kernel adds something, what it answers to a request of the module: the entries of data that change.
     """
 
     data = Dict().tag(sync=True)
+    live = Bool(False).tag(sync=True)
 
-    def __init__(self, module: str, data: dict[str, Any], *, html: str, text: str):
-        self.module, self.html, self.text = module, html, text
-        super().__init__(_esm=f"{source(SHARED)}\n{source(module)}", data=data)
+    def __init__(
+        self,
+        module: str,
+        data: dict[str, Any],
+        *,
+        html: str,
+        text: str,
+        answer: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ):
+        self.module, self.html, self.text, self.answer = module, html, text, answer
+        super().__init__(_esm=f"{source(SHARED)}\n{source(module)}", data=data, live=answer is not None)
+        if answer is not None:
+            self.on_msg(View._hear)
+
+    def _hear(self, request: dict[str, Any], buffers: Any) -> None:
+        try:
+            self.data = {**self.data, **self.answer(request), "error": ""}
+        except (ValueError, TypeError) as e:
+            self.data = {**self.data, "error": str(e)}
 
     def __repr__(self) -> str:
         return self.text
@@ -35,7 +57,7 @@ class View(anywidget.AnyWidget):
 
 
 def source(module: str) -> str:
-    """The JavaScript of a module.
+    """The JavaScript of a module; what all share begins with the look.
 
     Raises: ValueError, listing what there is, for an unknown one.
     """
@@ -43,7 +65,8 @@ def source(module: str) -> str:
     if not path.exists():
         known = sorted(each.stem for each in MODULES.glob("*.js") if each.stem != SHARED)
         raise ValueError(f"no view module {module!r}; there are {', '.join(known)}")
-    return path.read_text(encoding="utf-8")
+    look = f"const LOOK = {json.dumps(css())};\n" if module == SHARED else ""
+    return look + path.read_text(encoding="utf-8")
 
 
 def few_digits(values: Tensor) -> list[Any]:

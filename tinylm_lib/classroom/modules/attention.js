@@ -31,8 +31,6 @@ const LOOK = `
 .tinylm-view .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 14px; color: var(--quiet); margin: 10px 0 0 }
 .tinylm-view .legend i { display: inline-block; width: 26px; height: 14px; border-radius: 3px; vertical-align: -2px; margin-right: 6px }
 .tinylm-view .legend .ramp { width: 74px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
-.tinylm-view .say { font-size: 21px; line-height: 1.35; margin: 0 0 14px; min-height: 2.7em }
-.tinylm-view .say b { color: var(--accent) }
 .tinylm-view .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 10px; align-items: center; font-size: 15px; margin: 0 }
 .tinylm-view .bars i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
 .tinylm-view .bars .number { text-align: right; font-variant-numeric: tabular-nums }
@@ -52,8 +50,6 @@ const softmax = (row) => {
 
 /** A word as it stands in a sentence: marks and blanks in quotes. */
 const named = (token) => (/\p{L}|\p{N}/u.test(token) ? `**${token}**` : `**“${token}”**`);
-
-const print = (x, digits) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
 
 /** All stages of all heads: stages[name][head] is a matrix, query by key, but `mixed` is query by dimension. */
 function compute({ q, k, v }) {
@@ -140,9 +136,9 @@ function mount(el, { layer, head, tokens, q, k, v }) {
     if (isMasked(i, j)) return `${asks} may not look at ${offers}: it comes later.`;
     const percent = `**${(100 * x).toFixed(0)} %**`;
     return {
-      scores: () => `${asks} asks, ${offers} offers: their dot product is **${print(x, 1)}**.`,
-      scaled: () => `${print(stages.scores[state.head][i][j], 1)} ÷ √${D} = **${print(x, 1)}** for ${asks} and ${offers}.`,
-      masked: () => `${asks} may look at ${offers}: its ${print(x, 1)} stays.`,
+      scores: () => `${asks} asks, ${offers} offers: their dot product is **${fixed(x, 1)}**.`,
+      scaled: () => `${fixed(stages.scores[state.head][i][j], 1)} ÷ √${D} = **${fixed(x, 1)}** for ${asks} and ${offers}.`,
+      masked: () => `${asks} may look at ${offers}: its ${fixed(x, 1)} stays.`,
       weights: () => `${asks} gives ${percent} of its attention to ${offers}.`,
       mixed: () => `${asks} takes ${percent} of the value of ${offers}, and adds up all its shares.`,
     }[state.stage]();
@@ -157,7 +153,7 @@ function mount(el, { layer, head, tokens, q, k, v }) {
       const on = at === j ? "on" : "";
       return [make("span", { class: on }, tokens[at]),
         make("i", { style: `margin-left: ${100 * from}%; width: ${100 * Math.abs(end - zero)}%` }),
-        make("span", { class: `number ${on}` }, print(x, digits()))];
+        make("span", { class: `number ${on}` }, fixed(x, digits()))];
     }));
   }
 
@@ -167,8 +163,8 @@ function mount(el, { layer, head, tokens, q, k, v }) {
     const parts = top.map(([x, at]) => v[h][at].map((y) => x * y));
     strips.replaceChildren(...({
       scores: () => [strip(`q of ${named(tokens[i])}, ${D} numbers`, a, tallest([a, b])), strip(`k of ${named(tokens[j])}`, b, tallest([a, b])),
-        strip(`their products, which add up to **${print(dot(a, b), 1)}**`, products, tallest(products))],
-      mixed: () => [...top.map(([x, at], n) => strip(`${print(x, 2)} × v of ${named(tokens[at])}`, parts[n], tallest([...parts, mixed]))),
+        strip(`their products, which add up to **${fixed(dot(a, b), 1)}**`, products, tallest(products))],
+      mixed: () => [...top.map(([x, at], n) => strip(`${fixed(x, 2)} × v of ${named(tokens[at])}`, parts[n], tallest([...parts, mixed]))),
         strip(`all ${i + 1} shares added up: what ${named(tokens[i])} takes with it`, mixed, tallest([...parts, mixed]))],
     }[state.stage]?.() ?? []));
   }
@@ -178,7 +174,7 @@ function mount(el, { layer, head, tokens, q, k, v }) {
     const inCells = Math.max(high, -low) < 10 ? digits() : 0;
     sub.textContent = `Layer ${layer}, head ${state.head}, counted from 0 as in the code. Each row is a word that asks; each column a word it may look back at.`;
     cells.forEach((row, r) => row.forEach((cell, c) => {
-      const x = matrix()[r][c], isHidden = isMasked(r, c), text = isHidden ? "" : print(x, inCells);
+      const x = matrix()[r][c], isHidden = isMasked(r, c), text = isHidden ? "" : fixed(x, inCells);
       cell.className = `${isHidden ? "hatched" : "shade"} ${r === i && c === j ? "on" : ""} ${text === "0.00" ? "faint" : ""}`;
       cell.style.setProperty("--a", isHidden ? 0 : shade(x).toFixed(3));
       if (cell.textContent !== text) cell.textContent = text;
@@ -196,7 +192,7 @@ function mount(el, { layer, head, tokens, q, k, v }) {
     why.textContent = WHY[state.stage];
     legend.replaceChildren(
       make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers"),
-      make("span", {}, `colour from ${print(low, digits())}`, make("i", { class: "ramp" }), `to ${print(high, digits())}`),
+      make("span", {}, `colour from ${fixed(low, digits())}`, make("i", { class: "ramp" }), `to ${fixed(high, digits())}`),
       ...(isMasked(0, 1) ? [make("span", {}, make("i", { class: "hatched" }), "masked: comes later")] : []));
     drawBars(i, j);
     drawStrips(i, j);

@@ -1,27 +1,32 @@
 // What all views share: colours, a frame, native controls. It stands before each view's own module; nothing is imported.
 
 const STYLE = `
-.tinylm-view { color-scheme: light dark; --turn: .72;
+.tinylm-view { color-scheme: light dark; --turn: .72; ${LOOK};
   --paper: var(--jp-layout-color0, light-dark(#fff, #14181d)); --ink: var(--jp-ui-font-color0, light-dark(#1b1f24, #e8ecf0));
-  --quiet: light-dark(#555f69, #a7b1bc); --line: light-dark(#d3dae1, #38424d); --soft: light-dark(#f3f6f9, #1e252d);
-  --accent: light-dark(#0b5cb3, #7fbcff); --on-accent: light-dark(#fff, #0c1218); --focus: light-dark(#c2410c, #ffa94d);
-  --good: light-dark(#0a6b4f, #5fd6ae); --bad: light-dark(#a83a08, #ffab78);
-  --pale: light-dark(#eff5fc, #1a222b); --middle: light-dark(#6aa9ea, #2b6cb0); --deep: light-dark(#073878, #a6d4ff);
-  --low: light-dark(#000, #fff); --high: light-dark(#fff, #000);
   box-sizing: border-box; container-type: inline-size; max-width: 1080px; margin: 6px 0 14px; padding: 18px 24px 20px;
   border: 1px solid var(--line); border-radius: 12px; background: var(--paper); color: var(--ink);
-  font: 16px/1.45 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; text-align: left }
+  font: var(--type-text)/1.45 var(--font); text-align: left }
 @media (prefers-color-scheme: dark) { .tinylm-view { --turn: .56 } }
 [data-jp-theme-light="true"] .tinylm-view { color-scheme: light; --turn: .72 }
 [data-jp-theme-light="false"] .tinylm-view { color-scheme: dark; --turn: .56 }
 .tinylm-view * { box-sizing: border-box }
-.tinylm-view .title { font-size: 20px; font-weight: 700; margin: 0 }
+.tinylm-view .title { font-size: var(--type-title); font-weight: 700; margin: 0 }
 .tinylm-view .sub { color: var(--quiet); margin: 2px 0 14px }
 .tinylm-view .quiet { color: var(--quiet) }
 .tinylm-view .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap }
 .tinylm-view form { margin: 0 }
 .tinylm-view .bar { display: flex; gap: 10px 28px; flex-wrap: wrap; align-items: center; margin: 0 0 16px }
 .tinylm-view fieldset { border: 0; padding: 0; margin: 0; min-width: 0 }
+.tinylm-view .say { font-size: var(--type-say); line-height: 1.35; margin: 0 0 14px; min-height: 2.7em }
+.tinylm-view .say b { color: var(--accent) }
+.tinylm-view .slide { display: flex; gap: 10px; align-items: center; font-size: var(--type-label); color: var(--quiet) }
+.tinylm-view .slide input { width: 190px; accent-color: var(--accent); cursor: pointer }
+.tinylm-view .slide output { color: var(--ink); min-width: 3.6em; font-variant-numeric: tabular-nums }
+.tinylm-view .field { display: flex; gap: 10px; align-items: center; flex-wrap: wrap; font-size: var(--type-label); color: var(--quiet) }
+.tinylm-view .field input { font: inherit; font-size: var(--type-text); flex: 1 1 260px; padding: 6px 12px; color: var(--ink); background: var(--paper);
+  border: 1px solid var(--quiet); border-radius: 8px }
+.tinylm-view svg text { font: var(--type-small) var(--font); fill: var(--ink) }
+.tinylm-view svg .quiet { fill: var(--quiet) }
 .tinylm-view .segments { display: flex; flex-wrap: wrap; row-gap: 4px; align-items: center }
 .tinylm-view .segments legend { float: left; padding: 0 10px 0 0; color: var(--quiet); font-size: 15px }
 .tinylm-view .segments label { position: relative; padding: 5px 14px; margin-left: -1px; border: 1px solid var(--line); cursor: pointer }
@@ -36,13 +41,13 @@ const STYLE = `
   background: var(--accent); color: var(--on-accent) }
 .tinylm-view button.plain { background: none; color: var(--accent) }
 .tinylm-view button:disabled { border-color: var(--line); background: none; color: var(--quiet); cursor: default }
-.tinylm-view code { font: .92em ui-monospace, "DejaVu Sans Mono", monospace; background: var(--soft); color: inherit;
+.tinylm-view code { font: .92em var(--mono); background: var(--soft); color: inherit;
   padding: 1px 5px; border-radius: 4px }
 .tinylm-view .shade { --a: 0; background: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
   color-mix(in srgb, var(--middle) calc(clamp(0, var(--a) * 2, 1) * 100%), var(--pale)));
   color: color-mix(in srgb, var(--high) calc(clamp(0, (var(--a) - var(--turn)) * 9999, 1) * 100%), var(--low)) }
 .tinylm-view .hatched { background: repeating-linear-gradient(135deg, var(--line) 0 2px, var(--soft) 2px 7px) }
-@media (prefers-reduced-motion: no-preference) { .tinylm-view .shade { transition: background-color .15s } }
+@media (prefers-reduced-motion: no-preference) { .tinylm-view .shade { transition: background-color var(--motion) } }
 `;
 
 /** A new element: attributes by name, listeners as onclick and the like, then its children. */
@@ -77,6 +82,34 @@ function segments(legend, name, options, chosen, choose) {
     make("label", {}, make("input", { type: "radio", name, value, checked: value === chosen, onchange: () => choose(value) }), text);
   return make("fieldset", { class: "segments" }, make("legend", {}, legend), ...options.map(label));
 }
+
+/** A slider with its name before it and its value, in words, behind it. */
+function slider(name, { min, max, step = 1, value }, words, slide) {
+  const told = make("output", {}, words(value));
+  const input = make("input", { type: "range", min, max, step, value, "aria-label": name, "aria-valuetext": words(value) });
+  input.addEventListener("input", () => {
+    const at = Number(input.value);
+    told.textContent = words(at);
+    input.setAttribute("aria-valuetext", words(at));
+    slide(at);
+  });
+  return make("label", { class: "slide" }, name, input, told);
+}
+
+/** An element of a drawing. */
+const DRAWING = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg").namespaceURI;
+function draw(tag, facts = {}, ...children) {
+  const node = document.createElementNS(DRAWING, tag);
+  for (const [name, value] of Object.entries(facts)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** A number with a fixed count of digits after the point and a real minus, never "-0". */
+const fixed = (x, digits) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
 
 /** Text in which **words** are strong and `words` are code. */
 function prose(text) {

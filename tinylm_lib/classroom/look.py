@@ -1,0 +1,114 @@
+"""The visual language: the colours, type, spacing and motion of every view, page and figure.
+
+One card, one idea. Plain words say what is selected, numbers stand in the cells. One sequential hue tells how much, a
+pair of hues tells which sign, and each axis letter has one colour through the whole series. Nothing is told by colour
+alone. What is selected has the frame `focus`, what may not be seen is hatched. Things move only to show what became of
+what, in 150 ms, and not at all for readers who ask for stillness.
+"""
+
+from typing import NamedTuple
+
+from matplotlib import cycler
+from matplotlib.colors import LinearSegmentedColormap
+
+
+class Shade(NamedTuple):
+    """One colour of the palette, for light and for dark paper."""
+
+    light: str
+    dark: str
+
+
+# What a surface, a line of text, a border or a state looks like; in scripts `var(--name)`.
+SURFACES = {
+    "paper": Shade("#fff", "#14181d"),
+    "soft": Shade("#f3f6f9", "#1e252d"),
+    "line": Shade("#d3dae1", "#38424d"),
+    "ink": Shade("#1b1f24", "#e8ecf0"),
+    "quiet": Shade("#555f69", "#a7b1bc"),
+    "accent": Shade("#0b5cb3", "#7fbcff"),
+    "on-accent": Shade("#fff", "#0c1218"),
+    "focus": Shade("#c2410c", "#ffa94d"),
+    "good": Shade("#0a6b4f", "#5fd6ae"),
+    "bad": Shade("#a83a08", "#ffab78"),
+}
+# How much, from little to much; text on it is `low` up to `turn`, above that `high`.
+RAMP = {
+    "pale": Shade("#eff5fc", "#1a222b"),
+    "middle": Shade("#6aa9ea", "#2b6cb0"),
+    "deep": Shade("#073878", "#a6d4ff"),
+    "low": Shade("#000", "#fff"),
+    "high": Shade("#fff", "#000"),
+}
+TURN = {"light": 0.72, "dark": 0.56}
+# Which sign: `deep` is the positive end, this the negative one.
+NEGATIVE = {"deep-negative": Shade("#6b2c00", "#ffc48f"), "middle-negative": Shade("#e08a3c", "#a9571a")}
+# Lines and bars that stand beside one another, in this order; in scripts `var(--series-1)` and so on.
+SERIES_SHADES = (
+    Shade("#0b66c3", "#6cb2ff"),
+    Shade("#b34700", "#ff9d5c"),
+    Shade("#3d8f66", "#7fd6a8"),
+    Shade("#7d3671", "#e0a3d6"),
+    Shade("#1b1f24", "#e8ecf0"),
+)
+AXIS_COLORS = {
+    "B": Shade("#6b7680", "#a3adb8"),
+    "T": Shade("#b35900", "#ffb35c"),
+    "S": Shade("#8a6d00", "#e6c84d"),
+    "C": Shade("#0b66c3", "#6cb2ff"),
+    "H": Shade("#8a3ea8", "#d39cf0"),
+    "G": Shade("#6e3b1f", "#d0805a"),
+    "D": Shade("#00796b", "#4dd0c0"),
+    "F": Shade("#b5316e", "#ff8fc0"),
+    "V": Shade("#2f7d32", "#7fd483"),
+}
+# Type in pixels: the title of a card, the sentence that says what is selected, text, labels, numbers and legends.
+TYPE = {"title": 20, "say": 21, "text": 16, "label": 15, "small": 14}
+FONT = 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif'
+MONO = 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace'
+# Spacing in pixels: inside a group, between groups, between parts of a card.
+SPACE = {"1": 4, "2": 10, "3": 16, "4": 28}
+MOTION = "150ms"
+
+# Figures are pictures on white paper, which a dark notebook shows as they are.
+INK, QUIET, LINE = "#1b1f24", "#5c6670", "#d9dee3"
+SERIES = tuple(shade.light for shade in SERIES_SHADES)
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+HEAT = LinearSegmentedColormap.from_list("tinylm", ["#f6f9fd", "#6ea8e0", "#0b66c3", "#062f5c"])
+SIGNED = LinearSegmentedColormap.from_list("tinylm_signed", ["#6b2c00", "#d97a2b", "#f6f9fd", "#3f86d0", "#062f5c"])
+STYLE = {
+    "figure.constrained_layout.h_pad": 0.12,
+    "figure.constrained_layout.w_pad": 0.12,
+    "font.family": "DejaVu Sans",
+    "font.size": 15,
+    "axes.titlesize": 19,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 14,
+    "axes.labelsize": 16,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "axes.prop_cycle": cycler(color=SERIES, linestyle=DASHES),
+    "grid.color": LINE,
+    "lines.linewidth": 2.6,
+    "text.color": INK,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+}
+
+
+def css() -> str:
+    """The declarations of all of it as custom properties; `color-scheme` decides which shade is seen."""
+    shades = {**SURFACES, **RAMP, **NEGATIVE}
+    shades |= {f"series-{i}": shade for i, shade in enumerate(SERIES_SHADES, start=1)}
+    shades |= {f"axis-{letter}": shade for letter, shade in AXIS_COLORS.items()}
+    lines = [f"--{name}: light-dark({shade.light}, {shade.dark})" for name, shade in shades.items()]
+    lines += [f"--type-{name}: {size}px" for name, size in TYPE.items()]
+    lines += [f"--space-{name}: {size}px" for name, size in SPACE.items()]
+    return "; ".join([*lines, f"--font: {FONT}", f"--mono: {MONO}", f"--motion: {MOTION}"])

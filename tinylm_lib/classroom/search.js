@@ -1,0 +1,62 @@
+// The search on the index: every section of every lesson that has all the words, the best first. Nothing is fetched.
+
+const sections = JSON.parse(document.getElementById("sections").textContent); // [file, lesson, anchor, heading, text]
+const field = document.querySelector("[type=search]"), found = document.querySelector(".found");
+const status = document.querySelector("[role=status]"), lessons = document.querySelector(".lessons");
+const MOST = 30, AROUND = 90;
+
+const count = (text, word) => text.split(word).length - 1;
+
+function matching(words) {
+  const scored = sections.map((section) => {
+    const [heading, text] = [section[3].toLowerCase(), section[4].toLowerCase()], whole = `${section[1].toLowerCase()} ${heading} ${text}`;
+    const all = words.every((word) => whole.includes(word));
+    const score = words.reduce((sum, word) => sum + 10 * count(heading, word) + Math.min(5, count(text, word)), 0);
+    return { section, score: all ? score + 1 : 0 };
+  });
+  return scored.filter(({ score }) => score).sort((a, b) => b.score - a.score).map(({ section }) => section);
+}
+
+/** The text around the first word, as nodes, with every word marked. */
+function snippet(text, words) {
+  const lower = text.toLowerCase(), first = Math.max(0, Math.min(...words.map((word) => lower.indexOf(word)).filter((at) => at >= 0), lower.length));
+  const start = first < AROUND || first === lower.length ? 0 : text.indexOf(" ", first - AROUND) + 1;
+  const piece = text.slice(start, start + 3 * AROUND), end = piece.length < 3 * AROUND ? piece.length : piece.lastIndexOf(" ");
+  const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  const parts = piece.slice(0, end).split(new RegExp(`(${escaped.join("|")})`, "gi"));
+  const nodes = parts.map((part, i) => {
+    if (i % 2 === 0) return part;
+    const mark = document.createElement("mark");
+    mark.textContent = part;
+    return mark;
+  });
+  return [start ? "… " : "", ...nodes, start + end < text.length ? " …" : ""];
+}
+
+function line([file, lesson, anchor, heading, text], words) {
+  const item = document.createElement("li"), link = document.createElement("a"), where = document.createElement("span"), said = document.createElement("p");
+  link.href = `${file}#${anchor}`;
+  link.textContent = heading;
+  where.textContent = lesson;
+  said.append(...snippet(text, words));
+  item.append(link, where, said);
+  return item;
+}
+
+function search() {
+  const words = [...new Set(field.value.toLowerCase().match(/\S+/g) ?? [])], sought = words.length > 0;
+  const sections = sought ? matching(words) : [];
+  lessons.hidden = sought;
+  found.replaceChildren(...sections.slice(0, MOST).map((section) => line(section, words)));
+  const many = sections.length > MOST ? `, the best ${MOST} are shown` : "";
+  status.textContent = sought ? `${sections.length || "No"} section${sections.length === 1 ? " has" : "s have"} “${words.join("”, “")}”${many}.` : "";
+}
+
+field.addEventListener("input", search);
+field.form.addEventListener("submit", (event) => { event.preventDefault(); found.querySelector("a")?.focus(); });
+document.addEventListener("keydown", (event) => {
+  if (event.key === "/" && event.target !== field) { event.preventDefault(); field.focus(); }
+  if (event.key === "Escape") { field.value = ""; search(); field.focus(); }
+});
+field.value = new URLSearchParams(location.search).get("q") ?? "";
+search();
