@@ -26,6 +26,7 @@ REACH = 64  # distances in the score
 STARTS = (0, 40, 400)  # where the key stands when the two move together
 WIDEST = 128
 MIXED = "mixed up"
+HUES = 21  # of the cosines in the picture, which few colours keep small
 
 
 class Pair(NamedTuple):
@@ -130,8 +131,8 @@ def _figure_html(pair: Pair, says: str) -> str:
     caption = (
         f"{says} Above: each position turns the {n} pairs of numbers by angles of their own, here as cosines; the "
         f"slowest pair takes {longest:,.0f} positions for one turn. Below: the score over the distance, wide and pale "
-        f"with the key at {STARTS[0]}, thin with the key at {STARTS[-1]}. Turned, the two are one line; with waves added "
-        "instead they are not."
+        f"with the key at {STARTS[0]}, thin with the key at {STARTS[-1]}. Turned, the two are one line; with waves "
+        "added instead they are not."
     )
     alt = f"A bank of {n} waves, fast above slow, and the score over the distance, equal at both places. {says}"
     starts = torch.tensor(STARTS)
@@ -142,7 +143,7 @@ def _figure_html(pair: Pair, says: str) -> str:
     speeds = frequencies(len(pair.q), pair.base).tolist()
     speed_rows = [[str(i), rounded(speeds[i], 3), rounded(2 * math.pi / speeds[i], 3)] for i in _some(n)]
     speed_table = number_table(["pair", "radians per position", "positions for one turn"], speed_rows)
-    return framed(_draw(pair), alt, caption, table + speed_table, colors=48)
+    return framed(_draw(pair), alt, caption, table + speed_table, colors=64)
 
 
 def _some(n: int) -> list[int]:
@@ -151,7 +152,7 @@ def _some(n: int) -> list[int]:
 
 def _draw(pair: Pair) -> Figure:
     with style.context(["default", STYLE]):
-        figure = Figure(figsize=(8.4, 6.8), layout="constrained")
+        figure = Figure(figsize=(8.2, 6.4), layout="constrained")
         bank, score = figure.subplots(2, 1, height_ratios=[1, 1.15])
         _draw_bank(bank, pair)
         _draw_score(score, pair)
@@ -159,8 +160,8 @@ def _draw(pair: Pair) -> Figure:
 
 
 def _draw_bank(ax: Axes, pair: Pair) -> None:
-    bank = angles(SPAN, frequencies(len(pair.q), pair.base)).cos().T  # (D/2, positions)
-    image = ax.imshow(bank, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    bank = angles(SPAN, frequencies(len(pair.q), pair.base)).cos().T.numpy()  # (D/2, positions)
+    image = ax.imshow(bank, cmap=SIGNED.resampled(HUES), vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
     ax.figure.colorbar(image, ax=ax, ticks=[-1, 0, 1], label="cosine", pad=0.01).outline.set_visible(False)
     ax.set(title="Fast pairs for neighbours, slow ones for regions", xlabel="position", ylabel="pair")
     ax.set(xticks=range(0, SPAN, 16), yticks=_some(len(bank)))
@@ -171,9 +172,9 @@ def _draw_bank(ax: Axes, pair: Pair) -> None:
 def _draw_score(ax: Axes, pair: Pair) -> None:
     away = torch.arange(REACH + 1)
     for name, color, scores in (("turned", SERIES[0], pair.scores), ("added", SERIES[1], pair.added)):
-        before, after = (scores(torch.full_like(away, start), away) for start in (STARTS[0], STARTS[-1]))
-        ax.plot(away, before, color=color, linewidth=9, alpha=0.25, linestyle="-", solid_capstyle="round")
-        ax.plot(away, after, color=color)
-        ax.text(REACH + 1, after[-1], name, color=color, va="center", weight="bold")
-    ax.set(title="Turned, only the distance counts", xlabel="how many places back the key stands", ylabel="q · k")
+        before, after = (scores(torch.full_like(away, start), away).tolist() for start in (STARTS[0], STARTS[-1]))
+        ax.plot(range(REACH + 1), before, color=color, linewidth=9, alpha=0.25, linestyle="-", solid_capstyle="round")
+        ax.plot(range(REACH + 1), after, color=color, label=name)
+    ax.set(title="Only the distance counts", xlabel="how many places back the key stands", ylabel="q · k")
     ax.set(xticks=range(0, REACH + 1, 8), xlim=(0, REACH))
+    ax.legend(frameon=False, fontsize=15, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.99))

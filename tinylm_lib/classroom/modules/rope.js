@@ -22,7 +22,7 @@ const LOOK = `
 .hand { stroke-width: 4.5; stroke-linecap: round; fill: none }
 .was { stroke-width: 3.5; stroke-dasharray: 1 8; stroke-linecap: round }
 .coil { fill: none; stroke: var(--quiet); stroke-width: 1.5 }
-.dials { display: grid; grid-template-columns: repeat(auto-fill, minmax(60px, 1fr)); gap: 6px; margin: 16px 0 6px }
+.dials { display: grid; grid-template-columns: repeat(8, 1fr); gap: 6px; margin: 16px 0 6px }
 .dials button { display: block; padding: 3px 0 1px; border: 1px solid transparent; border-radius: 8px; background: none; color: var(--ink);
   font-size: var(--type-small); line-height: 1.2; text-align: center }
 .dials button:hover { background: var(--soft) }
@@ -43,7 +43,7 @@ tr.on > * { font-weight: 700 }
 .bank .on { color: var(--ink); font-weight: 700 }
 .wave { border-bottom: 1px solid var(--paper) }
 .over { position: relative; grid-column: 2; grid-row: 2 / -1; cursor: crosshair; touch-action: none }
-.over i { position: absolute; top: -5px; bottom: -5px; width: 5px; margin-left: -2.5px; background: var(--ink); box-shadow: 0 0 0 2px var(--paper); border-radius: 3px }
+.over i { position: absolute; top: -5px; bottom: -5px; width: 3px; margin-left: -1.5px; background: var(--ink); box-shadow: 0 0 0 1.5px var(--paper); border-radius: 3px }
 .over b { position: absolute; left: -4px; right: -4px; border: 3px solid var(--ink); box-shadow: 0 0 0 2px var(--paper), inset 0 0 0 1px var(--paper); border-radius: 5px }
 .ticks { position: relative; height: 22px; grid-column: 2; color: var(--quiet) }
 .ticks span { position: absolute; bottom: 0; transform: translateX(-50%) }
@@ -200,7 +200,7 @@ function mount(el, data) {
       make("span", {}, "pair"), make("span"), make("span", {}, "one turn takes"), ...rows.flat(), over),
     make("div", { class: "bank", "aria-hidden": "true" }, make("span", { style: "visibility: hidden" }, "pair"), ticks, make("span", { style: "visibility: hidden" }, "one turn takes")),
     make("p", { class: "key" }, make("span", {}, "across: position"), make("span", {}, "colour: cosine of the angle, −1", make("i", { class: "signed" }), "1"),
-      slowest, make("span", {}, "click to choose a pair and a position")));
+      slowest, make("span", {}, "click to choose")));
   rows.forEach((row, i) => row.forEach((node, column) => { node.style.gridRow = i + 2; node.style.gridColumn = column + 1; }));
 
   function showBank() {
@@ -221,7 +221,7 @@ function mount(el, data) {
     const reads = times < 1 ? `fewer than ${longest}, so even it comes round` : `${times < 10 ? fixed(times, 1) : count(times)} times ${longest}`;
     say.replaceChildren(...prose(`With base **${count(state.base)}** the slowest pair takes **${long(last)}** positions for one turn: ${reads}. ` +
       `At position ${state.position}, pair ${state.pair} has turned by **${fixed(theta, 3)}** radians.`));
-    slowest.textContent = `${slow} of ${pairs} pairs need more than ${data.longest} positions for a turn`;
+    slowest.textContent = `${slow} of ${pairs} pairs need more than ${data.longest} for a turn`;
   }
 
   // The score: the same two vectors at all distances, turned, and for comparison with waves added.
