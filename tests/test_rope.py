@@ -10,6 +10,7 @@ from models import scrambled, some_ids, tiny
 from tinylm_lib.classroom import rope_view
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.rope import REACH, STARTS, Pair
+from tinylm_lib.classroom.view import MODULES, source
 from tinylm_lib.config import RopeScaling
 from tinylm_lib.positions import LAYOUTS
 from tinylm_lib.pretrained import load_pretrained
@@ -104,6 +105,12 @@ def test_the_view_of_the_lesson_is_small_and_the_same_again():
     assert 20_000 < len(json.dumps(bundles[0], allow_nan=False)) <= 60_000
     assert views[0].data["part"] == "bank" and len(views[0].data["q"]) == 32
     assert "“.” and Carlos, 3 apart" in repr(views[0])
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in MODULES.glob("*.js") if path.stem != "parts"))
+def test_in_jupyterlab_a_script_and_what_all_share_are_one_and_declare_no_name_twice(name):
+    names = re.findall(r"^(?:const|let|function|class) (\w+)", source("parts") + "\n" + source(name), re.M)
+    assert len(names) == len(set(names)), sorted(each for each in names if names.count(each) > 1)
 
 
 def test_text_and_ids_give_the_same():

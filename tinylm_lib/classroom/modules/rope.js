@@ -9,7 +9,7 @@ const TITLES = {
   score: "The score knows the distance, not the place",
   layout: "Which two numbers form a pair?",
 };
-const LOOK = `
+const CARD = `
 .tinylm-view.rope { --q: var(--series-1); --k: var(--series-2); --c0: var(--deep); --c2: var(--pale); --c4: var(--deep-negative);
   --c1: color-mix(in srgb, var(--middle) 70%, var(--deep)); --c3: color-mix(in srgb, var(--middle-negative) 70%, var(--deep-negative));
 .slide input { width: 150px }
@@ -313,7 +313,7 @@ function mount(el, data) {
     fill();
   }
 
-  const view = frame(el, "Rotary positions", make("style", {}, LOOK), title, sub,
+  const view = frame(el, "Rotary positions", make("style", {}, CARD), title, sub,
     make("div", { class: "bar" }, segments("Show", "part", Object.entries(parts).map(([name, [label]]) => [name, label]), state.part, (part) => set({ part }))), controls, stage, live);
   view.classList.add("rope");
   show();
