@@ -13,7 +13,7 @@ import torch
 
 from tinylm_lib import TransformerLM, next_token_loss, positions, preset, storyworld
 from tinylm_lib.attention import attend
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace
+from tinylm_lib.classroom import check, figures, hint, keep, predict, rope_view, show, trace
 from tinylm_lib.positions import POSITIONS, LearnedPosition, Rotary, SinusoidalPosition, frequencies
 from tinylm_lib.pretrained import load_pretrained
 
@@ -256,38 +256,16 @@ speeds = frequencies(8)  # (4)
 for i, speed in enumerate(speeds.tolist()):
     print(f"pair {i}: speed {speed:.3f}, wavelength {2 * math.pi / speed:,.0f}")
 
-# %% tags=["source-hidden"]
-place, shown = torch.linspace(0, 128, 1025, dtype=torch.float64), [0, 1, 3, 32, 64, 128]
-title = "Fast pairs for neighbours, slow ones for regions"
-with figures.axes(title, "position", "cosine of the angle") as (figure, ax):
-    for i, speed in enumerate(speeds.tolist()):
-        ax.plot(place, (place * speed).cos() - 2.6 * i, linestyle="-", color=figures.SERIES[i])
-        ax.text(-2, 1 - 2.6 * i, f"pair {i}", color=figures.SERIES[i], ha="right", va="center")
-    ax.set(xticks=range(0, 129, 32), yticks=[], xlim=(-1, 130), ylim=(-8.0, 1.6))
-    ax.yaxis.labelpad = 66
-figures.show(
-    figure,
-    alt="Four waves over positions 0 to 128, one above the other: the first swings 20 times, the second twice, the others hardly.",
-    caption="The four pairs of a vector with D = 8; each name stands where its line starts. A fast pair tells neighbours apart but repeats; a slow one hardly moves from word to word, but does not repeat here.",
-    table={"position": shown, **{f"pair {i}": [math.cos(p * s) for p in shown] for i, s in enumerate(speeds.tolist())}},
-)
+# %% [markdown]
+# A fast pair tells neighbours apart, but repeats; a slow one hardly moves from word to word. Here is a real head: layer 2, its query of the full stop and its key of *Carlos*, caught before they are turned.
+# Try the four parts: move the base, and in *score and distance* move both words on.
+
+# %%
+rope_view(model, tokenizer, ids, layer=2, head=2, part="bank")
 
 # %% [markdown]
-# Here are all 32 pairs of a head with $D = 64$, a row for each, as shades:
-
-# %% tags=["source-hidden"]
-bank = positions.angles(128, frequencies(64)).cos()  # (128, 32)
-with figures.axes("Every position has a column of its own", "position", "pair", (9.2, 4.8)) as (figure, ax):
-    image = ax.imshow(bank.T, cmap=figures.SIGNED, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-    ax.grid(visible=False)
-    figure.colorbar(image, ax=ax, ticks=[-1, 0, 1], label="cosine of the angle").outline.set_visible(False)
-figures.show(
-    figure,
-    alt="A map, positions 0 to 127 across and pairs 0 to 31 down: narrow stripes at the top, wider ones below, plain blue at the bottom.",
-    caption="Read down a column: that is how a position looks. The upper pairs flicker; the lowest hardly turn within 128 positions: they serve longer texts.",
-    table={"pair": [0, 8, 16, 31], **{f"at {p}": bank[p, [0, 8, 16, 31]].tolist() for p in (1, 10, 100)}},
-    digits=2,
-)
+# Read down a column of *all pairs*: that is how a position looks. The lowest pairs hardly turn: they serve longer texts. And the score holds the promise of section 3 for all pairs at once: it is the same wherever the two stand.
+# With waves added it is not. (*Layouts* belongs to section 5.)
 
 # %% [markdown]
 # What does turning do to a score? The query stands at position 40, and a key moves away from it to the left. The key is *equal* to the query, or has nothing to do with it, or the query is the key *turned back by two* positions.
@@ -414,7 +392,7 @@ print("order", order.tolist(), "difference", reordered.item())
 print(f"without reordering {(neighbours(x, places) - halves(x, places)).abs().max():.1f}")
 
 # %% [markdown]
-# Neither is better: $q$ and $k$ come out of learned matrices, whose rows may stand in any order. But a checkpoint belongs to its layout, and no shape tells which it is.
+# Neither is better: $q$ and $k$ come out of learned matrices, whose rows may stand in any order. But a checkpoint belongs to its layout, and no shape tells which it is. (The view of section 4 draws both, and the two mixed up.)
 
 # %% [markdown] slide="slide" minutes=6
 # ## 6. Where it stands, and where it ends

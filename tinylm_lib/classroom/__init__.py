@@ -17,6 +17,7 @@ PLACES = {
     "keep": "workshop",
     "predict": "predictions",
     "progress": "workshop",
+    "rope_view": "rope",
     "show": "showing",
     "trace": "tracing",
     "trace_cells": "tracing",
