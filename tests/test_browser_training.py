@@ -1,4 +1,4 @@
-"""A cache and a training run where they are met: in JupyterLab, with buttons that a running cell hears, and on a page."""
+"""A cache and a training run as they are met: in JupyterLab, with buttons that a running cell hears, and exported."""
 
 import json
 import shutil
@@ -61,6 +61,7 @@ await training_view(steps, model, words, total_steps=200, levels=levels)
 # %%
 print("the end")
 """
+ENDED = "() => window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.status == 'idle'"
 CACHE, RUN = ".tinylm-view.cache", ".tinylm-view.training"
 
 
@@ -164,6 +165,7 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     lesson = open_lesson(tmp_path / "work", "11_sample.ipynb")
     page = lesson.page
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
+    lesson.show_cell(6)
     page.locator(RUN).wait_for(timeout=60_000)
     state = page.locator(f"{RUN} .state")
     expect(state).to_contain_text("running: ", timeout=30_000)
@@ -184,9 +186,7 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     expect(state).to_contain_text("stopped after ", timeout=30_000)
     end = steps_so_far(page)
     assert stood < end < 2000
-    page.wait_for_function(
-        "() => window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.status == 'idle'"
-    )
+    page.wait_for_function(ENDED)
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     assert page.locator(RUN).count() == 1 and lesson.errors() == []
     outputs = [output["data"] for output in lesson.outputs() if MIME in output.get("data", {})]

@@ -186,7 +186,7 @@ def test_the_buttons_pause_resume_and_stop(shown, monkeypatch):
 def test_a_click_after_the_end_changes_nothing_and_nonsense_is_refused():
     run = Run(3, {})
     run.state = training_watch.FINISHED
-    assert run.hear({"do": "pause"}) == {"state": "finished"}
+    assert run.hear({"do": "pause"}) == {"state": "finished", "step": 0}
     with pytest.raises(ValueError, match="pause, resume or stop"):
         run.hear({"do": "dance"})
 

@@ -76,7 +76,7 @@ class Run:
             raise ValueError(f"{request} asks for nothing that a run can do: pause, resume or stop")
         if self.state in (RUNNING, PAUSED):
             self.state = wish
-        return {"state": self.state}
+        return {"state": self.state, "step": self.step}
 
     def data(self) -> dict[str, Any]:
         """What the view draws, in five digits."""

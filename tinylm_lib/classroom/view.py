@@ -65,7 +65,7 @@ def source(module: str) -> str:
     if not path.exists():
         known = sorted(each.stem for each in MODULES.glob("*.js") if each.stem != SHARED)
         raise ValueError(f"no view module {module!r}; there are {', '.join(known)}")
-    look = f"const LOOK = {json.dumps(css())};\n" if module == SHARED else ""
+    look = f"const PALETTE = {json.dumps(css())};\n" if module == SHARED else ""
     return look + path.read_text(encoding="utf-8")
 
 

@@ -1,7 +1,7 @@
 // What all views share: colours, a frame, native controls. It stands before each view's own module; nothing is imported.
 
 const STYLE = `
-.tinylm-view { color-scheme: light dark; --turn: .72; ${LOOK};
+.tinylm-view { color-scheme: light dark; --turn: .72; ${PALETTE};
   --paper: var(--jp-layout-color0, light-dark(#fff, #14181d)); --ink: var(--jp-ui-font-color0, light-dark(#1b1f24, #e8ecf0));
   box-sizing: border-box; container-type: inline-size; max-width: 1080px; margin: 6px 0 14px; padding: 18px 24px 20px;
   border: 1px solid var(--line); border-radius: 12px; background: var(--paper); color: var(--ink);
