@@ -66,8 +66,17 @@ def test_the_browser_module_is_inline_and_imports_nothing(view):
         assert text.count("export default") == (path.stem != "parts"), path.name
 
 
+def test_no_module_declares_a_name_that_all_share():
+    declared = re.compile(r"^(?:const|let|class|function) (\w+)", re.M)
+    shared = set(declared.findall(source("parts")))
+    assert {"PALETTE", "make", "frame"} <= shared
+    for path in MODULES.glob("*.js"):
+        if path.stem != "parts":
+            assert not shared & set(declared.findall(source(path.stem))), path.name
+
+
 def test_an_unknown_module_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"no view module 'attend'; there are attention, predict"):
+    with pytest.raises(ValueError, match=r"no view module 'attend'; there are attention, .*predict"):
         View("attend", {}, html="", text="")
 
 

@@ -43,17 +43,18 @@ def count_parameters(config: ModelConfig) -> ParameterCount:
     return ParameterCount(V * C, position, attention, ffn, norms, block, blocks, final_norm, head, total)
 
 
-def forward_flops(config: ModelConfig, batch_size: int, seq_len: int) -> int:
+def forward_flops(config: ModelConfig, batch_size: int, seq_len: int, n_keys: int | None = None) -> int:
     """Floating-point operations of the matrix products of one forward pass; a multiply-add counts 2.
 
-    The scores are counted in full, T x T, masked half included; norms, softmax and activations are left out.
+    n_keys: positions that each query meets, those in a cache included; default seq_len.
+    The scores are counted in full, T x S, masked ones included; norms, softmax and activations are left out.
     Source: Chowdhery et al. 2022, appendix B, with the head's product added.
     """
     C, D, F = config.d_model, config.d_head, config.d_ff
     H, G = config.n_heads, config.n_kv_heads
     matrices = pick(FFNS, config.ffn, "ffn")[0].matrices
     weights = config.n_layers * (2 * C * H * D + 2 * C * G * D + matrices * C * F) + C * config.vocab_size
-    scores = config.n_layers * 2 * H * D * seq_len
+    scores = config.n_layers * 2 * H * D * (seq_len if n_keys is None else n_keys)
     return 2 * batch_size * seq_len * (weights + scores)
 
 

@@ -10,6 +10,7 @@ PLACES = {
     "Diagnosis": "exercise",
     "attention_view": "attention_stages",
     "build": "workshop",
+    "cache_view": "cache_steps",
     "check": "checks",
     "diagnose": "checks",
     "explain_shapes": "tracing",
@@ -22,6 +23,7 @@ PLACES = {
     "trace": "tracing",
     "trace_cells": "tracing",
     "trace_model": "model_tree",
+    "training_view": "training_watch",
     "using": "workshop",
 }
 
