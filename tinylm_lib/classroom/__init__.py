@@ -18,6 +18,8 @@ PLACES = {
     "predict": "predictions",
     "progress": "workshop",
     "show": "showing",
+    "softmax_view": "softmax_steps",
+    "token_view": "token_cuts",
     "trace": "tracing",
     "trace_cells": "tracing",
     "trace_model": "model_tree",
