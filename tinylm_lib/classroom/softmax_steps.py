@@ -66,7 +66,7 @@ def _draw(names: list[str], stages: list[Tensor]) -> Figure:
             bars = ax.barh(names, values.tolist(), color=SERIES[0], height=0.62)
             ax.bar_label(bars, [write(x) for x in values.tolist()], padding=5, size=14)
             low, high = min(0.0, values.min().item()), max(0.0, values.max().item())
-            ax.set(title=title, xticks=[], xlim=(low * 1.5, high + 0.5 * (high - low)))
+            ax.set(title=title, xticks=[], xlim=(low * 1.5, high + 0.5 * (high - low) or 1.0))
             ax.grid(visible=False)
             ax.spines[["bottom", "left"]].set_visible(False)
             ax.tick_params(length=0)

@@ -146,16 +146,15 @@ def _figure_html(texts: Mapping[str, Shown], merging: BPETokenizer | None) -> st
     tables = [number_table(["text", "cut into", "different ids", "tokens", "characters per token"], rows)]
     if merging:
         counts = joins(shown.text, merging)
-        lines = [
-            [str(rank + 1), *(_readable(token) for token in (*merging.merges[rank], b"".join(merging.merges[rank])))]
-            + [str(counts[rank])]
-            for rank in sorted(counts)[:LISTED_MERGES]
-        ]
+        lines = []
+        for rank in sorted(counts)[:LISTED_MERGES]:
+            left, right = merging.merges[rank]
+            lines.append([str(rank + 1), *map(_readable, (left, right, left + right)), str(counts[rank])])
         tables += ["<p>The first merges that join something in the first text:</p>"]
         tables += [number_table(["merge", "left", "right", "new token", "places"], lines)]
     caption = (
-        "The beginning of the text, each box one token; ␣ is a blank, and belongs to the word after it. The whole text: "
-        f"{shown.says}"
+        "The beginning of the text, each box one token; ␣ is a blank, and belongs to the word after it. "
+        f"The whole text: {shown.says}"
     )
     alt = f"The same text cut into tokens, one line for each way. {shown.says}"
     return framed(_draw(shown), alt, caption, "".join(tables), colors=32)
@@ -184,7 +183,11 @@ def _draw(shown: Shown) -> Figure:
         for row, (one, tokens) in enumerate(zip(shown.tokenizers, shown.tokens, strict=True)):
             ax.text(-0.6, row, NAMES[one.kind], ha="right", va="center", color=QUIET)
             ax.text(
-                DRAWN_CHARACTERS + 0.6, row, f"{len(tokens)} tokens" if tokens else "refused", va="center", weight="bold"
+                DRAWN_CHARACTERS + 0.6,
+                row,
+                f"{len(tokens)} tokens" if tokens else "refused",
+                va="center",
+                weight="bold",
             )
             _draw_row(ax, row, shown.text, places, tokens)
     return figure

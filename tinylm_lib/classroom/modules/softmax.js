@@ -132,7 +132,7 @@ function mount(el, { names, scores: given }) {
     if (!state.warmth) return i === best ? `${mine}: at temperature 0 the largest score takes everything.` : `${mine}: at temperature 0 **${names[best]}**, with the largest score, takes everything.`;
     if (gap < 0.005) return `${mine}, as much as **${names[at]}**: their scores are equal.`;
     const divided = state.warmth === 1 ? "" : ` ÷ ${state.warmth}`, isAhead = shifted[i] > other;
-    return `${mine}. Its score is ${fixed(gap, 2)} ${isAhead ? "above" : "below"} that of **${names[at]}**, so its share is exp(${fixed(gap, 2)}${divided}) ≈ **${about(Math.exp(gap / state.warmth))}** times as ${isAhead ? "large" : "small"}.`;
+    return `${mine}. ${fixed(gap, 2)} ${isAhead ? "above" : "below"} **${names[at]}**: its share is exp(${fixed(gap, 2)}${divided}) ≈ **${about(Math.exp(gap / state.warmth))}** times as ${isAhead ? "large" : "small"}.`;
   }
 
   function because({ scaled, best, naive }) {
