@@ -201,7 +201,8 @@ def move_the_softmax(page: Page) -> None:
         assert [row[-1] for row in rows] == [percent(p) for p in probs]
         overflows = (12.5548 + shift) / T > 88.7228
         assert ("NaN" in rows[0]) == overflows == ("inf ÷ inf is NaN" in why.inner_text())
-    expect(say).to_have_text("Jamal gets 73.0 %. 2.03 above Carlos: its share is exp(2.03 ÷ 2) ≈ 2.8 times as large.")
+    first = percent((SCORES / 2).softmax(0)[0].item())
+    expect(say).to_have_text(f"Jamal gets {first}. 2.03 above Carlos: its share is exp(2.03 ÷ 2) ≈ 2.8 times as large.")
     slide(page, "Temperature T", 0)
     assert [row[1:] for row in table(page)] == [["–"] * 5 + [p] for p in ("100.0 %", *["0.0 %"] * 4)]
     expect(say).to_have_text("Jamal gets 100.0 %: at temperature 0 the largest score takes everything.")
@@ -295,6 +296,7 @@ def test_at_640_pixels_nothing_is_lost_at_the_side_or_too_small(open_page):
     page.locator(SOFTMAX).screenshot(path=SCREENSHOTS / "softmax-zoomed.png")
     page.locator(TOKENS).screenshot(path=SCREENSHOTS / "tokens-zoomed.png")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.locator(f"{SOFTMAX} .scroll").evaluate("node => node.scrollWidth <= node.clientWidth")
     rights = "nodes => Math.max(...nodes.map(node => node.getBoundingClientRect().right))"
     assert page.locator(f"{TOKENS} *, {SOFTMAX} *").evaluate_all(rights) <= 640
     small = "nodes => Math.min(...nodes.map(node => parseFloat(getComputedStyle(node).fontSize)))"

@@ -29,7 +29,8 @@ const STEPS = `
 @container (max-width: 760px) {
   .tinylm-view.softmax :is(th, td) { padding: 0 3px; font-size: var(--type-small) }
   .tinylm-view.softmax :is(th, td).edge { padding-left: 6px }
-  .tinylm-view.softmax td.score input { width: 52px; margin-right: 2px }
+  .tinylm-view.softmax tbody :is(th, td) { height: 46px }
+  .tinylm-view.softmax td.score input { display: block; width: 60px; margin: 0 0 2px auto }
   .tinylm-view.softmax tbody th { font-size: var(--type-small); padding-left: 8px }
   .tinylm-view.softmax td.share { width: auto }
   .tinylm-view.softmax td.share div { display: block }
