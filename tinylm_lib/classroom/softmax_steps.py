@@ -26,7 +26,7 @@ def softmax_view(scores: Tensor | Sequence[float], names: Sequence[str]) -> View
     scores (V): 2 to 8 finite numbers; the view moves each of them, and all together. names: what they are scores of.
     Raises: ValueError for another number of scores, for scores that are not finite and names that do not fit.
     """
-    scores = torch.as_tensor(scores, dtype=torch.float32).detach().cpu()  # (V)
+    scores = torch.as_tensor(scores, dtype=torch.float32).detach().cpu()
     names = [name.strip() for name in names]
     if scores.ndim != 1 or not 2 <= len(scores) <= MOST_SCORES:
         raise ValueError(f"scores must be one row of 2 to {MOST_SCORES} numbers, got the shape {tuple(scores.shape)}")
@@ -35,8 +35,8 @@ def softmax_view(scores: Tensor | Sequence[float], names: Sequence[str]) -> View
     if len(names) != len(scores) or not all(names) or len(set(names)) < len(names):
         raise ValueError(f"names must be {len(scores)} different words, one for each score, got {names}")
     data = {"names": names, "scores": [round(score, 4) for score in scores.tolist()]}
-    stored = torch.tensor(data["scores"])  # (V)
-    shares = softmax(stored, dim=0)  # (V)
+    stored = torch.tensor(data["scores"])
+    shares = softmax(stored, dim=0)
     best = int(shares.argmax())
     says = f"{names[best]}, with the score {stored[best]:.2f}, gets {100 * shares[best]:.1f} % of the whole."
     text = f"Softmax of {len(names)} scores, step by step. {says}"
