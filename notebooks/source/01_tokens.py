@@ -13,7 +13,7 @@ import torch
 
 from tinylm_lib import storyworld
 from tinylm_lib.bpe import learn_merges, merge, train_bpe
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show
+from tinylm_lib.classroom import check, figures, hint, keep, predict, show, token_view
 from tinylm_lib.classroom.exercises import find
 from tinylm_lib.layers import Embedding
 from tinylm_lib.pieces import pre_tokens
@@ -273,6 +273,16 @@ for a, b in bpe.merges:
         tokens = merge(tokens, (a, b))
         print(f"{(a + b).decode()!r:>5} joined: {'|'.join(token.decode() for token in tokens)}")
 assert tokens == [bpe.vocab[i] for i in bpe.encode(" umbrella")]
+
+# %% [markdown]
+# Try it on a whole passage: move the slider from no merge to all of them. Then take the other text, and cut it in each of the four ways.
+
+# %%
+texts = {"a story": story[: story.index(" Carlos sang")], "other signs": "Noé met Mia in a café. 🙂"}
+token_view(texts, [*(TOKENIZERS[kind].from_text(text) for kind in ("bytes", "chars", "words")), bpe])
+
+# %% [markdown]
+# Short, frequent tokens come first, most words late. What no story holds (*é*, the face) stays in single bytes; the lists of characters and of words refuse it.
 
 # %% [markdown]
 # One token is different: `<|end|>` is **special**. It is not made by merges and never cut. It marks, for example, where a text ends.

@@ -11,7 +11,7 @@ import math
 import torch
 
 from tinylm_lib import TransformerLM, layers, next_token_loss, preset, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace
+from tinylm_lib.classroom import check, figures, hint, keep, predict, show, softmax_view, trace
 from tinylm_lib.classroom.measured import measured
 from tinylm_lib.pretrained import load_pretrained
 
@@ -328,6 +328,15 @@ figures.show(
 # %% [markdown]
 # Towards 0, softmax becomes a choice of the largest, and that is what the name means: a *soft max*. Towards infinity all tokens get the same share.
 # Lesson 12 writes with this dial.
+#
+# Here is all of it at once, for the model's best words alone. Turn the temperature, move a score, and add to all scores until the formula breaks.
+
+# %%
+top = scores.topk(6)
+softmax_view(top.values, [tokenizer.decode([i]) for i in top.indices.tolist()])
+
+# %% [markdown]
+# What is added to all scores changes no share, but beyond 88.72 the plain formula ends in NaN. A low temperature alone can take it there, too.
 
 # %% [markdown] slide="slide" minutes=8
 # ## 5. What a share costs

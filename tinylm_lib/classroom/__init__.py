@@ -20,6 +20,8 @@ PLACES = {
     "progress": "workshop",
     "rope_view": "rope",
     "show": "showing",
+    "softmax_view": "softmax_steps",
+    "token_view": "token_cuts",
     "trace": "tracing",
     "trace_cells": "tracing",
     "trace_model": "model_tree",
