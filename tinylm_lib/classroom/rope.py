@@ -175,6 +175,14 @@ def _draw_score(ax: Axes, pair: Pair) -> None:
         before, after = (scores(torch.full_like(away, start), away).tolist() for start in (STARTS[0], STARTS[-1]))
         ax.plot(range(REACH + 1), before, color=color, linewidth=9, alpha=0.25, linestyle="-", solid_capstyle="round")
         ax.plot(range(REACH + 1), after, color=color, label=name)
-    ax.set(title="Only the distance counts", xlabel="how many places back the key stands", ylabel="q · k")
+    ax.set(title="Only distance counts", xlabel="how many places back the key stands", ylabel="q · k")
     ax.set(xticks=range(0, REACH + 1, 8), xlim=(0, REACH))
-    ax.legend(frameon=False, fontsize=15, ncols=2, loc="lower right", bbox_to_anchor=(1, 0.99))
+    ax.legend(
+        frameon=False,
+        fontsize=15,
+        ncols=2,
+        handlelength=1.6,
+        columnspacing=1.2,
+        loc="lower right",
+        bbox_to_anchor=(1, 0.99),
+    )

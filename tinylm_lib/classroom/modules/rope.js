@@ -34,7 +34,7 @@ table { width: auto; table-layout: auto; border-collapse: collapse; margin: 0 0 
   vertical-align: baseline; cursor: auto; color: var(--ink); border: 0; border-bottom: 1px solid var(--line); border-radius: 0; background: none; white-space: nowrap }
 :is(thead, tbody) :is(th, td):first-child { text-align: left }
 :is(thead, tbody) :is(th, td):last-child { padding-right: 0 }
-thead :is(th, td) { color: var(--quiet); font-size: var(--type-label) }
+thead :is(th, td) { color: var(--quiet); font-size: var(--type-label); white-space: normal }
 tbody tr:last-child > * { border-bottom: 0 }
 tr.on > * { font-weight: 700 }
 .wide { overflow-x: auto }
@@ -65,7 +65,7 @@ tr.on > * { font-weight: 700 }
 .numbers span { flex: 1 1 0; min-width: 0; height: 34px; line-height: 34px; font-size: var(--type-small); text-align: center; border-right: 1px solid var(--paper); border-radius: 4px }
 .numbers .on { box-shadow: 0 0 0 3px var(--focus); z-index: 1 }
 .gap { margin-bottom: 20px }
-@container (max-width: 700px) { .sides { grid-template-columns: minmax(0, 1fr) } .sides svg { max-width: 300px } }
+@container (max-width: 860px) { .sides { grid-template-columns: minmax(0, 1fr) } .sides svg { max-width: 300px } }
 }
 `;
 
@@ -98,7 +98,7 @@ const turn = (x, position, speeds, [angles, partners]) => x.map((z, c) => {
 const wave = (position, speeds) => speeds.flatMap((speed) => [Math.sin(position * speed), Math.cos(position * speed)]);
 
 function table(head, rows, on) {
-  return make("div", { class: "wide" }, make("table", {},
+  return make("div", { class: "wide", tabindex: 0, role: "group", "aria-label": "the numbers" }, make("table", {},
     make("thead", {}, make("tr", {}, ...head.map((text) => (text ? make("th", { scope: "col" }, text) : make("td", {}))))),
     make("tbody", {}, ...rows.map(([name, ...cells], r) => make("tr", { class: r === on ? "on" : "" },
       make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell)))))));
