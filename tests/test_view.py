@@ -67,7 +67,7 @@ def test_the_browser_module_is_inline_and_imports_nothing(view):
 
 
 def test_an_unknown_module_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match=r"no view module 'attend'; there are attention, predict"):
+    with pytest.raises(ValueError, match=r"no view module 'attend'; there are attention, "):
         View("attend", {}, html="", text="")
 
 
