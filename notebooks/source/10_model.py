@@ -15,7 +15,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import TransformerLM, generate, preset, storyworld
-from tinylm_lib.classroom import build, check, figures, hint, keep, memory_view, predict, shape_flow, show, trace_model, using
+from tinylm_lib.classroom import build, check, figures, hint, keep, predict, show, using
+from tinylm_lib.classroom import memory_view, shape_flow, trace_model
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.cards import card, number_table
 from tinylm_lib.cost import training_flops
@@ -71,8 +72,7 @@ shape_flow(model, tokenizer, tokenizer.decode(ids[0].tolist()))
 
 # %% [markdown]
 # Nothing stands on the stream itself but the two additions of each block; its shape is always (B, T, C). Positions enter in attention (rotary), or are added behind the embedding.
-
-# %% [markdown]
+#
 # Only a few shapes occur on the way, the same ones in every layer. The cell counts all but one, the attention weights, (B, H, T, T): the only one that grows with the square of the text's length.
 
 # %% rows=["S4-29"]
@@ -447,13 +447,14 @@ print(f"logits of 32 texts of 128 tokens with V = 10,000: {32 * 128 * 10_000 * 4
 
 # %% [markdown]
 # So for small models the texts cost more than the model: make the batch smaller first. (On a real device less is kept, where one kernel computes attention without storing its T by T weights.)
+#
 # Where are the parameters, and how do these bytes grow? Choose a larger model, then move the sliders: inference keeps weights and the keys and values of the text (lesson 13).
 
 # %%
 memory_view({"shipped": model.config})
 
 # %% [markdown]
-# The wider the model, the smaller the share of its token table. The KV cache grows with the context and with the batch, the weights with neither.
+# Within a family, a wider model has a smaller share of its parameters in the token table. The KV cache grows with the context and with the batch, the weights with neither.
 #
 # ### Deep or wide?
 # With F = 4C a block holds $4C^2$ in attention and $8C^2$ in its feed-forward. A course note calls these three equally large:

@@ -18,7 +18,7 @@ PLACES = {
     "memory_view": "memory",
     "predict": "predictions",
     "progress": "workshop",
-    "shape_flow": "shape_flow",
+    "shape_flow": "flow",
     "show": "showing",
     "trace": "tracing",
     "trace_cells": "tracing",
