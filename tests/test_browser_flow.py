@@ -16,7 +16,7 @@ pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
 
 TEXT = "\nOne mild evening, kind Samir ran"
-LESSON = f'''# %% [markdown]
+LESSON = f"""# %% [markdown]
 # # 10 Sample
 # **What flows through the model?**
 #
@@ -40,7 +40,7 @@ memory_view({{"shipped": ready.model.config}})
 
 # %%
 print("the end")
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,9 @@ def move_the_memory(page: Page) -> None:
     view.locator('[data-part="k_proj"]').click()
     k = config.n_layers * config.n_kv_heads * config.d_head * config.d_model
     assert k == 134_217_728
-    expect(say).to_have_text(f"attention, k: 134 million of 8.03 billion parameters, {k / 8_030_261_248:.1%}.".replace("%", " %"))
+    expect(say).to_have_text(
+        f"attention, k: 134 million of 8.03 billion parameters, {k / 8_030_261_248:.1%}.".replace("%", " %")
+    )
     page.keyboard.press("ArrowLeft")
     expect(say).to_contain_text("attention, q: 537 million")
     page.keyboard.press("End")
@@ -148,7 +150,12 @@ def move_the_memory(page: Page) -> None:
     cache = kv_cache_bytes(config, 2, 8192, 4)
     expect(told).to_contain_text(f"{cache / 1e9:.2f} GB")
     expect(view.locator(".total").nth(1)).to_have_text(f"{(cache + 2 * weights) / 1e9:.1f} GB")
-    bars = view.locator(".line").nth(1).locator(".stack").evaluate_all("all => all.map(x => x.getBoundingClientRect().width)")
+    bars = (
+        view.locator(".line")
+        .nth(1)
+        .locator(".stack")
+        .evaluate_all("all => all.map(x => x.getBoundingClientRect().width)")
+    )
     assert bars[1] / bars[0] == pytest.approx(cache / (2 * weights), rel=0.02)
     view.get_by_role("radio", name="gpt2 small").check()
     expect(say).to_contain_text("of 124 million parameters")
@@ -158,12 +165,12 @@ def move_the_memory(page: Page) -> None:
 def walk_another_text(page: Page) -> None:
     """Types a text that the kernel answers, one that it cannot, and opens another block."""
     flow = page.locator(".tinylm-view.shape-flow")
-    flow.get_by_label("Your own text").fill("\nMia had a kite.".strip())
+    flow.get_by_label("Your own text").fill("One day, Mia had a kite.")
     flow.get_by_label("Your own text").press("Enter")
     expect(flow.get_by_role("radio", name="kite")).to_be_visible()
     flow.get_by_role("group", name="Inside block").get_by_role("radio", name="2").check()
     expect(flow.get_by_role("group", name="Inside block").get_by_role("radio", name="2")).to_be_checked()
-    flow.get_by_label("Your own text").fill("Mia")
+    flow.get_by_label("Your own text").fill("")
     flow.get_by_role("button", name="Walk").click()
     expect(flow.get_by_role("alert")).to_contain_text("2 to 12 tokens, not 1")
     expect(flow.get_by_role("radio", name="kite")).to_be_visible()

@@ -15,10 +15,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import TransformerLM, generate, preset, storyworld
-from tinylm_lib.classroom import build, check, figures, hint, keep, predict, show, using
-from tinylm_lib.classroom import memory_view, shape_flow, trace_model
+from tinylm_lib.classroom import build, check, figures, hint, keep, predict, show, trace_model, using
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.cards import card, number_table
+from tinylm_lib.classroom.flow import shape_flow
+from tinylm_lib.classroom.memory import memory_view
 from tinylm_lib.cost import training_flops
 from tinylm_lib.pretrained import load_pretrained
 

@@ -34,8 +34,8 @@ def shape_flow(
     """A model as a list of steps that opens: shapes, parameters and FLOPs, and with a text what really flows there.
 
     layer: whose inside is shown, counted from 0. Without a text the steps are those of one text of at most 1024 tokens.
-    Raises: TypeError for neither a model nor a config; ValueError for a text without a model and its tokenizer, of fewer
-    than 2 or more than 12 tokens, and for a layer that the model does not have.
+    Raises: TypeError for neither a model nor a config; ValueError for a text without a model and its tokenizer, of
+    fewer than 2 or more than 12 tokens, and for a layer that the model does not have.
     """
     if not isinstance(model_or_config, TransformerLM | ModelConfig):
         raise TypeError(f"shape_flow takes a TransformerLM or a ModelConfig, not {type(model_or_config).__name__}")
@@ -114,8 +114,8 @@ def _facts(ids: Sequence[int], names: Sequence[str], weights: Tensor) -> dict[st
     ]
     places = list(range(len(ids)))
     return {
-        "ids": list(ids), "embed": [f"row {token}" for token in ids], "rotation.q": places, "rotation.k": places, "weights": shares,
-        "masked": [*unseen, "what comes later, but nothing does"],
+        "ids": list(ids), "embed": [f"row {token}" for token in ids], "rotation.q": places, "rotation.k": places,
+        "weights": shares, "masked": [*unseen, "what comes later, but nothing does"],
     }  # fmt: skip
 
 
@@ -151,7 +151,9 @@ def _view(data: dict[str, Any], answer: Any = None) -> View:
         for step in drawn
     )
     table = number_table(["step", "shape of what it returns", *COUNTED], cells)
-    return View("shape_flow", data, html=framed(_draw(drawn), alt, caption, table, colors=COLORS), text=text, answer=answer)
+    return View(
+        "shape_flow", data, html=framed(_draw(drawn), alt, caption, table, colors=COLORS), text=text, answer=answer
+    )
 
 
 COUNTED = ("parameters", "flops")

@@ -28,16 +28,16 @@ TITLES = {
     "ffn_norm": "before the feed-forward", "q_norm": "of q", "k_norm": "of k", "final_norm": "final", "head": "head",
 }  # fmt: skip
 LOOKS = {
-    "embedding": (SERIES[2], ""), "attention": (SERIES[0], "//"), "feed-forward": (SERIES[1], ""), "norms": (QUIET, ".."),
-    "head": (SERIES[3], "\\\\"),
+    "embedding": (SERIES[2], ""), "attention": (SERIES[0], "//"), "feed-forward": (SERIES[1], ""),
+    "norms": (QUIET, ".."), "head": (SERIES[3], "\\\\"),
 }  # fmt: skip
 PUBLISHED = (("gpt2", "small"), ("gpt2", "xl"), ("llama", "3.2-1b"), ("llama", "3-8b"))
 MOST_MODELS, COLORS = 8, 48
 # Bytes of memory. Source: NVIDIA Ada GPU Architecture whitepaper (2022), NVIDIA H100 Tensor Core GPU datasheet (2023).
 DEVICES = (("RTX 4090", 24 * 10**9), ("H100", 80 * 10**9))
 SOURCE = (
-    "Dashed, where the bars reach so far: an RTX 4090 (24 GB) and an H100 (80 GB). Source: NVIDIA's Ada GPU Architecture "
-    "whitepaper (2022) and H100 datasheet (2023)."
+    "Dashed, where the bars reach so far: an RTX 4090 (24 GB) and an H100 (80 GB). Source: NVIDIA's Ada GPU "
+    "Architecture whitepaper (2022) and H100 datasheet (2023)."
 )
 
 
@@ -58,8 +58,8 @@ def memory_view(configs: Mapping[str, ModelConfig] | None = None) -> View:
     data = {"models": models, "devices": [{"name": name, "bytes": size} for name, size in DEVICES], "source": SOURCE}
     largest, config = models[-1], list(chosen.values())[-1]
     said = (
-        f"{name}: {model['total']:,} parameters, {100 * _share(model, 'feed-forward'):.0f} % of them in the feed-forward, "
-        f"{100 * _share(model, 'attention'):.0f} % in attention"
+        f"{name}: {model['total']:,} parameters, {100 * _share(model, 'feed-forward'):.0f} % of them in the feed-"
+        f"forward, {100 * _share(model, 'attention'):.0f} % in attention"
         for name, model in ((model["name"], model) for model in (models[0], largest))
     )
     cache = kv_cache_bytes(config, 1, config.max_seq_len, 2)
@@ -110,7 +110,9 @@ def _figure_html(models: list[dict[str, Any]], text: str) -> str:
 
 
 def _draw(models: list[dict[str, Any]]) -> Figure:
-    with style.context(["default", STYLE, {"axes.grid": False, "font.size": 12, "axes.titlesize": 16, "axes.labelsize": 13}]):
+    with style.context(
+        ["default", STYLE, {"axes.grid": False, "font.size": 12, "axes.titlesize": 16, "axes.labelsize": 13}]
+    ):
         figure = Figure(figsize=(7.0, 1.5 + 0.42 * len(models)), layout="constrained")
         ax = figure.subplots()
         ax.set(title="Where the parameters are", xlabel="share of all parameters (%)", xlim=(0, 100))

@@ -1,4 +1,4 @@
-"""The walk through a model: every step from ids to logits with its shape, parameters and FLOPs, in the order of a run."""
+"""The walk through a model: every step from ids to logits with its shape, parameters and FLOPs, as they run."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ class Step:
     """One step: a module of the model by its name, or an operation between modules.
 
     axes, weight: what it returns and its matrix or gain, in letters, products as `H*D`; `{t}` in `says` is a token and
-    `{fact}` something about it, `unread` where there is no text. parameters, flops: of one text, things inside included.
+    `{fact}` something about it, `unread` where there is no text. parameters, flops: for one text, all inside included.
     depth: 0 in the model, 1 in a block, 2 in a sublayer. on_stream: what it returns is the stream itself.
     """
 
@@ -56,37 +56,85 @@ KNOWN = {
     step.name: step
     for step in (
         Step("ids", "token ids", "B T", "{t} is token {fact}: its letters are gone, a number is left.", "a number"),
-        Step("embed", "embedding", "B T C", "{t} becomes a vector of {C} numbers: {fact} of the table.", "one row", "V C"),
+        Step(
+            "embed", "embedding", "B T C",
+            "{t} becomes a vector of {C} numbers: {fact} of the table.", "one row", "V C",
+        ),
         Step("scaled", "× √C", "B T C", "{t}: all its numbers are multiplied by √C, the root of {C}."),
         Step("position", "+ position", "B T C", "{t} gets the vector of its place added: order counts from here on."),
-        Step("block", "block", "B T C", "{t} passes through the blocks: each adds to its vector, none changes its shape."),
-        Step("attn_norm", "norm", "B T C", "{t}: a copy of its vector is brought to one size, for attention to read.", weight="C"),
+        Step(
+            "block", "block", "B T C",
+            "{t} passes through the blocks: each adds to its vector, none changes its shape.",
+        ),
+        Step(
+            "attn_norm", "norm", "B T C",
+            "{t}: a copy of its vector is brought to one size, for attention to read.", weight="C",
+        ),
         Step("attention", "attention", "B T C", "{t} looks back and fetches from the words before it what fits."),
-        Step("q_proj", "queries", "B T H*D", "{t} asks: its query has {D} numbers in each of {H} heads.", weight="H*D C"),
-        Step("k_proj", "keys", "B T G*D", "{t} can be found: its key has {D} numbers in each of {G} heads.", weight="G*D C"),
-        Step("v_proj", "values", "B T G*D", "{t} has something to give: its value, which others take along.", weight="G*D C"),
-        Step("split", "split into heads", "B H T D", "{t}: nothing is computed, its query is only cut into {H} heads."),
-        Step("q_norm", "norm of queries", "B H T D", "{t}: its query is brought to one size in each head.", weight="D"),
+        Step(
+            "q_proj", "queries", "B T H*D",
+            "{t} asks: its query has {D} numbers in each of {H} heads.", weight="H*D C",
+        ),
+        Step(
+            "k_proj", "keys", "B T G*D",
+            "{t} can be found: its key has {D} numbers in each of {G} heads.", weight="G*D C",
+        ),
+        Step(
+            "v_proj", "values", "B T G*D",
+            "{t} has something to give: its value, which others take along.", weight="G*D C",
+        ),
+        Step(
+            "split", "split into heads", "B H T D",
+            "{t}: nothing is computed, its query is only cut into {H} heads.",
+        ),
+        Step(
+            "q_norm", "norm of queries", "B H T D",
+            "{t}: its query is brought to one size in each head.", weight="D",
+        ),
         Step("k_norm", "norm of keys", "B G T D", "{t}: its key is brought to one size in each head.", weight="D"),
-        Step("rotation.q", "rotate queries", "B H T D", "{t}: its query is turned by angles that belong to place {fact}.", "its own"),
-        Step("rotation.k", "rotate keys", "B G T D", "{t}: its key is turned by angles that belong to place {fact}.", "its own"),
+        Step(
+            "rotation.q", "rotate queries", "B H T D",
+            "{t}: its query is turned by angles that belong to place {fact}.", "its own",
+        ),
+        Step(
+            "rotation.k", "rotate keys", "B G T D",
+            "{t}: its key is turned by angles that belong to place {fact}.", "its own",
+        ),
         Step("scores", "scores q · k ÷ √D", "B H T S", "{t} compares its query with the key of every word."),
         Step("masked", "mask", "B H T S", "{t} may not look at {fact}.", "what comes later"),
         Step("weights", "softmax", "B H T S", "{t} makes shares of one whole. {fact}", "Every row sums to 1."),
         Step("mixed", "mix the values", "B H T D", "{t} takes the values in these shares: one sum in each head."),
-        Step("merged", "heads side by side", "B T H*D", "{t}: nothing is computed, its {H} heads stand side by side again."),
-        Step("o_proj", "output", "B T C", "{t}: what its heads brought becomes one vector, as wide as the stream.", weight="C H*D"),
+        Step(
+            "merged", "heads side by side", "B T H*D",
+            "{t}: nothing is computed, its {H} heads stand side by side again.",
+        ),
+        Step(
+            "o_proj", "output", "B T C",
+            "{t}: what its heads brought becomes one vector, as wide as the stream.", weight="C H*D",
+        ),
         Step("attention_added", "add to the stream", "B T C", "{t}: what attention fetched is added to its vector."),
-        Step("ffn_norm", "norm", "B T C", "{t}: a copy of its vector is brought to one size, for the feed-forward to read.", weight="C"),
+        Step(
+            "ffn_norm", "norm", "B T C",
+            "{t}: a copy of its vector is brought to one size, for the feed-forward to read.", weight="C",
+        ),
         Step("ffn", "feed-forward", "B T C", "{t} is worked on alone, without a look at other words."),
-        Step("gate_proj", "gate", "B T F", "{t}: {F} numbers say how far each of the next {F} may pass.", weight="F C"),
+        Step(
+            "gate_proj", "gate", "B T F",
+            "{t}: {F} numbers say how far each of the next {F} may pass.", weight="F C",
+        ),
         Step("activated", "activation", "B T F", "{t}: what is clearly negative goes to 0, what is positive passes."),
         Step("up_proj", "up", "B T F", "{t}: its {C} numbers become {F}.", weight="F C"),
         Step("gated", "gate × up", "B T F", "{t}: each of its {F} numbers is multiplied by its gate."),
         Step("down_proj", "down", "B T C", "{t}: its {F} numbers become {C} again.", weight="C F"),
         Step("ffn_added", "add to the stream", "B T C", "{t}: what the feed-forward made is added to its vector."),
-        Step("final_norm", "final norm", "B T C", "{t}: its vector, grown on the way, is brought to one size.", weight="C"),
-        Step("head", "head: logits", "B T V", "{t}: a score for each of {V} tokens. {fact}", "The highest is the best guess.", "V C"),
+        Step(
+            "final_norm", "final norm", "B T C",
+            "{t}: its vector, grown on the way, is brought to one size.", weight="C",
+        ),
+        Step(
+            "head", "head: logits", "B T V",
+            "{t}: a score for each of {V} tokens. {fact}", "The highest is the best guess.", "V C",
+        ),
     )
 }  # fmt: skip
 ON_THE_STREAM = "{t}: its vector itself, after the addition, is brought to one size."
@@ -135,10 +183,17 @@ def values(model: TransformerLM, ids: Tensor, layer: int = 0) -> dict[str, Tenso
     caught = capture(model, ids)
     own, inside, block = f"blocks.{layer}.", f"blocks.{layer}.attention.", model.blocks[layer]
     stages, ffn = caught.attention(layer), block.ffn
-    found = {name.removeprefix(inside).removeprefix(f"{own}ffn.").removeprefix(own): x for name, x in caught.outputs.items()}
+    found = {
+        name.removeprefix(inside).removeprefix(f"{own}ffn.").removeprefix(own): x for name, x in caught.outputs.items()
+    }
     gates = found["gate_proj" if isinstance(ffn, GatedMLP) else "up_proj"]
     found |= {name: getattr(stages, name) for name in ("masked", "weights", "mixed")}
-    found |= {"ids": ids, "scores": stages.scaled, "split": block.attention.split(found["q_proj"]), "head": caught.logits}
+    found |= {
+        "ids": ids,
+        "scores": stages.scaled,
+        "split": block.attention.split(found["q_proj"]),
+        "head": caught.logits,
+    }
     found |= {"merged": caught.inputs[f"{inside}o_proj"], "gated": caught.inputs[f"{own}ffn.down_proj"]}
     found |= {"activated": ffn.activation(gates), "scaled": found["embed"] * model.embed_scale}
     found["block"] = caught.outputs[f"blocks.{len(model.blocks) - 1}"]

@@ -7,7 +7,7 @@ const FLOW = `
 .tinylm-view.shape-flow .about { flex: 1 1 250px; min-width: 0; max-width: 640px }
 .tinylm-view.shape-flow .row { display: grid; grid-template-columns: 24px minmax(150px, 1fr) 212px 124px 60px 60px; gap: 0 8px; padding-right: 8px; align-items: center; font-size: var(--type-label) }
 .tinylm-view.shape-flow .head { color: var(--quiet); font-size: var(--type-small); padding-bottom: 4px; border-bottom: 1px solid var(--line) }
-.tinylm-view.shape-flow .step { min-height: 37px; cursor: pointer; border-radius: 6px; scroll-margin: 8px }
+.tinylm-view.shape-flow .step { min-height: 37px; cursor: pointer; border-radius: 6px; }
 .tinylm-view.shape-flow .step[hidden] { display: none }
 .tinylm-view.shape-flow .step:hover { background: var(--soft) }
 .tinylm-view.shape-flow .step[aria-selected="true"] { background: color-mix(in srgb, var(--accent) 13%, transparent); box-shadow: inset 0 0 0 2px var(--accent) }
@@ -173,9 +173,9 @@ function mount(el, model, state) {
     go();
   });
 
-  const controls = [];
+  const controls = [], lead = /^\s*/.exec(data.text ?? "")[0]; // a field cannot hold the line end that begins a story
   if (tokens.length) controls.push(segments("Follow", "token", tokens.map((token, i) => [i, token]), state.token, follow));
-  const field = make("input", { type: "text", value: data.text ?? "", autocomplete: "off", "data-lm-suppress-shortcuts": "true" });
+  const field = make("input", { type: "text", value: (data.text ?? "").trimStart(), autocomplete: "off", "data-lm-suppress-shortcuts": "true" });
   if (model.get("live")) {
     if (data.layers > 1) controls.push(segments("Inside block", "layer", [...Array(Math.min(data.layers, 12)).keys()].map((i) => [i, String(i)]), data.layer, (layer) => model.send({ text: data.text, layer })));
     controls.push(make("label", { class: "field" }, "Your own text", field, make("button", { type: "submit" }, "Walk")));
@@ -188,7 +188,7 @@ function mount(el, model, state) {
       make("div", { class: "row head", "aria-hidden": "true" }, make("span"), make("span", { style: "padding-left: 21px" }, "step"), make("span", {}, "shape"), make("span", {}, tokens.length ? "what flows" : ""), make("span", { class: "number" }, "params"), make("span", { class: "number" }, "FLOPs")), walk), about),
     make("p", { class: "legend" }, ...data.legend.map(([letter, words]) => make("span", {}, ...colored(letter), ` ${words}`))), live);
   view.classList.add("shape-flow");
-  view.querySelector("form").addEventListener("submit", () => model.get("live") && model.send({ text: field.value, layer: data.layer }));
+  view.querySelector("form").addEventListener("submit", () => model.get("live") && model.send({ text: lead + field.value, layer: data.layer }));
   show();
 }
 
