@@ -57,7 +57,7 @@ def _data_of(model: TransformerLM, tokenizer: Any, text: str, layer: int) -> dic
     encoded = tokenizer.encode(text)
     if not 2 <= len(encoded) <= min(MOST_TOKENS, model.config.max_seq_len):
         raise ValueError(f"the walk shows 2 to {MOST_TOKENS} tokens, not {len(encoded)}: take another piece of text")
-    ids = torch.tensor([encoded], device=next(model.parameters()).device)  # (1, T)
+    ids = torch.tensor([encoded], device=next(model.parameters()).device)
     flows = {name: x[0].float().cpu() for name, x in values(model, ids, layer).items()}
     names = [tokenizer.decode([token]).strip(" ").replace("\n", "↵") or "␣" for token in encoded]
     data = _data(model.config, len(encoded), layer)
