@@ -15,7 +15,7 @@ const FLOW = `
 .tinylm-view.shape-flow .rail { align-self: stretch; position: relative }
 .tinylm-view.shape-flow .rail::before { content: ""; position: absolute; left: 10px; width: 4px; top: 0; bottom: 0; background: var(--axis-C) }
 .tinylm-view.shape-flow .first .rail::before, .tinylm-view.shape-flow .last .rail::before { background: none }
-.tinylm-view.shape-flow .stream .rail::after { content: ""; position: absolute; left: 5px; top: calc(50% - 7px); width: 14px; height: 14px; border-radius: 50%;
+.tinylm-view.shape-flow .stream .rail::after { content: ""; position: absolute; box-sizing: border-box; left: 3px; top: calc(50% - 9px); width: 18px; height: 18px; border-radius: 50%;
   background: var(--paper); border: 4px solid var(--axis-C) }
 .tinylm-view.shape-flow .added .rail::after { content: "+"; left: 2px; top: calc(50% - 10px); width: 20px; height: 20px; border: 0; background: var(--axis-C);
   color: var(--paper); font: 700 17px/19px var(--font); text-align: center }
@@ -183,7 +183,7 @@ function mount(el, model, state) {
   const wrong = make("p", { class: "wrong", role: "alert" }, data.error ?? "");
   const view = frame(el, "The walk through the model", make("style", {}, FLOW), make("p", { class: "title" }, "What flows through the model?"),
     make("p", { class: "sub" }, `${exact(data.parameters)} parameters, ${exact(Math.round(data.flops / data.seq_len))} FLOPs per token in a text of ${exact(data.seq_len)}. ↑ ↓ walk, → opens, ← closes.`),
-    make("div", { class: "bar" }, ...controls, ...(data.error ? [wrong] : [])), say,
+    ...(controls.length ? [make("div", { class: "bar" }, ...controls, ...(data.error ? [wrong] : []))] : []), say,
     make("div", { class: "main" }, make("div", { class: "walk" },
       make("div", { class: "row head", "aria-hidden": "true" }, make("span"), make("span", { style: "padding-left: 21px" }, "step"), make("span", {}, "shape"), make("span", {}, tokens.length ? "what flows" : ""), make("span", { class: "number" }, "params"), make("span", { class: "number" }, "FLOPs")), walk), about),
     make("p", { class: "legend" }, ...data.legend.map(([letter, words]) => make("span", {}, ...colored(letter), ` ${words}`))), live);
