@@ -135,7 +135,7 @@ def move_the_memory(page: Page) -> None:
     page.keyboard.press("ArrowLeft")
     expect(say).to_contain_text("attention, q: 537 million")
     page.keyboard.press("End")
-    expect(view.get_by_role("status")).to_contain_text("head: 525 million of 8.03 billion parameters, 6.5 %.")
+    expect(view.locator("p[role=status]")).to_contain_text("head: 525 million of 8.03 billion parameters, 6.5 %.")
     widths = view.locator(".column").evaluate_all("all => all.map(each => each.getBoundingClientRect().width)")
     q, up = (view.locator(f'[data-part="{name}"]').bounding_box() for name in ("q_proj", "up_proj"))
     assert len(widths) == 5
