@@ -18,6 +18,8 @@ from tinylm_lib import TransformerLM, generate, preset, storyworld
 from tinylm_lib.classroom import build, check, figures, hint, keep, predict, show, trace_model, using
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.cards import card, number_table
+from tinylm_lib.classroom.flow import shape_flow
+from tinylm_lib.classroom.memory import memory_view
 from tinylm_lib.cost import training_flops
 from tinylm_lib.pretrained import load_pretrained
 
@@ -64,56 +66,14 @@ print("next word:", tokenizer.decode([logits[0, -1].argmax().item()]).strip())
 
 # %% [markdown]
 # That is the whole forward pass. One token becomes one vector of the **stream**; each block adds to it; the final norm brings it to one size, since the
-# stream has grown on its way; and the **head** gives every token of the vocabulary a score. Here it is as a map, with one block opened.
+# stream has grown on its way; and the **head** gives every token of the vocabulary a score. Here is the whole walk. Go down with the arrow keys, open attention with →, and follow another word.
 
-# %% tags=["source-hidden"]
-WHOLE = ["ids (B, T)", "embed: table (V, C)", "block 1", "block 2 ...", "block L", "final norm", "head: table (V, C)"]
-WHOLE += ["logits (B, T, V)"]
-shade = {letter: color.light for letter, color in figures.AXIS_COLORS.items()}
-
-
-def box(ax, x, y, text, letter):
-    frame = {"boxstyle": "round,pad=0.45", "facecolor": "white", "edgecolor": shade[letter], "linewidth": 2}
-    ax.text(x, y, text, ha="center", va="center", bbox=frame, zorder=3)
-
-
-def arrow(ax, start, end, letter="B"):
-    ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": shade[letter], "lw": 2, "shrinkA": 0})
-
-
-# %% tags=["source-hidden"]
-with figures.axes("From ids to logits", "left: the model", "top to bottom", (9.4, 6.4)) as (figure, ax):
-    for i, (text, letter) in enumerate(zip(WHOLE, "BVCCCBVV", strict=True)):
-        box(ax, 0.17, 0.95 - 0.128 * i, text, letter)
-        if i:
-            arrow(ax, (0.17, 1.043 - 0.128 * i), (0.17, 0.987 - 0.128 * i))
-    for end in (0.93, 0.1):
-        ax.plot([0.24, 0.36], [0.694, end], color=figures.QUIET, linewidth=1.2, linestyle=":")
-    ax.plot([0.92, 0.92], [0.93, 0.1], color=shade["C"], linewidth=5, linestyle="-")
-    ax.text(0.92, 0.955, "stream (B, T, C)", ha="center", color=shade["C"], weight="bold")
-    for top, part, letter in ((0.84, "attention", "D"), (0.44, "feed-forward", "F")):
-        arrow(ax, (0.92, top), (0.545, top), "C")
-        arrow(ax, (0.5, top - 0.04), (0.5, top - 0.16))
-        arrow(ax, (0.5, top - 0.2), (0.895, top - 0.2), letter)
-        box(ax, 0.5, top, "norm", "B")
-        box(ax, 0.5, top - 0.2, part, letter)
-        ax.text(0.92, top - 0.205, "+", ha="center", va="center", color="white", size=19, weight="bold", zorder=5)
-        ax.plot(0.92, top - 0.2, "o", color=shade["C"], markersize=22, zorder=4)
-    ax.set(xlim=(0, 1.06), ylim=(0, 1))
-    ax.axis("off")
-
-# %% tags=["source-hidden"] rows=["S0-41", "S1-2", "S2-2", "S4-2"]
-figures.show(
-    figure,
-    alt="Flow chart. Left: ids, embedding, blocks 1 to L, final norm, head, logits. Right: one block. A norm reads the stream, attention adds to it; another norm reads it, the feed-forward adds to it.",
-    caption="Right: block 1, opened. Nothing stands on the stream itself but two additions; its shape is always (B, T, C). Positions enter in attention (rotary), or are added behind the embedding.",
-    table={
-        "step": WHOLE,
-        "in letters": ["ids", "(V, C)", "(B, T, C)", "(B, T, C)", "(B, T, C)", "(B, T, C)", "(V, C)", "logits"],
-    },
-)
+# %% rows=["S0-41", "S1-2", "S2-2", "S4-2"]
+shape_flow(model, tokenizer, tokenizer.decode(ids[0].tolist()))
 
 # %% [markdown]
+# Nothing stands on the stream itself but the two additions of each block; its shape is always (B, T, C). Positions enter in attention (rotary), or are added behind the embedding.
+#
 # Only a few shapes occur on the way, the same ones in every layer. The cell counts all but one, the attention weights, (B, H, T, T): the only one that grows with the square of the text's length.
 
 # %% rows=["S4-29"]
@@ -134,7 +94,7 @@ with torch.device("meta"):
     trace_model(TransformerLM(preset("tiny_transformer")), torch.zeros(32, 128, dtype=torch.long)).show()
 
 # %% [markdown] tags=["note"]
-# Ask: which box of the map knows about other positions? (Attention only.) Which box could be left out without an error message? (Any but embed and head.)
+# Ask: which step of the walk knows about other positions? (Attention only.) Which step could be left out without an error message? (Any but embed and head.)
 # To cut for 50 minutes: section 6 from the second table on, and one of the two breaks.
 
 # %% [markdown] slide="slide" minutes=5
@@ -488,6 +448,14 @@ print(f"logits of 32 texts of 128 tokens with V = 10,000: {32 * 128 * 10_000 * 4
 
 # %% [markdown]
 # So for small models the texts cost more than the model: make the batch smaller first. (On a real device less is kept, where one kernel computes attention without storing its T by T weights.)
+#
+# Where are the parameters, and how do these bytes grow? Choose a larger model, then move the sliders: inference keeps weights and the keys and values of the text (lesson 13).
+
+# %%
+memory_view({"shipped": model.config})
+
+# %% [markdown]
+# Within a family, a wider model has a smaller share of its parameters in the token table. The KV cache grows with the context and with the batch, the weights with neither.
 #
 # ### Deep or wide?
 # With F = 4C a block holds $4C^2$ in attention and $8C^2$ in its feed-forward. A course note calls these three equally large:
