@@ -19,7 +19,7 @@ const LOOK = `
 .tinylm-view.training .norm { stroke: var(--series-3) }
 .tinylm-view.training .at { stroke: var(--focus); stroke-width: 2 }
 .tinylm-view.training circle { fill: var(--focus); stroke: var(--paper); stroke-width: 2 }
-.tinylm-view.training .small { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); gap: 8px 28px; margin: 14px 0 0 }
+.tinylm-view.training .small { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 346px), 1fr)); gap: 8px 28px; margin: 14px 0 0 }
 .tinylm-view.training figure { margin: 0; min-width: 0 }
 .tinylm-view.training figcaption { font-size: var(--type-label); color: var(--quiet); margin: 0 0 4px }
 .tinylm-view.training figcaption b { color: var(--ink) }
@@ -74,15 +74,15 @@ function mount(el, model) {
   const ask = (wish) => make("button", { type: "button", "data-wish": wish, class: wish === "stop" ? "plain" : "", onclick: () => model.send({ do: wish }) }, wish[0].toUpperCase() + wish.slice(1));
   const asks = ["pause", "resume", "stop"].map(ask);
   buttons.append(...asks);
-  let marks = [], data = {}, slide = null, isNarrow = false;
+  let marks = [], data = {}, slide = null, room = 1030; // pixels for the drawings, so that their text keeps its size
 
-  const widths = () => (isNarrow ? [560, 560] : [1030, 500]);
+  const widths = () => (room < 720 ? [room, room] : [room, (room - 28) / 2]);
 
   const words = (i) => `${data.steps[i]} of ${data.total}`;
 
   function lay() {
     data = model.get("data");
-    const { steps, loss, smooth, share, norm, levels, total } = data, [wide, half] = widths(), narrow = wide < 700;
+    const { steps, loss, smooth, share, norm, levels, total } = data, [wide, half] = widths(), narrow = wide < 720;
     const top = 1.08 * Math.max(...levels.map(([, value]) => value), ...smooth, 0.1);
     const main = chart("Loss in nats per token over the updates", { wide, high: narrow ? 300 : 330, right: narrow ? 16 : 290, total, top,
       lines: [["raw", steps, loss], ["line", steps, smooth]], levels: narrow ? [] : levels, count: 6 });
@@ -149,9 +149,9 @@ function mount(el, model) {
   view.classList.add("training");
   lay();
   const watch = new ResizeObserver(() => {
-    const narrow = view.clientWidth > 0 && view.clientWidth < 760;
-    if (narrow === isNarrow) return;
-    isNarrow = narrow;
+    const now = Math.min(1030, Math.max(320, charts.clientWidth));
+    if (!charts.clientWidth || Math.abs(now - room) < 8) return;
+    room = now;
     lay();
   });
   watch.observe(view);
