@@ -111,6 +111,18 @@ function draw(tag, facts = {}, ...children) {
 /** A number with a fixed count of digits after the point and a real minus, never "-0". */
 const fixed = (x, digits) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
 
+/** The numbers that `packed` wrote: each of its parts as so many rows. */
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+function unpacked({ places, units, digits }, rows) {
+  const half = 64 ** places / 2;
+  return digits.map((text, part) => {
+    const numbers = Array.from({ length: text.length / places }, (_, at) =>
+      ([...text.slice(at * places, (at + 1) * places)].reduce((n, digit) => 64 * n + DIGITS.indexOf(digit), 0) - half) * units[part]);
+    const columns = numbers.length / rows;
+    return Array.from({ length: rows }, (_, i) => numbers.slice(i * columns, (i + 1) * columns));
+  });
+}
+
 /** Text in which **words** are strong and `words` are code. */
 function prose(text) {
   const tags = { "**": "b", "`": "code" };
