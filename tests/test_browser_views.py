@@ -49,7 +49,7 @@ story = "\n careful Mia had a red kite."
 attention_view(ready.model, ready.tokenizer, story, layer=1, head=1)
 
 # %%
-attention_view(ready.model, ready.tokenizer, "\n" "One foggy afternoon, careful Carlos came to Hillcrest. He had a pink", layer=2)
+attention_view(ready.model, ready.tokenizer, "\nOne foggy afternoon, careful Carlos came to Hillcrest. He had a pink", layer=2)
 
 # %% tags=["source-hidden"]
 told = {"Tom": "Tom is a person, nobody asked for `one`.", "kite": ""}
@@ -149,7 +149,11 @@ def read_story(page: Page) -> None:
     maps = view.locator(".maps label")
     assert maps.all_inner_texts() == [f"{100 * x:.0f} %" for x in share.heads.flatten()]
     maps.nth(11).click()
-    for key, chosen in {"ArrowUp": "layer 1, head 3", "ArrowLeft": "layer 1, head 2", "ArrowDown": "layer 2, head 2"}.items():
+    for key, chosen in {
+        "ArrowUp": "layer 1, head 3",
+        "ArrowLeft": "layer 1, head 2",
+        "ArrowDown": "layer 2, head 2",
+    }.items():
         page.keyboard.press(key)
         expect(view.locator(".maps input:checked")).to_have_attribute("aria-label", re.compile(chosen))
     expect(view.locator(".told").last).to_contain_text(f"gives {100 * share.heads[2, 2]:.0f} % of its attention")
@@ -162,7 +166,9 @@ def read_story(page: Page) -> None:
     expect(view.locator(".exact")).to_contain_text("Query “.” looks 0.9")
     view.get_by_role("group", name="Layer").get_by_role("radio", name="0").check()
     view.get_by_role("group", name="Head").get_by_role("radio", name="1").check()
-    seen = view.locator("tbody tr").evaluate_all("rows => rows.map(row => [...row.querySelectorAll('td')].map(td => td.textContent))")
+    seen = view.locator("tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.querySelectorAll('td')].map(td => td.textContent))"
+    )
     for i, line in enumerate(seen):
         assert line[i + 1 :] == [""] * (len(seen) - i - 1)
         assert all(abs(float(x) - weights[0, 1, i, j]) <= 0.0055 for j, x in enumerate(line[: i + 1]))
@@ -188,7 +194,7 @@ def type_a_text(page: Page) -> None:
     field.press("Enter")
     expect(words).to_have_count(25)
     expect(view.get_by_role("alert")).to_be_empty()
-    assert view.locator("td.told").count() == 2 and view.get_by_role("radio", name="one head").is_checked()
+    assert view.locator("td.told").count() == 3 and view.get_by_role("radio", name="one head").is_checked()
     assert view.get_by_role("group", name="Head").get_by_role("radio", name="1").is_checked()
     expect(field).to_be_focused()
 

@@ -60,7 +60,8 @@ def attention_view(
     """The attention of a model as a view: scores, scaled, masked, weights and what is mixed, or all heads at once.
 
     layer, head: the first to be shown, counted from 0. Of the beginning of a StoryWorld story it is marked which words
-    tell the next one. Beside a kernel another text of up to 32 tokens can be typed, which begins after the same blanks.
+    tell the next one. Beside a kernel another text of up to 32 tokens can be typed: a story begins after a line end, another text
+    after the blanks of this one.
     Raises: ValueError for a layer or head that the model does not have, and for fewer than 2 or more than 16 tokens.
     """
     for name, value, size in (("layer", layer, model.config.n_layers), ("head", head, model.config.n_heads)):
@@ -70,7 +71,9 @@ def attention_view(
     lead = text_or_ids[: len(text_or_ids) - len(text_or_ids.lstrip())] if isinstance(text_or_ids, str) else ""
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        asked = _ids(tokenizer, lead + request["text"].strip(), MOST_LIVE_TOKENS) if "text" in request else ids
+        text = request.get("text", "").strip()
+        begun = ("\n" if told_by(text) else lead) + text
+        asked = _ids(tokenizer, begun, MOST_LIVE_TOKENS) if "text" in request else ids
         return _stored(_read(model, asked), tokenizer, request.get("layers", range(model.config.n_layers)))
 
     caught = _read(model, ids)
@@ -176,7 +179,7 @@ def _draw(shown: Shown) -> Figure:
         ax = figure.subplots()
         ax.set_title("Who looks at whom", pad=30)
         steps = (STEPS * shown.weights).round() / STEPS
-        ax.imshow(steps.masked_fill(~causal_mask(T), math.nan), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
+        ax.imshow(steps.masked_fill(~causal_mask(T), math.nan).numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
         stairs = [(i + 0.5, i + down) for i in range(T - 1) for down in (-0.5, 0.5)]
         ax.add_patch(Polygon([*stairs, (T - 0.5, T - 1.5), (T - 0.5, -0.5)], fc="#f3f6f9", ec=LINE, hatch="//", lw=0))
         for i, row in enumerate(shown.weights.tolist()):
