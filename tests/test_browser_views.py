@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
 
 from tinylm_lib.classroom import lab, pages
@@ -49,7 +50,8 @@ story = "\n careful Mia had a red kite."
 attention_view(ready.model, ready.tokenizer, story, layer=1, head=1)
 
 # %%
-attention_view(ready.model, ready.tokenizer, "\nOne foggy afternoon, careful Carlos came to Hillcrest. He had a pink", layer=2)
+told = "\nOne foggy afternoon, careful Carlos came to Hillcrest. He had a pink"
+attention_view(ready.model, ready.tokenizer, told, layer=2)
 
 # %% tags=["source-hidden"]
 told = {"Tom": "Tom is a person, nobody asked for `one`.", "kite": ""}
@@ -321,6 +323,38 @@ def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
     rights = "nodes => nodes.map(node => node.getBoundingClientRect().right)"
     assert max(page.locator(".tinylm-view *, pre, p").evaluate_all(rights)) <= 640
     assert cell(page, 7, 7).bounding_box()["width"] >= 27
+
+
+def test_a_finger_chooses_a_word_and_a_head(open_page):
+    page = open_page(has_touch=True, viewport={"width": 820, "height": 1180})
+    cell(page, 4, 2).tap()
+    expect(first(page).locator(SAYS)).to_contain_text("a gives")
+    first(page).locator(".sentence span").nth(3).tap()
+    expect(first(page).locator(SAYS)).to_contain_text("had gives")
+    first(page).locator(".segments label", has_text="all heads").tap()
+    first(page).locator(".maps label").nth(5).tap()
+    expect(first(page).locator(".maps input:checked")).to_have_attribute("aria-label", "layer 1, head 1")
+
+
+def test_with_forced_colours_shades_and_the_selected_cell_are_seen(open_page):
+    page = open_page(forced_colors="active")
+    page.screenshot(path=SCREENSHOTS / "page-forced.png", full_page=True)
+    look = "(cell) => [getComputedStyle(cell).backgroundColor, getComputedStyle(cell).outlineStyle]"
+    grounds = {cell(page, i, 0).evaluate(look)[0] for i in range(8)}
+    assert len(grounds) > 3
+    assert page.locator(".tinylm-view td.on").first.evaluate(look)[1] == "solid"
+
+
+def test_on_paper_the_shades_are_printed(open_page):
+    page = open_page()
+    page.emulate_media(media="print")
+    page.screenshot(path=SCREENSHOTS / "page-print.png", full_page=True)
+    assert cell(page, 0, 0).evaluate("cell => getComputedStyle(cell).printColorAdjust") == "exact"
+
+
+def test_nbconvert_shows_the_pictures(sample):
+    page, _ = HTMLExporter(exclude_input=True).from_filename(str(sample / "05_sample.ipynb"))
+    assert page.count("Heat map of the attention weights") == 2 and "vnd.jupyter.widget-view" not in page
 
 
 def test_without_scripts_a_page_shows_what_an_untrusted_notebook_shows(open_page):

@@ -60,8 +60,8 @@ def attention_view(
     """The attention of a model as a view: scores, scaled, masked, weights and what is mixed, or all heads at once.
 
     layer, head: the first to be shown, counted from 0. Of the beginning of a StoryWorld story it is marked which words
-    tell the next one. Beside a kernel another text of up to 32 tokens can be typed: a story begins after a line end, another text
-    after the blanks of this one.
+    tell the next one. Beside a kernel another text of up to 32 tokens can be typed: a story begins after a line end,
+    another text after the blanks of this one.
     Raises: ValueError for a layer or head that the model does not have, and for fewer than 2 or more than 16 tokens.
     """
     for name, value, size in (("layer", layer, model.config.n_layers), ("head", head, model.config.n_heads)):

@@ -141,7 +141,7 @@ def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """The caller's variables, caches inside the checkout where unset, and a folder of settings: no pop-up, views are saved."""
+    """The caller's variables, caches inside the checkout where unset, and settings: no pop-up, views are saved."""
     cache = WORK / "cache"
     environment = {variable: str(cache / folder) for variable, folder in CACHES.items()}
     environment["GOMP_SPINCOUNT"] = "1000"  # spinning threads made training 10 times slower beside other work

@@ -1,4 +1,4 @@
-"""Where a reader of StoryWorld has to look: which earlier words tell the next one, and how much attention goes there."""
+"""Where a reader of StoryWorld has to look: which words tell the next one, and how much attention goes there."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
