@@ -14,7 +14,7 @@ const CARD = `
 .tinylm-view.attention {
   [hidden] { display: none !important }
   .bar { margin-bottom: 10px }
-  .field { flex: 1 1 100% } .field [role=alert] { color: var(--bad); flex: 1 1 100% } .field [role=alert]:empty { display: none }
+  .field { flex: 1 1 100% } .field [role=alert] { color: var(--bad); flex: 1 1 100% } .field [role=alert]:empty { position: absolute }
   .sentence { font-size: 21px; line-height: 1.75; margin: 4px 0 14px }
   .sentence span { padding: 3px 5px; margin-right: 2px; border-radius: 6px; cursor: pointer }
   .sentence .later { background: none; color: var(--quiet) }
