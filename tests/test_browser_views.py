@@ -283,7 +283,7 @@ def test_a_notebook_that_was_only_opened_shows_pictures_and_folded_answers(open_
     page = lesson.page
     picture = page.locator("figure img").first
     assert picture.get_attribute("alt").startswith("Heat map of the attention weights")
-    assert picture.evaluate("image => image.naturalWidth") > 600
+    assert picture.evaluate("image => image.naturalWidth") > 500
     page.get_by_text("The numbers").first.click()
     assert page.locator("figure td").first.is_visible()
     lesson.show_cell(6)
