@@ -158,8 +158,8 @@ def read_story(page: Page) -> None:
     }.items():
         page.keyboard.press(key)
         expect(view.locator(".maps input:checked")).to_have_attribute("aria-label", re.compile(chosen))
-    expect(view.locator(".told").last).to_contain_text(f"gives {100 * share.heads[2, 2]:.0f} % of its attention")
-    expect(view.locator(".told").last).to_contain_text(f"would give {100 * share.equal:.0f} %")
+    expect(view.locator(".telling")).to_contain_text(f"gives {100 * share.heads[2, 2]:.0f} % of its attention")
+    expect(view.locator(".telling")).to_contain_text(f"would give {100 * share.equal:.0f} %")
     view.get_by_role("radio", name="one head").check()
     row = next(i for i, places in enumerate(told) if places)
     ringed = view.locator(f'td[data-i="{row}"].told')

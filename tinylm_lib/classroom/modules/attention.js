@@ -23,7 +23,7 @@ const CARD = `
   .main > :first-child { min-width: 0; max-width: 100% } .main.whole > :first-child { flex: 2 1 560px }
   .main > :last-child { flex: 1 1 220px; max-width: 640px }
   .say { min-height: 0; margin-bottom: 8px }
-  .exact, .told { font-size: 15px; margin: 0 0 14px; font-variant-numeric: tabular-nums }
+  .exact, .telling { font-size: 15px; margin: 0 0 14px; font-variant-numeric: tabular-nums }
   .scroll { overflow-x: auto; padding: 2px 46px 4px 2px; margin-right: -24px }
   table { table-layout: fixed; border-collapse: separate; border-spacing: 2px; font-variant-numeric: tabular-nums; margin: 0 }
   th { font-weight: 400; font-size: 15px; color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
@@ -129,7 +129,7 @@ function mount(el, model, kept) {
   const percent = (x) => `${(100 * x).toFixed(0)} %`;
 
   const sub = make("p", { class: "sub" }), sentence = make("p", { class: "sentence", "aria-hidden": "true" });
-  const say = make("p", { class: "say" }), exact = make("p", { class: "exact" }), share = make("p", { class: "told" });
+  const say = make("p", { class: "say" }), exact = make("p", { class: "exact" }), share = make("p", { class: "telling" });
   const bars = make("div", { class: "bars" }), strips = make("div", { class: "strips" });
   const why = make("p", { class: "why" }), legend = make("p", { class: "legend" });
   const status = make("p", { class: "unseen", role: "status" });

@@ -33,7 +33,7 @@ const STYLE = `
 .tinylm-view .segments label:first-of-type { border-radius: 8px 0 0 8px }
 .tinylm-view .segments label:last-of-type { border-radius: 0 8px 8px 0 }
 .tinylm-view .segments input { position: absolute; inset: 0; margin: 0; opacity: 0; cursor: pointer }
-.tinylm-view .segments label:has(:checked) { background: var(--accent); color: var(--on-accent); border-color: var(--accent) }
+.tinylm-view .segments label:has(:checked) { background: var(--accent); color: var(--on-accent); border-color: var(--accent); forced-color-adjust: none }
 .tinylm-view .segments label:hover:not(:has(:checked)) { background: var(--soft) }
 .tinylm-view .segments label:has(:focus-visible) { outline: 3px solid var(--focus); outline-offset: 2px; z-index: 1 }
 .tinylm-view :is(button, input, summary, td):focus-visible { outline: 3px solid var(--focus); outline-offset: 2px }
