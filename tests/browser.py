@@ -51,6 +51,17 @@ class LabPage:
         self.external.append(route.request.url)
         route.abort()
 
+    def reload(self) -> None:
+        """Opens the notebook again, with a new kernel."""
+        self.page.reload(timeout=LOAD_MS)
+        self.ready()
+
+    def ready(self) -> None:
+        """Waits until the notebook is shown and its kernel idle."""
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=LOAD_MS)
+        idle = f"() => {NOTEBOOK}.sessionContext?.session?.kernel?.status == 'idle'"
+        self.page.wait_for_function(idle, timeout=LOAD_MS)
+
     def command(self, name: str, **arguments: str) -> None:
         """Executes a command of JupyterLab and waits for it."""
         self.page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, arguments])
@@ -130,10 +141,7 @@ def open_lesson(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         opened = LabPage(chromium.new_page(viewport={"width": 1280, "height": 1500}))
         opened.watch()
         opened.page.goto(url, timeout=LOAD_MS)
-        opened.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=LOAD_MS)
-        opened.page.wait_for_function(
-            f"() => {NOTEBOOK}.sessionContext?.session?.kernel?.status == 'idle'", timeout=LOAD_MS
-        )
+        opened.ready()
         return opened
 
     yield open_lesson

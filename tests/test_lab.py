@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from jupyterlab_server.settings_utils import _get_overrides
 from nbformat import v4
 
 from tinylm_lib.classroom import lab
@@ -171,6 +172,15 @@ def test_what_is_set_stays_and_the_rest_is_kept_in_the_checkout(monkeypatch, tmp
     course, also = environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)
     assert also == "/also"
     assert json.loads((Path(course) / "labconfig" / "page_config.json").read_text()) == lab.NO_ANNOUNCEMENTS
+    assert _get_overrides_in(course, monkeypatch) == lab.SAVED_VIEWS
+
+
+def _get_overrides_in(course: str, monkeypatch) -> dict:
+    """What JupyterLab reads as settings where this folder is the first of its configuration."""
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", course)
+    overrides, error = _get_overrides(course)
+    assert not error
+    return overrides
 
 
 def test_make_keeps_the_same_caches_in_the_same_place():

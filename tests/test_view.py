@@ -11,7 +11,8 @@ from tinylm_lib.attention import causal_mask
 from tinylm_lib.classroom.attention_stages import attention_view
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.cards import number_table
-from tinylm_lib.classroom.view import MIME, MODULES, View, few_digits, source
+from tinylm_lib.classroom.view import DIGITS, MIME, MODULES, View, few_digits, packed, source
+from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.tokenizer import ByteTokenizer
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -95,12 +96,77 @@ def test_numbers_are_stored_with_five_digits_and_shown_in_escaped_cells():
 def test_the_stored_q_k_and_v_hold_every_stage_of_every_head(name):
     model, ids = scrambled(tiny(name)), some_ids(1, 9)
     data = attention_view(model, Numbers(), ids, layer=1).data
-    q, k, v = (torch.tensor(data[name], dtype=torch.float64) for name in ("q", "k", "v"))
-    stages = capture(model, ids).attention(1)
-    scaled = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~causal_mask(9), float("-inf"))
-    torch.testing.assert_close(scaled.softmax(-1), stages.weights[0].double(), atol=1e-3, rtol=0)
-    torch.testing.assert_close(scaled.softmax(-1) @ v, stages.mixed[0].double(), atol=1e-3, rtol=1e-3)
+    assert list(data["layers"]) == ["0", "1"]
+    for layer in (0, 1):
+        q, k, v = (unpacked(data["layers"][str(layer)][name], 9) for name in ("q", "k", "v"))
+        k, v = (x.repeat_interleave(len(q) // len(x), dim=0) for x in (k, v))
+        stages = capture(model, ids).attention(layer)
+        scaled = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~causal_mask(9), float("-inf"))
+        torch.testing.assert_close(scaled.softmax(-1), stages.weights[0].double(), atol=4e-3, rtol=0)
+        step = v.abs().max().item() / 31
+        torch.testing.assert_close(scaled.softmax(-1) @ v, stages.mixed[0].double(), atol=0.55 * step, rtol=0)
     assert data["tokens"] == [f"w{token}" for token in ids[0].tolist()]
+
+
+def unpacked(stored: dict, rows: int) -> torch.Tensor:
+    """What `packed` wrote, read by its definition."""
+    parts = []
+    for unit, text in zip(stored["units"], stored["digits"], strict=True):
+        pieces = [text[at : at + stored["places"]] for at in range(0, len(text), stored["places"])]
+        whole = [sum(DIGITS.index(d) * 64**n for n, d in enumerate(reversed(piece))) for piece in pieces]
+        parts.append((torch.tensor(whole).double() - 64 ** stored["places"] // 2) * unit)
+    return torch.stack(parts).unflatten(1, (rows, -1))
+
+
+@pytest.mark.parametrize(("places", "steps"), [(1, 31), (2, 2047)])
+def test_packed_numbers_are_exact_to_half_a_step_of_the_largest(places, steps):
+    values = (
+        torch.randn(3, 5, 7, generator=torch.Generator().manual_seed(1)) * torch.tensor([1.0, 100, 0])[:, None, None]
+    )
+    stored = packed(values, places)
+    assert [len(text) for text in stored["digits"]] == [35 * places] * 3
+    for read, part in zip(unpacked(stored, 5), values.double(), strict=True):
+        assert (read - part).abs().max() <= 0.501 * part.abs().max() / steps + 1e-12
+
+
+def test_a_model_whose_layers_are_too_large_stores_one_and_its_kernel_answers_for_the_others():
+    model = scrambled(tiny("modern", vocab_size=256, n_layers=2, d_model=384, n_heads=6, n_kv_heads=6, d_head=64))
+    view = attention_view(model, ByteTokenizer(), "sixteen letters!", layer=1)
+    assert list(view.data["layers"]) == ["1"] and view.data["n_layers"] == 2 and view.live
+    first = view.data["layers"]["1"]
+    view._handle_custom_msg({"layers": [0, 1]}, [])
+    assert list(view.data["layers"]) == ["0", "1"] and view.data["layers"]["1"] == first
+
+
+def test_a_typed_text_begins_after_the_same_blanks_and_may_have_32_tokens(model):
+    view = attention_view(model, ByteTokenizer(), "\n abc ", layer=1)
+    assert view.data["text"] == "abc" and view.data["tokens"] == ["↵", "␣", "a", "b", "c", "␣"]
+    view._handle_custom_msg({"text": " de "}, [])
+    assert view.data["tokens"] == ["↵", "␣", "d", "e"] and list(view.data["layers"]) == ["0", "1"]
+    before = view.data
+    for text, message in {"x" * 31: "shows 2 to 32 tokens, not 33: take a shorter", "": "", "x" * 30: ""}.items():
+        view._handle_custom_msg({"text": text}, [])
+        assert view.data["error"].find(message) >= 0 and (
+            not message or view.data == {**before, "error": view.data["error"]}
+        )
+    assert len(view.data["tokens"]) == 32
+    view._handle_custom_msg({"text": "One foggy day"}, [])
+    assert view.data["tokens"][:4] == ["↵", "O", "n", "e"] and len(view.data["tokens"]) == 14
+    assert "text" not in attention_view(model, ByteTokenizer(), [97, 98, 99]).data
+
+
+def test_a_story_carries_what_tells_its_next_words_and_the_lesson_s_text_fits_in_60_kb():
+    shipped = load_pretrained("storyworld")
+    story = "\nOne foggy afternoon, careful Carlos came to Hillcrest. He had a pink"
+    view = attention_view(shipped.model, shipped.tokenizer, story, layer=2, head=2)
+    assert view.data["told"] == [[]] * 10 + [[6]] + [[]] * 4 and view.data["tokens"][6] == "Carlos"
+    assert re.search(r"ring marks the words that tell .* gives them 9\d % .* equal looking gives 9 %", view.html)
+    text = " Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
+    plain = attention_view(shipped.model, shipped.tokenizer, text, layer=2)
+    assert plain.data["told"] == [] and "ring" not in plain.html.partition("<figcaption")[2].partition("<details")[0]
+    assert len(plain.data["tokens"]) == 16 and len(plain.data["layers"]) == 3
+    for each in (view, plain):
+        assert len(json.dumps({**bundle(each), WIDGET: None})) <= 60_000
 
 
 class Numbers:
@@ -117,9 +183,7 @@ def test_the_words_and_the_table_tell_the_weights(view, model):
     cells = [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in rows]
     T = len(TEXT)
     assert cells[0][1:] == ["h", "e", "r", "␣", "k", "i", "t", "e", "␣", "&lt;", "b", "&gt;"]
-    assert [row[1:] for row in cells[1 : T + 1]] == [
-        [f"{weights[i, j]:.2f}" if j <= i else "" for j in range(T)] for i in range(T)
-    ]
+    assert [row[1:] for row in cells[1 : T + 1]] == [[f"{weights[i, j]:.2f}" for j in range(i + 1)] for i in range(T)]
     assert [row[3] for row in cells[T + 2 :]] == cells[T][1:]
     most, share = view.data["tokens"][weights[-1].argmax()], f"{100 * weights[-1].max():.0f} %"
     assert re.search(rf"“>” gives {share} of its attention to “?{most}”?\.$", repr(view))
@@ -128,7 +192,7 @@ def test_the_words_and_the_table_tell_the_weights(view, model):
 def test_text_ids_and_a_batch_of_one_give_the_same(view, model):
     ids = ByteTokenizer().encode(TEXT)
     for given in (ids, torch.tensor(ids), torch.tensor([ids])):
-        assert attention_view(model, ByteTokenizer(), given, layer=1, head=2).data == view.data
+        assert attention_view(model, ByteTokenizer(), given, layer=1, head=2).data | {"text": TEXT} == view.data
 
 
 def test_a_line_end_and_a_blank_can_be_seen(model):

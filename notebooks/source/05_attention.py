@@ -436,7 +436,8 @@ for n in (1, 2, 3):
 # %% [markdown] slide="slide" minutes=4
 # ## 5. The shipped model looks back
 # Has a trained model found the same trick? Here is one *head* (one of several attentions side by side, lesson 07) in the last layer of the model that ships with the library, with our text. The buttons show
-# the steps of sections 2 to 4, here with $d_k$ = 32; *mix* is the weighted sum.
+# the steps of sections 2 to 4, here with $d_k$ = 32; *mix* is the weighted sum. Read the row of the last word first. Then choose *all heads*: which
+# other head finds the fan? In JupyterLab you can type a text, too. Try *One foggy day, careful Mia came to Hillcrest.*: where StoryWorld knows which word tells the next one, that word has a ring.
 
 # %%
 shipped = load_pretrained("storyworld")

@@ -1,4 +1,4 @@
-"""Attention in stages: who looks at whom in one layer, from scores to shares to what is mixed."""
+"""Attention in stages: who looks at whom in every layer and head, from scores to shares to what is mixed."""
 
 import math
 from collections.abc import Sequence
@@ -8,20 +8,27 @@ from typing import Any, NamedTuple
 import torch
 from matplotlib import style
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyBboxPatch, Polygon, Rectangle
 from torch import Tensor
 
 from ..attention import causal_mask
 from ..model import TransformerLM
-from .capture import Stages, capture
+from ..pieces import words
+from .capture import Captured, Stages, capture
 from .cards import number_table
-from .figures import cells, framed
-from .look import INK, STYLE
+from .figures import framed
+from .look import HEAT, INK, LINE, QUIET, STYLE
 from .measured import fixed
-from .view import View, few_digits
+from .telling import share_told, told_by
+from .view import View, packed
 
-MOST_TOKENS = 16
-CELL_INCHES = 0.47
+MOST_TOKENS, MOST_LIVE_TOKENS = 16, 32
+MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
+PLACES = {"q": 2, "k": 2, "v": 1}  # q and k make the numbers in the cells; of v the height of small bars is seen
+CELL_INCHES = 0.43
+LEAST_WRITTEN, TURN = 0.15, 0.62  # smaller weights have no number in the picture; above TURN it is white
+SHARPNESS = 1.0
+STEPS, COLORS = 10, 24  # shades of cells, and colours of the picture: with few of them its file is small
 
 
 class Shown(NamedTuple):
@@ -35,6 +42,7 @@ class Shown(NamedTuple):
     weights: Tensor
     row: int
     column: int
+    told: list[list[int]]
 
     @property
     def says(self) -> str:
@@ -46,27 +54,73 @@ class Shown(NamedTuple):
 def attention_view(
     model: TransformerLM, tokenizer: Any, text_or_ids: str | Sequence[int] | Tensor, layer: int = 0, head: int = 0
 ) -> View:
-    """The attention of one layer as a view: scores, scaled, masked, weights and what is mixed, one head at a time.
+    """The attention of a model as a view: scores, scaled, masked, weights and what is mixed, or all heads at once.
 
-    layer, head: counted from 0; the view can switch to the layer's other heads.
+    layer, head: the first to be shown, counted from 0. Of the beginning of a StoryWorld story it is marked which words
+    tell the next one. Beside a kernel another text of up to 32 tokens can be typed: a story begins after a line end,
+    another text after the blanks of this one.
     Raises: ValueError for a layer or head that the model does not have, and for fewer than 2 or more than 16 tokens.
     """
-    encoded = tokenizer.encode(text_or_ids) if isinstance(text_or_ids, str) else text_or_ids
-    ids = torch.as_tensor(encoded).flatten()  # (T)
     for name, value, size in (("layer", layer, model.config.n_layers), ("head", head, model.config.n_heads)):
         if not 0 <= value < size:
             raise ValueError(f"{name} {value} is none of the model's {size}, which count from 0 to {size - 1}")
-    if not 2 <= len(ids) <= MOST_TOKENS:
-        raise ValueError(f"the view shows 2 to {MOST_TOKENS} tokens, not {len(ids)}: take a shorter piece of the text")
-    device = next(model.parameters()).device
-    stages = Stages(*(x[0].float().cpu() for x in capture(model, ids[None].to(device)).attention(layer)))
-    tokens = [_readable(tokenizer.decode([token])) for token in ids.tolist()]
-    scores, scaled, weights = (stage[head] for stage in (stages.scores, stages.scaled, stages.weights))  # (T, T)
-    shown = Shown(tokens, layer, head, scores, scaled, weights, len(ids) - 1, int(weights[-1].argmax()))
-    data = {"layer": layer, "head": head, "tokens": tokens}
-    data |= {name: few_digits(getattr(stages, name)) for name in ("q", "k", "v")}  # each (H, T, D)
+    ids = _ids(tokenizer, text_or_ids, MOST_TOKENS)
+    lead = text_or_ids[: len(text_or_ids) - len(text_or_ids.lstrip())] if isinstance(text_or_ids, str) else ""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        text = request.get("text", "").strip()
+        begun = ("\n" if told_by(text) else lead) + text
+        asked = _ids(tokenizer, begun, MOST_LIVE_TOKENS) if "text" in request else ids
+        return _stored(_read(model, asked), tokenizer, request.get("layers", range(model.config.n_layers)))
+
+    caught = _read(model, ids)
+    data = _stored(caught, tokenizer, range(model.config.n_layers))
+    if _length(data["layers"]) > MOST_STORED:
+        data = _stored(caught, tokenizer, [layer])
+    data |= {"layer": layer, "head": head, "n_layers": model.config.n_layers}
+    if isinstance(text_or_ids, str):
+        data["text"] = text_or_ids.strip()
+    shown = _shown(caught.attention(layer), data, layer, head)
     text = f"Attention in stages, layer {layer}, head {head}, {len(ids)} tokens. {shown.says}"
-    return View("attention", data, html=_figure_html(shown), text=text)
+    return View("attention", data, html=_figure_html(shown), text=text, answer=answer)
+
+
+def _ids(tokenizer: Any, text_or_ids: str | Sequence[int] | Tensor, most: int) -> Tensor:
+    encoded = tokenizer.encode(text_or_ids) if isinstance(text_or_ids, str) else text_or_ids
+    ids = torch.as_tensor(encoded).flatten()  # (T)
+    if not 2 <= len(ids) <= most:
+        remedy = "take a shorter piece of the text" if len(ids) > most else "take a longer one"
+        raise ValueError(f"the view shows 2 to {most} tokens, not {len(ids)}: {remedy}")
+    return ids
+
+
+def _read(model: TransformerLM, ids: Tensor) -> Captured:
+    return capture(model, ids[None].to(next(model.parameters()).device))
+
+
+def _stored(caught: Captured, tokenizer: Any, layers: Sequence[int]) -> dict[str, Any]:
+    """What the browser draws from: the tokens, what tells the next ones, and q, k and v of some layers, head by head.
+
+    Key-value heads that serve several query heads are stored once.
+    """
+    config, ids = caught.model.config, caught.ids[0].tolist()
+    pieces = [tokenizer.decode([token]) for token in ids]
+    told = told_by("".join(pieces)) if pieces == words("".join(pieces)) else None
+    shared = {"q": 1, "k": config.n_heads // config.n_kv_heads, "v": config.n_heads // config.n_kv_heads}
+
+    def one(layer: int) -> dict[str, Any]:
+        stages = caught.attention(layer)
+        return {name: packed(getattr(stages, name)[0, :: shared[name]].cpu(), PLACES[name]) for name in PLACES}
+
+    return {
+        "tokens": [_readable(piece) for piece in pieces],
+        "told": [list(places) for places in told or ()],
+        "layers": {str(layer): one(layer) for layer in layers},
+    }
+
+
+def _length(layers: dict[str, Any]) -> int:
+    return sum(len(head) for layer in layers.values() for part in layer.values() for head in part["digits"])
 
 
 def _readable(token: str) -> str:
@@ -77,16 +131,27 @@ def _named(token: str) -> str:
     return token if any(map(str.isalnum, token)) else f"“{token}”"
 
 
+def _shown(stages: Stages, data: dict[str, Any], layer: int, head: int) -> Shown:
+    scores, scaled, weights = (x[0, head].float().cpu() for x in (stages.scores, stages.scaled, stages.weights))
+    row = len(weights) - 1
+    return Shown(data["tokens"], layer, head, scores, scaled, weights, row, int(weights[row].argmax()), data["told"])
+
+
 def _figure_html(shown: Shown) -> str:
     caption = (
         f"Layer {shown.layer}, head {shown.head}. Each row is a word that asks (query), each column a word it may look "
-        f"back at (key); hatched is masked, because it comes later; the colour goes from 0 to 1. {shown.says} The "
-        f"three rows below show how the shares of {_named(shown.tokens[shown.row])} come about; the colour of the "
-        "first two goes from their lowest to their highest number."
+        f"back at (key); hatched is masked, because it comes later; the colour goes from 0 to 1, and weights of "
+        f"{LEAST_WRITTEN} and more have their number. {shown.says}"
     )
+    if any(shown.told):
+        share = share_told(shown.weights, shown.told)
+        caption += (
+            " A ring marks the words that tell the next one, as StoryWorld knows. This head gives them "
+            f"{100 * share.heads:.0f} % of its attention; equal looking gives {100 * share.equal:.0f} %."
+        )
     alt = f"Heat map of the attention weights, query by row and key by column, from 0 to 1. {shown.says}"
     weights = [
-        [name, *(fixed(x, 2) if j <= i else "" for j, x in enumerate(row))]
+        [name, *(fixed(x, 2) for x in row[: i + 1])]
         for i, (name, row) in enumerate(zip(shown.tokens, shown.weights.tolist(), strict=True))
     ]
     steps = zip(*(stage[shown.row].tolist() for stage in (shown.scores, shown.scaled, shown.weights)), strict=True)
@@ -100,24 +165,35 @@ def _figure_html(shown: Shown) -> str:
         number_table(["key", "q · k", "scaled", "weight"], course),
     )
     scrolls = "".join(f'<div style="overflow-x:auto">{table}</div>' for table in tables)
-    return framed(_draw(shown), alt, caption, scrolls)
+    return framed(_draw(shown), alt, caption, scrolls, colors=COLORS, sharpness=SHARPNESS)
 
 
 def _draw(shown: Shown) -> Figure:
     T = len(shown.tokens)
-    size = (2.4 + CELL_INCHES * max(T, 8), 2.6 + 0.72 * CELL_INCHES * (T + 4))
+    size = (2.0 + CELL_INCHES * max(T, 8), 1.9 + 0.72 * CELL_INCHES * T)
     with style.context(["default", STYLE, {"axes.grid": False}]):
         figure = Figure(figsize=size, layout="constrained")
-        whole, below = figure.subplots(2, 1, height_ratios=[T, 3])
-        cells(whole, shown.weights, shown.weights.masked_fill(~causal_mask(T), math.nan), shown.tokens, [2] * T)
-        whole.set_title("Who looks at whom", pad=30)
-        whole.set_xticks(range(T), shown.tokens, rotation=50, ha="left", rotation_mode="anchor")
-        whole.xaxis.tick_top()
-        whole.set_ylabel("query: row")
-        whole.add_patch(Rectangle((-0.5, shown.row - 0.5), T, 1, fill=False, edgecolor=INK, linewidth=2))
-        steps = torch.stack([stage[shown.row] for stage in (shown.scores, shown.scaled, shown.weights)])  # (3, T)
-        low, high = steps.min(-1, keepdim=True).values, steps.max(-1, keepdim=True).values
-        shades = torch.cat([((steps - low) / (high - low).clamp_min(1e-9))[:2], steps[2:]])
-        cells(below, steps, shades, ["q · k", "scaled", "softmax"], [1, 1, 2])
-        below.set(xlabel="key: column", ylabel=f"“{shown.tokens[shown.row]}”", xticks=[])
+        ax = figure.subplots()
+        ax.set_title("Who looks at whom", pad=30)
+        steps = (STEPS * shown.weights).round() / STEPS
+        ax.imshow(steps.masked_fill(~causal_mask(T), math.nan).numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
+        stairs = [(i + 0.5, i + down) for i in range(T - 1) for down in (-0.5, 0.5)]
+        ax.add_patch(Polygon([*stairs, (T - 0.5, T - 1.5), (T - 0.5, -0.5)], fc="#f3f6f9", ec=LINE, hatch="//", lw=0))
+        for i, row in enumerate(shown.weights.tolist()):
+            for j, weight in enumerate(row[: i + 1]):
+                color = "white" if weight > TURN else "black"
+                if weight >= LEAST_WRITTEN:
+                    ax.text(j, i, fixed(weight, 2), ha="center", va="center", size=11, color=color)
+                if i < len(shown.told) and j in shown.told[i]:
+                    round_ = "round,pad=0,rounding_size=0.3"
+                    ring = FancyBboxPatch((j - 0.4, i - 0.35), 0.8, 0.7, boxstyle=round_, fill=False, ec=color, lw=1.6)
+                    ax.add_patch(ring)
+        ax.add_patch(Rectangle((-0.5, shown.row - 0.5), T, 1, fill=False, edgecolor=INK, linewidth=2))
+        ax.set_xticks(range(T), shown.tokens, rotation=50, ha="left", rotation_mode="anchor")
+        ax.set_yticks(range(T), shown.tokens)
+        ax.tick_params(length=0, colors=QUIET, labelcolor=INK)
+        ax.xaxis.tick_top()
+        ax.spines[:].set_visible(False)
+        ax.set(ylabel="query: row", xlabel="key: column")
+        ax.xaxis.set_label_position("bottom")
     return figure

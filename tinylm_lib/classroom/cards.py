@@ -14,7 +14,7 @@ FRAME = (
     "border:1px solid #8a94a066;border-left:6px solid {tone};border-radius:10px;padding:12px 20px 14px;"
     "max-width:960px;margin:6px 0 12px;font-size:15px;line-height:1.5;overflow-x:auto"
 )
-CELL = "padding:1px 8px;text-align:right;font-variant-numeric:tabular-nums"
+NUMBERS = "font-size:13px;margin:6px 0;text-align:right;font-variant-numeric:tabular-nums"
 CODE = "font:14px/1.55 ui-monospace,'DejaVu Sans Mono',monospace"
 
 
@@ -72,9 +72,9 @@ def number_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A small table of numbers; the first cell of each row names it."""
 
     def cell(tag: str, text: str, scope: str = "") -> str:
-        return f'<{tag}{scope} style="{CELL}">{escape(text)}</{tag}>'
+        return f"<{tag}{scope}>{escape(text)}</{tag}>"
 
     top = "".join(cell("th", text, ' scope="col"') for text in head)
     body = (cell("th", name, ' scope="row"') + "".join(cell("td", text) for text in rest) for name, *rest in rows)
     lines = "".join(f"<tr>{line}</tr>" for line in body)
-    return f'<table style="font-size:13px;margin:6px 0">{f"<tr>{top}</tr>"}{lines}</table>'
+    return f'<table cellpadding="3" style="{NUMBERS}"><tr>{top}</tr>{lines}</table>'

@@ -66,13 +66,22 @@ def show(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Sequence
     display({"text/html": html, "text/plain": f"Figure: {alt}\n{caption}"}, raw=True)
 
 
-def framed(figure: Figure, alt: str, caption: str, numbers: str, colors: int | None = None) -> str:
+def framed(
+    figure: Figure,
+    alt: str,
+    caption: str,
+    numbers: str,
+    *,
+    colors: int | None = None,
+    sharpness: float = SHARPNESS,
+) -> str:
     """The HTML of a figure: its picture with alt text, its caption, and its numbers, which are HTML too, folded.
 
     colors: of a drawing in few colours, so many are enough and make a picture of a third of the size; None keeps all.
+    sharpness: pixels of the picture for one of the page.
     """
     below = f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{fold("The numbers", numbers)}'
-    return f'<figure style="margin:4px 0 12px">{_image(figure, alt, colors)}{below}</figure>'
+    return f'<figure style="margin:4px 0 12px">{_image(figure, alt, colors, sharpness)}{below}</figure>'
 
 
 def loss_curve(
@@ -179,10 +188,10 @@ def _color(letter: str) -> str:
     return AXIS_COLORS[letter].light if letter else INK
 
 
-def _image(figure: Figure, alt: str, colors: int | None) -> str:
+def _image(figure: Figure, alt: str, colors: int | None = None, sharpness: float = SHARPNESS) -> str:
     buffer = io.BytesIO()
     figure.savefig(
-        buffer, format="png", dpi=PIXELS_PER_INCH * SHARPNESS, facecolor="white", metadata={"Software": None}
+        buffer, format="png", dpi=PIXELS_PER_INCH * sharpness, facecolor="white", metadata={"Software": None}
     )
     if colors is not None:
         drawn = Image.open(buffer).convert("RGB").quantize(colors, dither=Image.Dither.NONE)

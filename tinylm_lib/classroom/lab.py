@@ -46,6 +46,8 @@ QUIET = (
     "--LabApp.log_level=ERROR",
 )
 NO_ANNOUNCEMENTS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+# Without its state a view in a notebook that is opened again reads "Error displaying widget: model not found".
+SAVED_VIEWS = {"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}
 START_SECONDS, STOP_SECONDS = 60, 10
 
 
@@ -139,16 +141,17 @@ def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """The caller's variables, caches inside the checkout where unset, and a folder that switches the pop-up off."""
+    """The caller's variables, caches inside the checkout where unset, and settings: no pop-up, views are saved."""
     cache = WORK / "cache"
     environment = {variable: str(cache / folder) for variable, folder in CACHES.items()}
     environment["GOMP_SPINCOUNT"] = "1000"  # spinning threads made training 10 times slower beside other work
     environment["JUPYTER_TOKEN"] = secrets.token_hex(16)  # Jupyter logs the address only with a token of its own
     environment |= os.environ
-    settings = cache / "jupyter" / "course" / "labconfig" / "page_config.json"
-    settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text(json.dumps(NO_ANNOUNCEMENTS), encoding="utf-8")
-    paths = [str(settings.parents[1]), environment.get("JUPYTER_CONFIG_PATH", "")]
+    settings = cache / "jupyter" / "course" / "labconfig"
+    settings.mkdir(parents=True, exist_ok=True)
+    for name, content in (("page_config", NO_ANNOUNCEMENTS), ("default_setting_overrides", SAVED_VIEWS)):
+        (settings / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    paths = [str(settings.parent), environment.get("JUPYTER_CONFIG_PATH", "")]
     return environment | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
 
 

@@ -14,6 +14,7 @@ from .look import css
 MODULES = Path(__file__).with_name("modules")
 MIME = "application/vnd.tinylm.view+json"
 SHARED = "parts"
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 class View(anywidget.AnyWidget):
@@ -76,3 +77,19 @@ def few_digits(values: Tensor) -> list[Any]:
         return [short(each) for each in value] if isinstance(value, list) else float(f"{value:.5g}")
 
     return short(values.tolist())
+
+
+def packed(values: Tensor, places: int) -> dict[str, Any]:
+    """The numbers of each part along a tensor's first axis as text, `places` digits of base 64 each, and their unit.
+
+    One place tells 31 steps from 0 to the part's largest number, two tell 2047; in the browser `unpacked` reads them.
+    """
+    half = len(DIGITS) ** places // 2
+    powers = [len(DIGITS) ** place for place in reversed(range(places))]
+    units, digits = [], []
+    for part in values.double():
+        unit = float(f"{part.abs().max().clamp_min(1e-9).item() / (half - 1):.6g}")
+        whole = (part / unit).round().clamp(1 - half, half - 1).long().flatten() + half  # 1 to 2 half - 1
+        units.append(unit)
+        digits.append("".join(DIGITS[n // power % len(DIGITS)] for n in whole.tolist() for power in powers))
+    return {"places": places, "units": units, "digits": digits}

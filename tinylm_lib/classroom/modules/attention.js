@@ -1,7 +1,8 @@
-// Attention in stages: from q, k and v of one layer to scores, shares and the mixture, one head at a time.
+// Attention in stages: from q, k and v to scores, shares and the mixture, one head at a time or all heads at once.
 
 const STAGES = ["scores", "scaled", "masked", "weights", "mixed"];
 const SHARES = ["weights", "mixed"];
+const LEVELS = 10, PATIENCE = 15_000; // shades in a small map; milliseconds until a kernel counts as silent
 const WHY = {
   scores: "A score is a dot product: how well the question of one word fits the offer of another.",
   scaled: "Divided by the root of the head's width, so that wide heads do not shout.",
@@ -9,37 +10,61 @@ const WHY = {
   weights: "Softmax makes shares of one whole: every row sums to 1.",
   mixed: "The shares weigh the values. Their sum is what the word takes with it.",
 };
-const LOOK = `
-.tinylm-view .sentence { font-size: 21px; line-height: 1.75; margin: 0 0 14px }
-.tinylm-view .sentence span { padding: 3px 5px; margin-right: 2px; border-radius: 6px; cursor: pointer }
-.tinylm-view .sentence .later { background: none; color: var(--quiet) }
-.tinylm-view .sentence .asks { outline: 3px solid var(--focus) }
-.tinylm-view .main { display: flex; flex-wrap: wrap; gap: 20px 28px; align-items: start }
-.tinylm-view .main > :first-child { min-width: 0; max-width: 100% }
-.tinylm-view .main > :last-child { flex: 1 1 250px; max-width: 640px }
-.tinylm-view .scroll { overflow-x: auto; padding: 2px 46px 4px 2px; margin-right: -24px }
-.tinylm-view table { table-layout: fixed; border-collapse: separate; border-spacing: 2px; font-variant-numeric: tabular-nums; margin: 0 }
-.tinylm-view th { font-weight: 400; font-size: 15px; color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
-.tinylm-view thead th { height: 74px; padding: 0; vertical-align: bottom; text-align: left }
-.tinylm-view thead td { font-size: 14px; line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
-.tinylm-view thead span { display: block; width: 0; white-space: nowrap; transform: translate(20px, -4px) rotate(-50deg); transform-origin: 0 100% }
-.tinylm-view th.on { color: var(--ink); font-weight: 700 }
-.tinylm-view tbody td { width: clamp(27px, calc((100cqw - 110px) / var(--tokens)), 43px); height: 31px; padding: 0; text-align: center;
-  font-size: clamp(11px, calc((100cqw - 110px) / var(--tokens) * .36), 14px); border-radius: 4px; cursor: pointer }
-.tinylm-view tbody td.faint { color: var(--quiet) }
-.tinylm-view tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
-.tinylm-view .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 14px; color: var(--quiet); margin: 10px 0 0 }
-.tinylm-view .legend i { display: inline-block; width: 26px; height: 14px; border-radius: 3px; vertical-align: -2px; margin-right: 6px }
-.tinylm-view .legend .ramp { width: 74px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
-.tinylm-view .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 10px; align-items: center; font-size: 15px; margin: 0 }
-.tinylm-view .bars i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
-.tinylm-view .bars .number { text-align: right; font-variant-numeric: tabular-nums }
-.tinylm-view .bars .on { font-weight: 700 }
-.tinylm-view .strips { margin: 14px 0 0; font-size: 14px }
-.tinylm-view .strips svg { display: block; width: 100%; height: 34px; margin: 1px 0 7px; border-bottom: 1px solid var(--line); border-radius: 3px; background: var(--soft) }
-.tinylm-view .strips rect { fill: var(--accent) }
-.tinylm-view .why { color: var(--quiet); font-size: 15px; margin: 14px 0 0 }
-`;
+const CARD = `
+.tinylm-view.attention {
+  [hidden] { display: none !important }
+  .bar { margin-bottom: 10px }
+  .field { flex: 1 1 100% } .field [role=alert] { color: var(--bad); flex: 1 1 100% } .field [role=alert]:empty { position: absolute }
+  .sentence { font-size: 21px; line-height: 1.75; margin: 4px 0 14px }
+  .sentence span { padding: 3px 5px; margin-right: 2px; border-radius: 6px; cursor: pointer }
+  .sentence .later { background: none; color: var(--quiet) }
+  .sentence .asks { outline: 3px solid var(--focus) }
+  .main { display: flex; flex-wrap: wrap; gap: 20px 28px; align-items: start }
+  .main > :first-child { min-width: 0; max-width: 100% } .main.whole > :first-child { flex: 2 1 560px }
+  .main > :last-child { flex: 1 1 220px; max-width: 640px }
+  .say { min-height: 0; margin-bottom: 8px }
+  .exact, .telling { font-size: 15px; margin: 0 0 14px; font-variant-numeric: tabular-nums }
+  .scroll { overflow-x: auto; padding: 2px 46px 4px 2px; margin-right: -24px }
+  table { table-layout: fixed; border-collapse: separate; border-spacing: 2px; font-variant-numeric: tabular-nums; margin: 0 }
+  th { font-weight: 400; font-size: 15px; color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
+  thead th { height: 74px; padding: 0; vertical-align: bottom; text-align: left }
+  thead td { font-size: 14px; line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
+  thead span { display: block; width: 0; white-space: nowrap; transform: translate(20px, -4px) rotate(-50deg); transform-origin: 0 100% }
+  th.on { color: var(--ink); font-weight: 700 }
+  tbody td { position: relative; width: clamp(27px, calc((100cqw - 110px) / var(--tokens)), 40px); height: 31px; padding: 0; text-align: center;
+    font-size: clamp(11px, calc((100cqw - 110px) / var(--tokens) * .36), 14px); border-radius: 4px; cursor: pointer }
+  tbody td.faint { color: var(--quiet) }
+  tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
+  td.told::after, .legend .ring { content: ""; border: 2px solid currentColor; border-radius: 9px }
+  td.told::after { position: absolute; inset: 1px }
+  .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 14px; color: var(--quiet); margin: 10px 0 0 }
+  .legend i { display: inline-block; width: 26px; height: 14px; border-radius: 3px; vertical-align: -2px; margin-right: 6px }
+  .legend .ramp { width: 74px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
+  .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 10px; align-items: center; font-size: 15px; margin: 0 }
+  .bars i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
+  .bars .number { text-align: right; font-variant-numeric: tabular-nums }
+  .bars .on { font-weight: 700 }
+  .strips { margin: 14px 0 0; font-size: 14px }
+  .strips svg { display: block; width: 100%; height: 34px; margin: 1px 0 7px; border-bottom: 1px solid var(--line); border-radius: 3px; background: var(--soft) }
+  .strips rect { fill: var(--accent) }
+  .why { color: var(--quiet); font-size: 15px; margin: 14px 0 0 }
+  .maps { display: grid; grid-template-columns: max-content repeat(var(--heads), minmax(64px, 150px)); gap: 10px; overflow-x: auto; padding: 4px; align-items: center }
+  .maps span { font-size: 14px; color: var(--quiet); font-variant-numeric: tabular-nums }
+  .maps .over { text-align: center }
+  .maps label { position: relative; display: block; text-align: center; border-radius: 8px; padding: 5px 5px 2px; cursor: pointer }
+  .maps label:hover { background: var(--soft) }
+  .maps label:has(:checked) { outline: 3px solid var(--focus); outline-offset: 0 } .maps label:has(:checked) span { color: var(--ink); font-weight: 700 }
+  .maps label:has(:focus-visible) { background: var(--soft) }
+  .maps input { position: absolute; inset: 0; margin: 0; opacity: 0; cursor: pointer }
+  .maps svg { display: block; width: 100%; aspect-ratio: 1; overflow: visible }
+  .maps .shade { fill: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
+    color-mix(in srgb, var(--middle) calc(clamp(0, var(--a) * 2, 1) * 100%), var(--pale))) }
+  .maps .asks { fill: none; stroke: var(--focus); stroke-width: 2; vector-effect: non-scaling-stroke }
+  .maps .ring { fill: none; stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke }
+  :is(.shade, .hatched, .ramp, .bars i, .maps svg) { print-color-adjust: exact; forced-color-adjust: none }
+  @media (forced-colors: active) { tbody td.on { outline: 3px solid var(--focus); forced-color-adjust: none } .strips rect { fill: CanvasText } }
+  @media print { .field { display: none } .main { break-inside: avoid } }
+}`;
 
 const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
 const largest = (row) => row.reduce((best, x, j) => (x > row[best] ? j : best), 0);
@@ -51,15 +76,17 @@ const softmax = (row) => {
 /** A word as it stands in a sentence: marks and blanks in quotes. */
 const named = (token) => (/\p{L}|\p{N}/u.test(token) ? `**${token}**` : `**“${token}”**`);
 
-/** All stages of all heads: stages[name][head] is a matrix, query by key, but `mixed` is query by dimension. */
-function compute({ q, k, v }) {
+/** All stages of all heads of a layer: stages[name][head] is a matrix, query by key, but `mixed` is query by dimension. */
+function compute(layer, T) {
+  const q = unpacked(layer.q, T), serve = (heads) => q.map((_, h) => heads[Math.floor((h * heads.length) / q.length)]);
+  const k = serve(unpacked(layer.k, T)), v = serve(unpacked(layer.v, T));
   const map = (matrix, change) => matrix.map((row, i) => row.map((x, j) => change(x, i, j)));
   const scores = q.map((rows, h) => rows.map((row) => k[h].map((key) => dot(row, key))));
   const scaled = scores.map((head) => map(head, (x) => x / Math.sqrt(q[0][0].length)));
   const masked = scaled.map((head) => map(head, (x, i, j) => (j > i ? -Infinity : x)));
   const weights = masked.map((head) => head.map(softmax));
   const mixed = weights.map((head, h) => head.map((row) => v[h][0].map((_, d) => dot(row, v[h].map((value) => value[d])))));
-  return { scores, scaled, masked, weights, mixed };
+  return { q, k, v, scores, scaled, masked, weights, mixed };
 }
 
 /** Small bars around a middle line, one for each dimension. */
@@ -67,53 +94,75 @@ function strip(title, values, limit) {
   const width = 100 / values.length;
   const bars = values.map((x, d) => {
     const height = Math.max(0.4, (16 * Math.abs(x)) / limit);
-    return `<rect x="${d * width + width * 0.12}" width="${width * 0.76}" y="${x < 0 ? 17 : 17 - height}" height="${height}"/>`;
+    return draw("rect", { x: d * width + width * 0.12, width: width * 0.76, y: x < 0 ? 17 : 17 - height, height });
   });
-  const holder = make("div", {}, make("div", {}, ...prose(title)));
-  holder.insertAdjacentHTML("beforeend", `<svg viewBox="0 0 100 34" preserveAspectRatio="none" aria-hidden="true">${bars.join("")}</svg>`);
-  return holder;
+  return make("div", {}, make("div", {}, ...prose(title)), draw("svg", { viewBox: "0 0 100 34", preserveAspectRatio: "none", "aria-hidden": "true" }, ...bars));
 }
 
-function mount(el, { layer, head, tokens, q, k, v }) {
-  const T = tokens.length, D = q[0][0].length, stages = compute({ q, k, v });
-  const state = { stage: "weights", head, row: T - 1, column: largest(stages.weights[head][T - 1]), preview: null };
-  const limits = (stage) => {
-    const values = stages[stage].flat(2);
-    return [Math.min(...values), Math.max(...values)];
-  };
-  const range = { scores: limits("scores"), scaled: limits("scaled"), masked: limits("scaled"), weights: [0, 1], mixed: [0, 1] };
-  const tallest = (rows) => Math.max(...rows.flat().map(Math.abs), 1e-9);
+/** A head in small: the squares of one shade are one path. */
+function small(weights, told) {
+  const T = weights.length, squares = Array.from({ length: LEVELS + 1 }, () => "");
+  weights.forEach((row, i) => row.forEach((x, j) => { if (j <= i) squares[Math.round(x * LEVELS)] += `M${j} ${i}h1v1h-1z`; }));
+  const paths = squares.map((d, level) => d && draw("path", { class: "shade", d, style: `--a: ${level / LEVELS}` })).filter(Boolean);
+  const rings = told.flatMap((places, i) => places.map((j) => draw("circle", { class: "ring", cx: j + 0.5, cy: i + 0.5, r: 0.75 })));
+  const asks = draw("rect", { class: "asks", x: 0, width: T, height: 1 });
+  return { asks, node: draw("svg", { class: "hatched", viewBox: `0 0 ${T} ${T}`, "shape-rendering": "crispEdges", "aria-hidden": "true" }, ...paths, ...rings, asks) };
+}
 
-  const sub = make("p", { class: "sub" });
-  const sentence = make("p", { class: "sentence", "aria-hidden": "true" });
-  const say = make("p", { class: "say" }), bars = make("div", { class: "bars" }), strips = make("div", { class: "strips" });
+/** `kept` is what the reader has chosen; it outlives a change of the data. */
+function mount(el, model, kept) {
+  const { tokens, told, layers, n_layers: depth } = model.get("data"), live = model.get("live");
+  const T = tokens.length, computed = {};
+  const layer = (n) => (computed[n] ??= compute(layers[n], T));
+  const state = { stage: "weights", preview: null, whole: false, ...kept.state };
+  if (!layers[state.layer]) state.layer = Number(Object.keys(layers)[0]);
+  const H = layer(state.layer).q.length, D = layer(state.layer).q[0][0].length;
+  if (state.of !== tokens.join(" ")) {
+    const row = T - 1;
+    Object.assign(state, { of: tokens.join(" "), row, column: largest(layer(state.layer).weights[state.head][row]) });
+  }
+  kept.state = state;
+  const rows = told.flatMap((places, i) => (places.length ? [[i, places]] : []));
+  const mean = (share) => rows.reduce((sum, [i, places]) => sum + share(i, places), 0) / rows.length;
+  const toldShare = (n, h) => mean((i, places) => places.reduce((sum, j) => sum + layer(n).weights[h][i][j], 0));
+  const equalShare = mean((i, places) => places.length / (i + 1));
+  const percent = (x) => `${(100 * x).toFixed(0)} %`;
+
+  const sub = make("p", { class: "sub" }), sentence = make("p", { class: "sentence", "aria-hidden": "true" });
+  const say = make("p", { class: "say" }), exact = make("p", { class: "exact" }), share = make("p", { class: "telling" });
+  const bars = make("div", { class: "bars" }), strips = make("div", { class: "strips" });
   const why = make("p", { class: "why" }), legend = make("p", { class: "legend" });
-  const live = make("p", { class: "unseen", role: "status" });
-  const words = tokens.map((token, i) => make("span", { onclick: () => select(i, largest(matrix()[i])) }, token));
+  const status = make("p", { class: "unseen", role: "status" });
+  const wordsShown = tokens.map((token, i) => make("span", { onclick: () => select(i, largest(matrix()[i])) }, token));
   const columns = tokens.map((token) => make("th", { scope: "col" }, make("span", {}, token)));
-  const rows = tokens.map((token) => make("th", { scope: "row" }, token));
+  const names = tokens.map((token) => make("th", { scope: "row" }, token));
   const cells = tokens.map((_, i) => tokens.map((_, j) => make("td", { role: "gridcell", "data-i": i, "data-j": j })));
   const grid = make("table", { role: "grid", "aria-label": "attention, query by row, key by column", style: `--tokens: ${T}` },
     make("thead", {}, make("tr", {}, make("td", {}, "key →", make("br"), "query ↓"), ...columns)),
-    make("tbody", {}, ...cells.map((row, i) => make("tr", {}, rows[i], ...row))));
-  sentence.append(...words.flatMap((word) => [word, " "]));
+    make("tbody", {}, ...cells.map((row, i) => make("tr", {}, names[i], ...row))));
+  sentence.append(...wordsShown.flatMap((word) => [word, " "]));
 
-  const matrix = () => stages[state.stage === "mixed" ? "weights" : state.stage][state.head];
+  const stages = () => layer(state.layer);
+  const matrix = () => stages()[state.stage === "mixed" ? "weights" : state.stage][state.head];
+  const range = () => {
+    if (SHARES.includes(state.stage)) return [0, 1];
+    const values = stages()[state.stage === "scores" ? "scores" : "scaled"].flat(2);
+    return [Math.min(...values), Math.max(...values)];
+  };
   const digits = () => (SHARES.includes(state.stage) ? 2 : 1);
   const isMasked = (i, j) => j > i && !["scores", "scaled"].includes(state.stage);
-  const shade = (x) => {
-    const [low, high] = range[state.stage];
-    return Math.min(1, Math.max(0, (x - low) / (high - low || 1)));
-  };
-  const set = (change) => { Object.assign(state, change); draw(); };
-  const select = (row, column) => { set({ row, column, preview: null }); live.textContent = say.textContent; };
+  const shade = (x, [low, high]) => Math.min(1, Math.max(0, (x - low) / (high - low || 1)));
   const place = (event) => {
     const cell = event.target.closest("td[data-i]");
     return cell && [Number(cell.dataset.i), Number(cell.dataset.j)];
   };
+  const announce = () => { status.textContent = `${say.textContent} ${exact.textContent}`; };
+  const point = (change) => { Object.assign(state, change); drawPlace(); };
+  const select = (row, column) => { point({ row, column, preview: null }); announce(); };
+  const show = (change) => { Object.assign(state, change); paint(); announce(); };
 
-  grid.addEventListener("pointerover", (event) => place(event) && set({ preview: place(event) }));
-  grid.addEventListener("pointerleave", () => set({ preview: null }));
+  grid.addEventListener("pointerover", (event) => event.pointerType !== "touch" && place(event) && point({ preview: place(event) }));
+  grid.addEventListener("pointerleave", () => point({ preview: null }));
   grid.addEventListener("click", (event) => {
     if (!place(event)) return;
     select(...place(event));
@@ -131,26 +180,29 @@ function mount(el, { layer, head, tokens, q, k, v }) {
     cells[state.row][state.column].focus();
   });
 
-  function told(i, j) {
+  function says(i, j) {
     const x = matrix()[i][j], asks = named(tokens[i]), offers = named(tokens[j]);
     if (isMasked(i, j)) return `${asks} may not look at ${offers}: it comes later.`;
-    const percent = `**${(100 * x).toFixed(0)} %**`;
     return {
       scores: () => `${asks} asks, ${offers} offers: their dot product is **${fixed(x, 1)}**.`,
-      scaled: () => `${fixed(stages.scores[state.head][i][j], 1)} ÷ √${D} = **${fixed(x, 1)}** for ${asks} and ${offers}.`,
+      scaled: () => `${fixed(stages().scores[state.head][i][j], 1)} ÷ √${D} = **${fixed(x, 1)}** for ${asks} and ${offers}.`,
       masked: () => `${asks} may look at ${offers}: its ${fixed(x, 1)} stays.`,
-      weights: () => `${asks} gives ${percent} of its attention to ${offers}.`,
-      mixed: () => `${asks} takes ${percent} of the value of ${offers}, and adds up all its shares.`,
+      weights: () => `${asks} gives **${percent(x)}** of its attention to ${offers}.`,
+      mixed: () => `${asks} takes **${percent(x)}** of the value of ${offers}, and adds up all its shares.`,
     }[state.stage]();
   }
 
+  function chain(i, j) {
+    const { scores, scaled, weights } = stages(), h = state.head;
+    const course = `q · k = ${fixed(scores[h][i][j], 1)}, ÷ √${D} = ${fixed(scaled[h][i][j], 1)}`;
+    return `Query ${named(tokens[i])} looks **${fixed(weights[h][i][j], 2)}** at key ${named(tokens[j])}: ${course}, ${j > i ? "mask = −∞, " : ""}softmax = ${fixed(weights[h][i][j], 2)}.`;
+  }
+
   function drawBars(i, j) {
-    const [low, high] = range[state.stage], zero = Math.max(0, -low / (high - low));
+    const limits = range(), [low, high] = limits, zero = Math.max(0, -low / (high - low));
     const row = matrix()[i].map((x, at) => [x, at]).filter(([, at]) => !isMasked(i, at));
-    const top = row.sort((a, b) => b[0] - a[0]).slice(0, 5);
-    bars.replaceChildren(...top.flatMap(([x, at]) => {
-      const end = shade(x), from = Math.min(zero, end);
-      const on = at === j ? "on" : "";
+    bars.replaceChildren(...row.sort((a, b) => b[0] - a[0]).slice(0, 5).flatMap(([x, at]) => {
+      const end = shade(x, limits), from = Math.min(zero, end), on = at === j ? "on" : "";
       return [make("span", { class: on }, tokens[at]),
         make("i", { style: `margin-left: ${100 * from}%; width: ${100 * Math.abs(end - zero)}%` }),
         make("span", { class: `number ${on}` }, fixed(x, digits()))];
@@ -158,63 +210,151 @@ function mount(el, { layer, head, tokens, q, k, v }) {
   }
 
   function drawStrips(i, j) {
-    const h = state.head, a = q[h][i], b = k[h][j], products = a.map((x, d) => x * b[d]), mixed = stages.mixed[h][i];
+    const { q, k, v, mixed } = stages(), h = state.head, a = q[h][i], b = k[h][j], products = a.map((x, d) => x * b[d]);
+    const tallest = (all) => Math.max(...all.flat().map(Math.abs), 1e-9);
     const top = matrix()[i].map((x, at) => [x, at]).sort((x, y) => y[0] - x[0]).slice(0, 3);
-    const parts = top.map(([x, at]) => v[h][at].map((y) => x * y));
+    const parts = top.map(([x, at]) => v[h][at].map((y) => x * y)), limit = tallest([...parts, mixed[h][i]]);
     strips.replaceChildren(...({
       scores: () => [strip(`q of ${named(tokens[i])}, ${D} numbers`, a, tallest([a, b])), strip(`k of ${named(tokens[j])}`, b, tallest([a, b])),
         strip(`their products, which add up to **${fixed(dot(a, b), 1)}**`, products, tallest(products))],
-      mixed: () => [...top.map(([x, at], n) => strip(`${fixed(x, 2)} × v of ${named(tokens[at])}`, parts[n], tallest([...parts, mixed]))),
-        strip(`all ${i + 1} shares added up: what ${named(tokens[i])} takes with it`, mixed, tallest([...parts, mixed]))],
+      mixed: () => [...top.map(([x, at], n) => strip(`${fixed(x, 2)} × v of ${named(tokens[at])}`, parts[n], limit)),
+        strip(`all ${i + 1} shares added up: what ${named(tokens[i])} takes with it`, mixed[h][i], limit)],
     }[state.stage]?.() ?? []));
   }
 
-  function draw() {
-    const [i, j] = state.preview ?? [state.row, state.column], [low, high] = range[state.stage];
-    const inCells = Math.max(high, -low) < 10 ? digits() : 0;
-    sub.textContent = `Layer ${layer}, head ${state.head}, counted from 0 as in the code. Each row is a word that asks; each column a word it may look back at.`;
-    cells.forEach((row, r) => row.forEach((cell, c) => {
-      const x = matrix()[r][c], isHidden = isMasked(r, c), text = isHidden ? "" : fixed(x, inCells);
-      cell.className = `${isHidden ? "hatched" : "shade"} ${r === i && c === j ? "on" : ""} ${text === "0.00" ? "faint" : ""}`;
-      cell.style.setProperty("--a", isHidden ? 0 : shade(x).toFixed(3));
-      if (cell.textContent !== text) cell.textContent = text;
-      cell.setAttribute("aria-label", `${tokens[r]} looks at ${tokens[c]}: ${isHidden ? "masked" : text}`);
-      cell.tabIndex = r === state.row && c === state.column ? 0 : -1;
-      cell.setAttribute("aria-selected", String(r === state.row && c === state.column));
-    }));
+  /** What the selected cell changes. */
+  function drawPlace() {
+    const [i, j] = state.preview ?? [state.row, state.column], limits = range();
+    for (const cell of grid.querySelectorAll("td.on, td[tabindex='0']")) {
+      cell.classList.remove("on");
+      cell.tabIndex = -1;
+      cell.setAttribute("aria-selected", "false");
+    }
+    cells[i][j].classList.add("on");
+    cells[state.row][state.column].tabIndex = 0;
+    cells[state.row][state.column].setAttribute("aria-selected", "true");
     tokens.forEach((_, at) => {
-      rows[at].className = at === i ? "on" : "";
+      names[at].className = at === i ? "on" : "";
       columns[at].className = at === j ? "on" : "";
-      words[at].className = `${isMasked(i, at) ? "later" : "shade"} ${at === i ? "asks" : ""}`;
-      words[at].style.setProperty("--a", isMasked(i, at) ? 0 : shade(matrix()[i][at]).toFixed(3));
+      wordsShown[at].className = `${isMasked(i, at) ? "later" : "shade"} ${at === i ? "asks" : ""}`;
+      wordsShown[at].style.setProperty("--a", isMasked(i, at) ? 0 : shade(matrix()[i][at], limits).toFixed(3));
     });
-    say.replaceChildren(...prose(told(i, j)));
-    why.textContent = WHY[state.stage];
-    legend.replaceChildren(
-      make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers"),
-      make("span", {}, `colour from ${fixed(low, digits())}`, make("i", { class: "ramp" }), `to ${fixed(high, digits())}`),
-      ...(isMasked(0, 1) ? [make("span", {}, make("i", { class: "hatched" }), "masked: comes later")] : []));
+    for (const { asks } of Object.values(maps)) asks.setAttribute("y", i);
+    say.replaceChildren(...prose(says(i, j)));
+    exact.replaceChildren(...prose(chain(i, j)));
     drawBars(i, j);
     drawStrips(i, j);
   }
 
-  const labels = { scores: "q · k", scaled: `÷ √${D}`, masked: "mask", weights: "softmax", mixed: "mix" };
-  const announce = (change) => { set(change); live.textContent = say.textContent; };
-  frame(el, "Attention in stages", make("style", {}, LOOK), make("p", { class: "title" }, "Who looks at whom"), sub,
-    make("div", { class: "bar" },
-      segments("Stage", "stage", STAGES.map((stage) => [stage, labels[stage]]), state.stage, (stage) => announce({ stage })),
-      segments("Head", "head", q.map((_, h) => [h, String(h)]), head, (h) => announce({ head: h }))),
-    sentence,
-    make("div", { class: "main" }, make("div", {}, make("div", { class: "scroll" }, grid), legend), make("div", {}, say, bars, strips, why)),
-    live);
-  draw();
+  /** What another stage, head or layer changes. */
+  function paint() {
+    const limits = range(), [low, high] = limits, inCells = Math.max(high, -low) < 10 ? digits() : 0, values = matrix();
+    sub.textContent = state.whole ? "Every head of every layer in small, counted from 0 as in the code. Choose one: the sentence shows where its word looks."
+      : `Layer ${state.layer}, head ${state.head}, counted from 0 as in the code. Each row is a word that asks; each column a word it may look back at.`;
+    cells.forEach((row, r) => row.forEach((cell, c) => {
+      const isHidden = isMasked(r, c), text = isHidden ? "" : fixed(values[r][c], inCells), tells = told[r]?.includes(c);
+      cell.className = `${isHidden ? "hatched" : "shade"} ${text === "0.00" ? "faint" : ""} ${tells ? "told" : ""}`;
+      cell.style.setProperty("--a", isHidden ? 0 : shade(values[r][c], limits).toFixed(3));
+      cell.textContent = text;
+      cell.setAttribute("aria-label", `${tokens[r]} looks at ${tokens[c]}: ${isHidden ? "masked" : text}${tells ? ", told here" : ""}`);
+      cell.tabIndex = -1;
+    }));
+    const { whole } = state;
+    grid.parentNode.hidden = whole;
+    board.hidden = !whole;
+    stagePicker.hidden = whole;
+    main.classList.toggle("whole", whole);
+    for (const [picker, value] of [[layerPicker, state.layer], [headPicker, state.head], [stagePicker, state.stage], [board, `${state.layer}.${state.head}`]]) {
+      for (const input of picker.querySelectorAll("input")) input.checked = input.value === String(value);
+    }
+    why.textContent = WHY[state.stage];
+    share.replaceChildren(...prose(rows.length ? `Where a next word is told, layer ${state.layer}, head ${state.head} gives **${percent(toldShare(state.layer, state.head))}** of its attention to the ringed words. Looking at all words equally would give ${percent(equalShare)}.` : ""));
+    share.hidden = !rows.length;
+    legend.replaceChildren(
+      make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers"),
+      make("span", {}, `colour from ${fixed(low, digits())}`, make("i", { class: "ramp" }), `to ${fixed(high, digits())}`),
+      ...(isMasked(0, 1) ? [make("span", {}, make("i", { class: "hatched" }), "masked: comes later")] : []),
+      ...(rows.length ? [make("span", {}, make("i", { class: "ring" }), "told here: StoryWorld tells the next word from this one")] : []),
+      ...(rows.length && whole ? [make("span", {}, "below a map: the share that goes there")] : []));
+    drawPlace();
+  }
+
+  /** Another layer; one that is not stored comes from the kernel. */
+  function go(n) {
+    if (layers[n]) return show({ layer: n });
+    kept.wanted = { layer: n };
+    ask({ layers: [...Object.keys(layers).map(Number), n] });
+  }
+
+  const known = Array.from({ length: depth }, (_, n) => n).filter((n) => live || layers[n]), maps = {};
+  const pick = (n, h) => show({ layer: n, head: h });
+  const map = (n, h) => {
+    const { asks, node } = (maps[`${n}.${h}`] = small(layer(n).weights[h], told));
+    const tells = rows.length ? percent(toldShare(n, h)) : "";
+    const input = make("input", { type: "radio", name: "map", value: `${n}.${h}`, "aria-label": `layer ${n}, head ${h}${tells && `, ${tells} told here`}`, onchange: () => pick(n, h) });
+    return make("label", {}, input, node, make("span", {}, tells));
+  };
+  const drawn = known.filter((n) => layers[n]), heads = Array.from({ length: H }, (_, h) => h);
+  const board = make("fieldset", { "aria-label": "all layers and heads" }, make("div", { class: "maps", style: `--heads: ${H}` },
+    make("span", {}), ...heads.map((h) => make("span", { class: "over" }, `head ${h}`)),
+    ...drawn.flatMap((n) => [make("span", {}, `layer ${n}`), ...heads.map((h) => map(n, h))])));
+  board.addEventListener("keydown", (event) => {
+    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key], next = drawn[drawn.indexOf(state.layer) + by];
+    if (!by) return;
+    event.preventDefault();
+    if (next === undefined) return;
+    pick(next, state.head);
+    board.querySelector("input:checked").focus();
+  });
+
+  const stagePicker = segments("Stage", "stage", [["scores", "q · k"], ["scaled", `÷ √${D}`], ["masked", "mask"], ["weights", "softmax"], ["mixed", "mix"]], state.stage, (stage) => show({ stage }));
+  const layerPicker = segments("Layer", "layer", known.map((n) => [n, String(n)]), state.layer, (n) => go(n));
+  const headPicker = segments("Head", "head", heads.map((h) => [h, String(h)]), state.head, (head) => show({ head }));
+  const view = segments("Show", "view", [["one", "one head"], ["all", "all heads"]], state.whole ? "all" : "one", (value) => {
+    show({ whole: value === "all", stage: "weights" });
+    if (state.whole && drawn.length < known.length) ask({ layers: known });
+  });
+
+  const problem = make("span", { role: "alert" });
+  const typed = make("input", { type: "text", value: kept.typed ?? model.get("data").text, autocomplete: "off", spellcheck: "false", "aria-label": "Your own text", oninput: () => { kept.typed = typed.value; } });
+  const field = make("label", { class: "field" }, "Your own text", typed, make("button", { type: "submit" }, "Look"), problem);
+  /** Sends a request to the kernel about the text that is shown; the answer is a change of the data. */
+  function ask(request) {
+    const text = kept.shown ?? undefined;
+    clearTimeout(kept.silence);
+    problem.textContent = "";
+    const silent = () => { problem.textContent = "No kernel answers: run the cell of this view once more."; };
+    kept.silence = setTimeout(silent, PATIENCE);
+    model.send({ ...(text === undefined ? {} : { text }), ...request });
+  }
+  const main = make("div", { class: "main" }, make("div", {}, make("div", { class: "scroll" }, grid), board, legend), make("div", {}, say, exact, share, bars, strips, why));
+  const card = frame(el, "Attention in stages", make("style", {}, CARD), make("p", { class: "title" }, "Who looks at whom"), sub,
+    make("div", { class: "bar" }, ...(live && model.get("data").text !== undefined ? [field] : []), view, layerPicker, headPicker, stagePicker),
+    sentence, main, status);
+  card.classList.add("attention");
+  card.querySelector("form").addEventListener("submit", () => {
+    kept.asked = typed.value;
+    ask({ text: typed.value, ...(drawn.length < depth ? { layers: drawn } : {}) });
+  });
+  paint();
+  return { problem, typed };
 }
 
 export default {
   render({ model, el }) {
-    const draw = () => mount(el, model.get("data"));
-    draw();
-    model.on("change:data", draw);
-    return () => model.off("change:data", draw);
+    const { layer, head } = model.get("data"), kept = { state: { layer, head } };
+    let parts = mount(el, model, kept);
+    const change = () => {
+      clearTimeout(kept.silence);
+      const { error } = model.get("data"), hadFocus = document.activeElement === parts.typed;
+      if (error) return void (parts.problem.textContent = error);
+      kept.shown = kept.asked;
+      Object.assign(kept.state, kept.wanted);
+      kept.wanted = {};
+      parts = mount(el, model, kept);
+      if (hadFocus) parts.typed.focus();
+    };
+    model.on("change:data", change);
+    return () => model.off("change:data", change);
   },
 };

@@ -33,7 +33,7 @@ const STYLE = `
 .tinylm-view .segments label:first-of-type { border-radius: 8px 0 0 8px }
 .tinylm-view .segments label:last-of-type { border-radius: 0 8px 8px 0 }
 .tinylm-view .segments input { position: absolute; inset: 0; margin: 0; opacity: 0; cursor: pointer }
-.tinylm-view .segments label:has(:checked) { background: var(--accent); color: var(--on-accent); border-color: var(--accent) }
+.tinylm-view .segments label:has(:checked) { background: var(--accent); color: var(--on-accent); border-color: var(--accent); forced-color-adjust: none }
 .tinylm-view .segments label:hover:not(:has(:checked)) { background: var(--soft) }
 .tinylm-view .segments label:has(:focus-visible) { outline: 3px solid var(--focus); outline-offset: 2px; z-index: 1 }
 .tinylm-view :is(button, input, summary, td):focus-visible { outline: 3px solid var(--focus); outline-offset: 2px }
@@ -110,6 +110,18 @@ function draw(tag, facts = {}, ...children) {
 
 /** A number with a fixed count of digits after the point and a real minus, never "-0". */
 const fixed = (x, digits) => (Math.abs(x) < 0.5 * 10 ** -digits ? 0 : x).toFixed(digits).replace("-", "−");
+
+/** The numbers that `packed` wrote: each of its parts as so many rows. */
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+function unpacked({ places, units, digits }, rows) {
+  const half = 64 ** places / 2;
+  return digits.map((text, part) => {
+    const numbers = Array.from({ length: text.length / places }, (_, at) =>
+      ([...text.slice(at * places, (at + 1) * places)].reduce((n, digit) => 64 * n + DIGITS.indexOf(digit), 0) - half) * units[part]);
+    const columns = numbers.length / rows;
+    return Array.from({ length: rows }, (_, i) => numbers.slice(i * columns, (i + 1) * columns));
+  });
+}
 
 /** Text in which **words** are strong and `words` are code. */
 function prose(text) {
