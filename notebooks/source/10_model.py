@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import TransformerLM, generate, preset, storyworld
-from tinylm_lib.classroom import build, check, figures, hint, keep, predict, show, trace_model, using
+from tinylm_lib.classroom import build, check, figures, hint, keep, predict, residual_view, show, trace_model, using
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.cards import card, number_table
 from tinylm_lib.cost import training_flops
@@ -114,6 +114,14 @@ figures.show(
 )
 
 # %% [markdown]
+# Final norm and head can read the stream after any block, too. What would they say there? Try the column above the full stop, from the embedding upwards.
+
+# %%
+residual_view(model, tokenizer, "\nOne sunny day, brave Mia had a red kite. She")
+
+# %% [markdown]
+# The guess gets its last word late: for the full stop it is "He" until the last block, which brings "She".
+#
 # Only a few shapes occur on the way, the same ones in every layer. The cell counts all but one, the attention weights, (B, H, T, T): the only one that grows with the square of the text's length.
 
 # %% rows=["S4-29"]

@@ -17,6 +17,8 @@ PLACES = {
     "keep": "workshop",
     "predict": "predictions",
     "progress": "workshop",
+    "residual_view": "residual",
+    "sampling_view": "sampling_steps",
     "show": "showing",
     "trace": "tracing",
     "trace_cells": "tracing",

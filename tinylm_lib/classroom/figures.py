@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from PIL import Image
 
 from .cards import fold, number_table
 from .look import AXIS_COLORS, DASHES, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE
@@ -64,10 +65,13 @@ def show(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Sequence
     display({"text/html": html, "text/plain": f"Figure: {alt}\n{caption}"}, raw=True)
 
 
-def framed(figure: Figure, alt: str, caption: str, numbers: str) -> str:
-    """The HTML of a figure: its picture with alt text, its caption, and its numbers, which are HTML too, folded."""
+def framed(figure: Figure, alt: str, caption: str, numbers: str, colors: int | None = None) -> str:
+    """The HTML of a figure: its picture with alt text, its caption, and its numbers, which are HTML too, folded.
+
+    colors: of a drawing in few colours, so many are enough and make a picture of a third of the size; None keeps all.
+    """
     below = f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{fold("The numbers", numbers)}'
-    return f'<figure style="margin:4px 0 12px">{_image(figure, alt)}{below}</figure>'
+    return f'<figure style="margin:4px 0 12px">{_image(figure, alt, colors)}{below}</figure>'
 
 
 def loss_curve(
@@ -149,11 +153,15 @@ def cells(
     ax.spines[:].set_visible(False)
 
 
-def _image(figure: Figure, alt: str) -> str:
+def _image(figure: Figure, alt: str, colors: int | None) -> str:
     buffer = io.BytesIO()
     figure.savefig(
         buffer, format="png", dpi=PIXELS_PER_INCH * SHARPNESS, facecolor="white", metadata={"Software": None}
     )
+    if colors is not None:
+        drawn = Image.open(buffer).convert("RGB").quantize(colors, dither=Image.Dither.NONE)
+        buffer = io.BytesIO()
+        drawn.save(buffer, format="png", optimize=True)
     width = round(figure.get_figwidth() * PIXELS_PER_INCH)
     card = "max-width:100%;height:auto;background:#fff;border:1px solid #c5ccd3;border-radius:10px"
     data = base64.b64encode(buffer.getvalue()).decode()
