@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import TransformerLM, generate, preset, storyworld
-from tinylm_lib.classroom import build, check, figures, hint, keep, predict, show, trace_model, using
+from tinylm_lib.classroom import build, check, figures, hint, keep, predict, residual_view, show, trace_model, using
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.cards import card, number_table
 from tinylm_lib.classroom.flow import shape_flow
@@ -73,6 +73,14 @@ shape_flow(model, tokenizer, tokenizer.decode(ids[0].tolist()))
 
 # %% [markdown]
 # Nothing stands on the stream itself but the two additions of each block; its shape is always (B, T, C). Positions enter in attention (rotary), or are added behind the embedding.
+#
+# Final norm and head can read the stream after any block, too. What would they say there? Try the column above the full stop, from the embedding upwards.
+
+# %%
+residual_view(model, tokenizer, "\nOne sunny day, brave Mia had a red kite. She")
+
+# %% [markdown]
+# The guess gets its last word late: for the full stop it is "He" until the last block, which brings "She".
 #
 # Only a few shapes occur on the way, the same ones in every layer. The cell counts all but one, the attention weights, (B, H, T, T): the only one that grows with the square of the text's length.
 
