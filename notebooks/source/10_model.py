@@ -80,7 +80,7 @@ shape_flow(model, tokenizer, tokenizer.decode(ids[0].tolist()))
 residual_view(model, tokenizer, "\nOne sunny day, brave Mia had a red kite. She")
 
 # %% [markdown]
-# The guess gets its last word late: for the full stop it is "He" until the last block, which brings "She".
+# From the first block on it is "He"; only the last block brings "She". A layer can overturn what those before it wrote.
 #
 # Only a few shapes occur on the way, the same ones in every layer. The cell counts all but one, the attention weights, (B, H, T, T): the only one that grows with the square of the text's length.
 

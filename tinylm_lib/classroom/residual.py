@@ -77,10 +77,10 @@ def depths(model: TransformerLM, ids: Tensor) -> Depths:
     device = next(model.parameters()).device
     caught = capture(model, ids[None].to(device))
     blocks = [f"blocks.{i}" for i in range(model.config.n_layers)]
-    stream = torch.cat([caught.inputs[blocks[0]], *(caught.outputs[name] for name in blocks)])  # (L + 1, T, C)
+    stream = torch.cat([caught.inputs[blocks[0]], *(caught.outputs[name] for name in blocks)])
     head = model.embed if model.lm_head is None else model.lm_head
     with torch.no_grad():
-        logits = F.linear(model.final_norm(stream), head.weight)  # (L + 1, T, V)
+        logits = F.linear(model.final_norm(stream), head.weight)
     torch.testing.assert_close(logits[-1:], caught.logits)
     added = (torch.cat([caught.outputs[f"{name}.{part}"] for name in blocks]) for part in ("attention", "ffn"))
     lengths = (x.float().norm(dim=-1).cpu() for x in (stream, *added))
@@ -88,12 +88,12 @@ def depths(model: TransformerLM, ids: Tensor) -> Depths:
 
 
 def _data(model: TransformerLM, tokenizer: Any, text: str, most: int) -> tuple[dict[str, Any], Shown]:
-    ids = torch.tensor(tokenizer.encode(text), dtype=torch.long)  # (T)
+    ids = torch.tensor(tokenizer.encode(text), dtype=torch.long)
     if not 1 <= len(ids) <= most:
         raise ValueError(f"the view shows 1 to {most} tokens, not {len(ids)}: take another piece of the text")
     read = depths(model, ids)
-    probs, best = read.probs.topk(min(BEST, read.probs.shape[-1]))  # (L + 1, T, 5)
-    last = read.probs.gather(-1, best[-1:, :, :1].expand(len(best), -1, -1))[..., 0]  # (L + 1, T)
+    probs, best = read.probs.topk(min(BEST, read.probs.shape[-1]))
+    last = read.probs.gather(-1, best[-1:, :, :1].expand(len(best), -1, -1))[..., 0]
     known = sorted(set(best.flatten().tolist()))
     vocabulary = [readable(tokenizer.decode([token])) for token in known]
     place = {token: i for i, token in enumerate(known)}
@@ -110,7 +110,7 @@ def _data(model: TransformerLM, tokenizer: Any, text: str, most: int) -> tuple[d
 
 def _turns(best: Tensor, probs: Tensor) -> int:
     """Return where the last block overturned the surest answer; the last position if it overturned none."""
-    overturned = probs[-2].where(best[-2] != best[-1], -1.0)  # (T)
+    overturned = probs[-2].where(best[-2] != best[-1], -1.0)
     return int(overturned.argmax()) if overturned.max() > 0 else best.shape[1] - 1
 
 

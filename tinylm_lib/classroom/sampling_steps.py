@@ -59,7 +59,7 @@ class Writer:
         check_options(self.model.config.vocab_size, **options)
         for _ in range(n):
             probs = next_token_probs(self.logits[-1][None], **options)
-            token = sample(probs, self.generator)  # (1)
+            token = sample(probs, self.generator)
             self.shares.append(probs[0, token].item())
             self.ids = torch.cat([self.ids, token])
             self.logits.append(self._read())
@@ -105,7 +105,7 @@ def sampling_view(
         raise ValueError(f"temperature {temperature} is beyond the slider, which ends at {HOTTEST}: take less")
     if V > LARGEST_VOCABULARY:
         raise ValueError(f"the view stores every logit, at most {LARGEST_VOCABULARY}, not {V}: take fewer words")
-    ids = torch.tensor(tokenizer.encode(prompt), dtype=torch.long, device=next(model.parameters()).device)  # (T)
+    ids = torch.tensor(tokenizer.encode(prompt), dtype=torch.long, device=next(model.parameters()).device)
     if len(ids) == 0:
         raise ValueError("the prompt holds no token, and an empty prompt predicts nothing: give it a word")
     writer = Writer(model, ids, seed)
@@ -113,7 +113,7 @@ def sampling_view(
     words = [readable(tokenizer.decode([token])) for token in range(V)]
     data = {"prompt": prompt.strip(), "words": words, "options": options, "seed": seed}
     first = writer.logits[:1]
-    own, drawn = (next_token_probs(torch.stack(first), **kind)[0].cpu() for kind in ({}, options))  # (V)
+    own, drawn = (next_token_probs(torch.stack(first), **kind)[0].cpu() for kind in ({}, options))
     shown = Shown(words, own, drawn, options)
     return View(
         "sampling", data | {"turn": 0} | writer.data(), html=_figure_html(shown, prompt),

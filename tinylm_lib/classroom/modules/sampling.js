@@ -117,6 +117,7 @@ function chart(words) {
       parts.line.className = isCut ? "gone" : "";
       parts.now.style.width = width(isCut ? hot : share);
       parts.own.style.width = width(was);
+      parts.own.style.visibility = was < 0.0005 ? "hidden" : "";
       parts.was.textContent = fixed(was, 3);
       parts.share.textContent = isCut ? "cut" : fixed(share, 3);
     };
