@@ -21,6 +21,7 @@ from .look import HEAT, INK, LINE, QUIET, STYLE
 from .measured import fixed
 from .telling import share_told, told_by
 from .view import View, packed
+from .words import named, readable
 
 MOST_TOKENS, MOST_LIVE_TOKENS = 16, 32
 MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
@@ -47,7 +48,7 @@ class Shown(NamedTuple):
     @property
     def says(self) -> str:
         """The selected cell in plain words."""
-        asks, offers = (_named(self.tokens[place]) for place in (self.row, self.column))
+        asks, offers = (named(self.tokens[place]) for place in (self.row, self.column))
         return f"{asks} gives {100 * self.weights[self.row, self.column]:.0f} % of its attention to {offers}."
 
 
@@ -113,7 +114,7 @@ def _stored(caught: Captured, tokenizer: Any, layers: Sequence[int]) -> dict[str
         return {name: packed(getattr(stages, name)[0, :: shared[name]].cpu(), PLACES[name]) for name in PLACES}
 
     return {
-        "tokens": [_readable(piece) for piece in pieces],
+        "tokens": [readable(piece) for piece in pieces],
         "told": [list(places) for places in told or ()],
         "layers": {str(layer): one(layer) for layer in layers},
     }
@@ -121,14 +122,6 @@ def _stored(caught: Captured, tokenizer: Any, layers: Sequence[int]) -> dict[str
 
 def _length(layers: dict[str, Any]) -> int:
     return sum(len(head) for layer in layers.values() for part in layer.values() for head in part["digits"])
-
-
-def _readable(token: str) -> str:
-    return token.strip(" ").replace("\n", "↵").replace("\t", "⇥") or "␣"
-
-
-def _named(token: str) -> str:
-    return token if any(map(str.isalnum, token)) else f"“{token}”"
 
 
 def _shown(stages: Stages, data: dict[str, Any], layer: int, head: int) -> Shown:
@@ -161,7 +154,7 @@ def _figure_html(shown: Shown) -> str:
     ]
     tables = (
         number_table(["query ↓ key →", *shown.tokens], weights),
-        f"<p>Step by step for {escape(_named(shown.tokens[shown.row]))}, the last row:</p>",
+        f"<p>Step by step for {escape(named(shown.tokens[shown.row]))}, the last row:</p>",
         number_table(["key", "q · k", "scaled", "weight"], course),
     )
     scrolls = "".join(f'<div style="overflow-x:auto">{table}</div>' for table in tables)

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from ..model import TransformerLM
 from ..positions import LAYOUTS, Rotary, angles, frequencies, sinusoidal_table
-from .attention_stages import _named, _readable
 from .capture import capture
 from .cards import number_table
 from .figures import framed
 from .look import SERIES, SIGNED, STYLE
 from .measured import fixed, rounded
 from .view import View, few_digits
+from .words import readable
 
 PARTS = ("pair", "bank", "score", "layout")
 SPAN = 128  # positions across the bank
@@ -84,7 +84,7 @@ def rope_view(
     q, k = (caught[f"blocks.{layer}.attention.rotation.{name}"][0].float().cpu() for name in "qk")  # (H, T, D), (G, ..)
     k = k[head * len(k) // len(q), key]
     pair = Pair(q[head, query], k, model.config.rope_base, model.config.rope_layout, query - key)
-    words = [_readable(tokenizer.decode([ids[place].item()])) for place in (query, key)]
+    words = [readable(tokenizer.decode([ids[place].item()])) for place in (query, key)]
     data = {"part": part, "layer": layer, "head": head, "query_word": words[0], "key_word": words[1]}
     data |= {"offset": pair.offset, "base": pair.base, "layout": pair.layout, "longest": model.config.max_seq_len}
     data |= {"q": few_digits(pair.q), "k": few_digits(pair.k), "reach": REACH}

@@ -148,7 +148,9 @@ def _figure_html(shown: Shown, prompt: str) -> str:
     rows = [[shown.words[i], fixed(shown.own[i], 2), fixed(shown.drawn[i], 2)] for i in order]
     rest = [float(1 - x[order].sum()) for x in (shown.own, shown.drawn)]
     rows += [["all others", *(fixed(x, 2) for x in rest)]]
-    return framed(_draw(shown, order), alt, caption, number_table(["word", "the model's", "drawn with"], rows), COLORS)
+    return framed(
+        _draw(shown, order), alt, caption, number_table(["word", "the model's", "drawn with"], rows), colors=COLORS
+    )
 
 
 def _draw(shown: Shown, order: list[int]) -> Figure:

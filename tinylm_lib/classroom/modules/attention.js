@@ -73,9 +73,6 @@ const softmax = (row) => {
   return shares.map((x) => x / sum);
 };
 
-/** A word as it stands in a sentence: marks and blanks in quotes. */
-const named = (token) => (/\p{L}|\p{N}/u.test(token) ? `**${token}**` : `**“${token}”**`);
-
 /** All stages of all heads of a layer: stages[name][head] is a matrix, query by key, but `mixed` is query by dimension. */
 function compute(layer, T) {
   const q = unpacked(layer.q, T), serve = (heads) => q.map((_, h) => heads[Math.floor((h * heads.length) / q.length)]);

@@ -123,6 +123,9 @@ function unpacked({ places, units, digits }, rows) {
   });
 }
 
+/** A word as it stands in a sentence: marks and blanks in quotes. */
+const named = (token) => (/\p{L}|\p{N}/u.test(token) ? `**${token}**` : `**“${token}”**`);
+
 /** Text in which **words** are strong and `words` are code. */
 function prose(text) {
   const tags = { "**": "b", "`": "code" };

@@ -38,9 +38,6 @@ const SHEET = `
 .tinylm-view.residual .note { color: var(--quiet); font-size: var(--type-small); margin: 10px 0 0 }
 `;
 
-/** A word as it stands in a sentence: marks and blanks in quotes. */
-const named = (token) => (/\p{L}|\p{N}/u.test(token) ? `**${token}**` : `**“${token}”**`);
-
 const depthName = (d) => (d ? `after block ${d}` : "embedding");
 
 /** The grid and all that is said of one text; `state` keeps depth and position. */

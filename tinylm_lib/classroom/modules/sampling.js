@@ -40,9 +40,6 @@ const SHEET = `
 .tinylm-view.sampling .note { color: var(--quiet); font-size: var(--type-small); margin: 8px 0 0 }
 `;
 
-/** A word as it stands in a sentence: marks and blanks in quotes. */
-const named = (token) => (/\p{L}|\p{N}/u.test(token) ? `**${token}**` : `**“${token}”**`);
-
 const sum = (values) => values.reduce((a, b) => a + b, 0);
 function softmax(values) {
   const top = values.reduce((a, b) => Math.max(a, b)), shares = values.map((x) => Math.exp(x - top)), all = sum(shares);
