@@ -16,6 +16,7 @@ from .figures import framed
 from .look import INK, LINE, SERIES, STYLE
 from .measured import fixed
 from .view import View
+from .words import readable
 
 MOST_TOKENS = 16
 CELL_INCHES = 0.3
@@ -71,7 +72,7 @@ def cache_view(model: TransformerLM | ModelConfig, tokenizer: Any, text: str, n_
         raise ValueError(f"the view shows 2 to {most} tokens, not {T}: take a shorter or longer piece of text")
     if not 1 <= n_prompt <= T:
         raise ValueError(f"n_prompt {n_prompt} must be from 1 to {T}, the tokens of the text")
-    tokens = [_readable(tokenizer.decode([token])) for token in ids]
+    tokens = [readable(tokenizer.decode([token])) for token in ids]
     steps = reading_steps(config, T, n_prompt, 1)
     each = forward_flops(config, 1, 1, 0)
     data = {"tokens": tokens, "prompt": n_prompt, "each": each, "cell": forward_flops(config, 1, 1, 1) - each}
@@ -83,10 +84,6 @@ def cache_view(model: TransformerLM | ModelConfig, tokenizer: Any, text: str, n_
         f"{last.times:.1f} times the work, so far {last.times_so_far:.1f} times."
     )
     return View("cache", data, html=_figure_html(tokens, steps, says), text=f"Writing {T} tokens step by step. {says}")
-
-
-def _readable(token: str) -> str:
-    return token.strip(" ").replace("\n", "↵").replace("\t", "⇥") or "␣"
 
 
 def _figure_html(tokens: list[str], steps: list[ReadingStep], says: str) -> str:

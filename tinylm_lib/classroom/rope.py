@@ -18,7 +18,7 @@ from .figures import framed
 from .look import SERIES, SIGNED, STYLE
 from .measured import fixed, rounded
 from .view import View, few_digits
-from .words import readable
+from .words import named, readable
 
 PARTS = ("pair", "bank", "score", "layout")
 SPAN = 128  # positions across the bank
@@ -73,7 +73,7 @@ def rope_view(
     place or part that there is not, or a key that comes after the query.
     """
     encoded = tokenizer.encode(text_or_ids) if isinstance(text_or_ids, str) else text_or_ids
-    ids = torch.as_tensor(encoded).flatten()  # (T)
+    ids = torch.as_tensor(encoded).flatten()
     _check(model, ids, layer, head, part)
     query, key = (_place(name, place, len(ids)) for name, place in (("query", query), ("key", key)))
     if not 0 <= query - key <= REACH:
@@ -88,7 +88,7 @@ def rope_view(
     data = {"part": part, "layer": layer, "head": head, "query_word": words[0], "key_word": words[1]}
     data |= {"offset": pair.offset, "base": pair.base, "layout": pair.layout, "longest": model.config.max_seq_len}
     data |= {"q": few_digits(pair.q), "k": few_digits(pair.k), "reach": REACH}
-    asks, offers = map(_named, words)
+    asks, offers = map(named, words)
     here, there = (fixed(pair.scores(torch.tensor([at]), torch.tensor(pair.offset)).item(), 2) for at in (0, 1000))
     says = f"{asks} and {offers}, {pair.offset} apart: the score is {here}, and both moved on by 1,000 it is {there}."
     text = f"Rotary positions, layer {layer}, head {head}. {says}"

@@ -39,7 +39,7 @@ class Run:
     def __init__(self, total_steps: int, levels: Mapping[str, float]):
         self.total, self.levels, self.state, self.trouble = total_steps, dict(levels), RUNNING, ""
         self.width = math.ceil(total_steps / MOST_POINTS)
-        self.points: list[list[float]] = []  # (P, 5): last update of the point, loss, smooth loss, share, gradient norm
+        self.points: list[list[float]] = []  # each: last update, loss, smooth loss, share, gradient norm
         self.samples: list[tuple[int, str]] = []
         self.pending: list[list[float]] = []
         self.smooth, self.weight, self.step = 0.0, 0.0, 0
