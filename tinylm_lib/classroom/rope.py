@@ -81,7 +81,7 @@ def rope_view(
             f"the key at {key} must stand 0 to {REACH} places before the query at {query}: swap or move it"
         )
     caught = capture(model, ids[None].to(next(model.parameters()).device)).inputs
-    q, k = (caught[f"blocks.{layer}.attention.rotation.{name}"][0].float().cpu() for name in "qk")  # (H, T, D), (G, ..)
+    q, k = (caught[f"blocks.{layer}.attention.rotation.{name}"][0].float().cpu() for name in "qk")
     k = k[head * len(k) // len(q), key]
     pair = Pair(q[head, query], k, model.config.rope_base, model.config.rope_layout, query - key)
     words = [readable(tokenizer.decode([ids[place].item()])) for place in (query, key)]
