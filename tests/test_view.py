@@ -226,3 +226,8 @@ def test_a_kernel_answers_a_request_with_data_or_with_what_is_wrong():
     assert view.data == {"n": 4, "kept": 1, "error": ""}
     view._handle_custom_msg({"text": ""}, [])
     assert view.data == {"n": 4, "kept": 1, "error": "the text is empty; type a word"}
+
+
+def test_a_views_script_is_at_most_40_kb_with_what_all_share():
+    sizes = {path.stem: len((source("parts") + source(path.stem)).encode()) for path in MODULES.glob("*.js")}
+    assert max(sizes.values()) <= 40_000, sizes
