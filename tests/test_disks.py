@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from tinylm_lib import log
 from tinylm_lib.__main__ import main
@@ -36,9 +37,12 @@ def with_text(place: Path, patch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Every file of the run, as it ends where nothing happens."""
+    threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         with_text(tmp_path_factory.mktemp("whole"), patch)
+        torch.set_num_threads(1)  # as in the tests: a checkpoint says how many there were
         assert main(RUN) == 0
+        torch.set_num_threads(threads)
         return everything(Path("run"))
 
 
