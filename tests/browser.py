@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tinylm_lib.classroom import lab, lessons
 
@@ -29,6 +29,7 @@ FLAGS = (
     "--disable-sync",
 )
 LOAD_MS, RUN_MS = 60_000, 300_000
+PATIENCE_MS = 30_000  # until what is expected is seen: on a busy machine a kernel answers late
 NOTEBOOK = "window.jupyterapp.shell.currentWidget"
 CELLS = f"{NOTEBOOK}.context.model.toJSON().cells.filter(cell => cell.cell_type == 'code' && cell.source)"
 UNEXPECTED = f"{CELLS}.filter(cell => !cell.metadata.tags?.includes('raises-exception'))"
@@ -121,6 +122,7 @@ def chromium() -> Iterator[Browser]:
     if path is None:
         verdict = pytest.fail if os.environ.get("BROWSER") == "required" else pytest.skip
         verdict("NOT TESTED IN A BROWSER: install Chromium (Debian: apt-get install chromium)")
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
