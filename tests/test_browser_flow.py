@@ -168,8 +168,12 @@ def walk_another_text(page: Page) -> None:
     flow.get_by_label("Your own text").fill("One day, Mia had a kite.")
     flow.get_by_label("Your own text").press("Enter")
     expect(flow.get_by_role("radio", name="kite")).to_be_visible()
+    flow.get_by_label("Your own text").fill("Half a")
+    flow.locator(".walk").evaluate("it => it.classList.add('before')")
     flow.get_by_role("group", name="Inside block").get_by_role("radio", name="2").check()
+    expect(flow.locator(".before")).to_have_count(0)  # the answer about block 2 is drawn
     expect(flow.get_by_role("group", name="Inside block").get_by_role("radio", name="2")).to_be_checked()
+    expect(flow.get_by_label("Your own text")).to_have_value("Half a")
     flow.get_by_label("Your own text").fill("")
     flow.get_by_role("button", name="Walk").click()
     expect(flow.get_by_role("alert")).to_contain_text("2 to 12 tokens, not 1")

@@ -175,7 +175,8 @@ function mount(el, model, state) {
 
   const controls = [], lead = /^\s*/.exec(data.text ?? "")[0]; // a field cannot hold the line end that begins a story
   if (tokens.length) controls.push(segments("Follow", "token", tokens.map((token, i) => [i, token]), state.token, follow));
-  const field = make("input", { type: "text", value: (data.text ?? "").trimStart(), autocomplete: "off", "data-lm-suppress-shortcuts": "true" });
+  const { field } = state, isTyping = document.activeElement === field;
+  if (state.text !== data.text) field.value = (state.text = data.text ?? "").trimStart(); // what is being typed outlives another answer
   if (model.get("live")) {
     if (data.layers > 1) controls.push(segments("Inside block", "layer", [...Array(Math.min(data.layers, 12)).keys()].map((i) => [i, String(i)]), data.layer, (layer) => model.send({ text: data.text, layer })));
     controls.push(make("label", { class: "field" }, "Your own text", field, make("button", { type: "submit" }, "Walk")));
@@ -188,13 +189,15 @@ function mount(el, model, state) {
       make("div", { class: "row head", "aria-hidden": "true" }, make("span"), make("span", { style: "padding-left: 21px" }, "step"), make("span", {}, "shape"), make("span", {}, tokens.length ? "what flows" : ""), make("span", { class: "number" }, "params"), make("span", { class: "number" }, "FLOPs")), walk), about),
     make("p", { class: "legend" }, ...data.legend.map(([letter, words]) => make("span", {}, ...colored(letter), ` ${words}`))), live);
   view.classList.add("shape-flow");
+  if (isTyping) field.focus();
   view.querySelector("form").addEventListener("submit", () => model.get("live") && model.send({ text: lead + field.value, layer: data.layer }));
   show();
 }
 
 export default {
   render({ model, el }) {
-    const state = { name: "embed", open: ["block"], token: Math.max(0, model.get("data").tokens.length - 1) };
+    const field = make("input", { type: "text", autocomplete: "off" });
+    const state = { name: "embed", open: ["block"], token: Math.max(0, model.get("data").tokens.length - 1), field };
     const redraw = () => mount(el, model, state);
     redraw();
     model.on("change:data", redraw);
