@@ -1,0 +1,604 @@
+# %% [markdown] slide="slide" minutes=1
+# # 13 Cache
+# **Why does writing not get slower with every word?**
+#
+# *Needs* lessons 05 to 07, 10 and 12. *Builds* `KVCache` in `cache.py`. *Runs* in about 20 s on two cores.
+# *Teaches* in 37 minutes, plus 12 of exercises.
+
+# %%
+import math
+import time
+from dataclasses import replace
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from tinylm_lib import KVCache, TransformerLM, generate, preset, storyworld
+from tinylm_lib.attention import attend, causal_mask
+from tinylm_lib.classroom import build, cache_view, check, figures, hint, keep, predict, show, trace, using
+from tinylm_lib.classroom.capture import capture
+from tinylm_lib.classroom.measured import measured
+from tinylm_lib.cost import count_parameters, forward_flops, kv_cache_bytes
+from tinylm_lib.pretrained import load_pretrained
+
+_ = torch.manual_seed(13)
+
+# %% [markdown] slide="slide" minutes=6
+# ## 1. Everything again, for each word
+# To write one word, the model reads the text. Then the word is appended, and for the next one the model reads the text again, one word longer. How much reading is that in all?
+#
+# By hand, for four words: the model reads 1 position, then 2, then 3, then 4.
+
+# %%
+print("4 words:", 1 + 2 + 3 + 4, "positions")
+for n in (100, 200, 400):
+    print(f"{n} words: {sum(range(1, n + 1)):,} positions, n (n + 1) / 2 = {n * (n + 1) // 2:,}")
+
+# %% tags=["source-hidden"]
+predict(
+    "A text becomes twice as long. How many times as many positions are read while it is written?",
+    key=lambda: f"about {sum(range(1, 401)) / sum(range(1, 201)):.0f} times",
+    choices={
+        "about 2 times": "There are twice as many calls. How long is each of them, on average?",
+        "about 4 times": "",
+        "about 8 times": "Twice as many calls, each twice as long.",
+    },
+    because="There are twice as many calls, and each reads twice as much: the square of 2.",
+)
+
+# %% [markdown]
+# The reading grows with the **square** of the length: it is **quadratic**. Is it so in a real model? We let the shipped one write 6 tokens, always the most probable, and a hook (a function that a module calls
+# when it has run) notes how many keys the first layer makes each time.
+
+# %%
+shipped = load_pretrained("storyworld")
+model, tokenizer = shipped.model.eval(), shipped.tokenizer
+told = "\n" + storyworld.story(torch.Generator().manual_seed(13)).text
+ids = torch.tensor([tokenizer.encode(told)[:40]])  # (1, 40)
+prompt = ids[:, :12]  # (1, 12)
+print(tokenizer.decode(prompt[0].tolist()).strip())
+
+
+# %%
+def write(model, ids, n):
+    """Continue ids (B, T) by n tokens, always the most probable. Returns (B, T + n)."""
+    for _ in range(n):
+        newest = model(ids)[:, -1:].argmax(-1)  # (B, 1)
+        ids = torch.cat((ids, newest), dim=1)
+    return ids
+
+
+# %%
+lengths = []
+watched = model.blocks[0].attention.k_proj
+hook = watched.register_forward_hook(lambda module, inputs, output: lengths.append(output.shape[1]))
+with torch.no_grad():
+    written = write(model, prompt, 6)
+hook.remove()
+print(tokenizer.decode(written[0].tolist()).strip())
+print("keys made:", lengths, "together", sum(lengths))
+
+# %% [markdown]
+# To write 6 tokens it made 87 keys in each layer and head. And what does that cost? `forward_flops` of `cost.py` counts the operations in all matrix products of one forward pass (2 for a multiplication with its
+# addition) from the config alone. We add up all calls, from 1 position to n:
+
+# %%
+before = None
+for n in (64, 128, 256, 512, 1024, 2048):
+    total = sum(forward_flops(model.config, 1, length) for length in range(1, n + 1))
+    grown = "" if before is None else f", {total / before:.1f} times the line above"
+    print(f"{n:>4} words: {total / 1e9:8.1f} billion operations{grown}")
+    before = total
+
+# %% [markdown]
+# Each doubling costs more than four times as much. Why more? In attention every position scores every other one, so a call over $n$ positions makes $n^2$ scores, and all calls together grow with the *cube*. In a
+# short text the maps of the model outweigh that; in a long one they do not.
+
+# %% [markdown] tags=["note"]
+# Have the room add 1 to 10 first (55). Common wrong answer: "twice the text, twice the time", because one thinks of reading it once.
+# For 50 minutes: leave out the hook, keep the table.
+
+# %% [markdown] slide="slide" minutes=7
+# ## 2. What never changes
+# How much of that work is new? We read 12 tokens, then the same with one more, and compare what the layers made of the first 12.
+
+# %%
+shorter, longer = capture(model, ids[:, :12]), capture(model, ids[:, :13])
+
+
+def moved(layer: int, name: str) -> float:
+    """How far the q, k or v of the first 12 tokens, (B, H, T, D), moves at most when a token is appended."""
+    short, long = (getattr(read.attention(layer), name) for read in (shorter, longer))
+    return (long[:, :, :12] - short).abs().max().item()
+
+
+# %% tags=["source-hidden"]
+changed = [i for i in range(3) if max(moved(i, "k"), moved(i, "v")) > 1e-3]
+predict(
+    "A token is appended. In which of the 3 layers do the keys and values of the earlier tokens change?",
+    key=lambda: "in none" if not changed else str(changed),
+    choices={
+        "in none": "",
+        "in all": "What a layer makes of a token comes from that token and those before it. Did one of them change?",
+        "in all but the first": "So it would be if a token could look ahead: from the second layer on it would know the new one. But the mask forbids it.",
+    },
+    because="The causal mask stands in every layer: no token has seen what comes later.",
+)
+
+# %%
+for i in range(3):
+    print(f"layer {i}:", ", ".join(f"{name} stays: {moved(i, name) < 1e-4}" for name in ("q", "k", "v")))
+
+# %% [markdown]
+# None of it is new. (Stays: up to rounding.) All the reading of the earlier words makes the same numbers again. What does the new word need of them? Its query meets their keys, and it mixes their values. Their queries it never
+# meets; those had their answers long ago. So we keep **keys and values**, of every layer, and throw the queries away. The store is the **KV-cache**.
+#
+# By hand: one head, six words. The newest query alone, over the keys and values of all six:
+
+# %%
+q, k, v = torch.randn(3, 6, 4)  # (T, D) each
+whole = attend(q, k, v, causal=True)  # (T, D)
+newest = attend(q[-1:], k, v)  # (1, D)
+torch.testing.assert_close(newest, whole[-1:])
+print("all rows:", tuple(whole.shape), "the newest alone:", tuple(newest.shape))
+
+# %% [markdown]
+# It is the last row of the whole, and **no mask was needed**: the newest word may see all there are. Lesson 05 promised that; it holds because the keys and values were made by layers that had the mask.
+#
+# What does that save? Step through it, and watch the orange cells: each is work for a result that was there before. Then let it read the prompt all at once.
+
+# %%
+cache_view(model, tokenizer, tokenizer.decode(ids[0, :14].tolist()), n_prompt=6)
+
+# %% [markdown]
+# With a cache the triangle of cells becomes its edge: one new position for each step. The other side of the bargain stands at the bottom: every position leaves keys and values behind, and they take memory (section 5).
+
+# %% [markdown] tags=["note"]
+# Ask: why keep k and v, not the stream x? (One could: k and v are maps of it. Then each step would make them all again, which is the work we want to save.)
+# Ask also for a model where this fails: one without a causal mask.
+
+# %% [markdown] slide="slide" minutes=7
+# ## 3. A piece at a time
+# A prompt is known from the start. It need not be read token by token: all of its positions go through the model at once. This is called **prefill**; the steps after it, one token each, are **decoding**. A very long prompt is
+# read in **chunks**, so that not all of its scores stand in memory together.
+#
+# A chunk has several queries, and then the mask is back. Say 5 positions are kept, and a chunk of 3 comes. It attends to 8 keys: the kept ones and its own.
+
+# %%
+P, T = 5, 3
+S = P + T
+allowed = torch.tensor([[key <= P + query for key in range(S)] for query in range(T)])  # (T, S)
+assert allowed.shape == (3, 8)
+
+# %% tags=["source-hidden"]
+predict(
+    "3 queries meet 8 keys, 24 pairs. How many of them are allowed?",
+    key=lambda: allowed.sum().item(),
+    number="pairs",
+    within=0,
+    feedback={
+        24: "That is no mask: then the first new word sees the two after it.",
+        6: "1 + 2 + 3: as if the chunk stood at the beginning. But its first word stands at position 5.",
+        18: "5 + 6 + 7: each word sees itself, too.",
+    },
+    because="Query 0 of the chunk stands at position 5 and sees 6 keys; the next see 7 and 8.",
+)
+
+# %% tags=["source-hidden"]
+figures.heat_map(
+    allowed,
+    [f"new {i}, at {P + i}" for i in range(T)],
+    [f"kept {j}" for j in range(P)] + [f"new {j}" for j in range(T)],
+    title="The mask of a chunk is shifted by what is kept",
+    caption="1 is allowed, 0 is not. Each new position sees everything that is kept, the new ones before it, and itself.",
+    digits=0,
+)
+
+# %% [markdown]
+# Query $i$ of the chunk stands at position $P + i$, where $P$ positions are kept, so key $j$ is allowed if $j \le P + i$. The familiar triangle has moved to the right end. With $P = 0$ it is the mask of
+# lesson 05, and with one query the row is all ones, which is why a single query needs no mask. One rule for all three; `causal_mask` of the library knows it:
+
+# %%
+assert causal_mask(T, S).equal(allowed) and causal_mask(1, 6).all()
+
+# %% [markdown]
+# Now the whole model, by hand, so that both things that can go wrong are arguments: `positions`, where the new tokens stand, and `mask`. First what a layer keeps. `kept` is a dict with the keys
+# and values of each layer:
+
+
+# %%
+def queries_keys_values(part, h, positions):
+    """q, k, v of one attention layer, (B, H, T, D) each, from h (B, T, C): lessons 06 and 07."""
+    q = part.q_norm(part.split(part.q_proj(h)))
+    k = part.k_norm(part.split(part.k_proj(h)))
+    v = part.split(part.v_proj(h))
+    return part.rotation(q, positions), part.rotation(k, positions), v
+
+
+def remember(kept, layer, k, v):
+    """Put new k and v (B, H, T, D) behind the old ones of this layer, and return all of them, (B, H, S, D)."""
+    if layer in kept:
+        old_k, old_v = kept[layer]
+        k, v = torch.cat((old_k, k), dim=-2), torch.cat((old_v, v), dim=-2)
+    kept[layer] = k, v
+    return k, v
+
+
+# %%
+@torch.no_grad()
+def read_on(ids, kept, positions, mask):
+    """Logits (B, T, V) of the new tokens ids (B, T), which come after what is kept."""
+    x = model.embed(ids)  # (B, T) -> (B, T, C)
+    for layer, block in enumerate(model.blocks):
+        q, k, v = queries_keys_values(block.attention, block.attn_norm(x), positions)
+        k, v = remember(kept, layer, k, v)  # (B, H, S, D), (B, H, S, D)
+        y = attend(q, k, v, mask)  # (B, H, T, D)
+        x = x + block.attention.o_proj(y.transpose(1, 2).flatten(2))  # (B, T, C)
+        x = x + block.ffn(block.ffn_norm(x))  # (B, T, C)
+    return model.final_norm(x) @ model.lm_head.weight.T  # (B, T, C) -> (B, T, V)
+
+
+# %% [markdown]
+# It is the loop of lesson 10, with two differences: the new tokens stand behind the old ones, and their queries meet all keys. The keys are kept *after* the rotation: each has been turned to its own position, once and for all.
+# We read our 40 tokens as a prompt of 12, a chunk of 20, and 8 single ones:
+
+# %%
+kept, start, pieces = {}, 0, []
+for piece in ids.split([12, 20] + [1] * 8, dim=1):
+    end = start + piece.shape[1]
+    pieces.append(read_on(piece, kept, torch.arange(start, end), causal_mask(end - start, end)))
+    start = end
+with torch.no_grad():
+    full = model(ids)  # (1, 40, V)
+torch.testing.assert_close(torch.cat(pieces, dim=1), full, atol=1e-3, rtol=1e-3)
+print("10 pieces, the logits of one reading; kept per layer:", tuple(kept[0][0].shape))
+
+# %% [markdown]
+# The same logits, at all 40 places. A cache is no approximation: what it leaves out is only what would have been computed twice.
+
+# %% [markdown] tags=["note"]
+# Draw the mask on the board for P = 0, then for T = 1. Let somebody find the one formula. Slip to wait for: "prefill needs no mask because nothing is written yet".
+
+# %% [markdown] slide="slide"
+# ## 4. Your turn
+# One layer's attention with a cache, for all heads at once: what `remember` and `attend` did, and the mask, which is now yours to make. There are as many key-value heads as query heads.
+
+
+# %% tags=["exercise"] name="cached_attention" minutes=12 difficulty=3
+def cached_attention(q, k, v, cache_k, cache_v):
+    """Causal attention of T new positions, which come after P kept ones, to both.
+
+    q, k, v (B, H, T, D): of the new positions; T is 1 or more. cache_k, cache_v (B, H, P, D): of the kept positions, oldest
+    first; P may be 0. New position i stands at P + i and sees all positions up to its own.
+    Scores are divided by the root of D, forbidden ones get the weight 0. Works in the dtype it is given (fp64 stays fp64).
+    Returns three tensors: the result (B, H, T, D), and all keys and all values so far, each (B, H, P + T, D), for the next
+    call. The caches that were handed in are not modified, and gradients flow back to all five arguments.
+    """
+    # SOLUTION
+    keys, values = torch.cat((cache_k, k), dim=-2), torch.cat((cache_v, v), dim=-2)
+    T, S = q.shape[-2], keys.shape[-2]
+    allowed = torch.ones(T, S, dtype=torch.bool, device=q.device).tril(S - T)
+    scores = q @ keys.mT / math.sqrt(q.shape[-1])
+    weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
+    return weights @ values, keys, values
+    # END
+
+
+# %% tags=["check"]
+if check("cached_attention", cached_attention).passed:
+    keep("cached_attention", cached_attention)
+
+# %%
+hint("cached_attention")
+
+# %% [markdown] tags=["solution"]
+# Join first, along the positions (the axis before the last), then it is lesson 05's attention with a mask that is no square. `tril(S - T)` moves the diagonal by $P$, so that row 0 has $P + 1$ ones; `j <= P + i` with two
+# `arange`s is as good. The usual slips: a T by T mask, or one that starts in the upper left corner (right without a past, so the first test passes); no mask, because "decoding needs none" (right for one new position);
+# writing into the caches that were handed in.
+
+# %% [markdown] slide="subslide" minutes=3
+# ### The library's version
+# `torch.cat` has a cost of its own: to append one position it copies all the old ones. For 128 tokens, in positions:
+
+# %%
+print("joined anew at each step:", sum(range(1, 129)), " written into their place:", 128)
+
+# %% [markdown]
+# That is the square again. So `KVCache` takes its memory once, room for `max_len` positions, and writes new keys and values into their place; `.length` says how many are there. In `Attention` and the blocks, `extend` is the cache's
+# method of that name with the layer filled in: it stores the new k and v and returns all. The model does the rest: it takes `cache.length` as the first position, and moves it when all layers are through.
+
+# %%
+show(KVCache)
+
+# %%
+B, T, G, D = 2, 3, model.config.n_kv_heads, model.config.d_head
+cache = KVCache(model.config, batch_size=B, max_len=10)
+trace(cache.extend, 0, torch.randn(B, G, T, D), torch.randn(B, G, T, D), sizes={"B": B, "T": T, "G": G, "D": D})
+
+# %% [markdown]
+# Equal to one reading, for *every* place where a text can be cut in two, and for chunks and single steps:
+
+
+# %%
+@torch.no_grad()
+def in_pieces(ids, sizes):
+    """Logits of ids (B, T), read piece by piece through one cache."""
+    cache = KVCache(model.config, len(ids), ids.shape[1])
+    return torch.cat([model(piece, cache) for piece in ids.split(sizes, dim=1)], dim=1)
+
+
+ways = [[first, 40 - first] for first in range(1, 40)] + [[1] * 40, [7, 1, 1, 20, 11], [16] * 2 + [8]]
+for sizes in ways:
+    torch.testing.assert_close(in_pieces(ids, sizes), full, atol=1e-3, rtol=1e-3)
+print(f"{len(ways)} ways to cut 40 tokens, the same logits")
+
+# %% [markdown]
+# `generate` writes with a cache like this one. If you kept your `cached_attention`, it now writes with yours:
+
+# %%
+mine = build(model.config)
+mine.load_state_dict(model.state_dict())
+using(mine)
+assert generate(mine, prompt, max_new_tokens=6, temperature=0).equal(written)
+
+# %% [markdown] slide="slide" minutes=6
+# ## 5. What it costs: bytes
+# Keys and values, for each layer, text, key-value head and position, a vector of D numbers:
+#
+# $$2 \cdot L \cdot B \cdot G \cdot S \cdot D \text{ numbers}$$
+
+# %%
+L, H, D = 12, 12, 64  # GPT-2 small, where each query head has its own keys: G = H
+
+# %% tags=["source-hidden"]
+predict(
+    "GPT-2 small has 12 layers with 12 heads of 64 features. One text, 2 bytes a number: how many bytes does one position leave in the cache?",
+    key=lambda: kv_cache_bytes(preset("gpt2", "small"), batch_size=1, length=1, bytes_per_element=2),
+    number="bytes",
+    within=500,
+    feedback={
+        18_432: "Each number has 2 bytes, and there are keys *and* values: twice 2.",
+        3_072: "That is one layer. There are 12.",
+    },
+    because="2 (k and v) times 12 layers times 12 heads times 64 features times 2 bytes.",
+)
+
+# %%
+print(f"{2 * L * H * D * 2:,} bytes a position")
+
+# %% [markdown]
+# Neither the vocabulary nor the feed-forward is in the formula. Is it true of the tensors? On the meta device we make caches for large models without taking any memory, at the length that each was made for:
+
+# %%
+models = {"gpt2 small": preset("gpt2", "small"), "llama 2-7b": preset("llama", "2-7b"), "llama 3-8b": preset("llama", "3-8b")}
+for name, config in models.items():
+    S = config.max_seq_len
+    cache = KVCache(config, 1, S, device="meta", dtype=torch.bfloat16)
+    held = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values))
+    assert held == kv_cache_bytes(config, batch_size=1, length=S, bytes_per_element=2)
+    weights = 2 * count_parameters(config).total / 1e9
+    print(f"{name:<11} G {config.n_kv_heads:>2}: {held // S:>7,} bytes a position, {held / 1e9:.2f} GB for {S} positions, weights {weights:.2f} GB")
+
+# %% [markdown]
+# Llama 3 8B is larger than Llama 2 7B and has as many layers and query heads, yet a position leaves a quarter: 8 key-value heads in place of 32. This is what grouped queries (lesson 07) are for. A cache for one text is small
+# beside the weights. But a server writes many texts at once, the weights serve them all, and the cache grows with B times S:
+
+# %%
+grouped, full_heads = preset("llama", "3-8b"), preset("llama", "3-8b", n_kv_heads=32)
+positions = [2**n for n in range(10, 18)]  # B times S
+gigabytes = {
+    name: [kv_cache_bytes(config, 1, n, 2) / 1e9 for n in positions]
+    for name, config in (("G = 32", full_heads), ("G = 8", grouped))
+}
+weights = 2 * count_parameters(grouped).total / 1e9
+
+# %% tags=["source-hidden"]
+crossing = {name: weights / values[0] * positions[0] for name, values in gigabytes.items()}
+with figures.axes("Grouped queries keep the cache small", "positions in all texts, B times S", "GB, 2 bytes a number") as (figure, ax):
+    for (name, values), dash in zip(gigabytes.items(), ("--", "-"), strict=True):
+        ax.plot(positions, values, dash, label=f"cache, {name}")
+    ax.axhline(weights, color=figures.QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
+    ax.text(1200, weights + 1.2, "weights", color=figures.QUIET)
+    ax.set_xticks([16_384, 32_768, 65_536, 131_072], ["16,384", "32,768", "65,536", "131,072"])
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.05, 0.95))
+figures.show(
+    figure,
+    alt=f"Line chart for Llama 3 8B. Both caches grow on a straight line: to {gigabytes['G = 32'][-1]:.0f} GB with 32 key-value heads, to {gigabytes['G = 8'][-1]:.0f} GB with 8. The weights lie at {weights:.0f} GB.",
+    caption=f"Llama 3 8B, as it is (G = 8) and as it would be with a key-value head for each query head. With 8 the cache weighs as much as the weights at {crossing['G = 8']:,.0f} positions, with 32 already at {crossing['G = 32']:,.0f}.",
+    table={"positions": positions, "cache G = 32, GB": gigabytes["G = 32"], "cache G = 8, GB": gigabytes["G = 8"]},
+)
+
+# %% [markdown]
+# The line is straight: the cache grows with the length, not with its square. What grows with the square are the scores, if a whole text is read at once and they are written down. A published course note
+# discusses how to choose `max_seq_len` with the numbers of its `tiny_transformer`. Here they are, recounted (4 bytes a number):
+
+# %% rows=["S4-48"]
+config = preset("tiny_transformer")
+assert kv_cache_bytes(config, batch_size=1, length=512) == 2 * 6 * 512 * 512 * 4
+print("max_seq_len   scores per head   numbers in the stream   cache")
+for S in (256, 1024, 4096, 32_768):
+    cache_mb = kv_cache_bytes(config, batch_size=1, length=S) / 1e6
+    print(f"{S:>11,}   {S * S:>15,}   {S * config.d_model:>21,}   {cache_mb:6.1f} MB")
+print(f"GPT-3: a context of 2,048, and {2048 * 12_288 / 1e6:.1f} million numbers in its stream")
+
+# %% [markdown]
+# The note has a 32 by 32 matrix for 256 positions; it is 256 by 256, for each head. And it calls 32,768 the context of GPT-3, which is 2048 (Brown et al. 2020, section 2.1).
+
+# %% [markdown] tags=["note"]
+# Ask which letter of the formula a maker of models can lower most cheaply (G), and which one the user raises (S and B).
+
+# %% [markdown] slide="slide" minutes=4
+# ## 6. What it costs: time
+# Back to the question. With a cache a step reads one position: is it then the same for every word? Not quite: its query meets all kept keys.
+
+# %% tags=["source-hidden"]
+steps = {n: forward_flops(model.config, 1, 1, n_keys=n) for n in (1, 128, 2048)}
+predict(
+    "With a cache, how many times the operations of the first step does the 128th take, in the shipped model?",
+    key=lambda: f"about {steps[128] / steps[1]:.1f} times",
+    choices={
+        "about 1.2 times": "",
+        "about 11 times": "That is a root of 128. Only the scores grow, and they grow with the number of keys.",
+        "about 128 times": "So it is without a cache. With one, the maps of the model see a single position.",
+    },
+    because="The maps cost the same at each step, and beside them 128 keys are little.",
+)
+
+# %%
+print("keys    with a cache   without")
+for n in (1, 128, 2048):
+    with_cache, without = (forward_flops(model.config, 1, *sizes) / 1e6 for sizes in ((1, n), (n,)))
+    print(f"{n:>4}    {with_cache:8.1f}   {without:12.1f}   million operations in one step")
+
+# %% [markdown]
+# Now the clock. The shipped model was made for 128 positions; rotary positions have no weights, so the same weights fit a model with room for 2048. For each length we time one step, the best of 3.
+
+
+# %%
+long = TransformerLM(replace(model.config, max_seq_len=2048)).eval()
+long.load_state_dict(model.state_dict())
+text = torch.randint(model.config.vocab_size, (1, 2047))  # (1, 2047)
+cache = KVCache(long.config, batch_size=1, max_len=2048)
+
+
+def milliseconds(run) -> float:
+    """The fastest of 3 runs."""
+    spent = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        run()
+        spent.append(1000 * (time.perf_counter() - begun))
+    return min(spent)
+
+
+# %%
+def step(n):
+    cache.length = n  # the rest of the cache counts as free
+    long(text[:, :1], cache)
+
+
+lengths = [64, 128, 256, 512, 1024, 2047]
+with torch.no_grad():
+    long(text, cache)
+    with_cache = [milliseconds(lambda n=n: step(n)) for n in lengths]
+    without = [milliseconds(lambda n=n: long(text[:, :n])) for n in lengths]
+assert without[-1] > 5 * without[0] and without[-1] > 5 * with_cache[-1]
+
+# %% tags=["source-hidden"]
+with figures.axes("Time to write one more token", "tokens so far", "milliseconds") as (figure, ax):
+    ax.plot(lengths, without, "--o", label="everything again", color=figures.SERIES[1])
+    ax.plot(lengths, with_cache, "-o", label="with a cache", color=figures.SERIES[0])
+    ax.set_ylim(0)
+    ax.legend(frameon=False, loc="upper left")
+figures.show(
+    figure,
+    alt="Line chart. Without a cache the time of a step rises ever more steeply with the length; with a cache it stays near the bottom.",
+    caption="Measured on the machine that ran this notebook; yours differs, the shapes of the curves do not. Without a cache the next token waits for the whole text.",
+    table={
+        "tokens so far": lengths,
+        "everything again": [measured(x, "ms", 0.01, 1e5) for x in without],
+        "with a cache": [measured(x, "ms", 0.01, 1e5) for x in with_cache],
+    },
+)
+
+# %% [markdown]
+# So writing does get slower with every word, by a little: each word adds a key and a value to what the next one has to look at. In a long text the whole is still quadratic, but only in the scores. And a step does so little arithmetic
+# that other costs show: starting each operation, and fetching all weights for a single position. Lesson 14 measures those.
+#
+# When the room is full? Then `generate` goes back to reading the last `max_seq_len` tokens anew for each word. Dropping the oldest keys instead would be another model: those that stay were made by layers that had seen the dropped words.
+
+# %% [markdown] tags=["note"]
+# With learned positions there is a plainer reason, too: every word would move one place, and all its keys with it. On a very fast machine the lower curve may look flat.
+
+# %% [markdown] slide="slide" minutes=3
+# ## 7. Break it
+# Three mistakes that raise no error. How bad is each? We read the first 20 tokens as the prompt and the other 20 one by one. The loss is what each half's own words cost, in nats per token.
+
+
+# %%
+def two_losses(restart: bool, mask_of) -> tuple[float, float]:
+    """Loss of the prompt's 19 guesses, and of the 20 after it. mask_of(T, S): which mask a piece of T tokens gets."""
+    kept, logits, start = {}, [], 0
+    for piece in ids.split([20] + [1] * 20, dim=1):
+        T = piece.shape[1]
+        positions = torch.arange(T) if restart else torch.arange(start, start + T)
+        logits.append(read_on(piece, kept, positions, mask_of(T, start + T)))
+        start += T
+    costs = cross_entropy(torch.cat(logits, dim=1)[0, :-1], ids[0, 1:], reduction="none")  # (39)
+    return costs[:19].mean().item(), costs[19:].mean().item()
+
+
+# %%
+def no_mask(T, S):
+    return torch.ones(T, S, dtype=torch.bool)
+
+
+def upper_left(T, S):
+    return torch.ones(T, S, dtype=torch.bool).tril()
+
+
+found = {
+    "right": two_losses(False, causal_mask),
+    "positions restart": two_losses(True, causal_mask),
+    "no prefill mask": two_losses(False, no_mask),
+    "mask from the upper left": two_losses(False, upper_left),
+}
+
+# %% tags=["source-hidden"]
+right, restarted = found["right"], found["positions restart"]
+predict(
+    "Somebody lets `positions` begin at 0 for each piece. What happens?",
+    key=lambda: (
+        "the prompt is read right, what follows is bad"
+        if abs(restarted[0] - right[0]) < 0.01 and restarted[1] > right[1] + 0.3
+        else "all is bad"
+    ),
+    choices={
+        "nothing: rotary sees only distances": "Distances between what? The kept keys were turned to 0 to 19, and each new token says it stands at 0.",
+        "the prompt is read right, what follows is bad": "",
+        "all is bad": "For the prompt, the first piece, starting at 0 is right.",
+    },
+    because="The first piece does begin at 0. Each later token then stands in front of all the others, by its position.",
+)
+
+# %%
+print("                           prompt   after it")
+for name, (first, then) in found.items():
+    print(f"{name:<25}{first:8.2f}   {then:8.2f}")
+
+# %% [markdown]
+# **Restarted positions**: the prompt is perfect, so a test that only looks at the prefill passes, and from the first written word on the model is lost in its own text.
+#
+# **The missing prefill mask**: LOSSES. That is the trap of "decoding needs no mask": the queries of the single steps need none, those of the prompt do, because what they fetch becomes the keys and values of the next layer, and those are kept.
+#
+# **The mask from the upper left**: without a past it is the right mask. A single new token then sees key 0 and nothing else. (`is_causal=True` of torch's `scaled_dot_product_attention` is drawn so.)
+#
+# And one more, with the library's own cache: a second text without `reset()`.
+
+# %%
+with torch.no_grad():
+    cache = KVCache(model.config, batch_size=1, max_len=80)
+    model(ids, cache)
+    second = model(ids, cache)  # (1, 40, V)
+    cache.reset()
+    fresh = model(ids, cache)  # (1, 40, V)
+torch.testing.assert_close(fresh, full, atol=1e-3, rtol=1e-3)
+print(f"without reset the logits differ by up to {(second - full).abs().max():.0f}")
+
+# %% [markdown]
+# To the model it was one text of 80 words. All of these are found by one test, which is why this lesson repeats it: **read in pieces, compare with one reading, at every place and for more than one piece.**
+#
+# ## What you have now
+# - Without a cache, writing n words reads n (n + 1) / 2 positions, and the scores grow even faster.
+# - Causal means that the past is finished: its keys and values never change, in any layer. They are kept, the queries are not.
+# - New position $i$ after $P$ kept ones sees keys 0 to $P + i$. A single one needs no mask, a chunk does.
+# - A cache is exact, at every split. If pieces and the whole differ, look at positions, mask and reset.
+# - It takes $2 L B G S D$ numbers. Grouped queries divide that by H / G.
+#
+# A step is now so small that arithmetic is no longer what it waits for. Next, lesson 14: where the time goes.
+#
+# ## Sources
+# - Attention: Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.
+# - Decoding with kept keys and values, and what it costs in memory traffic: Shazeer 2019, *Fast Transformer Decoding: One Write-Head is All You Need*, section 2.
+# - Grouped queries: Ainslie et al. 2023, *GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*, section 2.
+# - GPT-3's sizes: Brown et al. 2020, *Language Models are Few-Shot Learners*, section 2.1.
