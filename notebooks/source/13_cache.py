@@ -75,6 +75,8 @@ hook = watched.register_forward_hook(lambda module, inputs, output: lengths.appe
 with torch.no_grad():
     written = write(model, prompt, 6)
 hook.remove()
+
+# %%
 print(tokenizer.decode(written[0].tolist()).strip())
 print("keys made:", lengths, "together", sum(lengths))
 
@@ -106,6 +108,7 @@ for n in (64, 128, 256, 512, 1024, 2048):
 shorter, longer = capture(model, ids[:, :12]), capture(model, ids[:, :13])
 
 
+# %%
 def moved(layer: int, name: str) -> float:
     """How far the q, k or v of the first 12 tokens, (B, H, T, D), moves at most when a token is appended."""
     short, long = (getattr(read.attention(layer), name) for read in (shorter, longer))
@@ -215,6 +218,7 @@ def queries_keys_values(part, h, positions):
     return part.rotation(q, positions), part.rotation(k, positions), v
 
 
+# %%
 def remember(kept, layer, k, v):
     """Put new k and v (B, H, T, D) behind the old ones of this layer, and return all of them, (B, H, S, D)."""
     if layer in kept:
@@ -248,6 +252,8 @@ for piece in ids.split([12, 20] + [1] * 8, dim=1):
     end = start + piece.shape[1]
     pieces.append(read_on(piece, kept, torch.arange(start, end), causal_mask(end - start, end)))
     start = end
+
+# %%
 with torch.no_grad():
     full = model(ids)  # (1, 40, V)
 torch.testing.assert_close(torch.cat(pieces, dim=1), full, atol=1e-3, rtol=1e-3)
@@ -327,6 +333,7 @@ def in_pieces(ids, sizes):
     return torch.cat([model(piece, cache) for piece in ids.split(sizes, dim=1)], dim=1)
 
 
+# %%
 ways = [[first, 40 - first] for first in range(1, 40)] + [[1] * 40, [7, 1, 1, 20, 11], [16] * 2 + [8]]
 for sizes in ways:
     torch.testing.assert_close(in_pieces(ids, sizes), full, atol=1e-3, rtol=1e-3)
@@ -370,14 +377,22 @@ print(f"{2 * L * H * D * 2:,} bytes a position")
 # Neither the vocabulary nor the feed-forward is in the formula. Is it true of the tensors? On the meta device we make caches for large models without taking any memory, at the length that each was made for:
 
 # %%
-models = {"gpt2 small": preset("gpt2", "small"), "llama 2-7b": preset("llama", "2-7b"), "llama 3-8b": preset("llama", "3-8b")}
+models = {
+    "gpt2 small": preset("gpt2", "small"),
+    "llama 2-7b": preset("llama", "2-7b"),
+    "llama 3-8b": preset("llama", "3-8b"),
+}
+
+# %%
 for name, config in models.items():
     S = config.max_seq_len
     cache = KVCache(config, 1, S, device="meta", dtype=torch.bfloat16)
     held = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values))
     assert held == kv_cache_bytes(config, batch_size=1, length=S, bytes_per_element=2)
     weights = 2 * count_parameters(config).total / 1e9
-    print(f"{name:<11} G {config.n_kv_heads:>2}: {held // S:>7,} bytes a position, {held / 1e9:.2f} GB for {S} positions, weights {weights:.2f} GB")
+    print(
+        f"{name:<11} G {config.n_kv_heads:>2}: {held // S:>7,} bytes a position, {held / 1e9:.2f} GB for {S} positions, weights {weights:.2f} GB"
+    )
 
 # %% [markdown]
 # Llama 3 8B is larger than Llama 2 7B and has as many layers and query heads, yet a position leaves a quarter: 8 key-value heads in place of 32. This is what grouped queries (lesson 07) are for. A cache for one text is small
@@ -394,7 +409,9 @@ weights = 2 * count_parameters(grouped).total / 1e9
 
 # %% tags=["source-hidden"]
 crossing = {name: weights / values[0] * positions[0] for name, values in gigabytes.items()}
-with figures.axes("Grouped queries keep the cache small", "positions in all texts, B times S", "GB, 2 bytes a number") as (figure, ax):
+with figures.axes(
+    "Grouped queries keep the cache small", "positions in all texts, B times S", "GB, 2 bytes a number"
+) as (figure, ax):
     for (name, values), dash in zip(gigabytes.items(), ("--", "-"), strict=True):
         ax.plot(positions, values, dash, label=f"cache, {name}")
     ax.axhline(weights, color=figures.QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
@@ -461,6 +478,7 @@ text = torch.randint(model.config.vocab_size, (1, 2047))  # (1, 2047)
 cache = KVCache(long.config, batch_size=1, max_len=2048)
 
 
+# %%
 def milliseconds(run) -> float:
     """The fastest of 3 runs."""
     spent = []
@@ -477,6 +495,7 @@ def step(n):
     long(text[:, :1], cache)
 
 
+# %%
 lengths = [64, 128, 256, 512, 1024, 2047]
 with torch.no_grad():
     long(text, cache)
@@ -537,6 +556,7 @@ def upper_left(T, S):
     return torch.ones(T, S, dtype=torch.bool).tril()
 
 
+# %%
 found = {
     "right": two_losses(False, causal_mask),
     "positions restart": two_losses(True, causal_mask),
