@@ -531,20 +531,25 @@ figures.show(
 
 # %% [markdown] slide="slide" minutes=3
 # ## 7. Break it
-# Three mistakes that raise no error. How bad is each? We read the first 20 tokens as the prompt and the other 20 one by one. The loss is what each half's own words cost, in nats per token.
+# Three mistakes that raise no error. How bad is each? 64 stories: of each we read the first 20 tokens as the prompt, in one piece, and 20 more one by one. The loss is the mean cost of a guess, in nats: of the
+# guesses inside the prompt, and of those that the single steps make.
+
+# %%
+seeds = [torch.Generator().manual_seed(seed) for seed in range(64)]
+stories = ["\n" + storyworld.story(seed).text for seed in seeds]
+many = torch.tensor([tokenizer.encode(story)[:40] for story in stories])  # (64, 40)
 
 
 # %%
-def two_losses(restart: bool, mask_of) -> tuple[float, float]:
-    """Loss of the prompt's 19 guesses, and of the 20 after it. mask_of(T, S): which mask a piece of T tokens gets."""
-    kept, logits, start = {}, [], 0
-    for piece in ids.split([20] + [1] * 20, dim=1):
+def in_steps(restart, mask_of):
+    """Logits (64, 40, V). restart: positions begin at 0 in each piece. mask_of(T, S): the mask of a piece."""
+    kept, start, logits = {}, 0, []
+    for piece in many.split([20] + [1] * 20, dim=1):
         T = piece.shape[1]
-        positions = torch.arange(T) if restart else torch.arange(start, start + T)
-        logits.append(read_on(piece, kept, positions, mask_of(T, start + T)))
+        first = 0 if restart else start
+        logits.append(read_on(piece, kept, torch.arange(first, first + T), mask_of(T, start + T)))
         start += T
-    costs = cross_entropy(torch.cat(logits, dim=1)[0, :-1], ids[0, 1:], reduction="none")  # (39)
-    return costs[:19].mean().item(), costs[19:].mean().item()
+    return torch.cat(logits, dim=1)
 
 
 # %%
@@ -553,24 +558,32 @@ def no_mask(T, S):
 
 
 def upper_left(T, S):
-    return torch.ones(T, S, dtype=torch.bool).tril()
+    return no_mask(T, S).tril()
 
 
 # %%
 found = {
-    "right": two_losses(False, causal_mask),
-    "positions restart": two_losses(True, causal_mask),
-    "no prefill mask": two_losses(False, no_mask),
-    "mask from the upper left": two_losses(False, upper_left),
+    "right": in_steps(False, causal_mask),
+    "positions restart": in_steps(True, causal_mask),
+    "no prefill mask": in_steps(False, no_mask),
+    "mask from the upper left": in_steps(False, upper_left),
 }
 
+
+# %%
+def losses(logits):
+    """Mean cost of the guesses inside the prompt, and of those made by single steps, in nats."""
+    costs = cross_entropy(logits[:, :-1].mT, many[:, 1:], reduction="none")  # (64, 39)
+    return costs[:, :19].mean().item(), costs[:, 20:].mean().item()
+
+
 # %% tags=["source-hidden"]
-right, restarted = found["right"], found["positions restart"]
+right, restarted = losses(found["right"]), losses(found["positions restart"])
 predict(
     "Somebody lets `positions` begin at 0 for each piece. What happens?",
     key=lambda: (
         "the prompt is read right, what follows is bad"
-        if abs(restarted[0] - right[0]) < 0.01 and restarted[1] > right[1] + 0.3
+        if abs(restarted[0] - right[0]) < 0.01 and restarted[1] > right[1] + 1
         else "all is bad"
     ),
     choices={
@@ -578,20 +591,25 @@ predict(
         "the prompt is read right, what follows is bad": "",
         "all is bad": "For the prompt, the first piece, starting at 0 is right.",
     },
-    because="The first piece does begin at 0. Each later token then stands in front of all the others, by its position.",
+    because="The first piece does begin at 0. Each later token then stands, by its position, in front of what it should look back at.",
 )
 
 # %%
-print("                           prompt   after it")
-for name, (first, then) in found.items():
-    print(f"{name:<25}{first:8.2f}   {then:8.2f}")
+print("                          prompt   single steps   the same best guess there")
+best = found["right"][:, 20:].argmax(-1)
+for name, logits in found.items():
+    prompt_loss, loss = losses(logits)
+    same = (logits[:, 20:].argmax(-1) == best).float().mean()
+    print(f"{name:<26}{prompt_loss:6.1f}   {loss:12.1f}   {same:25.0%}")
 
 # %% [markdown]
-# **Restarted positions**: the prompt is perfect, so a test that only looks at the prefill passes, and from the first written word on the model is lost in its own text.
+# **Restarted positions**: the prompt is perfect, so a test that looks only at the prefill passes. From then on the model is lost in its own text.
 #
-# **The missing prefill mask**: LOSSES. That is the trap of "decoding needs no mask": the queries of the single steps need none, those of the prompt do, because what they fetch becomes the keys and values of the next layer, and those are kept.
+# **The missing prefill mask** hides best. The guesses inside the prompt get worse, but while the model writes nobody looks at them. What they leave behind are the keys and values of layers 1 and 2, made by words that had looked ahead.
+# The single steps read those: here their loss hardly shows it, and still some of their best guesses are others, so the story takes another turn. "Decoding needs no mask" is true of the step, not of the prefill.
 #
-# **The mask from the upper left**: without a past it is the right mask. A single new token then sees key 0 and nothing else. (`is_causal=True` of torch's `scaled_dot_product_attention` is drawn so.)
+# **The mask from the upper left**: without a past it is the right mask, so here, too, the prefill is perfect. A single new token then sees key 0 and nothing else. (`is_causal=True` of torch's `scaled_dot_product_attention` is
+# drawn so.)
 #
 # And one more, with the library's own cache: a second text without `reset()`.
 
