@@ -390,9 +390,8 @@ for name, config in models.items():
     held = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values))
     assert held == kv_cache_bytes(config, batch_size=1, length=S, bytes_per_element=2)
     weights = 2 * count_parameters(config).total / 1e9
-    print(
-        f"{name:<11} G {config.n_kv_heads:>2}: {held // S:>7,} bytes a position, {held / 1e9:.2f} GB for {S} positions, weights {weights:.2f} GB"
-    )
+    each = f"G {config.n_kv_heads:>2}, {held // S:>7,} bytes a position"
+    print(f"{name:<11} {each}, {held / 1e9:.2f} GB for {S}; weights {weights:5.2f} GB")
 
 # %% [markdown]
 # Llama 3 8B is larger than Llama 2 7B and has as many layers and query heads, yet a position leaves a quarter: 8 key-value heads in place of 32. This is what grouped queries (lesson 07) are for. A cache for one text is small
@@ -595,12 +594,12 @@ predict(
 )
 
 # %%
-print("                          prompt   single steps   the same best guess there")
+print("                          prompt   single steps   share of equal best guesses there")
 best = found["right"][:, 20:].argmax(-1)
 for name, logits in found.items():
     prompt_loss, loss = losses(logits)
     same = (logits[:, 20:].argmax(-1) == best).float().mean()
-    print(f"{name:<26}{prompt_loss:6.1f}   {loss:12.1f}   {same:25.0%}")
+    print(f"{name:<26}{prompt_loss:6.1f}   {loss:12.1f}   {same:33.1f}")
 
 # %% [markdown]
 # **Restarted positions**: the prompt is perfect, so a test that looks only at the prefill passes. From then on the model is lost in its own text.
