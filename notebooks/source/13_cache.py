@@ -86,7 +86,7 @@ for n in (64, 128, 256, 512, 1024, 2048):
 
 # %% [markdown] tags=["note"]
 # Have the room add the calls for four words, then for eight. Common wrong answer: "twice the text, twice the time", because one thinks of reading it once.
-# For 50 minutes: show the table's output, skip its code.
+# If time is short: show the table's output, skip its code.
 
 # %% [markdown] slide="slide" minutes=7
 # ## 2. What never changes
@@ -194,7 +194,7 @@ figures.heat_map(
 assert causal_mask(T, S).equal(allowed) and causal_mask(1, 6).all()
 
 # %% [markdown]
-# Now the whole model by hand. What can go wrong is an argument: `positions`, where the new tokens stand, and `mask`. `kept` is a dict with the keys and values of each layer:
+# Now the whole model by hand. Two things can go wrong, `positions` (where the new tokens stand) and `mask`, so both are arguments. `kept` is a dict with the keys and values of each layer:
 
 
 # %%
@@ -263,11 +263,13 @@ print("10 pieces, the logits of one reading; kept per layer:", tuple(kept[0][0].
 def cached_attention(q, k, v, cache_k, cache_v):
     """Causal attention of T new positions, which come after P kept ones, to both.
 
-    q, k, v (B, H, T, D): of the new positions; T is 1 or more. cache_k, cache_v (B, H, P, D): of the kept positions, oldest
-    first; P may be 0. New position i stands at P + i and sees all positions up to its own.
-    Scores are divided by the root of D, forbidden ones get the weight 0. Works in the dtype it is given (fp64 stays fp64).
-    Returns three tensors, in this order: the result (B, H, T, D), all keys so far and all values so far, (B, H, P + T, D)
-    each, for the next call. None of the arguments is modified, and gradients flow back to all five.
+    q, k, v (B, H, T, D): of the new positions; T is 1 or more. Any strides.
+    cache_k, cache_v (B, H, P, D): of the kept positions, oldest first; P may be 0.
+    New position i stands at P + i and sees all positions up to its own. Scores are divided by the
+    root of D, forbidden ones get the weight 0, however low the others are.
+    Returns a tuple of three, in this order: the result (B, H, T, D), all keys so far and all values
+    so far, (B, H, P + T, D) each, for the next call. Works in the dtype it is given (fp64 stays fp64).
+    None of the arguments is modified, and gradients flow back to all five.
     """
     # SOLUTION
     keys, values = torch.cat((cache_k, k), dim=-2), torch.cat((cache_v, v), dim=-2)
@@ -293,13 +295,7 @@ hint("cached_attention")
 
 # %% [markdown] slide="subslide" minutes=3
 # ### The library's version
-# `torch.cat` has a cost of its own: to append one position it copies all the old ones. Positions copied for 128 tokens:
-
-# %%
-print("joined anew at each step:", sum(range(1, 129)), " written into their place:", 128)
-
-# %% [markdown]
-# That is the square again. So `KVCache` takes its memory once, room for `max_len` positions, and writes new keys and values into their place; `.length` says how many are filled. `extend` does what `remember` did.
+# `torch.cat` has a cost of its own: to append one position it copies all the old ones, which is the square of section 1 again. So `KVCache` takes its memory once, room for `max_len` positions, and writes new keys and values into their place; `.length` says how many are filled. `extend` does what `remember` did.
 # The model takes `cache.length` as the first position, and moves it when all layers are through.
 
 # %%
@@ -344,12 +340,10 @@ assert generate(mine, prompt, max_new_tokens=6, temperature=0).equal(written)
 # Keys and values, for each layer, text, key-value head and position, a vector of D numbers:
 #
 # $$2 \cdot L \cdot B \cdot G \cdot S \cdot D \text{ numbers}$$
-#
-# (In GPT-2 each query head has its own keys and values: G = H.)
 
 # %% tags=["source-hidden"]
 predict(
-    "GPT-2 small has 12 layers with 12 heads of 64 features. One text, 2 bytes a number: how many bytes does one position leave in the cache?",
+    "GPT-2 small has 12 layers with 12 heads of 64 features (G = H). One text, 2 bytes a number: how many bytes does one position leave in the cache?",
     key=lambda: kv_cache_bytes(preset("gpt2", "small"), batch_size=1, length=1, bytes_per_element=2),
     number="bytes",
     within=500,
@@ -375,8 +369,9 @@ for family, size in (("gpt2", "small"), ("llama", "2-7b"), ("llama", "3-8b")):
     held = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values))
     assert held == kv_cache_bytes(config, batch_size=1, length=S, bytes_per_element=2)
     weights = 2 * count_parameters(config).total / 1e9
-    each = f"G {config.n_kv_heads:>2}, {held // S:>7,} bytes a position"
-    print(f"{family:<5} {size:<5} {each}, {held / 1e9:.2f} GB for {S}; weights {weights:5.2f} GB")
+    letters = f"L {config.n_layers}, H {config.n_heads}, G {config.n_kv_heads}"
+    print(f"{family} {size}: {letters}, {held // S:,} bytes a position")
+    print(f"    {held / 1e9:.2f} GB for {S} positions, weights {weights:.2f} GB")
 
 # %% [markdown]
 # Llama 3 8B is larger than Llama 2 7B and has as many layers and query heads, yet a position leaves a quarter: 8 key-value heads in place of 32. This is what grouped queries (lesson 07) save. For one text the cache is
@@ -425,9 +420,6 @@ print(f"GPT-3: a context of 2,048, and {2048 * 12_288 / 1e6:.1f} million numbers
 # %% [markdown]
 # The note has a 32 by 32 matrix for 256 positions; it is 256 by 256, for each head. And it calls 32,768 the context of GPT-3, which is 2048 (Brown et al. 2020, section 2.1).
 
-# %% [markdown] tags=["note"]
-# Ask which letter of the formula a maker of models can lower most cheaply (G), and which one the user raises (S and B).
-
 # %% [markdown] slide="slide" minutes=4
 # ## 6. What it costs: time
 # Back to the question. With a cache a step reads one position: is it then the same for every word? Not quite: its query meets all kept keys.
@@ -463,13 +455,9 @@ cache = KVCache(roomy.config, batch_size=1, max_len=2048)
 
 
 # %%
-def one_position(n):
+def with_cache(n):
     cache.length = n  # what is kept behind position n counts as free
     roomy(text[:, :1], cache)
-
-
-def all_positions(n):
-    roomy(text[:, :n])
 
 
 # %%
@@ -487,14 +475,14 @@ def milliseconds(step, n) -> float:
 lengths = [64, 128, 256, 512, 1024, 2047]
 with torch.no_grad():
     roomy(text, cache)
-    with_cache = [milliseconds(one_position, n) for n in lengths]
-    without = [milliseconds(all_positions, n) for n in lengths]
-assert without[-1] > 3 * without[0] and without[-1] > 3 * with_cache[-1]
+    short = [milliseconds(with_cache, n) for n in lengths]
+    long = [milliseconds(lambda n: roomy(text[:, :n]), n) for n in lengths]
+assert long[-1] > 3 * long[0] and long[-1] > 3 * short[-1]
 
 # %% tags=["source-hidden"]
 with figures.axes("Time to write one more token", "tokens so far", "milliseconds") as (figure, ax):
-    ax.plot(lengths, without, "--o", label="everything again", color=figures.SERIES[1])
-    ax.plot(lengths, with_cache, "-o", label="with a cache", color=figures.SERIES[0])
+    ax.plot(lengths, long, "--o", label="everything again", color=figures.SERIES[1])
+    ax.plot(lengths, short, "-o", label="with a cache", color=figures.SERIES[0])
     ax.set_ylim(0)
     ax.legend(frameon=False, loc="upper left")
 figures.show(
@@ -503,8 +491,8 @@ figures.show(
     caption="Measured on the machine that ran this notebook. Without a cache the next token waits for the whole text to be read again.",
     table={
         "tokens so far": lengths,
-        "everything again": [measured(x, "ms", 0.01, 1e5) for x in without],
-        "with a cache": [measured(x, "ms", 0.01, 1e5) for x in with_cache],
+        "everything again": [measured(x, "ms", 0.01, 1e5) for x in long],
+        "with a cache": [measured(x, "ms", 0.01, 1e5) for x in short],
     },
 )
 
@@ -578,12 +566,12 @@ predict(
 )
 
 # %%
-print("                     loss: prompt   single steps   their best guesses that stay")
+print("                     loss: prompt   single steps   share of best guesses kept")
 best = found["right"][:, 20:].argmax(-1)
 for name, logits in found.items():
     prompt_loss, loss = losses(logits)
     same = (logits[:, 20:].argmax(-1) == best).float().mean()
-    print(f"{name:<26}{prompt_loss:7.1f}   {loss:12.1f}   {same:28.1f}")
+    print(f"{name:<26}{prompt_loss:7.1f}   {loss:12.1f}   {same:26.1f}")
 
 # %% [markdown]
 # **Restarted positions**: the prompt is perfect, so a test that looks only at the prefill passes. From then on the model is lost in its own text.
@@ -606,7 +594,7 @@ for name, logits in (("without reset", second), ("with reset", fresh)):
     print(f"{name:<14} loss {cross_entropy(logits[:, :-1].mT, many[:, 1:]):.1f}")
 
 # %% [markdown]
-# To the model it was one text, the second half of it at positions 40 to 79. One test finds all four: **read in several pieces, and compare with one reading at every place.**
+# To the model it was one text of 80 tokens. One test finds all four: **read in several pieces, and compare with one reading at every place.**
 #
 # ## What you have now
 # - Without a cache, writing n words reads n (n + 1) / 2 positions, and the scores grow even faster.
