@@ -455,7 +455,7 @@ cache = KVCache(roomy.config, batch_size=1, max_len=2048)
 
 
 # %%
-def with_cache(n):
+def next_token(n):
     cache.length = n  # what is kept behind position n counts as free
     roomy(text[:, :1], cache)
 
@@ -475,7 +475,7 @@ def milliseconds(step, n) -> float:
 lengths = [64, 128, 256, 512, 1024, 2047]
 with torch.no_grad():
     roomy(text, cache)
-    short = [milliseconds(with_cache, n) for n in lengths]
+    short = [milliseconds(next_token, n) for n in lengths]
     long = [milliseconds(lambda n: roomy(text[:, :n]), n) for n in lengths]
 assert long[-1] > 3 * long[0] and long[-1] > 3 * short[-1]
 
@@ -566,12 +566,12 @@ predict(
 )
 
 # %%
-print("                     loss: prompt   single steps   share of best guesses kept")
+print("                     loss: prompt   single steps   same best guess as right")
 best = found["right"][:, 20:].argmax(-1)
 for name, logits in found.items():
     prompt_loss, loss = losses(logits)
     same = (logits[:, 20:].argmax(-1) == best).float().mean()
-    print(f"{name:<26}{prompt_loss:7.1f}   {loss:12.1f}   {same:26.1f}")
+    print(f"{name:<26}{prompt_loss:7.1f}   {loss:12.1f}   {same:24.1f}")
 
 # %% [markdown]
 # **Restarted positions**: the prompt is perfect, so a test that looks only at the prefill passes. From then on the model is lost in its own text.
@@ -594,7 +594,7 @@ for name, logits in (("without reset", second), ("with reset", fresh)):
     print(f"{name:<14} loss {cross_entropy(logits[:, :-1].mT, many[:, 1:]):.1f}")
 
 # %% [markdown]
-# To the model it was one text of 80 tokens. One test finds all four: **read in several pieces, and compare with one reading at every place.**
+# To the model it was one text of 80 tokens. One test finds all four: **read in several pieces, compare with one reading at every place, and do it twice with one cache.**
 #
 # ## What you have now
 # - Without a cache, writing n words reads n (n + 1) / 2 positions, and the scores grow even faster.
