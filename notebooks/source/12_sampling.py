@@ -1,0 +1,744 @@
+# %% [markdown] slide="slide" minutes=1
+# # 12 Sampling
+# **How does a list of probabilities become a text?**
+#
+# *Needs* lessons 03, 10 and 11. *Explains* `probabilities.py` and `sampling.py`. *Builds* three rules of the first and the beam search of the second. *Runs* in about 25 s on two cores.
+# *Teaches* in 36 minutes, plus 40 of exercises.
+
+# %%
+from collections import Counter, defaultdict
+from itertools import combinations, pairwise
+
+import torch
+
+from tinylm_lib import TransformerLM, generate, next_token_probs, preset, sampling, storyworld, stream
+from tinylm_lib.classroom import check, figures, hint, keep, predict, sampling_view, show
+from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.probabilities import sample
+from tinylm_lib.storyworld import words
+
+_ = torch.manual_seed(12)
+_ = torch.set_grad_enabled(False)  # nothing is trained here
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# %% [markdown] slide="slide" minutes=5
+# ## 1. Which of them?
+# A trained model reads a text and gives each word of its vocabulary a score. Which one do we write? Here is the beginning of a story, and what the shipped model thinks of its next word:
+
+# %%
+shipped = load_pretrained("storyworld")
+model, tokenizer = shipped.model.eval(), shipped.tokenizer
+line_end = tokenizer.encode("\n")
+told = storyworld.story(seeded(12)).text
+begun = told[: told.index('."') + 2] + " Then"
+print(begun)
+
+
+# %% rows=["S2-11"]
+def scores_after(text: str) -> torch.Tensor:
+    return model(torch.tensor([tokenizer.encode("\n" + text)]))[0, -1]
+
+
+logits = scores_after(begun)  # (V)
+probs = logits.exp() / logits.exp().sum()  # (V)
+torch.testing.assert_close(probs, next_token_probs(logits[None])[0])
+for token in logits.topk(5).indices.tolist():
+    print(f"{tokenizer.decode([token]):>8}: logit {logits[token]:5.1f}, probability {probs[token]:.4f}")
+
+# %% [markdown]
+# The scores are **logits**: any size, any sign. Softmax makes probabilities of them (lesson 03): none below 0, and they sum to 1. A story may go on in three ways here: they trade, Kira gives, or Noah does.
+#
+# The first answer is to take the largest. That is **greedy** decoding, and it writes *they* here every time: no story of ours would ever hold a gift at this place. The second is to **sample**: draw a word, each as often
+# as its probability says. By hand: lay the probabilities side by side on a line from 0 to 1, and throw a dart.
+
+# %%
+named = [" they", " Kira", " Noah"]
+chosen = [tokenizer.ids[word] for word in named]
+ends = probs[chosen].cumsum(0)
+for word, end in zip(named, ends.tolist(), strict=True):
+    print(f"{word.strip():>5} ends at {end:.3f}")
+
+# %% tags=["source-hidden"]
+predict(
+    "The dart hits the line at 0.800. Which word is drawn?",
+    key=lambda: named[torch.searchsorted(ends, torch.tensor(0.8)).item()].strip(),
+    choices={
+        "they": "Its stretch ends before 0.800.",
+        "Kira": "",
+        "Noah": "Kira's stretch ends behind 0.800, and the dart meets hers first.",
+    },
+    because="Her stretch begins where that of `they` ends, and the dart lies in it.",
+)
+
+# %%
+draws = torch.searchsorted(ends, torch.rand(1000, generator=seeded(12)))
+print("1000 darts:", {word.strip(): int((draws == i).sum()) for i, word in enumerate([*named, " others"])})
+
+# %% [markdown]
+# The library's `sample` draws one word for each row of a batch. It does so with other arithmetic, and to the same end; section 3 tests that.
+
+# %% [markdown] tags=["note"]
+# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. To cut for 50 minutes: the penalty in section 5 and the second break.
+
+# %% [markdown] slide="slide" minutes=8
+# ## 2. One dial and three cuts
+# Greedy is dull, and a draw may hit a word that fits nothing: the *others* above are words like *Victor*, whom nobody has met. Each is rare, but there are hundreds of them. What can be done?
+#
+# - **Temperature** divides the logits before softmax. Below 1 the likely words gain, above 1 the rare ones do (lesson 03). Temperature 0 means greedy.
+# - **Top-k** keeps the k most probable words.
+# - **Top-p** goes down from the most probable word and adds up, until the sum reaches p. The word that crosses p stays.
+# - **Min-p** keeps each word with at least min-p times the probability of the best one.
+#
+# A cut word has probability 0, and the others are divided by their sum, so that they sum to 1 again. By hand, for four words:
+
+# %%
+four = torch.tensor([0.5, 0.3, 0.15, 0.05])
+kept = four * torch.tensor([1, 1, 0, 0])
+print("top-k 2:  ", kept / kept.sum())
+print("sums for top-p:", four.cumsum(0), " limit of min-p 0.2:", 0.2 * four[0])
+
+# %% tags=["source-hidden"]
+predict(
+    "How many of the four words stay with top-p 0.6?",
+    key=lambda: int((next_token_probs(four.log()[None], top_p=0.6) > 0).sum()),
+    number="words",
+    within=0,
+    feedback={
+        1: "The best alone has 0.5, and that does not reach 0.6 yet. The word that crosses stays.",
+        3: "Two words have 0.8 already.",
+    },
+    because="0.5 does not reach 0.6. With the second word it is 0.8: that one crosses, and stays.",
+)
+
+# %% [markdown]
+# `next_token_probs` has all four, in this order, each applied to what the last one left:
+
+# %%
+step = next_token_probs(logits[None], temperature=1.5)  # (1, V)
+for rule in ({"top_k": 8}, {"top_p": 0.95}, {"min_p": 0.1}):
+    step = next_token_probs(step.log(), **rule)
+together = next_token_probs(logits[None], temperature=1.5, top_k=8, top_p=0.95, min_p=0.1)
+torch.testing.assert_close(step, together)
+print({word.strip(): round(p, 3) for word, p in zip(named, together[0, chosen].tolist(), strict=True)})
+
+# %% [markdown]
+# Move the sliders. Make it hot first, and see who comes in; then find a cut that throws them out again.
+
+# %%
+sampling_view(model, tokenizer, "\n" + begun, temperature=1.5, min_p=0.1, seed=12)
+
+# %% [markdown]
+# ### Which cut?
+# That depends on the place. After *Then* three words are possible, and behind *brave* 40 names, all equally likely.
+
+# %% tags=["source-hidden"]
+wide = scores_after("One rainy day, brave")
+predict(
+    "Each of the 40 names has about 2.5 %. How many of them does min-p 0.1 keep?",
+    key=lambda: int((next_token_probs(wide[None], min_p=0.1) > 0).sum()),
+    number="names",
+    within=0,
+    feedback={
+        0: "0.1 is not a probability to reach. It is a share of the best word's.",
+        10: "It is compared with the best one, name by name; nothing is added up.",
+        36: "That would be 90 % of them. But nothing is added up.",
+    },
+    because="The best name has little more than the others, so all are far above a tenth of it.",
+)
+
+# %% [markdown]
+# StoryWorld tells us for every place which words are possible, and how probable each is. So the cuts can be judged: how many words does each keep?
+
+
+# %%
+def possible(text: str) -> torch.Tensor:
+    """The exact probability of each next word, at each word of a story."""
+    reader, rows = storyworld.Reader(), []
+    for word in words(text):
+        rows.append(torch.zeros(len(logits)))
+        for candidate, p in reader.next_word_probs().items():
+            rows[-1][tokenizer.ids[candidate]] = p
+        reader.read(word)
+    return torch.stack(rows)
+
+
+# %%
+source = seeded(12)
+stories = [storyworld.story(source).text + "\n" for _ in range(20)]
+exact = torch.cat([possible(text) for text in stories])
+read = [torch.tensor([tokenizer.encode("\n" + text)[:-1]]) for text in stories]
+scores = torch.cat([model(ids)[0] for ids in read])
+assert scores.shape == exact.shape
+
+# %%
+cuts = {"top-k 5": {"top_k": 5}, "top-p 0.9": {"top_p": 0.9}, "min-p 0.1": {"min_p": 0.1}}
+n_possible = (exact > 0).sum(-1)
+kinds = n_possible.unique().tolist()
+keeps = {}
+for name, cut in cuts.items():
+    n_kept = (next_token_probs(scores, **cut) > 0).sum(-1).float()
+    keeps[name] = [n_kept[n_possible == n].mean().item() for n in kinds]
+
+# %% tags=["source-hidden"]
+with figures.axes("A fixed number fits few places", "words that are possible at a place", "words kept") as (figure, ax):
+    for (name, course), dash in zip(keeps.items(), ("-", "--", ":"), strict=True):
+        ax.plot(kinds, course, dash, label=name)
+    ax.legend(frameon=False, loc="upper left")
+few = [i for i, n in enumerate(kinds) if n in (1, 2, 3, 6, 12, 20, 30, 40)]
+figures.show(
+    figure,
+    alt="Line chart: top-k 5 keeps 5 words everywhere; top-p 0.9 and min-p 0.1 keep more the more words are possible.",
+    caption="Top-k lies flat: too many words on the left, too few on the right. The other two follow what the model knows; top-p loses a tenth of the names.",
+    table={"possible": [kinds[i] for i in few], **{name: [course[i] for i in few] for name, course in keeps.items()}},
+    digits=2,
+)
+
+# %% [markdown]
+# And what does it cost? *Wrong* is the share of draws that are impossible words, *lost* is how often the rule forbids the word that a true story would have said.
+
+# %%
+print("              temperature 1        1.5            2")
+for name, cut in {"no cut": {}, **cuts}.items():
+    shown = []
+    for temperature in (1, 1.5, 2):
+        drawn_with = next_token_probs(scores, temperature=temperature, **cut)
+        wrong, lost = drawn_with[exact == 0].sum() / len(exact), exact[drawn_with == 0].sum() / len(exact)
+        shown.append(f"{wrong:5.1%} wrong {lost:3.0%} lost")
+    print(f"{name:<10}", "  ".join(shown))
+
+# %% [markdown]
+# At temperature 1 a cut helps little: nearly all that is wrong there is *one* likely word in the place of another, and no cut sees that. (Who holds the kite after two gifts is the hardest question in StoryWorld.) What
+# a cut removes is the tail, and heat makes the tail large: at 2, min-p brings the wrong ones back to what they were at 1, and loses nothing. On your own model, with other text, another cut may win: measure.
+
+# %% [markdown] slide="slide" minutes=5
+# ## 3. Is it drawn right?
+# A sampler with a mistake still writes texts, and they look fine. How would you notice? Not by reading one. **Count**, and compare with the probabilities.
+
+
+# %%
+def grouped(x: torch.Tensor) -> torch.Tensor:
+    """The three named words, and all others together."""
+    return torch.cat((x[chosen], (x.sum() - x[chosen].sum())[None]))
+
+
+def counts(probs: torch.Tensor, n: int, seed: int) -> torch.Tensor:
+    return grouped(torch.bincount(sample(probs.expand(n, -1), seeded(seed)), minlength=len(probs)))
+
+
+# %% tags=["source-hidden"]
+expected = 10_000 * grouped(probs)
+predict(
+    f"We draw 10,000 words and expect {expected[1]:,.0f} times Kira. How far off will the count be, typically?",
+    key=lambda: f"about {round(expected[1].item() ** 0.5, -1):.0f}",
+    choices={
+        "not at all": "Chance does not keep books.",
+        "about 40": "",
+        "about 400": "That would be a quarter of them. Chance evens out more than that.",
+    },
+    because="A count of n wavers by about the root of n.",
+)
+
+# %%
+expected = 10_000 * grouped(probs)
+for name, temperature in (("right", 1.0), ("a little cold", 0.9)):
+    counted = counts(next_token_probs(logits[None], temperature)[0], 10_000, seed=12)
+    distance = (counted - expected) / expected.sqrt()
+    print(f"{name}: counted {counted.tolist()}, off by {[round(d, 1) for d in distance.tolist()]} roots")
+    print(f"   sum of squares {distance.square().sum():.0f}")
+
+# %% [markdown]
+# The second line comes from a temperature of 0.9 that somebody forgot in the code. Each distance is given in **roots of the expected count**. Where all is right most stay between $-2$ and 2. Their squares summed are
+# **chi-square** (Pearson 1900), and it is on average one less than there are kinds: 3 here. Over 20 seeds, and with more and more draws:
+
+# %%
+sizes = [100, 300, 1000, 3000, 10_000]
+surprise = {"right": [], "temperature 0.9": []}
+for n in sizes:
+    for name, temperature in (("right", 1.0), ("temperature 0.9", 0.9)):
+        drawn_with, hoped = next_token_probs(logits[None], temperature)[0], n * grouped(probs)
+        found = [((counts(drawn_with, n, seed) - hoped) ** 2 / hoped).sum() for seed in range(20)]
+        surprise[name].append(torch.stack(found).mean().item())
+
+# %% tags=["source-hidden"]
+with figures.axes("More draws find smaller mistakes", "draws", "chi-square, mean of 20 seeds") as (figure, ax):
+    for (name, course), dash in zip(surprise.items(), ("-", "--"), strict=True):
+        ax.plot(sizes, course, dash, marker="o", label=name)
+    ax.set(xscale="log", yscale="log")
+    ax.set_xticks([100, 1000, 10_000], ["100", "1,000", "10,000"])
+    ax.set_yticks([3, 10, 30], ["3", "10", "30"])
+    ax.minorticks_off()
+    ax.legend(frameon=False, loc="upper left")
+figures.show(
+    figure,
+    alt="Line chart: chi-square of the right sampler stays near 3 however many draws, that of the wrong temperature grows with the draws.",
+    caption="What is right stays near 3. What is wrong looks right with few draws, and grows with their number.",
+    table={"draws": sizes, **surprise},
+    digits=1,
+)
+
+# %% [markdown]
+# A hundred draws do not tell the two apart; ten thousand do. A single high value proves nothing: draw again with another seed. And two things need no statistics: a cut word must never be drawn, and at temperature 0 all draws are equal.
+
+# %%
+cut = next_token_probs(logits[None], top_k=3)[0]
+assert counts(cut, 10_000, seed=12)[-1] == 0
+assert len(sample(next_token_probs(logits[None], temperature=0).expand(1000, -1)).unique()) == 1
+
+# %% [markdown] slide="slide" minutes=7
+# ## 4. From words to a text
+# A word is drawn. How does a text come of it? Append it, and ask again.
+
+
+# %%
+def write(model, ids: torch.Tensor, n: int, generator=None, **options) -> torch.Tensor:
+    for _ in range(n):
+        probs = next_token_probs(model(ids)[:, -1], **options)
+        new = sample(probs, generator)
+        ids = torch.cat((ids, new[:, None]), dim=1)
+    return ids
+
+
+# %% rows=["S4-39"]
+start, lengths = torch.tensor([tokenizer.encode("\nOne sunny")]), []
+hook = model.register_forward_pre_hook(lambda module, inputs: lengths.append(inputs[0].shape[1]))
+written = write(model, start, 12, seeded(12))
+hook.remove()
+assert torch.equal(written, generate(model, start, 12, generator=seeded(12)))
+print(tokenizer.decode(written[0].tolist()).strip())
+print("one pass for each new word, over texts of", lengths)
+
+# %% [markdown]
+# Training looks different (lesson 11):
+# 1. There, one pass scores *every* place of a finished text. Here, each word needs a pass of its own. (Lesson 13 makes these passes short.)
+# 2. There, the model always reads the true words. Here it reads **its own**, mistakes included.
+# 3. There, nothing is drawn: the loss takes the probability of what came. Here a rule chooses.
+# 4. There, all texts have one length. Here a text ends when it ends, or at the model's limit.
+#
+# The second point has a price.
+
+# %%
+wrong = next_token_probs(scores)[exact == 0].sum() / len(exact)
+n_words = storyworld.totals(storyworld.Scene()).n_words
+print(f"{wrong:.1%} of the draws are impossible words; a story has {n_words:.0f} words on average")
+
+# %% tags=["source-hidden"]
+predict(
+    "Suppose each word goes wrong with that probability, whatever came before. Which share of whole stories has no mistake?",
+    key=lambda: f"about {round((1 - wrong.item()) ** n_words * 100):.0f} %",
+    choices={
+        "about 99 %": "So it is for one word. A story needs more than a hundred right ones in a row.",
+        "about 75 %": "One good word after another: the shares multiply.",
+        "about 24 %": "",
+    },
+    because="It is 0.9865 multiplied by itself, once for each word.",
+)
+
+
+# %%
+def right(texts: list[str]) -> int:
+    return sum(storyworld.parse(text).error_at is None for text in texts)
+
+
+def tell(n: int, seed: int = 12, **options) -> list[str]:
+    ids = torch.tensor([line_end] * n)
+    out = generate(model, ids, 127, stop_ids=line_end, generator=seeded(seed), **options)
+    return [tokenizer.decode(row).strip().split("\n")[0] for row in out.tolist()]
+
+
+# %%
+drawn = tell(48)
+print(f"stories without a mistake: {right(drawn)} of {len(drawn)}")
+print(f"hot, temperature 2: {right(tell(48, temperature=2.0))}; and with min-p 0.1:", end=" ")
+print(right(tell(48, temperature=2.0, min_p=0.1)))
+
+# %% [markdown]
+# `storyworld.parse` reads a story and says whether it could have been told. A model that is right in 99 of 100 words tells a flawless story one time in five: long texts are hard, and small gains per word count.
+#
+# ### When does it stop?
+# At a **stop token**; here that is the line end. In a batch one text ends before the other, and is filled up with `pad_id`. So `generate` returns (B, T + n), where n is *at most* what you asked for.
+
+# %% rows=["S4-38", "S4-41"]
+ids = torch.tensor([tokenizer.encode("\nOne sunny")] * 3)
+out = generate(
+    model, ids, 120, temperature=0.8, top_k=50, top_p=0.95, stop_ids=line_end, pad_id=line_end[0], generator=seeded(12)
+)
+ended = [row.index(line_end[0], 1) for row in out.tolist()]
+print(f"asked for up to {ids.shape[1] + 120}, got {tuple(out.shape)}; the texts end at {ended}")
+assert out.shape[1] == max(ended) + 1 and torch.equal(out[:, : ids.shape[1]], ids)
+
+# %% [markdown]
+# A course note writes the greedy loop down in four lines, and calls it deterministic. Two things are missing. One is `eval()`: a model with dropout, in training mode, drops other features at each call. The other is the limit.
+
+# %% rows=["S4-40"]
+toy = TransformerLM(preset("tiny_transformer", "tiny", max_seq_len=16))
+ids = torch.randint(500, (1, 8))
+for mode in (True, False):
+    toy.train(mode)
+    print(f"training mode {mode}:", len({str(write(toy, ids, 8, temperature=0)) for _ in range(4)}), "texts in 4 runs")
+for overflow in ("slide", "stop"):
+    print(f"{overflow}: asked for 20 more, got", tuple(generate(toy, ids, 20, overflow=overflow).shape))
+try:
+    write(toy, ids, 20)
+except ValueError as error:
+    print(error)
+
+# %% [markdown]
+# The library's `generate` sets evaluation mode itself, and gives the mode back. At the limit it *slides*: it reads the last 16 tokens only, and forgets what was before. Or it stops, or refuses at once: you say which.
+#
+# ### While it writes
+# Nobody wants to wait for the last word. `stream` takes the same options and yields each word as soon as it is there:
+
+# %%
+for new in stream(model, start, 24, generator=seeded(3)):
+    print(tokenizer.decode(new.tolist()), end="")
+
+# %% [markdown]
+# ### The same again?
+# A `torch.Generator` with a **seed** draws the same numbers each time. `torch.manual_seed` would do so, too, but for everything in the program: the dropout and the shuffling of whoever runs next.
+
+# %%
+for batch in (start, start.repeat(2, 1)):
+    out = generate(model, batch, 8, generator=seeded(12))
+    print(f"batch of {len(batch)}:", " / ".join(tokenizer.decode(row).strip() for row in out.tolist()))
+
+# %% [markdown]
+# The same seed, and the first text of the batch is another: two texts take their draws from one source by turns. A seed repeats a *run*, with the same model, options and batch, and not a text.
+
+# %% [markdown] slide="slide" minutes=4
+# ## 5. Why does it repeat itself?
+# Take the simplest model of all: a table of which word follows which (lesson 00). Let it write greedily.
+
+# %%
+follows = defaultdict(Counter)
+for a, b in pairwise(tokenizer.encode(storyworld.corpus(2000, seed=12))):
+    follows[a][b] += 1
+path = tokenizer.encode("One")
+for _ in range(30):
+    path.append(follows[path[-1]].most_common(1)[0][0])
+print(tokenizer.decode(path))
+
+# %% [markdown]
+# It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further needs a longer repeat to be caught, but greedy decoding keeps pulling it
+# towards what it has just said. We let the shipped model write story after story, and count how many runs of four words are new:
+
+
+# %%
+def variety(texts: list[str]) -> float:
+    runs = [tuple(words(text)[i : i + 4]) for text in texts for i in range(len(words(text)) - 3)]
+    return len(set(runs)) / len(runs)
+
+
+# %%
+for temperature in (0, 0.5, 1):
+    out = generate(model, torch.tensor([line_end]), 400, temperature=temperature, generator=seeded(12))
+    text = tokenizer.decode(out[0].tolist()).strip()
+    print(f"temperature {temperature}: {variety([text]):.0%} of the runs are new. Openings:")
+    for line in text.split("\n")[:3]:
+        print("   ", line[:66])
+
+# %% [markdown]
+# Greedy comes back to the same town, things and saying. Drawing is the remedy. Another one is a **penalty**: divide the positive logits of all words that were said by a number above 1 (Keskar et al. 2019). Is that wise here?
+
+# %%
+after = begun.removesuffix(" Then") + " Soon"
+plain, said = scores_after(after), torch.tensor(tokenizer.encode("\n" + after)).unique()
+for penalty in (1.0, 1.2, 1.5):
+    punished = plain.clone()
+    punished[said] = torch.where(plain[said] > 0, plain[said] / penalty, plain[said] * penalty)
+    print(f"penalty {penalty}: Kira or Noah with {punished.softmax(-1)[chosen[1:]].sum():.0%}")
+
+# %% [markdown]
+# After *Soon* only Kira or Noah can follow, for nobody else is there. But both were said, and so they are punished. Much of what a text repeats it repeats for good reason: a penalty treats a sign, and not its cause.
+
+# %% [markdown] slide="slide" minutes=6
+# ## 6. Looking ahead: beam search
+# Greedy takes the best next word. Does that lead to the most probable *text*? By hand, two words:
+
+# %%
+first = {"red": 0.6, "old": 0.4}
+second = {"red": {"kite": 0.4, "hat": 0.3, "cup": 0.3}, "old": {"kite": 0.9, "hat": 0.05, "cup": 0.05}}
+for a, p in first.items():
+    for b, q in second[a].items():
+        print(f"{a} {b}: {p * q:.2f}", end="   ")
+
+# %% [markdown]
+# Greedy begins with *red* and ends at 0.24. *Old kite* has 0.36: a worse beginning with a better end. **Beam search** keeps several beginnings, the *beams*. At each step every beam grows by every word, and the best few of all
+# that grew go on. It multiplies the work by the number of beams, and probabilities of long texts become tiny, so it adds their logarithms.
+#
+# ### Long against short
+# Each word multiplies by less than 1. So the longer a text, the less probable it is, and a search for the largest product likes texts that end early. The usual remedy is **length normalization**: compare the sum
+# divided by a power of the number of words (after Wu et al. 2016). With power 1 that is the mean per word.
+
+# %%
+beams = sampling.beam_search(model, torch.tensor(line_end), 127, n_beams=8, stop_ids=line_end)
+for power in (0, 1):
+    ranked = sorted(beams, key=lambda beam: beam[1] / (len(beam[0]) - 1) ** power, reverse=True)
+    best = [f"{log_prob:.1f} ({len(tokens) - 1})" for tokens, log_prob in ranked[:4]]
+    print(f"power {power}, log probability (words) of the best four:", ", ".join(best))
+
+# %% [markdown]
+# With the power 1 the longer ones win, although each is a little less probable. (A story here has its end built in, so the difference is small; where a text may stop anywhere, it is not.)
+#
+# ### Is it a good story?
+
+# %%
+print(tokenizer.decode(beams[0][0]).strip())
+
+# %% tags=["source-hidden"]
+told_by = {
+    "beams": [tokenizer.decode(tokens).strip() for tokens, _ in beams],
+    "drawn": drawn[:8],
+    "StoryWorld": [text.strip() for text in stories[:8]],
+}
+
+
+def alike(texts: list[str]) -> float:
+    """How often two of the texts have the same word at the same place."""
+    shares = []
+    for one, other in combinations(map(words, texts), 2):
+        same = [a == b for a, b in zip(one, other, strict=False)]
+        shares.append(sum(same) / len(same))
+    return sum(shares) / len(shares)
+
+
+predict(
+    "Eight beams from one search. At how many places of a hundred do two of them have the same word?",
+    key=lambda: f"about {round(100 * alike(told_by['beams']), -1):.0f}",
+    choices={
+        "about 20": "So it is for eight stories that were drawn.",
+        "about 50": "They are more alike than that: most of them grew from one beam.",
+        "about 90": "",
+    },
+    because="Beams that differ early seldom live long; those at the end are one story with small changes.",
+)
+
+
+# %%
+def log_prob_per_word(text: str) -> float:
+    ids = torch.tensor([tokenizer.encode("\n" + text + "\n")])
+    return -torch.nn.functional.cross_entropy(model(ids[:, :-1])[0], ids[0, 1:]).item()
+
+
+# %%
+for name, texts in told_by.items():
+    per_word = sum(map(log_prob_per_word, texts)) / len(texts)
+    print(f"{name:<11} log probability per word {per_word:.2f}, same word {alike(texts):.0%}", end=", ")
+    print(f"new runs {variety(texts):.0%}, without a mistake {right(texts)} of {len(texts)}")
+
+# %% [markdown]
+# The beams are more probable than the true stories, and they are one story, eight times. That is what *dull* means in numbers. Is the most probable story at least a typical one? StoryWorld knows the exact log
+# probability of each:
+
+# %%
+source = seeded(12)
+true = torch.tensor([storyworld.story(source).log_prob for _ in range(1000)])
+whole = [storyworld.log_prob(text) for text in told_by["beams"]]
+best = max(whole)
+print(f"true stories: {true.mean():.1f} on average; the best beam that is a story: {best:.1f}")
+print(f"{(true >= best - 0.01).float().mean():.0%} of the true ones are as probable")
+
+# %% tags=["source-hidden"]
+with figures.axes("The most probable is not typical", "log probability of a story (nats)", "stories of 1000") as (
+    figure,
+    ax,
+):
+    heights, edges, _ = ax.hist(true.tolist(), bins=20, color=figures.SERIES[0])
+    ax.axvline(best, color=figures.SERIES[1], linewidth=3)
+    ax.text(best - 0.15, heights.max() * 0.9, "best beam", color=figures.SERIES[1], ha="right")
+figures.show(
+    figure,
+    alt="Histogram of the log probabilities of 1000 true stories, around -69, and a line at the right edge: the best beam.",
+    caption="Nearly all stories lie left of the line. Each is less probable than the beam's, but there are very many of them.",
+    table={"from": edges[:-1:4].tolist(), "stories (5 equal parts)": heights.reshape(5, 4).sum(1).astype(int).tolist()},
+)
+
+# %% [markdown]
+# A thousand coins are most likely to fall *all heads*, if heads is ever so little likelier; and nobody ever sees it. Likewise, text that people write is not the most probable text (Holtzman et al. 2020). So: where there is one right
+# answer, as in a translation, search; where there are many good ones, draw.
+
+# %% [markdown] tags=["note"]
+# StoryWorld's 40 names are equally likely: which one a beam takes rests on a hair's breadth in the model, and yet it is the same at each run. The coin holds for a bent coin only, say so. If someone asks about the 5 of 8 right
+# beams: they are one story with small changes, so that is one fact, not five.
+
+# %% [markdown] slide="slide"
+# ## 7. Your turn
+# Four short functions. In all of them tokens stand on the last axis, V of them, and each row is a text of its own.
+
+
+# %% tags=["exercise"] name="apply_temperature" minutes=6 difficulty=1
+def apply_temperature(logits, temperature):
+    """logits (..., V), temperature a number above 0 (greedy is not asked for). Returns (..., V), probabilities.
+
+    Large logits and low temperatures must not overflow.
+    """
+    # SOLUTION
+    return (logits / temperature).softmax(-1)
+    # END
+
+
+# %% tags=["check"]
+if check("apply_temperature", apply_temperature).passed:
+    keep("apply_temperature", apply_temperature)
+
+# %%
+hint("apply_temperature")
+
+# %% [markdown] tags=["solution"]
+# Divide first, then softmax, which takes the maximum off by itself. The usual slips: multiply; or divide the probabilities, which then no longer sum to 1, or go through softmax a second time (section 8).
+
+
+# %% tags=["exercise"] name="top_k_probs" minutes=8 difficulty=2
+def top_k_probs(probs, k):
+    """probs (..., V) in any order, k from 1 to V. Returns (..., V): each row's k most probable tokens, 0 for all others.
+
+    What is kept keeps its place and its proportions, and sums to 1. Exactly k stay; which ones of equals is open.
+    """
+    # SOLUTION
+    best, ids = probs.topk(k, dim=-1)
+    kept = torch.zeros_like(probs).scatter(-1, ids, best)
+    return kept / kept.sum(-1, keepdim=True)
+    # END
+
+
+# %% tags=["check"]
+if check("top_k_probs", top_k_probs).passed:
+    keep("top_k_probs", top_k_probs)
+
+# %%
+hint("top_k_probs")
+
+# %% [markdown] tags=["solution"]
+# `topk` returns values and where they stood; `scatter` puts them back there, into zeros. A comparison with the k-th value is shorter, but where tokens are equal it keeps too many with `>=` and too few with `>`.
+
+
+# %% tags=["exercise"] name="top_p_probs" minutes=10 difficulty=3
+def top_p_probs(probs, p):
+    """probs (..., V) in any order, p above 0 and at most 1. Returns (..., V), 0 for the tokens that are cut.
+
+    In each row the most probable tokens stay, up to and including the one with which their sum reaches p. What is kept
+    keeps its place and its proportions, and sums to 1. Which ones of equals stay is open.
+    """
+    # SOLUTION
+    ranked, order = probs.sort(dim=-1, descending=True)
+    before = ranked.cumsum(-1) - ranked
+    ranked = ranked.where(before < p, 0.0)
+    kept = torch.zeros_like(probs).scatter(-1, order, ranked)
+    return kept / kept.sum(-1, keepdim=True)
+    # END
+
+
+# %% tags=["check"]
+if check("top_p_probs", top_p_probs).passed:
+    keep("top_p_probs", top_p_probs)
+
+# %%
+hint("top_p_probs")
+
+# %% [markdown] tags=["solution"]
+# A token stays while the sum *before* it is below p: so the best one always stays, and the one that crosses p, too. With the sum *up to* it, a best token of 0.95 would be cut at p = 0.9, and nothing be left. The mask
+# belongs to the sorted row: bring it back with `scatter` before you use it.
+
+
+# %% tags=["exercise"] name="beam_search" minutes=16 difficulty=3
+def beam_search(log_probs_fn, start, n_beams, n_steps):
+    """start: a list of ints, the tokens to begin with. n_steps: how many tokens to add.
+
+    log_probs_fn(tokens) takes the list of all tokens so far and returns (V), the natural log of each next token's
+    probability. Nothing ends a text early, and lengths are not normalized.
+    Returns the n_beams best as a list of (tokens, log_prob), best first: the tokens with the start, a list of ints, and the
+    log probability of what was added, a float.
+    """
+    # SOLUTION
+    beams = [(list(start), 0.0)]
+    for _ in range(n_steps):
+        grown = []
+        for tokens, total in beams:
+            for token, log_prob in enumerate(log_probs_fn(tokens).tolist()):
+                grown.append(([*tokens, token], total + log_prob))
+        beams = sorted(grown, key=lambda beam: beam[1], reverse=True)[:n_beams]
+    return beams
+    # END
+
+
+# %% tags=["check"]
+if check("beam_search", beam_search).passed:
+    keep("beam_search", beam_search)
+
+# %%
+hint("beam_search")
+
+# %% [markdown] tags=["solution"]
+# The search starts with one beam, of log probability 0: the start is given. All that grew is ranked *together*, for two children of one beam may beat both of another. The usual slips: `tokens.append`, which changes a list that other
+# beams hold; a look at the last token only; and a product of probabilities, which is 0 after some hundred words.
+
+# %% [markdown] slide="subslide" minutes=1
+# ### The library's version
+# One function for dial and cuts, as in section 2. In `generate` and the search a cache remembers what was read; that is lesson 13.
+
+# %%
+torch.testing.assert_close(next_token_probs(logits[None], 0.7)[0], (logits / 0.7).softmax(-1))
+show(next_token_probs)
+show(sample)
+
+# %% [markdown]
+# `sample` divides each probability by a random number of its own, and takes the largest. If these follow the exponential distribution, each word wins as often as its probability says (section 3 counted), and a GPU need not wait for
+# the processor in between.
+
+# %% [markdown] slide="slide" minutes=3
+# ## 8. Break it: cut to zero
+# A cut on logits sets what is cut to $-\infty$. Somebody sets it to 0 instead. We keep the best five of the names behind *brave*:
+
+# %%
+best_five = wide >= wide.topk(5).values[-1]
+cut_right, cut_wrong = (wide.where(best_five, low).softmax(-1) for low in (-torch.inf, 0.0))
+
+# %% tags=["source-hidden"]
+predict(
+    "With 0 for the cut logits, how much probability do the five names have together?",
+    key=lambda: f"about {round(100 * cut_wrong[best_five].sum().item(), -1):.0f} %",
+    choices={
+        "about 0 %": "Their logits are above 3, and that of the others is 0 now.",
+        "about 40 %": "",
+        "about 100 %": "So it would be with minus infinity. A logit of 0 is a probability like any other.",
+    },
+    because="e to the 0 is 1 for each of hundreds of cut words, and together they outweigh the five.",
+)
+
+# %%
+print(f"the five: {cut_right[best_five].sum():.2f} with -inf, {cut_wrong[best_five].sum():.2f} with 0")
+print(f"the five before any cut: {wide.softmax(-1)[best_five].sum():.2f}; best logit {wide.max():.1f}")
+
+# %% [markdown]
+# No error, and worse words than without a cut.
+#
+# ### A softmax too many
+# A course note's model ends in a softmax and calls the result logits. Then temperature and softmax act on probabilities. What is left of *they*, at 0.69?
+
+# %%
+for temperature in (1.0, 0.5, 0.1):
+    once, twice = next_token_probs(torch.stack((logits, probs)), temperature)[:, chosen[0]]
+    print(f"temperature {temperature}: they with {once:.3f} from logits, {twice:.3f} from probabilities")
+print(f"equal shares for all: {1 / len(logits):.3f}")
+
+# %% [markdown]
+# All probabilities lie between 0 and 1, so no two "logits" differ by more than 1, and no word can be more than e times as probable as another. The text is noise, and a low temperature hides it a little.
+#
+# ## What you have now
+# - Greedy takes the largest, sampling draws. Temperature, top-k, top-p and min-p shape what is drawn from, in this order.
+# - A cut helps against the tail, and most when it is hot. It does not help against a model that is sure and wrong.
+# - A sampler is tested by counting: in roots of the expected count.
+# - A text ends at a stop token or at the limit; write in evaluation mode, with a generator of your own.
+# - Beam search finds probable texts. For stories they are all the same one.
+#
+# Next, lesson 13: writing a word without reading the whole text again.
+#
+# ## Sources
+# - Top-k: Fan, Lewis and Dauphin 2018, *Hierarchical Neural Story Generation*.
+# - Top-p, and why the most probable text is dull: Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, section 3.1.
+# - Min-p: Nguyen et al. 2024, *Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs*.
+# - Penalty: Keskar et al. 2019, *CTRL: A Conditional Transformer Language Model for Controllable Generation*, section 4.1.
+# - Length normalization: Wu et al. 2016, *Google's Neural Machine Translation System*, section 7.
