@@ -2,7 +2,7 @@
 # # 12 Sampling
 # **How does a list of probabilities become a text?**
 #
-# *Needs* lessons 03, 10 and 11. *Explains* `probabilities.py` and `sampling.py`. *Builds* three rules of the first and the beam search of the second. *Runs* in about 25 s on two cores.
+# *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `sampling.py`. *Runs* in about 30 s on two cores.
 # *Teaches* in 40 minutes, plus 40 of exercises.
 
 # %%
@@ -82,7 +82,7 @@ print("1000 darts:", {word.strip(): int((draws == i).sum()) for i, word in enume
 # The library's `sample` draws one word for each row of a batch. It does so with other arithmetic, and to the same end; section 3 tests that.
 
 # %% [markdown] tags=["note"]
-# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. To cut for 50 minutes: the penalty in section 5 and the second break.
+# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. With less time, cut the penalty in section 5 and the second break.
 
 # %% [markdown] slide="slide" minutes=8
 # ## 2. One dial and three cuts
@@ -147,7 +147,7 @@ predict(
         10: "It is compared with the best one, name by name; nothing is added up.",
         36: "That would be 90 % of them. But nothing is added up.",
     },
-    because="The best name has little more than the others, so all are far above a tenth of it.",
+    because="The best name has little more than the others, so all of them are far above a tenth of its share.",
 )
 
 # %% [markdown]
@@ -211,8 +211,8 @@ for name, cut in {"no cut": {}, **cuts}.items():
     print(f"{name:<10}", "  ".join(shown))
 
 # %% [markdown]
-# At temperature 1 a cut helps little: nearly all that is wrong there is *one* likely word in the place of another, and no cut sees that. (Who holds the kite after two gifts is the hardest question in StoryWorld.) What
-# a cut removes is the tail, and heat makes the tail large: at 2, min-p brings the wrong ones back to what they were at 1, and loses nothing. On your own model, with other text, another cut may win: measure.
+# At temperature 1 a cut helps little: nearly all that is wrong there is *one* likely word in the place of another, and no cut sees that. (Who holds which thing after two gifts is the hardest question in StoryWorld.) What
+# a cut removes is the tail, and heat makes the tail large: at 2, min-p brings the wrong ones back to what they were at 1, and loses next to nothing. On your own model, with other text, another cut may win: measure.
 
 # %% [markdown] slide="slide" minutes=5
 # ## 3. Is it drawn right?
@@ -243,16 +243,16 @@ predict(
 )
 
 # %%
-expected = 10_000 * grouped(probs)
+print("expected in %", [round(100 * p, 1) for p in grouped(probs).tolist()])
 for name, temperature in (("right", 1.0), ("a little cold", 0.9)):
     counted = counts(next_token_probs(logits[None], temperature)[0], 10_000, seed=12)
     distance = (counted - expected) / expected.sqrt()
-    print(f"{name}: counted {counted.tolist()}, off by {[round(d, 1) for d in distance.tolist()]} roots")
-    print(f"   sum of squares {distance.square().sum():.0f}")
+    print(f"{name}: drawn in % {[round(c / 100, 1) for c in counted.tolist()]}", end=", ")
+    print(f"off by {[round(d) for d in distance.tolist()]} roots, squares {distance.square().sum():.0f}")
 
 # %% [markdown]
-# The second line comes from a temperature of 0.9 that somebody forgot in the code. Each distance is given in **roots of the expected count**. Where all is right most stay between $-2$ and 2. Their squares summed are
-# **chi-square** (Pearson 1900), and it is on average one less than there are kinds: 3 here. Over 20 seeds, and with more and more draws:
+# The last line comes from a temperature of 0.9 that somebody forgot in the code. Each distance is given in **roots of the expected count**. Where all is right most stay between $-2$ and 2. Their squares summed are
+# **chi-square** (Pearson 1900), and it should come to about one less than there are kinds, so to about 3 here. Over 20 seeds, and with more and more draws:
 
 # %%
 for n in (100, 1000, 10_000):
@@ -317,7 +317,7 @@ predict(
         "about 75 %": "One good word after another: the shares multiply.",
         "about 24 %": "",
     },
-    because="It is 0.9865 multiplied by itself, once for each word.",
+    because="The share of good words is multiplied by itself, once for each word.",
 )
 
 
@@ -361,7 +361,8 @@ toy = TransformerLM(preset("tiny_transformer", "tiny", max_seq_len=16))
 ids = torch.randint(500, (1, 8))
 for mode in (True, False):
     toy.train(mode)
-    print(f"training mode {mode}:", len({str(write(toy, ids, 8, temperature=0)) for _ in range(4)}), "texts in 4 runs")
+    texts = {str(write(toy, ids, 8, temperature=0)) for _ in range(4)}
+    print(f"training mode {mode}: different texts in 4 runs: {len(texts)}")
 for overflow in ("slide", "stop"):
     print(f"{overflow}: asked for 20 more, got", tuple(generate(toy, ids, 20, overflow=overflow).shape))
 try:
@@ -405,8 +406,8 @@ for _ in range(30):
 print(tokenizer.decode(path))
 
 # %% [markdown]
-# It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further needs a longer repeat to be caught, but greedy decoding keeps pulling it
-# towards what it has just said. We let the shipped model write story after story, and count how many runs of four words are new:
+# It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further is caught only by a longer repeat. But whenever it is asked alike, it
+# answers alike. We let the shipped model write story after story, and count how many runs of four words are new:
 
 
 # %%
@@ -416,7 +417,7 @@ def variety(texts: list[str]) -> float:
 
 
 # %%
-for temperature in (0, 0.5, 1):
+for temperature in (0, 1):
     out = generate(model, torch.tensor([line_end]), 400, temperature=temperature, generator=seeded(12))
     text = tokenizer.decode(out[0].tolist()).strip()
     print(f"temperature {temperature}: {variety([text]):.0%} of the runs are new. Openings:")
@@ -424,7 +425,7 @@ for temperature in (0, 0.5, 1):
         print("   ", line[:66])
 
 # %% [markdown]
-# Greedy comes back to the same town, things and saying. Drawing is the remedy. Another one is a **penalty**: divide the positive logits of all words that were said by a number above 1 (Keskar et al. 2019). Is that wise here?
+# Greedy tells nearly the same story again; drawing is the remedy. (Even there some runs come back, since a story says its things more than once.) Another one is a **penalty**: divide the positive logits of all words that were said by a number above 1 (Keskar et al. 2019). Is that wise here?
 
 # %%
 after = begun.removesuffix(" Then") + " Soon"
