@@ -53,27 +53,22 @@ for token in logits.topk(5).indices.tolist():
 # %% [markdown]
 # The scores are **logits**: any size, any sign. Softmax makes probabilities of them (lesson 03): none below 0, and they sum to 1. A story may go on in three ways here: they trade, Kira gives, or Noah does.
 #
-# The first answer is to take the largest. That is **greedy** decoding, and it writes *they* here every time: no story of ours would ever hold a gift at this place. The second is to **sample**: draw a word, each as often
-# as its probability says. By hand: lay the probabilities side by side on a line from 0 to 1, and throw a dart.
+# The first answer is to take the largest. That is **greedy** decoding, and it writes *they* here every time: no story of ours would ever hold a gift at this place. The second is to **sample**: draw a word, each as often as its probability says. By hand: lay the probabilities side by side on a line from 0 to 1, and throw a dart.
 
 # %%
 named = [" they", " Kira", " Noah"]
 chosen = [tokenizer.ids[word] for word in named]
 ends = probs[chosen].cumsum(0)
-for word, end in zip(named, ends.tolist(), strict=True):
-    print(f"{word.strip():>5} ends at {end:.3f}")
-
-# %%
-dart = torch.tensor(0.8)
-print("a dart at 0.8 draws", named[torch.searchsorted(ends, dart)].strip())
+print("ends:", ", ".join(f"{word.strip()} {end:.3f}" for word, end in zip(named, ends.tolist(), strict=True)))
+print("a dart at 0.8 draws", named[torch.searchsorted(ends, torch.tensor(0.8))].strip())
 darts = torch.searchsorted(ends, torch.rand(1000, generator=seeded(12)))
 print("1000 darts:", {word.strip(): int((darts == i).sum()) for i, word in enumerate([*named, " others"])})
 
 # %% [markdown]
-# The library's `sample` draws one word for each row of a batch. It does so with other arithmetic, and to the same end; section 3 tests that.
+# The library's `sample` draws one word for each row of a batch, by other arithmetic. Section 3 tests that it comes to the same.
 
 # %% [markdown] tags=["note"]
-# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. With less time, cut the chart in section 2 and the table model in section 5.
+# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. With less time, cut the judging of the cuts in section 2 and the table model in section 5.
 
 # %% [markdown] slide="slide" minutes=7
 # ## 2. One dial and three cuts
@@ -134,7 +129,9 @@ for name, cut in cuts.items():
     print(f"{name:<10} after Then {then:>3}, after brave {brave:>3}")
 
 # %% [markdown]
-# Top-k keeps too many here and too few there. The other two follow what the model knows, and top-p loses a tenth of the names. Who is best in the long run? StoryWorld can tell: it knows for every place of a story which words are possible, and how probable each is. We count how much of the drawing is *wrong*, falls on impossible words, and how often the word that a true story would have said is *lost*, forbidden by the rule.
+# Top-k keeps too many here and too few there. The other two follow what the model knows, and top-p loses a tenth of the names.
+#
+# Which is best in the long run? StoryWorld knows which words are possible at every place of a story, and how probable each is. We count how much of the drawing falls on impossible words (*wrong*), and how often the rule forbids the word that a true story would have said (*lost*).
 
 
 # %%
@@ -159,32 +156,26 @@ assert scores.shape == exact.shape
 
 # %%
 for name, cut in cuts.items():
-    mild, hot = (next_token_probs(scores, temperature=t, **cut) for t in (1, 2))
-    wrong, wrong_hot = (drawn_from[exact == 0].sum() / len(exact) for drawn_from in (mild, hot))
-    lost = exact[mild == 0].sum() / len(exact)
-    print(f"{name:<10} wrong {wrong:.1%}, at temperature 2 {wrong_hot:.1%}; lost {lost:.0%}")
+    shown = []
+    for t in (1, 2):
+        drawn_from = next_token_probs(scores, temperature=t, **cut)
+        wrong, lost = drawn_from[exact == 0].sum() / len(exact), exact[drawn_from == 0].sum() / len(exact)
+        shown.append(f"temperature {t}: {wrong:.1%} wrong, {lost:3.0%} lost")
+    print(f"{name:<10}", "; ".join(shown))
 
 # %% [markdown]
-# At temperature 1 a cut helps little: nearly all that is wrong there is *one* likely word in the place of another, and no cut sees that. (Who holds which thing after two gifts is the hardest question in StoryWorld.) What
-# a cut removes is the tail, and heat makes the tail large: at 2, min-p brings the wrong ones back to what they were at 1, and loses next to nothing. On your own model, with other text, another cut may win: measure.
+# At temperature 1 a cut helps little: nearly all that is wrong there is *one* likely word in the place of another, and no cut sees that. What a cut removes is the tail, and heat makes the tail large. At 2, min-p brings the wrong ones back to what they were at 1, and loses next to nothing. On your own model, with other text, another cut may win: measure.
 
 # %% [markdown] slide="slide" minutes=4
 # ## 3. Is it drawn right?
-# A sampler with a mistake still writes texts, and they look fine. How would you notice? Not by reading one. **Count**, and compare with the probabilities. We count four kinds: our three words, and all others together.
-
-
-# %%
-def kinds(probs: torch.Tensor) -> torch.Tensor:
-    """The shares of they, Kira, Noah and all others, (4)."""
-    three = probs[chosen]
-    return torch.cat((three, 1 - three.sum(0, keepdim=True)))
+# A sampler with a mistake still writes texts, and they look fine. How would you notice? Not by reading one. **Count**, and compare with the probabilities.
 
 
 # %% tags=["source-hidden"]
-expected = 10_000 * kinds(probs)
+expected = 10_000 * probs[chosen[1]].item()
 predict(
-    f"We draw 10,000 words and expect {expected[1]:,.0f} times Kira. How far off will the count be, typically?",
-    key=lambda: f"about {round(expected[1].item() ** 0.5, -1):.0f}",
+    f"We draw 10,000 words and expect {expected:,.0f} times Kira. How far off will the count be, typically?",
+    key=lambda: f"about {round(expected**0.5, -1):.0f}",
     choices={
         "not at all": "Chance does not keep books.",
         "about 40": "",
@@ -195,6 +186,12 @@ predict(
 
 
 # %%
+def kinds(probs: torch.Tensor) -> torch.Tensor:
+    """The shares of they, Kira, Noah and all others, (4)."""
+    three = probs[chosen]  # (3)
+    return torch.cat((three, 1 - three.sum(0, keepdim=True)))
+
+
 def distance(shares: torch.Tensor, n: int, seed: int) -> torch.Tensor:
     """How far n draws from `shares` are off what we expect, in roots of the expected count."""
     counted = torch.bincount(sample(shares.expand(n, -1), seeded(seed)), minlength=4)
@@ -263,9 +260,8 @@ print(tokenizer.decode(written[0].tolist()).strip())
 
 # %% rows=["S4-38", "S4-41"]
 ids = torch.tensor([tokenizer.encode("\nOne sunny")] * 3)
-out = generate(
-    model, ids, 120, temperature=0.8, top_k=50, top_p=0.95, stop_ids=line_end, pad_id=line_end[0], generator=seeded(12)
-)
+rules = {"temperature": 0.8, "top_k": 50, "top_p": 0.95}
+out = generate(model, ids, 120, stop_ids=line_end, pad_id=line_end[0], generator=seeded(12), **rules)
 ended = [row.index(line_end[0], 1) for row in out.tolist()]
 print(f"asked for up to {ids.shape[1] + 120}, got {tuple(out.shape)}; the texts end at {ended}")
 assert out.shape[1] == max(ended) + 1 and torch.equal(out[:, : ids.shape[1]], ids)
@@ -279,7 +275,7 @@ ids = torch.randint(500, (1, 8))
 for mode in (True, False):
     toy.train(mode)
     texts = {str(write(toy, ids, 8, temperature=0)) for _ in range(4)}
-    print(f"training mode {mode}: the same text in 4 runs {len(texts) == 1}")
+    print(f"training mode {mode}: do 4 runs agree? {len(texts) == 1}")
 for overflow in ("slide", "stop"):
     out = generate(toy, ids, 20, overflow=overflow)
     print(f"{overflow}: asked for {ids.shape[1]} + 20 tokens, got {out.shape[1]}")
@@ -333,7 +329,7 @@ print(tokenizer.decode(path))
 
 # %% [markdown]
 # It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further is caught only by a longer repeat. But asked alike, it answers alike. And no model looks
-# back without end: the shipped one reads 128 words at most. Once it has written more, the beginning is out of its sight, and it cannot know that it has told this already. We let it write on, story after story, and count how many runs of four words are new:
+# back without end: the shipped one reads the last 128 words at most. Once it has written more, the beginning is out of its sight, and it cannot know that it has told this already. We let it write on, story after story, and count how many runs of four words are new:
 
 
 # %%
@@ -344,6 +340,7 @@ def variety(text: str) -> float:
 
 
 # %%
+print(f"the model reads the last {model.config.max_seq_len} words")
 for temperature in (0, 1):
     out = generate(model, torch.tensor([line_end]), 300, temperature=temperature, generator=seeded(12))
     text = tokenizer.decode(out[0].tolist()).strip()
@@ -366,8 +363,7 @@ for a, p in first.items():
         print(f"{a} {b}: {p * q:.2f}", end="   ")
 
 # %% [markdown]
-# Greedy begins with *red* and ends at 0.24. *Old kite* has 0.36: a worse beginning with a better end. **Beam search** keeps several beginnings, the *beams*. At each step every beam grows by every word, and the best few of all
-# that grew go on. It multiplies the work by the number of beams, and probabilities of long texts become tiny, so it adds their logarithms.
+# Greedy begins with *red* and ends at 0.24. *Old kite* has 0.36: a worse beginning with a better end. **Beam search** keeps several beginnings, the *beams*. At each step every beam grows by every word, and the best few of all that grew go on. It multiplies the work by the number of beams, and probabilities of long texts become tiny, so it adds their logarithms.
 #
 # ### Long against short
 # Each word multiplies by less than 1. So the longer a text, the less probable it is, and a search for the largest product likes texts that end early. Two texts, each word of both with 0.6:
@@ -397,18 +393,13 @@ beams = [tokenizer.decode(tokens).strip() for tokens, _ in found[1]]
 print(beams[0])
 
 # %%
-source = torch.tensor([line_end] * 8)
-drawn = generate(model, source, 127, stop_ids=line_end, generator=seeded(12))
-told_by = {
-    "StoryWorld": [text.strip() for text in stories[:8]],
-    "drawn": [tokenizer.decode(row).strip().split("\n")[0] for row in drawn.tolist()],
-    "beams": beams,
-}
-new_runs = {name: variety("\n".join(texts)) for name, texts in told_by.items()}
+out = generate(model, torch.tensor([line_end] * 8), 127, stop_ids=line_end, generator=seeded(12))
+drawn = [tokenizer.decode(row).strip().split("\n")[0] for row in out.tolist()]
+new_runs = {"drawn": variety("\n".join(drawn)), "beams": variety("\n".join(beams))}
 
 # %% tags=["source-hidden"]
 predict(
-    "Eight drawn stories: 9 of 10 runs of four words are new. And in the eight best beams of one search?",
+    f"In eight drawn stories {new_runs['drawn']:.0%} of all runs of four words are new. And in the eight best beams of one search?",
     key=lambda: f"about {round(100 * new_runs['beams'] / 5) * 5} %",
     choices={
         "about 90 %": "So it is where each story is drawn for itself.",
@@ -433,8 +424,7 @@ print(f"true stories: {true.mean():.1f} on average; the best beam that is a stor
 print(f"{(true >= best - 0.01).float().mean():.0%} of the true ones are as probable")
 
 # %% tags=["source-hidden"]
-title = "The most probable is not typical"
-with figures.axes(title, "log probability of a story (nats)", "stories of 1000") as (figure, ax):
+with figures.axes("The most probable is not typical", "log probability (nats)", "stories of 1000") as (figure, ax):
     heights, edges, _ = ax.hist(true.tolist(), bins=20, color=figures.SERIES[0])
     ax.axvline(best, color=figures.SERIES[1], linewidth=3)
     ax.text(best - 0.15, heights.max() * 0.9, "best beam", color=figures.SERIES[1], ha="right")
@@ -446,12 +436,10 @@ figures.show(
 )
 
 # %% [markdown]
-# A thousand coins are most likely to fall *all heads*, if heads is ever so little likelier; and nobody ever sees it. Likewise, text that people write is not the most probable text (Holtzman et al. 2020). So: where there is one right
-# answer, as in a translation, search; where there are many good ones, draw.
+# A thousand coins are most likely to fall *all heads*, if heads is ever so little likelier; and nobody ever sees it. Likewise, text that people write is not the most probable text (Holtzman et al. 2020). So: where there is one right answer, as in a translation, search; where there are many good ones, draw.
 
 # %% [markdown] tags=["note"]
-# StoryWorld's 40 names are equally likely: which one a beam takes rests on a hair's breadth in the model, and yet it is the same at each run. The coin holds for a bent coin only, say so.
-# Some of the beams are no true stories (5 of 8 are); and these five are one story with small changes, so that is one fact, not five.
+# StoryWorld's 40 names are equally likely: which one a beam takes rests on a hair's breadth in the model, and yet it is the same at each run. The coin holds for a bent coin only, say so. Some beams are no possible stories (5 of 8 are), and these are one story with small changes: one fact, not five.
 
 # %% [markdown] slide="slide"
 # ## 7. Your turn
@@ -528,8 +516,7 @@ if check("top_p_probs", top_p_probs).passed:
 hint("top_p_probs")
 
 # %% [markdown] tags=["solution"]
-# A token stays while the sum *before* it is below p: so the best one always stays, and the one that crosses p, too. With the sum *up to* it, a best token of 0.95 would be cut at p = 0.9, and nothing be left. The mask
-# belongs to the sorted row: bring it back with `scatter` before you use it.
+# A token stays while the sum *before* it is below p: so the best one always stays, and the one that crosses p, too. With the sum *up to* it, a best token of 0.95 would be cut at p = 0.9, and nothing be left. The mask belongs to the sorted row: bring it back with `scatter` before you use it.
 
 
 # %% tags=["exercise"] name="beam_search" minutes=16 difficulty=3
@@ -561,8 +548,7 @@ if check("beam_search", beam_search).passed:
 hint("beam_search")
 
 # %% [markdown] tags=["solution"]
-# The search starts with one beam, of log probability 0: the start is given. All that grew is ranked *together*, for two children of one beam may beat both of another. The usual slips: `tokens.append`, which changes a list that other
-# beams hold; a look at the last token only; and a product of probabilities, which is 0 after some hundred words.
+# The search starts with one beam, of log probability 0: the start is given. All that grew is ranked *together*, for two children of one beam may beat both of another. The usual slips: `tokens.append`, which changes a list that other beams hold; a look at the last token only; and a product of probabilities, which is 0 after some hundred words.
 
 # %% [markdown] slide="subslide" minutes=1
 # ### The library's version
@@ -574,8 +560,7 @@ show(next_token_probs)
 show(sample)
 
 # %% [markdown]
-# `sample` divides each probability by a random number of its own, and takes the largest. If these follow the exponential distribution, each word wins as often as its probability says (section 3 counted), and a GPU need not wait for
-# the processor in between.
+# `sample` divides each probability by a random number of its own, and takes the largest. If these follow the exponential distribution, each word wins as often as its probability says (section 3 counted), and a GPU need not wait for the processor in between.
 
 # %% [markdown] slide="slide" minutes=2
 # ## 8. Break it: cut to zero
@@ -605,11 +590,10 @@ print(f"the five before any cut: {wide.softmax(-1)[best_five].sum():.2f}; best l
 # No error, and what should be cut to nothing has most of the probability.
 #
 # ## What you have now
-# - Greedy takes the largest, sampling draws. Temperature, top-k, top-p and min-p shape what is drawn from, in this order.
+# - Greedy takes the largest, and repeats itself; sampling draws. Temperature, top-k, top-p and min-p shape what is drawn from, in this order.
 # - A cut helps against the tail, and most when it is hot. It does not help against a likely word that is wrong.
 # - A sampler is tested by counting: in roots of the expected count.
 # - A text ends at a stop token or at the limit; write in evaluation mode, with a seeded generator of your own.
-# - Asked alike, greedy answers alike: it repeats itself.
 # - Beam search finds probable texts. For stories they are all the same one.
 #
 # Next, lesson 13: writing a word without reading the whole text again.
