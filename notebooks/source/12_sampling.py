@@ -150,8 +150,7 @@ def possible(text: str) -> torch.Tensor:
 source = seeded(12)
 stories = [storyworld.story(source).text + "\n" for _ in range(20)]
 exact = torch.cat([possible(text) for text in stories])
-read = [torch.tensor([tokenizer.encode("\n" + text)[:-1]]) for text in stories]
-scores = torch.cat([model(ids)[0] for ids in read])
+scores = torch.cat([model(torch.tensor([tokenizer.encode("\n" + text)[:-1]]))[0] for text in stories])
 assert scores.shape == exact.shape
 
 # %%
@@ -202,8 +201,7 @@ def distance(shares: torch.Tensor, n: int, seed: int) -> torch.Tensor:
 # %%
 right, cold = kinds(probs), kinds(next_token_probs(logits[None], temperature=0.9)[0])
 for name, shares in (("right", right), ("cold", cold)):
-    roots = distance(shares, 10_000, seed=12)
-    print(f"{name:<6} off by", ", ".join(f"{one:.1f}" for one in roots.tolist()))
+    print(f"{name:<6} off by", [f"{roots:.1f}" for roots in distance(shares, 10_000, seed=12).tolist()])
 
 # %% [markdown]
 # The second line comes from a temperature of 0.9 that somebody forgot in the code. Each distance is given in **roots of the expected count**. Where all is right, it is seldom beyond 3. So let us raise an alarm beyond 3, and try 20 seeds:
@@ -218,9 +216,7 @@ for n in (100, 1000, 10_000, 100_000):
     print(f"{n:>7,} draws: {alarms(right, n):>2} alarms where all is right, {alarms(cold, n):>2} at 0.9")
 
 # %% [markdown]
-# What is right stays near what is expected, and what is wrong goes away from it: the more draws, the smaller the mistakes that are found. A single alarm proves nothing: draw again with another seed.
-#
-# Two things need no statistics: a cut word must never be drawn, and at temperature 0 all draws are equal.
+# What is right stays near what is expected, and what is wrong goes away from it: the more draws, the smaller the mistakes that are found. A single alarm proves nothing: draw again with another seed. Two things need no statistics: a cut word must never be drawn, and at temperature 0 all draws are equal.
 
 # %%
 only_three = next_token_probs(logits[None], top_k=3)
@@ -363,10 +359,10 @@ for a, p in first.items():
         print(f"{a} {b}: {p * q:.2f}", end="   ")
 
 # %% [markdown]
-# Greedy begins with *red* and ends at 0.24. *Old kite* has 0.36: a worse beginning with a better end. **Beam search** keeps several beginnings, the *beams*. At each step every beam grows by every word, and the best few of all that grew go on. It multiplies the work by the number of beams, and probabilities of long texts become tiny, so it adds their logarithms.
+# Greedy begins with *red* and ends at 0.24. *Old kite* has 0.36: a worse beginning with a better end. **Beam search** keeps several beginnings, the *beams*. At each step every beam grows by every word, and the best few of all that grew go on. It multiplies the work by the number of beams. And since probabilities of long texts become tiny, it adds their logarithms.
 #
 # ### Long against short
-# Each word multiplies by less than 1. So the longer a text, the less probable it is, and a search for the largest product likes texts that end early. Two texts, each word of both with 0.6:
+# Each word multiplies by less than 1. So the longer a text becomes, the less probable it is, and a search for the largest product likes texts that end early. Two texts, each word of both with 0.6:
 
 # %%
 for n in (2, 6):
@@ -384,7 +380,7 @@ for power in (0, 1, 2):
     print(f"power {power}: the best has {n} words, log probability {log_prob:.1f}, per word {log_prob / n:.2f}")
 
 # %% [markdown]
-# From 0 to 1 the best becomes a little longer, and less probable as a whole. Power 2 rewards length itself: that text runs on to the limit of 127 words, and is worse per word. (A story here has its end built in; where a text may stop anywhere, 0 and 1 differ more.)
+# From 0 to 1 the best becomes a little longer, and less probable as a whole. Power 2 rewards length itself: that text runs on to the limit of 127 words, and is worse per word. (All stories here are of much the same length, so 0 and 1 differ little.)
 #
 # ### Is it a good story?
 
@@ -431,7 +427,7 @@ with figures.axes("The most probable is not typical", "log probability (nats)", 
 figures.show(
     figure,
     alt="Histogram of the log probabilities of 1000 true stories, around -69, and a line at the right edge: the best beam.",
-    caption="Nearly all stories lie left of the line. Each is less probable than the beam's, but there are very many of them.",
+    caption="Nearly all stories lie left of the line: each is less probable than the beam's, but there are very many of them.",
     table={"from": edges[:-1:4].tolist(), "stories (5 equal parts)": heights.reshape(5, 4).sum(1).astype(int).tolist()},
 )
 
@@ -525,8 +521,8 @@ def beam_search(log_probs_fn, start, n_beams, n_steps):
 
     log_probs_fn(tokens) takes the list of all tokens so far and returns (V), the natural log of each next token's
     probability. Nothing ends a text early, and lengths are not normalized.
-    Returns the n_beams best as a list of (tokens, log_prob), best first: the tokens with the start, a list of ints, and the
-    log probability of what was added, a float.
+    Returns the n_beams best as a list of pairs (tokens, log_prob), best first. tokens: a list of ints, the start included.
+    log_prob: a float, the natural log of the probability of what was added.
     """
     # SOLUTION
     beams = [(list(start), 0.0)]
@@ -556,8 +552,7 @@ hint("beam_search")
 
 # %%
 torch.testing.assert_close(next_token_probs(logits[None], 0.7)[0], (logits / 0.7).softmax(-1))
-show(next_token_probs)
-show(sample)
+show(next_token_probs, sample)
 
 # %% [markdown]
 # `sample` divides each probability by a random number of its own, and takes the largest. If these follow the exponential distribution, each word wins as often as its probability says (section 3 counted), and a GPU need not wait for the processor in between.
