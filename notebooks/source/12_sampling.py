@@ -213,7 +213,7 @@ def alarms(shares: torch.Tensor, n: int) -> int:
 
 
 for n in (100, 1000, 10_000, 100_000):
-    print(f"{n:>7,} draws: {alarms(right, n):>2} alarms where all is right, {alarms(cold, n):>2} at 0.9")
+    print(f"{n:>7,} draws, alarms: {alarms(right, n):>2} where all is right, {alarms(cold, n):>2} at 0.9")
 
 # %% [markdown]
 # What is right stays near what is expected, and what is wrong goes away from it: the more draws, the smaller the mistakes that are found. A single alarm proves nothing: draw again with another seed. Two things need no statistics: a cut word must never be drawn, and at temperature 0 all draws are equal.
@@ -466,9 +466,10 @@ hint("apply_temperature")
 
 # %% tags=["exercise"] name="top_k_probs" minutes=8 difficulty=2
 def top_k_probs(probs, k):
-    """probs (..., V) in any order, k from 1 to V. Returns (..., V): each row's k most probable tokens, 0 for all others.
+    """probs (..., V) in any order, k from 1 to V. Returns (..., V), 0 for the tokens that are cut.
 
-    What is kept keeps its place and its proportions, and sums to 1. Exactly k stay; which ones of equals is open.
+    In each row exactly the k most probable tokens stay; which ones of equals is open.
+    What is kept keeps its place and its proportions, and sums to 1.
     """
     # SOLUTION
     best, ids = probs.topk(k, dim=-1)
@@ -492,8 +493,8 @@ hint("top_k_probs")
 def top_p_probs(probs, p):
     """probs (..., V) in any order, p above 0 and at most 1. Returns (..., V), 0 for the tokens that are cut.
 
-    In each row the most probable tokens stay, up to and including the one with which their sum reaches p. What is kept
-    keeps its place and its proportions, and sums to 1. Which ones of equals stay is open.
+    In each row the most probable tokens stay, up to and including the one with which their sum reaches p; which ones of
+    equals is open. What is kept keeps its place and its proportions, and sums to 1.
     """
     # SOLUTION
     ranked, order = probs.sort(dim=-1, descending=True)
@@ -519,9 +520,9 @@ hint("top_p_probs")
 def beam_search(log_probs_fn, start, n_beams, n_steps):
     """start: a list of ints, the tokens to begin with. n_steps: how many tokens to add.
 
-    log_probs_fn(tokens) takes the list of all tokens so far and returns (V), the natural log of each next token's
-    probability. Nothing ends a text early, and lengths are not normalized.
-    Returns the n_beams best as a list of pairs (tokens, log_prob), best first. tokens: a list of ints, the start included.
+    log_probs_fn(tokens) takes the list of all tokens so far and returns a tensor (V), the natural log of the
+    probability of each next token. Nothing ends a text early, and lengths are not normalized.
+    Returns the n_beams best as a list of pairs (tokens, log_prob), best first. tokens: a list of ints, with the start.
     log_prob: a float, the natural log of the probability of what was added.
     """
     # SOLUTION
@@ -559,7 +560,7 @@ show(next_token_probs, sample)
 
 # %% [markdown] slide="slide" minutes=2
 # ## 8. Break it: cut to zero
-# A cut on logits sets what is cut to $-\infty$. Somebody sets it to 0 instead. We keep the best five of the names behind *brave*:
+# A cut on logits sets what is cut to $-\infty$. Somebody sets it to 0 instead. We keep the best five of the names after *brave*:
 
 # %%
 best_five = wide >= wide.topk(5).values[-1]
