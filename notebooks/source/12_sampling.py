@@ -130,7 +130,6 @@ for name, cut in cuts.items():
 
 # %% [markdown]
 # Top-k keeps too many here and too few there. The other two follow what the model knows, and top-p loses a tenth of the names.
-#
 # Which is best in the long run? StoryWorld knows which words are possible at every place of a story, and how probable each is. We count how much of the drawing falls on impossible words (*wrong*), and how often the rule forbids the word that a true story would have said (*lost*).
 
 
