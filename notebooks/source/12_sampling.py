@@ -1,0 +1,600 @@
+# %% [markdown] slide="slide" minutes=1
+# # 12 Sampling
+# **How does a list of probabilities become a text?**
+#
+# *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `sampling.py`. *Runs* in about 25 s on two cores.
+# *Teaches* in 36 minutes, plus 40 of exercises.
+
+# %%
+import math
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import torch
+
+from tinylm_lib import TransformerLM, generate, next_token_probs, preset, sampling, storyworld, stream
+from tinylm_lib.classroom import check, figures, hint, keep, predict, sampling_view, show
+from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.probabilities import sample
+from tinylm_lib.storyworld import words
+
+_ = torch.manual_seed(12)
+_ = torch.set_grad_enabled(False)  # nothing is trained here
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# %% [markdown] slide="slide" minutes=5
+# ## 1. Which of them?
+# A trained model reads a text and gives each word of its vocabulary a score. Which one do we write? Here is the beginning of a story, and what the shipped model thinks of its next word:
+
+# %%
+shipped = load_pretrained("storyworld")
+model, tokenizer = shipped.model.eval(), shipped.tokenizer
+line_end = tokenizer.encode("\n")
+told = storyworld.story(seeded(12)).text
+begun = told[: told.index('."') + 2] + " Then"
+print(begun)
+
+
+# %% rows=["S2-11"]
+def scores_after(text: str) -> torch.Tensor:
+    return model(torch.tensor([tokenizer.encode("\n" + text)]))[0, -1]
+
+
+logits = scores_after(begun)  # (V)
+probs = logits.exp() / logits.exp().sum()  # (V)
+torch.testing.assert_close(probs, next_token_probs(logits[None])[0])
+for token in logits.topk(5).indices.tolist():
+    print(f"{tokenizer.decode([token]):>8}: logit {logits[token]:5.1f}, probability {probs[token]:.4f}")
+
+# %% [markdown]
+# The scores are **logits**: any size, any sign. Softmax makes probabilities of them (lesson 03): none below 0, and they sum to 1. A story may go on in three ways here: they trade, Kira gives, or Noah does.
+#
+# The first answer is to take the largest. That is **greedy** decoding, and it writes *they* here every time: no story of ours would ever hold a gift at this place. The second is to **sample**: draw a word, each as often as its probability says. By hand: lay the probabilities side by side on a line from 0 to 1, and throw a dart.
+
+# %%
+named = [" they", " Kira", " Noah"]
+chosen = [tokenizer.ids[word] for word in named]
+ends = probs[chosen].cumsum(0)
+print("ends:", ", ".join(f"{word.strip()} {end:.3f}" for word, end in zip(named, ends.tolist(), strict=True)))
+print("a dart at 0.8 draws", named[torch.searchsorted(ends, torch.tensor(0.8))].strip())
+darts = torch.searchsorted(ends, torch.rand(1000, generator=seeded(12)))
+print("1000 darts:", {word.strip(): int((darts == i).sum()) for i, word in enumerate([*named, " others"])})
+
+# %% [markdown]
+# The library's `sample` draws one word for each row of a batch, by other arithmetic. Section 3 tests that it comes to the same.
+
+# %% [markdown] tags=["note"]
+# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. With less time, cut the judging of the cuts in section 2 and the table model in section 5.
+
+# %% [markdown] slide="slide" minutes=7
+# ## 2. One dial and three cuts
+# Greedy is dull, and a draw may hit a word that fits nothing: the *others* above are words like *Victor*, whom nobody has met. Each is rare, but there are hundreds of them. What can be done?
+#
+# - **Temperature** divides the logits before softmax. Below 1 the likely words gain, above 1 the rare ones do (lesson 03). Temperature 0 means greedy.
+# - **Top-k** keeps the k most probable words.
+# - **Top-p** goes down from the most probable word and adds up, until the sum reaches p. The word that crosses p stays.
+# - **Min-p** keeps each word with at least min-p times the probability of the best one.
+#
+# A cut word has probability 0, and the others are divided by their sum, so that they sum to 1 again. By hand, for four words:
+
+# %%
+four = torch.tensor([0.5, 0.3, 0.15, 0.05])
+kept = four * torch.tensor([1, 1, 0, 0])
+print("top-k 2:  ", kept / kept.sum())
+print("sums for top-p:", four.cumsum(0), " limit of min-p 0.2:", 0.2 * four[0])
+
+# %% tags=["source-hidden"]
+predict(
+    "How many of the four words stay with top-p 0.6?",
+    key=lambda: int((next_token_probs(four.log()[None], top_p=0.6) > 0).sum()),
+    number="words",
+    within=0,
+    feedback={
+        1: "The best alone has 0.5, and that does not reach 0.6 yet. The word that crosses stays.",
+        3: "Two words have 0.8 already.",
+    },
+    because="0.5 does not reach 0.6. With the second word it is 0.8: that one crosses, and stays.",
+)
+
+# %% [markdown]
+# `next_token_probs` has all four, in this order, each applied to what the last one left:
+
+# %%
+step = next_token_probs(logits[None], temperature=1.5)  # (1, V)
+for rule in ({"top_k": 8}, {"top_p": 0.95}, {"min_p": 0.1}):
+    step = next_token_probs(step.log(), **rule)
+together = next_token_probs(logits[None], temperature=1.5, top_k=8, top_p=0.95, min_p=0.1)
+torch.testing.assert_close(step, together)
+print({word.strip(): round(p, 3) for word, p in zip(named, together[0, chosen].tolist(), strict=True)})
+
+# %% [markdown]
+# Move the sliders. Make it hot first, and see who comes in; then find a cut that throws them out again.
+
+# %%
+sampling_view(model, tokenizer, "\n" + begun, temperature=1.5, min_p=0.1, seed=12)
+
+# %% [markdown]
+# ### Which cut?
+# That depends on the place. After *Then* three words are possible, and after *brave* each of 40 names, all equally likely. How many words stay?
+
+# %%
+wide = scores_after("One rainy day, brave")  # (V)
+cuts = {"no cut": {}, "top-k 5": {"top_k": 5}, "top-p 0.9": {"top_p": 0.9}, "min-p 0.1": {"min_p": 0.1}}
+for name, cut in cuts.items():
+    then, brave = ((next_token_probs(x[None], **cut) > 0).sum().item() for x in (logits, wide))
+    print(f"{name:<10} after Then {then:>3}, after brave {brave:>3}")
+
+# %% [markdown]
+# Top-k keeps too many here and too few there. The other two follow what the model knows, and top-p loses a tenth of the names.
+# Which is best in the long run? StoryWorld knows which words are possible at every place of a story, and how probable each is. We count how much of the drawing falls on impossible words (*wrong*), and how often the rule forbids the word that a true story would have said (*lost*).
+
+
+# %%
+def possible(text: str) -> torch.Tensor:
+    """The exact probability of each next word, at each word of a story."""
+    reader, rows = storyworld.Reader(), []
+    for word in words(text):
+        rows.append(torch.zeros(len(logits)))
+        for candidate, p in reader.next_word_probs().items():
+            rows[-1][tokenizer.ids[candidate]] = p
+        reader.read(word)
+    return torch.stack(rows)
+
+
+# %%
+source = seeded(12)
+stories = [storyworld.story(source).text + "\n" for _ in range(20)]
+exact = torch.cat([possible(text) for text in stories])
+scores = torch.cat([model(torch.tensor([tokenizer.encode("\n" + text)[:-1]]))[0] for text in stories])
+assert scores.shape == exact.shape
+
+# %%
+for name, cut in cuts.items():
+    shown = []
+    for t in (1, 2):
+        drawn_from = next_token_probs(scores, temperature=t, **cut)
+        wrong, lost = drawn_from[exact == 0].sum() / len(exact), exact[drawn_from == 0].sum() / len(exact)
+        shown.append(f"temperature {t}: {wrong:.1%} wrong, {lost:3.0%} lost")
+    print(f"{name:<10}", "; ".join(shown))
+
+# %% [markdown]
+# At temperature 1 a cut helps little: nearly all that is wrong there is *one* likely word in the place of another, and no cut sees that. What a cut removes is the tail, and heat makes the tail large. At 2, min-p brings the wrong ones back to what they were at 1, and loses next to nothing. On your own model, with other text, another cut may win: measure.
+
+# %% [markdown] slide="slide" minutes=4
+# ## 3. Is it drawn right?
+# A sampler with a mistake still writes texts, and they look fine. How would you notice? Not by reading one. **Count**, and compare with the probabilities.
+
+
+# %% tags=["source-hidden"]
+expected = 10_000 * probs[chosen[1]].item()
+predict(
+    f"We draw 10,000 words and expect {expected:,.0f} times Kira. How far off will the count be, typically?",
+    key=lambda: f"about {round(expected**0.5, -1):.0f}",
+    choices={
+        "not at all": "Chance does not keep books.",
+        "about 40": "",
+        "about 400": "That would be a quarter of them. Chance evens out more than that.",
+    },
+    because="A count of n wavers by about the root of n.",
+)
+
+
+# %%
+def kinds(probs: torch.Tensor) -> torch.Tensor:
+    """The shares of they, Kira, Noah and all others, (4)."""
+    three = probs[chosen]  # (3)
+    return torch.cat((three, 1 - three.sum(0, keepdim=True)))
+
+
+def distance(shares: torch.Tensor, n: int, seed: int) -> torch.Tensor:
+    """How far n draws from `shares` are off what we expect, in roots of the expected count."""
+    counted = torch.bincount(sample(shares.expand(n, -1), seeded(seed)), minlength=4)
+    hoped = n * kinds(probs)  # (4)
+    return (counted - hoped) / hoped.sqrt()
+
+
+# %%
+right, cold = kinds(probs), kinds(next_token_probs(logits[None], temperature=0.9)[0])
+for name, shares in (("right", right), ("cold", cold)):
+    print(f"{name:<6} off by", [f"{roots:.1f}" for roots in distance(shares, 10_000, seed=12).tolist()])
+
+# %% [markdown]
+# The second line comes from a temperature of 0.9 that somebody forgot in the code. Each distance is given in **roots of the expected count**. Where all is right, it is seldom beyond 3. So let us raise an alarm beyond 3, and try 20 seeds:
+
+
+# %%
+def alarms(shares: torch.Tensor, n: int) -> int:
+    return sum(int(distance(shares, n, seed).abs().max() > 3) for seed in range(20))
+
+
+for n in (100, 1000, 10_000, 100_000):
+    print(f"{n:>7,} draws, alarms: {alarms(right, n):>2} where all is right, {alarms(cold, n):>2} at 0.9")
+
+# %% [markdown]
+# What is right stays near what is expected, and what is wrong goes away from it: the more draws, the smaller the mistakes that are found. A single alarm proves nothing: draw again with another seed. Two things need no statistics: a cut word must never be drawn, and at temperature 0 all draws are equal.
+
+# %%
+only_three = next_token_probs(logits[None], top_k=3)
+drawn_words = sample(only_three.expand(10_000, -1), seeded(12))
+assert set(drawn_words.tolist()) == set(chosen)
+assert len(sample(next_token_probs(logits[None], temperature=0).expand(1000, -1)).unique()) == 1
+
+# %% [markdown] slide="slide" minutes=7
+# ## 4. From words to a text
+# A word is drawn. How does a text come of it? Append it, and ask again.
+
+
+# %%
+def write(model, ids: torch.Tensor, n: int, generator=None, **options) -> torch.Tensor:
+    for _ in range(n):
+        probs = next_token_probs(model(ids)[:, -1], **options)
+        new = sample(probs, generator)
+        ids = torch.cat((ids, new[:, None]), dim=1)
+    return ids
+
+
+# %% rows=["S4-39"]
+start = torch.tensor([tokenizer.encode("\nOne sunny")])  # (1, T)
+written = write(model, start, 12, seeded(12))
+assert torch.equal(written, generate(model, start, 12, generator=seeded(12)))
+print(tokenizer.decode(written[0].tolist()).strip())
+
+# %% [markdown]
+# Training looks different (lesson 11):
+# 1. There, one pass scores *every* place of a finished text. Here, each word needs a pass of its own. (Lesson 13 makes these passes short.)
+# 2. There, the model always reads the true words. Here it reads **its own**, mistakes included.
+# 3. There, nothing is drawn: the loss takes the probability of what came. Here a rule chooses.
+# 4. There, all texts have one length. Here a text ends when it ends, or at the model's limit.
+#
+# ### When does it stop?
+# At a **stop token**; here that is the line end. In a batch one text ends before the other, and is filled up with `pad_id`. So `generate` returns (B, T + n), where n is *at most* what you asked for.
+
+# %% rows=["S4-38", "S4-41"]
+ids = torch.tensor([tokenizer.encode("\nOne sunny")] * 3)
+rules = {"temperature": 0.8, "top_k": 50, "top_p": 0.95}
+out = generate(model, ids, 120, stop_ids=line_end, pad_id=line_end[0], generator=seeded(12), **rules)
+ended = [row.index(line_end[0], 1) for row in out.tolist()]
+print(f"asked for up to {ids.shape[1] + 120}, got {tuple(out.shape)}; the texts end at {ended}")
+assert out.shape[1] == max(ended) + 1 and torch.equal(out[:, : ids.shape[1]], ids)
+
+# %% [markdown]
+# A course note writes the greedy loop down in four lines, and calls it deterministic. Two things are missing. One is `eval()`: a model with dropout, in training mode, drops other features at each call. The other is the limit.
+
+# %% rows=["S4-40"]
+toy = TransformerLM(preset("tiny_transformer", "tiny", max_seq_len=16))
+ids = torch.randint(500, (1, 8))
+for mode in (True, False):
+    toy.train(mode)
+    texts = {str(write(toy, ids, 8, temperature=0)) for _ in range(4)}
+    print(f"training mode {mode}: do 4 runs agree? {len(texts) == 1}")
+for overflow in ("slide", "stop"):
+    out = generate(toy, ids, 20, overflow=overflow)
+    print(f"{overflow}: asked for {ids.shape[1]} + 20 tokens, got {out.shape[1]}")
+try:
+    write(toy, ids, 20)
+except ValueError as error:
+    print(error)
+
+# %% [markdown]
+# The library's `generate` sets evaluation mode itself, and gives the mode back. At the limit it *slides*: it reads the last 16 tokens only, and forgets what was before. Or it stops, or refuses at once: you say which.
+#
+# ### While it writes
+# Nobody wants to wait for the last word. `stream` takes the same options and yields each word as soon as it is there:
+
+# %%
+for new in stream(model, start, 24, generator=seeded(3)):
+    print(tokenizer.decode(new.tolist()), end="")
+
+# %% [markdown]
+# ### The same again?
+# A `torch.Generator` with a **seed** draws the same numbers each time: two runs above wrote the same text. `torch.manual_seed` would do so, too, but for everything in the program: the dropout and the shuffling of whoever runs next.
+
+# %% tags=["source-hidden"]
+batches = [generate(model, start.repeat(n, 1), 8, generator=seeded(12)) for n in (1, 2)]
+predict(
+    "One seed, two runs: a batch of one text, and a batch of two with the same beginning. Is the first text the same in both?",
+    key=lambda: "yes" if torch.equal(batches[0][0], batches[1][0]) else "no",
+    choices={"yes": "The numbers are the same. But who gets the second one?", "no": ""},
+    because="All texts of a batch draw from one source by turns.",
+)
+
+# %%
+for written in batches:
+    print(f"batch of {len(written)}:", " / ".join(tokenizer.decode(row).strip() for row in written.tolist()))
+
+# %% [markdown]
+# A seed repeats a *run*, with the same model, options and batch, and not a text.
+
+# %% [markdown] slide="slide" minutes=3
+# ## 5. Why does it repeat itself?
+# Take the simplest model of all: a table of which word follows which (lesson 00). Let it write greedily.
+
+# %%
+follows = defaultdict(Counter)
+for a, b in pairwise(tokenizer.encode(storyworld.corpus(2000, seed=12))):
+    follows[a][b] += 1
+path = tokenizer.encode("One")
+for _ in range(30):
+    path.append(follows[path[-1]].most_common(1)[0][0])
+print(tokenizer.decode(path))
+
+# %% [markdown]
+# It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further is caught only by a longer repeat. But asked alike, it answers alike. And no model looks
+# back without end: the shipped one reads the last 128 words at most. Once it has written more, the beginning is out of its sight, and it cannot know that it has told this already. We let it write on, story after story, and count how many runs of four words are new:
+
+
+# %%
+def variety(text: str) -> float:
+    said = words(text)
+    runs = [tuple(said[i : i + 4]) for i in range(len(said) - 3)]
+    return len(set(runs)) / len(runs)
+
+
+# %%
+print(f"the model reads the last {model.config.max_seq_len} words")
+for temperature in (0, 1):
+    out = generate(model, torch.tensor([line_end]), 300, temperature=temperature, generator=seeded(12))
+    text = tokenizer.decode(out[0].tolist()).strip()
+    print(f"temperature {temperature}: {variety(text):.0%} of the runs are new. Openings:")
+    for line in text.split("\n")[:3]:
+        print("   ", line[:66])
+
+# %% [markdown]
+# Greedy tells nearly the same story again; drawing is the remedy. (Even there some runs come back, since a story says its things more than once. That is no fault: much of what a text repeats it repeats for good reason.)
+
+# %% [markdown] slide="slide" minutes=6
+# ## 6. Looking ahead: beam search
+# Greedy takes the best next word. Does that lead to the most probable *text*? By hand, two words:
+
+# %%
+first = {"red": 0.6, "old": 0.4}
+second = {"red": {"kite": 0.4, "hat": 0.3, "cup": 0.3}, "old": {"kite": 0.9, "hat": 0.05, "cup": 0.05}}
+for a, p in first.items():
+    for b, q in second[a].items():
+        print(f"{a} {b}: {p * q:.2f}", end="   ")
+
+# %% [markdown]
+# Greedy begins with *red* and ends at 0.24. *Old kite* has 0.36: a worse beginning with a better end. **Beam search** keeps several beginnings, the *beams*. At each step every beam grows by every word, and the best few of all that grew go on. It multiplies the work by the number of beams. And since probabilities of long texts become tiny, it adds their logarithms.
+#
+# ### Long against short
+# Each word multiplies by less than 1. So the longer a text becomes, the less probable it is, and a search for the largest product likes texts that end early. Two texts, each word of both with 0.6:
+
+# %%
+for n in (2, 6):
+    print(f"{n} words: {0.6**n:.2f}, log probability {n * math.log(0.6):.2f}, divided by {n}: {math.log(0.6):.2f}")
+
+# %% [markdown]
+# The remedy is **length normalization**: compare the sum divided by the number of words, or by a power of it (after Wu et al. 2016). With power 0 nothing is divided, with 1 it is the mean per word. The shipped model, 8 beams, from the beginning of a story to the line end:
+
+# %%
+found = {}
+for power in (0, 1, 2):
+    found[power] = sampling.beam_search(model, torch.tensor(line_end), 127, 8, length_penalty=power, stop_ids=line_end)
+    tokens, log_prob = found[power][0]
+    n = len(tokens) - 1
+    print(f"power {power}: the best has {n} words, log probability {log_prob:.1f}, per word {log_prob / n:.2f}")
+
+# %% [markdown]
+# From 0 to 1 the best becomes a little longer, and less probable as a whole. Power 2 rewards length itself: that text runs on to the limit of 127 words, and is worse per word. (All stories here are of much the same length, so 0 and 1 differ little.)
+#
+# ### Is it a good story?
+
+# %%
+beams = [tokenizer.decode(tokens).strip() for tokens, _ in found[1]]
+print(beams[0])
+
+# %%
+out = generate(model, torch.tensor([line_end] * 8), 127, stop_ids=line_end, generator=seeded(12))
+drawn = [tokenizer.decode(row).strip().split("\n")[0] for row in out.tolist()]
+new_runs = {"drawn": variety("\n".join(drawn)), "beams": variety("\n".join(beams))}
+
+# %% tags=["source-hidden"]
+predict(
+    f"In eight drawn stories {new_runs['drawn']:.0%} of all runs of four words are new. And in the eight best beams of one search?",
+    key=lambda: f"about {round(100 * new_runs['beams'] / 5) * 5} %",
+    choices={
+        "about 90 %": "So it is where each story is drawn for itself.",
+        "about 50 %": "They are more alike than that: most of them grew from one beam.",
+        "about 15 %": "",
+    },
+    because="Beams that differ early seldom live long; those at the end are one story with small changes.",
+)
+
+# %%
+for name, share in new_runs.items():
+    print(f"{name:<11} {share:.0%} of the runs are new")
+
+# %% [markdown]
+# The beams tell one story eight times: that is what *dull* means in numbers. Is it at least a typical one? StoryWorld knows the exact log probability of each story:
+
+# %%
+source = seeded(12)
+true = torch.tensor([storyworld.story(source).log_prob for _ in range(1000)])
+best = max(storyworld.log_prob(text) for text in beams)
+print(f"true stories: {true.mean():.1f} on average; the best beam that is a story: {best:.1f}")
+print(f"{(true >= best - 0.01).float().mean():.0%} of the true ones are as probable")
+
+# %% tags=["source-hidden"]
+with figures.axes("The most probable is not typical", "log probability (nats)", "stories of 1000") as (figure, ax):
+    heights, edges, _ = ax.hist(true.tolist(), bins=20, color=figures.SERIES[0])
+    ax.axvline(best, color=figures.SERIES[1], linewidth=3)
+    ax.text(best - 0.15, heights.max() * 0.9, "best beam", color=figures.SERIES[1], ha="right")
+figures.show(
+    figure,
+    alt="Histogram of the log probabilities of 1000 true stories, around -69, and a line at the right edge: the best beam.",
+    caption="Nearly all stories lie left of the line: each is less probable than the beam's, but there are very many of them.",
+    table={"from": edges[:-1:4].tolist(), "stories (5 equal parts)": heights.reshape(5, 4).sum(1).astype(int).tolist()},
+)
+
+# %% [markdown]
+# A thousand coins are most likely to fall *all heads*, if heads is ever so little likelier; and nobody ever sees it. Likewise, text that people write is not the most probable text (Holtzman et al. 2020). So: where there is one right answer, as in a translation, search; where there are many good ones, draw.
+
+# %% [markdown] tags=["note"]
+# StoryWorld's 40 names are equally likely: which one a beam takes rests on a hair's breadth in the model, and yet it is the same at each run. The coin holds for a bent coin only, say so. Some beams are no possible stories (5 of 8 are), and these are one story with small changes: one fact, not five.
+
+# %% [markdown] slide="slide"
+# ## 7. Your turn
+# Four short functions. In the first three the tokens lie on the last axis, V of them, and each row is a text of its own. Leave what you are given unchanged.
+
+
+# %% tags=["exercise"] name="apply_temperature" minutes=6 difficulty=1
+def apply_temperature(logits, temperature):
+    """logits (..., V), tokens on the last axis. temperature: above 0 (0, greedy, is not asked for and not tried).
+
+    Returns (..., V), probabilities. Large logits and low temperatures must not overflow.
+    """
+    # SOLUTION
+    return (logits / temperature).softmax(-1)
+    # END
+
+
+# %% tags=["check"]
+if check("apply_temperature", apply_temperature).passed:
+    keep("apply_temperature", apply_temperature)
+
+# %%
+hint("apply_temperature")
+
+# %% [markdown] tags=["solution"]
+# Divide first, then softmax, which takes the maximum off by itself. The usual slips: multiply; or divide the probabilities, which then no longer sum to 1, or go through softmax a second time.
+
+
+# %% tags=["exercise"] name="top_k_probs" minutes=8 difficulty=2
+def top_k_probs(probs, k):
+    """probs (..., V) in any order, k from 1 to V. Returns (..., V), 0 for the tokens that are cut.
+
+    In each row exactly the k most probable tokens stay; which ones of equals is open.
+    What is kept keeps its place and its proportions, and sums to 1.
+    """
+    # SOLUTION
+    best, ids = probs.topk(k, dim=-1)
+    kept = torch.zeros_like(probs).scatter(-1, ids, best)
+    return kept / kept.sum(-1, keepdim=True)
+    # END
+
+
+# %% tags=["check"]
+if check("top_k_probs", top_k_probs).passed:
+    keep("top_k_probs", top_k_probs)
+
+# %%
+hint("top_k_probs")
+
+# %% [markdown] tags=["solution"]
+# `topk` returns values and where they stood; `scatter` puts them back there, into zeros. A comparison with the k-th value is shorter, but where tokens are equal it keeps too many with `>=` and too few with `>`.
+
+
+# %% tags=["exercise"] name="top_p_probs" minutes=10 difficulty=3
+def top_p_probs(probs, p):
+    """probs (..., V) in any order, p above 0 and at most 1. Returns (..., V), 0 for the tokens that are cut.
+
+    In each row the most probable tokens stay, up to and including the one with which their sum reaches p; which ones of
+    equals is open. What is kept keeps its place and its proportions, and sums to 1.
+    """
+    # SOLUTION
+    ranked, order = probs.sort(dim=-1, descending=True)
+    before = ranked.cumsum(-1) - ranked
+    ranked = ranked.where(before < p, 0.0)
+    kept = torch.zeros_like(probs).scatter(-1, order, ranked)
+    return kept / kept.sum(-1, keepdim=True)
+    # END
+
+
+# %% tags=["check"]
+if check("top_p_probs", top_p_probs).passed:
+    keep("top_p_probs", top_p_probs)
+
+# %%
+hint("top_p_probs")
+
+# %% [markdown] tags=["solution"]
+# A token stays while the sum *before* it is below p: so the best one always stays, and the one that crosses p, too. With the sum *up to* it, a best token of 0.95 would be cut at p = 0.9, and nothing be left. The mask belongs to the sorted row: bring it back with `scatter` before you use it.
+
+
+# %% tags=["exercise"] name="beam_search" minutes=16 difficulty=3
+def beam_search(log_probs_fn, start, n_beams, n_steps):
+    """start: a list of ints, the tokens to begin with. n_steps: how many tokens to add.
+
+    log_probs_fn(tokens) takes the list of all tokens so far and returns a tensor (V), the natural log of the
+    probability of each next token. Nothing ends a text early, and lengths are not normalized.
+    Returns the n_beams best as a list of pairs (tokens, log_prob), best first. tokens: a list of ints, with the start.
+    log_prob: a float, the natural log of the probability of what was added.
+    """
+    # SOLUTION
+    beams = [(list(start), 0.0)]
+    for _ in range(n_steps):
+        grown = []
+        for tokens, total in beams:
+            for token, log_prob in enumerate(log_probs_fn(tokens).tolist()):
+                grown.append(([*tokens, token], total + log_prob))
+        beams = sorted(grown, key=lambda beam: beam[1], reverse=True)[:n_beams]
+    return beams
+    # END
+
+
+# %% tags=["check"]
+if check("beam_search", beam_search).passed:
+    keep("beam_search", beam_search)
+
+# %%
+hint("beam_search")
+
+# %% [markdown] tags=["solution"]
+# The search starts with one beam, of log probability 0: the start is given. All that grew is ranked *together*, for two children of one beam may beat both of another. The usual slips: `tokens.append`, which changes a list that other beams hold; a look at the last token only; and a product of probabilities, which is 0 after some hundred words.
+
+# %% [markdown] slide="subslide" minutes=1
+# ### The library's version
+# One function for dial and cuts, as in section 2. In `generate` and the search a cache remembers what was read; that is lesson 13.
+
+# %%
+torch.testing.assert_close(next_token_probs(logits[None], 0.7)[0], (logits / 0.7).softmax(-1))
+show(next_token_probs, sample)
+
+# %% [markdown]
+# `sample` divides each probability by a random number of its own, and takes the largest. If these follow the exponential distribution, each word wins as often as its probability says (section 3 counted), and a GPU need not wait for the processor in between.
+
+# %% [markdown] slide="slide" minutes=2
+# ## 8. Break it: cut to zero
+# A cut on logits sets what is cut to $-\infty$. Somebody sets it to 0 instead. We keep the best five of the names after *brave*:
+
+# %%
+best_five = wide >= wide.topk(5).values[-1]
+cut_right, cut_wrong = (wide.where(best_five, low).softmax(-1) for low in (-torch.inf, 0.0))
+
+# %% tags=["source-hidden"]
+predict(
+    "With 0 for the cut logits, how much probability do the five names have together?",
+    key=lambda: f"about {round(100 * cut_wrong[best_five].sum().item(), -1):.0f} %",
+    choices={
+        "about 0 %": "Their logits are above 3, and that of the others is 0 now.",
+        "about 40 %": "",
+        "about 100 %": "So it would be with minus infinity. A logit of 0 is a probability like any other.",
+    },
+    because="e to the 0 is 1 for each of hundreds of cut words, and together they outweigh the five.",
+)
+
+# %%
+print(f"the five: {cut_right[best_five].sum():.2f} with -inf, {cut_wrong[best_five].sum():.2f} with 0")
+print(f"the five before any cut: {wide.softmax(-1)[best_five].sum():.2f}; best logit {wide.max():.1f}")
+
+# %% [markdown]
+# No error, and what should be cut to nothing has most of the probability.
+#
+# ## What you have now
+# - Greedy takes the largest, and repeats itself; sampling draws. Temperature, top-k, top-p and min-p shape what is drawn from, in this order.
+# - A cut helps against the tail, and most when it is hot. It does not help against a likely word that is wrong.
+# - A sampler is tested by counting: in roots of the expected count.
+# - A text ends at a stop token or at the limit; write in evaluation mode, with a seeded generator of your own.
+# - Beam search finds probable texts. For stories they are all the same one.
+#
+# Next, lesson 13: writing a word without reading the whole text again.
+#
+# ## Sources
+# - Top-k: Fan, Lewis and Dauphin 2018, *Hierarchical Neural Story Generation*.
+# - Top-p, and why the most probable text is dull: Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, section 3.1.
+# - Min-p: Nguyen et al. 2024, *Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs*.
+# - Length normalization: Wu et al. 2016, *Google's Neural Machine Translation System*, section 7.
