@@ -18,7 +18,7 @@ from ..tokenizer import WordTokenizer
 from ..training import train
 
 SIZES = {"d_model": 64, "n_layers": 2, "n_heads": 4, "max_seq_len": 128}
-RECIPE = {"batch_size": 16, "seq_len": 64, "precision": "fp32"}
+RECIPE = {"batch_size": 8, "seq_len": 64, "precision": "fp32"}
 N_STORIES, N_HELD_OUT = 5000, 50
 WHOLE = "the whole recipe"
 # What differs from preset("modern"), and from TrainConfig.

@@ -17,8 +17,6 @@ def attainable(flops: float, n_bytes: float, peak: float, bandwidth: float, on: 
         n_bytes = n_bytes / 4
     intensity = n_bytes / flops if "upside down" in on else flops / n_bytes
     slope = bandwidth * intensity
-    if "bandwidth divided" in on:
-        slope = bandwidth / intensity
     if "bandwidth unused" in on:
         slope = intensity
     if "intensity unused" in on:
@@ -69,7 +67,6 @@ ATTAINABLE = Exercise(
             "In this model they go on at the same time: take the slower one.",
         ),
         "all or nothing": Fault("below the meeting point nothing is done", "There the memory sets the pace."),
-        "bandwidth divided": Fault("bandwidth is divided by intensity", "Bytes per second, times FLOPs per byte."),
         "bandwidth unused": Fault("intensity is compared with the peak", "FLOPs per byte: how many bytes in a second?"),
         "intensity unused": Fault("bandwidth is compared with the peak", "Bytes per second are no FLOPs per second."),
         "peak times intensity": Fault("the peak is multiplied", "The bandwidth is what intensity multiplies."),
