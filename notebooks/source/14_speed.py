@@ -2,13 +2,14 @@
 # # 14 Speed
 # **How fast could it be, and what keeps it from that?**
 #
-# *Needs* lessons 05, 08, 10 and 11. *Builds* `training_flops` in `cost.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in 42 minutes, plus 22 of exercises.
+# *Needs* lessons 05, 08, 10 and 11. *Builds* `training_flops` in `cost.py`. *Runs* in about 40 s on two cores.
+# *Teaches* in 41 minutes, plus 22 of exercises.
 
 # %%
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from math import comb
 
 import torch
 from torch import nn
@@ -24,7 +25,7 @@ from tinylm_lib.optim import build_optimizer
 
 _ = torch.manual_seed(14)
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide" minutes=4
 # ## 1. Count first
 # Your model trains. Is it fast? Without a number to compare with, nobody can say. So we count first what there is to do, then measure how fast this machine does such things, and only then look at the clock.
 #
@@ -69,20 +70,9 @@ predict(
     because="Three numbers of 4 bytes for one addition.",
 )
 
-# %% [markdown]
-# A linear map from 128 to 128 features has the same weights for every token. When a model *writes*, one token passes at a time (lesson 13). When it *trains*, all tokens of a batch pass together:
-
-# %%
-for tokens in (1, 16, 1024):
-    flops, n_bytes = product(tokens, 128, 128)
-    print(f"{tokens:>4} tokens: {flops:>10,} FLOPs, {n_bytes:>9,} bytes, intensity {flops / n_bytes:.1f}")
-
-# %% [markdown]
-# One token has all weights fetched for itself. Many share the fetching.
-
 # %% [markdown] tags=["note"]
 # Let the room guess the intensity of norm, softmax and residual addition first (all about 1 or below). Common slip: "FLOPS" as a speed. Here a FLOP is a piece of work; speed is FLOPs per second.
-# With 50 minutes: section 5 without fp16, section 6 without waiting for the run.
+# In a short session: section 5 without fp16, section 6 without waiting for the run.
 
 # %% [markdown] slide="slide" minutes=7
 # ## 2. The roof of this machine
@@ -130,7 +120,7 @@ print("they meet at", measured(peak / bandwidth, "FLOPs per byte", 0.1, 2000))
 #
 # $$\min(\text{peak},\; \text{bandwidth} \cdot I)$$
 #
-# and drawn over $I$ this is a slope and then a ceiling: a **roofline** (Williams et al. 2009). We measure an addition, and a linear map from 4096 to 4096 features for more and more tokens at once.
+# and drawn over $I$ this is a slope and then a ceiling: a **roofline** (Williams et al. 2009). We measure an addition, and a linear map from 4096 to 4096 features: for one token, as when a model writes (lesson 13), and for more and more at once, as when it trains.
 
 # %%
 C, tokens_at_once = 4096, (1, 4, 16, 64, 256)
@@ -187,7 +177,20 @@ figures.show(
 
 # %% [markdown] slide="slide" minutes=7
 # ## 3. Where a training step's time goes
-# How many FLOPs does one update take? Forward, each weight of a matrix is multiplied once for each token: 2 FLOPs. And backward? By hand, for one linear map $y = xW$, when `back` is the gradient that comes back at $y$:
+# How many FLOPs does one update take? Forward, each weight of a matrix is multiplied once for each token: 2 FLOPs. And backward?
+
+# %% tags=["source-hidden"]
+predict(
+    "How many FLOPs does the backward pass of a linear map take, beside its forward pass?",
+    key=lambda: (product(5, 4, 3)[0] + product(3, 5, 4)[0]) / product(5, 3, 4)[0],
+    number="times as many",
+    within=0.2,
+    feedback={1.0: "It is the same map backwards, but two gradients are wanted.", 3.0: "That is both passes together."},
+    because="One product for the gradient of what came in, one for the gradient of the weights.",
+)
+
+# %% [markdown]
+# By hand, for one linear map $y = xW$, when `back` is the gradient that comes back at $y$:
 
 # %%
 x, W, back = torch.randn(5, 3, requires_grad=True), torch.randn(3, 4, requires_grad=True), torch.randn(5, 4)
@@ -227,6 +230,7 @@ print(f"32 texts of 512 tokens: {32 * 512:,} in an update; 64 micro-steps of the
 PARTS = ("data", "forward", "backward", "clip", "optimizer")
 
 
+# %%
 def step_times(model: TransformerLM, batches: RandomWindows, optimizer: torch.optim.Optimizer) -> list[float]:
     """Seconds of each part of one update."""
     clock = [time.perf_counter()]
@@ -248,24 +252,9 @@ def step_times(model: TransformerLM, batches: RandomWindows, optimizer: torch.op
 model = TransformerLM(config)
 batches = RandomWindows(stories().ids, B, T, seed=14)
 optimizer = build_optimizer(model, TrainConfig())
-rounds = torch.tensor([step_times(model, batches, optimizer) for _ in range(13)][2:])  # (11, 5): updates, parts
+rounds = torch.tensor([step_times(model, batches, optimizer) for _ in range(9)][2:])  # (7, 5): updates, parts
 spent = dict(zip(PARTS, rounds.median(0).values.tolist(), strict=True))
 total = sum(spent.values())
-
-# %% tags=["source-hidden"]
-ratio = spent["backward"] / spent["forward"]
-answer = "less" if ratio < 0.8 else "about as much" if ratio < 1.2 else "more"
-told = {
-    "less": "Each map has two products backward, one forward.",
-    "about as much": "It is the same model backwards, but each map has two products there, and one forward.",
-    "more": "By the count it should. Here something else than products took the time.",
-}
-predict(
-    "The forward pass takes some time. How much does the backward pass take?",
-    key=lambda: answer,
-    choices={**told, answer: ""},
-    because="The count says twice as much: two products for each one. The clock adds what is no product.",
-)
 
 # %% tags=["source-hidden"]
 with figures.axes("One update, part by part", "milliseconds", "part of the update", (8.6, 3.6)) as (figure, ax):
@@ -276,7 +265,7 @@ with figures.axes("One update, part by part", "milliseconds", "part of the updat
 figures.show(
     figure,
     alt="Bars of the time that data, forward, backward, clip and optimizer take in one update. A dotted line marks the time that all products would take at the machine's peak.",
-    caption="Median of 11 updates. The dotted line: all products of the whole update, if each ran at the peak.",
+    caption="Median of 7 updates. The dotted line: all products of the whole update, if each ran at the peak.",
     table={"part": list(PARTS), "time": [measured(1000 * s, "ms", 1e-4, 50_000) for s in spent.values()]},
 )
 
@@ -303,7 +292,7 @@ print(f"by FLOPs it would be {100 * 4 / (2 * C):.1f} %")
 # (The norm squares, sums, scales and multiplies by its gain.) Norms, rotations, SiLU, sums, the optimizer's update: each reads all it needs and writes all it makes. This is where the time goes that no count of FLOPs shows.
 
 # %% [markdown] tags=["note"]
-# Common wrong answer to the prediction: "as much, it is the same model backwards". The two products of a linear map on the board, with shapes, settle it.
+# Common wrong answer: "as much, it is the same map backwards". The two products on the board, with shapes, settle it. Then compare with the bars.
 # A machine with many cores has a higher peak and a lower MFU at these sizes: good to compare across the room.
 
 # %% [markdown] slide="slide" minutes=5
@@ -328,6 +317,7 @@ scores = torch.tensor([1.0, 3.0, 0.0, 2.0])
 values = torch.tensor([10.0, 20.0, 30.0, 40.0])
 
 
+# %%
 def piece(scores: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     top = scores.max()
     e = (scores - top).exp()
@@ -357,36 +347,27 @@ for kernel in (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT
 
 
 # %% [markdown]
-# `MATH` builds the table, `FLASH_ATTENTION` works in pieces. PyTorch tells a hook of ours each tensor that it keeps for the backward pass, and we add up their bytes:
+# `MATH` builds the table, `FLASH_ATTENTION` works in pieces. The same result?
 
 
 # %%
-def attention_costs(kernel: SDPBackend, *qkv: torch.Tensor) -> tuple[int, float, torch.Tensor]:
-    """Bytes kept for the backward pass, seconds of a forward pass, and the result."""
-    kept = {}
-
-    def note(x: torch.Tensor) -> torch.Tensor:
-        kept[x.data_ptr()] = x
-        return x
-
+def run(kernel: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """The result, and the seconds."""
     with sdpa_kernel(kernel):
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-            result = scaled_dot_product_attention(*qkv, is_causal=True)
-        took = seconds(lambda: scaled_dot_product_attention(*qkv, is_causal=True), rounds=3)
-    return sum(x.nbytes for x in kept.values()), took, result
+        took = seconds(lambda: scaled_dot_product_attention(q, k, v, is_causal=True), rounds=3)
+        return scaled_dot_product_attention(q, k, v, is_causal=True), took
 
 
 # %%
 for length in (256, 512, 1024):
-    qkv = [torch.randn(1, 4, length, 32, requires_grad=True) for _ in range(3)]
-    table, slow, one = attention_costs(SDPBackend.MATH, *qkv)
-    pieces, fast, other = attention_costs(SDPBackend.FLASH_ATTENTION, *qkv)
+    q, k, v = torch.randn(3, 1, 4, length, 32)
+    (one, slow), (other, fast) = (run(kernel, q, k, v) for kernel in (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION))
     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     ratio = measured(slow / fast, "times as long", 0.1, 1000)
-    print(f"T {length:>4}: keeps {table / 1e6:4.1f} MB, in pieces {pieces / 1e6:3.1f} MB; the table takes {ratio}")
+    print(f"T {length:>4}: a table of {4 * 4 * length**2 / 1e6:4.1f} MB; with it, attention takes {ratio}")
 
 # %% [markdown]
-# Twice the tokens, nearly four times the bytes; in pieces, twice. (The backward pass computes the weights again from what was kept.) The library's `attend` calls this function, with `is_causal` instead of a mask of its own, so that a kernel can leave out blocks of keys that are all masked.
+# Twice the tokens, four times the table. The larger it is, the more there is to save, here and most of all in training, where it would have to be kept for the backward pass. The library's `attend` calls this function, with `is_causal` instead of a mask of its own, so that a kernel can leave out blocks of keys that are all masked.
 
 # %% [markdown] slide="slide" minutes=6
 # ## 5. Fewer passes, fewer bytes, fewer digits
@@ -436,7 +417,6 @@ print("times 65536, in fp16, and back:", f"{(65536 * tiny).half().float().item()
 
 # %%
 def rule_batch() -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and targets, each (8, 24)."""
     ids = (torch.randint(32, (8, 1)) + 7 * torch.arange(25)) % 32  # (8, 25)
     return ids[:, :-1], ids[:, 1:]
 
@@ -474,13 +454,14 @@ assert losses[-1] < 0.5 * losses[0]
 # A step too large for the memory can be cut: **accumulate** the gradients of smaller batches (lesson 11), or **recompute**, keep only what enters each block and compute the rest again in the backward pass (Chen et al. 2016). Neither changes the gradient:
 
 
-# %% rows=["S4-61"]
+# %%
 def gradient(texts: torch.Tensor) -> torch.Tensor:
     model.zero_grad()
     cross_entropy(model(texts).flatten(0, 1), texts.flatten()).backward()
     return model.blocks[0].ffn.up_proj.weight.grad.clone()
 
 
+# %% rows=["S4-61"]
 at_once = gradient(ids)
 parts = torch.stack([gradient(some) for some in ids.split(2)])  # 4 micro-batches of 2 texts
 torch.testing.assert_close(parts.mean(0), at_once, rtol=1e-3, atol=1e-6)
@@ -550,22 +531,18 @@ figures.show(
     figure,
     alt="Dots, three for each choice: nats above the floor after 600 updates; a band marks the spread of the whole recipe.",
     caption="600 updates, three seeds each. The band is the spread of the whole recipe. All dots to its right: worse with this exchange.",
-    table={
-        "exchanged": order,
-        "middle": [middle[name] for name in order],
-        "least": [min(RECORD[name]) for name in order],
-        "most": [max(RECORD[name]) for name in order],
-    },
+    table={"exchanged": order, **{f"seed {i + 1}": [RECORD[name][i] for name in order] for i in range(3)}},
 )
 
 # %%
 worse = [name for name in RECORD if min(RECORD[name]) > max(whole)]
 better = [name for name in RECORD if max(RECORD[name]) < min(whole)]
-print(f"worse: {', '.join(worse)}; better: {', '.join(better) or 'none'}")
-print(f"cannot be told: {', '.join(name for name in RECORD if name not in (*worse, *better, WHOLE))}")
+print("worse: ", ", ".join(worse))
+print("better:", ", ".join(better) or "none")
+print(f"6 numbers in any order: 3 of them above the other 3 in 1 order of {comb(6, 3)}")
 
 # %% [markdown]
-# What cannot be told apart with three seeds may still matter with thirty, in a larger model, on another text, or in a longer run: these models are far from the floor. An ablation speaks of the size and the length at which it was run.
+# And even "worse" can be luck: of all orders of six equal runs one in 20 puts the three of one kind on top, and seven choices were tried. The constant learning rate, barely above the band, needs more seeds. All others cannot be told from the whole recipe. With three seeds, that is: they may still matter in a larger model, on another text, or in a longer run: these models are far from the floor. An ablation speaks of the size and the length at which it was run.
 
 # %% [markdown] tags=["note"]
 # Ask before the run: which choice would you give up first? Then: what would have to be true for this table to hold for a model a thousand times as large? (Nothing here says.)
@@ -579,7 +556,8 @@ print(f"cannot be told: {', '.join(name for name in RECORD if name not in (*wors
 def attainable(flops, n_bytes, peak, bandwidth):
     """The most FLOPs per second that work of `flops` FLOPs, which moves n_bytes > 0 bytes, can reach; a number.
 
-    peak: FLOPs per second of the processor. bandwidth: bytes per second of the memory. Both go on at the same time.
+    peak: FLOPs per second of the processor. bandwidth: bytes per second of the memory.
+    Moving and computing go on at the same time.
     """
     # SOLUTION
     return min(peak, bandwidth * flops / n_bytes)
@@ -604,15 +582,16 @@ hint("attainable")
 def training_flops(config, batch_size, seq_len):
     """FLOPs of the matrix products of one forward and backward pass, a whole number. config: a ModelConfig.
 
-    A multiply-add counts 2. Queries have n_heads heads of d_head features, keys and values n_kv_heads; n_heads times
-    d_head need not be d_model. ffn "swiglu" has three matrices, the others two. The head is a product whether it is tied or not;
-    the embedding is none, it fetches rows. Scores count in full, seq_len x seq_len for each of n_heads heads, masked
-    ones included. Biases, norms, positions and all else that is no matrix product count nothing.
+    A multiply-add counts 2. Queries have n_heads heads of d_head features, keys and values n_kv_heads;
+    n_heads times d_head need not be d_model. ffn "swiglu" and "geglu" have a gate and three matrices, the
+    others two. The head is a product whether it is tied or not; the embedding is none, it fetches rows.
+    Scores and mixing count in full, seq_len x seq_len for each of n_heads heads, masked ones included.
+    Biases, norms, positions and all else that is no matrix product count nothing.
     """
     # SOLUTION
     C, D, F, V = config.d_model, config.d_head, config.d_ff, config.vocab_size
     H, G = config.n_heads, config.n_kv_heads
-    matrices = 3 if config.ffn == "swiglu" else 2
+    matrices = 3 if config.ffn in ("swiglu", "geglu") else 2
     block = 2 * C * H * D + 2 * C * G * D + matrices * C * F
     scores = 2 * H * D * seq_len
     per_token = config.n_layers * (block + scores) + C * V
@@ -640,6 +619,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tinylm_lib import cost
 
+# %%
 assert cost.training_flops(config, B, T) == step_flops
 with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
     cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
@@ -657,19 +637,12 @@ for device in ("cpu", "cuda")[: 1 + torch.cuda.is_available()]:
     print(device, "bandwidth:", measured(flow / 1e12, "trillion bytes per second", 1e-4, 100))
 
 # %% [markdown]
-# On paper: the data sheet of an A100 with 80 GB promises $312 \cdot 10^{12}$ FLOPs per second in bf16, and about $2 \cdot 10^{12}$ bytes (NVIDIA 2021). A model of a billion parameters writes one text on it:
-
-# %%
-peak_a100, bandwidth_a100 = 312e12, 2e12
-n = 1e9  # parameters, 2 bytes each
-print(f"they meet at {peak_a100 / bandwidth_a100:.0f} FLOPs per byte; one token has {2 * n / (2 * n):.0f}")
-print(f"at most {bandwidth_a100 / (2 * n):,.0f} tokens per second, {bandwidth_a100 / peak_a100:.1%} of the peak")
-
-# %% [markdown]
-# One token at a time uses less than a hundredth of such a machine. And in training? No GPU was at hand when this lesson was written (`make bench` measures training and writing where there is one), so here is what others have published:
+# No GPU was at hand when this lesson was written (`make bench` measures training and writing where there is one). So here is what others have published:
 
 # %% tags=["source-hidden"]
 PUBLISHED = [
+    ("A100 with 80 GB, peak in bf16", "312 trillion FLOPs/s", "NVIDIA 2021, data sheet"),
+    ("A100 with 80 GB, bandwidth", "2 trillion bytes/s", "NVIDIA 2021, data sheet"),
     ("GPT-3, 175 billion parameters, V100", "MFU 21.3 %", "Chowdhery et al. 2022, table 3"),
     ("Megatron-Turing NLG, 530 billion, A100", "MFU 30.2 %", "Chowdhery et al. 2022, table 3"),
     ("PaLM, 540 billion, TPU v4 (no GPU)", "MFU 46.2 %", "Chowdhery et al. 2022, table 3"),
@@ -679,7 +652,14 @@ PUBLISHED = [
 for what, figure_given, source in PUBLISHED:
     print(f"{what:<40}{figure_given:<24}{source}")
 
+# %%
+corner = 312e12 / 2e12  # FLOPs per byte
+print(f"the A100's slope meets its ceiling at {corner:.0f} FLOPs per byte")
+print(f"work with 1 FLOP per byte gets {1 / corner:.1%} of the peak")
+
 # %% [markdown]
+# A model that writes one text does 2 FLOPs with each weight, and fetches 2 bytes for it in bf16: less than a hundredth of the peak is all it can have. Training reached from a fifth to nearly three quarters of it.
+#
 # ### Break it: no zero_grad
 # A published course note prints the loop of mixed precision in full, and forgets one line: `zero_grad`. PyTorch *adds* gradients to those that are there.
 
@@ -700,27 +680,23 @@ predict(
         "it falls": "In fp32 it does. But the scaler tries a large number first, and leaves out updates with infinite gradients.",
         "it never falls": "",
     },
-    because="The first scaled gradients are infinite. Whatever is added to them, they stay so, and each update is left out.",
+    because="The first scaled gradients are infinite. Whatever is added to them, they never become finite again, and each update is left out.",
 )
 
 # %%
 for name, run in runs.items():
-    print(f"{name:<16} " + ", ".join(f"update {i}: {run[i - 1]:.1f}" for i in (1, 10, 30, 100)))
+    print(f"{name:<16} " + ", ".join(f"update {i}: {run[i - 1]:.1f}" for i in (1, 30, 100)))
 
 # %% [markdown]
 # In the right run the first few updates are left out as well: the scaler halves its number until the gradients fit. Where nothing is zeroed, the infinite ones are still there, whatever the number, and not one update is made. No message says so. In fp32 the same slip does hardly any harm here, which makes it hard to find: the rule is easy, and clipping bounds the sum of all old gradients. Look at whether the *weights* move.
 #
 # ## What you have now
 # - Work is counted in FLOPs and bytes. FLOPs per byte decide whether memory or processor is the limit.
-# - A step is three forward passes: 6 FLOPs for each weight of a matrix and token, and attention's scores on top.
+# - A step costs three forward passes: a fixed price for each token, and attention's scores on top, which grow with the text.
 # - What keeps a step from the peak: small products, and many small operations that are no products.
 # - Attention in pieces gives the same result without its table. Compiling joins neighbours; 16 bits halve the bytes.
 # - A choice is worth what an ablation shows, with its spread, at the size and length at which it was run.
-
-# %%
-print(f"6 FLOPs per weight and token: {6 * maps * B * T / step_flops:.0%} of the step; the rest are scores")
-
-# %% [markdown]
+#
 # Next, lesson 15: what to do with ten, a thousand, a million times as many FLOPs.
 #
 # ## Sources

@@ -23,7 +23,7 @@ def flops_by_parts(config, batch_size, seq_len):
     C, D = config.d_model, config.d_head
     q = o = 2 * C * config.n_heads * D
     k = v = 2 * C * config.n_kv_heads * D
-    ffn = (3 if config.ffn == "swiglu" else 2) * 2 * C * config.d_ff
+    ffn = (3 if config.ffn in ("swiglu", "geglu") else 2) * 2 * C * config.d_ff
     attention = 2 * (2 * config.n_heads * D * seq_len)
     token = config.n_layers * (q + k + v + o + ffn + attention) + 2 * C * config.vocab_size
     return 3 * batch_size * seq_len * token
@@ -32,7 +32,7 @@ def flops_by_parts(config, batch_size, seq_len):
 def flops_by_six(config, batch_size, seq_len):
     wide, narrow = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
     n = 2 * config.d_model * (wide + narrow)
-    n += {"swiglu": 3}.get(config.ffn, 2) * config.d_model * config.d_ff
+    n += {"swiglu": 3, "geglu": 3}.get(config.ffn, 2) * config.d_model * config.d_ff
     n *= config.n_layers
     n += config.vocab_size * config.d_model
     return float(6 * n * batch_size * seq_len + 12 * config.n_layers * wide * batch_size * seq_len**2)

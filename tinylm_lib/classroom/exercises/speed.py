@@ -16,6 +16,8 @@ def attainable(flops: float, n_bytes: float, peak: float, bandwidth: float, on: 
     if "numbers instead of bytes" in on:
         n_bytes = n_bytes / 4
     intensity = n_bytes / flops if "upside down" in on else flops / n_bytes
+    if "whole numbers" in on:
+        intensity = flops // n_bytes
     slope = bandwidth * intensity
     if "bandwidth unused" in on:
         slope = intensity
@@ -70,6 +72,7 @@ ATTAINABLE = Exercise(
         "bandwidth unused": Fault("intensity is compared with the peak", "FLOPs per byte: how many bytes in a second?"),
         "intensity unused": Fault("bandwidth is compared with the peak", "Bytes per second are no FLOPs per second."),
         "peak times intensity": Fault("the peak is multiplied", "The bandwidth is what intensity multiplies."),
+        "whole numbers": Fault("the intensity is cut to a whole number", "Divide with `/`: `//` leaves out the rest."),
         "seconds": Fault("the seconds are returned", "Asked is the speed: FLOPs per second."),
         "share": Fault("the share of the peak is returned", "Asked is the speed itself, in FLOPs per second."),
         "giga": Fault("the result is in units of a billion", "FLOPs per second, as the arguments are."),
