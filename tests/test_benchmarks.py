@@ -154,7 +154,7 @@ def test_wrong_options_are_refused_before_anything_is_measured(arguments, said, 
 
 
 def test_a_quick_run_leaves_the_long_rows_out():
-    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss"}
+    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation"}
     assert bench.chosen("recipe,cache", quick=True) == ["recipe", "cache"]
     assert Settings(quick=True).rounds(20) == 5
     assert Settings(quick=True).rounds(5) == 3

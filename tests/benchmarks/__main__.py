@@ -13,14 +13,14 @@ import torch
 
 from tinylm_lib.data import load_corpus
 
-from . import decoding, gpu, recipe, steps, text
+from . import ablation, decoding, gpu, recipe, steps, text
 from .measure import Row, Settings, machine, table
 from .peers import load_minbpe, load_nanogpt
 
 ROWS: dict[str, Callable[[Settings], Iterator[Row]]] = {
-    **recipe.ROWS, **steps.ROWS, **decoding.ROWS, **text.ROWS, **gpu.ROWS,
+    **recipe.ROWS, **ablation.ROWS, **steps.ROWS, **decoding.ROWS, **text.ROWS, **gpu.ROWS,
 }  # fmt: skip
-LONG = [*recipe.ROWS]  # minutes each: a quick run leaves them out
+LONG = [*recipe.ROWS, *ablation.ROWS]  # minutes each: a quick run leaves them out
 
 
 def parser() -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -96,6 +97,24 @@ def efficiency(s: Settings) -> Iterator[Row]:
         yield Row(f"training step, modern and its defaults, {precision}", seconds, note=note)
 
 
+def compiled(s: Settings) -> Iterator[Row]:
+    """The default training step with `model.compile()`, beside the same without; the first call compiles."""
+    config, works, first = TrainConfig(precision="fp32", total_steps=100_000), {}, 0.0
+    for name in ("eager", "ours"):
+        model = TransformerLM(preset("modern", max_seq_len=config.seq_len))
+        batches = RandomWindows(torch.randint(256, (100_000,)), config.batch_size, config.seq_len)
+        steps = train(model, build_optimizer(model, config), batches, config)
+        if name == "ours":
+            model.compile()
+            start = time.perf_counter()
+            next(steps)
+            first = time.perf_counter() - start
+        works[name] = lambda steps=steps: next(steps)
+    seconds = alternate(works, s.rounds(10), times=3)
+    note = f"B {config.batch_size}, T {config.seq_len}, fp32; the first step took {first:.0f} s"
+    yield compare("training step, modern, compiled", seconds, "eager", note=note)
+
+
 def batch_growth(s: Settings) -> Iterator[Row]:
     """The time of a training step as the batch grows: linear is a ratio of 1."""
     works = {}
@@ -126,4 +145,4 @@ def _peak_of_a_process(name: str, path: str) -> float:
     return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
-ROWS = {"step": step, "memory": memory, "mfu": efficiency, "growth-batch": batch_growth}
+ROWS = {"step": step, "memory": memory, "mfu": efficiency, "compiled": compiled, "growth-batch": batch_growth}

@@ -17,6 +17,7 @@ from . import (
     positions,
     sampling,
     softmax,
+    speed,
     step_size,
     tokens,
     training,
@@ -43,6 +44,7 @@ LESSONS = (
     truncation,
     beams,
     cache,
+    speed,
 )
 ALL: dict[str, Exercise] = {exercise.name: exercise for lesson in LESSONS for exercise in lesson.EXERCISES}
 

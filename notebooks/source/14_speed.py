@@ -1,0 +1,709 @@
+# %% [markdown] slide="slide" minutes=1
+# # 14 Speed
+# **How fast could it be, and what keeps it from that?**
+#
+# *Needs* lessons 05, 08, 10 and 11. *Builds* `training_flops` in `cost.py`. *Runs* in about 40 s on two cores.
+# *Teaches* in 41 minutes, plus 22 of exercises.
+
+# %%
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from math import comb
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+
+from tinylm_lib import TrainConfig, TransformerLM, preset
+from tinylm_lib.classroom import check, figures, hint, keep, predict, show
+from tinylm_lib.classroom.ablation import WHOLE, gap_after, stories
+from tinylm_lib.classroom.measured import measured
+from tinylm_lib.data import RandomWindows
+from tinylm_lib.optim import build_optimizer
+
+_ = torch.manual_seed(14)
+
+# %% [markdown] slide="slide" minutes=4
+# ## 1. Count first
+# Your model trains. Is it fast? Without a number to compare with, nobody can say. So we count first what there is to do, then measure how fast this machine does such things, and only then look at the clock.
+#
+# Nearly all the work of a model is matrix products. By hand, a small one: 2 rows of 3 numbers, times 3 rows of 4.
+
+# %%
+M, K, N = 2, 3, 4
+a, b = torch.randn(M, K), torch.randn(K, N)
+result = a @ b  # (M, K) @ (K, N) -> (M, N)
+multiplications = sum(1 for row in range(M) for column in range(N) for inner in range(K))
+print(f"{result.numel()} results, {multiplications} multiplications, as many additions: {2 * multiplications} in all")
+assert 2 * multiplications == 2 * M * K * N
+
+# %% [markdown]
+# (Each product is added to a sum that starts at 0.) One multiplication or one addition is a **FLOP**, a floating-point operation; a product takes $2MKN$ of them. The other half of the count is easily forgotten: the numbers have to get to the processor and back. Two matrices are read, one is written, 4 bytes for each number in fp32.
+
+
+# %%
+def product(M: int, K: int, N: int) -> tuple[int, int]:
+    """FLOPs and bytes of (M, K) @ (K, N)."""
+    return 2 * M * K * N, 4 * (M * K + K * N + M * N)
+
+
+# %%
+for n in (6, 60, 600):
+    flops, n_bytes = product(n, n, n)
+    print(f"{n:>3} x {n:<3}: {flops:>11,} FLOPs, {n_bytes:>9,} bytes, {flops / n_bytes:.0f} FLOPs per byte")
+
+# %% [markdown]
+# FLOPs grow with the cube of the size, bytes with the square. FLOPs per byte are the **intensity**: how much work there is for each byte that is moved. A large product uses every number many times. Adding two vectors uses each once:
+
+# %% tags=["source-hidden"]
+predict(
+    "Two vectors of n numbers in fp32 are added: n additions. How many FLOPs per byte?",
+    key=lambda: f"1/{4 * 3}",
+    choices={
+        "1": "Each addition reads two numbers and writes one, and each has 4 bytes.",
+        "1/4": "That is one number of 4 bytes for each addition. Two are read, and one is written.",
+        "1/8": "Two are read. And the result?",
+        "1/12": "",
+    },
+    because="Three numbers of 4 bytes for one addition.",
+)
+
+# %% [markdown] tags=["note"]
+# Let the room guess the intensity of norm, softmax and residual addition first (all about 1 or below). Common slip: "FLOPS" as a speed. Here a FLOP is a piece of work; speed is FLOPs per second.
+# In a short session: section 5 without fp16, section 6 without waiting for the run.
+
+# %% [markdown] slide="slide" minutes=7
+# ## 2. The roof of this machine
+# Two speeds of the machine matter. How many FLOPs per second does it reach at best? A large product tells: its **peak**. How many bytes per second come from memory? Reading and copying something large tells: its **bandwidth**.
+
+
+# %%
+def seconds(work: Callable[[], object], device: str = "cpu", rounds: int = 5) -> float:
+    """The best time of a few calls; the first, which also sets things up, does not count."""
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
+    times = []
+    for _ in range(rounds + 1):
+        wait()
+        start = time.perf_counter()
+        work()
+        wait()
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+# %% [markdown]
+# The *best* of a few calls, because whatever else the machine does can only add time. (A GPU is handed its work and computes on its own; `wait` lets it finish before we look at the clock.)
+
+
+# %%
+def roof(device: str = "cpu") -> tuple[float, float]:
+    """Peak in FLOPs per second and bandwidth in bytes per second, both in fp32."""
+    square = torch.randn(1024, 1024, device=device)
+    peak = product(1024, 1024, 1024)[0] / seconds(lambda: square @ square, device)
+    block = torch.randn(32_000_000, device=device)
+    other = torch.empty_like(block)
+    n_bytes = 4 * block.numel()
+    read, copied = seconds(block.sum, device), seconds(lambda: other.copy_(block), device)
+    return peak, max(n_bytes / read, 2 * n_bytes / copied)
+
+
+# %%
+peak, bandwidth = roof()
+print("peak:     ", measured(peak / 1e9, "billion FLOPs per second", 0.5, 50_000))
+print("bandwidth:", measured(bandwidth / 1e9, "billion bytes per second", 0.2, 5_000))
+print("they meet at", measured(peak / bandwidth, "FLOPs per byte", 0.1, 2000))
+
+# %% [markdown]
+# While one byte arrives, the processor could do that many FLOPs. Work of a smaller intensity leaves it waiting: it is **memory-bound**. Work of a larger one is **compute-bound**. If moving and computing go on at the same time, the slower one sets the pace. So the fastest that work of intensity $I$ can be is
+#
+# $$\min(\text{peak},\; \text{bandwidth} \cdot I)$$
+#
+# and drawn over $I$ this is a slope and then a ceiling: a **roofline** (Williams et al. 2009). We measure an addition, and a linear map from 4096 to 4096 features: for one token, as when a model writes (lesson 13), and for more and more at once, as when it trains.
+
+# %%
+C, tokens_at_once = 4096, (1, 4, 16, 64, 256)
+weight = torch.randn(C, C)  # 67 MB, more than most caches hold
+times = {}
+for tokens in tokens_at_once:
+    x = torch.randn(tokens, C)
+    times[tokens] = seconds(lambda x=x: x @ weight, rounds=3)
+left, right = torch.randn(20_000_000), torch.randn(20_000_000)
+sums = torch.empty_like(left)
+adding = seconds(lambda: torch.add(left, right, out=sums), rounds=3)
+
+# %% tags=["source-hidden"]
+answer = "clearly less" if times[64] / times[1] < 50 else "about as much"
+told = {
+    "clearly less": "That needs a processor that waits for the weights of one token. This one was busy enough.",
+    "about as much": "It would if one token kept the processor busy. It waits for the weights.",
+    "more": "All tokens meet the same weights. Why should company make one of them slower?",
+}
+predict(
+    "The linear map takes 1 token alone, or 64 at once. How much time does each of the 64 cost, beside the one alone?",
+    key=lambda: answer,
+    choices={**told, answer: ""},
+    because="The time for 64, divided by 64, stands beside the time for 1. What is fetched once need not be fetched again.",
+)
+
+# %%
+for tokens in tokens_at_once:
+    print(f"{tokens:>3} at once:", measured(1000 * times[tokens] / tokens, "ms for each token", 1e-4, 10_000))
+
+# %% tags=["source-hidden"]
+points = {f"{n} token" + "s" * (n > 1): (*product(n, C, C), times[n]) for n in tokens_at_once}
+points = {"addition": (20_000_000, 240_000_000, adding), **points}
+drawn = {name: (flops / n_bytes, flops / took) for name, (flops, n_bytes, took) in points.items()}
+with figures.axes("The roof of this machine", "FLOPs per byte", "billion FLOPs per second") as (figure, ax):
+    over = torch.logspace(-1.5, 3, 91)
+    ax.plot(over, (bandwidth * over).clamp(max=peak) / 1e9, label="at most")
+    ax.plot(*zip(*((i, rate / 1e9) for i, rate in drawn.values()), strict=True), "o", label="measured")
+    for name, (intensity, rate) in drawn.items():
+        ax.annotate(name, (intensity, rate / 1e9), (9, -15), textcoords="offset points")
+    ax.set(xscale="log", yscale="log", xlim=(0.03, 1000))
+    ax.legend(frameon=False, loc="upper left")
+said = [measured(rate / 1e9, "billion/s", 1e-3, 50_000) for _, rate in drawn.values()]
+most = [measured(min(peak, bandwidth * i) / 1e9, "billion/s", 1e-3, 50_000) for i, _ in drawn.values()]
+figures.show(
+    figure,
+    alt="A roofline, both axes logarithmic: a slope that becomes a ceiling, with points for an addition at the left and a linear map of 1, 4, 16, 64 and 256 tokens further and further to the right.",
+    caption="The line is what can be reached, the points are what was measured. Left of the corner the memory decides, right of it the processor.",
+    table={"work": list(drawn), "FLOPs per byte": [i for i, _ in drawn.values()], "measured": said, "at most": most},
+)
+
+# %% [markdown]
+# This is why servers answer many people at once, and why a batch is cheaper than its texts one by one. A point far below the line has another reason: a product too small for all parts of the processor, or the time that a call costs by itself. A point above it found its numbers in the processor's **cache**, a small and faster memory.
+
+# %% [markdown] slide="slide" minutes=7
+# ## 3. Where a training step's time goes
+# How many FLOPs does one update take? Forward, each weight of a matrix is multiplied once for each token: 2 FLOPs. And backward?
+
+# %% tags=["source-hidden"]
+predict(
+    "How many FLOPs does the backward pass of a linear map take, beside its forward pass?",
+    key=lambda: (product(5, 4, 3)[0] + product(3, 5, 4)[0]) / product(5, 3, 4)[0],
+    number="times as many",
+    within=0.2,
+    feedback={1.0: "It is the same map backwards, but two gradients are wanted.", 3.0: "That is both passes together."},
+    because="One product for the gradient of what came in, one for the gradient of the weights.",
+)
+
+# %% [markdown]
+# By hand, for one linear map $y = xW$, when `back` is the gradient that comes back at $y$:
+
+# %%
+x, W, back = torch.randn(5, 3, requires_grad=True), torch.randn(3, 4, requires_grad=True), torch.randn(5, 4)
+(x @ W).backward(back)
+torch.testing.assert_close(x.grad, back @ W.T)  # (5, 4) @ (4, 3) -> (5, 3)
+torch.testing.assert_close(W.grad, x.T @ back)  # (3, 5) @ (5, 4) -> (3, 4)
+print("forward", product(5, 3, 4)[0], "FLOPs, backward", product(5, 4, 3)[0], "+", product(3, 5, 4)[0])
+
+# %% [markdown]
+# Two products, one for what goes further back and one for the weights, each as large as the forward one. So a step costs **three forward passes**. For a model of the kind `modern`, with L layers and T tokens in each of B texts:
+
+# %%
+V, C, F, L, H, B, T = 345, 128, 320, 3, 4, 8, 100
+config = preset("modern", vocab_size=V, d_model=C, n_layers=L, n_heads=H, max_seq_len=T)
+assert config.d_ff == F
+maps = L * (4 * C * C + 3 * C * F) + C * V  # multiply-adds for one token: attention's four, SwiGLU's three, the head
+scores = L * 2 * C * T  # q with each key, and the weights with each value
+step_flops = 3 * 2 * B * T * (maps + scores)
+print(f"{step_flops / 1e9:.2f} billion FLOPs; {scores / (maps + scores):.0%} of them in scores and mixing")
+print("at the peak that would take", measured(1000 * step_flops / peak, "ms", 0.02, 5000))
+
+# %% [markdown]
+# The maps cost the same for every token. The scores grow with T. So the same number of tokens costs more in few long texts than in many short ones:
+
+# %% rows=["S4-51"]
+for batch, length in ((64, 16), (8, 128), (1, 1024)):
+    flops = 3 * 2 * batch * length * (maps + L * 2 * C * length)
+    print(f"{batch:>2} texts of {length:>4}: {batch * length} tokens, {flops / 1e9:.2f} billion FLOPs")
+print(f"32 texts of 512 tokens: {32 * 512:,} in an update; 64 micro-steps of them: {64 * 32 * 512:,}")
+
+# %% [markdown]
+# (A published course note gives "about 1 million tokens" for an update of 32 texts of 512. For that it takes 64 accumulated micro-steps, lesson 11.)
+#
+# Now the clock. One update, its parts timed one by one, with the library's default optimizer:
+
+# %%
+PARTS = ("data", "forward", "backward", "clip", "optimizer")
+
+
+# %%
+def step_times(model: TransformerLM, batches: RandomWindows, optimizer: torch.optim.Optimizer) -> list[float]:
+    """Seconds of each part of one update."""
+    clock = [time.perf_counter()]
+    x, y = next(batches)
+    clock.append(time.perf_counter())
+    loss = cross_entropy(model(x).flatten(0, 1), y.flatten())
+    clock.append(time.perf_counter())
+    loss.backward()
+    clock.append(time.perf_counter())
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    clock.append(time.perf_counter())
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    clock.append(time.perf_counter())
+    return [end - start for start, end in pairwise(clock)]
+
+
+# %%
+model = TransformerLM(config)
+batches = RandomWindows(stories().ids, B, T, seed=14)
+optimizer = build_optimizer(model, TrainConfig())
+rounds = torch.tensor([step_times(model, batches, optimizer) for _ in range(9)][2:])  # (7, 5): updates, parts
+spent = dict(zip(PARTS, rounds.median(0).values.tolist(), strict=True))
+total = sum(spent.values())
+
+# %% tags=["source-hidden"]
+with figures.axes("One update, part by part", "milliseconds", "part of the update", (8.6, 3.6)) as (figure, ax):
+    ax.barh(PARTS[::-1], [1000 * spent[part] for part in PARTS[::-1]])
+    ax.axvline(1000 * step_flops / peak, color=figures.QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
+    ax.text(1000 * step_flops / peak, 3.9, " all products at the peak", color=figures.QUIET, va="center")
+    ax.grid(visible=False, axis="y")
+figures.show(
+    figure,
+    alt="Bars of the time that data, forward, backward, clip and optimizer take in one update. A dotted line marks the time that all products would take at the machine's peak.",
+    caption="Median of 7 updates. The dotted line: all products of the whole update, if each ran at the peak.",
+    table={"part": list(PARTS), "time": [measured(1000 * s, "ms", 1e-4, 50_000) for s in spent.values()]},
+)
+
+# %% [markdown]
+# The share of the peak that the whole update reaches has a name, **MFU**, model FLOPs utilisation (Chowdhery et al. 2022). What keeps it from 100? Our products are small; we run them alone, in their sizes. And much of a model is no product: a norm does few FLOPs, but reads and writes all its numbers.
+
+# %%
+alone = 0.0
+for out, inner in [p.shape for p in model.parameters() if p.ndim == 2 and p is not model.embed.weight]:
+    x, w = torch.randn(B * T, inner), torch.randn(out, inner)
+    alone += 3 * seconds(lambda x=x, w=w: x @ w.T, rounds=3)
+print("MFU:", measured(100 * step_flops / total / peak, "%", 0.02, 300))
+print("products of all maps, alone:", measured(100 * alone / total, "% of the update", 0.1, 300))
+
+# %%
+x, w = torch.randn(B * T, C), torch.randn(C, C)  # (B*T, C), (C, C)
+with torch.no_grad():
+    norm_time, map_time = seconds(lambda: model.final_norm(x)), seconds(lambda: x @ w)
+print(f"FLOPs for each number: norm about 4, map {2 * C}")
+print("the norm takes", measured(100 * norm_time / map_time, "% of the map's time", 0.1, 10_000))
+print(f"by FLOPs it would be {100 * 4 / (2 * C):.1f} %")
+
+# %% [markdown]
+# (The norm squares, sums, scales and multiplies by its gain.) Norms, rotations, SiLU, sums, the optimizer's update: each reads all it needs and writes all it makes. This is where the time goes that no count of FLOPs shows.
+
+# %% [markdown] tags=["note"]
+# Common wrong answer: "as much, it is the same map backwards". The two products on the board, with shapes, settle it. Then compare with the bars.
+# A machine with many cores has a higher peak and a lower MFU at these sizes: good to compare across the room.
+
+# %% [markdown] slide="slide" minutes=5
+# ## 4. Attention without the table
+# Attention has a table of T times T weights for each head. Lesson 05 built it whole: scores, softmax, weighted sum, each written to memory and read again.
+
+# %% tags=["source-hidden"]
+predict(
+    "One text of 1024 tokens, 4 heads, fp32. How many MB (millions of bytes) does the table of weights take in one layer?",
+    key=lambda: 4 * 1024**2 * 4 / 1e6,
+    number="MB",
+    within=0.5,
+    feedback={4.2: "That is one head, or one byte for each number.", 1.0: "4 bytes for each number, and 4 heads."},
+    because="4 heads, 1024 times 1024 weights, 4 bytes each.",
+)
+
+# %% [markdown]
+# Must it ever be there? The softmax needs the largest score and the sum over *all* keys. But we can take the keys in pieces, if for each piece we keep three things: its largest score, its sum, and its weighted values.
+
+# %%
+scores = torch.tensor([1.0, 3.0, 0.0, 2.0])
+values = torch.tensor([10.0, 20.0, 30.0, 40.0])
+
+
+# %%
+def piece(scores: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    top = scores.max()
+    e = (scores - top).exp()
+    return top, e.sum(), (e * values).sum()
+
+
+# %%
+(top_1, sum_1, value_1), (top_2, sum_2, value_2) = piece(scores[:2], values[:2]), piece(scores[2:], values[2:])
+top = max(top_1, top_2)
+shrink_1, shrink_2 = (top_1 - top).exp(), (top_2 - top).exp()
+joined = (shrink_1 * value_1 + shrink_2 * value_2) / (shrink_1 * sum_1 + shrink_2 * sum_2)
+torch.testing.assert_close(joined, scores.softmax(-1) @ values)
+print(f"in two pieces {joined:.4f}, at once {scores.softmax(-1) @ values:.4f}")
+
+# %% [markdown]
+# The piece with the smaller top is scaled down, and all is as if computed at once. With small pieces everything stays in the cache, and the table never gets to memory. That is **FlashAttention** (Dao et al. 2022): not an approximation, and no fewer FLOPs forward, but far fewer bytes. PyTorch's `scaled_dot_product_attention` chooses among several **kernels**, ready-made pieces of machine code. Which are there on a CPU?
+
+# %%
+q, k, v = torch.randn(3, 1, 4, 64, 32)  # each: 1 text, 4 heads, 64 tokens, 32 features
+for kernel in (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
+    try:
+        with sdpa_kernel(kernel):
+            scaled_dot_product_attention(q, k, v, is_causal=True)
+        print(f"{kernel.name:<20} is here")
+    except RuntimeError:
+        print(f"{kernel.name:<20} is not, it needs a GPU")
+
+
+# %% [markdown]
+# `MATH` builds the table, `FLASH_ATTENTION` works in pieces. The same result?
+
+
+# %%
+def run(kernel: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, float]:
+    """The result, and the seconds."""
+    with sdpa_kernel(kernel):
+        took = seconds(lambda: scaled_dot_product_attention(q, k, v, is_causal=True), rounds=3)
+        return scaled_dot_product_attention(q, k, v, is_causal=True), took
+
+
+# %%
+for length in (256, 512, 1024):
+    q, k, v = torch.randn(3, 1, 4, length, 32)
+    (one, slow), (other, fast) = (run(kernel, q, k, v) for kernel in (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION))
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    ratio = measured(slow / fast, "times as long", 0.1, 1000)
+    print(f"T {length:>4}: a table of {4 * 4 * length**2 / 1e6:4.1f} MB; with it, attention takes {ratio}")
+
+# %% [markdown]
+# Twice the tokens, four times the table. The larger it is, the more there is to save, here and most of all in training, where it would have to be kept for the backward pass. The library's `attend` calls this function, with `is_causal` instead of a mask of its own, so that a kernel can leave out blocks of keys that are all masked.
+
+# %% [markdown] slide="slide" minutes=6
+# ## 5. Fewer passes, fewer bytes, fewer digits
+# ### Compile
+# What FlashAttention does for attention, can it be done for norms and sums? `torch.compile` watches the model run once, notes all operations as one **graph**, and writes code in which neighbours share a pass over memory. The second part needs a C++ compiler and takes long, so here is the first: a compiler of ours that only counts, and runs the graph as it is.
+
+# %%
+graphs = []
+
+
+def only_look(graph: torch.fx.GraphModule, inputs: list) -> Callable:
+    graphs.append(graph)
+    return graph.forward
+
+
+ids = next(batches)[0]
+with torch.no_grad():
+    watched = torch.compile(model, backend=only_look)(ids)
+    torch.testing.assert_close(watched, model(ids))
+print(f"{len(graphs)} graph holds the whole model")
+
+# %% [markdown]
+# One graph: nothing in the model forces a stop, such as looking at a value to decide what to do next. `model.compile()` compiles for good. What that is worth on your machine, `make bench ARGS="--only compiled"` measures; what it was worth on another stands in section 8.
+#
+# ### Half the bytes
+# Numbers of 16 bits take half the memory, and half the time to move. Whether they are also *multiplied* faster depends on the processor: it needs instructions for them.
+
+# %%
+square = torch.randn(768, 768)
+brief = square.bfloat16()
+full, half = seconds(lambda: square @ square), seconds(lambda: brief @ brief, rounds=3)
+print("a product in bf16 takes", measured(half / full, "times as long as in fp32", 0.01, 200))
+
+# %% [markdown]
+# Below 1 means faster. Processors with such instructions, and GPUs, are several times faster in bf16; others may be several times slower. So measure it where you train. The library's `precision="auto"` takes bf16 only where there are instructions.
+#
+# bf16 reaches as far as fp32 and loses digits (lesson 04). The older fp16 has more digits, and ends early. Gradients are often tiny:
+
+# %%
+tiny = torch.tensor(1e-8)
+print("in fp16:", tiny.half().item(), " in bf16:", f"{tiny.bfloat16().item():.1e}")
+print("times 65536, in fp16, and back:", f"{(65536 * tiny).half().float().item() / 65536:.1e}")
+
+# %% [markdown]
+# So with fp16 the loss is multiplied by a large number before the backward pass, and all gradients with it; they are divided again before the update. A `GradScaler` does that. When gradients turn out infinite, it leaves the update out and halves its number. The whole loop of **mixed precision**, on a toy rule: each number is 7 more than the one before, modulo 32.
+
+
+# %%
+def rule_batch() -> tuple[torch.Tensor, torch.Tensor]:
+    ids = (torch.randint(32, (8, 1)) + 7 * torch.arange(25)) % 32  # (8, 25)
+    return ids[:, :-1], ids[:, 1:]
+
+
+# %%
+def mixed_losses(fp16: bool = True, forget: bool = False) -> list[float]:
+    torch.manual_seed(14)
+    net = TransformerLM(preset("modern", vocab_size=32, d_model=32, n_layers=1, n_heads=2, max_seq_len=24))
+    adamw, scaler = torch.optim.AdamW(net.parameters(), lr=1e-2), torch.amp.GradScaler("cpu", enabled=fp16)
+    losses = []
+    for _ in range(100):
+        x, y = rule_batch()
+        if not forget:
+            adamw.zero_grad()
+        with torch.amp.autocast("cpu", dtype=torch.float16, enabled=fp16):
+            loss = cross_entropy(net(x).flatten(0, 1).float(), y.flatten())
+        scaler.scale(loss).backward()
+        scaler.unscale_(adamw)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(adamw)
+        scaler.update()
+        losses.append(loss.item())
+    return losses
+
+
+# %% rows=["S4-53"]
+losses = mixed_losses()
+print(f"loss {losses[0]:.1f}, after 100 updates {losses[-1]:.1f}")
+assert losses[-1] < 0.5 * losses[0]
+
+# %% [markdown]
+# `autocast` lets matrix products run in 16 bits and keeps what needs digits in fp32; the weights stay fp32. `unscale_` comes before clipping, or else the limit would be compared with the multiplied gradients. In bf16 no scaler is needed. That is why hardly anybody trains in fp16 any more.
+#
+# ### Fewer bytes at a time
+# A step too large for the memory can be cut: **accumulate** the gradients of smaller batches (lesson 11), or **recompute**, keep only what enters each block and compute the rest again in the backward pass (Chen et al. 2016). Neither changes the gradient:
+
+
+# %%
+def gradient(texts: torch.Tensor) -> torch.Tensor:
+    model.zero_grad()
+    cross_entropy(model(texts).flatten(0, 1), texts.flatten()).backward()
+    return model.blocks[0].ffn.up_proj.weight.grad.clone()
+
+
+# %% rows=["S4-61"]
+at_once = gradient(ids)
+parts = torch.stack([gradient(some) for some in ids.split(2)])  # 4 micro-batches of 2 texts
+torch.testing.assert_close(parts.mean(0), at_once, rtol=1e-3, atol=1e-6)
+model.recompute = True
+torch.testing.assert_close(gradient(ids), at_once)
+model.recompute = False
+
+# %% [markdown]
+# Recomputing costs a second forward pass: 4 passes' worth of FLOPs instead of 3. Lesson 15 measures what it saves.
+
+# %% [markdown] slide="slide" minutes=5
+# ## 6. What is each choice worth?
+# A faster machine is one way to be done sooner. To learn more from each update is another. The recipe of `modern` makes many choices: rotary positions, SwiGLU, norms on queries and keys, blocks that start at 0, a head of its own, Muon for the matrices, a falling learning rate. What is each worth? Exchange one, leave all else, compare: an **ablation**. On StoryWorld the floor is known, so we measure nats per token above it (lesson 11), of a small model on stories it has not seen.
+
+# %%
+show(gap_after)
+
+# %% [markdown]
+# One run says little: with another seed the weights start elsewhere and other stories come. So each choice runs with three seeds, and we look at the spread.
+
+# %%
+tried = (WHOLE, "learned positions instead of rotary", "no norm on queries and keys")
+early = {name: sorted(gap_after(name, n_steps=30, seed=seed) for seed in (1, 2, 3)) for name in tried}
+for name, (least, middle, most) in early.items():
+    print(f"{name:<36}{middle:.1f} nats above the floor ({least:.1f} to {most:.1f})")
+
+# %% [markdown]
+# Where the spreads overlap, nothing can be told. But learned positions are ahead: all their seeds lie below all seeds of the whole recipe. Does that settle it?
+
+# %% tags=["source-hidden"]
+# Nats above the floor after 600 updates, seeds 1 to 3: two shared cores, one thread, torch 2.13, fp32.
+RECORD = {
+    WHOLE: (1.384, 1.416, 1.392),
+    "AdamW instead of Muon": (1.457, 1.611, 1.527),
+    "a constant learning rate": (1.428, 1.441, 1.434),
+    "learned positions instead of rotary": (1.588, 1.596, 1.633),
+    "GELU instead of SwiGLU": (1.483, 1.396, 1.359),
+    "no norm on queries and keys": (1.394, 1.464, 1.311),
+    "first weights not zero": (1.320, 1.529, 1.420),
+    "head tied to the embedding": (1.486, 1.294, 1.269),
+}
+later, whole = RECORD["learned positions instead of rotary"], RECORD[WHOLE]
+predict(
+    "After 30 updates learned positions are ahead of rotary ones. And after 600?",
+    key=lambda: "behind" if min(later) > max(whole) else "still ahead" if max(later) < min(whole) else "?",
+    choices={
+        "still ahead": "What helps to begin with need not be what is needed later.",
+        "no difference to be told": "Then the spreads would overlap. They do not.",
+        "behind": "",
+    },
+    because="All three seeds end above all three of the whole recipe. A lead at the start is a lead at the start.",
+)
+
+# %% [markdown]
+# The longer run, of all choices, takes about ten minutes, so its figures are recorded; `make bench ARGS="--only ablation"` measures them again. AdamW has the best of three learning rates: each choice deserves its own.
+
+# %% tags=["source-hidden"]
+middle = {name: sorted(found)[1] for name, found in RECORD.items()}
+order = sorted(RECORD, key=lambda name: -middle[name])
+with figures.axes("One choice exchanged at a time", "nats above the floor", "", (9.6, 5)) as (figure, ax):
+    ax.set_ylabel("what was exchanged")
+    for row, name in enumerate(order):
+        ax.plot(RECORD[name], [row] * 3, "o", color=figures.SERIES[name == WHOLE])
+    ax.axvspan(min(whole), max(whole), color=figures.SERIES[1], alpha=0.15, linewidth=0)
+    ax.set_yticks(range(len(order)), order)
+figures.show(
+    figure,
+    alt="Dots, three for each choice: nats above the floor after 600 updates; a band marks the spread of the whole recipe.",
+    caption="600 updates, three seeds each. The band is the spread of the whole recipe. All dots to its right: worse with this exchange.",
+    table={"exchanged": order, **{f"seed {i + 1}": [RECORD[name][i] for name in order] for i in range(3)}},
+)
+
+# %%
+worse = [name for name in RECORD if min(RECORD[name]) > max(whole)]
+better = [name for name in RECORD if max(RECORD[name]) < min(whole)]
+print("worse: ", ", ".join(worse))
+print("better:", ", ".join(better) or "none")
+print(f"6 numbers in any order: 3 of them above the other 3 in 1 order of {comb(6, 3)}")
+
+# %% [markdown]
+# And even "worse" can be luck: of all orders of six equal runs one in 20 puts the three of one kind on top, and seven choices were tried. The constant learning rate, barely above the band, needs more seeds. All others cannot be told from the whole recipe. With three seeds, that is: they may still matter in a larger model, on another text, or in a longer run: these models are far from the floor. An ablation speaks of the size and the length at which it was run.
+
+# %% [markdown] tags=["note"]
+# Ask before the run: which choice would you give up first? Then: what would have to be true for this table to hold for a model a thousand times as large? (Nothing here says.)
+
+# %% [markdown] slide="slide"
+# ## 7. Your turn
+# The roof of section 2, as a function.
+
+
+# %% tags=["exercise"] name="attainable" minutes=6 difficulty=1
+def attainable(flops, n_bytes, peak, bandwidth):
+    """The most FLOPs per second that work of `flops` FLOPs, which moves n_bytes > 0 bytes, can reach; a number.
+
+    peak: FLOPs per second of the processor. bandwidth: bytes per second of the memory.
+    Moving and computing go on at the same time.
+    """
+    # SOLUTION
+    return min(peak, bandwidth * flops / n_bytes)
+    # END
+
+
+# %% tags=["check"]
+if check("attainable", attainable).passed:
+    keep("attainable", attainable)
+
+# %%
+hint("attainable")
+
+# %% [markdown] tags=["solution"]
+# Bytes per second, times FLOPs per byte, are FLOPs per second; and the processor has a limit of its own. The usual slips: the intensity upside down, and `max`. Who thinks in seconds gets the same: `flops / max(flops / peak, n_bytes / bandwidth)`.
+
+# %% [markdown]
+# And the FLOPs of a step, for any config. Section 3 counted one kind of model; now the config decides. It has `d_model`, `n_layers`, `n_heads`, `n_kv_heads`, `d_head`, `d_ff`, `vocab_size`, `ffn` and `tie_embeddings`.
+
+
+# %% tags=["exercise"] name="training_flops" minutes=16 difficulty=3
+def training_flops(config, batch_size, seq_len):
+    """FLOPs of the matrix products of one forward and backward pass, a whole number. config: a ModelConfig.
+
+    A multiply-add counts 2. Queries have n_heads heads of d_head features, keys and values n_kv_heads;
+    n_heads times d_head need not be d_model. ffn "swiglu" and "geglu" have a gate and three matrices, the
+    others two. The head is a product whether it is tied or not; the embedding is none, it fetches rows.
+    Scores and mixing count in full, seq_len x seq_len for each of n_heads heads, masked ones included.
+    Biases, norms, positions and all else that is no matrix product count nothing.
+    """
+    # SOLUTION
+    C, D, F, V = config.d_model, config.d_head, config.d_ff, config.vocab_size
+    H, G = config.n_heads, config.n_kv_heads
+    matrices = 3 if config.ffn in ("swiglu", "geglu") else 2
+    block = 2 * C * H * D + 2 * C * G * D + matrices * C * F
+    scores = 2 * H * D * seq_len
+    per_token = config.n_layers * (block + scores) + C * V
+    return 3 * 2 * batch_size * seq_len * per_token
+    # END
+
+
+# %% tags=["check"]
+if check("training_flops", training_flops).passed:
+    keep("training_flops", training_flops)
+
+# %%
+hint("training_flops")
+
+# %% [markdown] tags=["solution"]
+# Multiply-adds for one token: each weight of each matrix once, and two products per layer that have no weights. Then times 2 for multiply and add, times 3 for forward and backward, times the tokens. The usual slips: one of attention's two products is forgotten, the tied head counts nothing
+# because it has no weights of its own, `n_kv_heads` narrows the scores as well (each query head has its own), and everything is counted for the forward pass only.
+
+# %% [markdown] slide="subslide" minutes=1
+# ### The library's version
+# It agrees with section 3, and with what PyTorch counts when the products are run:
+
+# %%
+from torch.utils.flop_counter import FlopCounterMode
+
+from tinylm_lib import cost
+
+# %%
+assert cost.training_flops(config, B, T) == step_flops
+with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+    cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
+print(f"ours {cost.training_flops(config, B, T):,}, counted {counter.get_total_flops():,}")
+show(cost.training_flops, cost.forward_flops, cost.mfu)
+
+# %% [markdown] slide="slide" minutes=5
+# ## 8. On a GPU, and break it
+# All of this holds on a GPU, with other numbers. Where there is one, this cell measures its roof as well; the stored output comes from a machine without.
+
+# %% tags=["nbval-ignore-output"]
+for device in ("cpu", "cuda")[: 1 + torch.cuda.is_available()]:
+    top_speed, flow = roof(device)
+    print(device, "peak:", measured(top_speed / 1e12, "trillion FLOPs per second", 1e-4, 1000))
+    print(device, "bandwidth:", measured(flow / 1e12, "trillion bytes per second", 1e-4, 100))
+
+# %% [markdown]
+# No GPU was at hand when this lesson was written (`make bench` measures training and writing where there is one). So here is what others have published:
+
+# %% tags=["source-hidden"]
+PUBLISHED = [
+    ("A100 with 80 GB, peak in bf16", "312 trillion FLOPs/s", "NVIDIA 2021, data sheet"),
+    ("A100 with 80 GB, bandwidth", "2 trillion bytes/s", "NVIDIA 2021, data sheet"),
+    ("GPT-3, 175 billion parameters, V100", "MFU 21.3 %", "Chowdhery et al. 2022, table 3"),
+    ("Megatron-Turing NLG, 530 billion, A100", "MFU 30.2 %", "Chowdhery et al. 2022, table 3"),
+    ("PaLM, 540 billion, TPU v4 (no GPU)", "MFU 46.2 %", "Chowdhery et al. 2022, table 3"),
+    ("a GPT with FlashAttention-2, A100", "MFU 72 %", "Dao 2023, abstract"),
+    ("an update of nanoGPT, compiled", "135 ms, from about 250", "its README, efficiency notes"),
+]
+for what, figure_given, source in PUBLISHED:
+    print(f"{what:<40}{figure_given:<24}{source}")
+
+# %%
+corner = 312e12 / 2e12  # FLOPs per byte
+print(f"the A100's slope meets its ceiling at {corner:.0f} FLOPs per byte")
+print(f"work with 1 FLOP per byte gets {1 / corner:.1%} of the peak")
+
+# %% [markdown]
+# A model that writes one text does 2 FLOPs with each weight, and fetches 2 bytes for it in bf16: less than a hundredth of the peak is all it can have. Training reached from a fifth to nearly three quarters of it.
+#
+# ### Break it: no zero_grad
+# A published course note prints the loop of mixed precision in full, and forgets one line: `zero_grad`. PyTorch *adds* gradients to those that are there.
+
+# %%
+runs = {
+    "right": losses,
+    "forgotten, fp32": mixed_losses(fp16=False, forget=True),
+    "forgotten, fp16": mixed_losses(forget=True),
+}
+
+# %% tags=["source-hidden"]
+ends = runs["forgotten, fp16"]
+predict(
+    "The loop with fp16 and its scaler, without `zero_grad`, 100 updates. What does the loss do?",
+    key=lambda: "it never falls" if min(ends) > 0.9 * ends[0] else "it falls" if ends[-1] < 1 else "?",
+    choices={
+        "an error comes": "PyTorch adds on purpose: accumulation needs it. Nothing tells it that an update is over.",
+        "it falls": "In fp32 it does. But the scaler tries a large number first, and leaves out updates with infinite gradients.",
+        "it never falls": "",
+    },
+    because="The first scaled gradients are infinite. Whatever is added to them, they never become finite again, and each update is left out.",
+)
+
+# %%
+for name, run in runs.items():
+    print(f"{name:<16} " + ", ".join(f"update {i}: {run[i - 1]:.1f}" for i in (1, 30, 100)))
+
+# %% [markdown]
+# In the right run the first few updates are left out as well: the scaler halves its number until the gradients fit. Where nothing is zeroed, the infinite ones are still there, whatever the number, and not one update is made. No message says so. In fp32 the same slip does hardly any harm here, which makes it hard to find: the rule is easy, and clipping bounds the sum of all old gradients. Look at whether the *weights* move.
+#
+# ## What you have now
+# - Work is counted in FLOPs and bytes. FLOPs per byte decide whether memory or processor is the limit.
+# - A step costs three forward passes: a fixed price for each token, and attention's scores on top, which grow with the text.
+# - What keeps a step from the peak: small products, and many small operations that are no products.
+# - Attention in pieces gives the same result without its table. Compiling joins neighbours; 16 bits halve the bytes.
+# - A choice is worth what an ablation shows, with its spread, at the size and length at which it was run.
+#
+# Next, lesson 15: what to do with ten, a thousand, a million times as many FLOPs.
+#
+# ## Sources
+# - The roofline: Williams, Waterman and Patterson 2009, *Roofline: An Insightful Visual Performance Model for Multicore Architectures*.
+# - FLOPs of a step and MFU: Chowdhery et al. 2022, *PaLM: Scaling Language Modeling with Pathways*, table 3 and appendix B.
+# - Attention in pieces: Dao et al. 2022, *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, section 3; Dao 2023, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*.
+# - Mixed precision and loss scaling: Micikevicius et al. 2018, *Mixed Precision Training*, section 3.
+# - Recomputing: Chen et al. 2016, *Training Deep Nets with Sublinear Memory Cost*, section 3.
+# - Compiling on a GPU: Karpathy 2022, *nanoGPT*, README on GitHub.
+# - The GPU's numbers: NVIDIA 2021, *NVIDIA A100 Tensor Core GPU* data sheet.

@@ -1,0 +1,53 @@
+"""Lesson 14: right variants of its exercises, and the library's own."""
+
+import torch
+
+from tinylm_lib import TransformerLM, cost
+
+
+def attainable_by_time(flops, n_bytes, peak, bandwidth):
+    return flops / max(flops / peak, n_bytes / bandwidth)
+
+
+def attainable_by_the_meeting_point(flops, n_bytes, peak, bandwidth):
+    if flops / n_bytes < peak / bandwidth:
+        return bandwidth * (flops / n_bytes)
+    return peak
+
+
+def attainable_as_a_tensor(flops, n_bytes, peak, bandwidth):
+    return torch.minimum(torch.tensor(float(peak)), torch.tensor(bandwidth * flops / n_bytes))
+
+
+def flops_by_parts(config, batch_size, seq_len):
+    C, D = config.d_model, config.d_head
+    q = o = 2 * C * config.n_heads * D
+    k = v = 2 * C * config.n_kv_heads * D
+    ffn = (3 if config.ffn in ("swiglu", "geglu") else 2) * 2 * C * config.d_ff
+    attention = 2 * (2 * config.n_heads * D * seq_len)
+    token = config.n_layers * (q + k + v + o + ffn + attention) + 2 * C * config.vocab_size
+    return 3 * batch_size * seq_len * token
+
+
+def flops_by_six(config, batch_size, seq_len):
+    wide, narrow = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
+    n = 2 * config.d_model * (wide + narrow)
+    n += {"swiglu": 3, "geglu": 3}.get(config.ffn, 2) * config.d_model * config.d_ff
+    n *= config.n_layers
+    n += config.vocab_size * config.d_model
+    return float(6 * n * batch_size * seq_len + 12 * config.n_layers * wide * batch_size * seq_len**2)
+
+
+def flops_of_a_built_model(config, batch_size, seq_len):
+    with torch.device("meta"):
+        model = TransformerLM(config)
+    n = sum(p.numel() for p in model.blocks.parameters() if p.ndim == 2) + config.d_model * config.vocab_size
+    scores = 2 * config.n_layers * config.n_heads * config.d_head * seq_len
+    return 6 * batch_size * seq_len * (n + scores)
+
+
+RIGHT = {
+    "attainable": [attainable_by_time, attainable_by_the_meeting_point, attainable_as_a_tensor],
+    "training_flops": [flops_by_parts, flops_by_six, flops_of_a_built_model],
+}
+LIBRARY = {"training_flops": cost.training_flops}
