@@ -16,6 +16,7 @@ from . import (
     normalization,
     positions,
     sampling,
+    scale,
     softmax,
     step_size,
     tokens,
@@ -43,6 +44,7 @@ LESSONS = (
     truncation,
     beams,
     cache,
+    scale,
 )
 ALL: dict[str, Exercise] = {exercise.name: exercise for lesson in LESSONS for exercise in lesson.EXERCISES}
 
