@@ -1,6 +1,6 @@
 """Train small models on StoryWorld at several sizes, lengths and seeds, and print their losses as a table: lesson 15.
 
-    python tools/scaling.py                                  all of it, about an hour on two cores
+    python tools/scaling.py                                  all of it: 90 trainings
     python tools/scaling.py --widths 8 16 32 64 --updates 50 100 200 400
 
 Every run has a schedule of its own length, and every loss is one of the same held-out stories, whose floor is printed.
