@@ -21,9 +21,9 @@ from torch.nn.functional import cross_entropy
 from tinylm_lib import TrainConfig, TransformerLM, evaluate, preset, storyworld, train
 from tinylm_lib.classroom import check, figures, hint, keep, predict, show
 from tinylm_lib.classroom.measured import measured
-from tinylm_lib.cost import count_parameters, mfu, training_bytes, training_flops
+from tinylm_lib.cost import count_parameters, training_bytes, training_flops
 from tinylm_lib.data import RandomWindows, every_document
-from tinylm_lib.distributed import ALONE
+from tinylm_lib.distributed import ALONE, Shards
 from tinylm_lib.gaps import gaps
 from tinylm_lib.job import line_end
 from tinylm_lib.optim import build_optimizer
@@ -49,17 +49,15 @@ print(per_weight_and_token, "FLOPs for each weight and each token")
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 configs = {"shipped": model.config, "GPT-2 small": preset("gpt2"), "Llama 2 7B": preset("llama", "2-7b")}
-factors = {}
 for name, config in configs.items():
-    T = config.max_seq_len
-    factors[name] = training_flops(config, 1, T) / T / count_parameters(config).total
-    print(f"{name:<12} {count_parameters(config).total:>13,} parameters, C = {factors[name]:.2f} N D")
+    T, n = config.max_seq_len, count_parameters(config).total
+    factor = training_flops(config, 1, T) / T / n
+    print(f"{name:<12} {n:>13,} parameters, C = {factor:.2f} N D")
 
 # %%
 recipe = shipped.extra["train"]
 D = recipe["total_steps"] * recipe["batch_size"] * recipe["seq_len"]
-C = factors["shipped"] * count_parameters(model.config).total * D
-print(f"the shipped model read {D:,} tokens: {C:.1e} FLOPs")
+print(f"the shipped model read {D:,} tokens: about {6 * count_parameters(model.config).total * D:.0e} FLOPs")
 
 # %% tags=["source-hidden"]
 predict(
@@ -84,7 +82,6 @@ predict(
 
 # %%
 ids = torch.tensor(tokenizer.encode("\n" + storyworld.corpus(2_000, seed=0)))
-starts = (ids == line_end(tokenizer)).nonzero()[:, 0]
 generator = torch.Generator().manual_seed(1_000_000)
 held_out = [storyworld.story(generator) for _ in range(100)]
 told = torch.tensor(tokenizer.encode("\n" + "".join(story.text + "\n" for story in held_out)))
@@ -93,29 +90,27 @@ print(f"no model can lose less than {floor:.2f} nats per token on these held-out
 
 
 # %%
+starts = (ids == line_end(tokenizer)).nonzero()[:, 0]
+
+
 def small(width: int, seed: int) -> TransformerLM:
     torch.manual_seed(seed)
     sizes = {"d_model": width, "n_layers": 2, "n_heads": 2, "max_seq_len": 128, "d_ff_multiple_of": 8}
     return TransformerLM(preset("modern", vocab_size=tokenizer.vocab_size, **sizes))
 
 
-def updates(model: TransformerLM, n: int, seed: int):
-    config = TrainConfig(total_steps=n, batch_size=16, seq_len=128, seed=seed, precision="fp32")
-    batches = RandomWindows(ids, 16, 128, seed, starts=starts)
-    return train(model, build_optimizer(model, config), batches, config)
-
-
-def loss_of(model: TransformerLM) -> float:
+def fifty_updates(model: TransformerLM, seed: int) -> float:
+    config = TrainConfig(total_steps=50, batch_size=16, seq_len=128, seed=seed, precision="fp32")
+    list(train(model, build_optimizer(model, config), RandomWindows(ids, 16, 128, seed, starts=starts), config))
     return evaluate(model, every_document(told, line_end(tokenizer), 50)).nats_per_token
 
 
 # %% tags=["slow"]
 for width in (8, 32):
     models = [small(width, seed) for seed in range(2)]
-    for seed, one in enumerate(models):
-        list(updates(one, 50, seed))
-    N, losses = count_parameters(models[0].config).total, [loss_of(one) for one in models]
-    print(f"width {width:>2}, {N:>6,} parameters: " + ", ".join(f"{loss:.1f}" for loss in losses))
+    losses = [fifty_updates(one, seed) for seed, one in enumerate(models)]
+    n = count_parameters(models[0].config).total
+    print(f"width {width:>2}, {n:>6,} parameters: " + ", ".join(f"{loss:.1f}" for loss in losses))
 
 # %% [markdown]
 # More parameters, less loss, and the two seeds of a size lie much closer together than the sizes. Each model had 50 updates of 16 texts of 128 tokens. More takes longer than a lesson has, so here is a larger grid, measured once with three seeds, on two cores in a few minutes, by
@@ -153,13 +148,13 @@ print(f"from {mean.max():.2f} down to {mean.min():.2f} nats per token, floor {RE
 
 # %% tags=["source-hidden"]
 with figures.axes("More parameters, more tokens, less loss", "parameters N", "nats above the floor") as (figure, ax):
-    for D, dash, color in zip(lengths.tolist(), figures.DASHES, figures.SERIES, strict=False):
-        found = grid[grid[:, 1] == D]
+    for d, dash, color in zip(lengths.tolist(), figures.DASHES, figures.SERIES, strict=False):
+        found = grid[grid[:, 1] == d]
         found = found[found[:, 0].argsort()]
         above = found[:, 2:] - RECORDED_FLOOR
         ax.fill_between(found[:, 0], above.amin(1), above.amax(1), color=color, alpha=0.18, linewidth=0)
         ax.plot(found[:, 0], above.mean(1), linestyle=dash, marker="o", color=color)
-        ax.text(found[-1, 0] * 1.06, above.mean(1)[-1], f"{D:,.0f} tokens", va="center", color=color)
+        ax.text(found[-1, 0] * 1.06, above.mean(1)[-1], f"{d:,.0f} tokens", va="center", color=color)
     ax.set(xscale="log", yscale="log", xlim=(6_000, 480_000))
     ax.set_xticks([1e4, 1e5], ["10,000", "100,000"])
     ax.set_yticks([0.2, 0.5, 1, 2], ["0.2", "0.5", "1", "2"])
@@ -202,7 +197,7 @@ for i, block in enumerate([None, *model.blocks]):
 # $E$ is the **irreducible** loss: what is left with endless parameters and endless text. For given exponents $a$ and $b$ the formula is linear in $E$, $A$ and $B$, so least squares finds them (`lstsq`). We try all pairs of exponents and keep the best.
 
 # %%
-EXPONENTS = [i / 10 for i in range(1, 21)]
+EXPONENTS = [i / 10 for i in range(1, 13)]
 
 
 def fit(rows) -> dict[str, float]:
@@ -210,11 +205,11 @@ def fit(rows) -> dict[str, float]:
     N, D, loss = rows.T
     best = {"error": float("inf")}
     for a, b in itertools.product(EXPONENTS, EXPONENTS):
-        columns = torch.stack([torch.ones_like(N), N**-a, D**-b], 1)  # (16, 3), fewer where rows are left out
-        E, A, B = torch.linalg.lstsq(columns, loss).solution.tolist()
-        error = (E + A * N**-a + B * D**-b - loss).square().mean().item()
+        columns = torch.stack([torch.ones_like(N), N**-a, D**-b], 1)  # a row for each run, and 3 columns
+        solved = torch.linalg.lstsq(columns, loss).solution
+        error = (columns @ solved - loss).square().mean().item()
         if error < best["error"]:
-            best = {"error": error, "E": E, "A": A, "B": B, "a": a, "b": b}
+            best = dict(zip("EAB", solved.tolist(), strict=True)) | {"error": error, "a": a, "b": b}
     return best
 
 
@@ -255,13 +250,10 @@ for name, some in E_of.items():
 
 
 # %%
-def predicted(N: float, D: float) -> float:
-    return law["E"] + law["A"] * (N / 1e4) ** -law["a"] + law["B"] * (D / 1e5) ** -law["b"]
-
-
-N, D = count_parameters(model.config).total, recipe["total_steps"] * recipe["batch_size"] * recipe["seq_len"]
-print(f"the shipped model, {N:,} parameters and {D:,} tokens:")
-print(f"the law says {predicted(N, D):.2f}, it has {loss_of(model):.2f}, the floor is {floor:.2f}")
+n, d = count_parameters(model.config).total / 1e4, D / 1e5
+promised = law["E"] + law["A"] * n ** -law["a"] + law["B"] * d ** -law["b"]
+loss = evaluate(model, every_document(told, line_end(tokenizer), 50)).nats_per_token
+print(f"the shipped model: the law says {promised:.2f}, it has {loss:.2f}, the floor is {floor:.2f}")
 
 # %% [markdown]
 # For English the floor is unknown, and a fitted $E$ is all there is. Here we can compare. The best fit's $E$ lies well below the floor; some refits give a loss below 0, which is impossible, and some an "irreducible" loss that the shipped model is already below. The law promises the shipped model less than any model can reach.
@@ -308,8 +300,8 @@ published = {  # parameters, training tokens, source
     "Llama 2 7B": (7e9, 2e12, "Touvron et al. 2023"),
     "Llama 3 8B": (8e9, 15e12, "Grattafiori et al. 2024"),
 }
-for name, (N, D, source) in published.items():
-    print(f"{name:<11} {6 * N * D:.1e} FLOPs, {D / N:>6,.1f} tokens per parameter ({source})")
+for name, (n, d, source) in published.items():
+    print(f"{name:<11} {6 * n * d:.1e} FLOPs, {d / n:>6,.1f} tokens per parameter ({source})")
 
 # %% [markdown]
 # About 20 is the number that is remembered. Three things are often said wrongly about it:
@@ -369,12 +361,10 @@ def gradient(model: TransformerLM, x: torch.Tensor, y: torch.Tensor) -> torch.Te
 
 
 # %%
-pupil = models[0]
 x, y = next(RandomWindows(ids, 64, 128, seed=99, starts=starts))  # (64, 128)
-whole = gradient(pupil, x, y)
-noise = {}
+whole, noise = gradient(models[0], x, y), {}
 for B in (1, 4, 16):
-    parts = [gradient(pupil, x[i : i + B], y[i : i + B]) for i in range(0, 64, B)]
+    parts = [gradient(models[0], x[i : i + B], y[i : i + B]) for i in range(0, 64, B)]
     noise[B] = torch.stack([(part - whole).norm() / whole.norm() for part in parts]).mean().item()
 
 # %% tags=["source-hidden"]
@@ -398,6 +388,7 @@ print("distance, in lengths of the gradient of all 64:", {B: round(distance, 1) 
 # And when the batch that you want does not fit into memory? **Accumulate**: several backward passes, their gradients averaged, one update (`micro_steps`, lesson 11). Only one piece's activations are kept at a time. Or keep less: with **activation recompute** (lesson 14) each block keeps its input only, and computes the rest again in the backward pass.
 
 # %%
+pupil = models[0]
 parts = [gradient(pupil, x[i : i + 4], y[i : i + 4]) for i in range(0, 16, 4)]
 torch.testing.assert_close(torch.stack(parts).mean(0), gradient(pupil, x[:16], y[:16]), atol=1e-5, rtol=1e-4)
 
@@ -418,7 +409,6 @@ def kept_bytes(model: TransformerLM, x: torch.Tensor, y: torch.Tensor) -> int:
 
 
 # %%
-torch.manual_seed(15)
 deep = TransformerLM(preset("modern", vocab_size=tokenizer.vocab_size, d_model=64, n_layers=8)).train()
 held = {"16 texts": kept_bytes(deep, x[:16], y[:16]), "4 texts": kept_bytes(deep, x[:4], y[:4])}
 deep.recompute = True
@@ -538,9 +528,7 @@ for name, (kept, *losses) in curves.items():
 # The same losses, to 4 digits (`rtol`, the allowed relative difference, says so): sums in another order round elsewhere in the last digits. More processes change how long it takes, not what is learned. And with `fsdp` each keeps half. For a run of your own: `torchrun --nproc-per-node 2 -m tinylm_lib train --strategy fsdp`.
 
 # %%
-for n in (1, 2, 8):
-    print(f"{n} processes with fsdp: {16 / n:4.0f} bytes per parameter in each, and its own texts' activations")
-show(train)
+show(Shards)
 
 # %% [markdown] slide="slide" minutes=5
 # ## 7. Seven billion, a trillion
@@ -560,27 +548,23 @@ def plan(config, tokens: float, n_gpus: int, peak: float = PEAK) -> tuple[float,
     """FLOPs and days of training, at 40 % of the peak."""
     T = config.max_seq_len
     flops = training_flops(config, 1, T) / T * tokens
-    seconds = flops / (n_gpus * peak * SHARE)
-    assert abs(mfu(flops, seconds, n_gpus * peak) - SHARE) < 1e-9
-    return flops, seconds / 86_400
+    return flops, flops / (n_gpus * peak * SHARE) / 86_400
 
 
 # %%
+spent = {}
 for name, config, n_gpus in (("7B", seven, 256), ("1T", trillion, 16_384)):
-    N = count_parameters(config).total
-    flops, days = plan(config, 20 * N, n_gpus)
-    need = training_bytes(config) / GPU_BYTES
-    print(f"{name}: {N / 1e9:,.1f} billion parameters, {training_bytes(config) / 1e9:,.0f} GB to train")
-    print(f"    more than {need:,.1f} GPUs to hold them; {20 * N / 1e12:.2f} trillion tokens, {flops:.1e} FLOPs")
-    print(f"    on {n_gpus:,} GPUs {days:,.1f} days")
+    N, need = count_parameters(config).total, training_bytes(config)
+    spent[name], days = plan(config, 20 * N, n_gpus)
+    print(
+        f"{name}: {N / 1e9:,.1f} billion parameters, {need / 1e9:,.0f} GB to train: {need / GPU_BYTES:,.1f} GPUs full"
+    )
+    print(f"    {20 * N / 1e12:.2f} trillion tokens on {n_gpus:,} GPUs: {days:,.1f} days")
 
 # %% tags=["source-hidden"]
-n_7, n_1000 = (count_parameters(config).total for config in (seven, trillion))
 predict(
     "The 1T has about 150 times the parameters of the 7B, and reads 20 tokens for each. How many times the FLOPs does it take?",
-    key=lambda: (
-        "about 22,000" if 20_000 < plan(trillion, 20 * n_1000, 1)[0] / plan(seven, 20 * n_7, 1)[0] < 25_000 else "?"
-    ),
+    key=lambda: "about 22,000" if 20_000 < spent["1T"] / spent["7B"] < 25_000 else "?",
     choices={
         "about 150": "That is the parameters alone. The tokens grow with them.",
         "about 22,000": "",
@@ -604,13 +588,10 @@ print(f"planned {hours:,.0f} GPU hours, reported 184,320 (Touvron et al. 2023)")
 # One thing changes: a colleague compares sizes after equal numbers of *tokens*, as in the figure of section 2, and not at equal *compute*.
 
 # %% tags=["source-hidden"]
+best_at = {mean[grid[:, 1] == d].argmin().item() for d in lengths}
 predict(
     "Which of the four sizes does the colleague call best?",
-    key=lambda: (
-        "the largest, for every number of tokens"
-        if all(grid[grid[:, 1] == D][:, 2:].mean(1).argmin() == len(sizes) - 1 for D in lengths)
-        else "?"
-    ),
+    key=lambda: "the largest, for every number of tokens" if best_at == {len(sizes) - 1} else "?",
     choices={
         "the smallest, for every number of tokens": "It costs least. But cost is what this comparison leaves out.",
         "a middle one": "So it is at equal compute. Here each size reads the same text.",
@@ -620,12 +601,11 @@ predict(
 )
 
 # %%
-for D in lengths:
-    same = (grid[:, 1] == D).nonzero()[:, 0]
+for d in lengths:
+    same = (grid[:, 1] == d).nonzero()[:, 0]
     best = same[mean[same].argmin()]
-    dear = costs[best] / costs[same].min()
     print(
-        f"{D:>9,.0f} tokens: best {grid[best, 0]:,.0f}, loss {mean[best]:.2f}, at {dear:.0f} times the smallest's cost"
+        f"{d:>9,.0f} tokens: {grid[best, 0]:,.0f}, at {costs[best] / costs[same].min():.0f} times the smallest's cost"
     )
 
 # %% [markdown]
@@ -661,23 +641,17 @@ for i, (question, lesson) in enumerate(QUESTIONS.items(), 1):
 
 # %% rows=["S4-60"]
 READING = {
-    "the model": ["Vaswani et al. 2017, Attention Is All You Need"],
-    "language models": [
-        "Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
-        "Brown et al. 2020, Language Models are Few-Shot Learners",
-    ],
-    "learning in deep stacks": [
-        "He et al. 2015, Delving Deep into Rectifiers",
-        "Xiong et al. 2020, On Layer Normalization in the Transformer Architecture",
-    ],
-    "scale": [
-        "Hoffmann et al. 2022, Training Compute-Optimal Large Language Models",
-        "nostalgebraist 2022, chinchilla's wild implications (a post on LessWrong)",
-    ],
-    "code": ["nanoGPT and minbpe (Karpathy)", "torchtitan (PyTorch)"],
+    "the model": "Vaswani et al. 2017, Attention Is All You Need",
+    "GPT-2": "Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
+    "GPT-3": "Brown et al. 2020, Language Models are Few-Shot Learners",
+    "first weights": "He et al. 2015, Delving Deep into Rectifiers",
+    "norms": "Xiong et al. 2020, On Layer Normalization in the Transformer Architecture",
+    "scale": "Hoffmann et al. 2022, Training Compute-Optimal Large Language Models",
+    "scale, a post": "nostalgebraist 2022, chinchilla's wild implications (LessWrong)",
+    "code": "nanoGPT and minbpe (Karpathy), torchtitan (PyTorch)",
 }
-for group, works in READING.items():
-    print(f"{group}:\n    " + "\n    ".join(works))
+for about, work in READING.items():
+    print(f"{about:<14} {work}")
 
 # %% [markdown]
 # ## Sources
