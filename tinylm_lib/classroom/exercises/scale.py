@@ -1,5 +1,6 @@
 """Lesson 15: what to train with so much compute, and one gradient out of many processes."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -11,7 +12,7 @@ from ..exercise import Exercise, Fault, Probe
 def compute_optimal(flops: float, tokens_per_parameter: float, on: frozenset[str] = frozenset()) -> tuple[float, float]:
     """Parameters and tokens whose training takes so many FLOPs, and the mistakes that are `on`."""
     ratio = 20.0 if "always 20" in on else tokens_per_parameter
-    per_product = {"forward only": 2, "backward only": 4, "six left out": 1}
+    per_product = {"forward only": 2, "backward only": 4, "six left out": 1, "six multiplied": 1 / 6}
     share = flops / next((c for name, c in per_product.items() if name in on), 6)
     if "all to the parameters" in on:
         return share, share * ratio
@@ -21,6 +22,8 @@ def compute_optimal(flops: float, tokens_per_parameter: float, on: frozenset[str
         "ratio unused": lambda: share**0.5,
         "ratio outside the root": lambda: share**0.5 / ratio,
         "times the ratio": lambda: (share * ratio) ** 0.5,
+        "ratio added": lambda: (flops / (6 + ratio)) ** 0.5,
+        "whole parameters": lambda: float(math.floor((share / ratio) ** 0.5)),
         "six outside the root": lambda: (flops / ratio) ** 0.5 / 6,
     }
     parameters = next((size() for name, size in sizes.items() if name in on), (share / ratio) ** 0.5)
@@ -41,6 +44,7 @@ COMPUTE_OPTIMAL = Exercise(
         Probe("480 FLOPs at 20 tokens per parameter train 2 parameters on 40 tokens", lambda g: (480.0, 20.0)),
         Probe("at 5 tokens per parameter, 6 times the product is the compute", lambda g: (6.0 * 3 * 15, 5.0)),
         Probe("large numbers work", lambda g: (1e21, 20.0)),
+        Probe("the numbers need not be whole", lambda g: (1000.0, 3.0)),
         Probe("fewer tokens than parameters work", lambda g: (6.0 * 8 * 2, 0.25)),
         Probe("whole numbers work", lambda g: (6 * 7 * 14, 2)),
     ),
@@ -52,6 +56,9 @@ COMPUTE_OPTIMAL = Exercise(
         "six left out": Fault(
             "the 6 is left out", "A parameter costs several FLOPs for each token, forward and backward."
         ),
+        "six multiplied": Fault("the 6 multiplies the compute", "For one parameter, does a token cost 6 or a sixth?"),
+        "ratio added": Fault("the ratio is added to the 6", "Put tokens = ratio times parameters into the product."),
+        "whole parameters": Fault("the parameters are rounded to a whole number", "They need not be whole."),
         "six outside the root": Fault("the 6 stands outside the root", "First solve for the square of the parameters."),
         "no root": Fault("the root is missing", "The tokens grow with the parameters, so parameters occur squared."),
         "cube root": Fault("a cube root is taken", "How often do the parameters occur in the product?"),
