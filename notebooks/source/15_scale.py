@@ -154,10 +154,12 @@ with figures.axes("More parameters, more tokens, less loss", "parameters N", "na
         above = found[:, 2:] - RECORDED_FLOOR
         ax.fill_between(found[:, 0], above.amin(1), above.amax(1), color=color, alpha=0.18, linewidth=0)
         ax.plot(found[:, 0], above.mean(1), linestyle=dash, marker="o", color=color)
-        ax.text(found[-1, 0] * 1.06, above.mean(1)[-1], f"{d:,.0f} tokens", va="center", color=color)
+        place = "bottom" if d == lengths[0] else "center"
+        ax.text(found[-1, 0] * 1.06, above.mean(1)[-1], f"{d:,.0f} tokens", va=place, color=color)
     ax.set(xscale="log", yscale="log", xlim=(6_000, 480_000))
     ax.set_xticks([1e4, 1e5], ["10,000", "100,000"])
     ax.set_yticks([0.2, 0.5, 1, 2], ["0.2", "0.5", "1", "2"])
+    ax.minorticks_off()
 figures.show(
     figure,
     alt="Line chart, both axes logarithmic. Four lines, one for each number of tokens, fall with the parameters; more tokens, lower line.",
@@ -554,9 +556,8 @@ spent = {}
 for name, config, n_gpus in (("7B", seven, 256), ("1T", trillion, 16_384)):
     N, need = count_parameters(config).total, training_bytes(config)
     spent[name], days = plan(config, 20 * N, n_gpus)
-    print(
-        f"{name}: {N / 1e9:,.1f} billion parameters, {need / 1e9:,.0f} GB to train, {need / GPU_BYTES:,.1f} GPUs full"
-    )
+    gpus = need / GPU_BYTES
+    print(f"{name}: {N / 1e9:,.1f} billion parameters; to train {need / 1e9:,.0f} GB, {gpus:,.1f} GPUs full")
     print(f"    {20 * N / 1e12:.2f} trillion tokens on {n_gpus:,} GPUs: {days:,.1f} days")
 
 # %% tags=["source-hidden"]
