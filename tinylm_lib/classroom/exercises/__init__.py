@@ -16,6 +16,7 @@ from . import (
     normalization,
     positions,
     sampling,
+    scale,
     softmax,
     speed,
     step_size,
@@ -45,6 +46,7 @@ LESSONS = (
     beams,
     cache,
     speed,
+    scale,
 )
 ALL: dict[str, Exercise] = {exercise.name: exercise for lesson in LESSONS for exercise in lesson.EXERCISES}
 

@@ -1,0 +1,69 @@
+"""Train small models on StoryWorld at several sizes, lengths and seeds, and print their losses as a table: lesson 15.
+
+    python tools/scaling.py                                  all of it: 90 trainings
+    python tools/scaling.py --widths 8 16 32 64 --updates 50 100 200 400
+
+Every run has a schedule of its own length, and every loss is one of the same held-out stories, whose floor is printed.
+"""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+import torch
+
+from tinylm_lib import TrainConfig, TransformerLM, evaluate, preset, storyworld, train
+from tinylm_lib.cost import count_parameters
+from tinylm_lib.data import RandomWindows, every_document
+from tinylm_lib.job import line_end
+from tinylm_lib.optim import build_optimizer
+from tinylm_lib.pretrained import load_pretrained
+
+N_STORIES, N_HELD_OUT, HELD_OUT_SEED = 20_000, 300, 1_000_000
+WIDTHS, UPDATES, SEEDS = (8, 16, 32, 64, 128), (50, 100, 200, 400, 800, 1600), (0, 1, 2)
+BATCH_SIZE, SEQ_LEN = 16, 128
+
+
+def config(width: int, vocab_size: int):
+    """Two layers of this width, the feed-forward not rounded up to 64."""
+    sizes = {"d_model": width, "n_layers": 2, "n_heads": max(2, width // 16), "max_seq_len": SEQ_LEN}
+    return preset("modern", vocab_size=vocab_size, d_ff_multiple_of=8, **sizes)
+
+
+def main() -> None:
+    """Train the grid, and print a line for each size and length as soon as its seeds are through."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("widths", WIDTHS), ("updates", UPDATES), ("seeds", SEEDS)):
+        parser.add_argument(f"--{name}", type=int, nargs="+", default=default)
+    flags = parser.parse_args()
+    tokenizer = load_pretrained("storyworld").tokenizer
+    ids = torch.tensor(tokenizer.encode("\n" + storyworld.corpus(N_STORIES, seed=0)), dtype=torch.int32)
+    starts = (ids == line_end(tokenizer)).nonzero()[:, 0]
+    generator = torch.Generator().manual_seed(HELD_OUT_SEED)
+    held_out = [storyworld.story(generator) for _ in range(N_HELD_OUT)]
+    told = torch.tensor(tokenizer.encode("\n" + "".join(story.text + "\n" for story in held_out)))
+    floor = -math.fsum(story.log_prob for story in held_out) / (len(told) - 1)
+    print(f"# python {Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}")
+    print(f"# seeds {flags.seeds}; the held-out stories' floor is {floor:.4f} nats per token")
+    print("# parameters  tokens  loss of each seed, nats per token")
+    for width in flags.widths:
+        for updates in flags.updates:
+            losses = [loss(width, updates, seed, ids, starts, told, tokenizer) for seed in flags.seeds]
+            n = count_parameters(config(width, tokenizer.vocab_size)).total
+            print(n, updates * BATCH_SIZE * SEQ_LEN, *(f"{x:.4f}" for x in losses), flush=True)
+
+
+def loss(width: int, updates: int, seed: int, ids, starts, told, tokenizer) -> float:
+    """Train one model. Returns its loss on the held-out stories, in nats per token."""
+    recipe = TrainConfig(total_steps=updates, batch_size=BATCH_SIZE, seq_len=SEQ_LEN, seed=seed, precision="fp32")
+    torch.manual_seed(seed)
+    model = TransformerLM(config(width, tokenizer.vocab_size))
+    batches = RandomWindows(ids, BATCH_SIZE, SEQ_LEN, seed, starts=starts)
+    for _ in train(model, build_optimizer(model, recipe), batches, recipe):
+        pass
+    return evaluate(model, every_document(told, line_end(tokenizer), 50)).nats_per_token
+
+
+if __name__ == "__main__":
+    main()
