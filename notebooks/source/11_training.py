@@ -594,23 +594,16 @@ print(f"perplexity {found.perplexity:.1f}, bits per byte {found.bits_per_byte:.2
 
 # %%
 few = torch.tensor(tokenizer.encode("".join(lessons[:40])))
-windows = few.unfold(0, T + 1, 1)  # every start
-order = torch.randperm(len(windows), generator=torch.Generator().manual_seed(1))
-held, used = windows[order[:100]], windows[order[len(windows) // 10 :]]
-groups = {"training": used[:100], "held out, shuffled": held, "new stories": new_ids.unfold(0, T + 1, T + 1)[:100]}
-
-
-# %%
-def drawn(windows: torch.Tensor, generator: torch.Generator):
-    while True:
-        rows = windows[torch.randint(len(windows), (16,), generator=generator)]  # (16, T + 1)
-        yield rows[:, :-1], rows[:, 1:]
-
+order = torch.randperm(len(few) - T, generator=torch.Generator().manual_seed(1))
+used, windows = order[len(order) // 10 :], few.unfold(0, T + 1, 1)  # a row for every start
+groups = {"training": windows[used[:100]], "leak": windows[order[:100]]}
+groups["new stories"] = new_ids.unfold(0, T + 1, T + 1)[:100]
 
 # %%
 recipe = TrainConfig(total_steps=240, precision="fp32")
 small, courses, at = fresh(), {name: [] for name in groups}, []
-for s in train(small, build_optimizer(small, recipe), drawn(used, torch.Generator().manual_seed(1)), recipe):
+batches = RandomWindows(few, batch_size=16, seq_len=T, starts=used)
+for s in train(small, build_optimizer(small, recipe), batches, recipe):
     if s.step % 20 == 0:
         at.append(s.step)
         for name, rows in groups.items():
@@ -817,10 +810,24 @@ for how in ("nothing wrong", "all matrices start at 0"):
     print(f"{how:<23} gradient of the head: mean 0, norm {gradient.norm():.1f}")
 
 # %% [markdown]
-# TEXT
+# - **Not shifted.** The loss falls far below the floor. Nothing can be that good on new text: a loss below the floor is a mistake or a leak. The model repeats what it read last.
+# - **Shifted twice.** The loss looks like that of a slow but healthy run. Only reading what it writes tells: it leaves words out.
+# - **Another text's targets.** The input tells nothing about them, so the loss stops where frequencies alone lead.
+# - **No causal mask.** The training loss is fine, but when the model writes, the future that it learned to read is not there.
+# - **Softmax in the model.** The first loss is near $\ln V$, as it should be, and it hardly moves: the loss takes the softmax of shares.
+# - **Gradients never cleared**, and **a rate too large**: the loss falls, rises, and stays high.
+# - **All matrices start at 0.** Exactly $\ln V$ for ever. No gradient arrives anywhere.
+#
+# So: know $\ln V$ and the floor, learn one batch by heart, compare with new text, read what it writes. Look at gradient *norms*: the mean, which a published course note prints, is 0 in a healthy model, too. The other
+# items of its list have had their places: shapes are asserted, tied weights counted (lesson 10), memory saved by accumulation. And a loss of NaN stays NaN: stop, go back to the last checkpoint, and lower the rate or lengthen the warm-up.
 #
 # ## What you have now
-# - TEXT
+# - Targets are the inputs shifted by one; one pass gives a guess, and a loss, at every position.
+# - Validation text is cut off in one piece. A shuffled cut leaks.
+# - AdamW: two running means, corrected for their start; the decay is a share of the weight that came in.
+# - Warm-up, cosine, clipping by the one length of all gradients, accumulation: they say how large a step is.
+# - A run that is saved whole goes on to the last bit. Products may be bf16, weights not.
+# - The loss alone does not say that all is right.
 #
 # Next, lesson 12: the model has learned shares. How does one write with them?
 #
