@@ -552,7 +552,7 @@ figures.loss_curve(
     {"shipped model": ([int(line[1]) for line in lines], [float(line[4]) for line in lines])},
     {"the floor": 0.0},
     title="The rest of the way",
-    unit="nats per token above the floor",
+    unit="nats above the floor",
     caption="From update 200 to 400 half of the distance goes. At update 3,400 a sixth of it is left: each halving takes longer than the one before.",
 )
 
