@@ -561,7 +561,7 @@ figures.loss_curve(
 
 # %% [markdown] slide="slide" minutes=6
 # ## 6. How good is it, really?
-# The training loss is measured on text that the weights were fitted to. The honest number comes from the stories put away.
+# A training loss is measured on the very text that the weights are fitted to. The honest number comes from the stories put away.
 
 # %%
 n_bytes = len("".join(unseen).encode())
@@ -641,7 +641,8 @@ lm, optimizer, batches = run_parts()
 straight = [s.loss.item() for s in train(lm, optimizer, batches, recipe)]
 
 # %%
-folder = Path(tempfile.mkdtemp()) / "step_10"
+rescue = tempfile.TemporaryDirectory()
+folder = Path(rescue.name) / "step_10"
 lm, optimizer, batches = run_parts()
 half = list(itertools.islice(train(lm, optimizer, batches, recipe), 10))
 _ = checkpoint.save(folder, lm, optimizer, batches, step=half[-1].step, tokenizer=tokenizer)
@@ -669,6 +670,7 @@ predict(
 )
 
 # %% rows=["S4-55"]
+rescue.cleanup()
 assert off["all"] == 0 and off["weights and place in the text"] > 1e-3
 print(f"all restored: the losses differ by {off['all']}")
 print(f"without the optimizer's state: by up to {off['weights and place in the text']:.1g} nats")
@@ -678,7 +680,7 @@ print(f"without the optimizer's state: by up to {off['weights and place in the t
 
 # %% [markdown] slide="slide" minutes=4
 # ## 7. Fewer bits, and a newer step
-# Most of the time goes into matrix products, and in **bf16** hardware does them several times as fast. It has 16 bits: the range of fp32, with fewer digits (lesson 03). May everything be bf16?
+# Numbers of half the size are moved twice as fast, and some hardware multiplies them faster still (lesson 14 measures it). **bf16** has 16 bits: the range of fp32, with fewer digits (lesson 03). May everything be bf16?
 
 # %%
 weight = torch.tensor(1.0, dtype=torch.bfloat16)
