@@ -122,7 +122,7 @@ print(f"ids {tuple(ids.shape)}: inputs {tuple(inputs.shape)}, targets {tuple(tar
 torch.testing.assert_close(next_token_loss(at_once[:, :-1], read[:, 1:]).item(), by_hand, atol=1e-4, rtol=1e-4)
 
 # %% [markdown] tags=["note"]
-# Let the room fill in the targets of one sentence on the board, and ask what stands below the last word. Common answer: the first word again. To cut for 50 minutes: sections 7 and the figure of the schedule.
+# Let the room fill in the targets of one sentence on the board, and ask what stands below the last word. Common answer: the first word again. To cut for a short class: section 7 and the figure of the schedule.
 
 # %% [markdown] slide="slide" minutes=4
 # ## 2. Text in batches
@@ -422,7 +422,7 @@ print(f"lengths {lengths}, together {math.hypot(*lengths):.0f}")
 predict(
     "The limit is 6.5. What becomes of the 12?",
     key=lambda: 12 * 6.5 / math.hypot(3, 4, 12),
-    number="in place of 12",
+    number="units of the gradient",
     within=0.1,
     feedback={
         6.5: "Then each tensor would be clipped by itself, and the direction would turn.",
