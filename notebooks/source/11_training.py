@@ -151,8 +151,8 @@ print(f"shuffled: {leaked:.0f} % of the held-out tokens were trained on")
 def random_windows(tokens, batch_size, seq_len, generator):
     """tokens (N,), whole numbers. Returns x and y, both (batch_size, seq_len), whole numbers.
 
-    Each row of x is a piece of the text, and the row of y the same piece one token later. Each row's start is drawn by
-    itself; every start that leaves room for all of x and y is equally likely, between multiples of seq_len, too.
+    Each row of x is a piece of the text, and the row of y the same piece one token later.
+    Each row draws its own start: any that leaves room for all of x and y, all equally likely.
     All chance comes from the `generator` given, which is drawn from as it is and not seeded anew.
     """
     # SOLUTION
@@ -177,7 +177,8 @@ from tinylm_lib.data import random_windows as library_windows
 
 text = torch.arange(100, 112)  # 12 tokens that tell where they stand
 x, y = library_windows(text, 200, 4, torch.Generator().manual_seed(1))  # (200, 4), (200, 4)
-print("x", *x[:3].tolist(), "   y", *y[:3].tolist(), "   starts", x[:, 0].unique().tolist())
+print("three rows of x", x[:3].tolist(), "and of y", y[:3].tolist(), sep="\n")
+print("starts of 200 windows", x[:, 0].unique().tolist())
 show(library_windows)
 
 # %% [markdown] slide="slide" minutes=7
@@ -228,15 +229,17 @@ predict(
 # ### Your turn
 # With $g$ the gradient, $t$ the step, counted from 1, $\lambda$ the decay, and on the right the $w$ that came in:
 #
-# $$m \leftarrow \beta_1 m + (1-\beta_1)\,g \qquad v \leftarrow \beta_2 v + (1-\beta_2)\,g^2 \qquad w \leftarrow w - \text{lr}\,\lambda\,w - \text{lr}\,\frac{m / (1-\beta_1^t)}{\sqrt{v / (1-\beta_2^t)} + \epsilon}$$
+# $$m \leftarrow \beta_1 m + (1-\beta_1)\,g \qquad v \leftarrow \beta_2 v + (1-\beta_2)\,g^2$$
+#
+# $$w \leftarrow w - \text{lr}\,\lambda\,w - \text{lr}\,\frac{m / (1-\beta_1^t)}{\sqrt{v / (1-\beta_2^t)} + \epsilon}$$
 
 
 # %% tags=["exercise"] name="adamw_step" minutes=12 difficulty=3
 def adamw_step(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    """param, grad, m, v (...) of one shape and dtype; step counts from 1. Returns the new param, m and v, in that order.
+    """param, grad, m, v (...) of one shape and dtype; step counts from 1. Returns the new param, m and v.
 
-    The decay is a share of the param that came in. eps is added to the root, not inside it. m and v are returned as they
-    run on, without the correction. The arguments stay as they are.
+    The decay is a share of the param that came in. eps is added to the root, not inside it.
+    m and v are returned as they run on, without the correction. The arguments stay as they are.
     """
     # SOLUTION
     m = beta1 * m + (1 - beta1) * grad
@@ -288,8 +291,8 @@ show(adamw_update)
 def warmup_cosine(step, peak, floor, warmup_steps, total_steps):
     """The learning rate of a step, counted from 1, as a float; warmup_steps is at least 1 and below total_steps.
 
-    A straight line from 0 at step 0 to the peak at warmup_steps, below the floor, too; half a cosine from there to the
-    floor at total_steps; the floor after that.
+    A straight line from 0 at step 0 to the peak at warmup_steps, even where that is below the floor;
+    half a cosine from there to the floor at total_steps; the floor after that.
     """
     # SOLUTION
     if step < warmup_steps:
@@ -418,7 +421,7 @@ for update, (loss, rate, norm, entropy) in noted.items():
 # The loss goes to nearly nothing, far below the floor of the language: this one batch can be learned by heart. Model, loss and loop can learn. If this fails, no long run will help. (The entropy is a mean over positions, and `entr` makes $0 \ln 0$ a 0. The note that this list comes from sums over the batch, and gets NaN when a share is 0.)
 #
 # ### And now the language
-# 2 layers of width 128; a batch is 8 whole stories, and each story is read only once. Lesson 00 showed the lines to compare with: knowing nothing costs $\ln V$, and the floor is pure chance.
+# 2 layers of width 128; a batch is 8 whole stories, and each story is read only once. Lesson 00 showed the lines to compare with: knowing nothing costs $\ln V$; then come how frequent tokens are (unigram), and the token before (bigram); the floor is pure chance.
 
 # %%
 recipe = TrainConfig(total_steps=320, schedule="cosine", warmup_steps=10, batch_size=8, precision="fp32")
@@ -454,7 +457,7 @@ for name, start in (("nothing", math.log(V)), ("the word before", levels.bigram)
 # %% [markdown]
 # **Perplexity**, $e$ to the loss, is the number of equally likely tokens that would cost as much. Both depend on what a token is; **bits per byte** do not (lesson 01), so they compare models with different tokenizers.
 #
-# The rest of the way is long. The shipped model has one layer more and read larger batches. This was noted while it trained:
+# So the floor is near, but not reached, and the rest of the way is long. The shipped model has one layer more and read larger batches. This was noted while it trained:
 
 # %%
 log = (Path(storyworld.__file__).parent / "weights/storyworld/log.txt").read_text().splitlines()
