@@ -179,6 +179,8 @@ text = torch.arange(100, 112)  # 12 tokens that tell where they stand
 x, y = library_windows(text, 200, 4, torch.Generator().manual_seed(1))  # (200, 4), (200, 4)
 print("three rows of x", x[:3].tolist(), "and of y", y[:3].tolist(), sep="\n")
 print("starts of 200 windows", x[:, 0].unique().tolist())
+
+# %%
 show(library_windows)
 
 # %% [markdown] slide="slide" minutes=7
@@ -274,6 +276,8 @@ for t, g in enumerate((0.5, 0.5, -0.2), start=1):
     reference.step()
     print(f"step {t}: {w:.6f} by hand, {weight.item():.6f} by torch")
     assert abs(w - weight.item()) < 1e-6
+
+# %%
 show(adamw_update)
 
 # %% [markdown] slide="slide" minutes=7
