@@ -1,0 +1,693 @@
+# %% [markdown] slide="slide" minutes=1
+# # 11 Training
+# **How does a model learn?**
+#
+# *Needs* lessons 03, 09 and 10. *Builds* `random_windows` in `data.py`, the schedule and AdamW's rule in `optim.py`, and explains `train` in `training.py`.
+# *Runs* in about 45 s on two cores. *Teaches* in 45 minutes, plus 39 of exercises.
+
+# %%
+import itertools
+import math
+import tempfile
+from pathlib import Path
+
+import torch
+
+from tinylm_lib import TrainConfig, TransformerLM, checkpoint, evaluate, next_token_loss, preset, storyworld, train
+from tinylm_lib.attention import Attention, attend
+from tinylm_lib.classroom import check, figures, hint, keep, predict, show, training_view
+from tinylm_lib.classroom.cards import card, number_table
+from tinylm_lib.classroom.measured import rounded
+from tinylm_lib.data import RandomWindows, every_document, split
+from tinylm_lib.optim import adamw_update, build_optimizer, orthogonalise
+from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.sampling import generate
+
+_ = torch.manual_seed(11)
+
+# %% [markdown] slide="slide" minutes=5
+# ## 1. What is asked of it?
+# A text has no labels. Where do the right answers come from? From the text itself: at each position the right answer, the **target**, is the next token. Here is the beginning of a story.
+
+# %% rows=["S4-21"]
+shipped = load_pretrained("storyworld")
+teacher, tokenizer = shipped.model.eval(), shipped.tokenizer
+V, line_end = tokenizer.vocab_size, tokenizer.encode("\n")[0]
+told = storyworld.story(torch.Generator().manual_seed(11)).text
+tokens = tokenizer.encode("\n" + told)[:10]
+words = [tokenizer.decode([token]).strip() or "(line end)" for token in tokens]
+for i in range(4):
+    print(f"reads {' '.join(words[: i + 1])} -> should say {words[i + 1]}")
+print(f"{len(tokens)} tokens, {len(tokens) - 1} targets")
+
+# %% [markdown]
+# So targets are the inputs, **shifted by one**. The causal mask of lesson 05 makes this a question at all: a model that saw the later tokens would find each answer in its own input. (BERT sees both sides, so it has to hide the words that it asks for: Devlin et al. 2019.)
+#
+# The first line reads one word, the next one two. Must the model run once for each? Each position sees its own past and nothing else, and so it does when only that past is read:
+
+# %% rows=["S4-24"]
+T = len(tokens)
+read = torch.tensor([tokens])  # (1, T)
+with torch.no_grad():
+    at_once = teacher(read)  # (1, T) -> (1, T, V)
+    one_by_one = torch.stack([teacher(read[:, : i + 1])[:, -1] for i in range(T)], dim=1)  # (1, T, V)
+torch.testing.assert_close(at_once, one_by_one, atol=1e-4, rtol=1e-4)
+print(f"one pass: {at_once.shape[1]} guesses; writing the same text: {T} passes, one token each")
+
+# %% [markdown]
+# So training is fast: one pass gives all guesses, because the right words are known already. Writing goes token by token, and needs the mask, too (a published course note leaves it out).
+#
+# Each guess costs minus the logarithm of the share that the right token got (lesson 03), and the **loss** is the mean. By hand:
+
+# %%
+costs = []
+for i in range(T - 1):
+    shares = at_once[0, i].softmax(-1)  # (V)
+    costs.append(-math.log(shares[tokens[i + 1]]))
+by_hand = sum(costs) / len(costs)
+print(*(f"{word} {cost + 0:.2f}" for word, cost in zip(words[1:], costs, strict=True)), sep="   ")
+
+# %% [markdown]
+# Words that the story draws by chance are dear, words that could be known are cheap.
+#
+# ### Your turn
+
+
+# %% tags=["exercise"] name="next_token_pairs" minutes=4 difficulty=1
+def next_token_pairs(ids):
+    """ids (B, T), whole numbers, each row a text of its own. Returns inputs and targets, both (B, T - 1).
+
+    At each position of the inputs the target is the token that follows it in the same row.
+    """
+    # SOLUTION
+    return ids[:, :-1], ids[:, 1:]
+    # END
+
+
+# %% tags=["check"]
+if check("next_token_pairs", next_token_pairs).passed:
+    keep("next_token_pairs", next_token_pairs)
+
+# %%
+hint("next_token_pairs")
+
+# %% [markdown] tags=["solution"]
+# Two slices along the second axis: all but the last, all but the first. The usual slips: slicing the batch axis (`ids[1:]`); `roll`, which makes the first token the target of the last; and the same slice twice.
+
+# %% rows=["S2-13"]
+ids = torch.randint(10_000, (2, 16))  # (2, 16)
+inputs, targets = ids[:, :-1], ids[:, 1:]
+print(f"ids {tuple(ids.shape)}: inputs {tuple(inputs.shape)}, targets {tuple(targets.shape)}")
+torch.testing.assert_close(next_token_loss(at_once[:, :-1], read[:, 1:]).item(), by_hand, atol=1e-4, rtol=1e-4)
+print(f"the mean of the costs by hand, and by next_token_loss: {by_hand:.2f} nats per token")
+
+# %% [markdown] tags=["note"]
+# Let the room fill in the targets of one sentence on the board, and ask what stands below the last word. Common answer: the first word again. To cut for a short class: section 7.
+
+# %% [markdown] slide="slide" minutes=4
+# ## 2. Text in batches
+# First a part is put away for **validation**: text that the model never trains on. We take the end, in one piece.
+
+# %%
+stories = storyworld.corpus(3000, seed=0).splitlines(keepends=True)
+lessons, unseen = split(stories, validation_share=0.1)
+train_ids = torch.tensor(tokenizer.encode("\n" + "".join(lessons)))
+new_ids = torch.tensor(tokenizer.encode("".join(unseen)))
+print(f"{len(lessons)} stories, {len(train_ids):,} tokens to learn from, {len(unseen)} stories put away")
+
+# %% [markdown]
+# Would it not be fairer to shuffle? We train on **windows** of T tokens, which may start anywhere, so they overlap. Take all windows, shuffle, and put away a tenth:
+
+# %%
+T = 32
+some = train_ids[:4000]
+starts = torch.randperm(len(some) - T, generator=torch.Generator().manual_seed(1))
+held, used = starts[: len(starts) // 10], starts[len(starts) // 10 :]
+trained_on = torch.zeros(len(some), dtype=torch.bool)
+trained_on[used[:, None] + torch.arange(T + 1)] = True
+leaked = 100 * trained_on[held[:, None] + torch.arange(T + 1)].float().mean().item()
+
+# %% tags=["source-hidden"]
+predict(
+    "A tenth of all windows is held out at random. How many % of the tokens in these windows stand in a training window, too?",
+    key=lambda: leaked,
+    number="%",
+    within=1,
+    feedback={90: "That is the chance of one window. Each token lies in many."},
+    because="A token lies in 33 windows, and it would have to be missing from all that train.",
+)
+
+# %%
+print(f"shuffled: {leaked:.0f} % of the held-out tokens were trained on")
+
+# %% [markdown]
+# That is a **leak**: such a validation measures memory (section 6 shows how it looks). So cut in one piece.
+#
+# ### Your turn
+# A batch is B windows. They start **anywhere** that leaves room for seq_len tokens and one more, the last target: how many starts do 12 tokens leave for windows of 4? All chance comes from the generator that is **given**, so that a run can be repeated.
+
+
+# %% tags=["exercise"] name="random_windows" minutes=9 difficulty=2
+def random_windows(tokens, batch_size, seq_len, generator):
+    """tokens (N,), whole numbers. Returns x and y, both (batch_size, seq_len), whole numbers.
+
+    Each row of x is a piece of the text, and the row of y the same piece one token later.
+    Each row draws its own start: any that leaves room for all of x and y, all equally likely.
+    All chance comes from the `generator` given, which is drawn from as it is and not seeded anew.
+    """
+    # SOLUTION
+    starts = torch.randint(len(tokens) - seq_len, (batch_size, 1), generator=generator)
+    windows = tokens[starts + torch.arange(seq_len + 1)]
+    return windows[:, :-1], windows[:, 1:]
+    # END
+
+
+# %% tags=["check"]
+if check("random_windows", random_windows).passed:
+    keep("random_windows", random_windows)
+
+# %%
+hint("random_windows")
+
+# %% [markdown] tags=["solution"]
+# The starts run from 0 to N - seq_len - 1, and `randint` leaves out its upper end: N - seq_len. A column of starts plus a row of offsets is a table of places. The usual slips: one start too few or too many; x and y drawn separately; starts at multiples of seq_len only.
+
+# %%
+from tinylm_lib.data import random_windows as library_windows
+
+text = torch.arange(100, 112)  # 12 tokens that tell where they stand
+x, y = library_windows(text, 200, 4, torch.Generator().manual_seed(1))  # (200, 4), (200, 4)
+print("three rows of x", x[:3].tolist(), "and of y", y[:3].tolist(), sep="\n")
+print("starts of 200 windows", x[:, 0].unique().tolist())
+
+# %%
+show(library_windows)
+
+# %% [markdown] slide="slide" minutes=7
+# ## 3. One step
+# The **gradient** says for each parameter how the loss changes when it moves. Here is one batch of random tokens, the model `gpt` of lesson 10, and one step of the optimizer that most language models use:
+
+# %% rows=["S2-15", "S2-16"]
+torch.manual_seed(0)
+gpt = TransformerLM(preset("gpt")).eval()
+optimizer = torch.optim.AdamW(gpt.parameters(), lr=1e-4)
+loss = next_token_loss(gpt(inputs), targets)
+loss.backward()
+norm = torch.nn.utils.get_total_norm([p.grad for p in gpt.parameters()])
+optimizer.step()
+print(f"loss {loss:.2f}, gradient norm {norm:.1f}, loss after one step {next_token_loss(gpt(inputs), targets):.2f}")
+
+# %% [markdown]
+# (The **gradient norm** is the length of all gradients as one long vector.) The batch costs less. GPT-3 took about 94,000 such steps, 300 billion tokens in batches of 3.2 million (Brown et al. 2020), not the "millions" of a published course note.
+#
+# What does the step do with a gradient? `w - lr * g` was the plain way (lesson 02), with `lr` the **learning rate**. But one batch is a small sample, so g is noisy; and where gradients are a thousand times smaller, so are the steps. **Adam** answers with two running means: m of the gradient, v of its square. It steps by $m / \sqrt{v}$ (Kingma and Ba 2015). One weight, first step:
+
+# %%
+w, g, lr, beta1, beta2, decay = 1.0, 0.5, 0.1, 0.9, 0.999, 0.1
+m = beta1 * 0 + (1 - beta1) * g
+v = beta2 * 0 + (1 - beta2) * g**2
+m_hat, v_hat = m / (1 - beta1**1), v / (1 - beta2**1)
+print(f"m {m:.3f}, v {v:.5f}; corrected: m {m_hat:.2f}, v {v_hat:.2f}; step {lr * m_hat / math.sqrt(v_hat):.2f}")
+
+# %% [markdown]
+# Both means start at 0, so at first they are too small: m is a tenth of g. After $t$ steps the start still weighs $\beta^t$, so divide by $1 - \beta^t$ (`m_hat`, `v_hat`). Steps count from 1; from 0 it would be a division by 0.
+
+
+# %% tags=["source-hidden"]
+predict(
+    "With lr 0.1 and a gradient of 0.5 the first step moves the weight by 0.1. How far does it move with a gradient of 50?",
+    key=lambda: "by 0.1" if math.isclose(lr * 50 / math.sqrt(50**2), 0.1) else "by 10",
+    choices={
+        "by 10": "Here m is divided by the root of v, and both have grown.",
+        "by 0.1": "",
+        "by 5": "That is lr times g, the plain way.",
+    },
+    because="m is 100 times as large, and so is the root of v: at step 1 only the sign of the gradient counts.",
+)
+
+# %% [markdown]
+# The W in **AdamW** is *weight decay*: each weight also shrinks by a share of itself, `lr * decay`, and that share is taken from the weight **that came in** (Loshchilov and Hutter 2017). Nothing of it enters m or v.
+#
+# ### Your turn
+# With $g$ the gradient, $t$ the step, counted from 1, $\lambda$ the decay, and on the right the $w$ that came in:
+#
+# $$m \leftarrow \beta_1 m + (1-\beta_1)\,g \qquad v \leftarrow \beta_2 v + (1-\beta_2)\,g^2$$
+#
+# $$w \leftarrow w - \text{lr}\,\lambda\,w - \text{lr}\,\frac{m / (1-\beta_1^t)}{\sqrt{v / (1-\beta_2^t)} + \epsilon}$$
+
+
+# %% tags=["exercise"] name="adamw_step" minutes=12 difficulty=3
+def adamw_step(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
+    """param, grad, m, v (...) of one shape and dtype; step counts from 1. Returns the new param, m and v.
+
+    The decay is a share of the param that came in. eps is added to the root, not inside it.
+    m and v are returned as they run on, without the correction. The arguments stay as they are.
+    """
+    # SOLUTION
+    m = beta1 * m + (1 - beta1) * grad
+    v = beta2 * v + (1 - beta2) * grad**2
+    size = (v / (1 - beta2**step)).sqrt() + eps
+    param = param - lr * weight_decay * param - lr * m / (1 - beta1**step) / size
+    return param, m, v
+    # END
+
+
+# %% tags=["check"]
+if check("adamw_step", adamw_step).passed:
+    keep("adamw_step", adamw_step)
+
+# %%
+hint("adamw_step")
+
+# %% [markdown] tags=["solution"]
+# Two running means, one correction each, one line for the weight. The usual slips: returning the corrected means; eps inside the root; beta1 and beta2 exchanged, which shows from the third step on; the decay in the gradient.
+
+# %% [markdown]
+# Step by step against PyTorch. The library calls the same rule of PyTorch's, for a whole group of tensors at once:
+
+# %%
+w, m, v = 1.0, 0.0, 0.0
+weight = torch.tensor([1.0], requires_grad=True)
+reference = torch.optim.AdamW([weight], lr=lr, betas=(beta1, beta2), eps=1e-8, weight_decay=decay)
+for t, g in enumerate((0.5, 0.5, -0.2), start=1):
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+    w = w - lr * decay * w - lr * (m / (1 - beta1**t)) / (math.sqrt(v / (1 - beta2**t)) + 1e-8)
+    weight.grad = torch.tensor([g])
+    reference.step()
+    print(f"step {t}: {w:.6f} by hand, {weight.item():.6f} by torch")
+    assert abs(w - weight.item()) < 1e-6
+
+# %%
+show(adamw_update)
+
+# %% [markdown] slide="slide" minutes=7
+# ## 4. How large a step?
+# At step 1 only signs count: every weight moves by the full lr, on the word of one batch. These steps are the largest and the least founded. A **warm-up** makes them small: the rate starts from **0** at step 0 and rises in a straight line to its peak at step W. Steps count from 1, so the first rate is $1/W$ of the peak. Later the rate falls, since near the goal large steps jump across it. Half a **cosine** does that gently, for steps $t$ from $W$ to $N$:
+#
+# $$\text{lr}(t) = \text{floor} + (\text{peak} - \text{floor})\;\tfrac{1}{2}\Bigl(1 + \cos\bigl(\pi\,\tfrac{t - W}{N - W}\bigr)\Bigr)$$
+#
+# After N it stays at the floor (Loshchilov and Hutter 2016, with the warm-up in front).
+#
+# ### Your turn
+
+
+# %% tags=["exercise"] name="warmup_cosine" minutes=8 difficulty=2
+def warmup_cosine(step, peak, floor, warmup_steps, total_steps):
+    """The learning rate of a step, counted from 1, as a float; warmup_steps is at least 1 and below total_steps.
+
+    A straight line from 0 at step 0 to the peak at warmup_steps, even where that is below the floor;
+    half a cosine from there to the floor at total_steps; the floor after that.
+    """
+    # SOLUTION
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    if step >= total_steps:
+        return floor
+    done = (step - warmup_steps) / (total_steps - warmup_steps)
+    return floor + (peak - floor) * (1 + math.cos(math.pi * done)) / 2
+    # END
+
+
+# %% tags=["check"]
+if check("warmup_cosine", warmup_cosine).passed:
+    keep("warmup_cosine", warmup_cosine)
+
+# %%
+hint("warmup_cosine")
+
+# %% [markdown] tags=["solution"]
+# Three parts with two borders, and one share of the way for the middle part. The usual slips: counting from 0, so that the first step does nothing; a cosine that begins at step 1; and no end, so that the cosine rises again.
+
+# %% rows=["S4-52"]
+from tinylm_lib.optim import warmup_cosine as library_schedule
+
+for step in (1, 250, 500, 2000, 5250, 10_000, 11_000):
+    print(f"step {step:>6,}: {library_schedule(step, 1e-3, 1e-4, 500, 10_000):.6f}")
+show(library_schedule)
+
+# %% [markdown]
+# ### Clipping
+# Now and then a batch has a huge gradient. **Clipping** limits its length: above the limit, all numbers shrink by one factor, and the direction stays. The length is that of *all* gradients together (Pascanu et al. 2013). Two tensors, (3, 4) and (12), of lengths 5 and 12: together $\sqrt{5^2 + 12^2} = 13$.
+
+# %% tags=["source-hidden"]
+predict(
+    "The limit is 6.5. What becomes of the 12?",
+    key=lambda: 12 * 6.5 / math.hypot(5, 12),
+    number="units of the gradient",
+    within=0.1,
+    feedback={6.5: "Then each tensor would be clipped by itself, and the direction would turn."},
+    because="The length of 13 is halved, so every number is.",
+)
+
+
+# %% tags=["exercise"] name="clip_gradients" minutes=6 difficulty=2
+def clip_gradients(grads, max_norm):
+    """grads: a list of tensors of any shapes. Returns a list of tensors of the same shapes and dtypes.
+
+    Where the length of all numbers together exceeds max_norm, all are multiplied by the one factor that makes it
+    max_norm; where it does not, they stay as they are. The given tensors are not changed.
+    """
+    # SOLUTION
+    length = torch.stack([g.norm() for g in grads]).norm()
+    factor = max_norm / length if length > max_norm else 1.0
+    return [g * factor for g in grads]
+    # END
+
+
+# %% tags=["check"]
+if check("clip_gradients", clip_gradients).passed:
+    keep("clip_gradients", clip_gradients)
+
+# %%
+hint("clip_gradients")
+
+# %% [markdown] tags=["solution"]
+# The length of the lengths is the length of the whole. The usual slips: one limit for each tensor; stretching what is short.
+
+# %% [markdown]
+# ### A batch too large for memory
+# Read it in parts and add up the gradients: **accumulation**. Each part's loss is divided by the number of parts, so that the sum is the mean over all.
+
+
+# %% rows=["S2-19"]
+def fresh(seed: int = 1, **sizes) -> TransformerLM:
+    torch.manual_seed(seed)
+    return TransformerLM(preset("modern", vocab_size=V, **{"d_model": 48, **sizes}))
+
+
+x, y = next(RandomWindows(train_ids, batch_size=32, seq_len=T, seed=2))  # (32, T), (32, T)
+whole, parts = fresh(), fresh()
+next_token_loss(whole(x), y).backward()
+for micro_x, micro_y in zip(x.split(8), y.split(8), strict=True):
+    (next_token_loss(parts(micro_x), micro_y) / 4).backward()
+for p, q in zip(whole.parameters(), parts.parameters(), strict=True):
+    torch.testing.assert_close(p.grad, q.grad, atol=1e-5, rtol=1e-4)
+print("4 parts of 8 windows: the gradient of all 32")
+
+# %% [markdown]
+# Without the division the gradient is 4 times as long, and AdamW hides that: m and the root of v grow alike. The parts must have equally many targets; with padding, weigh them.
+
+# %% [markdown] slide="slide" minutes=6
+# ## 5. The real run
+# All parts together are the loop of the library: for each step the rate, the losses of the parts, backward, clip, update, gradients to zero. It yields after each, and the caller looks, saves or stops.
+
+# %%
+show(train)
+
+# %% [markdown]
+# It says `model.train()` at each step. Why? Dropout is on in training mode, and off in evaluation mode:
+
+# %%
+lm = fresh(embedding_dropout=0.1)
+for mode in (lm.train, lm.eval):
+    mode()
+    print(f"{mode.__name__:<5} reads the same twice: {'equal' if torch.equal(lm(x), lm(x)) else 'different'} logits")
+
+# %% [markdown]
+# Who switches to `eval` to measure must switch back. A published course note does not: from its first measurement on it trains without dropout. The library's `evaluate` restores the mode.
+#
+# ### One batch first
+# Before any long run, train on **one batch, again and again**. We note loss, rate, gradient norm, and the entropy of the guesses:
+
+# %% rows=["S4-56"]
+recipe = TrainConfig(total_steps=20, schedule="cosine", warmup_steps=5, precision="fp32")
+small, batch = fresh(), next(RandomWindows(train_ids, batch_size=8, seq_len=T, seed=3))
+noted = {}
+for s in train(small, build_optimizer(small, recipe), itertools.repeat(batch), recipe):
+    if s.step in (1, 3, 5, 10, 20):
+        shares = small(batch[0]).detach().softmax(-1)  # (B, T, V)
+        entropy = torch.special.entr(shares).sum(-1).mean()
+        noted[s.step] = [float(x) for x in (s.loss, s.lr_share, s.grad_norm, entropy)]
+for update, (loss, rate, norm, entropy) in noted.items():
+    print(f"update {update:>2}: loss {loss:.1f}, rate {rate:.2f}, norm {rounded(norm, 1)}, entropy {entropy:.1f}")
+
+# %% [markdown]
+# The loss goes to nearly nothing, far below the floor of the language: this one batch can be learned by heart. Model, loss and loop can learn. If this fails, no long run will help. (The entropy is a mean over positions, and `entr` makes $0 \ln 0$ a 0. The note that this list comes from sums over the batch, and gets NaN when a share is 0.)
+#
+# ### And now the language
+# 2 layers of width 128; a batch is 8 whole stories, and each story is read only once. Lesson 00 showed the lines to compare with: knowing nothing costs $\ln V$; then come how frequent tokens are (unigram), and the token before (bigram); the floor is pure chance.
+
+# %%
+recipe = TrainConfig(total_steps=320, schedule="cosine", warmup_steps=10, batch_size=8, precision="fp32")
+model = fresh(d_model=128)
+batches = every_document(train_ids, line_end, batch_size=8)
+levels = storyworld.entropies(tokenizer, n_stories=2000)
+
+# %% rows=["S4-58"]
+steps = train(model, build_optimizer(model, recipe), batches, recipe)
+await training_view(steps, model, tokenizer, total_steps=recipe.total_steps, levels=levels)
+
+# %% [markdown]
+# Frequencies are learned first, then what the word before tells, and then comes the long part: who has what, who said what. How near to the floor is that?
+
+# %% [markdown] tags=["note"]
+# While it trains: which line first? What will it write at update 5, at 20? With a running kernel, pause it half-way and read a sample aloud.
+
+# %% [markdown] slide="slide" minutes=6
+# ## 6. How good is it, really?
+# A training loss is measured on the text that the weights were fitted to. The honest number comes from the stories put away:
+
+# %% rows=["S4-54"]
+n_bytes = len("".join(unseen).encode())
+new = evaluate(model, every_document(new_ids, line_end, batch_size=32), n_bytes)
+nats = new.nats_per_token
+assert math.isclose(new.perplexity, math.exp(nats)) and model.training
+assert math.isclose(new.bits_per_byte, nats * new.n_tokens / math.log(2) / n_bytes)
+print(f"{nats:.2f} nats per token, perplexity {new.perplexity:.1f}, bits per byte {new.bits_per_byte:.2f}")
+for name, start in (("nothing", math.log(V)), ("the word before", levels.bigram)):
+    share = (start - nats) / (start - levels.floor)
+    print(f"of the way from knowing {name} to the floor: {share:.0%}")
+
+# %% [markdown]
+# **Perplexity**, $e$ to the loss, is the number of equally likely tokens that would cost as much. Both depend on what a token is; **bits per byte** do not (lesson 01), so they compare models with different tokenizers.
+#
+# So the floor is near, but not reached, and the rest of the way is long. The shipped model has one layer more and read larger batches. This was noted while it trained:
+
+# %%
+log = (Path(storyworld.__file__).parent / "weights/storyworld/log.txt").read_text().splitlines()
+noted = [line.split() for line in log if line.startswith("update")]
+for update in (noted[i] for i in (0, 1, 4, 16)):
+    print(f"after {update[1]:>4} updates {update[4]} nats above the floor")
+
+# %% [markdown]
+# ### Learning by heart
+# Our model read each story once, too little to learn one by heart. Now 40 stories, again and again, and three losses: on training windows, on windows held out by shuffling (the leak of section 2), and on new stories.
+
+# %%
+few = torch.tensor(tokenizer.encode("".join(lessons[:40])))
+order = torch.randperm(len(few) - T, generator=torch.Generator().manual_seed(1))
+used, windows = order[len(order) // 10 :], few.unfold(0, T + 1, 1)  # a row for every start
+groups = {"training": windows[used[:64]], "leak": windows[order[:64]]}
+groups["new stories"] = new_ids.unfold(0, T + 1, T + 1)[:64]
+recipe = TrainConfig(total_steps=120, precision="fp32")
+small, courses, at = fresh(), {name: [] for name in groups}, []
+batches = RandomWindows(few, batch_size=16, seq_len=T, starts=used)
+for s in train(small, build_optimizer(small, recipe), batches, recipe):
+    if s.step % 20 == 0:
+        at.append(s.step)
+        for name, rows in groups.items():
+            courses[name].append(evaluate(small, [(rows[:, :-1], rows[:, 1:])]).nats_per_token)
+
+# %% tags=["source-hidden"]
+best = min(range(len(at)), key=lambda i: courses["new stories"][i])
+predict(
+    "One of the three losses turns and rises again. Which?",
+    key=lambda: next(name for name, y in courses.items() if y[-1] > min(y) + 0.1),
+    choices={
+        "training": "It is what the weights are fitted to.",
+        "leak": "Its tokens are in the training windows, too.",
+        "new stories": "",
+    },
+    because="What is true of these 40 stories alone is wrong of others.",
+)
+
+# %%
+figures.loss_curve(
+    {name: (at, losses) for name, losses in courses.items()},
+    title="Only new text tells",
+    caption="On new stories the loss turns: from there on the model learns these stories, no longer the language. The leak shows nothing of it.",
+)
+print(f"keep update {at[best]}")
+
+# %% [markdown]
+# That is **overfitting**. **Early stopping** keeps the weights of the lowest validation loss. (A copy of them: `state_dict()` alone is a reference, and changes as training goes on.)
+#
+# ### Stop, and go on
+# A run should survive a power cut. What must be saved so that it goes on *exactly* as if nothing had happened? We train 20 updates; then 10, save, load into another model, and 10 more: once with all that was saved, once without what the optimizer remembers, its running means.
+
+
+# %%
+def run_parts(seed: int = 1):
+    lm, batches = fresh(seed), RandomWindows(train_ids, batch_size=8, seq_len=T, seed=1)
+    return lm, build_optimizer(lm, recipe), batches
+
+
+recipe = TrainConfig(total_steps=20, warmup_steps=5, precision="fp32")
+straight = [s.loss.item() for s in train(*run_parts(), recipe)]
+
+# %% rows=["S4-55"]
+lm, optimizer, batches = run_parts()
+*_, last = itertools.islice(train(lm, optimizer, batches, recipe), 10)
+with tempfile.TemporaryDirectory() as place:
+    folder = Path(place) / "saved"
+    checkpoint.save(folder, lm, optimizer, batches, step=last.step, tokenizer=tokenizer)
+    for with_optimizer in (True, False):
+        saved, (lm, optimizer, batches) = checkpoint.load(folder), run_parts(seed=7)
+        saved.restore(lm, optimizer if with_optimizer else None, batches)
+        rest = train(lm, optimizer, batches, recipe, first_step=saved.step + 1)
+        off = [abs(s.loss.item() - loss) for s, loss in zip(rest, straight[10:], strict=True)]
+        assert (max(off) == 0) == with_optimizer
+        print("with the optimizer's state: every loss is the same" if with_optimizer else "without: they differ")
+
+# %% [markdown]
+# Equal to the last bit. Saved are the weights, the optimizer's state, the place in the text, the step number (for the schedule) and the state of the random generators (for dropout).
+
+# %% [markdown] slide="slide" minutes=4
+# ## 7. Fewer bits, and a newer step
+# Numbers of half the size are moved twice as fast (lesson 14 measures it). **bf16** has 16 bits: the range of fp32, with fewer digits (lesson 03). May everything be bf16?
+
+# %%
+weight = torch.tensor(1.0, dtype=torch.bfloat16)
+for _ in range(100):
+    weight = weight - 0.001
+
+# %% tags=["source-hidden"]
+predict(
+    "A weight in bf16 starts at 1 and makes 100 steps of -0.001. Where is it?",
+    key=lambda: {1.0: "still at 1"}.get(weight.item(), "near 0.9"),
+    choices={
+        "near 0.9": "In fp32 it is. What is the next number below 1 in bf16?",
+        "still at 1": "",
+        "at 0": "Rounding stops it long before.",
+    },
+    because="bf16 has no number that near to 1: each step is rounded away.",
+)
+
+# %%
+new_x, new_y = next(every_document(new_ids, line_end, batch_size=32))
+with torch.no_grad():
+    full = next_token_loss(model(new_x), new_y)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = next_token_loss(model(new_x), new_y)
+assert 0 < abs(mixed - full) < 0.01
+print(f"after 100 steps {weight.item()}; the next number below 1 is {1 - torch.finfo(torch.bfloat16).eps / 2:.3f}")
+print("a loss with its products in bf16: less than 0.01 away")
+
+# %% [markdown]
+# So the products are made in bf16, while weights, their updates and the loss stay in fp32: **mixed precision**. (In fp16, whose range is small, small gradients would become 0: the loss is scaled up before backward, and the gradients down again before clipping. bf16 does not need that.)
+#
+# ### Muon
+# AdamW treats a matrix as a list of numbers. But a gradient matrix has directions (its *singular vectors*), and a few are far stronger than the others: a step along it hardly moves the rest. **Muon** brings all directions to about the same strength first (Jordan et al. 2024). The strengths, or *singular values*, of the first gradient of section 4:
+
+# %%
+gradient = whole.blocks[0].attention.o_proj.weight.grad  # (C, C)
+for name, matrix in (("gradient", gradient), ("Muon", orthogonalise(gradient[None])[0])):
+    strengths = torch.linalg.svdvals(matrix)  # (C)
+    print(f"{name:<9}the middle one is {strengths.median() / strengths[0]:.2f} of the strongest")
+
+# %% [markdown]
+# Tables and vectors have no such directions: the library uses Muon for the matrices of the blocks and AdamW for all else. Lesson 14 measures what that is worth.
+
+# %% [markdown] slide="slide" minutes=5
+# ## 8. Break it: is my loss right?
+# A broken training seldom raises an error. It has a loss, and the loss falls. What does each mistake look like? One change each in the same small run:
+
+
+# %%
+class Unmasked(Attention):
+    def mix(self, q, k, v):
+        return attend(q, k, v).transpose(-3, -2).flatten(-2)  # (B, H, T, D) -> (B, T, H*D)
+
+
+def changed(how: str) -> TransformerLM:
+    lm = fresh()
+    for block in lm.blocks if how == "no causal mask" else ():
+        block.attention = Unmasked(lm.config)
+    for p in lm.parameters() if how == "all matrices start at 0" else ():
+        p.data.mul_(p.ndim == 1)
+    return lm
+
+
+# %%
+def symptoms(how: str) -> list[float | str]:
+    lm, losses, norms = changed(how), [], []
+    rate = 1.0 if how == "rate 100 times as large" else 0.01
+    optimizer = torch.optim.AdamW(lm.parameters(), lr=rate, betas=(0.9, 0.95))
+    batches = RandomWindows(train_ids, batch_size=8, seq_len=T, seed=1)
+    for x, y in itertools.islice(batches, 60):
+        window = torch.cat((x, y[:, -1:]), dim=1)  # (B, T + 1)
+        x, y, next_but_one = window[:, :-2], window[:, 1:-1], window[:, 2:]  # (B, T - 1), all three
+        wrong = {"not shifted": x, "shifted twice": next_but_one, "another text's targets": y.roll(1, 0)}
+        logits = lm(x).softmax(-1) if how == "softmax in the model" else lm(x)
+        loss = next_token_loss(logits, wrong.get(how, y))
+        loss.backward()
+        norms.append(lm.lm_head.weight.grad.norm().item())
+        assert lm.lm_head.weight.grad.mean().abs() < 1e-4
+        optimizer.step()
+        if how != "gradients never cleared":
+            optimizer.zero_grad()
+        losses.append(loss.item())
+    later, unseen_loss = sum(losses[-10:]) / 10, evaluate(lm, [(new_x, new_y)]).nats_per_token
+    written = generate(lm, torch.tensor([tokenizer.encode("\nOne")]), 6, temperature=0)  # (1, 8)
+    return [losses[0], later, unseen_loss, norms[0], " ".join(tokenizer.decode(written[0].tolist()).split())]
+
+
+# %%
+MISTAKES = ["nothing wrong", "not shifted", "shifted twice", "another text's targets", "no causal mask"]
+MISTAKES += ["softmax in the model", "gradients never cleared", "rate 100 times as large", "all matrices start at 0"]
+seen = {how: symptoms(how) for how in MISTAKES}
+
+# %% tags=["source-hidden"]
+predict(
+    "Which mistake has the lowest training loss after 60 updates?",
+    key=lambda: min(MISTAKES, key=lambda how: seen[how][1]),
+    choices={
+        "not shifted": "",
+        "shifted twice": "Two words ahead is harder to guess than one.",
+        "softmax in the model": "A softmax of shares is nearly flat: its loss cannot fall far.",
+        "gradients never cleared": "Old gradients keep pushing, in directions that were right long ago.",
+    },
+    because="The answer is the token just read: it only has to be copied.",
+)
+
+# %% tags=["source-hidden"] rows=["S4-50"]
+heads = ["", "first loss", "after 60", "new stories", "first gradient", "writes"]
+table = []
+for how, (*losses, norm, text) in seen.items():
+    table.append([how, *(f"{x:.{int(x < 9)}f}" for x in losses), rounded(norm, 2), text])
+for row, (_, later, new_loss, *_) in zip(table, seen.values(), strict=True):
+    if row[0] in ("gradients never cleared", "rate 100 times as large"):  # they jump about
+        assert min(later, new_loss) > levels.bigram
+        row[2], row[3], row[5] = f"over {levels.bigram:.1f}", f"over {levels.bigram:.1f}", "(it varies)"
+card("What each mistake looks like", [number_table(heads, table)], "\n".join(" | ".join(row) for row in table)).show()
+
+# %% [markdown]
+# (The gradient: the norm of the head's. Its *mean*, which a published course note prints, is 0 in a healthy model, too.)
+#
+# - **Not shifted.** The loss falls far below the floor. Nothing can be that good on new text: below the floor there is a mistake or a leak. The model repeats what it read last.
+# - **Shifted twice.** The loss looks like that of a slow but healthy run. New text with right targets gives it away, or what it writes: it leaves words out.
+# - **Another text's targets.** The input tells nothing about them, so the loss stops where frequencies alone lead.
+# - **No causal mask.** The training loss looks even better. But when the model writes, the future that it learned to read is not there.
+# - **Softmax in the model.** The first loss is near $\ln V$, as it should be, and hardly moves: the loss takes the softmax of shares.
+# - **Gradients never cleared**, and **a rate too large**: their losses jump about, far above the run with nothing wrong.
+# - **All matrices start at 0.** Exactly $\ln V$ for ever: no gradient arrives anywhere.
+#
+# So: know $\ln V$ and the floor, learn one batch by heart, compare with new text, read what it writes. A loss of NaN stays NaN: go back to the last checkpoint, and lower the rate or lengthen the warm-up.
+#
+# ## What you have now
+# - Targets are the inputs shifted by one; one pass gives a guess, and a loss, at every position.
+# - Validation text is cut off in one piece. A shuffled cut leaks.
+# - AdamW: two running means, corrected for their start; the decay is a share of the weight that came in.
+# - Warm-up, cosine, clipping by the one length of all gradients, accumulation: they say how large a step is.
+# - A run that is saved whole goes on to the last bit. Products may be bf16, weights not.
+#
+# Next, lesson 12: the model has learned shares. How does one write with them?
+#
+# ## Sources
+# - Adam: Kingma and Ba 2015, *Adam: A Method for Stochastic Optimization*, algorithm 1. AdamW: Loshchilov and Hutter 2017, *Decoupled Weight Decay Regularization*, algorithm 2.
+# - The cosine: Loshchilov and Hutter 2016, *SGDR: Stochastic Gradient Descent with Warm Restarts*, equation 5.
+# - Clipping: Pascanu, Mikolov and Bengio 2013, *On the Difficulty of Training Recurrent Neural Networks*, algorithm 1.
+# - Mixed precision: Micikevicius et al. 2018, *Mixed Precision Training*, section 3.
+# - Muon: Jordan et al. 2024, *Muon: An Optimizer for Hidden Layers in Neural Networks*.
+# - BERT: Devlin et al. 2019, *BERT: Pre-training of Deep Bidirectional Transformers*, section 3.1.
+# - How long GPT-3 trained: Brown et al. 2020, *Language Models are Few-Shot Learners*, section 2.
