@@ -98,7 +98,8 @@ def test_the_words_and_the_table_tell_the_steps():
     end = steps[-1]
     assert repr(view) == (
         "Writing 12 tokens step by step. Step 12: one new position, 12 keys and values; without a cache 12 positions "
-        f"would be computed again: 12.0 times the work, so far {end.plain_total / end.cached_total:.1f} times."
+        f"would be computed, 11 of them again: 12.0 times the work, so far {end.plain_total / end.cached_total:.1f} "
+        "times."
     )
     rows = [re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in re.findall(r"<tr>(.*?)</tr>", view.html)][1:]
     assert [row[3] for row in rows] == [f"{step.cached_flops:,}" for step in steps]

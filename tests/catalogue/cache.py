@@ -57,9 +57,17 @@ def of_the_library(q, k, v, cache_k, cache_v):
     return attend(q, k, v, causal=True), k, v
 
 
+def with_a_fill_of_ten_thousand(q, k, v, cache_k, cache_v):
+    k, v = torch.cat((cache_k, k), -2), torch.cat((cache_v, v), -2)
+    allowed = torch.arange(k.shape[-2]) <= cache_k.shape[-2] + torch.arange(q.shape[-2])[:, None]
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~allowed, -1e4)
+    return scores.softmax(-1) @ v, k, v
+
+
 RIGHT = {
     "cached_attention": [
         of_torch, with_one_matrix_of_the_past, one_after_the_other, with_room_made_before, by_a_slice_of_the_whole_mask,
     ],
 }  # fmt: skip
+WRONG = {"cached_attention": [with_a_fill_of_ten_thousand]}
 LIBRARY = {"cached_attention": of_the_library}

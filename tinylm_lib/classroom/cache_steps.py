@@ -80,8 +80,8 @@ def cache_view(model: TransformerLM | ModelConfig, tokenizer: Any, text: str, n_
     data |= {"groups": config.n_kv_heads, "width": config.d_head}
     last = steps[-1]
     says = (
-        f"Step {T}: one new position, {T} keys and values; without a cache {T} positions would be computed again: "
-        f"{last.times:.1f} times the work, so far {last.times_so_far:.1f} times."
+        f"Step {T}: one new position, {T} keys and values; without a cache {T} positions would be computed, {T - 1} of "
+        f"them again: {last.times:.1f} times the work, so far {last.times_so_far:.1f} times."
     )
     return View("cache", data, html=_figure_html(tokens, steps, says), text=f"Writing {T} tokens step by step. {says}")
 

@@ -122,7 +122,7 @@ function mount(el, data) {
   function told({ fresh, keys, cached, plain, cachedTotal, plainTotal }) {
     const read = tokens.slice(keys - fresh, keys).map((word) => `“${word}”`).join(" ");
     const first = `Step **${state.step + 1}** reads ${read}: **${fresh === 1 ? "one" : fresh}** new position${fresh === 1 ? "" : "s"}, **${keys}** key${keys === 1 ? "" : "s"} and value${keys === 1 ? "" : "s"}`;
-    const rest = keys === fresh ? "without a cache the same would be computed" : `without a cache **${keys}** positions would be computed again`;
+    const rest = keys === fresh ? "without a cache the same would be computed" : `without a cache **${keys}** positions would be computed, **${keys - fresh}** of them again`;
     return `${first}; ${rest}: **${(plain / cached).toFixed(1)}** times the work, so far **${(plainTotal / cachedTotal).toFixed(1)}** times.`;
   }
 
