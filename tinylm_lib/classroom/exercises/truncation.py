@@ -181,13 +181,11 @@ def top_p_probs(probs: Tensor, p: float, on: frozenset[str] = frozenset()) -> Te
     if "not sorted" in on:
         ranked, order = probs, torch.arange(V).expand_as(probs)
     sums = ranked.cumsum(-1)
-    kept = sums - ranked < p
+    kept = sums - ranked <= p if "one behind p" in on else sums - ranked < p
     if "crossing one cut" in on or "at least one" in on:
         kept = sums <= p
     if "at least one" in on:
         kept = kept | (torch.arange(V) == 0)
-    if "one behind p" in on:
-        kept = sums - ranked <= p
     if "one more" in on:
         kept = torch.cat((torch.ones_like(kept[..., :1]), kept[..., :-1]), -1)
     if "sum over all rows" in on:
