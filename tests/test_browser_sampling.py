@@ -189,6 +189,8 @@ def test_an_exported_page_walks_along_the_stored_text_in_light_and_dark(open_pag
     page = open_page(color_scheme=scheme, reduced_motion="reduce")
     move(page, ready)
     assert page.get_by_label("seed").count() == 0
+    note = page.locator(f"{VIEW} .note")
+    assert note.inner_text().startswith("The buttons show 12 words drawn beforehand (seed 3, temperature 1.00); ")
     page.get_by_role("button", name="Write one token").press("Enter")
     expect(page.locator(f"{VIEW} .text .shade")).to_have_count(1)
     page.get_by_role("button", name="Ten tokens").click()

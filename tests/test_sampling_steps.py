@@ -77,6 +77,7 @@ def test_the_words_and_the_table_tell_the_shares(view, ready):
     assert f"With temperature 1.3, top_k 30, top_p 0.9, min_p 0.02, {kept} of 345 words may be drawn" in repr(view)
     assert f"{view.data['words'][best]} goes from a share of {own[best]:.2f} to {drawn[best]:.2f}." in repr(view)
     assert f">{own[best]:.2f}</td>" in view.html and f">{drawn[best]:.2f}</td>" in view.html
+    assert view.html.count("<tr>") == 1 + 8 + 1 and ">cut</td>" in view.html and ">&lt;0.01</td>" in view.html
 
 
 def test_it_is_small_and_the_same_on_every_run(view, ready):

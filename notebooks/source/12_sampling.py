@@ -55,12 +55,32 @@ for token in logits.topk(5).indices.tolist():
 #
 # The first answer is to take the largest. That is **greedy** decoding, and it writes *they* here every time: no story of ours would ever hold a gift at this place. The second is to **sample**: draw a word, each as often as its probability says. By hand: lay the probabilities side by side on a line from 0 to 1, and throw a dart.
 
+# %% tags=["source-hidden"]
+pieces = {word: probs[tokenizer.ids[f" {word}"]].item() for word in ("they", "Kira", "Noah")}
+begins = [0.0, *torch.tensor(list(pieces.values())).cumsum(0).tolist()]
+with figures.axes("A dart draws a word", "probability, added up", "words", (9.6, 3.2)) as (figure, ax):
+    for word, begin, hue in zip(pieces, begins[:3], figures.SERIES[:3], strict=True):
+        ax.barh(0, pieces[word], 0.8, begin, color=hue, edgecolor="white", linewidth=2)
+        ax.text(begin + pieces[word] / 2, 0, word, ha="center", va="center", color="white", weight="bold")
+    ax.barh(0, 1 - begins[3], 0.8, begins[3], color=figures.QUIET)
+    figures.arrow(ax, (0.8, 1.15), (0.8, 0.42), width=3)
+    ax.text(0.785, 0.95, "a dart at 0.8", ha="right", va="center")
+    ax.annotate("others", (0.9975, 0.42), (0.9975, 0.95), color=figures.QUIET, ha="right", va="center")
+    ax.set(xlim=(0, 1), ylim=(-0.5, 1.2), xticks=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    ax.grid(visible=False)
+    ax.spines["left"].set_visible(False)
+    ax.yaxis.set_visible(False)
+figures.show(
+    figure,
+    alt="A bar from 0 to 1, cut into they, Kira, Noah and a thin rest. An arrow comes down at 0.8, on Kira.",
+    caption="Each word owns a piece as long as its probability. The dart at 0.8 falls on Kira's.",
+    table={"word": [*pieces, "others"], "from": begins, "to": [*begins[1:], 1.0]},
+)
+
 # %%
 named = [" they", " Kira", " Noah"]
 chosen = [tokenizer.ids[word] for word in named]
-ends = probs[chosen].cumsum(0)
-print("ends:", ", ".join(f"{word.strip()} {end:.3f}" for word, end in zip(named, ends.tolist(), strict=True)))
-print("a dart at 0.8 draws", named[torch.searchsorted(ends, torch.tensor(0.8))].strip())
+ends = probs[chosen].cumsum(0)  # where each piece ends
 darts = torch.searchsorted(ends, torch.rand(1000, generator=seeded(12)))
 print("1000 darts:", {word.strip(): int((darts == i).sum()) for i, word in enumerate([*named, " others"])})
 
@@ -109,13 +129,14 @@ for rule in ({"top_k": 8}, {"top_p": 0.95}, {"min_p": 0.1}):
     step = next_token_probs(step.log(), **rule)
 together = next_token_probs(logits[None], temperature=1.5, top_k=8, top_p=0.95, min_p=0.1)
 torch.testing.assert_close(step, together)
+print("One after the other or all at once, it is the same, and three words are left:")
 print({word.strip(): round(p, 3) for word, p in zip(named, together[0, chosen].tolist(), strict=True)})
 
 # %% [markdown]
 # Move the sliders. Make it hot first, and see who comes in; then find a cut that throws them out again.
 
 # %%
-sampling_view(model, tokenizer, "\n" + begun, temperature=1.5, min_p=0.1, seed=12)
+sampling_view(model, tokenizer, "\n" + begun, seed=12)
 
 # %% [markdown]
 # ### Which cut?
@@ -149,10 +170,9 @@ def possible(text: str) -> torch.Tensor:
 source = seeded(12)
 stories = [storyworld.story(source).text + "\n" for _ in range(20)]
 exact = torch.cat([possible(text) for text in stories])
-scores = torch.cat([model(torch.tensor([tokenizer.encode("\n" + text)[:-1]]))[0] for text in stories])
+read = [tokenizer.encode("\n" + text)[:-1] for text in stories]  # behind the last token no word is to be drawn
+scores = torch.cat([model(torch.tensor([ids]))[0] for ids in read])
 assert scores.shape == exact.shape
-
-# %%
 for name, cut in cuts.items():
     shown = []
     for t in (1, 2):
@@ -179,7 +199,7 @@ predict(
         "about 40": "",
         "about 400": "That would be a quarter of them. Chance evens out more than that.",
     },
-    because="A count of n wavers by about the root of n.",
+    because="A count of n wavers by about the root of n, or less.",
 )
 
 
@@ -215,7 +235,7 @@ for n in (100, 1000, 10_000, 100_000):
     print(f"{n:>7,} draws, alarms: {alarms(right, n):>2} where all is right, {alarms(cold, n):>2} at 0.9")
 
 # %% [markdown]
-# What is right stays near what is expected, and what is wrong goes away from it: the more draws, the smaller the mistakes that are found. A single alarm proves nothing: draw again with another seed. Two things need no statistics: a cut word must never be drawn, and at temperature 0 all draws are equal.
+# What is right stays near what is expected, and what is wrong moves away from it: the more draws, the smaller the mistakes that are found. A single alarm proves nothing: draw again with another seed. Two things need no statistics: a cut word must never be drawn, and at temperature 0 all draws are equal.
 
 # %%
 only_three = next_token_probs(logits[None], top_k=3)
@@ -262,7 +282,7 @@ print(f"asked for up to {ids.shape[1] + 120}, got {tuple(out.shape)}; the texts 
 assert out.shape[1] == max(ended) + 1 and torch.equal(out[:, : ids.shape[1]], ids)
 
 # %% [markdown]
-# A course note writes the greedy loop down in four lines, and calls it deterministic. Two things are missing. One is `eval()`: a model with dropout, in training mode, drops other features at each call. The other is the limit.
+# A course note writes the greedy loop down in four lines, and calls it deterministic. It is, once the model is in `eval()` mode: in training mode dropout drops other features at each call.
 
 # %% rows=["S4-40"]
 toy = TransformerLM(preset("tiny_transformer", "tiny", max_seq_len=16))
@@ -271,17 +291,24 @@ for mode in (True, False):
     toy.train(mode)
     texts = {str(write(toy, ids, 8, temperature=0)) for _ in range(4)}
     print(f"training mode {mode}: do 4 runs agree? {len(texts) == 1}")
+
+# %% [markdown]
+# The library's `generate` sets evaluation mode itself, and gives the mode back. And the model's limit? There our loop fails, and its words are lost. `generate` *slides*: it reads the last 16 tokens only, and forgets what was before. Or it stops there, or refuses before it begins:
+
+# %%
 for overflow in ("slide", "stop"):
     out = generate(toy, ids, 20, overflow=overflow)
     print(f"{overflow}: asked for {ids.shape[1]} + 20 tokens, got {out.shape[1]}")
-try:
-    write(toy, ids, 20)
-except ValueError as error:
-    print(error)
+for name, run in {
+    "error": lambda: generate(toy, ids, 20, overflow="error"),
+    "our loop": lambda: write(toy, ids, 20),
+}.items():
+    try:
+        run()
+    except ValueError as error:
+        print(f"{name}: {error}")
 
 # %% [markdown]
-# The library's `generate` sets evaluation mode itself, and gives the mode back. At the limit it *slides*: it reads the last 16 tokens only, and forgets what was before. Or it stops, or refuses at once: you say which.
-#
 # ### While it writes
 # Nobody wants to wait for the last word. `stream` takes the same options and yields each word as soon as it is there:
 
@@ -291,7 +318,7 @@ for new in stream(model, start, 24, generator=seeded(3)):
 
 # %% [markdown]
 # ### The same again?
-# A `torch.Generator` with a **seed** draws the same numbers each time: two runs above wrote the same text. `torch.manual_seed` would do so, too, but for everything in the program: the dropout and the shuffling of whoever runs next.
+# A `torch.Generator` with a **seed** draws the same numbers each time: `write` and `generate` above, both with seed 12, wrote the same text. `torch.manual_seed` would do so, too, but for everything in the program: the dropout and the shuffling of whoever runs next.
 
 # %% tags=["source-hidden"]
 batches = [generate(model, start.repeat(n, 1), 8, generator=seeded(12)) for n in (1, 2)]
@@ -323,8 +350,7 @@ for _ in range(30):
 print(tokenizer.decode(path))
 
 # %% [markdown]
-# It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further is caught only by a longer repeat. But asked alike, it answers alike. And no model looks
-# back without end: the shipped one reads the last 128 words at most. Once it has written more, the beginning is out of its sight, and it cannot know that it has told this already. We let it write on, story after story, and count how many runs of four words are new:
+# It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further is caught only by a longer repeat. But asked nearly alike, it answers nearly alike. After a line end the shipped model begins a new story, as in training, whatever it told before. (And what is more than 128 tokens back it cannot even see.) We let it write on, story after story, and count how many runs of four words are new:
 
 
 # %%
@@ -335,7 +361,7 @@ def variety(text: str) -> float:
 
 
 # %%
-print(f"the model reads the last {model.config.max_seq_len} words")
+print(f"the model reads the last {model.config.max_seq_len} tokens")
 for temperature in (0, 1):
     out = generate(model, torch.tensor([line_end]), 300, temperature=temperature, generator=seeded(12))
     text = tokenizer.decode(out[0].tolist()).strip()
@@ -344,7 +370,15 @@ for temperature in (0, 1):
         print("   ", line[:66])
 
 # %% [markdown]
-# Greedy tells nearly the same story again; drawing is the remedy. (Even there some runs come back, since a story says its things more than once. That is no fault: much of what a text repeats it repeats for good reason.)
+# Greedy tells nearly the same story again; drawing is the remedy. (Even there some runs come back: a story says its things more than once.)
+#
+# The usual remedy in greedy writing is a **repetition penalty**: divide the logit of each word that was said already by 1.2, say (Keskar et al. 2019), or subtract something from it. But either gift of section 1 begins with a name that was said already:
+
+# %%
+said = torch.tensor(tokenizer.encode(begun)).unique()
+for penalty in (1, 1.2):
+    punished = logits.index_copy(0, said, logits[said] / penalty).softmax(-1)
+    print(f"divided by {penalty}: Kira or Noah goes on with {punished[chosen[1:]].sum():.2f}")
 
 # %% [markdown] slide="slide" minutes=6
 # ## 6. Looking ahead: beam search
@@ -376,18 +410,16 @@ for power in (0, 1, 2):
     found[power] = sampling.beam_search(model, torch.tensor(line_end), 127, 8, length_penalty=power, stop_ids=line_end)
     tokens, log_prob = found[power][0]
     n = len(tokens) - 1
-    print(f"power {power}: the best has {n} words, log probability {log_prob:.1f}, per word {log_prob / n:.2f}")
+    print(f"power {power}: the best has {n} tokens, log probability {log_prob:.1f}, per token {log_prob / n:.2f}")
 
 # %% [markdown]
-# From 0 to 1 the best becomes a little longer, and less probable as a whole. Power 2 rewards length itself: that text runs on to the limit of 127 words, and is worse per word. (All stories here are of much the same length, so 0 and 1 differ little.)
+# From 0 to 1 the best becomes a little longer, and less probable as a whole. Power 2 rewards length itself: that text runs on to the limit of 127 tokens, and is worse per token. (All stories here are of much the same length, so 0 and 1 differ little.)
 #
 # ### Is it a good story?
 
 # %%
 beams = [tokenizer.decode(tokens).strip() for tokens, _ in found[1]]
 print(beams[0])
-
-# %%
 out = generate(model, torch.tensor([line_end] * 8), 127, stop_ids=line_end, generator=seeded(12))
 drawn = [tokenizer.decode(row).strip().split("\n")[0] for row in out.tolist()]
 new_runs = {"drawn": variety("\n".join(drawn)), "beams": variety("\n".join(beams))}
@@ -401,7 +433,7 @@ predict(
         "about 50 %": "They are more alike than that: most of them grew from one beam.",
         "about 15 %": "",
     },
-    because="Beams that differ early seldom live long; those at the end are one story with small changes.",
+    because="Beams that differ early seldom live long; those at the end are one story with small changes. Eight equal stories would still have an eighth.",
 )
 
 # %%
@@ -414,8 +446,11 @@ for name, share in new_runs.items():
 # %%
 source = seeded(12)
 true = torch.tensor([storyworld.story(source).log_prob for _ in range(1000)])
-best = max(storyworld.log_prob(text) for text in beams)
-print(f"true stories: {true.mean():.1f} on average; the best beam that is a story: {best:.1f}")
+exact_log_probs = [storyworld.log_prob(text) for text in beams]
+best = max(exact_log_probs)
+print(f"the beam above: {found[1][0][1]:.1f} says the model, {exact_log_probs[0]:.1f} is exact")
+print(f"impossible stories: {exact_log_probs.count(-math.inf)} of {len(beams)} beams")
+print(f"true stories: {true.mean():.1f} on average; the most probable beam: {best:.1f}")
 print(f"{(true >= best - 0.01).float().mean():.0%} of the true ones are as probable")
 
 # %% tags=["source-hidden"]
@@ -431,10 +466,12 @@ figures.show(
 )
 
 # %% [markdown]
-# A thousand coins are most likely to fall *all heads*, if heads is ever so little likelier; and nobody ever sees it. Likewise, text that people write is not the most probable text (Holtzman et al. 2020). So: where there is one right answer, as in a translation, search; where there are many good ones, draw.
+# The model's numbers are close, and not exact. Three of the eight beams even break a rule of StoryWorld: they give the drum to Noah, who has just traded it away. (The gap to the average is small here, 4 nats of 69: most choices in StoryWorld are among equals.)
+#
+# Of all single results of a thousand coins, *all heads* is the most probable, if heads is ever so little likelier; yet nobody ever sees it. Likewise, text that people write is not the most probable text (Holtzman et al. 2020). So: where there is nearly one right answer, as in a translation, search; where there are many good ones, draw.
 
 # %% [markdown] tags=["note"]
-# StoryWorld's 40 names are equally likely: which one a beam takes rests on a hair's breadth in the model, and yet it is the same at each run. The coin holds for a bent coin only, say so. Some beams are no possible stories (5 of 8 are), and these are one story with small changes: one fact, not five.
+# StoryWorld's 40 names are equally likely: which one a beam takes rests on a hair's breadth in the model, and yet it is the same at each run. The coin holds for a bent coin only, say so. The impossible beams are one story with small changes: one fact, not three.
 
 # %% [markdown] slide="slide"
 # ## 7. Your turn
@@ -521,8 +558,8 @@ def beam_search(log_probs_fn, start, n_beams, n_steps):
 
     log_probs_fn(tokens) takes the list of all tokens so far and returns a tensor (V), the natural log of the
     probability of each next token. Nothing ends a text early, and lengths are not normalized.
-    Returns the n_beams best as a list of pairs (tokens, log_prob), best first. tokens: a list of ints, with the start.
-    log_prob: a float, the natural log of the probability of what was added.
+    Returns the n_beams best as a list of pairs (tokens, log_prob), best first. tokens: the ints, with the start or
+    without it. log_prob: the natural log of the probability of what was added, a float or a tensor ().
     """
     # SOLUTION
     beams = [(list(start), 0.0)]
@@ -548,45 +585,46 @@ hint("beam_search")
 
 # %% [markdown] slide="subslide" minutes=1
 # ### The library's version
-# One function for dial and cuts, as in section 2. In `generate` and the search a cache remembers what was read; that is lesson 13.
+# One function for dial and cuts, as in section 2. (`TINIEST` keeps `warmth` off 0 and infinity; `values_at_hand`: can numbers be looked at without waiting for a GPU?) In `_beams`, the loop of the search, all beams are one batch, and a cache remembers what was read (lesson 13).
 
 # %%
 torch.testing.assert_close(next_token_probs(logits[None], 0.7)[0], (logits / 0.7).softmax(-1))
-show(next_token_probs, sample)
+show(next_token_probs, sample, sampling._beams)
 
 # %% [markdown]
 # `sample` divides each probability by a random number of its own, and takes the largest. If these follow the exponential distribution, each word wins as often as its probability says (section 3 counted), and a GPU need not wait for the processor in between.
 
 # %% [markdown] slide="slide" minutes=2
 # ## 8. Break it: cut to zero
-# A cut on logits sets what is cut to $-\infty$. Somebody sets it to 0 instead. We keep the best five of the names after *brave*:
+# On probabilities a cut writes 0. On logits it must write $-\infty$, since e to $-\infty$ is 0. Somebody writes 0 there, too. We keep the best five of the names after *brave*:
 
 # %%
 best_five = wide >= wide.topk(5).values[-1]
 cut_right, cut_wrong = (wide.where(best_five, low).softmax(-1) for low in (-torch.inf, 0.0))
+print("five logits:", [f"{x:.1f}" for x in wide[best_five].tolist()], f"and {(~best_five).sum()} that are cut")
 
 # %% tags=["source-hidden"]
 predict(
     "With 0 for the cut logits, how much probability do the five names have together?",
-    key=lambda: f"about {round(100 * cut_wrong[best_five].sum().item(), -1):.0f} %",
+    key=lambda: f"about {5 * round(20 * cut_wrong[best_five].sum().item())} %",
     choices={
-        "about 0 %": "Their logits are above 3, and that of the others is 0 now.",
-        "about 40 %": "",
-        "about 100 %": "So it would be with minus infinity. A logit of 0 is a probability like any other.",
+        "about 0 %": "Their logits are well above 0, and e to a logit counts.",
+        "about 35 %": "",
+        "about 100 %": "So it would be with minus infinity. A logit of 0 is no probability of 0: e to the 0 is 1.",
     },
-    because="e to the 0 is 1 for each of hundreds of cut words, and together they outweigh the five.",
+    because="Each of the 340 cut words counts as e to the 0, which is 1; each of the five as e to the 3.6, about 37.",
 )
 
 # %%
 print(f"the five: {cut_right[best_five].sum():.2f} with -inf, {cut_wrong[best_five].sum():.2f} with 0")
-print(f"the five before any cut: {wide.softmax(-1)[best_five].sum():.2f}; best logit {wide.max():.1f}")
+print(f"the five before any cut: {wide.softmax(-1)[best_five].sum():.2f}")
 
 # %% [markdown]
 # No error, and what should be cut to nothing has most of the probability.
 #
 # ## What you have now
 # - Greedy takes the largest, and repeats itself; sampling draws. Temperature, top-k, top-p and min-p shape what is drawn from, in this order.
-# - A cut helps against the tail, and most when it is hot. It does not help against a likely word that is wrong.
+# - A cut helps against the tail, and most at a high temperature. It does not help against a likely word that is wrong.
 # - A sampler is tested by counting: in roots of the expected count.
 # - A text ends at a stop token or at the limit; write in evaluation mode, with a seeded generator of your own.
 # - Beam search finds probable texts. For stories they are all the same one.
@@ -595,6 +633,7 @@ print(f"the five before any cut: {wide.softmax(-1)[best_five].sum():.2f}; best l
 #
 # ## Sources
 # - Top-k: Fan, Lewis and Dauphin 2018, *Hierarchical Neural Story Generation*.
-# - Top-p, and why the most probable text is dull: Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, section 3.1.
+# - Top-p: Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, section 3.1, and the whole paper on why the most probable text is dull.
 # - Min-p: Nguyen et al. 2024, *Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs*.
+# - Repetition penalty: Keskar et al. 2019, *CTRL: A Conditional Transformer Language Model for Controllable Generation*, section 4.1.
 # - Length normalization: Wu et al. 2016, *Google's Neural Machine Translation System*, section 7.

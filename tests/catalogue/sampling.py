@@ -70,7 +70,7 @@ def top_p_by_scatter(probs, p):
 
 def top_p_shifted(probs, p):
     ranked, ids = torch.sort(probs, descending=True)
-    remove = ranked.cumsum(-1) > p
+    remove = ranked.cumsum(-1) >= p
     remove[..., 1:] = remove[..., :-1].clone()
     remove[..., 0] = False
     kept = probs.masked_fill(remove.scatter(-1, ids, remove), 0)

@@ -44,7 +44,7 @@ def of_kind(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
             yield (
                 "changes its input",
                 f"Your function writes into {names}, which belongs to the caller. Look for an assignment "
-                "in place, such as `-=`, `x[...] =` or a method whose name ends in `_`.",
+                "in place, such as `-=`, `x[...] =`, `append` or a method whose name ends in `_`.",
             )
         elif isinstance(value, Tensor) and isinstance(wanted, Tensor) and value.dtype != wanted.dtype:
             text = f"where the result should be {dtype_name(wanted)}, yours is {dtype_name(value)}"

@@ -18,7 +18,7 @@ from .measured import fixed
 from .view import View
 from .words import named, readable
 
-SHOWN, STEPS, MOST_WRITTEN, LARGEST_VOCABULARY, HOTTEST = 20, 12, 60, 600, 3
+SHOWN, STEPS, MOST_WRITTEN, LARGEST_VOCABULARY, HOTTEST = 8, 12, 60, 600, 3
 OPTIONS = ("temperature", "top_k", "top_p", "min_p")
 COLORS = 12
 
@@ -142,15 +142,21 @@ def _figure_html(shown: Shown, prompt: str) -> str:
     order = shown.own.sort(descending=True, stable=True).indices[:SHOWN].tolist()
     caption = (
         f"The next word after “{prompt.strip()}”. The bar is the share that a word is drawn with, the "
-        f"stroke the model's own; where there is no bar, the word was cut. {shown.says}"
+        f"stroke the model's own. {shown.says}"
     )
     alt = f"Bar chart of the likeliest next words: the model's own shares and those they are drawn with. {shown.says}"
-    rows = [[shown.words[i], fixed(shown.own[i], 2), fixed(shown.drawn[i], 2)] for i in order]
-    rest = [float(1 - x[order].sum()) for x in (shown.own, shown.drawn)]
-    rows += [["all others", *(fixed(x, 2) for x in rest)]]
+    others = torch.ones(len(shown.words), dtype=torch.bool).index_fill(0, torch.tensor(order), False)
+    pairs = [(shown.words[i], shown.own[i], shown.drawn[i]) for i in order]
+    if others.any():
+        pairs += [("all others", shown.own[others].sum(), shown.drawn[others].sum())]
+    rows = [[word, _share(own), _share(drawn) if drawn > 0 else "cut"] for word, own, drawn in pairs]
     return framed(
         _draw(shown, order), alt, caption, number_table(["word", "the model's", "drawn with"], rows), colors=COLORS
     )
+
+
+def _share(x: Tensor) -> str:
+    return "<0.01" if x < 0.005 else fixed(x, 2)
 
 
 def _draw(shown: Shown, order: list[int]) -> Figure:

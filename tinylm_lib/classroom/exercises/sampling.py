@@ -148,6 +148,7 @@ APPLY_TEMPERATURE = Exercise(
     hints=(
         "Which of the two happens first: the temperature, or softmax?",
         "At 2 the probabilities should come closer together. Try it with two scores.",
+        "Does it overflow? Take the maximum off the scores before any exponential, as in lesson 03.",
     ),
 )
 

@@ -181,7 +181,7 @@ def top_p_probs(probs: Tensor, p: float, on: frozenset[str] = frozenset()) -> Te
     if "not sorted" in on:
         ranked, order = probs, torch.arange(V).expand_as(probs)
     sums = ranked.cumsum(-1)
-    kept = sums - ranked < p
+    kept = sums - ranked <= p if "one behind p" in on else sums - ranked < p
     if "crossing one cut" in on or "at least one" in on:
         kept = sums <= p
     if "at least one" in on:
@@ -235,6 +235,7 @@ TOP_P_PROBS = Exercise(
         Probe("a tiny p leaves the best", lambda g: (torch.tensor([0.2, 0.35, 0.45]), 0.01)),
         Probe("p = 1 leaves all", lambda g: (torch.tensor([0.125, 0.5, 0.125, 0.25]), 1.0)),
         Probe("equal tokens stay up to p", lambda g: (torch.full((5,), 0.2), 0.5), sees=_ranked),
+        Probe("a sum of exactly p is enough", lambda g: (torch.full((4,), 0.25), 0.5), sees=_ranked),
         Probe("each row by itself", lambda g: (torch.tensor([[0.7, 0.2, 0.1], [0.25, 0.35, 0.4]]), 0.65)),
         Probe("each row by itself", lambda g: (_shares(g, 3, 7), 0.8)),
         Probe("each row by itself", lambda g: (_shares(g, 6, 5), 0.55)),
@@ -251,6 +252,10 @@ TOP_P_PROBS = Exercise(
             "the token that crosses p is cut, unless it is the best", "It stays: together they then reach p."
         ),
         "one more": Fault("one token too many stays", "The first that crosses p is the last to stay."),
+        "one behind p": Fault(
+            "one more token stays where the sum is exactly p",
+            "It has reached p already: a token stays where the sum before it is `<` p, not `<=`.",
+        ),
         "crossing one trimmed": Fault("the token that crosses p is cut down to fit", "It stays whole."),
         "not sorted": Fault("the sum runs in the order of the tokens", "It runs from the most probable down."),
         "least first": Fault("the sum starts with the least probable", "It runs from the most probable down."),

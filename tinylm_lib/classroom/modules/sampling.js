@@ -1,6 +1,6 @@
 // Sampling step by step: temperature, top-k, top-p and min-p make the shares that the next word is drawn from.
 
-const ROWS = 20, PAUSE = 160;
+const ROWS = 12, PAUSE = 160, VISIBLE = 0.0005;
 const OFF = { top_k: null, top_p: null, min_p: null };
 const SCALES = [0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1];
 const SHEET = `
@@ -88,6 +88,15 @@ const CUTS = {
   min_p: (o, n) => `min-p ${fixed(o.min_p, 2)}: at least this part of the first one's share; ${n} ${n === 1 ? "stays" : "stay"}`,
 };
 
+/** A share in three digits; one that would round to nothing is said to be small. */
+const share = (p) => (p < VISIBLE ? "<0.001" : fixed(p, 3));
+
+/** The options that are on, their numbers in bold. */
+function asked({ temperature, top_k, top_p, min_p }) {
+  const cuts = [top_k !== null && `top-k **${top_k}**`, top_p !== null && `top-p **${fixed(top_p, 2)}**`, min_p !== null && `min-p **${fixed(min_p, 2)}**`].filter(Boolean);
+  return [`temperature **${fixed(temperature, 2)}**`, ...(temperature ? cuts : [])].join(", ");
+}
+
 /** The chart: one row for each of the likeliest words, one for all others, and the lines of the cuts. */
 function chart(words) {
   const shown = Math.min(ROWS, words.length), rows = [];
@@ -109,14 +118,16 @@ function chart(words) {
     const first = order.slice(0, shown), rest = order.slice(shown), most = Math.max(...first.map((i) => Math.max(own[i], probs[i], warm[i])), all(own, rest), all(warm, rest));
     const limit = SCALES.find((x) => x >= most - 1e-9) ?? 1, width = (x) => `${(100 * Math.min(1, x / limit)).toFixed(2)}%`;
     scale.textContent = `share, bars up to ${limit}`;
-    const fill = (parts, name, was, share, hot, isCut, note) => {
+    const fill = (parts, name, was, now, hot, isCut) => {
+      const drawn = isCut ? hot : now;
       parts.name.textContent = name;
       parts.line.className = isCut ? "gone" : "";
-      parts.now.style.width = width(isCut ? hot : share);
-      parts.own.style.width = width(was);
-      parts.own.style.visibility = was < 0.0005 ? "hidden" : "";
-      parts.was.textContent = fixed(was, 3);
-      parts.share.textContent = isCut ? "cut" : fixed(share, 3);
+      for (const [mark, p] of [[parts.now, drawn], [parts.own, was]]) {
+        mark.style.width = width(p);
+        mark.style.visibility = p < VISIBLE ? "hidden" : "";
+      }
+      parts.was.textContent = share(was);
+      parts.share.textContent = isCut ? "cut" : share(now);
     };
     first.forEach((i, at) => fill(rows[at], words[i], own[i], probs[i], warm[i], probs[i] === 0));
     const stay = rest.filter((i) => probs[i] > 0).length;
@@ -161,11 +172,9 @@ function mount(el, model) {
   }
 
   function told({ probs, order }) {
-    const { temperature, top_k, top_p, min_p } = state.options, best = order[0], kept = probs.filter((p) => p > 0).length;
-    const cuts = [top_k !== null && `top-k **${top_k}**`, top_p !== null && `top-p **${fixed(top_p, 2)}**`, min_p !== null && `min-p **${fixed(min_p, 2)}**`].filter(Boolean);
-    const asked = `temperature **${fixed(temperature, 2)}**${temperature && cuts.length ? `, ${cuts.join(", ")}` : ""}`;
-    const many = temperature === 0 ? "only the likeliest word may be drawn" : `**${kept}** of ${V} words may be drawn`;
-    return `With ${asked}, ${many}. The share of ${named(words[best])} goes from ${fixed(own.probs[best], 2)} to **${fixed(probs[best], 2)}**.`;
+    const best = order[0], kept = probs.filter((p) => p > 0).length;
+    const many = state.options.temperature === 0 ? "only the likeliest word may be drawn" : `**${kept}** of ${V} words may be drawn`;
+    return `With ${asked(state.options)}, ${many}. The share of ${named(words[best])} goes from ${fixed(own.probs[best], 2)} to **${fixed(probs[best], 2)}**.`;
   }
 
   function drawText() {
@@ -175,7 +184,7 @@ function mount(el, model) {
     const next = !live && steps[state.at], last = state.at && steps[state.at - 1];
     const drawn = last ? `Word ${state.at}: **${words[last[0]]}**, drawn with a share of ${fixed(last[1], 2)}. ` : "";
     note.replaceChildren(...prose(live ? `${drawn}The shade is the share that a word was drawn with.`
-      : `${drawn}These ${steps.length} words were drawn with seed ${begunSeed} and the sliders as they stood at first${next ? "" : ", and here they end"}; the sliders change the bars.`));
+      : `${drawn}The buttons show ${steps.length} words drawn beforehand (seed ${begunSeed}, ${asked(begun).replaceAll("*", "")})${next ? "" : ", and here they end"}; the sliders move the bars only.`));
     buttons.one.disabled = buttons.ten.disabled = state.waiting || (!live && !next);
     buttons.again.disabled = state.waiting || !state.at;
     if (buttons.back) buttons.back.disabled = !state.at;
