@@ -92,8 +92,8 @@ print(f"they are equal near {round(maps / key, -2):.0f} keys")
 # If time is short: show the table's output, skip its code.
 
 # %% [markdown] slide="slide" minutes=7
-# ## 2. What never changes
-# How much of that work is new? We read 12 tokens, then the same with one more, and compare what the layers made of the first 12.
+# ## 2. How much of it is new?
+# We read 12 tokens, then the same with one more, and compare what the layers made of the first 12.
 
 # %%
 shorter, longer = capture(model, ids[:, :12]), capture(model, ids[:, :13])
@@ -138,7 +138,7 @@ torch.testing.assert_close(newest, whole[-1:])
 print("all rows:", tuple(whole.shape), "the newest alone:", tuple(newest.shape))
 
 # %% [markdown]
-# It is the last row of the whole, and **no mask was needed**: the newest word may see all there are. (The keys and values were made by layers that had the mask. Section 7 shows what happens if they were not.)
+# It is the last row of the whole, and **no mask was needed**: the newest word may see all there are. (In a model, keys and values come from layers that had the mask. Section 7 shows what happens if those layers had none.)
 #
 # What does a cache save? Step through the story as it was told, and watch the cells with the arrow: each is work for a result that was there before. Then let it read the prompt all at once.
 
@@ -146,7 +146,7 @@ print("all rows:", tuple(whole.shape), "the newest alone:", tuple(newest.shape))
 cache_view(model, tokenizer, tokenizer.decode(ids[0, :14].tolist()), n_prompt=6)
 
 # %% [markdown]
-# With a cache the triangle of cells becomes its edge: one new position for each step. The other side of the bargain stands at the bottom: every position leaves keys and values behind, and they take memory (section 5).
+# With a cache the triangle of cells becomes its edge: each position is computed once. The other side of the bargain stands at the bottom: every position leaves keys and values behind, and they take memory (section 5).
 
 # %% [markdown] tags=["note"]
 # Ask: why keep k and v, not the stream x? (One could: k and v are maps of it. Then each step would make them all again, which is the work we want to save.)
@@ -306,7 +306,7 @@ hint("cached_attention")
 # %% [markdown] slide="subslide" minutes=3
 # ### The library's version
 # `torch.cat` has a cost of its own: to append one position it copies all the old ones, which is the square of section 1 again. So `KVCache` takes its memory once, room for `max_len` positions; `.length` says how many are filled.
-# `extend` does what `remember` did, but `_write` copies the new ones into the tensor, from place `.length` on. `reset` forgets the text; `select` serves beam search (lesson 12).
+# `extend` does what `remember` did, but its `_write` (not shown) copies the new ones into the tensor, from place `.length` on. `reset` forgets the text; `select` serves beam search (lesson 12).
 # The model takes `cache.length` as the first position, and moves it when all layers are through.
 
 # %%
@@ -410,17 +410,17 @@ figures.show(
 )
 
 # %% [markdown]
-# The cache grows with the length; the scores of a text that is read at once grow with its square. In our `tiny_transformer`, for several `max_seq_len`:
+# The cache grows with the length; the scores of a text that is read at once grow with its square. In our `tiny_transformer`, for several lengths:
 
 # %% rows=["S4-48"]
 config = preset("tiny_transformer")
-print("max_seq_len   scores per head   cache, 4 bytes a number")
+print("  positions   scores per head   cache, 4 bytes a number")
 for S in (256, 1024, 4096, 32_768):
     cache_mb = kv_cache_bytes(config, batch_size=1, length=S) / 1e6
     print(f"{S:>11,}   {S * S:>15,}   {cache_mb:20.1f} MB")
 
 # %% [markdown]
-# So 256 positions make 256 by 256 scores, for each head and layer. GPT-3 was made for 2,048 positions (Brown et al. 2020, section 2.1).
+# So 256 positions make 256 by 256 scores, for each head and layer; GPT-3 reads 2,048 (Brown et al. 2020, section 2.1), which is 8 times as many positions and 64 times the scores.
 
 # %% [markdown] slide="slide" minutes=4
 # ## 6. What it costs: time
@@ -432,7 +432,7 @@ predict(
     "With a cache, how many times the operations of the first step does the 128th take, in the shipped model?",
     key=lambda: f"about {steps[128] / steps[1]:.1f} times",
     choices={
-        "as many": "It reads one position, as the first step did. But its query meets 128 keys.",
+        "once": "It reads one position, as the first step did. But its query meets 128 keys.",
         "about 1.2 times": "",
         "about 2 times": "So it would be if 128 keys cost as much as the maps of the model. They cost far less.",
         "about 128 times": "That is the way without a cache. With one, the maps of the model see a single position.",
@@ -505,7 +505,7 @@ figures.show(
 
 # %% [markdown]
 # So writing must get slower with every word, but only a little: each word adds a key that the next one meets. The whole is still quadratic in the scores, and only there. And the time grows less than the operations: a step
-# does so little arithmetic that other costs show, starting each operation and fetching all weights for a single position. Lesson 14 measures those.
+# does so little arithmetic that other costs show: starting each operation, and in a large model fetching all weights for a single position. Lesson 14 measures both.
 #
 # And when the room is full? By default `generate` then reads the last `max_seq_len` tokens anew: from there on, every word costs a full reading. Dropping the oldest keys instead would be another model: those that stay were made by layers that had seen the dropped words.
 
@@ -515,6 +515,11 @@ figures.show(
 # %% [markdown] slide="slide" minutes=3
 # ## 7. Break it
 # Three mistakes that raise no error. How bad is each? Of 64 stories we read the first 20 tokens as the prompt, in one piece, and 20 more one by one. The loss is the mean cost of a guess, in nats. (The guess at the last token of the prompt belongs to both and is left out.)
+
+# %%
+generators = [torch.Generator().manual_seed(seed) for seed in range(64)]
+stories = ["\n" + storyworld.story(generator).text for generator in generators]
+many = torch.tensor([tokenizer.encode(story)[:40] for story in stories])  # (64, 40)
 
 
 # %%
@@ -530,11 +535,6 @@ def in_steps(restart, mask_of):
 
 
 # %%
-seeds = [torch.Generator().manual_seed(seed) for seed in range(64)]
-stories = ["\n" + storyworld.story(seed).text for seed in seeds]
-many = torch.tensor([tokenizer.encode(story)[:40] for story in stories])  # (64, 40)
-
-
 def no_mask(T, S):
     return torch.ones(T, S, dtype=torch.bool)
 
@@ -568,7 +568,7 @@ predict(
         "the prompt is read right, what follows is bad": "",
         "all is bad": "For the prompt, the first piece, starting at 0 is right.",
     },
-    because="The first piece does begin at 0. Each later token then stands, by its position, in front of what it should look back at.",
+    because="The first piece does begin at 0. Each later token then stands, by its position, before what it should look back at.",
 )
 
 # %%
@@ -580,9 +580,9 @@ for name, logits in found.items():
     print(f"{name:<25}{prompt_loss:7.2f}   {loss:12.2f}   {round(unlike, -1):>7,} of {best.numel():,}")
 
 # %% [markdown]
-# **Restarted positions**: the prompt is perfect, so a test that looks only at the prefill passes. From then on the model is lost in its own text.
+# **Restarted positions**: the prompt is perfect, so a test that looks only at the prefill passes. From then on the model is lost in the text.
 #
-# **The missing prefill mask** hides best. The guesses inside the prompt get worse, but while the model writes nobody looks at them. Layer 0 is unharmed; in layers 1 and 2 the kept keys and values come from words that had looked ahead.
+# **The missing prefill mask** hides best. The guesses inside the prompt get worse (they look ahead, but these weights were trained with the mask and never learned to use it), and while the model writes nobody looks at them. Layer 0 is unharmed; in layers 1 and 2 the kept keys and values come from words that had looked ahead.
 # The single steps read those: their loss stays at 1.09, and still about 70 of 1,280 best guesses change, so the story takes another turn. "Decoding needs no mask" is true of the step, not of the prefill.
 #
 # **The mask from the upper left**: without a past it is right, so here, too, the prefill is perfect. A single new token then sees key 0 and nothing else. (torch's `is_causal=True` draws it so.)
