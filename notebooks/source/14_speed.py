@@ -445,7 +445,7 @@ print(SIZES, RECIPE)
 tried = (WHOLE, "learned positions instead of rotary", "no norm on queries and keys")
 early = {name: sorted(gap_after(name, n_steps=30, seed=seed) for seed in (1, 2, 3)) for name in tried}
 for name, found in early.items():
-    print(f"{name:<36}{sum(found) / 3:.2f} nats above the floor ({found[0]:.2f} to {found[2]:.2f})")
+    print(f"{name:<36}{sum(found) / 3:.2f} nats above the floor on average ({found[0]:.2f} to {found[2]:.2f})")
 
 # %% [markdown]
 # Where the spreads overlap, nothing can be told. But in a whole run of 30 updates learned positions are ahead: all their seeds lie below all seeds of the whole recipe. Does that settle it?
