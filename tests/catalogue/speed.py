@@ -35,7 +35,7 @@ def flops_by_six(config, batch_size, seq_len):
     n += {"swiglu": 3, "geglu": 3}.get(config.ffn, 2) * config.d_model * config.d_ff
     n *= config.n_layers
     n += config.vocab_size * config.d_model
-    return float(6 * n * batch_size * seq_len + 12 * config.n_layers * wide * batch_size * seq_len**2)
+    return 6 * n * batch_size * seq_len + 12 * config.n_layers * wide * batch_size * seq_len**2
 
 
 def flops_of_a_built_model(config, batch_size, seq_len):
@@ -46,8 +46,27 @@ def flops_of_a_built_model(config, batch_size, seq_len):
     return 6 * batch_size * seq_len * (n + scores)
 
 
+def flops_with_a_gate_in_swiglu_alone(config, batch_size, seq_len):
+    wide, narrow = config.n_heads * config.d_head, config.n_kv_heads * config.d_head
+    ffn = (3 if config.ffn == "swiglu" else 2) * config.d_model * config.d_ff
+    block = 2 * config.d_model * (wide + narrow) + ffn + 2 * wide * seq_len
+    return 6 * batch_size * seq_len * (config.n_layers * block + config.d_model * config.vocab_size)
+
+
+def flops_as_a_float(config, batch_size, seq_len):
+    return 6.0 * (flops_by_six(config, batch_size, seq_len) / 6)
+
+
+def flops_without_the_masked_half(config, batch_size, seq_len):
+    masked = config.n_layers * config.n_heads * config.d_head * seq_len
+    return flops_by_six(config, batch_size, seq_len) - 6 * batch_size * seq_len * masked
+
+
 RIGHT = {
     "attainable": [attainable_by_time, attainable_by_the_meeting_point, attainable_as_a_tensor],
     "training_flops": [flops_by_parts, flops_by_six, flops_of_a_built_model],
+}
+WRONG = {
+    "training_flops": [flops_with_a_gate_in_swiglu_alone, flops_as_a_float, flops_without_the_masked_half],
 }
 LIBRARY = {"training_flops": cost.training_flops}

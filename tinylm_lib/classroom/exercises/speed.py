@@ -3,7 +3,6 @@
 from typing import Any
 
 from ...config import ModelConfig
-from ...presets import preset
 from ..exercise import Exercise, Fault, Probe
 
 GATED = {"swiglu": 3, "geglu": 3}  # matrices of a feed-forward; the others have two
@@ -86,7 +85,7 @@ ATTAINABLE = Exercise(
 )
 
 
-def training_flops(config: ModelConfig, batch_size: int, seq_len: int, on: frozenset[str] = frozenset()) -> int:
+def training_flops(config: ModelConfig, batch_size: int, seq_len: int, on: frozenset[str] = frozenset()) -> float:
     """Matrix-product FLOPs of one forward and backward pass, and the mistakes that are `on`."""
     C, V, n_layers = config.d_model, config.vocab_size, config.n_layers
     tokens = batch_size * seq_len
@@ -111,7 +110,8 @@ def training_flops(config: ModelConfig, batch_size: int, seq_len: int, on: froze
     passes = {"forward alone": 1, "backward as forward": 2, "four passes": 4}
     n_passes = next((n for name, n in passes.items() if name in on), 3)
     result = each * n_passes * tokens * products
-    return result // tokens if "per token" in on else result
+    result = result // tokens if "per token" in on else result
+    return float(result) if "a float" in on else result
 
 
 def _block(config: ModelConfig, on: frozenset[str]) -> int:
@@ -126,9 +126,11 @@ def _block(config: ModelConfig, on: frozenset[str]) -> int:
         attention = 4 * C * C
     if "no attention" in on:
         attention = 0
-    n_matrices = {"no gate": 2, "always a gate": 3}.get(
-        next(iter(on & {"no gate", "always a gate"}), ""), GATED.get(config.ffn, 2)
-    )
+    n_matrices = GATED.get(config.ffn, 2)
+    if "no gate" in on or ("GEGLU without a gate" in on and config.ffn == "geglu"):
+        n_matrices = 2
+    if "always a gate" in on:
+        n_matrices = 3
     inner = 4 * C if "four times" in on else F
     return attention + (0 if "no feed-forward" in on else n_matrices * C * inner)
 
@@ -148,14 +150,18 @@ def _scores(config: ModelConfig, seq_len: int, on: frozenset[str]) -> int:
     return 2 * wide * seq_len
 
 
-SIZES: dict[str, Any] = {"vocab_size": 11, "d_model": 12, "n_layers": 5, "n_heads": 3, "max_seq_len": 32, "d_ff": 20}
+SIZES: dict[str, Any] = {
+    "vocab_size": 11, "d_model": 12, "n_layers": 5, "n_heads": 3, "d_ff": 20, "tie_embeddings": False,
+}  # fmt: skip
+GPT2 = {"vocab_size": 50_257, "d_model": 768, "n_layers": 12, "n_heads": 12, "d_ff": 3072, "ffn": "gelu"}
+GROUPED = {**SIZES, "d_model": 24, "n_heads": 6, "n_kv_heads": 2}
 
 
-def _counted(holds: str, name: str, batch_size: int, seq_len: int, size: str | None = None, **fields: Any) -> Probe:
-    """A probe on a preset; whole numbers of any type are the same, and all digits count."""
+def _counted(holds: str, batch_size: int, seq_len: int, **fields: Any) -> Probe:
+    """A probe; all digits count, and a float that is whole is told apart by one probe alone."""
     return Probe(
         holds,
-        lambda g: (preset(name, size, **fields), batch_size, seq_len),
+        lambda g: (ModelConfig(**fields), batch_size, seq_len),
         sees=lambda _, n: int(n) if isinstance(n, float) and n.is_integer() else n,
         tolerance=0.0,
     )
@@ -166,21 +172,21 @@ TRAINING_FLOPS = Exercise(
     lesson="14",
     reference=training_flops,
     probes=(
-        _counted("one token, one layer", "cs336", 1, 1, **{**SIZES, "n_layers": 1}),
-        _counted("each layer counts, and the head once", "cs336", 1, 1, **SIZES),
-        _counted("each text of the batch counts", "cs336", 7, 1, **SIZES),
-        _counted("a longer text costs more at each position: the scores grow", "cs336", 2, 9, **SIZES),
-        _counted("GELU has two matrices", "gpt", 2, 9, **SIZES),
-        _counted("a tied head multiplies, too", "gpt", 3, 5, **SIZES, tie_embeddings=True),
-        _counted(
-            "grouped queries narrow the maps of keys and values alone",
-            "llama",
-            3,
-            5,
-            **{**SIZES, "d_model": 24, "n_heads": 6, "n_kv_heads": 2, "tie_embeddings": False},
+        _counted("one token, one layer", 1, 1, **{**SIZES, "n_layers": 1}),
+        _counted("each layer counts, and the head once", 1, 1, **SIZES),
+        _counted("each text of the batch counts", 7, 1, **SIZES),
+        _counted("a longer text costs more at each position: the scores grow", 2, 9, **SIZES),
+        _counted("GELU has two matrices", 2, 9, **SIZES, ffn="gelu"),
+        _counted("GEGLU has three, like SwiGLU", 2, 9, **SIZES, ffn="geglu"),
+        _counted("a tied head multiplies, too", 3, 5, **{**SIZES, "tie_embeddings": True}),
+        _counted("grouped queries narrow the maps of keys and values alone", 3, 5, **GROUPED),
+        _counted("heads may be wider together than the model", 2, 7, **SIZES, d_head=6),
+        _counted("a real size", 4, 1024, **GPT2),
+        Probe(
+            "the result is a whole number, an int",
+            lambda g: (ModelConfig(**SIZES), 1, 1),
+            sees=lambda _, n: "float" if isinstance(n, float) else "int",
         ),
-        _counted("heads may be wider together than the model", "modern", 2, 7, **SIZES, d_head=6),
-        _counted("a real size", "gpt2", 4, 1024, "small"),
     ),
     faults={
         "a multiply-add is one": Fault("a multiply-add counts 1", "A multiplication and an addition: two operations."),
@@ -194,7 +200,8 @@ TRAINING_FLOPS = Exercise(
         "one position": Fault("one position of each text is counted", "All positions are computed."),
         "no scores": Fault("scores and mixing are left out", "They have no weights, but they are products."),
         "scores, no mixing": Fault(
-            "one of the two products of attention is missing", "Queries with keys, then weights with values."
+            "one of the two products of attention is missing",
+            "Queries with keys, then weights with values. Or did you leave out the masked half? It counts.",
         ),
         "scores squared": Fault(
             "the scores grow with the cube of the text", "Each query meets seq_len keys; there are seq_len queries."
@@ -224,6 +231,10 @@ TRAINING_FLOPS = Exercise(
         "no attention": Fault("the maps of attention are left out", "Queries, keys, values, and the way out."),
         "no feed-forward": Fault("the feed-forward is left out", "Two matrices, or three with a gate."),
         "no gate": Fault("SwiGLU has two matrices", "Up, down, and the gate."),
+        "GEGLU without a gate": Fault("GEGLU has two matrices", "It has a gate, as SwiGLU has: three."),
+        "a float": Fault(
+            "the result is a float", "A count is whole: factors without a point, and `//` instead of `/`."
+        ),
         "always a gate": Fault("every feed-forward has a gate", "GELU's has none."),
         "four times": Fault("d_ff is four times the width", "The config says how wide: d_ff."),
     },
