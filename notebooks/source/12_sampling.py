@@ -268,7 +268,7 @@ print(tokenizer.decode(written[0].tolist()).strip())
 # 1. There, one pass scores *every* place of a finished text. Here, each word needs a pass of its own. (Lesson 13 makes these passes short.)
 # 2. There, the model always reads the true words. Here it reads **its own**, mistakes included.
 # 3. There, nothing is drawn: the loss takes the probability of what came. Here a rule chooses.
-# 4. There, all texts have one length. Here a text ends when it ends, or at the model's limit.
+# 4. There, all texts have one length. Here a text ends at a stop token, or after as many tokens as you asked for.
 #
 # ### When does it stop?
 # At a **stop token**; here that is the line end. In a batch one text ends before the other, and is filled up with `pad_id`. So `generate` returns (B, T + n), where n is *at most* what you asked for.
@@ -282,7 +282,7 @@ print(f"asked for up to {ids.shape[1] + 120}, got {tuple(out.shape)}; the texts 
 assert out.shape[1] == max(ended) + 1 and torch.equal(out[:, : ids.shape[1]], ids)
 
 # %% [markdown]
-# A course note writes the greedy loop down in four lines, and calls it deterministic. It is, once the model is in `eval()` mode: in training mode dropout drops other features at each call.
+# A published course note writes the greedy loop down in four lines, and calls it deterministic. It is, once the model is in `eval()` mode: in training mode dropout drops other features at each call.
 
 # %% rows=["S4-40"]
 toy = TransformerLM(preset("tiny_transformer", "tiny", max_seq_len=16))
@@ -350,7 +350,7 @@ for _ in range(30):
 print(tokenizer.decode(path))
 
 # %% [markdown]
-# It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further is caught only by a longer repeat. But asked nearly alike, it answers nearly alike. After a line end the shipped model begins a new story, as in training, whatever it told before. (And what is more than 128 tokens back it cannot even see.) We let it write on, story after story, and count how many runs of four words are new:
+# It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further is caught only by a longer repeat. But asked nearly alike, it answers nearly alike. After a line end the shipped model begins a new story, as in training, and what it told before counts for little. (And what is more than 128 tokens back it cannot even see.) We let it write on, story after story, and count how many runs of four words are new:
 
 
 # %%
@@ -372,13 +372,14 @@ for temperature in (0, 1):
 # %% [markdown]
 # Greedy tells nearly the same story again; drawing is the remedy. (Even there some runs come back: a story says its things more than once.)
 #
-# The usual remedy in greedy writing is a **repetition penalty**: divide the logit of each word that was said already by 1.2, say (Keskar et al. 2019), or subtract something from it. But either gift of section 1 begins with a name that was said already:
+# The usual remedy in greedy writing is a **repetition penalty**: divide the logit of each word that was said already by 1.2, say (Keskar et al. 2019; a logit below 0 is multiplied, or it would rise), or subtract something from it. But either gift of section 1 begins with a name that was said already:
 
 # %%
 said = torch.tensor(tokenizer.encode(begun)).unique()
 for penalty in (1, 1.2):
-    punished = logits.index_copy(0, said, logits[said] / penalty).softmax(-1)
-    print(f"divided by {penalty}: Kira or Noah goes on with {punished[chosen[1:]].sum():.2f}")
+    lower = torch.where(logits[said] > 0, logits[said] / penalty, logits[said] * penalty)
+    punished = logits.index_copy(0, said, lower).softmax(-1)
+    print(f"penalty {penalty}: Kira or Noah goes on with {punished[chosen[1:]].sum():.2f}")
 
 # %% [markdown] slide="slide" minutes=6
 # ## 6. Looking ahead: beam search
@@ -410,10 +411,12 @@ for power in (0, 1, 2):
     found[power] = sampling.beam_search(model, torch.tensor(line_end), 127, 8, length_penalty=power, stop_ids=line_end)
     tokens, log_prob = found[power][0]
     n = len(tokens) - 1
-    print(f"power {power}: the best has {n} tokens, log probability {log_prob:.1f}, per token {log_prob / n:.2f}")
+    print(f"power {power}: the best has {n} tokens, {log_prob:.1f} in all, {log_prob / n:.2f} a token")
+end = " ".join(tokenizer.decode(found[2][0][0]).split()[-12:])
+print(f"with power 2 it ends: ... {end}")
 
 # %% [markdown]
-# From 0 to 1 the best becomes a little longer, and less probable as a whole. Power 2 rewards length itself: that text runs on to the limit of 127 tokens, and is worse per token. (All stories here are of much the same length, so 0 and 1 differ little.)
+# From 0 to 1 the best becomes a little longer, and less probable as a whole. Power 2 rewards length itself: that text runs on to the limit of 127 tokens, worse per token, and says things twice. (All stories here are of much the same length, so 0 and 1 differ little.)
 #
 # ### Is it a good story?
 
@@ -449,24 +452,26 @@ true = torch.tensor([storyworld.story(source).log_prob for _ in range(1000)])
 exact_log_probs = [storyworld.log_prob(text) for text in beams]
 best = max(exact_log_probs)
 print(f"the beam above: {found[1][0][1]:.1f} says the model, {exact_log_probs[0]:.1f} is exact")
+print(f"the most probable of the beams, exactly: {best:.1f}")
 print(f"impossible stories: {exact_log_probs.count(-math.inf)} of {len(beams)} beams")
-print(f"true stories: {true.mean():.1f} on average; the most probable beam: {best:.1f}")
-print(f"{(true >= best - 0.01).float().mean():.0%} of the true ones are as probable")
+print(
+    f"true stories: {true.mean():.1f} on average; {(true >= best - 0.01).float().mean():.0%} are as probable as that beam"
+)
 
 # %% tags=["source-hidden"]
 with figures.axes("The most probable is not typical", "log probability (nats)", "stories of 1000") as (figure, ax):
     heights, edges, _ = ax.hist(true.tolist(), bins=20, color=figures.SERIES[0])
     ax.axvline(best, color=figures.SERIES[1], linewidth=3)
-    ax.text(best - 0.15, heights.max() * 0.9, "best beam", color=figures.SERIES[1], ha="right")
+    ax.text(best - 0.15, heights.max() * 0.9, "best of 8 beams", color=figures.SERIES[1], ha="right")
 figures.show(
     figure,
-    alt="Histogram of the log probabilities of 1000 true stories, around -69, and a line at the right edge: the best beam.",
+    alt="Histogram of the log probabilities of 1000 true stories, around -69, and a line at the right edge: the best of 8 beams.",
     caption="Nearly all stories lie left of the line: each is less probable than the beam's, but there are very many of them.",
     table={"from": edges[:-1:4].tolist(), "stories (5 equal parts)": heights.reshape(5, 4).sum(1).astype(int).tolist()},
 )
 
 # %% [markdown]
-# The model's numbers are close, and not exact. Three of the eight beams even break a rule of StoryWorld: they give the drum to Noah, who has just traded it away. (The gap to the average is small here, 4 nats of 69: most choices in StoryWorld are among equals.)
+# The model's numbers are close, and not exact: the first beam of the search is not the most probable one, which is the line above. Three of the eight beams even break a rule of StoryWorld: they give the drum to Noah, who has just traded it away. (The gap to the average is small here, 4 nats of 69: most choices in StoryWorld are among equals.)
 #
 # Of all single results of a thousand coins, *all heads* is the most probable, if heads is ever so little likelier; yet nobody ever sees it. Likewise, text that people write is not the most probable text (Holtzman et al. 2020). So: where there is nearly one right answer, as in a translation, search; where there are many good ones, draw.
 
@@ -626,7 +631,7 @@ print(f"the five before any cut: {wide.softmax(-1)[best_five].sum():.2f}")
 # - Greedy takes the largest, and repeats itself; sampling draws. Temperature, top-k, top-p and min-p shape what is drawn from, in this order.
 # - A cut helps against the tail, and most at a high temperature. It does not help against a likely word that is wrong.
 # - A sampler is tested by counting: in roots of the expected count.
-# - A text ends at a stop token or at the limit; write in evaluation mode, with a seeded generator of your own.
+# - A text ends at a stop token or after n tokens; write in evaluation mode, with a seeded generator of your own.
 # - Beam search finds probable texts. For stories they are all the same one.
 #
 # Next, lesson 13: writing a word without reading the whole text again.

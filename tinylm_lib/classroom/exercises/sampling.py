@@ -95,8 +95,8 @@ APPLY_TEMPERATURE = Exercise(
     ),
     faults={
         "temperature unused": Fault(
-            "the temperature is not used",
-            "It divides the scores. What is added to all of them, softmax does not even see.",
+            "the temperature has no effect",
+            "It is not used, or it cancels when you divide by the sum. It divides the scores, before softmax.",
         ),
         "multiplied": Fault(
             "the scores are multiplied by the temperature", "High temperatures then sharpen, and they should level."
@@ -122,9 +122,7 @@ APPLY_TEMPERATURE = Exercise(
         ),
         "over the batch": Fault("rows compete with one another", "The tokens are the last axis."),
         "over everything": Fault("all rows share one sum", "Each row is a text of its own."),
-        "naive": Fault(
-            "the exponential overflows", "Small temperatures make large numbers: take the maximum off first."
-        ),
+        "naive": Fault("the exponential overflows", "Large scores, or small temperatures: take the maximum off first."),
         "maximum undivided": Fault(
             "the largest of the undivided scores is taken off",
             "It must be the largest of what goes into the exponential.",
