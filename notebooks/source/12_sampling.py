@@ -412,11 +412,11 @@ for power in (0, 1, 2):
     tokens, log_prob = found[power][0]
     n = len(tokens) - 1
     print(f"power {power}: the best has {n} tokens, {log_prob:.1f} in all, {log_prob / n:.2f} a token")
-end = " ".join(tokenizer.decode(found[2][0][0]).split()[-12:])
-print(f"with power 2 it ends: ... {end}")
+end = " ".join(tokenizer.decode(found[2][0][0]).split()[-23:])
+print(f"with power 2 it ends:\n    ... {end}")
 
 # %% [markdown]
-# From 0 to 1 the best becomes a little longer, and less probable as a whole. Power 2 rewards length itself: that text runs on to the limit of 127 tokens, worse per token, and says things twice. (All stories here are of much the same length, so 0 and 1 differ little.)
+# From 0 to 1 the best becomes a little longer, and less probable as a whole. Power 2 rewards length itself: that text runs on to the limit of 127 tokens, worse per token, and stumbles about at its end. (All stories here are of much the same length, so 0 and 1 differ little.)
 #
 # ### Is it a good story?
 
