@@ -166,7 +166,7 @@ known = gaps(models[-1], tokenizer, held_out[:40])
 print("the right word is its first choice more than 1 time in 4:", [kind for kind in kinds if known[kind].right > 0.25])
 
 # %% [markdown]
-# It has the grammar, but hardly looks back. Three runs of the plateau, tried in the same way, do no better; those below it know more and more kinds.
+# It has the grammar, but hardly looks back. Three runs of the plateau, tried in the same way, do no better; those below it know more kinds.
 #
 # ### What does more depth buy?
 # A common picture is a ladder: the first layers learn surfaces, the next phrases, then discourse, the last meaning. In BERT a rough one was measured (Tenney et al. 2019). And in the shipped model? We take out one block at a time: what it added to the stream is left out.
@@ -300,8 +300,8 @@ with figures.axes("A size for every budget", "compute 6 N D, in FLOPs", "nats ab
     for size, dash, color in zip(sizes.tolist(), figures.DASHES, figures.SERIES, strict=False):
         same = grid[:, 0] == size
         ax.plot(costs[same], mean[same] - floor, linestyle=dash, marker="o", color=color)
-        ax.text(costs[same][-1] * 1.1, mean[same][-1] - floor, f"{size:,.0f}", va="center", color=color)
-    ax.set(xscale="log", yscale="log", xlim=(3e9, 1.8e12))
+        ax.text(costs[same][0] * 1.07, mean[same][0] - floor, f"{size:,.0f} parameters", va="bottom", color=color)
+    ax.set(xscale="log", yscale="log", xlim=(3e9, 1e12), ylim=(0.14, 2.3))
     ax.set_yticks([0.2, 0.5, 1, 2], ["0.2", "0.5", "1", "2"])
     ax.minorticks_off()
 figures.show(
@@ -348,7 +348,7 @@ for source, (A, B, a, b) in fits.items():
     print(f"{source:<26} {N:.1e} parameters, {budget / 6 / N / N:.0f} tokens per parameter")
 
 # %% [markdown]
-# Rounding two exponents to two decimals moves the answer from 59 to 93; an optimizer that stopped too early accounts for much of the rest (Besiroglu et al. 2024). An exponent acts on a huge number.
+# An exponent acts on a huge number: rounding two of them to two decimals moves the answer from 59 to 93. An optimizer that stopped too early accounts for much of the rest (Besiroglu et al. 2024).
 #
 # Before that, N was said to grow as $C^{0.73}$, much faster than D (Kaplan et al. 2020). Hoffmann et al. suspected a learning-rate schedule made for more tokens. Porian et al. (2024) could explain the difference without it: by the last layer's compute, which was not counted, too long a warm-up, and an optimizer not tuned for each size.
 #
