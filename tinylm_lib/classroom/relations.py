@@ -70,7 +70,8 @@ def of_parts(pairs: Sequence[Pair]) -> Iterator[Finding]:
         return
     given, asked = (len(out.value) for out in (pairs[0].mine, pairs[0].right))
     if given != asked:
-        yield "wrong number of results", f"Your function returns {given} things, and {asked} are asked for."
+        things, are = "thing" if given == 1 else "things", "is" if asked == 1 else "are"
+        yield "wrong number of results", f"Your function returns {given} {things}, and {asked} {are} asked for."
     if any(len(p.mine.value) != len(p.right.value) or len(p.right.value) != asked for p in pairs) or asked < 2:
         return
     wrong = {

@@ -94,7 +94,7 @@ def all_reduce_mean(
     shares = _shares(gradients, n_targets, on)
     reduced = []
     for i, of_all in enumerate(zip(*gradients, strict=True)):
-        used = [1 / len(shares)] * len(shares) if "only the first tensor is weighed" in on and i else shares
+        used = [1 / len(shares)] * len(shares) if "only the first tensor is weighted" in on and i else shares
         total = torch.stack([share * g for share, g in zip(used, of_all, strict=True)]).sum(0)
         if "absolute values" in on:
             total = torch.stack([share * g.abs() for share, g in zip(used, of_all, strict=True)]).sum(0)
@@ -112,12 +112,12 @@ def _shares(gradients: list[list[Tensor]], n_targets: list[int], on: frozenset[s
         "mean of means": lambda: [1 / size] * size,
         "mean of those with targets": lambda: [(k > 0) / busy for k in n],
         "sum": lambda: [1.0] * size,
-        "weighed and not divided": lambda: [float(k) for k in n],
-        "weighed, divided by processes": lambda: [k / size for k in n],
+        "weighted and not divided": lambda: [float(k) for k in n],
+        "weighted, divided by processes": lambda: [k / size for k in n],
         "divided by all targets": lambda: [1 / total] * size,
         "divided by own targets": lambda: [1 / (max(k, 1) * size) for k in n],
         "weights upside down": lambda: [1 / max(k, 1) / sum(1 / max(j, 1) for j in n) for k in n],
-        "weighed and divided twice": lambda: [k / total / size for k in n],
+        "weighted and divided twice": lambda: [k / total / size for k in n],
         "weights squared": lambda: [k * k / sum(j * j for j in n) for k in n],
         "roots as weights": lambda: [k**0.5 / sum(j**0.5 for j in n) for k in n],
         "softmax as weights": lambda: torch.tensor(n, dtype=torch.float64).softmax(0).tolist(),
@@ -144,7 +144,7 @@ ALL_REDUCE_MEAN = Exercise(
             lambda g: ([[torch.tensor([2.0, -4.0])], [torch.tensor([6.0, 8.0])]], [3, 3]),
         ),
         Probe(
-            "every target weighs the same, whichever process had it",
+            "every target has the same weight, whichever process had it",
             lambda g: ([[torch.tensor([2.0, -4.0])], [torch.tensor([6.0, 8.0])]], [3, 1]),
         ),
         Probe("one process keeps its gradients", lambda g: (_ranks(g, 1, (2, 3), (4,)), [5])),
@@ -164,26 +164,26 @@ ALL_REDUCE_MEAN = Exercise(
     ),
     faults={
         "mean of means": Fault(
-            "every process weighs the same",
-            "A process with fewer targets averaged over fewer; each target must weigh the same.",
+            "every process has the same weight",
+            "A process with fewer targets averaged over fewer; each target must have the same weight.",
         ),
         "mean of those with targets": Fault(
-            "every process with targets weighs the same", "A process with fewer targets averaged over fewer."
+            "every process with targets has the same weight", "A process with fewer targets averaged over fewer."
         ),
         "sum": Fault("the gradients are added up", "More processes would mean larger steps: a mean is asked for."),
-        "weighed and not divided": Fault("the weighed sum is not divided", "By how many targets in all?"),
-        "weighed, divided by processes": Fault(
-            "the weighed sum is divided by the number of processes", "The weights are targets: divide by all of them."
+        "weighted and not divided": Fault("the weighted sum is not divided", "By how many targets in all?"),
+        "weighted, divided by processes": Fault(
+            "the weighted sum is divided by the number of processes", "The weights are targets: divide by all of them."
         ),
         "divided by all targets": Fault(
-            "the sum is divided by all targets without weighing",
+            "the sum is divided by all targets without weights",
             "Each gradient is a mean already: times how many targets?",
         ),
         "divided by own targets": Fault(
             "each gradient is divided by its number of targets", "It is a mean already: make it a sum first."
         ),
-        "weights upside down": Fault("few targets weigh more than many", "Look at the weights."),
-        "weighed and divided twice": Fault(
+        "weights upside down": Fault("few targets have more weight than many", "Look at the weights."),
+        "weighted and divided twice": Fault(
             "it is divided by the processes as well", "The weights add up to 1 already."
         ),
         "weights squared": Fault("the weights are squared", "Twice the targets, twice the weight."),
@@ -202,8 +202,8 @@ ALL_REDUCE_MEAN = Exercise(
         "largest batch only": Fault("only the largest batch counts", "All processes have a share."),
         "only the first": Fault("only the first process counts", "All processes have a share."),
         "only the last": Fault("only the last process counts", "Is the sum started anew in the loop?"),
-        "only the first tensor is weighed": Fault(
-            "only the first tensor is weighed by targets", "The same weights hold for all tensors of a process."
+        "only the first tensor is weighted": Fault(
+            "only the first tensor is weighted by targets", "The same weights hold for all tensors of a process."
         ),
         "absolute values": Fault("absolute values are averaged", "Gradients that disagree cancel."),
         "one number": Fault("all numbers of a tensor become their mean", "The mean goes over the processes only."),
