@@ -53,7 +53,7 @@ def product(M: int, K: int, N: int) -> tuple[int, int]:
 # %%
 for n in (6, 60, 600):
     flops, n_bytes = product(n, n, n)
-    print(f"{n:>3} x {n:<3}: {flops:>11,} FLOPs, {n_bytes:>9,} bytes, {flops / n_bytes:.0f} FLOPs per byte")
+    print(f"{n:>3} x {n:<3}: {flops:>11,} FLOPs, {n_bytes:>9,} bytes, {flops / n_bytes:.1f} FLOPs per byte")
 
 # %% [markdown]
 # FLOPs grow with the cube of the size, bytes with the square. FLOPs per byte are the **intensity**: how much work there is for each byte that is moved. A large product uses every number many times. Adding two vectors uses each once:
@@ -172,12 +172,12 @@ most = [measured(min(peak, bandwidth * i) / 1e9, "billion/s", 1e-3, 50_000) for 
 figures.show(
     figure,
     alt="A roofline, both axes logarithmic: a slope that becomes a ceiling, with points for an addition at the left and a linear map of 1, 4, 16, 64 and 256 tokens further and further to the right.",
-    caption="The line is what can be reached, the points are what was measured. Left of the corner the memory decides, right of it the processor.",
+    caption="The line is the most that memory and processor allow; the points are what was measured. Left of the corner the memory decides, right of it the processor.",
     table={"work": list(drawn), "FLOPs per byte": [i for i, _ in drawn.values()], "measured": said, "at most": most},
 )
 
 # %% [markdown]
-# This is why servers answer many people at once, and why a batch is cheaper than its texts one by one. A point above the line found its numbers in the processor's **cache**, a small and faster memory.
+# This is why servers answer many people at once, and why a batch is cheaper than its texts one by one. A point above the line found its numbers in the processor's **cache**, a small and faster memory. A point far below it, such as a few tokens at once here, shows that the roof is a limit and no promise: the code for such thin products does not reach it.
 
 # %% [markdown] slide="slide" minutes=6
 # ## 3. Where a training step's time goes
@@ -284,7 +284,7 @@ print("the norm takes", measured(100 * norm_time / map_time, "% of the map's tim
 print(f"by FLOPs it would be {100 * 4 / (2 * C):.1f} %")
 
 # %% [markdown]
-# The norm squares, sums, scales and multiplies by its gain: in several passes over its numbers, and each call costs time by itself. Norms, rotations, SiLU, sums: this is where the time goes that no count of FLOPs shows.
+# Where small products come near the peak, they are not to blame: look at all that is no product. The norm squares, sums, scales and multiplies by its gain: in several passes over its numbers, and each call costs time by itself. Norms, rotations, SiLU, sums: this is where the time goes that no count of FLOPs shows.
 
 # %% [markdown] tags=["note"]
 # The two products of the backward pass on the board, with shapes. Then compare with the bars.
@@ -382,7 +382,8 @@ def rule_batch() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 # %%
-def mixed_losses(fp16: bool = True, forget: bool = False) -> list[float]:
+def mixed_losses(fp16: bool = True, forget: bool = False) -> tuple[list[float], float]:
+    """The loss at each of 100 updates, and the scaler's number at the end."""
     torch.manual_seed(14)
     net = TransformerLM(preset("modern", vocab_size=32, d_model=32, n_layers=1, n_heads=2, max_seq_len=24))
     adamw, scaler = torch.optim.AdamW(net.parameters(), lr=1e-2), torch.amp.GradScaler("cpu", enabled=fp16)
@@ -399,11 +400,11 @@ def mixed_losses(fp16: bool = True, forget: bool = False) -> list[float]:
         scaler.step(adamw)
         scaler.update()
         losses.append(loss.item())
-    return losses
+    return losses, scaler.get_scale()
 
 
 # %% rows=["S4-53"]
-losses = mixed_losses()
+losses, scale = mixed_losses()
 print(f"loss {losses[0]:.1f}, after 100 updates {losses[-1]:.1f}")
 assert losses[-1] < 0.5 * losses[0]
 
@@ -501,7 +502,7 @@ print("better:", ", ".join(better) or "none")
 assert comb(6, 3) == 20  # ways to choose the 3 of 6 that come out on top
 
 # %% [markdown]
-# And even "worse" can be luck: of all orders of six runs of the same quality one in 20 puts the three of one kind on top, and seven choices were tried. The constant learning rate, barely above the band, needs more seeds. All others cannot be told from the whole recipe. They may still matter in a larger model, on another text, or in a longer run: these models are far from the floor. An ablation speaks of the size and the length at which it was run.
+# And even "worse" can be luck: of all orders of six runs of the same quality one in 20 puts the three of one kind on top, and seven choices were tried. The constant learning rate, barely above the band, needs more seeds. Those in neither list cannot be told from the whole recipe. They may still matter in a larger model, on another text, or in a longer run: these models are far from the floor. An ablation speaks of the size and the length at which it was run.
 
 # %% [markdown] tags=["note"]
 # Ask before the run: which choice would you give up first? Then: what would have to be true for this table to hold for a model a thousand times as large? (Nothing here says.)
@@ -534,7 +535,7 @@ hint("attainable")
 # Bytes per second, times FLOPs per byte, are FLOPs per second; and the processor has a limit of its own. The usual slips: the intensity upside down, and `max`. Who thinks in seconds gets the same: `flops / max(flops / peak, n_bytes / bandwidth)`.
 
 # %% [markdown]
-# And the FLOPs of a step, for any config. Section 3 counted one kind of model; now the config decides. It has `d_model`, `n_layers`, `n_heads`, `n_kv_heads`, `d_head`, `d_ff`, `vocab_size`, `ffn` and `tie_embeddings`.
+# And the FLOPs of a step, for any config. Section 3 counted one kind of model; now the config decides, as for the count of lesson 08. It has `d_model`, `n_layers`, `n_heads`, `n_kv_heads`, `d_head`, `d_ff`, `vocab_size`, `ffn` and `tie_embeddings`.
 
 
 # %% tags=["exercise"] name="training_flops" minutes=10 difficulty=2
@@ -604,7 +605,7 @@ PUBLISHED = [
     ("GPT-3, 175 billion parameters, V100", "MFU 21.3 %", "Chowdhery et al. 2022, table 3"),
     ("Megatron-Turing NLG, 530 billion, A100", "MFU 30.2 %", "Chowdhery et al. 2022, table 3"),
     ("PaLM, 540 billion, TPU v4 (no GPU)", "MFU 46.2 %", "Chowdhery et al. 2022, table 3"),
-    ("a GPT with FlashAttention-2, A100", "MFU 72 %", "Dao 2023, abstract"),
+    ("a GPT with FlashAttention-2, A100", "MFU up to 72 %", "Dao 2023, abstract"),
 ]
 for what, figure_given, source in PUBLISHED:
     print(f"{what:<40}{figure_given:<24}{source}")
@@ -621,13 +622,13 @@ print(
 
 # %%
 runs = {
-    "right": losses,
+    "right": (losses, scale),
     "forgotten, fp32": mixed_losses(fp16=False, forget=True),
     "forgotten, fp16": mixed_losses(forget=True),
 }
 
 # %% tags=["source-hidden"]
-ends = runs["forgotten, fp16"]
+ends, _ = runs["forgotten, fp16"]
 predict(
     "The loop with fp16 and its scaler, without `zero_grad`, 100 updates. What does the loss do?",
     key=lambda: "it never falls" if min(ends) > 0.9 * ends[0] else "it falls" if ends[-1] < 1 else "?",
@@ -640,16 +641,20 @@ predict(
 )
 
 # %%
-for name, run in runs.items():
+for name, (run, _) in runs.items():
     print(f"{name:<16} " + ", ".join(f"update {i}: {run[i - 1]:.1f}" for i in (1, 30, 100)))
+least, stuck = (runs[name][1] for name in ("right", "forgotten, fp16"))
+print(f"the scaler's number: over 1,000 when right: {least > 1000}; forgotten: {stuck:.0e}")
 
 # %% [markdown]
-# In the right run the first few updates are left out as well: the scaler halves its number until the gradients fit. Where nothing is zeroed, the infinite ones are still there, whatever the number, and not one update is made. No message says so. In fp32 the same slip does hardly any harm here, which makes it hard to find: the rule is easy, and clipping bounds the sum of all old gradients. Look at whether the *weights* move.
+# In the right run the first few updates are left out as well: the scaler halves its number until the gradients fit. Where nothing is zeroed, the infinite ones are still there, whatever the number, so the number is halved each time and not one update is made. No message says so: look at that number, and at whether the *weights* move.
+#
+# In fp32 the same slip does hardly any harm here, which makes it hard to find: the rule is easy, and clipping bounds the sum of all old gradients.
 #
 # ## What you have now
 # - Work is counted in FLOPs and bytes. FLOPs per byte decide whether memory or processor is the limit.
 # - A step costs three forward passes: a fixed price for each token, and attention's scores on top, which grow with the text.
-# - What keeps a step from the peak: products too small to reach it, and the many operations that are no products.
+# - What keeps a step from the peak: the many operations that are no products, the optimizer, and on some machines products too small to reach it.
 # - Attention in pieces gives the same result without its table. Compiling joins neighbours; 16 bits halve the bytes.
 # - A choice is worth what an ablation shows, with its spread, at the size and length at which it was run.
 #
