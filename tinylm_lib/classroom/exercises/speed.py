@@ -126,9 +126,8 @@ def _block(config: ModelConfig, on: frozenset[str]) -> int:
         attention = 4 * C * C
     if "no attention" in on:
         attention = 0
-    n_matrices = GATED.get(config.ffn, 2)
-    if "no gate" in on or ("GEGLU without a gate" in on and config.ffn == "geglu"):
-        n_matrices = 2
+    gated = {"swiglu": GATED["swiglu"]} if "GEGLU without a gate" in on else GATED
+    n_matrices = 2 if "no gate" in on else gated.get(config.ffn, 2)
     if "always a gate" in on:
         n_matrices = 3
     inner = 4 * C if "four times" in on else F
