@@ -195,7 +195,7 @@ optimizer.step()
 print(f"loss {loss:.2f}, gradient norm {norm:.1f}, loss after one step {next_token_loss(gpt(inputs), targets):.2f}")
 
 # %% [markdown]
-# (The **gradient norm** is the length of all gradients as one long vector.) The same batch now costs less. GPT-3 took about 94,000 such steps, 300 billion tokens in batches of 3.2 million (Brown et al. 2020).
+# (The **gradient norm** is the length of all gradients as one long vector.) The same batch now costs less. (GPT-3 took about 94,000 such steps, for 300 billion tokens: Brown et al. 2020.)
 #
 # What does the step do with a gradient? `w - lr * g` was the plain way (lesson 02), with `lr` the **learning rate**. But from one batch g is noisy, and where gradients are small, so are the steps. **Adam** answers with two running means: m of the gradient, v of its square. It steps by $m / \sqrt{v}$ (Kingma and Ba 2015). One weight, first step:
 
@@ -381,15 +381,10 @@ print("4 parts of 8 windows: the gradient of all 32")
 
 # %% [markdown] slide="slide" minutes=6
 # ## 5. The real run
-# All parts together are the loop of the library: for each step the rate, the losses of the parts, backward, clip, update, gradients to zero. It yields after each, and the caller looks, saves or stops.
+# All parts together are the loop of the library: for each step the rate, the losses of the parts, backward, clip, update, gradients to zero. It yields after each, and the caller looks, saves or stops. Open it: it says `model.train()` at each step, since dropout is on in training mode only (lesson 09), as the lines below show.
 
 # %%
 show(train)
-
-# %% [markdown]
-# Open it: it says `model.train()` at each step, since dropout is on in training mode only (lesson 09):
-
-# %%
 lm = fresh(embedding_dropout=0.1)
 for mode in (lm.train, lm.eval):
     mode()
@@ -414,7 +409,7 @@ print(f"entropy of its guesses: {entropy:.1f}; of one that knows nothing: {math.
 # The loss goes far below the floor of the language, and the guesses have hardly any entropy: the model knows this batch by heart, and is sure. So model, loss and loop can learn. If this fails, no long run will help.
 #
 # ### And now the language
-# 2 layers of width 128; a batch is 8 whole stories, and each story is read only once. The lines to compare with, from lesson 00: knowing nothing costs $\ln V$; then come how frequent tokens are, and the token before; the floor is pure chance.
+# 2 layers of width 128; a batch is 8 whole stories, and each story is read only once. To compare (lesson 00): knowing nothing costs $\ln V$; then come how frequent tokens are, and the token before; the floor is pure chance.
 
 # %% rows=["S4-58"]
 recipe = TrainConfig(total_steps=320, schedule="cosine", warmup_steps=10, batch_size=8, precision="fp32")
@@ -632,7 +627,7 @@ for how, (*losses, text) in seen.items():
         assert min(losses) > 4
         table[-1][2:] = "over 4", "over 4", "(it varies)"
 title = f"What each mistake looks like, in nats per token: ln V is {math.log(V):.2f}, the floor {levels.floor:.2f}"
-html = number_table(heads, table).replace("font-size:13px", "font-size:16px")
+html = number_table(heads, table).replace("font-size:13px", "font-size:16px").replace('padding="3"', 'padding="6"')
 html = re.sub(r"<(t[hd])([^<]*</t[hd]></tr>)", r'<\1 style="text-align:left;padding-left:24px"\2', html)  # last column
 card(title, [html], "\n".join(" | ".join(row) for row in [heads, *table])).show()
 
@@ -663,4 +658,4 @@ card(title, [html], "\n".join(" | ".join(row) for row in [heads, *table])).show(
 # - Mixed precision: Micikevicius et al. 2018, *Mixed Precision Training*, section 3.
 # - Muon: Jordan et al. 2024, *Muon: An Optimizer for Hidden Layers in Neural Networks*.
 # - BERT: Devlin et al. 2019, *BERT: Pre-training of Deep Bidirectional Transformers*, section 3.1.
-# - How long GPT-3 trained: Brown et al. 2020, *Language Models are Few-Shot Learners*, section 2.
+# - GPT-3's steps: Brown et al. 2020, *Language Models are Few-Shot Learners*, section 2.
