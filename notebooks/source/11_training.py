@@ -119,8 +119,7 @@ print(f"{len(lessons)} stories, {len(train_ids):,} tokens to learn from, {len(un
 # Would it not be fairer to shuffle? We train on **windows** of T tokens (32 tokens and the last target make 33). They may start anywhere, so they overlap. Take all, shuffle, and put away a tenth:
 
 # %%
-T = 32
-some = train_ids[:4000]
+T, some = 32, train_ids[:4000]
 starts = torch.randperm(len(some) - T, generator=torch.Generator().manual_seed(1))
 held, used = starts[: len(starts) // 10], starts[len(starts) // 10 :]
 trained_on = torch.zeros(len(some), dtype=torch.bool)
