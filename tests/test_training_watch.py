@@ -96,9 +96,9 @@ def test_a_long_run_keeps_at_most_300_points_which_are_means(total, width):
     assert data["loss"][1] == width + (width - 1) / 2
 
 
-def test_samples_are_written_before_and_after_each_doubling(shown):
+def test_a_sample_is_written_before_the_run_and_at_each_quartering_of_it(shown):
     watch(made_up([1.0] * 128), 128)
-    assert [step for step, _ in shown.views[0].data["samples"]] == [0, 2, 4, 8, 16, 32, 64, 128]
+    assert [step for step, _ in shown.views[0].data["samples"]] == [0, 2, 8, 32, 128]
 
 
 def test_watching_changes_nothing_and_two_runs_are_equal_to_the_byte(shown):

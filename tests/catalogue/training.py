@@ -44,9 +44,9 @@ def windows_by_unfold(tokens, batch_size, seq_len, generator):
     return chosen[:, :-1], chosen[:, 1:]
 
 
-def windows_without_repetition(tokens, batch_size, seq_len, generator):
-    starts = torch.randperm(len(tokens) - seq_len, generator=generator)[:batch_size]
-    both = torch.stack([tokens[i : i + seq_len + 1] for i in starts.tolist()])
+def windows_by_permutations(tokens, batch_size, seq_len, generator):
+    starts = [torch.randperm(len(tokens) - seq_len, generator=generator)[0] for _ in range(batch_size)]
+    both = torch.stack([tokens[i : i + seq_len + 1] for i in starts])
     return both[:, :-1].clone(), both[:, 1:].clone()
 
 
@@ -168,7 +168,7 @@ def clip_of_torch(grads, max_norm):
 RIGHT = {
     "next_token_pairs": [pairs_by_narrow, pairs_by_loops, pairs_by_roll, pairs_by_windows],
     "random_windows": [
-        windows_by_slices, windows_by_index, windows_by_unfold, windows_without_repetition, windows_by_fractions,
+        windows_by_slices, windows_by_index, windows_by_unfold, windows_by_permutations, windows_by_fractions,
     ],
     "adamw_step": [adamw_by_the_book, adamw_by_lerp, adamw_with_one_rate, adamw_in_double, adamw_of_torch],
     "warmup_cosine": [rate_by_parts, rate_clamped, rate_as_a_tensor, rate_of_torch],

@@ -23,7 +23,7 @@ from .measured import fixed, rounded
 from .view import View
 
 MOST_POINTS, MOST_CHARACTERS = 300, 160
-DOUBLINGS = 7  # a sample is written before the first update and after 1/64, 1/32, ... 1/2 of them and all
+QUARTERINGS = 4  # a sample is written before the first update and after 1/64, 1/16 and 1/4 of them and all
 MEMORY = 40  # the smooth line forgets within total_steps / MEMORY updates
 ROWS = 8
 PUSHES = 60  # how often a run is drawn while it goes on
@@ -138,7 +138,7 @@ async def training_view(
 
 async def follow(run: Run, steps: Iterator[Step], write: Any, view: View | None) -> None:
     """Take update after update; with a view, show it as it goes and do what its buttons want."""
-    sampled = {math.ceil(run.total / 2**n) for n in range(DOUBLINGS)}
+    sampled = {math.ceil(run.total / 4**n) for n in range(QUARTERINGS)}
     shown = max(1, run.total // PUSHES)
     for step in steps:
         run.note(step)

@@ -15,7 +15,7 @@ def clip_gradients(grads: list[Tensor], max_norm: float, on: frozenset[str] = fr
     norm = _other_norm(grads, norm, on)
     if "fixed limit" in on:
         max_norm = 1.0
-    share = max_norm / norm
+    share = max_norm / (norm.item() if "unguarded" in on else norm)
     if "squared" in on:
         share = share**2
     if "inverse" in on:
@@ -102,7 +102,7 @@ CLIP_GRADIENTS = Exercise(
         Probe("any shapes", lambda g: (_gradients(g, 20.0), 0.5)),
         Probe("just above the limit", lambda g: ([torch.tensor([0.6]), torch.tensor([0.9])], 1.0)),
         Probe("small gradients stay as they are", lambda g: (_gradients(g, 0.01), 1.0)),
-        Probe("zeros stay zeros", lambda g: ([torch.zeros(2), torch.zeros(1, 2)], 1.0)),
+        Probe("the gradients may all be 0", lambda g: ([torch.zeros(2), torch.zeros(1, 2)], 1.0)),
         Probe(
             "fp64 stays fp64",
             lambda g: ([torch.tensor([3.0]).double(), torch.tensor([4.0]).double()], 2.0),
@@ -120,6 +120,10 @@ CLIP_GRADIENTS = Exercise(
         "always": Fault("small gradients are stretched", "Below the limit they stay as they are."),
         "never": Fault("nothing is clipped", "Above the limit all gradients shrink."),
         "the wrong way": Fault("it is clipped below the limit", "Look at the comparison."),
+        "unguarded": Fault(
+            "the limit is divided by the length before the two are compared",
+            "The gradients may all be 0: divide only where the length exceeds the limit.",
+        ),
         "zeroed": Fault("gradients above the limit become 0", "They shrink to the limit."),
         "to length 1": Fault("the length becomes 1", "It should become max_norm."),
         "times the limit": Fault(

@@ -164,7 +164,9 @@ def _starts(n: int, batch_size: int, seq_len: int, generator: Generator, on: fro
     if "one after the other" in on:
         return (torch.randint(n, (1,), generator=generator) + torch.arange(batch_size)) % n
     if "whole blocks" in on:
-        return seq_len * torch.randint((n + seq_len) // seq_len, (batch_size,), generator=generator)
+        return seq_len * torch.randint((n + seq_len - 1) // seq_len, (batch_size,), generator=generator)
+    if "without repetition" in on:
+        return torch.randperm(n, generator=generator)[:batch_size]
     high = n - 1 if "a start missing" in on else n + 1 if "one too far" in on else n
     high = n + seq_len if "past the end" in on else seq_len if "only the beginning" in on else high
     return torch.randint(high, (batch_size,), generator=generator)
@@ -246,6 +248,7 @@ RANDOM_WINDOWS = Exercise(
         ),
         _drawing("windows start anywhere", 900, 40, 6, _scattered),
         _drawing("chance comes from the given generator", 300, 10, 6, _generated),
+        _drawing("there may be more windows than starts", 12, 200, 4, _sizes),
     ),
     faults={
         "not shifted": Fault(
@@ -281,7 +284,10 @@ RANDOM_WINDOWS = Exercise(
             "windows start one after the other", "Draw a start for each, so that a batch is mixed."
         ),
         "whole blocks": Fault(
-            "windows start at multiples of seq_len", "Each start that leaves room is as likely as any other."
+            "windows start only at multiples of seq_len", "Each start that leaves room is as likely as any other."
+        ),
+        "without repetition": Fault(
+            "no start is drawn twice", "Each row draws its own start: 12 tokens give 200 windows, too."
         ),
         "always at 0": Fault("all windows start at 0", "Draw a start for each."),
         "each token drawn": Fault(
