@@ -158,15 +158,17 @@ figures.show(
 )
 
 # %% [markdown]
-# In many published measurements such lines are nearly straight on logarithmic axes: that is what "scaling law" means. Ours bend: several runs end near 0.65 above the floor, and larger or longer ones fall again. What can a model not do there? Our last one, of width 32, is nearly there. StoryWorld knows for each word what an earlier sentence tells:
+# In many published measurements such lines are nearly straight on logarithmic axes: that is what "scaling law" means. Ours bend: several runs end near 0.65 above the floor, and larger or longer ones fall again. What can a model not do there? Our last one, of width 32, is on its way there. StoryWorld knows for each word what an earlier sentence tells:
 
 # %%
 kinds = ("pronoun", "name", "object", "place", "quotation", "trait")
 known = gaps(models[-1], tokenizer, held_out[:40])
-print("the right word is its first choice more than 1 time in 4:", [kind for kind in kinds if known[kind].right > 0.25])
+print(f"{losses[-1] - floor:.1f} nats above the floor; the right word is its first choice")
+print("more than 1 time in 2:", [kind for kind in kinds if known[kind].right > 1 / 2])
+print("less than 1 time in 8:", [kind for kind in kinds if known[kind].right < 1 / 8])
 
 # %% [markdown]
-# It has the grammar, but hardly looks back. Three runs of the plateau, tried in the same way, do no better; those below it know more kinds.
+# It guesses most pronouns, and else hardly looks back. Three runs of the plateau, tried in the same way, do no better; those below it know more kinds.
 #
 # ### What does more depth buy?
 # A common picture is a ladder: the first layers learn surfaces, the next phrases, then discourse, the last meaning. In BERT a rough one was measured (Tenney et al. 2019). And in the shipped model? We take out one block at a time: what it added to the stream is left out.
@@ -245,7 +247,7 @@ predict(
         "all between 0 and the lowest loss": "A loss is never below 0, but least squares does not know that.",
         "some are below 0": "",
     },
-    because="E is where the curve would end, far from all points: leaving out one moves it more than the models differ.",
+    because="E is where the curve would end, far from all points: leaving out a single run can move it by more than 1 nat.",
 )
 
 # %%
@@ -266,7 +268,7 @@ loss = evaluate(model, every_document(told, line_end(tokenizer), 50)).nats_per_t
 print(f"the law says {says(law, N / 1e4, D / 1e5):.2f}, the model has {loss:.2f}, the floor is {floor:.2f}")
 
 # %% [markdown]
-# For English the floor is unknown, and a fitted $E$ is all there is. Here we can compare. The best fit's $E$ lies well below the floor; some refits give a loss below 0, which is impossible, and some an "irreducible" loss that the shipped model is already below. **Even inside its range the law misses by several times what chance does; outside, it promises the impossible.** No error bar over seeds can tell that the formula is not quite right.
+# For English the floor is unknown, and a fitted $E$ is all there is. Here we can compare. The best fit's $E$ lies well below the floor; some refits put it below 0, where no loss can be, and one has an "irreducible" loss that the shipped model is already below. **Even inside its range the law misses by several times what chance does; outside, it promises the impossible.** No error bar over seeds can tell that the formula is not quite right.
 #
 # Our grid has four sizes, one depth, one learning rate for all sizes, one small language. Published grids are far larger, but they too end far below the sizes they are used for.
 
@@ -296,7 +298,9 @@ predict(
 )
 
 # %% tags=["source-hidden"]
-with figures.axes("A size for every budget", "compute 6 N D, in FLOPs", "nats above the floor") as (figure, ax):
+with figures.axes(
+    "At equal compute, the larger is behind at first", "compute 6 N D, in FLOPs", "nats above the floor"
+) as (figure, ax):
     for size, dash, color in zip(sizes.tolist(), figures.DASHES, figures.SERIES, strict=False):
         same = grid[:, 0] == size
         ax.plot(costs[same], mean[same] - floor, linestyle=dash, marker="o", color=color)
@@ -306,7 +310,7 @@ with figures.axes("A size for every budget", "compute 6 N D, in FLOPs", "nats ab
     ax.minorticks_off()
 figures.show(
     figure,
-    alt="Line chart, both axes logarithmic. Four lines, one for each size. Each starts above the line of the smaller size at the same cost, and ends below it.",
+    alt="Line chart, both axes logarithmic. Four lines, one for each size. Each starts above the line of the smaller size at the same cost; the two smallest cross.",
     caption="The grid of section 2 once more, a line for each number of parameters.",
     table={
         "FLOPs": [f"{cost:.1e}" for cost in costs.tolist()],
@@ -316,7 +320,7 @@ figures.show(
 )
 
 # %% [markdown]
-# Each size starts behind the smaller one at equal cost, and ends below it. So each budget has its best size. Over 400 models were trained to find it, in three ways (Hoffmann et al. 2022): for each budget the lowest of all training curves; for each budget the best size at equal compute; and the formula of section 3. All three said: **let N and D grow alike**, each with about the root of C. Their model Chinchilla follows it. How many tokens for each parameter?
+# Each size starts behind the smaller one at equal cost, and the two smallest cross: with more compute the larger one wins. (The others would have to be trained for longer to show it.) Where is the best size for a budget? Over 400 models were trained to find it, in three ways (Hoffmann et al. 2022): for each budget the lowest of all training curves; for each budget the best size at equal compute; and the formula of section 3. All three said: **let N and D grow alike**, each with about the root of C. Their model Chinchilla follows it. How many tokens for each parameter?
 
 # %%
 published = {  # parameters, training tokens, source
@@ -417,7 +421,7 @@ signal = whole.square().sum() - variance / 64  # a 64th of the variance is left 
 print(f"noise as long as the gradient itself: at about {round((variance / signal).item(), -1):.0f} texts")
 
 # %% [markdown]
-# From 4 to 16 it falls to less than half, because the 16 are a quarter of the 64. While the noise is longer than the gradient, a larger batch gives a better direction. Once it is short, twice the batch is twice the cost for nearly the same update. The place between is the **critical batch size** (McCandlish et al. 2018), here about 60 texts.
+# From 4 to 16 it falls to less than half, because the 16 are a quarter of the 64. While the noise is longer than the gradient, a larger batch gives a better direction. Once it is short, twice the batch is twice the cost for nearly the same update. The place between is the **critical batch size** (McCandlish et al. 2018), here about 60 texts. (Not 20, as the first line suggests: its gradient of 64 still has noise in it and so is too long. And another batch or model gives another number.)
 #
 # And when the batch that you want does not fit into memory? **Accumulate** (`micro_steps`, lesson 11): only one piece's activations are kept at a time. Or keep less: with **activation recompute** (lesson 14) each block keeps its input only, and computes the rest again in the backward pass. What does it save?
 
@@ -546,7 +550,7 @@ for name, (kept, *losses) in curves.items():
 
 # %% [markdown] slide="slide" minutes=4
 # ## 7. Seven billion, a trillion
-# Now the large ones, on paper: a **7B** is Llama 2's published shape, the **1T** (a trillion) one that we make up, a dense model of 128 layers. Training keeps 16 bytes per parameter (lesson 10), and activations on top. No training reaches a GPU's peak. We plan with 40 %: Llama 3's makers report 38 to 43 % (Grattafiori et al. 2024).
+# Now the large ones, on paper: a **7B** is Llama 2's published shape, the **1T** (a trillion) one that we make up, of 128 layers. Training keeps 16 bytes per parameter (lesson 10), and activations on top. No training reaches a GPU's peak. We plan with 40 %: Llama 3's makers report 38 to 43 % (Grattafiori et al. 2024).
 
 # %%
 seven = configs["Llama 2 7B"]
