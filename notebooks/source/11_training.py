@@ -400,7 +400,7 @@ recipe = TrainConfig(total_steps=20, schedule="cosine", warmup_steps=5, precisio
 small, batch = fresh(), next(RandomWindows(train_ids, batch_size=8, seq_len=T, seed=3))
 for s in train(small, build_optimizer(small, recipe), itertools.repeat(batch), recipe):
     if s.step in (1, 3, 5, 10, 20):
-        print(f"update {s.step:>2}: loss {s.loss:.1f}, rate {s.lr_share:.2f}, norm {rounded(s.grad_norm.item(), 1)}")
+        print(f"update {s.step:>2}: loss {s.loss:.1f}, rate {s.lr_share:.2f}, norm {s.grad_norm:.0f}")
 entropy = torch.special.entr(small(batch[0]).detach().softmax(-1)).sum(-1).mean()  # (B, T, V) -> (B, T) -> ()
 print(f"entropy of its guesses: {entropy:.1f}; of one that knows nothing: {math.log(V):.1f}")
 
