@@ -18,7 +18,6 @@ from tinylm_lib import TrainConfig, TransformerLM, checkpoint, evaluate, next_to
 from tinylm_lib.attention import Attention, attend
 from tinylm_lib.classroom import check, figures, hint, keep, predict, show, training_view
 from tinylm_lib.classroom.cards import card, number_table
-from tinylm_lib.classroom.measured import rounded
 from tinylm_lib.data import RandomWindows, every_document, split
 from tinylm_lib.optim import build_optimizer, orthogonalise
 from tinylm_lib.pretrained import load_pretrained
@@ -194,7 +193,7 @@ optimizer.step()
 print(f"loss {loss:.2f}, gradient norm {norm:.1f}, loss after one step {next_token_loss(gpt(inputs), targets):.2f}")
 
 # %% [markdown]
-# (The **gradient norm** is the length of all gradients as one long vector.) The same batch now costs less. (GPT-3 took about 94,000 such steps, for 300 billion tokens: Brown et al. 2020.)
+# (The **gradient norm** is the length of all gradients as one long vector.) The same batch now costs less. GPT-3 took about 94,000 such steps, for 300 billion tokens (Brown et al. 2020).
 #
 # What does the step do with a gradient? `w - lr * g` was the plain way (lesson 02), with `lr` the **learning rate**. But from one batch g is noisy, and where gradients are small, so are the steps. **Adam** answers with two running means: m of the gradient, v of its square. It steps by $m / \sqrt{v}$ (Kingma and Ba 2015). One weight, first step:
 
@@ -380,7 +379,7 @@ print("4 parts of 8 windows: the gradient of all 32")
 
 # %% [markdown] slide="slide" minutes=6
 # ## 5. The real run
-# All parts together are the loop of the library: for each step the rate, the losses of the parts, backward, clip, update, gradients to zero. It yields after each, and the caller looks, saves or stops. Open it: it says `model.train()` at each step, since dropout is on in training mode only (lesson 09), as the lines below show.
+# All parts together are the loop of the library: for each step the rate, the losses of the parts, backward, clip, update, gradients to zero. It yields after each, and the caller looks, saves or stops. Open it: it says `model.train()` at each step, since dropout is on in training mode only (lesson 09), as the lines below show. (Its `team` is for training in several processes, lesson 15; in one it only clips.)
 
 # %%
 show(train)
@@ -400,7 +399,7 @@ recipe = TrainConfig(total_steps=20, schedule="cosine", warmup_steps=5, precisio
 small, batch = fresh(), next(RandomWindows(train_ids, batch_size=8, seq_len=T, seed=3))
 for s in train(small, build_optimizer(small, recipe), itertools.repeat(batch), recipe):
     if s.step in (1, 3, 5, 10, 20):
-        print(f"update {s.step:>2}: loss {s.loss:.1f}, rate {s.lr_share:.2f}, norm {s.grad_norm:.0f}")
+        print(f"update {s.step:>2}: loss {s.loss:.1f}, {s.lr_share:.0%} of the peak rate, norm {s.grad_norm:.0f}")
 entropy = torch.special.entr(small(batch[0]).detach().softmax(-1)).sum(-1).mean()  # (B, T, V) -> (B, T) -> ()
 print(f"entropy of its guesses: {entropy:.1f}; of one that knows nothing: {math.log(V):.1f}")
 
@@ -419,14 +418,14 @@ steps = train(model, build_optimizer(model, recipe), batches, recipe)
 await training_view(steps, model, tokenizer, total_steps=recipe.total_steps, levels=levels)
 
 # %% [markdown]
-# Frequencies are learned first, then the token before, then the long part: who has what, who said what. How near to the floor is that?
+# Frequencies are learned first, then the token before, then the long part: who has what, who said what. On new text, how near is it to the floor?
 
 # %% [markdown] tags=["note"]
 # While it trains: which line first? What will it write at update 5, at 20? With a running kernel, pause it half-way and read a sample aloud.
 
 # %% [markdown] slide="slide" minutes=6
 # ## 6. How good is it, really?
-# A training loss is measured on the text that the weights were fitted to. The honest number comes from the stories put away:
+# Once a text is read twice, its loss also tells what was learned by heart. Here each story was read once, so the training loss is nearly honest. The number to report still comes from the stories put away:
 
 # %% rows=["S4-54"]
 n_bytes = len("".join(unseen).encode())
@@ -437,6 +436,8 @@ assert math.isclose(new.bits_per_byte, nats * new.n_tokens / math.log(2) / n_byt
 print(f"{nats:.2f} nats per token, perplexity {new.perplexity:.1f}, bits per byte {new.bits_per_byte:.2f}")
 for name, start in (("nothing", math.log(V)), ("the token before", levels.bigram)):
     print(f"{(start - nats) / (start - levels.floor):.0%} of the way from knowing {name} to the floor")
+
+# %% tags=["source-hidden"]
 log = (Path(storyworld.__file__).parent / "weights/storyworld/log.txt").read_text().splitlines()
 _, early, *_, late = [line.split() for line in log if line.startswith("update")][:17]
 shipped_gap = ", ".join(f"{float(line[4]):.2f} after {int(line[1]):,} updates" for line in (early, late))
@@ -545,7 +546,7 @@ print("with its products in bf16 the loss is less than 0.01 away")
 
 # %% [markdown]
 # ### Muon
-# AdamW treats a matrix as a list of numbers. But a gradient matrix has directions (its *singular vectors*), and a few are far stronger than the others: a step along it hardly moves the rest. **Muon** first brings all to much more nearly the same strength (Jordan et al. 2024). The strengths, or *singular values*, of a gradient of section 4:
+# AdamW treats a matrix as a list of numbers. But a gradient matrix has directions (its *singular vectors*), and a few are far stronger than the others: a step along the gradient hardly moves the rest. **Muon** first brings all to much more nearly the same strength (Jordan et al. 2024). The strengths, or *singular values*, of a gradient of section 4:
 
 # %%
 gradient = whole.blocks[0].attention.o_proj.weight.grad  # (C, C)
@@ -631,11 +632,11 @@ html = re.sub(r"<(t[hd])([^<]*</t[hd]></tr>)", r'<\1 style="text-align:left;padd
 card(title, [html], "\n".join(" | ".join(row) for row in [heads, *table])).show()
 
 # %% [markdown]
-# - **Not shifted.** The loss falls far below the floor. Nothing right can: there is a mistake or a leak. On new text with the right targets it costs 11. The model repeats what it read last.
+# - **Not shifted.** The loss falls far below the floor. On text that was not read before nothing right can: there is a mistake or a leak. On new text with the right targets it costs 11. The model repeats what it read last.
 # - **Shifted twice.** The loss looks like that of a slow but healthy run. New text with the right targets gives it away, and what it writes: it leaves words out.
 # - **Another text's targets.** The input tells nothing about them, so the loss stops where frequencies alone lead.
-# - **No causal mask.** The loss looks even better, on new text, too: the future is there to be read. Only what it writes gives it away.
-# - **Softmax in the model.** The first loss is near $\ln V$ = 5.84 (a healthy start is a little above: lesson 03), and hardly moves: the loss takes the softmax of shares.
+# - **No causal mask.** The loss looks even better, on new text, too: the future is there to be read. What it writes gives it away, and so does section 1's comparison of one pass with one token at a time.
+# - **Softmax in the model.** The first loss is near $\ln V$ = 5.84 (a healthy start is a little above: lesson 03), and hardly moves: the loss takes the softmax of shares. (The cost on new stories is that of the scores without the extra softmax: nothing held them, and they have grown very large.)
 # - **Gradients never cleared**, and **a rate too large**: their losses jump about, far above the run with nothing wrong.
 # - **All matrices start at 0.** Exactly $\ln V$ for ever: no gradient arrives anywhere.
 #
