@@ -18,7 +18,6 @@ from tinylm_lib import TrainConfig, TransformerLM, checkpoint, evaluate, next_to
 from tinylm_lib.attention import Attention, attend
 from tinylm_lib.classroom import check, figures, hint, keep, predict, show, training_view
 from tinylm_lib.classroom.cards import card, number_table
-from tinylm_lib.classroom.measured import rounded
 from tinylm_lib.data import RandomWindows, every_document, split
 from tinylm_lib.optim import build_optimizer, orthogonalise
 from tinylm_lib.pretrained import load_pretrained
@@ -194,7 +193,7 @@ optimizer.step()
 print(f"loss {loss:.2f}, gradient norm {norm:.1f}, loss after one step {next_token_loss(gpt(inputs), targets):.2f}")
 
 # %% [markdown]
-# (The **gradient norm** is the length of all gradients as one long vector.) The same batch now costs less. (GPT-3 took about 94,000 such steps, for 300 billion tokens: Brown et al. 2020.)
+# (The **gradient norm** is the length of all gradients as one long vector.) The same batch now costs less. GPT-3 took about 94,000 such steps, for 300 billion tokens (Brown et al. 2020).
 #
 # What does the step do with a gradient? `w - lr * g` was the plain way (lesson 02), with `lr` the **learning rate**. But from one batch g is noisy, and where gradients are small, so are the steps. **Adam** answers with two running means: m of the gradient, v of its square. It steps by $m / \sqrt{v}$ (Kingma and Ba 2015). One weight, first step:
 
