@@ -185,12 +185,15 @@ def says(run: Run) -> str:
     return f"After {run.step} of {run.total} updates the smoothed loss is {rounded(end[2], 2)} nats per token{than}."
 
 
+def learned(value: float) -> str:
+    """Two digits of what came of training, with the marks of a measurement: processors round differently."""
+    return f"⟨{rounded(value, 2)}⟩"
+
+
 def _figure_html(run: Run) -> str:
     at = [round(i * (len(run.points) - 1) / (ROWS - 1)) for i in range(ROWS)] if run.points else []
     picked = [run.points[i] for i in dict.fromkeys(at)]
-    rows = [
-        [str(int(p[0])), rounded(p[1], 2), rounded(p[2], 2), fixed(p[3], 2), rounded(p[4], 2)] for p in picked
-    ]  # fmt: skip
+    rows = [[str(int(p[0])), learned(p[1]), learned(p[2]), fixed(p[3], 2), learned(p[4])] for p in picked]
     rows += [[f"knowing {name}", rounded(value, 2), "", "", ""] for name, value in run.levels.items()]
     table = number_table(["update", "loss", "smoothed", "learning rate, share", "gradient norm"], rows)
     alt = f"Line chart of the loss in nats per token over the updates, with horizontal lines to compare. {says(run)}"

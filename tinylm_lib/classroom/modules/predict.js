@@ -2,25 +2,25 @@
 
 const ANSWER = `
 .tinylm-view.predict { max-width: 860px; border-left: 6px solid var(--accent) }
-.tinylm-view .question { font-size: 20px; line-height: 1.4; margin: 2px 0 14px }
-.tinylm-view .eyebrow { color: var(--accent); font-weight: 700; font-size: 15px; letter-spacing: .04em; margin: 0 }
-.tinylm-view .options { display: flex; flex-wrap: wrap; gap: 8px 10px; margin: 0 0 14px }
-.tinylm-view .options label { display: flex; gap: 9px; align-items: center; padding: 8px 18px 8px 13px; border: 1px solid var(--line);
+.tinylm-view.predict .question { font-size: 20px; line-height: 1.4; margin: 2px 0 14px }
+.tinylm-view.predict .eyebrow { color: var(--accent); font-weight: 700; font-size: 15px; letter-spacing: .04em; margin: 0 }
+.tinylm-view.predict .options { display: flex; flex-wrap: wrap; gap: 8px 10px; margin: 0 0 14px }
+.tinylm-view.predict .options label { display: flex; gap: 9px; align-items: center; padding: 8px 18px 8px 13px; border: 1px solid var(--line);
   border-radius: 9px; cursor: pointer; font-size: 18px }
-.tinylm-view .options label:hover { background: var(--soft) }
-.tinylm-view .options label:has(:checked) { border-color: var(--accent); box-shadow: inset 0 0 0 1px var(--accent) }
-.tinylm-view .options input { accent-color: var(--accent); width: 18px; height: 18px; margin: 0 }
-.tinylm-view .field { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin: 0 0 14px; font-size: 18px }
-.tinylm-view .field input { font: inherit; width: 9em; padding: 6px 10px; border: 1px solid var(--quiet); border-radius: 8px;
+.tinylm-view.predict .options label:hover { background: var(--soft) }
+.tinylm-view.predict .options label:has(:checked) { border-color: var(--accent); box-shadow: inset 0 0 0 1px var(--accent) }
+.tinylm-view.predict .options input { accent-color: var(--accent); width: 18px; height: 18px; margin: 0 }
+.tinylm-view.predict .field { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin: 0 0 14px; font-size: 18px }
+.tinylm-view.predict .field input { font: inherit; width: 9em; padding: 6px 10px; border: 1px solid var(--quiet); border-radius: 8px;
   background: var(--paper); color: var(--ink); font-variant-numeric: tabular-nums }
-.tinylm-view ol { list-style: none; margin: 0 0 14px; padding: 0; max-width: 420px; font-size: 18px }
-.tinylm-view li { display: grid; grid-template-columns: 1.6em 1fr auto auto; gap: 8px; align-items: center; padding: 5px 6px 5px 12px;
+.tinylm-view.predict ol { list-style: none; margin: 0 0 14px; padding: 0; max-width: 420px; font-size: 18px }
+.tinylm-view.predict li { display: grid; grid-template-columns: 1.6em 1fr auto auto; gap: 8px; align-items: center; padding: 5px 6px 5px 12px;
   border: 1px solid var(--line); border-radius: 9px; margin-bottom: 5px }
-.tinylm-view li button { padding: 2px 12px }
-.tinylm-view .verdict { margin: 14px 0 0; padding: 0 0 0 14px; font-size: 18px; border-left: 4px solid transparent }
-.tinylm-view .verdict:empty { margin: 0 }
-.tinylm-view .verdict.right { border-color: var(--good) } .tinylm-view .verdict.right b:first-child { color: var(--good) }
-.tinylm-view .verdict.wrong { border-color: var(--bad) } .tinylm-view .verdict.wrong b:first-child { color: var(--bad) }
+.tinylm-view.predict li button { padding: 2px 12px }
+.tinylm-view.predict .verdict { margin: 14px 0 0; padding: 0 0 0 14px; font-size: 18px; border-left: 4px solid transparent }
+.tinylm-view.predict .verdict:empty { margin: 0 }
+.tinylm-view.predict .verdict.right { border-color: var(--good) } .tinylm-view.predict .verdict.right b:first-child { color: var(--good) }
+.tinylm-view.predict .verdict.wrong { border-color: var(--bad) } .tinylm-view.predict .verdict.wrong b:first-child { color: var(--bad) }
 `;
 
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
