@@ -3,7 +3,7 @@
 # **How does a model learn?**
 #
 # *Needs* lessons 03, 09 and 10. *Builds* `random_windows` in `data.py`, the schedule in `optim.py`, by hand AdamW's rule, and explains `train` in `training.py`.
-# *Runs* in about 45 s on two cores. *Teaches* in 45 minutes, plus 39 of exercises.
+# *Runs* in about 55 s on two cores. *Teaches* in 45 minutes, plus 39 of exercises.
 
 # %%
 import itertools
