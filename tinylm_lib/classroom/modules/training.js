@@ -23,8 +23,8 @@ const LOOK = `
 .tinylm-view.training figure { margin: 0; min-width: 0 }
 .tinylm-view.training figcaption { font-size: var(--type-label); color: var(--quiet); margin: 0 0 4px }
 .tinylm-view.training figcaption b { color: var(--ink) }
-.tinylm-view.training .samples { margin: 16px 0 0; padding: 0; list-style: none; max-width: none }
-.tinylm-view.training .samples li { display: grid; grid-template-columns: 104px 1fr; gap: 12px; padding: 5px 10px; margin: 0; border: 0; border-radius: 6px; color: var(--quiet);
+.tinylm-view.training .samples { margin: 16px 0 0; padding: 0; list-style: none }
+.tinylm-view.training .samples li { display: grid; grid-template-columns: 104px 1fr; gap: 12px; padding: 5px 10px; margin: 0; border-radius: 6px; color: var(--quiet);
   font-size: var(--type-label); overflow-wrap: anywhere }
 .tinylm-view.training .samples li.on { background: var(--soft); color: var(--ink) }
 .tinylm-view.training .samples b { font-weight: 400; font-variant-numeric: tabular-nums }
