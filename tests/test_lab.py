@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -202,6 +203,28 @@ def test_a_lab_that_cannot_start_says_so(folders, monkeypatch, tmp_path):
     monkeypatch.setattr(lab, "command", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"])
     with pytest.raises(OSError, match="did not start, its status is 3"):
         lab.start(folders[1], NAME)
+
+
+def test_a_lab_that_is_listed_before_it_listens_is_waited_for(folders, monkeypatch, tmp_path):
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        address, port = door.getsockname()
+        server = {"pid": 0, "root_dir": str(folders[1].resolve()), "url": "http://here/", "token": "t", "sock": ""}
+        looks = []
+
+        def servers(_):
+            looks.append(len(looks))
+            if len(looks) == 4:
+                door.listen()
+            return [server | {"hostname": address, "port": port}] if len(looks) > 1 else []
+
+        monkeypatch.setattr(lab, "WORK", tmp_path)
+        monkeypatch.setattr(lab, "list_running_servers", servers)
+        monkeypatch.setattr(lab, "command", lambda *_: [sys.executable, "-c", "import time; time.sleep(600)"])
+        process, url = lab.start(folders[1], NAME)
+        process.kill()
+        process.wait()
+    assert len(looks) == 4 and url == f"http://here/lab/tree/{NAME}?token=t"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")

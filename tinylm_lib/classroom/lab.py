@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import time
@@ -113,11 +114,21 @@ def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subproces
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         for server in list_running_servers(runtime):
-            if server["pid"] not in before and Path(server["root_dir"]) == work.resolve():
+            if server["pid"] not in before and Path(server["root_dir"]) == work.resolve() and _listens(server):
                 return process, f"{server['url']}lab/tree/{quote(name)}?token={server['token']}"
         time.sleep(0.1)
     process.terminate()
     raise OSError(f"JupyterLab did not start, its status is {process.wait()}: see its message above")
+
+
+def _listens(server: dict[str, Any]) -> bool:
+    """Whether a browser would get through: Jupyter lists a server a moment before it binds the port."""
+    everywhere = server["hostname"] in ("*", "0.0.0.0", "::")
+    try:
+        with socket.create_connection(("localhost" if everywhere else server["hostname"], server["port"]), timeout=1):
+            return True
+    except OSError:
+        return bool(server.get("sock"))  # a Unix socket has no port
 
 
 def end(process: subprocess.Popen) -> None:
