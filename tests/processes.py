@@ -17,7 +17,7 @@ from models import MODELS, some_ids, tiny
 
 from tinylm_lib import TrainConfig, TransformerLM, checkpoint, evaluate, train
 from tinylm_lib.data import RandomWindows, every_window
-from tinylm_lib.distributed import Alone, Shards, join, own_random_stream
+from tinylm_lib.distributed import Alone, join, own_random_stream
 from tinylm_lib.optim import build_optimizer
 from tinylm_lib.presets import FAMILIES
 
@@ -111,8 +111,8 @@ def main(folder: Path, task: str, device: str) -> None:
     names, recipes = list(FAMILIES), {"plain": {}}
     if task == "long":
         names, recipes = list(MODELS), {"recomputed": {"recompute": True}, "bf16": {"precision": "bf16"}, "plain": {}}
-    with join("ddp", torch.device(device)) as copies:
-        for strategy, team in (("ddp", copies), ("fsdp", Shards(copies.device))):
+    for strategy in ("ddp", "fsdp"):
+        with join(strategy, torch.device(device)) as team:
             found: dict[str, Any] = {"curves": curves(team, folder, names, recipes)}
             if task == "long":
                 found |= {"resumed": resumed(team, folder), "exchanges": exchanges(team, folder)}

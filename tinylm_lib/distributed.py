@@ -111,7 +111,11 @@ class Replicas(Alone):
         own = own_device(device, int(os.environ["LOCAL_RANK"]))
         # Where a process is lost, torchrun ends the others with SIGTERM: they shall have the time to say what happened.
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        dist.init_process_group("cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo", timeout=TIMEOUT)
+        backend = "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo"
+        store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
+        block = (store.add("joined", 1) - 1) // size  # torchrun's store outlives a block, with the addresses of its group
+        store = dist.PrefixStore(f"block {block}", store)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
         try:
             yield cls(own)
             signal.signal(signal.SIGTERM, before)

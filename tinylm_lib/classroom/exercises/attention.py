@@ -141,7 +141,7 @@ def _hide(scores: Tensor, mask: Tensor, on: frozenset[str]) -> Tensor:
         return scores + ~mask * -INF
     fills = {
         "zero fill": 0.0,
-        "weak fill": -100.0,
+        "weak fill": -1000.0,
         "very weak fill": -10.0,
         "inverted, finite": -1e9,
         "strict, finite": -1e9,
@@ -183,9 +183,10 @@ def _mask(g: Generator, T: int, S: int) -> Tensor:
 
 
 def _far_below(g: Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All scores about -200: every weak fill would win against them."""
-    q, k, v = _qkv(g)
-    q[:, 0], k[:, 0] = 20.0, -20.0
+    """All scores near -4,096: a weak fill would win, the usual -1e4 not. Whole numbers and a root of 4: exact."""
+    q, k, v = _qkv(g, sizes=(3, 5, 16, 6))
+    q, k = q.round(), k.round()
+    q[:, 0], k[:, 0] = 128.0, -128.0
     return q, k, v, _mask(g, 3, 5)
 
 
