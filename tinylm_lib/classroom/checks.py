@@ -249,7 +249,8 @@ def _evidence(exercise: Exercise, pair: Pair) -> str:
         return f"For {_call(exercise, pair)} the numbers are right, and what flows back is not."
     if isinstance(mine, dict) and isinstance(right, dict) and mine.keys() == right.keys():
         apart = [key for key in right if not same(mine[key], right[key], pair.probe.tolerance)]
-        mine, right = ({key: values[key] for key in apart} for values in (mine, right))
+        told = (f'"{key}" is {_short(mine[key])} and should be {_short(right[key])}' for key in apart)
+        return f"For {_call(exercise, pair)}: {'; '.join(told)}."
     digits = next(n for n in (4, 8, 17) if n == 17 or _short(mine, n) != _short(right, n))
     return f"{_call(exercise, pair)} gives {_short(mine, digits)}; right is {_short(right, digits)}."
 

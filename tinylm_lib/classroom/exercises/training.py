@@ -184,7 +184,7 @@ def _drawing(holds: str, n: int, batch_size: int, seq_len: int, facts: Callable,
         pair = isinstance(result, list | tuple) and len(result) == 2
         if not pair or not all(isinstance(part, Tensor) and part.ndim == 2 and part.numel() for part in result):
             return result
-        return (facts(*result, arguments),)
+        return facts(*result, arguments)
 
     return Probe(holds, lambda g: (_text(n), batch_size, seq_len, Generator().manual_seed(seed)), sees=sees)
 
@@ -221,7 +221,7 @@ def _scattered(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
 def _generated(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
     generator, seed = arguments[3], 1
     used = not torch.equal(generator.get_state(), Generator().manual_seed(seed).get_state())
-    return {"the generator was drawn from": used, "and not seeded anew": generator.initial_seed() == seed}
+    return {"the generator was drawn from": used, "it was not seeded anew": generator.initial_seed() == seed}
 
 
 def _only_window(g: Generator) -> tuple:
