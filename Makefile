@@ -2,6 +2,8 @@ PYTHON ?= python3
 PY := .venv/bin/python
 NBVAL := TINYLM_WORKSHOP=off $(PY) -m pytest -p no:cacheprovider --nbval --nbval-current-env --nbval-cell-timeout=120 \
 	--nbval-sanitize-with notebooks/sanitize.cfg
+# Two files at a time, each whole in one process: tests and lessons keep about one core busy.
+TWO := --numprocesses=2 --dist=loadfile
 # Set-ups under which the printed numbers must stay the same: instruction sets of PyTorch and of oneDNN, and one thread.
 MACHINES := ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=SSE41 ONEDNN_MAX_CPU_ISA=AVX2 \
 	OMP_NUM_THREADS=1
@@ -40,8 +42,8 @@ train: set-up-lab ## train a model on StoryWorld for about a minute, options in 
 test: set-up-test ## check everything that is quick: style, tests, notebooks, solutions
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
-	$(PY) -m pytest -m "not slow and not browser" tests
-	$(NBVAL) notebooks/*.ipynb
+	$(PY) -m pytest $(TWO) -m "not slow and not browser" tests
+	$(NBVAL) $(TWO) notebooks/*.ipynb
 	$(PY) -m tinylm_lib.classroom.lessons check-solutions --quick
 
 test-all: test test-long ## the same and what takes long: browsers, compilers, every solution in full

@@ -11,7 +11,7 @@ from nbformat import v4
 from nbval.plugin import get_sanitize_patterns
 
 from tinylm_lib.classroom import lessons
-from tinylm_lib.classroom.measured import measured, rounded
+from tinylm_lib.classroom.measured import learned, measured, rounded
 from tinylm_lib.classroom.source import read_lesson, to_notebook
 
 ROOT = Path(__file__).parents[1]
@@ -513,6 +513,7 @@ def test_rounded_keeps_significant_digits(value, digits, text):
 
 def test_measured_prints_between_marks():
     assert measured(12.345, "s", 1, 60) == "⟨12.3 s⟩"
+    assert learned(0.8765) == "⟨0.88⟩"
 
 
 @pytest.mark.parametrize(

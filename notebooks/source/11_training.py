@@ -3,7 +3,7 @@
 # **How does a model learn?**
 #
 # *Needs* lessons 03, 09 and 10. *Builds* `random_windows` in `data.py`, the schedule in `optim.py`, by hand AdamW's rule, and explains `train` in `training.py`.
-# *Runs* in about 55 s on two cores. *Teaches* in 45 minutes, plus 39 of exercises.
+# *Runs* in about 50 s on two cores. *Teaches* in 45 minutes, plus 39 of exercises.
 
 # %%
 import itertools
@@ -410,7 +410,7 @@ print(f"entropy of its guesses: {entropy:.1f}; of one that knows nothing: {math.
 # 2 layers of width 128; a batch is 8 whole stories, and each story is read only once. To compare (lesson 00): knowing nothing costs $\ln V$; then come how frequent tokens are, and the token before; the floor is pure chance.
 
 # %% rows=["S4-58"]
-recipe = TrainConfig(total_steps=320, schedule="cosine", warmup_steps=10, batch_size=8, precision="fp32")
+recipe = TrainConfig(total_steps=300, schedule="cosine", warmup_steps=10, batch_size=8, precision="fp32")
 model = fresh(d_model=128)
 batches = every_document(train_ids, line_end, batch_size=8)
 levels = storyworld.entropies(tokenizer, n_stories=2000)

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -29,7 +30,7 @@ BUILDER = tuple(
     Path(__file__).with_name(f"{name}.py")
     for name in ("grammar", "source", "lessons", "measured", "figures", "cards", "view", "predictions")
 )
-CELL_SECONDS, STUDENT_SECONDS = 120, 60
+CELL_SECONDS, STUDENT_SECONDS, AT_ONCE = 120, 60, 2
 # Spinning threads stall on a busy machine; nobody's kept parts may take part in what is built.
 SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
 WIDGET_STATE = "application/vnd.jupyter.widget-view+json"
@@ -158,7 +159,8 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
 def _work(options: argparse.Namespace, notebooks: Path) -> Iterator[str]:
     sources = _sources(notebooks, options.numbers)
     if options.command == "check-solutions":
-        yield from (check_solution(source, options.quick) for source in sources)
+        with ThreadPoolExecutor(AT_ONCE) as pool:  # a lesson keeps about one core busy
+            yield from pool.map(lambda source: check_solution(source, options.quick), sources)
     elif options.check:
         if lines := stale(notebooks):
             raise ValueError("\n".join(lines))

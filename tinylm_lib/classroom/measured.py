@@ -34,3 +34,8 @@ def measured(value: float, unit: str, low: float, high: float) -> str:
             "On a much slower or faster machine widen the range in this cell and go on"
         )
     return f"⟨{rounded(value, 3)} {unit}⟩"
+
+
+def learned(value: float) -> str:
+    """Two digits of what came of training, with the same marks: processors round differently, and it adds up."""
+    return f"⟨{rounded(value, 2)}⟩"

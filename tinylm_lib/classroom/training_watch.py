@@ -19,7 +19,7 @@ from ..training import Step
 from .cards import number_table
 from .figures import framed
 from .look import INK, QUIET, SERIES, STYLE
-from .measured import fixed, rounded
+from .measured import fixed, learned, rounded
 from .view import View
 
 MOST_POINTS, MOST_CHARACTERS = 300, 160
@@ -183,11 +183,6 @@ def says(run: Run) -> str:
     passed = [name for name, level in run.levels.items() if end[2] < level]
     than = f": lower than knowing {min(passed, key=run.levels.get)}" if passed else ""
     return f"After {run.step} of {run.total} updates the smoothed loss is {rounded(end[2], 2)} nats per token{than}."
-
-
-def learned(value: float) -> str:
-    """Two digits of what came of training, with the marks of a measurement: processors round differently."""
-    return f"⟨{rounded(value, 2)}⟩"
 
 
 def _figure_html(run: Run) -> str:
