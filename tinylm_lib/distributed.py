@@ -113,7 +113,7 @@ class Replicas(Alone):
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         backend = "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo"
         store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
-        block = (store.add("joined", 1) - 1) // size  # torchrun's store outlives a block, with the addresses of its group
+        block = (store.add("joined", 1) - 1) // size  # torchrun's store outlives a block, with its group's addresses
         store = dist.PrefixStore(f"block {block}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
         try:
