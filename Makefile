@@ -28,6 +28,7 @@ unexport PYTHONHOME PYTHONPATH
 export GOMP_SPINCOUNT := 1000
 
 .PHONY: help lab train test test-all test-long bench weights notebooks site portable clean set-up-lab set-up-test
+.PHONY: check-style check-code check-notebooks check-exercises check-long check-solutions
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -39,17 +40,29 @@ lab: set-up-lab ## open the course in JupyterLab, on your own copies of the note
 train: set-up-lab ## train a model on StoryWorld for about a minute, options in ARGS: make train ARGS="--help"
 	@$(PY) -m tinylm_lib train $(ARGS)
 
-test: set-up-test ## check everything that is quick: style, tests, notebooks, solutions
-	$(PY) -m ruff check
-	$(PY) -m ruff format --check
-	$(PY) -m pytest $(TWO) -m "not slow and not browser" tests
-	$(NBVAL) $(TWO) notebooks/*.ipynb
-	$(PY) -m tinylm_lib.classroom.lessons check-solutions --quick
+test: check-style check-code check-notebooks check-exercises ## check everything that is quick: style, tests, notebooks, solutions
 
 test-all: test test-long ## the same and what takes long: browsers, compilers, every solution in full
 
-test-long: set-up-test
+check-style: set-up-test
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+
+check-code: set-up-test
+	$(PY) -m pytest $(TWO) -m "not slow and not browser" tests
+
+check-notebooks: set-up-test
+	$(NBVAL) $(TWO) notebooks/*.ipynb
+
+check-exercises: set-up-test
+	$(PY) -m tinylm_lib.classroom.lessons check-solutions --quick
+
+test-long: check-long check-solutions
+
+check-long: set-up-test
 	$(PY) -m pytest -m "slow or browser" tests
+
+check-solutions: set-up-test
 	$(PY) -m tinylm_lib.classroom.lessons check-solutions
 
 bench: set-up-test ## measure beside nanoGPT, minbpe and Hugging Face: make bench ARGS="--help"

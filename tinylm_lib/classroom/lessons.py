@@ -13,7 +13,9 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -159,8 +161,8 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
 def _work(options: argparse.Namespace, notebooks: Path) -> Iterator[str]:
     sources = _sources(notebooks, options.numbers)
     if options.command == "check-solutions":
-        with ThreadPoolExecutor(AT_ONCE) as pool:  # a lesson keeps about one core busy
-            yield from pool.map(lambda source: check_solution(source, options.quick), sources)
+        with ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:  # a lesson keeps about one core busy
+            yield from pool.map(partial(check_solution, quick=options.quick), sources)
     elif options.check:
         if lines := stale(notebooks):
             raise ValueError("\n".join(lines))
