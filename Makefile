@@ -81,7 +81,7 @@ portable: set-up-test ## run the notebooks as other processors would, and list w
 	@mkdir -p work/cache/portable; status=0; \
 	for machine in $(MACHINES); do \
 		log="work/cache/portable/$$machine.txt"; \
-		if env "$$machine" $(NBVAL) notebooks/*.ipynb > "$$log" 2>&1; then result=same; else result=DIFFERS; status=1; fi; \
+		if env "$$machine" $(NBVAL) $(TWO) notebooks/*.ipynb > "$$log" 2>&1; then result=same; else result=DIFFERS; status=1; fi; \
 		printf '%-28s %-8s %s\n' "$$machine" "$$result" "$$(tail -n 1 "$$log" | tr -d =)"; \
 		grep '^FAILED' "$$log"; \
 	done; exit $$status
