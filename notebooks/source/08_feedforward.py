@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from tinylm_lib import ModelConfig, layers, preset, storyworld
 from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace
 from tinylm_lib.classroom.capture import capture
+from tinylm_lib.classroom.measured import fixed
 from tinylm_lib.config import derived_d_ff
 from tinylm_lib.cost import forward_flops
 from tinylm_lib.feedforward import FFNS, GatedMLP, feed_forward
@@ -244,8 +245,8 @@ def draw(title: str, y: str, lines: dict, alt: str, caption: str) -> None:
             value = lines[min(lowest, key=lambda name: abs(lowest[name] - i))][i].item()
             ax.plot(x[i].item(), value, "o", color=figures.INK, markersize=8)
         ax.legend(frameon=False, loc="upper left")
-    table = {name: [f"{value:.4f}" for value in line[places].tolist()] for name, line in lines.items()}
-    figures.show(figure, alt=alt, caption=caption, table={"x": [f"{v:.3f}" for v in x[places].tolist()], **table})
+    table = {name: [fixed(value, 4) for value in line[places].tolist()] for name, line in lines.items()}
+    figures.show(figure, alt=alt, caption=caption, table={"x": [fixed(v, 3) for v in x[places].tolist()], **table})
 
 
 # %% tags=["source-hidden"]
