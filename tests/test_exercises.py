@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tinylm_lib.classroom import exercises
-from tinylm_lib.classroom.checks import check, diagnose, hint
+from tinylm_lib.classroom.checks import _told_apart, check, diagnose, hint
 from tinylm_lib.classroom.exercise import Diagnosis
 from tinylm_lib.classroom.probing import observe_one, same
 
@@ -78,6 +78,11 @@ def test_the_reference_is_the_library_s(name):
     for probe in exercise.probes:
         mine, theirs = (observe_one(f, probe).value for f in (exercise.reference, LIBRARY[name]))
         assert same(mine, theirs), probe.holds
+
+
+def test_numbers_that_differ_are_told_apart():
+    assert _told_apart(0.500012, 0.500013) == ("0.500012", "0.500013")
+    assert _told_apart(0.5, 2.0) == ("0.5", "2")
 
 
 def never_ends(x, dim):

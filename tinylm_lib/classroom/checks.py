@@ -249,10 +249,15 @@ def _evidence(exercise: Exercise, pair: Pair) -> str:
         return f"For {_call(exercise, pair)} the numbers are right, and what flows back is not."
     if isinstance(mine, dict) and isinstance(right, dict) and mine.keys() == right.keys():
         apart = [key for key in right if not same(mine[key], right[key], pair.probe.tolerance)]
-        told = (f'"{key}" is {_short(mine[key])} and should be {_short(right[key])}' for key in apart)
+        told = ('"{}" is {} and should be {}'.format(key, *_told_apart(mine[key], right[key])) for key in apart)
         return f"For {_call(exercise, pair)}: {'; '.join(told)}."
+    return "{} gives {}; right is {}.".format(_call(exercise, pair), *_told_apart(mine, right))
+
+
+def _told_apart(mine: Any, right: Any) -> tuple[str, str]:
+    """Both in so many digits that they do not look the same."""
     digits = next(n for n in (4, 8, 17) if n == 17 or _short(mine, n) != _short(right, n))
-    return f"{_call(exercise, pair)} gives {_short(mine, digits)}; right is {_short(right, digits)}."
+    return _short(mine, digits), _short(right, digits)
 
 
 def _short(value: Any, digits: int = 4) -> str:
