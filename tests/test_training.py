@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from toys import DeviceReads, Modes, evaluation_copy, toy_config, toy_ids
 
-from tinylm_lib import TrainConfig, TransformerLM, checkpoint, next_token_loss, train, training
+from tinylm_lib import TrainConfig, TransformerLM, checkpoint, next_token_loss, train
 from tinylm_lib.data import RandomWindows
-from tinylm_lib.optim import SCHEDULES, build_optimizer, multiplies_bf16
-from tinylm_lib.training import PRECISIONS, Step, choose_device
+from tinylm_lib.optim import SCHEDULES, build_optimizer
+from tinylm_lib.training import PRECISIONS, Step, choose_device, multiplies_bf16
 
 Batches = Iterator[tuple[Tensor, Tensor]]
 
@@ -262,13 +263,48 @@ def test_bf16_computes_something_else_than_fp32() -> None:
 def test_auto_takes_bf16_where_there_are_instructions(
     device: str, capabilities: dict[str, bool], gpu: bool, dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "multiplies_bf16", multiplies_bf16.__wrapped__)  # without its cache
+    monkeypatch.delenv("TINYLM_BF16", raising=False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: not including_emulation)
     monkeypatch.setattr(torch, "autocast", lambda device_type, dtype: (device_type, dtype))
     chosen = PRECISIONS["auto"](device)
     assert chosen == (device, dtype) if dtype == torch.bfloat16 else isinstance(chosen, nullcontext)
+
+
+def test_a_machine_can_act_as_one_with_or_without_bf16_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in ("on", "off"):
+        monkeypatch.setenv("TINYLM_BF16", answer)
+        assert multiplies_bf16("cpu") == multiplies_bf16("cuda") == (answer == "on")
+    monkeypatch.setenv("TINYLM_BF16", "yes")
+    with pytest.raises(ValueError, match="TINYLM_BF16 'yes' is unknown; choose one of on, off"):
+        multiplies_bf16("cpu")
+
+
+def dtypes_of_products(precision: str) -> set[torch.dtype]:
+    """The dtypes of all matrix products of an update, forwards, backwards and in the optimizer."""
+    seen: set[torch.dtype] = set()
+
+    class Products(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func.overloadpacket.__name__ in ("mm", "addmm", "bmm", "baddbmm"):
+                seen.update(a.dtype for a in args if isinstance(a, Tensor))
+            return func(*args, **(kwargs or {}))
+
+    model, config = new_model(), toy_run(2, precision=precision, optimizer="muon")
+    with Products():
+        list(train(model, build_optimizer(model, config), iter([batch(), batch()]), config))
+    return seen
+
+
+@pytest.mark.parametrize("instructions", ["on", "off"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "auto"])
+def test_every_product_of_an_update_has_the_precision_of_the_recipe(
+    precision: str, instructions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TINYLM_BF16", instructions)
+    in_bf16 = precision == "bf16" or (precision == "auto" and instructions == "on")
+    assert dtypes_of_products(precision) == {torch.bfloat16 if in_bf16 else torch.float32}
 
 
 def test_a_text_is_learned_beyond_how_often_its_characters_occur() -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -63,15 +62,6 @@ def orthogonalise(x: Tensor) -> Tensor:
     return x
 
 
-@cache
-def multiplies_bf16(device_type: str) -> bool:
-    """Whether a CPU or CUDA device has instructions for products in bf16."""
-    if device_type == "cuda":
-        return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
-    cpu = torch.cpu.get_capabilities()
-    return device_type == "cpu" and bool(cpu.get("avx512_bf16") or cpu.get("amx_bf16"))
-
-
 class MuonAdamW(torch.optim.Optimizer):
     """Two rules in one optimizer; each group names its rule: "muon" for matrices, "adamw" for all else."""
 
@@ -97,6 +87,7 @@ class MuonAdamW(torch.optim.Optimizer):
 def muon_update(parameters: list[Tensor], state: dict[Tensor, Any], group: dict[str, Any]) -> None:
     """Move matrices (R, K) along their orthogonalised momentum, those of equal shape in one batch; they decay first.
 
+    Under autocast the products of `orthogonalise` have its dtype, otherwise that of the gradients.
     Source: Jordan et al. 2024, "Muon"; Liu et al. 2025, "Muon is Scalable", equation 4: the factor that makes the root
     mean square of a step 0.2 lr for every shape, about that of AdamW.
     """
@@ -109,8 +100,8 @@ def muon_update(parameters: list[Tensor], state: dict[Tensor, Any], group: dict[
         gradients = torch.stack([p.grad for p in members])  # (N, R, K)
         torch._foreach_lerp_(momenta, gradients.unbind(), 1 - group["momentum"])
         ahead = gradients.lerp_(torch.stack(momenta), group["momentum"])  # Nesterov: where the next gradient will lead
-        if ahead.dtype == torch.float32 and multiplies_bf16(ahead.device.type):
-            ahead = ahead.bfloat16()
+        if torch.is_autocast_enabled(ahead.device.type):  # here, so that processes exchange half the bytes, too
+            ahead = ahead.to(torch.get_autocast_dtype(ahead.device.type))
         directions = on_whole_matrices(orthogonalise, ahead)
         torch._foreach_mul_(members, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(members, directions.unbind(), alpha=-group["lr"] * 0.2 * math.sqrt(max(shape)))

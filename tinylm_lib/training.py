@@ -1,6 +1,7 @@
 """The training loop, as a generator: it computes, the caller decides. Notebook 11."""
 
 import math
+import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +14,7 @@ from .config import TrainConfig
 from .distributed import ALONE, Alone
 from .evaluation import next_token_loss
 from .layers import pick
-from .optim import SCHEDULES, multiplies_bf16
+from .optim import SCHEDULES
 
 
 class Step(NamedTuple):
@@ -24,6 +25,20 @@ class Step(NamedTuple):
     loss: Tensor
     grad_norm: Tensor
     lr_share: float
+
+
+def multiplies_bf16(device_type: str) -> bool:
+    """Whether a device has instructions for products in bf16.
+
+    The environment variable TINYLM_BF16, on or off, overrides the answer, so that one machine can act as another.
+    Raises ValueError if the variable has another value.
+    """
+    if answer := os.environ.get("TINYLM_BF16"):
+        return pick({"on": True, "off": False}, answer, "TINYLM_BF16")
+    if device_type == "cuda":
+        return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    cpu = torch.cpu.get_capabilities()
+    return device_type == "cpu" and bool(cpu.get("avx512_bf16") or cpu.get("amx_bf16"))
 
 
 def full_precision(device_type: str) -> AbstractContextManager:
@@ -37,7 +52,7 @@ def bfloat16_products(device_type: str) -> AbstractContextManager:
 
 
 def native_precision(device_type: str) -> AbstractContextManager:
-    """Products in bf16 where a CPU or CUDA device has instructions for them, fp32 elsewhere."""
+    """Products in bf16 where the device has instructions for them, in fp32 elsewhere."""
     return (bfloat16_products if multiplies_bf16(device_type) else full_precision)(device_type)
 
 
@@ -99,6 +114,7 @@ def train(
             (loss / train_config.micro_steps).backward()
             losses.append(loss.detach())
         grad_norm = team.clip(parameters, limit)
-        optimizer.step()
+        with precision(device_type):  # the optimizer multiplies matrices, too
+            optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         yield Step(step, team.mean(torch.stack(losses).mean()), grad_norm, share)

@@ -15,7 +15,8 @@ from torch import Tensor
 from tinylm_lib import TrainConfig, TransformerLM, preset, train
 from tinylm_lib.cost import mfu, training_flops
 from tinylm_lib.data import RandomWindows
-from tinylm_lib.optim import build_optimizer, multiplies_bf16
+from tinylm_lib.optim import build_optimizer
+from tinylm_lib.training import multiplies_bf16
 
 from .measure import Bar, Row, Settings, alternate, compare, small_and_large_rates
 from .peers import gpt2_style, nanogpt_optimizer, nanogpt_step, nanogpt_twin

@@ -12,7 +12,19 @@ from torch import Tensor
 from .cards import Card, card, fold, inline, paragraph
 from .exercise import Diagnosis, Exercise, Fault
 from .exercises import find
-from .probing import SECONDS, SEED, Outcome, Raised, TimeIsUpError, agrees, observe, observe_one, same, within
+from .probing import (
+    SECONDS,
+    SEED,
+    Outcome,
+    Raised,
+    TimeIsUpError,
+    agrees,
+    observe,
+    observe_one,
+    same,
+    still_running,
+    within,
+)
 from .relations import Finding, Pair, dtype_name, of_gradients, of_kind, of_numbers, of_parts
 from .tracing import explain_shapes
 
@@ -35,6 +47,13 @@ class Result(Diagnosis):
     def _ipython_display_(self) -> None: ...
 
 
+class Interrupted(KeyboardInterrupt):
+    """Somebody stopped a check. A notebook shows the message alone, without a traceback through our code."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
 class Examined(NamedTuple):
     """A diagnosis, the state of each probe (True right, False wrong, None not reached), and shapes that do not fit."""
 
@@ -55,10 +74,14 @@ def diagnose(name: str, function: Callable[..., Any]) -> Diagnosis:
 def check(name: str, function: Callable[..., Any]) -> Result:
     """Shows a card that says what holds, or which mistake it looks like, and returns the same as a Diagnosis.
 
-    Raises KeyError for a name that is no exercise.
+    Raises KeyError for a name that is no exercise, and Interrupted, below a card, if somebody interrupts it.
     """
     exercise = find(name)
-    found = examine(exercise, function)
+    try:
+        found = examine(exercise, function)
+    except KeyboardInterrupt:
+        _stopped(exercise).show()
+        raise Interrupted(f"you stopped the check of {name}") from None
     _card(exercise, found).show()
     return Result(*found.diagnosis)
 
@@ -100,7 +123,7 @@ def _shapes(pair: Pair, function: Callable[..., Any]) -> Card | None:
     error, found = pair.mine.error, []
     if isinstance(error, Exception) and not isinstance(error, TimeIsUpError):
         arguments = pair.probe.make(torch.Generator().manual_seed(SEED))
-        within(SECONDS, lambda: found.append(explain_shapes(function, arguments, error)), lambda: len(found))
+        within(SECONDS, [lambda: found.append(explain_shapes(function, arguments, error))])
     return found[0] if found else None
 
 
@@ -280,6 +303,22 @@ def _short(value: Any, digits: int = 4) -> str:
         chosen = [f"{f.name}={getattr(value, f.name)!r}" for f in fields(value) if getattr(value, f.name) != f.default]
         return f"{type(value).__name__}({', '.join(chosen)})"
     return getattr(value, "__name__", type(value).__name__)
+
+
+def _stopped(exercise: Exercise) -> Card:
+    """What an interrupted check says."""
+    advice = (
+        f"`{exercise.name}` was running. A check gives each call {SECONDS:.0f} seconds and then stops by itself, so a "
+        "function that takes longer has a loop that does not end, or too many rounds. Look at its condition."
+    )
+    if still_running():
+        state = (
+            "Your function cannot be stopped and slows down everything else: save the notebook and restart the kernel."
+        )
+    else:
+        state = "Your function has ended, and the notebook is as it was before. Change the function and check again."
+    title = f"{exercise.name}: you stopped the check"
+    return card(title, [paragraph(advice), paragraph(state)], f"{title}\n{advice}\n{state}", "open")
 
 
 def _card(exercise: Exercise, found: Examined) -> Card:

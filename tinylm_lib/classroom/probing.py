@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -63,12 +63,8 @@ def observe(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int =
     The list is shorter than `probes` only after a call that did not end: its last outcome says so.
     """
     outcomes: list[Outcome] = []
-
-    def work() -> None:
-        for probe in probes:
-            outcomes.append(observe_one(function, probe, seed))
-
-    if not within(SECONDS, work, lambda: len(outcomes)):
+    calls = (lambda probe=probe: outcomes.append(_observe(function, probe, seed)) for probe in probes)
+    if not within(SECONDS, calls):
         outcomes.append(Outcome(Raised("TimeIsUpError", "", ""), error=TimeIsUpError()))
     return outcomes[: len(probes)]
 
@@ -143,10 +139,16 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def observe_one(function: Callable[..., Any], probe: Probe, seed: int = SEED) -> Outcome:
-    """What comes of one call; a function that never ends never ends here.
+    """What comes of one call, and everything else as it was; a function that never ends never ends here.
 
     seed: of torch's own generator, which no exercise should use.
     """
+    with _undisturbed():
+        return _observe(function, probe, seed)
+
+
+def _observe(function: Callable[..., Any], probe: Probe, seed: int) -> Outcome:
+    """What comes of one call; what is printed is kept apart, and nothing is put back."""
     arguments = probe.make(torch.Generator().manual_seed(SEED))
     untouched = probe.make(torch.Generator().manual_seed(SEED))
     outcome = Outcome(arguments=untouched)
@@ -154,16 +156,23 @@ def observe_one(function: Callable[..., Any], probe: Probe, seed: int = SEED) ->
     for tensor in wanted:
         tensor.requires_grad_()
     printed = io.StringIO()
+    dtype, threaded = torch.get_default_dtype(), threading.current_thread() is not threading.main_thread()
     try:
-        with _undisturbed(printed, seed):
+        sys.stdout = sys.stderr = printed
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the whole stack for CUDA, each time
+        with torch.enable_grad():
             result = function(*arguments)
             outcome.value = plain(probe.sees(arguments, result) if probe.sees else result)
             outcome.gradients = _gradients(result, wanted) if wanted else None
     except _Stop:
         raise
     except BaseException as error:  # whatever a learner's code raises, an exit included
+        if isinstance(error, KeyboardInterrupt) and not threaded:
+            raise  # not the code's own: somebody wants this to stop
         outcome.error, outcome.value = error, Raised(type(error).__name__, str(error), _line(error))
         outcome.gradients = None
+    finally:
+        torch.set_default_dtype(dtype)
     outcome.printed = printed.getvalue()
     outcome.changed = [
         i for i, (a, b) in enumerate(zip(arguments, untouched, strict=True)) if not same(plain(a), plain(b), 0.0)
@@ -191,42 +200,70 @@ def _line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _undisturbed(printed: io.StringIO, seed: int) -> Iterator[None]:
-    """What is printed is kept apart, and the generators, the default dtype and the warnings are as they were."""
-    dtype, torch_state, python_state = torch.get_default_dtype(), torch.get_rng_state(), random.getstate()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+def _undisturbed() -> Iterator[None]:
+    """Afterwards the streams, the generators, the default dtype and the warnings are as they were before."""
+    streams, dtype = (sys.stdout, sys.stderr), torch.get_default_dtype()
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the whole stack for CUDA, each time
-            with torch.enable_grad():
-                yield
+            yield
         finally:
+            sys.stdout, sys.stderr = streams
             torch.set_default_dtype(dtype)
             torch.set_rng_state(torch_state)
             random.setstate(python_state)
 
 
-def within(seconds: float, work: Callable[[], None], progress: Callable[[], int]) -> bool:
-    """Run the work in a thread, so many seconds from one progress to the next.
+class _Learner(threading.Thread):
+    """Makes calls of a learner's code. `ended` says whether it still does: an interrupted `join` spoils `is_alive`."""
 
-    Returns False if it had to be stopped, or abandoned where even that does not end it.
+    def __init__(self, calls: Iterable[Callable[[], None]]):
+        super().__init__(daemon=True)
+        self.calls, self.n_done = calls, 0
+        self.stopped, self.ended = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        try:
+            for call in self.calls:
+                if self.stopped.is_set():  # before it began, or it caught what should have ended it
+                    return
+                call()
+                self.n_done += 1
+        except _Stop:
+            pass
+        finally:
+            self.ended.set()
+
+    def stop(self) -> None:
+        """Raise _Stop in it until it has ended, again and again for code that catches everything, 2 s at most."""
+        self.stopped.set()
+        deadline = time.monotonic() + 2
+        while self.ident is not None and not self.ended.is_set() and time.monotonic() < deadline:
+            with contextlib.suppress(KeyboardInterrupt):  # people press Stop twice
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stop))
+                self.ended.wait(0.2)
+
+
+def within(seconds: float, calls: Iterable[Callable[[], None]]) -> bool:
+    """Make calls one after the other in a thread of its own, so many seconds each; afterwards all is as it was before.
+
+    Returns False if one had to be stopped, or abandoned where even that does not end it. What interrupts the wait, such
+    as Ctrl-C, stops the thread, too.
     """
+    learner = _Learner(calls)
+    with _undisturbed():
+        try:
+            learner.start()
+            before = -1
+            while not learner.ended.is_set() and learner.n_done > before:
+                before = learner.n_done
+                learner.ended.wait(seconds)
+            return learner.ended.is_set()
+        finally:
+            learner.stop()
 
-    def guarded() -> None:
-        with contextlib.suppress(_Stop):
-            work()
 
-    streams = sys.stdout, sys.stderr
-    thread = threading.Thread(target=guarded, daemon=True)
-    thread.start()
-    done = -1
-    while thread.is_alive() and progress() > done:
-        done = progress()
-        thread.join(seconds)
-    in_time = not thread.is_alive()
-    deadline = time.monotonic() + 2
-    while thread.is_alive() and time.monotonic() < deadline:  # raised anew, for code that catches everything
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Stop))
-        thread.join(0.05)
-    sys.stdout, sys.stderr = streams
-    return in_time
+def still_running() -> bool:
+    """Whether a learner's code that could not be stopped still runs."""
+    return any(isinstance(thread, _Learner) and not thread.ended.is_set() for thread in threading.enumerate())
