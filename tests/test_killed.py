@@ -1,4 +1,7 @@
-"""Runs that are killed, at random moments and in the middle of a write, end like the one that nobody disturbed."""
+"""Runs that are killed, at every step of a checkpoint's write and at random moments, end like an undisturbed one.
+
+A kill that must fall into a write is placed there: the run kills itself at the n-th thing that it does to its folder.
+"""
 
 import os
 import random
@@ -7,10 +10,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import dying
 import pytest
 
 import tinylm_lib
@@ -18,14 +23,19 @@ from tinylm_lib import checkpoint, log
 from tinylm_lib.checkpoint import MANIFEST
 from tinylm_lib.run import STEP
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="Windows has neither SIGKILL nor limits on the size of files"
+)
 
 N_STEPS, EVERY = 60, 2
-RUN = (
-    f"-m tinylm_lib train --corpus text.txt --out run --total-steps {N_STEPS} --eval-every {EVERY} --d-model 32 "
-    "--n-layers 2 --n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 0 --warmup-steps 20 --validation-share 0.02 "
-    "--prompt the --residual-dropout 0.1 --embedding-dropout 0.1 --micro-steps 2"
-)
+TRAIN = (
+    f"train --corpus text.txt --out run --total-steps {N_STEPS} --eval-every {EVERY} --d-model 32 --n-layers 2 "
+    "--n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 0 --warmup-steps 20 --validation-share 0.02 --prompt the "
+    "--residual-dropout 0.1 --embedding-dropout 0.1 --micro-steps 2"
+).split()
+RESUME = ["train", "--out", "run", "--resume"]
+N_EVENTS = 16  # what a process does to its folder while it writes a checkpoint and deletes an old one
+HALF_FILES = {"weights": (0, 5000), "manifest": (f"{MANIFEST}.partial", 3000)}  # the event before, and bytes
 SOON = 60.0  # seconds without any news after which a run counts as hung
 
 
@@ -38,91 +48,14 @@ def folder_with_text(place: Path) -> Path:
     return place
 
 
-def start(place: Path, *more: str) -> subprocess.Popen:
-    """Start the train command in a folder; what it says goes into a file there."""
-    root = str(Path(tinylm_lib.__file__).parents[1])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root, "PYTHONWARNINGS": "error"}
-    with open(place / "said.txt", "a", encoding="utf-8") as said:
-        command = [sys.executable, *(RUN.split() if not more else ["-m", "tinylm_lib", "train", "--out", "run", *more])]
-        return subprocess.Popen(command, cwd=place, env=environment, stdout=said, stderr=said)
-
-
-def finish(process: subprocess.Popen, place: Path) -> None:
-    assert process.wait(timeout=300) == 0, (place / "said.txt").read_text(encoding="utf-8")
-
-
 def everything(run: Path) -> dict[str, bytes]:
     """Every file of a run: weights, optimizer, random states, settings and losses."""
     return {str(p.relative_to(run)): p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()}
 
 
-def unfinished_writes(run: Path) -> set[str]:
-    """What a checkpoint leaves behind that is under way: partial files, and folders that have no manifest yet."""
-    partial = {str(p) for p in run.glob("step_*/*.partial")}
-    return partial | {str(p) for p in run.glob("step_*") if not (p / MANIFEST).exists()}
-
-
 def newest(run: Path) -> int:
     """The update of the last checkpoint, 0 where there is none."""
     return max((int(STEP.fullmatch(p.parent.name)[1]) for p in run.glob("step_*/" + MANIFEST)), default=0)
-
-
-def n_noted(run: Path) -> int:
-    return (run / log.NAME).stat().st_size if (run / log.NAME).exists() else 0
-
-
-def wait_for(what: Callable[[], Any], process: subprocess.Popen) -> None:
-    """Look again and again until something is there, or the process has ended."""
-    deadline = time.monotonic() + SOON
-    while not what() and process.poll() is None:
-        assert time.monotonic() < deadline, "the run hangs"
-        time.sleep(0.0005)
-
-
-def kill(process: subprocess.Popen, run: Path, moment: str, generator: random.Random) -> str:
-    """Kill a run about a moment, at random, and return where that really was."""
-    before = n_noted(run), newest(run), unfinished_writes(run)
-    if moment == "start":
-        time.sleep(generator.uniform(0.0, 2.5))
-    else:
-        seen = n_noted(run)
-        wait_for(lambda: n_noted(run) not in (0, seen), process)  # its first news; a resumed one cuts the log before
-        time.sleep(generator.uniform(0.0, 0.2))
-    if moment == "write":
-        wait_for(lambda: unfinished_writes(run) - before[2], process)
-        time.sleep(generator.uniform(0.0, 0.006))
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() in (-signal.SIGKILL, 0)
-    if unfinished_writes(run) - before[2]:
-        return "write"
-    return "start" if (n_noted(run), newest(run)) == before[:2] else "training"
-
-
-def killed_again_and_again(place: Path, moments: list[str], seed: int) -> Counter:
-    """A run that is killed about each of the moments and resumed, to its end. Returns where the kills really were."""
-    generator, found, run = random.Random(seed), Counter(), place / "run"
-    for moment in moments:
-        process = start(place, "--resume") if newest(run) else start(place)
-        found[kill(process, run, moment, generator)] += 1
-        if newest(run):
-            assert checkpoint.latest(run).name == f"step_{newest(run):06d}", "the last checkpoint is damaged"
-    finish(start(place, "--resume") if newest(run) else start(place), place)
-    return found
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], dict[str, bytes]]]:
-    """A function that waits for the run which nobody disturbs, and returns every file of it."""
-    place = folder_with_text(tmp_path_factory.mktemp("whole") / "place")
-    process = start(place)
-
-    def files() -> dict[str, bytes]:
-        finish(process, place)
-        return everything(place / "run")
-
-    yield files
-    process.kill()
-    process.wait()
 
 
 def check_the_same(place: Path, expected: dict[str, bytes]) -> None:
@@ -136,20 +69,114 @@ def check_the_same(place: Path, expected: dict[str, bytes]) -> None:
     assert {name for name in found if found[name] != expected[name]} == set()
 
 
-def test_three_kills_change_no_bit(undisturbed: Callable[[], dict[str, bytes]], tmp_path: Path) -> None:
+# --- in the middle of a write ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run_in() -> Callable[..., int]:
+    """A function that runs `dying.train` and returns how it ended: forked from a process that has imported all.
+
+    So a start takes no time, and no thread of this process is there.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["tinylm_lib.__main__", "torch._dynamo"])
+
+        def run_in(place: Path, at: int | str | None = None, n_bytes: int | None = None) -> int:
+            arguments = RESUME if newest(place / "run") else TRAIN
+            process = context.Process(target=dying.train, args=(place, arguments, at, n_bytes))
+            process.start()
+            process.join(SOON)
+            assert process.exitcode is not None, "the run hangs"
+            return process.exitcode
+
+        yield run_in
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, run_in: Callable[..., int]) -> dict[str, bytes]:
+    """Every file of the run that nobody disturbs."""
+    place = folder_with_text(tmp_path_factory.mktemp("whole") / "place")
+    assert run_in(place) == 0, (place / "said.txt").read_text(encoding="utf-8")
+    return everything(place / "run")
+
+
+def unfinished(run: Path) -> bool:
+    """Whether a checkpoint is half written or half deleted."""
+    folders = [*run.glob("step_*")]
+    return any(run.glob("step_*/*.partial")) or any(not (p / MANIFEST).exists() for p in folders) or len(folders) > 2
+
+
+def test_a_kill_at_each_step_of_a_write_changes_no_bit(
+    undisturbed: dict[str, bytes], run_in: Callable[..., int], tmp_path: Path
+) -> None:
+    """Each process writes one checkpoint, and is killed in the next one."""
     place = folder_with_text(tmp_path / "place")
-    found = killed_again_and_again(place, ["write", "training", "write"], seed=1)
-    print(found)
-    assert found["write"], "no kill fell into a checkpoint"
-    check_the_same(place, undisturbed())
+    run, in_a_write = place / "run", 0
+    for n in range(N_EVENTS):
+        before = newest(run)
+        assert run_in(place, n) == -signal.SIGKILL, (place / "said.txt").read_text(encoding="utf-8")
+        assert before + EVERY <= newest(run) <= before + 2 * EVERY
+        in_a_write += unfinished(run)
+        assert checkpoint.latest(run).name == f"step_{newest(run):06d}", "the last checkpoint is damaged"
+    assert in_a_write >= N_EVENTS - 3, "the events are not those of a write"  # at first nothing is made, at last all is
+    assert run_in(place) == 0
+    check_the_same(place, undisturbed)
+
+
+def test_a_kill_in_the_middle_of_a_file_changes_no_bit(
+    undisturbed: dict[str, bytes], run_in: Callable[..., int], tmp_path: Path
+) -> None:
+    place = folder_with_text(tmp_path / "place")
+    run = place / "run"
+    for at, n_bytes in HALF_FILES.values():
+        assert run_in(place, at, n_bytes) == -signal.SIGXFSZ
+        names = {p.name for p in (run / f"step_{newest(run) + EVERY:06d}").iterdir()}
+        assert len(names) == (1 if at == 0 else 3) and MANIFEST not in names
+        assert len(list(checkpoint.latest(run).iterdir())) == 3, "the half file of the kill before is left"
+    assert run_in(place) == 0
+    check_the_same(place, undisturbed)
+
+
+# --- at any moment ---------------------------------------------------------------------------------------------------
+
+
+def start(place: Path) -> subprocess.Popen:
+    """Start the train command in a folder; what it says goes into a file there."""
+    path = os.pathsep.join(filter(None, (str(Path(tinylm_lib.__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONWARNINGS": "error"}
+    command = [sys.executable, "-m", "tinylm_lib", *(RESUME if newest(place / "run") else TRAIN)]
+    with open(place / "said.txt", "a", encoding="utf-8") as said:
+        return subprocess.Popen(command, cwd=place, env=environment, stdout=said, stderr=said)
+
+
+def wait_for(what: Callable[[], Any], process: subprocess.Popen) -> None:
+    """Look again and again until something is there, or the process has ended."""
+    deadline = time.monotonic() + SOON
+    while not what() and process.poll() is None:
+        assert time.monotonic() < deadline, "the run hangs"
+        time.sleep(0.0005)
 
 
 @pytest.mark.slow
-def test_twenty_kills_change_no_bit(undisturbed: Callable[[], dict[str, bytes]], tmp_path: Path) -> None:
+def test_twenty_random_kills_change_no_bit(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """Half of them after the start, half after the first news of a run; where they fall depends on the machine."""
     place = folder_with_text(tmp_path / "place")
-    moments = ["start"] * 4 + ["training"] * 6 + ["write"] * 10
-    random.Random(2).shuffle(moments)
-    found = killed_again_and_again(place, moments, seed=2)
-    print(found)
-    assert found["start"] and found["training"] and found["write"] >= 5, found
-    check_the_same(place, undisturbed())
+    run, generator, found = place / "run", random.Random(2), Counter()
+    noted = run / log.NAME
+    for i in range(20):
+        process, before = start(place), newest(run)
+        if i % 2:
+            seen = noted.stat().st_size if noted.exists() else 0
+            wait_for(lambda seen=seen: noted.exists() and noted.stat().st_size not in (0, seen), process)
+        time.sleep(generator.uniform(0.0, 2.5 if i % 2 == 0 else 0.2))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() in (-signal.SIGKILL, 0), (place / "said.txt").read_text(encoding="utf-8")
+        found["in a write" if unfinished(run) else "after progress" if newest(run) > before else "before"] += 1
+        if newest(run):
+            assert checkpoint.latest(run).name == f"step_{newest(run):06d}", "the last checkpoint is damaged"
+    print(dict(found))
+    last = start(place)
+    assert last.wait(timeout=300) == 0, (place / "said.txt").read_text(encoding="utf-8")
+    check_the_same(place, undisturbed)

@@ -28,7 +28,9 @@ from .tokenizer import tokenizer_from_dict
 MANIFEST = "checkpoint.json"
 FORMAT = 1
 RANDOM = re.compile(r"rng(_cuda)?(/[0-9]+)?")
-OURS = re.compile(r"(model|training)(-[0-9a-f]{16}\.(safetensors|shards)|\.partial)|checkpoint\.json\.partial")
+OURS = re.compile(  # the last is what safetensors leaves of a write that was killed
+    r"(model|training)(-[0-9a-f]{16}\.(safetensors|shards)|\.partial)|checkpoint\.json\.partial|\.tmp[0-9A-Za-z]{6}"
+)
 
 
 @dataclass
