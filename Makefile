@@ -1,12 +1,5 @@
 PYTHON ?= python3
 PY := .venv/bin/python
-NBVAL := TINYLM_WORKSHOP=off $(PY) -m pytest -p no:cacheprovider --nbval --nbval-current-env --nbval-cell-timeout=120 \
-	--nbval-sanitize-with notebooks/sanitize.cfg
-# Two files at a time, each whole in one process: tests and lessons keep about one core busy.
-TWO := --numprocesses=2 --dist=loadfile
-# Set-ups under which the printed numbers must stay the same: instruction sets of PyTorch and of oneDNN, and one thread.
-MACHINES := ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=SSE41 ONEDNN_MAX_CPU_ISA=AVX2 \
-	OMP_NUM_THREADS=1
 
 # Whatever a tool keeps stays in the checkout, and whatever the machine has set for another Python stays out of it.
 CACHE := $(CURDIR)/work/cache
@@ -27,8 +20,7 @@ unexport PYTHONHOME PYTHONPATH
 # A waiting thread soon gives its core away: with other work on the machine a training step is several times faster.
 export GOMP_SPINCOUNT := 1000
 
-.PHONY: help lab train test test-all test-long bench weights notebooks site portable clean set-up-lab set-up-test
-.PHONY: check-style check-code check-notebooks check-exercises check-long check-solutions
+.PHONY: help lab train test test-all bench weights notebooks site portable clean set-up-lab set-up-test
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -40,30 +32,11 @@ lab: set-up-lab ## open the course in JupyterLab, on your own copies of the note
 train: set-up-lab ## train a model on StoryWorld for about a minute, options in ARGS: make train ARGS="--help"
 	@$(PY) -m tinylm_lib train $(ARGS)
 
-test: check-style check-code check-notebooks check-exercises ## check everything that is quick: style, tests, notebooks, solutions
+test: set-up-test ## check everything that is quick: style, tests, notebooks; or some parts: make test ARGS="style"
+	@$(PY) tools/test.py $(ARGS)
 
-test-all: test test-long ## the same and what takes long: browsers, compilers, every solution in full
-
-check-style: set-up-test
-	$(PY) -m ruff check
-	$(PY) -m ruff format --check
-
-check-code: set-up-test
-	$(PY) -m pytest $(TWO) -m "not slow and not browser" tests
-
-check-notebooks: set-up-test
-	$(NBVAL) $(TWO) notebooks/*.ipynb
-
-check-exercises: set-up-test
-	$(PY) -m tinylm_lib.classroom.lessons check-solutions --quick
-
-test-long: check-long check-solutions
-
-check-long: set-up-test
-	$(PY) -m pytest -m "slow or browser" tests
-
-check-solutions: set-up-test
-	$(PY) -m tinylm_lib.classroom.lessons check-solutions
+test-all: set-up-test ## the same and what takes long: browsers, compilers, many processes, the solutions
+	@$(PY) tools/test.py --all $(ARGS)
 
 bench: set-up-test ## measure beside nanoGPT, minbpe and Hugging Face: make bench ARGS="--help"
 	@PYTHONPATH=tests $(PY) -m benchmarks $(ARGS)
@@ -72,19 +45,13 @@ weights: set-up-test ## train the model that ships with the library anew, about 
 	@$(PY) tools/weights.py
 
 notebooks: set-up-test ## build and execute the notebooks from notebooks/source
-	@$(PY) -m tinylm_lib.classroom.lessons build
+	@$(PY) -m tinylm_lib.classroom.lessons
 
 site: set-up-lab ## export the built lessons as an offline site into work/site: make site ARGS="05 --to FOLDER"
 	@$(PY) -m tinylm_lib.classroom.pages $(ARGS)
 
-portable: set-up-test ## run the notebooks as other processors would, and list what prints differently
-	@mkdir -p work/cache/portable; status=0; \
-	for machine in $(MACHINES); do \
-		log="work/cache/portable/$$machine.txt"; \
-		if env "$$machine" $(NBVAL) $(TWO) notebooks/*.ipynb > "$$log" 2>&1; then result=same; else result=DIFFERS; status=1; fi; \
-		printf '%-28s %-8s %s\n' "$$machine" "$$result" "$$(tail -n 1 "$$log" | tr -d =)"; \
-		grep '^FAILED' "$$log"; \
-	done; exit $$status
+portable: set-up-test ## run notebooks and tests as other machines would, and list what differs: make portable ARGS="--help"
+	@$(PY) tools/portable $(ARGS)
 
 clean: ## delete .venv and every cache, never your own notebooks in work/
 	rm -rf .venv work/cache .pytest_cache

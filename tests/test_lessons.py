@@ -1,21 +1,17 @@
-"""The build of the notebooks: what the grammar refuses, what the two copies hold, what stale means, what nbval sees."""
+"""The build of the notebooks: what the grammar refuses, what the two copies hold, what stale means."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import v4
-from nbval.plugin import get_sanitize_patterns
 
 from tinylm_lib.classroom import lessons
 from tinylm_lib.classroom.measured import learned, measured, rounded
 from tinylm_lib.classroom.source import read_lesson, to_notebook
 
 ROOT = Path(__file__).parents[1]
-SANITIZE = ROOT / "notebooks" / "sanitize.cfg"
 LESSON = '''# %% [markdown] slide="slide"
 # # 05 Halves
 # *Needs* nothing. *Runs* in about 2 s on two cores. *Teaches* in 5 minutes, plus 4 of exercises.
@@ -46,7 +42,7 @@ except NotImplementedError:
 # %% [markdown] tags=["solution"]
 # Dividing by 2 is enough.
 
-# %% tags=["slow"]
+# %%
 print("a long cell")
 '''
 
@@ -74,7 +70,7 @@ def course(tmp_path_factory):
 
 REFUSED = {
     "unknown tag": ('tags=["check"]', 'tags=["chekc"]', "22: unknown tag 'chekc' for a code cell; known tags:"),
-    "tag of another kind": ('tags=["note"]', 'tags=["slow"]', "11: unknown tag 'slow' for a markdown cell"),
+    "tag of another kind": ('tags=["note"]', 'tags=["check"]', "11: unknown tag 'check' for a markdown cell"),
     "unknown key": (
         'slide="slide" minutes',
         'slides="x" minutes',
@@ -96,7 +92,7 @@ REFUSED = {
     "another name": ('name="half"', 'name="third"', "14: define third in the exercise"),
     "name elsewhere": ('tags=["check"]', 'tags=["check"] name="half"', "22: only an exercise has a name"),
     "minutes on code": ('tags=["check"]', 'tags=["check"] minutes=1', "22: minutes belong to an exercise or"),
-    "exercise without check": ('tags=["check"]', 'tags=["slow"]', '14: add a cell with tags=["check"]'),
+    "exercise without check": (' tags=["check"]', "", '14: add a cell with tags=["check"]'),
     "check first": ('tags=["source-hidden"]', 'tags=["check"]', "8: put the check after its exercise"),
     "title": ("# # 05 Halves", "# # 5 Halves", "1: begin with a markdown cell whose first line is `# 05 Halves`"),
     "sum of minutes": (
@@ -224,9 +220,9 @@ def test_the_unsolved_copy_runs_to_its_end_and_the_solved_one_passes(course):
 
 def test_fresh_notebooks_are_neither_stale_nor_built_again(course, capsys):
     assert lessons.stale(course / "notebooks") == []
-    assert lessons.main(["build"], course / "notebooks") == 0
+    assert lessons.main([], course / "notebooks") == 0
     assert capsys.readouterr().out == "up to date: 05_halves\n"
-    assert lessons.main(["build", "--check"], course / "notebooks") == 0
+    assert lessons.main(["--check"], course / "notebooks") == 0
 
 
 def test_the_committed_notebooks_are_fresh():
@@ -273,7 +269,7 @@ def test_check_names_the_stale_notebook_the_reason_and_the_remedy(course, tmp_pa
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     spoil(notebooks)
-    assert lessons.main(["build", "--check"], notebooks) == 1
+    assert lessons.main(["--check"], notebooks) == 1
     assert message in capsys.readouterr().err
 
 
@@ -285,7 +281,7 @@ def test_a_change_of_the_build_makes_all_stale(course, monkeypatch):
 
 
 def test_an_unknown_number_is_refused_with_the_known_ones(course, capsys):
-    assert lessons.main(["build", "07"], course / "notebooks") == 1
+    assert lessons.main(["07"], course / "notebooks") == 1
     assert capsys.readouterr().err == "no lesson 07; there are 05\n"
 
 
@@ -310,7 +306,7 @@ def test_what_cannot_be_compared_later_is_not_built(tmp_path, code, message):
 def test_a_cell_that_must_raise_is_built_only_if_it_does(tmp_path):
     text = LESSON.replace('tags=["source-hidden"]', 'tags=["raises-exception"]')
     with pytest.raises(ValueError, match="does not raise any more"):
-        lessons.check_solution(write(tmp_path, text))
+        lessons.build(write(tmp_path, text), tmp_path / "notebooks")
     source = write(tmp_path, text.replace('print("a plain cell")', "1 / 0"))
     lessons.build(source, tmp_path / "notebooks")
     built = nbformat.read(tmp_path / "notebooks" / "05_halves.ipynb", as_version=4)
@@ -321,18 +317,6 @@ def test_a_student_copy_far_over_its_time_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(lessons, "STUDENT_SECONDS", 0)
     with pytest.raises(ValueError, match="WARNING: over 0 s; make it shorter"):
         lessons.build(write(tmp_path), tmp_path / "notebooks")
-
-
-def test_check_solutions_runs_all_or_what_the_checks_need(tmp_path):
-    source = write(tmp_path)
-    assert lessons.check_solution(source).startswith("05_halves: 4 cells")
-    assert lessons.check_solution(source, quick=True).startswith("05_halves: 3 cells")
-
-
-def test_check_solutions_fails_where_a_solution_does(tmp_path, capsys):
-    write(tmp_path, LESSON.replace("return x / two", "return x / zero"))
-    assert lessons.main(["check-solutions", "--quick"], tmp_path / "notebooks") == 1
-    assert "name 'zero' is not defined" in capsys.readouterr().err
 
 
 FIGURE = """from tinylm_lib.classroom.figures import loss_curve
@@ -349,144 +333,6 @@ def test_two_builds_give_the_same_bytes(tmp_path):
         built.append([path.read_bytes() for path in sorted((folder / "notebooks").rglob("*.ipynb"))])
     assert b"data:image/png;base64" in built[0][0]
     assert built[0] == built[1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("source", sorted((ROOT / "notebooks" / "source").glob("*.py")), ids=lambda path: path.stem)
-def test_two_builds_of_each_lesson_give_the_same_bytes(tmp_path, source, monkeypatch):
-    # The solution's notebook has all the student's cells but the stubs, which nbval runs.
-    monkeypatch.setattr(lessons, "_places", lambda source, folder: {"solution": folder / "built.ipynb"})
-    for folder in (tmp_path / "one", tmp_path / "two"):
-        lessons.build(source, folder)
-    texts = [unmeasured(folder / "built.ipynb") for folder in (tmp_path / "one", tmp_path / "two")]
-    assert texts[0] == texts[1]
-
-
-def unmeasured(built: Path) -> str:
-    """A notebook without what was measured: its numbers, the pictures that show them, and the seal on them."""
-    picture, measurement = (pattern for pattern, _ in get_sanitize_patterns(SANITIZE.read_text())[:2])
-    notebook = nbformat.read(built, as_version=4)
-    del notebook.metadata["tinylm"]["content_sha256"]
-    for output in (output for cell in notebook.cells for output in cell.get("outputs", ()) if "\u27e8" in str(output)):
-        for kind, text in output.get("data", {}).items():
-            output.data[kind] = re.sub(picture, "", text) if kind == "text/html" else text
-    return re.sub(measurement, "", nbformat.writes(notebook))
-
-
-# what nbval sees
-
-
-def cell(code: str, *outputs: nbformat.NotebookNode, count: int | None = 1, tags: tuple[str, ...] = ()):
-    return v4.new_code_cell(code, execution_count=count, outputs=list(outputs), metadata={"tags": list(tags)})
-
-
-def printed(text: str) -> nbformat.NotebookNode:
-    return v4.new_output("stream", name="stdout", text=text)
-
-
-def shown(html: str) -> nbformat.NotebookNode:
-    return v4.new_output("display_data", {"text/html": html, "text/plain": "Figure"})
-
-
-def show(html: str, **more: str) -> str:
-    return f"display({ {'text/html': html, 'text/plain': 'Figure', **more} }, raw=True)"
-
-
-CELLS = {
-    "a fresh output": (True, cell("print(1)", printed("1\n"))),
-    "a stale output": (False, cell("print(2)", printed("1\n"))),
-    "another measurement": (True, cell("print('took   ⟨98.7 s⟩')", printed("took ⟨1,234 s⟩\n"))),
-    "another unit": (False, cell("print('took ⟨98.7 ms⟩')", printed("took ⟨98.7 s⟩\n"))),
-    "another version": (True, cell("print('Python ⟨3.13.1⟩')", printed("Python ⟨3.11.7⟩\n"))),
-    "another address": (True, cell("print('<x at 0x7f0000000001>')", printed("<x at 0x7f0000000002>\n"))),
-    "another temporary file": (True, cell("print('in /tmp/abc/x.py:1')", printed("in /tmp/def/x.py:1\n"))),
-    "other pixels": (
-        True,
-        cell(show('<img src="data:image/png;base64,AAAA">1'), shown('<img src="data:image/png;base64,BBBB">1')),
-    ),
-    "another number in a table": (False, cell(show("<td>1.2</td>"), shown("<td>1.3</td>"))),
-    "another alt text": (False, cell(show('<img alt="a">'), shown('<img alt="b">'))),
-    "other data of a view": (True, cell(show("x", **{"application/vnd.tinylm.view+json": "1"}), shown("x"))),
-    "an exception that stays away": (False, cell("x = 1", tags=("raises-exception",))),
-    "an exception that comes": (
-        True,
-        cell(
-            "1 / 0",
-            v4.new_output("error", ename="ZeroDivisionError", evalue="division by zero"),
-            tags=("raises-exception",),
-        ),
-    ),
-    "an unknown magic": (
-        False,
-        cell(
-            "%nosuch",
-            v4.new_output("stream", name="stderr", text="UsageError: Line magic function `%nosuch` not found.\n"),
-        ),
-    ),
-}
-UNSEEN = {
-    "never_run": ("a code cell was never run", [cell("print(1)", printed("1\n")), cell("x = 1", count=None)]),
-    "without_outputs": ("no cell has an output that could be compared", [cell("x = 1")]),
-    "empty": ("no cell has an output that could be compared", []),
-    "mostly_ignored": (
-        "1 of 2 output cells are not compared",
-        [cell("print(1)", printed("1\n")), cell("print(2)", printed("2\n"), tags=("nbval-ignore-output",))],
-    ),
-    "bare_picture": (
-        "1 of 2 output cells are not compared",
-        [cell("print(1)", printed("1\n")), cell("f", v4.new_output("display_data", {"image/png": "AAAA"}))],
-    ),
-}
-
-
-def nbval(folder: Path, *options: str) -> str:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        ROOT / "pyproject.toml",
-        "--rootdir",
-        folder,
-        "-p",
-        "no:cacheprovider",
-    ]
-    command += ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", SANITIZE, "-rA", "--color=no", *options]
-    done = subprocess.run([*command, *sorted(folder.glob("*.ipynb"))], cwd=folder, capture_output=True, text=True)
-    return done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    """What strict nbval says of one notebook per hole and of one with a cell per hole."""
-    folder = tmp_path_factory.mktemp("nbval")
-    (folder / "conftest.py").write_bytes((ROOT / "notebooks" / "conftest.py").read_bytes())
-    books = {name: cells for name, (_, cells) in UNSEEN.items()} | {"cells": [one for _, one in CELLS.values()]}
-    for name, cells in books.items():
-        nbformat.write(v4.new_notebook(cells=cells), folder / f"{name}.ipynb")
-    return nbval(folder, "--nbval-cell-timeout=60", "--continue-on-collection-errors")
-
-
-@pytest.mark.parametrize("case", CELLS)
-def test_nbval_sees_each_cell_as_it_is(report, case):
-    passes, place = CELLS[case][0], list(CELLS).index(case)
-    assert re.search(rf"{'PASSED' if passes else 'FAILED'} cells\.ipynb::Cell {place}\b", report), report
-
-
-@pytest.mark.parametrize("name", UNSEEN)
-def test_nbval_refuses_a_notebook_in_which_little_is_compared(report, name):
-    assert f"{name}.ipynb: {UNSEEN[name][0]}" in report
-    assert f"ERROR {name}.ipynb" in report
-
-
-def test_nbval_prints_what_was_compared(report):
-    assert "cells.ipynb: 13 outputs compared, 0 ignored" in report
-
-
-def test_nbval_needs_a_time_out(tmp_path):
-    (tmp_path / "conftest.py").write_bytes((ROOT / "notebooks" / "conftest.py").read_bytes())
-    nbformat.write(v4.new_notebook(cells=[cell("print(1)", printed("1\n"))]), tmp_path / "one.ipynb")
-    assert "set --nbval-cell-timeout=120" in nbval(tmp_path)
 
 
 # measured

@@ -526,7 +526,7 @@ if __name__ == "__main__":
                 print(name, *found)
 """
 
-# %% tags=["slow"]
+# %%
 folder = tempfile.TemporaryDirectory()
 _ = Path(folder.name, "in_many.py").write_text(SCRIPT)
 sys.path.insert(0, folder.name)

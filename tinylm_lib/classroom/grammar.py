@@ -6,7 +6,6 @@
     # %% tags=["check"]                             comes after its exercise
     # %% [markdown] tags=["solution"]               in the solution notebook only: the explanation
     # %% [markdown] tags=["note"]                   for the presenter: in the solution notebook only, slide type notes
-    # %% tags=["slow"]                              left out by `check-solutions --quick`: no check needs it
     # %% tags=["source-hidden"]                     the code is folded, its output is not
     # %% tags=["raises-exception"]                  must raise, in the build and under nbval
     # %% tags=["nbval-ignore-output"]               at most one output cell in ten
@@ -31,7 +30,6 @@ TAGS = {
     "check": {"code"},
     "solution": {"code", "markdown"},
     "note": {"markdown"},
-    "slow": {"code"},
     "source-hidden": {"code"},
     "raises-exception": {"code"},
     "nbval-ignore-output": {"code"},

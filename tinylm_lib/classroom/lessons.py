@@ -1,10 +1,8 @@
-"""Builds and executes the notebooks of the course, tells which are stale, and runs the solutions afresh.
+"""Builds and executes the notebooks of the course, and tells which are stale.
 
-    python -m tinylm_lib.classroom.lessons build [NN ...] [--check]
-    python -m tinylm_lib.classroom.lessons check-solutions [NN ...] [--quick]
+    python -m tinylm_lib.classroom.lessons [NN ...] [--check]
 
-`build` makes what is stale, or the lessons named; `--check` executes nothing and fails if something is stale. `--quick`
-runs each solution up to its last check, without the cells tagged slow.
+Without a number it builds what is stale; `--check` executes nothing and fails if something is stale.
 """
 
 import argparse
@@ -13,9 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -32,7 +27,7 @@ BUILDER = tuple(
     Path(__file__).with_name(f"{name}.py")
     for name in ("grammar", "source", "lessons", "measured", "figures", "cards", "view", "predictions")
 )
-CELL_SECONDS, STUDENT_SECONDS, AT_ONCE = 120, 60, 2
+CELL_SECONDS, STUDENT_SECONDS = 120, 60
 # Spinning threads stall on a busy machine; nobody's kept parts may take part in what is built.
 SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
 WIDGET_STATE = "application/vnd.jupyter.widget-view+json"
@@ -119,35 +114,11 @@ def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
     return [f"{_shown(path, notebooks)} {text}" for path, text in sorted(found.items())]
 
 
-def check_solution(source: Path, quick: bool = False) -> str:
-    """Runs the solutions of one source afresh, writing nothing; returns a report line.
-
-    quick: only the code up to the last check, without the cells tagged slow.
-    Raises: ValueError if a cell fails.
-    """
-    notebook = to_notebook(read_lesson(source), "solution")
-    notebook.cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    if quick:
-        last = max(
-            (place for place, cell in enumerate(notebook.cells) if "check" in cell.metadata.get("tags", ())), default=-1
-        )
-        notebook.cells = [cell for cell in notebook.cells[: last + 1] if "slow" not in cell.metadata.get("tags", ())]
-    seconds = execute(notebook, source.stem) if notebook.cells else 0
-    _require_raised(notebook, source.stem)
-    return f"{source.stem}: {len(notebook.cells)} cells of the solution ran in {seconds:.1f} s"
-
-
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tinylm_lib.classroom.lessons", description=__doc__.split("\n")[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    for command, flag, text in (
-        ("build", "--check", "execute nothing, fail if a notebook is stale"),
-        ("check-solutions", "--quick", "only what the checks need"),
-    ):
-        one = commands.add_parser(command)
-        one.add_argument("numbers", nargs="*", metavar="NN", help="two digits: only these lessons")
-        one.add_argument(flag, action="store_true", help=text)
+    parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: build these lessons, stale or not")
+    parser.add_argument("--check", action="store_true", help="execute nothing, fail if a notebook is stale")
     options = parser.parse_args(argv)
     try:
         for line in _work(options, notebooks):
@@ -160,10 +131,7 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
 
 def _work(options: argparse.Namespace, notebooks: Path) -> Iterator[str]:
     sources = _sources(notebooks, options.numbers)
-    if options.command == "check-solutions":
-        with ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:  # a lesson keeps about one core busy
-            yield from pool.map(partial(check_solution, quick=options.quick), sources)
-    elif options.check:
+    if options.check:
         if lines := stale(notebooks):
             raise ValueError("\n".join(lines))
         yield "all notebooks are fresh"

@@ -5,8 +5,8 @@ up to two eps(dtype) times |A| @ |B|, forwards and backwards. The number depends
 alone, so the same product gives the same bits again. What every BLAS computes exactly stays as it is: sums of one term,
 and sums of whole numbers (or sixty-fourths) that the dtype can hold.
 
-The environment variable TINYLM_JITTER holds the seed. With this folder on PYTHONPATH, torch itself calls `start` in every
-process that imports it, child processes and notebook kernels included (its entry points "torch.backends").
+The environment variable TINYLM_JITTER holds the seed. With this folder on PYTHONPATH, torch itself calls `start` in
+every process that imports it, child processes and notebook kernels included (its entry points "torch.backends").
 Source of the bound: Higham 2002, *Accuracy and Stability of Numerical Algorithms*, section 3.5.
 """
 
@@ -60,7 +60,7 @@ def _places(n: int, dtype: torch.dtype) -> Tensor:
 
 
 def noise(like: Tensor, seed: int, *sizes: int) -> Tensor:
-    """Random numbers from -1 to 1 in the shape of `like` (...), each made of its bits, its place, the seed and sizes."""
+    """Random numbers from -1 to 1, in the shape of `like` (...), made of its bits, places, the seed and the sizes."""
     integer, shift = (torch.int64, 32) if like.element_size() == 8 else (torch.int32, 16)
     bits = like.contiguous().view(BITS[like.element_size()]).to(integer)
     x = bits + _places(like.numel(), integer).view(like.shape)
