@@ -33,10 +33,10 @@ train: set-up-lab ## train a model on StoryWorld for about a minute, options in 
 	@$(PY) -m tinylm_lib train $(ARGS)
 
 test: set-up-test ## check everything that is quick: style, tests, notebooks; or some parts: make test ARGS="style"
-	@$(PY) tools/test.py $(ARGS)
+	@$(PY) tools/run_tests.py $(ARGS)
 
 test-all: set-up-test ## the same and what takes long: browsers, compilers, many processes, the solutions
-	@$(PY) tools/test.py --all $(ARGS)
+	@$(PY) tools/run_tests.py --all $(ARGS)
 
 bench: set-up-test ## measure beside nanoGPT, minbpe and Hugging Face: make bench ARGS="--help"
 	@PYTHONPATH=tests $(PY) -m benchmarks $(ARGS)

@@ -1,4 +1,4 @@
-"""tools/test.py: everything runs, the summary says what failed and how to run it alone, and the exit code is right."""
+"""tools/run_tests.py: everything runs, the summary says what failed and how to run it alone, and the exit code is right."""
 
 import importlib.util
 import re
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def runner(monkeypatch):
     """The program as a module, with parts of our own."""
-    spec = importlib.util.spec_from_file_location("runner", ROOT / "tools" / "test.py")
+    spec = importlib.util.spec_from_file_location("runner", ROOT / "tools" / "run_tests.py")
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "runner", module)  # dataclasses look there
     spec.loader.exec_module(module)
@@ -43,7 +43,7 @@ ERROR tests/test_c.py
 def run(runner, monkeypatch, capfd, *arguments: str, **parts: list[list[str]]) -> tuple[int, str]:
     monkeypatch.setattr(runner, "PARTS", {name: runner.Part(name, 1.0, commands) for name, commands in parts.items()})
     monkeypatch.setattr(runner, "QUICK", tuple(parts))
-    monkeypatch.setattr(sys, "argv", ["test.py", *arguments])
+    monkeypatch.setattr(sys, "argv", ["run_tests.py", *arguments])
     return runner.main(), capfd.readouterr().out
 
 
@@ -87,7 +87,7 @@ def test_it_stops_in_time_with_a_summary(runner, monkeypatch, capfd) -> None:
 
 
 def test_an_unknown_part_is_named_with_those_that_are_there() -> None:
-    command = [sys.executable, str(ROOT / "tools" / "test.py"), "tsets"]
+    command = [sys.executable, str(ROOT / "tools" / "run_tests.py"), "tsets"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "there is no part tsets; there are style, tests, notebooks, solutions, long" in done.stderr

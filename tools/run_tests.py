@@ -1,8 +1,8 @@
 """Run the checks of this repository, all of them even if some fail, and say at the end what failed.
 
-    python tools/test.py                    what is quick: style, tests, notebooks
-    python tools/test.py --all              and what takes long: browsers, compilers, kills, the solutions
-    python tools/test.py style notebooks    these parts
+    python tools/run_tests.py                    what is quick: style, tests, notebooks
+    python tools/run_tests.py --all              and what takes long: browsers, compilers, kills, the solutions
+    python tools/run_tests.py style notebooks    these parts
 
 Only the standard library. Each part prints its own progress; the last lines say what failed, how to run that alone, and
 how many tests passed.
@@ -16,10 +16,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfEs", "--durations=10", "--color=no"]
@@ -69,12 +70,13 @@ def alone(part: str, test: str) -> str:
     return f"{python} -m pytest '{test}'"
 
 
-def run(part: Part, deadline: float) -> None:
-    """Run the commands of a part, show what they print, and note how they end."""
+def run(part: Part, deadline: float, environment: Mapping[str, str] = os.environ, log: Path | None = None) -> None:
+    """Run the commands of a part, pass on what they print, or keep it in a log, and note how they end."""
     started, part.status = time.monotonic(), "ok"
     for command in part.commands:
         try:
-            code = show(command, part, deadline)
+            with log.open("ab") if log else nullcontext(sys.stdout.buffer) as out:
+                code = follow(command, part, deadline, environment, out)
         except (TimeoutError, KeyboardInterrupt) as error:
             part.status = str(error) or "interrupted"
             break
@@ -83,17 +85,17 @@ def run(part: Part, deadline: float) -> None:
     part.seconds = time.monotonic() - started
 
 
-def show(command: list[str], part: Part, deadline: float) -> int:
+def follow(command: list[str], part: Part, deadline: float, environment: Mapping[str, str], out: BinaryIO) -> int:
     """Run a command and pass on what it prints, reading from it what failed and what was slow. Returns its exit code.
 
     Raises TimeoutError if it is still running at the deadline.
     """
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": os.name == "posix"}
-    with subprocess.Popen(command, cwd=ROOT, **options) as process:
+    with subprocess.Popen(command, cwd=ROOT, env=environment, **options) as process:
         late = threading.Timer(max(0.0, deadline - time.monotonic()), end, [process])
         late.start()
         try:
-            for line in pieces(process):
+            for line in lines(process, out):
                 read(line, part)
             code = process.wait()
         except BaseException:
@@ -106,12 +108,12 @@ def show(command: list[str], part: Part, deadline: float) -> int:
     return code
 
 
-def pieces(process: subprocess.Popen) -> Iterator[str]:
-    """Write what a process prints as it comes, and yield its whole lines."""
+def lines(process: subprocess.Popen, out: BinaryIO) -> Iterator[str]:
+    """Write what a process prints as it comes, and yield its lines."""
     line = b""
     while piece := process.stdout.read1(4096):
-        sys.stdout.buffer.write(piece)
-        sys.stdout.flush()
+        out.write(piece)
+        out.flush()
         *whole, line = (line + piece).split(b"\n")
         yield from (one.decode("utf-8", "replace").rstrip() for one in whole)
 
@@ -138,7 +140,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}")
     parser.add_argument("--all", action="store_true", help="all parts")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many, with a summary")
+    parser.add_argument("--minutes", type=float, default=24 * 60, help="stop after so many, with a summary")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="list the N slowest items")
     options = parser.parse_args()
     if unknown := sorted({*options.parts} - {*PARTS}):
@@ -149,7 +151,7 @@ def main() -> int:
         PARTS["notebooks"].what += ", then each cell again, from the last to the first"
         PARTS["notebooks"].minutes = 3.5
     chosen = {name: part for name, part in PARTS.items() if name in names}
-    deadline = time.monotonic() + 60 * options.minutes if options.minutes != float("inf") else time.monotonic() + 1e6
+    deadline = time.monotonic() + 60 * options.minutes
     print(f"About {sum(part.minutes for part in chosen.values()):.0f} minutes on two quiet cores:")
     for name, part in chosen.items():
         print(f"  {name:<10} {part.minutes:4.1f} min  {part.what}")
