@@ -108,9 +108,9 @@ def exchanges(team: Alone, folder: Path) -> int:
 
 def main(folder: Path, task: str, device: str) -> None:
     torch.set_num_threads(1)
-    names, recipes = list(FAMILIES), {"plain": {}}
+    names, recipes = list(FAMILIES), {"bf16": {"precision": "bf16"}, "plain": {}}
     if task == "long":
-        names, recipes = list(MODELS), {"recomputed": {"recompute": True}, "bf16": {"precision": "bf16"}, "plain": {}}
+        names, recipes = list(MODELS), {"recomputed": {"recompute": True}, **recipes}
     for strategy in ("ddp", "fsdp"):
         with join(strategy, torch.device(device)) as team:
             found: dict[str, Any] = {"curves": curves(team, folder, names, recipes)}

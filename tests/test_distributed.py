@@ -38,7 +38,7 @@ class Torchrun:
     def __init__(self, n: int, log: Path, *arguments: Any):
         self.log = log
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n)]
-        path = f"{HERE.parent}{os.pathsep}{HERE}"
+        path = os.pathsep.join(filter(None, (str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH"))))
         own = {"OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "TMPDIR": str(log.parent)}
         with log.open("wb") as file:
             self.process = subprocess.Popen(
@@ -78,17 +78,24 @@ def together(n: int, task: str, folder: Path, device: str = "cpu") -> dict[str, 
     return {strategy: json.loads((folder / f"{strategy}.json").read_text("utf-8")) for strategy in ("ddp", "fsdp")}
 
 
-def assert_same_to_5_digits(found: dict[str, Any], alone: dict[str, Any]) -> None:
-    worst = 0.0
+# How far sums in another order may lead, for losses and for gradient norms, in units in the last place: 4 updates pass
+# on the roundings of about 20 products, one behind the other. In fp32 80 units are 1e-5. In bf16 2 units are 1.6 %, and
+# a gradient that passes through a kink (ReLU) may go the other way.
+UNITS = {torch.float32: (80, 80), torch.bfloat16: (2, 16)}
+
+
+def assert_the_same_training(found: dict[str, Any], alone: dict[str, Any]) -> None:
+    """Losses and gradient norms agree to five digits in fp32; in bf16 losses to two, gradient norms to one."""
+    worst = {dtype: [0.0, 0.0] for dtype in UNITS}
     for name, values in alone.items():
-        a, b = (torch.tensor(v, dtype=torch.float64).flatten() for v in (values, found[name]))
-        # In bf16 a sum in another order is rounded to 8 bits at another place.
-        limit = 1e-5 if "bf16" not in name else 2e-2
-        error = ((a - b).abs() / a.abs()).max().item()
-        assert error <= limit, f"{name}: {values} and {found[name]}"
-        worst = max(worst, error) if limit == 1e-5 else worst
+        a, b = (torch.tensor(v, dtype=torch.float64) for v in (values, found[name]))
+        dtype = torch.bfloat16 if "bf16" in name else torch.float32
+        units = (a - b).abs() / a.abs() / torch.finfo(dtype).eps  # (updates, 2), or what an evaluation finds
+        for i, part in enumerate(units.T if units.ndim == 2 else [units]):
+            assert part.max() <= UNITS[dtype][i], f"{name}: {values} and {found[name]}"
+            worst[dtype][i] = max(worst[dtype][i], round(part.max().item(), 1))
     assert found.keys() == alone.keys()
-    print(f"largest relative difference {worst:.1e}")
+    print("units in the last place, losses and gradient norms:", worst)
 
 
 def same_weights(a: Path, b: Path, atol: float = 0.0) -> None:
@@ -111,10 +118,10 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("one_thread")
 def test_two_processes_train_what_one_would_train(tmp_path: Path) -> None:
-    alone = curves(ALONE, tmp_path, list(FAMILIES), {"plain": {}})
+    alone = curves(ALONE, tmp_path, list(FAMILIES), {"bf16": {"precision": "bf16"}, "plain": {}})
     for strategy, found in together(2, "short", tmp_path).items():
         print(strategy)
-        assert_same_to_5_digits(found["curves"], alone)
+        assert_the_same_training(found["curves"], alone)
     for name in FAMILIES:
         for team in ("Replicas", "Shards"):
             same_weights(tmp_path / f"Alone-{name}", tmp_path / f"{team}-{name}", atol=1e-4)
@@ -130,7 +137,7 @@ def test_all_models_recomputed_and_in_bf16(n: int, tmp_path: Path) -> None:
     alone = curves(ALONE, tmp_path, list(MODELS), recipes)
     for strategy, found in together(n, "long", tmp_path).items():
         print(n, strategy)
-        assert_same_to_5_digits(found["curves"], alone)
+        assert_the_same_training(found["curves"], alone)
         noise, again = found["resumed"]["noise"]
         assert noise == again, "each process gets its own random state back"
         assert len({str(x) for x in noise}) == n, "the processes draw the same numbers"
@@ -149,7 +156,7 @@ def test_gpus_train_what_one_would_train(tmp_path: Path) -> None:
     alone = curves(Alone("cuda:0"), tmp_path, list(FAMILIES), {"plain": {}})
     for strategy, found in together(min(2, torch.cuda.device_count()), "short", tmp_path, "cuda").items():
         print(strategy)
-        assert_same_to_5_digits(found["curves"], alone)
+        assert_the_same_training(found["curves"], alone)
 
 
 def test_the_parts_of_the_processes_are_the_batch_of_one() -> None:
@@ -296,7 +303,7 @@ def test_a_signal_saves_and_stops_all(kind: signal.Signals, endless: list[str], 
 @pytest.mark.slow
 def test_a_run_goes_on_in_another_number_of_processes(endless: list[str], tmp_path: Path) -> None:
     """In 4 shards, then alone or in two copies: as one alone from its beginning to its end."""
-    free = [option for option in endless if option not in ("--residual-dropout", "0.1")]
+    free = [option for option in endless if option not in ("--residual-dropout", "0.1")] + ["--precision", "fp32"]
     out, total = tmp_path / "run", ["--total-steps", "30", "--eval-every", "10"]
     begun = train_run(out, *free, *total, "--strategy", "fsdp", n=4)
     assert begun.end() == 0, begun.said()
