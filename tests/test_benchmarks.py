@@ -69,6 +69,19 @@ def test_bars_are_about_the_ratio_or_our_value(bar, met):
     assert ("NOT met" if not met else "met") in row.cells()
 
 
+def test_a_bar_that_holds_elsewhere_is_met_or_not_judged():
+    far = Bar("≤", 0.4, holds="bf16 instructions", here=False)
+    row = compare("x", {"ours": [3.0], "HF": [6.0]}, "HF", far)
+    assert row.met is None and "not judged" in row.cells() and "ratio ≤ 0.4, bf16 instructions" in row.cells()
+    assert compare("x", {"ours": [2.0], "HF": [6.0]}, "HF", far).met is True
+
+
+def test_a_bar_on_seconds_holds_on_a_processor_that_is_fast_enough(monkeypatch):
+    for seconds, here in ((measure.PYTHON_SECONDS / 2, True), (measure.PYTHON_SECONDS * 2, False)):
+        monkeypatch.setattr(measure, "alternate", lambda works, rounds, seconds=seconds: {"python": [9.0, seconds]})
+        assert measure.seconds_bar(2.0) == Bar("≤", 2.0, "ours", measure.REFERENCE, here)
+
+
 def test_a_missing_peer_leaves_ours_and_names_the_remedy():
     row = compare("x", {"ours": [3.0, 1.0, 2.0]}, "nanoGPT", Bar("≤", 0.5), "sampled")
     assert (row.ours, row.theirs, row.ratio, row.met) == (2.0, None, None, None)
@@ -178,7 +191,7 @@ def test_a_row_that_fails_says_so_and_the_others_go_on(monkeypatch, capsys, tmp_
     assert bench.main(["--json", str(tmp_path / "figures.json")]) == 1
     printed = capsys.readouterr().out
     assert "FAILED: RuntimeError: no luck" in printed
-    assert "2 bars met, 0 not met" in printed
+    assert "2 bars met, 0 not met, 0 not judged here" in printed
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert figures["machine"] == ["this machine"]
     assert [row["what"] for row in figures["rows"]][:2] == ["half", "broken"]
@@ -251,18 +264,22 @@ def test_the_recipe_rows_without_nanogpt_use_what_was_stated(monkeypatch, short_
     assert row.met is None
 
 
-def test_the_good_recipe_fills_the_time_and_counts_only_within_it(monkeypatch, short_text):
+def test_the_good_recipe_is_judged_beside_nanogpt_in_loss_and_in_time(monkeypatch, short_text):
     def run(late: float, config: object, training: object) -> recipe.Run:
         return recipe.Run(3 + 0.5 * training.total_steps + late * training.seed, 1.5)
 
     s = Settings(shakespeare=short_text, seeds=3)
     monkeypatch.setattr(recipe, "our_run", lambda s, *settings: run(0, *settings))
     assert recipe.steps_in(s, 72.0) == int((0.95 * 72 - 3) / 0.5)
-    (row,) = recipe.loss_in_time(s)
-    assert (row.ours, row.met) == (1.5, True)
+    loss, seconds = recipe.loss_in_time(s)  # nobody beside it: another processor takes another time
+    assert (loss.ours, loss.met, seconds.met) == (1.5, None, None) and "give --nanogpt" in loss.note
+    s = Settings(shakespeare=short_text, seeds=3, nanogpt="here")
+    monkeypatch.setattr(recipe, "side_by_side", lambda s: ([], recipe.Run(72.0, 1.9)))
+    loss, seconds = recipe.loss_in_time(s)
+    assert (loss.ours, loss.met, seconds.met) == (1.5, True, True)
     monkeypatch.setattr(recipe, "our_run", lambda s, *settings: run(3.0, *settings))  # seeds 2 and 3 come too late
-    (row,) = recipe.loss_in_time(s)
-    assert (row.ours, row.met) == (math.inf, False)
+    loss, seconds = recipe.loss_in_time(s)
+    assert (loss.ours, loss.met, seconds.met) == (1.5, True, False)
 
 
 @pytest.mark.parametrize("name", recipe.ROWS)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import math
 import sys
 import time
@@ -96,10 +97,13 @@ def main(arguments: list[str] | None = None) -> int:
         about.append(f"no CUDA device: {', '.join(skipped)} not run")
         names = [name for name in names if name not in skipped]
     print(*about, "", sep="\n")
+    logging.getLogger("torch").setLevel(logging.ERROR)  # torch.compile's remarks on recompiling would cut the table
     for line in table(measured(names, s, rows)):
         print(line, flush=True)
-    n_met, n_missed = (sum(row.met is verdict for row in rows) for verdict in (True, False))
-    print(f"\n{n_met} bars met, {n_missed} not met; {time.perf_counter() - start:.0f} s.")
+    met, missed, unjudged = (
+        sum(bool(row.bar) and row.met is verdict for row in rows) for verdict in (True, False, None)
+    )
+    print(f"\n{met} bars met, {missed} not met, {unjudged} not judged here; {time.perf_counter() - start:.0f} s.")
     if options.json:
         date = datetime.now(timezone.utc).isoformat(timespec="seconds")
         figures = {"date": date, "machine": about, "rows": [row.record() for row in rows]}

@@ -7,7 +7,7 @@ from typing import Any
 
 from tinylm_lib.data import load_corpus, pydoc_text
 
-from .measure import REMEDIES, Bar, Row, Settings, alternate, compare
+from .measure import REMEDIES, Bar, Row, Settings, alternate, compare, seconds_bar
 from .peers import load_minbpe
 
 VOCABULARY, SLICE = 1_000, 50_000  # minbpe takes minutes for the whole text, so it gets a slice, as we do beside it
@@ -56,7 +56,7 @@ def bpe(s: Settings) -> Iterator[Row]:
     works = {"ours": lambda: train_bpe(text, VOCABULARY), "HF tokenizers": lambda: hugging_face_bpe(text)}
     seconds = alternate(works, s.rounds(5))
     note = REMEDIES["Tiny Shakespeare"] if not s.shakespeare else "Python beside Rust"
-    yield compare(f"{what}, {len(text):,} characters", seconds, "HF tokenizers", Bar("≤", 2.0, "ours"), note)
+    yield compare(f"{what}, {len(text):,} characters", seconds, "HF tokenizers", seconds_bar(2.0), note)
 
 
 def encode(s: Settings) -> Iterator[Row]:
@@ -67,7 +67,7 @@ def encode(s: Settings) -> Iterator[Row]:
     long = (text * 5)[: 500_000 if s.quick else 5_000_000]
     ours, theirs = train_bpe(text, VOCABULARY), hugging_face_bpe(text)
     seconds = alternate({"ours": lambda: ours.encode(long), "HF tokenizers": lambda: theirs.encode(long)}, 3, warm_up=0)
-    bar = Bar("≤", 1.0 if s.quick else 10.0, "ours")
+    bar = seconds_bar(1.0 if s.quick else 10.0)
     yield compare(f"BPE encoding, {len(long):,} characters", seconds, "HF tokenizers", bar, "the first round is cold")
 
 
@@ -77,7 +77,7 @@ def import_time(s: Settings) -> Iterator[Row]:
     seconds = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(s.rounds(5))]
     note = f"{min(seconds):.3f} to {max(seconds):.3f} s, each in a new process"
     row = compare("import tinylm_lib, beyond import torch", {"ours": seconds, "": seconds}, "", note=note)
-    yield Row(row.what, row.ours, bar=Bar("≤", 0.15, "ours"), note=note)
+    yield Row(row.what, row.ours, bar=seconds_bar(0.15), note=note)
 
 
 ROWS = {"bpe": bpe, "encode": encode, "import": import_time}
