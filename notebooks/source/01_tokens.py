@@ -88,16 +88,16 @@ print(f"the table is {tuple(embed.weight.shape)}; id 10 stands for its row 10: {
 # By hand, on a very short text:
 
 # %%
-ids = list(b"a hat, that hat")
-print(ids)
-print([chr(i) for i in ids])
+byte_ids = list(b"a hat, that hat")
+print(byte_ids)
+print([chr(i) for i in byte_ids])
 
 # %% [markdown]
 # How often does `h` stand directly before `a`? We walk along and look at each pair of neighbours.
 
 # %%
-n = sum(pair == (ord("h"), ord("a")) for pair in pairwise(ids))
-print(f"h, a: {n} times, among {len(ids) - 1} pairs of neighbours")
+n = sum(pair == (ord("h"), ord("a")) for pair in pairwise(byte_ids))
+print(f"h, a: {n} times, among {len(byte_ids) - 1} pairs of neighbours")
 
 # %%
 reference = {name: find(name).reference for name in ("most_common_pair", "bpe_merge_step")}
@@ -109,7 +109,7 @@ reference = {name: find(name).reference for name in ("most_common_pair", "bpe_me
 # %% tags=["source-hidden"]
 predict(
     "`h a` and `a t` both occur three times. Which pair wins?",
-    key=lambda: "".join(map(chr, reference["most_common_pair"](ids))),
+    key=lambda: "".join(map(chr, reference["most_common_pair"](byte_ids))),
     because="`h` is 104 and `a` is 97: the first ids differ, so they decide.",
     choices={
         "ha": "",
@@ -151,10 +151,10 @@ _ = keep("most_common_pair", most_common_pair)
 # The new id is 256, the first number that is no byte.
 
 # %%
-i = ids.index(ord("h"))
-once = [*ids[:i], 256, *ids[i + 2 :]]
+i = byte_ids.index(ord("h"))
+once = [*byte_ids[:i], 256, *byte_ids[i + 2 :]]
 print(once)
-assert len(once) == len(ids) - 1
+assert len(once) == len(byte_ids) - 1
 
 # %% [markdown]
 # All places at once, please, from left to right, and no id may be used twice: in 5 5 5 the first two become one, and the third stays.
@@ -198,11 +198,11 @@ _ = keep("bpe_merge_step", bpe_merge_step)
 # your second exercise. On the first merge, of single bytes, all agree:
 
 # %%
-pair = reference["most_common_pair"](ids)
-merged = reference["bpe_merge_step"](ids, pair, 256)
+pair = reference["most_common_pair"](byte_ids)
+merged = reference["bpe_merge_step"](byte_ids, pair, 256)
 theirs = learn_merges({"a hat, that hat": 1}, n_merges=1)
 assert theirs == [tuple(bytes([i]) for i in pair)]
-assert [b"ha" if i == 256 else bytes([i]) for i in merged] == merge([bytes([i]) for i in ids], theirs[0])
+assert [b"ha" if i == 256 else bytes([i]) for i in merged] == merge([bytes([i]) for i in byte_ids], theirs[0])
 show(merge)
 
 # %% [markdown]
@@ -212,7 +212,7 @@ show(merge)
 # Watch it grow:
 
 # %%
-tokens = [bytes([i]) for i in ids]
+tokens = [bytes([i]) for i in byte_ids]
 for a, b in learn_merges({"a hat, that hat": 1}, n_merges=4):
     tokens = merge(tokens, (a, b))
     print(f"{(a + b).decode()!r:>7} is new: {'|'.join(token.decode() for token in tokens)}")

@@ -32,9 +32,9 @@ _ = torch.manual_seed(2)
 shipped = load_pretrained("storyworld")
 tokenizer = shipped.tokenizer
 told = [storyworld.story(torch.Generator().manual_seed(seed)).text for seed in (1, 2)]
-ids = torch.tensor([tokenizer.encode(text)[:5] for text in told])  # (B, T)
-print([tokenizer.decode([i]) for i in ids[0].tolist()])
-print(ids, ids.shape, ids.dtype)
+starts = torch.tensor([tokenizer.encode(text)[:5] for text in told])  # (B, T)
+print([tokenizer.decode([i]) for i in starts[0].tolist()])
+print(starts, starts.shape, starts.dtype)
 
 # %% [markdown]
 # Two texts of five tokens: the shape is $(B, T)$, where $B$ counts texts and $T$ positions. We pick out parts by **indexing**. The lines of this
@@ -50,7 +50,7 @@ def parts(ids):
     ids[:, None]
 
 
-trace(parts, ids, sizes={"B": 2, "T": 5})
+trace(parts, starts, sizes={"B": 2, "T": 5})
 
 # %% [markdown]
 # The rule: **a number removes its axis, a slice keeps it, `None` adds one of size 1.** A negative number counts from the end.
@@ -147,17 +147,17 @@ torch.testing.assert_close(y[1, 2], x[1, 2] @ weight)
 # %% [markdown]
 # ### The gradient
 # One thing more, and it is why we use PyTorch: it notes what was computed, and can then say how much the result would change if an input changed a little. That is
-# the **gradient**. A guess $w \cdot x$ is 5, wanted is 4, and the loss is the square of the error.
+# the **gradient**. A guess `weights @ inputs` is 5, wanted is 4, and the loss is the square of the error.
 
 # %%
-w = torch.tensor([2.0, 1.0], requires_grad=True)
-x, wanted = torch.tensor([3.0, -1.0]), 4.0
-loss = (w @ x - wanted) ** 2
+weights = torch.tensor([2.0, 1.0], requires_grad=True)
+inputs, wanted = torch.tensor([3.0, -1.0]), 4.0
+loss = (weights @ inputs - wanted) ** 2
 loss.backward()
-print(f"guess {(w @ x).item():.0f}, loss {loss.item():.0f}, gradient {w.grad.tolist()}")
+print(f"guess {(weights @ inputs).item():.0f}, loss {loss.item():.0f}, gradient {weights.grad.tolist()}")
 
 # %% tags=["source-hidden"]
-nudged = (torch.tensor([2.01, 1.0]) @ x - wanted) ** 2
+nudged = (torch.tensor([2.01, 1.0]) @ inputs - wanted) ** 2
 predict(
     "The gradient is 6 for the first weight. We make that weight 0.01 larger. By how much does the loss grow?",
     key=lambda: (nudged - loss).item(),
@@ -168,13 +168,14 @@ predict(
 )  # fmt: skip
 
 # %% [markdown]
-# `requires_grad=True` asks PyTorch to take notes, `backward()` walks back through them, and `w.grad` holds the result. By hand it is 2 times the error times the input:
+# `requires_grad=True` asks PyTorch to take notes, `backward()` walks back through them, and `weights.grad` holds the result. By hand it is 2 times the error times the input:
 # $2 \cdot 1 \cdot 3 = 6$ and $2 \cdot 1 \cdot (-1) = -2$. So a small step *against* the gradient makes the loss smaller. That is all training does.
 
 # %%
 with torch.no_grad():
-    w -= 0.05 * w.grad
-print(f"weights {w[0]:.2f} and {w[1]:.2f}, guess {(w @ x).item():.2f}, loss {((w @ x - wanted) ** 2).item():.2f}")
+    weights -= 0.05 * weights.grad
+guess = (weights @ inputs).item()
+print(f"weights {weights[0]:.2f} and {weights[1]:.2f}, guess {guess:.2f}, loss {(guess - wanted) ** 2:.2f}")
 
 # %% [markdown]
 # (Straight to the goal, because we chose the step well. Lesson 11 says how it is chosen otherwise.)
@@ -196,8 +197,8 @@ questions = {
     "can it sing?": [1.0, 0, 0, 0],
     "can it be given?": [-1.0, 1, 0, 0],
 }
-weight = torch.tensor(list(questions.values()))
-assert weight.shape == (3, 4)
+question_weights = torch.tensor(list(questions.values()))
+assert question_weights.shape == (3, 4)
 
 # %% [markdown]
 # One answer by hand: weight times feature, added up. It is a dot product.
@@ -213,7 +214,7 @@ print("kite, for a windy day?", answer)
 
 # %% rows=["S0-7"]
 for word, has in words.items():
-    answers = [sum(w * f for w, f in zip(row, has, strict=True)) for row in weight.tolist()]
+    answers = [sum(w * f for w, f in zip(row, has, strict=True)) for row in question_weights.tolist()]
     print(f"{word}: {answers}")
 
 # %% [markdown]
@@ -288,10 +289,10 @@ trace(layer, torch.randn(2, 5, 64), sizes={"B": 2, "T": 5})
 # Stored as $(in, out)$, we could write `x @ weight`, without the transpose. Does the order matter? First, what does a transpose do?
 
 # %%
-weight = torch.arange(18).view(6, 3)
-print(weight)
-print("in memory:", weight.flatten().tolist())
-print("strides:  ", weight.stride())
+grid = torch.arange(18).view(6, 3)
+print(grid)
+print("in memory:", grid.flatten().tolist())
+print("strides:  ", grid.stride())
 
 # %% [markdown]
 # Memory has no rows: it is one long line. The **strides** say how far to walk in that line: 3 places to the next row, 1 to the next column. Where the
@@ -299,10 +300,10 @@ print("strides:  ", weight.stride())
 
 # %% tags=["source-hidden"]
 predict(
-    "`weight.T` is (3, 6). What are its strides?",
-    key=lambda: str(weight.T.stride()),
+    "`grid.T` is (3, 6). What are its strides?",
+    key=lambda: str(grid.T.stride()),
     choices={
-        "(3, 1)": "Then the next row of `weight.T` would be 3 places away. Look: from 0 to 1 is one step in memory.",
+        "(3, 1)": "Then the next row of `grid.T` would be 3 places away. Look: from 0 to 1 is one step in memory.",
         "(1, 3)": "",
         "(6, 1)": "So it would be if the numbers had been written anew, row by row. Nothing was copied.",
     },
@@ -310,11 +311,11 @@ predict(
 )
 
 # %% rows=["S1-6"]
-flipped = weight.T
-print("the same memory:", flipped.data_ptr() == weight.data_ptr())
+flipped = grid.T
+print("the same memory:", flipped.data_ptr() == grid.data_ptr())
 print("contiguous:", flipped.is_contiguous())
 flipped[0, 1] = 100
-print("written into flipped[0, 1], read from weight[1, 0]:", weight[1, 0].item())
+print("written into flipped[0, 1], read from grid[1, 0]:", grid[1, 0].item())
 assert flipped.shape == (3, 6) and flipped.stride() == (1, 3)
 assert torch.empty(4, 3, 6).stride() == (18, 6, 1)
 
@@ -323,8 +324,8 @@ assert torch.empty(4, 3, 6).stride() == (18, 6, 1)
 # shape $(3, 6)$, but not the same matrix:
 
 # %%
-print(weight.T[0].tolist(), "first row of the transpose")
-print(weight.reshape(3, 6)[0].tolist(), "first row of the reshape")
+print(grid.T[0].tolist(), "first row of the transpose")
+print(grid.reshape(3, 6)[0].tolist(), "first row of the reshape")
 
 # %% [markdown]
 # ### A parameter that is not contiguous
@@ -342,14 +343,14 @@ class Transposed(nn.Module):
         return x @ self.weight
 
 
-layer = Transposed(3, 6)
-layer(torch.randn(4, 3)).sum().backward()
+transposed = Transposed(3, 6)
+transposed(torch.randn(4, 3)).sum().backward()
 attempts = {
-    "the gradient": lambda: layer.weight.grad.norm(),
-    "weight.T": lambda: layer.weight.T,
-    "saving as safetensors": lambda: safetensors.torch.save(layer.state_dict()),
-    "weight.view(-1)": lambda: layer.weight.view(-1),
-    "parameters_to_vector": lambda: nn.utils.parameters_to_vector(layer.parameters()),
+    "the gradient": lambda: transposed.weight.grad.norm(),
+    "weight.T": lambda: transposed.weight.T,
+    "saving as safetensors": lambda: safetensors.torch.save(transposed.state_dict()),
+    "weight.view(-1)": lambda: transposed.weight.view(-1),
+    "parameters_to_vector": lambda: nn.utils.parameters_to_vector(transposed.parameters()),
 }
 
 # %%
@@ -375,7 +376,7 @@ predict(
 # %% rows=["S1-5"]
 for name, message in fails.items():
     print(f"{name}: {message[:72]}...")
-assert layer.weight.grad is not None and len(fails) == 3
+assert transposed.weight.grad is not None and len(fails) == 3
 
 # %% [markdown]
 # A layer that computes and trains, and then cannot be saved as safetensors, the file format in which most models are published (`torch.save` would take it). `contiguous()` would make a copy in the right order. There is a second trap.
@@ -471,8 +472,8 @@ for name, sigma in scales.items():
 density = math.exp(-(3**2) / 2) / math.sqrt(2 * math.pi)
 kept = math.erf(3 / math.sqrt(2))
 print(f"kept {kept:.4f} of all, standard deviation {math.sqrt(1 - 2 * 3 * density / kept):.5f} sigma")
-layer, sigma = Linear(2000, 2000), math.sqrt(2 / (2000 + 2000))
-print(f"measured {layer.weight.std().item() / sigma:.4f} sigma, largest {layer.weight.abs().max().item() / sigma:.2f}")
+large, sigma = Linear(2000, 2000), math.sqrt(2 / (2000 + 2000))
+print(f"measured {large.weight.std().item() / sigma:.4f} sigma, largest {large.weight.abs().max().item() / sigma:.2f}")
 
 # %% [markdown]
 # 0.98658: whoever tests the standard deviation strictly finds it 1.3 % too small. That is no bug. What comes next is a trap.
@@ -634,19 +635,19 @@ def alike(table: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> float:
 # %% rows=["S0-11"]
 trained = shipped.model.embed.weight.detach()  # (V, C)
 new = Embedding(*trained.shape).weight.detach()
-own, others, before = [], [], []
+own, others, untrained = [], [], []
 for ids in rows.values():
     rest = torch.cat([more for more in rows.values() if more is not ids])
     own.append(alike(trained, ids, ids))
     others.append(alike(trained, ids, rest))
-    before.append(alike(new, ids, ids))
-assert min(own) > 0.05 > max(map(abs, others + before))
+    untrained.append(alike(new, ids, ids))
+assert min(own) > 0.05 > max(map(abs, others + untrained))
 
 # %% tags=["source-hidden"]
 with figures.axes("Words of one kind have turned to each other", "", "mean cosine of two words") as (figure, ax):
     for shift, (name, bars) in zip(
         (-0.28, 0, 0.28),
-        {"same kind": own, "another kind": others, "same kind, untrained": before}.items(),
+        {"same kind": own, "another kind": others, "same kind, untrained": untrained}.items(),
         strict=True,
     ):
         ax.bar([i + shift for i in range(len(own))], bars, 0.27, label=name, hatch="//" if "un" in name else "")
@@ -659,7 +660,7 @@ figures.show(
     figure,
     alt="Bar chart: in the trained table two words of one kind have a clearly positive mean cosine, of different kinds one near 0, as in an untrained table.",
     caption="Something of what a word is like was learned: two words of one kind share a part of their direction. Before training, all are unrelated.",
-    table={"kind": list(kinds), "same kind": own, "another kind": others, "same kind, untrained": before},
+    table={"kind": list(kinds), "same kind": own, "another kind": others, "same kind, untrained": untrained},
     digits=1,
 )
 
@@ -734,8 +735,8 @@ trace(hasty, torch.randn(7, 4), torch.randn(6, 4), sizes={"T": 7})
 # With a square weight, as many in a Transformer are, nothing is said at all. The check has a name for it:
 
 # %%
-x, weight = torch.randn(5, 4), torch.randn(4, 4)
-assert hasty(x, weight).shape == (5, 4) and not torch.allclose(hasty(x, weight), x @ weight.T)
+vectors, weight = torch.randn(5, 4), torch.randn(4, 4)
+assert hasty(vectors, weight).shape == (5, 4) and not torch.allclose(hasty(vectors, weight), vectors @ weight.T)
 print(diagnose("linear", hasty).message)
 
 # %% [markdown]

@@ -247,7 +247,7 @@ def in_steps(x, dim):
 
 
 # %%
-trace(in_steps, x, dim=-1, sizes={"B": B, "T": T, "V": V})
+trace(in_steps, x, dim=-1, sizes={"B": 2, "T": 3, "V": 5})
 
 # %% [markdown]
 # `dim` has no default, although published notes call `softmax([2.0, 1.0, 0.1])`: a wrong axis would raise no error, and give wrong shares.

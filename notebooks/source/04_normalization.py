@@ -487,10 +487,10 @@ following(cast_then_gain(z, gain, torch.bfloat16))
 # With bf16 gains both return bf16, but the second order rounds twice:
 
 # %%
-gain = gain.bfloat16()
-one = gain_then_cast(z, gain, torch.bfloat16)  # (1000, 512)
-other = cast_then_gain(z, gain, torch.bfloat16)  # (1000, 512)
-true = z.double() * gain.double()
+coarse_gain = gain.bfloat16()
+one = gain_then_cast(z, coarse_gain, torch.bfloat16)  # (1000, 512)
+other = cast_then_gain(z, coarse_gain, torch.bfloat16)  # (1000, 512)
+true = z.double() * coarse_gain.double()
 print(f"{(one != other).float().mean():.0%} of the numbers differ")
 for name, result in (("gain, then cast", one), ("cast, then gain", other)):
     error = (result.double() - true).abs().mean() / true.abs().mean()

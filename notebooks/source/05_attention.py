@@ -42,15 +42,14 @@ text = " Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
 words = text.replace(".", " .").split()
 offers = {"fan": [1.0, 0.0], "book": [0.0, 1.0]}
 keys = torch.tensor([offers.get(word, [0.0, 0.0]) for word in words])  # (S, 2)
-S = len(words)
 
 # %% [markdown]
 # The last word asks with a **query**: what am I looking for? A pink thing, and rather urgently. The **score** of a key is its dot product with the query: large where
 # both point the same way (lesson 02).
 
 # %%
-scores = keys @ torch.tensor([4.0, 0.0])  # (S)
-print({word: scores[words.index(word)].item() for word in ("Jamal", "fan", "book")})
+pink_scores = keys @ torch.tensor([4.0, 0.0])  # (S)
+print({word: pink_scores[words.index(word)].item() for word in ("Jamal", "fan", "book")})
 
 # %% [markdown]
 # Scores become shares, as in lesson 03: how much of each word should be fetched? Here these shares are called **weights**.
@@ -58,7 +57,7 @@ print({word: scores[words.index(word)].item() for word in ("Jamal", "fan", "book
 # %% tags=["source-hidden"]
 predict(
     "`fan` scores 4, the fifteen other words 0. What is the weight of `fan`?",
-    key=lambda: f"about {softmax(scores, dim=0)[words.index('fan')]:.1f}",
+    key=lambda: f"about {softmax(pink_scores, dim=0)[words.index('fan')]:.1f}",
     choices={
         "1": "Then all others would have 0. But the exponential of 0 is 1, and there are fifteen of them.",
         "about 0.8": "",
@@ -68,11 +67,11 @@ predict(
 )
 
 # %%
-weights = softmax(scores, dim=0)  # (S)
-assert torch.isclose(weights.sum(), torch.tensor(1.0))
+pink_weights = softmax(pink_scores, dim=0)  # (S)
+assert torch.isclose(pink_weights.sum(), torch.tensor(1.0))
 said = "The last word finds fan. The other scores are only 4 lower, so each other word keeps a little."
 title = "How much of each word is fetched"
-figures.heat_map(weights[None], ["pink"], words, title=title, caption=said, y="query", x="key")
+figures.heat_map(pink_weights[None], ["pink"], words, title=title, caption=said, y="query", x="key")
 
 # %% [markdown]
 # And what comes back? Not the key: *the pink thing* is how *fan* was found, not what it has to say. So each word carries a third vector, its **value**: what do I hand over?
@@ -82,7 +81,7 @@ figures.heat_map(weights[None], ["pink"], words, title=title, caption=said, y="q
 hands_over = {"Carlos": [1, 0, 0], "Jamal": [1, 0, 0], "fan": [0, 1, 0], "book": [0, 0, 1]}
 values = torch.tensor([hands_over.get(word, [0, 0, 0]) for word in words]).float()  # (S, 3)
 result = torch.zeros(3)
-for weight, value in zip(weights, values, strict=True):
+for weight, value in zip(pink_weights, values, strict=True):
     result += weight * value
 print({name: round(share, 2) for name, share in zip(("person", "fan", "book"), result.tolist(), strict=True)})
 
@@ -129,8 +128,8 @@ predict(
 scores = q @ k.mT  # (T, 4) @ (4, S) -> (T, S)
 weights = softmax(scores / math.sqrt(d_k), dim=-1)  # (T, S)
 out = weights @ v
-for i in range(T):  # the same, by hand: one query at a time, as in section 1
-    row = softmax(k @ q[i] / math.sqrt(d_k), dim=0)  # (S)
+for i, query in enumerate(q):  # the same, by hand: one query at a time, as in section 1
+    row = softmax(k @ query / math.sqrt(d_k), dim=0)  # (S)
     torch.testing.assert_close(out[i], sum(w * value for w, value in zip(row, v, strict=True)))
 
 # %% [markdown]
@@ -205,10 +204,10 @@ def measure(d_k: int, divisor: float) -> list[float]:
 
 # %% rows=["S0-22"]
 print("  d_k  divided by   std   largest weight   as many keys   gradient at a score")
-for d_k in (16, 64, 256):
-    for name, divisor in (("1", 1.0), ("root", math.sqrt(d_k))):
-        std, largest, n_keys, typical = measure(d_k, divisor)
-        print(f"{d_k:>5}  {name:<10} {std:5.1f}   {largest:14.2f}   {n_keys:12.1f}   {typical:19.0e}")
+for size in (16, 64, 256):
+    for name, divisor in (("1", 1.0), ("root", math.sqrt(size))):
+        std, largest, n_keys, typical = measure(size, divisor)
+        print(f"{size:>5}  {name:<10} {std:5.1f}   {largest:14.2f}   {n_keys:12.1f}   {typical:19.0e}")
     assert 0.9 < std < 1.1 and typical > 1e-3
 
 # %% [markdown]
@@ -230,7 +229,7 @@ for d_k in (16, 64, 256):
 # %%
 T = 4
 allowed = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]).bool()  # (T, T)
-scores = torch.tensor([[1.0, 2.0, 0.0, 3.0], [0.5, 1.0, 2.0, 0.0], [2.0, 0.0, 1.0, 2.0], [0.0, 1.5, 0.0, 1.0]])
+word_scores = torch.tensor([[1.0, 2.0, 0.0, 3.0], [0.5, 1.0, 2.0, 0.0], [2.0, 0.0, 1.0, 2.0], [0.0, 1.5, 0.0, 1.0]])
 
 # %% [markdown]
 # This is a **causal mask**. Row $i$ belongs to query $i$, and in this series True means *allowed*: a position sees itself and all before it.
@@ -241,8 +240,8 @@ scores = torch.tensor([[1.0, 2.0, 0.0, 3.0], [0.5, 1.0, 2.0, 0.0], [2.0, 0.0, 1.
 # %% rows=["S4-23"]
 added = torch.zeros(T, T).masked_fill(~allowed, -math.inf)
 print(added)
-masked = scores.masked_fill(~allowed, -math.inf)
-assert masked.equal(scores + added)
+masked = word_scores.masked_fill(~allowed, -math.inf)
+assert masked.equal(word_scores + added)
 
 # %% tags=["source-hidden"]
 predict(
@@ -257,18 +256,18 @@ predict(
 )
 
 # %%
-weights = softmax(masked, dim=-1)
+causal_weights = softmax(masked, dim=-1)
 said = "Every row sums to 1. The first word has only itself, the last may look at all."
 title = "Each row shares out its 1 among the past"
-figures.heat_map(weights.masked_fill(~allowed, math.nan), words[:T], words[:T], title=title, caption=said)
+figures.heat_map(causal_weights.masked_fill(~allowed, math.nan), words[:T], words[:T], title=title, caption=said)
 
 # %% [markdown]
 # Why not softmax first, and cross out afterwards?
 
 # %%
-print("mask before the softmax, rows sum to", weights.sum(-1))
-print("mask after the softmax, rows sum to ", (softmax(scores, dim=-1) * allowed).sum(-1))
-left = softmax(scores + 200 * ~allowed, dim=-1) * allowed  # forbidden scores far above the others
+print("mask before the softmax, rows sum to", causal_weights.sum(-1))
+print("mask after the softmax, rows sum to ", (softmax(word_scores, dim=-1) * allowed).sum(-1))
+left = softmax(word_scores + 200 * ~allowed, dim=-1) * allowed  # forbidden scores far above the others
 print("and divided by what is left, row 0: ", (left / left.sum(-1, keepdim=True))[0])
 
 # %% [markdown]
@@ -355,9 +354,9 @@ def in_steps(q, k, v, mask):
     return weights @ v
 
 
-q, k, v = torch.randn(3, T, C)  # (T, C) each
-torch.testing.assert_close(attend(q, k, v, allowed), in_steps(q, k, v, allowed))
-trace(in_steps, q, k, v, allowed, sizes={"T": T, "C": C})
+qkv = torch.randn(3, T, C)  # queries, keys and values: (T, C) each
+torch.testing.assert_close(attend(*qkv, allowed), in_steps(*qkv, allowed))
+trace(in_steps, *qkv, allowed, sizes={"T": T, "C": C})
 
 # %% [markdown]
 # The trace shows the steps. `attend` checks its arguments and leaves these steps to PyTorch; on a GPU they are one kernel. (What its text says of heads and groups is for lesson 07; fewer queries than keys for lesson 13.)
@@ -365,14 +364,14 @@ trace(in_steps, q, k, v, allowed, sizes={"T": T, "C": C})
 # The exercise left one row open: a query that may see **nobody**. Three answers are in use.
 
 # %% rows=["S1-19"]
-q, k, v = torch.randn(2, 4), torch.randn(3, 4), torch.randn(3, 2)
+questions, labels, contents = torch.randn(2, 4), torch.randn(3, 4), torch.randn(3, 2)
 mask = torch.tensor([[True, True, False], [False, False, False]])
-scores = q @ k.mT / 2  # the root of 4
+scores = questions @ labels.mT / 2  # the root of 4
 for fill in (-math.inf, -1e9):
     print(f"filled with {fill:.0e}: weights", softmax(scores.masked_fill(~mask, fill), dim=-1)[1])
-print("library:            result ", attend(q, k, v, mask)[1])
-q[0] = math.nan
-print("library, NaN query: result ", attend(q, k, v, mask)[0])
+print("library:            result ", attend(questions, labels, contents, mask)[1])
+questions[0] = math.nan
+print("library, NaN query: result ", attend(questions, labels, contents, mask)[0])
 
 # %% [markdown]
 # With $-\infty$ every exponential would be 0, and 0 / 0 is NaN. With -1e9 nothing is forbidden any more: all keys are equally bad, and each gets a third. The library fetches nothing, 0. A published note
@@ -405,11 +404,11 @@ def learned(causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
 # %% rows=["S4-46"]
 print(f"nothing can be known: ln 32 = {math.log(32):.1f} nats")
 for causal in (True, False):
-    weights, costs = learned(causal)
+    learned_weights, costs = learned(causal)
     print(f"causal={causal}: the first five places cost {costs[:-1].mean():.1f}, the last one {costs[-1]:.1f}")
 places = [f"place {i}" for i in range(6)]
 said = "Each place but the last finds the word it should guess. The last one has none to find, and spreads its weight."
-figures.heat_map(weights, places, places, title="Without a mask: look one place ahead", caption=said)
+figures.heat_map(learned_weights, places, places, title="Without a mask: look one place ahead", caption=said)
 
 # %% [markdown]
 # The loss looks wonderful, but when the model writes there is no next word to copy. The last place shows it: one `trust` serves all places, so here it trusts words that tell nothing, and the cost is
@@ -553,8 +552,8 @@ for n_layers in (1, 2, 3):
 
 # %%
 T, D = 4, 8
-q, k, v = torch.randn(3, T, D)  # (T, D) each
-scores, mask = q @ k.mT / math.sqrt(D), library.causal_mask(T)
+qkv = torch.randn(3, T, D)  # queries, keys and values: (T, D) each
+scores, mask = qkv[0] @ qkv[1].mT / math.sqrt(D), library.causal_mask(T)
 true_is_blocked = softmax(scores.masked_fill(mask, -math.inf), dim=-1)  # (T, T)
 
 # %% tags=["source-hidden"]
@@ -580,7 +579,7 @@ print(true_is_blocked)
 # %% tags=["raises-exception"]
 added = torch.zeros(T, T).masked_fill(~mask, -math.inf)
 assert added.eq(0).equal(mask)
-attend(q, k, v, added)
+attend(*qkv, added)
 
 # %% [markdown]
 # ## What you have now

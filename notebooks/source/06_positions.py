@@ -211,9 +211,9 @@ figures.show(
 # Now turn a query and a key, each to its own position, and take the dot product.
 
 # %%
-q, k = torch.tensor([[0.8, 0.5], [0.3, -1.1]], dtype=torch.float64)
+query, key = torch.tensor([[0.8, 0.5], [0.3, -1.1]], dtype=torch.float64)
 for m, n in ((5, 3), (105, 103), (3, 5)):
-    score = (rotation(m) @ q) @ (rotation(n) @ k)
+    score = (rotation(m) @ query) @ (rotation(n) @ key)
     print(f"query at {m:3d}, key at {n:3d}: score {score:.4f}")
 
 # %% [markdown]
@@ -227,7 +227,7 @@ for m, n in ((5, 3), (105, 103), (3, 5)):
 # %% rows=["S1-14"]
 for m, n in ((3, 5), (110, 10), (3010, 3007)):
     assert (rotation(m).T @ rotation(n) - rotation(n - m)).abs().max() < 1e-14
-    assert ((rotation(m) @ q) @ (rotation(n) @ k) - q @ rotation(n - m) @ k).abs() < 1e-14
+    assert ((rotation(m) @ query) @ (rotation(n) @ key) - query @ rotation(n - m) @ key).abs() < 1e-14
     print(f"m = {m}, n = {n}: equal to within 1e-14")
 
 # %% [markdown]
@@ -373,8 +373,8 @@ torch.testing.assert_close(x * cos + partner * sin, R @ x)
 # The second cheap way takes each pair as one *complex number* $a + b\,\mathrm{j}$, which PyTorch multiplies as one number: turning by $\theta$ is multiplying by $\cos\,\theta + \mathrm{j}\,\sin\,\theta$.
 
 # %%
-turn = torch.complex(angles.cos(), angles.sin())  # (D/2)
-as_complex = torch.view_as_complex(x.view(-1, 2)) * turn  # (D/2)
+factor = torch.complex(angles.cos(), angles.sin())  # (D/2)
+as_complex = torch.view_as_complex(x.view(-1, 2)) * factor  # (D/2)
 ways = {"matrix": R @ x, "partner": x * cos + partner * sin, "complex": torch.view_as_real(as_complex).flatten()}
 for name, y in ways.items():
     print(f"{name:<8}", y.numpy().round(2))
@@ -386,10 +386,10 @@ for name, y in ways.items():
 # %%
 order = torch.arange(D).view(2, -1).T.flatten()  # (D)
 neighbours, halves = Rotary(D, 64), Rotary(D, 64, layout="halves")
-x, places = torch.randn(5, D), torch.tensor([3, 1, 4, 15, 9])
-reordered = (neighbours(x[:, order], places) - halves(x, places)[:, order]).abs().max()
+words, places = torch.randn(5, D), torch.tensor([3, 1, 4, 15, 9])
+reordered = (neighbours(words[:, order], places) - halves(words, places)[:, order]).abs().max()
 print("order", order.tolist(), "difference", reordered.item())
-print(f"without reordering {(neighbours(x, places) - halves(x, places)).abs().max():.1f}")
+print(f"without reordering {(neighbours(words, places) - halves(words, places)).abs().max():.1f}")
 
 # %% [markdown]
 # Neither is better: $q$ and $k$ come out of learned matrices, whose rows may stand in any order. But a checkpoint belongs to its layout, and no shape tells which it is. (The view of section 4 draws both, and the two mixed up.)
@@ -399,10 +399,10 @@ print(f"without reordering {(neighbours(x, places) - halves(x, places)).abs().ma
 # **On q and k, not on v.** The position is needed for *matching*. What is handed over should be the same wherever the word stood. We move six words on by 50 positions:
 
 # %% rows=["S3-2"]
-T, D, places = 6, 8, (torch.arange(6), torch.arange(50, 56))
-rotary, q, k, v = Rotary(D, 64), *torch.randn(3, T, D)
+spans = torch.arange(6), torch.arange(50, 56)  # (T) each
+rotary, q, k, v = Rotary(8, 64), *torch.randn(3, 6, 8)  # (T, D) each
 for name, turn_v in {"v as it is": False, "v turned as well": True}.items():
-    moved = [(rotary(q, p), rotary(k, p), rotary(v, p) if turn_v else v) for p in places]
+    moved = [(rotary(q, p), rotary(k, p), rotary(v, p) if turn_v else v) for p in spans]
     here, there = (attend(*qkv, causal=True) for qkv in moved)
     print(f"{name}: the results differ by {(here - there).abs().max():.2f}")
 
@@ -518,20 +518,19 @@ hint("rotate")
 # The preset `tiny_transformer` has waves, the factor $\sqrt{C}$ and the dropout of section 2.
 
 # %% rows=["S0-24", "S0-27", "S1-16", "S4-6"]
-B, H, T, D = 3, 2, 5, 64
-rotary = Rotary(D, max_seq_len=512, base=10_000.0)
-q, k, places = torch.randn(B, H, T, D), torch.randn(B, H, T, D), torch.arange(7, 7 + T)
-here, there = (rotary(q, p) @ rotary(k, p).mT for p in (places, places + 100))
+rotary = Rotary(64, max_seq_len=512, base=10_000.0)
+q, k, window = torch.randn(3, 2, 5, 64), torch.randn(3, 2, 5, 64), torch.arange(7, 12)  # twice (B, H, T, D), (T)
+here, there = (rotary(q, p) @ rotary(k, p).mT for p in (window, window + 100))
 torch.testing.assert_close(here, there, rtol=0, atol=1e-3)
-torch.testing.assert_close(rotary(q, places).norm(dim=-1), q.norm(dim=-1))
-assert rotary.cos.shape == (512, D) and not rotary.state_dict()
+torch.testing.assert_close(rotary(q, window).norm(dim=-1), q.norm(dim=-1))
+assert rotary.cos.shape == (512, 64) and not rotary.state_dict()
 classic = preset("tiny_transformer", "tiny")
 assert (classic.position, classic.embedding_dropout) == ("sinusoidal", 0.1)
 assert TransformerLM(classic).embed_scale == math.sqrt(classic.d_model)
 show(positions.sinusoidal_table, Rotary)
 
 # %%
-trace(rotary, q, places, sizes={"B": B, "H": H, "T": T, "D": D})
+trace(rotary, q, window, sizes={"B": 3, "H": 2, "T": 5, "D": 64})
 
 # %% [markdown]
 # Positions are $(T)$, or $(B, T)$ when texts have their own: texts padded at the left, for instance. Cosines of $(B, T, D)$, laid over $(B, H, T, D)$ from the right, would put *texts* over *heads*: an error, and with
@@ -548,8 +547,8 @@ trace(rotary, q, places, sizes={"B": B, "H": H, "T": T, "D": D})
 
 
 # %%
-D, places = 8, torch.tensor([3, 0, 53, 50, 103, 100])  # query, key, query, key, ...
-vectors, speeds = torch.randn(2, D).repeat(3, 1), frequencies(D).float()  # (6, D), (D/2)
+places = torch.tensor([3, 0, 53, 50, 103, 100])  # query, key, query, key, ...
+vectors, speeds = torch.randn(2, 8).repeat(3, 1), frequencies(8).float()  # (6, D), (D/2)
 
 
 def rows_of(speeds, minus=-1.0):
@@ -559,7 +558,7 @@ def rows_of(speeds, minus=-1.0):
 
 
 # %%
-turn, turn_halves = Rotary(D, 128), Rotary(D, 128, layout="halves")
+turn, turn_halves = Rotary(8, 128), Rotary(8, 128, layout="halves")
 tried = {
     "right": turn(vectors, places, rows_of(speeds)),
     "no minus": turn(vectors, places, rows_of(speeds, minus=1.0)),

@@ -617,9 +617,9 @@ for name, value in losses.items():
 
 # %% rows=["S1-9"]
 for value in (-20.0, -89.0):
-    x = torch.tensor(value, requires_grad=True)
-    for name, result in (("formula", x / (1 + torch.exp(-x))), ("library", layers.silu(x))):
-        (slope,) = torch.autograd.grad(result, x)
+    point = torch.tensor(value, requires_grad=True)
+    for name, result in (("formula", point / (1 + torch.exp(-point))), ("library", layers.silu(point))):
+        (slope,) = torch.autograd.grad(result, point)
         print(f"x {value:.0f}, {name}: value {result.item():.1g}, gradient {slope.item():.1g}")
 
 # %% [markdown]

@@ -470,8 +470,8 @@ print(f"left: {share_left:.0f} %, 0.9^12 = {0.9**12:.2f}, and each {left.max():.
 # (1 / 0.9^12: dropout scales up what stays.) What is dropped from an addition is missing once; what is dropped from the stream is gone for all that follow. So a block drops both additions, each of them once (lesson 08 showed twice):
 
 # %% rows=["S2-6"]
-block, x = PreNormBlock(preset("gpt")), torch.randn(2, 100, 256)
-for name, made in (("attention", block.attention(x, torch.arange(100))), ("feed-forward", block.ffn(x))):
+block, vectors = PreNormBlock(preset("gpt")), torch.randn(2, 100, 256)
+for name, made in (("attention", block.attention(vectors, torch.arange(100))), ("feed-forward", block.ffn(vectors))):
     before, added_with = ((t == 0).float().mean() for t in (made, block.dropout(made)))
     print(f"{name:<13}returns {before:.0%} zeros, added with {added_with:.0%}")
 
@@ -513,15 +513,15 @@ hint("pre_norm_block")
 
 # %% rows=["S0-37"]
 block, positions = PreNormBlock(preset("cs336", d_model=C, n_heads=4)), torch.arange(T)
-x = torch.randn(B, T, C)
-h = x + block.attention(block.attn_norm(x), positions)  # (B, T, C)
-torch.testing.assert_close(block(x, positions), h + block.ffn(block.ffn_norm(h)))
+vectors = torch.randn(B, T, C)
+h = vectors + block.attention(block.attn_norm(vectors), positions)  # (B, T, C)
+torch.testing.assert_close(block(vectors, positions), h + block.ffn(block.ffn_norm(h)))
 
 # %%
 show(PreNormBlock, PostNormBlock)
 
 # %%
-trace(block, x, positions, sizes={"B": B, "T": T, "C": C})
+trace(block, vectors, positions, sizes={"B": B, "T": T, "C": C})
 
 # %% [markdown]
 # In and out are of one shape, so any number of blocks fits behind one another. The blocks of four published courses are this class with four configs:

@@ -37,7 +37,7 @@ ids = torch.tensor([tokenizer.encode("\n" + told)[:12]])  # (B, T)
 print(tokenizer.decode(ids[0].tolist()).strip())
 
 # %%
-B, T, C, V = *ids.shape, model.config.d_model, model.config.vocab_size
+B, T = ids.shape
 positions = torch.arange(T)  # (T)
 
 # %% tags=["source-hidden"]
@@ -86,7 +86,8 @@ residual_view(model, tokenizer, "\nOne sunny day, brave Mia had a red kite. She"
 
 # %% rows=["S4-29"]
 caught = capture(model, ids)
-H, D, F = model.config.n_heads, model.config.d_head, model.config.d_ff
+C, F, V = model.config.d_model, model.config.d_ff, model.config.vocab_size
+H, D = model.config.n_heads, model.config.d_head
 named = {(B, T, C): "(B, T, C)", (B, H, T, D): "(B, H, T, D)", (B, T, F): "(B, T, F)"}
 print(Counter(named[tuple(value.shape)] for value in caught.outputs.values()))
 assert all(caught.outputs[f"blocks.{i}"].shape == (B, T, C) for i in range(len(model.blocks)))
@@ -260,8 +261,8 @@ with torch.device("meta"):
 final = h[0, -1].tolist()  # (C)
 for word in (" held", " had", " spoon"):
     token = tokenizer.encode(word)[0]
-    by_hand = sum(a * b for a, b in zip(final, model.lm_head.weight[token].tolist(), strict=True))
-    print(f"{word:>7}: {by_hand:6.2f} by hand, {logits[0, -1, token]:6.2f} in the logits")
+    logit = sum(a * b for a, b in zip(final, model.lm_head.weight[token].tolist(), strict=True))
+    print(f"{word:>7}: {logit:6.2f} by hand, {logits[0, -1, token]:6.2f} in the logits")
 
 # %% [markdown]
 # As head, a token's row should point where the final vectors point when that token comes next. As embedding, it should say what the token means. Both are facts about the same word, so many models use
@@ -396,17 +397,17 @@ torch.manual_seed(10)
 fresh = TransformerLM(preset("gpt")).eval()
 tokens = torch.randint(10_000, (8, 256))  # (8, 256)
 with torch.no_grad():
-    logits = fresh(tokens)  # (8, 256) -> (8, 256, 10000)
-assert logits.shape == (8, 256, 10_000)
+    fresh_logits = fresh(tokens)  # (8, 256) -> (8, 256, 10000)
+assert fresh_logits.shape == (8, 256, 10_000)
 
 # %% rows=["S2-12"]
-shares, best = logits[0, -1].softmax(-1).topk(5)
+shares, best = fresh_logits[0, -1].softmax(-1).topk(5)
 print("top 5:", [f"token {i}: {share:.4f}" for i, share in zip(best.tolist(), shares.tolist(), strict=True)])
 print(f"an equal share would be {1 / 10_000}")
 
 # %%
-spread, equal = logits.std().item(), math.log(10_000)
-loss = cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).item()
+spread, equal = fresh_logits.std().item(), math.log(10_000)
+loss = cross_entropy(fresh_logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()).item()
 print(f"loss {loss:.2f}; ln V is {equal:.2f}, and ln V + spread^2 / 2 is {equal + spread**2 / 2:.2f}")
 
 # %% [markdown]
@@ -682,12 +683,12 @@ print(
 # %%
 torch.manual_seed(10)
 echo = TransformerLM(preset("tiny_transformer", n_layers=2)).eval()
-tokens = torch.randint(10_000, (2, 16))  # (2, 16)
+read = torch.randint(10_000, (2, 16))  # (2, 16)
 with torch.no_grad():
-    logits, others = echo(tokens), fresh(tokens)
-for name, scores in (("tiny_transformer", logits), ("gpt", others)):
-    print(f"{name} guesses the token it just read {(scores.argmax(-1) == tokens).float().mean():.0%} of the time")
-next_one, same_one = cross_entropy(logits[:, :-1].mT, tokens[:, 1:]), cross_entropy(logits.mT, tokens)
+    echoed, others = echo(read), fresh(read)
+for name, scores in (("tiny_transformer", echoed), ("gpt", others)):
+    print(f"{name} guesses the token it just read {(scores.argmax(-1) == read).float().mean():.0%} of the time")
+next_one, same_one = cross_entropy(echoed[:, :-1].mT, read[:, 1:]), cross_entropy(echoed.mT, read)
 print(f"loss of the first on the next token {next_one:.1f}, on the token itself {same_one:.1f}")
 
 # %% [markdown]

@@ -60,9 +60,9 @@ print(f"one pass: {T - 1} answers checked; writing them: {T - 1} passes, one tok
 
 # %%
 costs = []
-for i in range(T - 1):
+for i, target in enumerate(tokens[1:]):
     shares = at_once[0, i].softmax(-1)  # (V)
-    costs.append(-math.log(shares[tokens[i + 1]]))
+    costs.append(-math.log(shares[target]))
 by_hand = sum(costs) / len(costs)
 print(*(f"{word} {cost + 0:.2f}" for word, cost in zip(words[1:], costs, strict=True)), sep="   ")
 

@@ -55,17 +55,17 @@ ids = torch.tensor([tokenizer.encode(told)[:40]])  # (1, 40)
 prompt = ids[:, :12]  # (1, 12)
 
 # %%
-written, lengths = prompt, []
+written, reads = prompt, []
 with torch.no_grad():
     for _ in range(6):
-        lengths.append(written.shape[1])
+        reads.append(written.shape[1])
         newest = model(written)[:, -1:].argmax(-1)  # (1, 1)
         written = torch.cat((written, newest), dim=1)
 
 # %%
 print(tokenizer.decode(prompt[0].tolist()).strip(), "...")
 print(tokenizer.decode(written[0].tolist()).strip())
-print("positions read:", lengths, "together", sum(lengths))
+print("positions read:", reads, "together", sum(reads))
 
 # %% [markdown]
 # For 6 tokens it read 87 positions, each through every layer. What does that cost? `forward_flops` of `cost.py` counts the operations in the matrix products of one call (2 for a multiplication with its
@@ -371,14 +371,14 @@ predict(
 # %%
 for family, size in (("gpt2", "small"), ("llama", "2-7b"), ("llama", "3-8b")):
     config = preset(family, size)
-    S = config.max_seq_len
-    cache = KVCache(config, 1, S, device="meta", dtype=torch.bfloat16)
+    length = config.max_seq_len
+    cache = KVCache(config, 1, length, device="meta", dtype=torch.bfloat16)
     held = sum(tensor.nbytes for tensor in (*cache.keys, *cache.values))
-    assert held == kv_cache_bytes(config, batch_size=1, length=S, bytes_per_element=2)
+    assert held == kv_cache_bytes(config, batch_size=1, length=length, bytes_per_element=2)
     weights = 2 * count_parameters(config).total / 1e9
     letters = f"L {config.n_layers}, H {config.n_heads}, G {config.n_kv_heads}"
-    print(f"{family} {size}: {letters}, {held // S:,} bytes a position")
-    print(f"    {held / 1e9:.2f} GB for {S} positions, weights {weights:.2f} GB")
+    print(f"{family} {size}: {letters}, {held // length:,} bytes a position")
+    print(f"    {held / 1e9:.2f} GB for {length} positions, weights {weights:.2f} GB")
 
 # %% [markdown]
 # Llama 3 8B is larger than Llama 2 7B and has as many layers and query heads, yet a position leaves a quarter: 8 key-value heads in place of 32. This is what grouped queries (lesson 07) save. For one text the cache is
@@ -415,9 +415,9 @@ figures.show(
 # %% rows=["S4-48"]
 config = preset("tiny_transformer")
 print("  positions   scores per head   cache, 4 bytes a number")
-for S in (256, 1024, 4096, 32_768):
-    cache_mb = kv_cache_bytes(config, batch_size=1, length=S) / 1e6
-    print(f"{S:>11,}   {S * S:>15,}   {cache_mb:20.1f} MB")
+for length in (256, 1024, 4096, 32_768):
+    cache_mb = kv_cache_bytes(config, batch_size=1, length=length) / 1e6
+    print(f"{length:>11,}   {length * length:>15,}   {cache_mb:20.1f} MB")
 
 # %% [markdown]
 # So 256 positions make 256 by 256 scores, for each head and layer; GPT-3 reads 2,048 (Brown et al. 2020, section 2.1), which is 8 times as many positions and 64 times the scores.
@@ -454,12 +454,12 @@ for n in (1, 128, 2048):
 roomy = TransformerLM(replace(model.config, max_seq_len=2048)).eval()
 roomy.load_state_dict(model.state_dict())
 text = torch.randint(model.config.vocab_size, (1, 2047))  # (1, 2047)
-cache = KVCache(roomy.config, batch_size=1, max_len=2048)
+roomy_cache = KVCache(roomy.config, batch_size=1, max_len=2048)
 
 
 def next_token(n):
-    cache.length = n  # what is kept behind position n counts as free
-    roomy(text[:, :1], cache)
+    roomy_cache.length = n  # what is kept behind position n counts as free
+    roomy(text[:, :1], roomy_cache)
 
 
 # %% tags=["source-hidden"]
@@ -476,7 +476,8 @@ def milliseconds(step, n) -> float:
 # %%
 lengths = [64, 128, 256, 512, 1024, 2047]
 with torch.no_grad():
-    roomy(text, cache)
+    roomy_cache.reset()
+    roomy(text, roomy_cache)
     short = [milliseconds(next_token, n) for n in lengths]
     long = [milliseconds(lambda n: roomy(text[:, :n]), n) for n in lengths]
 few, most = (forward_flops(model.config, 1, 1, n_keys=n + 1) for n in (128, 2047))

@@ -641,8 +641,8 @@ predict(
 )
 
 # %%
-for name, (run, _) in runs.items():
-    print(f"{name:<16} " + ", ".join(f"update {i}: {run[i - 1]:.1f}" for i in (1, 30, 100)))
+for name, (curve, _) in runs.items():
+    print(f"{name:<16} " + ", ".join(f"update {i}: {curve[i - 1]:.1f}" for i in (1, 30, 100)))
 least, stuck = (runs[name][1] for name in ("right", "forgotten, fp16"))
 print(f"the scaler's number: over 1,000 when right: {least > 1000}; forgotten: {stuck:.0e}")
 

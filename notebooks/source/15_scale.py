@@ -541,9 +541,9 @@ folder.cleanup()
 for line in done.stdout.splitlines():
     name, *numbers = line.split()
     curves[f"two, {name}"] = [float(number) for number in numbers]
-for name, (kept, *losses) in curves.items():
-    print(f"{name:<12} keeps {kept:>6,.0f} parameters; losses" + "".join(f"{loss:6.2f}" for loss in losses))
-    torch.testing.assert_close(losses, curves["one process"][1:], rtol=1e-4, atol=0)
+for name, (kept, *step_losses) in curves.items():
+    print(f"{name:<12} keeps {kept:>6,.0f} parameters; losses" + "".join(f"{loss:6.2f}" for loss in step_losses))
+    torch.testing.assert_close(step_losses, curves["one process"][1:], rtol=1e-4, atol=0)
 
 # %% [markdown]
 # The same losses, to 4 digits (`rtol`, the allowed relative difference, says so): sums in another order round elsewhere in the last digits. More processes change how long it takes, not what is learned. And with `fsdp` each keeps half. For a run of your own: `torchrun --nproc-per-node 2 -m tinylm_lib train --strategy fsdp`.
