@@ -44,6 +44,15 @@ def scrambled(config: ModelConfig, std: float = 0.4, seed: int = 1) -> Transform
     return model
 
 
+def rounding(result: Tensor, n_products: int) -> float:
+    """How far a result (...) may be from the same in exact numbers, or computed in another order.
+
+    Each of so many products, one behind the other, rounds sums whose terms are several times as large as the result, by
+    a few units in the last place: 32 of them for a product.
+    """
+    return 32 * n_products * torch.finfo(result.dtype).eps * result.abs().max().item()
+
+
 def some_ids(batch_size: int, length: int, vocab_size: int = SIZES["vocab_size"], seed: int = 2) -> Tensor:
     """Random token ids (B, T)."""
     return torch.randint(vocab_size, (batch_size, length), generator=torch.Generator().manual_seed(seed))

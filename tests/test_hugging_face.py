@@ -14,6 +14,7 @@ import pytest
 import torch
 import transformers
 from hub import trained
+from models import rounding
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -59,6 +60,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "GPT-2, relu, derived n_inner": ("gpt2", {"activation_function": "relu", "n_inner": None}),
     "GPT-2, reordered": ("gpt2", {"reorder_and_upcast_attn": True}),
 }
+N_PRODUCTS = 13  # one behind the other: six in each of two blocks, and the head
 IDS = torch.randint(43, (3, T), generator=torch.Generator().manual_seed(2))
 
 
@@ -110,10 +112,10 @@ def test_logits_are_theirs_and_survive_the_way_back_in_many_files(name: str, tmp
     error = (logits(ours) - expected).abs().max().item()
     print(f"{name}: logits of standard deviation {expected.std():.2f}, largest difference {error:.1e}")
     assert expected.std() > 0.5
-    assert error <= 1e-5
+    assert error <= rounding(expected, N_PRODUCTS)
     save_hf(ours, tmp_path / "ours", max_shard_bytes=9000)
     assert len(list((tmp_path / "ours").glob("*.safetensors"))) > 1
-    assert torch.equal(logits(opened(tmp_path / "ours")), expected)
+    assert (logits(opened(tmp_path / "ours")) - expected).abs().max() <= rounding(expected, N_PRODUCTS)
     again = load_hf(tmp_path / "ours")
     assert again.config == ours.config and same_weights(again, ours)
 
@@ -139,7 +141,8 @@ def test_weights_keep_the_dtype_of_the_file(name: str, dtype: torch.dtype, tmp_p
     back = opened(tmp_path / "ours", dtype="auto")
     assert back.dtype == dtype and same_weights(back, theirs)
     exact = opened(tmp_path / "theirs", dtype=torch.float32)  # .float() would keep angles that were rounded
-    assert (logits(ours.float()) - logits(exact)).abs().max() <= 1e-5
+    expected = logits(exact)
+    assert (logits(ours.float()) - expected).abs().max() <= rounding(expected, N_PRODUCTS)
 
 
 LLAMA3 = {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
@@ -256,7 +259,7 @@ def test_ours_come_back_the_same_and_transformers_agrees(name: str, tmp_path: Pa
     assert again.config == model.config and same_weights(again, model)
     expected = logits(model)
     assert expected.std() > 0.5
-    assert (logits(opened(tmp_path)) - expected).abs().max() <= 1e-5
+    assert (logits(opened(tmp_path)) - expected).abs().max() <= rounding(expected, N_PRODUCTS)
 
 
 NOT_THEIRS = {

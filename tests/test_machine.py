@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from tinylm_lib import training
 from tinylm_lib.__main__ import main
 from tinylm_lib.checkpoint import latest, load
 from tinylm_lib.machine import machine, warn_of_changes
-from tinylm_lib.optim import multiplies_bf16
 from tinylm_lib.training import PRECISIONS
 
 CPU = torch.device("cpu")
@@ -33,7 +31,7 @@ def test_a_machine_is_described_in_plain_values() -> None:
 
 @pytest.mark.parametrize("has", [True, False])
 def test_the_precision_is_the_one_that_auto_chose(has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "multiplies_bf16", multiplies_bf16.__wrapped__)
+    monkeypatch.delenv("TINYLM_BF16", raising=False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has})
     assert [machine(CPU, name)["precision"] for name in PRECISIONS] == ["fp32", "bf16", "bf16" if has else "fp32"]
 
@@ -79,14 +77,17 @@ def test_differences_stand_in_one_line_and_what_was_not_noted_is_one() -> None:
         warn_of_changes({}, now)
 
 
+@pytest.mark.parametrize("instructions", ["on", "off"])
 def test_train_notes_the_machine_and_resume_compares_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+    instructions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, one_thread: None
 ) -> None:
+    monkeypatch.setenv("TINYLM_BF16", instructions)
     (tmp_path / "text.txt").write_text("the cat sat on the mat . " * 40, encoding="utf-8")
     small = "--d-model 16 --n-layers 1 --n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 0 --prompt the"
     files = ["--corpus", str(tmp_path / "text.txt"), "--out", str(tmp_path / "run")]
     assert main(["train", *files, *small.split(), "--total-steps", "2"]) == 0
     assert load(latest(tmp_path / "run")).extra["machine"] == machine(CPU, "auto")
+    assert f"on cpu, precision auto = {'bf16' if instructions == 'on' else 'fp32'}." in capsys.readouterr().out
     resume = ["train", "--resume", *files[2:]]
     assert main(resume) == 0, "a warning would have been an error"
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)

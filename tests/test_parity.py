@@ -10,7 +10,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may need a network
 import pytest
 import torch
 import transformers
-from models import scrambled, some_ids, tiny
+from models import rounding, scrambled, some_ids, tiny
 from torch import Tensor, nn
 
 from tinylm_lib import ModelConfig, TransformerLM
@@ -139,7 +139,7 @@ def test_logits_are_those_of_hugging_face(kind: str) -> None:
     error = (a - b).abs().max().item()
     print(f"{kind}: logits of standard deviation {b.std():.2f}, largest difference {error:.1e}")
     assert b.std() > 0.5
-    assert error <= 1e-5
+    assert error <= rounding(b, 13)  # six products in each of two blocks, and the head
 
 
 @pytest.mark.parametrize("kind", HF)

@@ -91,9 +91,9 @@ def announce(job: Job) -> None:
     sizes = f"{config.n_layers} layers, d_model {config.d_model}, {config.n_heads} heads"
     together = "" if job.team.size == 1 else f", {job.team.size} processes ({run.strategy})"
     n = count_parameters(config).total
-    chosen = " (auto)" if job.recipe.precision == "auto" else ""
-    products = machine(job.team.device, job.recipe.precision)["precision"] + chosen
-    print(f"Model: {n:,} parameters ({sizes}) on {device}, products in {products}{together}.")
+    chosen = job.recipe.precision
+    precision = " = ".join(dict.fromkeys((chosen, machine(job.team.device, chosen)["precision"])))
+    print(f"Model: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
     print(f"Text: {run.corpus}, {len(job.batches.tokens):,} tokens ({run.tokenizer}) to learn from,")
     print(f"      the last {run.validation_share:.0%} kept apart for validation.")
     print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")

@@ -1,9 +1,9 @@
 """Lets the matrix products and the attention of PyTorch on a CPU round as those of another machine do.
 
 Another BLAS adds up a product in another order, so its last digits differ. Here each result moves by a random number of
-up to two eps(dtype) times |A| @ |B|, forwards and backwards. The number depends on a seed, the shapes and the result
-alone, so the same product gives the same bits again. What every BLAS computes exactly stays as it is: sums of one term,
-and sums of whole numbers (or sixty-fourths) that the dtype can hold.
+up to two eps(dtype) times |A| @ |B|, in half precision to a neighbour, forwards and backwards. The number depends on a
+seed, the shapes and the result alone, so the same product gives the same bits again. What every BLAS computes exactly
+stays as it is: sums of one term, and sums of whole numbers (or sixty-fourths) that the dtype can hold.
 
 The environment variable TINYLM_JITTER holds the seed. With this folder on PYTHONPATH, torch itself calls `start` in
 every process that imports it, child processes and notebook kernels included (its entry points "torch.backends").
@@ -86,8 +86,8 @@ def moved(result: Tensor, factors: Factors, product: Any, seed: int) -> Tensor:
     if None not in (fractions := [0 if x is None else _fraction(x) for x in factors]):
         size.masked_fill_(size < 2.0 ** (DIGITS[sums] - 2 * max(fractions)), 0)  # exact
     size.masked_fill_(~size.isfinite(), 0)
-    if result.dtype != sums:  # half precision: sums are kept in fp32, and the result is rounded once
-        size = result.to(sums).abs().masked_fill_(size == 0, 0) / EPS
+    if result.dtype != sums:  # half precision: sums are kept in fp32, then a third go to a neighbour
+        size = result.to(sums).abs().masked_fill_(size == 0, 0) / (2 * EPS)
     unit = EPS * torch.finfo(result.dtype).eps
     return torch.addcmul(result.to(sums), noise(result, seed, *a.shape), size, value=unit)
 
@@ -103,7 +103,8 @@ def _relative(x: Tensor, seed: int, number: int) -> Tensor:
     """x (...) with each number moved by a few eps of its own size, unless all are whole."""
     if _fraction(x) is not None or not x.isfinite().all():
         return x
-    return x + x * noise(x, seed, number).mul_(EPS * torch.finfo(x.dtype).eps).to(x.dtype)
+    unit = torch.finfo(x.dtype).eps * (EPS if x.element_size() > 2 else 0.5)
+    return x + x * noise(x, seed, number).mul_(unit).to(x.dtype)
 
 
 class OtherBlas:
