@@ -26,6 +26,8 @@ RECIPE = {
     "precision": "fp32",
 }  # fmt: skip
 TOKENS = some_ids(1, 3000)[0]
+SHORT: dict[str, dict[str, Any]] = {"plain": {}}
+LONG = {"recomputed": {"recompute": True}, "bf16": {"precision": "bf16"}, **SHORT}
 
 
 class Training:
@@ -108,12 +110,11 @@ def exchanges(team: Alone, folder: Path) -> int:
 
 def main(folder: Path, task: str, device: str) -> None:
     torch.set_num_threads(1)
-    names, recipes = list(FAMILIES), {"bf16": {"precision": "bf16"}, "plain": {}}
-    if task == "long":
-        names, recipes = list(MODELS), {"recomputed": {"recompute": True}, **recipes}
+    names, recipes = (list(MODELS), LONG) if task == "long" else (list(FAMILIES), SHORT)
     for strategy in ("ddp", "fsdp"):
         with join(strategy, torch.device(device)) as team:
-            found: dict[str, Any] = {"curves": curves(team, folder, names, recipes)}
+            in_bf16 = curves(team, folder, ["modern"], {"bf16": LONG["bf16"]})
+            found: dict[str, Any] = {"curves": in_bf16 | curves(team, folder, names, recipes)}
             if task == "long":
                 found |= {"resumed": resumed(team, folder), "exchanges": exchanges(team, folder)}
             if team.first:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from models import MODELS, some_ids, tiny
-from processes import curves
+from processes import LONG, SHORT, curves
 
 from tinylm_lib import TransformerLM, next_token_loss
 from tinylm_lib.__main__ import main
@@ -118,7 +118,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("one_thread")
 def test_two_processes_train_what_one_would_train(tmp_path: Path) -> None:
-    alone = curves(ALONE, tmp_path, list(FAMILIES), {"bf16": {"precision": "bf16"}, "plain": {}})
+    alone = curves(ALONE, tmp_path, ["modern"], {"bf16": LONG["bf16"]}) | curves(ALONE, tmp_path, list(FAMILIES), SHORT)
     for strategy, found in together(2, "short", tmp_path).items():
         print(strategy)
         assert_the_same_training(found["curves"], alone)
@@ -133,8 +133,7 @@ def test_two_processes_train_what_one_would_train(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("n", [2, 4])
 def test_all_models_recomputed_and_in_bf16(n: int, tmp_path: Path) -> None:
-    recipes = {"recomputed": {"recompute": True}, "bf16": {"precision": "bf16"}, "plain": {}}
-    alone = curves(ALONE, tmp_path, list(MODELS), recipes)
+    alone = curves(ALONE, tmp_path, list(MODELS), LONG)
     for strategy, found in together(n, "long", tmp_path).items():
         print(n, strategy)
         assert_the_same_training(found["curves"], alone)
@@ -153,7 +152,8 @@ def test_all_models_recomputed_and_in_bf16(n: int, tmp_path: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_gpus_train_what_one_would_train(tmp_path: Path) -> None:
     """With NCCL; on a machine with one GPU by one process."""
-    alone = curves(Alone("cuda:0"), tmp_path, list(FAMILIES), {"plain": {}})
+    gpu = Alone("cuda:0")
+    alone = curves(gpu, tmp_path, ["modern"], {"bf16": LONG["bf16"]}) | curves(gpu, tmp_path, list(FAMILIES), SHORT)
     for strategy, found in together(min(2, torch.cuda.device_count()), "short", tmp_path, "cuda").items():
         print(strategy)
         assert_the_same_training(found["curves"], alone)

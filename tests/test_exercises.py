@@ -11,7 +11,7 @@ import pytest
 import torch
 from other_blas import other_blas
 
-from tinylm_lib.classroom import exercises
+from tinylm_lib.classroom import exercises, probing
 from tinylm_lib.classroom.checks import _told_apart, check, diagnose, hint
 from tinylm_lib.classroom.exercise import Diagnosis
 from tinylm_lib.classroom.probing import observe_one, same
@@ -173,7 +173,8 @@ def test_a_result_of_a_strange_class_is_taken_for_what_it_holds():
 
 
 @pytest.mark.parametrize("function", [never_ends, catches_everything])
-def test_what_does_not_end_is_stopped(function):
+def test_what_does_not_end_is_stopped(function, monkeypatch):
+    monkeypatch.setattr(probing, "SECONDS", 0.5)
     found = diagnose("softmax", function)
     assert found.mistake == "does not end" and "5 seconds" in found.message
     assert function is catches_everything or threading.active_count() < 5

@@ -227,6 +227,7 @@ def test_a_lab_that_is_listed_before_it_listens_is_waited_for(folders, monkeypat
     assert len(looks) == 4 and url == f"http://here/lab/tree/{NAME}?token=t"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
 def test_the_command_opens_the_lesson_at_the_printed_address_until_ctrl_c(folders, tmp_path):
     home = tmp_path / "home"

@@ -359,7 +359,9 @@ def test_rounded_keeps_significant_digits(value, digits, text):
 
 def test_measured_prints_between_marks():
     assert measured(12.345, "s", 1, 60) == "⟨12.3 s⟩"
-    assert learned(0.8765) == "⟨0.88⟩"
+    assert learned(0.8765, 0.8, 0.9) == "⟨0.88⟩"
+    with pytest.raises(ValueError, match=r"training led to 0.8765, expected 0.7 to 0.8. If you changed the model"):
+        learned(0.8765, 0.7, 0.8)
 
 
 @pytest.mark.parametrize(

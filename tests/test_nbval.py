@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from nbformat import v4
 
+pytestmark = pytest.mark.slow
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
 

@@ -147,7 +147,7 @@ def test_a_batch_equals_one_by_one_and_low_precision_comes_close(r: int, c: int)
     x = torch.stack([10.0**i * matrix(r, c, i) for i in range(-3, 3)])
     one_by_one = torch.cat([orthogonalise(m[None]) for m in x])
     torch.testing.assert_close(orthogonalise(x), one_by_one, atol=1e-12, rtol=0)
-    # A small singular value grows by up to 8.4 * 4.1 * 3.9 = 135, and its rounding with it; in bf16 less, since 1 is near.
+    # A small singular value grows by up to 8.4 * 4.1 * 3.9 = 135, and its rounding with it; in bf16 it ends before.
     for dtype, units in ((torch.float32, 256), (torch.bfloat16, 64)):
         y = orthogonalise(x.to(dtype))
         assert y.dtype == dtype

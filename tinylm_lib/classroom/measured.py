@@ -36,6 +36,15 @@ def measured(value: float, unit: str, low: float, high: float) -> str:
     return f"⟨{rounded(value, 3)} {unit}⟩"
 
 
-def learned(value: float) -> str:
-    """Two digits of what came of training, with the same marks: processors round differently, and it adds up."""
+def learned(value: float, low: float, high: float) -> str:
+    """Two digits of what came of training, with the same marks: processors round differently, and it adds up.
+
+    low, high: the range that every machine should reach with the same recipe and seeds.
+    Raises: ValueError for a value outside the range.
+    """
+    if not low <= value <= high:
+        raise ValueError(
+            f"training led to {value:.4g}, expected {low:g} to {high:g}. If you changed the model or its training, "
+            "change the range in this cell, too"
+        )
     return f"⟨{rounded(value, 2)}⟩"

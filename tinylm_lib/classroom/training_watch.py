@@ -24,7 +24,7 @@ from .view import View
 
 MOST_POINTS, MOST_CHARACTERS = 300, 160
 QUARTERINGS = 4  # a sample is written before the first update and after 1/64, 1/16 and 1/4 of them and all
-MEMORY = 40  # the smooth line forgets within total_steps / MEMORY updates
+AROUND = 10  # the smooth line is the mean loss from i - i / AROUND to i + i / AROUND, and of one update on each side
 ROWS = 8
 PUSHES = 60  # how often a run is drawn while it goes on
 TURNS = 8  # a click passes through several turns of the kernel's event loop before it is heard
@@ -36,13 +36,16 @@ RUNNING, PAUSED, STOPPED, FINISHED, FAILED = "running", "paused", "stopped", "fi
 class Run:
     """What is known of a run so far: curves of at most 300 points, samples, and what the reader wants of it."""
 
-    def __init__(self, total_steps: int, levels: Mapping[str, float]):
+    def __init__(
+        self, total_steps: int, levels: Mapping[str, float], expected: Mapping[int, tuple[float, float]] | None = None
+    ):
         self.total, self.levels, self.state, self.trouble = total_steps, dict(levels), RUNNING, ""
+        self.expected = dict(expected or {})  # the range of the smoothed loss at some updates
         self.width = math.ceil(total_steps / MOST_POINTS)
-        self.points: list[list[float]] = []  # each: last update, loss, smooth loss, share, gradient norm
+        self.points: list[list[float]] = []  # each: last update, loss, share, gradient norm
         self.samples: list[tuple[int, str]] = []
         self.pending: list[list[float]] = []
-        self.smooth, self.weight, self.step = 0.0, 0.0, 0
+        self.sums, self.step = [0.0], 0  # of the losses so far
 
     def note(self, step: Step) -> None:
         """Add an update; a point is the mean of `width` updates.
@@ -55,8 +58,7 @@ class Run:
                 f"update {step.step} has loss {loss} and gradient norm {norm}: lower matrix_lr and embedding_lr, or "
                 f"raise warmup_steps, and begin again with a new model"
             )
-        keep = 1 - 1 / max(1, self.total / MEMORY)
-        self.smooth, self.weight = keep * self.smooth + (1 - keep) * loss, keep * self.weight + 1 - keep
+        self.sums.append(self.sums[-1] + loss)
         self.step = step.step
         self.pending.append([loss, step.lr_share, norm])
         if step.step % self.width == 0 or step.step == self.total:
@@ -66,8 +68,15 @@ class Run:
         """Make a point of the updates that are in none yet."""
         if self.pending:
             loss, share, norm = (sum(column) / len(column) for column in zip(*self.pending, strict=True))
-            self.points.append([self.step, loss, self.smooth / self.weight, share, norm])
+            self.points.append([self.step, loss, share, norm])
             self.pending = []
+
+    def smooth(self, step: int) -> float:
+        """The mean loss around an update that was made, as far as there are updates on either side."""
+        i, last = len(self.sums) - 1 - (self.step - step), len(self.sums) - 1
+        reach = max(1, i // AROUND)
+        low, high = max(0, i - 1 - reach), min(last, i + reach)
+        return (self.sums[high] - self.sums[low]) / (high - low)
 
     def hear(self, request: dict[str, Any]) -> dict[str, Any]:
         """Follow a button: pause, resume or stop. Raises ValueError for anything else."""
@@ -80,10 +89,11 @@ class Run:
 
     def data(self) -> dict[str, Any]:
         """What the view draws, in five digits."""
-        names = ("steps", "loss", "smooth", "share", "norm")
+        names = ("steps", "loss", "share", "norm")
         columns = zip(*self.points, strict=True) if self.points else [[]] * len(names)
         short = {name: [float(f"{x:.5g}") for x in column] for name, column in zip(names, columns, strict=True)}
         short["steps"] = [int(point[0]) for point in self.points]
+        short["smooth"] = [float(f"{self.smooth(step):.5g}") for step in short["steps"]]
         levels = [[name, float(f"{value:.5g}")] for name, value in self.levels.items()]
         facts = {"total": self.total, "step": self.step, "state": self.state, "error": self.trouble}
         return {**short, **facts, "levels": levels, "samples": [list(sample) for sample in self.samples]}
@@ -96,6 +106,7 @@ async def training_view(
     *,
     total_steps: int,
     levels: Entropies | None = None,
+    expected: Mapping[int, tuple[float, float]] | None = None,
     prompt: str = "\n",
     sample_tokens: int = 24,
 ) -> None:
@@ -106,15 +117,17 @@ async def training_view(
     resume and stop (heard between updates, with ipykernel 7); elsewhere it is displayed once, finished.
 
     steps: what `train` returned; it is not changed by being watched. levels: what predictors of this language lose at
-    best, from `storyworld.entropies`; they are drawn beside ln V. prompt: how samples begin.
-    Raises: ValueError for less than 1 step, an empty prompt, and a loss that is not finite: the view keeps the curves.
+    best, from `storyworld.entropies`; they are drawn beside ln V. expected: at some updates, the lowest and highest
+    smoothed loss that this recipe reaches on any machine. prompt: how samples begin.
+    Raises: ValueError for less than 1 step, an empty prompt, a loss that is not finite and one that was not expected;
+    the view keeps the curves.
     """
     if total_steps < 1:
         raise ValueError(f"total_steps must be at least 1, got {total_steps}")
     if not (ids := tokenizer.encode(prompt)):
         raise ValueError("prompt is empty; a model continues at least one token")
     known = {KNOWING[name]: value for name, value in (levels._asdict() if levels else {}).items()}
-    run = Run(total_steps, {"nothing": math.log(model.config.vocab_size), **known})
+    run = Run(total_steps, {"nothing": math.log(model.config.vocab_size), **known}, expected or {})
     view = View("training", run.data(), html="", text="A training run.", answer=run.hear)
     view.html = f"<p>A training run of {total_steps} updates is under way.</p>"
     # Jupyter's server sets this for the kernels of its notebooks; nbclient and nbval display the finished view once.
@@ -134,6 +147,9 @@ async def training_view(
         run.close_point()
         finish(view, run)
         handle.update(view) if handle else display(view)
+    if run.state == FINISHED:
+        for step, limits in run.expected.items():
+            learned(run.smooth(step), *limits)
 
 
 async def follow(run: Run, steps: Iterator[Step], write: Any, view: View | None) -> None:
@@ -176,28 +192,37 @@ def written(model: TransformerLM, tokenizer: Any, ids: Sequence[int], n_tokens: 
 
 
 def says(run: Run) -> str:
-    """How far the run came, in plain words and two digits."""
+    """How far the run came, in plain words."""
     if not run.points:
         return f"No update of {run.total} was made."
-    end = run.points[-1]
-    passed = [name for name, level in run.levels.items() if end[2] < level]
-    than = f": lower than knowing {min(passed, key=run.levels.get)}" if passed else ""
-    return f"After {run.step} of {run.total} updates the smoothed loss is {rounded(end[2], 2)} nats per token{than}."
+    passed = [name for name, level in run.levels.items() if run.smooth(run.step) < level]
+    than = f"lower than knowing {min(passed, key=run.levels.get)}" if passed else "no lower than knowing nothing"
+    return f"After {run.step} of {run.total} updates the smoothed loss is {than}."
 
 
 def _figure_html(run: Run) -> str:
     at = [round(i * (len(run.points) - 1) / (ROWS - 1)) for i in range(ROWS)] if run.points else []
-    picked = [run.points[i] for i in dict.fromkeys(at)]
-    rows = [[str(int(p[0])), learned(p[1]), learned(p[2]), fixed(p[3], 2), learned(p[4])] for p in picked]
-    rows += [[f"knowing {name}", rounded(value, 2), "", "", ""] for name, value in run.levels.items()]
-    table = number_table(["update", "loss", "smoothed", "learning rate, share", "gradient norm"], rows)
+    share = {int(step): share for step, _, share, _ in run.points}
+    picked = [s for s in run.expected if s in share] or [int(run.points[i][0]) for i in dict.fromkeys(at)]
+    rows = [[str(step), _loss(run, step), fixed(share[step], 2)] for step in picked]
+    rows += [[f"knowing {name}", rounded(value, 2), ""] for name, value in run.levels.items()]
+    table = number_table(["update", "smoothed loss, nats per token", "learning rate, share of its peak"], rows)
     alt = f"Line chart of the loss in nats per token over the updates, with horizontal lines to compare. {says(run)}"
     lines = "Light: the loss; bold: smoothed; dotted: what one loses who knows only so much."
     return framed(_draw(run), alt, f"{lines} {says(run)} {run.trouble}".strip(), table, colors=32)
 
 
+def _loss(run: Run, step: int) -> str:
+    """A smoothed loss in two digits, or in three beside the range that it should lie in."""
+    if step not in run.expected:
+        return rounded(run.smooth(step), 2)
+    low, high = run.expected[step]
+    return f"⟨{rounded(run.smooth(step), 3)}⟩ (expected {low:g} to {high:g})"
+
+
 def _draw(run: Run) -> Figure:
-    steps, loss, smooth, share, norm = zip(*run.points, strict=True) if run.points else [()] * 5
+    steps, loss, share, norm = zip(*run.points, strict=True) if run.points else [()] * 4
+    smooth = [run.smooth(int(step)) for step in steps]
     with style.context(["default", STYLE]):
         figure = Figure(figsize=(8.8, 5.6), layout="constrained")
         grid = figure.add_gridspec(3, 2, height_ratios=[4.4, 1.6, 0.5])
