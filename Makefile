@@ -41,7 +41,7 @@ test-all: set-up-test ## the same and what takes long: browsers, compilers, many
 bench: set-up-test ## measure beside nanoGPT, minbpe and Hugging Face: make bench ARGS="--help"
 	@PYTHONPATH=tests $(PY) -m benchmarks $(ARGS)
 
-weights: set-up-test ## train the model that ships with the library anew, about ten minutes
+weights: set-up-test ## train the model that ships with the library again, about ten minutes
 	@$(PY) tools/weights.py
 
 notebooks: set-up-test ## build and execute the notebooks from notebooks/source

@@ -93,7 +93,7 @@ def test_the_smooth_line_does_not_lag(shown):
 def test_a_loss_that_is_expected_is_marked_and_held_against_its_range(shown):
     losses = [5.5 * 0.99**i for i in range(100)]
     watch(made_up(losses), 100, expected={50: (3.2, 3.5), 100: (2.0, 2.4)})
-    assert "⟨3.36⟩ (expected 3.2 to 3.5)" in shown.views[0].html and "⟨2.13⟩" in shown.views[0].html
+    assert "⟨3.36⟩ (expected 3.2 to 3.5)" in shown.views[0].html and "⟨2.14⟩ (expected 2 to 2.4)" in shown.views[0].html
     with pytest.raises(ValueError, match=r"training led to 2\.139, expected 1 to 2\. If you changed the model"):
         watch(made_up(losses), 100, expected={100: (1.0, 2.0)})
     assert shown.views[1].data["state"] == "finished"

@@ -52,9 +52,9 @@ PARTS = {
         0.1,
         [[sys.executable, "-m", "ruff", "check"], [sys.executable, "-m", "ruff", "format", "--check"]],
     ),
-    "tests": Part("all quick tests", 2.5, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]),
-    "notebooks": Part("each lesson against its stored outputs", 2, [[*NBVAL, *TWO, "notebooks"]]),
-    "solutions": Part("each lesson with its exercises solved, likewise", 2, [[*NBVAL, *TWO, "notebooks/solutions"]]),
+    "tests": Part("all quick tests", 3.5, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]),
+    "notebooks": Part("each lesson against its stored outputs", 2.3, [[*NBVAL, *TWO, "notebooks"]]),
+    "solutions": Part("each lesson with its exercises solved, likewise", 2.2, [[*NBVAL, *TWO, "notebooks/solutions"]]),
     "long": Part("browsers, compilers, many processes, kills", 12, [[*PYTEST, *TWO, "-m", "slow or browser", "tests"]]),
 }
 QUICK = ("style", "tests", "notebooks")
