@@ -14,7 +14,7 @@ import pytest
 from nbval.plugin import IPyNbCell, IPyNbFile, coalesce_streams
 
 HERE = Path(__file__).parent
-NOT_COMPARED = ("application/vnd.tinylm.view+json",)  # a view's data; its table stands in the text/html beside it
+NOT_COMPARED = ("application/vnd.tinylm.view+json",)  # a view's data; the text/html has its table
 CELL_SECONDS, NBVAL_SECONDS = 120, 2000  # nbval's own time-out would let a dead kernel hang for half an hour
 ONE_IN = 10
 # Spinning threads stall on a busy machine; nobody's kept parts may take part in what is compared.

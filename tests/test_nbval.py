@@ -79,7 +79,7 @@ UNSEEN = {
 
 GOING_BACK = {
     "a name that a later cell changes": (False, ["x = 1", "y = x + 1", "x = 'one'"]),
-    "a name that each section sets anew": (True, ["x = 1", "x = 'one'", "z = x + '!'"]),
+    "a name that each section sets again": (True, ["x = 1", "x = 'one'", "z = x + '!'"]),
     "a cell that changes what it reads": (False, ["x = [3]", "x.pop()"]),
     "an exception that must come": (True, ["1 / 0", "x = 1"]),
     "an exception that comes only once": (False, ["seen = []", "assert seen; seen.append(1)", "seen.append(2)"]),

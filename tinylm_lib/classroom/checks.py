@@ -48,7 +48,7 @@ class Result(Diagnosis):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody stopped a check. A notebook shows the message alone, without a traceback through our code."""
+    """The reader stopped a check. A notebook shows the message alone, without a traceback through our code."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"{type(self).__name__}: {self}"]
@@ -74,7 +74,7 @@ def diagnose(name: str, function: Callable[..., Any]) -> Diagnosis:
 def check(name: str, function: Callable[..., Any]) -> Result:
     """Shows a card that says what holds, or which mistake it looks like, and returns the same as a Diagnosis.
 
-    Raises KeyError for a name that is no exercise, and Interrupted, below a card, if somebody interrupts it.
+    Raises KeyError if there is no exercise of this name, and Interrupted, below a card, if the reader stops it.
     """
     exercise = find(name)
     try:

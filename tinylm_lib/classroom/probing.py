@@ -168,7 +168,7 @@ def _observe(function: Callable[..., Any], probe: Probe, seed: int) -> Outcome:
         raise
     except BaseException as error:  # whatever a learner's code raises, an exit included
         if isinstance(error, KeyboardInterrupt) and not threaded:
-            raise  # not the code's own: somebody wants this to stop
+            raise  # not the code's own: the reader stopped it
         outcome.error, outcome.value = error, Raised(type(error).__name__, str(error), _line(error))
         outcome.gradients = None
     finally:

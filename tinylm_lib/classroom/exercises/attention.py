@@ -6,9 +6,8 @@ from torch import Generator, Tensor
 from ..exercise import Exercise, Fault, Probe
 
 INF = float("inf")
-EPS = torch.finfo(
-    torch.float32
-).eps  # a number of size s is rounded by up to s EPS / 2, and so is the logarithm of a weight
+# A score of size s is rounded by up to s EPS / 2, which is then the relative error of its attention weight.
+EPS = torch.finfo(torch.float32).eps
 
 
 def causal_mask(n: int, on: frozenset[str] = frozenset()) -> Tensor:
