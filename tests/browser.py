@@ -30,6 +30,7 @@ FLAGS = (
 )
 LOAD_MS, RUN_MS = 60_000, 300_000
 PATIENCE_MS = 30_000  # until what is expected is seen: on a busy machine a kernel answers late
+COMMANDS = "window.jupyterapp.commands"
 NOTEBOOK = "window.jupyterapp.shell.currentWidget"
 CELLS = f"{NOTEBOOK}.context.model.toJSON().cells.filter(cell => cell.cell_type == 'code' && cell.source)"
 UNEXPECTED = f"{CELLS}.filter(cell => !cell.metadata.tags?.includes('raises-exception'))"
@@ -57,19 +58,24 @@ class LabPage:
         self.page.reload(timeout=LOAD_MS)
         self.ready()
 
+    def open(self, name: str) -> None:
+        """Opens another notebook of the folder in a tab of its own."""
+        self.page.evaluate(f"name => {COMMANDS}.execute('docmanager:open', {{path: name}}).then(() => null)", name)
+        self.ready()
+
     def ready(self) -> None:
         """Waits until the notebook is shown and its kernel idle."""
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=LOAD_MS)
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell:visible", timeout=LOAD_MS)
         idle = f"() => {NOTEBOOK}.sessionContext?.session?.kernel?.status == 'idle'"
         self.page.wait_for_function(idle, timeout=LOAD_MS)
 
     def command(self, name: str, **arguments: str) -> None:
         """Executes a command of JupyterLab and waits for it."""
-        self.page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, arguments])
+        self.page.evaluate(f"([name, args]) => {COMMANDS}.execute(name, args)", [name, arguments])
 
     def run_all(self) -> None:
         """Runs all cells and waits until the last one has run, or one has failed."""
-        self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
+        self.page.evaluate(f"() => {{ {COMMANDS}.execute('notebook:run-all-cells') }}")
         self.page.wait_for_function(ENDED, timeout=RUN_MS)
 
     def show_cell(self, place: int) -> None:

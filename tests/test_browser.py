@@ -45,7 +45,7 @@ def sample(tmp_path_factory, built) -> Path:
     return built(tmp_path_factory.mktemp("course"), "00_sample", LESSON)
 
 
-@pytest.mark.parametrize("number", [None, *NUMBERS])
+@pytest.mark.parametrize("number", [None, NUMBERS[0]])
 def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp_path, sample, number):
     work, notebooks = tmp_path / "work", ROOT / "notebooks" if number else sample
     lab.refresh(notebooks, work)
@@ -65,6 +65,20 @@ def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp
     assert lesson.page.locator(".Toastify__toast").count() == 0
     assert lesson.external == []
     assert list((tmp_path / "caches" / "home").iterdir()) == []
+
+
+def test_every_lesson_opens_without_news_errors_or_network(open_lesson, tmp_path):
+    """Opened, not run: nbval runs every cell, and each view has its own test in a browser."""
+    work, names = tmp_path / "work", [lab.lesson(ROOT / "notebooks", number) for number in NUMBERS]
+    lab.refresh(ROOT / "notebooks", work)
+    lesson = open_lesson(work, names[0])
+    for number, name in zip(NUMBERS, names, strict=True):
+        lesson.open(name)
+        heading = lesson.page.locator(".jp-Notebook h1:visible").first
+        assert heading.inner_text().startswith(number)
+        assert lesson.outputs() == []
+    assert lesson.page.locator(".Toastify__toast, mjx-merror").count() == 0
+    assert lesson.external == []
 
 
 def test_a_figure_is_seen_in_a_notebook_that_was_only_opened(open_lesson, sample):

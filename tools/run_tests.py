@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfEs", "--durations=10", "--color=no"]
 # Two at a time: tests and lessons keep about one core busy. Each file stays whole, since its tests share things.
 TWO = ["--numprocesses=2", "--dist=loadfile"]
+STEAL = ["--numprocesses=2", "--dist=worksteal"]  # long tests share little, and some take a minute
 NBVAL = [*PYTEST, "--nbval"]
 FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\[]+?(?:\[.*?\])?)(?: - .*)?$")
 SLOW = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(.+)$")
@@ -55,7 +56,7 @@ PARTS = {
     "tests": Part("all quick tests", 3.5, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]),
     "notebooks": Part("each lesson against its stored outputs", 2.3, [[*NBVAL, *TWO, "notebooks"]]),
     "solutions": Part("each lesson with its exercises solved, likewise", 2.2, [[*NBVAL, *TWO, "notebooks/solutions"]]),
-    "long": Part("browsers, compilers, many processes, kills", 12, [[*PYTEST, *TWO, "-m", "slow or browser", "tests"]]),
+    "long": Part("browsers, compilers, kills", 11, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
 }
 QUICK = ("style", "tests", "notebooks")
 
