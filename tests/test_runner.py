@@ -59,7 +59,7 @@ def test_one_failing_part_hides_nothing(runner, monkeypatch, capfd) -> None:
     assert "    7.2 s  tests/test_b.py::test_slower\n\n" in summary
     assert re.search(r"^style +FAILED .*\n  again: \S+ -m ruff check", summary, re.M)
     assert re.search(r"^tests +FAILED +\d+ s  3 failed, 2 passed, 1 error$", summary, re.M)
-    assert re.search(r"^  again: \S+ -m pytest 'tests/test_b.py::test_x\[a - b\]'$", summary, re.M), summary
+    assert re.search(r"^  again: \S+ -m pytest \"tests/test_b.py::test_x\[a - b\]\"$", summary, re.M), summary
     assert len(re.findall(r"again: \S+ -m pytest --nbval notebooks/05_attention.ipynb$", summary, re.M)) == 1
     assert re.search(r"^notebooks +ok +\d+ s  4 passed, 1 skipped$", summary, re.M)
     assert summary.endswith("\n6 passed, 4 failed\n")

@@ -68,7 +68,7 @@ def alone(part: str, test: str) -> str:
         return f"{python} -m ruff check && {python} -m ruff format --check"
     if ".ipynb" in test:
         return f"{python} -m pytest --nbval {test.partition('::')[0]}"
-    return f"{python} -m pytest '{test}'"
+    return f'{python} -m pytest "{test}"'
 
 
 def run(part: Part, deadline: float, environment: Mapping[str, str] = os.environ, log: Path | None = None) -> None:
@@ -153,7 +153,7 @@ def main() -> int:
         PARTS["notebooks"].minutes = 3.5
     chosen = {name: part for name, part in PARTS.items() if name in names}
     deadline = time.monotonic() + 60 * options.minutes
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # two at a time: a waiting thread gives its core away
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # two at a time: more threads than cores would wait for each other
     print(f"About {sum(part.minutes for part in chosen.values()):.0f} minutes on two quiet cores:")
     for name, part in chosen.items():
         print(f"  {name:<10} {part.minutes:4.1f} min  {part.what}")
