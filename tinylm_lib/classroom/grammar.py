@@ -2,6 +2,7 @@
 
     # %% [markdown] slide="slide" minutes=6         a section, and how long it takes to teach
     # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2
+    # %% evidence="heads-removed"                   the experiment behind each sentence marked [[heads-removed]], see claims
     # %% rows=["S0-13"]                             a claim of the documents this course grew from, covered by this cell
     # %% tags=["check"]                             comes after its exercise
     # %% [markdown] tags=["solution"]               in the solution notebook only: the explanation
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-KEYS = {"tags": list, "rows": list, "name": str, "minutes": int, "difficulty": int, "slide": str}
+KEYS = {"tags": list, "rows": list, "evidence": str, "name": str, "minutes": int, "difficulty": int, "slide": str}
 TAGS = {
     "exercise": {"code"},
     "check": {"code"},

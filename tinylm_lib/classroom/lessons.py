@@ -25,7 +25,7 @@ from .source import ROLES, read_lesson, to_notebook
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 BUILDER = tuple(
     Path(__file__).with_name(f"{name}.py")
-    for name in ("grammar", "source", "lessons", "measured", "figures", "cards", "view", "predictions")
+    for name in ("grammar", "claims", "source", "lessons", "measured", "figures", "cards", "view", "predictions")
 )
 CELL_SECONDS, STUDENT_SECONDS = 120, 60
 # Spinning threads stall on a busy machine; nobody's kept parts may take part in what is built.

@@ -8,6 +8,7 @@ from typing import Any
 import jupytext
 from nbformat import NotebookNode, v4
 
+from . import claims
 from .grammar import Cell, problems, solved, stub
 
 ROLES = ("student", "solution")
@@ -35,7 +36,7 @@ def read_lesson(path: Path) -> Lesson:
             f"{path.name}:1: rename it to NN_topic.py, two digits and one lower-case word: 05_attention.py"
         )
     cells = _cells(path)
-    if found := problems(cells, *named.groups()):
+    if found := problems(cells, *named.groups()) or sorted(claims.problems(cells)):
         raise ValueError("\n".join(f"{path.name}:{line}: {text}" for line, text in found))
     return Lesson(path.stem, named[1], cells)
 
@@ -46,8 +47,8 @@ def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell}
     return v4.new_notebook(
         cells=[
-            make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell))
-            for place, cell in enumerate(lesson.cells)
+            make[cell.kind](_text(cell, text, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell))
+            for place, (cell, text) in enumerate(zip(lesson.cells, claims.linked(lesson.cells), strict=True))
             if not left_out & set(cell.tags)
         ]
     )
@@ -68,11 +69,11 @@ def _facts(node: NotebookNode) -> dict[str, Any]:
     return {key: value for key, value in node.metadata.items() if key != "lines_to_next_cell"}  # jupytext's own note
 
 
-def _text(cell: Cell, role: str) -> str:
+def _text(cell: Cell, text: str, role: str) -> str:
     if "exercise" not in cell.tags:
-        return cell.text
+        return text
     headline = "# Exercise {name}: difficulty {difficulty} of 5, about {minutes} minutes\n".format(**cell.meta)
-    return headline + (stub(cell.text) if role == "student" else solved(cell.text))
+    return headline + (stub(text) if role == "student" else solved(text))
 
 
 def _metadata(cell: Cell) -> dict[str, Any]:

@@ -1,0 +1,102 @@
+"""Claims and their evidence: each sentence on what a part is for names the cell whose experiment could refute it.
+
+    # %% evidence="heads-removed"          a code cell with an assert that fails if the claim is false, or a check
+    # - Where a head looks is not what it is for. [[heads-removed]]
+
+In the notebook `[[heads-removed]]` becomes a link to the section of that cell, and nothing in that section itself.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+from .grammar import Cell, Problem
+
+SUMMARY = "What you have now"
+MARK = re.compile(r" ?\[\[([a-z][a-z0-9-]*)\]\]")
+HEADING = re.compile(r"^## (.+?) *$", re.MULTILINE)
+# What a part of a model is for, what can be left out, what holds in general.
+CLAIM = re.compile(
+    r"\b(?:is|are|was|were) (?:there )?for\b(?! (?:lessons?|sections?|checking)\b)"
+    r"|\bleft out\b|\bresponsible for\b|\bserves?\b|\bgenerali[sz]e"
+    r"|\b(?:is|are) (?:not |never |no longer )?(?:needed|necessary)\b"
+)
+
+
+def linked(cells: Sequence[Cell]) -> list[str]:
+    """The text of each cell, its marks replaced by links to the sections that hold the evidence."""
+    sections = _sections(cells)
+    places = {cell.meta["evidence"]: section for cell, section in zip(cells, sections, strict=True) if _named(cell)}
+    return [
+        MARK.sub(lambda mark, here=here: _link(places[mark[1]], here), cell.text)
+        if cell.kind == "markdown"
+        else cell.text
+        for cell, here in zip(cells, sections, strict=True)
+    ]
+
+
+def problems(cells: Sequence[Cell]) -> Iterator[Problem]:
+    """The marks without a cell, the cells without a mark and those that could refute nothing."""
+    marks = [(cell, name) for cell in cells if cell.kind == "markdown" for name in MARK.findall(cell.text)]
+    named = [cell for cell in cells if _named(cell)]
+    names = [cell.meta["evidence"] for cell in named]
+    for cell, name in marks:
+        if name not in names:
+            yield cell.line, f"[[{name}]] names no evidence; there is {', '.join(names) or 'none'}"
+    for cell, name in zip(named, names, strict=True):
+        if names.count(name) > 1:
+            yield cell.line, f"give the evidence a name of its own: {name!r} is taken"
+        if name not in {mark for _, mark in marks}:
+            yield cell.line, f"no claim names the evidence {name!r}: add [[{name}]] to the sentence, or remove the key"
+        if not refutes(cell):
+            yield cell.line, f"the evidence {name!r} must be able to fail: add an assert of what is claimed"
+
+
+def refutes(cell: Cell) -> bool:
+    """Whether the cell is in both copies and fails, or reports, where its claim is false."""
+    if cell.kind != "code" or {"solution", "note"} & set(cell.tags):
+        return False
+    kinds = (ast.Assert, ast.Raise)
+    return "check" in cell.tags or any(
+        isinstance(node, kinds) or isinstance(node, ast.Attribute) and node.attr.startswith("assert_")
+        for node in ast.walk(ast.parse(cell.text))
+    )
+
+
+def without_evidence(cells: Sequence[Cell]) -> list[Problem]:
+    """Each bullet of the summary, and each paragraph that says what a part is for, without a mark."""
+    found = []
+    for cell, section in zip(cells, _sections(cells), strict=True):
+        if cell.kind == "markdown":
+            bullets = section == SUMMARY
+            for text in re.split(r"\n\n+|\n(?=- )", cell.text):
+                claims = text.startswith("- ") if bullets else CLAIM.search(_prose(text))
+                if claims and not MARK.search(text):
+                    found.append((cell.line, " ".join(text.split())[:160]))
+    return found
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"`[^`]*`|^#+ .*$|^\|.*$", " ", text, flags=re.MULTILINE)
+
+
+def _named(cell: Cell) -> bool:
+    return "evidence" in cell.meta
+
+
+def _sections(cells: Sequence[Cell]) -> list[str]:
+    """The heading of the second rank under which each cell ends."""
+    found, heading = [], ""
+    for cell in cells:
+        if cell.kind == "markdown" and (headings := HEADING.findall(cell.text)):
+            heading = headings[0] if headings[0] == SUMMARY else headings[-1]
+        found.append(heading)
+    return found
+
+
+def _link(section: str, here: str) -> str:
+    if section == here:
+        return ""
+    number = re.match(r"(\d+)\. ", section)
+    return f" ([{f'section {number[1]}' if number else section}](#{quote(section.replace(' ', '-'))}))"
