@@ -59,7 +59,7 @@ def refutes(cell: Cell) -> bool:
         return False
     kinds = (ast.Assert, ast.Raise)
     return "check" in cell.tags or any(
-        isinstance(node, kinds) or isinstance(node, ast.Attribute) and node.attr.startswith("assert_")
+        isinstance(node, kinds) or (isinstance(node, ast.Attribute) and node.attr.startswith("assert_"))
         for node in ast.walk(ast.parse(cell.text))
     )
 

@@ -2,7 +2,7 @@
 
     # %% [markdown] slide="slide" minutes=6         a section, and how long it takes to teach
     # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2
-    # %% evidence="heads-removed"                   the experiment behind each sentence marked [[heads-removed]], see claims
+    # %% evidence="heads-removed"                   what each sentence marked [[heads-removed]] rests on
     # %% rows=["S0-13"]                             a claim of the documents this course grew from, covered by this cell
     # %% tags=["check"]                             comes after its exercise
     # %% [markdown] tags=["solution"]               in the solution notebook only: the explanation
