@@ -191,3 +191,12 @@ def test_the_search_knows_what_every_section_says(tmp_path):
     ]
     assert sections[1][4] == "Every word with x<1. and more y = x < 2"
     assert "an output" not in index and "A paper" not in index
+
+
+def test_a_link_to_a_section_leads_to_its_heading():
+    html = page(
+        v4.new_markdown_cell("## 2. What & why?\nText."),
+        v4.new_markdown_cell("It is so ([section 2](#2.-What-%26-why%3F), [nowhere](#elsewhere))."),
+    )
+    (anchor,) = re.findall(r'<h2 id="([^"]+)">2. What &amp; why\?</h2>', html)
+    assert f'<a href="#{anchor}">section 2</a>' in html and '<a href="#elsewhere">nowhere</a>' in html
