@@ -47,7 +47,7 @@ def test_a_mark_becomes_a_link_to_another_section_and_nothing_in_its_own(tmp_pat
     for role in ("student", "solution"):
         cells = to_notebook(lesson(tmp_path), role).cells
         assert cells[1].source.endswith("small numbers.")
-        link = "([section 1](#1.-Halving-%26-more))"
+        link = "([section 1](#1.-Halving-&-more))"
         assert f"- Half of three is more than one. {link}\n- Three has a half,\n  too. {link}\n" in cells[3].source
 
 

@@ -194,9 +194,9 @@ def test_the_search_knows_what_every_section_says(tmp_path):
 
 
 def test_a_link_to_a_section_leads_to_its_heading():
-    html = page(
-        v4.new_markdown_cell("## 2. What & why?\nText."),
-        v4.new_markdown_cell("It is so ([section 2](#2.-What-%26-why%3F), [nowhere](#elsewhere))."),
-    )
-    (anchor,) = re.findall(r'<h2 id="([^"]+)">2. What &amp; why\?</h2>', html)
-    assert f'<a href="#{anchor}">section 2</a>' in html and '<a href="#elsewhere">nowhere</a>' in html
+    heading = v4.new_markdown_cell("## 2. What (a, b) & why's?\nText.")
+    html = page(heading, v4.new_markdown_cell("It is so ([section 2](#2.-What-(a,-b)-&-why's?))."))
+    (anchor,) = re.findall(r'<h2 id="([^"]+)">2. What', html)
+    assert f'<a href="#{anchor}">section 2</a>' in html
+    with pytest.raises(ValueError, match=r"05_halves.html: a link leads to 'elsewhere'; there is 05-Halves"):
+        page(heading, v4.new_markdown_cell("It is so ([section 3](#elsewhere))."))

@@ -17,6 +17,7 @@ from .grammar import Cell, Problem
 
 SUMMARY = "What you have now"
 MARK = re.compile(r" ?\[\[([a-z][a-z0-9-]*)\]\]")
+PLAIN = "?,:&!()'"
 HEADING = re.compile(r"^## (.+?) *$", re.MULTILINE)
 # What a part of a model is for, what can be left out, what holds in general.
 CLAIM = re.compile(
@@ -27,7 +28,10 @@ CLAIM = re.compile(
 
 
 def linked(cells: Sequence[Cell]) -> list[str]:
-    """The text of each cell, its marks replaced by links to the sections that hold the evidence."""
+    """The text of each cell, its marks replaced by links to the sections that hold the evidence.
+
+    JupyterLab compares a link with a heading as it is written, so few signs are escaped.
+    """
     ends = list(accumulate(cells, _heading, initial=""))  # the section before each cell, and that after the last
     places = {cell.meta["evidence"]: end for cell, end in zip(cells, ends, strict=False) if _named(cell)}
 
@@ -35,7 +39,7 @@ def linked(cells: Sequence[Cell]) -> list[str]:
         there, here = places[mark[1]], _last(mark.string[: mark.start()], before)
         number = re.match(r"(\d+)\. ", there)
         shown = f"section {number[1]}" if number else there
-        return "" if here == there else f" ([{shown}](#{quote(there.replace(' ', '-'))}))"
+        return "" if here == there else f" ([{shown}](#{quote(there.replace(' ', '-'), safe=PLAIN)}))"
 
     return [
         MARK.sub(partial(link, before=before), cell.text) if cell.kind == "markdown" else cell.text
