@@ -142,7 +142,7 @@ print(nonsense[:300])
 
 # %% [markdown] slide="slide" minutes=8
 # ## 3. One guess
-# A guess is not one word. It is a **probability for every word** that the model knows, a share of the whole. All of them together are called a *distribution*.
+# A guess is not one word. It is a **probability for every word** that the model knows. All of them together are called a *distribution*.
 
 
 # %%
@@ -155,17 +155,18 @@ def guess(beginning: str) -> torch.Tensor:
 
 # %% evidence="distribution" rows=["S0-2"]
 beginning = "One foggy afternoon, careful Carlos came to Hillcrest."
-shares = guess(beginning)
-for share, i in zip(*(x.tolist() for x in shares.topk(3)), strict=True):
-    print(f"{share:7.2%} {tokenizer.decode([i])!r}")
+probs = guess(beginning)  # (V)
+for i in probs.topk(3).indices.tolist():
+    print(f"{probs[i]:7.2%} {tokenizer.decode([i])!r}")
 for start in (beginning, "One", "One sunny morning, shy Mia"):
     assert guess(start).shape == (345,)
     assert torch.isclose(guess(start).sum(), torch.tensor(1.0))
     assert guess(start).min() > 0
 
 # %% [markdown]
-# All 345 shares sum to 1, and none is exactly 0, however absurd the word. Here nearly everything goes to one word, because a boy's name came
+# All 345 probabilities sum to 1, and none is exactly 0, however absurd the word. Here nearly everything goes to one word, because a boy's name came
 # before. Now the sentence goes on: *He had a*, and a colour must follow. The model cannot know which.
+
 
 # %%
 def exact_probs(beginning: str) -> dict[str, float]:
@@ -182,11 +183,11 @@ exact = exact_probs(beginning + " He had a")
 # %% tags=["source-hidden"]
 predict(
     f"`He had a`, and then? StoryWorld draws one of its colours ({', '.join(map(str.strip, exact))}), each equally likely. "
-    "What is the best share to give to `pink`, in percent?",
+    "What is the best probability to give to `pink`, in percent?",
     key=lambda: 100 * exact[" pink"],
     number="%",
     within=0.5,
-    because="Twelve colours share it equally, and a model that gives one of them more must give another one less.",
+    because="All twelve colours are equally likely, and a model that gives one of them more must give another one less.",
     feedback={
         100: "Sure of pink? That is right once in twelve times, and costs dearly the other eleven.",
         50: "Pink or not pink are two cases, but not equally likely ones.",
@@ -194,15 +195,18 @@ predict(
 )
 
 # %%
-shares = guess(beginning + " He had a")
-for word in sorted(exact, key=lambda word: -shares[tokenizer.ids[word]])[:4]:
-    print(f"{word:>8}: the model {shares[tokenizer.ids[word]]:.1%}, the best possible {exact[word]:.1%}")
+probs = guess(beginning + " He had a")  # (V)
+for word in sorted(exact, key=lambda word: -probs[tokenizer.ids[word]])[:4]:
+    print(f"{word:>8}: the model {probs[tokenizer.ids[word]]:.1%}, the best possible {exact[word]:.1%}")
 
 # %% [markdown]
 # These are only the four highest of twelve. Here are all of them, for this beginning and for two others.
 
 # %% evidence="colours"
-others = ("One sunny morning, shy Mia walked to Ashford. She brought a", "One cold evening, brave Tom hurried to Seaview. He held a")
+others = (
+    "One sunny morning, shy Mia walked to Ashford. She brought a",
+    "One cold evening, brave Tom hurried to Seaview. He held a",
+)
 for start in (beginning + " He had a", *others):
     probs = guess(start)  # (V)
     twelve = [probs[tokenizer.ids[word]].item() for word in exact]
@@ -214,8 +218,8 @@ for start in (beginning + " He had a", *others):
 # Nobody gave the model the list of colours, nor the rule that all are equally likely. It has learned both well: the twelve colours together get nearly all of the
 # probability, and each of them gets between 7.6 and 9.1 percent, where 8.3 is exact. [[colours]]
 #
-# This is also how a share becomes a word. To write, we draw one word by these shares, put it behind the text, and guess again.
-# A *temperature* of 1 draws by the shares as they are; temperature 0 always takes the largest.
+# This is also how probabilities become a word. To write, we draw one word with these probabilities, put it behind the text, and guess again.
+# A *temperature* of 1 uses the probabilities as they are; temperature 0 always takes the largest.
 #
 # Could we not simply count which word followed, in all the stories there are? For a short beginning, yes. A long one is new.
 
@@ -264,30 +268,30 @@ print("3 stories, 3 positions each: no guess before the changed word differs")
 # T5 is only the first: it also writes one token at a time, but a second stack of layers, the *encoder*, reads its input without a causal rule (Raffel et al. 2020).
 
 # %% [markdown] tags=["note"]
-# The colours are the heart of this section: the best guess is not the most likely word, it is the right shares. Ask who gave 100 %.
+# The colours are the heart of this section: the best guess is not the most likely word, it is the right probabilities. Ask who gave 100 %.
 # To cut for a short class: the counting of beginnings. Keep the causal rule, lesson 05 rests on it.
 # Ask whether a translation model with an encoder is autoregressive. Many say no, because they take the word for *decoder-only*; T5 is the counterexample.
 
 # %% [markdown] slide="slide" minutes=11
 # ## 4. How good is a guess?
-# We score a guess by how surprised the model is. If it gave the word that really came the share $p$, that costs $-\ln p$, counted in *nats*.
+# We score a guess by how surprised the model is. If it gave the word that really came the probability $p$, its *loss* for this word is $-\ln p$, counted in *nats*. We also say that the word *costs* so many nats.
 
 # %%
 for p in (1.0, 0.5, 1 / 12, 0.001):
-    print(f"share {p:.3f} costs {-math.log(p) + 0.0:.2f} nats")
+    print(f"probability {p:.3f} costs {-math.log(p) + 0.0:.2f} nats")
 
 # %%
 V = tokenizer.vocab_size
 
 # %% tags=["source-hidden"]
 predict(
-    f"A model that knows nothing gives each of the {V} words the same share. What does a word cost it?",
+    f"A model that knows nothing gives each of the {V} words the same probability. What does a word cost it?",
     key=lambda: math.log(V),
     number="nats",
     within=0.05,
     because=f"Each gets 1/{V}, and -ln(1/{V}) = ln {V}.",
     feedback={
-        1.0: "That would be a share of 1/e, more than a third.",
+        1.0: "That would be a probability of 1/e, more than a third.",
         math.log2(V): "In bits, yes: the logarithm to base 2. Nats use the natural logarithm.",
     },
 )
@@ -529,10 +533,12 @@ for layer, head in ((2, 2), (0, 2)):
     print(f"layer {layer}, head {head} looks at the name {row[6]:.0%}, at the first word {row[1]:.0%}")
     right, either = pronoun_probs(without_head(layer, head))
     print(f"  without it: She {right[she].mean():.2f}, He {right[~she].mean():.2f}, either {either.mean():.2f}")
-    for sentence in right.view(3, 40):  # each of the three sentences by itself
-        assert sentence.mean() > 0.6 if layer == 2 else sentence.mean() < 0.1
-    assert row[6] > 0.9 if layer == 2 else row[1] > 0.9
-    assert either.mean() > 0.98 if layer == 2 else either.mean() < 0.1
+    by_frame = right.view(3, 40).mean(-1)  # the mean of each of the three sentences
+    if layer == 2:
+        assert row[6] > 0.9 and by_frame.min() > 0.6 and either.mean() > 0.98
+        assert right[she].min() > 0.98 and right[~she].mean() < 0.8
+    else:
+        assert row[1] > 0.9 and row[6] < 0.1 and by_frame.max() < 0.1 and either.mean() < 0.1
 
 # %% [markdown]
 # Without the head that looks at the name, a pronoun still follows. It is still *She* for every girl, but for the boys it is often wrong. So this head helps to choose between *He* and *She*, mainly for *He*. Without the
@@ -578,7 +584,7 @@ trace_model(model, two)
 # %% [markdown]
 # Look at the shapes only. Nearly everything is $(B, T, C)$: for every text and every position one vector, a list of numbers, of width $C$.
 # Ids go in at the top and become vectors. Each block adds to them what it has found, one block after the other, and what was there stays. At the end they
-# become $V$ scores, and lesson 03 turns scores into shares. Each kind of part has its lesson.
+# become $V$ scores, and lesson 03 turns scores into probabilities. Each kind of part has its lesson.
 
 # %%
 kinds = ("attn_norm", "attention", "ffn_norm", "ffn")
@@ -675,9 +681,10 @@ answers = {
 predict(
     "What does a word of the shuffled text cost the shipped model?",
     key=lambda: list(answers)[(shuffled > 2) + (shuffled > 1.5 * math.log(V))],
-    because="It is sure of its guesses, and whoever is sure and wrong pays most: the share left for what really came is tiny.",
+    because="It is sure of its guesses, and a guess that is sure and wrong has the highest loss: the probability left for the word that really came is tiny.",
     choices=answers,
 )
+
 
 # %%
 def first_choice(batches) -> float:

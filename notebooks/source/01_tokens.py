@@ -217,7 +217,7 @@ assert first_merge(reference["most_common_pair"], reference["bpe_merge_step"]) =
 try:
     print("yours agrees:", first_merge(most_common_pair, bpe_merge_step) == library)
 except NotImplementedError:
-    print("yours: not attempted yet")
+    print("yours is still to be written")
 
 # %%
 show(merge)
@@ -445,14 +445,12 @@ def losses_in_story(text: str, cut: Callable) -> list[float]:
 # %%
 bpe_400 = train_bpe(text, 400)
 ways = {"words": lambda word: [word], "BPE 400": cache(bpe_400.encode), "characters": list}
-totals = {way: sum(losses_in_story(told.text, cut)) for way, cut in ways.items()}
+totals = {way: round(sum(losses_in_story(told.text, cut)), 4) for way, cut in ways.items()}
 
 # %% tags=["source-hidden"]
 predict(
     "This reader knows every probability. For which pieces is its loss on the whole story the lowest?",
-    key=lambda: (
-        "the same for all" if max(totals.values()) - min(totals.values()) < 1e-6 else f"lowest for {min(totals, key=totals.get)}"
-    ),
+    key=lambda: f"lowest for {min(totals, key=totals.get)}" if len(set(totals.values())) > 1 else "the same for all",
     because="A story is drawn before it is cut, and cutting it does not change its probability. What a word loses, its pieces lose together.",
     choices={
         "lowest for characters": "Most characters have no loss at all, but there are many of them. Add them up for *foggy*.",
@@ -472,7 +470,8 @@ for seed in range(8):
         losses = losses_in_story(drawn.text, cut)
         assert math.isclose(sum(losses), -drawn.log_prob, rel_tol=1e-9)
         if drawn.text == told.text:
-            print(f"{len(losses):>3} {way:<10} have a loss of {sum(losses):.4f} nats, {sum(losses) / len(losses):.3f} each")
+            each = sum(losses) / len(losses)
+            print(f"{len(losses):>3} {way:<10} have a loss of {sum(losses):.4f} nats, {each:.3f} each")
 print(f"-log_prob of this story is {-told.log_prob:.4f}")
 
 # %% [markdown]
@@ -487,8 +486,10 @@ letters = [abs(loss) for loss in losses_in_story(told.text, list)]
 middles = [i + 0.5 for i in range(n_shown)]
 with figures.axes("A few letters carry the surprise", "character", "-ln p (nats)", size=(11.5, 4.6)) as (figure, ax):
     begin = 0
-    for word, cost in list(zip(pieces, costs, strict=True))[: len(storyworld.words(told.text[:n_shown]))]:
-        ax.bar(begin, cost, len(word), align="edge", color=figures.SERIES[1], alpha=0.25, label="the word" * (begin == 0))
+    for word, cost in zip(pieces, costs, strict=True):
+        if begin < n_shown:
+            name = "the word" if begin == 0 else None
+            ax.bar(begin, cost, len(word), align="edge", color=figures.SERIES[1], alpha=0.25, label=name)
         begin += len(word)
     ax.bar(middles, letters[:n_shown], 0.8, color=figures.SERIES[0], label="its characters")
     ax.set_xticks(middles, told.text[:n_shown], size=13, family="monospace")
@@ -533,7 +534,8 @@ per_story = {}
 for kind, levels in per_token.items():
     per_story[kind] = {name: nats * n_tokens_of[kind] for name, nats in levels.items()}
     print(f"{kind:<7} nats per story: {'  '.join(f'{name} {nats:.0f}' for name, nats in per_story[kind].items())}")
-    print(f"        nats per byte:  {'  '.join(f'{name} {nats / n_bytes:.2f}' for name, nats in per_story[kind].items())}")
+    bytewise = {name: nats / n_bytes for name, nats in per_story[kind].items()}
+    print(f"        nats per byte:  {'  '.join(f'{name} {nats:.2f}' for name, nats in bytewise.items())}")
 for reader_name in ("unigram", "bigram"):
     ordered = [levels[reader_name] for levels in per_story.values()]
     assert all(longer < 0.9 * shorter for longer, shorter in pairwise(ordered))
