@@ -807,7 +807,7 @@ assert all(abs(nats - losses["as it is"]) < 0.1 for name, nats in losses.items()
 # Nobody gave the model a list of colours. A likely reason, which we do not test here: words of one kind occur in the same contexts, so training moves their rows in similar directions.
 
 # %% [markdown] tags=["note"]
-# Before the count, ask whether a mean cosine of 0.10 to 0.23 is of any use. The usual wrong answer is *no*, because it is nearly 0. Then ask why the word itself must be left out of the mean
+# Before the count, ask whether a mean cosine of 0.10 to 0.23 is of any use. The usual wrong answer is *no*, because it is nearly 0. Then ask why we compute the mean without the word itself
 # (otherwise it helps to find itself). Ask, too, what the row of a word that never occurs looks like after training: as at the start (unless weight decay shrinks it).
 
 # %% [markdown] slide="slide" minutes=6
