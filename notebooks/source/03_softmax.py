@@ -290,7 +290,7 @@ for i, p in zip(best, layers.softmax(scores, dim=0)[best].tolist(), strict=True)
     print(f"{token.strip():>8}: the model {p:6.1%}, exact {truth.get(token, 0.0):6.1%}")
 
 # %% [markdown]
-# Only these two can act, and they are equally likely. The model gives hardly any probability to the other tokens, but it prefers Carlos without a reason. (What that costs is the question of section 6.)
+# Only these two can act, and they are equally likely. The model gives hardly any probability to the other tokens, but it prefers Carlos, although nothing in the story favours him. (What that costs is the question of section 6.)
 #
 # Since only differences count, there is one dial for *how sure*: divide all scores by a number, the **temperature**. It stretches or
 # shrinks every difference, and never changes the order.
