@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from tinylm_lib.classroom import lab
 
@@ -91,3 +92,20 @@ def test_a_figure_is_seen_in_a_notebook_that_was_only_opened(open_lesson, sample
     assert lesson.page.locator("figure td").first.is_visible()
     lesson.screenshots("figure-untrusted")
     assert lesson.external == []
+
+
+def test_a_claim_leads_to_the_section_of_its_evidence(open_lesson, tmp_path, built):
+    text = LESSON.replace("# ## 1. A loss that falls", "# ## 1. Which loss falls, & why?")
+    far = "\n".join(f"\n# %% [markdown]\n# ## {n}. More\n# " + "text " * 400 for n in range(2, 9))
+    end = "\n\n# %% [markdown]\n# ## What you have now\n# - This loss falls. [[falls]]\n"
+    evidence = '\n# %% evidence="falls"\nassert losses[0] > losses[-1]\n'
+    notebooks, work = built(tmp_path / "course", "00_sample", text + evidence + far + end), tmp_path / "work"
+    lab.refresh(notebooks, work)
+    lesson = open_lesson(work, lab.lesson(notebooks, "00"))
+    lesson.command("notebook:move-cursor-down")
+    lesson.show_cell(len(text.split("# %%")) + 8)
+    link = lesson.page.get_by_role("link", name="section 1")
+    link.scroll_into_view_if_needed()
+    link.click()
+    heading = lesson.page.locator(".jp-Notebook h2", has_text="1. Which loss falls")
+    expect(heading).to_be_in_viewport()

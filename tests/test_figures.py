@@ -1,6 +1,7 @@
 """Figures: what each must carry, that it says the same on every run, and that its colours can be told apart."""
 
 import base64
+import io
 import itertools
 import math
 import re
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.colors import to_rgb
+from PIL import Image
 
 from tinylm_lib.classroom import figures
 
@@ -229,3 +231,31 @@ def test_a_diagram_has_the_colours_of_the_axes():
     (flow,) = [text.arrow_patch for text in ax.texts if getattr(text, "arrow_patch", None)]
     assert flow.get_edgecolor()[:3] == to_rgb(figures.AXIS_COLORS["V"].light)
     pyplot.close(figure)
+
+
+# flat pictures
+
+
+def pixels(html: str) -> Image.Image:
+    return Image.open(io.BytesIO(base64.b64decode(re.search(r"base64,([^\"]+)", html)[1])))
+
+
+def test_a_flat_picture_keeps_every_colour_of_the_palette():
+    colors = figures.palette()
+    drawn = Image.new("RGB", (len(colors), 1))
+    drawn.putdata(colors)
+    assert np.asarray(figures._flat(drawn).convert("RGB"))[0].tolist() == [list(color) for color in colors]
+    named = [*figures.SERIES, figures.INK, figures.QUIET, *(shade.light for shade in figures.AXIS_COLORS.values())]
+    assert {tuple(round(255 * level) for level in to_rgb(color)) for color in named} <= set(colors)
+
+
+def test_a_flat_picture_is_small_and_close_to_the_whole_one():
+    with figures.axes("Weights", "key", "query") as (figure, ax):
+        figures.cells(ax, [[1.0, 0.93, 0.5, 0.07, 0.0]], [[1.0, 0.93, 0.5, 0.07, 0.0]], ["row"], [2])
+    flat, whole = (figures.framed(figure, "alt", "caption", "", flat=flat) for flat in (True, False))
+    pyplot.close(figure)
+    assert len(flat) < len(whole) / 2
+    one, other = (np.asarray(pixels(html).convert("RGB"), dtype=int) for html in (flat, whole))
+    assert np.abs(one - other).mean() < 2
+    middle = one[len(one) // 3]
+    assert len({tuple(pixel) for pixel in middle}) >= 5, "1.00 and 0.93 have one colour"

@@ -191,3 +191,12 @@ def test_the_search_knows_what_every_section_says(tmp_path):
     ]
     assert sections[1][4] == "Every word with x<1. and more y = x < 2"
     assert "an output" not in index and "A paper" not in index
+
+
+def test_a_link_to_a_section_leads_to_its_heading():
+    heading = v4.new_markdown_cell("## 2. What (a, b) & why's?\nText.")
+    html = page(heading, v4.new_markdown_cell("It is so ([section 2](#2.-What-(a,-b)-&-why's?))."))
+    (anchor,) = re.findall(r'<h2 id="([^"]+)">2. What', html)
+    assert f'<a href="#{anchor}">section 2</a>' in html
+    with pytest.raises(ValueError, match=r"05_halves.html: a link leads to 'elsewhere'; there is 05-Halves"):
+        page(heading, v4.new_markdown_cell("It is so ([section 3](#elsewhere))."))

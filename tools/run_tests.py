@@ -28,6 +28,8 @@ PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfEs", "--
 TWO = ["--numprocesses=2", "--dist=loadfile"]
 STEAL = ["--numprocesses=2", "--dist=worksteal"]  # long tests share little, and some take a minute
 NBVAL = [*PYTEST, "--nbval"]
+# Where nothing else is set: two workers with more threads than cores wait for each other, and longer if they spin.
+SETTINGS = {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
 FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\[]+?(?:\[.*?\])?)(?: - .*)?$")
 SLOW = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(.+)$")
 COUNTS = re.compile(r"(\d+) (passed|failed|error|skipped)")
@@ -77,7 +79,7 @@ def run(part: Part, deadline: float, environment: Mapping[str, str] = os.environ
     for command in part.commands:
         try:
             with log.open("ab") if log else nullcontext(sys.stdout.buffer) as out:
-                code = follow(command, part, deadline, environment, out)
+                code = follow(command, part, deadline, {**SETTINGS, **environment}, out)
         except (TimeoutError, KeyboardInterrupt) as error:
             part.status = str(error) or "interrupted"
             break
@@ -153,7 +155,6 @@ def main() -> int:
         PARTS["notebooks"].minutes = 2.8
     chosen = {name: part for name, part in PARTS.items() if name in names}
     deadline = time.monotonic() + 60 * options.minutes
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # two at a time: more threads than cores would wait for each other
     print(f"About {sum(part.minutes for part in chosen.values()):.0f} minutes on two quiet cores:")
     for name, part in chosen.items():
         print(f"  {name:<10} {part.minutes:4.1f} min  {part.what}")

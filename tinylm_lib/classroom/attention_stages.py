@@ -16,7 +16,7 @@ from ..model import TransformerLM
 from ..pieces import words
 from .capture import Captured, Stages, capture
 from .cards import number_table
-from .figures import framed
+from .figures import MASKED, framed
 from .look import HEAT, INK, LINE, QUIET, STYLE
 from .measured import fixed
 from .telling import share_told, told_by
@@ -29,7 +29,7 @@ PLACES = {"q": 2, "k": 2, "v": 1}  # q and k make the numbers in the cells; of v
 CELL_INCHES = 0.43
 LEAST_WRITTEN, TURN = 0.15, 0.62  # smaller weights have no number in the picture; above TURN it is white
 SHARPNESS = 1.0
-STEPS, COLORS = 10, 24  # shades of cells, and colours of the picture: with few of them its file is small
+STEPS = 10  # shades of cells
 
 
 class Shown(NamedTuple):
@@ -158,7 +158,7 @@ def _figure_html(shown: Shown) -> str:
         number_table(["key", "q · k", "scaled", "weight"], course),
     )
     scrolls = "".join(f'<div style="overflow-x:auto">{table}</div>' for table in tables)
-    return framed(_draw(shown), alt, caption, scrolls, colors=COLORS, sharpness=SHARPNESS)
+    return framed(_draw(shown), alt, caption, scrolls, flat=True, sharpness=SHARPNESS)
 
 
 def _draw(shown: Shown) -> Figure:
@@ -171,7 +171,7 @@ def _draw(shown: Shown) -> Figure:
         steps = (STEPS * shown.weights).round() / STEPS
         ax.imshow(steps.masked_fill(~causal_mask(T), math.nan).numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
         stairs = [(i + 0.5, i + down) for i in range(T - 1) for down in (-0.5, 0.5)]
-        ax.add_patch(Polygon([*stairs, (T - 0.5, T - 1.5), (T - 0.5, -0.5)], fc="#f3f6f9", ec=LINE, hatch="//", lw=0))
+        ax.add_patch(Polygon([*stairs, (T - 0.5, T - 1.5), (T - 0.5, -0.5)], fc=MASKED, ec=LINE, hatch="//", lw=0))
         for i, row in enumerate(shown.weights.tolist()):
             for j, weight in enumerate(row[: i + 1]):
                 color = "white" if weight > TURN else "black"

@@ -98,7 +98,7 @@ def _figure_html(tokens: list[str], steps: list[ReadingStep], says: str) -> str:
         for i, s in enumerate(steps, start=1)
     ]
     table = f'<div style="overflow-x:auto">{number_table(head, rows)}</div>'
-    return framed(_draw(tokens, steps), alt, caption, table, colors=16)
+    return framed(_draw(tokens, steps), alt, caption, table, flat=True)
 
 
 def _draw(tokens: list[str], steps: list[ReadingStep]) -> Figure:

@@ -66,7 +66,7 @@ def diagnose(name: str, function: Callable[..., Any]) -> Diagnosis:
     """What is right or wrong with a learner's function, without showing anything.
 
     Nothing that the function does escapes: it may raise, exit, print, never end or change its inputs.
-    Raises KeyError for a name that is no exercise.
+    Raises KeyError for an unknown name.
     """
     return examine(find(name), function).diagnosis
 
@@ -74,7 +74,7 @@ def diagnose(name: str, function: Callable[..., Any]) -> Diagnosis:
 def check(name: str, function: Callable[..., Any]) -> Result:
     """Shows a card that says what holds, or which mistake it looks like, and returns the same as a Diagnosis.
 
-    Raises KeyError if there is no exercise of this name, and Interrupted, below a card, if the reader stops it.
+    Raises KeyError for an unknown name, and Interrupted, below a card, if the reader stops it.
     """
     exercise = find(name)
     try:
@@ -89,7 +89,7 @@ def check(name: str, function: Callable[..., Any]) -> Result:
 def hint(name: str) -> Card:
     """A card of folded hints, from a nudge to a plan; open one at a time.
 
-    Raises KeyError for a name that is no exercise.
+    Raises KeyError for an unknown name.
     """
     hints = find(name).hints
     folds = [fold(f"Hint {i} of {len(hints)}", paragraph(text)) for i, text in enumerate(hints, 1)]

@@ -9,12 +9,15 @@ In the notebook `[[heads-removed]]` becomes a link to the section of that cell, 
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import accumulate
 from urllib.parse import quote
 
 from .grammar import Cell, Problem
 
 SUMMARY = "What you have now"
 MARK = re.compile(r" ?\[\[([a-z][a-z0-9-]*)\]\]")
+PLAIN = "?,:&!()'"
 HEADING = re.compile(r"^## (.+?) *$", re.MULTILINE)
 # What a part of a model is for, what can be left out, what holds in general.
 CLAIM = re.compile(
@@ -25,14 +28,22 @@ CLAIM = re.compile(
 
 
 def linked(cells: Sequence[Cell]) -> list[str]:
-    """The text of each cell, its marks replaced by links to the sections that hold the evidence."""
-    sections = _sections(cells)
-    places = {cell.meta["evidence"]: section for cell, section in zip(cells, sections, strict=True) if _named(cell)}
+    """The text of each cell, its marks replaced by links to the sections that hold the evidence.
+
+    JupyterLab compares a link with a heading as it is written, so few signs are escaped.
+    """
+    ends = list(accumulate(cells, _heading, initial=""))  # the section before each cell, and that after the last
+    places = {cell.meta["evidence"]: end for cell, end in zip(cells, ends, strict=False) if _named(cell)}
+
+    def link(mark: re.Match[str], before: str) -> str:
+        there, here = places[mark[1]], _last(mark.string[: mark.start()], before)
+        number = re.match(r"(\d+)\. ", there)
+        shown = f"section {number[1]}" if number else there
+        return "" if here == there else f" ([{shown}](#{quote(there.replace(' ', '-'), safe=PLAIN)}))"
+
     return [
-        MARK.sub(lambda mark, here=here: _link(places[mark[1]], here), cell.text)
-        if cell.kind == "markdown"
-        else cell.text
-        for cell, here in zip(cells, sections, strict=True)
+        MARK.sub(partial(link, before=before), cell.text) if cell.kind == "markdown" else cell.text
+        for cell, before in zip(cells, ends, strict=False)
     ]
 
 
@@ -66,14 +77,13 @@ def refutes(cell: Cell) -> bool:
 
 def without_evidence(cells: Sequence[Cell]) -> list[Problem]:
     """Each bullet of the summary, and each paragraph that says what a part is for, without a mark."""
-    found = []
-    for cell, section in zip(cells, _sections(cells), strict=True):
-        if cell.kind == "markdown":
-            bullets = section == SUMMARY
-            for text in re.split(r"\n\n+|\n(?=- )", cell.text):
-                claims = text.startswith("- ") if bullets else CLAIM.search(_prose(text))
-                if claims and not MARK.search(text):
-                    found.append((cell.line, " ".join(text.split())[:160]))
+    found, section = [], ""
+    for cell in cells:
+        for text in re.split(r"\n\n+|\n(?=- |## )", cell.text) if cell.kind == "markdown" else ():
+            section = _last(text, section)
+            claims = text.startswith("- ") if section == SUMMARY else CLAIM.search(_prose(text))
+            if claims and not MARK.search(text):
+                found.append((cell.line, " ".join(text.split())[:160]))
     return found
 
 
@@ -85,18 +95,10 @@ def _named(cell: Cell) -> bool:
     return "evidence" in cell.meta
 
 
-def _sections(cells: Sequence[Cell]) -> list[str]:
-    """The heading of the second rank under which each cell ends."""
-    found, heading = [], ""
-    for cell in cells:
-        if cell.kind == "markdown" and (headings := HEADING.findall(cell.text)):
-            heading = headings[0] if headings[0] == SUMMARY else headings[-1]
-        found.append(heading)
-    return found
+def _heading(section: str, cell: Cell) -> str:
+    return _last(cell.text, section) if cell.kind == "markdown" else section
 
 
-def _link(section: str, here: str) -> str:
-    if section == here:
-        return ""
-    number = re.match(r"(\d+)\. ", section)
-    return f" ([{f'section {number[1]}' if number else section}](#{quote(section.replace(' ', '-'))}))"
+def _last(text: str, section: str) -> str:
+    """The last heading of the second rank in the text, or the section that it continues."""
+    return [section, *HEADING.findall(text)][-1]

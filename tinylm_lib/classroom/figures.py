@@ -4,6 +4,7 @@ import base64
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from html import escape
 from typing import Any
 
@@ -11,13 +12,13 @@ import numpy as np
 from IPython.display import display
 from matplotlib import pyplot, style
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
 from .cards import fold, number_table
-from .look import AXIS_COLORS, DASHES, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE
+from .look import AXIS_COLORS, DASHES, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
 from .measured import fixed, rounded
 
 __all__ = [
@@ -30,6 +31,9 @@ PIXELS_PER_INCH, SHARPNESS = 96, 1.5
 TABLE_ROWS = 8
 CELL_INCHES, CELL_POINTS = 0.62, 13
 UPRIGHT = 5  # letters of a name that fit above a cell
+STEPS = 20  # of a ramp in a flat picture: two numbers that differ by 0.05 of it have two colours
+TINTS = (0.5, 0.2)  # of a colour on white: the edges of its lines, and its fills
+MASKED = SURFACES["soft"].light
 DARK = 0.18  # relative luminance below which white has more contrast than black
 
 
@@ -72,16 +76,16 @@ def framed(
     caption: str,
     numbers: str,
     *,
-    colors: int | None = None,
+    flat: bool = False,
     sharpness: float = SHARPNESS,
 ) -> str:
     """The HTML of a figure: its picture with alt text, its caption, and its numbers, which are HTML too, folded.
 
-    colors: of a drawing in few colours, so many are enough and make a picture of a third of the size; None keeps all.
+    flat: keep only the colours of `palette`, which makes the picture of a view a third of the size.
     sharpness: pixels of the picture for one of the page.
     """
     below = f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{fold("The numbers", numbers)}'
-    return f'<figure style="margin:4px 0 12px">{_image(figure, alt, colors, sharpness)}{below}</figure>'
+    return f'<figure style="margin:4px 0 12px">{_image(figure, alt, flat, sharpness)}{below}</figure>'
 
 
 def loss_curve(
@@ -154,7 +158,7 @@ def cells(
     ax.imshow(shades, cmap=hues, vmin=0, vmax=1, aspect="auto")
     for (i, j), value in np.ndenumerate(np.asarray(values)):
         if np.isnan(shades[i, j]):
-            ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fc="#f6f8fa", ec=LINE, hatch="////", linewidth=0))
+            ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fc=MASKED, ec=LINE, hatch="////", linewidth=0))
             continue
         light = np.dot(np.power(hues(shades[i, j])[:3], 2.2), (0.21, 0.72, 0.07))
         color = "white" if light < DARK else "black"
@@ -188,14 +192,35 @@ def _color(letter: str) -> str:
     return AXIS_COLORS[letter].light if letter else INK
 
 
-def _image(figure: Figure, alt: str, colors: int | None = None, sharpness: float = SHARPNESS) -> str:
+@cache
+def palette() -> tuple[tuple[int, int, int], ...]:
+    """The red, green and blue, 0 to 255, of every colour of a flat picture, each once, and the tints of its edges."""
+    plain = [*SERIES, INK, QUIET, *(shade.light for shade in AXIS_COLORS.values())]
+    named = [to_rgb(color) for color in (*plain, LINE, MASKED, "white", "black")]
+    ramps = [hues(step / STEPS)[:3] for hues in (HEAT, SIGNED) for step in range(STEPS + 1)]
+    tints = [[1 - part * (1 - level) for level in to_rgb(color)] for color in plain for part in TINTS]
+    return tuple(dict.fromkeys(tuple(round(255 * level) for level in color) for color in [*named, *ramps, *tints]))
+
+
+def _flat(drawn: Image.Image) -> Image.Image:
+    """The picture in the nearest colours of the palette; it holds only those that it uses."""
+    pixels, colors = np.asarray(drawn.convert("RGB")).reshape(-1, 3), np.array(palette())
+    found, places = np.unique(pixels @ [1 << 16, 1 << 8, 1], return_inverse=True)
+    levels = np.stack([found >> 16, found >> 8 & 255, found & 255], -1)  # (found, 3)
+    nearest = np.square(levels[:, None] - colors).sum(-1).argmin(-1)
+    used, numbers = np.unique(nearest, return_inverse=True)
+    flat = Image.fromarray(numbers[places].reshape(drawn.height, drawn.width).astype(np.uint8))
+    flat.putpalette(colors[used].ravel().tolist())
+    return flat
+
+
+def _image(figure: Figure, alt: str, flat: bool = False, sharpness: float = SHARPNESS) -> str:
     buffer = io.BytesIO()
     figure.savefig(
         buffer, format="png", dpi=PIXELS_PER_INCH * sharpness, facecolor="white", metadata={"Software": None}
     )
-    if colors is not None:
-        drawn = Image.open(buffer).convert("RGB").quantize(colors, dither=Image.Dither.NONE)
-        buffer = io.BytesIO()
+    if flat:
+        drawn, buffer = _flat(Image.open(buffer)), io.BytesIO()
         drawn.save(buffer, format="png", optimize=True)
     width = round(figure.get_figwidth() * PIXELS_PER_INCH)
     card = "max-width:100%;height:auto;background:#fff;border:1px solid #c5ccd3;border-radius:10px"

@@ -25,7 +25,7 @@ MOST_TOKENS, LONGEST = 12, 1024
 MOST_COLUMNS, MOST_HEADS, COLUMNS_OF_A_HEAD = 24, 4, 6
 LEVELS = 8  # shades of each sign
 FEW = 3  # numbers of one token that are written out
-ROW_INCHES, COLORS = 0.27, 28
+ROW_INCHES = 0.27
 
 
 def shape_flow(
@@ -151,9 +151,7 @@ def _view(data: dict[str, Any], answer: Any = None) -> View:
         for step in drawn
     )
     table = number_table(["step", "shape of what it returns", *COUNTED], cells)
-    return View(
-        "shape_flow", data, html=framed(_draw(drawn), alt, caption, table, colors=COLORS), text=text, answer=answer
-    )
+    return View("shape_flow", data, html=framed(_draw(drawn), alt, caption, table, flat=True), text=text, answer=answer)
 
 
 COUNTED = ("parameters", "flops")

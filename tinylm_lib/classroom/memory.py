@@ -32,7 +32,7 @@ LOOKS = {
     "norms": (QUIET, ".."), "head": (SERIES[3], "\\\\"),
 }  # fmt: skip
 PUBLISHED = (("gpt2", "small"), ("gpt2", "xl"), ("llama", "3.2-1b"), ("llama", "3-8b"))
-MOST_MODELS, COLORS = 8, 48
+MOST_MODELS = 8
 # Bytes of memory. Source: NVIDIA Ada GPU Architecture whitepaper (2022), NVIDIA H100 Tensor Core GPU datasheet (2023).
 DEVICES = (("RTX 4090", 24 * 10**9), ("H100", 80 * 10**9))
 SOURCE = (
@@ -106,7 +106,7 @@ def _figure_html(models: list[dict[str, Any]], text: str) -> str:
     table = number_table(["model", "parameters", *GROUPS, "GB to train"], rows)
     alt = f"Stacked bars: the share of each part in the parameters of {len(models)} models. {text}"
     caption = f"{text} A bar is one model's parameters; a head that is the embedding itself has none of its own."
-    return framed(_draw(models), alt, caption, f'<div style="overflow-x:auto">{table}</div>', colors=COLORS)
+    return framed(_draw(models), alt, caption, f'<div style="overflow-x:auto">{table}</div>', flat=True)
 
 
 def _draw(models: list[dict[str, Any]]) -> Figure:

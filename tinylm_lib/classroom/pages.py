@@ -12,6 +12,7 @@ from html import escape, unescape
 from pathlib import Path
 from string import Template
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import nbformat
 from latex2mathml.converter import convert
@@ -118,7 +119,7 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
         elif cell.cell_type == "code":
             shown.append(_code_cell(cell, modules))
             codes[-1] += f"\n{escape(cell.source)}"
-    content = "\n".join(shown)
+    content = _linked("\n".join(shown), page, prose.headings)
     if found := OUTSIDE.search(content):
         raise ValueError(f"{page.file}: a page fetches nothing, so embed what this names: {found[0][:120]}")
     said = [_plain(text + code) for text, code in zip(texts, codes, strict=True)]
@@ -221,6 +222,22 @@ def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
     lesson = f"{page.number} {page.topic}"
     found = zip(rendered.headings, rendered.texts, strict=True)
     return [[page.file, lesson, anchor, _plain(text), said] for (_, anchor, text), said in found if text != "Sources"]
+
+
+def _linked(content: str, page: Page, headings: list[tuple[int, str, str]]) -> str:
+    """The HTML with its links to headings, as JupyterLab names them, led to the anchors of the page.
+
+    Raises: ValueError for a heading that the lesson does not have.
+    """
+    anchors = {_plain(text).replace(" ", "-"): anchor for _, anchor, text in headings}
+
+    def lead(link: re.Match[str]) -> str:
+        heading = unquote(unescape(link[1]))
+        if heading not in anchors:
+            raise ValueError(f"{page.file}: a link leads to {heading!r}; there is {', '.join(anchors)}")
+        return f'href="#{anchors[heading]}"'
+
+    return re.sub(r'href="#([^"]+)"', lead, content)
 
 
 def _plain(html: str) -> str:

@@ -19,7 +19,6 @@ from .words import named, readable
 
 MOST_STORED, MOST_LIVE, BEST = 16, 32, 5
 CELL_INCHES = (0.78, 0.5)
-COLORS = 32
 
 
 class Depths(NamedTuple):
@@ -125,7 +124,7 @@ def _figure_html(shown: Shown) -> str:
         for name, words, probs in reversed(list(zip(_depths(shown), shown.words, shown.probs.tolist(), strict=True)))
     )
     table = number_table(["depth ↓ read →", *shown.tokens], rows)
-    return framed(_draw(shown), alt, caption, f'<div style="overflow-x:auto">{table}</div>', colors=COLORS)
+    return framed(_draw(shown), alt, caption, f'<div style="overflow-x:auto">{table}</div>', flat=True)
 
 
 def _depths(shown: Shown) -> list[str]:

@@ -143,7 +143,7 @@ def _figure_html(pair: Pair, says: str) -> str:
     speeds = frequencies(len(pair.q), pair.base).tolist()
     speed_rows = [[str(i), rounded(speeds[i], 3), rounded(2 * math.pi / speeds[i], 3)] for i in _some(n)]
     speed_table = number_table(["pair", "radians per position", "positions for one turn"], speed_rows)
-    return framed(_draw(pair), alt, caption, table + speed_table, colors=64)
+    return framed(_draw(pair), alt, caption, table + speed_table, flat=True)
 
 
 def _some(n: int) -> list[int]:

@@ -20,7 +20,6 @@ from .words import named, readable
 
 SHOWN, STEPS, MOST_WRITTEN, LARGEST_VOCABULARY, HOTTEST = 8, 12, 60, 600, 3
 OPTIONS = ("temperature", "top_k", "top_p", "min_p")
-COLORS = 12
 
 
 class Shown(NamedTuple):
@@ -151,7 +150,7 @@ def _figure_html(shown: Shown, prompt: str) -> str:
         pairs += [("all others", shown.own[others].sum(), shown.drawn[others].sum())]
     rows = [[word, _share(own), _share(drawn) if drawn > 0 else "cut"] for word, own, drawn in pairs]
     return framed(
-        _draw(shown, order), alt, caption, number_table(["word", "the model's", "drawn with"], rows), colors=COLORS
+        _draw(shown, order), alt, caption, number_table(["word", "the model's", "drawn with"], rows), flat=True
     )
 
 

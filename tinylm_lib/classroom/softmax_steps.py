@@ -53,7 +53,7 @@ def _figure_html(names: list[str], scores: Tensor, says: str) -> str:
         f"divided by their sum. {says} (In fp32, exp of more than {OVERFLOWS_ABOVE:.2f} would overflow.)"
     )
     alt = f"Bar charts of the scores, their exponentials and the shares, for {', '.join(names)}. {says}"
-    return framed(_draw(names, [scores, powers, shares]), alt, caption, table, colors=32)
+    return framed(_draw(names, [scores, powers, shares]), alt, caption, table, flat=True)
 
 
 def _draw(names: list[str], stages: list[Tensor]) -> Figure:

@@ -157,7 +157,7 @@ def _figure_html(texts: Mapping[str, Shown], merging: BPETokenizer | None) -> st
         f"The whole text: {shown.says}"
     )
     alt = f"The same text cut into tokens, one line for each way. {shown.says}"
-    return framed(_draw(shown), alt, caption, "".join(tables), colors=32)
+    return framed(_draw(shown), alt, caption, "".join(tables), flat=True)
 
 
 def _counts(n_characters: int, ids: list[int] | None) -> list[str]:

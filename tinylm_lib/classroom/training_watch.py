@@ -209,7 +209,7 @@ def _figure_html(run: Run) -> str:
     table = number_table(["update", "smoothed loss, nats per token", "learning rate, share of its peak"], rows)
     alt = f"Line chart of the loss in nats per token over the updates, with horizontal lines to compare. {says(run)}"
     lines = "Light: the loss; bold: smoothed; dotted: what one loses who knows only so much."
-    return framed(_draw(run), alt, f"{lines} {says(run)} {run.trouble}".strip(), table, colors=32)
+    return framed(_draw(run), alt, f"{lines} {says(run)} {run.trouble}".strip(), table, flat=True)
 
 
 def _loss(run: Run, step: int) -> str:

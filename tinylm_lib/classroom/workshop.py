@@ -71,7 +71,7 @@ def keep(name: str, function: Callable[..., Any]) -> Kept:
     """Write a function that passes its check to `work/parts/name.py`, with all that it needs; shows what was done.
 
     The file is checked in a fresh process first. An earlier part that differs is put into `work/parts/earlier`.
-    Raises KeyError for a name that is no exercise.
+    Raises KeyError for an unknown name.
     """
     exercise = find(name)
     diagnosis = diagnose(name, function)

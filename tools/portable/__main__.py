@@ -45,14 +45,7 @@ def settings(machine: str) -> dict[str, str]:
     """The environment of a machine. Raises KeyError for one that is not known."""
     own = {"TINYLM_JITTER": machine[7:]} if re.fullmatch(r"jitter \d+", machine) else MACHINES[machine]
     path = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
-    return {
-        "OMP_NUM_THREADS": "1",
-        "GOMP_SPINCOUNT": "1000",
-        **os.environ,
-        "PYTHONPATH": path,
-        "TINYLM_WORKSHOP": "off",
-        **own,
-    }
+    return {**os.environ, "PYTHONPATH": path, "TINYLM_WORKSHOP": "off", **own}
 
 
 def what_differs(machine: str, parts: list[str], lessons: list[str]) -> int:
