@@ -205,8 +205,8 @@ def test_a_line_end_and_a_blank_can_be_seen(model):
         ("abc", {"layer": 2}, "layer 2 is none of the model's 2, which count from 0 to 1"),
         ("abc", {"layer": -1}, "layer -1 is none"),
         ("abc", {"head": 6}, "head 6 is none of the model's 6"),
-        ("a", {}, "shows 2 to 16 tokens, not 1"),
-        ("a" * 17, {}, "not 17: take a shorter piece"),
+        ("a", {}, "shows 2 to 17 tokens, not 1"),
+        ("a" * 18, {}, "not 18: take a shorter piece"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_a_remedy(model, text, changed, message):

@@ -3,12 +3,14 @@
 # **How do numbers keep one size, however many layers they pass?**
 #
 # *Needs* lessons 02 and 03. *Builds* `RMSNorm` and `LayerNorm` in `layers.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in 38 minutes, plus 22 of exercises.
+# *Teaches* in 41 minutes, plus 22 of exercises.
 
 # %%
 import math
+from copy import deepcopy
 
 import torch
+import torch.nn.functional as F
 
 from tinylm_lib import storyworld
 from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace
@@ -98,7 +100,7 @@ figures.show(
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 told = [storyworld.story(torch.Generator().manual_seed(seed)).text for seed in (1, 2)]
-ids = torch.tensor([tokenizer.encode(text)[:80] for text in told])  # (B, T)
+ids = torch.tensor([tokenizer.encode("\n" + text)[:80] for text in told])  # (B, T)
 caught = capture(model, ids)
 
 # %%
@@ -156,7 +158,7 @@ predict(
 # $\epsilon$ (epsilon) has a section of its own below. One word by hand, and a batch of words by the library's norm. From here
 # on $C$ is the width of the shipped model, 128 instead of 64:
 
-# %% rows=["S0-17", "S0-18"]
+# %% rows=["S0-17", "S0-18"] evidence="by-hand"
 with torch.no_grad():
     x = model.embed(ids[:, :6])  # (B, T) -> (B, T, C)
     B, T, C = x.shape
@@ -165,7 +167,9 @@ with torch.no_grad():
     one = x[0, 5]  # (C)
     by_hand = one / (one.square().mean() + 1e-5).sqrt() * norm.weight  # (C)
 torch.testing.assert_close(norm(x)[0, 5], by_hand)
-for i, word in enumerate(tokenizer.decode([token]).strip() for token in ids[0, :T].tolist()):
+assert size(norm(x)).sub(1).abs().max() < 0.001
+for i, token in enumerate(ids[0, :T].tolist()):
+    word = tokenizer.decode([token]).strip() or "line end"
     print(f"{word:>10}: size {size(x)[0, i]:.2f} before, {size(norm(x))[0, i]:.2f} after")
 
 # %% [markdown]
@@ -193,7 +197,7 @@ with torch.no_grad():
         cosine = torch.cosine_similarity(result, x, dim=-1)  # (B, T)
         print(f"gains {gains}: cosine of before and after {cosine.mean():.2f} on average")
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide" minutes=8
 # ## 3. LayerNorm: the mean goes, too
 # LayerNorm is the older one. It first takes the **mean** from all numbers, and then does the same as RMSNorm; and it has a learned offset per feature
 # beside the gain.
@@ -233,42 +237,105 @@ def same(norm, changed: torch.Tensor) -> str:
     return "same" if torch.allclose(norm(changed), norm(x), atol=1e-3) else "differs"
 
 
-# %%
+# %% evidence="centred"
 with torch.no_grad():
     for what, changed in {"10 x": 10 * x, "x + 5": x + 5}.items():
         print(f"{what:>6}: RMSNorm {same(norm, changed)}, LayerNorm {same(layer, changed)}")
+    assert same(norm, x + 5) == "differs" and same(layer, x + 5) == "same"
     middle = x - x.mean(-1, keepdim=True)  # (B, T, C)
     torch.testing.assert_close(norm(middle), layer(middle))
     print("on centred vectors both agree")
 
 # %% [markdown]
-# So RMSNorm is LayerNorm without the centring and without the offset. Does the centring matter? Look at how much of the squares in the shipped model
-# is due to the mean:
+# So RMSNorm is LayerNorm without the centring and without the offset. [[centred]] Does the centring matter? To subtract the mean is to remove one direction from the vector, the one along
+# $(1, 1, \dots, 1)$. So we measure how much of the mean square of the shipped model's vectors lies along this direction.
 
 # %%
 stream = caught.inputs["final_norm"]  # (B, T, C)
-due_to_mean = stream.mean(-1).square().sum() / stream.square().mean(-1).sum()
-print(f"{due_to_mean:.1%} of the mean square comes from the mean")
-random = torch.randn(10_000, C, generator=torch.Generator().manual_seed(4))
-print(f"{random.mean(-1).square().sum() / random.square().mean(-1).sum():.1%} for random numbers of either sign")
-assert due_to_mean < 0.05
+
+
+def part_along(direction: torch.Tensor) -> float:
+    unit = direction / direction.norm()  # (C)
+    return ((stream @ unit).square().sum() / stream.square().sum()).item()
+
+
+mean_direction = torch.ones(C)
+print(f"along the mean: {part_along(mean_direction):.1%} of the mean square")
 
 # %% [markdown]
-# Very little, less even than for random numbers, and nothing in RMSNorm pushed the mean towards 0. So the centring can be left
-# out, and in the Llama models it is (Touvron et al. 2023).
+# That looks like very little. But a small number means nothing until we know what to compare it with.
+
+# %% tags=["source-hidden"]
+drawn = torch.randn(1000, C, generator=torch.Generator().manual_seed(4))  # 1000 random directions
+parts = torch.tensor([part_along(direction) for direction in drawn])
+predict(
+    f"We take 1000 random directions in the same {C} dimensions. How much lies along one of them, on average?",
+    key=lambda: f"about {round(100 * parts.mean().item(), 1)} %",
+    choices={
+        "about 0.8 %": "",
+        "about 10 %": f"Then {C} perpendicular directions would hold far more than there is.",
+        "about 50 %": "That would be so in two dimensions. Here there are many more.",
+    },
+    because=f"{C} perpendicular directions share the whole, so one of them has 1/{C} of it on average.",
+)
+
+# %% evidence="one-direction"
+print(f"along a random direction: {parts.mean():.1%} on average, from {parts.min():.1%} to {parts.max():.1%}")
+strongest = torch.linalg.svd(stream.flatten(0, 1), full_matrices=False).Vh[0]  # (C)
+print(f"along the strongest direction: {part_along(strongest):.0%};  1/C is {1 / C:.1%}")
+assert abs(parts.mean() * C - 1) < 0.1 and parts.min() < part_along(mean_direction) < parts.max()
+
+# %% [markdown]
+# The mean holds less than an average direction, but no less than some random ones: in this model the mean is just one direction among 128. [[one-direction]] What happens if we remove it? We subtract one direction
+# in front of every norm of a copy. For the mean this is exactly the centring of LayerNorm. `F.cross_entropy` is the loss of lesson 03, on 20 other stories.
+
+
+# %%
+generator = torch.Generator().manual_seed(5)
+others = torch.tensor([tokenizer.encode("\n" + storyworld.story(generator).text)[:80] for _ in range(20)])  # (20, T)
+
+
+def loss_without(direction: torch.Tensor) -> float:
+    unit = direction / direction.norm()  # (C)
+    changed_model = deepcopy(model)
+    for name, module in changed_model.named_modules():
+        if name.endswith(("attn_norm", "ffn_norm", "final_norm")):
+            module.register_forward_pre_hook(lambda _, inputs: inputs[0] - (inputs[0] @ unit)[..., None] * unit)
+    with torch.no_grad():
+        return F.cross_entropy(changed_model(others[:, :-1]).mT, others[:, 1:]).item()
+
+
+# %% evidence="mean-removed"
+with torch.no_grad():
+    whole = F.cross_entropy(model(others[:, :-1]).mT, others[:, 1:]).item()
+removed = {"the mean": loss_without(mean_direction), "the strongest": loss_without(strongest)}
+for i in range(5):
+    removed[f"random {i}"] = loss_without(drawn[i])
+print(f"loss of the shipped model: {whole:.3f}")
+for name, loss in removed.items():
+    print(f"without {name:<13}: {loss:.3f}")
+random_losses = [loss for name, loss in removed.items() if name.startswith("random")]
+assert max(removed["the mean"], *random_losses) < whole + 0.01 < removed["the strongest"]
+
+# %% [markdown]
+# Without the mean the loss hardly changes, and the same holds for each of five random directions. Without the strongest direction it rises. [[mean-removed]] So this model keeps nothing important in its mean. That
+# does not show that *training* needs no centring: we changed a finished model, and it was trained without centring. For that question one has to train both ways. Zhang and
+# Sennrich did: with RMSNorm their models became as good as with LayerNorm, and they ran 7 to 64 % faster (Zhang and Sennrich 2019). The Llama models use RMSNorm (Touvron et al. 2023).
 
 # %% [markdown] tags=["note"]
 # A picture for the board, three numbers per vector: LayerNorm puts every vector on a circle (centred, then one length), RMSNorm on a sphere.
-# Common wrong answer: that LayerNorm needs no gain because it has an offset.
+# Common wrong answer: that LayerNorm needs no gain because it has an offset. In the second half ask at the first percentage "small compared with what?". The usual wrong conclusion: the mean holds little,
+# so a model can be trained without centring. What fails there: any direction holds little, and this model never had centring.
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide" minutes=7
 # ## 4. The small number inside the root
-# A vector of zeros has the size 0, and 0 / 0 is NaN. That is what $\epsilon$ is for. It stands **inside** the root, beside the mean of the squares.
+# A vector of zeros has the size 0, and 0 / 0 is NaN. That is what $\epsilon$ is for: it keeps the divisor above 0. [[eps-zeros]] It is added **inside** the root, to the mean of the squares.
 
-# %%
+# %% evidence="eps-zeros"
 zeros, eps = torch.zeros(1, C), 1e-5
 print("without eps:", (zeros / size(zeros)[:, None])[0, :3])
 print("with eps:   ", RMSNorm(C, eps=eps)(zeros)[0, :3].detach())
+assert (zeros / size(zeros)[:, None]).isnan().all() and RMSNorm(C, eps=eps)(zeros).eq(0).all()
 
 # %% tags=["source-hidden"]
 predict(
@@ -283,7 +350,7 @@ predict(
 )
 
 # %% [markdown]
-# So eps is a size, too: $\sqrt{10^{-5}} \approx 0.003$. A vector much larger than that does not notice it. And a smaller one? Its size afterwards
+# So the root of eps is a size, too: $\sqrt{10^{-5}} \approx 0.003$. A vector that is much larger hardly changes because of eps. And a smaller one? Its size afterwards
 # is $r / \sqrt{r^2 + \epsilon}$, where $r$ was its size before:
 
 # %%
@@ -319,21 +386,52 @@ figures.show(
 # %% [markdown]
 # At the dotted line eps is just not negligible. Many models begin with embeddings of standard deviation 0.02:
 
-# %%
+# %% evidence="below-eps"
 fresh = mark * torch.randn(1000, 512)
 print(f"after RMSNorm with eps 1e-5: size {size(RMSNorm(512)(fresh)).mean().item():.3f}")
 print(f"by the formula: {mark / math.sqrt(mark**2 + 1e-5):.3f}")
+for some_eps in (1e-8, 1e-5, 0.1):
+    root = math.sqrt(some_eps)
+    results = [size(RMSNorm(C, eps=some_eps)(times * root * torch.ones(C))).item() for times in (0.1, 1, 10)]
+    assert results[0] < 0.11 and 0.7 < results[1] < 0.72 and results[2] > 0.99
 
 # %% [markdown]
 # Not 1. So use the eps a model was trained with, and do not be surprised by a size of 0.988.
 #
-# And why inside? With eps *outside* the root the divisor could be as small as 0.00001, and its inverse is the slope: how strongly a change of a
-# tiny vector shows in the result.
+# And why inside? Some implementations add it outside, to the root. We compare both, and look at the gradient: how strongly a change of a vector shows in the result, near 0 and exactly at 0.
+
 
 # %%
-for name, divisor in (("inside", math.sqrt(1e-5)), ("outside", 1e-5)):
-    slope = 1 / divisor
-    print(f"eps {name} the root: near 0, changes are multiplied by up to {slope:,.0f}")
+def with_eps_inside(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt()
+
+
+def with_eps_outside(x: torch.Tensor, eps: float) -> torch.Tensor:
+    return x / (x.square().mean(-1, keepdim=True).sqrt() + eps)
+
+
+def slope(rule, x: torch.Tensor, eps: float) -> float:
+    x = x.clone().requires_grad_()
+    rule(x, eps)[0].backward()
+    return x.grad[0].item()
+
+
+# %% evidence="eps-outside"
+tiny = 1e-9 * torch.ones(C)
+print("eps                  slope near 0   slope at 0   size 0.02 becomes")
+for name, rule, eps_here in (
+    ("inside,  0.00001", with_eps_inside, 1e-5),
+    ("outside, 0.00001", with_eps_outside, 1e-5),
+    ("outside, 0.003", with_eps_outside, math.sqrt(1e-5)),
+):
+    at_zero = slope(rule, torch.zeros(C), eps_here)
+    becomes = size(rule(mark * torch.ones(C), eps_here))
+    print(f"{name:<18}   {slope(rule, tiny, eps_here):12,.0f}   {at_zero:10,.0f}   {becomes:17.3f}")
+    assert math.isnan(at_zero) == (rule is with_eps_outside)
+
+# %% [markdown]
+# With the same eps outside, a change of a tiny vector is multiplied by 99,990 instead of 316. A larger eps outside fixes that, but then it also shrinks vectors of ordinary size. And at 0 the gradient
+# outside is NaN: the root has an infinite slope there, and infinity times 0 is NaN. Inside, the root never meets a 0. [[eps-outside]]
 
 # %% [markdown] slide="slide" minutes=6
 # ## 5. Sixteen bits
@@ -355,10 +453,11 @@ predict(
     because="300 squared is above 65,504, so the mean is inf; and a finite number divided by inf is 0.",
 )
 
-# %%
+# %% evidence="fp16-squares"
 print("largest fp16:", torch.finfo(torch.float16).max, " squares:", half.square())
 print("careless:", half / (half.square().mean() + 1e-5).sqrt())
 print("library: ", RMSNorm(2)(half).detach())
+assert careless.eq(0).all() and 0.999 < size(RMSNorm(2)(half).float()).item() < 1.001
 
 # %% [markdown]
 # No error, no NaN: the word is simply gone. So **a norm computes in fp32** and casts back at the end. In bf16 nothing overflows, but digits are lost:
@@ -486,15 +585,17 @@ following(cast_then_gain(z, gain, torch.bfloat16))
 # %% [markdown]
 # With bf16 gains both return bf16, but the second order rounds twice:
 
-# %%
+# %% evidence="two-orders"
 coarse_gain = gain.bfloat16()
 one = gain_then_cast(z, coarse_gain, torch.bfloat16)  # (1000, 512)
 other = cast_then_gain(z, coarse_gain, torch.bfloat16)  # (1000, 512)
 true = z.double() * coarse_gain.double()
 print(f"{(one != other).float().mean():.0%} of the numbers differ")
+errors = []
 for name, result in (("gain, then cast", one), ("cast, then gain", other)):
-    error = (result.double() - true).abs().mean() / true.abs().mean()
-    print(f"{name}: off by {100 * error.item():.2f} % on average")
+    errors.append((result.double() - true).abs().mean() / true.abs().mean())
+    print(f"{name}: off by {100 * errors[-1].item():.2f} % on average")
+assert errors[0] < 0.9 * errors[1]
 
 # %% [markdown]
 # As long as the gains have the dtype of the input, neither is a mistake; the released Llama code, for one, casts first. But a model trained with one order and run with the other gives other numbers.
@@ -526,7 +627,7 @@ predict(
     because="The last word makes the one mean grow, and all positions are divided by its root.",
 )
 
-# %%
+# %% evidence="one-mean-for-all"
 per_vector = (RMSNorm(C)(changed) - RMSNorm(C)(x))[:, 0].abs().max().item()
 over_all = (joint_norm(changed) - joint_norm(x))[:, 0].abs().max().item()
 print(f"first position moves by {per_vector:.2f}; with one mean over everything by {over_all:.2f}")
@@ -536,14 +637,16 @@ assert per_vector == 0 < over_all
 # The first word has learned something about the last one. A model that may not look ahead (lesson 05) has just been told the future, through its norm.
 #
 # ## What you have now
-# - The size of a vector is its root mean square. RMSNorm divides by it, and each feature has a gain.
-# - LayerNorm takes the mean away first. On centred vectors both agree.
-# - eps stands inside the root. Vectors smaller than its root are not brought to size 1.
-# - Compute in fp32, return the dtype of the input; the cast comes last.
-# - Each vector is normalized by itself: the last axis, and no other.
+# - The size of a vector is its root mean square. RMSNorm divides by it and then multiplies each feature by a learned gain. [[by-hand]]
+# - LayerNorm subtracts the mean first. On vectors whose mean is 0, both norms agree. [[centred]]
+# - In our model, which was trained without centring, the mean is a direction like any other. That training works without centring is a result of Zhang and Sennrich (2019). [[one-direction]] [[mean-removed]]
+# - eps is added inside the root, so the gradient at 0 is finite. Vectors smaller than the root of eps do not come out with size 1. [[eps-outside]] [[below-eps]]
+# - In fp16 the squares can overflow, so a norm computes in fp32 and returns the dtype of its input. With one cast at the very end, the result is rounded only once. [[fp16-squares]] [[two-orders]]
+# - Each vector is normalized by itself, along the last axis. With one mean over all positions, a word would learn about later words. [[one-mean-for-all]]
 #
 # Next, lesson 05: how a word finds the earlier word it depends on.
-#
+
+# %% [markdown]
 # ## Sources
 # - RMSNorm: Zhang and Sennrich 2019, *Root Mean Square Layer Normalization*, section 4, equation 4.
 # - LayerNorm: Ba, Kiros and Hinton 2016, *Layer Normalization*, section 3.

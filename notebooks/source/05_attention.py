@@ -3,7 +3,7 @@
 # **How does a word find the earlier word it depends on?**
 #
 # *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in 41 minutes, plus 24 of exercises.
+# *Teaches* in 45 minutes, plus 24 of exercises.
 
 # %%
 import math
@@ -124,7 +124,7 @@ predict(
 # %% [markdown]
 # `k.mT` swaps the last two axes. Then all scores are one matrix product, and all weighted sums another:
 
-# %% rows=["S0-20"]
+# %% rows=["S0-20"] evidence="one-query-at-a-time"
 scores = q @ k.mT  # (T, 4) @ (4, S) -> (T, S)
 weights = softmax(scores / math.sqrt(d_k), dim=-1)  # (T, S)
 out = weights @ v
@@ -135,7 +135,7 @@ for i, query in enumerate(q):  # the same, by hand: one query at a time, as in s
 # %% [markdown]
 # $$\text{Attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
 #
-# The softmax runs along each row, over the keys: each query shares out its own 1. The next section says what the root is for.
+# The softmax runs along each row, over the keys, so the weights of each query sum to 1. [[one-query-at-a-time]] The next section explains the root.
 
 # %% tags=["source-hidden"] rows=["S0-23", "S3-1"]
 hue = {label: figures.AXIS_COLORS[axis].light for label, axis in (("T", "T"), ("S", "S"), ("$d_k$", "D"))}
@@ -170,7 +170,7 @@ figures.show(
 # - Keys and values share $S$: each key that can be found has something to hand over.
 # - $d_v$ is free, and $T$ and $S$ may differ: in section 1 one query met sixteen keys.
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide" minutes=7
 # ## 3. Why divide by a root?
 # A score is a sum of $d_k$ products. If all numbers in queries and keys are random with standard deviation 1, each product has the variance 1, and variances add up (lesson 02).
 
@@ -192,11 +192,14 @@ predict(
 
 
 # %%
-def measure(d_k: int, divisor: float) -> list[float]:
-    q, k, v = torch.randn(1000, d_k), torch.randn(128, d_k), torch.randn(128, 8)
+def measure(d_k: int, divisor: float, seed: int = 1) -> list[float]:
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(1000, d_k, generator=generator)
+    k = torch.randn(128, d_k, generator=generator)
+    v = torch.randn(128, 8, generator=generator)
     scores = (q @ k.mT / divisor).requires_grad_()
     weights = softmax(scores, dim=-1)
-    (weights @ v * torch.randn(1000, 8)).sum().backward()
+    (weights @ v * torch.randn(1000, 8, generator=generator)).sum().backward()
     assert scores.max() < 88 and weights.isfinite().all()
     n_keys = torch.special.entr(weights).sum(-1).exp()  # entr is -w ln w, and 0 where w is 0
     return [n.item() for n in (scores.std(), weights.amax(-1).mean(), n_keys.mean(), scores.grad.abs().median())]
@@ -205,20 +208,41 @@ def measure(d_k: int, divisor: float) -> list[float]:
 # %% rows=["S0-22"]
 print("  d_k  divided by   std   largest weight   as many keys   gradient at a score")
 for size in (16, 64, 256):
-    for name, divisor in (("1", 1.0), ("root", math.sqrt(size))):
+    for name, divisor in (("1", 1.0), ("root", math.sqrt(size)), ("d_k", size)):
         std, largest, n_keys, typical = measure(size, divisor)
-        print(f"{size:>5}  {name:<10} {std:5.1f}   {largest:14.2f}   {n_keys:12.1f}   {typical:19.0e}")
-    assert 0.9 < std < 1.1 and typical > 1e-3
+        print(f"{size:>5}  {name:<10} {std:5.2f}   {largest:14.2f}   {n_keys:12.1f}   {typical:19.0e}")
 
 # %% [markdown]
-# (Weight and keys are means over the queries.) Divided, it makes no difference how many numbers a key has: the standard deviation is 1, the weights are spread, a gradient arrives. Undivided, with many, one key takes nearly all: the softmax is **saturated**.
-# A score's gradient carries its weight as a factor, and a typical weight is almost 0. So **a key that is not already found can hardly learn to be found**.
+# (Weight and keys are means over the queries.) Divided by the root, the number of features makes no difference: the standard deviation is 1, the weights are spread, and the typical key gets a gradient. Undivided,
+# with many features, one key takes nearly all of the weight: the softmax is **saturated**. The few keys that win still get a gradient. But a score's gradient carries its weight as a factor, and a typical weight is almost 0.
+# So **a key that is not already found can hardly learn to be found**.
 #
-# One published course note gives another reason, "numerical stability". Nothing overflowed here: `measure` asserts that no score reached 88, where the exponential in fp32 would begin to, and softmax takes
+# And why not divide by $d_k$ itself? The gradients in these rows are even larger. But with many features all keys then get nearly the same weight, and the query can hardly choose.
+#
+# These were single draws. The same for more sizes, each with three seeds:
+
+# %% evidence="one-size"
+for size in (4, 16, 64, 256):
+    for seed in (1, 2, 3):
+        undivided = measure(size, 1.0, seed)
+        by_root = measure(size, math.sqrt(size), seed)
+        by_d_k = measure(size, size, seed)
+        assert 0.9 < undivided[0] / math.sqrt(size) < 1.1 and 0.9 < by_root[0] < 1.1
+        assert 5e-3 < by_root[3] < 2e-2 and by_d_k[3] > by_root[3] and by_d_k[2] > by_root[2]
+        assert size < 64 or (undivided[3] < 1e-7 and by_d_k[2] > 125)
+long = measure(64, math.sqrt(64) / 4)  # as if the queries were 4 times as long
+print(f"queries of size 4, divided by the root: std {long[0]:.1f}, gradient at a score {long[3]:.0e}")
+assert long[3] < 1e-3
+
+# %% [markdown]
+# So the root undoes what comes from the number of features, for queries and keys of size 1. [[one-size]] It does not undo what training makes of them: the last line has queries of size 4, and the
+# softmax begins to saturate again. (Our shipped model therefore has a norm for its queries and keys, as in lesson 04: `qk_norm`.)
+#
+# Some texts give another reason, "numerical stability". Nothing overflowed here: `measure` asserts that no score reached 88, where the exponential in fp32 would begin to, and softmax takes
 # the maximum off anyway (lesson 03).
 
 # %% [markdown] tags=["note"]
-# Ask: why not divide by d_k itself? (Long keys would all score near 0, and every key get the same weight.) In honesty: the one or two keys that win do get a large gradient. It is the many others that are cut off.
+# Before the paragraph on it, ask: why not divide by d_k itself? The usual wrong answer: because then no gradient arrives. (The table shows the opposite. With long keys all scores are near 0, and every key gets the same weight.)
 # Next section: the room often says that row 0 "attends to nothing". It attends to itself. The two ways to write the rule, i >= j and j <= i, are one.
 
 # %% [markdown] slide="slide" minutes=7
@@ -264,11 +288,13 @@ figures.heat_map(causal_weights.masked_fill(~allowed, math.nan), words[:T], word
 # %% [markdown]
 # Why not softmax first, and cross out afterwards?
 
-# %%
+# %% evidence="mask-first"
 print("mask before the softmax, rows sum to", causal_weights.sum(-1))
 print("mask after the softmax, rows sum to ", (softmax(word_scores, dim=-1) * allowed).sum(-1))
 left = softmax(word_scores + 200 * ~allowed, dim=-1) * allowed  # forbidden scores far above the others
 print("and divided by what is left, row 0: ", (left / left.sum(-1, keepdim=True))[0])
+torch.testing.assert_close(causal_weights.sum(-1), torch.ones(T))
+assert (softmax(word_scores, dim=-1) * allowed).sum(-1).min() < 0.5 and left[0].eq(0).all()
 
 # %% [markdown]
 # The future got its share first, and that was thrown away. Worse: how much is left tells how high the forbidden scores were. The future leaks. To divide by the new sums is no repair: where the forbidden scores lie far above
@@ -378,14 +404,14 @@ print("library, NaN query: result ", attend(questions, labels, contents, mask)[0
 # turns every NaN into 0 afterwards, which hides real trouble: a broken query should stay NaN, and here it does.
 #
 # ### What happens without a mask?
-# Would a model make use of the future? We give it texts of pure noise: six places, and at each one of 32 words, drawn at random. Nothing can be known. What is fetched
-# is a mix of the words, each as a vector with a 1 at its own id (`one_hot`). Times one learned number, `trust`, the mix is the logits. Gradient descent chooses `trust` and the scores, one for each pair
-# of places. (`AdamW`, an optimizer, takes the steps: lesson 11.)
+# Would a model make use of the future? We train a small one on texts of pure noise: six positions, and at each one of 32 words, drawn at random. Nothing can be known. What is fetched
+# is a mix of the words, each as a vector with a 1 at its own id (`one_hot`). Multiplied by one learned number, `trust`, the mix gives the logits. Gradient descent chooses `trust` and the scores, one for each pair
+# of positions. (`AdamW`, an optimizer, takes the steps: lesson 11.)
 
 
 # %%
-def learned(causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(5)
+def learned(causal: bool, seed: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
     scores, trust = torch.zeros(6, 6, requires_grad=True), torch.zeros((), requires_grad=True)
     optimizer = torch.optim.AdamW([scores, trust], lr=0.1)
     mask = library.causal_mask(6) if causal else torch.ones(6, 6, dtype=torch.bool)
@@ -393,101 +419,176 @@ def learned(causal: bool) -> tuple[torch.Tensor, torch.Tensor]:
         ids = torch.randint(32, (64, 7), generator=generator)
         weights = softmax(scores.masked_fill(~mask, -math.inf), dim=-1)
         logits = trust * (weights @ F.one_hot(ids[:, :-1], 32).float())  # (64, 6, 32)
-        # cross_entropy wants the 32 logits on axis 1 (.mT); "none": a cost for each place, not their mean
-        costs = F.cross_entropy(logits.mT, ids[:, 1:], reduction="none").mean(0)  # (6)
+        # cross_entropy wants the 32 logits on axis 1 (.mT); "none": a loss for each position, not their mean
+        losses = F.cross_entropy(logits.mT, ids[:, 1:], reduction="none").mean(0)  # (6)
         optimizer.zero_grad()
-        costs.mean().backward()
+        losses.mean().backward()
         optimizer.step()
-    return weights.detach(), costs.detach()
+    return weights.detach(), losses.detach()
 
 
-# %% rows=["S4-46"]
+# %% rows=["S4-46"] evidence="no-mask"
 print(f"nothing can be known: ln 32 = {math.log(32):.1f} nats")
 for causal in (True, False):
-    learned_weights, costs = learned(causal)
-    print(f"causal={causal}: the first five places cost {costs[:-1].mean():.1f}, the last one {costs[-1]:.1f}")
-places = [f"place {i}" for i in range(6)]
-said = "Each place but the last finds the word it should guess. The last one has none to find, and spreads its weight."
-figures.heat_map(learned_weights, places, places, title="Without a mask: look one place ahead", caption=said)
+    runs = [learned(causal, seed) for seed in (5, 6, 7)]
+    first_five = torch.stack([losses[:-1] for _, losses in runs]).mean()
+    last_one = torch.stack([losses[-1] for _, losses in runs]).mean()
+    print(f"causal={causal}: loss of the first five positions {first_five:.1f}, of the last one {last_one:.1f}")
+    assert abs(first_five - math.log(32)) < 0.1 if causal else first_five < 0.2
+next_ones = torch.stack([weights.diagonal(1) for weights, _ in runs])  # (3 runs, 5): the weight of the next position
+assert next_ones.min() > 0.9 and last_one > math.log(32)
+
+# %% tags=["source-hidden"]
+places = [f"position {i}" for i in range(6)]
+said = "Each position but the last finds the word it should predict. The last one has none to find, and spreads its weight."
+figures.heat_map(runs[0][0], places, places, title="Without a mask: look one position ahead", caption=said)
 
 # %% [markdown]
-# The loss looks wonderful, but when the model writes there is no next word to copy. The last place shows it: one `trust` serves all places, so here it trusts words that tell nothing, and the cost is
-# higher than the 3.5 of not knowing.
+# Without a mask all three runs (three seeds) learned to copy the next word. [[no-mask]] The loss looks wonderful, but when the model writes there is no next word to copy. The last position shows it: one `trust`
+# serves all positions, so here it trusts words that say nothing about the next one, and the loss is a little above the 3.5 nats of not knowing. [[no-mask]]
 #
-# And while it writes, when there is no future yet: is a mask needed then? One published note says no. We read a text with and without, and compare the results at the last place:
+# And while the model writes, when there is no future yet: does it need a mask then? A common answer is no. We read a text with and without, and compare the results at the last position:
 
 
 # %%
-def read(x: torch.Tensor, n_layers: int, causal: bool) -> torch.Tensor:
+def read(x: torch.Tensor, turn: torch.Tensor, n_layers: int, causal: bool) -> torch.Tensor:
     for _ in range(n_layers):
-        x = x + attend(x @ turn, x, x, causal=causal)  # `turn` stands for the learned maps
+        x = x + attend(x @ turn, x, x, causal=causal)  # `turn` plays the part of the learned maps
     return x[-1]
 
 
-x, turn = torch.randn(6, 8), torch.randn(8, 8) / math.sqrt(8)
+# %% evidence="reading-again"
 for n in (1, 2, 3):
-    gap = (read(x, n, causal=True) - read(x, n, causal=False)).abs().max()
-    print(f"layers: {n}, the last result differs by {gap:.2f}")
+    apart = []
+    for seed in (1, 2, 3):
+        generator = torch.Generator().manual_seed(seed)
+        some_text = torch.randn(6, 8, generator=generator)
+        turn = torch.randn(8, 8, generator=generator) / math.sqrt(8)
+        difference = read(some_text, turn, n, causal=True) - read(some_text, turn, n, causal=False)
+        apart.append(difference.abs().max().item())
+    print(f"layers: {n}, the last result differs by", ", ".join(f"{gap:.2f}" for gap in apart))
+    assert max(apart) < 1e-5 if n == 1 else min(apart) > 0.1
 
 # %% [markdown]
-# With one layer the note is right: the last word may see all anyway. With two, and no mask, the *earlier* words have looked ahead in the first layer, and the last word reads what they found. So whenever a whole text is read again, it needs the mask. (A single new query, with stored keys, needs none: lesson 13.)
+# With one layer that is right: the last word may see everything anyway. With two, and no mask, the *earlier* words have looked ahead in the first layer, and the last word reads what they found. So whenever a whole text is read again, it needs the mask. [[reading-again]] (A single new query, with stored keys, needs none: lesson 13.)
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide" minutes=7
 # ## 5. The shipped model looks back
 # Has a trained model found the same trick? Here is one *head* (one of several attentions side by side, lesson 07) in the last layer of the model that ships with the library, with our text. The buttons show
-# the steps of sections 2 to 4, here with $d_k$ = 32; *mix* is the weighted sum. Read the row of the last word first. Then choose *all heads*: which
-# other head finds the fan? In JupyterLab you can type a text, too. Try *One foggy day, careful Mia came to Hillcrest.*: where StoryWorld knows which word tells the next one, that word has a ring.
+# the steps of sections 2 to 4, here with $d_k$ = 32; *mix* is the weighted sum. Read the row of the last word first. Then choose *all heads*: does any
+# other head find the fan? (The text begins with a line end, because every story in the training did.) In JupyterLab you can type a text, too. Try *One foggy day, careful Mia came to Hillcrest.*: where StoryWorld knows which word tells the next one, that word has a ring.
 
 # %%
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
-attention_view(model, tokenizer, text, layer=2, head=0)
+attention_view(model, tokenizer, "\n" + text, layer=2, head=0)
 
 # %%
 texts = {"as above": text, "exchanged": " Carlos had a gray fan. Jamal had a pink book. Jamal took the pink"}
-pair = torch.tensor([tokenizer.encode(told) for told in texts.values()])  # (B, T)
+pair = torch.tensor([tokenizer.encode("\n" + one_text) for one_text in texts.values()])  # (B, T)
+at = {word: 1 + words.index(word) for word in ("pink", "fan", "book")}  # the line end is at 0
+
+# %%
 caught = capture(model, pair)
 for i, name in enumerate(texts):
-    row = caught.attention(layer=2).weights[i, 0, -1]  # (S)
+    rows = caught.attention(layer=2).weights[i, :, -1]  # (H, S), of the last word
     guess = tokenizer.decode([caught.logits[i, -1].argmax().item()])
-    print(f"{name}: {row[words.index('fan')]:.2f} to fan, {row[words.index('book')]:.2f} to book, guess:{guess}")
+    print(f"{name}: head 0 gives {rows[0, at['fan']]:.2f} to fan, {rows[0, at['book']]:.2f} to book, guess:{guess}")
+    print(f"   no other head gives them more than {rows[1:, [at['fan'], at['book']]].max():.2f}")
 
 # %% [markdown]
-# As in our toy: *pink* finds *fan*. And with the two colours exchanged it finds *book*. The words *fan* and *book* stand where they stood: how can their keys know which of them is pink?
+# As in our toy: *pink* finds *fan*. And with the two colours exchanged it finds *book*. The words *fan* and *book* are where they were: how can their keys know which of them is pink?
 # In an **earlier layer** they have looked back themselves:
 
 # %%
-gives = caught.attention(layer=1).weights[0, :, words.index("fan"), words.index("pink")]
+gives = caught.attention(layer=1).weights[0, :, at["fan"], at["pink"]]
 print("layer 1: the four heads of fan give pink", [round(weight, 2) for weight in gives.tolist()])
 
 # %% [markdown]
-# Does the model need that look? We forbid *fan* and *book* their own colour, in one layer of a copy, in this text and its like. (In the code the method `mix` calls `attend` and puts the heads side by side, lesson 07; we replace it by one with another mask.)
-
-
-# %%
-def guess_without(layer: int, text: str) -> str:
-    words, ids = text.replace(".", " .").split(), torch.tensor([tokenizer.encode(text)])  # (1, T)
-    mask = library.causal_mask(len(words))
-    for thing in ("fan", "book"):
-        mask[words.index(thing), words.index(thing) - 1] = False  # its colour
-    changed = deepcopy(model)
-    changed.blocks[layer].attention.mix = lambda q, k, v: attend(q, k, v, mask).transpose(1, 2).flatten(2)
-    return tokenizer.decode([changed(ids)[0, -1].argmax().item()]).strip()
-
+# Does the model need these looks? We forbid them, one at a time, in a copy of the model, and count how often its guess is still right. To be sure that it is not about *fan* and *pink*, we take four sets of words, each in all orders of names, things
+# and colours. All these texts have the same form, so in all of them the first thing is at position 5, with its colour just before it, and the second thing at 11.
 
 # %%
-names, things, colours = (list(permutations(pair)) for pair in (("Carlos", "Jamal"), ("fan", "book"), ("pink", "gray")))
-asked = [
-    (f" {a} had a {c} {x}. {b} had a {d} {y}. Jamal took the {colour}", x if colour == c else y)
-    for (a, b), (x, y), (c, d), colour in product(names, things, colours, ("pink", "gray"))
+sets = [
+    (("Carlos", "Jamal"), ("fan", "book"), ("pink", "gray")),
+    (("Mia", "Tom"), ("kite", "drum"), ("red", "blue")),
+    (("Jamal", "Mia"), ("bell", "hat"), ("golden", "purple")),
+    (("Tom", "Carlos"), ("cup", "flute"), ("white", "green")),
 ]
-for layer in range(3):
-    right = sum(guess_without(layer, told) == thing for told, thing in asked)
-    print(f"own colour forbidden in layer {layer}: {right} of {len(asked)} guesses are right")
+
+# %%
+asked = []
+for names, things, colours in sets:
+    for (a, b), (x, y), (c, d), colour in product(*map(permutations, (names, things, colours)), colours):
+        one_text = f" {a} had a {c} {x}. {b} had a {d} {y}. {names[1]} took the {colour}"
+        asked.append((one_text, x, y) if colour == c else (one_text, y, x))  # the right thing comes first
+many = torch.tensor([tokenizer.encode("\n" + one_text) for one_text, _, _ in asked])  # (64, T)
 
 # %% [markdown]
-# With all orders of names, things and colours: without that look in layer 1 the model is misled nearly always, without it elsewhere never. So finding takes two steps in two layers. In layer 1 the things take
-# up their colours, in the last one *pink* finds its thing.
+# (In the code the method `mix` calls `attend` and puts the heads side by side, lesson 07; we replace it by one with another mask.)
+
+
+# %%
+def count_without(layer: int, looks: list[tuple[int, int]], heads: list[int]) -> tuple[int, int]:
+    """Forbid these looks (query, key) to these heads. Returns how many guesses are right, and name the other thing."""
+    mask = library.causal_mask(many.shape[1]).repeat(4, 1, 1)  # (H, T, T)
+    for query, key in looks:
+        mask[heads, query, key] = False
+    changed = deepcopy(model)
+    changed.blocks[layer].attention.mix = lambda q, k, v: attend(q, k, v, mask).transpose(1, 2).flatten(2)
+    with torch.no_grad():
+        best = changed(many)[:, -1].argmax(-1).tolist()
+    guesses = [tokenizer.decode([i]).strip() for i in best]
+    n_right = sum(guess == right for guess, (_, right, _) in zip(guesses, asked, strict=True))
+    n_wrong = sum(guess == wrong for guess, (_, _, wrong) in zip(guesses, asked, strict=True))
+    return n_right, n_wrong
+
+
+# %%
+own_colour = [(5, 4), (11, 10)]  # each thing at its own colour
+other_colour = [(11, 4)]  # the second thing at the first one's colour; the reverse would be a look ahead
+every_head = [0, 1, 2, 3]
+
+# %% tags=["source-hidden"]
+n_right, n_wrong = count_without(1, own_colour, every_head)
+predict(
+    f"In layer 1 no thing may look at its own colour. How many of the {len(asked)} guesses are right? By choosing one of the two things blindly, it would be about {len(asked) // 2}.",
+    key=lambda: "far fewer than half" if n_right < 0.35 * len(asked) else "about half",
+    choices={
+        "nearly all": "Then the model would know the colours of the things in another way.",
+        "about half": "That would be so if it knew nothing about the colours of the things. But it may know something wrong.",
+        "far fewer than half": "",
+    },
+    because="Most guesses name the other thing: the second thing can still look at the first one's colour, and takes it for its own.",
+)
+
+# %%
+counts = {}
+for what, layer, looks, heads in (
+    ("own colour, layer 0", 0, own_colour, every_head),
+    ("own colour, layer 1", 1, own_colour, every_head),
+    ("own colour, layer 2", 2, own_colour, every_head),
+    ("own colour, layer 1, head 0 only", 1, own_colour, [0]),
+    ("own colour, layer 1, all but head 0", 1, own_colour, [1, 2, 3]),
+    ("the other's colour, layer 1", 1, other_colour, every_head),
+    ("both colours, layer 1", 1, own_colour + other_colour, every_head),
+    ("last word at the things, layer 2", 2, [(16, 5), (16, 11)], every_head),
+):
+    counts[what] = count_without(layer, looks, heads)
+    print(f"{what:<36} {counts[what][0]:2} of {len(asked)} right, {counts[what][1]:2} name the other thing")
+
+# %% evidence="looks-forbidden"
+fraction = {what: n_right / len(asked) for what, (n_right, _) in counts.items()}
+assert min(fraction["own colour, layer 0"], fraction["own colour, layer 2"]) > 0.9
+assert fraction["own colour, layer 1"] < 0.35 and 0.4 < fraction["both colours, layer 1"] < 0.6
+assert fraction["own colour, layer 1, head 0 only"] < 0.4 and fraction["own colour, layer 1, all but head 0"] > 0.9
+assert fraction["the other's colour, layer 1"] > 0.9 and fraction["last word at the things, layer 2"] < 0.1
+
+# %% [markdown]
+# Without its own colour the second thing still sees the first one's colour, and takes it up. So the model is not ignorant but **misled**: in three of four texts it names the other thing. Forbid that look as well, and nothing is left to know: about half of the
+# guesses are right, as by chance. In layers 0 and 2 the look at the colour makes no difference, and in layer 1 it is head 0 that needs it. And if the last word may not look at the things in layer 2, the model names other things altogether.
+#
+# So finding takes two steps in two layers: in layer 1 the things take up their colours, in the last one *pink* finds its thing. [[looks-forbidden]] Two heads of different layers that work together like this form an **induction head** (Olsson et al. 2022).
 #
 # And other words? For some of them StoryWorld knows which earlier words tell them. We ask each head at the word before, where the guess is made: does it look most at one of these? For each layer, the
 # hits of the best of its 4 heads:
@@ -503,7 +604,7 @@ for kind, n in told.most_common():
     print(f"{kind:>9}  {n:>5}", *(f"{share:9.0%}" for share in found[kind].amax(-1).tolist()))
 
 # %% [markdown]
-# Three kinds are always found by one head of the last layer: object, pronoun and place. The others are found partly, or in an earlier layer. (The best head was chosen on these same stories, which flatters it.)
+# Three kinds are always found by one head of the last layer: object, pronoun and place. The others are found partly, or in an earlier layer. (The best head was chosen on these same stories, which flatters it. And to find a word is not yet to use it: lesson 07 removes the heads.)
 
 # %% [markdown] slide="slide" minutes=4
 # ## 6. What order means
@@ -513,16 +614,17 @@ for kind, n in told.most_common():
 
 
 # %%
-def gap(n_layers: int, seed: int) -> float:
+def gap(n_layers: int, seed: int, one: torch.Tensor, other: torch.Tensor) -> float:
     torch.manual_seed(seed)
     config = preset("modern", vocab_size=tokenizer.vocab_size, position="none", n_layers=n_layers, init="xavier")
+    without_positions = TransformerLM(config).eval()
     with torch.no_grad():
-        logits = TransformerLM(config).eval()(pair)[:, -1]
-    return (logits[0] - logits[1]).abs().max().item()
+        last_logits = [without_positions(ids[None])[0, -1] for ids in (one, other)]  # each (V)
+    return (last_logits[0] - last_logits[1]).abs().max().item()
 
 
 # %% tags=["source-hidden"]
-can = [n for n in (1, 2) if gap(n, seed=0) > 1e-3]
+can = [n for n in (1, 2) if gap(n, 0, *pair) > 1e-3]
 predict(
     "Two models, of one layer and of two: random weights, no positions, a causal mask. Which give different logits for the two texts, at the last word?",
     key=lambda: {(): "neither", (2,): "only the one with two layers", (1, 2): "both"}[tuple(can)],
@@ -534,16 +636,20 @@ predict(
     because="After the first layer each earlier word has seen the words before it, and no others: now its vector depends on order.",
 )
 
-# %%
-assert pair[0].sort().values.equal(pair[1].sort().values) and pair[0, -1] == pair[1, -1]
-for n_layers in (1, 2, 3):
-    gaps = [gap(n_layers, seed) for seed in range(3)]
-    print(f"layers: {n_layers}, three seeds:", ", ".join(f"{g:.2f}" for g in gaps))
-    assert (max(gaps) < 1e-4) if n_layers == 1 else (min(gaps) > 0.1)
+# %% evidence="bag"
+shuffled = torch.cat((pair[0, torch.randperm(16, generator=torch.Generator().manual_seed(5))], pair[0, -1:]))
+for name, another in (("exchanged", pair[1]), ("shuffled", shuffled), ("said twice", pair[0].repeat(2))):
+    assert another.unique().equal(pair[0].unique()) and another[-1] == pair[0, -1]
+    for n_layers in (1, 2, 3):
+        gaps = [gap(n_layers, seed, pair[0], another) for seed in range(3)]
+        print(f"{name:<10}  layers: {n_layers}, three seeds:", ", ".join(f"{g:.2f}" for g in gaps))
+        assert (max(gaps) < 1e-4) if n_layers == 1 else (min(gaps) > 0.1)
+assert gap(1, 0, pair[0], torch.cat((pair[0, :6], pair[0, 5:]))) > 0.01  # one word twice, the others once
 
 # %% [markdown]
-# With one layer the last word sees a **bag**: which words came before, and how often, in no order. It cannot say which thing is pink. With two, the causal mask itself gives order away: the first *pink* has three
-# words before it in one text and nine in the other, and its vector shows it. So it is not true that a model without positions finds two orders "identical", as a published note says. But order is only a hint
+# With one layer the last word sees a **bag**: which words came before, in which proportions, and in no order. (Proportions, because attention is an average: a text that is said twice gives the same result.) It cannot say which thing is pink. With two layers,
+# the causal mask itself gives away something of the order: the first *pink* has three words before it in one text and nine in the other, and its vector shows it. [[bag]] So it is not true that a model without positions finds any two orders "identical". But different is all that these
+# random models show: whether a model learns to use the difference is another question (Haviv et al. 2022 say yes). Order is only a hint
 # there; lesson 06 tells the model outright.
 
 # %% [markdown] slide="slide" minutes=3
@@ -583,15 +689,17 @@ attend(*qkv, added)
 
 # %% [markdown]
 # ## What you have now
-# - A query scores all keys, softmax makes weights, the result is the weighted sum of the values.
-# - Queries and keys share $d_k$, keys and values share $S$; $d_v$ is free.
-# - The root of $d_k$ keeps the scores at one size, so that all keys get a gradient.
-# - The causal mask comes before the softmax; True = allowed; a position sees itself and its past.
-# - Without a mask a model copies the answer. Re-reading a text needs the mask as well.
-# - One layer without positions sees a bag of words; two can tell orders apart.
+# - A query scores all keys, softmax turns the scores into weights, and the result is the weighted sum of the values. [[one-query-at-a-time]]
+# - Queries and keys have the same number of features, $d_k$. There are as many values as keys, $S$. The size of a value, $d_v$, is free. [[one-query-at-a-time]]
+# - Scores of random queries and keys have a standard deviation of $\sqrt{d_k}$. Divided by this root, they keep one size for every $d_k$, and a typical key still gets a gradient. [[one-size]]
+# - The causal mask comes before the softmax, so that the weights sum to 1. True means allowed: a position sees itself and what comes before it. [[mask-first]]
+# - Trained without a mask, our small model learned to copy the next word. A text that is read again needs the mask as well, if there is more than one layer. [[no-mask]] [[reading-again]]
+# - The shipped model finds *fan* after *pink* in two steps: in one layer each thing takes up its colour, in the next one the last word finds the thing. Without either look it fails. [[looks-forbidden]]
+# - One layer without positions sees a bag of words. Two layers with a causal mask gave different results for different orders. [[bag]]
 #
 # Next, lesson 06: how to tell a model directly where each word stands.
-#
+
+# %% [markdown]
 # ## Sources
 # - Attention, the root of $d_k$, the mask: Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.
 # - Finding in two steps: Olsson et al. 2022, *In-context Learning and Induction Heads*.

@@ -23,7 +23,7 @@ from .telling import share_told, told_by
 from .view import View, packed
 from .words import named, readable
 
-MOST_TOKENS, MOST_LIVE_TOKENS = 16, 32
+MOST_TOKENS, MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
 MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
 PLACES = {"q": 2, "k": 2, "v": 1}  # q and k make the numbers in the cells; of v the height of small bars is seen
 CELL_INCHES = 0.43
@@ -60,7 +60,7 @@ def attention_view(
     layer, head: the first to be shown, counted from 0. Of the beginning of a StoryWorld story it is marked which words
     tell the next one. Beside a kernel another text of up to 32 tokens can be typed: a story begins after a line end,
     another text after the blanks of this one.
-    Raises: ValueError for a layer or head that the model does not have, and for fewer than 2 or more than 16 tokens.
+    Raises: ValueError for a layer or head that the model does not have, and for fewer than 2 or more than 17 tokens.
     """
     for name, value, size in (("layer", layer, model.config.n_layers), ("head", head, model.config.n_heads)):
         if not 0 <= value < size:
