@@ -559,7 +559,7 @@ print(f"GPT-2 small: {work:.1f} FLOPs per token and parameter")
 
 # %% [markdown] tags=["note"]
 # The question that always comes: "why does my small model run out of memory?" Go through the lines of the table: 16 bytes for each parameter, and then the activations of 8 short texts, which need
-# 1.7 times as much for the medium model and 6.9 times as much for the tiny one. A usual wrong answer is "the weights need 4 bytes each, so it fits".
+# 1.7 times as much for the medium model and 6.8 times as much for the tiny one. A usual wrong answer is "the weights need 4 bytes each, so it fits".
 
 # %% [markdown] slide="slide"
 # ## 7. Your turn
