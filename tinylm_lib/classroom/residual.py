@@ -117,8 +117,8 @@ def _turns(best: Tensor, probs: Tensor) -> int:
 def _figure_html(shown: Shown) -> str:
     caption = (
         "Each column is a word that was read, each row a depth, to be read upwards from the embedding. A cell names "
-        "the next word that the model would say there; the darker, the surer, from 0 to 1. Each row is read with the final "
-        f"norm and the head, which were trained for the top row. {shown.says}"
+        "the next word that the model would say there; the darker, the surer, from 0 to 1. Each row is read with the "
+        f"final norm and the head, which were trained for the top row. {shown.says}"
     )
     alt = f"Heat map of the most likely next word, by depth and position, shaded by its probability. {shown.says}"
     rows = (
