@@ -11,6 +11,7 @@ BUILT = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")
 # What is no claim: other lessons and sections, years, how long something takes, code, and names with digits.
 NO_CLAIM = (
     r"`[^`]*`",
+    r"\]\(#[^)]*\)",  # the link of a claim to the section of its evidence
     r"(?i)\b(lessons?|sections?|notebooks?|exercises?|hints?)\s+[\d, ]+(?:(?:and|to|or)\s+\d+)?",
     r"(?m)^#+ .*$",
     r"(?m)^\|? ?\d\d \w+.*$",

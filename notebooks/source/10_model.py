@@ -3,12 +3,13 @@
 # **All parts are built. What do they make together, and how large is it?**
 #
 # *Needs* lessons 02 to 09. *Builds* `count_parameters` in `cost.py`, and explains `TransformerLM` in `model.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in 40 minutes, plus 36 of exercises.
+# *Teaches* in 42 minutes, plus 36 of exercises.
 
 # %%
 import importlib
 import math
 from collections import Counter
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -19,13 +20,15 @@ from tinylm_lib.classroom import build, check, figures, hint, keep, predict, res
 from tinylm_lib.classroom.capture import capture
 from tinylm_lib.classroom.cards import card, number_table
 from tinylm_lib.classroom.flow import shape_flow
+from tinylm_lib.classroom.measured import learned
 from tinylm_lib.classroom.memory import memory_view
 from tinylm_lib.cost import training_flops
 from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.sentences import CLASSES
 
 _ = torch.manual_seed(10)
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide" minutes=8
 # ## 1. From ids to logits
 # You have built an embedding, norms, attention, positions, a feed-forward and a block. What is still missing? A loop.
 
@@ -53,7 +56,7 @@ predict(
     because="Each position predicts what follows it; the causal mask keeps each from seeing the answer.",
 )
 
-# %% rows=["S0-39", "S0-42", "S1-25", "S4-3", "S4-27"]
+# %% rows=["S0-39", "S0-42", "S1-25", "S4-3", "S4-27"] evidence="forward-pass"
 with torch.no_grad():
     x = model.embed(ids)  # (B, T) -> (B, T, C)
     for block in model.blocks:
@@ -74,17 +77,71 @@ shape_flow(model, tokenizer, tokenizer.decode(ids[0].tolist()))
 # %% [markdown]
 # Nothing stands on the stream itself but the two additions of each block; its shape is always (B, T, C). Positions enter in attention (rotary), or are added behind the embedding.
 #
-# Final norm and head can read the stream after any block, too. What would they say there? Try the column above the full stop, from the embedding upwards.
+# The final norm and the head can read the stream after any block, too. This is called the **logit lens** (nostalgebraist 2020). What do they read there? Try the column above the full stop, from the embedding upwards.
 
 # %%
 residual_view(model, tokenizer, "\nOne sunny day, brave Mia had a red kite. She")
 
 # %% [markdown]
-# From the first block on it is "He"; only the last block brings "She". A layer can overturn what those before it wrote.
+# After blocks 1 and 2 the readout is *He*, and only after block 3 it is *She*. Did the model take Mia for a boy at first? To find out we need the same text with other names: StoryWorld has 40, and the first 20 of them take *She*.
+
+# %%
+names = CLASSES["name"]
+read_names = torch.tensor([tokenizer.encode("\nOne sunny day, brave " + name + " had a red kite.") for name in names])
+name_positions = torch.arange(read_names.shape[1])  # (T)
+with torch.no_grad():
+    streams = [model.embed(read_names)]  # (40, T, C)
+    for block in model.blocks:
+        streams.append(block(streams[-1], name_positions))  # (40, T, C)
+    readouts = [model.lm_head(model.final_norm(stream))[:, -1].softmax(-1) for stream in streams]  # each (40, V)
+
+# %% evidence="same-for-all-names"
+he = tokenizer.encode(" He")[0]
+she = tokenizer.encode(" She")[0]
+for name in ("Mia", "Carlos"):
+    for depth in (1, 2, 3):
+        probs = readouts[depth][names.index(name)]  # (V)
+        print(f"{name:<6} after block {depth}: He {probs[he]:.2f}, She {probs[she]:.2f}")
+after_1 = readouts[1][:, he]  # (40)
+print(f"He after block 1, all {len(names)} names: {after_1.min():.2f} to {after_1.max():.2f}")
+assert after_1.max() - after_1.min() < 0.05 and (after_1 + readouts[1][:, she] > 0.95).all()
+assert (readouts[3][:20, she] > 0.95).all() and (readouts[3][20:, he] > 0.95).all()
+
+# %% [markdown]
+# No: after block 1 the readout is the same for all names. It says that a pronoun comes next, and nothing about Mia. Nor does *He* mean that the model prefers boys: the head was trained to read the stream after the
+# *last* block, so what it makes of an earlier stream need not be what the model will say.
+#
+# Where does the gender come from, then? We exchange vectors. In each text the stream at the full stop after block 2 is replaced with that of a text whose name takes the other pronoun, and block 3 continues from there.
+
+# %%
+with torch.no_grad():
+    exchanged = streams[2].clone()  # (40, T, C)
+    exchanged[:, -1] = streams[2][:, -1].roll(20, dims=0)  # the other 20 names
+    answers = model.lm_head(model.final_norm(model.blocks[2](exchanged, name_positions)))[:, -1].softmax(-1)  # (40, V)
+own = torch.cat([answers[:20, she], answers[20:, he]])  # (40)
+
+# %% tags=["source-hidden"]
+predict(
+    "Mia's text now has the full stop of a boy's text, as it was after block 2. What does block 3 make of it?",
+    key=lambda: "She" if (own > 0.5).sum() > 30 else "He" if (own < 0.5).sum() > 30 else "both are equally likely",
+    choices={
+        "She": "",
+        "He": "It would be, if the full stop already held the gender after block 2. But block 3 has an attention of its own.",
+        "both are equally likely": "Only one of the two vectors at the full stop and at the name was exchanged. Which of them does block 3 use?",
+    },
+    because="Block 3's attention still reads Mia's own position, and takes the gender from there.",
+)
+
+# %% evidence="block-3-fetches-the-gender"
+print(f"{(own > 0.5).sum()} of {len(names)} names still get their own pronoun")
+assert (own > 0.5).sum() >= 36
+
+# %% [markdown]
+# So it is the last block that fetches the gender, for nearly all names. Such an exchange is called *activation patching* (Vig et al. 2020): the logit lens shows what can be read, the exchange shows what the model uses.
 #
 # Only a few shapes occur on the way, the same ones in every layer. The cell counts all but one, the attention weights, (B, H, T, T): the only one that grows with the square of the text's length.
 
-# %% rows=["S4-29"]
+# %% rows=["S4-29"] evidence="shapes"
 caught = capture(model, ids)
 C, F, V = model.config.d_model, model.config.d_ff, model.config.vocab_size
 H, D = model.config.n_heads, model.config.d_head
@@ -95,7 +152,7 @@ assert all(caught.attention(i).weights.shape == (B, H, T, T) for i in range(len(
 assert caught.logits.shape == (B, T, V) and H * D == C
 
 # %% [markdown]
-# For a large model no numbers are needed to see its shapes: on PyTorch's *meta* device a tensor has a shape and no contents. Here is
+# We can see the shapes of a large model without any numbers: on PyTorch's *meta* device a tensor has a shape and no contents. Here is
 # `tiny_transformer` of the next section with 32 texts of 128 tokens.
 
 # %% rows=["S4-28"]
@@ -103,8 +160,9 @@ with torch.device("meta"):
     trace_model(TransformerLM(preset("tiny_transformer")), torch.zeros(32, 128, dtype=torch.long)).show()
 
 # %% [markdown] tags=["note"]
-# Ask: which step of the walk knows about other positions? (Attention only.) Which step could be left out without an error message? (Any but embed and head.)
-# To cut for 50 minutes: section 6 from the second table on, and one of the two breaks.
+# Ask: which step of the walk knows about other positions? (Attention only.) Which step could you skip without an error message? (Any but embed and head, because all others return the shape that they read.)
+# The usual wrong answer to the names: "the model first believes that Mia is a boy". Ask what the readout would have to show for that. (Another result for Carlos.)
+# To cut for 50 minutes: section 6 from the second table on, and two of the three mistakes in section 8.
 
 # %% [markdown] slide="slide" minutes=5
 # ## 2. One class, many models
@@ -138,7 +196,7 @@ card("What each family chooses", [number_table(["", *FAMILIES], table)], "\n".jo
 # GPT kind. `gpt` is close to GPT-2 and not equal to it: GPT-2 has biases in its attention and the other GELU, so its published weights do not fit. `modern` is what this
 # course trains. Each is a model that runs, at any size:
 
-# %% rows=["S1-27", "S4-42", "S4-62"]
+# %% rows=["S1-27", "S4-42", "S4-62"] evidence="families"
 small = {"vocab_size": 90, "d_model": 32, "n_heads": 2, "n_layers": 2, "max_seq_len": 16}
 tokens = torch.randint(90, (2, 16))  # (2, 16)
 variants = ({}, {"position": "none"}, {"position": "learned"}, {"tie_embeddings": True}, {"init": "xavier"})
@@ -190,7 +248,7 @@ by_hand = token + position + L * block + 2 * C  # the last: the final norm
 print(f"token {token:,}  position {position:,}  attention {attention:,}  ffn {ffn:,}  block {block:,}  all {by_hand:,}")
 
 
-# %% rows=["S1-26", "S4-30", "S4-33"]
+# %% rows=["S1-26", "S4-30", "S4-33"] evidence="count-by-hand"
 def n_parameters(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
@@ -226,6 +284,13 @@ predict(
     },
     because="Every matrix has both sides doubled. Twice the layers would be twice the blocks.",
 )
+
+# %% evidence="square-of-the-width"
+with torch.device("meta"):
+    narrow = n_parameters(TransformerLM(preset("cs336")).blocks[0])
+    wide = n_parameters(TransformerLM(preset("cs336", d_model=2 * C, d_ff=2 * F)).blocks[0])
+print(f"a block: {narrow:,} and {wide:,} parameters, {wide / narrow:.2f} times as many")
+assert 3.9 < wide / narrow < 4.1
 
 # %% [markdown]
 # Published sizes are often rounded, and sometimes wrong. The course note behind `tiny_transformer` names three sizes, and what they come to. We build each on the meta device and count.
@@ -268,7 +333,7 @@ for word in (" held", " had", " spoon"):
 # As head, a token's row should point where the final vectors point when that token comes next. As embedding, it should say what the token means. Both are facts about the same word, so many models use
 # one matrix for both: the head is **tied** to the embedding (Press and Wolf 2017).
 
-# %% rows=["S4-10", "S4-13", "S4-44"]
+# %% rows=["S4-10", "S4-13", "S4-44"] evidence="tied"
 tied = TransformerLM(preset("gpt", vocab_size=1000))
 untied = TransformerLM(preset("gpt", vocab_size=1000, tie_embeddings=False))
 assert tied.lm_head is None and "lm_head.weight" not in tied.state_dict()
@@ -291,8 +356,9 @@ predict(
     because="As head, each row gave a logit, and the softmax pushes on all logits.",
 )
 
-# %%
+# %% evidence="every-row"
 print("untied, the embedding alone:", rows_with_gradient(untied), "rows")
+assert rows_with_gradient(tied) == 1000
 
 # %% [markdown]
 # So every update moves every row of a tied embedding, even those of rare words. And tying saves memory. How much depends on how large the vocabulary is beside the rest:
@@ -365,9 +431,11 @@ def stream_sizes(init: str, seed: int) -> list[float]:
     return [caught.outputs[place].std().item() for place in places]
 
 
-# %%
+# %% evidence="first-weights"
 recipes = ("kaiming", "xavier", "normal", "gpt2", "zero_residual")
 courses = {init: torch.tensor([stream_sizes(init, seed) for seed in range(3)]).mean(0).tolist() for init in recipes}
+for faster, slower in pairwise(recipes):
+    assert courses[faster][-1] / courses[faster][0] > 1.3 * courses[slower][-1] / courses[slower][0]
 
 # %% tags=["source-hidden"] rows=["S4-15"]
 layers = list(range(13))
@@ -444,14 +512,15 @@ def kept_bytes(config, batch: int, length: int) -> int:
     return sum(storage.nbytes() for name, storage in kept.items() if name not in own)
 
 
-# %% rows=["S4-37"]
+# %% rows=["S4-37"] evidence="bytes"
 for size in ("tiny", "small", "medium"):
     config = preset("tiny_transformer", size)
     with torch.device("meta"):
         N = n_parameters(TransformerLM(config))
-    print(
-        f"{size:<7} {N:>9,} parameters: {16 * N / 1e6:5.1f} MB, and {kept_bytes(config, 8, 128) / 1e6:5.1f} MB for 8 texts of 128 tokens"
-    )
+    texts = kept_bytes(config, 8, 128)
+    print(f"{size:<7} {N:>9,} parameters: {16 * N / 1e6:5.1f} MB, and {texts / 1e6:5.1f} MB", end=" ")
+    print(f"for 8 texts of 128 tokens, {texts / (16 * N):.1f} times as much")
+    assert texts > 16 * N
 print(f"1 billion parameters: {16 * 1e9 / 1e9:.0f} GB before the first text")
 print(f"logits of 32 texts of 128 tokens with V = 10,000: {32 * 128 * 10_000 * 4 / 1e6:.0f} MB")
 
@@ -489,7 +558,8 @@ print(f"GPT-2 small: {work:.1f} FLOPs per token and parameter")
 # A multiplication and an addition for each parameter forward, twice that backward, and the attention scores on top: a little more than 6. So your machine's FLOPs per second, times the time you have, divided by 6N, are the tokens that you can read.
 
 # %% [markdown] tags=["note"]
-# The question that always comes: "why does my small model run out of memory?" Go through the line of the medium model: parameters times 16, and then ten times as much for the texts.
+# The question that always comes: "why does my small model run out of memory?" Go through the lines of the table: 16 bytes for each parameter, and then the activations of 8 short texts, which need
+# 1.7 times as much for the medium model and 6.8 times as much for the tiny one. A usual wrong answer is "the weights need 4 bytes each, so it fits".
 
 # %% [markdown] slide="slide"
 # ## 7. Your turn
@@ -602,8 +672,9 @@ mine = build(model.config)
 mine.load_state_dict(model.state_dict())
 using(mine)
 
-# %%
+# %% evidence="your-parts"
 begun = torch.tensor([tokenizer.encode("\nOne")])  # (1, 2)
+torch.testing.assert_close(mine(begun), model(begun), atol=1e-2, rtol=1e-2)
 written = generate(mine, begun, max_new_tokens=36, temperature=0)
 print(tokenizer.decode(written[0].tolist()).strip())
 
@@ -657,9 +728,11 @@ predict(
     because="With gains near 0 the final norm silences everything: all logits are nearly 0, and the shares nearly equal.",
 )
 
-# %%
+# %% evidence="spoiled-gains"
 for name, losses in (("right", right), ("spoiled", spoiled)):
-    print(f"{name:<8} first loss {losses[0]:.2f}, after 50 updates {losses[-1]:.1f}")
+    print(f"{name:<8} first loss {losses[0]:.2f}, after 50 updates {learned(losses[-1], 0.1, 5.5)}")
+assert abs(spoiled[0] - math.log(500)) < abs(right[0] - math.log(500))
+assert spoiled[-1] > right[-1] + 2
 
 # %% [markdown]
 # A first loss of ln V says that the model has no opinion, not that it can learn. Look at the gradients, too. (There is one batch, and the right model has learned it by heart.)
@@ -675,7 +748,7 @@ print(
 )
 
 # %% [markdown]
-# It trains, and its checkpoint looks complete. Only the count tells.
+# Both checkpoints list the same tensors. The number of parameters shows the mistake.
 #
 # ### An untrained model that knows the answer
 # `tiny_transformer` multiplies its embeddings by $\sqrt{C}$ and is tied. What does it predict before training?
@@ -695,11 +768,13 @@ print(f"loss of the first on the next token {next_one:.1f}, on the token itself 
 # Multiplied by $\sqrt{C}$, the row of the token just read outweighs all that the blocks add, and the head compares with that same row. Whoever forgets to shift the targets by one sees a fine low loss from the first step. Lesson 11 is about that shift.
 #
 # ## What you have now
-# - A language model, of your own parts: embed, blocks, final norm, head. Between embed and head the stream is always (B, T, C).
-# - One class and one config per architecture; what differs is a short table.
-# - A parameter count that agrees with the built model, to the last one. In the blocks it grows with the square of the width.
-# - Tied means one tensor. First weights are about the spread in the stream; ln V at the start proves little.
-# - Training takes 16 bytes a parameter, and the activations besides.
+# - A language model: embedding, blocks, final norm and head. [[forward-pass]] It gives the same logits when it runs on the functions that you kept. [[your-parts]] From the embedding to the final norm each layer returns the shape (B, T, C). [[shapes]]
+# - The logit lens reads the stream after any block with the last norm and the head. What it reads early need not be what the model computes: in this model the last block fetches the gender. [[same-for-all-names]] [[block-3-fetches-the-gender]]
+# - One class and one config describe each of these architectures. [[families]]
+# - A count of the parameters that agrees with the built model exactly. [[count-by-hand]] If the width is doubled, a block has about four times as many. [[square-of-the-width]]
+# - In a tied model the embedding and the head are one tensor [[tied]], and each update moves all of its rows. [[every-row]]
+# - The first weights determine how fast the stream of an untrained model grows. [[first-weights]] A first loss near ln V does not show that a model can learn. [[spoiled-gains]]
+# - Training in fp32 takes 16 bytes for each parameter, and the activations in addition, which need more than the parameters in small models. [[bytes]]
 
 # %% rows=["S0-43", "S2-18", "S4-57"]
 print(f"complete, but untrained: {loss:.1f} nats per token; equal shares would cost {equal:.1f}")
@@ -710,6 +785,7 @@ print(f"complete, but untrained: {loss:.1f} nats per token; equal shares would c
 # ## Sources
 # - GPT-2's first weights and sizes: Radford et al. 2019, *Language Models are Unsupervised Multitask Learners*, sections 2.3 and 3.
 # - Tying: Press and Wolf 2017, *Using the Output Embedding to Improve Language Models*.
+# - Reading the stream early: nostalgebraist 2020, *interpreting GPT: the logit lens*. Exchanging vectors: Vig et al. 2020, *Investigating Gender Bias in Language Models Using Causal Mediation Analysis*.
 # - Xavier: Glorot and Bengio 2010, *Understanding the difficulty of training deep feedforward neural networks*, equation 16.
 # - Kaiming: He et al. 2015, *Delving Deep into Rectifiers*, equation 10.
 # - GPT-3: Brown et al. 2020, *Language Models are Few-Shot Learners*, section 2.1. BERT: Devlin et al. 2019, *BERT: Pre-training of Deep Bidirectional Transformers*.

@@ -1,4 +1,4 @@
-"""The residual stream in depth: what the model would say next if it stopped after each block."""
+"""The residual stream in depth: what the final norm and the head read in it after each block (the logit lens)."""
 
 from typing import Any, NamedTuple
 
@@ -108,15 +108,16 @@ def _data(model: TransformerLM, tokenizer: Any, text: str, most: int) -> tuple[d
 
 
 def _turns(best: Tensor, probs: Tensor) -> int:
-    """Return where the last block overturned the surest answer; the last position if it overturned none."""
-    overturned = probs[-2].where(best[-2] != best[-1], -1.0)
-    return int(overturned.argmax()) if overturned.max() > 0 else best.shape[1] - 1
+    """Return where the surest readout before the last block differs from the answer; the last position if none does."""
+    different = probs[-2].where(best[-2] != best[-1], -1.0)
+    return int(different.argmax()) if different.max() > 0 else best.shape[1] - 1
 
 
 def _figure_html(shown: Shown) -> str:
     caption = (
         "Each column is a word that was read, each row a depth, to be read upwards from the embedding. A cell names "
-        f"the next word that the model would say there; the darker, the surer, from 0 to 1. {shown.says}"
+        "the next word that the model would say there; the darker, the surer, from 0 to 1. Each row is read with the "
+        f"final norm and the head, which were trained for the top row. {shown.says}"
     )
     alt = f"Heat map of the most likely next word, by depth and position, shaded by its probability. {shown.says}"
     rows = (

@@ -1,4 +1,4 @@
-// The residual stream in depth: what the model would say next after each block, and what each block added.
+// The residual stream in depth: what the final norm and the head read in it after each block, and what each block added.
 
 const SHEET = `
 .tinylm-view.residual .field { margin: 0 0 6px }
@@ -66,7 +66,7 @@ function show(holder, data, state) {
     const at = `at ${named(tokens[t])}`, p = `**${fixed(probs[d][t][0], 2)}**`, final = `**${fixed(probs[end][t][0], 2)}**`;
     if (d === end) return `In the end, ${at}, the model says ${named(word(d, t))} with ${p}.`;
     const where = d ? `After block ${d}, ${at}` : `With the embedding alone, ${at}`;
-    return settled(d, t) ? `${where}, the model would already say ${named(word(d, t))}, with ${p}; in the end with ${final}.`
+    return settled(d, t) ? `${where}, the model would say ${named(word(d, t))} with ${p}; in the end with ${final}.`
       : `${where}, the model would say ${named(word(d, t))} with ${p}; in the end it says ${named(word(end, t))} with ${final}.`;
   }
 
@@ -137,7 +137,7 @@ export default {
     const text = make("input", { type: "text", value: first.text, spellcheck: "false", autocomplete: "off" });
     const field = make("div", { class: "field" }, make("label", { class: "field", style: "flex: 1 1 320px" }, "Your own text", text), make("button", {}, "Read"));
     const view = frame(el, "What the model would say at each depth", make("style", {}, SHEET), make("p", { class: "title" }, "What would the model say if it stopped here?"),
-      make("p", { class: "sub" }, "Each column is a word that was read, each row a depth. A cell holds the next word that the model would say there."),
+      make("p", { class: "sub" }, "Each column is a word that was read, each row a depth. A cell holds the next word that the model would say there. Each row is read with the final norm and the head, which were trained for the top row."),
       ...(model.get("live") ? [field, wrong] : []), holder);
     view.classList.add("residual");
     view.querySelector("form").addEventListener("submit", () => model.get("live") && model.send({ text: text.value }));
