@@ -320,7 +320,7 @@ assert max(removed["the mean"], *random_losses) < whole + 0.01 < removed["the st
 # %% [markdown]
 # Without the mean the loss hardly changes, and the same holds for each of five random directions. Without the strongest direction it rises. [[mean-removed]] So this model keeps nothing important in its mean. That
 # does not show that *training* needs no centring: we changed a finished model, and it was trained without centring. For that question one has to train both ways. Zhang and
-# Sennrich did: with RMSNorm their models became as good as with LayerNorm, and they ran 7 to 64 % faster (Zhang and Sennrich 2019). The Llama models use RMSNorm (Touvron et al. 2023).
+# Sennrich did: with RMSNorm their models became about as good as with LayerNorm, and the running time fell by 7 to 64 % (Zhang and Sennrich 2019). The Llama models use RMSNorm (Touvron et al. 2023).
 
 # %% [markdown] tags=["note"]
 # A picture for the board, three numbers per vector: LayerNorm puts every vector on a circle (centred, then one length), RMSNorm on a sphere.
