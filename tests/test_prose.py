@@ -19,7 +19,6 @@ NO_CLAIM = (
     r"\*(?:Needs|Builds|Runs|Teaches)\*[^.]*\.",
     r"(?:fp|bf|GPT-|int|UTF-|Llama )\d+",
     r"https?://\S+",
-    r"\]\(#[^)]*\)",
     r"(?m)^\d+\. ",
 )
 NUMBER = re.compile(r"(?<![\w.\-])\d[\d,]*(?:\.\d+)?(?![\w])")

@@ -3,7 +3,7 @@
 # **Can a program learn to write by doing nothing but guess what comes next?**
 #
 # *Needs* Python and what a logarithm is. *Builds* nothing yet: today you see the whole thing work, then you take it apart. *Runs* in about 20 s on
-# two cores. *Teaches* in 45 minutes, plus 10 of exercises.
+# two cores. *Teaches* in 47 minutes, plus 10 of exercises.
 #
 # In this series you build a language model, every part of it, until you can read each line of a small library called `tinylm_lib` and say
 # why it is there. Run a cell with <kbd>Shift</kbd>+<kbd>Enter</kbd>. Nothing here can break anything: this is your own copy.
@@ -215,7 +215,7 @@ for start in (beginning + " He had a", *others):
     assert 0.07 < min(twelve) < max(twelve) < 0.1
 
 # %% [markdown]
-# Nobody gave the model the list of colours, nor the rule that all are equally likely. It has learned both well: the twelve colours together get nearly all of the
+# Nobody gave the model the list of colours, nor the rule that all are equally likely. For the first thing in a story it has learned both well: the twelve colours together get nearly all of the
 # probability, and each of them gets between 7.6 and 9.1 percent, where 8.3 is exact. [[colours]]
 #
 # This is also how probabilities become a word. To write, we draw one word with these probabilities, put it behind the text, and guess again.
@@ -236,7 +236,7 @@ for length in (2, 4, 5, 6, 8, 12):
 # no trouble to go on. Something has to notice that a new sentence is
 # *like* an old one. That something is what we build.
 #
-# One rule makes it work: a guess may use **this word and the ones before it, never a later one**. Let us see whether the model keeps it: we
+# One rule keeps the guess honest, in training and in writing: a guess may use **this word and the ones before it, never a later one**. Let us see whether the model keeps it: we
 # change the last word and look at which guesses change.
 
 # %% rows=["S2-1"]
@@ -259,8 +259,8 @@ for line in storyworld.corpus(3, seed=11).splitlines():
         with torch.no_grad():
             difference = (model(read_ids) - model(changed)).abs().amax(-1)[0]  # (T)
         assert difference[:t].max() < 1e-3
-        assert difference[t] > 0.1
-print("3 stories, 3 positions each: no guess before the changed word differs")
+        assert difference[t] > 0.1 and difference[t + 1 :].max() > 0.1
+print("3 stories, 3 positions each: no guess before the changed word differs, and some behind it do")
 
 # %% [markdown]
 # A model like this is called **causal**. [[causal]] Two more terms are often confused. A model is **autoregressive** if it predicts one token at a time from all the tokens
@@ -365,7 +365,7 @@ def part_of_loss(found: dict, kind: str) -> float:
 for kind in ("owner", "colour", "other"):
     print(f"{kind:<10} part of what is lost", *(f"{part_of_loss(found, kind):4.0%}" for found in groups))
 for found in groups:
-    assert part_of_loss(found, "owner") > 0.4
+    assert part_of_loss(found, "owner") > 0.5
     assert sum(part_of_loss(found, kind) for kind in ("owner", "colour", "other")) > 0.97
     assert min(found[kind].right for kind in ("pronoun", "name", "place", "quotation")) > 0.98
 
@@ -396,7 +396,7 @@ places = ["above one word back", "between one word back and the floor", "below t
 predict(
     f"{recipe.total_steps} steps are done. Where does the small model stand now?",
     key=lambda: places[sum(small_cost < level for level in (readers.bigram, exact_cost))],
-    because="It uses more than one word back by now, and the rest takes longer: the shipped model trained for thousands of steps.",
+    because="It predicts better than a reader of pairs of words by now, and the rest takes longer: the shipped model trained for thousands of steps.",
     choices={
         "above one word back": "It sees the whole story so far, and pairs of words are quickly learned: look at the first steps.",
         "between one word back and the floor": "",
@@ -428,14 +428,14 @@ print(
 assert exact_cost < shipped_cost < small_cost < readers.bigram
 
 # %% [markdown]
-# If the loss of the model is below a line, its predictions are better on average than those of that reader. So the small model uses more than one word back. The loss alone does not show
+# If the loss of the model is below a line, its predictions are better on average than those of that reader. The loss alone does not show
 # *what* it uses: for that we have to look inside, or to change something and measure again, as in the next section.
 
 # %% [markdown] tags=["note"]
 # While it trains, ask the room: which of the lines will it pass, and when? The shipped model trained for some minutes; how that went stands in
 # `tinylm_lib/weights/storyworld/log.txt`. To cut for a short class: the table of the kinds of words.
 
-# %% [markdown] slide="slide" minutes=8
+# %% [markdown] slide="slide" minutes=10
 # ## 5. Where does it look?
 # The model was sure that *He* must follow *…came to Hillcrest.* Only one word in that sentence determines it, the name. Does the model look there?
 #
@@ -506,7 +506,7 @@ ranges = ["below 0.1", "between 0.1 and 0.6", "above 0.6"]
 predict(
     "We silence the head that looks at the name (layer 2, head 2). The right pronoun had a probability of 1.00. What is left of it, on average?",
     key=lambda: ranges[sum(left.mean().item() > bound for bound in (0.1, 0.6))],
-    because="Most names keep their pronoun without this head: what the model knows of the name reaches the last position through other heads, too.",
+    because="With this head silent every girl still gets *She*, and many boys get *He*. Setting an output to 0 shows what the model does without it, not what the output carries: we come back to this.",
     choices={
         "below 0.1": "That would be so if the name could reach the last position only through this head.",
         "between 0.1 and 0.6": "A model that knew only that a pronoun must come, but not which, would have about one half.",
@@ -522,7 +522,7 @@ for layer in range(model.config.n_layers):
     assert all(mean > 0.98 for head, mean in enumerate(means) if (layer, head) not in ((2, 2), (0, 2)))
 
 # %% [markdown]
-# Silencing any one of ten heads changes almost nothing here. The head that we looked at matters a little, and a head in the *first* layer matters far more. Let us look closely at these two: where they look in the last row, and what
+# Silencing any one of ten heads changes almost nothing here. The head that we looked at matters a little, and a head in the *first* layer seems to matter far more. Let us look closely at these two: where they look in the last row, and what
 # is left when they are silenced.
 
 # %% evidence="heads-silenced"
@@ -532,29 +532,64 @@ for layer, head in ((2, 2), (0, 2)):
     row = caught.attention(layer).weights[:, head, -1].mean(0)  # (T)
     print(f"layer {layer}, head {head} looks at the name {row[6]:.0%}, at the first word {row[1]:.0%}")
     right, either = pronoun_probs(without_head(layer, head))
-    print(f"  without it: She {right[she].mean():.2f}, He {right[~she].mean():.2f}, either {either.mean():.2f}")
+    print(f"  silenced: She {right[she].mean():.2f}, He {right[~she].mean():.2f}, either {either.mean():.2f}")
     by_frame = right.view(3, 40).mean(-1)  # the mean of each of the three sentences
     if layer == 2:
         assert row[6] > 0.9 and by_frame.min() > 0.6 and either.mean() > 0.98
-        assert right[she].min() > 0.98 and right[~she].mean() < 0.8
     else:
         assert row[1] > 0.9 and row[6] < 0.1 and by_frame.max() < 0.1 and either.mean() < 0.1
 
 # %% [markdown]
-# Without the head that looks at the name, a pronoun still follows. It is still *She* for every girl, but for the boys it is often wrong. So this head helps to choose between *He* and *She*, mainly for *He*. Without the
-# head in the first layer the model no longer expects any pronoun, although this head hardly looks at the name: it looks at *One*, the first word of every story. From the row of attention alone nobody would have guessed that. **A row of attention
-# is a clue, not a proof** (Jain and Wallace 2019); lesson 07 silences heads. [[heads-silenced]]
+# Without the head that looks at the name, a pronoun still follows, and most of the pronouns are right. Without the head in the first layer the model no longer expects any pronoun, although this head looks at *One*, the first word of every story. [[heads-silenced]]
+# Does that head find out something about the name? Be careful: 0 is a value that the later layers have never met. A milder change is an **exchange**: in every sentence the head gets the output that it has in another of the 120 sentences.
+# If a head carries what is known of the name, the pronoun follows the *other* sentence.
+
+
+# %%
+def exchanged_head(layer: int, head: int, other: torch.Tensor) -> TransformerLM:
+    """A copy of the model in which sentence i gets the output of one head from sentence other[i]. other (N)."""
+    changed = copy.deepcopy(model)
+    D = model.config.d_head
+
+    def exchange(_, inputs):
+        heads = inputs[0].clone()  # (N, T, C)
+        heads[..., head * D : (head + 1) * D] = inputs[0][other, :, head * D : (head + 1) * D]
+        return (heads,)
+
+    changed.blocks[layer].attention.o_proj.register_forward_pre_hook(exchange)
+    return changed
+
+
+# %%
+other_sex = torch.arange(120).roll(60)  # another of the three sentences, and a name that takes the other pronoun
+same_name = torch.arange(120).roll(40)  # another of the three sentences, and the same name
+assert (she[other_sex] != she).all() and (she[same_name] == she).all()
+
+# %% evidence="heads-exchanged"
+for what, other in (("a name of the other sex", other_sex), ("the same name", same_name)):
+    print(f"the right pronoun, if one head has its output from another sentence with {what}")
+    for layer in range(model.config.n_layers):
+        exchanged = [pronoun_probs(exchanged_head(layer, head, other))[0] for head in range(model.config.n_heads)]
+        print(f"layer {layer}:", "  ".join(f"head {head} {x.mean():.2f}" for head, x in enumerate(exchanged)))
+        for head, x in enumerate(exchanged):
+            follows = what != "the same name" and (layer, head) == (2, 2)
+            assert x.mean() < 0.05 if follows else x.mean() > 0.98
+
+# %% [markdown]
+# Now the two heads change roles. If head 2 of layer 2 gets its output from a sentence with a name of the other sex, *He* becomes *She* and *She* becomes *He*. With the same name in another sentence nothing changes. So this head brings to the last position which pronoun the name takes, and
+# no other head does that alone. The head in the first layer can be exchanged freely: its output tells nothing of the name or of the sentence. The later layers only rely on that output being there, and 0 took it away. [[heads-exchanged]]
 #
-# An ablation has limits, too. It shows that the prediction depends on a head, in these sentences. It does not show what the head computes, and the model has never been trained with a silent head.
+# **A row of attention is a clue, not a proof** (Jain and Wallace 2019). Here the clue was right, and it took an experiment to know that. An experiment answers only its own question, too: *can the model do without this output?* and *what does this output carry?* have different answers.
+# Such an exchange is called *activation patching* (Vig et al. 2020). Lesson 07 removes heads, and lesson 10 exchanges whole vectors.
 
 # %% [markdown] tags=["note"]
-# Ask before the ablation: *what would you change to find out whether the model needs this head?* The usual wrong answer to the prediction is *below 0.1*: people take the map for the mechanism.
-# Draw on the board: name, layer 2 head 2, last position; then a second arrow past the head, for the rest of the model. To cut for a short class: the last table, and only report the two heads.
+# Ask before the ablation: *what would you change to find out whether the model needs this head?* The usual wrong answer to the prediction is *below 0.1*. After the ablation the usual wrong conclusion is that the first-layer head decides the pronoun; ask what 0 means to the layers above.
+# Draw on the board: two sentences, Carlos and Mia, and one wire of each that is swapped. To cut for a short class: the first table, and only report the two heads.
 
 # %% [markdown] slide="slide" minutes=4
 # ## 6. The whole model on one page
 # The model is a stack of three *blocks*, the layers of section 5. In each are an *attention*, which looks back, a *feed-forward* part, which works on
-# each word by itself, and two *norms*, which keep the numbers at one size (inside the attention you will see two small ones more).
+# each word by itself, and two *norms*, which bring the input of each part to one size (inside the attention you will see two small ones more).
 
 # %%
 block = model.blocks[0]
@@ -703,7 +738,7 @@ print(f"its first choice gets {sure:.2f} on stories, {still_sure:.2f} on shuffle
 assert min(shuffled_costs) > 2 * math.log(V) and still_sure > 0.8 * sure
 
 # %% [markdown]
-# The model has learned the world that it was trained in. On this text from outside that world it stays nearly as sure of its predictions as before, so its probabilities hardly warn us that they are wrong. [[shuffled]]
+# The model has learned the world that it was trained in. On this text from outside that world it is still sure of its first choice, and mostly wrong. So a single probability does not warn us: it says how sure the model is, not whether it is right. [[shuffled]]
 
 # %% [markdown] slide="slide" minutes=1
 # ## How the series works
@@ -726,12 +761,12 @@ progress()
 # - The loss of a word is $-\ln p$, where $p$ is the probability that the model gave to the word that came. In StoryWorld the lowest possible mean loss is known, and the shipped model is close to it. [[paired]]
 # - The shipped model copies names and quotations almost without a mistake. More than half of what it loses above the floor, it loses on words that depend on who has what. [[owner]]
 # - The model is causal: a prediction depends on earlier tokens and not on later ones. [[causal]]
-# - To write, the model predicts a token, appends it to the text, and predicts again. [[greedy]]
-# - An attention map shows where a head looks. An ablation shows whether a prediction depends on that head. [[heads-silenced]]
-# - On the words of stories in random order, the shipped model is nearly as sure as on stories, and wrong: its loss is far above $\ln V$. [[shuffled]]
+# - To write, a program chooses a token by the model's probabilities, appends it to the text, and asks the model again. [[greedy]]
+# - An attention map shows where a head looks. To learn what a head contributes, change its output: set it to 0, or exchange it with that of another sentence. The two answer different questions. [[heads-silenced]] [[heads-exchanged]]
+# - On the words of stories in random order, the shipped model is still sure of its first choice, and its loss is far above $\ln V$. [[shuffled]]
 #
 # ## Sources
 # The text: StoryWorld, in `tinylm_lib/storyworld.py`. Guessing letters as a measure of a language: Shannon 1951, *Prediction and Entropy of Printed English*.
 # The model: Vaswani et al. 2017, *Attention Is All You Need*, with the changes that lessons 04 to 08 explain. Decoder-only models that write: Radford
 # et al. 2019, *Language Models are Unsupervised Multitask Learners*. T5, with an encoder and a decoder: Raffel et al. 2020, *Exploring the Limits of Transfer Learning with a Unified
-# Text-to-Text Transformer*. Heads removed: Michel et al. 2019, *Are Sixteen Heads Really Better than One?* What a map of attention does not show: Jain and Wallace 2019, *Attention is not Explanation*.
+# Text-to-Text Transformer*. Heads removed: Michel et al. 2019, *Are Sixteen Heads Really Better than One?* Outputs exchanged: Vig et al. 2020, *Investigating Gender Bias in Language Models Using Causal Mediation Analysis*. What a map of attention does not show: Jain and Wallace 2019, *Attention is not Explanation*.

@@ -85,7 +85,7 @@ print(f"the table is {tuple(embed.weight.shape)}; id 10 stands for its row 10: {
 # %% [markdown] slide="slide" minutes=7
 # ## 2. Growing tokens
 # Start from bytes, so that no text is refused. Then make the sequence shorter: take the **two neighbours that occur most often** and give the pair
-# a new id. Do it again, and again. This is *byte-pair encoding*, BPE.
+# a new id. Do it again, and again. This is *byte-pair encoding*, BPE. (Ours starts from bytes, as GPT-2's does; the BPE of Sennrich et al. 2016 starts from characters, and characters that it has not seen are unknown to it.)
 #
 # By hand, on a very short text:
 
@@ -106,8 +106,8 @@ print(f"h, a: {n} times, among {len(byte_ids) - 1} pairs of neighbours")
 reference = {name: find(name).reference for name in ("most_common_pair", "bpe_merge_step")}
 
 # %% [markdown]
-# `a t` occurs as often: a tie. A tokenizer that breaks ties by chance, or by the order of a dictionary, gives two people two *vocabularies*, two lists of tokens with their ids. So the rule
-# belongs to the algorithm: **of equally frequent pairs the greater one**, compared like words in a dictionary, first by the first id, then by the second.
+# `a t` occurs as often: a tie. A tokenizer that breaks ties by chance, or by the order of a dictionary, gives two people two *vocabularies*, two lists of tokens with their ids. So every
+# implementation needs a fixed rule for ties. Ours is: **of equally frequent pairs the greater one**, compared like words in a dictionary, first by the first id, then by the second.
 
 # %% tags=["source-hidden"]
 predict(
@@ -249,8 +249,8 @@ crossing = [(a + b).decode() for a, b in learn_merges({sample: 1}, n_merges=30)]
 print(crossing)
 
 # %% [markdown]
-# `'e '` is the end of a word and a blank, `' the '` a word with both its blanks, `'. '` a mark and the blank of the next word. Soon *the kite* would be a token, *the kite.* another, and so on for every phrase. The ids would be
-# spent on accidents. So the text is first cut into **pre-tokens**, and no merge crosses a cut. The pattern is the one of GPT-2 (Radford et al. 2019). A pre-token is
+# `'e '` is the end of a word and a blank, `' the '` a word with both its blanks, `'. '` a mark and the blank of the next word. Such tokens join the end of a word with the word after it, so one word occurs in many
+# tokens that have nothing in common. So the text is first cut into **pre-tokens**, and no merge crosses a cut. The pattern is the one of GPT-2 (Radford et al. 2019). A pre-token is
 #
 # - an ending such as *'s* or *'ll*,
 # - or a run of letters, of digits or of marks, with the one blank before it,
@@ -264,7 +264,7 @@ assert any(" " in token[1:] for token in crossing)
 assert not any(" " in token[1:] for token in inside)
 
 # %% [markdown]
-# Now a blank is only in front of a word. [[within-words]] `learn_merges` works on counts: it gets each different pre-token once, with how often it
+# In these tokens there is a blank only at the beginning, and no token goes beyond the end of a word. [[within-words]] `learn_merges` works on counts: it gets each different pre-token once, with how often it
 # occurs, which is why learning from a large text takes seconds. `train_bpe(text, n)` does all of this; n is the number of ids in total, the bytes
 # among them, so 256 means no merge at all.
 
@@ -380,8 +380,8 @@ with figures.axes("Where a story can surprise", "word", "-ln p (nats)", size=(11
 figures.show(
     figure,
     alt="Bar chart of the cost of the first words of a story: tall for names, things and colours, lower for a choice of verbs, zero for most others.",
-    caption="New things cost most: a name, a place, a colour. A choice among a few ways to go on (which verb, who acts) costs "
-    "less, and what only one word can fill is free.",
+    caption="In these words new things have the highest loss: a name, a place, a colour. "
+    "A choice among a few verbs has a lower one, and a word that is the only one possible has none.",
     table={"word": [word for word, _ in first], "nats": [f"{max(cost, 0):.3f}" for _, cost in first]},
 )
 
@@ -475,8 +475,8 @@ for seed in range(8):
 print(f"-log_prob of this story is {-told.log_prob:.4f}")
 
 # %% [markdown]
-# **The loss of a story does not depend on how it is cut**, for this reader. [[same-loss]] That is the chain rule once more, now within words. It could have failed: if one possible word were the beginning of another, then after its last letter two words would
-# still fit, and the characters would not add up to the word. (The blank after the word would then have a loss. In these stories that never happens.)
+# **The loss of a story does not depend on how it is cut**, for this reader. [[same-loss]] That is the chain rule once more, now within words. The chain rule cannot fail, but our function could: if one possible word were the beginning of another, then after its last letter two words would
+# still fit, and the function would miss the loss of the blank that decides between them. In these stories that never happens, and the sums agree.
 #
 # Which characters have a loss, then? Each pale box is a word, as high as its loss; each bar is a character.
 
@@ -597,13 +597,13 @@ for whole in ("风筝", "🪁", "Zoë"):
 # `errors="replace"`: what is no character becomes �, and nothing raises. Whoever shows a text as it grows must wait until a character is complete.
 #
 # ## What you have now
-# - A token is a piece of text with a number, its id. The id selects a row of the embedding table. [[table-row]]
-# - BPE starts from single bytes, so it has ids for every text. [[any-text]]
-# - BPE merges the most common pair of neighbours, and of equally common pairs the greater one. [[most-common]] No merge crosses the boundary of a pre-token. [[within-words]]
-# - The probability of a text is the product of the probabilities of its tokens, each given those before it. So the loss of a text is the sum of $-\ln p$. [[chain-rule]] [[same-loss]]
+# - A token is a unit of the vocabulary, such as a word or some bytes. Its id selects a row of the embedding table. [[table-row]]
+# - Byte-level BPE starts from the 256 bytes, so it has ids for every text. [[any-text]]
+# - BPE merges the most common pair of neighbours. Ties need a fixed rule; here the greater pair wins. [[most-common]] No merge crosses the boundary of a pre-token. [[within-words]]
+# - The probability of a sequence of tokens is the product of their probabilities, each given those before it. So its loss is the sum of $-\ln p$. [[chain-rule]] [[same-loss]]
 # - A reader who knows the exact probabilities has the same loss on a story in words, in BPE tokens and in characters. [[same-loss]]
-# - Simple readers have a lower loss per byte with longer tokens. Losses per token can be compared only for the same tokens. [[simple-readers]]
-# - A token can be a part of a character. The ids lose nothing, but each token must not be decoded by itself. [[broken-character]]
+# - In our table the simple readers have a lower loss per byte with longer tokens, which are words or pieces within words. Losses per token can be compared only for the same tokens. [[simple-readers]]
+# - A token can be a part of a character. The ids lose nothing, but the bytes of the tokens must be joined before they are decoded. [[broken-character]]
 #
 # ## Sources
 # Byte pairs as compression: Gage 1994, *A New Algorithm for Data Compression*. For language models: Sennrich et al. 2016, *Neural Machine Translation of Rare

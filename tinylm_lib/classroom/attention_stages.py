@@ -26,7 +26,7 @@ from .words import named, readable
 MOST_TOKENS, MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
 MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
 PLACES = {"q": 2, "k": 2, "v": 1}  # q and k make the numbers in the cells; of v the height of small bars is seen
-CELL_INCHES = 0.43
+CELL_INCHES = 0.37
 LEAST_WRITTEN, TURN = 0.15, 0.62  # smaller weights have no number in the picture; above TURN it is white
 SHARPNESS = 1.0
 STEPS = 10  # shades of cells
@@ -171,19 +171,19 @@ def _draw(shown: Shown) -> Figure:
         steps = (STEPS * shown.weights).round() / STEPS
         ax.imshow(steps.masked_fill(~causal_mask(T), math.nan).numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
         stairs = [(i + 0.5, i + down) for i in range(T - 1) for down in (-0.5, 0.5)]
-        ax.add_patch(Polygon([*stairs, (T - 0.5, T - 1.5), (T - 0.5, -0.5)], fc=MASKED, ec=LINE, hatch="//", lw=0))
+        ax.add_patch(Polygon([*stairs, (T - 0.5, T - 1.5), (T - 0.5, -0.5)], fc=MASKED, ec=LINE, hatch="/", lw=0))
         for i, row in enumerate(shown.weights.tolist()):
             for j, weight in enumerate(row[: i + 1]):
                 color = "white" if weight > TURN else "black"
                 if weight >= LEAST_WRITTEN:
-                    ax.text(j, i, fixed(weight, 2), ha="center", va="center", size=11, color=color)
+                    ax.text(j, i, fixed(weight, 2), ha="center", va="center", size=10, color=color)
                 if i < len(shown.told) and j in shown.told[i]:
                     round_ = "round,pad=0,rounding_size=0.3"
                     ring = FancyBboxPatch((j - 0.4, i - 0.35), 0.8, 0.7, boxstyle=round_, fill=False, ec=color, lw=1.6)
                     ax.add_patch(ring)
         ax.add_patch(Rectangle((-0.5, shown.row - 0.5), T, 1, fill=False, edgecolor=INK, linewidth=2))
-        ax.set_xticks(range(T), shown.tokens, rotation=50, ha="left", rotation_mode="anchor")
-        ax.set_yticks(range(T), shown.tokens)
+        ax.set_xticks(range(T), shown.tokens, rotation=50, ha="left", rotation_mode="anchor", size=12)
+        ax.set_yticks(range(T), shown.tokens, size=12)
         ax.tick_params(length=0, colors=QUIET, labelcolor=INK)
         ax.xaxis.tick_top()
         ax.spines[:].set_visible(False)
