@@ -161,10 +161,10 @@ def test_a_story_carries_what_tells_its_next_words_and_the_lesson_s_text_fits_in
     view = attention_view(shipped.model, shipped.tokenizer, story, layer=2, head=2)
     assert view.data["told"] == [[]] * 10 + [[6]] + [[]] * 4 and view.data["tokens"][6] == "Carlos"
     assert re.search(r"ring marks the words that tell .* gives them 9\d % .* equal looking gives 9 %", view.html)
-    text = " Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
+    text = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
     plain = attention_view(shipped.model, shipped.tokenizer, text, layer=2)
     assert plain.data["told"] == [] and "ring" not in plain.html.partition("<figcaption")[2].partition("<details")[0]
-    assert len(plain.data["tokens"]) == 16 and len(plain.data["layers"]) == 3
+    assert len(plain.data["tokens"]) == 17 and len(plain.data["layers"]) == 3
     for each in (view, plain):
         assert len(json.dumps({**bundle(each), WIDGET: None})) <= 60_000
 

@@ -27,7 +27,7 @@ MOST_TOKENS, MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
 MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
 PLACES = {"q": 2, "k": 2, "v": 1}  # q and k make the numbers in the cells; of v the height of small bars is seen
 CELL_INCHES = 0.37
-LEAST_WRITTEN, TURN = 0.15, 0.62  # smaller weights have no number in the picture; above TURN it is white
+LEAST_WRITTEN, TURN = 0.2, 0.62  # smaller weights have no number in the picture; above TURN it is white
 SHARPNESS = 1.0
 STEPS = 10  # shades of cells
 
@@ -176,7 +176,7 @@ def _draw(shown: Shown) -> Figure:
             for j, weight in enumerate(row[: i + 1]):
                 color = "white" if weight > TURN else "black"
                 if weight >= LEAST_WRITTEN:
-                    ax.text(j, i, fixed(weight, 2), ha="center", va="center", size=10, color=color)
+                    ax.text(j, i, fixed(weight, 2), ha="center", va="center", size=10.5, color=color)
                 if i < len(shown.told) and j in shown.told[i]:
                     round_ = "round,pad=0,rounding_size=0.3"
                     ring = FancyBboxPatch((j - 0.4, i - 0.35), 0.8, 0.7, boxstyle=round_, fill=False, ec=color, lw=1.6)
