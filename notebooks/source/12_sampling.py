@@ -605,12 +605,12 @@ of_true, of_beams = overrated(sets["true stories"]), overrated(possible_beams)
 print(f"model minus exact: {of_true:+.1f} nats for true stories, {of_beams:+.1f} nats for possible beams")
 assert of_true < -1 and of_beams > 1
 for opening in ("One sunny morning, bold Victor", "One rainy day, brave Noah", "One warm evening, kind Mia"):
-    ids = torch.tensor(tokenizer.encode("\n" + opening))  # (T)
-    kept = sampling.beam_search(model, ids, 127 - len(ids), 16, stop_ids=line_end)
-    texts = [tokenizer.decode(tokens).strip() for tokens, _ in kept]
-    most = max(map(model_log_prob, texts))
-    assert most > ceiling + 0.5 and impossible(texts) > 2
-    print(f"{opening}: highest score {most:.1f}, {impossible(texts)} of {len(texts)} impossible")
+    prompt = torch.tensor(tokenizer.encode("\n" + opening))  # (T)
+    search = sampling.beam_search(model, prompt, 127 - len(prompt), 16, stop_ids=line_end)
+    whole = [tokenizer.decode(tokens).strip() for tokens, _ in search]
+    most = max(map(model_log_prob, whole))
+    assert most > ceiling + 0.5 and impossible(whole) > 2
+    print(f"{opening}: highest score {most:.1f}, {impossible(whole)} of {len(whole)} impossible")
 
 # %% [markdown]
 # The model underrates true stories a little, but it overrates those that the search finds, even the possible ones. Search picks the highest of many scores, and these tend to be the ones with an upward error: *search seeks out the model's errors*. The three other openings lead to the same result. (This is one model and one small language. With a better model the errors are smaller.)
@@ -649,7 +649,7 @@ print(f"the first of the 8 beams has exactly {first_beam:.1f}; {at_least:.0%} of
 # %% [markdown]
 # What comes is the **typical set** (Shannon 1948): sequences near the average log probability. Stories show it weakly. Most choices in StoryWorld are among equals, so the gap is 4 nats of 69, and some true stories are as probable as the search's answer. In a long text with uneven choices the gap grows with the length, as with the coin, and text that people write is indeed not the most probable text (Holtzman et al. 2020).
 #
-# So what should you use? Translation has nearly one right answer, and systems for it search (Wu et al. 2016). Where many answers are good, people draw, and they choose temperature and cuts by a measurement like the one above.
+# So what should you use? Translation has nearly one right answer, and systems for it search (Wu et al. 2016). Where many answers are good, sampling is usual (Holtzman et al. 2020); choose the temperature and the cuts by a measurement like the one above.
 
 # %% [markdown] tags=["note"]
 # Ask before the widths: does a wider search find better stories? The usual wrong answer is yes, because the search *is* better: it finds higher scores. Ask then how a score can be higher than that of the most probable story. StoryWorld's 40 names are equally likely: which one a beam takes is decided by a tiny difference in the model, and yet it is the same at each run. The coin must be bent: with a fair one all sequences are equally probable. The impossible beams of the search with eight are one story with small changes: one fact, not three.
