@@ -91,7 +91,7 @@ print("1000 darts:", {word.strip(): int((darts == i).sum()) for i, word in enume
 # The library's `sample` draws one word for each row of a batch, by other arithmetic. Section 3 tests that it comes to the same.
 
 # %% [markdown] tags=["note"]
-# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. (Section 6: the search finds what the model overrates.) With less time, cut the judging of the cuts in section 2 and the table model in section 5.
+# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. (Section 6 shows that a search finds what the model overrates.) With less time, cut the judging of the cuts in section 2 and the table model in section 5.
 
 # %% [markdown] slide="slide" minutes=7
 # ## 2. One dial and three cuts
@@ -527,7 +527,7 @@ assert broken["temperature 0.1"] < broken["temperature 1"] < broken["temperature
 assert varied["8 beams"] < varied["temperature 0.1"] < varied["temperature 1"] < varied["temperature 2"]
 
 # %% [markdown]
-# This is the **quality-diversity trade-off** (Caccia et al. 2020). For other languages people must judge the quality; in StoryWorld we can count the impossible stories exactly. At temperature 1 the stories vary as much as true ones, but most are impossible. At 0.1 about half are still impossible. Above 1 the additional variety is nonsense. None of these settings has both, as the true stories do. [[temperature-trades]]
+# This is the **quality-diversity trade-off** (Caccia et al. 2020). For other languages people must judge the quality; in StoryWorld we can count the impossible stories exactly. At temperature 1 the stories vary as much as true ones, but most are impossible. At 0.1 about half are still impossible. At 2 the stories vary more than true ones, and none of them is possible. None of these settings has both, as the true stories do. [[temperature-trades]]
 #
 # ### Does a wider search find better stories?
 # Eight beams were our choice. The search can be narrower or wider. To judge its scores we need the log probability of the most probable story of all, which StoryWorld knows, too:
@@ -585,7 +585,7 @@ assert top_scores[1] + 0.5 < max(top_scores[16], top_scores[32])
 assert impossible(stories_found[16] + stories_found[32]) > 24
 
 # %% [markdown]
-# Eight was a lucky width: only there is the best beam a possible story. The wider searches find higher scores than a single beam, but not better stories. And *every* highest score lies above -65.3, the log probability of the most probable story of all. No true story can have such a probability, so such a score is an error of the model, not a success of the search (Stahlberg and Byrne 2019 separate the two: *model errors* and *search errors*). How does the model usually score true stories?
+# Eight was a lucky width: only there is the best beam a possible story. With 4 beams or more the search finds higher scores than a single beam does, but the stories do not become correct. And *every* highest score lies above -65.3, the log probability of the most probable story of all. No true story can have such a probability, so such a score is an error of the model, not a success of the search (Stahlberg and Byrne 2019 separate the two: *model errors* and *search errors*). How does the model usually score true stories?
 
 
 # %%
@@ -609,11 +609,11 @@ for opening in ("One sunny morning, bold Victor", "One rainy day, brave Noah", "
     search = sampling.beam_search(model, prompt, 127 - len(prompt), 16, stop_ids=line_end)
     whole = [tokenizer.decode(tokens).strip() for tokens, _ in search]
     most = max(map(model_log_prob, whole))
-    assert most > ceiling + 0.5 and impossible(whole) > 2
-    print(f"{opening}: highest score {most:.1f}, {impossible(whole)} of {len(whole)} impossible")
+    assert most > ceiling + 0.5 and impossible(whole) > 2 and not impossible(whole[:1])
+    print(f"{opening}: highest score {most:.1f}, {impossible(whole)} of {len(whole)} impossible, but not the best one")
 
 # %% [markdown]
-# The model underrates true stories a little, but it overrates those that the search finds, even the possible ones. Search picks the highest of many scores, and these tend to be the ones with an upward error: *search seeks out the model's errors*. The three other openings lead to the same result. (This is one model and one small language. With a better model the errors are smaller.)
+# The model underrates true stories a little, but it overrates those that the search finds, even the possible ones. Search picks the highest of many scores, and these tend to be the ones with an upward error: *search seeks out the model's errors*. With three other openings, too, the highest score of 16 beams is higher than any story can have, and several beams are impossible. But the best beam is a possible story there, so a wide search does not always end badly. (This is one model and one small language.)
 #
 # ### The most probable is not typical
 # There is a second reason why the most probable text is not what people write. Throw a bent coin 1000 times; it falls heads with probability 0.6. The most probable single sequence is *all heads*. How probable are the sequences that really come?
@@ -809,7 +809,7 @@ print(f"the five before any cut: {wide.softmax(-1)[best_five].sum():.2f}")
 # - A cut removes the tail of the distribution, so it helps most at a high temperature. It does not help against a wrong word that the model finds likely. [[cuts-judged]]
 # - To test a sampler, count many draws and compare the counts with the expected ones, in units of the root of the expected count. [[counted]]
 # - A text ends at a stop token or after a given number of tokens. [[stops]] Write in evaluation mode, because dropout changes even greedy texts. [[dropout-off]] With a seeded generator of your own a run can be repeated. [[same-seed]]
-# - Beam search finds texts that the model rates highly, and its best beams are nearly the same text. [[beams-alike]] A wider search found texts that the model rates too highly, not better stories. [[wider-beams]] [[overrated]]
+# - Beam search finds texts that the model rates highly, and its best beams are nearly the same text. [[beams-alike]] A wider search found higher scores, but these were errors of the model: they were higher than that of the most probable story. [[wider-beams]] [[overrated]]
 # - A lower temperature gives fewer impossible stories and less variety. [[temperature-trades]] A typical text is less probable than the most probable one. [[bent-coin]]
 #
 # Next, lesson 13: writing a word without reading the whole text again.
