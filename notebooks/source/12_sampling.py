@@ -2,20 +2,23 @@
 # # 12 Sampling
 # **How does a list of probabilities become a text?**
 #
-# *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `sampling.py`. *Runs* in about 25 s on two cores.
-# *Teaches* in 36 minutes, plus 40 of exercises.
+# *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `sampling.py`. *Runs* in about 35 s on two cores.
+# *Teaches* in 41 minutes, plus 40 of exercises.
 
 # %%
 import math
 from collections import Counter, defaultdict
+from functools import cache
 from itertools import pairwise
 
 import torch
 
-from tinylm_lib import TransformerLM, generate, next_token_probs, preset, sampling, storyworld, stream
+from tinylm_lib import TransformerLM, generate, next_token_loss, next_token_probs, preset, sampling, storyworld, stream
 from tinylm_lib.classroom import check, figures, hint, keep, predict, sampling_view, show
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.probabilities import sample
+from tinylm_lib.scenes import Scene, options
+from tinylm_lib.sentences import CLASSES, DIFFERENT
 from tinylm_lib.storyworld import words
 
 _ = torch.manual_seed(12)
@@ -88,7 +91,7 @@ print("1000 darts:", {word.strip(): int((darts == i).sum()) for i, word in enume
 # The library's `sample` draws one word for each row of a batch, by other arithmetic. Section 3 tests that it comes to the same.
 
 # %% [markdown] tags=["note"]
-# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. With less time, cut the judging of the cuts in section 2 and the table model in section 5.
+# Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. (Section 6 shows that a search finds what the model overrates.) With less time, cut the judging of the cuts in section 2 and the table model in section 5.
 
 # %% [markdown] slide="slide" minutes=7
 # ## 2. One dial and three cuts
@@ -121,9 +124,9 @@ predict(
 )
 
 # %% [markdown]
-# `next_token_probs` has all four, in this order, each applied to what the last one left:
+# `next_token_probs` has all four, in this order, each applied to what the last one left. The order matters: here a cut before the temperature leaves fewer of the four words than a cut after it.
 
-# %%
+# %% evidence="one-order"
 step = next_token_probs(logits[None], temperature=1.5)  # (1, V)
 for rule in ({"top_k": 8}, {"top_p": 0.95}, {"min_p": 0.1}):
     step = next_token_probs(step.log(), **rule)
@@ -131,6 +134,10 @@ together = next_token_probs(logits[None], temperature=1.5, top_k=8, top_p=0.95, 
 torch.testing.assert_close(step, together)
 print("One after the other or all at once, it is the same, and three words are left:")
 print({word.strip(): round(p, 3) for word, p in zip(named, together[0, chosen].tolist(), strict=True)})
+heat_then_cut = next_token_probs(four.log()[None], temperature=2, top_p=0.8)
+cut_then_heat = next_token_probs(next_token_probs(four.log()[None], top_p=0.8).log(), temperature=2)
+assert ((heat_then_cut > 0).sum(), (cut_then_heat > 0).sum()) == (3, 2)
+print("of the four words, temperature 2 and then top-p 0.8 leave 3, the other order leaves 2")
 
 # %% [markdown]
 # Move the sliders. Make it hot first, and see who comes in; then find a cut that throws them out again.
@@ -166,23 +173,28 @@ def possible(text: str) -> torch.Tensor:
     return torch.stack(rows)
 
 
-# %%
+# %% evidence="cuts-judged"
 source = seeded(12)
 stories = [storyworld.story(source).text + "\n" for _ in range(20)]
 exact = torch.cat([possible(text) for text in stories])
 read = [tokenizer.encode("\n" + text)[:-1] for text in stories]  # behind the last token no word is to be drawn
 scores = torch.cat([model(torch.tensor([ids]))[0] for ids in read])
 assert scores.shape == exact.shape
+wrong = {}
 for name, cut in cuts.items():
     shown = []
     for t in (1, 2):
         drawn_from = next_token_probs(scores, temperature=t, **cut)
-        wrong, lost = drawn_from[exact == 0].sum() / len(exact), exact[drawn_from == 0].sum() / len(exact)
-        shown.append(f"temperature {t}: {wrong:.1%} wrong, {lost:3.0%} lost")
+        wrong[name, t] = (drawn_from[exact == 0].sum() / len(exact)).item()
+        lost = exact[drawn_from == 0].sum() / len(exact)
+        shown.append(f"temperature {t}: {wrong[name, t]:.1%} wrong, {lost:3.0%} lost")
     print(f"{name:<10}", "; ".join(shown))
+assert min(wrong[name, 1] for name in cuts) > 0.85 * wrong["no cut", 1]
+assert max(wrong[name, 2] for name in cuts if name != "no cut") < 0.5 * wrong["no cut", 2]
+assert wrong["min-p 0.1", 2] < 1.1 * wrong["no cut", 1]
 
 # %% [markdown]
-# At temperature 1 a cut helps little: nearly all that is wrong there is *one* likely word in the place of another, and no cut sees that. What a cut removes is the tail, and heat makes the tail large. At 2, min-p brings the wrong ones back to what they were at 1, and loses next to nothing. On your own model, with other text, another cut may win: measure.
+# At temperature 1 a cut helps little. Most of what is wrong there falls on words that are at least a tenth as probable as the best one, because min-p keeps it: a likely word takes the position of another, and no cut sees that. What a cut removes is the tail, and a high temperature makes the tail large. At 2, min-p brings the wrong words back to what they were at 1, and loses next to nothing. With another model or another text another cut may win, so measure.
 
 # %% [markdown] slide="slide" minutes=4
 # ## 3. Is it drawn right?
@@ -226,13 +238,15 @@ for name, shares in (("right", right), ("cold", cold)):
 # The second line comes from a temperature of 0.9 that somebody forgot in the code. Each distance is given in **roots of the expected count**. Where all is right, it is seldom beyond 3. So let us raise an alarm beyond 3, and try 20 seeds:
 
 
-# %%
+# %% evidence="counted"
 def alarms(shares: torch.Tensor, n: int) -> int:
     return sum(int(distance(shares, n, seed).abs().max() > 3) for seed in range(20))
 
 
 for n in (100, 1000, 10_000, 100_000):
     print(f"{n:>7,} draws, alarms: {alarms(right, n):>2} where all is right, {alarms(cold, n):>2} at 0.9")
+    assert alarms(right, n) <= 2
+assert alarms(cold, 10_000) > 15
 
 # %% [markdown]
 # What is right stays near what is expected, and what is wrong moves away from it: the more draws, the smaller the mistakes that are found. A single alarm proves nothing: draw again with another seed. Two things need no statistics: a cut word must never be drawn, and at temperature 0 all draws are equal.
@@ -257,7 +271,7 @@ def write(model, ids: torch.Tensor, n: int, generator=None, **options) -> torch.
     return ids
 
 
-# %% rows=["S4-39"]
+# %% rows=["S4-39"] evidence="same-seed"
 start = torch.tensor([tokenizer.encode("\nOne sunny")])  # (1, T)
 written = write(model, start, 12, seeded(12))
 assert torch.equal(written, generate(model, start, 12, generator=seeded(12)))
@@ -273,7 +287,7 @@ print(tokenizer.decode(written[0].tolist()).strip())
 # ### When does it stop?
 # At a **stop token**; here that is the line end. In a batch one text ends before the other, and is filled up with `pad_id`. So `generate` returns (B, T + n), where n is *at most* what you asked for.
 
-# %% rows=["S4-38", "S4-41"]
+# %% rows=["S4-38", "S4-41"] evidence="stops"
 ids = torch.tensor([tokenizer.encode("\nOne sunny")] * 3)
 rules = {"temperature": 0.8, "top_k": 50, "top_p": 0.95}
 out = generate(model, ids, 120, stop_ids=line_end, pad_id=line_end[0], generator=seeded(12), **rules)
@@ -284,12 +298,13 @@ assert out.shape[1] == max(ended) + 1 and torch.equal(out[:, : ids.shape[1]], id
 # %% [markdown]
 # A published course note writes the greedy loop down in four lines, and calls it deterministic. It is, once the model is in `eval()` mode: in training mode dropout drops other features at each call.
 
-# %% rows=["S4-40"]
+# %% rows=["S4-40"] evidence="dropout-off"
 toy = TransformerLM(preset("tiny_transformer", "tiny", max_seq_len=16))
 ids = torch.randint(500, (1, 8))
 for mode in (True, False):
     toy.train(mode)
     texts = {str(write(toy, ids, 8, temperature=0)) for _ in range(4)}
+    assert (len(texts) == 1) == (not mode)
     print(f"training mode {mode}: do 4 runs agree? {len(texts) == 1}")
 
 # %% [markdown]
@@ -344,10 +359,10 @@ for written in batches:
 follows = defaultdict(Counter)
 for a, b in pairwise(tokenizer.encode(storyworld.corpus(2000, seed=12))):
     follows[a][b] += 1
-path = tokenizer.encode("One")
+path = tokenizer.encode("\nOne")
 for _ in range(30):
     path.append(follows[path[-1]].most_common(1)[0][0])
-print(tokenizer.decode(path))
+print(tokenizer.decode(path).strip())
 
 # %% [markdown]
 # It must. Each word decides the next, and sooner or later a word comes a second time; from there on all comes again. A model that looks back further is caught only by a longer repeat. But asked nearly alike, it answers nearly alike. After a line end the shipped model begins a new story, as in training, and what it told before counts for little. (And what is more than 128 tokens back it cannot even see.) We let it write on, story after story, and count how many runs of four words are new:
@@ -360,17 +375,20 @@ def variety(text: str) -> float:
     return len(set(runs)) / len(runs)
 
 
-# %%
+# %% evidence="greedy-repeats"
 print(f"the model reads the last {model.config.max_seq_len} tokens")
+new_part = {}
 for temperature in (0, 1):
     out = generate(model, torch.tensor([line_end]), 300, temperature=temperature, generator=seeded(12))
     text = tokenizer.decode(out[0].tolist()).strip()
-    print(f"temperature {temperature}: {variety(text):.0%} of the runs are new. Openings:")
+    new_part[temperature] = variety(text)
+    print(f"temperature {temperature}: {new_part[temperature]:.0%} of the runs are new. Openings:")
     for line in text.split("\n")[:3]:
         print("   ", line[:66])
+assert new_part[0] < 0.85 < new_part[1]
 
 # %% [markdown]
-# Greedy tells nearly the same story again; drawing is the remedy. (Even there some runs come back: a story says its things more than once.)
+# Greedy decoding writes nearly the same story again, and drawing does so less. (Even when we draw, some runs come back, because a story names its people and things more than once.)
 #
 # The usual remedy in greedy writing is a **repetition penalty**: divide the logit of each word that was said already by 1.2, say (Keskar et al. 2019; a logit below 0 is multiplied, or it would rise), or subtract something from it. But either gift of section 1 begins with a name that was said already:
 
@@ -381,7 +399,7 @@ for penalty in (1, 1.2):
     punished = logits.index_copy(0, said, lower).softmax(-1)
     print(f"penalty {penalty}: Kira or Noah goes on with {punished[chosen[1:]].sum():.2f}")
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide" minutes=11
 # ## 6. Looking ahead: beam search
 # Greedy takes the best next word. Does that lead to the most probable *text*? By hand, two words:
 
@@ -420,11 +438,18 @@ print(f"with power 2 it ends:\n    ... {end}")
 #
 # ### Is it a good story?
 
+
+# %%
+def drawn_stories(n: int, seed: int, **rules) -> list[str]:
+    starts = torch.tensor([line_end] * n)  # (n, 1)
+    out = generate(model, starts, 127, stop_ids=line_end, generator=seeded(seed), **rules)
+    return [tokenizer.decode(row).strip().split("\n")[0] for row in out.tolist()]
+
+
 # %%
 beams = [tokenizer.decode(tokens).strip() for tokens, _ in found[1]]
 print(beams[0])
-out = generate(model, torch.tensor([line_end] * 8), 127, stop_ids=line_end, generator=seeded(12))
-drawn = [tokenizer.decode(row).strip().split("\n")[0] for row in out.tolist()]
+drawn = drawn_stories(8, seed=12)
 new_runs = {"drawn": variety("\n".join(drawn)), "beams": variety("\n".join(beams))}
 
 # %% tags=["source-hidden"]
@@ -439,44 +464,195 @@ predict(
     because="Beams that differ early seldom live long; those at the end are one story with small changes. Eight equal stories would still have an eighth.",
 )
 
-# %%
-for name, share in new_runs.items():
-    print(f"{name:<11} {share:.0%} of the runs are new")
+# %% evidence="beams-alike"
+for name, part in new_runs.items():
+    print(f"{name:<11} {part:.0%} of the runs are new")
+assert new_runs["beams"] < 0.25 < 0.75 < new_runs["drawn"]
 
 # %% [markdown]
-# The beams tell one story eight times: that is what *dull* means in numbers. Is it at least a typical one? StoryWorld knows the exact log probability of each story:
+# The eight beams are nearly one story: that is what *dull* means in numbers. Are they at least correct? StoryWorld knows which stories are possible:
+
+
+# %% evidence="both-break-rules"
+def impossible(texts: list[str]) -> int:
+    return sum(storyworld.log_prob(text) == -math.inf for text in texts)
+
+
+print(f"impossible: {impossible(beams)} of {len(beams)} beams, {impossible(drawn)} of {len(drawn)} drawn stories")
+assert 0 < impossible(beams) < impossible(drawn)
 
 # %%
+per_word, n_words = wrong["no cut", 1], len(exact) / len(stories)  # both from section 2
+print(f"{per_word:.1%} wrong a word, {n_words:.0f} words: {1 - (1 - per_word) ** n_words:.0%} of the stories are wrong")
+
+# %% [markdown]
+# Both sets break the rules of StoryWorld. [[both-break-rules]] The impossible beams give the drum to Noah, who has just traded it away; but more of the drawn stories are impossible than of the beams. One wrong word makes a story impossible, and a story has many words. (The last line treats the words as independent, so it is a rough estimate.)
+#
+# ### Correct or varied?
+# A lower temperature draws fewer unlikely words, so fewer of the wrong ones. What does it do to the variety? We draw 64 stories at each temperature, and count the new runs in groups of eight, so that the beams can be compared:
+
+
+# %%
+def in_eights(texts: list[str]) -> float:
+    groups = [texts[i : i + 8] for i in range(0, len(texts), 8)]
+    return sum(variety("\n".join(group)) for group in groups) / len(groups)
+
+
+# %%
+temperatures = (0.1, 0.5, 1, 2)
+by_heat = {t: drawn_stories(64, seed=12, temperature=t) for t in temperatures}
 source = seeded(12)
-true = torch.tensor([storyworld.story(source).log_prob for _ in range(1000)])
-exact_log_probs = [storyworld.log_prob(text) for text in beams]
-best = max(exact_log_probs)
-print(f"the beam above: {found[1][0][1]:.1f} says the model, {exact_log_probs[0]:.1f} is exact")
-print(f"the most probable of the beams, exactly: {best:.1f}")
-print(f"impossible stories: {exact_log_probs.count(-math.inf)} of {len(beams)} beams")
-print(
-    f"true stories: {true.mean():.1f} on average; {(true >= best - 0.01).float().mean():.0%} are as probable as that beam"
-)
+sets = {f"temperature {t}": by_heat[t] for t in temperatures}
+sets |= {"8 beams": beams, "true stories": [storyworld.story(source).text for _ in range(64)]}
 
 # %% tags=["source-hidden"]
-with figures.axes("The most probable is not typical", "log probability (nats)", "stories of 1000") as (figure, ax):
-    heights, edges, _ = ax.hist(true.tolist(), bins=20, color=figures.SERIES[0])
-    ax.axvline(best, color=figures.SERIES[1], linewidth=3)
-    ax.text(best - 0.15, heights.max() * 0.9, "best of 8 beams", color=figures.SERIES[1], ha="right")
-figures.show(
-    figure,
-    alt="Histogram of the log probabilities of 1000 true stories, around -69, and a line at the right edge: the best of 8 beams.",
-    caption="Nearly all stories lie left of the line: each is less probable than the beam's, but there are very many of them.",
-    table={"from": edges[:-1:4].tolist(), "stories (5 equal parts)": heights.reshape(5, 4).sum(1).astype(int).tolist()},
+predict(
+    "At temperature 1, most of the drawn stories are impossible. And at temperature 0.1?",
+    key=lambda: "about half" if 0.4 < impossible(by_heat[0.1]) / 64 < 0.65 else "nearly none",
+    choices={
+        "nearly none": "So it would be if the wrong words were unlikely ones. Section 2 found that most are likely.",
+        "about half": "",
+        "still most of them": "Some of the wrong words are unlikely ones, and these become rare.",
+    },
+    because="Temperature 0.1 draws the most probable word nearly always, and at some positions that word is the wrong one.",
 )
 
+# %% evidence="temperature-trades"
+broken = {name: impossible(texts) / len(texts) for name, texts in sets.items()}
+varied = {name: in_eights(texts) for name, texts in sets.items()}
+for name in sets:
+    print(f"{name:<16} {broken[name]:4.0%} impossible, {varied[name]:.0%} of the runs are new")
+assert broken["true stories"] == 0
+assert broken["temperature 0.1"] < broken["temperature 1"] < broken["temperature 2"]
+assert varied["8 beams"] < varied["temperature 0.1"] < varied["temperature 1"] < varied["temperature 2"]
+
 # %% [markdown]
-# The model's numbers are close, and not exact: the first beam of the search is not the most probable one, which is the line above. Three of the eight beams even break a rule of StoryWorld: they give the drum to Noah, who has just traded it away. (The gap to the average is small here, 4 nats of 69: most choices in StoryWorld are among equals.)
+# This is the **quality-diversity trade-off** (Caccia et al. 2020). For other languages people must judge the quality; in StoryWorld we can count the impossible stories exactly. At temperature 1 the stories vary as much as true ones, but most are impossible. At 0.1 about half are still impossible. At 2 the stories vary more than true ones, and none of them is possible. None of these settings has both, as the true stories do. [[temperature-trades]]
 #
-# Of all single results of a thousand coins, *all heads* is the most probable, if heads is ever so little likelier; yet nobody ever sees it. Likewise, text that people write is not the most probable text (Holtzman et al. 2020). So: where there is nearly one right answer, as in a translation, search; where there are many good ones, draw.
+# ### Does a wider search find better stories?
+# Eight beams were our choice. The search can be narrower or wider. To judge its scores we need the log probability of the most probable story of all, which StoryWorld knows, too:
+
+
+# %% tags=["source-hidden"]
+@cache
+def highest(scene: Scene) -> float:
+    """The log probability of the most probable way from a scene to the end of the story."""
+    ways = []
+    for way in options(scene):
+        new = [slot for slot in way.slots if slot.new]
+        drawn_words = sum(math.log(len(CLASSES[slot.new]) - (slot.role in DIFFERENT)) for slot in new)
+        rest = highest(way.then) if way.then.name != "opening" else 0.0
+        ways.append(math.log(way.p) - drawn_words + rest)
+    return max(ways)
+
+
+ceiling = highest(Scene())
+source = seeded(12)
+true = torch.tensor([storyworld.story(source).log_prob for _ in range(1000)])
+assert true.max() < ceiling + 1e-3
+print(f"the most probable story has log probability {ceiling:.1f}; 1000 true stories have {true.mean():.1f} on average")
+
+# %%
+widths = {}
+for n_beams in (1, 2, 4, 8, 16, 32):
+    widths[n_beams] = sampling.beam_search(model, torch.tensor(line_end), 127, n_beams, stop_ids=line_end)
+top_scores = {n_beams: max(log_prob for _, log_prob in kept) for n_beams, kept in widths.items()}
+stories_found = {n: [tokenizer.decode(tokens).strip() for tokens, _ in kept] for n, kept in widths.items()}
+
+# %% tags=["source-hidden"]
+predict(
+    "We search with 1, 2, 4, 8, 16 and 32 beams. What becomes of the stories?",
+    key=lambda: (
+        "scores rise, many stay impossible"
+        if top_scores[32] > top_scores[1] and impossible(stories_found[32]) > 8
+        else "scores rise, and most are possible"
+    ),
+    choices={
+        "scores rise, and most are possible": "The score is what the model believes, and the model makes mistakes.",
+        "scores rise, many stay impossible": "",
+        "scores stay the same": "A wider search compares more texts, so it usually finds one with a higher score.",
+    },
+    because="The search maximizes the model's score, and a score above that of every true story is a mistake of the model.",
+)
+
+# %% evidence="wider-beams"
+for n_beams, texts in stories_found.items():
+    best_one = "impossible" if impossible(texts[:1]) else "possible"
+    counted = f"{impossible(texts):>2} of {len(texts):>2} impossible, the best one is {best_one}"
+    print(f"{n_beams:>2} beams: highest score {top_scores[n_beams]:.1f}, {counted}")
+assert min(top_scores.values()) > ceiling + 0.5
+assert top_scores[1] + 0.5 < max(top_scores[16], top_scores[32])
+assert impossible(stories_found[16] + stories_found[32]) > 24
+
+# %% [markdown]
+# Eight was a lucky width: only there is the best beam a possible story. With 4 beams or more the search finds higher scores than a single beam does, but the stories do not become correct. And *every* highest score lies above -65.3, the log probability of the most probable story of all. No true story can have such a probability, so such a score is an error of the model, not a success of the search (Stahlberg and Byrne 2019 separate the two: *model errors* and *search errors*). How does the model usually score true stories?
+
+
+# %%
+def model_log_prob(text: str) -> float:
+    ids = torch.tensor([tokenizer.encode("\n" + text + "\n")])  # (1, T)
+    return -next_token_loss(model(ids[:, :-1]), ids[:, 1:]).item() * (ids.shape[1] - 1)
+
+
+def overrated(texts: list[str]) -> float:
+    """How far the model's log probability lies above the exact one, in nats, on average over possible stories."""
+    return sum(model_log_prob(text) - storyworld.log_prob(text) for text in texts) / len(texts)
+
+
+# %% evidence="overrated"
+possible_beams = [text for texts in stories_found.values() for text in texts if not impossible([text])]
+of_true, of_beams = overrated(sets["true stories"]), overrated(possible_beams)
+print(f"model minus exact: {of_true:+.1f} nats for true stories, {of_beams:+.1f} nats for possible beams")
+assert of_true < -1 and of_beams > 1
+for opening in ("One sunny morning, bold Victor", "One rainy day, brave Noah", "One warm evening, kind Mia"):
+    prompt = torch.tensor(tokenizer.encode("\n" + opening))  # (T)
+    search = sampling.beam_search(model, prompt, 127 - len(prompt), 16, stop_ids=line_end)
+    whole = [tokenizer.decode(tokens).strip() for tokens, _ in search]
+    most = max(map(model_log_prob, whole))
+    assert most > ceiling + 0.5 and impossible(whole) > 2 and not impossible(whole[:1])
+    print(f"{opening}: highest score {most:.1f}, {impossible(whole)} of {len(whole)} impossible, but not the best one")
+
+# %% [markdown]
+# The model underrates true stories a little, but it overrates those that the search finds, even the possible ones. Search picks the highest of many scores, and these tend to be the ones with an upward error: *search seeks out the model's errors*. With three other openings, too, the highest score of 16 beams is higher than any story can have, and several beams are impossible. But the best beam is a possible story there, so a wide search does not always end badly. (This is one model and one small language.)
+#
+# ### The most probable is not typical
+# There is a second reason why the most probable text is not what people write. Throw a bent coin 1000 times; it falls heads with probability 0.6. The most probable single sequence is *all heads*. How probable are the sequences that really come?
+
+# %% evidence="bent-coin"
+p_heads, throws = 0.6, 1000
+n_heads = (torch.rand(1000, throws, generator=seeded(12)) < p_heads).sum(1)  # (1000), in each of 1000 sequences
+sequences = n_heads * math.log(p_heads) + (throws - n_heads) * math.log(1 - p_heads)  # (1000), log probabilities
+all_heads = throws * math.log(p_heads)
+middle = throws * (p_heads * math.log(p_heads) + (1 - p_heads) * math.log(1 - p_heads))
+deviation = math.sqrt(throws * p_heads * (1 - p_heads)) * math.log(p_heads / (1 - p_heads))
+print(f"all heads: {all_heads:.0f} nats; typical: {middle:.0f}, with a standard deviation of {deviation:.0f}")
+assert sequences.max() < all_heads - 100 and abs(sequences.mean() - middle) < 1
+
+# %% tags=["source-hidden"]
+with figures.axes("The most probable is not typical", "log probability (nats)", "of 1000 sequences") as (figure, ax):
+    heights, edges, _ = ax.hist(sequences.tolist(), bins=20, color=figures.SERIES[0])
+    ax.axvline(all_heads, color=figures.SERIES[1], linewidth=3)
+    ax.text(all_heads - 3, heights.max() * 0.9, "all heads", color=figures.SERIES[1], ha="right")
+    ax.text(middle + 25, heights.max() * 0.5, "what comes", color=figures.SERIES[0])
+figures.show(
+    figure,
+    alt="Histogram of the log probabilities of 1000 sequences of 1000 throws, all near -673, and far to the right a line at -511: all heads.",
+    caption=f"All heads is more probable than any sequence that came, by a factor of e to the {all_heads - sequences.max():.0f} or more. Yet nobody sees it: it is a single sequence, and the typical ones are so many.",
+    table={"from": edges[:-1:4].tolist(), "sequences": heights.reshape(5, 4).sum(1).astype(int).tolist()},
+)
+
+# %%
+first_beam = storyworld.log_prob(beams[0])
+at_least = (true >= first_beam - 0.01).float().mean()
+print(f"the first of the 8 beams has exactly {first_beam:.1f}; {at_least:.0%} of 1000 true stories are as probable")
+
+# %% [markdown]
+# What comes is the **typical set** (Shannon 1948): sequences near the average log probability. Stories show it weakly. Most choices in StoryWorld are among equals, so the gap is 4 nats of 69, and some true stories are as probable as the search's answer. In a long text with uneven choices the gap grows with the length, as with the coin, and text that people write is indeed not the most probable text (Holtzman et al. 2020).
+#
+# So what should you use? Translation has nearly one right answer, and systems for it search (Wu et al. 2016). Where many answers are good, sampling is usual (Holtzman et al. 2020); choose the temperature and the cuts by a measurement like the one above.
 
 # %% [markdown] tags=["note"]
-# StoryWorld's 40 names are equally likely: which one a beam takes rests on a hair's breadth in the model, and yet it is the same at each run. The coin holds for a bent coin only, say so. The impossible beams are one story with small changes: one fact, not three.
+# Ask before the widths: does a wider search find better stories? The usual wrong answer is yes, because the search *is* better: it finds higher scores. Ask then how a score can be higher than that of the most probable story. StoryWorld's 40 names are equally likely: which one a beam takes is decided by a tiny difference in the model, and yet it is the same at each run. The coin must be bent: with a fair one all sequences are equally probable. The impossible beams of the search with eight are one story with small changes: one fact, not three.
 
 # %% [markdown] slide="slide"
 # ## 7. Your turn
@@ -626,19 +802,25 @@ print(f"the five before any cut: {wide.softmax(-1)[best_five].sum():.2f}")
 
 # %% [markdown]
 # No error, and what should be cut to nothing has most of the probability.
-#
+
+# %% [markdown]
 # ## What you have now
-# - Greedy takes the largest, and repeats itself; sampling draws. Temperature, top-k, top-p and min-p shape what is drawn from, in this order.
-# - A cut helps against the tail, and most at a high temperature. It does not help against a likely word that is wrong.
-# - A sampler is tested by counting: in roots of the expected count.
-# - A text ends at a stop token or after n tokens; write in evaluation mode, with a seeded generator of your own.
-# - Beam search finds probable texts. For stories they are all the same one.
+# - Greedy decoding takes the most probable token, and the text repeats itself more than a drawn one. [[greedy-repeats]] Temperature, top-k, top-p and min-p change the distribution that we draw from, and they are applied in this order. [[one-order]]
+# - A cut removes the tail of the distribution, so it helps most at a high temperature. It does not help against a wrong word that the model finds likely. [[cuts-judged]]
+# - To test a sampler, count many draws and compare the counts with the expected ones, in units of the root of the expected count. [[counted]]
+# - A text ends at a stop token or after a given number of tokens. [[stops]] Write in evaluation mode, because dropout changes even greedy texts. [[dropout-off]] With a seeded generator of your own a run can be repeated. [[same-seed]]
+# - Beam search finds texts that the model rates highly, and its best beams are nearly the same text. [[beams-alike]] A wider search found higher scores, but these were errors of the model: they were higher than that of the most probable story. [[wider-beams]] [[overrated]]
+# - A lower temperature gives fewer impossible stories and less variety. [[temperature-trades]] A typical text is less probable than the most probable one. [[bent-coin]]
 #
 # Next, lesson 13: writing a word without reading the whole text again.
-#
+
+# %% [markdown]
 # ## Sources
 # - Top-k: Fan, Lewis and Dauphin 2018, *Hierarchical Neural Story Generation*.
 # - Top-p: Holtzman et al. 2020, *The Curious Case of Neural Text Degeneration*, section 3.1, and the whole paper on why the most probable text is dull.
 # - Min-p: Nguyen et al. 2024, *Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs*.
 # - Repetition penalty: Keskar et al. 2019, *CTRL: A Conditional Transformer Language Model for Controllable Generation*, section 4.1.
+# - Quality and diversity over temperatures: Caccia et al. 2020, *Language GANs Falling Short*.
+# - Model errors and search errors: Stahlberg and Byrne 2019, *On NMT Search Errors and Model Errors: Cat Got Your Tongue?*
+# - Typical texts: Shannon 1948, *A Mathematical Theory of Communication*, section 7.
 # - Length normalization: Wu et al. 2016, *Google's Neural Machine Translation System*, section 7.
