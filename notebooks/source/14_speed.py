@@ -115,16 +115,17 @@ def roof(device: str = "cpu") -> tuple[float, float]:
 
 
 # %%
-peak, bandwidth = roof()
+roofs = [roof() for _ in range(3)]
+peak = max(fastest for fastest, _ in roofs)
+bandwidth = max(widest for _, widest in roofs)
 print("peak:     ", measured(peak / 1e9, "billion FLOPs per second", 0.5, 50_000))
 print("bandwidth:", measured(bandwidth / 1e9, "billion bytes per second", 0.2, 5_000))
 print("they meet at", measured(peak / bandwidth, "FLOPs per byte", 0.1, 2000))
 
 # %%
-for _ in range(2):
-    peak_again, bandwidth_again = roof()
-    print("again, the peak:", measured(100 * peak_again / peak, "% of the first", 5, 2000), end=", ")
-    print("the bandwidth:", measured(100 * bandwidth_again / bandwidth, "% of the first", 5, 2000))
+for fastest, widest in roofs:
+    print("peak:", measured(100 * fastest / peak, "% of the best", 1, 100), end=", ")
+    print("bandwidth:", measured(100 * widest / bandwidth, "% of the best", 1, 100))
 
 # %% [markdown]
 # While one byte arrives, the processor could do that many FLOPs. Work of a smaller intensity leaves it waiting: it is **memory-bound**. Work of a larger one is **compute-bound**. If moving and computing go on at the same time, the slower one sets the pace. So the fastest that work of intensity $I$ can be is
@@ -195,11 +196,11 @@ figures.show(
 # %% [markdown]
 # This is why servers answer many people at once, and why a batch takes less time than its texts one by one. [[intensity]]
 #
-# How exactly should you read the figure? The peak and the bandwidth are measurements, too, and you saw above how much they vary when they are repeated. So a point that lies above the line by no more than that means nothing. The addition of 20 million numbers is such a case: it moves 240,000,000 bytes, which do not fit into a processor's **cache**, a small and faster memory. A point *far* above the line did find its numbers in the cache. The addition of 100,000 numbers moves 1,200,000 bytes, has the same intensity, and usually lies several times higher. A point far below the line, as 4 tokens at once may be, shows that the roof is only a limit: not all code reaches it.
+# How exactly should you read the figure? The peak and the bandwidth are measurements, too: we measured each three times and took the best, and you saw above how much they vary. So a point that lies above the line by no more than that means nothing. The addition of 20 million numbers can be such a point: it moves 240,000,000 bytes, which do not fit into the **cache** of most processors, a small and faster memory. Only a point far above the line found its numbers in the cache, and only if they fit there. The addition of 100,000 numbers moves 1,200,000 bytes, has the same intensity, and usually lies several times higher. A point far below the line, as 4 tokens at once may be, shows that the roof is only a limit: not all code reaches it.
 
 # %% [markdown] tags=["note"]
 # Ask about the two additions before you show the figure: the same intensity, so the same speed? The usual wrong answer is yes, because the line has only one height there. The roofline describes numbers that come from memory, and 1,200,000 bytes stay in the cache from one round to the next.
-# Second trap: "this point is above the roof, so the roof is wrong". Read the repeated measurements first.
+# Second trap: "this point is above the roof, so the roof is wrong". Read the repeated measurements first, and ask whether the bytes of this point fit into a cache. On a machine that is busy with other work, even large work can lie well above a roof that was measured in a bad moment.
 
 # %% [markdown] slide="slide" minutes=8
 # ## 3. Where a training step's time goes
@@ -369,11 +370,11 @@ print("the matrix products take", measured(slowdown, "times as long as alone", 0
 # %% [markdown]
 # Which group is the largest? Your own table decides, because it depends on the processor, on the number of threads and on the sizes of the model. Read it in this order:
 #
-# - If *matrix products* take more than half of the time, a faster norm would change little. Ask why the products are slower than at the peak. The last line compares them with the same products run alone (the forward ones, times 3). If it is well above 1, the products have the same sizes but wait longer inside the step. A likely reason is that their numbers are not in the cache there, because other operations came in between.
-# - If *everything else* takes more than half, the step consists mostly of short operations: norms, rotations, SiLU, sums, copies. Few FLOPs are in them, but each has to be started, and reads and writes its numbers.
+# - If *matrix products* are the largest group, a faster norm would change little. Ask why the products are slower than at the peak. The last line compares them with the same products run alone (the forward ones, times 3). If it is well above 1, the products have the same sizes but wait longer inside the step. A likely reason is that their numbers are not in the cache there, because other operations came in between.
+# - If *everything else* is the largest group, most of the time goes into short operations: norms, rotations, SiLU, sums, copies. Few FLOPs are in them, but each has to be started, and reads and writes its numbers.
 # - The *optimizer* works on the weights and not on the texts, so a larger batch does not take it longer. If it needs much of the step, try a larger batch.
 #
-# In every case the products of forward and backward are only a part of the step. [[profile]]
+# In every case the products of forward and backward are only a part of the step. [[profile]] And whatever you make faster, you save at most the percentage of its own group.
 #
 # Two warnings. The profiler itself adds time to each operation, so a group of many short operations looks somewhat larger than it is. And the time that Python needs between the operations is not in the table.
 
