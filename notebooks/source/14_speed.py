@@ -124,8 +124,8 @@ print("they meet at", measured(peak / bandwidth, "FLOPs per byte", 0.1, 2000))
 
 # %%
 for fastest, widest in roofs:
-    print("peak:", measured(100 * fastest / peak, "% of the best", 1, 100), end=", ")
-    print("bandwidth:", measured(100 * widest / bandwidth, "% of the best", 1, 100))
+    print("peak:", measured(100 * fastest / peak, "% of the best", 1, 101), end=", ")
+    print("bandwidth:", measured(100 * widest / bandwidth, "% of the best", 1, 101))
 
 # %% [markdown]
 # While one byte arrives, the processor could do that many FLOPs. Work of a smaller intensity leaves it waiting: it is **memory-bound**. Work of a larger one is **compute-bound**. If moving and computing go on at the same time, the slower one sets the pace. So the fastest that work of intensity $I$ can be is
@@ -821,7 +821,7 @@ least, stuck = (runs[name][1] for name in ("right", "forgotten, fp16"))
 print(f"the scaler's number: over 1,000 when right: {least > 1000}; forgotten: {stuck:.0e}")
 
 # %% [markdown]
-# In the right run the first few updates are left out as well: the scaler halves its number until the gradients fit. Where nothing is zeroed, the infinite ones are still there, whatever the number, so the number is halved each time and not one update is made. No message says so: look at that number, and at whether the *weights* move.
+# In the right run the scaler skips the first few updates as well, and halves its number until the gradients fit. Where nothing is zeroed, the infinite ones are still there, whatever the number, so the number is halved each time and not one update is made. No message says so: look at that number, and at whether the *weights* move.
 #
 # In fp32 the same slip does hardly any harm here, which makes it hard to find. A likely reason is that the rule is easy, and that clipping bounds the sum of all old gradients.
 #
