@@ -40,8 +40,9 @@ predict(
     because="There are twice as many calls, and each reads twice as much: the square of 2.",
 )
 
-# %%
+# %% evidence="positions-read"
 for n in (4, 100, 200, 400):
+    assert sum(range(1, n + 1)) == n * (n + 1) // 2
     print(f"{n:>3} words: {sum(range(1, n + 1)):>6,} positions, n (n + 1) / 2 = {n * (n + 1) // 2:>6,}")
 
 # %% [markdown]
@@ -50,8 +51,8 @@ for n in (4, 100, 200, 400):
 # %%
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
-told = "\n" + storyworld.story(torch.Generator().manual_seed(13)).text
-ids = torch.tensor([tokenizer.encode(told)[:40]])  # (1, 40)
+story = storyworld.story(torch.Generator().manual_seed(13))
+ids = torch.tensor([tokenizer.encode("\n" + story.text)[:40]])  # (1, 40)
 prompt = ids[:, :12]  # (1, 12)
 
 # %%
@@ -71,11 +72,12 @@ print("positions read:", reads, "together", sum(reads))
 # For 6 tokens it read 87 positions, each through every layer. What does that cost? `forward_flops` of `cost.py` counts the operations in the matrix products of one call (2 for a multiplication with its
 # addition). We add up all calls, from 1 position to n:
 
-# %%
+# %% evidence="operations"
 before = None
 for n in (64, 128, 256, 512, 1024, 2048):
     total = sum(forward_flops(model.config, 1, length) for length in range(1, n + 1))
     grown = "" if before is None else f", {total / before:.1f} times the line above"
+    assert before is None or total > 4 * before
     print(f"{n:>4} words: {total / 1e9:8.1f} billion operations{grown}")
     before = total
 maps = forward_flops(model.config, 1, 1, n_keys=0)
@@ -120,8 +122,9 @@ predict(
     because="The causal mask stands in every layer: no token has seen what comes later.",
 )
 
-# %%
+# %% evidence="past-unchanged"
 for i in range(3):
+    assert max(moved(i, name) for name in "qkv") < 1e-3
     print(f"layer {i}: q, k and v move by less than 0.001:", max(moved(i, name) for name in "qkv") < 1e-3)
 
 # %% [markdown]
@@ -130,7 +133,7 @@ for i in range(3):
 #
 # By hand: one head, six words. The newest query alone, over the keys and values of all six:
 
-# %%
+# %% evidence="newest-alone"
 q, k, v = torch.randn(3, 6, 4)  # (T, D) each
 whole = attend(q, k, v, causal=True)  # (T, D)
 newest = attend(q[-1:], k, v)  # (1, D)
@@ -143,7 +146,7 @@ print("all rows:", tuple(whole.shape), "the newest alone:", tuple(newest.shape))
 # What does a cache save? Step through the story as it was told, and watch the cells with the arrow: each is work for a result that was there before. Then let it read the prompt all at once.
 
 # %%
-cache_view(model, tokenizer, tokenizer.decode(ids[0, :14].tolist()), n_prompt=6)
+cache_view(model, tokenizer, "\n" + tokenizer.decode(ids[0, 1:14].tolist()), n_prompt=6)
 
 # %% [markdown]
 # With a cache the triangle of cells becomes its edge: each position is computed once. The other side of the bargain stands at the bottom: every position leaves keys and values behind, and they take memory (section 5).
@@ -192,7 +195,7 @@ figures.heat_map(
 # With $P$ positions kept, query $i$ of the chunk stands at position $P + i$, so key $j$ is allowed if $j \le P + i$. The triangle has moved to the right end. With $P = 0$ it is the mask of
 # lesson 05, and with one query the row is all ones: no mask needed. `causal_mask` of the library knows this rule:
 
-# %%
+# %% evidence="moved-mask"
 assert causal_mask(T, S).equal(allowed) and causal_mask(1, 6).all()
 
 # %% [markdown]
@@ -306,7 +309,7 @@ hint("cached_attention")
 # %% [markdown] slide="subslide" minutes=3
 # ### The library's version
 # `torch.cat` has a cost of its own: to append one position it copies all the old ones, which is the square of section 1 again. So `KVCache` takes its memory once, room for `max_len` positions; `.length` says how many are filled.
-# `extend` does what `remember` did, but its `_write` (not shown) copies the new ones into the tensor, from place `.length` on. `reset` forgets the text; `select` serves beam search (lesson 12).
+# `extend` does what `remember` did, but its `_write` (not shown) copies the new ones into the tensor, from place `.length` on. `reset` forgets the text; `select` is what beam search uses (lesson 12).
 # The model takes `cache.length` as the first position, and moves it when all layers are through.
 
 # %%
@@ -320,10 +323,10 @@ k, v = torch.randn(2, B, G, T, D)  # (B, G, T, D) each
 trace(cache.extend, 0, k, v, sizes={"B": B, "T": T, "G": G, "S": 4 + T, "D": D})
 
 # %% [markdown]
-# Equal to one reading, for *every* place where a text can be cut in two, for single steps, and for chunks:
+# Equal to one reading, for *every* place where our text can be cut in two, for single steps, and for chunks:
 
 
-# %%
+# %% evidence="any-split"
 @torch.no_grad()
 def in_pieces(ids, sizes):
     """Logits of ids (B, T), read piece by piece through one cache."""
@@ -368,7 +371,7 @@ predict(
 # %% [markdown]
 # Is the formula true of the tensors? On the meta device (shapes without memory, lesson 10) we make the caches of large models, at the length that each was made for:
 
-# %%
+# %% evidence="cache-bytes"
 for family, size in (("gpt2", "small"), ("llama", "2-7b"), ("llama", "3-8b")):
     config = preset(family, size)
     length = config.max_seq_len
@@ -382,10 +385,14 @@ for family, size in (("gpt2", "small"), ("llama", "2-7b"), ("llama", "3-8b")):
 
 # %% [markdown]
 # Llama 3 8B is larger than Llama 2 7B and has as many layers and query heads, yet a position leaves a quarter: 8 key-value heads in place of 32. This is what grouped queries (lesson 07) save. For one text the cache is
-# small beside the weights. But a server writes many texts at once: the weights serve them all, and the cache grows with B times S.
+# small beside the weights. But a server writes many texts at once: they all use the same weights, and the cache grows with B times S.
+
+# %% evidence="grouped-cache"
+grouped, full_heads = preset("llama", "3-8b"), preset("llama", "3-8b", n_kv_heads=32)
+quarter, whole_cache = (KVCache(config, 1, 8192, device="meta") for config in (grouped, full_heads))
+assert 4 * sum(keys.nbytes for keys in quarter.keys) == sum(keys.nbytes for keys in whole_cache.keys)
 
 # %% tags=["source-hidden"]
-grouped, full_heads = preset("llama", "3-8b"), preset("llama", "3-8b", n_kv_heads=32)
 texts = [1, 4, 8, 12, 16]  # B, each of 8,192 positions
 gigabytes = {
     name: [kv_cache_bytes(config, B, 8192, 2) / 1e9 for B in texts]
@@ -515,12 +522,12 @@ figures.show(
 
 # %% [markdown] slide="slide" minutes=3
 # ## 7. Break it
-# Three mistakes that raise no error. How bad is each? Of 64 stories we read the first 20 tokens as the prompt, in one piece, and 20 more one by one. The loss is the mean cost of a guess, in nats. (The guess at the last token of the prompt belongs to both and is left out.)
+# Three mistakes that raise no error. How bad is each? Of 64 stories we read the first 20 tokens as the prompt, in one piece, and 20 more one by one. The loss is the mean cost of a guess, in nats. (The guess at the last token of the prompt belongs to both and is not counted.)
 
 # %%
 generators = [torch.Generator().manual_seed(seed) for seed in range(64)]
-stories = ["\n" + storyworld.story(generator).text for generator in generators]
-many = torch.tensor([tokenizer.encode(story)[:40] for story in stories])  # (64, 40)
+stories = [storyworld.story(generator).text for generator in generators]
+many = torch.tensor([tokenizer.encode("\n" + text)[:40] for text in stories])  # (64, 40)
 
 
 # %%
@@ -572,31 +579,35 @@ predict(
     because="The first piece does begin at 0. Each later token then stands, by its position, before what it should look back at.",
 )
 
-# %%
-print("                    loss: prompt   single steps   best guesses unlike right (in tens)")
+# %% evidence="mistakes"
+print("                    loss: prompt   single steps   best guesses unlike right, rounded to tens")
 best = found["right"][:, 20:].argmax(-1)  # (64, 20)
 for name, logits in found.items():
     prompt_loss, loss = losses(logits)
     unlike = (logits[:, 20:].argmax(-1) != best).sum().item()
     print(f"{name:<25}{prompt_loss:7.2f}   {loss:12.2f}   {round(unlike, -1):>7,} of {best.numel():,}")
+    assert (unlike > 30) == (name != "right")
+assert losses(found["no prefill mask"])[0] > losses(found["right"])[0] + 0.1
 
 # %% [markdown]
 # **Restarted positions**: the prompt is perfect, so a test that looks only at the prefill passes. From then on the model is lost in the text.
 #
 # **The missing prefill mask** hides best. The guesses inside the prompt get worse (they look ahead, but these weights were trained with the mask and never learned to use it), and while the model writes nobody looks at them. Layer 0 is unharmed; in layers 1 and 2 the kept keys and values come from words that had looked ahead.
-# The single steps read those: their loss stays at 1.09, and still about 70 of 1,280 best guesses change, so the story takes another turn. "Decoding needs no mask" is true of the step, not of the prefill.
+# The single steps read those: their loss stays at 1.09, and still about 70 of 1,280 best guesses change, so a story written in this way would soon contain other words. "Decoding needs no mask" is true of the step, not of the prefill.
 #
 # **The mask from the upper left**: without a past it is right, so here, too, the prefill is perfect. A single new token then sees key 0 and nothing else. (torch's `is_causal=True` draws it so.)
 #
 # And one more, with the library's own cache: a new text without `reset()`. Each row reads another story first.
 
-# %%
+# %% evidence="no-reset"
 cache = KVCache(model.config, batch_size=64, max_len=80)
 with torch.no_grad():
     model(many.roll(1, dims=0), cache)
     second = model(many, cache)  # (64, 40, V)
     cache.reset()
     fresh = model(many, cache)  # (64, 40, V)
+torch.testing.assert_close(fresh[:, :1], model(many[:, :1]).detach(), atol=1e-3, rtol=1e-3)
+assert (second - fresh).abs().amax(dim=(1, 2)).min() > 1  # in each of the 64 texts
 for name, logits in (("without reset", second), ("with reset", fresh)):
     print(f"{name:<14} loss {cross_entropy(logits[:, :-1].mT, many[:, 1:]):.1f}")
 
@@ -604,14 +615,15 @@ for name, logits in (("without reset", second), ("with reset", fresh)):
 # To the model it was one text of 80 tokens. One test finds all four: **read in several pieces, compare with one reading at every place, and do it twice with one cache.**
 #
 # ## What you have now
-# - Without a cache, writing n words reads n (n + 1) / 2 positions, and the scores grow even faster.
-# - Causal means that the past is finished: its keys and values never change, in any layer. They are kept, the queries are not.
-# - New position $i$ after $P$ kept ones sees keys 0 to $P + i$. A single one needs no mask, a chunk does.
-# - A cache is exact, at every split. If pieces and the whole differ, look at positions, mask and reset.
-# - It takes $2 L B G S D$ numbers. Grouped queries divide that by H / G.
+# - Without a cache, writing n tokens, one at a time, computes n (n + 1) / 2 positions [[positions-read]], and the number of operations grows faster than with the square of n, because each position also meets more keys. [[operations]]
+# - In a causal model the keys and values of earlier tokens do not change when a token is appended, in any layer. [[past-unchanged]] The newest token needs only its own query, so the cache keeps keys and values, and no queries. [[newest-alone]]
+# - The new position $i$ after $P$ kept ones sees the keys 0 to $P + i$. A single new token may see all keys, so it needs no mask. [[moved-mask]] A chunk, such as the prompt, needs one. [[mistakes]]
+# - With a cache the model computes the same logits, up to rounding, at every split that we tried. [[any-split]] Restarted positions, a wrong mask [[mistakes]] and a missing reset [[no-reset]] change them without an error.
+# - A cache holds $2 L B G S D$ numbers. [[cache-bytes]] Grouped queries divide that by H / G. [[grouped-cache]]
 #
 # A step is now so small that arithmetic is no longer what it waits for. Next, lesson 14: where the time goes.
-#
+
+# %% [markdown]
 # ## Sources
 # - Attention: Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.
 # - Decoding with kept keys and values, and what it costs in memory traffic: Shazeer 2019, *Fast Transformer Decoding: One Write-Head is All You Need*, section 2.

@@ -3,26 +3,30 @@
 # **How fast could it be, and what keeps it from that?**
 #
 # *Needs* lessons 05, 08, 10 and 11. *Builds* `training_flops` in `cost.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in 36 minutes, plus 16 of exercises.
+# *Teaches* in 40 minutes, plus 16 of exercises.
 
 # %%
+import io
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from itertools import pairwise
-from math import comb
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from tinylm_lib import TrainConfig, TransformerLM, preset
+from tinylm_lib import TrainConfig, TransformerLM, preset, storyworld
 from tinylm_lib.classroom import check, figures, hint, keep, predict, show
 from tinylm_lib.classroom.ablation import RECIPE, SIZES, WHOLE, gap_after, stories
 from tinylm_lib.classroom.measured import measured
 from tinylm_lib.data import RandomWindows
 from tinylm_lib.optim import build_optimizer
+from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(14)
 
@@ -56,7 +60,7 @@ for n in (6, 60, 600):
     print(f"{n:>3} x {n:<3}: {flops:>11,} FLOPs, {n_bytes:>9,} bytes, {flops / n_bytes:.1f} FLOPs per byte")
 
 # %% [markdown]
-# FLOPs grow with the cube of the size, bytes with the square. FLOPs per byte are the **intensity**: how much work there is for each byte that is moved. A large product uses every number many times. Adding two vectors uses each once:
+# FLOPs grow with the cube of the size, bytes with the square. FLOPs per byte are the **intensity**: how much work is done with each byte that is moved. A large product uses every number many times. Adding two vectors uses each once:
 
 # %% tags=["source-hidden"]
 predict(
@@ -75,7 +79,7 @@ predict(
 # Let the room guess the intensity of norm, softmax and residual addition first (all about 1 or below). Common slip: "FLOPS" as a speed. Here a FLOP is a piece of work; speed is FLOPs per second.
 # In a short session: section 5 without fp16, section 6 without waiting for the run.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide" minutes=8
 # ## 2. The roof of this machine
 # Two speeds of the machine matter. How many FLOPs per second does it reach at best? A large product tells: its **peak**. How many bytes per second come from memory? Reading and copying something large tells: its **bandwidth**.
 
@@ -111,17 +115,24 @@ def roof(device: str = "cpu") -> tuple[float, float]:
 
 
 # %%
-peak, bandwidth = roof()
+roofs = [roof() for _ in range(3)]
+peak = max(fastest for fastest, _ in roofs)
+bandwidth = max(widest for _, widest in roofs)
 print("peak:     ", measured(peak / 1e9, "billion FLOPs per second", 0.5, 50_000))
 print("bandwidth:", measured(bandwidth / 1e9, "billion bytes per second", 0.2, 5_000))
 print("they meet at", measured(peak / bandwidth, "FLOPs per byte", 0.1, 2000))
+
+# %%
+for fastest, widest in roofs:
+    print("peak:", measured(100 * fastest / peak, "% of the best", 1, 101), end=", ")
+    print("bandwidth:", measured(100 * widest / bandwidth, "% of the best", 1, 101))
 
 # %% [markdown]
 # While one byte arrives, the processor could do that many FLOPs. Work of a smaller intensity leaves it waiting: it is **memory-bound**. Work of a larger one is **compute-bound**. If moving and computing go on at the same time, the slower one sets the pace. So the fastest that work of intensity $I$ can be is
 #
 # $$\min(\text{peak},\; \text{bandwidth} \cdot I)$$
 #
-# and drawn over $I$ this is a slope and then a ceiling: a **roofline** (Williams et al. 2009). We measure an addition, and a linear map from 4096 to 4096 features: for one token, as when a model writes (lesson 13), and for more and more at once, as when it trains.
+# and drawn over $I$ this is a slope and then a ceiling: a **roofline** (Williams et al. 2009). We measure two additions, of 20 million numbers and of 100,000, and a linear map from 4096 to 4096 features: for one token, as when a model writes (lesson 13), and for more and more at once, as when it trains.
 
 # %%
 wide, tokens_at_once = 4096, (1, 4, 16, 64, 256)
@@ -130,9 +141,11 @@ times = {}
 for tokens in tokens_at_once:
     x = torch.randn(tokens, wide)
     times[tokens] = seconds(lambda x=x: x @ weight.T, rounds=3)
-left, right = torch.randn(20_000_000), torch.randn(20_000_000)
-sums = torch.empty_like(left)
-adding = seconds(lambda: torch.add(left, right, out=sums), rounds=3)
+adding = {}
+for n in (20_000_000, 100_000):  # 240,000,000 and 1,200,000 bytes: two vectors are read, one is written
+    left, right = torch.randn(n), torch.randn(n)
+    sums = torch.empty_like(left)
+    adding[n] = seconds(lambda left=left, right=right, sums=sums: torch.add(left, right, out=sums), rounds=10)
 
 # %% [markdown]
 # One token does 2 FLOPs with each weight of 4 bytes: half a FLOP per byte.
@@ -151,13 +164,17 @@ predict(
     because="The time for 64, divided by 64, stands beside the time for 1. What is fetched once need not be fetched again.",
 )
 
-# %%
+# %% evidence="intensity"
 for tokens in tokens_at_once:
     print(f"{tokens:>3} at once:", measured(1000 * times[tokens] / tokens, "ms for each token", 1e-4, 10_000))
+assert times[256] / 256 < 0.8 * times[1]  # the time for each token
+map_rate = product(256, wide, wide)[0] / times[256]
+addition_rate = 20_000_000 / adding[20_000_000]
+assert addition_rate < map_rate / 3  # FLOPs per second
 
 # %% tags=["source-hidden"]
 points = {f"{n} token" + "s" * (n > 1): (*product(n, wide, wide), times[n]) for n in tokens_at_once}
-points = {"addition": (20_000_000, 240_000_000, adding), **points}
+points = {f"{n:,} additions": (n, 3 * 4 * n, took) for n, took in adding.items()} | points
 drawn = {name: (flops / n_bytes, flops / took) for name, (flops, n_bytes, took) in points.items()}
 with figures.axes("The roof of this machine", "FLOPs per byte", "billion FLOPs per second") as (figure, ax):
     over = torch.logspace(-1.5, 3, 91)
@@ -171,27 +188,34 @@ said = [measured(rate / 1e9, "billion/s", 1e-3, 50_000) for _, rate in drawn.val
 most = [measured(min(peak, bandwidth * i) / 1e9, "billion/s", 1e-3, 50_000) for i, _ in drawn.values()]
 figures.show(
     figure,
-    alt="A roofline, both axes logarithmic: a slope that becomes a ceiling, with points for an addition at the left and a linear map of 1, 4, 16, 64 and 256 tokens further and further to the right.",
-    caption="The line is the most that memory and processor allow; the points are what was measured. Left of the corner the memory decides, right of it the processor.",
+    alt="A roofline, both axes logarithmic: a slope that becomes a ceiling, with points for two additions at the left, one below the other, and a linear map of 1, 4, 16, 64 and 256 tokens further and further to the right.",
+    caption="The line is the most that the measured bandwidth and the measured peak allow; the points are measurements as well. Left of the corner the memory is the limit, right of it the processor. A point just above the line means only that all of these measurements vary.",
     table={"work": list(drawn), "FLOPs per byte": [i for i, _ in drawn.values()], "measured": said, "at most": most},
 )
 
 # %% [markdown]
-# This is why servers answer many people at once, and why a batch is cheaper than its texts one by one. A point above the line found its numbers in the processor's **cache**, a small and faster memory. A point far below it, such as a few tokens at once here, shows that the roof is a limit and no promise: the code for such thin products does not reach it.
+# This is why servers answer many people at once, and why a batch takes less time than its texts one by one. [[intensity]]
+#
+# How exactly should you read the figure? The peak and the bandwidth are measurements, too: we measured each three times and took the best, and you saw above how much they vary. So a point that lies above the line by no more than that means nothing. The addition of 20 million numbers can be such a point: it moves 240,000,000 bytes, which do not fit into the **cache** of most processors, a small and faster memory. Only a point far above the line found its numbers in the cache, and only if they fit there. The addition of 100,000 numbers moves 1,200,000 bytes, has the same intensity, and usually lies several times higher. A point far below the line, as 4 tokens at once may be, shows that the roof is only a limit: not all code reaches it.
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] tags=["note"]
+# Ask about the two additions before you show the figure: the same intensity, so the same speed? The usual wrong answer is yes, because the line has only one height there. The roofline describes numbers that come from memory, and 1,200,000 bytes stay in the cache from one round to the next.
+# Second trap: "this point is above the roof, so the roof is wrong". Read the repeated measurements first, and ask whether the bytes of this point fit into a cache. On a machine that is busy with other work, even large work can lie well above a roof that was measured in a bad moment.
+
+# %% [markdown] slide="slide" minutes=8
 # ## 3. Where a training step's time goes
 # How many FLOPs does one update take? Forward, each weight is multiplied once and added once for each token: 2 FLOPs. Lesson 10 said: twice as much again backward. Why twice? By hand, for one linear map $y = xW^T$, when `back` is the gradient that comes back at $y$:
 
-# %%
+# %% evidence="backward-twice"
 x, W, back = torch.randn(5, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True), torch.randn(5, 4)
 (x @ W.T).backward(back)
 torch.testing.assert_close(x.grad, back @ W)  # (5, 4) @ (4, 3) -> (5, 3)
 torch.testing.assert_close(W.grad, back.T @ x)  # (4, 5) @ (5, 3) -> (4, 3)
+assert product(5, 4, 3)[0] + product(4, 5, 3)[0] == 2 * product(5, 3, 4)[0]
 print("forward", product(5, 3, 4)[0], "FLOPs, backward", product(5, 4, 3)[0], "+", product(4, 5, 3)[0])
 
 # %% [markdown]
-# Two products, one for what goes further back and one for the weights, each as large as the forward one. So a step costs **three forward passes**. Lesson 08 counted the multiply-adds of one token; times 2, times 3, times the tokens. For a model of the kind `modern`, with L layers and T tokens in each of B texts:
+# Two products, one for what goes further back and one for the weights, each as large as the forward one. So the products of a step take as many FLOPs as those of **three forward passes**. Lesson 08 counted the multiply-adds of one token; times 2, times 3, times the tokens. For a model of the kind `modern`, with L layers and T tokens in each of B texts:
 
 # %%
 V, C, F, L, H, B, T = 345, 128, 320, 3, 4, 8, 100
@@ -206,9 +230,12 @@ print("at the peak that would take", measured(1000 * step_flops / peak, "ms", 0.
 # %% [markdown]
 # The maps cost the same for every token, the scores grow with T: as many tokens cost more in few long texts than in many short ones.
 
-# %% rows=["S4-51"]
+# %% rows=["S4-51"] evidence="long-texts"
+flops = 0
 for batch, length in ((512, 32), (32, 512), (1, 16384)):
+    in_shorter = flops
     flops = 3 * 2 * batch * length * (maps + L * 2 * C * length)
+    assert flops > in_shorter
     print(f"{batch:>3} texts of {length:>6,}: {batch * length:,} tokens, {flops / 1e9:>5.0f} billion FLOPs")
 print(f"an update of a million tokens: {1e6 / (32 * 512):.0f} such batches, accumulated (lesson 11)")
 
@@ -262,7 +289,7 @@ figures.show(
 )
 
 # %% [markdown]
-# The share of the peak that the whole update reaches has a name, **MFU**, model FLOPs utilisation (Chowdhery et al. 2022). What can keep it from 100? Small products, if they are slower than the large one that gave the peak: we run them alone, in their sizes. The optimizer: Muon multiplies, too, and MFU does not count that. And all that is no product.
+# The fraction of the peak that the whole update reaches has a name, **MFU**, model FLOPs utilisation (Chowdhery et al. 2022). What can keep it from 100 %? There are three candidates. The products of this model are smaller than the one that gave the peak, so they may be slower: we run them alone, in their sizes. The optimizer multiplies, too, and MFU does not count its products. And many operations are not products at all.
 
 # %%
 alone, now = 0.0, roof()[0]  # other work may have come to the machine, so the peak is measured again
@@ -284,10 +311,76 @@ print("the norm takes", measured(100 * norm_time / map_time, "% of the map's tim
 print(f"by FLOPs it would be {100 * 4 / (2 * C):.1f} %")
 
 # %% [markdown]
-# Where small products come near the peak, they are not to blame: look at all that is no product. The norm squares, sums, scales and multiplies by its gain: in several passes over its numbers, and each call costs time by itself. Norms, rotations, SiLU, sums: this is where the time goes that no count of FLOPs shows.
+# The norm takes more time than its FLOPs suggest: it squares, sums, scales and multiplies by its gain, in several passes over its numbers. But from this one ratio you cannot conclude how much of a *step* such operations take. For that, measure the step itself. A **profiler** records every operation that PyTorch runs, its time without the operations that it calls (its *self* time), and which operation called it. We sort all of them into four groups.
+
+
+# %% tags=["source-hidden"]
+@contextmanager
+def without_messages() -> Iterator[None]:
+    """Some versions of the profiler write messages about themselves: keep them out of the notebook."""
+    kept = os.dup(2)  # where the machine code of PyTorch writes its messages
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        with redirect_stderr(io.StringIO()):  # where Python writes them
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+# %%
+def group(operation) -> str:
+    """The group of one recorded operation; all that the optimizer calls belongs to the optimizer."""
+    caller = operation
+    while caller is not None:
+        if caller.name.startswith("Optimizer."):
+            return "optimizer"
+        caller = caller.cpu_parent
+    if operation.name in ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm"):
+        return "matrix products"
+    return "attention" if "attention" in operation.name.lower() else "everything else"
+
+
+# %%
+GROUPS = ("matrix products", "attention", "optimizer", "everything else")
+records = []
+for _ in range(5):
+    with without_messages(), profile(activities=[ProfilerActivity.CPU]) as profiler:
+        step_times(model, batches, optimizer)
+    found = {name: [] for name in GROUPS}
+    for operation in profiler.events():
+        found[group(operation)].append(operation.self_cpu_time_total / 1e6)  # it counts microseconds
+    records.append(found)
+record = min(records, key=lambda found: sum(map(sum, found.values())))  # the fastest of the updates
+
+# %% evidence="profile"
+in_all = sum(map(sum, record.values()))
+for name, spans in record.items():
+    print(f"{name:<16}", measured(1000 * sum(spans), "ms", 1e-3, 60_000), end=" ")
+    print(measured(100 * sum(spans) / in_all, "% of the time", 0.1, 100), end=" ")
+    print("in", measured(len(spans), "operations", 3, 10_000))
+assert sum(record["matrix products"]) < 0.8 * in_all
+
+# %%
+slowdown = sum(record["matrix products"]) / (3 * alone)
+print("the matrix products take", measured(slowdown, "times as long as alone", 0.02, 100))
+
+# %% [markdown]
+# Which group is the largest? Your own table decides, because it depends on the processor, on the number of threads and on the sizes of the model. Read it in this order:
+#
+# - If *matrix products* are the largest group, a faster norm would change little. Ask why the products are slower than at the peak. The last line compares them with the same products run alone (the forward ones, times 3). If it is well above 1, the products have the same sizes but wait longer inside the step. A likely reason is that their numbers are not in the cache there, because other operations came in between.
+# - If *everything else* is the largest group, most of the time goes into short operations: norms, rotations, SiLU, sums, copies. Few FLOPs are in them, but each has to be started, and reads and writes its numbers.
+# - The *optimizer* works on the weights and not on the texts, so a larger batch does not take it longer. If it needs much of the step, try a larger batch.
+#
+# In every case the products of forward and backward are only a part of the step. [[profile]] And whatever you make faster, you save at most the percentage of its own group.
+#
+# Two warnings. The profiler itself adds time to each operation, so a group of many short operations looks somewhat larger than it is. And the time that Python needs between the operations is not in the table.
 
 # %% [markdown] tags=["note"]
 # The two products of the backward pass on the board, with shapes. Then compare with the bars.
+# Before the profiler's table, ask which of the four groups is the largest. Two usual wrong answers: "the products, nearly all of it", from counting FLOPs, and "norms and other small operations", from the one ratio above. Collect the tables of the room, and let somebody repeat it with another number of threads (`torch.set_num_threads`).
 # A machine with many cores has a higher peak and a lower MFU at these sizes: good to compare across the room.
 
 # %% [markdown] slide="slide" minutes=4
@@ -335,7 +428,7 @@ def run(kernel: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -
         return scaled_dot_product_attention(q, k, v, is_causal=True), took
 
 
-# %%
+# %% evidence="same-attention"
 for length in (256, 512, 1024):
     q, k, v = torch.randn(3, 1, 4, length, 32)
     (one, slow), (other, fast) = (run(kernel, q, k, v) for kernel in (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION))
@@ -344,26 +437,27 @@ for length in (256, 512, 1024):
     print(f"T {length:>4}: a table of {4 * 4 * length**2 / 1e6:4.1f} MB takes {slow}, pieces {fast}")
 
 # %% [markdown]
-# Twice the tokens, four times the table, and the more milliseconds to save: here, and most of all in training, where the table would have to be kept for the backward pass. The library's `attend` calls this function, with `is_causal` instead of a mask of its own, so that a kernel can leave out blocks of keys that are all masked.
+# Both kernels give the same result. [[same-attention]] Twice the tokens make a table four times as large; in training it would also have to be kept for the backward pass. The library's `attend` calls this function, with `is_causal` instead of a mask of its own, so that a kernel can leave out blocks of keys that are all masked.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide" minutes=6
 # ## 5. Fewer passes, fewer bytes, fewer digits
 # ### Compile
 # What FlashAttention does for attention, can it be done for norms and sums? `model.compile()` watches the model run once, notes all operations as one **graph**, and writes code in which neighbours share a pass over memory. That takes a C++ compiler and a while, so it is not run here. Recorded on two shared cores: 0.66 to 0.87 of the time for each update, after a first one of 35 s (Source: `make bench ARGS="--only compiled"`). nanoGPT on a GPU: 135 ms instead of about 250 (Karpathy 2022, its README).
 #
 # ### Half the bytes
-# Numbers of 16 bits take half the memory, and half the time to move. Whether they are also *multiplied* faster depends on the processor: it needs instructions for them.
+# Numbers of 16 bits take half the memory [[half-the-bytes]], so half as many bytes have to be moved. Whether they are also *multiplied* faster depends on the processor: it needs instructions for them.
 
-# %%
+# %% evidence="half-the-bytes"
 square = torch.randn(768, 768)
 brief = square.bfloat16()
+assert 2 * brief.nbytes == square.nbytes
 full, half = seconds(lambda: square @ square), seconds(lambda: brief @ brief, rounds=3)
 print("a product in bf16 takes", measured(half / full, "times as long as in fp32", 0.01, 200))
 
 # %% [markdown]
 # Below 1 means faster. Processors with such instructions, and GPUs, are several times faster in bf16; others may be several times slower. The library's `precision="auto"` takes bf16 only where there are instructions.
 #
-# bf16 reaches as far as fp32 and loses digits (lesson 04). The older fp16 has more digits, but it ends at 65,504, and below 6e-8 it has only 0. Gradients are often tiny:
+# bf16 reaches as far as fp32 and loses digits (lesson 04). The older fp16 has more digits, but it ends at 65,504, and below about 6e-8 it has only 0. A gradient can be smaller than that:
 
 # %%
 tiny, ends = torch.tensor(1e-8), torch.finfo(torch.float16)
@@ -372,7 +466,30 @@ print("in fp16:", tiny.half().item(), " in bf16:", f"{tiny.bfloat16().item():.1e
 print("times 65536, in fp16, and back:", f"{(65536 * tiny).half().float().item() / 65536:.1e}")
 
 # %% [markdown]
-# So with fp16 the loss is multiplied by a large number before the backward pass, and all gradients with it; they are divided again before the update. A `GradScaler` does that, and begins with 65,536. When gradients turn out infinite, it leaves the update out and halves its number. The whole loop of **mixed precision**, on a toy rule: each number is 7 more than the one before, modulo 32.
+# How many gradients of a real model are that small? We take the shipped model and 8 stories that it has not seen, compute the gradients in fp32, and count how many of them become 0 in 16 bits: as they are, and multiplied by 65,536.
+
+# %%
+shipped = load_pretrained("storyworld")
+lost = {"fp16": [], "fp16, times 65536": [], "bf16": []}
+for seed in (1, 2, 3):
+    generator = torch.Generator().manual_seed(1_000_000 + seed)
+    texts = [storyworld.story(generator).text for _ in range(8)]
+    read = torch.tensor([shipped.tokenizer.encode("\n" + text)[:60] for text in texts])  # (8, 60)
+    loss = cross_entropy(shipped.model(read[:, :-1]).flatten(0, 1), read[:, 1:].flatten())
+    exact = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(shipped.model.parameters()))])
+    exact = exact[exact != 0]  # words that do not occur have no gradient
+    rounded = {"fp16": exact.half(), "fp16, times 65536": (65536 * exact).half(), "bf16": exact.bfloat16()}
+    for name, values in rounded.items():
+        lost[name].append((values == 0).float().mean().item())
+
+# %% evidence="underflow"
+for name, fractions in lost.items():
+    print(f"{name:<18}", ", ".join(f"{100 * fraction:.0f} %" for fraction in fractions), "become 0")
+assert min(lost["fp16"]) > 0.005 > 20 * max(lost["fp16, times 65536"])
+assert max(lost["bf16"]) == 0
+
+# %% [markdown]
+# About 2 % of this model's gradients become 0 in fp16, and a factor of 65,536 brings nearly all of them back. [[underflow]] So with fp16 the loss is multiplied by a large number before the backward pass, and all gradients with it; they are divided again before the update (Micikevicius et al. 2018). A `GradScaler` does that, and begins with 65,536. When gradients turn out infinite, it leaves the update out and halves its number. The whole loop of **mixed precision**, on a toy rule: each number is 7 more than the one before, modulo 32.
 
 
 # %%
@@ -382,11 +499,12 @@ def rule_batch() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 # %%
-def mixed_losses(fp16: bool = True, forget: bool = False) -> tuple[list[float], float]:
+def mixed_losses(fp16: bool = True, forget: bool = False, scaled: bool = True) -> tuple[list[float], float]:
     """The loss at each of 100 updates, and the scaler's number at the end."""
     torch.manual_seed(14)
     net = TransformerLM(preset("modern", vocab_size=32, d_model=32, n_layers=1, n_heads=2, max_seq_len=24))
-    adamw, scaler = torch.optim.AdamW(net.parameters(), lr=1e-2), torch.amp.GradScaler("cpu", enabled=fp16)
+    adamw = torch.optim.AdamW(net.parameters(), lr=1e-2)
+    scaler = torch.amp.GradScaler("cpu", enabled=fp16 and scaled)  # if it is not enabled, it does nothing
     losses = []
     for _ in range(100):
         x, y = rule_batch()
@@ -403,13 +521,17 @@ def mixed_losses(fp16: bool = True, forget: bool = False) -> tuple[list[float], 
     return losses, scaler.get_scale()
 
 
-# %% rows=["S4-53"]
+# %% rows=["S4-53"] evidence="scaler"
 losses, scale = mixed_losses()
-print(f"loss {losses[0]:.1f}, after 100 updates {losses[-1]:.1f}")
-assert losses[-1] < 0.5 * losses[0]
+unscaled, _ = mixed_losses(scaled=False)
+for name, curve in {"with the scaler": losses, "without it": unscaled}.items():
+    print(f"{name:<16}" + ", ".join(f"update {i}: {curve[i - 1]:.1f}" for i in (1, 10, 100)))
+    assert curve[-1] < 0.1 * curve[0]
 
 # %% [markdown]
-# `autocast` lets matrix products run in 16 bits and keeps what needs digits in fp32; the weights stay fp32. `unscale_` comes before clipping, or else the limit would be compared with the multiplied gradients. In bf16 no scaler is needed. That is why hardly anybody trains in fp16 any more.
+# `autocast` lets matrix products run in 16 bits and keeps what needs digits in fp32; the weights stay fp32. `unscale_` comes before clipping; otherwise the limit would be compared with the multiplied gradients.
+#
+# Note what this run does not show: the toy learns just as well without the scaler [[scaler]], even a little earlier, because the scaler leaves out the first updates. Losing a few tiny gradients does not always harm the training, and it is hard to know in advance when it will. In bf16 none of the gradients above became 0 [[underflow]], so bf16 is used without a scaler.
 #
 # ### Fewer bytes at a time
 # A step too large for the memory can be cut: **accumulate** the gradients of smaller batches (lesson 11), or **recompute**, keep only what enters each block and compute the rest again in the backward pass (Chen et al. 2016). Neither changes the gradient:
@@ -441,15 +563,16 @@ print("at once, in 4 parts, recomputed: the same gradient")
 #
 # One run says little: with another seed the weights start elsewhere and other stories come. So each choice runs with three seeds, and we look at the spread.
 
-# %%
+# %% evidence="short-ablation"
 print(SIZES, RECIPE)
 tried = (WHOLE, "learned positions instead of rotary", "no norm on queries and keys")
 early = {name: sorted(gap_after(name, n_steps=30, seed=seed) for seed in (1, 2, 3)) for name in tried}
 for name, found in early.items():
     print(f"{name:<36}{sum(found) / 3:.2f} nats above the floor on average ({found[0]:.2f} to {found[2]:.2f})")
+assert max(early["learned positions instead of rotary"]) < min(early[WHOLE]) - 0.03
 
 # %% [markdown]
-# Where the spreads overlap, nothing can be told. But in a whole run of 30 updates learned positions are ahead: all their seeds lie below all seeds of the whole recipe. Does that settle it?
+# The seeds of the first and of the last line overlap. But in a whole run of 30 updates learned positions are ahead: all their seeds lie clearly below all seeds of the whole recipe. [[short-ablation]] Does that settle it?
 
 # %% tags=["source-hidden"]
 # Nats above the floor after 600 updates, seeds 1 to 3: two shared cores, one thread, torch 2.13, fp32.
@@ -478,34 +601,84 @@ predict(
 # %% [markdown]
 # The longer run, of all choices, takes about ten minutes, so its figures are recorded; `make bench ARGS="--only ablation"` measures them again. AdamW was tried at three learning rates and the best counts; all others run at Muon's, which may be unfair to them.
 
+# When is a difference more than chance? The three seeds of the whole recipe lie within 0.03 nats, but that is luck: other choices spread over 0.2. Seeds do the same thing in every row, so we estimate one spread from all rows together, the **pooled** standard deviation. From it follows the **standard error** of a difference between two means of three seeds.
+
+# %%
+averages = {name: sum(found) / 3 for name, found in RECORD.items()}
+ranges = {name: max(found) - min(found) for name, found in RECORD.items()}
+print(f"from the lowest to the highest seed: {ranges[WHOLE]:.2f} in the whole recipe, up to {max(ranges.values()):.1f}")
+pooled = torch.tensor(list(RECORD.values())).var(1).mean().sqrt().item()
+standard_error = pooled * (1 / 3 + 1 / 3) ** 0.5
+print(f"pooled standard deviation {pooled:.3f}, standard error of a difference {standard_error:.3f}")
+
+# %% [markdown]
+# How many standard errors are enough? Seven choices are compared with the same recipe, so chance has seven tries. We simulate it: 10,000 tables of eight rows and three seeds in which *no* choice changes anything. In how many of them would we report at least one difference?
+
+# %%
+tables = torch.randn(10_000, 8, 3, generator=torch.Generator().manual_seed(14))
+apart = (tables.mean(2)[:, 1:] - tables.mean(2)[:, :1]).abs()  # (10000, 7): from the mean of row 0
+apart = apart / (tables.var(2).mean(1).sqrt() * (2 / 3) ** 0.5)[:, None]  # in standard errors
+above = tables[:, 1:].amin(2) > tables[:, :1].amax(2)  # (10000, 7): all three seeds above those of row 0
+below = tables[:, 1:].amax(2) < tables[:, :1].amin(2)
+chance = (above | below).any(1).float().mean().item()
+
 # %% tags=["source-hidden"]
-middle = {name: sorted(found)[1] for name, found in RECORD.items()}
-order = sorted(RECORD, key=lambda name: -middle[name])
+predict(
+    "Nothing differs in these tables. We report a difference if all three seeds of a row lie above, or all below, those of row 0. In how many of 100 tables do we report one?",
+    key=lambda: 100 * chance,
+    number="tables",
+    within=8,
+    feedback={
+        5: "1 in 20 is the chance that one row of three lies above. Below counts, too, and there are seven rows.",
+        10: "That is the chance for one row. There are seven of them.",
+        70: "Seven times 10 would be right if the seven reports excluded each other, but two rows can be wrong in the same table.",
+    },
+    because="For one row the chance is about 1 in 10. Seven rows, compared with the same row 0, have seven chances to be wrong.",
+)
+
+# %%
+print(f"all three seeds above or below: in {chance:.0%} of the tables")
+for limit in (1, 2, 3):
+    print(f"{limit} standard errors or more: in {(apart > limit).any(1).float().mean():.0%} of the tables")
+
+# %% [markdown]
+# So "all three seeds are higher" is weak evidence, and we require three standard errors.
+
+# %% tags=["source-hidden"]
+order = sorted(RECORD, key=lambda name: -averages[name])
 with figures.axes("One choice exchanged at a time", "nats above the floor", "", (9.6, 5)) as (figure, ax):
     ax.set_ylabel("what was exchanged")
     for row, name in enumerate(order):
         ax.plot(RECORD[name], [row] * 3, "o", color=figures.SERIES[name == WHOLE])
-    ax.axvspan(min(whole), max(whole), color=figures.SERIES[1], alpha=0.15, linewidth=0)
+        ax.plot(averages[name], row, "|", markersize=26, markeredgewidth=3, color=figures.SERIES[name == WHOLE])
+    reach = 3 * standard_error
+    ax.axvspan(averages[WHOLE] - reach, averages[WHOLE] + reach, color=figures.SERIES[1], alpha=0.15, linewidth=0)
     ax.set_yticks(range(len(order)), ["(nothing) " * (name == WHOLE) + name for name in order])
 figures.show(
     figure,
-    alt="Dots, three for each choice: nats above the floor after 600 updates; a band marks the spread of the whole recipe.",
-    caption="600 updates, three seeds each. The band is the spread of the whole recipe. Where all three dots lie right of it, the exchange made it worse.",
-    table={"exchanged": order, **{f"seed {i + 1}": [RECORD[name][i] for name in order] for i in range(3)}},
+    alt="Dots, three for each choice, and a bar at their mean: nats above the floor after 600 updates. A band marks three standard errors on both sides of the whole recipe's mean; only the bar of learned positions lies outside it.",
+    caption="600 updates, three seeds each; the bar is their mean. The band reaches three standard errors of a difference to both sides of the whole recipe's mean. A bar outside the band is a difference; a bar inside can be chance.",
+    table={
+        "exchanged": order,
+        **{f"seed {i + 1}": [RECORD[name][i] for name in order] for i in range(3)},
+        "mean": [averages[name] for name in order],
+    },
 )
 
-# %%
-worse = [name for name in RECORD if min(RECORD[name]) > max(whole)]
-better = [name for name in RECORD if max(RECORD[name]) < min(whole)]
-print("worse: ", ", ".join(worse))
-print("better:", ", ".join(better) or "none")
-assert comb(6, 3) == 20  # ways to choose the 3 of 6 that come out on top
+# %% evidence="long-ablation"
+away = {name: (averages[name] - averages[WHOLE]) / standard_error for name in RECORD if name != WHOLE}
+for name, n_errors in sorted(away.items(), key=lambda item: -item[1]):
+    verdict = "no difference to be seen" if abs(n_errors) < 3 else "worse" if n_errors > 0 else "better"
+    print(f"{name:<36}{n_errors:4.1f} standard errors  {verdict}")
+assert away["learned positions instead of rotary"] > 3
+assert abs(away["a constant learning rate"]) < 1
 
 # %% [markdown]
-# And even "worse" can be luck: of all orders of six runs of the same quality one in 20 puts the three of one kind on top, and seven choices were tried. The constant learning rate, barely above the band, needs more seeds. Those in neither list cannot be told from the whole recipe. They may still matter in a larger model, on another text, or in a longer run: these models are far from the floor. An ablation speaks of the size and the length at which it was run.
+# Only learned positions are worse by so much, and after 30 updates they were ahead. [[long-ablation]] AdamW is 2.3 standard errors behind, which seven comparisons can produce by chance, so it would take more seeds to know. For the constant learning rate all three seeds lie above those of the whole recipe, but its mean is less than 1 standard error away: this is no evidence of a difference. "No difference to be seen" does not mean that a choice has no effect. A smaller effect needs more seeds, and the choice may matter in a larger model, on another text or in a longer run, because these models are far from the floor.
 
 # %% [markdown] tags=["note"]
 # Ask before the run: which choice would you give up first? Then: what would have to be true for this table to hold for a model a thousand times as large? (Nothing here says.)
+# The usual wrong answer in this section: "a constant learning rate is worse, all three seeds say so". Let the room write down its limit before the simulation, and count how many tables it would have reported.
 
 # %% [markdown] slide="slide"
 # ## 7. Your turn
@@ -572,15 +745,16 @@ hint("training_flops")
 
 # %% [markdown] slide="subslide" minutes=1
 # ### The library's version
-# It agrees with section 3, and with what PyTorch counts when the products are run:
+# It agrees with section 3, and with what PyTorch counts when the products are run: [[flops-counted]]
 
-# %%
+# %% evidence="flops-counted"
 from tinylm_lib import cost
 
 assert cost.training_flops(config, B, T) == step_flops
 with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
     cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
 print(f"ours {cost.training_flops(config, B, T):,}, counted {counter.get_total_flops():,}")
+assert counter.get_total_flops() == step_flops
 show(cost.training_flops, cost.forward_flops, cost.mfu)
 
 # %% [markdown] slide="slide" minutes=4
@@ -596,7 +770,7 @@ else:
     print("no GPU here")
 
 # %% [markdown]
-# And what others have published (`roof` measures fp32; the peak of 312 is for bf16):
+# And what others have published (`roof` measures fp32; the peak of 312 is the one in bf16):
 
 # %% tags=["source-hidden"]
 PUBLISHED = [
@@ -647,19 +821,20 @@ least, stuck = (runs[name][1] for name in ("right", "forgotten, fp16"))
 print(f"the scaler's number: over 1,000 when right: {least > 1000}; forgotten: {stuck:.0e}")
 
 # %% [markdown]
-# In the right run the first few updates are left out as well: the scaler halves its number until the gradients fit. Where nothing is zeroed, the infinite ones are still there, whatever the number, so the number is halved each time and not one update is made. No message says so: look at that number, and at whether the *weights* move.
+# In the right run the scaler skips the first few updates as well, and halves its number until the gradients fit. Where nothing is zeroed, the infinite ones are still there, whatever the number, so the number is halved each time and not one update is made. No message says so: look at that number, and at whether the *weights* move.
 #
-# In fp32 the same slip does hardly any harm here, which makes it hard to find: the rule is easy, and clipping bounds the sum of all old gradients.
+# In fp32 the same slip does hardly any harm here, which makes it hard to find. A likely reason is that the rule is easy, and that clipping bounds the sum of all old gradients.
 #
 # ## What you have now
-# - Work is counted in FLOPs and bytes. FLOPs per byte decide whether memory or processor is the limit.
-# - A step costs three forward passes: a fixed price for each token, and attention's scores on top, which grow with the text.
-# - What keeps a step from the peak: the many operations that are no products, the optimizer, and on some machines products too small to reach it.
-# - Attention in pieces gives the same result without its table. Compiling joins neighbours; 16 bits halve the bytes.
-# - A choice is worth what an ablation shows, with its spread, at the size and length at which it was run.
+# - You count work in FLOPs and in bytes. Work with few FLOPs per byte, such as an addition or a linear map of a single token, waits for the memory; work with many is limited by the processor. [[intensity]]
+# - The matrix products of one update take three times the FLOPs of a forward pass [[backward-twice]]: the same number for each token in the linear maps, and in attention's scores a number that grows with the length of the text. [[long-texts]]
+# - The products of forward and backward are only a part of a step's time; attention, the optimizer and all other operations take the rest. In what proportion depends on the machine, so use a profiler. [[profile]]
+# - Attention in pieces gives the same result as attention with the whole table. [[same-attention]] Numbers of 16 bits take half the bytes [[half-the-bytes]], but in fp16 small gradients become 0 unless the loss is scaled. [[underflow]]
+# - An ablation measures what a choice is worth at one size and one length of training: learned positions were ahead in a short run [[short-ablation]] and behind in a longer one. Compare a difference with its standard error, and remember how many comparisons you make. [[long-ablation]]
 #
 # Next, lesson 15: what to do with ten, a thousand, a million times as many FLOPs.
-#
+
+# %% [markdown]
 # ## Sources
 # - The roofline: Williams, Waterman and Patterson 2009, *Roofline: An Insightful Visual Performance Model for Multicore Architectures*.
 # - FLOPs of a step and MFU: Chowdhery et al. 2022, *PaLM: Scaling Language Modeling with Pathways*, table 3 and appendix B.
