@@ -598,7 +598,7 @@ for whole in ("风筝", "🪁", "Zoë"):
 #
 # ## What you have now
 # - A token is a unit of the vocabulary, such as a word or some bytes. Its id selects a row of the embedding table. [[table-row]]
-# - Byte-level BPE starts from the 256 bytes, so it has ids for every text. [[any-text]]
+# - Byte-level BPE starts from the single bytes, so it has ids for every text. [[any-text]]
 # - BPE merges the most common pair of neighbours. Ties need a fixed rule; here the greater pair wins. [[most-common]] No merge crosses the boundary of a pre-token. [[within-words]]
 # - The probability of a sequence of tokens is the product of their probabilities, each given those before it. So its loss is the sum of $-\ln p$. [[chain-rule]] [[same-loss]]
 # - A reader who knows the exact probabilities has the same loss on a story in words, in BPE tokens and in characters. [[same-loss]]
