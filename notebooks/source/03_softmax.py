@@ -12,7 +12,7 @@ import torch
 
 from tinylm_lib import TransformerLM, layers, next_token_loss, preset, storyworld
 from tinylm_lib.classroom import check, figures, hint, keep, predict, show, softmax_view, trace
-from tinylm_lib.classroom.measured import fixed, measured
+from tinylm_lib.classroom.measured import fixed, learned, measured
 from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(3)
@@ -153,7 +153,8 @@ assert scores.max() > math.log(torch.finfo(torch.float16).max)
 #
 # $$\frac{e^{x_i}}{\sum_j e^{x_j}} = \frac{e^{x_i}/e^{m}}{\sum_j e^{x_j}/e^{m}} = \frac{e^{x_i-m}}{\sum_j e^{x_j-m}}, \qquad m = \max_j x_j$$
 #
-# Now the largest power is $e^0 = 1$. None is greater, so nothing overflows, and the sum is at least 1, so nothing is divided by 0.
+# Now the largest power is $e^0 = 1$. None is greater, so no power overflows, and the sum is at least 1, so nothing is divided by 0. In fp16 the *sum* can still overflow if there are more than 65,504 tokens, as the last line below shows;
+# fp32 is safe here. [[maximum-subtracted]]
 
 # %% evidence="maximum-subtracted"
 safe_powers = (large - large.max()).exp()
@@ -162,6 +163,11 @@ print("probabilities:", safe_powers / safe_powers.sum())
 assert large.exp()[2].isinf() and naive[2].isnan() and safe_powers.isfinite().all()
 for row in (few, few + 50, -few):
     torch.testing.assert_close((row - row.max()).exp() / (row - row.max()).exp().sum(), row.exp() / row.exp().sum())
+equal_scores = torch.zeros(70_000)
+in_fp16 = layers.softmax(equal_scores.half(), dim=0).max().item()
+in_fp32 = layers.softmax(equal_scores, dim=0).max().item()
+print(f"70,000 equal scores: probability {in_fp16:.0f} in fp16, {in_fp32:.1e} in fp32")
+assert in_fp16 == 0 and math.isclose(in_fp32, 1 / 70_000, rel_tol=1e-4)
 
 # %% [markdown]
 # In mathematics, softmax never gives a probability of 0. In fp32 it does, once a score lies far enough below the best one:
@@ -345,7 +351,7 @@ figures.show(
 )
 
 # %% [markdown]
-# Towards 0, softmax becomes a choice of the largest, and that is what the name means: a *soft max*. Towards infinity all tokens get the same probability.
+# Towards 0, softmax becomes a choice of the largest. So it is a soft *argmax*: it shows which score is the largest, while the soft version of the maximum itself is the log-sum-exp of section 5 (Goodfellow et al. 2016, section 6.2.2.3). Towards infinity all tokens get the same probability.
 # Lesson 12 writes with this dial.
 #
 # Here is all of it at once, for the model's best words alone. Turn the temperature, move a score, and add to all scores until the formula breaks.
@@ -414,8 +420,8 @@ for came in range(3):
     print(f"score {came} came: gradient", x3.grad)
 
 # %% [markdown]
-# Training steps against it: what came is pushed up by the probability that it lacked, each other token is pushed down by the probability that it had. If the model
-# is right and sure, the gradient is nearly 0.
+# A step against it on the *scores* pushes what came up by the probability that it lacked, and each other token down by the probability that it had. Training changes the weights, which all positions share, so a step need not move every score in this
+# direction. If the model is right and sure, the gradient is nearly 0.
 #
 # ### One number for a batch
 # A batch has many losses, and there is more than one way to a single number. Take two texts, the whole story and its first words. The model reads all
@@ -565,16 +571,16 @@ for exact_first in (0.1, 0.5, 0.7):
     assert abs(lowest_at - exact_first) < 1e-6
 
 # %% [markdown]
-# The lowest mean loss is at the exact probability, wherever that is. Does this hold for more than two words, too? We draw three random distributions of 345 words, and for each of them three times 1,000 wrong ones, the first 1,000 only a little wrong.
+# The lowest mean loss is at the exact probability, wherever that is. Does this hold for more than two words, too? We draw three random distributions of 345 words, and for each of them three times 1,000 wrong ones, the first 1,000 only a little wrong. We compute in fp64, because rounding in fp32 can hide differences that are so small.
 
 # %% evidence="lowest-for-many"
 n_lower = 0
 for seed in range(3):
     generator = torch.Generator().manual_seed(seed)
-    exact_scores = 3 * torch.randn(345, generator=generator)  # (V)
+    exact_scores = 3 * torch.randn(345, generator=generator, dtype=torch.float64)  # (V)
     exact_probs = layers.softmax(exact_scores, dim=0)
     for size in (0.01, 1, 3):
-        wrong = exact_scores + size * torch.randn(1000, 345, generator=generator)  # (1000, V)
+        wrong = exact_scores + size * torch.randn(1000, 345, generator=generator, dtype=torch.float64)  # (1000, V)
         for row in wrong:
             n_lower += int(mean_loss(row, exact_probs) < mean_loss(exact_scores, exact_probs))
 print(f"{n_lower} of the wrong distributions have a lower mean loss than the exact one")
@@ -644,9 +650,11 @@ for name, row in opinions.items():
     carlos, jamal = leaf.grad[who].tolist()
     print(f"{name:<15} gradient {fixed(carlos, 2):>5} for Carlos, {fixed(jamal, 2):>5} for Jamal")
     assert (leaf.grad.abs().max() < 1e-5) == (name == "exact")
+    after_step = mean_loss(row - 0.1 * leaf.grad, q)
+    assert after_step < mean_loss(row, q) or name == "exact"
 
 # %% [markdown]
-# The gradient is 0 only for the exact probabilities. For the others a small step against it brings the model's probabilities nearer to them. That does not mean that training arrives there: after all of its training our model still gives Carlos
+# The gradient is 0 only for the exact probabilities. For the other three, a small step on the scores against it makes the mean loss lower, and so the KL divergence, too. (Single probabilities may still move away.) That does not mean that training arrives there: after all of its training our model still gives Carlos
 # 0.615.
 
 # %% [markdown] tags=["note"]
@@ -655,8 +663,8 @@ for name, row in opinions.items():
 
 # %% [markdown] slide="slide" minutes=5
 # ## 7. What should the first loss be?
-# A new model knows nothing. Before you train, you should know what its loss ought to be: if it is not that, something is broken, and no training will
-# mend it. Here is an untrained model with a vocabulary of 10,000, and random tokens.
+# A new model knows nothing. Before you train, you should know what its loss ought to be: if the loss is far from that, look for the reason before you train. A right first loss does not prove that all
+# is well (section 8). Here is an untrained model with a vocabulary of 10,000, and random tokens.
 
 # %%
 _ = torch.manual_seed(3)
@@ -713,7 +721,29 @@ for factor in (0.25, 1, 2, 3, 5, 8):
 assert found < rule - 5 and tops[0] > 0.5
 
 # %% [markdown]
-# Up to $\sigma = 3$ the rule holds within 0.15 nats for this vocabulary. For much larger $\sigma$ it is too high: then the ten largest of 10,000 scores make up most of the sum, and the average over so few is not reliable.
+# Up to $\sigma = 3$ the rule holds within 0.15 nats for this vocabulary. For much larger $\sigma$ it is too high: then the ten largest of 10,000 scores make up most of the sum, and the average over so few is not reliable. [[first-loss]]
+#
+# The rule assumes that the scores are nearly normal, and independent of the target. These models have an output layer of their own. If it uses the same table as the embedding (*tied* embeddings, lesson 10), the token that the model has just read gets
+# a much higher score than all others.
+
+# %% evidence="first-loss-tied"
+for factor in (1, 5):
+    sigmas, losses = [], []
+    for seed in range(3):
+        _ = torch.manual_seed(seed)
+        tied = TransformerLM(preset("modern", vocab_size=10_000, tie_embeddings=True)).eval()
+        tied_tokens = torch.randint(10_000, (8, 65))
+        with torch.no_grad():
+            tied_scores = factor * tied(tied_tokens[:, :-1])  # (B, T, V)
+        sigmas.append(tied_scores.std().item())
+        losses.append(next_token_loss(tied_scores, tied_tokens[:, 1:]).item())
+    sigma, found = sum(sigmas) / 3, sum(losses) / 3
+    rule = uniform + sigma**2 / 2
+    print(f"tied, sigma {sigma:.1f}: loss {found:4.1f}, rule {rule:4.1f}")
+    assert (abs(found - rule) < 0.1) if factor == 1 else (found > rule + 1)
+
+# %% [markdown]
+# With its small initial weights the tied model fits the rule, too. But with scores 5 times as large the rule is too low already at a small $\sigma$, because one score in each row is far outside the normal distribution. [[first-loss-tied]]
 #
 # The scores of a model with small initial weights barely differ, so for many models $\ln V$ is close. How close can one tell from one batch?
 #
@@ -764,14 +794,14 @@ predict(
 
 # %% [markdown]
 # So there is a floor, $\ln(e + V - 1) - 1$. Now watch a model run into it. The smallest model there is: a table with one row of scores per token, which
-# shall learn the token that follows (after $t$ always the remainder of $5t + 3$ divided by 32: any fixed rule would do). We train it both ways, with a step size of 30, large because the mean
+# starts at 0 and shall learn the token that follows (after $t$ always the remainder of $5t + 3$ divided by 32: any fixed rule would do). We train it both ways, with a step size of 30, large because the mean
 # over 32 rows makes each row's gradient small.
 
 
 # %%
-def learn(twice: bool, steps: int = 200) -> tuple[list[float], float]:
+def learn(twice: bool, start: torch.Tensor, steps: int = 200) -> tuple[list[float], float]:
     follows = (5 * torch.arange(V) + 3) % V  # (V)
-    table, losses = torch.zeros(V, V, requires_grad=True), []
+    table, losses = start.clone().requires_grad_(), []  # (V, V)
     for _ in range(steps + 1):
         out = layers.softmax(table, dim=-1) if twice else table  # (V, V)
         loss = next_token_loss(out, follows)
@@ -782,8 +812,8 @@ def learn(twice: bool, steps: int = 200) -> tuple[list[float], float]:
 
 
 # %% evidence="softmax-twice"
-once, right_once = learn(twice=False)
-double, right_double = learn(twice=True)
+once, right_once = learn(twice=False, start=torch.zeros(V, V))
+double, right_double = learn(twice=True, start=torch.zeros(V, V))
 floor = math.log(math.e + V - 1) - 1
 assert math.isclose(loss_of(perfect, 7).item(), floor, abs_tol=1e-5)
 assert right_once == right_double == 1 and once[-1] < 0.1 and floor <= min(double) + 1e-4
@@ -795,12 +825,30 @@ steps = list(range(0, 201, 4))
 figures.loss_curve(
     {"once": (steps, once[::4]), "twice": (steps, double[::4])},
     {"the floor": floor},
-    title="Right every time, and stuck",
-    caption="Both models learn every answer. The loss of the second stops at its floor.",
+    title="From zeros: right every time, and stuck",
+    caption="From a table of zeros both models learn every answer. The loss of the second stops at its floor.",
 )
 
 # %% [markdown]
-# If you see only this loss, you will look for the bug in the step size, although the model is right every time. However large the vocabulary, the floor
+# This table starts at 0, so it learns every answer, although its loss stays high. That is a special case, because at the start all probabilities are equal. What happens from random weights?
+
+# %% evidence="softmax-twice-random"
+for deviation in (1, 3):
+    right = {False: [], True: []}
+    for seed in range(3):
+        start = deviation * torch.randn(V, V, generator=torch.Generator().manual_seed(seed))  # (V, V)
+        for twice in right:
+            right[twice].append(100 * learn(twice, start)[1])
+    mean_once, mean_twice = sum(right[False]) / 3, sum(right[True]) / 3
+    found = learned(mean_twice, 85, 99) if deviation == 1 else learned(mean_twice, 15, 60)
+    print(f"random scores, standard deviation {deviation}: once {mean_once:.0f} % right, twice {found} %")
+    assert mean_once == 100 and max(right[True]) < (100 if deviation == 1 else 70)
+
+# %% [markdown]
+# With softmax once, the table still learns every answer. With softmax twice it does not in the same number of steps, and the further the random scores are apart, the fewer answers it learns. [[softmax-twice-random]] The reason is the gradient: on its way back through the first softmax it is multiplied by the probabilities. So
+# where the right token has a probability near 0, hardly any gradient is left. Softmax twice spoils the learning, not only the loss that you see.
+#
+# However large the vocabulary, the floor
 # is less than one nat below the $\ln V$ of knowing nothing:
 
 # %%
@@ -810,15 +858,15 @@ for n_tokens in (32, 1_000, 10_000, 100_000):
     assert math.log(n_tokens) - 1 < lowest < math.log(n_tokens)
 
 # %% [markdown]
-# So: **a model returns scores**. Apply softmax only where probabilities are needed: in the loss, which has it built in, and in the sampler.
+# So: **a model returns scores**. Apply softmax only where probabilities are needed: in the loss, which has it built in, and in the sampler. [[softmax-twice-random]]
 #
 # ## What you have now
 # - Softmax takes the exponential of each score and divides it by the sum of all, along one axis. [[along-one-axis]] Only differences of scores count, as long as the number format can hold them. [[only-differences]]
-# - Subtracting the maximum changes no probability and prevents the overflow. The NaN came from $\infty / \infty$. [[maximum-subtracted]]
+# - In exact arithmetic, subtracting the maximum changes no probability. It keeps every power at most 1, which prevents the overflow in fp32; in fp16 the sum can still overflow. Without it, the NaN came from $\infty / \infty$. [[maximum-subtracted]]
 # - The loss of a target is log-sum-exp minus its score, and its gradient is $p - y$. [[p-minus-y]] The loss of a batch is one mean over all real targets. [[real-targets]]
 # - A wrong probability costs the KL divergence: the mean loss is the entropy plus this divergence [[entropy-and-divergence]]. It is lowest if the model's probabilities are the exact ones [[lowest-at-the-truth]] [[lowest-for-many]], and there its gradient is 0. [[zero-at-the-truth]]
-# - Before training, the loss on random tokens is about $\ln V + \sigma^2/2$, as long as $\sigma$ is at most about 3 (for $V$ = 10,000). [[first-loss]]
-# - A model returns scores. If softmax is applied twice, the loss stays above $\ln(e + V - 1) - 1$ even if every answer is right. [[softmax-twice]]
+# - If the scores are nearly normal and independent of the target, the first loss is about $\ln V + \sigma^2/2$. We checked it up to $\sigma$ = 3 for untied models with $V$ = 10,000. [[first-loss]] With tied embeddings and larger scores it can be much too low. [[first-loss-tied]]
+# - A model returns scores. If softmax is applied twice, the loss stays above $\ln(e + V - 1) - 1$ even if every answer is right [[softmax-twice]], and from random scores our table learned fewer answers in the same number of steps. [[softmax-twice-random]]
 #
 # Next, lesson 04: how the numbers inside the model keep one size.
 
@@ -827,5 +875,5 @@ for n_tokens in (32, 1_000, 10_000, 100_000):
 # - Softmax: Bridle 1990, *Probabilistic Interpretation of Feedforward Classification Network Outputs, with Relationships to Statistical Pattern Recognition*.
 # - Overflow and the maximum: Goodfellow, Bengio and Courville 2016, *Deep Learning*, section 4.1; softmax as an output: section 6.2.2.3.
 # - Entropy and cross-entropy: Goodfellow, Bengio and Courville 2016, section 3.13; the divergence: Kullback and Leibler 1951, *On Information and Sufficiency*.
-# - Softmax and other sums are computed in fp32: Micikevicius et al. 2018, *Mixed Precision Training*, section 3.3.
+# - In mixed precision, softmax and other sums are usually computed in fp32: Micikevicius et al. 2018, *Mixed Precision Training*, section 3.3. Our `layers.softmax` computes in the dtype of x.
 # - Temperature: Hinton, Vinyals and Dean 2015, *Distilling the Knowledge in a Neural Network*, section 2, equation 1.
