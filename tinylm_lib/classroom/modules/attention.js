@@ -31,7 +31,7 @@ const CARD = `
   thead td { font-size: 14px; line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
   thead span { display: block; width: 0; white-space: nowrap; transform: translate(20px, -4px) rotate(-50deg); transform-origin: 0 100% }
   th.on { color: var(--ink); font-weight: 700 }
-  tbody td { position: relative; width: clamp(27px, calc((100cqw - 110px) / var(--tokens)), 40px); height: 31px; padding: 0; text-align: center;
+  tbody td { position: relative; width: clamp(27px, calc((100cqw - 110px) / var(--tokens)), min(40px, max(30px, 640px / var(--tokens)))); height: 31px; padding: 0; text-align: center;
     font-size: clamp(11px, calc((100cqw - 110px) / var(--tokens) * .36), 14px); border-radius: 4px; cursor: pointer }
   tbody td.faint { color: var(--quiet) }
   tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
