@@ -150,7 +150,8 @@ predict(
 
 # %% [markdown]
 # ### A gain for each feature
-# Size 1 is not the best size for everyone. So the norm has one learned number per feature, the **gain** $g$, which starts at 1.
+# After the division the norm multiplies each feature by a learned number, its **gain** $g$, which starts at 1. In a block, the linear map that comes next could do the same scaling. So
+# the gains there add nothing that the model could not compute without them, but each one is a parameter of its own, which training adjusts.
 #
 # $$\text{RMSNorm}(x)_i = \frac{x_i}{\sqrt{\frac{1}{C}\sum_j x_j^2 + \epsilon}} \cdot g_i$$
 #
@@ -244,7 +245,7 @@ with torch.no_grad():
     assert same(norm, x + 5) == "differs" and same(layer, x + 5) == "same"
     middle = x - x.mean(-1, keepdim=True)  # (B, T, C)
     torch.testing.assert_close(norm(middle), layer(middle))
-    print("on centred vectors both agree")
+    print("on centred vectors both agree (gains 1, offset 0)")
 
 # %% [markdown]
 # So RMSNorm is LayerNorm without the centring and without the offset. [[centred]] Does the centring matter? To subtract the mean is to remove one direction from the vector, the one along
@@ -283,10 +284,10 @@ predict(
 print(f"along a random direction: {parts.mean():.1%} on average, from {parts.min():.1%} to {parts.max():.1%}")
 strongest = torch.linalg.svd(stream.flatten(0, 1), full_matrices=False).Vh[0]  # (C)
 print(f"along the strongest direction: {part_along(strongest):.0%};  1/C is {1 / C:.1%}")
-assert abs(parts.mean() * C - 1) < 0.1 and parts.min() < part_along(mean_direction) < parts.max()
+assert abs(parts.mean() * C - 1) < 0.1 and part_along(mean_direction) < parts.median()
 
 # %% [markdown]
-# The mean holds less than an average direction, but no less than some random ones: in this model the mean is just one direction among 128. [[one-direction]] What happens if we remove it? We subtract one direction
+# In front of the final norm, the mean holds less than most of the random directions. [[one-direction]] What happens if we remove it? We subtract one direction
 # in front of every norm of a copy. For the mean this is exactly the centring of LayerNorm. `F.cross_entropy` is the loss of lesson 03, on 20 other stories.
 
 
@@ -318,14 +319,14 @@ random_losses = [loss for name, loss in removed.items() if name.startswith("rand
 assert max(removed["the mean"], *random_losses) < whole + 0.01 < removed["the strongest"]
 
 # %% [markdown]
-# Without the mean the loss hardly changes, and the same holds for each of five random directions. Without the strongest direction it rises. [[mean-removed]] So this model keeps nothing important in its mean. That
+# Without the mean the loss hardly changes, and the same holds for each of five random directions. Without the strongest direction it rises. [[mean-removed]] So this model hardly depends on its mean. That
 # does not show that *training* needs no centring: we changed a finished model, and it was trained without centring. For that question one has to train both ways. Zhang and
 # Sennrich did: with RMSNorm their models became about as good as with LayerNorm, and the running time fell by 7 to 64 % (Zhang and Sennrich 2019). The Llama models use RMSNorm (Touvron et al. 2023).
 
 # %% [markdown] tags=["note"]
 # A picture for the board, three numbers per vector: LayerNorm puts every vector on a circle (centred, then one length), RMSNorm on a sphere.
 # Common wrong answer: that LayerNorm needs no gain because it has an offset. In the second half ask at the first percentage "small compared with what?". The usual wrong conclusion: the mean holds little,
-# so a model can be trained without centring. What fails there: any direction holds little, and this model never had centring.
+# so a model can be trained without centring. What fails there: most directions hold little, and this model never had centring.
 
 # %% [markdown] slide="slide" minutes=7
 # ## 4. The small number inside the root
@@ -430,8 +431,9 @@ for name, rule, eps_here in (
     assert math.isnan(at_zero) == (rule is with_eps_outside)
 
 # %% [markdown]
-# With the same eps outside, a change of a tiny vector is multiplied by 99,990 instead of 316. A larger eps outside fixes that, but then it also shrinks vectors of ordinary size. And at 0 the gradient
-# outside is NaN: the root has an infinite slope there, and infinity times 0 is NaN. Inside, the root never meets a 0. [[eps-outside]]
+# With the same eps outside, a change of a tiny vector is multiplied by 99,990 instead of 316. A larger eps outside fixes that, but it shrinks vectors of size 0.02, such as fresh embeddings, to 0.863. And at
+# 0, automatic differentiation gives NaN if eps is outside. The true derivative is finite there, $1/\epsilon$, but PyTorch differentiates our formula step by step: the plain root has an infinite slope at 0, and infinity times 0
+# is NaN. (Other ways to compute the root, such as `torch.linalg.vector_norm`, avoid the NaN.) With eps inside, the root never meets a 0. [[eps-outside]]
 
 # %% [markdown] slide="slide" minutes=6
 # ## 5. Sixteen bits
@@ -638,9 +640,9 @@ assert per_vector == 0 < over_all
 #
 # ## What you have now
 # - The size of a vector is its root mean square. RMSNorm divides by it and then multiplies each feature by a learned gain. [[by-hand]]
-# - LayerNorm subtracts the mean first. On vectors whose mean is 0, both norms agree. [[centred]]
-# - In our model, which was trained without centring, the mean is a direction like any other. That training works without centring is a result of Zhang and Sennrich (2019). [[one-direction]] [[mean-removed]]
-# - eps is added inside the root, so the gradient at 0 is finite. Vectors smaller than the root of eps do not come out with size 1. [[eps-outside]] [[below-eps]]
+# - LayerNorm subtracts the mean first. On vectors whose mean is 0, both norms agree if LayerNorm's offset is 0 and the gains are equal. [[centred]]
+# - In our model, which was trained without centring, the mean holds less than most directions in front of the final norm, and removing it hardly changes the loss. That training works without centring is a result of Zhang and Sennrich (2019). [[one-direction]] [[mean-removed]]
+# - With eps inside the root, automatic differentiation gives a finite gradient at 0. With eps outside, a plain square root gives NaN at 0, although the true derivative is finite. Vectors smaller than the root of eps do not come out with size 1. [[eps-outside]] [[below-eps]]
 # - In fp16 the squares can overflow, so a norm computes in fp32 and returns the dtype of its input. With one cast at the very end, the result is rounded only once. [[fp16-squares]] [[two-orders]]
 # - Each vector is normalized by itself, along the last axis. With one mean over all positions, a word would learn about later words. [[one-mean-for-all]]
 #

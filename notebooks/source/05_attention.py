@@ -172,11 +172,11 @@ figures.show(
 
 # %% [markdown] slide="slide" minutes=7
 # ## 3. Why divide by a root?
-# A score is a sum of $d_k$ products. If all numbers in queries and keys are random with standard deviation 1, each product has the variance 1, and variances add up (lesson 02).
+# A score is a sum of $d_k$ products. If all numbers in queries and keys are independent, with mean 0 and standard deviation 1, each product has the variance 1, and variances add up (lesson 02).
 
 # %% tags=["source-hidden"]
 predict(
-    "Random queries and keys with `d_k` = 64. What is the standard deviation of their scores, undivided?",
+    "Queries and keys of independent random numbers (mean 0, standard deviation 1), with `d_k` = 64. What is the standard deviation of their scores, undivided?",
     key=lambda: f"about {(torch.randn(1000, 64) @ torch.randn(64, 128)).std():.0f}",
     choices={
         "about 64": "That is the variance. The standard deviation is its root.",
@@ -217,7 +217,8 @@ for size in (16, 64, 256):
 # with many features, one key takes nearly all of the weight: the softmax is **saturated**. The few keys that win still get a gradient. But a score's gradient carries its weight as a factor, and a typical weight is almost 0.
 # So **a key that is not already found can hardly learn to be found**.
 #
-# And why not divide by $d_k$ itself? The gradients in these rows are even larger. But with many features all keys then get nearly the same weight, and the query can hardly choose.
+# And why not divide by $d_k$ itself? The gradients in these rows are even larger. But with many features, random queries then give all keys nearly the same weight, so at the start of training a query hardly distinguishes them. Training can undo
+# this, because trained queries and keys are no longer independent. For this reason some models do divide by $d_k$ (Yang et al. 2022).
 #
 # These were single draws. The same for more sizes, each with three seeds:
 
@@ -235,14 +236,14 @@ print(f"queries of size 4, divided by the root: std {long[0]:.1f}, gradient at a
 assert long[3] < 1e-3
 
 # %% [markdown]
-# So the root undoes what comes from the number of features, for queries and keys of size 1. [[one-size]] It does not undo what training makes of them: the last line has queries of size 4, and the
+# So the root undoes what comes from the number of features, for independent random queries and keys of size 1. [[one-size]] It does not undo what training makes of them: the last line has queries of size 4, and the
 # softmax begins to saturate again. (Our shipped model therefore has a norm for its queries and keys, as in lesson 04: `qk_norm`.)
 #
 # Some texts give another reason, "numerical stability". Nothing overflowed here: `measure` asserts that no score reached 88, where the exponential in fp32 would begin to, and softmax takes
 # the maximum off anyway (lesson 03).
 
 # %% [markdown] tags=["note"]
-# Before the paragraph on it, ask: why not divide by d_k itself? The usual wrong answer: because then no gradient arrives. (The table shows the opposite. With long keys all scores are near 0, and every key gets the same weight.)
+# Before the paragraph on it, ask: why not divide by d_k itself? The usual wrong answer: because then no gradient arrives. (The table shows the opposite. With long random keys all scores are near 0, and every key gets the same weight; training can undo this.)
 # Next section: the room often says that row 0 "attends to nothing". It attends to itself. The two ways to write the rule, i >= j and j <= i, are one.
 
 # %% [markdown] slide="slide" minutes=7
@@ -297,8 +298,8 @@ torch.testing.assert_close(causal_weights.sum(-1), torch.ones(T))
 assert (softmax(word_scores, dim=-1) * allowed).sum(-1).min() < 0.5 and left[0].eq(0).all()
 
 # %% [markdown]
-# The future got its share first, and that was thrown away. Worse: how much is left tells how high the forbidden scores were. The future leaks. To divide by the new sums is no repair: where the forbidden scores lie far above
-# the others, nothing is left to divide.
+# The softmax first gave some probability to future positions, and the mask then removed it, so the rest no longer sums to 1. Worse: how much is left depends on the forbidden scores, so the future leaks. Dividing by the new sums is exact
+# in theory. But if the forbidden scores are far above the others, as in the last line, the allowed weights underflow to 0, and nothing is left to divide.
 #
 # ### Your turn
 # First the mask for any $n$, without typing it in.
@@ -470,7 +471,8 @@ for n in (1, 2, 3):
     assert max(apart) < 1e-5 if n == 1 else min(apart) > 0.1
 
 # %% [markdown]
-# With one layer that is right: the last word may see everything anyway. With two, and no mask, the *earlier* words have looked ahead in the first layer, and the last word reads what they found. So whenever a whole text is read again, it needs the mask. [[reading-again]] (A single new query, with stored keys, needs none: lesson 13.)
+# With one layer that is right for the last position: the last word may see everything anyway. With two, and no mask, the *earlier* words have looked ahead in the first layer, and the last word reads what they found. So with more than one layer, even the last result needs the mask. [[reading-again]] The earlier
+# positions always need it: if you use their results, as a loss at every position does, the mask is needed with a single layer, too. [[no-mask]] (A single new query, with stored keys, needs none: lesson 13.)
 
 # %% [markdown] slide="slide" minutes=7
 # ## 5. The shipped model looks back
@@ -588,7 +590,8 @@ assert fraction["the other's colour, layer 1"] > 0.9 and fraction["last word at 
 # Without its own colour the second thing still sees the first one's colour, and takes it up. So the model is not ignorant but **misled**: in three of four texts it names the other thing. Forbid that look as well, and nothing is left to know: about half of the
 # guesses are right, as by chance. In layers 0 and 2 the look at the colour makes no difference, and in layer 1 it is head 0 that needs it. And if the last word may not look at the things in layer 2, the model names other things altogether.
 #
-# So finding takes two steps in two layers: in layer 1 the things take up their colours, in the last one *pink* finds its thing. [[looks-forbidden]] Two heads of different layers that work together like this form an **induction head** (Olsson et al. 2022).
+# So finding takes two steps in two layers: in layer 1 the things take up their colours, in the last one *pink* finds its thing. [[looks-forbidden]] Olsson et al. (2022) describe a similar circuit of two layers. They call
+# its second head an **induction head**, and they recognize it by a test with repeated random words: it finds the word that came after the earlier copy. Our cells show nothing of that kind about our head, so we do not use the name for it.
 #
 # And other words? For some of them StoryWorld knows which earlier words tell them. We ask each head at the word before, where the guess is made: does it look most at one of these? For each layer, the
 # hits of the best of its 4 heads:
@@ -691,10 +694,10 @@ attend(*qkv, added)
 # ## What you have now
 # - A query scores all keys, softmax turns the scores into weights, and the result is the weighted sum of the values. [[one-query-at-a-time]]
 # - Queries and keys have the same number of features, $d_k$. There are as many values as keys, $S$. The size of a value, $d_v$, is free. [[one-query-at-a-time]]
-# - Scores of random queries and keys have a standard deviation of $\sqrt{d_k}$. Divided by this root, they keep one size for every $d_k$, and a typical key still gets a gradient. [[one-size]]
+# - For independent queries and keys of mean 0 and variance 1, the scores have a standard deviation of $\sqrt{d_k}$. Divided by this root, they keep one size for every $d_k$, and in our experiment a typical key still gets a gradient. [[one-size]]
 # - The causal mask comes before the softmax, so that the weights sum to 1. True means allowed: a position sees itself and what comes before it. [[mask-first]]
-# - Trained without a mask, our small model learned to copy the next word. A text that is read again needs the mask as well, if there is more than one layer. [[no-mask]] [[reading-again]]
-# - The shipped model finds *fan* after *pink* in two steps: in one layer each thing takes up its colour, in the next one the last word finds the thing. Without either look it fails. [[looks-forbidden]]
+# - Trained without a mask, our small model learned to copy the next word. When a text is read again, only the last result of a single layer needs no mask: the earlier positions always need it, and with more layers the last one does, too. [[no-mask]] [[reading-again]]
+# - The shipped model finds *fan* after *pink* in two steps: in one layer the things take up their colours, in the next one the last word finds the thing. Without the first step for both things, or without the second step, most guesses are wrong. [[looks-forbidden]]
 # - One layer without positions sees a bag of words. Two layers with a causal mask gave different results for different orders. [[bag]]
 #
 # Next, lesson 06: how to tell a model directly where each word stands.
@@ -702,5 +705,6 @@ attend(*qkv, added)
 # %% [markdown]
 # ## Sources
 # - Attention, the root of $d_k$, the mask: Vaswani et al. 2017, *Attention Is All You Need*, section 3.2.
+# - Dividing by $d_k$: Yang et al. 2022, *Tensor Programs V: Tuning Large Neural Networks via Zero-Shot Hyperparameter Transfer*.
 # - Finding in two steps: Olsson et al. 2022, *In-context Learning and Induction Heads*.
 # - Order from the mask: Haviv et al. 2022, *Transformer Language Models without Positional Encodings Still Learn Positional Information*.

@@ -454,10 +454,10 @@ predict(
     key=lambda: "nearly all" if names_left > 0.9 else "about half" if names_left > 0.3 else "about one in ten",
     choices={
         "about one in ten": "That would be so if the other heads had nothing to say about names.",
-        "about half": "The map shows other heads that look at names, too. They do more than half of the work.",
+        "about half": "The map shows other heads that look at names, too. With them, nearly all names are still right.",
         "nearly all": "",
     },
-    because="Where a head looks is not what the model needs it for: here other heads bring the name as well.",
+    because="A look suggests what a head does, but the model may not depend on it: here the other heads are enough for nearly all names.",
 )
 
 # %% [markdown]
@@ -479,14 +479,13 @@ figures.heat_map(
 )
 
 # %% [markdown]
-# The two maps disagree in most rows. Here are some cells, with the range over the three sets:
+# The two maps disagree in many cells. Here are some cells, with the range over the three sets:
 
 # %%
 cells = [
     ("name", 2, 1),
     ("quotation", 2, 0),
     ("name", 1, 2),
-    ("pronoun", 0, 2),
     ("object", 1, 0),
     ("object", 2, 0),
     ("place", 2, 2),
@@ -501,33 +500,77 @@ for kind, depth, head in cells:
 # %% evidence="heads-removed"
 for kind, depth, head in cells[:2]:  # it looks, and is hardly needed
     assert looked_at[kind][:, depth, head].min() > 0.5 and left[kind][:, depth, head].min() > 0.85
-for kind, depth, head in cells[2:5]:  # it does not look, and is needed
+for kind, depth, head in cells[2:4]:  # it does not look at the answer, and is needed
     assert looked_at[kind][:, depth, head].max() < 0.1 and left[kind][:, depth, head].max() < 0.8
-for kind, depth, head in cells[5:]:  # it looks, and is needed
+for kind, depth, head in cells[4:]:  # it looks, and is needed
     assert looked_at[kind][:, depth, head].min() > 0.9 and left[kind][:, depth, head].max() < 0.25
 
 # %% [markdown]
+# Without two of these heads many words are wrong, although the heads do not look at the answer. [[heads-removed]] But the first map shows one position only, the word just before the answer, and we removed the head at all positions. So we
+# remove it once at that position alone, and once everywhere except there:
+
+
+# %%
+def without_at(layer: int, head: int, places: torch.Tensor) -> torch.nn.Module:
+    changed, D_head = deepcopy(model), model.config.d_head
+    gone = torch.zeros(*places.shape, model.config.d_model, dtype=torch.bool)  # (60, T, C)
+    gone[..., head * D_head : (head + 1) * D_head] = places[..., None]
+    o_proj = changed.blocks[layer].attention.o_proj
+    o_proj.register_forward_pre_hook(lambda _, inputs: inputs[0].masked_fill(gone, 0))
+    return changed
+
+
+# %% evidence="where-removed"
+for kind, depth, head in cells[2:4]:
+    just_before = right_words(without_at(depth, head, of_kind[kind]))[kind]  # (sets)
+    elsewhere = right_words(without_at(depth, head, ~of_kind[kind]))[kind]  # (sets)
+    print(f"{kind:<6}  layer {depth}, head {head}, removed just before the {kind}: {just_before.mean():.0%} right,", end=" ")
+    print(f"removed elsewhere: {elsewhere.mean():.0%} right")
+    needed, harmless = (just_before, elsewhere) if kind == "name" else (elsewhere, just_before)
+    assert needed.max() < 0.8 and harmless.min() > 0.9
+
+# %% [markdown]
 # - **It looks, and is hardly needed.** Head 1 of layer 2 finds the names, and without it nearly all names are right. Head 0 of layer 2 finds most quotations, and without it most of them are right.
-# - **It does not look, and is needed.** Head 2 of layer 1 almost never looks at the right name, but without it three names in ten are wrong. Head 0 of layer 1 almost never looks at the object, but without it half
-#   of the objects are wrong: lesson 05 showed that the things take up their colours with this head. [[heads-removed]]
+# - **It does not look at the answer, and is needed.** Head 2 of layer 1 almost never looks at the right name, but without it three names in ten are wrong, also if we remove it only just before the name. [[heads-removed]] [[where-removed]]
+# - **It works elsewhere.** Without head 0 of layer 1 about half of the objects are wrong, but not one if we remove it only just before the object. So this head works at earlier words, which the first map leaves
+#   out: in the texts of lesson 05 the things take up their colours with it. [[where-removed]]
 # - **Look and use agree.** Without head 2 of layer 2 places are lost, and without head 0 of layer 2 objects are lost.
 #
 # So a map of attention weights suggests what a head is for, and a removal has to test it. [[heads-removed]] The question has a history: in other models, very different attention weights
 # led to the same predictions (Jain and Wallace 2019), and most heads could be removed one at a time with little harm (Michel et al. 2019).
 #
 # ### What one removal cannot show
-# If nothing breaks, two heads may do the same work, and each may replace the other. Then only the removal of both shows it:
+# If hardly a word becomes wrong, the head may still have helped. Counting right words has a threshold: a word stays right as long as its logit is the highest. So we also measure the **margin**, the logit of the
+# right word minus the highest other logit. We remove two heads that look at names, first each alone and then both. If they worked independently, the two losses of margin would add up, and we can
+# compute how many names would then be right:
+
+
+# %%
+def margins(reader: torch.nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        logits = reader(batch[:, :-1])  # (60, T, V)
+    answer = batch[:, 1:, None]  # (60, T, 1)
+    best_other = logits.scatter(-1, answer, -torch.inf).amax(-1)  # (60, T)
+    return (logits.gather(-1, answer)[..., 0] - best_other)[of_kind["name"]]  # one for each name
+
+
+# %%
+margin = margins(model)
+lost = {heads: margin - margins(without(*heads)) for heads in (((1, 1),), ((2, 1),), ((1, 1), (2, 1)))}
+print(f"margin with all heads: {margin.mean():.1f}")
+for heads, loss in lost.items():
+    print("without", *heads, f"it falls by {loss.mean():.1f}, and {(margin > loss).float().mean():.0%} of the names are right")
 
 # %% evidence="two-removed"
-for kind, one_head, other_head in (("quotation", (2, 0), (2, 3)), ("name", (1, 1), (2, 1))):
-    one = removed[all_heads.index(one_head)][kind].mean()
-    other = removed[all_heads.index(other_head)][kind].mean()
-    neither = right_words(without(one_head, other_head))[kind].mean()
-    print(f"{kind}: without {one_head} {one:.0%} right, without {other_head} {other:.0%}, without both {neither:.0%}")
-    assert 1 - neither > (1 - one) + (1 - other) + 0.15  # more than the two losses together
+one_loss, other_loss, both_lost = lost.values()
+added_up = (margin > one_loss + other_loss).float().mean()
+print(f"two losses added up: {(one_loss + other_loss).mean():.1f}, and {added_up:.0%} would be right")
+assert one_loss.mean() > 1 and other_loss.mean() > 1  # the margin shows each loss
+assert both_lost.mean() > (one_loss + other_loss).mean() + 1 and (margin > both_lost).float().mean() < added_up - 0.08
 
 # %% [markdown]
-# Together the two heads matter much more than their two single removals suggest. [[two-removed]]
+# Without one of them nearly all names are right, but the margin already shows a loss. Without both, the loss is larger than the sum, and so is the number of wrong names: for names, each of these two heads partly replaces the other. [[two-removed]]
+# A fall in the number of right words alone would not show this, because two small independent losses can add up until many words are wrong.
 #
 # And if something breaks, the reason may be the removal itself: a part that is exactly 0 is an input that the later layers never met in training. A milder removal puts the head's *average* answer
 # in its place. Every word then gets the same answer from this head, whatever it looks at:
@@ -555,7 +598,7 @@ for kind, depth, head in (("name", 2, 1), ("name", 1, 2), ("object", 2, 0), ("pl
 
 # %% [markdown] tags=["note"]
 # Let the room name the heads from the first map, then vote on the prediction. The usual wrong answer: "head = one grammatical relation", so without the names head most names are lost.
-# Then ask: which head *do* the names need? (Head 2 of layer 1, which no one would pick from the first map.) Spend the time on the second map; with 50 minutes, cut the average answers at the end.
+# Then ask: which single head *do* the names need most? (Head 2 of layer 1, which no one would pick from the first map.) Spend the time on the second map; with 50 minutes, cut the average answers at the end.
 
 # %% [markdown] slide="slide" minutes=4
 # ## 5. What it costs
@@ -592,7 +635,7 @@ for n_heads in (1, 4, 16):
     assert parameters == count_parameters(one_layer(n_heads)).attention == 4 * 512 * 512
 
 # %% [markdown]
-# Neither changes: twice the heads, each half as wide. What grows is the number of **scores**, $(B, H, T, T)$: a square for each head. We time the plain formula of
+# Neither number changes: twice the heads, each half as wide. (We count matrix products only. And with `qk_norm`, which has gains for the features of one head, the parameters change slightly.) What grows is the number of **scores**, $(B, H, T, T)$: a square for each head. We time the plain formula of
 # lesson 05, which writes them down, and `attend`. The best of five runs counts, because other programs can only slow a run down:
 
 
@@ -625,7 +668,7 @@ for n_heads in (1, 4, 8, 16):
     assert sum(p.numel() for p in Attention(one_layer(n_heads)).parameters()) == sizes[0]
 
 # %% [markdown]
-# So "many heads are expensive" is wrong for parameters and multiplications and right for memory, as long as the scores are written down. The time of the plain formula grows several times over
+# So more heads do not mean larger weight matrices or more multiplications in the matrix products. They mean more scores to compute, and more memory if the scores are stored. [[cost-of-heads]] The time of the plain formula grows several times over
 # from one head to 16, because mask and softmax touch every score. The kernel behind `attend` still computes every score, but it need not store them all (Dao et al. 2022), and on our machines its
 # time grew by about half.
 
@@ -689,7 +732,7 @@ ModelConfig(d_model=512, n_heads=7)
 # A layer that computes `D = C // H` and does not look, as in one published course note, runs anyway: with `C = 10` and `H = 3` it is only `10 // 3 * 3` features
 # wide inside, and nobody is told.
 #
-# More heads are more looks, and each look is cruder, because it compares fewer features. How crude? Take one head's scores of 64 words. How many rows suffice, so that all
+# With more heads, a word looks back in more ways, but each head compares fewer features, so fewer patterns of scores are possible. Take one head's scores of 64 words. How many rows suffice, so that all
 # others are sums of multiples of these? This number is the **rank** of the table.
 
 # %%
@@ -700,7 +743,8 @@ for n_heads in (1, 4, 16, 128):
 
 # %% [markdown]
 # With $D = 1$ every row is a multiple of one row: all words put the others in the same order, or in exactly the reverse (Bhojanapalli et al. 2020 discuss this
-# limit). So what do people choose?
+# limit). With two features or more, softmax can still single out a key: if all keys lie on a circle, each one has the highest score for a query in its own direction, and a long query gives it nearly all of the weight. So the rank of
+# the scores limits their patterns, but says little about the weights. So what do people choose?
 
 # %% rows=["S3-4"]
 published = {"Transformer base": (512, 8), "BERT-base": (768, 12), "BERT-large": (1024, 16), "GPT-3 175B": (12288, 96)}
@@ -793,14 +837,15 @@ with torch.no_grad():
 print(f"the results differ by {share:.0%} of their size")
 
 # %% [markdown]
-# No error, and another function: the number of heads stands nowhere in the weights. It has to travel with them; the library's checkpoints keep the config beside them.
+# No error, and another function: in this layer the weights do not record the number of heads. It has to travel with them; the library's checkpoints keep the config beside them.
 #
 # ## What you have now
 # - The attention weights of one head sum to 1, so a head returns one average. Several heads return several averages at once, and their answers are concatenated. [[one-average]]
-# - Each head gets its own features: (B, T, C) becomes (B, H, T, D), and back. This takes a transpose; with a reshape alone, the shapes are right and the numbers are wrong. [[reshape-breaks]]
+# - Each head gets its own features: (B, T, C) becomes (B, H, T, D), and back. With several heads and positions, a reshape straight to (B, H, T, D) gives the right shape but the wrong numbers. [[reshape-breaks]]
 # - The output projection is a sum of linear maps, one for each head. [[sum-of-maps]]
-# - Where a head looks is not what the model needs it for: test that by removing the head (an ablation). Two heads can replace each other, so removing one is not the whole story. [[heads-removed]] [[two-removed]]
-# - With the same number of features, the number of heads changes neither the parameters nor the multiplications, but each head has its own scores to store. [[cost-of-heads]]
+# - Where a head looks suggests what it does, but the model may not depend on it: remove the head to test this (an ablation). A head can also work at earlier words than the one that we look at. [[heads-removed]] [[where-removed]]
+# - Counting right words can hide the loss from one removed head. For names, removing two heads of the shipped model costs more margin than the sum of the single removals. [[two-removed]]
+# - With the same number of features, the weight matrices and the multiplications in matrix products do not depend on the number of heads. More heads mean more scores to compute; the plain formula also stores them, a fused kernel need not. [[cost-of-heads]]
 # - With grouped queries, several query heads use the same keys and values. The KV-cache becomes smaller, and every query head still has scores of its own. [[groups-written-out]] [[smaller-cache]]
 #
 # Next, lesson 08: what a word does with what it has fetched.
