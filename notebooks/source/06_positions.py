@@ -316,8 +316,7 @@ for pairs, when_stopped, when_removed in zip(quarters, stop, remove, strict=True
     first, last = (2 * math.pi / frequencies(32)[pair] for pair in (pairs[0], pairs[-1]))
     lengths = f"{first:,.0f} to {last:,.0f}"
     print(f"{f'{pairs[0]} to {pairs[-1]}':<10}{lengths:<20}{measured.fixed(when_stopped, 2):>8}{when_removed:9.2f}")
-assert min(stop[:2]) > 0.5 > min(remove) > 0.02 > 0.01 > max(stop[2:])
-assert min(remove[0] - stop[0], remove[1] - stop[1]) > 0.1
+assert min(stop[:2]) > 0.5 > min(remove) > 0.02 > 0.01 > max(stop[2:]) and sum(remove[:2]) > sum(stop[:2]) + 0.3
 
 # %% [markdown]
 # The faster half gives this model the order of the words: if either four of its pairs do not turn, the loss rises by more than half a nat. For the slower half it makes no difference whether the pairs turn, but the model does use them: without their part of the scores the loss rises. This is not a division of labour, because the faster half does more than give the order: removing its pairs costs more than stopping them. [[slow-pairs]] In Gemma 7B, too, the fastest pairs were found to make attention patterns by position, and the slow ones are suspected to carry meaning (Barbero et al. 2024). What slow pairs do in longer texts cannot be seen here, because this model reads at most 128 tokens.
