@@ -86,7 +86,7 @@ print(f"a position: {maps:,} operations in the maps, {key:,} for each key")
 print(f"they are equal near {round(maps / key, -2):.0f} keys")
 
 # %% [markdown]
-# Each doubling costs more than four times as much. Why more? In attention every position is scored against every position (the mask only throws half away), so a call over $n$ positions makes $n^2$ scores, and in all calls
+# In this table each doubling costs more than four times as much. Why more? In attention every position is scored against every position (the mask only throws half away), so a call over $n$ positions makes $n^2$ scores, and in all calls
 # together the scores grow with the *cube*. In one call of this model attention costs as much as all maps near 800 positions.
 
 # %% [markdown] tags=["note"]
@@ -193,7 +193,7 @@ figures.heat_map(
 
 # %% [markdown]
 # With $P$ positions kept, query $i$ of the chunk stands at position $P + i$, so key $j$ is allowed if $j \le P + i$. The triangle has moved to the right end. With $P = 0$ it is the mask of
-# lesson 05, and with one query the row is all ones: no mask needed. `causal_mask` of the library knows this rule:
+# lesson 05, and with one query the row is all ones: no mask needed (unless the batch has padding, lesson 06). `causal_mask` of the library knows this rule:
 
 # %% evidence="moved-mask"
 assert causal_mask(T, S).equal(allowed) and causal_mask(1, 6).all()
@@ -492,7 +492,7 @@ print(f"with a cache, 128 to 2,047 tokens: {most / few:.1f} times the operations
 print("the time:", measured(short[1], "ms", 0.01, 1e5), "to", measured(short[-1], "ms", 0.01, 1e5))
 
 # %% tags=["source-hidden"]
-with figures.axes("With a cache the next token hardly takes longer", "tokens so far", "milliseconds for one more") as (
+with figures.axes("With a cache the next token takes far less time", "tokens so far", "milliseconds for one more") as (
     figure,
     ax,
 ):
@@ -512,7 +512,7 @@ figures.show(
 )
 
 # %% [markdown]
-# So writing must get slower with every word, but only a little: each word adds a key that the next one meets. The whole is still quadratic in the scores, and only there. And the time grows less than the operations: a step
+# So each word takes a little longer than the one before, because it adds a key that the next one meets. With long texts or many of them, fetching the cache can cost as much as fetching the weights (section 5). The whole is still quadratic in the scores, and only there. And the time grows less than the operations: a step
 # does so little arithmetic that other costs show: starting each operation, and in a large model fetching all weights for a single position. Lesson 14 measures both.
 #
 # And when the room is full? By default `generate` then reads the last `max_seq_len` tokens anew: from there on, every word costs a full reading. Dropping the oldest keys instead would be another model: those that stay were made by layers that had seen the dropped words.
@@ -597,7 +597,7 @@ assert losses(found["no prefill mask"])[0] > losses(found["right"])[0] + 0.1
 #
 # **The mask from the upper left**: without a past it is right, so here, too, the prefill is perfect. A single new token then sees key 0 and nothing else. (torch's `is_causal=True` draws it so.)
 #
-# And one more, with the library's own cache: a new text without `reset()`. Each row reads another story first.
+# And one more, with the library's own cache: a new text without `reset()`. Each row reads another story first. The cache has room for both, 80 positions; if it had room for one text only, the second one would raise an error.
 
 # %% evidence="no-reset"
 cache = KVCache(model.config, batch_size=64, max_len=80)
@@ -617,8 +617,8 @@ for name, logits in (("without reset", second), ("with reset", fresh)):
 # ## What you have now
 # - Without a cache, writing n tokens, one at a time, computes n (n + 1) / 2 positions [[positions-read]], and the number of operations grows faster than with the square of n, because each position also meets more keys. [[operations]]
 # - In a causal model the keys and values of earlier tokens do not change when a token is appended, in any layer. [[past-unchanged]] The newest token needs only its own query, so the cache keeps keys and values, and no queries. [[newest-alone]]
-# - The new position $i$ after $P$ kept ones sees the keys 0 to $P + i$. A single new token may see all keys, so it needs no mask. [[moved-mask]] A chunk, such as the prompt, needs one. [[mistakes]]
-# - With a cache the model computes the same logits, up to rounding, at every split that we tried. [[any-split]] Restarted positions, a wrong mask [[mistakes]] and a missing reset [[no-reset]] change them without an error.
+# - The new position $i$ after $P$ kept ones sees the keys 0 to $P + i$. [[moved-mask]] In texts without padding, a single new token may see all keys, so it needs no mask. [[newest-alone]] [[any-split]] A chunk, such as the prompt, needs one. [[mistakes]]
+# - With a cache the model computes the same logits, up to rounding, at every split that we tried. [[any-split]] Restarted positions and a wrong mask change them without an error [[mistakes]]; so does a missing reset, if the cache has room for both texts. [[no-reset]]
 # - A cache holds $2 L B G S D$ numbers. [[cache-bytes]] Grouped queries divide that by H / G. [[grouped-cache]]
 #
 # A step is now so small that arithmetic is no longer what it waits for. Next, lesson 14: where the time goes.

@@ -128,7 +128,7 @@ for fastest, widest in roofs:
     print("bandwidth:", measured(100 * widest / bandwidth, "% of the best", 1, 101))
 
 # %% [markdown]
-# While one byte arrives, the processor could do that many FLOPs. Work of a smaller intensity leaves it waiting: it is **memory-bound**. Work of a larger one is **compute-bound**. If moving and computing go on at the same time, the slower one sets the pace. So the fastest that work of intensity $I$ can be is
+# While one byte arrives, the processor could do that many FLOPs. Work of a smaller intensity leaves it waiting, if its numbers come from memory: it is **memory-bound**. Work of a larger one is **compute-bound**. If moving and computing go on at the same time, the slower one sets the pace. So the fastest that work of intensity $I$ can be is
 #
 # $$\min(\text{peak},\; \text{bandwidth} \cdot I)$$
 #
@@ -154,14 +154,14 @@ for n in (20_000_000, 100_000):  # 240,000,000 and 1,200,000 bytes: two vectors 
 answer = "clearly less" if times[64] / times[1] < 50 else "about as much"
 told = {
     "clearly less": "That needs a processor that waits for the weights of one token. This one was busy enough.",
-    "about as much": "It would if one token kept the processor busy. It waits for the weights.",
+    "about as much": "It would if one token kept the processor busy. But it does only 2 FLOPs with each weight.",
     "more": "All tokens meet the same weights. Why should company make one of them slower?",
 }
 predict(
     "The linear map takes 1 token alone, or 64 at once. How much time does each of the 64 cost, beside the one alone?",
     key=lambda: answer,
     choices={**told, answer: ""},
-    because="The time for 64, divided by 64, stands beside the time for 1. What is fetched once need not be fetched again.",
+    because="We compare the time for 64, divided by 64, with the time for 1. The weights are fetched once for all 64, and larger products also use the processor better.",
 )
 
 # %% evidence="intensity"
@@ -189,12 +189,12 @@ most = [measured(min(peak, bandwidth * i) / 1e9, "billion/s", 1e-3, 50_000) for 
 figures.show(
     figure,
     alt="A roofline, both axes logarithmic: a slope that becomes a ceiling, with points for two additions at the left, one below the other, and a linear map of 1, 4, 16, 64 and 256 tokens further and further to the right.",
-    caption="The line is the most that the measured bandwidth and the measured peak allow; the points are measurements as well. Left of the corner the memory is the limit, right of it the processor. A point just above the line means only that all of these measurements vary.",
+    caption="The line is the most that the measured bandwidth and the measured peak allow; the points are measurements as well. Left of the corner the memory is the limit for numbers that do not fit into the cache; right of it the processor is. A point just above the line means only that all of these measurements vary.",
     table={"work": list(drawn), "FLOPs per byte": [i for i, _ in drawn.values()], "measured": said, "at most": most},
 )
 
 # %% [markdown]
-# This is why servers answer many people at once, and why a batch takes less time than its texts one by one. [[intensity]]
+# The linear map took less time for each token when many tokens were computed at once. [[intensity]] This is one reason why servers answer many people at once. The memory need not be its only cause: a small map, whose weights fit into the cache, can behave in the same way, because every call has a fixed cost.
 #
 # How exactly should you read the figure? The peak and the bandwidth are measurements, too: we measured each three times and took the best, and you saw above how much they vary. So a point that lies above the line by no more than that means nothing. The addition of 20 million numbers can be such a point: it moves 240,000,000 bytes, which do not fit into the **cache** of most processors, a small and faster memory. Only a point far above the line found its numbers in the cache, and only if they fit there. The addition of 100,000 numbers moves 1,200,000 bytes, has the same intensity, and usually lies several times higher. A point far below the line, as 4 tokens at once may be, shows that the roof is only a limit: not all code reaches it.
 
@@ -215,7 +215,7 @@ assert product(5, 4, 3)[0] + product(4, 5, 3)[0] == 2 * product(5, 3, 4)[0]
 print("forward", product(5, 3, 4)[0], "FLOPs, backward", product(5, 4, 3)[0], "+", product(4, 5, 3)[0])
 
 # %% [markdown]
-# Two products, one for what goes further back and one for the weights, each as large as the forward one. So the products of a step take as many FLOPs as those of **three forward passes**. Lesson 08 counted the multiply-adds of one token; times 2, times 3, times the tokens. For a model of the kind `modern`, with L layers and T tokens in each of B texts:
+# Two products, one for what goes further back and one for the weights, each as large as the forward one. So the products of forward and backward together take as many FLOPs as those of **three forward passes**. [[backward-twice]] (The optimizer can have products of its own, which we count below.) Lesson 08 counted the multiply-adds of one token; times 2, times 3, times the tokens. For a model of the kind `modern`, with L layers and T tokens in each of B texts:
 
 # %%
 V, C, F, L, H, B, T = 345, 128, 320, 3, 4, 8, 100
@@ -289,10 +289,11 @@ figures.show(
 )
 
 # %% [markdown]
-# The fraction of the peak that the whole update reaches has a name, **MFU**, model FLOPs utilisation (Chowdhery et al. 2022). What can keep it from 100 %? There are three candidates. The products of this model are smaller than the one that gave the peak, so they may be slower: we run them alone, in their sizes. The optimizer multiplies, too, and MFU does not count its products. And many operations are not products at all.
+# The fraction of the peak that the whole update reaches has a name, **MFU**, model FLOPs utilisation (Chowdhery et al. 2022). What can keep it from 100 %? There are three candidates. The products of this model are smaller than the one that gave the peak, so they may be slower: we run them alone, in their sizes. The optimizer multiplies, too, and MFU does not count its products. [[optimizer-products]] And many operations are not products at all.
 
-# %%
-alone, now = 0.0, roof()[0]  # other work may have come to the machine, so the peak is measured again
+# %% evidence="optimizer-products"
+alone = 0.0
+now = max(roof()[0] for _ in range(5))  # other work may have come to the machine, so the peak is measured again
 for out, inner in [p.shape for p in model.parameters() if p.ndim == 2 and p is not model.embed.weight]:
     x, w = torch.randn(B * T, inner), torch.randn(out, inner)
     alone += seconds(lambda x=x, w=w: x @ w.T, rounds=3)
@@ -301,6 +302,7 @@ print("small products reach", measured(100 * 2 * B * T * maps / alone / now, "% 
 with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
     step_times(model, batches, optimizer)
 print(f"products in the optimizer: {counter.get_total_flops() / step_flops - 1:.0%} on top of forward and backward")
+assert counter.get_total_flops() > 1.2 * step_flops
 
 # %%
 x, w = torch.randn(B * T, C), torch.randn(C, C)  # (B*T, C), (C, C)
@@ -374,7 +376,7 @@ print("the matrix products take", measured(slowdown, "times as long as alone", 0
 # - If *everything else* is the largest group, most of the time goes into short operations: norms, rotations, SiLU, sums, copies. Few FLOPs are in them, but each has to be started, and reads and writes its numbers.
 # - The *optimizer* works on the weights and not on the texts, so a larger batch does not take it longer. If it needs much of the step, try a larger batch.
 #
-# In every case the products of forward and backward are only a part of the step. [[profile]] And whatever you make faster, you save at most the percentage of its own group.
+# In this model the products of the linear maps took less than four fifths of the time. [[profile]] The group *attention* contains products of its own, scores and mixing, and so does the optimizer. And whatever you make faster, you save at most the percentage of its own group.
 #
 # Two warnings. The profiler itself adds time to each operation, so a group of many short operations looks somewhat larger than it is. And the time that Python needs between the operations is not in the table.
 
@@ -445,9 +447,9 @@ for length in (256, 512, 1024):
 # What FlashAttention does for attention, can it be done for norms and sums? `model.compile()` watches the model run once, notes all operations as one **graph**, and writes code in which neighbours share a pass over memory. That takes a C++ compiler and a while, so it is not run here. Recorded on two shared cores: 0.66 to 0.87 of the time for each update, after a first one of 35 s (Source: `make bench ARGS="--only compiled"`). nanoGPT on a GPU: 135 ms instead of about 250 (Karpathy 2022, its README).
 #
 # ### Half the bytes
-# Numbers of 16 bits take half the memory [[half-the-bytes]], so half as many bytes have to be moved. Whether they are also *multiplied* faster depends on the processor: it needs instructions for them.
+# Numbers of 16 bits take half the bytes of fp32, so half as many bytes have to be moved. Whether they are also *multiplied* faster depends on the processor: it needs instructions for them.
 
-# %% evidence="half-the-bytes"
+# %%
 square = torch.randn(768, 768)
 brief = square.bfloat16()
 assert 2 * brief.nbytes == square.nbytes
@@ -555,7 +557,7 @@ model.recompute = False
 print("at once, in 4 parts, recomputed: the same gradient")
 
 # %% [markdown]
-# Recomputing costs a second forward pass: 4 passes' worth of FLOPs instead of 3. Lesson 15 measures what it saves.
+# Recomputing costs a second forward pass: forward and backward then take 4 passes' worth of FLOPs instead of 3. Lesson 15 measures what it saves.
 
 # %% [markdown] slide="slide" minutes=5
 # ## 6. What is each choice worth?
@@ -601,7 +603,7 @@ predict(
 # %% [markdown]
 # The longer run, of all choices, takes about ten minutes, so its figures are recorded; `make bench ARGS="--only ablation"` measures them again. AdamW was tried at three learning rates and the best counts; all others run at Muon's, which may be unfair to them.
 
-# When is a difference more than chance? The three seeds of the whole recipe lie within 0.03 nats, but that is luck: other choices spread over 0.2. Seeds do the same thing in every row, so we estimate one spread from all rows together, the **pooled** standard deviation. From it follows the **standard error** of a difference between two means of three seeds.
+# When is a difference more than chance? The three seeds of the whole recipe lie within 0.03 nats, while those of other choices spread over 0.2. Three seeds are too few to estimate the spread of each row. So we assume that all rows have the same spread, and estimate it from all rows together: the **pooled** standard deviation. From it follows the **standard error** of a difference between two means of three seeds.
 
 # %%
 averages = {name: sum(found) / 3 for name, found in RECORD.items()}
@@ -657,7 +659,7 @@ with figures.axes("One choice exchanged at a time", "nats above the floor", "", 
 figures.show(
     figure,
     alt="Dots, three for each choice, and a bar at their mean: nats above the floor after 600 updates. A band marks three standard errors on both sides of the whole recipe's mean; only the bar of learned positions lies outside it.",
-    caption="600 updates, three seeds each; the bar is their mean. The band reaches three standard errors of a difference to both sides of the whole recipe's mean. A bar outside the band is a difference; a bar inside can be chance.",
+    caption="600 updates, three seeds each; the bar is their mean. The band reaches three standard errors of a difference to both sides of the whole recipe's mean. A bar outside the band counts as a difference; a bar inside can be chance.",
     table={
         "exchanged": order,
         **{f"seed {i + 1}": [RECORD[name][i] for name in order] for i in range(3)},
@@ -673,8 +675,13 @@ for name, n_errors in sorted(away.items(), key=lambda item: -item[1]):
 assert away["learned positions instead of rotary"] > 3
 assert abs(away["a constant learning rate"]) < 1
 
+# %%
+two_rows = torch.tensor([RECORD[WHOLE], RECORD["a constant learning rate"]])
+own_errors = (two_rows[1].mean() - two_rows[0].mean()) / (two_rows.var(1).sum() / 3).sqrt()
+print(f"a constant learning rate, with the spread of only these two rows: {own_errors:.1f} standard errors")
+
 # %% [markdown]
-# Only learned positions are worse by so much, and after 30 updates they were ahead. [[long-ablation]] AdamW is 2.3 standard errors behind, which seven comparisons can produce by chance, so it would take more seeds to know. For the constant learning rate all three seeds lie above those of the whole recipe, but its mean is less than 1 standard error away: this is no evidence of a difference. "No difference to be seen" does not mean that a choice has no effect. A smaller effect needs more seeds, and the choice may matter in a larger model, on another text or in a longer run, because these models are far from the floor.
+# Only learned positions are worse by so much, and after 30 updates they were ahead. [[long-ablation]] AdamW is 2.3 standard errors behind, which seven comparisons can produce by chance, so it would take more seeds to know. For the constant learning rate all three seeds lie above those of the whole recipe, but its mean is less than 1 standard error away. By this rule it does not count as a difference. The rule depends on our assumption, because with the spread of only these two rows the mean is 3.6 standard errors away, and two rows of three seeds estimate a spread poorly; more seeds would tell. "No difference to be seen" does not mean that a choice has no effect. A smaller effect needs more seeds, and the choice may matter in a larger model, on another text or in a longer run, because these models are far from the floor.
 
 # %% [markdown] tags=["note"]
 # Ask before the run: which choice would you give up first? Then: what would have to be true for this table to hold for a model a thousand times as large? (Nothing here says.)
@@ -789,7 +796,7 @@ print(
 )
 
 # %% [markdown]
-# A model that writes one text does 2 FLOPs with each weight, and fetches 2 bytes for it in bf16: less than a hundredth of the peak is all it can have. Training reached from a fifth to nearly three quarters of it.
+# A large model that writes one text does 2 FLOPs with each weight, and fetches 2 bytes for it in bf16: less than a hundredth of the peak is all it can have. Training reached from a fifth to nearly three quarters of it.
 #
 # ### Break it: no zero_grad
 # A line that is easily forgotten in the loop of mixed precision: `zero_grad`. PyTorch *adds* gradients to those that are there.
@@ -826,11 +833,11 @@ print(f"the scaler's number: over 1,000 when right: {least > 1000}; forgotten: {
 # In fp32 the same slip does hardly any harm here, which makes it hard to find. A likely reason is that the rule is easy, and that clipping bounds the sum of all old gradients.
 #
 # ## What you have now
-# - You count work in FLOPs and in bytes. Work with few FLOPs per byte, such as an addition or a linear map of a single token, waits for the memory; work with many is limited by the processor. [[intensity]]
-# - The matrix products of one update take three times the FLOPs of a forward pass [[backward-twice]]: the same number for each token in the linear maps, and in attention's scores a number that grows with the length of the text. [[long-texts]]
-# - The products of forward and backward are only a part of a step's time; attention, the optimizer and all other operations take the rest. In what proportion depends on the machine, so use a profiler. [[profile]]
-# - Attention in pieces gives the same result as attention with the whole table. [[same-attention]] Numbers of 16 bits take half the bytes [[half-the-bytes]], but in fp16 small gradients become 0 unless the loss is scaled. [[underflow]]
-# - An ablation measures what a choice is worth at one size and one length of training: learned positions were ahead in a short run [[short-ablation]] and behind in a longer one. Compare a difference with its standard error, and remember how many comparisons you make. [[long-ablation]]
+# - You count work in FLOPs and in bytes. By the roofline, work with few FLOPs per byte is limited by the memory, if its numbers do not fit into the cache (Williams et al. 2009). A long addition reached far fewer FLOPs per second than a large linear map, and a linear map took less time for each token when many tokens were computed at once. [[intensity]]
+# - The matrix products of the forward and backward pass together take three times the FLOPs of the forward pass alone [[backward-twice]]; Muon's own products come on top. [[optimizer-products]] The linear maps take the same number of FLOPs for each token, and attention's scores take a number that grows with the length of the text. [[long-texts]] [[flops-counted]]
+# - In this model the products of the linear maps took less than four fifths of a step's time. The rest went to attention, which contains products of its own, to the optimizer and to many short operations. The proportions depend on the machine and on the sizes, so use a profiler. [[profile]]
+# - Attention in pieces gives the same result as attention with the whole table. [[same-attention]] Numbers of 16 bits take half the bytes of fp32, but in fp16 some small gradients become 0, nearly all of which come back if the loss is scaled. [[underflow]]
+# - An ablation measures what a choice is worth at one size and one length of training: learned positions were ahead in a short run [[short-ablation]] and behind in a longer, recorded one. Compare a difference with its standard error, and remember how many comparisons you make. [[long-ablation]]
 #
 # Next, lesson 15: what to do with ten, a thousand, a million times as many FLOPs.
 
