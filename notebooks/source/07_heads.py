@@ -524,7 +524,10 @@ def without_at(layer: int, head: int, places: torch.Tensor) -> torch.nn.Module:
 for kind, depth, head in cells[2:4]:
     just_before = right_words(without_at(depth, head, of_kind[kind]))[kind]  # (sets)
     elsewhere = right_words(without_at(depth, head, ~of_kind[kind]))[kind]  # (sets)
-    print(f"{kind:<6}  layer {depth}, head {head}, removed just before the {kind}: {just_before.mean():.0%} right,", end=" ")
+    print(
+        f"{kind:<6}  layer {depth}, head {head}, removed just before the {kind}: {just_before.mean():.0%} right,",
+        end=" ",
+    )
     print(f"removed elsewhere: {elsewhere.mean():.0%} right")
     needed, harmless = (just_before, elsewhere) if kind == "name" else (elsewhere, just_before)
     assert needed.max() < 0.8 and harmless.min() > 0.9
@@ -559,7 +562,11 @@ margin = margins(model)
 lost = {heads: margin - margins(without(*heads)) for heads in (((1, 1),), ((2, 1),), ((1, 1), (2, 1)))}
 print(f"margin with all heads: {margin.mean():.1f}")
 for heads, loss in lost.items():
-    print("without", *heads, f"it falls by {loss.mean():.1f}, and {(margin > loss).float().mean():.0%} of the names are right")
+    print(
+        "without",
+        *heads,
+        f"it falls by {loss.mean():.1f}, and {(margin > loss).float().mean():.0%} of the names are right",
+    )
 
 # %% evidence="two-removed"
 one_loss, other_loss, both_lost = lost.values()
