@@ -324,6 +324,8 @@ for projection, w in ((layer.q_proj, w_q), (layer.k_proj, w_k), (layer.v_proj, w
     projection.weight.data.copy_(w)
 at = torch.arange(T)  # (T)
 torch.testing.assert_close(layer(x, at), merged @ w_o.T)
+
+# %%
 show(Attention)
 
 # %%
@@ -515,8 +517,7 @@ def without_at(layer: int, head: int, places: torch.Tensor) -> torch.nn.Module:
     changed, D_head = deepcopy(model), model.config.d_head
     gone = torch.zeros(*places.shape, model.config.d_model, dtype=torch.bool)  # (60, T, C)
     gone[..., head * D_head : (head + 1) * D_head] = places[..., None]
-    o_proj = changed.blocks[layer].attention.o_proj
-    o_proj.register_forward_pre_hook(lambda _, inputs: inputs[0].masked_fill(gone, 0))
+    changed.blocks[layer].attention.o_proj.register_forward_pre_hook(lambda _, inputs: inputs[0].masked_fill(gone, 0))
     return changed
 
 
@@ -712,13 +713,15 @@ predict(
     because="Each of the 32 query heads still scores every earlier word.",
 )
 
-# %% evidence="smaller-cache"
+# %%
 print("key-value heads   attention parameters a layer   cache for 8192 tokens")
 for kv_heads in (32, 8, 1):
     size = preset("llama", "3-8b", n_kv_heads=kv_heads)
     millions = count_parameters(size).attention / 1e6
     gigabytes = kv_cache_bytes(size, batch_size=1, length=8192, bytes_per_element=2) / 1e9
     print(f"{kv_heads:>15}   {millions:>20.0f} million   {gigabytes:18.2f} GB")
+
+# %% evidence="smaller-cache"
 assert kv_cache_bytes(full, 1, 8192) == 4 * kv_cache_bytes(few, 1, 8192) and full.n_heads == few.n_heads
 
 # %% [markdown]
