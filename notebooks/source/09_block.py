@@ -181,7 +181,7 @@ figures.show(
     caption="Mean and range of 5 seeds. From right to left the gradient travels back. Where parts replace the vector, it grows with every block. Where they add to it, the first and the last block differ by less than a factor of ten.",
     table={
         "block": [i + 1 for i in few],
-        "replaced": [rounded(value, 2) for value in replaced.mean(0)[few].tolist()],
+        "replaced": [learned(value, 1, 100_000) for value in replaced.mean(0)[few].tolist()],
         "added": [rounded(value, 2) for value in added.mean(0)[few].tolist()],
     },
 )

@@ -139,7 +139,7 @@ assert (own > 0.5).sum() >= 36
 # %% [markdown]
 # So it is the last block that fetches the gender, for nearly all names. Such an exchange is called *activation patching* (Vig et al. 2020): the logit lens shows what can be read, the exchange shows what the model uses.
 #
-# Only a few shapes occur on the way, the same ones in every layer. The cell counts all but one, the attention weights, (B, H, T, T): the only one that grows with the square of the text's length.
+# Only a few shapes occur on the way, the same ones in every layer. The cell counts all but two: the logits, (B, T, V), and the attention weights, (B, H, T, T), which are the only ones that grow with the square of the text's length.
 
 # %% rows=["S4-29"] evidence="shapes"
 caught = capture(model, ids)
@@ -361,7 +361,7 @@ print("untied, the embedding alone:", rows_with_gradient(untied), "rows")
 assert rows_with_gradient(tied) == 1000
 
 # %% [markdown]
-# So every update moves every row of a tied embedding, even those of rare words. And tying saves memory. How much depends on how large the vocabulary is beside the rest:
+# So every row of a tied embedding has a gradient in every update, even those of rare words. (AdamW's weight decay, lesson 11, also moves the rows of an untied embedding that have no gradient.) And tying saves memory. How much depends on how large the vocabulary is beside the rest:
 
 # %% rows=["S4-14"]
 with torch.device("meta"):
@@ -439,7 +439,7 @@ for faster, slower in pairwise(recipes):
 
 # %% tags=["source-hidden"] rows=["S4-15"]
 layers = list(range(13))
-with figures.axes("First weights decide how the stream grows", "after layer", "standard deviation") as (figure, ax):
+with figures.axes("First weights affect how the stream grows", "after layer", "standard deviation") as (figure, ax):
     for init, sizes in courses.items():
         (line,) = ax.plot(layers, sizes)
         ax.text(12.2, sizes[-1], init, va="center", color=line.get_color())
@@ -525,7 +525,7 @@ print(f"1 billion parameters: {16 * 1e9 / 1e9:.0f} GB before the first text")
 print(f"logits of 32 texts of 128 tokens with V = 10,000: {32 * 128 * 10_000 * 4 / 1e6:.0f} MB")
 
 # %% [markdown]
-# So for small models the texts cost more than the model: make the batch smaller first. (On a real device less is kept, where one kernel computes attention without storing its T by T weights.)
+# In these three models the activations of 8 texts need more memory than the parameters with their gradients and moments. How much they need depends on the batch and on the length as well as on the model, so make the batch smaller first. (On a real device less is kept, where one kernel computes attention without storing its T by T weights.)
 #
 # Where are the parameters, and how do these bytes grow? Choose a larger model, then move the sliders: inference keeps weights and the keys and values of the text (lesson 13).
 
@@ -684,7 +684,7 @@ print(tokenizer.decode(written[0].tolist()).strip())
 
 # %% [markdown] slide="slide" minutes=5
 # ## 8. Break it: spoiled gains
-# The function of a course note draws *all* parameters from $N(0, 0.02^2)$, the gains of the norms, too. Does the first loss tell?
+# The function of a course note draws *all* parameters from $N(0, 0.02^2)$, the gains of the norms, too. Does the first loss show this mistake?
 
 
 # %%
@@ -735,7 +735,7 @@ assert abs(spoiled[0] - math.log(500)) < abs(right[0] - math.log(500))
 assert spoiled[-1] > right[-1] + 2
 
 # %% [markdown]
-# A first loss of ln V says that the model has no opinion, not that it can learn. Look at the gradients, too. (There is one batch, and the right model has learned it by heart.)
+# A first loss near ln V shows that the model has no opinion yet, but not how soon it learns: the spoiled model starts nearer to ln V and is far behind after 50 updates. So look at the gradients, too. (There is one batch and one seed, and the right model has learned the batch by heart. This does not show that the spoiled model never learns it: try more updates.)
 #
 # ### One block, six times
 # `[block] * n` makes a list of n references to *one* block.
@@ -770,11 +770,11 @@ print(f"loss of the first on the next token {next_one:.1f}, on the token itself 
 # ## What you have now
 # - A language model: embedding, blocks, final norm and head. [[forward-pass]] It gives the same logits when it runs on the functions that you kept. [[your-parts]] From the embedding to the final norm each layer returns the shape (B, T, C). [[shapes]]
 # - The logit lens reads the stream after any block with the last norm and the head. What it reads early need not be what the model computes: in this model the last block fetches the gender. [[same-for-all-names]] [[block-3-fetches-the-gender]]
-# - One class and one config describe each of these architectures. [[families]]
-# - A count of the parameters that agrees with the built model exactly. [[count-by-hand]] If the width is doubled, a block has about four times as many. [[square-of-the-width]]
-# - In a tied model the embedding and the head are one tensor [[tied]], and each update moves all of its rows. [[every-row]]
-# - The first weights determine how fast the stream of an untrained model grows. [[first-weights]] A first loss near ln V does not show that a model can learn. [[spoiled-gains]]
-# - Training in fp32 takes 16 bytes for each parameter, and the activations in addition, which need more than the parameters in small models. [[bytes]]
+# - One class runs each of the seven configs of section 2. [[families]]
+# - A count of the parameters that agrees with the built model exactly. [[count-by-hand]] If the width and the inner width are doubled, a block has about four times as many. [[square-of-the-width]]
+# - In a tied model the embedding and the head are one tensor [[tied]], and each of its rows has a gradient after one backward pass. [[every-row]]
+# - In a pre-norm model of a given shape, the first weights strongly affect how fast the stream grows before training. [[first-weights]] A model with spoiled gains starts nearer to ln V and yet learns later, which the first loss does not show. [[spoiled-gains]]
+# - Training in fp32 with AdamW takes 16 bytes for each parameter, and the activations in addition. For 8 texts of 128 tokens they need more than the parameters in the three models of section 6. [[bytes]]
 
 # %% rows=["S0-43", "S2-18", "S4-57"]
 print(f"complete, but untrained: {loss:.1f} nats per token; equal shares would cost {equal:.1f}")
