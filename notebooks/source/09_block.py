@@ -751,7 +751,7 @@ with torch.no_grad():
 #
 # ## What you have now
 # - In a chain the slopes multiply, so a gradient can vanish or explode. [[equal-slopes]] In the blocks of section 1 it explodes. [[slopes-multiply]] If each part only adds to the vector, one way back has slope 1. [[a-way-of-slope-1]]
-#   With the first weights of this lesson the gradients of the first and the last of 24 blocks then differ by less than a factor of ten. [[adding-keeps]]
+#   With the first weights and the deep stack of section 2 the gradients of the first and the last block then differ by less than a factor of ten. [[adding-keeps]]
 # - Without the residual connection 8 blocks learned no more than the word frequencies in 30 updates. With it and suitable first weights they learned more. [[plus-learns]] [[first-weights-decide]]
 # - In pre-norm the residual stream is a sum: the embedding plus what each part added. [[stream-is-a-sum]]
 # - Pre-norm normalizes the copy that a part reads. With most of the first weights tried here its stream grows from block to block. [[stream-grows]] [[small-maps]] Without the final norm the shipped model becomes overconfident, and its loss rises. [[without-the-final-norm]]
