@@ -23,7 +23,7 @@ _ = torch.manual_seed(9)
 
 # %% [markdown] slide="slide" minutes=7
 # ## 1. One behind the other: slopes multiply
-# You have built two parts: attention, which fetches, and the feed-forward, which works on what was fetched. A model has dozens of them, one behind the other. Can
+# You have built two parts: attention, which fetches, and the feed-forward, which works on each position's own word and on what was fetched. A model has dozens of them, one behind the other. Can
 # each take what the one before returns? The norm of lesson 04 can take care of the sizes. But layers also have to *learn*, and what they learn from comes back from the end.
 #
 # By hand: one number, and three parts that multiply it. Their slopes:
@@ -40,9 +40,10 @@ print(f"the gradient that arrives at x: {x.grad.item():.2f}")
 # %% [markdown]
 # That is $0.5 \cdot 0.2 \cdot (-0.3)$: **in a chain the slopes multiply**. A product of many factors seldom stays near 1. Here are 24 equal ones:
 
-# %%
+# %% evidence="equal-slopes"
 for slope in (0.5, 0.9, 1.1, 1.5):
     print(f"24 parts of slope {slope}: {rounded(slope**24, 2)}")
+assert 0.5**24 < 1e-6 and 1.5**24 > 1e4
 
 # %% [markdown]
 # If the slopes are below 1, the gradient **vanishes**; if they are above 1, it **explodes**. Which of the two happens in real parts? A **block** is attention and a feed-forward, and
@@ -147,7 +148,7 @@ assert math.isclose(x.grad.item(), sum(ways.values()), rel_tol=1e-5)
 
 # %% [markdown]
 # Multiply out $(1+a)(1+b)(1+c)$, and each term is one way back from the end. The chain had only the last way. Now there is one that **passes no part at all**, and its
-# slope is 1, however many blocks there are. On the 24 blocks:
+# slope is 1, however many blocks there are. (The other ways still grow, so with other first weights or more blocks the ends can differ more.) On the 24 blocks:
 
 
 # %% evidence="adding-keeps"
@@ -169,7 +170,7 @@ def band(ax, values: torch.Tensor, name: str, dash: str, color: str) -> None:
 
 # %% tags=["source-hidden"]
 few = [0, 5, 11, 17, 23]
-with figures.axes("With a plus sign the gradient does not explode", "block", "gradient of its weights") as (figure, ax):
+with figures.axes("With a plus sign the gradient grows far less", "block", "gradient of its weights") as (figure, ax):
     band(ax, added, "added", "-", figures.SERIES[0])
     band(ax, replaced, "replaced", "--", figures.SERIES[1])
     ax.set_yscale("log")
@@ -178,7 +179,7 @@ with figures.axes("With a plus sign the gradient does not explode", "block", "gr
 figures.show(
     figure,
     alt=f"Line chart, logarithmic. From block 24 to block 1 the replaced gradient rises from {replaced[:, -1].mean():.0f} to more than a thousand, and the added one from {added[:, -1].mean():.2f} to {added[:, 0].mean():.1f}.",
-    caption="Mean and range of 5 seeds. From right to left the gradient travels back. Where parts replace the vector, it grows with every block. Where they add to it, the first and the last block differ by less than a factor of ten.",
+    caption="Mean and range of 5 seeds. From right to left the gradient travels back. Where parts replace the vector, it grows with every block. Where they add to it, the first and the last block of these models differ by less than a factor of ten.",
     table={
         "block": [i + 1 for i in few],
         "replaced": [learned(value, 1, 100_000) for value in replaced.mean(0)[few].tolist()],
@@ -231,8 +232,8 @@ for ffn in ("swiglu", "gelu"):
     assert after_30[ffn, replace] > entropy > after_30[ffn, add] + 0.4
 
 # %% [markdown]
-# Without the plus sign neither model gets below the loss of someone who knows only how frequent each word is. With it, both learn. The size of the gradients alone does not explain this: with GELU they neither
-# vanish nor explode when each part replaces the vector, and that model does not learn either. (He et al. 2016, section 4.1, also consider vanishing gradients an unlikely cause of their difficulty, and leave the cause open.)
+# Without the plus sign neither model gets below the loss of someone who knows only how frequent each word is. With it and these first weights, both learn more. (Section 3 has first weights with which the plus sign is not enough in 30 updates.) The size of the gradients alone does not explain this: with GELU they neither
+# vanish nor explode when each part replaces the vector, and that model learns no more than the word frequencies either. (He et al. 2016, section 4.1, also consider vanishing gradients an unlikely cause of their difficulty, and leave the cause open.)
 #
 # ### The stream
 # What runs straight through and is added to is the **residual stream**. In the shipped model, too, the vectors before the last norm are a plain sum: the
@@ -429,8 +430,8 @@ assert of_24["post_norm", RECIPES[0]] > 2 * of_24["pre_norm", RECIPES[0]]
 assert all(of_24["post_norm", recipe] < of_24["pre_norm", recipe] / 4 for recipe in RECIPES[1:])
 
 # %% [markdown]
-# Which of the two is larger depends on the recipe. What holds in all four: post-norm's last gradient hardly depends on the depth. Pre-norm's falls by about half, one over the root of 4, when there are four times as many blocks,
-# except with `gpt2`, which keeps the stream from growing (section 5). [[recipes]] Xiong et al. (2020) derive both courses for one recipe.
+# Which of the two is larger depends on the recipe here. What holds in all four: post-norm's last gradient hardly depends on the depth. Pre-norm's falls by about half, one over the root of 4, when there are four times as many blocks,
+# except with `gpt2`, with which the stream grows less (section 5). [[recipes]] Xiong et al. (2020) derive both courses for one recipe.
 # They see in post-norm's large gradients the reason why it needs **warm-up**, a start with small steps (lesson 11). Others find the trouble elsewhere: Takase et al. (2022) in deep
 # post-norm models whose gradients vanish, Liu et al. (2020) in how much each block changes the stream.
 #
@@ -459,8 +460,8 @@ for kind in kinds:
     assert all((loss < entropy - 0.5) == (kind == "pre_norm") for loss in trained[kind])
 
 # %% [markdown]
-# Pre-norm learns with all three, so with these first weights it is less particular about its learning rate. Post-norm gets no further than the word frequencies, and neither a smaller rate nor the warm-up helps it. [[rates]] Large gradients cannot be the reason, because Adam divides the size of
-# the gradient away (lesson 11).
+# Pre-norm learns with all three. Within these 30 updates post-norm learns no more than the word frequencies, at both rates and with the warm-up. [[rates]] This does not show that post-norm cannot learn with these first weights: try a tenth of the first rate and ten times as many updates. A constant factor in all
+# gradients cannot be the reason, because Adam divides it away (lesson 11).
 
 # %% tags=["source-hidden"]
 starts = {"cs336, a tenth": ("cs336", 0.1), "normal": ("normal", 1.0)}
@@ -483,12 +484,13 @@ for name in ("cs336", *starts):
 assert of_start["post_norm", "cs336"] > of_start["pre_norm", "cs336"] + 0.5
 assert of_start["post_norm", "cs336, a tenth"] < entropy - 0.5
 assert of_start["post_norm", "normal"] < of_start["pre_norm", "normal"] - 0.5
+assert of_start["pre_norm", "normal"] > entropy - 0.3  # the plus sign alone is not enough
 
 # %% [markdown]
-# Now post-norm learns. With `normal`, whose weights are small in all parts, it is even ahead of pre-norm. So neither arrangement is better with every recipe: it depends on the first weights, and post-norm needs
-# weights with which each block changes the stream little. [[first-weights-decide]]
+# Now post-norm learns. With `normal`, whose weights are small in all parts, it is even ahead of pre-norm, which here learns no more than the word frequencies. So neither arrangement is ahead with all of these first weights. At this rate and within 30 updates, post-norm
+# learned only with weights with which each block changes the stream little at first. [[first-weights-decide]]
 # Liu et al. (2020) explain post-norm's trouble in this way, and Wang et al. (2022) train deep post-norm models with smaller first weights and a stronger skip. The first Transformer trained with post-norm and 4000 updates of warm-up (Vaswani et al. 2017).
-# These are small models and 30 updates: they do not show which one is better after a long training. The first recipe, side by side:
+# These are small models, one seed and 30 updates: they do not show which one is better after a long training. The first recipe, side by side:
 
 # %% rows=["S4-43"]
 rows = {
@@ -504,7 +506,7 @@ for what, (pre, post) in {"": ["pre-norm", "post-norm"], **rows}.items():
 
 # %% [markdown] tags=["note"]
 # Ask before the recipes: what would you have to try before you say "post-norm has large gradients"? Both usual answers, "its gradients vanish" and "they explode", generalise one recipe. [[recipes]]
-# The last prediction is the important one: most people expect a smaller learning rate or a warm-up to help. For 50 minutes: show the training's output, do not wait for it.
+# The last prediction is the important one: most people expect the smaller learning rate or the warm-up to help within these 30 updates. (A much smaller rate does help post-norm, but only after many more updates.) For 50 minutes: show the training's output, do not wait for it.
 
 # %% [markdown] slide="slide" minutes=3
 # ## 4. What is the last norm for?
@@ -582,7 +584,7 @@ for init, into_stream in recipes.items():
 # hence the smaller start.) Can a map that is 0 learn? Yes: its gradient is what it reads, times what comes back along the stream, and neither is 0. What lies before it waits for one update.
 #
 # ### Dropout's places
-# Lesson 07 dropped attention weights. There are three more places: the embedding, the end of the feed-forward, and **what a part adds** (for the feed-forward these two are the same place), `x + dropout(f(norm(x)))`. On the stream itself it has no place.
+# Lesson 07 dropped attention weights. There are three more places: the embedding, the end of the feed-forward, and **what a part adds** (for the feed-forward these two are the same place), `x + dropout(f(norm(x)))`. Between the blocks the stream itself is not dropped.
 
 # %% tags=["source-hidden"]
 torch.manual_seed(9)
@@ -606,12 +608,20 @@ print(f"left: {share_left:.0f} %, 0.9^12 = {0.9**12:.2f}, and each {left.max():.
 # %% [markdown]
 # (1 / 0.9^12: dropout scales up what stays.) What is dropped from an addition is missing once; what is dropped from the stream is gone for all that follow. So a block drops both additions, each of them once (lesson 08 showed twice):
 
-# %% rows=["S2-6"] evidence="dropout-on-what-is-added"
+# %% rows=["S2-6"]
 block, vectors = PreNormBlock(preset("gpt")), torch.randn(2, 100, 256)
 for name, made in (("attention", block.attention(vectors, torch.arange(100))), ("feed-forward", block.ffn(vectors))):
     before, added_with = ((t == 0).float().mean() for t in (made, block.dropout(made)))
     print(f"{name:<13}returns {before:.0%} zeros, added with {added_with:.0%}")
     assert before == 0 and abs(added_with - 0.1) < 0.02
+
+# %% evidence="dropout-on-what-is-added"
+ones_block = PreNormBlock(preset("gpt"))
+for part in (ones_block.attention, ones_block.ffn):
+    part.register_forward_hook(lambda part, inputs, output: torch.ones_like(output))
+change = 0.9 * (ones_block(vectors, torch.arange(100)) - vectors)  # (2, 100, 256): nothing of the stream itself is missing
+print("if each part adds 1, the block adds 0, 1 or 2 times 1 / 0.9:", change.abs().round(decimals=3).unique().tolist())
+assert change.abs().round(decimals=3).unique().tolist() == [0, 1, 2]
 
 # %% [markdown] tags=["note"]
 # A good question: why not normalize what is added, too? Some models do. It is a fair answer to the growing stream, though not what the exercise asks.
@@ -737,17 +747,17 @@ with torch.no_grad():
 
 # %% [markdown]
 # No error, and the losses agree. What is lost: attention's addition never reaches the stream, all it finds must squeeze through the feed-forward of the same block, and only a third of the gradient arrives at attention's output map. And weights trained the
-# right way are worth little in a stale model. Hence tests with parts that can be followed in the head, as in the exercise's check.
+# right way lose much in a stale model: the loss rises from 0.8 to 2.3. Hence tests with parts that can be followed in the head, as in the exercise's check.
 #
 # ## What you have now
-# - In a chain the slopes multiply, so a gradient can vanish or explode. [[slopes-multiply]] If each part adds to the vector instead of replacing it, one way back has slope 1. [[a-way-of-slope-1]] In a deep stack the gradients
-#   of the first and the last block then differ by less than a factor of ten. [[adding-keeps]]
-# - Without the residual connection a stack of 8 blocks does not learn in 30 updates; with it, it does. [[plus-learns]]
-# - The residual stream is a sum: the embedding plus what each part added. [[stream-is-a-sum]]
-# - Pre-norm normalizes the copy that a part reads. Its stream grows from block to block. [[stream-grows]] Without the final norm the shipped model becomes overconfident, and its loss rises. [[without-the-final-norm]]
-# - Post-norm normalizes the stream itself. Whether pre-norm or post-norm has the larger gradients, and which one learns faster at first, depends on the first weights. [[recipes]] [[first-weights-decide]]
+# - In a chain the slopes multiply, so a gradient can vanish or explode. [[equal-slopes]] In the blocks of section 1 it explodes. [[slopes-multiply]] If each part only adds to the vector, one way back has slope 1. [[a-way-of-slope-1]]
+#   With the first weights and the deep stack of section 2 the gradients of the first and the last block then differ by less than a factor of ten. [[adding-keeps]]
+# - Without the residual connection 8 blocks learned no more than the word frequencies in 30 updates. With it and suitable first weights they learned more. [[plus-learns]] [[first-weights-decide]]
+# - In pre-norm the residual stream is a sum: the embedding plus what each part added. [[stream-is-a-sum]]
+# - Pre-norm normalizes the copy that a part reads. With most of the first weights tried here its stream grows from block to block. [[stream-grows]] [[small-maps]] Without the final norm the shipped model becomes overconfident, and its loss rises. [[without-the-final-norm]]
+# - Post-norm normalizes the stream itself. In the recipes tried here, the first weights decided whether pre-norm or post-norm had the larger gradient in the last block. [[recipes]] They also decided which one had the lower loss after 30 updates. [[first-weights-decide]]
 # - With smaller first weights in the maps that write into the stream, the stream grows less; with 0 it does not grow. [[small-maps]]
-# - Dropout acts on what a part adds. [[dropout-on-what-is-added]] On the stream itself it would remove most of the embedding within 12 blocks. [[dropout-on-the-stream]]
+# - In training, a block's dropout acts on what each part adds, not on the stream. [[dropout-on-what-is-added]] On the stream itself, dropping a tenth in each of 12 blocks would remove most of the embedding. [[dropout-on-the-stream]]
 #
 # Next, lesson 10: blocks, embedding and head become a model.
 

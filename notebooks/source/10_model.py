@@ -774,7 +774,7 @@ print(f"loss of the first on the next token {next_one:.1f}, on the token itself 
 # - A count of the parameters that agrees with the built model exactly. [[count-by-hand]] If the width and the inner width are doubled, a block has about four times as many. [[square-of-the-width]]
 # - In a tied model the embedding and the head are one tensor [[tied]], and each of its rows has a gradient after one backward pass. [[every-row]]
 # - In a pre-norm model of a given shape, the first weights strongly affect how fast the stream grows before training. [[first-weights]] A model with spoiled gains starts nearer to ln V and yet learns later, which the first loss does not show. [[spoiled-gains]]
-# - Training in fp32 with AdamW takes 16 bytes for each parameter, and the activations in addition. For 8 texts of 128 tokens they need more than the parameters in the three models of section 6. [[bytes]]
+# - Training in fp32 with AdamW takes 16 bytes for each parameter, and the activations in addition. For the 8 short texts of section 6 they need more than the parameters in its three models. [[bytes]]
 
 # %% rows=["S0-43", "S2-18", "S4-57"]
 print(f"complete, but untrained: {loss:.1f} nats per token; equal shares would cost {equal:.1f}")
