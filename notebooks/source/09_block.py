@@ -619,7 +619,9 @@ for name, made in (("attention", block.attention(vectors, torch.arange(100))), (
 ones_block = PreNormBlock(preset("gpt"))
 for part in (ones_block.attention, ones_block.ffn):
     part.register_forward_hook(lambda part, inputs, output: torch.ones_like(output))
-change = 0.9 * (ones_block(vectors, torch.arange(100)) - vectors)  # (2, 100, 256): nothing of the stream itself is missing
+change = 0.9 * (
+    ones_block(vectors, torch.arange(100)) - vectors
+)  # (2, 100, 256): nothing of the stream itself is missing
 print("if each part adds 1, the block adds 0, 1 or 2 times 1 / 0.9:", change.abs().round(decimals=3).unique().tolist())
 assert change.abs().round(decimals=3).unique().tolist() == [0, 1, 2]
 

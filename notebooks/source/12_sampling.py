@@ -624,7 +624,9 @@ for opening in ("One sunny morning, bold Victor", "One rainy day, brave Noah", "
     whole = [tokenizer.decode(tokens).strip() for tokens, _ in search]
     most = max(map(model_log_prob, whole))
     assert most > ceiling + 0.5 and impossible(whole) > 2 and not impossible(whole[:1])
-    print(f"{opening}: highest score {most:.1f}, {impossible(whole)} of {len(whole)} impossible, not the best per token")
+    print(
+        f"{opening}: highest score {most:.1f}, {impossible(whole)} of {len(whole)} impossible, not the best per token"
+    )
 
 # %% [markdown]
 # On true stories the mean difference must be negative for any model that is not exact: it is minus the KL divergence, so only its size is a finding. On the beams it is positive, even on the possible ones, because the search selects high scores. Search picks the highest of many scores, and these tend to be the ones with an upward error: *search seeks out the model's errors*. With three other openings, too, the highest score of 16 beams is higher than any story can have, and several beams are impossible. But the best beam per token is a possible story there, so a wide search does not always end badly. (This is one model and one small language.)
