@@ -375,7 +375,7 @@ print("the matrix products take", measured(slowdown, "times as long as alone", 0
 # - If *everything else* is the largest group, most of the time goes into short operations: norms, rotations, SiLU, sums, copies. Few FLOPs are in them, but each has to be started, and reads and writes its numbers.
 # - The *optimizer* works on the weights and not on the texts, so a larger batch does not take it longer. If it needs much of the step, try a larger batch.
 #
-# On our machine, with one thread, the products of the linear maps took about half of the time. [[profile]] The group *attention* contains products of its own, scores and mixing, and so does the optimizer. And whatever you make faster, you save at most the percentage of its own group.
+# In our runs, with one and with two threads, the products of the linear maps took two fifths to a half of the time. [[profile]] The group *attention* contains products of its own, scores and mixing, and so does the optimizer. And whatever you make faster, you save at most the percentage of its own group.
 #
 # Two warnings. The profiler itself adds time to each operation, so a group of many short operations looks somewhat larger than it is. And the time that Python needs between the operations is not in the table.
 
@@ -834,7 +834,7 @@ print(f"the scaler's number: over 1,000 when right: {least > 1000}; forgotten: {
 # ## What you have now
 # - You count work in FLOPs and in bytes. By the roofline, work with few FLOPs per byte is limited by the memory, if its numbers do not fit into the cache (Williams et al. 2009). A long addition reached far fewer FLOPs per second than a large linear map, and a linear map took less time for each token when many tokens were computed at once. [[intensity]]
 # - The matrix products of the forward and backward pass together take three times the FLOPs of the forward pass alone [[backward-twice]]; Muon's own products come on top. [[optimizer-products]] The linear maps take the same number of FLOPs for each token, and attention's scores take a number that grows with the length of the text. [[long-texts]] [[flops-counted]]
-# - On our machine the products of the linear maps took about half of a step's time. The rest went to attention, which contains products of its own, to the optimizer and to many short operations. The proportions depend on the machine and on the sizes, so use a profiler. [[profile]]
+# - In our runs the products of the linear maps took two fifths to a half of a step's time. The rest went to attention, which contains products of its own, to the optimizer and to many short operations. The proportions depend on the machine and on the sizes, so use a profiler. [[profile]]
 # - Attention in pieces gives the same result as attention with the whole table. [[same-attention]] Numbers of 16 bits take half the bytes of fp32, but in fp16 some small gradients become 0, nearly all of which come back if the loss is scaled. [[underflow]]
 # - An ablation measures what a choice is worth at one size and one length of training: learned positions were ahead in a short run [[short-ablation]] and behind in a longer, recorded one. Compare a difference with its standard error, and remember how many comparisons you make. [[long-ablation]]
 #
