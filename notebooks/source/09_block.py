@@ -619,9 +619,8 @@ for name, made in (("attention", block.attention(vectors, torch.arange(100))), (
 ones_block = PreNormBlock(preset("gpt"))
 for part in (ones_block.attention, ones_block.ffn):
     part.register_forward_hook(lambda part, inputs, output: torch.ones_like(output))
-change = 0.9 * (
-    ones_block(vectors, torch.arange(100)) - vectors
-)  # (2, 100, 256): nothing of the stream itself is missing
+after_ones = ones_block(vectors, torch.arange(100))  # (2, 100, 256)
+change = 0.9 * (after_ones - vectors)  # nothing of the stream itself is missing
 print("if each part adds 1, the block adds 0, 1 or 2 times 1 / 0.9:", change.abs().round(decimals=3).unique().tolist())
 assert change.abs().round(decimals=3).unique().tolist() == [0, 1, 2]
 
@@ -663,15 +662,15 @@ hint("pre_norm_block")
 
 # %% rows=["S0-37"]
 block, positions = PreNormBlock(preset("cs336", d_model=C, n_heads=4)), torch.arange(T)
-vectors = torch.randn(B, T, C)
-h = vectors + block.attention(block.attn_norm(vectors), positions)  # (B, T, C)
-torch.testing.assert_close(block(vectors, positions), h + block.ffn(block.ffn_norm(h)))
+x_in = torch.randn(B, T, C)
+h = x_in + block.attention(block.attn_norm(x_in), positions)  # (B, T, C)
+torch.testing.assert_close(block(x_in, positions), h + block.ffn(block.ffn_norm(h)))
 
 # %%
 show(PreNormBlock, PostNormBlock)
 
 # %%
-trace(block, vectors, positions, sizes={"B": B, "T": T, "C": C})
+trace(block, x_in, positions, sizes={"B": B, "T": T, "C": C})
 
 # %% [markdown]
 # In and out are of one shape, so any number of blocks fits behind one another. The blocks of four published courses are this class with four configs:
