@@ -26,7 +26,7 @@ from .words import named, readable
 MOST_TOKENS, MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
 MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
 PLACES = {"q": 2, "k": 2, "v": 1}  # q and k make the numbers in the cells; of v the height of small bars is seen
-CELL_INCHES = 0.37
+CELL_INCHES, ROW_INCHES = 0.43, 6.3  # of a cell, and of all cells of a row at most
 LEAST_WRITTEN, TURN = 0.2, 0.62  # smaller weights have no number in the picture; above TURN it is white
 SHARPNESS = 1.0
 STEPS = 10  # shades of cells
@@ -163,7 +163,8 @@ def _figure_html(shown: Shown) -> str:
 
 def _draw(shown: Shown) -> Figure:
     T = len(shown.tokens)
-    size = (2.0 + CELL_INCHES * max(T, 8), 1.9 + 0.72 * CELL_INCHES * T)
+    each = min(CELL_INCHES, ROW_INCHES / T)
+    size = (2.0 + each * max(T, 8), 1.9 + 0.72 * each * T)
     with style.context(["default", STYLE, {"axes.grid": False}]):
         figure = Figure(figsize=size, layout="constrained")
         ax = figure.subplots()
