@@ -102,7 +102,6 @@ def test_a_claim_leads_to_the_section_of_its_evidence(open_lesson, tmp_path, bui
     notebooks, work = built(tmp_path / "course", "00_sample", text + evidence + far + end), tmp_path / "work"
     lab.refresh(notebooks, work)
     lesson = open_lesson(work, lab.lesson(notebooks, "00"))
-    lesson.command("notebook:move-cursor-down")
     lesson.show_cell(len(text.split("# %%")) + 8)
     link = lesson.page.get_by_role("link", name="section 1")
     link.scroll_into_view_if_needed()

@@ -703,14 +703,14 @@ for name, turned in tried.items():
 # The last two pass. A third test finds forgotten positions: another offset must give another score. Miscounted pairs are found only by comparing with known numbers.
 #
 # And a whole model? The shipped one has its pairs in halves (this model normalizes each $q$ and $k$ first, with gains, lesson 04). We load its weights as if they were interleaved, then without positions. Last, as
-# interleaved again, but with the rows of $W_q$ and $W_k$, and the gains of their norms, put in the order of section 5 (`mended`).
+# interleaved again, but with the rows of $W_q$ and $W_k$, and the gains of their norms, put in the order of section 5 (`fixed`).
 
 # %%
-wrong, mended = (shipped_with(rope_layout="interleaved") for _ in range(2))
+wrong, fixed = (shipped_with(rope_layout="interleaved") for _ in range(2))
 d_head = model.config.d_head
 order = torch.arange(d_head).view(2, -1).T.flatten()  # (32)
 with torch.no_grad():
-    for part in (block.attention for block in mended.blocks):
+    for part in (block.attention for block in fixed.blocks):
         for layer, norm in ((part.q_proj, part.q_norm), (part.k_proj, part.k_norm)):
             layer.weight.copy_(layer.weight.unflatten(0, (-1, d_head))[:, order].flatten(0, 1))
             norm.weight.copy_(norm.weight[order])
@@ -718,13 +718,13 @@ with torch.no_grad():
 # %% evidence="wrong-layout"
 blind = shipped_with(position="none")
 losses = {}
-for name, reader in {"as trained": model, "wrong layout": wrong, "no positions": blind, "mended": mended}.items():
+for name, reader in {"as trained": model, "wrong layout": wrong, "no positions": blind, "fixed": fixed}.items():
     with torch.no_grad():
         loss = next_token_loss(reader(texts[:, :128]), texts[:, 1:129])
     losses[name] = loss.item()
     print(f"{name:<17}{loss:.2f} nats")
 assert losses["wrong layout"] > 2 + losses["as trained"]
-assert abs(losses["mended"] - losses["as trained"]) < 1e-3
+assert abs(losses["fixed"] - losses["as trained"]) < 1e-3
 print(f"{'knowing nothing':<17}{math.log(tokenizer.vocab_size):.2f} nats, ln {tokenizer.vocab_size}")
 
 # %% [markdown]

@@ -1,7 +1,7 @@
 """Claims and their evidence: each sentence on what a part is for names the cell whose experiment could refute it.
 
-    # %% evidence="heads-removed"          a code cell with an assert that fails if the claim is false, or a check
-    # - Where a head looks is not what it is for. [[heads-removed]]
+    # %% evidence="heads-removed"          a code cell that can fail: an assert, a check, or what `measured` prints
+    # - Without this head most of the places are wrong. [[heads-removed]]
 
 In the notebook `[[heads-removed]]` becomes a link to the section of that cell, and nothing in that section itself.
 """
@@ -9,6 +9,7 @@ In the notebook `[[heads-removed]]` becomes a link to the section of that cell, 
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from urllib.parse import quote
@@ -28,8 +29,8 @@ CLAIM = re.compile(
 )
 
 
-def linked(cells: Sequence[Cell]) -> list[str]:
-    """The text of each cell, its marks replaced by links to the sections that hold the evidence.
+def linked(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells, their marks replaced by links to the sections that hold the evidence.
 
     JupyterLab compares a link with a heading as it is written, so few signs are escaped.
     """
@@ -43,7 +44,7 @@ def linked(cells: Sequence[Cell]) -> list[str]:
         return "" if here == there else f" ([{shown}](#{quote(there.replace(' ', '-'), safe=PLAIN)}))"
 
     return [
-        MARK.sub(partial(link, before=before), cell.text) if cell.kind == "markdown" else cell.text
+        replace(cell, text=MARK.sub(partial(link, before=before), cell.text)) if cell.kind == "markdown" else cell
         for cell, before in zip(cells, ends, strict=False)
     ]
 

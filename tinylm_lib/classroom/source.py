@@ -47,8 +47,8 @@ def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell}
     return v4.new_notebook(
         cells=[
-            make[cell.kind](_text(cell, text, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell))
-            for place, (cell, text) in enumerate(zip(lesson.cells, claims.linked(lesson.cells), strict=True))
+            make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell))
+            for place, cell in enumerate(claims.linked(lesson.cells))
             if not left_out & set(cell.tags)
         ]
     )
@@ -69,11 +69,11 @@ def _facts(node: NotebookNode) -> dict[str, Any]:
     return {key: value for key, value in node.metadata.items() if key != "lines_to_next_cell"}  # jupytext's own note
 
 
-def _text(cell: Cell, text: str, role: str) -> str:
+def _text(cell: Cell, role: str) -> str:
     if "exercise" not in cell.tags:
-        return text
+        return cell.text
     headline = "# Exercise {name}: difficulty {difficulty} of 5, about {minutes} minutes\n".format(**cell.meta)
-    return headline + (stub(text) if role == "student" else solved(text))
+    return headline + (stub(cell.text) if role == "student" else solved(cell.text))
 
 
 def _metadata(cell: Cell) -> dict[str, Any]:
