@@ -39,16 +39,16 @@ test-all: set-up-test ## the same and what takes long: browsers, compilers, many
 	@$(PY) tools/run_tests.py --all $(ARGS)
 
 bench: set-up-test ## measure beside nanoGPT, minbpe and Hugging Face: make bench ARGS="--help"
-	@PYTHONPATH=tests $(PY) -m benchmarks $(ARGS)
+	@PYTHONPATH=tools $(PY) -m benchmarks $(ARGS)
 
 weights: set-up-test ## train the model that ships with the library again, about ten minutes
 	@$(PY) tools/weights.py
 
 notebooks: set-up-test ## build and execute the notebooks from notebooks/source
-	@$(PY) -m tinylm_lib.classroom.lessons
+	@$(PY) -m tinylm_lib.classroom.course.build
 
 site: set-up-lab ## export the built lessons as an offline site into work/site: make site ARGS="05 --to FOLDER"
-	@$(PY) -m tinylm_lib.classroom.pages $(ARGS)
+	@$(PY) -m tinylm_lib.classroom.course.site $(ARGS)
 
 portable: set-up-test ## run notebooks and tests as other machines would, and list what differs: make portable ARGS="--help"
 	@$(PY) tools/portable $(ARGS)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from models import rounding, tiny
+from support.models import rounding, tiny
 from torch import Tensor, nn
 
 from tinylm_lib.attention import Attention, attend, causal_mask

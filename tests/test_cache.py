@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from models import MODELS, SIZES, rounding, scrambled, some_ids, tiny
+from support.models import MODELS, SIZES, rounding, scrambled, some_ids, tiny
 from torch import Tensor
 
 from tinylm_lib import KVCache, TransformerLM

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from models import MODELS, some_ids, tiny
+from support.models import MODELS, some_ids, tiny
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -16,8 +16,8 @@ from tinylm_lib.cost import count_parameters, forward_flops, kv_cache_bytes, mfu
 from tinylm_lib.feedforward import FFNS
 from tinylm_lib.layers import NORMS
 from tinylm_lib.model import BLOCKS
-from tinylm_lib.optim import build_optimizer
 from tinylm_lib.positions import POSITIONS
+from tinylm_lib.training.optim import build_optimizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

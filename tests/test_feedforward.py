@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from models import tiny
+from support.models import tiny
 from torch import Tensor, nn
 
 from tinylm_lib import ModelConfig

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_lib import data, files
-from tinylm_lib.data import load_corpus
+from tinylm_lib import files
+from tinylm_lib.data import corpora
+from tinylm_lib.data.corpora import load_corpus
 from tinylm_lib.files import Source, download, whole_file
 
 BODY = ("First Citizen:\nBefore we proceed any further, hear me speak.\n\n" * 3000).encode()
-REAL = Path(__file__).parent.parent.parent / "shared" / "data" / "tinyshakespeare.txt"
+REAL = Path(__file__).parents[2] / "shared" / "data" / "tinyshakespeare.txt"
 
 
 class Server(ThreadingHTTPServer):
@@ -166,7 +167,7 @@ def test_shakespeare_is_downloaded_into_the_work_folder(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(data, "SHAKESPEARE", server.source("good"))
+    monkeypatch.setattr(corpora, "SHAKESPEARE", server.source("good"))
     assert load_corpus("shakespeare") == load_corpus("shakespeare") == BODY.decode()
     assert Path("work/cache/corpora/shakespeare.txt").read_bytes() == BODY
     assert server.requests == 1
@@ -179,7 +180,7 @@ def test_the_real_shakespeare_is_known_by_its_hash(
 ) -> None:
     server.body = REAL.read_bytes()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(data, "SHAKESPEARE", data.SHAKESPEARE._replace(url=server.source(way).url))
+    monkeypatch.setattr(corpora, "SHAKESPEARE", corpora.SHAKESPEARE._replace(url=server.source(way).url))
     if way == "good":
         assert load_corpus("shakespeare").encode() == server.body
     else:

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tinylm_lib import ModelConfig, TrainConfig, data, storyworld
+from tinylm_lib import ModelConfig, TrainConfig, storyworld
 from tinylm_lib.__main__ import main, parser
-from tinylm_lib.checkpoint import MANIFEST, latest, load
-from tinylm_lib.job import RunConfig, begin
-from tinylm_lib.tokenizer import WordTokenizer
+from tinylm_lib.data import corpora
+from tinylm_lib.runs.job import RunConfig, begin
+from tinylm_lib.text.tokenizers import WordTokenizer
+from tinylm_lib.training.checkpoint import MANIFEST, latest, load
 
 TEXT = "the cat sat on the mat and the dog sat on the log . " * 40
 SMALL = (
@@ -80,7 +81,7 @@ def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = storyworld.corpus(400, seed=0)
-    monkeypatch.setitem(data.CORPORA, "storyworld", lambda: text)
+    monkeypatch.setitem(corpora.CORPORA, "storyworld", lambda: text)
     small = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4 --total-steps 4 --eval-every 4 --sample-tokens 200"
     assert main(["train", "--out", str(tmp_path), *small.split()]) == 0
     shown = capsys.readouterr().out
@@ -222,7 +223,7 @@ def test_every_mistake_is_one_line_with_the_remedy(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = storyworld.corpus(1000, seed=0)
-    monkeypatch.setitem(data.CORPORA, "storyworld", lambda: text)
+    monkeypatch.setitem(corpora.CORPORA, "storyworld", lambda: text)
     assert train(corpus, tmp_path / "RUN", "--total-steps", "2") == 0
     Path("EMPTY").write_text("", encoding="utf-8")
     Path("BINARY").write_bytes(b"\x7fELF\0\0")

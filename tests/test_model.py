@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from models import MODELS, NO_DROPOUT, SIZES, scrambled, some_ids, tiny
+from support.models import MODELS, NO_DROPOUT, SIZES, scrambled, some_ids, tiny
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
 from tinylm_lib import KVCache, ModelConfig, TrainConfig, TransformerLM, next_token_loss, preset
 from tinylm_lib.layers import LayerNorm, Linear, RMSNorm
 from tinylm_lib.model import BLOCKS, INITS
-from tinylm_lib.optim import build_optimizer
 from tinylm_lib.presets import FAMILIES
+from tinylm_lib.training.optim import build_optimizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

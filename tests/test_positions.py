@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from models import SIZES, tiny
+from support.models import SIZES, tiny
 from torch import Tensor
 
 from tinylm_lib import ModelConfig, TransformerLM

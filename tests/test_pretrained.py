@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from tinylm_lib import generate, storyworld
-from tinylm_lib.checkpoint import Checkpoint
-from tinylm_lib.classroom.heads import heads_that_find
-from tinylm_lib.gaps import gaps
+from tinylm_lib.classroom.experiments.heads import heads_that_find
 from tinylm_lib.pretrained import WEIGHTS, load_pretrained
-from tinylm_lib.storyworld import Story, parse
-from tinylm_lib.tokenizer import WordTokenizer
+from tinylm_lib.storyworld.gaps import gaps
+from tinylm_lib.storyworld.stories import Story, parse
+from tinylm_lib.text.tokenizers import WordTokenizer
+from tinylm_lib.training.checkpoint import Checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor, nn
-from toys import (
+from support.toys import (
     SIZES,
     DeviceReads,
     Modes,
@@ -25,6 +24,7 @@ from toys import (
     toy_ids,
     toy_model,
 )
+from torch import Tensor, nn
 
 from tinylm_lib import TransformerLM, beam_search, generate, next_token_probs, stream
 from tinylm_lib.presets import FAMILIES

@@ -2,11 +2,11 @@
 
 from .cache import KVCache
 from .config import ModelConfig, TrainConfig
-from .evaluation import evaluate, next_token_loss
 from .model import TransformerLM
 from .presets import preset
 from .sampling import beam_search, generate, next_token_probs, stream
-from .training import train
+from .training.evaluation import evaluate, next_token_loss
+from .training.loop import train
 
 __all__ = [
     "KVCache",

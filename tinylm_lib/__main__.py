@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
-from . import checkpoint
 from .config import ModelConfig, Record, TrainConfig, field_types
-from .data import load_corpus
-from .distributed import join
-from .evaluation import evaluate
-from .job import RunConfig, begin, find, go_on, split_text, validation_windows
+from .data.corpora import load_corpus
 from .model import TransformerLM
-from .pieces import Tokenizer
 from .presets import FAMILIES
 from .pretrained import load_hf, load_hf_tokenizer
-from .run import work
+from .runs.job import RunConfig, begin, find, go_on, split_text, validation_windows
+from .runs.run import work
 from .sampling import stream
-from .training import choose_device
+from .text.base import Tokenizer
+from .training import checkpoint
+from .training.distributed import join
+from .training.evaluation import evaluate
+from .training.loop import choose_device
 
 RECORDS = {RunConfig: "the run", TrainConfig: "the recipe", ModelConfig: "the model"}
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # a character whose bytes have not all come yet
@@ -159,7 +159,7 @@ def run_eval(arguments: argparse.Namespace) -> None:
 
 def run_doctor(arguments: argparse.Namespace) -> None:
     """Check the machine; exit with 1 where something must be mended."""
-    from .classroom.doctor import checkup, report
+    from .classroom.course.doctor import checkup, report
 
     findings = checkup()
     print(report(findings))
@@ -169,7 +169,7 @@ def run_doctor(arguments: argparse.Namespace) -> None:
 
 def run_lab(arguments: argparse.Namespace) -> None:
     """Open the lessons."""
-    from .classroom import lab
+    from .classroom.course import lab
 
     raise SystemExit(lab.main(arguments.others))
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 FFN_RATIO = {"swiglu": 8 / 3, "geglu": 8 / 3, "gelu": 4, "gelu_tanh": 4, "relu": 4}  # d_ff / d_model
 # (d_model, d_head) must be multiples of these: sinusoids come in pairs, rotary turns pairs.
 SIZE_MULTIPLES = {"none": (1, 1), "learned": (1, 1), "sinusoidal": (2, 1), "rotary": (1, 2)}
+IGNORED = -100  # a target that does not count
 
 
 def choice(default: str | None, *names: str, help: str = "") -> Any:

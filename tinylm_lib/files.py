@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under another name first, downloads checked. Notebook 11."""
+"""Files that are whole or not there: written under another name first, hashed, downloads checked. Notebook 11."""
 
 import hashlib
 import http.client
@@ -76,3 +76,22 @@ def _blocks(source: Source) -> Iterator[bytes]:
         raise OSError(f"{n_read} bytes came, and the file has {source.n_bytes}")
     if digest.hexdigest() != source.sha256:
         raise OSError(f"what came is another file (SHA-256 {digest.hexdigest()}, not {source.sha256})")
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        while block := f.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk, where the system lets us."""
+    if os.name == "posix":
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -15,10 +15,10 @@ import torch
 
 from tinylm_lib import TrainConfig, TransformerLM, evaluate, preset, storyworld, train
 from tinylm_lib.cost import count_parameters
-from tinylm_lib.data import RandomWindows, every_document
-from tinylm_lib.job import line_end
-from tinylm_lib.optim import build_optimizer
+from tinylm_lib.data.windows import RandomWindows, every_document
 from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.runs.job import line_end
+from tinylm_lib.training.optim import build_optimizer
 
 N_STORIES, N_HELD_OUT, HELD_OUT_SEED = 20_000, 300, 1_000_000
 WIDTHS, UPDATES, SEEDS = (8, 16, 32, 64, 128), (50, 100, 200, 400, 800, 1600), (0, 1, 2)

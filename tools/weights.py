@@ -9,13 +9,14 @@ from pathlib import Path
 
 import torch
 
-from tinylm_lib import TrainConfig, TransformerLM, checkpoint, preset, storyworld, train
-from tinylm_lib.classroom.heads import heads_that_find
-from tinylm_lib.data import RandomWindows
-from tinylm_lib.gaps import gaps
-from tinylm_lib.job import line_end
-from tinylm_lib.optim import build_optimizer
-from tinylm_lib.tokenizer import WordTokenizer
+from tinylm_lib import TrainConfig, TransformerLM, preset, storyworld, train
+from tinylm_lib.classroom.experiments.heads import heads_that_find
+from tinylm_lib.data.windows import RandomWindows
+from tinylm_lib.runs.job import line_end
+from tinylm_lib.storyworld.gaps import gaps
+from tinylm_lib.text.tokenizers import WordTokenizer
+from tinylm_lib.training import checkpoint
+from tinylm_lib.training.optim import build_optimizer
 
 FOLDER = Path(__file__).parents[1] / "tinylm_lib" / "weights" / "storyworld"
 SIZES = {"d_model": 128, "n_layers": 3, "n_heads": 4, "max_seq_len": 128}

@@ -16,13 +16,12 @@ from collections import Counter
 import torch
 
 from tinylm_lib import TrainConfig, TransformerLM, evaluate, generate, next_token_probs, preset, storyworld, train
-from tinylm_lib.classroom import diagnose, doctor, figures, hint, predict, progress, trace_model
-from tinylm_lib.classroom.attention_stages import attention_view
-from tinylm_lib.classroom.capture import capture
+from tinylm_lib.classroom import diagnose, hint, predict
+from tinylm_lib.classroom import attention_view, capture, doctor, figures, progress, trace_model
 from tinylm_lib.data import RandomWindows, every_document, every_window
-from tinylm_lib.gaps import gaps
-from tinylm_lib.optim import build_optimizer
 from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.storyworld import gaps
+from tinylm_lib.training import build_optimizer
 
 _ = torch.manual_seed(0)
 
@@ -766,7 +765,7 @@ progress()
 # - On the words of stories in random order, the shipped model is still sure of its first choice, and its loss is far above $\ln V$. [[shuffled]]
 #
 # ## Sources
-# The text: StoryWorld, in `tinylm_lib/storyworld.py`. Guessing letters as a measure of a language: Shannon 1951, *Prediction and Entropy of Printed English*.
+# The text: StoryWorld, in `tinylm_lib/storyworld/stories.py`. Guessing letters as a measure of a language: Shannon 1951, *Prediction and Entropy of Printed English*.
 # The model: Vaswani et al. 2017, *Attention Is All You Need*, with the changes that lessons 04 to 08 explain. Decoder-only models that write: Radford
 # et al. 2019, *Language Models are Unsupervised Multitask Learners*. T5, with an encoder and a decoder: Raffel et al. 2020, *Exploring the Limits of Transfer Learning with a Unified
 # Text-to-Text Transformer*. Heads removed: Michel et al. 2019, *Are Sixteen Heads Really Better than One?* Outputs exchanged: Vig et al. 2020, *Investigating Gender Bias in Language Models Using Causal Mediation Analysis*. What a map of attention does not show: Jain and Wallace 2019, *Attention is not Explanation*.

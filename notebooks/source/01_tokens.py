@@ -14,12 +14,10 @@ from itertools import pairwise
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_lib.bpe import learn_merges, merge, train_bpe
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show, token_view
-from tinylm_lib.classroom.exercises import find
+from tinylm_lib.classroom import check, figures, find, hint, keep, predict, show, token_view
 from tinylm_lib.layers import Embedding
-from tinylm_lib.pieces import pre_tokens
-from tinylm_lib.tokenizer import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer
+from tinylm_lib.text import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer
+from tinylm_lib.text import learn_merges, merge, pre_tokens, train_bpe
 
 _ = torch.manual_seed(1)
 

@@ -16,12 +16,11 @@ import torch
 from torch import nn
 from torch.nn.functional import one_hot
 
-from tinylm_lib import TransformerLM, next_token_loss, sentences, storyworld
-from tinylm_lib.classroom import check, diagnose, figures, hint, keep, predict, show, trace
-from tinylm_lib.classroom.exercises import find
-from tinylm_lib.classroom.measured import fixed, measured
+from tinylm_lib import TransformerLM, next_token_loss, storyworld
+from tinylm_lib.classroom import check, diagnose, figures, find, fixed, hint, keep, measured, predict, show, trace
 from tinylm_lib.layers import Embedding, Linear
 from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.storyworld import sentences
 
 _ = torch.manual_seed(2)
 

@@ -11,8 +11,8 @@ import math
 import torch
 
 from tinylm_lib import TransformerLM, layers, next_token_loss, preset, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show, softmax_view, trace
-from tinylm_lib.classroom.measured import fixed, learned, measured
+from tinylm_lib.classroom import check, hint, keep, predict, show, trace
+from tinylm_lib.classroom import figures, fixed, learned, measured, softmax_view
 from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(3)

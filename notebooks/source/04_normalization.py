@@ -13,9 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace
-from tinylm_lib.classroom.capture import capture
-from tinylm_lib.classroom.measured import rounded
+from tinylm_lib.classroom import capture, check, figures, hint, keep, predict, rounded, show, trace
 from tinylm_lib.layers import LayerNorm, Linear, RMSNorm
 from tinylm_lib.pretrained import load_pretrained
 

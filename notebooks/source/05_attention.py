@@ -17,9 +17,8 @@ import torch.nn.functional as F
 from tinylm_lib import TransformerLM, preset, storyworld
 from tinylm_lib import attention as library
 from tinylm_lib.attention import attend
-from tinylm_lib.classroom import attention_view, check, figures, hint, keep, predict, show, trace
-from tinylm_lib.classroom.capture import capture
-from tinylm_lib.classroom.heads import heads_that_find
+from tinylm_lib.classroom import check, hint, keep, predict, show, trace
+from tinylm_lib.classroom import attention_view, capture, figures, heads_that_find
 from tinylm_lib.layers import Linear, softmax
 from tinylm_lib.pretrained import load_pretrained
 

@@ -14,8 +14,7 @@ import torch
 
 from tinylm_lib import TransformerLM, next_token_loss, positions, preset, storyworld
 from tinylm_lib.attention import attend
-from tinylm_lib.classroom import check, figures, hint, keep, measured, predict, rope_view, show, trace
-from tinylm_lib.classroom.capture import capture
+from tinylm_lib.classroom import capture, check, figures, fixed, hint, keep, learned, predict, rope_view, show, trace
 from tinylm_lib.positions import POSITIONS, LearnedPosition, Rotary, SinusoidalPosition, frequencies
 from tinylm_lib.pretrained import load_pretrained
 
@@ -160,9 +159,9 @@ print(f"word times the root of {C}: {scaled:.0f} long: {wave / scaled:.1f} to 1"
 # The place drowns the word, 35 to 1. After the factor they are of like size. So models with these waves multiply the embeddings by $\sqrt{C}$, then add the row, then apply dropout (lesson 09). Learned and sinusoidal, side by side:
 
 # %% rows=["S4-49"]
-learned, waves = LearnedPosition(64, C), SinusoidalPosition(64, C)
+learned_rows, waves = LearnedPosition(64, C), SinusoidalPosition(64, C)
 print(f"{'':<12}{'weights':>8}{'rows 0, 3':>12}{'rows 50, 53':>13}{'last position':>15}")
-for name, table in (("learned", learned.weight), ("sinusoidal", waves.table)):
+for name, table in (("learned", learned_rows.weight), ("sinusoidal", waves.table)):
     near, far = (table[0] @ table[3]).item(), (table[50] @ table[53]).item()
     print(f"{name:<12}{table.numel() * table.requires_grad:>8,}{near:>12.3f}{far:>13.3f}{len(table) - 1:>15}")
 
@@ -315,7 +314,7 @@ print(f"{'pairs':<10}{'wavelengths':<20}{'stopped':>8}{'removed':>9}   (nats add
 for pairs, when_stopped, when_removed in zip(quarters, stop, remove, strict=True):
     first, last = (2 * math.pi / frequencies(32)[pair] for pair in (pairs[0], pairs[-1]))
     lengths = f"{first:,.0f} to {last:,.0f}"
-    print(f"{f'{pairs[0]} to {pairs[-1]}':<10}{lengths:<20}{measured.fixed(when_stopped, 2):>8}{when_removed:9.2f}")
+    print(f"{f'{pairs[0]} to {pairs[-1]}':<10}{lengths:<20}{fixed(when_stopped, 2):>8}{when_removed:9.2f}")
 assert min(stop[:2]) > 0.5 > min(remove) > 0.02 > 0.01 > max(stop[2:]) and sum(remove[:2]) > sum(stop[:2]) + 0.3
 
 # %% [markdown]
@@ -379,7 +378,7 @@ trained = {position: two_back(position) for position in ("none", "rotary")}
 print(f"guessing: ln 32 = {math.log(32):.1f} nats")
 for position, (loss, weight) in trained.items():
     low, high = (2.3, 3.4) if position == "none" else (0.0001, 0.2)
-    print(f"{position:<7} loss {measured.learned(loss, low, high)}, weight two places back {weight:.1f}")
+    print(f"{position:<7} loss {learned(loss, low, high)}, weight two places back {weight:.1f}")
 assert trained["rotary"][1] > 0.7 and trained["none"][1] < 0.2
 
 # %% [markdown]
@@ -703,14 +702,14 @@ for name, turned in tried.items():
 # The last two pass. A third test finds forgotten positions: another offset must give another score. Miscounted pairs are found only by comparing with known numbers.
 #
 # And a whole model? The shipped one has its pairs in halves (this model normalizes each $q$ and $k$ first, with gains, lesson 04). We load its weights as if they were interleaved, then without positions. Last, as
-# interleaved again, but with the rows of $W_q$ and $W_k$, and the gains of their norms, put in the order of section 5 (`fixed`).
+# interleaved again, but with the rows of $W_q$ and $W_k$, and the gains of their norms, put in the order of section 5 (`regrouped`).
 
 # %%
-wrong, fixed = (shipped_with(rope_layout="interleaved") for _ in range(2))
+wrong, regrouped = (shipped_with(rope_layout="interleaved") for _ in range(2))
 d_head = model.config.d_head
 order = torch.arange(d_head).view(2, -1).T.flatten()  # (32)
 with torch.no_grad():
-    for part in (block.attention for block in fixed.blocks):
+    for part in (block.attention for block in regrouped.blocks):
         for layer, norm in ((part.q_proj, part.q_norm), (part.k_proj, part.k_norm)):
             layer.weight.copy_(layer.weight.unflatten(0, (-1, d_head))[:, order].flatten(0, 1))
             norm.weight.copy_(norm.weight[order])
@@ -718,17 +717,17 @@ with torch.no_grad():
 # %% evidence="wrong-layout"
 blind = shipped_with(position="none")
 losses = {}
-for name, reader in {"as trained": model, "wrong layout": wrong, "no positions": blind, "fixed": fixed}.items():
+for name, reader in {"as trained": model, "wrong layout": wrong, "no positions": blind, "regrouped": regrouped}.items():
     with torch.no_grad():
         loss = next_token_loss(reader(texts[:, :128]), texts[:, 1:129])
     losses[name] = loss.item()
     print(f"{name:<17}{loss:.2f} nats")
 assert losses["wrong layout"] > 2 + losses["as trained"]
-assert abs(losses["fixed"] - losses["as trained"]) < 1e-3
+assert abs(losses["regrouped"] - losses["as trained"]) < 1e-3
 print(f"{'knowing nothing':<17}{math.log(tokenizer.vocab_size):.2f} nats, ln {tokenizer.vocab_size}")
 
 # %% [markdown]
-# All four load without a word, since rotations have no weights that could be missing. With the wrong layout and without positions the loss is far higher, and no error is raised. The reordered one is the model again.
+# All four load without a word, since rotations have no weights that could be missing. With the wrong layout and without positions the loss is far higher, and no error is raised. The one with the rows in order is the model again.
 # (This model was trained with rotations; one trained without any would probably do better than 4.19. A model that knows nothing has a loss of $\ln\,345 = 5.84$.)
 #
 # ## What you have now

@@ -15,10 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tinylm_lib import ModelConfig, preset, storyworld
 from tinylm_lib.attention import Attention, attend, causal_mask
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace
-from tinylm_lib.classroom.capture import capture
-from tinylm_lib.classroom.heads import heads_that_find
-from tinylm_lib.classroom.measured import measured
+from tinylm_lib.classroom import capture, check, figures, heads_that_find, hint, keep, measured, predict, show, trace
 from tinylm_lib.cost import count_parameters, kv_cache_bytes
 from tinylm_lib.pretrained import load_pretrained
 

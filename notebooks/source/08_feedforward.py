@@ -13,16 +13,13 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import ModelConfig, layers, preset, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace
-from tinylm_lib.classroom.capture import capture
-from tinylm_lib.classroom.measured import fixed
+from tinylm_lib.classroom import capture, check, figures, fixed, hint, keep, predict, show, trace
 from tinylm_lib.config import derived_d_ff
 from tinylm_lib.cost import forward_flops
 from tinylm_lib.feedforward import FFNS, GatedMLP, feed_forward
-from tinylm_lib.gaps import gaps
 from tinylm_lib.layers import Linear
 from tinylm_lib.pretrained import load_pretrained
-from tinylm_lib.sentences import CLASSES
+from tinylm_lib.storyworld import CLASSES, gaps
 
 _ = torch.manual_seed(8)
 

@@ -13,9 +13,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import ModelConfig, TransformerLM, preset, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show, trace
-from tinylm_lib.classroom.capture import capture
-from tinylm_lib.classroom.measured import learned, rounded
+from tinylm_lib.classroom import capture, check, figures, hint, keep, learned, predict, rounded, show, trace
 from tinylm_lib.model import BLOCKS, PostNormBlock, PreNormBlock
 from tinylm_lib.pretrained import load_pretrained
 

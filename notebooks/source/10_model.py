@@ -16,15 +16,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import TransformerLM, generate, preset, storyworld
-from tinylm_lib.classroom import build, check, figures, hint, keep, predict, residual_view, show, trace_model, using
-from tinylm_lib.classroom.capture import capture
-from tinylm_lib.classroom.cards import card, number_table
-from tinylm_lib.classroom.flow import shape_flow
-from tinylm_lib.classroom.measured import learned
-from tinylm_lib.classroom.memory import memory_view
+from tinylm_lib.classroom import check, hint, keep, predict, show
+from tinylm_lib.classroom import build, capture, card, figures, learned, number_table, trace_model, using
+from tinylm_lib.classroom import memory_view, residual_view, shape_flow
 from tinylm_lib.cost import training_flops
 from tinylm_lib.pretrained import load_pretrained
-from tinylm_lib.sentences import CLASSES
+from tinylm_lib.storyworld import CLASSES
 
 _ = torch.manual_seed(10)
 

@@ -17,17 +17,15 @@ from types import SimpleNamespace
 import torch
 from torch.nn.functional import kl_div
 
-from tinylm_lib import TrainConfig, TransformerLM, checkpoint, evaluate, next_token_loss, preset, storyworld, train
+from tinylm_lib import TrainConfig, TransformerLM, evaluate, next_token_loss, preset, storyworld, train
 from tinylm_lib.attention import Attention, attend
-from tinylm_lib.classroom import check, diagnose, figures, hint, keep, predict, show, training_view
-from tinylm_lib.classroom.cards import card, number_table
-from tinylm_lib.classroom.exercises import find
-from tinylm_lib.classroom.measured import learned
+from tinylm_lib.classroom import check, diagnose, hint, keep, predict, show
+from tinylm_lib.classroom import card, figures, find, learned, number_table, training_view
 from tinylm_lib.data import RandomWindows, every_document, split
-from tinylm_lib.gaps import gaps
-from tinylm_lib.optim import build_optimizer, orthogonalise
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.sampling import generate
+from tinylm_lib.storyworld import gaps
+from tinylm_lib.training import build_optimizer, checkpoint, orthogonalise
 
 _ = torch.manual_seed(11)
 
@@ -318,7 +316,7 @@ hint("warmup_cosine")
 # Three parts with two borders, and one share of the way for the middle part. The usual slips: counting from 0, so that the first step does nothing; a cosine that begins at step 1; and no end, so that the cosine rises again.
 
 # %% rows=["S4-52"]
-from tinylm_lib.optim import warmup_cosine as library_schedule
+from tinylm_lib.training import warmup_cosine as library_schedule
 
 for step in (1, 500, 5250, 10_000):
     print(f"step {step:>6,}: {library_schedule(step, 1e-3, 1e-4, 500, 10_000):.6f}")
@@ -637,7 +635,7 @@ for name, start in (("nothing", math.log(V)), ("the token before", levels.bigram
     print(f"{(start - nats) / (start - levels.floor):.0%} of the way from knowing {name} to the floor")
 
 # %% tags=["source-hidden"]
-log = (Path(storyworld.__file__).parent / "weights/storyworld/log.txt").read_text().splitlines()
+log = (Path(storyworld.__file__).parents[1] / "weights/storyworld/log.txt").read_text().splitlines()
 _, early, *_, late = [line.split() for line in log if line.startswith("update")][:17]
 shipped_gap = ", ".join(f"{float(line[4]):.2f} after {int(line[1]):,} updates" for line in (early, late))
 print(f"above the floor: {nats - levels.floor:.2f}; the shipped model: {shipped_gap}")

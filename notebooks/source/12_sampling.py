@@ -17,9 +17,7 @@ from tinylm_lib import TransformerLM, generate, next_token_loss, next_token_prob
 from tinylm_lib.classroom import check, figures, hint, keep, predict, sampling_view, show
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.probabilities import sample
-from tinylm_lib.scenes import Scene, options
-from tinylm_lib.sentences import CLASSES, DIFFERENT
-from tinylm_lib.storyworld import words
+from tinylm_lib.storyworld import CLASSES, DIFFERENT, Scene, options, words
 
 _ = torch.manual_seed(12)
 _ = torch.set_grad_enabled(False)  # nothing is trained here

@@ -14,9 +14,8 @@ from torch.nn.functional import cross_entropy
 
 from tinylm_lib import KVCache, TransformerLM, generate, preset, storyworld
 from tinylm_lib.attention import attend, causal_mask
-from tinylm_lib.classroom import build, cache_view, check, figures, hint, keep, predict, show, trace, using
-from tinylm_lib.classroom.capture import capture
-from tinylm_lib.classroom.measured import measured
+from tinylm_lib.classroom import check, hint, keep, predict, show, trace
+from tinylm_lib.classroom import build, cache_view, capture, figures, measured, using
 from tinylm_lib.cost import count_parameters, forward_flops, kv_cache_bytes
 from tinylm_lib.pretrained import load_pretrained
 

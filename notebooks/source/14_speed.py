@@ -21,12 +21,10 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from tinylm_lib import TrainConfig, TransformerLM, preset, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show
-from tinylm_lib.classroom.ablation import RECIPE, SIZES, WHOLE, gap_after, stories
-from tinylm_lib.classroom.measured import measured
+from tinylm_lib.classroom import ablation, check, figures, hint, keep, measured, predict, show
 from tinylm_lib.data import RandomWindows
-from tinylm_lib.optim import build_optimizer
 from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.training import build_optimizer
 
 _ = torch.manual_seed(14)
 
@@ -264,7 +262,7 @@ def step_times(model: TransformerLM, batches: RandomWindows, optimizer: torch.op
 # %%
 PARTS = ("data", "forward", "backward", "clip", "optimizer")
 model = TransformerLM(config)
-batches = RandomWindows(stories().ids, B, T, seed=14)
+batches = RandomWindows(ablation.stories().ids, B, T, seed=14)
 optimizer = build_optimizer(model, TrainConfig())
 rounds = torch.tensor([step_times(model, batches, optimizer) for _ in range(9)][2:])  # (7, 5): updates, parts
 spent = dict(zip(PARTS, rounds.median(0).values.tolist(), strict=True))
@@ -565,9 +563,10 @@ print("at once, in 4 parts, recomputed: the same gradient")
 # One run says little: with another seed the weights start elsewhere and other stories come. So each choice runs with three seeds, and we look at the spread.
 
 # %% evidence="short-ablation"
-print(SIZES, RECIPE)
+WHOLE = ablation.WHOLE
+print(ablation.SIZES, ablation.RECIPE)
 tried = (WHOLE, "learned positions instead of rotary", "no norm on queries and keys")
-early = {name: sorted(gap_after(name, n_steps=30, seed=seed) for seed in (1, 2, 3)) for name in tried}
+early = {name: sorted(ablation.gap_after(name, n_steps=30, seed=seed) for seed in (1, 2, 3)) for name in tried}
 for name, found in early.items():
     print(f"{name:<36}{sum(found) / 3:.2f} nats above the floor on average ({found[0]:.2f} to {found[2]:.2f})")
 assert max(early["learned positions instead of rotary"]) < min(early[WHOLE]) - 0.03

@@ -21,11 +21,10 @@ from tinylm_lib import TrainConfig, TransformerLM, evaluate, preset, storyworld,
 from tinylm_lib.classroom import check, figures, hint, keep, predict
 from tinylm_lib.cost import count_parameters, training_bytes, training_flops
 from tinylm_lib.data import RandomWindows, every_document
-from tinylm_lib.distributed import ALONE
-from tinylm_lib.gaps import gaps
-from tinylm_lib.job import line_end
-from tinylm_lib.optim import build_optimizer
 from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.storyworld import gaps
+from tinylm_lib.text import line_end
+from tinylm_lib.training import ALONE, build_optimizer
 
 _ = torch.manual_seed(15)
 
@@ -530,8 +529,7 @@ hint("all_reduce_mean")
 SCRIPT = """
 import torch
 from tinylm_lib import TrainConfig, TransformerLM, preset, train
-from tinylm_lib.distributed import Replicas, Shards, join
-from tinylm_lib.optim import build_optimizer
+from tinylm_lib.training import Replicas, Shards, build_optimizer, join
 
 def losses(team):
     torch.manual_seed(15)

@@ -5,7 +5,7 @@ from itertools import groupby, pairwise
 
 import torch
 
-from tinylm_lib import bpe
+from tinylm_lib.text import bpe
 
 
 def pair_by_counter(ids):

@@ -5,7 +5,8 @@ import math
 import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from tinylm_lib import data, optim
+from tinylm_lib.data import windows as data
+from tinylm_lib.training import optim
 
 
 def pairs_by_narrow(ids):

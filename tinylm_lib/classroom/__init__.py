@@ -1,4 +1,4 @@
-"""What a lesson uses: `from tinylm_lib.classroom import check, hint, keep, predict, show, trace`.
+"""The only door for lessons: `from tinylm_lib.classroom import check, hint, keep, predict, show, trace`.
 
 The names are looked up when they are asked for, so that the doctor runs where Jupyter is not installed.
 """
@@ -7,38 +7,40 @@ from importlib import import_module
 from typing import Any
 
 PLACES = {
-    "Diagnosis": "exercise",
-    "attention_view": "attention_stages",
-    "build": "workshop",
-    "cache_view": "cache_steps",
-    "check": "checks",
-    "diagnose": "checks",
-    "explain_shapes": "tracing",
-    "hint": "checks",
-    "keep": "workshop",
-    "memory_view": "memory",
-    "predict": "predictions",
-    "progress": "workshop",
-    "residual_view": "residual",
-    "rope_view": "rope",
-    "sampling_view": "sampling_steps",
-    "shape_flow": "flow",
-    "show": "showing",
-    "softmax_view": "softmax_steps",
-    "token_view": "token_cuts",
-    "trace": "tracing",
-    "trace_cells": "tracing",
-    "trace_model": "model_tree",
-    "training_view": "training_watch",
-    "using": "workshop",
+    "display.cards": ("card", "number_table"),
+    "display.numbers": ("fixed", "learned", "measured", "rounded"),
+    "display.source": ("show",),
+    "shapes.capture": ("capture",),
+    "shapes.model_trace": ("trace_model",),
+    "shapes.trace": ("explain_shapes", "trace", "trace_cells"),
+    "exercises": ("find",),
+    "exercises.base": ("Diagnosis",),
+    "checks.check": ("check", "diagnose", "hint"),
+    "views.attention": ("attention_view",),
+    "views.cache": ("cache_view",),
+    "views.memory": ("memory_view",),
+    "views.predict": ("predict",),
+    "views.residual": ("residual_view",),
+    "views.rope": ("rope_view",),
+    "views.sampling": ("sampling_view",),
+    "views.shape_flow": ("shape_flow",),
+    "views.softmax": ("softmax_view",),
+    "views.token": ("token_view",),
+    "views.training": ("training_view",),
+    "experiments.heads": ("heads_that_find",),
+    "workshop.parts": ("build", "keep", "progress", "using"),
 }
+MODULES = {"ablation": "experiments.ablation", "doctor": "course.doctor", "figures": "display.figures"}
+PLACE = {name: place for place, names in PLACES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in PLACES:
-        raise AttributeError(f"the classroom has no {name!r}; it has {', '.join(PLACES)}")
-    return getattr(import_module(f".{PLACES[name]}", __name__), name)
+    if name in MODULES:
+        return import_module(f".{MODULES[name]}", __name__)
+    if name in PLACE:
+        return getattr(import_module(f".{PLACE[name]}", __name__), name)
+    raise AttributeError(f"the classroom has no {name!r}; it has {', '.join(sorted({*PLACE, *MODULES}))}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *PLACES]
+    return sorted([*globals(), *PLACE, *MODULES])

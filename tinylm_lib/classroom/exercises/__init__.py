@@ -1,6 +1,5 @@
 """All exercises of the series: what each asks for, and the mistakes that its check knows by name."""
 
-from ..exercise import Exercise
 from . import (
     adamw,
     attention,
@@ -24,6 +23,7 @@ from . import (
     training,
     truncation,
 )
+from .base import Exercise
 
 LESSONS = (
     tokens,

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 INF = float("inf")
 # A score of size s is rounded by up to s EPS / 2, which is then the relative error of its attention weight.

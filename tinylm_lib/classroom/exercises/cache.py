@@ -3,8 +3,8 @@
 import torch
 from torch import Generator, Tensor
 
-from ..exercise import Exercise, Fault, Probe
 from .attention import EPS, MASK, SCALE, SHARE, attention
+from .base import Exercise, Fault, Probe
 
 
 def cached_attention(

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 
 def clip_gradients(grads: list[Tensor], max_norm: float, on: frozenset[str] = frozenset()) -> list[Tensor]:

@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from ..exercise import Exercise, Fault, Probe
 from .attention import EPS, MASK, SCALE, SHARE, attention
+from .base import Exercise, Fault, Probe
 
 
 def split_heads(x: Tensor, n_heads: int, on: frozenset[str] = frozenset()) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import layers
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 
 def init_weights(module: nn.Module, std: float, on: frozenset[str] = frozenset()) -> None:

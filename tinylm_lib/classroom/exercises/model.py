@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from ...config import ModelConfig
 from ...presets import preset
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 VECTORS = {"rms": 1, "layer": 2}  # of C parameters each, in a norm
 MATRICES = {"swiglu": 3, "gelu": 2}  # in a feed-forward

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 WHY_FP32 = "In fp16 a square overflows above 256, and bf16 keeps two to three digits: compute in fp32, then go back to the dtype that came in."
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 
 def compute_optimal(flops: float, tokens_per_parameter: float, on: frozenset[str] = frozenset()) -> tuple[float, float]:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 
 def softmax(x: Tensor, dim: int, on: frozenset[str] = frozenset()) -> Tensor:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...config import ModelConfig
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 GATED = {"swiglu": 3, "geglu": 3}  # matrices of a feed-forward; the others have two
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torch import Generator
 
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 
 def warmup_cosine(

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 import torch
 from torch import Generator
 
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 Pair = tuple[int, int]
 

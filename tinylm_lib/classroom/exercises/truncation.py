@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from ..exercise import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe
 
 
 def top_k_probs(probs: Tensor, k: int, on: frozenset[str] = frozenset()) -> Tensor:

@@ -1,0 +1,110 @@
+"""The course as a student sees it: the real `lab`, JupyterLab and Chromium, without a network."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tinylm_lib.classroom.course import lab
+
+pytest_plugins = ["browser"]
+pytestmark = pytest.mark.browser
+
+LESSON = """# %% [markdown]
+# # 00 Sample
+# **What does a lesson look like?**
+#
+# *Needs* nothing. *Builds* nothing. *Runs* in about 3 s on two cores. *Teaches* in 1 minute.
+
+# %%
+import math
+
+from tinylm_lib.classroom.display.figures import loss_curve
+from tinylm_lib.classroom.display.numbers import measured
+
+# %% [markdown] minutes=1
+# ## 1. A loss that falls
+# > **Predict.** Where does the curve end?
+
+# %% tags=["source-hidden"]
+steps = list(range(300))
+losses = [1.6 + 2.6 * math.exp(-step / 60) for step in steps]
+levels = {"ln 65": math.log(65), "unigram": 3.31, "bigram": 2.45}
+checked = (steps[::50], [loss + 0.1 for loss in losses[::50]])
+loss_curve({"training": (steps, losses), "validation": checked}, levels, caption="The model passes the bigram level.")
+
+# %%
+print("this took", measured(12.3, "s", 1, 60))
+"""
+ROOT = Path(__file__).parents[2]
+NUMBERS = [path.stem[:2] for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory, built) -> Path:
+    """A folder of notebooks with one small lesson, built."""
+    return built(tmp_path_factory.mktemp("course"), "00_sample", LESSON)
+
+
+@pytest.mark.parametrize("number", [None, NUMBERS[0]])
+def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp_path, sample, number):
+    work, notebooks = tmp_path / "work", ROOT / "notebooks" if number else sample
+    lab.refresh(notebooks, work)
+    name = lab.lesson(notebooks, number or "00")
+    lesson = open_lesson(work, name)
+    assert lesson.outputs() == []
+    lesson.run_all()
+    outputs = lesson.outputs()
+    assert lesson.errors() == []
+    assert [output["text"] for output in outputs if output.get("name") == "stderr"] == []
+    assert len(outputs) >= 2
+    lesson.page.wait_for_selector(".jp-OutputArea-output")
+    lesson.screenshots(f"{Path(name).stem}-end")
+    lesson.show_cell(0)
+    lesson.page.locator(".jp-Notebook h1").first.wait_for()
+    lesson.screenshots(f"{Path(name).stem}-top")
+    assert lesson.page.locator(".Toastify__toast").count() == 0
+    assert lesson.external == []
+    assert list((tmp_path / "caches" / "home").iterdir()) == []
+
+
+def test_every_lesson_opens_without_news_errors_or_network(open_lesson, tmp_path):
+    """Opened, not run: nbval runs every cell, and each view has its own test in a browser."""
+    work, names = tmp_path / "work", [lab.lesson(ROOT / "notebooks", number) for number in NUMBERS]
+    lab.refresh(ROOT / "notebooks", work)
+    lesson = open_lesson(work, names[0])
+    for number, name in zip(NUMBERS, names, strict=True):
+        lesson.open(name)
+        heading = lesson.page.locator(".jp-Notebook h1:visible").first
+        assert heading.inner_text().startswith(number)
+        assert lesson.outputs() == []
+    assert lesson.page.locator(".Toastify__toast, mjx-merror").count() == 0
+    assert lesson.external == []
+
+
+def test_a_figure_is_seen_in_a_notebook_that_was_only_opened(open_lesson, sample):
+    lesson = open_lesson(sample, "00_sample.ipynb")
+    picture = lesson.page.locator("figure img")
+    assert picture.get_attribute("alt").startswith("Line chart of the loss")
+    assert picture.evaluate("image => image.naturalWidth") > 1000
+    assert lesson.page.locator("figcaption").inner_text() == "The model passes the bigram level."
+    lesson.page.locator("figure summary").click()
+    assert lesson.page.locator("figure td").first.is_visible()
+    lesson.screenshots("figure-untrusted")
+    assert lesson.external == []
+
+
+def test_a_claim_leads_to_the_section_of_its_evidence(open_lesson, tmp_path, built):
+    text = LESSON.replace("# ## 1. A loss that falls", "# ## 1. Which loss falls, & why?")
+    far = "\n".join(f"\n# %% [markdown]\n# ## {n}. More\n# " + "text " * 400 for n in range(2, 9))
+    end = "\n\n# %% [markdown]\n# ## What you have now\n# - This loss falls. [[falls]]\n"
+    evidence = '\n# %% evidence="falls"\nassert losses[0] > losses[-1]\n'
+    notebooks, work = built(tmp_path / "course", "00_sample", text + evidence + far + end), tmp_path / "work"
+    lab.refresh(notebooks, work)
+    lesson = open_lesson(work, lab.lesson(notebooks, "00"))
+    lesson.show_cell(len(text.split("# %%")) + 8)
+    link = lesson.page.get_by_role("link", name="section 1")
+    link.scroll_into_view_if_needed()
+    link.click()
+    heading = lesson.page.locator(".jp-Notebook h2", has_text="1. Which loss falls")
+    expect(heading).to_be_in_viewport()

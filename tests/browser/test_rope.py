@@ -1,0 +1,231 @@
+"""The view of rotary positions in a browser: what it shows is what the library's Rotary computes."""
+
+import re
+from functools import partial
+
+import pytest
+import torch
+from playwright.sync_api import Locator, Page, expect
+
+from tinylm_lib.classroom import rope_view
+from tinylm_lib.classroom.course import lab
+from tinylm_lib.classroom.course import site as pages
+from tinylm_lib.classroom.views.rope import Pair
+from tinylm_lib.positions import Rotary, frequencies
+from tinylm_lib.pretrained import load_pretrained
+
+pytest_plugins = ["browser"]
+pytestmark = pytest.mark.browser
+
+LESSON = """# %% [markdown]
+# # 06 Sample
+# **How does a model know which word came first?**
+#
+# *Needs* nothing. *Builds* nothing. *Runs* in about 5 s on two cores. *Teaches* in 1 minute.
+
+# %%
+from tinylm_lib.classroom import attention_view, rope_view
+from tinylm_lib.pretrained import load_pretrained
+
+# %%
+ready = load_pretrained("storyworld")
+
+# %% [markdown] minutes=1
+# ## 1. Turning
+# Beside another view, whose styles must not reach this one.
+
+# %%
+rope_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.", layer=2, head=2)
+
+# %%
+attention_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.")
+"""
+VIEW = ".tinylm-view.rope"
+WAYS = {"interleaved": "interleaved", "halves": "halves", "mixed up": None}
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    """The query and the key of the lesson, as Python has them."""
+    ready = load_pretrained("storyworld")
+    data = rope_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.", layer=2, head=2).data
+    return Pair(torch.tensor(data["q"]), torch.tensor(data["k"]), data["base"], data["layout"], data["offset"])
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory, built):
+    """A folder of notebooks with one lesson of two views, built."""
+    return built(tmp_path_factory.mktemp("course"), "06_sample", LESSON)
+
+
+@pytest.fixture
+def open_page(open_exported, sample):
+    """A function that opens the exported page."""
+    return partial(open_exported, pages.export(sample, sample.parent / "pages")[0].as_uri())
+
+
+def says(page: Page) -> Locator:
+    return page.locator(f"{VIEW} .say")
+
+
+def switch(page: Page, part: str) -> None:
+    page.locator(VIEW).get_by_role("radio", name=part, exact=True).check()
+
+
+def slide(page: Page, name: str, value: float) -> None:
+    page.locator(VIEW).get_by_role("slider", name=name).fill(str(value))
+
+
+def numbers(page: Page, row: str) -> list[float]:
+    """The numbers in a row of the table that is seen."""
+    found = page.locator(f"{VIEW} tr", has=page.get_by_role("rowheader", name=row)).locator("td").all_inner_texts()
+    return [float(x) for cell in found for x in cell.replace("−", "-").split(",")]
+
+
+def strong(page: Page) -> list[float]:
+    """The numbers that the sentence stresses."""
+    found = page.locator(f"{VIEW} .say b").all_inner_texts()
+    return [float(re.sub(r"[^\d.-]", "", text.replace("−", "-"))) for text in found]
+
+
+def compare_a_pair(page: Page, pair: Pair, position: int, i: int, base: float) -> None:
+    """The angle and the turned pairs of q and k that are seen against the library's."""
+    slide(page, "Position", position)
+    slide(page, "Pair", i)
+    angle = position * frequencies(32, base)[i].item()
+    assert strong(page) == [pytest.approx(angle, abs=6e-4)]
+    degrees, turns = re.search(r"(\d+)°", says(page).inner_text())[1], re.search(r"(\d+) full", says(page).inner_text())
+    seen = int(degrees) + 360 * int(turns[1] if turns else 0)
+    assert seen == pytest.approx(angle * 180 / torch.pi, abs=0.6)
+    rotary = Rotary(32, 128, base, pair.layout)
+    for name, x in (("q", pair.q), ("k", pair.k)):
+        after = rotary(x[None], torch.tensor([position]))[0]
+        expected = [x[i], x[i + 16], after[i], after[i + 16]]
+        assert numbers(page, f"{name}, numbers {i} and {i + 16}") == pytest.approx(
+            [float(v) for v in expected], abs=6e-4
+        )
+
+
+def compare_scores(page: Page, pair: Pair, distance: int, moved: int) -> None:
+    """The scores before and after both were moved, turned and with added waves, against the library's."""
+    slide(page, "Distance", distance)
+    slide(page, "Both moved on by", moved)
+    starts, away = torch.tensor([0, moved]), torch.tensor(distance)
+    for row, found in (("turned", pair.scores(starts, away)), ("added", pair.added(starts, away))):
+        before, after = found.tolist()
+        assert numbers(page, row) == pytest.approx([before, after, after - before], abs=1.1e-3)
+    assert numbers(page, "turned")[2] == 0
+    if moved:
+        assert strong(page) == pytest.approx([0, numbers(page, "added")[2]], abs=1e-9)
+
+
+def compare_layouts(page: Page, pair: Pair) -> None:
+    """The scores of each layout and of both mixed up, at three places, against the library's."""
+    starts, offset = torch.tensor([0, 40, 400]), torch.tensor(pair.offset)
+    for way, layout in WAYS.items():
+        page.locator(VIEW).get_by_role("radio", name=way).check()
+        found = (pair.scores(starts, offset, layout) if layout else pair.mixed_up(starts)).tolist()
+        spread = max(found) - min(found)
+        assert numbers(page, way) == pytest.approx([*found, spread], abs=1.1e-3)
+        assert (numbers(page, way)[3] == 0) == (layout is not None)
+    assert strong(page)[-1] == pytest.approx(spread, abs=1.1e-3)
+
+
+def move_the_view(page: Page, pair: Pair) -> None:
+    """Goes through the four parts, by mouse and by keyboard, and compares the numbers with Python's."""
+    for position, i in ((0, 0), (12, 3), (127, 0), (100, 15)):
+        compare_a_pair(page, pair, position, i, 10_000.0)
+    page.get_by_role("button", name=re.compile("^pair 5,")).press("Enter")
+    expect(says(page)).to_contain_text("Position 100 turns pair 5 by 5.623 radians: 322°.")
+    expect(page.get_by_role("button", name="pair 5, turned by 322°")).to_be_focused()
+    page.locator(VIEW).get_by_role("slider", name="Position").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(f"{VIEW} [role=status]")).to_contain_text("Position 99 turns pair 5 by 5.567 radians")
+
+    switch(page, "all pairs")
+    for at, base in ((2, 100.0), (5.7, 501_187.0), (4, 10_000.0)):
+        slide(page, "Base", at)
+        longest = 2 * torch.pi / frequencies(32, base)[-1].item()
+        expected = [base, float(f"{longest:.0f}"), 99 * frequencies(32, base)[5].item()]
+        assert strong(page) == pytest.approx(expected, abs=6e-4)
+    box = page.locator(f"{VIEW} .over").bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 64.2 / 128, box["y"] + box["height"] * 2.5 / 16)
+    expect(says(page)).to_contain_text("At position 64, pair 2 has turned by 20.239 radians.")
+
+    for at, base in ((3, 1000.0), (4, 10_000.0)):
+        switch(page, "all pairs")
+        slide(page, "Base", at)
+        switch(page, "one pair")
+        compare_a_pair(page, pair, 77, 4, base)
+        switch(page, "score and distance")
+        for distance, moved in ((0, 0), (3, 300), (64, 1000)):
+            compare_scores(page, pair._replace(base=base), distance, moved)
+    slide(page, "Distance", 3)
+    switch(page, "layouts")
+    compare_layouts(page, pair)
+    page.get_by_role("radio", name="mixed up").press("ArrowLeft")
+    expect(page.get_by_role("radio", name="halves")).to_be_checked()
+    slide(page, "Pair", 6)
+    expect(says(page)).to_contain_text("Numbers 6 and 22 turn together.")
+    page.get_by_role("radio", name="interleaved").check()
+    expect(says(page)).to_contain_text("Numbers 12 and 13 turn together.")
+    expect(says(page)).to_contain_text("trained with halves")
+
+
+def test_the_view_lives_in_jupyterlab(open_lesson, tmp_path, sample, pair, findings):
+    lab.refresh(sample, tmp_path / "work")
+    lesson = open_lesson(tmp_path / "work", "06_sample.ipynb")
+    lesson.run_all()
+    assert lesson.errors() == []
+    page = lesson.page
+    page.locator(VIEW).wait_for()
+    lesson.show_cell(4)
+    move_the_view(page, pair)
+    for part in ("one pair", "all pairs", "score and distance", "layouts"):
+        switch(page, part)
+        lesson.screenshots(f"rope-{part.split()[0]}-lab")
+        assert findings(page, VIEW) == []
+    assert lesson.external == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_exported_page_is_alive_from_disk_in_light_and_dark(open_page, pair, findings, scheme):
+    page = open_page(color_scheme=scheme)
+    move_the_view(page, pair)
+    for part in ("one pair", "all pairs", "score and distance", "layouts"):
+        switch(page, part)
+        assert findings(page) == []
+    assert page.locator(f"{VIEW} td").first.evaluate("cell => getComputedStyle(cell).cursor") == "auto"
+
+
+def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
+    page = open_page(viewport={"width": 640, "height": 800}, device_scale_factor=2)
+    for part in ("one pair", "all pairs", "score and distance", "layouts"):
+        switch(page, part)
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        rights = "nodes => nodes.map(node => node.getBoundingClientRect().right)"
+        assert max(page.locator(f"{VIEW} *").evaluate_all(rights)) <= 640
+    small = "nodes => nodes.filter(n => n.textContent.trim() && parseFloat(getComputedStyle(n).fontSize) < 14).length"
+    assert page.locator(f"{VIEW} *:not(style)").evaluate_all(small) == 0
+
+
+def test_a_move_is_answered_at_once(open_page):
+    page = open_page()
+    for part, name in (("one pair", "Position"), ("all pairs", "Base"), ("score and distance", "Both moved on by")):
+        switch(page, part)
+        moved = (
+            page.locator(VIEW)
+            .get_by_role("slider", name=name)
+            .evaluate(
+                "input => { const before = input.form.textContent; input.value = Number(input.min) + 1;"
+                " input.dispatchEvent(new Event('input')); return before !== input.form.textContent }"
+            )
+        )
+        assert moved
+
+
+def test_without_scripts_the_picture_and_the_numbers_stand_there(open_page):
+    page = open_page(java_script_enabled=False)
+    assert page.get_by_alt_text(re.compile("^A bank of 16 waves")).is_visible()
+    page.get_by_text("The numbers").first.click()
+    assert page.get_by_role("rowheader", name="mixed up").is_visible()

@@ -1,0 +1,305 @@
+"""The views of tokens and of softmax in JupyterLab and in an exported page: moved, and compared with Python."""
+
+import math
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from playwright.sync_api import Page, expect
+
+from tinylm_lib import storyworld
+from tinylm_lib.classroom.course import lab
+from tinylm_lib.classroom.course import site as pages
+from tinylm_lib.classroom.views.token import joins
+from tinylm_lib.probabilities import next_token_probs
+from tinylm_lib.text.bpe import apply_merges, train_bpe
+from tinylm_lib.text.cutting import pre_tokens
+from tinylm_lib.text.tokenizers import ByteTokenizer
+
+pytest_plugins = ["browser"]
+pytestmark = pytest.mark.browser
+
+SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"
+LESSON = r"""# %% [markdown]
+# # 03 Sample
+# **How do texts become numbers, and scores shares?**
+#
+# *Needs* nothing. *Builds* nothing. *Runs* in about 5 s on two cores. *Teaches* in 1 minute.
+
+# %%
+from tinylm_lib import storyworld
+from tinylm_lib.text.bpe import train_bpe
+from tinylm_lib.classroom import softmax_view, token_view
+from tinylm_lib.text.tokenizers import TOKENIZERS
+
+# %% [markdown] minutes=1
+# ## 1. Look
+
+# %%
+text = storyworld.corpus(200, seed=0)
+tokenizers = [*(TOKENIZERS[kind].from_text(text) for kind in ("bytes", "chars", "words")), train_bpe(text, 500)]
+token_view({"a story": text[: text.index(".") + 1], "other signs": "Noé met Mia. 🙂\nThe end"}, tokenizers)
+
+# %%
+softmax_view([12.5548, 10.5282, 4.0244, 3.9839, -1.5], ["Jamal", "Carlos", "David", "Adam", "a"])
+"""
+SCORES = torch.tensor([12.5548, 10.5282, 4.0244, 3.9839, -1.5])
+CORPUS = storyworld.corpus(200, seed=0)
+STORY, OTHER = CORPUS[: CORPUS.index(".") + 1], "Noé met Mia. 🙂\nThe end"
+TOKENS, SOFTMAX = ".tinylm-view.tokens", ".tinylm-view.softmax"
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory, built) -> Path:
+    """A folder of notebooks with one lesson of the two views, built."""
+    return built(tmp_path_factory.mktemp("course"), "03_sample", LESSON)
+
+
+@pytest.fixture(scope="module")
+def bpe():
+    return train_bpe(CORPUS, 500)
+
+
+@pytest.fixture
+def open_page(open_exported, sample):
+    """A function that opens the lesson as a page from disk."""
+    return partial(open_exported, pages.export(sample, sample.parent / "pages")[0].as_uri())
+
+
+def seen(token: bytes) -> str:
+    """A token as the view writes it."""
+    try:
+        return token.decode().replace(" ", "␣").replace("\n", "↵")
+    except UnicodeDecodeError:
+        return token.hex().upper()
+
+
+def boxes(page: Page) -> list[str]:
+    return page.locator(f"{TOKENS} .token").evaluate_all("nodes => nodes.map(node => node.textContent)")
+
+
+def choose(page: Page, name: str) -> None:
+    page.locator(TOKENS).get_by_role("radio", name=name, exact=True).check()
+
+
+def slide(page: Page, name: str, value: float) -> None:
+    page.get_by_role("slider", name=name, exact=True).evaluate(
+        "(node, value) => { node.value = value; node.dispatchEvent(new Event('input')); }", value
+    )
+
+
+def cut(text: str, bpe, limit: int) -> list[bytes]:
+    ranks = {pair: rank for rank, pair in enumerate(bpe.merges[:limit])}
+    return [token for piece in pre_tokens(text) for token in apply_merges(piece.encode(), ranks)]
+
+
+def move_the_tokens(page: Page, bpe) -> None:
+    """Cuts, replays and names tokens, by mouse and by keyboard."""
+    say, merge, n = page.locator(f"{TOKENS} .say"), page.locator(f"{TOKENS} .merge"), len(bpe.merges)
+    ids = bpe.encode(STORY)
+    assert boxes(page) == [seen(bpe.vocab[i]) for i in ids]
+    for limit in (0, 1, 12, 100, n):
+        slide(page, "Merges", limit)
+        assert boxes(page) == [seen(token) for token in cut(STORY, bpe, limit)]
+        places = joins(STORY, bpe)[limit - 1] if limit else 0
+        fresh = page.locator(f"{TOKENS} .token.new")
+        assert fresh.count() == places
+        if limit:
+            a, b = bpe.merges[limit - 1]
+            told = f"joins {places} place{'s' if places > 1 else ''} here." if places else "joins nothing in this text."
+            expect(merge).to_have_text(f"Merge {limit}: {seen(a)} + {seen(b)} → {seen(a + b)} {told}")
+        else:
+            expect(merge).to_have_text("No merge yet: each byte is a token of its own.")
+    knob = page.get_by_role("slider", name="Merges")
+    knob.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(f"{TOKENS} .replay output")).to_have_text(f"{n - 1} of {n}")
+    page.get_by_role("button", name="the previous join in this text").click()
+    last = max(rank for rank in joins(STORY, bpe) if rank < n - 2) + 1
+    expect(page.locator(f"{TOKENS} .replay output")).to_have_text(f"{last} of {n}")
+    slide(page, "Merges", n)
+    page.locator(f"{TOKENS} .token").nth(2).click()
+    token = bpe.vocab[ids[2]]
+    expect(say).to_contain_text(f"{seen(token)} is token 3 of {len(ids)}, with the id {ids[2]}: {len(token)} byte")
+    page.keyboard.press("ArrowRight")
+    expect(say).to_contain_text(f"{seen(bpe.vocab[ids[3]])} is token 4 of {len(ids)}, with the id {ids[3]}:")
+    expect(page.locator(f"{TOKENS} [role=status]")).to_contain_text("is token 4 of")
+    page.locator(f"{TOKENS} .token").first.hover()
+    expect(say).to_contain_text("is token 1 of")
+    page.mouse.move(0, 0)
+    expect(say).to_contain_text("is token 4 of")
+    choose(page, "words")
+    expect(page.locator(f"{TOKENS} .replay")).to_be_hidden()
+    expect(page.locator(f"{TOKENS} .counts .on.number")).to_have_text(
+        [str(len(boxes(page))), f"{len(STORY) / len(boxes(page)):.1f}"]
+    )
+
+
+def move_to_other_signs(page: Page) -> None:
+    """A character of two bytes, one of four, and what a list of characters says of them."""
+    choose(page, "other signs")
+    choose(page, "bytes")
+    data = OTHER.encode()
+    assert boxes(page) == [seen(bytes([b])) for b in data]
+    place = data.index("é".encode())
+    page.locator(f"{TOKENS} .token").nth(place + 1).click()
+    say = page.locator(f"{TOKENS} .say")
+    expect(say).to_have_text(f"A9 is token {place + 2} of {len(data)}, with the id 169: 1 byte (A9) of the 2 of “é”.")
+    expect(page.locator(f"{TOKENS} .counts")).to_contain_text(f"of {len(OTHER)} characters, {len(data)} bytes")
+    choose(page, "characters")
+    expect(page.locator(f"{TOKENS} .refused")).to_contain_text("Refused: character 'é' at position 2 is none of the")
+    assert boxes(page) == []
+    choose(page, "BPE")
+    expect(say).to_contain_text("of the 2 of “é”.")
+    choose(page, "a story")
+
+
+def short(x: float) -> str:
+    """A power as the view writes it."""
+    if not math.isfinite(x):
+        return "NaN" if math.isnan(x) else "inf"
+    if x == 0:
+        return "0"
+    if 0.00995 <= x < 9999.5:
+        return f"{x:,.0f}" if x >= 99.95 else f"{x:.{2 - math.floor(math.log10(float(f'{x:.2e}')))}f}"
+    digits, power = f"{x:.1e}".split("e")
+    return f"{digits}×10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+def percent(x: float) -> str:
+    return "NaN" if math.isnan(x) else f"{100 * x:.1f} %"
+
+
+def expected_rows(scores: torch.Tensor, shift: float, T: float) -> list[list[str]]:
+    """The numbers of the table, computed by torch in fp32."""
+    shifted = scores + shift
+    scaled = shifted / T
+    powers, lowered = scaled.exp(), scaled - scaled.max()
+    columns = zip(
+        shifted, scaled, powers, powers / powers.sum(), lowered, lowered.exp(), scaled.softmax(0), strict=True
+    )
+    points = lambda x: f"{x:.2f}".replace("-", "−")  # noqa: E731
+    writers = (points, points, short, percent, points, short, percent)
+    return [[write(x.item()) for write, x in zip(writers, row, strict=True)] for row in columns]
+
+
+def table(page: Page) -> list[list[str]]:
+    read = "rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => cell.textContent))"
+    return page.locator(f"{SOFTMAX} tbody tr").evaluate_all(read)
+
+
+def move_the_softmax(page: Page) -> None:
+    """Moves temperature, shift and a score; each time all numbers are those of torch in fp32."""
+    say, why = page.locator(f"{SOFTMAX} .say"), page.locator(f"{SOFTMAX} .why")
+    warmths = [0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100]
+    for T, shift in ((1, 0), (2, 0), (0.3, 7), (100, 0), (0.1, 0), (1, 76), (1, 77), (1, 100), (2, 100)):
+        slide(page, "Temperature T", warmths.index(T))
+        slide(page, "Add to all scores", shift)
+        rows = expected_rows(SCORES, shift, T)
+        assert table(page) == rows, (T, shift)
+        probs = next_token_probs(SCORES[None], temperature=T)[0].tolist()
+        assert [row[-1] for row in rows] == [percent(p) for p in probs]
+        overflows = (12.5548 + shift) / T > 88.7228
+        assert ("NaN" in rows[0]) == overflows == ("inf ÷ inf is NaN" in why.inner_text())
+    first = percent((SCORES / 2).softmax(0)[0].item())
+    expect(say).to_have_text(f"Jamal gets {first}. 2.03 above Carlos: its share is exp(2.03 ÷ 2) ≈ 2.8 times as large.")
+    slide(page, "Temperature T", 0)
+    assert [row[1:] for row in table(page)] == [["–"] * 5 + [p] for p in ("100.0 %", *["0.0 %"] * 4)]
+    expect(say).to_have_text("Jamal gets 100.0 %: at temperature 0 the largest score takes everything.")
+    page.get_by_role("button", name="Reset").click()
+    assert table(page) == expected_rows(SCORES, 0, 1)
+    knob = page.get_by_role("slider", name="score of Carlos")
+    knob.focus()
+    for key in ("PageUp", "PageUp", "ArrowRight", "ArrowLeft", "ArrowRight"):
+        page.keyboard.press(key)
+    moved = SCORES.clone()
+    moved[1] = 12.6282
+    assert table(page) == expected_rows(moved, 0, 1)
+    expect(say).to_contain_text("Carlos gets")
+    expect(page.locator(f"{SOFTMAX} [role=status]")).to_contain_text("Carlos gets")
+    page.get_by_role("button", name="Reset").press("Enter")
+    assert table(page) == expected_rows(SCORES, 0, 1)
+
+
+def type_a_text(page: Page, bpe) -> None:
+    """What the kernel answers: a text of one's own, and why another cannot be shown."""
+    field = page.get_by_label("Your own text")
+    field.fill("Zoë has a 🪁")
+    field.press("Enter")
+    yours = page.locator(TOKENS).get_by_role("radio", name="yours")
+    yours.wait_for()
+    expect(yours).to_be_checked()
+    assert boxes(page) == [seen(bpe.vocab[i]) for i in bpe.encode("Zoë has a 🪁")]
+    slide(page, "Merges", 30)
+    field.fill("x" * 201)
+    page.get_by_role("button", name="Cut it").click()
+    expect(page.locator(f"{TOKENS} .wrong")).to_contain_text("has 201 characters, and the view shows 200")
+    assert boxes(page) == [seen(token) for token in cut("Zoë has a 🪁", bpe, 30)]
+    field.fill("a hat")
+    field.press("Enter")
+    page.wait_for_function(f"() => document.querySelectorAll('{TOKENS} .token').length < 8")
+    expect(page.locator(f"{TOKENS} .wrong")).to_have_text("")
+    assert boxes(page) == [seen(token) for token in cut("a hat", bpe, 30)]
+    choose(page, "bytes")
+    assert len(boxes(page)) == len(ByteTokenizer().encode("a hat"))
+
+
+def test_both_live_in_jupyterlab_and_the_kernel_cuts_what_is_typed(open_lesson, tmp_path, sample, findings, bpe):
+    lab.refresh(sample, tmp_path / "work")
+    lesson = open_lesson(tmp_path / "work", "03_sample.ipynb")
+    lesson.run_all()
+    assert lesson.errors() == []
+    page = lesson.page
+    lesson.show_cell(4)
+    page.locator(SOFTMAX).wait_for()
+    page.locator(TOKENS).wait_for()
+    move_the_tokens(page, bpe)
+    move_to_other_signs(page)
+    type_a_text(page, bpe)
+    move_the_softmax(page)
+    lesson.screenshots("tokens-softmax-lab")
+    assert lesson.external == []
+    for theme in ("Light", "Dark"):
+        lesson.command("apputils:change-theme", theme=f"JupyterLab {theme}")
+        page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=f"JupyterLab {theme}")
+        page.wait_for_timeout(500)
+        assert findings(page, TOKENS) == [] and findings(page, SOFTMAX) == []
+
+
+def test_an_exported_page_is_alive_from_disk(open_page, bpe):
+    page = open_page()
+    assert page.get_by_label("Your own text").count() == 0
+    move_the_tokens(page, bpe)
+    move_to_other_signs(page)
+    move_the_softmax(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_they_have_no_serious_finding_in_light_and_dark(open_page, findings, scheme):
+    page = open_page(color_scheme=scheme, reduced_motion="reduce")
+    slide(page, "Merges", 40)
+    slide(page, "Add to all scores", 90)
+    page.locator(TOKENS).screenshot(path=SCREENSHOTS / f"tokens-{scheme}.png")
+    page.locator(SOFTMAX).screenshot(path=SCREENSHOTS / f"softmax-{scheme}.png")
+    assert findings(page) == []
+    choose(page, "other signs")
+    for name in ("characters", "bytes"):
+        choose(page, name)
+        assert findings(page) == []
+    slide(page, "Temperature T", 0)
+    assert findings(page) == []
+
+
+def test_at_640_pixels_nothing_is_lost_at_the_side_or_too_small(open_page):
+    page = open_page(viewport={"width": 640, "height": 800}, device_scale_factor=2)
+    slide(page, "Add to all scores", 90)
+    page.locator(SOFTMAX).screenshot(path=SCREENSHOTS / "softmax-zoomed.png")
+    page.locator(TOKENS).screenshot(path=SCREENSHOTS / "tokens-zoomed.png")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.locator(f"{SOFTMAX} .scroll").evaluate("node => node.scrollWidth <= node.clientWidth")
+    rights = "nodes => Math.max(...nodes.map(node => node.getBoundingClientRect().right))"
+    assert page.locator(f"{TOKENS} *, {SOFTMAX} *").evaluate_all(rights) <= 640
+    small = "nodes => Math.min(...nodes.map(node => parseFloat(getComputedStyle(node).fontSize)))"
+    words = ", ".join(f"{view} :is(span, p, td, th, label, legend, output, button, b)" for view in (TOKENS, SOFTMAX))
+    assert page.locator(words).evaluate_all(small) >= 14

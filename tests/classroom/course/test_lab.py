@@ -1,0 +1,258 @@
+"""Working copies that are never overwritten after an edit, and a JupyterLab that starts without questions."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyterlab_server.settings_utils import _get_overrides
+from nbformat import v4
+
+from tinylm_lib.classroom.course import lab
+
+NAME = "05_attention.ipynb"
+
+
+def build(notebooks: Path, text: str = "x = 1", name: str = NAME, printed: str = "1") -> None:
+    cells = [
+        v4.new_markdown_cell("# 05 Attention", metadata={"slideshow": {"slide_type": "slide"}}),
+        v4.new_code_cell(text, execution_count=3, outputs=[v4.new_output("stream", text=printed)]),
+    ]
+    seals = {"tinylm": {"source_sha256": "1", "content_sha256": "2"}}
+    notebooks.mkdir(exist_ok=True)
+    nbformat.write(v4.new_notebook(cells=cells, metadata=seals), notebooks / name)
+
+
+def sources(path: Path) -> list[str]:
+    return [cell.source for cell in nbformat.read(path, as_version=4).cells]
+
+
+def change(path: Path, edit) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    edit(notebook.cells)
+    nbformat.write(notebook, path)
+
+
+def rewrite(cells):
+    cells[1].source = "mine = 1"
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """A folder of built notebooks and one of working copies, both with one lesson."""
+    notebooks, work = tmp_path / "notebooks", tmp_path / "work"
+    build(notebooks)
+    assert lab.refresh(notebooks, work) == []
+    return notebooks, work
+
+
+def test_a_copy_has_no_outputs_and_only_its_version_of_the_build(folders):
+    copy = nbformat.read(folders[1] / NAME, as_version=4)
+    nbformat.validate(copy)
+    assert copy.cells[1].outputs == [] and copy.cells[1].execution_count is None
+    assert copy.cells[0].metadata == {"slideshow": {"slide_type": "slide"}}
+    assert list(copy.metadata.tinylm) == ["lesson", "version"]
+
+
+def test_an_edited_copy_is_not_touched(folders):
+    notebooks, work = folders
+    change(work / NAME, rewrite)
+    before = (work / NAME).read_bytes()
+    assert lab.refresh(notebooks, work) == []
+    assert (work / NAME).read_bytes() == before
+    assert [path.name for path in work.iterdir()] == [NAME]
+
+
+def test_a_newer_lesson_is_put_beside_an_edited_copy_once(folders):
+    notebooks, work = folders
+    change(work / NAME, rewrite)
+    build(notebooks, "x = 2")
+    (line,) = lab.refresh(notebooks, work)
+    assert line.startswith(
+        "05_attention has changed, and you have edited yours: the new one is 05_attention (new).ipynb"
+    )
+    assert sources(work / NAME)[1] == "mine = 1" and sources(work / "05_attention (new).ipynb")[1] == "x = 2"
+    assert lab.refresh(notebooks, work) == []
+
+
+def test_the_new_one_may_be_edited_too(folders):
+    notebooks, work = folders
+    for number in (2, 3):
+        for path in work.iterdir():
+            change(path, rewrite)
+        build(notebooks, f"x = {number}")
+        lab.refresh(notebooks, work)
+    names = sorted(path.name for path in work.iterdir())
+    assert names == ["05_attention (new 2).ipynb", "05_attention (new).ipynb", NAME]
+    assert sources(work / names[0])[1] == "x = 3"
+
+
+def ran(cells):
+    cells[1].outputs, cells[1].execution_count = [v4.new_output("stream", text="1")], 1
+
+
+def folded(cells):
+    cells[1].metadata["jupyter"] = {"source_hidden": True}
+
+
+def extended(cells):
+    cells.append(v4.new_code_cell(""))  # what Shift-Enter leaves behind after the last cell
+
+
+@pytest.mark.parametrize("touch", [ran, folded, extended, lambda cells: None])
+def test_an_old_copy_that_was_only_run_is_replaced(folders, touch):
+    notebooks, work = folders
+    change(work / NAME, touch)
+    build(notebooks, "x = 2")
+    assert lab.refresh(notebooks, work) == ["05_attention has changed; you had not edited yours, it is now the new one"]
+    assert sources(work / NAME)[1] == "x = 2"
+    assert [path.name for path in work.iterdir()] == [NAME]
+
+
+def test_a_lesson_built_again_with_the_same_text_is_no_newer_lesson(folders):
+    notebooks, work = folders
+    change(work / NAME, rewrite)
+    build(notebooks, printed="1.0001")
+    assert lab.refresh(notebooks, work) == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"cells": []}'])
+def test_what_is_no_copy_of_ours_is_kept(folders, content):
+    notebooks, work = folders
+    (work / NAME).write_text(content)
+    (line,) = lab.refresh(notebooks, work)
+    assert "the new one is 05_attention (new).ipynb" in line
+    assert (work / NAME).read_text() == content
+
+
+def test_a_deleted_copy_comes_back(folders):
+    notebooks, work = folders
+    (work / NAME).unlink()
+    lab.refresh(notebooks, work)
+    assert (work / NAME).exists()
+
+
+def test_without_notebooks_the_remedy_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="run make notebooks"):
+        lab.refresh(tmp_path, tmp_path / "work")
+
+
+def test_a_lesson_is_found_by_its_number(folders):
+    build(folders[0], name="04_normalization.ipynb")
+    assert lab.lesson(folders[0], "05") == NAME and lab.lesson(folders[0], "") == "04_normalization.ipynb"
+    with pytest.raises(ValueError, match="there is no lesson '07'; there are 04, 05"):
+        lab.lesson(folders[0], "07")
+
+
+def test_without_a_display_the_address_is_only_printed(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert "--no-browser" in lab.command(tmp_path, NAME)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.get", lambda: None)
+    assert "--no-browser" not in lab.command(tmp_path, NAME)
+
+
+def test_what_is_set_stays_and_the_rest_is_kept_in_the_checkout(monkeypatch, tmp_path):
+    monkeypatch.setattr(lab, "WORK", tmp_path)
+    for variable in lab.CACHES:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("MPLCONFIGDIR", "/mine")
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/also")
+    environment = lab._environment()
+    assert environment["MPLCONFIGDIR"] == "/mine"
+    assert environment["IPYTHONDIR"] == str(tmp_path / "cache" / "ipython")
+    course, also = environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert also == "/also"
+    assert json.loads((Path(course) / "labconfig" / "page_config.json").read_text()) == lab.NO_ANNOUNCEMENTS
+    assert _get_overrides_in(course, monkeypatch) == lab.SAVED_VIEWS
+
+
+def _get_overrides_in(course: str, monkeypatch) -> dict:
+    """What JupyterLab reads as settings where this folder is the first of its configuration."""
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", course)
+    overrides, error = _get_overrides(course)
+    assert not error
+    return overrides
+
+
+def test_make_keeps_the_same_caches_in_the_same_place():
+    exported = dict(
+        re.findall(r"^export (\w+) := \$\(CACHE\)/?(\S*)$", (lab.ROOT / "Makefile").read_text(), re.MULTILINE)
+    )
+    assert {variable: exported.get(variable) for variable in lab.CACHES} == lab.CACHES
+
+
+def test_a_lab_that_hangs_when_told_to_stop_is_killed(monkeypatch):
+    monkeypatch.setattr(lab, "STOP_SECONDS", 0.1)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+        lab.end(process)
+        assert process.returncode != 0
+
+
+def test_a_lab_that_cannot_start_says_so(folders, monkeypatch, tmp_path):
+    monkeypatch.setattr(lab, "WORK", tmp_path)
+    monkeypatch.setattr(lab, "command", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"])
+    with pytest.raises(OSError, match="did not start, its status is 3"):
+        lab.start(folders[1], NAME)
+
+
+def test_a_lab_that_is_listed_before_it_listens_is_waited_for(folders, monkeypatch, tmp_path):
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+        address, port = door.getsockname()
+        server = {"pid": 0, "root_dir": str(folders[1].resolve()), "url": "http://here/", "token": "t", "sock": ""}
+        looks = []
+
+        def servers(_):
+            looks.append(len(looks))
+            if len(looks) == 4:
+                door.listen()
+            return [server | {"hostname": address, "port": port}] if len(looks) > 1 else []
+
+        monkeypatch.setattr(lab, "WORK", tmp_path)
+        monkeypatch.setattr(lab, "list_running_servers", servers)
+        monkeypatch.setattr(lab, "command", lambda *_: [sys.executable, "-c", "import time; time.sleep(600)"])
+        process, url = lab.start(folders[1], NAME)
+        process.kill()
+        process.wait()
+    assert len(looks) == 4 and url == f"http://here/lab/tree/{NAME}?token=t"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
+def test_the_command_opens_the_lesson_at_the_printed_address_until_ctrl_c(folders, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    code = (
+        "import pathlib, sys; from tinylm_lib.classroom import lab;"
+        f"lab.NOTEBOOKS, lab.WORK = pathlib.Path({str(folders[0])!r}), pathlib.Path({str(folders[1])!r});"
+        "sys.exit(lab.main(['05', '--no-browser']))"
+    )
+    kept = {key: value for key, value in os.environ.items() if key not in lab.CACHES}
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**kept, "HOME": str(home)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            address = next(line.strip() for line in process.stdout if "http" in line)
+            with urllib.request.urlopen(address) as answer:
+                assert answer.status == 200 and NAME in answer.url
+            with urllib.request.urlopen(address.replace(f"lab/tree/{NAME}", "api/contents")) as answer:
+                assert [entry["name"] for entry in json.load(answer)["content"]] == [NAME]  # no folder of caches
+        finally:
+            os.killpg(process.pid, signal.SIGINT)
+        assert f"Your notebooks are in {folders[1]}" in process.stdout.read()
+        assert process.wait(timeout=30) == 0
+    assert list(home.iterdir()) == []

@@ -1,0 +1,203 @@
+"""The exported pages: whole from disk, formulas as MathML, and nothing fetched from anywhere."""
+
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import NotebookNode, v4
+
+from tinylm_lib.classroom.course import lab
+from tinylm_lib.classroom.course import site as pages
+from tinylm_lib.classroom.views.predict import predict
+
+TITLE = "# 05 Halves & more\n**What is\nhalf?**\n\n*Needs* nothing."
+FORMULAS = (
+    r"\frac{a}{b}", r"\sqrt{d}", r"\sum_{i=1}^{n} x_i", r"\text{softmax}(q k^\top)", r"\left(\frac{1}{2}\right)",
+    r"\mathbb{R}^{T\times C}", r"-\ln p", r"\mathrm{softmax}(x)_i", r"\operatorname{RMS}(x)", r"\hat{y} \approx z",
+    r"\begin{cases} 1 & x > 0 \\ 0 & \text{else} \end{cases}", r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}",
+    r"\lVert x \rVert_2 \le \varepsilon", r"\max_j z_j", r"x \sim \mathcal{N}(0, \sigma^2)", r"p<q", r"a \odot c",
+)  # fmt: skip
+
+
+def ask():
+    return predict("Half of </script>?", key=lambda: 2, number="of it", within=0, because="It is.", feedback={1: "No."})
+
+
+def shown(**data) -> NotebookNode:
+    return v4.new_output("display_data", data)
+
+
+def notebook(*cells: NotebookNode) -> NotebookNode:
+    return v4.new_notebook(cells=[v4.new_markdown_cell(TITLE), *cells])
+
+
+def page(*cells: NotebookNode) -> str:
+    own = pages.Page("05_halves.html", "05", "Halves & more", "What is half?")
+    return pages.lesson_page(pages.render(notebook(*cells), own), own)
+
+
+def content(*cells: NotebookNode) -> str:
+    return re.search(r"<main>(.*)</main>", page(*cells), re.S)[1]
+
+
+@pytest.fixture
+def course(tmp_path) -> Path:
+    """A folder with three built lessons."""
+    for number in ("03", "04", "05"):
+        path = tmp_path / "notebooks" / f"{number}_halves.ipynb"
+        path.parent.mkdir(exist_ok=True)
+        made = v4.new_notebook(cells=[v4.new_markdown_cell(TITLE.replace("05 Halves", f"{number} Halves"))])
+        nbformat.write(made, path)
+    return tmp_path / "notebooks"
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_a_formula_becomes_mathml(formula):
+    html = content(v4.new_markdown_cell(f"Here ${formula}$ and\n\n$$\n{formula}\n$$"))
+    assert html.count("<math ") == html.count("</math>") == 2 and "$" not in html
+    assert (
+        'display="inline"' in html
+        and '<div class="math"><math xmlns="http://www.w3.org/1998/Math/MathML" display="block"' in html
+    )
+
+
+def test_aligned_formulas_stand_in_rows():
+    html = content(v4.new_markdown_cell("\\begin{aligned} a &= b \\\\ c &= d \\end{aligned}"))
+    assert html.count("<mtr>") == 2 and "&=" not in html
+
+
+@pytest.mark.parametrize("formula", [r"\nosuch{x}", "a & b"])
+def test_a_formula_that_would_be_shown_raw_is_refused(formula):
+    with pytest.raises(ValueError, match=r"no MathML for .* in the formula"):
+        page(v4.new_markdown_cell(f"${formula}$"))
+
+
+def test_every_kind_of_output_is_shown_and_escaped():
+    outputs = [
+        v4.new_output("stream", name="stdout", text="1 < 2\n"),
+        v4.new_output("error", ename="ValueError", evalue="a <b>"),
+        shown(**{"text/html": "<table><tr><td>7</td></tr></table>", "text/plain": "seven"}),
+        shown(**{"text/plain": "<object>"}),
+    ]
+    html = content(v4.new_code_cell("x = 1 < 2", outputs=outputs))
+    assert '<pre class="output">1 &lt; 2</pre>' in html and "ValueError: a &lt;b&gt;" in html
+    assert "<td>7</td>" in html and "seven" not in html and "&lt;object&gt;" in html
+    assert '<span class="mi">1</span> <span class="o">&lt;</span>' in html
+
+
+def test_a_hidden_source_is_folded_and_an_empty_cell_shows_nothing():
+    hidden = v4.new_code_cell("x = 1", metadata={"jupyter": {"source_hidden": True}})
+    assert "<details><summary>Code</summary><pre" in content(hidden)
+    assert "<details>" not in content(v4.new_code_cell("x = 1")) and "<pre" not in content(v4.new_code_cell(""))
+
+
+def test_a_view_is_mounted_from_its_own_data_by_its_own_module():
+    view = ask()
+    html = page(v4.new_code_cell("ask()", outputs=[shown(**view._repr_mimebundle_()[0])]))
+    place = re.search(
+        r'data-view="predict"><script type="application/json">(.*?)</script>(.*?)</div></div>', html, re.S
+    )
+    assert json.loads(place[1]) == view.data
+    assert "Think first, then open" in place[2]
+    assert html.count("</script>") == 2 and html.count("views.predict = {") == 1
+    assert not re.search(r"^\s*(import|export)\b", html, re.M) and "views.attention" not in html
+
+
+def test_a_page_without_views_carries_no_module():
+    assert "function make" not in page()
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<img src="https://x.org/a.png">',
+        "<img alt='' src='a.png'>",
+        '<script src="//x.org/a.js">',
+        '<link rel="x" href="a.css">',
+    ],
+)
+def test_what_would_be_fetched_from_elsewhere_is_refused(html):
+    with pytest.raises(ValueError, match=r"05_halves\.html: a page fetches nothing"):
+        page(v4.new_code_cell("x", outputs=[shown(**{"text/html": html, "text/plain": ""})]))
+    with pytest.raises(ValueError, match="a page fetches nothing"):
+        page(v4.new_markdown_cell(f"{html}\n"))
+
+
+def test_links_and_embedded_pictures_are_not():
+    cell = v4.new_markdown_cell('[a paper](https://x.org) <img alt="" src="data:image/png;base64,AAAA">')
+    assert 'href="https://x.org"' in page(cell)
+
+
+def test_the_table_of_contents_leads_to_every_section():
+    html = page(v4.new_markdown_cell("## 1. One `x`\n### deeper"), v4.new_markdown_cell("## 2. Two"))
+    links = re.findall(r'<li><a href="#([\w-]+)">(.*?)</a></li>', html)
+    assert [text for _, text in links] == ["1. One <code>x</code>", "2. Two"]
+    assert all(f'<h2 id="{anchor}">' in html for anchor, _ in links)
+    assert "<title>05 Halves &amp; more · TinyLM</title>" in html
+
+
+def test_all_lessons_are_exported_with_an_index_and_their_neighbours(course, tmp_path):
+    written = pages.export(course, tmp_path / "site")
+    assert [path.name for path in written] == ["03_halves.html", "04_halves.html", "05_halves.html", "index.html"]
+    middle, index = (path.read_text(encoding="utf-8") for path in (written[1], written[-1]))
+    assert re.findall(r'class="(before|next)" href="([^"]+)"', middle) == [
+        ("before", "03_halves.html"),
+        ("next", "05_halves.html"),
+    ]
+    assert re.findall(r'<li><a href="([^"]+)">', index) == ["03_halves.html", "04_halves.html", "05_halves.html"]
+    assert index.count('question">What is half?') == 3 and "Halves &amp; more" in index
+
+
+def test_one_lesson_alone_links_to_no_page_that_is_not_there(course, tmp_path):
+    written = pages.export(course, tmp_path / "site", ["04"])
+    assert [path.name for path in written] == ["04_halves.html", "index.html"]
+    assert not re.search(r'href="0[35]', "".join(path.read_text(encoding="utf-8") for path in written))
+
+
+def test_the_command_line_exports_to_a_folder_and_refuses_an_unknown_lesson(course, tmp_path, capsys):
+    assert pages.main(["03", "--to", str(tmp_path / "site")], course) == 0
+    assert capsys.readouterr().out.split() == [
+        str(tmp_path / "site" / name) for name in ("03_halves.html", "index.html")
+    ]
+    assert pages.main(["09", "--to", str(tmp_path / "site")], course) == 1
+    assert capsys.readouterr().err == "no built lesson 09; there are 03, 04, 05: run make notebooks\n"
+
+
+def test_a_lesson_without_a_title_is_refused(course, tmp_path):
+    nbformat.write(v4.new_notebook(cells=[v4.new_markdown_cell("Hello")]), course / "03_halves.ipynb")
+    with pytest.raises(ValueError, match=r"03_halves.ipynb begins with no title"):
+        pages.export(course, tmp_path / "site")
+
+
+def test_every_built_lesson_can_be_exported(tmp_path):
+    written = pages.export(lab.NOTEBOOKS, tmp_path)
+    assert len(written) == 1 + len(list(lab.NOTEBOOKS.glob("*.ipynb")))
+
+
+def test_the_search_knows_what_every_section_says(tmp_path):
+    cells = [
+        v4.new_markdown_cell("## 1. Who looks?\nEvery *word* with $x < 1$."),
+        v4.new_code_cell("y = x < 2", outputs=[shown(**{"text/plain": "an output"})]),
+        v4.new_markdown_cell("and more\n### deeper `k`\n</script> here\n## Sources\nA paper"),
+    ]
+    nbformat.write(notebook(*cells), tmp_path / "05_halves.ipynb")
+    index = pages.export(tmp_path, tmp_path / "site")[-1].read_text(encoding="utf-8")
+    sections = json.loads(re.search(r'id="sections">(.*?)</script>', index, re.S)[1])
+    assert [section[:4] for section in sections] == [
+        ["05_halves.html", "05 Halves & more", "part-0", "05 Halves & more"],
+        ["05_halves.html", "05 Halves & more", "part-1", "1. Who looks?"],
+        ["05_halves.html", "05 Halves & more", "part-2", "deeper k"],
+    ]
+    assert sections[1][4] == "Every word with x<1. and more y = x < 2"
+    assert "an output" not in index and "A paper" not in index
+
+
+def test_a_link_to_a_section_leads_to_its_heading():
+    heading = v4.new_markdown_cell("## 2. What (a, b) & why's?\nText.")
+    html = page(heading, v4.new_markdown_cell("It is so ([section 2](#2.-What-(a,-b)-&-why's?))."))
+    (anchor,) = re.findall(r'<h2 id="([^"]+)">2. What', html)
+    assert f'<a href="#{anchor}">section 2</a>' in html
+    with pytest.raises(ValueError, match=r"05_halves.html: a link leads to 'elsewhere'; there is 05-Halves"):
+        page(heading, v4.new_markdown_cell("It is so ([section 3](#elsewhere))."))

@@ -1,0 +1,87 @@
+"""The library's own source, shown with its place and its lesson, and nothing else."""
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+import torch
+
+import tinylm_lib
+from tinylm_lib import layers, preset
+from tinylm_lib.attention import Attention
+from tinylm_lib.classroom.display import cards
+from tinylm_lib.classroom.display.source import highlighted, lesson, place, show
+from tinylm_lib.feedforward import GatedMLP
+from tinylm_lib.layers import RMSNorm, dropout, softmax
+from tinylm_lib.model import TransformerLM
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """What is displayed, bundle by bundle."""
+    bundles: list[dict[str, str]] = []
+    keep = lambda card: bundles.append({"text/plain": str(card), "text/html": card._repr_html_()})  # noqa: E731
+    monkeypatch.setattr(cards, "display", keep)
+    return bundles
+
+
+def test_the_source_is_shown_with_its_place_and_its_lesson(shown: list) -> None:
+    show(softmax, RMSNorm)
+    text = shown[0]["text/plain"]
+    assert text.startswith(
+        "softmax · tinylm_lib/layers.py · notebook 03\n\ndef softmax(x: Tensor, dim: int) -> Tensor:\n"
+    )
+    assert text.endswith(inspect.getsource(softmax).rstrip())
+    assert shown[1]["text/plain"].startswith("RMSNorm · tinylm_lib/layers.py · notebook 04\n\nclass RMSNorm")
+    html = shown[0]["text/html"]
+    assert "<details>" in html and "<script" not in html and "<style" not in html and "class=" not in html
+    assert "<details open" not in html
+
+
+@pytest.mark.parametrize("item", [Attention.split, TransformerLM.initialise, GatedMLP.forward])
+def test_a_method_is_shown_without_its_indentation(shown: list, item: Any) -> None:
+    show(item)
+    assert re.search(r"\n\n(@torch.no_grad\(\)\n)?def ", shown[0]["text/plain"])
+
+
+def test_a_method_of_an_object_is_the_method_of_its_class(shown: list) -> None:
+    show(RMSNorm(3).forward)
+    assert shown[0]["text/plain"].startswith("RMSNorm.forward · tinylm_lib/layers.py · notebook 04")
+
+
+def test_the_lesson_is_the_nearest_one_that_is_named() -> None:
+    assert lesson(RMSNorm.forward) == "notebook 04", "of its class"
+    assert lesson(Attention) == "notebooks 05 and 07", "of its file"
+    assert lesson(dropout) == "", "its file names none"
+    assert place(preset) == "tinylm_lib/presets.py"
+
+
+@pytest.mark.parametrize(
+    ("item", "remedy"),
+    [
+        (torch.nn.Linear, "Linear is from torch.nn.modules.linear, not from tinylm_lib"),
+        (torch.softmax, "no function, class or method"),
+        (3, "3 is no function"),
+        (layers.NORMS, "no function"),
+        (RMSNorm(3), r"this is one RMSNorm, an object without a source: show\(RMSNorm\)"),
+        (lambda: 0, "not from tinylm_lib"),
+        (tinylm_lib, "no function"),
+    ],
+)
+def test_what_is_not_the_librarys_is_refused_with_a_remedy(shown: list, item: Any, remedy: str) -> None:
+    with pytest.raises(ValueError, match=remedy):
+        show(softmax, item)
+    assert shown == [], "all or nothing"
+
+
+def test_highlighting_changes_no_character() -> None:
+    source = inspect.getsource(layers)
+    lines = highlighted(source)
+    bare = [re.sub(r"<[^>]+>", "", line) for line in lines]
+    unescape = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#x27;": "'", "&amp;": "&"}
+    for entity, sign in unescape.items():
+        bare = [line.replace(entity, sign) for line in bare]
+    assert "\n".join(bare) == source
+    assert all(line.count("<span") == line.count("</span>") for line in lines), "a line stands alone in a table"
+    assert any("font-weight:700" in line for line in lines) and not re.search(r"[;\"]color:", "".join(lines))

@@ -1,0 +1,84 @@
+"""What the hooks catch is what the model computed, and the model is left as it was."""
+
+import pytest
+import torch
+from support.models import some_ids, tiny
+from torch import nn
+
+from tinylm_lib import TransformerLM
+from tinylm_lib.classroom.course.doctor import Finding, checkup, report
+from tinylm_lib.classroom.shapes.capture import capture
+
+FAMILIES = ["modern", "cs336", "gpt", "tiny_transformer", "gpt2", "llama"]
+
+
+def model_of(name: str) -> TransformerLM:
+    """A small model with weights large enough for scores to matter."""
+    torch.manual_seed(0)
+    model = TransformerLM(tiny(name))
+    for p in model.parameters():
+        nn.init.normal_(p, std=0.4)
+    return model
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_stages_end_in_what_the_layer_made(name: str) -> None:
+    model, ids = model_of(name), some_ids(2, 9)
+    caught = capture(model, ids)
+    torch.testing.assert_close(caught.logits, model.eval()(ids))
+    for layer in range(model.config.n_layers):
+        stages = caught.attention(layer)
+        assert stages.weights.shape == (2, model.config.n_heads, 9, 9)
+        torch.testing.assert_close(stages.weights.sum(-1), torch.ones(stages.weights.shape[:-1]))
+        assert (stages.weights.triu(1) == 0).all()
+        assert stages.weights.var() > 0.01, "scores too small to tell anything"
+
+
+def test_wrong_values_are_noticed() -> None:
+    caught = capture(model_of("llama"), some_ids(2, 9))
+    name = "blocks.0.attention.rotation.q"
+    caught.outputs[name] = caught.outputs[name].flip(2)
+    with pytest.raises(AssertionError):
+        caught.attention(0)
+
+
+def test_the_stream_can_be_followed() -> None:
+    model, ids = model_of("modern"), some_ids(2, 9)
+    caught = capture(model, ids)
+    stream = caught.inputs["blocks.0.attn_norm"]
+    torch.testing.assert_close(stream, model.embed(ids))
+    stream = stream + caught.outputs["blocks.0.attention"]
+    torch.testing.assert_close(stream, caught.inputs["blocks.0.ffn_norm"])
+    torch.testing.assert_close(stream + caught.outputs["blocks.0.ffn"], caught.inputs["blocks.1.attn_norm"])
+
+
+def test_hooks_modes_and_gradients_are_left_as_they_were() -> None:
+    model = model_of("gpt").train()
+    model.blocks[1].eval()
+    modes = [m.training for m in model.modules()]
+    capture(model, some_ids(2, 9))
+    with pytest.raises(ValueError):
+        capture(model, torch.full((1, 3), -1))
+    assert [m.training for m in model.modules()] == modes
+    assert all(not m._forward_hooks and not m._forward_pre_hooks for m in model.modules())
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_the_doctor_names_the_remedy() -> None:
+    findings = checkup()
+    assert "This machine is ready." in report([f._replace(fix="") for f in findings])
+    said = report([*findings, Finding("anywidget", "missing", "run the set-up again")])
+    assert "mend  anywidget" in said and "-> run the set-up again" in said and "need a hand" in said
+
+
+def test_the_doctor_sees_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    missing = [finding for finding in checkup() if finding.found == "missing"]
+    assert [finding.what for finding in missing] == [
+        "jupyterlab",
+        "ipywidgets",
+        "anywidget",
+        "matplotlib",
+        "safetensors",
+    ]
+    assert all("set-up" in finding.fix for finding in missing)

@@ -1,0 +1,452 @@
+"""Shape comments are executed: planted lies are caught, and every comment of the library is true and runs."""
+
+import importlib
+import itertools
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+from torch import nn
+from traitlets.config import Config
+
+import tinylm_lib
+from tinylm_lib import ModelConfig
+from tinylm_lib.classroom.shapes import instrument as weaving
+from tinylm_lib.classroom.shapes.comments import Report, ShapeError, config_sizes, find_comments
+from tinylm_lib.classroom.shapes.instrument import check_cells, traced
+from tinylm_lib.text.cutting import words
+
+PACKAGE = Path(tinylm_lib.__file__).parent
+Run = Callable[..., Report]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Imports a source as a package that checks itself; lies are collected."""
+    names = (f"planted_{i}" for i in itertools.count())
+
+    def run(source: str, **options: object) -> Report:
+        name, report = next(names), Report(**{"strict": False, **options})
+        (tmp_path / name).mkdir()
+        first = "" if "torch" in source else "from torch import ones, cat\n"
+        (tmp_path / name / "__init__.py").write_text(f"{first}{source}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        with traced(name, report):
+            return report
+
+    return run
+
+
+TRUE = {
+    "a value": "x = ones(2, 3)  # (B, T)",
+    "a scalar": "x = ones(3).sum()  # ()",
+    "numbers": "x = ones(2, 3)  # (2, 3)",
+    "words behind two spaces": "x = ones(2)  # (B)  one per sequence",
+    "words behind a colon": "x = ones(2)  # (B): one per sequence",
+    "words behind a pair": "x = ones(2, 3) > 0  # (B, T) bool, True = allowed",
+    "a trailing comma": "x = ones(2)  # (B,)",
+    "a left side in the expression": "y = ones(2, 3).sum(0)  # (B, T) -> (T)",
+    "a left side in a variable": "x = ones(2, 3)\ny = len(x) * ones(3)  # (2, T) -> (T)",
+    "a product": "q, k = ones(2, 3), ones(5, 3)\ny = q @ k.T  # (T, D) @ (D, S) -> (T, S)",
+    "a product with leading dimensions": "q, k = ones(4, 2, 3), ones(1, 3, 5)\n"
+    "y = q @ k  # (..., T, D) @ (..., D, S) -> (..., T, S)",
+    "two left sides": "y = cat((ones(2, 3), ones(2, 1)), dim=1)  # (B, T), (B, 1) -> (B, T + 1)",
+    "arithmetic": "x = ones(2, 3)  # (B, T)\ny = ones(6, 4)  # (B*T, T + 1)",
+    "arithmetic that binds": "x = ones(4)  # (D/2)\ny = ones(8)  # (D)",
+    "leading dimensions": "x = ones(2, 3, 5)  # (..., C)",
+    "no leading dimension": "x = ones(5)  # (..., C)",
+    "leading dimensions that go": "x = ones(2, 3, 5)\ny = x.sum(-1)  # (..., C) -> (...)",
+    "a tuple target": "x, y = ones(2, 3), ones(3)  # (B, T), (T)",
+    "one shape for all": "x, y = ones(2, 3), ones(2, 3)  # (B, T)",
+    "a list": "x = [ones(3) for _ in range(2)]  # (T)",
+    "a generator expression": "x, y = (row for row in ones(2, 3))  # (T)",
+    "a shape itself": "ones(2, 3).shape  # (B, T)",
+    "an annotated assignment": "x: object = ones(2)  # (B)",
+    "several statements on a line": "x = ones(2); y = ones(3)  # (3,)",
+    "a nested string": "x = ones(2, len(f'{ones(3).sum() :.1f} # (B)'))  # (B, 9)",
+    "a walrus": "y = (x := ones(2, 3)).sum(0)  # (B, T) -> (T)",
+    "an int variable": "T = 3\nx = ones(2, 3)  # (B, T)",
+    "augmented assignment": "x = ones(2, 3)\nx += 1  # (B, T)",
+    "a loop variable": "for row in ones(2, 3):  # (T)\n    pass",
+    "a loop variable of known letters": "x = ones(2, 2)  # (T, T)\nfor row in x:  # (T)\n    pass",
+    "nested products": "a, b = ones(2, 3), ones(3, 2)\ny = (a @ b) @ (a @ b)  # (M, N) @ (N, M) -> (M, M)\n"
+    "y = b @ a @ (b @ (a @ b))  # (N, N) @ (N, M) -> (N, M)",
+    "a loop that grows": "x = ones(2, 1)\nfor _ in range(3):\n    y = x[0]  # (N)\n"
+    "    x = cat((x, x[:, :1]), 1)  # (2, N) -> (2, N + 1)",
+    "a while loop that grows": "x = ones(1)\nwhile len(x) < 4:\n    x = cat((x, x[:1]))  # (N + 1)",
+    "a chain": "x = ones(2, 3)  # (B, T)\ny = (\n    x.T  # (T, B)\n    .unsqueeze(1)  # (T, 1, B)\n"
+    "    .expand(3, 5, 2)  # (T, N, B)\n)  # (T, N, B)",
+    "an argument of a long call": "x = cat(\n    [\n        ones(2),  # (B)\n        ones(3),  # (T)\n    ],\n"
+    "    dim=0,\n)  # (B + T)",
+    "the element of a long comprehension": "x = [\n    row * 2  # (T)\n    for row in ones(2, 3)\n]",
+    "a lambda": "f = lambda x: x + 1  # (N) -> (N)\nf(ones(2)), f(ones(3))",
+    "a lambda with a left side": "f = lambda x, w: x @ w  # (N, C) @ (C, F) -> (N, F)\nf(ones(2, 3), ones(3, 4))",
+    "a return": "def f(x):\n    '''Say.'''\n    return x.sum(0)  # (N, T) -> (T)\nf(ones(2, 3)), f(ones(4, 5))",
+    "a generator": "def f(x):\n    for row in x:\n        yield row  # (T)\nlist(f(ones(2, 3)))",
+    "a nested function": "def f(n):\n    x = ones(n)  # (N)\n    def g():\n        return ones(n + 1)  # (N)\n"
+    "    return g()\nf(2), f(3)",
+    "recursion": "def f(n):\n    x = ones(n)  # (N)\n    y = f(n - 1) if n > 1 else x\n    z = x * 2  # (N)\nf(3)",
+    "a comprehension in a function": "def f(x):\n    y = [row.sum() for row in x]  # ()\n"
+    "    return [row @ x.T for row in x]  # (T) @ (T, B) -> (B)\nf(ones(2, 3))",
+    "a method and zero-argument super": "class A:\n    def f(self, x):\n        return x\nclass B(A):\n"
+    "    def f(self, x):\n        return super().f(x)  # (N) -> (N)\nB().f(ones(3))",
+    "a decorator behind a docstring and a future": "'''Say.'''\nfrom __future__ import annotations\n"
+    "from functools import cache\nfrom torch import ones\n"
+    "@cache\ndef f(n):\n    return ones(n)  # (N)\nf(3)",
+    "an exception on the way": "def f(n):\n    try:\n        return ones(3) @ ones(n)  # (C) @ (C) -> ()\n"
+    "    except RuntimeError:\n        return ones(n) * 2  # (N) -> (N)\nf(9), f(3)",
+}
+LIES = {
+    "a wrong number of axes": ("x = ones(2, 3)  # (B, T, C)", "3 axes in the comment, 2 in the tensor"),
+    "a wrong letter": ("x = ones(2, 3)  # (B, C)", "axis 1 should be C = 7 but is 3"),
+    "swapped axes": (
+        "x = ones(2, 3)  # (B, T)\ny = x.T  # (B, T)",
+        "axis 0 should be B = 2 but is 3 = T\n  why      axis 1 should be T = 3 but is 2 = B",
+    ),
+    "wrong arithmetic": ("x = ones(3)  # (T)\ny = ones(4)  # (T + 2)", "axis 0 should be T + 2 = 5 but is 4"),
+    "half of something odd": ("D = 7\nx = ones(3)  # (D/2)", "axis 0 should be D/2 = 3.5 but is 3"),
+    "arithmetic of two unknowns": ("x = ones(6)  # (M*N)", "of M and N one must be known before"),
+    "a wrong number": ("x = ones(2, 3)  # (2, 4)", "axis 1 should be 4 but is 3"),
+    "a wrong left side": (
+        "x = ones(2, 3)\ny = x.sum(0)  # (C, T) -> (T)",
+        "(C, T) flows in\n  real     x (2, 3) = (2, T)",
+    ),
+    "a left side from nowhere": ("y = 2 * ones(3).sum()  # (C) -> ()", "(C) flows in"),
+    "the second left side": ("x = ones(2)\ny = cat((x, x))  # (B), (B + 1) -> (2*B)", "(B) and (B + 1) flows in"),
+    "a product's side as stored": (
+        "q, k = ones(2, 3), ones(5, 3)\ny = q @ k.T  # (T, D) @ (S, D) -> (T, S)",
+        "(T, D) @ (S, D) flows in\n  real     (2, 3) = (T, 3) @ (3, 5) = (3, S)",
+    ),
+    "unequal leading dimensions": (
+        "x = ones(2, 3, 5)\ny = x[0].sum(-1)  # (..., T, C) -> (..., T, T)",
+        "2 axes in the comment, 1 in the tensor",
+    ),
+    "a number for a tensor": ("x = len(ones(2))  # (B)", "int, not a tensor"),
+    "a number for a scalar tensor": ("x = ones(2).sum().item()  # ()", "float, not a tensor"),
+    "too few elements": ("x, y = ones(2), ones(2)  # (B), (B), (B)", "2 tensors"),
+    "an element of a generator expression": (
+        "x, y = (row for row in (ones(3), ones(4)))  # (T), once",
+        "axis 0 should be T = 3 but is 4",
+    ),
+    "one element": ("x, y = ones(2, 3), ones(3, 2)  # (B, T)", "axis 0 should be B = 2 but is 3 = T"),
+    "a list": ("x = [ones(2), ones(3)]  # (N)", "axis 0 should be N = 2 but is 3"),
+    "an empty list": ("x = []  # (N)", "list, not a tensor"),
+    "a link": ("x = (\n    ones(2, 3)  # (B, T)\n    .T  # (B, T)\n    .flatten()\n)", "axis 0 should be B = 2"),
+    "an argument": (
+        "x = cat(\n    (\n        ones(2),  # (B)\n        ones(3),  # (B)\n    )\n)",
+        "should be B = 2 but is 3",
+    ),
+    "one element of a comprehension": ("x = [\n    ones(n)  # (N)\n    for n in (2, 3)\n]", "should be N = 2 but is 3"),
+    "a return": ("def f(x):\n    y = x[0]  # (T)\n    return x  # (T, B)\nf(ones(2, 3))", "axis 0 should be T = 3"),
+    "a lambda": ("f = lambda x: x + 1  # (2, N)\nf(ones(3, 2))", "axis 0 should be 2 but is 3"),
+    "a loop": ("x = ones(3)  # (N)\nfor n in (3, 4):\n    x = ones(n)  # (N)", "axis 0 should be N = 3 but is 4"),
+    "a loop variable of known letters": (
+        "x = ones(2, 3)  # (B, T)\nfor x in x:  # (B)\n    pass",
+        "should be B = 2 but is 3",
+    ),
+    "a loop variable": ("B = 2\nfor x in ones(2, 3):  # (B)\n    pass", "should be B = 2 but is 3"),
+    "augmented assignment": ("B = 2\nx = ones(3)\nx += 1  # (B)", "should be B = 2 but is 3"),
+    "an int variable": ("T = 4\nx = ones(2, 3)  # (B, T)", "axis 1 should be T = 4 but is 3"),
+    "the second call": ("def f(n):\n    return ones(2, n)  # (B, B)\nf(2), f(3)", "should be B = 2 but is 3"),
+}
+UNPLACED = {
+    "a line of its own": "# (B, T)\nx = ones(2, 3)",
+    "no value": "import math  # (B, T)",
+    "a header": "if ones(2).any():  # (B)\n    pass",
+    "two values": "x = cat(\n    (ones(2), ones(3)), dim=int(\n    0))\ny = max(len(x), len(x),  # (B)\n    3)",
+    "words for letters": "x = ones(2, 3)  # (B, d_model)",
+    "words behind the arrow": "x = ones(2, 3)  # (B, T) -> (B, n)",
+    "an unpacked loop variable": "for i, x in enumerate(ones(2)):  # ()\n    pass",
+}
+ORDINARY = [
+    "(see section 3)", "(B) the second of three", "(3)", "(3): equation", "(0, 1), (2, 3), ...: pairs", "(a, b)",
+    "(x, y) -> (-y, x)", "(e.g. B)", "shape (B, T)", "noqa: E501", "(I am prose, B)", "(AB, CD)", "(1, 2) and more",
+]  # fmt: skip
+
+
+def states(report: Report) -> set[str]:
+    """Returns the states of all comments."""
+    return {comment.state for comment in report.comments}
+
+
+@pytest.mark.parametrize("source", TRUE.values(), ids=TRUE)
+def test_a_true_comment_is_placed_and_executed(run: Run, source: str) -> None:
+    report = run(source)
+    assert report.comments, "no comment was found"
+    assert report.problems() == []
+
+
+@pytest.mark.parametrize(("source", "message"), LIES.values(), ids=LIES)
+def test_a_lie_is_caught_and_explained(run: Run, source: str, message: str) -> None:
+    report = run(source, sizes={"C": 7})
+    assert [comment.state for comment in report.comments].count("lie") == 1
+    assert message in "\n".join(report.problems())
+
+
+@pytest.mark.parametrize("source", UNPLACED.values(), ids=UNPLACED)
+def test_a_comment_without_a_place_is_reported(run: Run, source: str) -> None:
+    report = run(source)
+    assert states(report) == {"unplaced"}
+    assert report.comments[0].obstacle in report.problems()[0]
+
+
+@pytest.mark.parametrize("words", ORDINARY)
+def test_an_ordinary_comment_is_left_alone(words: str) -> None:
+    assert find_comments(f"x = 1  # {words}") == []
+
+
+def test_a_tuple_of_numbers_is_no_claim_about_a_tuple(run: Run) -> None:
+    assert run("x = divmod(10, 3)  # (3, 1)").problems() == []
+
+
+def test_a_comment_that_never_runs_is_reported(run: Run) -> None:
+    report = run("def f(x):\n    return x  # (B)")
+    assert states(report) == {"never executed"}
+    assert "never executed" in report.problems()[0]
+
+
+def test_letters_are_bound_anew_in_each_call(run: Run) -> None:
+    report = run("def f(n):\n    return ones(n)  # (N)\nf(2), f(3), f(4)")
+    assert (states(report), report.comments[0].runs) == ({"true"}, 3)
+
+
+def test_a_strict_report_raises_at_the_line_with_everything_one_needs(run: Run) -> None:
+    with pytest.raises(ShapeError) as caught:
+        run("def f(x):\n    y = x  # (B, T)\n    return x.T  # (B, T)\nf(ones(2, 3))", strict=True)
+    file = caught.traceback[-2].path
+    assert caught.traceback[-2].lineno + 1 == 4, "the traceback must keep the line numbers of the source"
+    assert str(caught.value).splitlines() == [
+        f"{file}:4: return x.T  # (B, T)",
+        "  says     (B, T)",
+        "  real     (3, 2) = (T, B)",
+        "  why      axis 0 should be B = 2 but is 3 = T",
+        "  why      axis 1 should be T = 3 but is 2 = B",
+        "  letters  B=2 T=3",
+    ]
+
+
+def test_every_line_can_be_recorded(run: Run) -> None:
+    lines: list = []
+    run("x = ones(2, 3)  # (B, T)\ny = x.T\n'no value'", on_line=lambda *line: lines.append(line))
+    assert [(comment.line, comment.text, tuple(value.shape), letters) for comment, value, letters in lines] == [
+        (2, "# (B, T)", (2, 3), {"B": 2, "T": 3}),
+        (3, "", (3, 2), {"B": 2, "T": 3}),
+    ]
+
+
+def test_the_normally_imported_package_stays_as_it_is() -> None:
+    before = dict(sys.modules)
+    with traced("tinylm_lib", Report()) as copy:
+        assert copy is not tinylm_lib
+        assert copy.TransformerLM is not tinylm_lib.TransformerLM
+    after = {name: module for name, module in sys.modules.items() if name.startswith(("tinylm_lib", "_traced"))}
+    assert after.items() <= before.items()
+    assert not any("Finder" in type(finder).__name__ for finder in sys.meta_path if isinstance(finder, weaving._Finder))
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
+    """A shell whose cells check themselves; it writes nothing and keeps no history."""
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
+    shell.run_cell("from torch import ones")
+    with closing(check_cells(shell)):
+        yield shell
+    assert not shell.ast_transformers
+    assert not shell.input_transformers_post
+
+
+def test_a_true_cell_runs_as_without_the_check(shell: InteractiveShell) -> None:
+    assert shell.run_cell("x = ones(2, 3)  # (B, T)\nx.sum(0)  # (B, T) -> (T)").result.shape == (3,)
+    assert shell.run_cell("x += 1  # (B, T)").result is None, "a check must not add an output"
+    assert shell.run_cell("T = 3\nimport math  # (B, T)\nx  # (B, T)").success
+    shell.run_cell("%reset -f in\nfrom torch import ones\nx = ones(2, 3)")
+    assert shell.run_cell("%%time\ny = x.T  # (T, B)").success
+    assert shell.run_cell("f = lambda n: ones(n)  # (N)\nlen(f(2)) + len(f(3))").result == 5
+
+
+def test_a_lie_in_a_cell_is_explained_where_it_stands(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
+    result = shell.run_cell(
+        "def head(x):\n    return x.T  # (B, T)\n\nx = ones(2, 3)  # (B, T)\nhead(x)\ny = x.T  # (B, T)"
+    )
+    assert isinstance(result.error_in_exec, ShapeError)
+    told = str(result.error_in_exec).splitlines()
+    assert told[0].endswith(": y = x.T  # (B, T)"), "letters belong to one call, so head(x) is true"
+    assert told[0].startswith("In [") and told[0].split(":")[1] == "6"
+    assert told[3] == "  why      axis 0 should be B = 2 but is 3 = T"
+    assert capsys.readouterr().out.splitlines() == [f"ShapeError: {told[0]}", *told[1:]]
+
+
+def test_a_cell_knows_its_variables(shell: InteractiveShell) -> None:
+    shell.run_cell("B, T, C = 2, 3, 4")
+    error = shell.run_cell("x = ones(B, C)  # (B, T)").error_in_exec
+    assert "axis 1 should be T = 3 but is 4 = C" in str(error)
+
+
+def test_an_error_of_the_students_own_shows_no_frame_of_the_checker(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture
+) -> None:
+    shell.run_cell("ones(2, 3) @ ones(2, 3)  # (B, T) @ (T, B) -> (B, B)")
+    assert "size mismatch" in (shown := capsys.readouterr().out) or "shapes cannot be multiplied" in shown
+    assert "shapes.py" not in shown
+
+
+def test_sizes_given_to_the_cells_are_fixed(shell: InteractiveShell) -> None:
+    with closing(check_cells(shell, {"C": 16})):  # takes the place of the first
+        assert "C = 16 but is 4" in str(shell.run_cell("x = ones(2, 4)  # (B, C)").error_in_exec)
+
+
+# Pairwise different, with H a multiple of G: a swapped axis cannot hide. D is even, for the rotation.
+B, T, S, C, H, G, D, F, V = 5, 7, 17, 20, 6, 3, 8, 36, 31
+SIZES = {"d_model": C, "n_heads": H, "n_kv_heads": G, "d_head": D, "d_ff": F, "vocab_size": V}
+DROPOUTS = dict.fromkeys(("embedding_dropout", "attention_dropout", "ffn_dropout", "residual_dropout"), 0.1)
+
+
+def exercise_model(lib: ModuleType, config: ModelConfig) -> None:
+    """Training mode, every kind of cached call (S > T), and a sequence long enough for attention without a mask."""
+    run_model(lib, lib.TransformerLM(config))
+
+
+def exercise_adapters(lib: ModuleType, config: ModelConfig) -> None:
+    """The same with a student's functions inside, those that leave the others something to do."""
+    adapters, exercises = (
+        importlib.import_module(f".classroom.{name}", lib.__name__) for name in ("workshop.adapters", "exercises")
+    )
+    parts = {name: exercises.find(name).reference for name in ("rotate", "softmax", "split_heads", "merge_heads")}
+    run_model(lib, adapters.Fitting(parts).fit(lib.TransformerLM(config)))
+
+
+def run_model(lib: ModuleType, model: nn.Module) -> None:
+    """Losses, logits at once, and logits piece by piece."""
+    config, ids = model.config, torch.randint(V, (B, S))
+    lib.next_token_loss(model.train()(ids[:, :T]), ids[:, 1 : T + 1]).backward()
+    model.eval()(ids)
+    cache = lib.KVCache(config, B, S)
+    for piece in ids.split([T, 1, 1, S - T - 2], dim=1):
+        model(piece, cache)
+    cache.reset()
+    model(ids, cache)
+
+
+def exercise_attend(lib: ModuleType, config: ModelConfig) -> None:
+    """Every way to say who may look at whom, for one head and for several."""
+    q, k, v = torch.randn(B, H, T, D), torch.randn(B, G, S, D), torch.randn(B, G, S, D)
+    allowed = lib.attention.causal_mask(T, S)
+    for mask, causal in itertools.product((None, allowed), (False, True)):
+        lib.attention.attend(q, k, v, mask, causal)
+        lib.attention.attend(q[0, 0], k[0, 0, :11], v[0, 0, :11], None if mask is None else mask[:, :11], causal)
+
+
+def exercise_sampling(lib: ModuleType, config: ModelConfig) -> None:
+    """All options, alone and together, beyond the longest sequence, and a stream."""
+    model, ids = lib.TransformerLM(config), torch.randint(V, (B, T))
+    options = [
+        {},
+        {"temperature": 0},
+        {"top_k": 4},
+        {"top_p": 0.9},
+        {"min_p": 0.1},
+        {"top_k": 9, "top_p": 0.9, "min_p": 0.01},
+    ]
+    for more in options:
+        lib.generate(model, ids, 2, stop_ids=(2, 3), **more)
+    for overflow in ("slide", "stop"):
+        lib.generate(model, ids, S - T + 2, overflow=overflow)
+    assert len(list(lib.stream(model, ids, 2))) == 2
+
+
+def exercise_beams(lib: ModuleType, config: ModelConfig) -> None:
+    """Beams that never end, that end sometimes and that all end at once."""
+    model, prompt = lib.TransformerLM(config), torch.randint(V, (T,))
+    for stop_ids in ((), range(0, V, 2), range(V)):
+        lib.beam_search(model, prompt, 3, n_beams=4, stop_ids=stop_ids)
+
+
+def exercise_training(lib: ModuleType, config: ModelConfig) -> None:
+    """Two updates of two backward passes each, and an evaluation over every token: 15 windows, 3 full batches."""
+    data, training = (importlib.import_module(f".{name}", lib.__name__) for name in ("data", "training"))
+    train_config = lib.TrainConfig(total_steps=2, batch_size=B, seq_len=T, micro_steps=2, warmup_steps=1)
+    tokens = torch.randint(V, (101,))
+    model = lib.TransformerLM(config)
+    batches = data.RandomWindows(tokens, B, T)
+    assert len(list(lib.train(model, training.build_optimizer(model, train_config), batches, train_config))) == 2
+    lib.evaluate(model, data.every_window(tokens, B, T), n_bytes=101)
+
+
+def exercise_capture(lib: ModuleType, config: ModelConfig) -> None:
+    """One layer's attention, stage by stage, from what hooks caught."""
+    room = importlib.import_module(".classroom.shapes.capture", lib.__name__)
+    room.capture(lib.TransformerLM(config), torch.randint(V, (B, T))).attention(0)
+
+
+class AnyWords:
+    """A number below V for any word."""
+
+    vocab_size = V
+
+    def encode(self, text: str) -> list[int]:
+        return [zlib.crc32(word.encode()) % V for word in words(text)]
+
+    def decode(self, ids: list[int]) -> str:
+        return " ".join(map(str, ids))
+
+
+def exercise_stories(lib: ModuleType, config: ModelConfig) -> None:
+    """The exact gaps of two stories, and what the heads find."""
+    storyworld, heads = (
+        importlib.import_module(f".{name}", lib.__name__) for name in ("storyworld", "classroom.experiments.heads")
+    )
+    model = lib.TransformerLM(replace(config, max_seq_len=128))
+    stories = [storyworld.story(), storyworld.story()]
+    storyworld.gaps(model, AnyWords(), stories)
+    heads.heads_that_find(model, AnyWords(), stories)
+
+
+def exercise_view(lib: ModuleType, config: ModelConfig) -> None:
+    """One picture of one head."""
+    views = importlib.import_module(".classroom.views.attention", lib.__name__)
+    views.attention_view(lib.TransformerLM(config), AnyWords(), list(range(T)))
+
+
+EXERCISES = (
+    exercise_model,
+    exercise_adapters,
+    exercise_attend,
+    exercise_sampling,
+    exercise_training,
+    exercise_capture,
+)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
+    assert len({B, T, S, C, H, G, D, F, V}) == 9
+    report, texts = Report(strict=False), {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    written = {(str(path), comment.line) for path in texts for comment in find_comments(texts[path])}
+    with traced("tinylm_lib", report) as lib:
+        for path in {Path(file).relative_to(PACKAGE) for file, _ in written}:
+            importlib.import_module(".".join((lib.__name__, *path.with_suffix("").parts)))
+        configs = [
+            lib.preset(name, **SIZES, **DROPOUTS, n_layers=2, max_seq_len=S)
+            for name in importlib.import_module(f"{lib.__name__}.presets").FAMILIES
+        ]
+        configs += [replace(configs[0], block=block) for block in lib.model.BLOCKS]
+        for config in configs:
+            report.sizes = {**config_sizes(config), "B": B}
+            for exercise in EXERCISES:
+                exercise(lib, config)
+            report.sizes = config_sizes(config)  # beams are a batch of another size
+            exercise_beams(lib, config)
+            exercise_stories(lib, config)
+        exercise_view(lib, configs[0])
+    assert {(comment.file, comment.line) for comment in report.comments} == written
+    assert written, "no shape comment was found in the library"
+    problems = "\n".join(report.problems())
+    assert not problems, f"\n{problems}"

@@ -1,0 +1,82 @@
+"""The walk through a model: its steps are those of the real run, and their sums are those of the closed formulas."""
+
+import pytest
+import torch
+from support.models import MODELS, scrambled, some_ids, tiny
+
+from tinylm_lib import preset
+from tinylm_lib.classroom.shapes.walk import sized, sizes_of, values, walk
+from tinylm_lib.cost import count_parameters, forward_flops
+from tinylm_lib.layers import softmax
+from tinylm_lib.presets import SIZES
+
+PUBLISHED = [(family, size) for family in SIZES for size in SIZES[family]]
+T = 9
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_step_returns_what_it_says_in_shapes_and_weights(name):
+    config = tiny(name)
+    model = scrambled(config)
+    steps, sizes, found = walk(config, T), sizes_of(config, T), values(model, some_ids(1, T), layer=1)
+    assert [(step.name, step.shape(sizes)) for step in steps] == [(s.name, tuple(found[s.name].shape)) for s in steps]
+    assert len({step.name for step in steps}) == len(steps)
+    for step in steps:
+        if step.weight:
+            named = [p for path, p in model.named_parameters() if path.split(".")[-2] in (step.name, "lm_" + step.name)]
+            assert sized(step.weight, sizes) in [tuple(p.shape) for p in named], step.name
+
+
+@pytest.mark.parametrize(("family", "size"), PUBLISHED)
+def test_parameters_and_flops_of_the_steps_sum_to_the_closed_formulas(family, size):
+    config = preset(family, size)
+    top = [step for step in walk(config, 64) if step.depth == 0]
+    assert sum(step.parameters * step.times for step in top) == count_parameters(config).total
+    assert sum(step.flops * step.times for step in top) == forward_flops(config, 1, 64)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_inside_sums_to_the_whole(name):
+    steps = walk(tiny(name), T)
+    assert sum(step.parameters * step.times for step in steps if step.depth == 0) == count_parameters(tiny(name)).total
+    assert sum(step.flops * step.times for step in steps if step.depth == 0) == forward_flops(tiny(name), 1, T)
+    for at, step in enumerate(steps[:-1]):
+        if steps[at + 1].depth > step.depth:
+            after = [i for i in range(at + 1, len(steps)) if steps[i].depth <= step.depth]
+            inside = [each for each in steps[at + 1 : after[0]] if each.depth == step.depth + 1]
+            assert sum(each.parameters for each in inside) == step.parameters
+            assert sum(each.flops for each in inside) == step.flops
+
+
+def test_a_step_is_there_exactly_where_the_model_has_it():
+    def names(family: str, **changes) -> list[str]:
+        return [step.name for step in walk(tiny(family, **changes), T)]
+
+    assert {"q_norm", "rotation.q", "gate_proj", "gated"} <= {*names("modern")}
+    assert not {"position", "scaled"} & {*names("modern")}
+    assert {"position", "scaled"} <= {*names("tiny_transformer")}
+    assert not {"rotation.q", "q_norm", "gate_proj", "gated"} & {*names("gpt2")}
+    assert "position" not in names("gpt2", position="none")
+    pre, post = (names("modern", block=block) for block in ("pre_norm", "post_norm"))
+    assert pre.index("attn_norm") < pre.index("attention") and "final_norm" in pre
+    assert post.index("attention_added") < post.index("attn_norm") < post.index("ffn") and "final_norm" not in post
+
+
+def test_the_norm_stands_on_the_stream_after_the_addition_only():
+    for block, is_on in (("pre_norm", False), ("post_norm", True)):
+        steps = {step.name: step for step in walk(tiny("modern", block=block), T)}
+        assert steps["attn_norm"].on_stream is is_on and steps["ffn_added"].on_stream
+        assert ("a copy" in steps["attn_norm"].says) is not is_on
+
+
+@pytest.mark.parametrize("name", ["modern", "gpt2", "post-norm, layer"])
+def test_the_values_follow_from_one_another(name):
+    model, ids = scrambled(tiny(name)), some_ids(1, T)
+    found = values(model, ids, layer=0)
+    torch.testing.assert_close(softmax(found["masked"], dim=-1), found["weights"])
+    torch.testing.assert_close(found["mixed"].transpose(1, 2).flatten(2), found["merged"])
+    torch.testing.assert_close(model.blocks[0].ffn.down_proj(found["gated"]), found["ffn"])
+    torch.testing.assert_close(found["head"], model(ids).detach())
+    start = model.embed(ids).detach() * model.embed_scale
+    start = model.position(start, torch.arange(T)).detach()
+    torch.testing.assert_close(found["attention_added"], start + found["attention"])

@@ -1,0 +1,113 @@
+"""The view of the residual stream: equal to what hooks catch in any architecture, and refused with a remedy."""
+
+import json
+
+import pytest
+import torch
+from support.models import MODELS, scrambled, some_ids, tiny
+
+from tinylm_lib.classroom.views.residual import depths, residual_view
+from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.text.tokenizers import ByteTokenizer
+
+STORY = "\nOne sunny day, brave Mia had a red kite. She"
+
+
+@pytest.fixture(scope="module")
+def ready():
+    return load_pretrained("storyworld")
+
+
+@pytest.fixture(scope="module")
+def view(ready):
+    return residual_view(ready.model, ready.tokenizer, STORY)
+
+
+def streams(model, ids):
+    """What enters and leaves each block, and what its parts add, by hooks of our own: (1, T, C) each."""
+    seen, hooks = {"stream": [], "attention": [], "ffn": []}, []
+    hooks.append(model.blocks[0].register_forward_pre_hook(lambda module, args: seen["stream"].append(args[0])))
+    for block in model.blocks:
+        for name, part in (("attention", block.attention), ("ffn", block.ffn), ("stream", block)):
+            hooks.append(part.register_forward_hook(lambda module, args, out, name=name: seen[name].append(out)))
+    with torch.no_grad():
+        model(ids)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_depth_is_the_head_on_the_normed_stream_and_the_last_is_the_models_own_answer(name):
+    model, ids = scrambled(tiny(name)), some_ids(1, 9)
+    read, seen = depths(model, ids[0]), streams(model, ids)
+    torch.testing.assert_close(read.probs[-1:], model(ids).softmax(-1))
+    weight = (model.embed if model.config.tie_embeddings else model.lm_head).weight
+    for depth, x in enumerate(seen["stream"]):
+        expected = (model.final_norm(x) @ weight.T).softmax(-1)[0]
+        torch.testing.assert_close(read.probs[depth], expected)
+        torch.testing.assert_close(read.stream[depth], x[0].norm(dim=-1))
+    for part in ("attention", "ffn"):
+        torch.testing.assert_close(getattr(read, part), torch.cat(seen[part]).norm(dim=-1))
+
+
+@pytest.mark.parametrize("name", ["modern", "gpt2", "cs190c"])
+def test_a_pre_norm_stream_is_what_was_there_and_what_both_parts_add(name):
+    seen = streams(scrambled(tiny(name)), some_ids(1, 9))
+    for before, after, attention, ffn in zip(
+        seen["stream"], seen["stream"][1:], seen["attention"], seen["ffn"], strict=False
+    ):
+        torch.testing.assert_close(before + attention + ffn, after)
+
+
+def test_the_data_name_the_best_five_and_follow_the_last_answer(view, ready):
+    data, ids = view.data, torch.tensor(ready.tokenizer.encode(STORY))
+    read = depths(ready.model, ids)
+    assert [len(data[name]) for name in ("best", "last", "stream", "attention", "ffn")] == [4, 4, 4, 3, 3]
+    for d in range(4):
+        for t in range(len(ids)):
+            shares, best = read.probs[d, t].sort(descending=True)
+            assert data["probs"][d][t] == pytest.approx(shares[:5].tolist(), rel=1e-4)
+            assert data["vocabulary"][data["best"][d][t][0]] == ready.tokenizer.decode([int(best[0])]).strip(" ")
+            end = int(read.probs[-1, t].argmax())
+            assert data["last"][d][t] == pytest.approx(read.probs[d, t, end].item(), rel=1e-4)
+    assert (
+        not data["normed"]
+        and residual_view(scrambled(tiny("modern", block="post_norm", vocab_size=256)), ByteTokenizer(), "ab").data[
+            "normed"
+        ]
+    )
+
+
+def test_it_begins_where_the_surest_readout_before_the_last_block_differs_from_the_answer(view):
+    assert repr(view) == (
+        "What the model would say at each depth, 3 blocks, 13 tokens. "
+        "At “.”, after block 2, the model would say He with 0.95; in the end it says She with 1.00."
+    )
+    assert "He 0.95" in view.html and "She 1.00" in view.html
+    assert "Each row is read with the final norm and the head, which were trained for the top row." in view.html
+
+
+def test_it_is_small_and_the_same_on_every_run(view, ready):
+    bundle = view._repr_mimebundle_()[0]
+    kept = {name: value for name, value in bundle.items() if "widget" not in name}
+    again = residual_view(ready.model, ready.tokenizer, STORY)._repr_mimebundle_()[0]
+    assert len(json.dumps(kept)) <= 60_000
+    assert kept == {name: value for name, value in again.items() if "widget" not in name}
+
+
+def test_a_kernel_reads_another_text_after_the_same_line_end_or_says_what_is_wrong(view, ready):
+    asked = residual_view(ready.model, ready.tokenizer, STORY)
+    asked._handle_custom_msg({"text": " One day Mia "}, [])
+    assert asked.data["tokens"] == ["↵", "One", "day", "Mia"] and asked.data["error"] == ""
+    assert asked.data["probs"] == residual_view(ready.model, ready.tokenizer, "\nOne day Mia").data["probs"]
+    asked._handle_custom_msg({"text": "One xylophone"}, [])
+    assert "xylophone" in asked.data["error"] and asked.data["tokens"] == ["↵", "One", "day", "Mia"]
+    asked._handle_custom_msg({"text": "One" + " day" * 31}, [])
+    assert "1 to 32 tokens, not 33" in asked.data["error"]
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), ("a" * 17, 17)])
+def test_too_few_and_too_many_tokens_are_refused(text, count):
+    with pytest.raises(ValueError, match=f"shows 1 to 16 tokens, not {count}: take another piece"):
+        residual_view(scrambled(tiny("modern", vocab_size=256)), ByteTokenizer(), text)

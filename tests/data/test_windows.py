@@ -1,0 +1,332 @@
+"""Corpora, splits and windows."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.toys import chi_square, chi_square_bound, examples, toy_ids
+
+from tinylm_lib.config import IGNORED
+from tinylm_lib.data.corpora import CORPORA, load_corpus
+from tinylm_lib.data.windows import RandomWindows, every_document, every_window, random_windows, split
+
+# --- corpora ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_built_in_corpus_is_english_about_python() -> None:
+    text = load_corpus("pydoc")
+    assert text == load_corpus("pydoc"), "the text changes from call to call"
+    assert 300_000 < len(text.encode()) < 900_000
+    assert text.count(" the ") > 3000
+    assert text.endswith("\n")
+    assert {"pydoc", "shakespeare"} <= set(CORPORA)
+
+
+def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    content = "Ünïcödé 漢字 🙂\r\nsecond line\n\n  indented\rold Mac\n"
+    path.write_bytes(content.encode())
+    assert load_corpus(path) == load_corpus(str(path)) == content
+    path.write_bytes(b"\xef\xbb\xbf" + content.encode())
+    assert load_corpus(path) == content, "the byte order mark is no text"
+
+
+def test_a_file_beats_no_corpus_name_and_a_corpus_name_needs_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pydoc").write_text("a file of that name", encoding="utf-8")
+    assert len(load_corpus("pydoc")) > 1000
+    assert load_corpus("./pydoc") == "a file of that name"
+
+
+@pytest.mark.parametrize("name", ["shakespear", "", "nowhere.txt", "a\0b", "x" * 5000])
+def test_what_is_neither_lists_the_corpora(name: str) -> None:
+    with pytest.raises(FileNotFoundError, match=r"is neither a file nor a corpus; the corpora are .*pydoc"):
+        load_corpus(name)
+
+
+def test_a_folder_is_no_corpus(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="neither a file nor a corpus"):
+        load_corpus(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty"),
+        (b" \n\t \r\n", "is empty"),
+        (b"\xef\xbb\xbf", "is empty"),
+        (b"text\0more", r"is binary \(a zero byte at offset 4\)"),
+        ("hello".encode("utf-16"), r"is binary \(a zero byte at offset 3\)"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", r"is binary \(a zero byte at offset 8\)"),
+        ("caf\xe9 noir".encode("latin-1"), r"is not UTF-8 \(byte 0xe9 at offset 3\)"),
+        (b"text" + "🙂".encode()[:2], r"is not UTF-8 \(byte 0xf0 at offset 4\)"),
+        (b"\xed\xa0\x80", r"is not UTF-8 \(byte 0xed at offset 0\)"),
+    ],
+)
+def test_files_that_hold_no_text_are_named(content: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"corpus\.txt {says}"):
+        load_corpus(path)
+    assert path.read_bytes() == content
+
+
+# --- split -----------------------------------------------------------------------------------------------------------
+
+
+@examples(200)
+@given(st.integers(0, 500), st.integers(0, 99))
+def test_the_split_is_contiguous_and_loses_nothing(n: int, percent: int) -> None:
+    tokens = torch.arange(n)
+    training, validation = split(tokens, percent / 100)
+    assert torch.equal(torch.cat((training, validation)), tokens)
+    assert abs(len(validation) - n * percent / 100) < 1 + 1e-9
+
+
+def test_the_split_takes_a_tenth_from_the_end() -> None:
+    training, validation = split(torch.arange(1009))
+    assert training.tolist() == list(range(909))
+    assert validation.tolist() == list(range(909, 1009))
+
+
+@pytest.mark.parametrize("share", [-0.1, 1, 1.5, float("nan")])
+def test_impossible_shares_are_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=f"validation_share must be from 0 to below 1, got {share}"):
+        split(torch.arange(10), share)
+
+
+# --- random windows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.uint16, torch.int32, torch.int64])
+def test_targets_are_the_inputs_one_token_later(dtype: torch.dtype) -> None:
+    tokens = toy_ids(1, 60, vocab_size=200)[0]
+    x, y = random_windows(tokens.to(dtype), 50, 7, torch.Generator().manual_seed(0))
+    assert x.dtype == y.dtype == torch.long
+    assert x.shape == y.shape == (50, 7)
+    assert x.is_contiguous() and y.is_contiguous()
+    assert torch.equal(x[:, 1:], y[:, :-1])
+    pieces = {tuple(tokens[i : i + 8].tolist()) for i in range(53)}
+    assert {(*a, b[-1]) for a, b in zip(x.tolist(), y.tolist(), strict=True)} <= pieces
+
+
+def test_tokens_in_any_memory_layout_are_cut() -> None:
+    tokens = torch.arange(200)
+    for strided in (tokens[::2], tokens.view(100, 2)[:, 1], tokens.flip(0)[50:150]):
+        x, y = random_windows(strided, 20, 5, torch.Generator().manual_seed(0))
+        assert torch.equal(y - x, (strided[1] - strided[0]).expand(20, 5))
+
+
+@pytest.mark.parametrize(("n_tokens", "seq_len"), [(23, 4), (12, 11), (13, 11), (10, 1)])
+def test_every_valid_start_is_equally_likely(n_tokens: int, seq_len: int) -> None:
+    x, y = random_windows(torch.arange(n_tokens), 60_000, seq_len, torch.Generator().manual_seed(1))
+    n_starts = n_tokens - seq_len
+    assert y.max() == n_tokens - 1, "the last token is never a target"
+    counts = x[:, 0].bincount(minlength=n_starts)
+    assert len(counts) == n_starts
+    if n_starts > 1:
+        assert chi_square(counts, torch.full((n_starts,), 1 / n_starts)) < chi_square_bound(n_starts - 1)
+
+
+def test_windows_repeat_with_the_seed_and_leave_torchs_generator_alone() -> None:
+    tokens, state = torch.arange(500), torch.get_rng_state()
+    a, b, c = (random_windows(tokens, 8, 5, torch.Generator().manual_seed(seed))[0] for seed in (1, 1, 2))
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "batch_size", "seq_len", "says"),
+    [
+        (10, 1, 10, "the corpus has 10 tokens, a window of seq_len 10 needs 11"),
+        (0, 1, 1, "the corpus has 0 tokens, a window of seq_len 1 needs 2"),
+        (10, 0, 3, "batch_size and seq_len must be at least 1, got 0 and 3"),
+        (10, 2, 0, "batch_size and seq_len must be at least 1, got 2 and 0"),
+        (10, -1, 3, "batch_size and seq_len must be at least 1, got -1 and 3"),
+    ],
+)
+def test_windows_that_cannot_be_cut_are_refused(n_tokens: int, batch_size: int, seq_len: int, says: str) -> None:
+    for cut in (random_windows, RandomWindows):
+        with pytest.raises(ValueError, match=says):
+            cut(torch.arange(n_tokens), batch_size, seq_len)
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+def first(batches: RandomWindows, n: int) -> list[torch.Tensor]:
+    return [torch.stack(batch) for batch in itertools.islice(batches, n)]
+
+
+def test_batches_are_windows_and_differ() -> None:
+    drawn = first(RandomWindows(torch.arange(1000), 4, 6, seed=3), 50)
+    assert len({tuple(batch.flatten().tolist()) for batch in drawn}) == 50
+    for x, y in drawn:
+        assert torch.equal(y, x + 1)
+
+
+def test_starts_of_many_batches_are_equally_likely() -> None:
+    batches = RandomWindows(torch.arange(15), 16, 5, seed=1)
+    counts = torch.stack(first(batches, 500))[:, 0, :, 0].flatten().bincount(minlength=10)
+    assert chi_square(counts, torch.full((10,), 0.1)) < chi_square_bound(9)
+
+
+@pytest.mark.parametrize("others", [range(1, 20), [2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**40]])
+def test_each_seed_gives_its_own_batches(others: list[int]) -> None:
+    """torch's CPU generator takes only the low 32 bits of a seed."""
+    tokens = torch.arange(10_000)
+    seeds = [0, *others]
+    drawn = [torch.stack(first(RandomWindows(tokens, 4, 6, seed=s), 3)) for s in seeds]
+    again = [torch.stack(first(RandomWindows(tokens, 4, 6, seed=s), 3)) for s in seeds]
+    assert all(torch.equal(a, b) for a, b in zip(drawn, again, strict=True))
+    assert len({tuple(d.flatten().tolist()) for d in drawn}) == len(seeds), "two seeds give the same batches"
+
+
+def test_no_seed_replays_batches_of_its_neighbour() -> None:
+    tokens = torch.arange(100_000)
+    batches = [tuple(b.flatten().tolist()) for s in range(4) for b in first(RandomWindows(tokens, 4, 6, seed=s), 20)]
+    assert len(set(batches)) == 80
+
+
+@pytest.mark.parametrize("cut", [0, 1, 7, 19])
+def test_a_stream_goes_on_where_its_state_was_taken(cut: int) -> None:
+    tokens = torch.arange(1000)
+    whole = first(RandomWindows(tokens, 4, 6, seed=5), 20)
+    begun = RandomWindows(tokens, 4, 6, seed=5)
+    first(begun, cut)
+    state = begun.state()
+    first(begun, 3)
+    resumed = RandomWindows(tokens, 4, 6, seed=99)
+    first(resumed, 2)
+    resumed.load_state(state)
+    assert all(torch.equal(a, b) for a, b in zip(whole[cut:], first(resumed, 20 - cut), strict=True))
+    assert resumed.state() != state
+    assert all(type(v) in (int, str, float) for v in state.values()), "not plain"
+
+
+def test_batches_leave_torchs_generator_alone() -> None:
+    state = torch.get_rng_state()
+    first(RandomWindows(torch.arange(100), 4, 6), 3)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# --- windows from given starts ---------------------------------------------------------------------------------------
+
+
+def test_windows_begin_at_the_given_starts_equally_often() -> None:
+    starts = torch.tensor([40, 3, 17, 44, 45, 49], dtype=torch.int32)  # of 50 tokens, 44 + 6 is the last that fits
+    x, y = random_windows(torch.arange(50), 40_000, 5, torch.Generator().manual_seed(2), starts)
+    assert torch.equal(y, x + 1)
+    counts = x[:, 0].bincount(minlength=50)
+    assert counts.nonzero()[:, 0].tolist() == [3, 17, 40, 44]
+    assert chi_square(counts[[3, 17, 40, 44]], torch.full((4,), 0.25)) < chi_square_bound(3)
+
+
+def test_batches_with_starts_resume_exactly_and_begin_there() -> None:
+    tokens, starts = torch.arange(1000), torch.arange(0, 1000, 7)
+    whole = first(RandomWindows(tokens, 4, 6, seed=5, starts=starts), 20)
+    assert all((x[:, 0] % 7 == 0).all() for x, _ in whole)
+    begun = RandomWindows(tokens, 4, 6, seed=5, starts=starts)
+    first(begun, 8)
+    resumed = RandomWindows(tokens, 4, 6, seed=1, starts=starts)
+    resumed.load_state(begun.state())
+    assert all(torch.equal(a, b) for a, b in zip(whole[8:], first(resumed, 12), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("starts", "error", "says"),
+    [
+        ([5, 9], ValueError, "none of 2 starts leaves room for a window .the last possible one is 4"),
+        ([], ValueError, "none of 0 starts"),
+        ([-1, 0], ValueError, "at least 0"),
+        ([[0, 1]], ValueError, r"shape \(M,\)"),
+        ([0.0, 1.0], TypeError, "must be integers, got torch.float32"),
+        ([True, False], TypeError, "must be integers, got torch.bool"),
+    ],
+)
+def test_starts_that_do_not_serve_are_refused(starts: list, error: type, says: str) -> None:
+    given = torch.tensor(starts) if starts else torch.tensor([], dtype=torch.long)
+    for cut in (random_windows, RandomWindows):
+        with pytest.raises(error, match=says):
+            cut(torch.arange(10), 2, 5, starts=given)
+
+
+# --- whole documents -------------------------------------------------------------------------------------------------
+
+
+@examples(200)
+@given(st.lists(st.integers(0, 3), max_size=30), st.integers(1, 4), st.sampled_from((torch.uint16, torch.int64)))
+def test_every_document_is_scored_from_separator_to_separator(
+    ids: list[int], batch_size: int, dtype: torch.dtype
+) -> None:
+    closed = ids if ids[:1] == [2] else [2, *ids]
+    marks = [i for i, t in enumerate(closed) if t == 2]
+    expected = [closed[a : b + 1] for a, b in itertools.pairwise(marks)]
+    tokens = torch.tensor(ids, dtype=torch.long).to(dtype)
+    if not expected:
+        with pytest.raises(ValueError, match=f"no document ends in {len(closed) if ids else 0} tokens"):
+            every_document(tokens, 2, batch_size)
+        return
+    found = []
+    for x, y in every_document(tokens, 2, batch_size):
+        assert x.dtype == y.dtype == torch.long
+        assert x.shape == y.shape and len(x) <= batch_size
+        lengths = (y != IGNORED).sum(1)
+        assert lengths.max() == x.shape[1], "wider than the longest document"
+        for inputs, targets, n in zip(x, y, lengths, strict=True):
+            assert not inputs[n:].any() and (targets[n:] == IGNORED).all()
+            assert torch.equal(inputs[1:n], targets[: n - 1])
+            found.append([*inputs[:n].tolist(), targets[n - 1].item()])
+    assert found == expected
+
+
+def test_documents_cut_by_hand() -> None:
+    """No separator before the first document; the last has no end and is left out."""
+    (x, y), (x2, y2) = every_document(torch.tensor([5, 6, 7, 1, 8, 1, 9, 9, 1, 5]), 1, 2)
+    assert x.tolist() == [[1, 5, 6, 7], [1, 8, 0, 0]]
+    assert y.tolist() == [[5, 6, 7, 1], [8, 1, -100, -100]]
+    assert (x2.tolist(), y2.tolist()) == ([[1, 9, 9]], [[9, 9, 1]])
+    with pytest.raises(ValueError, match=r"batch_size .*0"):
+        every_document(torch.tensor([1, 2, 1]), 1, 0)
+
+
+# --- consecutive windows ---------------------------------------------------------------------------------------------
+
+
+@examples(150)
+@given(st.integers(2, 60), st.integers(1, 7), st.integers(1, 12))
+def test_consecutive_windows_hold_every_target_once(n_tokens: int, batch_size: int, seq_len: int) -> None:
+    tokens = torch.arange(100, 100 + n_tokens, dtype=torch.int32)
+    batches = list(every_window(tokens, batch_size, seq_len))
+    assert all(x.shape == y.shape and x.shape[1] == seq_len and len(x) <= batch_size for x, y in batches)
+    assert all(len(x) == batch_size for x, _ in batches[:-1])
+    x, y = (torch.cat(part) for part in zip(*batches, strict=True))
+    assert x.dtype == y.dtype == torch.long
+    counted = y != IGNORED
+    assert y[counted].tolist() == tokens[1:].tolist()
+    assert x[counted].tolist() == tokens[:-1].tolist()
+    assert (x[~counted] == 0).all()
+    assert (~counted).sum() < seq_len
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "batch_size", "seq_len", "says"),
+    [
+        (1, 2, 3, "nothing to predict in 1 tokens"),
+        (0, 2, 3, "nothing to predict in 0 tokens"),
+        (9, 0, 3, "batch_size .*0"),
+        (9, 2, 0, "seq_len .*0"),
+        (9, 2, -1, "seq_len .*-1"),
+    ],
+)
+def test_consecutive_windows_that_cannot_be_cut_are_refused_at_the_call(
+    n_tokens: int, batch_size: int, seq_len: int, says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        every_window(torch.arange(n_tokens), batch_size, seq_len)

@@ -1,0 +1,421 @@
+"""The rules of the house (see CONTRIBUTING.md): functions that must also find a planted violation."""
+
+import ast
+import io
+import os
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import fields
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import tinylm_lib
+from tinylm_lib import ModelConfig, TrainConfig
+
+PACKAGE = Path(tinylm_lib.__file__).parent
+
+# Imports go down only: a room, which is a file or a folder, imports from the floors above its own line here.
+FLOORS = [
+    ["config", "files"],
+    ["layers", "text", "presets"],
+    ["storyworld"],
+    ["positions", "feedforward", "cache", "data", "probabilities"],
+    ["attention"],
+    ["model"],
+    ["sampling", "cost", "training"],
+    ["__init__"],
+    ["hub"],
+    ["pretrained"],
+    ["runs"],
+    ["classroom"],
+    ["__main__"],
+]
+CLASSROOM_FLOORS = [
+    ["display"],
+    ["shapes", "exercises"],
+    ["checks", "experiments"],
+    ["views"],
+    ["workshop"],
+    ["course"],
+    ["__init__"],
+]
+# Lines of code, without docstrings, comments and blanks.
+CORE = ["config", "layers", "positions", "feedforward", "attention", "cache", "model", "probabilities", "sampling"]
+CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 900, 200, 350, 40
+# A module of someone else's, and the rooms that alone may import it.
+ONLY_IN = {
+    "matplotlib": ["classroom"],
+    "ipywidgets": ["classroom"],
+    "IPython": ["classroom"],
+    "anywidget": ["classroom"],
+    "tqdm": ["classroom", "files", "runs"],
+    "torch.distributed": ["training/distributed"],
+    "transformers": [],
+    "logging": [],
+    **{name: [] for name in ("pickle", "marshal", "shelve", "dill", "joblib")},
+}
+CHOICES = {f.name for config in (ModelConfig, TrainConfig) for f in fields(config) if "choices" in f.metadata}
+
+
+class Source(NamedTuple):
+    """One library file: its path inside the package, its text and its tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def rooms(self) -> list[str]:
+        """The names that FLOORS knows it by, and inside the classroom CLASSROOM_FLOORS."""
+        return self.path.removesuffix(".py").split("/")[: 2 if self.path.startswith("classroom/") else 1]
+
+    def stands_in(self, rooms: Collection[str]) -> bool:
+        """Whether the file is one of some rooms, or in one."""
+        return any(f"{self.path.removesuffix('.py')}/".startswith(f"{room}/") for room in rooms)
+
+    def at(self, node: ast.AST | int, remedy: str) -> str:
+        """One violation: where and what to do."""
+        return f"tinylm_lib/{self.path}:{node if isinstance(node, int) else node.lineno}: {remedy}"
+
+    def find(self, *kinds: type) -> Iterator:
+        """Yields all nodes of some kinds."""
+        return (node for node in ast.walk(self.tree) if isinstance(node, kinds))
+
+
+def source(path: str, text: str) -> Source:
+    """Returns a text as a file of the library."""
+    return Source(path, text, ast.parse(text))
+
+
+def library() -> list[Source]:
+    """Returns all files of the library."""
+    return [source(p.relative_to(PACKAGE).as_posix(), p.read_text("utf-8")) for p in sorted(PACKAGE.rglob("*.py"))]
+
+
+def imports(s: Source) -> Iterator[tuple[ast.stmt, str, str]]:
+    """Yields (statement, module, name): `.text.bpe` or `torch.nn`, and what is taken from it, if anything."""
+    folders = s.path.split("/")[:-1]
+    for node in s.find(ast.Import):
+        yield from ((node, alias.name, "") for alias in node.names)
+    for node in s.find(ast.ImportFrom):
+        above = folders[: len(folders) - node.level + 1] if node.level else []
+        for alias in node.names:
+            parts = [*above, *([node.module] if node.module else [alias.name])]
+            yield node, "." * bool(node.level) + ".".join(parts), alias.name
+
+
+def code_lines(text: str, tree: ast.AST) -> set[int]:
+    """Returns the numbers of the lines that hold code."""
+    kinds = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in kinds]
+    lines = {line for t in tokens for line in range(t.start[0], t.end[0] + 1)}
+    prose = [n for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
+    return lines - {line for n in prose if isinstance(n.value.value, str) for line in range(n.lineno, n.end_lineno + 1)}
+
+
+def public(s: Source) -> Iterator:
+    """Yields the functions, classes and methods that a user of the library sees."""
+    found: list = [s.tree]
+    while found:
+        node = found.pop()
+        if not isinstance(node, ast.Module):
+            yield node
+        if not isinstance(node, ast.FunctionDef):
+            kinds = (ast.FunctionDef, ast.ClassDef)
+            found += [child for child in node.body if isinstance(child, kinds) and not child.name.startswith("_")]
+
+
+def imports_go_down(s: Source) -> list[str]:
+    """Relative imports, each from a lower floor; `__main__` imports the classroom inside functions."""
+    if not (on_floor(FLOORS, s.rooms[0]) and (len(s.rooms) < 2 or on_floor(CLASSROOM_FLOORS, s.rooms[1]))):
+        return [s.at(1, f"{'/'.join(s.rooms)} has no floor; add it to FLOORS here and to CONTRIBUTING.md")]
+    bad = []
+    for node, module, _ in imports(s):
+        if module.split(".")[0] == "tinylm_lib":
+            bad.append(s.at(node, "import relatively, so that the traced copy of the package stays in itself"))
+        if not module.startswith("."):
+            continue
+        room, *inside = [*module.split(".")[1:], "__init__"]
+        if room != s.rooms[0] and on_floor(FLOORS, room) >= on_floor(FLOORS, s.rooms[0]):
+            bad.append(s.at(node, f"{s.rooms[0]} may not import {room}: move the shared part to a lower floor"))
+        elif room == "classroom" and s.rooms == ["__main__"] and node.col_offset == 0:
+            bad.append(s.at(node, "import the classroom inside the function that needs it"))
+        elif room == "classroom" == s.rooms[0]:
+            here, there = s.rooms[1], inside[0]
+            if here != there and on_floor(CLASSROOM_FLOORS, there) >= on_floor(CLASSROOM_FLOORS, here):
+                bad.append(s.at(node, f"{here} may not import {there}: move the shared part to a lower floor"))
+    return list(dict.fromkeys(bad))
+
+
+def on_floor(floors: list[list[str]], room: str) -> int:
+    """The floor of a room, counted from 1 at the ground; 0 where it has none."""
+    return next((i for i, rooms in enumerate(floors, 1) if room in rooms), 0)
+
+
+def foreign_modules_stay_in_their_room(s: Source) -> list[str]:
+    """What a room may import of others; the config imports no torch, and nobody imports a star."""
+    bad = [s.at(node, "name what you import") for node, _, name in imports(s) if name == "*"]
+    for node, module, name in imports(s):
+        for foreign, rooms in [*ONLY_IN.items(), *([("torch", [])] if s.path == "config.py" else [])]:
+            if f"{module}.{name}.".startswith(f"{foreign}.") and not s.stands_in(rooms):
+                bad.append(s.at(node, f"{foreign} belongs to {', '.join(rooms) or 'no room of the library'}"))
+    return bad
+
+
+def choices_are_looked_up(s: Source) -> list[str]:
+    """No field of a config that holds a name is compared with a string: pick the class from its table instead."""
+
+    def is_choice(node: ast.AST) -> bool:
+        owner = node.value if isinstance(node, ast.Attribute) else None
+        name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+        field = getattr(node, "attr", getattr(node, "id", ""))
+        return field in CHOICES or "config" in name or name == "cfg"
+
+    def is_text(node: ast.AST) -> bool:
+        parts = getattr(node, "elts", [node])
+        return bool(parts) and all(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts)
+
+    bad = []
+    for node in s.find(ast.Compare, ast.Match, ast.Call) if s.path != "config.py" else ():
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            wrong = any(map(is_choice, sides)) and any(map(is_text, sides))
+        elif isinstance(node, ast.Match):
+            wrong = is_choice(node.subject)
+        else:
+            wrong = getattr(node.func, "attr", "") in ("startswith", "endswith") and is_choice(node.func.value)
+        if wrong:
+            bad.append(
+                s.at(node, "a choice is looked up once, in a constructor: make it a row of a table and pick() it")
+            )
+    return bad
+
+
+def files_and_functions_are_short(s: Source) -> list[str]:
+    """At most FILE_CAP lines of code in a file and FUNCTION_CAP in a function."""
+    lines, cap = code_lines(s.text, s.tree), CLASSROOM_FILE_CAP if s.stands_in(["classroom"]) else FILE_CAP
+    bad = [s.at(1, f"{len(lines)} lines of code, more than {cap}: split the room")] if len(lines) > cap else []
+    for node in s.find(ast.FunctionDef, ast.AsyncFunctionDef):
+        n = sum(node.lineno <= line <= node.end_lineno for line in lines)
+        if n > FUNCTION_CAP:
+            bad.append(s.at(node, f"{node.name} has {n} lines of code, more than {FUNCTION_CAP}: split it"))
+    return bad
+
+
+def nothing_forbidden(s: Source) -> list[str]:
+    """No assert, print, exec, pickled weights, bare except, rooms without a name, or promises to do something later."""
+    bad, lower = [], not s.stands_in(["classroom", "runs", "__main__"])
+    for node in s.find(ast.Assert, ast.Call, ast.ExceptHandler, ast.Attribute):
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Assert) and not s.stands_in(["classroom"]):
+            bad.append(s.at(node, "raise ValueError or TypeError with the remedy; assert vanishes under -O"))
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            bad.append(s.at(node, "name the exception"))
+        if name in ("exec", "eval", "builtins.exec", "builtins.eval"):
+            bad.append(s.at(node, "nothing that runs text"))
+        if name == "print" and lower:
+            bad.append(s.at(node, "the library core never prints: return it, the caller shows it"))
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("torch.save", "torch.load"):
+            bad.append(s.at(node, "no pickle for weights: use training.checkpoint (safetensors)"))
+    if s.path.rpartition("/")[2] in ("utils.py", "util.py", "helpers.py", "common.py", "misc.py"):
+        bad.append(s.at(1, "name the file by what it holds"))
+    late = [i for i, line in enumerate(s.text.splitlines(), 1) if re.search(r"\b(TODO|FIXME|XXX|HACK)\b", line)]
+    return bad + [s.at(i, "do it now, or write an issue") for i in late]
+
+
+def public_things_are_documented(s: Source) -> list[str]:
+    """Every public thing says what it is; a function of tensors names a shape such as (B, T), or says elementwise."""
+    if s.stands_in(["classroom"]):
+        return []
+    bad = [] if ast.get_docstring(s.tree) or not s.text.strip() else [s.at(1, "say in one sentence what this file is")]
+    item = r"(?:\.\.\.|[\w*/+-]+(?: [-+*/] \w+)*)"
+    shape = re.compile(rf"\((?:\.\.\.|[A-Z](?: ?[-+*/] ?\w+)*|{item},|{item}(?:, {item})+|)\)|elementwise")
+    for node in public(s):
+        text = ast.get_docstring(node)
+        if not text:
+            bad.append(s.at(node, f"{node.name} needs a docstring: one sentence"))
+        elif isinstance(node, ast.FunctionDef):
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            kinds = {ast.unparse(a.annotation).removesuffix(" | None") for a in arguments if a.annotation}
+            if kinds & {"Tensor", "torch.Tensor"} and not shape.search(text):
+                bad.append(
+                    s.at(node, f"{node.name} takes tensors: give their shapes, such as (B, T), or say elementwise")
+                )
+    return bad
+
+
+RULES: dict[Callable[[Source], list[str]], dict[str, tuple[str, ...]]] = {
+    imports_go_down: {
+        "layers.py": (
+            "from .model import X",
+            "from . import model",
+            "from .training.loop import X",
+            "import tinylm_lib.config",
+        ),
+        "model.py": (
+            "def f():\n    from .sampling import X",
+            "from .classroom import X",
+            "from .classroom.shapes.trace import X",
+        ),
+        "__main__.py": ("from .classroom import X",),
+        "text/base.py": ("from ..storyworld.stories import X", "from .. import model"),
+        "classroom/shapes/trace.py": (
+            "from ...__main__ import X",
+            "from tinylm_lib import X",
+            "from ..views import X",
+            "from ..exercises.base import X",
+        ),
+        "classroom/nowhere.py": ("x = 1",),
+        "nowhere.py": ("x = 1",),
+    },
+    foreign_modules_stay_in_their_room: {
+        "config.py": ("import torch", "from torch import nn", "from dataclasses import *"),
+        "model.py": (
+            "import matplotlib.pyplot as plt",
+            "from IPython import display",
+            "import transformers",
+            "import pickle",
+        ),
+        "training/loop.py": ("import torch.distributed as dist", "from torch import distributed", "import logging"),
+        "classroom/views/base.py": ("import transformers",),
+    },
+    choices_are_looked_up: {
+        "model.py": (
+            "if config.norm == 'rms': pass",
+            "x = 1 if 'rms' != self.config.norm else 2",
+            "x = block in ('pre_norm', 'post_norm')",
+            "x = config.name in {'a'}",
+            "x = 'norm' in config.block",
+            "x = config.ffn.startswith('swi')",
+            "match config.norm:\n    case 'rms': pass",
+        ),
+    },
+    files_and_functions_are_short: {
+        "model.py": ("x = 1\n" * (FILE_CAP + 1), "def f():\n" + "    x = 1\n" * FUNCTION_CAP),
+        "classroom/display/cards.py": ("x = (\n" + "    1,\n" * CLASSROOM_FILE_CAP + ")",),
+    },
+    nothing_forbidden: {
+        "model.py": (
+            "assert x",
+            "try: x\nexcept: y",
+            "exec('x')",
+            "x = eval('x')",
+            "print(1)",
+            "torch.save(x, y)",
+            "f = torch.load",
+            "x = 1  # TODO later",
+        ),
+        "classroom/display/cards.py": ("eval('x')", "'''FIXME'''"),
+        "utils.py": ("x = 1",),
+    },
+    public_things_are_documented: {
+        "model.py": (
+            "x = 1",
+            "'''Say.'''\ndef f(): pass",
+            "'''Say.'''\nclass A: pass",
+            "'''Say.'''\nclass A:\n    '''Say.'''\n    def f(self): pass",
+            "'''Say.'''\ndef f(x: Tensor | None):\n    '''Do (well) what (the reader) wants.'''",
+        ),
+    },
+}
+GOOD = {
+    imports_go_down: ["from .layers import X", "from .config import X", "import torch"],
+    foreign_modules_stay_in_their_room: ["import torch", "from torch import nn"],
+    choices_are_looked_up: [
+        "x = ids.device.type == 'cpu'",
+        "x = pick(NORMS, config.norm, 'norm')",
+        "x = config.d_ff == 2",
+    ],
+    files_and_functions_are_short: ["x = 1\n# why\n\n" * FILE_CAP, f"def f():\n    '''Say{chr(10) * 99}.'''"],
+    nothing_forbidden: ["try: x\nexcept ValueError: y", "model.eval()", "x = 'print'"],
+    public_things_are_documented: [
+        f"'''Say.'''\ndef f(x: Tensor):\n    '''Do {words}.'''"
+        for words in (
+            "x (B, T)",
+            "x (..., d)",
+            "x (...)",
+            "x (B,)",
+            "w (out, in)",
+            "() to x",
+            "x (D/2)",
+            "it elementwise",
+        )
+    ],
+}
+PLANTED = [(rule, path, text) for rule, files in RULES.items() for path in files for text in files[path]]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_library_keeps_the_rule(rule: Callable[[Source], list[str]]) -> None:
+    bad = [violation for s in library() for violation in rule(s)]
+    assert not bad, "\n".join(["", *bad])
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), PLANTED, ids=lambda value: getattr(value, "__name__", None))
+def test_the_rule_finds_a_planted_violation(rule: Callable[[Source], list[str]], path: str, text: str) -> None:
+    found = rule(source(path, text))
+    assert len(found) == 1, found
+    assert found[0].startswith(f"tinylm_lib/{path}:")
+
+
+@pytest.mark.parametrize("rule", GOOD, ids=lambda rule: rule.__name__)
+def test_the_rule_leaves_good_code_alone(rule: Callable[[Source], list[str]]) -> None:
+    assert [violation for text in GOOD[rule] for violation in rule(source("model.py", text))] == []
+
+
+def test_no_folder_has_a_circle() -> None:
+    rooms = {s.path.removesuffix(".py").replace("/", "."): s for s in library()}
+    graph = {
+        name: {f"{module}.{taken}".lstrip(".") for _, module, taken in imports(s)}
+        | {module.lstrip(".") for _, module, _ in imports(s) if module.startswith(".")}
+        for name, s in rooms.items()
+    }
+    TopologicalSorter({name: found & rooms.keys() - {name} for name, found in graph.items()}).prepare()
+
+
+def test_the_core_can_be_read_end_to_end() -> None:
+    sizes = {s.rooms[0]: len(code_lines(s.text, s.tree)) for s in library() if s.rooms[0] in CORE}
+    assert set(sizes) == set(CORE)
+    assert sum(sizes.values()) <= CORE_CAP, f"{sum(sizes.values())} lines of code, more than {CORE_CAP}: {sizes}"
+
+
+PROBE = """
+import os, sys, threading, torch
+def state():
+    return {
+        "default dtype": torch.get_default_dtype(), "threads of torch": torch.get_num_threads(),
+        "random state": torch.get_rng_state().tolist(), "gradients": torch.is_grad_enabled(),
+        "running threads": threading.active_count(), "files": sorted(os.listdir()), "environment": dict(os.environ),
+        "heavy imports": sorted({"matplotlib", "IPython", "ipywidgets", "transformers"} & set(sys.modules)),
+    }
+before = state()
+__import__(sys.argv[1])
+after = state()
+print([name for name in before if before[name] != after[name]])
+"""
+MEDDLING = """
+import os, threading, time, torch
+torch.manual_seed(3); torch.set_default_dtype(torch.float64); torch.set_num_threads(7); torch.set_grad_enabled(False)
+threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+open("left", "w").close(); os.environ["LEFT"] = "1"
+import IPython
+"""
+
+
+@pytest.mark.parametrize("module", ["tinylm_lib", "meddling"])
+def test_importing_changes_nothing(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "meddling.py").write_text(MEDDLING)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path / "code"), str(PACKAGE.parent))))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    command = [sys.executable, "-c", PROBE, module]
+    done = subprocess.run(command, cwd=tmp_path / "empty", capture_output=True, text=True, check=True, timeout=120)
+    changed = ast.literal_eval(done.stdout)  # and nothing else was printed
+    assert changed == [] if module == "tinylm_lib" else len(changed) == 8, f"importing {module} changed {changed}"

@@ -1,0 +1,85 @@
+"""Every number in a lesson's prose occurs in the code or the output of its section, or stands beside its source."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+BUILT = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")])
+# What is no claim: other lessons and sections, years, how long something takes, code, and names with digits.
+NO_CLAIM = (
+    r"`[^`]*`",
+    r"\]\(#[^)]*\)",  # the link of a claim to the section of its evidence
+    r"(?i)\b(lessons?|sections?|notebooks?|exercises?|hints?)\s+[\d, ]+(?:(?:and|to|or)\s+\d+)?",
+    r"(?m)^#+ .*$",
+    r"(?m)^\|? ?\d\d \w+.*$",
+    r"\(?\b(?:19|20)\d\d\b\)?",
+    r"\*(?:Needs|Builds|Runs|Teaches)\*[^.]*\.",
+    r"(?:fp|bf|GPT-|int|UTF-|Llama )\d+",
+    r"https?://\S+",
+    r"(?m)^\d+\. ",
+)
+NUMBER = re.compile(r"(?<![\w.\-])\d[\d,]*(?:\.\d+)?(?![\w])")
+
+
+def sections(notebook) -> list[tuple[str, str]]:
+    """(prose, code and outputs) of each section: what stands between two headings of the second rank."""
+    found = [["", ""]]
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and re.match(r"## ", cell.source):
+            found.append(["", ""])
+        if cell.cell_type == "markdown":
+            found[-1][0] += "\n\n" + cell.source
+        else:
+            found[-1][1] += "\n" + cell.source + nbformat.writes(nbformat.v4.new_notebook(cells=[cell]))
+    return [tuple(section) for section in found]
+
+
+def ungrounded(notebook) -> list[str]:
+    """The numbers above 2 that occur nowhere in their section, each with its sentence."""
+    bad = []
+    for prose, ground in sections(notebook):
+        if prose.lstrip().startswith("## Sources"):
+            continue
+        known = {number.replace(",", "") for number in re.findall(r"\d[\d,]*(?:\.\d+)?", ground)}
+        for sentence in re.split(r"(?<=[.!?])(?<!al\.)\s+|\n\n|\|", prose):
+            if re.search(r"\((?:Source|[A-Z]\w+ (?:et al\.|and [A-Z]\w+)?,? ?(?:19|20)\d\d)", sentence):
+                continue
+            text = sentence
+            for pattern in NO_CLAIM:
+                text = re.sub(pattern, " ", text)
+            for number in NUMBER.findall(text):
+                plain = number.replace(",", "").rstrip(".")
+                if plain not in known and float(plain) > 2:
+                    bad.append(f"{number} in: {' '.join(sentence.split())[:120]}")
+    return bad
+
+
+@pytest.mark.parametrize("path", BUILT, ids=lambda path: "/".join(path.parts[-2:]))
+def test_every_number_in_prose_has_its_ground(path):
+    assert ungrounded(nbformat.read(path, as_version=4)) == []
+
+
+@pytest.mark.parametrize(
+    ("prose", "n"),
+    [
+        ("It costs 5.55 nats.", 0),
+        ("It costs 5.54 nats.", 1),
+        ("Lesson 03 and lessons 11 to 15 say more, in section 4.", 0),
+        ("It has 10,000 words.", 0),
+        ("It has 10,001 words.", 1),
+        ("Published in 2017 (Vaswani et al. 2017): 512 wide.", 0),
+        ("So 512 wide.", 1),
+        ("`x[:17]` is code, fp16 a name.", 0),
+    ],
+)
+def test_the_search_finds_what_nothing_shows(prose, n):
+    cells = [
+        nbformat.v4.new_markdown_cell("## 1. A section\n" + prose),
+        nbformat.v4.new_code_cell(
+            "print(5.55, 10_000)", outputs=[nbformat.v4.new_output("stream", text="5.55 10000\n")]
+        ),
+    ]
+    assert len(ungrounded(nbformat.v4.new_notebook(cells=cells))) == n

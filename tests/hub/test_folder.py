@@ -1,0 +1,180 @@
+"""Models by their id of the hub, played here by a server on this machine, and the command that samples from them."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # nothing in this process may need a network
+
+import pytest
+import torch
+from support.hub import BEGIN, trained
+
+from tinylm_lib import ModelConfig, TransformerLM, generate
+from tinylm_lib.__main__ import main
+from tinylm_lib.hub.folder import find_folder
+from tinylm_lib.pretrained import load_hf, save_hf
+from tinylm_lib.text import hugging_face as hub_tokenizer
+from tinylm_lib.text.hugging_face import HubTokenizer
+from tinylm_lib.text.tokenizers import ByteTokenizer
+from tinylm_lib.training import checkpoint
+
+CONFIG = ModelConfig(vocab_size=300, max_seq_len=64, d_model=24, n_layers=2, n_heads=3, d_ff=32, init="normal")
+COMMIT = "c0ffee" * 6 + "c0ff"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of Hugging Face's form whose tokenizer wants a token before every text."""
+    torch.manual_seed(3)
+    where = tmp_path_factory.mktemp("hub") / "model"
+    tokenizer = HubTokenizer(trained(begins=True).to_str())
+    return save_hf(TransformerLM(CONFIG), where, max_shard_bytes=20_000, tokenizer=tokenizer)
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The few answers that `snapshot_download` asks for: what a model is, its files, and each file."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        name, _, rest = self.path.lstrip("/").removeprefix("api/models/").partition("owner/name")
+        files: dict[str, bytes] = self.server.files
+        if name or not self.path.partition("?")[0].count("owner/name"):
+            return self.answer(404, b'{"error": "Repository not found"}', {"X-Error-Code": "RepoNotFound"})
+        if self.path.startswith("/api/models/owner/name/tree/"):
+            listed = [{"type": "file", "path": f, "size": len(b), "oid": etag(b)} for f, b in files.items()]
+            return self.answer(200, json.dumps(listed).encode())
+        if self.path.startswith("/api/models/"):
+            info = {"id": "owner/name", "sha": COMMIT, "siblings": [{"rfilename": f} for f in files]}
+            return self.answer(200, json.dumps(info).encode())
+        body = files[rest.removeprefix("/resolve/").partition("/")[2]]
+        return self.answer(200, body, {"ETag": f'"{etag(body)}"', "X-Repo-Commit": COMMIT})
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for key, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def etag(body: bytes) -> str:
+    return hashlib.sha1(body).hexdigest()
+
+
+@pytest.fixture
+def hub(folder: Path) -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    server.files = {path.name: path.read_bytes() for path in folder.iterdir()} | {"pytorch_model.bin": b"no"}
+    server.asked = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def sample(home: Path, port: int, name: str, **more: str) -> subprocess.CompletedProcess:
+    """Run the command as a user does, with a hub on this machine."""
+    environment = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(home), **more}
+    if "HF_HUB_OFFLINE" not in more:
+        del environment["HF_HUB_OFFLINE"]
+    options = ["sample", "--from", name, "--prompt", "One day", "--temperature", "0", "--max-new-tokens", "12"]
+    command = [sys.executable, "-W", "error::UserWarning", "-m", "tinylm_lib", *options]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, encoding="utf-8")
+
+
+def expected_text(folder: Path) -> str:
+    tokens = trained(begins=True).encode("One day").ids
+    written = generate(load_hf(folder), torch.tensor([tokens]), 12, temperature=0)[0].tolist()
+    return trained().decode(written, skip_special_tokens=False).removeprefix(BEGIN)
+
+
+@pytest.mark.slow
+def test_a_model_comes_from_the_hub_once_and_then_from_the_cache(
+    hub: ThreadingHTTPServer, folder: Path, tmp_path: Path
+) -> None:
+    port = hub.server_address[1]
+    done = sample(tmp_path, port, "owner/name")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == expected_text(folder) + "\n"
+    brought = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}
+    assert brought == {path.name for path in folder.iterdir()} - {"tokenizer_config.json"}, "no pickle, nothing else"
+    offline = sample(tmp_path, port, "owner/name", HF_HUB_OFFLINE="1")
+    assert offline.stdout == done.stdout, offline.stderr
+
+
+@pytest.mark.slow
+def test_an_unknown_id_and_a_hub_out_of_reach_are_one_line(hub: ThreadingHTTPServer, tmp_path: Path) -> None:
+    port = hub.server_address[1]
+    for done in (sample(tmp_path, port, "owner/nobody"), sample(tmp_path, 9, "owner/name"),
+                 sample(tmp_path, port, "owner/name", HF_HUB_OFFLINE="1")):  # fmt: skip
+        assert done.returncode == 2 and done.stdout == ""
+        said = done.stderr.strip()
+        assert len(said.splitlines()) == 1, said
+        assert said.startswith("tinylm: there is no folder owner/n") and "--local-dir FOLDER" in said, said
+
+
+def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert main(["sample", "--from", "owner/name"]) == 2
+    assert capsys.readouterr().err == (
+        "tinylm: the package huggingface_hub is not installed; pip install 'tinylm-lib[hf]'\n"
+    )
+
+
+def test_sample_writes_what_the_model_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["sample", "--from", str(folder), "--prompt", "One day", "--temperature", "0", "--max-new-tokens", "12"]
+    assert main(command) == 0
+    assert capsys.readouterr().out == expected_text(folder) + "\n"
+    assert main([*command[:4], "", *command[5:]]) == 0, "the beginning alone is a prompt"
+
+
+def test_spaces_that_a_decoder_takes_off_at_the_start_of_a_text_stay_inside(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stripping(HubTokenizer):
+        def decode(self, tokens):
+            return super().decode(tokens).removeprefix(BEGIN).removeprefix(" ")
+
+    monkeypatch.setattr("tinylm_lib.hub.load.HubTokenizer", Stripping)
+    assert main(["sample", "--from", str(folder), "--prompt", "One day", "--temperature", "0",
+                 "--max-new-tokens", "12"]) == 0  # fmt: skip
+    assert capsys.readouterr().out == expected_text(folder) + "\n"
+    assert hub_tokenizer.HubTokenizer is HubTokenizer
+
+
+def test_each_kind_of_folder_has_its_flag(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint.save(tmp_path / "run" / "step_000001", TransformerLM(CONFIG), tokenizer=ByteTokenizer())
+    for place in (tmp_path / "run" / "step_000001", tmp_path / "run"):
+        assert main(["sample", "--from", str(place)]) == 2
+        assert "holds a checkpoint of this library; open it with checkpoint.load, or sample --checkpoint" in (
+            capsys.readouterr().err
+        )
+    assert main(["sample", "--checkpoint", str(folder)]) == 2
+    assert "holds a Hugging Face model; use pretrained.load_hf, or sample --from" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main(["sample", "--checkpoint", str(folder), "--from", str(folder)])
+    assert stop.value.code == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", " ", "gpt2", "a/b/c", "../nowhere/at/all", "a b/c", "https://x.org/a", "a/\0"])
+def test_what_is_neither_a_folder_nor_an_id_never_reaches_the_hub(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises((FileNotFoundError, ValueError), match="is neither a folder nor a hub id"):
+        find_folder(name or "nothing")

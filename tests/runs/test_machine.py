@@ -1,0 +1,95 @@
+"""A run that goes on upon another machine says so, and on the same one it is silent."""
+
+import platform
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tinylm_lib.__main__ import main
+from tinylm_lib.runs.machine import machine, warn_of_changes
+from tinylm_lib.training.checkpoint import latest, load
+from tinylm_lib.training.loop import PRECISIONS
+
+CPU = torch.device("cpu")
+
+
+def test_a_machine_is_described_in_plain_values() -> None:
+    assert machine(CPU, "fp32") == {
+        "processor": platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "device": "cpu",
+        "threads": torch.get_num_threads(),
+        "precision": "fp32",
+        "torch": torch.__version__,
+        "processes": 1,
+    }
+    assert all(type(value) in (str, int) for value in machine(CPU, "fp32").values()), "JSON gives back something else"
+
+
+@pytest.mark.parametrize("has", [True, False])
+def test_the_precision_is_the_one_that_auto_chose(has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TINYLM_BF16", raising=False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has})
+    assert [machine(CPU, name)["precision"] for name in PRECISIONS] == ["fp32", "bf16", "bf16" if has else "fp32"]
+
+
+def test_a_gpu_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU number {device.index}")
+    assert machine(torch.device("cuda", 1), "fp32")["device"] == "GPU number 1"
+    assert machine(torch.device("mps"), "fp32")["device"] == "mps"
+
+
+def test_the_same_machine_is_no_news() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_changes(machine(CPU, "fp32"), machine(CPU, "fp32"))
+
+
+@pytest.mark.parametrize(
+    ("name", "was"),
+    [
+        ("processor", "pdp11"),
+        ("instructions", "none"),
+        ("device", "GPU X"),
+        ("threads", 99),
+        ("precision", "bf16"),
+        ("torch", "1.0"),
+    ],
+)
+def test_each_difference_is_named_with_what_was_and_what_is(name: str, was: Any) -> None:
+    now = machine(CPU, "fp32")
+    with pytest.warns(UserWarning, match="will not be bit-identical") as seen:
+        warn_of_changes({**now, name: was}, now)
+    assert len(seen) == 1
+    said = str(seen[0].message)
+    assert said.endswith(f": {name} was {was}, is {now[name]}")
+    assert "\n" not in said
+
+
+def test_differences_stand_in_one_line_and_what_was_not_noted_is_one() -> None:
+    now = machine(CPU, "fp32")
+    with pytest.warns(UserWarning, match=r"threads was 99, is \d+; precision was bf16, is fp32$"):
+        warn_of_changes({**now, "threads": 99, "precision": "bf16"}, now)
+    with pytest.warns(UserWarning, match="processor was not noted, is .*; torch was not noted, is "):
+        warn_of_changes({}, now)
+
+
+@pytest.mark.parametrize("instructions", ["on", "off"])
+def test_train_notes_the_machine_and_resume_compares_it(
+    instructions: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, one_thread: None
+) -> None:
+    monkeypatch.setenv("TINYLM_BF16", instructions)
+    (tmp_path / "text.txt").write_text("the cat sat on the mat . " * 40, encoding="utf-8")
+    small = "--d-model 16 --n-layers 1 --n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 0 --prompt the"
+    files = ["--corpus", str(tmp_path / "text.txt"), "--out", str(tmp_path / "run")]
+    assert main(["train", *files, *small.split(), "--total-steps", "2"]) == 0
+    assert load(latest(tmp_path / "run")).extra["machine"] == machine(CPU, "auto")
+    assert f"on cpu, precision auto = {'bf16' if instructions == 'on' else 'fp32'}." in capsys.readouterr().out
+    resume = ["train", "--resume", *files[2:]]
+    assert main(resume) == 0, "a warning would have been an error"
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    with pytest.warns(UserWarning, match="threads was 1, is 3$"):
+        assert main(resume) == 0

@@ -1,0 +1,250 @@
+"""What a run keeps when something goes wrong: values that are not finite, Ctrl-C anywhere, half-deleted folders."""
+
+import math
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tinylm_lib.config import TrainConfig
+from tinylm_lib.runs import log, run
+from tinylm_lib.runs.job import Job, RunConfig, begin, find, go_on
+from tinylm_lib.training.checkpoint import MANIFEST, latest, load
+from tinylm_lib.training.loop import Step, train
+
+STEPS, EVERY = 16, 4
+SIZES = {"d_model": 16, "n_layers": 1, "n_heads": 2}
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A small run, ready to begin."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat on the mat . " * 60, encoding="utf-8")
+    out = str(tmp_path / "run")
+    settings = RunConfig(corpus=str(text), out=out, eval_every=EVERY, prompt="the", sample_tokens=0)
+    return begin(settings, TrainConfig(total_steps=STEPS, seq_len=16, batch_size=2), "modern", SIZES)
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, at: int, how: Callable[[Job, Step], Step], job: Job) -> None:
+    """Let something happen to the model or the step right after an update."""
+
+    def spoiled(*args: object) -> Iterator[Step]:
+        for step in train(*args):
+            yield how(job, step) if step.step == at else step
+
+    monkeypatch.setattr(run, "train", spoiled)
+
+
+def bad_weights(job: Job, step: Step) -> Step:
+    with torch.no_grad():
+        job.model.embed.weight[0, 0] = math.nan
+    return step
+
+
+def bad_moments(job: Job, step: Step) -> Step:
+    next(value for state in job.optimizer.state.values() for value in state.values())[:] = math.inf
+    return step
+
+
+def bad_loss(job: Job, step: Step) -> Step:
+    return step._replace(loss=torch.tensor(math.nan))
+
+
+def bad_norm(job: Job, step: Step) -> Step:
+    return step._replace(grad_norm=torch.tensor(math.inf))
+
+
+FAULTS = [
+    (bad_weights, r"weights that are not finite|loss nan"),
+    (bad_moments, "optimizer states that are not finite|weights that are not finite|loss nan"),
+    (bad_loss, "update {at} has loss nan and gradient norm [0-9.]+"),
+    (bad_norm, "update {at} has loss [0-9.]+ and gradient norm inf"),
+]
+
+
+@pytest.mark.parametrize("at", [1, 4, 7, STEPS], ids=lambda at: f"update{at}")
+@pytest.mark.parametrize(("fault", "says"), FAULTS, ids=lambda value: getattr(value, "__name__", ""))
+def test_what_is_not_finite_stops_the_run_at_the_next_look_and_is_never_saved(
+    fault: Callable, says: str, at: int, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, at, fault, job)
+    out = Path(job.run.out)
+    with pytest.raises(ValueError, match=says.format(at=at)) as stop:
+        run.work(job)
+    last = (at - 1) // EVERY * EVERY
+    said = str(stop.value)
+    assert (f"the last checkpoint in {out} is kept" if last else f"nothing was saved in {out} yet") in said
+    for look_at in ("--matrix-lr", "--embedding-lr", "--warmup-steps", "--clip-norm", "--precision fp32", "text"):
+        assert look_at in said
+    assert "\n" not in said
+    saved = {int(p.name[5:]) for p in out.glob("step_*")}
+    assert saved == {step for step in (last - EVERY, last) if step > 0}
+    for entry in log.read(out / log.NAME):
+        assert all(math.isfinite(value) for value in entry.values())
+    if last:
+        assert load(latest(out)).step == last
+        monkeypatch.setattr(run, "train", train)
+        run.work(go_on(*find({"out": str(out)})))
+        assert load(latest(out)).step == STEPS
+
+
+def test_weights_that_are_finite_and_give_no_loss_are_not_saved(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def huge(job: Job, step: Step) -> Step:
+        with torch.no_grad():
+            job.model.lm_head.weight.fill_(1e38).mul_(torch.randn(job.model.lm_head.weight.shape).sign())
+        return step
+
+    spoil(monkeypatch, 8, huge, job)
+    with pytest.raises(ValueError, match=r"after update 8 the validation loss is (nan|inf); the last checkpoint"):
+        run.work(job)
+    assert load(latest(job.run.out)).step == 4
+
+
+def test_the_log_holds_every_update_and_every_validation(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def watched(*args: object) -> Iterator[Step]:
+        for step in train(*args):
+            seen.append((step.step, step.loss.item(), step.grad_norm.item(), step.lr_share))
+            yield step
+
+    monkeypatch.setattr(run, "train", watched)
+    run.work(job)
+    entries = log.read(Path(job.run.out) / log.NAME)
+    assert [tuple(entry.values()) for entry in entries if "loss" in entry] == seen
+    assert list(entries[0]) == ["update", "loss", "grad_norm", "lr_share"]
+    validations = [entry for entry in entries if "validation_loss" in entry]
+    assert [entry["update"] for entry in validations] == [4, 8, 12, 16]
+    measured = run.evaluate(job.model, job.windows(), job.n_bytes).nats_per_token
+    assert validations[-1]["validation_loss"] == measured
+
+
+@pytest.mark.parametrize("moment", ["train", "checked", "measure", "keep", "progress"])
+@pytest.mark.parametrize("at", [3, 10, STEPS])
+def test_ctrl_c_at_any_moment_saves_what_it_says_and_changes_no_bit(
+    moment: str, at: int, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.work(job)
+    whole = Path(job.run.out).rename(tmp_path / "whole")
+    job = begin(job.run, job.recipe, "modern", SIZES)
+    state = {"step": 0, "sent": False}
+    original = getattr(run, moment)
+
+    def interrupt() -> None:
+        if state["step"] >= at and not state["sent"]:
+            state["sent"] = True
+            signal.raise_signal(signal.SIGINT)
+
+    def watched(*args: object) -> Iterator[Step]:
+        for step in train(*args):
+            state["step"] = step.step
+            if moment == "train":
+                interrupt()
+            yield step
+
+    def interrupted(*args: object) -> object:
+        interrupt()
+        return original(*args)
+
+    with monkeypatch.context() as patch:
+        if moment != "train":
+            patch.setattr(run, moment, interrupted)
+        patch.setattr(run, "train", watched)
+        run.work(job)
+    assert state["sent"] or at == STEPS
+    said = capsys.readouterr().out
+    if "Stopped after" in said:
+        step = int(said.split("Stopped after update ")[1].split(",")[0])
+        assert load(latest(job.run.out)).step == step < STEPS
+        run.work(go_on(*find({"out": job.run.out})))
+    for path in (f"step_{STEPS:06d}/{MANIFEST}", log.NAME):
+        assert (Path(job.run.out) / path).read_bytes() == (whole / path).read_bytes()
+
+
+def folders(out: Path) -> list[int]:
+    return sorted(int(p.name[5:]) for p in out.iterdir() if p.is_dir())
+
+
+def checkpoints(out: Path, whole: list[int], torn: list[int] = ()) -> Path:
+    """A folder of checkpoints, some of which have lost their manifest. Returns the newest whole one."""
+    for n in [*whole, *torn]:
+        folder = out / f"step_{n:06d}"
+        folder.mkdir(parents=True)
+        (folder / "model-x").write_bytes(b"x")
+        if n in whole:
+            (folder / MANIFEST).write_bytes(b"{}")
+    return out / f"step_{max(whole):06d}"
+
+
+@pytest.mark.parametrize(
+    ("whole", "torn", "left"),
+    [
+        ([5], [], [5]),
+        ([5, 10, 15], [], [10, 15]),
+        ([1, 2, 3, 4], [], [3, 4]),
+        ([999_999, 1_000_000, 1_000_001], [], [1_000_000, 1_000_001]),
+        ([5, 12], [10], [5, 12]),
+        ([5, 10, 15], [1, 7, 12], [10, 15]),
+        ([5, 10], [15], [5, 10, 15]),
+    ],
+)
+def test_the_last_two_checkpoints_are_spared(
+    whole: list[int], torn: list[int], left: list[int], tmp_path: Path
+) -> None:
+    run.forget(checkpoints(tmp_path, whole, torn))
+    assert folders(tmp_path) == left
+
+
+def test_a_newer_one_that_is_damaged_costs_no_sound_one(tmp_path: Path) -> None:
+    """Two later ones are damaged and passed over; the run goes on before them."""
+    checkpoints(tmp_path, [15, 18, 20, 25])
+    run.forget(tmp_path / "step_000018")
+    assert folders(tmp_path) == [15, 18, 20, 25]
+
+
+def test_folders_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
+    others = ["step_by_step", "step_1", "step_000001_best", "steps", "xstep_000001"]
+    for name in others:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes.txt").write_text("x", encoding="utf-8")
+    run.forget(checkpoints(tmp_path, [5, 10, 15]))
+    assert {p.name for p in tmp_path.iterdir()} == {*others, "step_000010", "step_000015"}
+    assert all((tmp_path / name / "notes.txt").exists() for name in others)
+
+
+def test_a_checkpoint_that_is_half_deleted_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = checkpoints(tmp_path, [5, 10, 15])
+
+    def killed(path: Path, ignore_errors: bool) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run.forget(newest)
+    assert not (tmp_path / "step_000005" / MANIFEST).exists()
+    run.forget(newest)
+    assert folders(tmp_path) == [10, 15]
+
+
+@pytest.mark.parametrize("left", ["log.jsonl", "step_000004/model.partial", "step_000004/checkpoint.json"])
+def test_a_new_run_sets_aside_whatever_a_killed_one_left(left: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    (out / left).parent.mkdir(parents=True)
+    (out / left).write_bytes(b"left")
+    run.set_aside(out)
+    assert not out.exists()
+    assert (tmp_path / "run.1" / left).read_bytes() == b"left"
+
+
+def test_what_is_no_run_is_not_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
+    run.set_aside(tmp_path)
+    run.set_aside(tmp_path / "nowhere")
+    assert os.listdir(tmp_path) == ["notes.txt"]

@@ -1,0 +1,81 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tinylm_lib import storyworld
+from tinylm_lib.storyworld.gaps import gaps
+from tinylm_lib.storyworld.sentences import GRADES
+from tinylm_lib.storyworld.stories import Reader, Story
+from tinylm_lib.text.tokenizers import ByteTokenizer, WordTokenizer, words
+
+
+@pytest.fixture(scope="module")
+def stories() -> list[Story]:
+    generator = torch.Generator().manual_seed(5)
+    return [storyworld.story(generator) for _ in range(60)]  # more than one batch
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> WordTokenizer:
+    return WordTokenizer(storyworld.corpus(1000, seed=1))
+
+
+class Known(nn.Module):
+    """Knows StoryWorld exactly, but gives a share of every probability to all words alike."""
+
+    def __init__(self, tokenizer: WordTokenizer, unsure: float = 0.0):
+        super().__init__()
+        self.tokenizer, self.unsure = tokenizer, unsure
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        V = self.tokenizer.vocab_size
+        probs = torch.full((*ids.shape, V), self.unsure / V)
+        for row, tokens in zip(probs, ids.tolist(), strict=True):
+            reader = Reader()
+            for t, token in enumerate(tokens):
+                if t and reader.read(self.tokenizer.decode([token])) == 0:
+                    break
+                for word, p in reader.next_word_probs().items():
+                    row[t, self.tokenizer.encode(word)[0]] += (1 - self.unsure) * p
+        return probs.log()
+
+
+def test_who_knows_the_language_is_at_the_floor(stories: list[Story], tokenizer: WordTokenizer) -> None:
+    found = gaps(Known(tokenizer), tokenizer, stories)
+    assert set(found) == {"all", "other", *GRADES}
+    for kind, gap in found.items():
+        assert gap.nats == pytest.approx(0, abs=1e-5)
+        assert gap.right == 1 or kind in ("all", "other")
+    assert 0.3 < found["other"].right < 0.9  # first mentions are open
+    n_words = sum(len(words(s.text)) + 1 for s in stories)
+    assert found["all"].n_words == n_words == sum(gap.n_words for kind, gap in found.items() if kind != "all")
+    assert found["owner"].n_words == sum(s.kinds.count("owner") for s in stories)
+
+
+def test_the_gap_of_a_known_doubt(stories: list[Story], tokenizer: WordTokenizer) -> None:
+    unsure = 0.3
+    found = gaps(Known(tokenizer, unsure), tokenizer, stories)
+    sure_word = -math.log(1 - unsure + unsure / tokenizer.vocab_size)
+    for kind in GRADES:
+        assert found[kind].nats == pytest.approx(sure_word, abs=1e-5)
+    assert found["other"].nats < sure_word  # less, where the doubt is partly right
+
+
+def test_a_uniform_guess_is_as_far_as_its_entropy_says(stories: list[Story], tokenizer: WordTokenizer) -> None:
+    """ln V minus the floor, up to the noise of these stories' own lengths and choices."""
+    found = gaps(Known(tokenizer, 1.0), tokenizer, stories)
+    assert found["place"].nats == pytest.approx(math.log(tokenizer.vocab_size), abs=1e-5)
+    floor = -sum(s.log_prob for s in stories) / found["all"].n_words
+    assert found["all"].nats == pytest.approx(math.log(tokenizer.vocab_size) - floor, abs=0.02)
+
+
+def test_what_cannot_be_compared(stories: list[Story], tokenizer: WordTokenizer) -> None:
+    with pytest.raises(ValueError, match="no stories to compare on; give at least one"):
+        gaps(Known(tokenizer), tokenizer, [])
+    with pytest.raises(ValueError, match="exact gaps need a WordTokenizer"):
+        gaps(Known(tokenizer), ByteTokenizer(), stories[:1])
+    with pytest.raises(ValueError, match="is none of the"):
+        gaps(Known(tokenizer), WordTokenizer(stories[0].text + "\n"), stories)

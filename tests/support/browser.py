@@ -1,0 +1,193 @@
+"""A real JupyterLab in a real browser, as fixtures: `pytest_plugins = ["browser"]` brings `open_lesson`."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tinylm_lib.classroom.course import build as lessons
+from tinylm_lib.classroom.course import lab
+
+SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+MAC = (
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+)
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+LOAD_MS, RUN_MS = 60_000, 300_000
+PATIENCE_MS = 30_000  # until what is expected is seen: on a busy machine a kernel answers late
+COMMANDS = "window.jupyterapp.commands"
+NOTEBOOK = "window.jupyterapp.shell.currentWidget"
+CELLS = f"{NOTEBOOK}.context.model.toJSON().cells.filter(cell => cell.cell_type == 'code' && cell.source)"
+UNEXPECTED = f"{CELLS}.filter(cell => !cell.metadata.tags?.includes('raises-exception'))"
+FAILED = f"{UNEXPECTED}.some(cell => cell.outputs.some(output => output.output_type == 'error'))"
+ENDED = f"() => {CELLS}.every(cell => cell.execution_count) || {FAILED}"
+
+
+@dataclass
+class LabPage:
+    """An open notebook, and every request that left the machine."""
+
+    page: Page
+    external: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        """Notes and stops each request to another host."""
+        self.page.route(lambda url: urlsplit(url).hostname not in ("localhost", "127.0.0.1"), self._refuse)
+
+    def _refuse(self, route) -> None:
+        self.external.append(route.request.url)
+        route.abort()
+
+    def reload(self) -> None:
+        """Opens the notebook again, with a new kernel."""
+        self.page.reload(timeout=LOAD_MS)
+        self.ready()
+
+    def open(self, name: str) -> None:
+        """Opens another notebook of the folder in a tab of its own."""
+        self.page.evaluate(f"name => {COMMANDS}.execute('docmanager:open', {{path: name}}).then(() => null)", name)
+        self.ready()
+
+    def ready(self) -> None:
+        """Waits until the notebook is shown and its kernel idle."""
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell:visible", timeout=LOAD_MS)
+        idle = f"() => {NOTEBOOK}.sessionContext?.session?.kernel?.status == 'idle'"
+        self.page.wait_for_function(idle, timeout=LOAD_MS)
+
+    def command(self, name: str, **arguments: str) -> None:
+        """Executes a command of JupyterLab and waits for it."""
+        self.page.evaluate(f"([name, args]) => {COMMANDS}.execute(name, args)", [name, arguments])
+
+    def run_all(self) -> None:
+        """Runs all cells and waits until the last one has run, or one has failed."""
+        self.page.evaluate(f"() => {{ {COMMANDS}.execute('notebook:run-all-cells') }}")
+        self.page.wait_for_function(ENDED, timeout=RUN_MS)
+
+    def show_cell(self, place: int) -> None:
+        """Scrolls the cell at this place into view."""
+        self.page.evaluate(f"place => {NOTEBOOK}.content.scrollToItem(place, 'start')", place)
+
+    def errors(self) -> list[str]:
+        """What cells raised that should not raise."""
+        outputs = [output for cell in self.page.evaluate(f"() => {UNEXPECTED}") for output in cell["outputs"]]
+        return [output["evalue"] for output in outputs if output["output_type"] == "error"]
+
+    def outputs(self) -> list[dict]:
+        """The outputs of all cells as the notebook holds them now."""
+        return [output for cell in self.page.evaluate(f"() => {CELLS}") for output in cell["outputs"]]
+
+    def screenshots(self, name: str) -> None:
+        """Saves what is seen in the light and in the dark theme under work/screenshots/."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        for theme in ("Light", "Dark"):
+            self.command("apputils:change-theme", theme=f"JupyterLab {theme}")
+            self.page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=f"JupyterLab {theme}")
+            self.page.wait_for_timeout(500)  # style sheets are swapped after the name
+            self.page.screenshot(path=SCREENSHOTS / f"{name}-{theme.lower()}.png")
+
+
+@pytest.fixture(scope="session")
+def built() -> Callable[[Path, str, str], Path]:
+    """Makes a folder of notebooks with one lesson: built(course, name, text of its source)."""
+
+    def build(course: Path, name: str, text: str) -> Path:
+        notebooks = course / "notebooks"
+        source = notebooks / "source" / f"{name}.py"
+        source.parent.mkdir(parents=True)
+        source.write_text(text, encoding="utf-8")
+        lessons.build(source, notebooks)
+        return notebooks
+
+    return build
+
+
+def executable() -> str | None:
+    """The Chromium of this machine, if there is one."""
+    return next(filter(None, [*map(shutil.which, NAMES), *(path for path in MAC if Path(path).exists())]), None)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """Headless Chromium; without one the test is skipped, or fails where BROWSER=required."""
+    path = executable()
+    if path is None:
+        verdict = pytest.fail if os.environ.get("BROWSER") == "required" else pytest.skip
+        verdict("NOT TESTED IN A BROWSER: install Chromium (Debian: apt-get install chromium)")
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_lesson(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LabPage]]:
+    """A function that starts JupyterLab on a folder and opens one of its notebooks; home and caches are in tmp_path."""
+    for variable, folder in {**lab.CACHES, "HOME": "home"}.items():
+        monkeypatch.setenv(variable, str(tmp_path / "caches" / folder))
+    (tmp_path / "caches" / "home").mkdir(parents=True)
+    processes = []
+
+    def open_lesson(work: Path, name: str) -> LabPage:
+        process, url = lab.start(work, name, ["--no-browser", "--expose-app-in-browser"])
+        processes.append(process)
+        opened = LabPage(chromium.new_page(viewport={"width": 1280, "height": 1500}))
+        opened.watch()
+        opened.page.goto(url, timeout=LOAD_MS)
+        opened.ready()
+        return opened
+
+    yield open_lesson
+    for process in processes:
+        process.terminate()
+        lab.end(process)
+
+
+@pytest.fixture
+def open_exported(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """A function that opens a page from disk; anything else it would fetch, and any error, fails the test."""
+    contexts, opened, seen = [], set(), []
+
+    def open_exported(address: str, **options) -> Page:
+        opened.add(address.partition("#")[0])
+        contexts.append(chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **options}))
+        page = contexts[-1].new_page()
+        page.on("request", lambda request: seen.append(request.url.partition("#")[0]))
+        page.on("pageerror", lambda error: seen.append(str(error)))
+        page.goto(address)
+        return page
+
+    yield open_exported
+    for context in contexts:
+        context.close()
+    assert {address for address in seen if not address.startswith("data:")} == opened
+
+
+@pytest.fixture(scope="session")
+def findings() -> Callable[..., list[str]]:
+    """A function: what axe finds to be serious or critical on a page, or in a part of it, each with its place."""
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+    def findings(page: Page, part: str = "body") -> list[str]:
+        page.evaluate(axe)
+        found = page.evaluate("part => axe.run(part, {resultTypes: ['violations']})", part)["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        return [f"{one['id']}: {n['html'][:200]} {n['failureSummary']}" for one in serious for n in one["nodes"]]
+
+    return findings

@@ -1,0 +1,197 @@
+"""tokenizer.json of Hugging Face: read through their package, and written so that theirs and ours give the same ids."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import tokenizers
+import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from support.hub import BEGIN, END, trained
+from support.toys import examples
+from tokenizers import pre_tokenizers
+
+from tinylm_lib import TransformerLM, storyworld
+from tinylm_lib.pretrained import load_hf_tokenizer, save_hf
+from tinylm_lib.text.base import Tokenizer
+from tinylm_lib.text.bpe import BYTES, BPETokenizer, train_bpe
+from tinylm_lib.text.hugging_face import _CHARACTERS, HubTokenizer, tokenizer_json
+from tinylm_lib.text.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer, load_tokenizer, tokenizer_from_dict
+from tinylm_lib.training import checkpoint
+
+STORIES = storyworld.corpus(300, seed=2)
+TEXTS = [
+    "",
+    " ",
+    "Hello,  world!\n\n",
+    "naïve 🦊 \x00\x1c\x85\u2028 ½ ٣ ǅ",
+    "I'm you'LL\t x",
+    f"a{BEGIN}b{END}",
+    STORIES[:3000],
+]
+NEAR = st.text(st.sampled_from("ab '\nsé"), max_size=30)  # few letters: the merges of a small alphabet meet
+ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    trained().save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def test_ids_and_texts_are_those_of_their_package(folder: Path) -> None:
+    ours, theirs = load_hf_tokenizer(folder), trained()
+    assert ours.vocab_size == theirs.get_vocab_size() == 300
+    for text in TEXTS:
+        ids = ours.encode(text)
+        assert ids == theirs.encode(text).ids
+        assert ours.decode(ids) == text
+    assert list(ours.encode_iterable(["Hel", "lo wor", "", "ld"])) == ours.encode("Hello world")
+    assert ours.decode([theirs.token_to_id(END)]) == END
+    assert ours.decode(ours.encode("é")[:1]) == "\N{REPLACEMENT CHARACTER}"
+    with pytest.raises(ValueError, match=r"token id 300 is outside 0..299"):
+        ours.decode([300])
+
+
+def test_what_the_file_puts_before_a_text_is_kept_apart() -> None:
+    ours, begin = HubTokenizer(trained(begins=True).to_str()), trained().token_to_id(BEGIN)
+    assert ours.beginning == [begin]
+    assert ours.encode("Hello") == trained().encode("Hello").ids
+    assert [*ours.beginning, *ours.encode("Hello")] == trained(begins=True).encode("Hello").ids
+    assert list(HubTokenizer(trained().to_str()).beginning) == [] == list(ByteTokenizer().beginning)
+
+
+def test_a_file_that_cuts_and_fills_up_texts_does_neither_here() -> None:
+    theirs = tokenizers.Tokenizer.from_str(trained().to_str())
+    theirs.enable_truncation(3)
+    theirs.enable_padding(length=5)
+    ours = HubTokenizer(theirs.to_str())
+    assert len(theirs.encode("Hello world again").ids) == 5
+    assert ours.decode(ours.encode("Hello world again")) == "Hello world again"
+    assert ours.encode("H") == trained().encode("H").ids
+
+
+def test_it_is_kept_in_files_and_checkpoints(tmp_path: Path) -> None:
+    ours = HubTokenizer(trained(begins=True).to_str())
+    ours.save(tmp_path / "mine.json")
+    model = TransformerLM(checkpoint.ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2))
+    checkpoint.save(tmp_path / "kept", model, tokenizer=ours)
+    for again in (load_tokenizer(tmp_path / "mine.json"), HubTokenizer.load(tmp_path / "mine.json"),
+                  tokenizer_from_dict(ours.to_dict()), checkpoint.load(tmp_path / "kept").tokenizer):  # fmt: skip
+        assert type(again) is HubTokenizer and again.beginning == ours.beginning
+        assert [again.encode(text) for text in TEXTS] == [ours.encode(text) for text in TEXTS]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"model": {}}', '{"version": "1.0", "model": {"type": "New"}}'])
+def test_a_text_that_is_no_tokenizer_is_a_clear_error(text: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(ValueError, match=r"tokenizer.json is damaged or of a newer kind: the text describes no"):
+        load_hf_tokenizer(tmp_path)
+    with pytest.raises(ValueError, match="describes no tokenizer"):
+        tokenizer_from_dict({"kind": "hugging_face", "text": text})
+    with pytest.raises(ValueError, match="describes no tokenizer"):
+        tokenizer_from_dict({"kind": "hugging_face", "text": 3})
+
+
+def test_a_panic_of_their_package_is_a_clear_error() -> None:
+    values = json.loads(trained(begins=True).to_str())
+    values["post_processor"]["special_tokens"] = {}
+    with pytest.raises(ValueError, match="the text describes no tokenizer: "):
+        HubTokenizer(json.dumps(values))
+
+
+def test_a_missing_file_and_a_missing_package_are_clear_errors(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ModuleNotFoundError, match=r"tokenizers is not installed; pip install 'tinylm-lib\[hf\]'"):
+        load_hf_tokenizer(folder)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"tokenizer.json is missing in"):
+        load_hf_tokenizer(folder)
+
+
+def test_bytes_are_written_as_their_package_writes_them() -> None:
+    assert sorted(_CHARACTERS.values()) == sorted(pre_tokenizers.ByteLevel.alphabet())
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    for c in map(chr, [*range(128), 0xE9, 0x3B1, 0x2028, 0x1F98A]):
+        assert "".join(_CHARACTERS[b] for b in c.encode()) == level.pre_tokenize_str(c)[0][0]
+
+
+SMALL = "ab abb aab b a'b  ababab\nabab ba bab aabb sé és ab's'sss bbb aaa\n" * 3
+WRITTEN: dict[str, Tokenizer] = {
+    "bytes": ByteTokenizer(),
+    "bpe": train_bpe(STORIES, 700, [END]),
+    "bpe, small alphabet": train_bpe(SMALL, 400),
+    "bpe, many special tokens": train_bpe(SMALL, 330, ["<a>", "<a>b", "ab", "b", "<|x|>", "<<"]),
+    "hugging_face": HubTokenizer(trained().to_str()),
+}
+READ = {name: tokenizers.Tokenizer.from_str(tokenizer_json(t)) for name, t in WRITTEN.items()}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@examples(250)
+@given(text=NEAR | ANY | st.text(st.sampled_from("<>ab|x\n "), max_size=30))
+def test_a_written_tokenizer_gives_our_ids_and_texts(name: str, text: str) -> None:
+    ours, theirs = WRITTEN[name], READ[name]
+    ids = ours.encode(text)
+    assert theirs.encode(text).ids == ids
+    assert theirs.decode(ids, skip_special_tokens=False) == text
+    part = ids[1 : len(ids) // 2]
+    assert theirs.decode(part, skip_special_tokens=False) == ours.decode(part)
+
+
+def test_a_written_tokenizer_reads_a_long_text_as_ours() -> None:
+    for name, ours in WRITTEN.items():
+        assert READ[name].encode(STORIES).ids == ours.encode(STORIES), name
+        assert READ[name].get_vocab_size() == ours.vocab_size
+
+
+@pytest.mark.parametrize("tokenizer", [CharTokenizer("abc"), WordTokenizer("a b c")], ids=lambda t: t.kind)
+def test_characters_and_words_are_refused_by_name(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match=f"cannot hold a tokenizer of {tokenizer.kind}, only bytes, bpe"):
+        tokenizer_json(tokenizer)
+
+
+@pytest.mark.parametrize("token", ["é", " the", "naïve", "\n", "the", "<é>"])
+def test_a_special_token_that_theirs_would_read_otherwise_is_refused(token: str) -> None:
+    ours = train_bpe("the cat the dog the the" * 4 + token, 290, [token])
+    try:
+        text = tokenizer_json(ours)
+    except ValueError as e:
+        assert f"the special token {token!r}" in str(e)
+    else:
+        theirs = tokenizers.Tokenizer.from_str(text)
+        assert theirs.encode(f"a{token}b").ids == ours.encode(f"a{token}b")
+        assert theirs.decode(ours.encode(token), skip_special_tokens=False) == token
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen3", "mistral", "qwen2"])
+def test_transformers_opens_a_saved_tokenizer_and_adds_nothing(family: str, tmp_path: Path) -> None:
+    changes = {
+        "llama": {}, "gpt2": {"qkv_bias": True, "o_bias": True, "ffn_bias": True, "norm": "layer", "ffn": "gelu_tanh",
+        "position": "learned"}, "qwen3": {"qk_norm": True}, "qwen2": {"qkv_bias": True}, "mistral": {"d_head": 6},
+    }[family]  # fmt: skip
+    config = checkpoint.ModelConfig(
+        vocab_size=700, d_model=11 if family == "mistral" else 12, n_layers=1, n_heads=3, **changes
+    )
+    save_hf(TransformerLM(config), tmp_path, tokenizer=WRITTEN["bpe"])
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == family
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in TEXTS:
+        assert theirs(text)["input_ids"] == WRITTEN["bpe"].encode(text) == load_hf_tokenizer(tmp_path).encode(text)
+
+
+def test_a_tokenizer_that_cannot_be_written_stops_the_whole_save(tmp_path: Path) -> None:
+    model = TransformerLM(checkpoint.ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2))
+    with pytest.raises(ValueError, match="cannot hold a tokenizer of words"):
+        save_hf(model, tmp_path / "model", tokenizer=WordTokenizer("a b"))
+    assert not (tmp_path / "model").exists()
+
+
+def test_merges_that_theirs_would_apply_otherwise_are_refused() -> None:
+    vocab = dict(enumerate([*BYTES, b"aa", b"aaa"]))
+    learnt = BPETokenizer(vocab, [(b"a", b"a"), (b"aa", b"a")])
+    assert tokenizers.Tokenizer.from_str(tokenizer_json(learnt)).encode("aaaa").ids == learnt.encode("aaaa")
+    with pytest.raises(ValueError, match=r"cannot hold the merge \(b'aa', b'a'\): a later merge makes one"):
+        tokenizer_json(BPETokenizer(vocab, [(b"aa", b"a"), (b"a", b"a")]))

@@ -1,0 +1,459 @@
+"""Set-up: one list of versions, a .venv that repairs itself, and failures that say why in one sentence."""
+
+import ast
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tinylm_lib.classroom.course import lab
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+SETUP = ROOT / "tools" / "setup.py"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+PINS = {
+    canonicalize_name(pin.name): pin
+    for pin in map(Requirement, re.findall(r"^[^#\n].*", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+}
+
+
+# One list of versions
+
+
+@pytest.mark.parametrize("line", PROJECT["dependencies"] + EXTRAS["lab"] + EXTRAS["test"])
+def test_every_dependency_is_pinned_inside_its_range(line):
+    wanted = Requirement(line)
+    pin = PINS[canonicalize_name(wanted.name)]
+    (version,) = re.findall(r"^==([\d.]+)$", str(pin.specifier))
+    assert wanted.specifier.contains(version), f"{pin} is outside of {line}"
+    assert wanted.specifier, f"{line} has no range"
+
+
+@pytest.mark.parametrize("name", PINS)
+def test_a_pin_holds_only_on_pythons_that_it_supports(name):
+    if name == "torch":
+        assert PINS[name].marker is None, "torch has the same pin on every Python"
+        return
+    try:
+        installed = distribution(name)
+    except ModuleNotFoundError:
+        pytest.skip(f"{name} is not needed on this machine")
+    if installed.version != str(PINS[name].specifier).removeprefix("=="):
+        pytest.skip(f"{name} {installed.version} is installed here")
+    supported = Requirement(f"python {installed.metadata['Requires-Python'] or ''}").specifier
+    for version in ("3.10.0", "3.10.13", "3.11.0", "3.11.2", "3.11.7", "3.12.0", "3.13.0", "3.13.9"):
+        python = {"python_full_version": version, "python_version": version.rpartition(".")[0]}
+        if PINS[name].marker.evaluate(python):
+            assert supported.contains(version), f"{PINS[name]} would be asked for on Python {version}"
+
+
+def test_setup_knows_the_pythons_of_pyproject():
+    wanted = Requirement(f"python {PROJECT['requires-python']}").specifier
+    assert {(3, minor) for minor in range(30) if wanted.contains(f"3.{minor}")} == set(load(SETUP).SUPPORTED)
+
+
+def test_conda_takes_its_versions_from_the_constraints():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    python, pip, packages = environment["dependencies"]
+    assert Requirement(f"python {PROJECT['requires-python']}").specifier.contains(python.removeprefix("python="))
+    assert pip == "pip"
+    assert packages["pip"][0] == "-c constraints.txt" and packages["pip"][-1] == "-e .[lab,test]"
+    wanted = {Requirement(one).name for one in (*PROJECT["dependencies"], *EXTRAS["lab"], *EXTRAS["test"])}
+    named = packages["pip"][1:-1]
+    assert named == ["torch", "jupyterlab", "ipywidgets", "matplotlib", "nbval"] and set(named) <= wanted
+
+
+# What an old Python must be able to read and say
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location("course_setup", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sentence(text):
+    """The one sentence of a failure, and nothing like a traceback."""
+    assert "Traceback" not in text
+    (found,) = re.findall(r"^Set-up stopped: .+\.$", text, re.MULTILINE)
+    return found
+
+
+def test_setup_reads_as_python_3_6():
+    tree = ast.parse(SETUP.read_text(), feature_version=(3, 6))
+    imports = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    assert imports <= sys.stdlib_module_names
+
+
+def old_pythons():
+    beside = Path(sys._base_executable).resolve().parents[2].glob("3.[6-9].*/bin/python3")
+    named = [shutil.which(f"python3.{minor}") for minor in range(6, 10)]
+    runs = "import sys; sys.exit(not (3, 6) <= sys.version_info < (3, 10))"
+    return sorted(str(p) for p in [*beside, *filter(None, named)] if not subprocess.run([p, "-c", runs]).returncode)
+
+
+OLD_PYTHONS = old_pythons()
+
+
+@pytest.mark.skipif(not OLD_PYTHONS, reason="no Python from 3.6 to 3.9 on this machine")
+@pytest.mark.parametrize("python", OLD_PYTHONS, ids=lambda path: re.findall(r"3\.\d+", path)[0])
+def test_an_old_python_says_that_it_is_too_old(python, course):
+    done = course.run(python=python, PATH=str(course.root))
+    assert done.returncode == 1
+    assert "is too old" in sentence(done.stderr) and "make lab PYTHON=" in done.stderr
+    assert not (course.root / ".venv").exists()
+
+
+@pytest.mark.parametrize(("version", "word"), [((3, 9), "too old"), ((3, 14), "too new")])
+def test_another_python_on_the_path_is_taken(version, word, course, monkeypatch, capsys):
+    setup = load(course.setup)
+    monkeypatch.setattr(setup.sys, "version_info", version)
+    monkeypatch.setattr(setup.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match=word):
+        setup.find_python()
+    monkeypatch.setattr(setup.shutil, "which", {"python3.13": "wrong", "python3.10": "right"}.get)
+    monkeypatch.setattr(setup, "version_of", {"wrong": None, "right": (3, 10)}.get)
+    assert setup.find_python() == "right"
+    assert "taking right" in capsys.readouterr().out
+
+
+# A course that installs in seconds: its torch and its JupyterLab are empty wheels
+
+
+def write_wheel(folder, name, version, files, metadata=""):
+    info = f"{name}-{version}.dist-info"
+    files = files | {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{metadata}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for path, text in files.items():
+            wheel.writestr(path, text)
+
+
+BACKEND = """
+import pathlib, shutil, time
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    if pathlib.Path("hang").exists():
+        pathlib.Path("hangs").touch()
+        time.sleep(60)
+    return shutil.copy("course-1.0-py3-none-any.whl", folder).rpartition("/")[2]
+"""
+PYPROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "course"
+version = "1.0"
+"""
+
+
+@pytest.fixture
+def course(tmp_path):
+    root = tmp_path / "my course"
+    wheels = tmp_path / "wheels"
+    (root / "tools").mkdir(parents=True)
+    wheels.mkdir()
+    (root / "constraints.txt").write_text("torch==2.13.0\n")
+    (root / "pyproject.toml").write_text(PYPROJECT)
+    (root / "backend.py").write_text(BACKEND)
+    needs = "Provides-Extra: lab\nProvides-Extra: test\nRequires-Dist: jupyterlab ; extra == 'lab'\n"
+    write_wheel(root, "course", "1.0", {}, needs)
+    write_wheel(wheels, "torch", "2.13.0", {"torch.py": ""})
+    write_wheel(wheels, "jupyterlab", "4.0", {"jupyterlab/labextensions.py": "import sys; print(sys.argv)"})
+    setup = shutil.copy(SETUP, root / "tools")
+    home = tmp_path / "home"
+    home.mkdir()
+
+    def environment(**changes):
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("PIP_")}
+        local = {"HOME": str(home), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull}
+        return kept | local | changes
+
+    def run(extras="lab", python=sys.executable, **changes):
+        return subprocess.run(
+            [python, setup, extras],
+            env=environment(**changes),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+    return SimpleNamespace(root=root, setup=setup, home=home, run=run, environment=environment)
+
+
+def break_pip(root):
+    for pip in (root / ".venv").glob("[Ll]ib/**/site-packages/pip/__main__.py"):
+        pip.write_text("raise SystemExit('pip was called')")
+
+
+def installed(root, name):
+    (path,) = (root / ".venv").glob(f"[Ll]ib/**/site-packages/{name}")
+    return path
+
+
+def assert_set_up(done):
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+def test_the_second_run_calls_no_pip_and_an_edit_does(course):
+    assert_set_up(course.run("lab,test"))
+    assert "disable', '--level=sys_prefix', '@jupyterlab/apputils-extension:announcements" in (
+        course.root / ".venv" / "setup.log"
+    ).read_text(encoding="utf-8")
+    assert not list(course.home.iterdir())
+    break_pip(course.root)
+    for extras in ("lab,test", "lab"):
+        again = course.run(extras)
+        assert_set_up(again)
+        assert again.stdout == ""
+    with (course.root / "constraints.txt").open("a") as constraints:
+        constraints.write("# edited\n")
+    repaired = course.run("lab")
+    assert_set_up(repaired)
+    assert "it has no working pip" in repaired.stdout
+    break_pip(course.root)
+    assert "it has no working pip" in course.run("lab,test").stdout, "lab alone must not pass for lab,test"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="kills a process group")
+def test_an_interrupted_set_up_goes_on_where_it_stopped(course):
+    (course.root / "hang").touch()
+    process = subprocess.Popen(
+        [sys.executable, course.setup], env=course.environment(), stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    while not (course.root / "hangs").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    (course.root / "hang").unlink()
+    torch = installed(course.root, "torch.py").stat()
+    resumed = course.run()
+    assert_set_up(resumed)
+    assert "Making .venv" not in resumed.stdout
+    assert installed(course.root, "torch.py").stat() == torch
+    break_pip(course.root)
+    assert_set_up(course.run())
+
+
+@pytest.mark.slow
+def test_damage_is_repaired(course):
+    assert_set_up(course.run())
+    (course.root / ".venv" / "setup.stamp").unlink()
+    installed(course.root, "torch-*.dist-info/RECORD").unlink()
+    installed(course.root, "torch.py").unlink()
+    resumed = course.run()
+    assert_set_up(resumed)
+    assert "Making .venv" not in resumed.stdout
+    assert installed(course.root, "torch.py").exists(), "a package that was cut short must be installed again"
+
+    moved = course.root.rename(course.root.with_name("moved course"))
+    done = subprocess.run(
+        [sys.executable, moved / "tools" / "setup.py"], env=course.environment(), capture_output=True, text=True
+    )
+    assert_set_up(done)
+    assert "comes from another folder" in done.stdout
+    assert str(course.root) not in (load(moved / "tools" / "setup.py").VENV_PYTHON.with_name("activate")).read_text()
+
+
+def test_what_is_wrong_with_a_venv(course, monkeypatch):
+    setup = load(course.setup)
+    assert setup.fault_of_venv(None) == "there is none yet"
+    activate = setup.VENV_PYTHON.with_name("activate")
+    activate.parent.mkdir(parents=True)
+    assert setup.fault_of_venv(None) == setup.fault_of_venv((3, 9)) == "its Python does not run or is not supported"
+    assert "half-made" in setup.fault_of_venv((3, 11))
+    activate.write_text(f"VIRTUAL_ENV='{setup.VENV}'")
+    monkeypatch.setattr(setup, "answer", lambda *command: None)
+    assert setup.fault_of_venv((3, 11)) == "it has no working pip"
+    monkeypatch.setattr(setup, "answer", lambda *command: "pip 23")
+    assert setup.fault_of_venv((3, 11)) is None
+
+
+# Failures
+
+
+@pytest.mark.slow
+def test_no_network(course):
+    closed = "http://127.0.0.1:9/simple"
+    done = course.run(
+        PIP_INDEX_URL=closed, PIP_EXTRA_INDEX_URL=closed, PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_RETRIES="1"
+    )
+    assert done.returncode == 1
+    assert "no network" in sentence(done.stderr)
+    assert (course.root / ".venv" / "setup.log").exists() and ".venv/setup.log" in done.stderr.replace("\\", "/")
+    assert_set_up(course.run())
+
+
+@pytest.mark.slow
+def test_no_torch_for_this_machine(course):
+    (course.root / "constraints.txt").write_text("torch==2.99.0\n")
+    done = course.run()
+    assert done.returncode == 1
+    assert "does not exist for" in sentence(done.stderr)
+
+
+def test_too_little_disk_space_is_said_before_anything_is_written(course, monkeypatch):
+    setup = load(course.setup)
+    before = sorted(course.root.rglob("*"))
+    monkeypatch.setattr(setup.sys, "argv", ["setup.py"])
+    monkeypatch.setattr(setup.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**31))
+    with pytest.raises(SystemExit) as stopped:
+        setup.main()
+    assert "the disk is full" in sentence(stopped.value.code)
+    assert sorted(course.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("output", "phrase"),
+    [
+        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
+        (
+            "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/x'",
+            "cannot be written",
+        ),
+        ("OSError: [Errno 30] Read-only file system: '/x/.venv'", "cannot be written"),
+        (
+            "WARNING: Retrying (Retry(total=0)) after connection broken by 'NameResolutionError(...)': /simple/torch/\n"
+            "ERROR: No matching distribution found for torch==2.13.0",
+            "no network",
+        ),
+        ("ERROR: No matching distribution found for torch==2.13.0", "does not exist for"),
+        (
+            "Collecting x\nERROR: Package 'x' requires a different Python.\nnote: see below",
+            "requires a different Python'",
+        ),
+        ("", "failed with 'no message'"),
+    ],
+)
+def test_a_failed_step_is_explained(output, phrase, course):
+    with pytest.raises(SystemExit) as stopped:
+        load(course.setup).explain("installing torch", output)
+    assert phrase in sentence(stopped.value.code)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="uses POSIX permissions")
+def test_a_read_only_folder(course):
+    # Root may write everywhere, so the child gives its rights away once it has read everything.
+    become_nobody = "import os; os.getuid() or os.setuid(65534)"
+    with tempfile.TemporaryDirectory() as folder:
+        root = shutil.copytree(course.root, Path(folder) / "course")
+        read = f"import runpy; setup = runpy.run_path({str(root / 'tools' / 'setup.py')!r})"
+        Path(folder).chmod(0o755)
+        root.chmod(0o555)
+        child = [sys.executable, "-c", f"{read}; {become_nobody}; setup['main']()"]
+        done = subprocess.run(child, capture_output=True, text=True)
+        root.chmod(0o755)
+    assert done.returncode == 1
+    assert "cannot be written" in sentence(done.stderr)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="its stand-in for a Python is a shell script")
+def test_a_python_without_venv(course, monkeypatch):
+    python = course.root / "python"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *ensurepip*) exit 1;; esac\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    setup = load(course.setup)
+    monkeypatch.setattr(setup, "find_python", lambda: python)
+    with pytest.raises(SystemExit) as stopped:
+        setup.set_up("lab")
+    version = ".".join(map(str, sys.version_info[:2]))
+    assert f"`apt install python{version}-venv`" in sentence(stopped.value.code)
+
+
+# make
+
+
+needs_make = pytest.mark.skipif(not shutil.which("make"), reason="no make on this machine")
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def make(*arguments, **environment):
+    return subprocess.run(
+        ["make", "--no-print-directory", *arguments],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+@needs_make
+def test_make_alone_lists_the_targets():
+    done = make()
+    assert re.findall(r"^  make ([a-z-]+)  ", done.stdout, re.MULTILINE) == [
+        *("help", "lab", "train", "test", "test-all", "bench", "weights", "notebooks", "site", "portable", "clean")
+    ]
+
+
+@needs_make
+def test_make_without_a_python_says_so():
+    done = make("lab", "PYTHON=no-such-python")
+    assert done.returncode == 2
+    assert "no-such-python" in sentence(done.stderr)
+
+
+@pytest.mark.parametrize(("variable", "folder"), lab.CACHES.items())
+def test_make_and_the_lab_keep_their_caches_in_the_same_place(variable, folder):
+    place = f"$(CACHE)/{folder}".rstrip("/")
+    assert f"\nexport {variable} := {place}\n" in MAKEFILE
+
+
+USER = """
+import shutil, subprocess, sys
+import IPython, jupyter_client, matplotlib.pyplot, torch, transformers
+
+IPython.start_ipython(["-c", "1"])
+with jupyter_client.run_kernel(kernel_name="python3") as client:
+    client.execute_interactive("import matplotlib.pyplot as plt, torch; plt.figure()", timeout=60)
+    client.complete("torch.nn.fu")
+    client.get_shell_msg(timeout=60)
+lab = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--port=0"]
+with subprocess.Popen(lab, stderr=subprocess.PIPE, text=True) as server:
+    for line in server.stderr:
+        if "Skipped non-installed" in line or "Use Control-C" in line:
+            server.terminate()
+if shutil.which("g++"):
+    torch.compile(lambda x: x.sin() + 1)(torch.ones(3))
+"""
+
+
+@needs_make
+@pytest.mark.slow
+def test_an_empty_home_stays_empty(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "user.py").write_text(USER)
+    (tmp_path / "user.mk").write_text(f'user:\n\t"{sys.executable}" "{tmp_path}/user.py"\n')
+    done = make("-f", "Makefile", "-f", str(tmp_path / "user.mk"), "user", HOME=str(home))
+    assert done.returncode == 0, done.stderr
+    assert not list(home.rglob("*"))

@@ -1,0 +1,1 @@
+"""Checks: which mistake a wrong function looks like."""

@@ -1,0 +1,346 @@
+"""Checks that name the mistake: the learner's function is compared with a reference under every known fault."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import lru_cache, partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..display.cards import Card, card, fold, inline, paragraph
+from ..exercises import find
+from ..exercises.base import Diagnosis, Exercise, Fault
+from ..shapes.trace import explain_shapes
+from .probing import (
+    SECONDS,
+    SEED,
+    Outcome,
+    Raised,
+    TimeIsUpError,
+    agrees,
+    observe,
+    observe_one,
+    same,
+    still_running,
+    within,
+)
+from .relations import Finding, Pair, dtype_name, of_gradients, of_kind, of_numbers, of_parts
+
+ADVICE = {  # for errors that say what is wrong, but not why
+    "index -100 is out": "-100 marks a place without a target: replace it before you index, leave it out after",
+    "torch.return_types.max": "`max` with an axis gives numbers and their places; `amax` the numbers alone",
+    "unhashable type: 'list'": "A list can change, so it cannot be the key of a dictionary; a tuple can",
+    "Boolean value of Tensor": "For a tensor that may be missing ask `is not None`",
+    "shape of the mask": "A mask in brackets must have every axis; `masked_fill` and `where` broadcast it",
+    "unexpected keyword argument": "The check calls your function with its arguments in their order",
+}
+MARKS = {True: ("✓", "#1f8f6a"), False: ("✗", "#d9541e"), None: ("·", "#8a94a0")}
+NOT_YET = "not attempted yet"
+SECOND = "There may be a second mistake: mend this one and check again."
+
+
+class Result(Diagnosis):
+    """A diagnosis whose card has been shown: a notebook shows nothing more of it."""
+
+    def _ipython_display_(self) -> None: ...
+
+
+class Interrupted(KeyboardInterrupt):
+    """The reader stopped a check. A notebook shows the message alone, without a traceback through our code."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
+class Examined(NamedTuple):
+    """A diagnosis, the state of each probe (True right, False wrong, None not reached), and shapes that do not fit."""
+
+    diagnosis: Diagnosis
+    states: list[bool | None]
+    shapes: Card | None = None
+
+
+def diagnose(name: str, function: Callable[..., Any]) -> Diagnosis:
+    """What is right or wrong with a learner's function, without showing anything.
+
+    Nothing that the function does escapes: it may raise, exit, print, never end or change its inputs.
+    Raises KeyError for an unknown name.
+    """
+    return examine(find(name), function).diagnosis
+
+
+def check(name: str, function: Callable[..., Any]) -> Result:
+    """Shows a card that says what holds, or which mistake it looks like, and returns the same as a Diagnosis.
+
+    Raises KeyError for an unknown name, and Interrupted, below a card, if the reader stops it.
+    """
+    exercise = find(name)
+    try:
+        found = examine(exercise, function)
+    except KeyboardInterrupt:
+        _stopped(exercise).show()
+        raise Interrupted(f"you stopped the check of {name}") from None
+    _card(exercise, found).show()
+    return Result(*found.diagnosis)
+
+
+def hint(name: str) -> Card:
+    """A card of folded hints, from a nudge to a plan; open one at a time.
+
+    Raises KeyError for an unknown name.
+    """
+    hints = find(name).hints
+    folds = [fold(f"Hint {i} of {len(hints)}", paragraph(text)) for i, text in enumerate(hints, 1)]
+    text = f"{name}: {len(hints)} hints, folded; open one at a time"
+    return card(f"{name}: hints", folds, text, "open")
+
+
+def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
+    """Probe the function and look for the mistake: in the catalogue, then by its kind, then by what fails first."""
+    if not callable(function):
+        text = f"`{exercise.signature}` should be a function, and this is a {type(function).__name__}."
+        return Examined(Diagnosis(False, "no function", text), [None] * len(exercise.probes))
+    rights = [*_outcomes(exercise)]  # first: torch starts up on its own time
+    outcomes = observe(function, exercise.probes)
+    if isinstance(outcomes[0].error, NotImplementedError):
+        return Examined(Diagnosis(False, None, f"{exercise.name}: {NOT_YET}"), [None] * len(exercise.probes))
+    pairs = [Pair(*three) for three in zip(exercise.probes, outcomes, rights, strict=False)]
+    states = [agrees(p.mine, p.right, p.probe) for p in pairs]
+    if all(states) and len(states) == len(exercise.probes):
+        return Examined(_passed(exercise), states)
+    wrong = [pair for pair, right in zip(pairs, states, strict=True) if not right]
+    mistake, message = next(_findings(exercise, pairs, wrong, function))
+    shapes = _shapes(wrong[0], function)
+    message += f"\n{shapes.text}" if shapes else ""
+    states += [None] * (len(exercise.probes) - len(states))
+    return Examined(Diagnosis(False, mistake, message), states, shapes)
+
+
+def _shapes(pair: Pair, function: Callable[..., Any]) -> Card | None:
+    """Why shapes do not fit, where that is what the function raised; it runs once more for it."""
+    error, found = pair.mine.error, []
+    if isinstance(error, Exception) and not isinstance(error, TimeIsUpError):
+        arguments = pair.probe.make(torch.Generator().manual_seed(SEED))
+        within(SECONDS, [lambda: found.append(explain_shapes(function, arguments, error))])
+    return found[0] if found else None
+
+
+def is_open(diagnosis: Diagnosis) -> bool:
+    """Whether there was nothing to check yet, only the stub."""
+    return diagnosis.message.endswith(NOT_YET)
+
+
+def _passed(exercise: Exercise) -> Diagnosis:
+    holds = "; ".join(dict.fromkeys(probe.holds for probe in exercise.probes))
+    return Diagnosis(True, None, f"{exercise.name}: right. {holds[:1].upper()}{holds[1:]}.")
+
+
+def _outcomes(exercise: Exercise, *on: str) -> Iterator[Outcome]:
+    """What the probes make of the reference with these faults, one by one, because the first mostly decides."""
+    return (_outcome(exercise.name, frozenset(on), i) for i in range(len(exercise.probes)))
+
+
+@lru_cache(maxsize=1 << 15)
+def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
+    """What one probe makes of it."""
+    exercise = find(name)
+    return observe_one(partial(exercise.reference, on=on), exercise.probes[i])
+
+
+def _findings(exercise: Exercise, pairs: list[Pair], wrong: list[Pair], function: Callable) -> Iterator[Finding]:
+    """All that can be said of the mistake, the best first; there is always something."""
+    if isinstance(wrong[0].mine.error, TimeIsUpError):
+        yield (
+            "does not end",
+            f"{_call(exercise, wrong[0])} did not end within 5 seconds and was stopped. Look at the condition of "
+            "your loop: does what it tests change in each round? If the notebook stays slow, restart the kernel.",
+        )
+    whole = len(pairs) == len(exercise.probes)
+    if whole:
+        yield from _of_catalogue(exercise, pairs, wholly=True)
+    yield from of_kind(exercise, wrong[:1])
+    if whole and _wrong(pairs):
+        yield from _of_catalogue(exercise, pairs, wholly=False)
+        yield from _mostly(exercise, pairs)
+        yield from _at_first(exercise, pairs)
+    else:
+        yield from of_gradients(exercise, wrong)
+        yield from of_kind(exercise, wrong)
+    if isinstance(wrong[0].mine.value, Raised) and not isinstance(wrong[0].right.value, Raised):
+        yield "raises an error", _raised(exercise, wrong[0])
+    if isinstance(wrong[0].right.value, Raised):
+        asked = f"should raise {wrong[0].right.value.kind}: {wrong[0].probe.holds}."
+        if isinstance(wrong[0].mine.value, Raised):
+            yield "another exception", f"{_raised(exercise, wrong[0])}. It {asked}"
+        yield "nothing refused", f"{_call(exercise, wrong[0])} {asked}"
+    plain = [p for p in wrong if p.probe.sees is None]
+    if any(not same(observe(function, (p.probe,), seed=1)[0].value, p.mine.value, wholly=False) for p in plain):
+        yield "random", "Called twice with the same arguments, your function gives two results. Nothing here is random."
+    yield from of_parts(wrong)
+    yield from of_numbers(exercise, pairs, function)
+    yield None, f"The first thing that does not hold: {wrong[0].probe.holds}. {_evidence(exercise, wrong[0])}"
+
+
+def _of_catalogue(exercise: Exercise, pairs: Sequence[Pair], wholly: bool) -> Iterator[Finding]:
+    """The faults, then the pairs of faults, under which the reference does exactly what the learner's function does."""
+    for on in (names for n in (1, 2) for names in combinations(exercise.faults, n)):
+        theirs = zip(pairs, _outcomes(exercise, *on), strict=True)
+        if all(agrees(p.mine, outcome, p.probe, wholly) for p, outcome in theirs):
+            yield _named(exercise, on, pairs, wholly)
+
+
+def _mostly(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """A fault that shows everywhere where it would, and explains at least half of what is wrong."""
+    n_wrong, explained = len(_wrong(pairs)), {}
+    for fault in exercise.faults:
+        theirs = [p._replace(mine=outcome) for p, outcome in zip(pairs, _outcomes(exercise, fault), strict=True)]
+        shows = _wrong(theirs)
+        is_match = all(agrees(pairs[i].mine, theirs[i].mine, pairs[i].probe, False) for i in shows)
+        if is_match and shows and 2 * len(shows) >= n_wrong:
+            explained[fault] = len(shows)
+    yield from _best(exercise, explained, pairs)
+
+
+def _at_first(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """A fault that does the same up to the first result that is wrong, and there: in two results, or in one of size."""
+    wrong = _wrong(pairs)
+    value, fits = pairs[wrong[0]].mine.value, {}
+    if isinstance(value, Raised):
+        return
+    enough = 1 if isinstance(value, Tensor) and value.numel() >= 4 else min(2, len(wrong))
+    for fault in exercise.faults:
+        theirs = zip(pairs, _outcomes(exercise, fault), strict=True)
+        alike = [agrees(p.mine, outcome, p.probe, False) for p, outcome in theirs]
+        if all(alike[: wrong[0] + 1]) and sum(alike[i] for i in wrong) >= enough:
+            fits[fault] = sum(alike)
+    yield from _best(exercise, fits, pairs)
+
+
+def _best(exercise: Exercise, fits: dict[str, int], pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """The fault that fits best of those that do not explain everything, if there is one."""
+    if fits:
+        name, text = _named(exercise, [max(fits, key=fits.get)], pairs, False)
+        yield name, f"{text} {SECOND}"
+
+
+def _wrong(pairs: Sequence[Pair], wholly: bool = False) -> list[int]:
+    """The places of the probes in which a result is not the right one: in its value, or wholly."""
+    return [i for i, p in enumerate(pairs) if not agrees(p.mine, p.right, p.probe, wholly)]
+
+
+def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Pair], wholly: bool) -> Finding:
+    faults: list[Fault] = [exercise.faults[name] for name in on]
+    theirs = [p._replace(mine=outcome) for p, outcome in zip(pairs, _outcomes(exercise, *on), strict=True)]
+    shows, wrong = _wrong(theirs, wholly), _wrong(pairs, wholly)
+    evidence = _evidence(exercise, pairs[next((i for i in wrong if i in shows), wrong[0])])
+    looks = ", and as if ".join(fault.looks for fault in faults)
+    why = " ".join(fault.why for fault in faults)
+    return " + ".join(on), f"It looks as if {looks}. {evidence} {why}"
+
+
+def _raised(exercise: Exercise, pair: Pair) -> str:
+    error = pair.mine.value
+    line = f" in the line `{error.line}`" if error.line else ""
+    text = f"{_call(exercise, pair)} raises {error.kind}{line}: {error.message.strip()[:300].rstrip('.')}"
+    return ". ".join([text, *(advice for part, advice in ADVICE.items() if part in error.message)])
+
+
+def _call(exercise: Exercise, pair: Pair) -> str:
+    """The call of a probe, as it would be typed."""
+    return f"`{exercise.name}({', '.join(map(_short, pair.mine.arguments or pair.right.arguments))})`"
+
+
+def _evidence(exercise: Exercise, pair: Pair) -> str:
+    """Where the learner's result first differs from the right one, in numbers."""
+    mine, right = pair.mine.value, pair.right.value
+    if isinstance(mine, Raised):
+        return _raised(exercise, pair) + "."
+    if pair.mine.changed != pair.right.changed:
+        return f"{_call(exercise, pair)} changes what it was given."
+    if isinstance(mine, Tensor) and isinstance(right, Tensor) and mine.shape == right.shape and mine.numel() > 6:
+        if mine.dtype != right.dtype:
+            return f"The result is {dtype_name(mine)}, where {dtype_name(right)} is asked for."
+        apart = ~torch.isclose(mine.double(), right.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
+        if apart.any():
+            at = apart.nonzero()[0].tolist()
+            a, b = mine[tuple(at)].item(), right[tuple(at)].item()
+            return f"For {_call(exercise, pair)} the number at {at} is {_short(a)} and should be {_short(b)}."
+        return f"For {_call(exercise, pair)} a gradient differs."
+    if same(mine, right, pair.probe.tolerance):
+        return f"For {_call(exercise, pair)} the numbers are right, and what flows back is not."
+    if isinstance(mine, dict) and isinstance(right, dict) and mine.keys() == right.keys():
+        apart = [key for key in right if not same(mine[key], right[key], pair.probe.tolerance)]
+        told = ('"{}" is {} and should be {}'.format(key, *_told_apart(mine[key], right[key])) for key in apart)
+        return f"For {_call(exercise, pair)}: {'; '.join(told)}."
+    return "{} gives {}; right is {}.".format(_call(exercise, pair), *_told_apart(mine, right))
+
+
+def _told_apart(mine: Any, right: Any) -> tuple[str, str]:
+    """Both in so many digits that they do not look the same."""
+    digits = next(n for n in (4, 8, 17) if n == 17 or _short(mine, n) != _short(right, n))
+    return _short(mine, digits), _short(right, digits)
+
+
+def _short(value: Any, digits: int = 4) -> str:
+    """A value in a few characters: small tensors whole, large ones as their shape."""
+    if isinstance(value, Tensor):
+        if value.numel() <= 8:
+            return _short(value.tolist(), digits)
+        kind = "" if value.dtype == torch.float32 else f" of {dtype_name(value)}"
+        return f"tensor {tuple(value.shape)}{kind}"
+    if isinstance(value, bool) or value is None or isinstance(value, int | str):
+        return repr(value)
+    if isinstance(value, float):
+        return f"{value + 0.0:.{digits}g}"  # adding 0.0 makes -0.0 a 0
+    if isinstance(value, list | tuple):
+        shown = [_short(item, digits) for item in value[:12]] + (["..."] if len(value) > 12 else [])
+        return f"({', '.join(shown)})" if isinstance(value, tuple) else f"[{', '.join(shown)}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_short(item, digits)}" for key, item in value.items()) + "}"
+    if is_dataclass(value) and not isinstance(value, type):
+        chosen = [f"{f.name}={getattr(value, f.name)!r}" for f in fields(value) if getattr(value, f.name) != f.default]
+        return f"{type(value).__name__}({', '.join(chosen)})"
+    return getattr(value, "__name__", type(value).__name__)
+
+
+def _stopped(exercise: Exercise) -> Card:
+    """What an interrupted check says."""
+    advice = (
+        f"`{exercise.name}` was running. A check gives each call {SECONDS:.0f} seconds and then stops by itself, so a "
+        "function that takes longer has a loop that does not end, or too many rounds. Look at its condition."
+    )
+    if still_running():
+        state = (
+            "Your function cannot be stopped and slows down everything else: save the notebook and restart the kernel."
+        )
+    else:
+        state = "Your function has ended, and the notebook is as it was before. Change the function and check again."
+    title = f"{exercise.name}: you stopped the check"
+    return card(title, [paragraph(advice), paragraph(state)], f"{title}\n{advice}\n{state}", "open")
+
+
+def _card(exercise: Exercise, found: Examined) -> Card:
+    (passed, mistake, message), _, shapes = found
+    if is_open(found.diagnosis):
+        text = f"Write `{exercise.signature}`, run its cell, then run this one again."
+        return card(message, [paragraph(text)], message, "open")
+    rows: dict[str, bool | None] = {}
+    for probe, state in zip(exercise.probes, found.states, strict=True):
+        rows[probe.holds] = state if rows.get(probe.holds, True) else False
+    if False in rows.values():  # what comes behind the first failure may only follow from it
+        first = list(rows.values()).index(False)
+        rows = {holds: state if i <= first else None for i, (holds, state) in enumerate(rows.items())}
+    items = "".join(
+        f'<li style="margin:1px 0"><b style="color:{MARKS[state][1]};display:inline-block;width:1.5em">'
+        f"{MARKS[state][0]}</b>{inline(holds)}</li>"
+        for holds, state in rows.items()
+    )
+    listing = f'<ul style="list-style:none;padding:0;margin:8px 0">{items}</ul>'
+    if passed:
+        text = "\n".join([f"{exercise.name}: right", *(f"  ✓ {holds}" for holds in rows)])
+        return card(f"{exercise.name}: right", [listing], text, "good")
+    title = f"{exercise.name}: {mistake or 'not right yet'}"
+    parts = [listing, paragraph(message.partition("\n")[0]), shapes.html if shapes else ""]
+    return card(title, parts, f"{exercise.name}: not right yet\n{message}", "bad")

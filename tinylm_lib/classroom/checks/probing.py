@@ -1,0 +1,269 @@
+"""Calling a function that may do anything: raise, never end, print, change what it was given, return nonsense."""
+
+import contextlib
+import ctypes
+import io
+import random
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..exercises.base import Probe
+
+SECONDS = 5.0
+SEED = 20_260_101
+TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-6}
+
+
+class Strange(NamedTuple):
+    """A result of a kind that no exercise asks for."""
+
+    kind: str
+
+
+class Raised(NamedTuple):
+    """An exception instead of a result: its kind, its message, and the learner's line that raised it."""
+
+    kind: str
+    message: str
+    line: str
+
+
+@dataclass
+class Outcome:
+    """What came of one call, in plain values: tensors detached and copied, gradients in the order of the arguments."""
+
+    value: Any = None
+    gradients: list[Tensor | None] | None = None
+    changed: list[int] = field(default_factory=list)  # the places of the arguments that it wrote into
+    printed: str = ""
+    error: BaseException | None = None
+    arguments: tuple = ()
+
+
+class _Stop(BaseException):
+    """Ends a thread that has had its time."""
+
+
+class TimeIsUpError(Exception):
+    """The function did not end in time."""
+
+
+def observe(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int = SEED) -> list[Outcome]:
+    """Call the function once for each probe, in a thread of its own with 5 s for each; stops at what does not end.
+
+    The list is shorter than `probes` only after a call that did not end: its last outcome says so.
+    """
+    outcomes: list[Outcome] = []
+    calls = (lambda probe=probe: outcomes.append(_observe(function, probe, seed)) for probe in probes)
+    if not within(SECONDS, calls):
+        outcomes.append(Outcome(Raised("TimeIsUpError", "", ""), error=TimeIsUpError()))
+    return outcomes[: len(probes)]
+
+
+def agrees(mine: Outcome, right: Outcome, probe: Probe, wholly: bool = True) -> bool:
+    """Whether two outcomes are the same: in their values, and wholly: in dtype, gradients and what was changed, too."""
+    if not same(mine.value, right.value, probe.tolerance, wholly):
+        return False
+    if not wholly:
+        return True
+    if mine.changed != right.changed:
+        return False
+    if mine.gradients is None or right.gradients is None:
+        return mine.gradients is right.gradients
+    return all(
+        same(_zero(a, b), _zero(b, a), probe.tolerance, False)
+        for a, b in zip(mine.gradients, right.gradients, strict=True)
+    )
+
+
+def same(a: Any, b: Any, tolerance: float | None = None, wholly: bool = True) -> bool:
+    """Whether two values are equal: numbers within the tolerance, NaN equal to NaN; wholly: dtypes, too."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        if a.shape != b.shape or (wholly and a.dtype != b.dtype):
+            return False
+        return _near(a, b, tolerance)
+    if isinstance(a, bool) or isinstance(b, bool) or (isinstance(a, int) and isinstance(b, int)):
+        return a == b
+    if is_number(a) and is_number(b):
+        return _near(torch.as_tensor(a), torch.as_tensor(b), tolerance)
+    if isinstance(a, Raised) and isinstance(b, Raised):  # before tuples, which both of them are
+        return a.kind == b.kind
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(same(x, y, tolerance, wholly) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key], tolerance, wholly) for key in a)
+    return type(a) is type(b) and a == b
+
+
+def _near(a: Tensor, b: Tensor, tolerance: float | None) -> bool:
+    if not a.is_floating_point() and not b.is_floating_point():
+        return torch.equal(a, b.to(a.dtype))
+    if tolerance is None:
+        tolerance = max(TOLERANCE.get(x.dtype, 1e-4) for x in (a, b))
+    a, b = a.to(torch.float64), b.to(torch.float64)
+    finite = b[b.isfinite()]
+    scale = max(1e-3, finite.abs().max().item()) if finite.numel() else 1.0
+    return torch.allclose(a, b, rtol=tolerance, atol=tolerance * min(1.0, scale), equal_nan=True)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one number, in Python or in a tensor without axes."""
+    return isinstance(value, int | float) or (isinstance(value, Tensor) and value.ndim == 0)
+
+
+def _zero(gradient: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """A missing gradient counts as zeros: an argument that is multiplied by 0 and one that is left out are the same."""
+    return torch.zeros_like(other) if gradient is None and other is not None else gradient
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """A copy in plain values that nothing can change any more; whatever is none of them is Strange."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) in (list, tuple) and depth < 4 and len(value) <= 10_000:
+        return type(value)(plain(item, depth + 1) for item in value)
+    if type(value) is dict and depth < 4:
+        return {str(key): plain(item, depth + 1) for key, item in value.items()}
+    return Strange(type(value).__name__)
+
+
+def observe_one(function: Callable[..., Any], probe: Probe, seed: int = SEED) -> Outcome:
+    """What comes of one call, and everything else as it was; a function that never ends never ends here.
+
+    seed: of torch's own generator, which no exercise should use.
+    """
+    with _undisturbed():
+        return _observe(function, probe, seed)
+
+
+def _observe(function: Callable[..., Any], probe: Probe, seed: int) -> Outcome:
+    """What comes of one call; what is printed is kept apart, and nothing is put back."""
+    arguments = probe.make(torch.Generator().manual_seed(SEED))
+    untouched = probe.make(torch.Generator().manual_seed(SEED))
+    outcome = Outcome(arguments=untouched)
+    wanted = [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point()] if probe.gradients else []
+    for tensor in wanted:
+        tensor.requires_grad_()
+    printed = io.StringIO()
+    dtype, threaded = torch.get_default_dtype(), threading.current_thread() is not threading.main_thread()
+    try:
+        sys.stdout = sys.stderr = printed
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the whole stack for CUDA, each time
+        with torch.enable_grad():
+            result = function(*arguments)
+            outcome.value = plain(probe.sees(arguments, result) if probe.sees else result)
+            outcome.gradients = _gradients(result, wanted) if wanted else None
+    except _Stop:
+        raise
+    except BaseException as error:  # whatever a learner's code raises, an exit included
+        if isinstance(error, KeyboardInterrupt) and not threaded:
+            raise  # not the code's own: the reader stopped it
+        outcome.error, outcome.value = error, Raised(type(error).__name__, str(error), _line(error))
+        outcome.gradients = None
+    finally:
+        torch.set_default_dtype(dtype)
+    outcome.printed = printed.getvalue()
+    outcome.changed = [
+        i for i, (a, b) in enumerate(zip(arguments, untouched, strict=True)) if not same(plain(a), plain(b), 0.0)
+    ]
+    return outcome
+
+
+def _gradients(result: Any, wanted: list[Tensor]) -> list[Tensor | None]:
+    """The gradients of a fixed random weighting of all that was returned; None where nothing flows."""
+    results = result if isinstance(result, list | tuple) else [result]
+    tensors = [r for r in results if isinstance(r, Tensor) and r.requires_grad and r.is_floating_point()]
+    if not tensors:
+        return [None] * len(wanted)
+    generator = torch.Generator().manual_seed(SEED)
+    loss = sum((t.double() * torch.randn(t.shape, generator=generator, dtype=torch.float64)).sum() for t in tensors)
+    found = torch.autograd.grad(loss, wanted, allow_unused=True)
+    return [None if g is None else g.detach().clone() for g in found]
+
+
+def _line(error: BaseException) -> str:
+    """The last line of the learner's own code that an exception went through."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    own = [f for f in frames if "site-packages" not in f.filename and f.line]
+    return (own or frames)[-1].line or "" if frames else ""
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Afterwards the streams, the generators, the default dtype and the warnings are as they were before."""
+    streams, dtype = (sys.stdout, sys.stderr), torch.get_default_dtype()
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = streams
+            torch.set_default_dtype(dtype)
+            torch.set_rng_state(torch_state)
+            random.setstate(python_state)
+
+
+class _Learner(threading.Thread):
+    """Makes calls of a learner's code. `ended` says whether it still does: an interrupted `join` spoils `is_alive`."""
+
+    def __init__(self, calls: Iterable[Callable[[], None]]):
+        super().__init__(daemon=True)
+        self.calls, self.n_done = calls, 0
+        self.stopped, self.ended = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        try:
+            for call in self.calls:
+                if self.stopped.is_set():  # before it began, or it caught what should have ended it
+                    return
+                call()
+                self.n_done += 1
+        except _Stop:
+            pass
+        finally:
+            self.ended.set()
+
+    def stop(self) -> None:
+        """Raise _Stop in it until it has ended, again and again for code that catches everything, 2 s at most."""
+        self.stopped.set()
+        deadline = time.monotonic() + 2
+        while self.ident is not None and not self.ended.is_set() and time.monotonic() < deadline:
+            with contextlib.suppress(KeyboardInterrupt):  # people press Stop twice
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stop))
+                self.ended.wait(0.2)
+
+
+def within(seconds: float, calls: Iterable[Callable[[], None]]) -> bool:
+    """Make calls one after the other in a thread of its own, so many seconds each; afterwards all is as it was before.
+
+    Returns False if one had to be stopped, or abandoned where even that does not end it. What interrupts the wait, such
+    as Ctrl-C, stops the thread, too.
+    """
+    learner = _Learner(calls)
+    with _undisturbed():
+        try:
+            learner.start()
+            before = -1
+            while not learner.ended.is_set() and learner.n_done > before:
+                before = learner.n_done
+                learner.ended.wait(seconds)
+            return learner.ended.is_set()
+        finally:
+            learner.stop()
+
+
+def still_running() -> bool:
+    """Whether a learner's code that could not be stopped still runs."""
+    return any(isinstance(thread, _Learner) and not thread.ended.is_set() for thread in threading.enumerate())

@@ -1,0 +1,261 @@
+"""How a wrong result relates to the right one: what can be said of a mistake that no catalogue knows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..exercises.base import Exercise, Probe
+from .probing import SEED, Outcome, Raised, Strange, is_number, observe, same
+
+
+class Pair(NamedTuple):
+    """What a probe made of the learner's function and of the reference."""
+
+    probe: Probe
+    mine: Outcome
+    right: Outcome
+
+
+Finding = tuple[str, str]  # the mistake's name, and the sentences that say it
+
+
+def of_kind(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """Mistakes that can be made in any function: told by the kind of what came back, not by its numbers."""
+    for _, mine, right in _parts(pairs):
+        value, wanted = mine.value, right.value
+        if isinstance(wanted, Raised):
+            continue
+        if value is None and wanted is not None:
+            says = "Your function gives nothing back"
+            says += ": it prints its result instead" if mine.printed.strip() else ", so Python returns None"
+            yield "nothing returned", f"{says}. Look for the `return`."
+        elif isinstance(value, Strange | str) or _kind(value) != _kind(wanted):
+            name = value.kind if isinstance(value, Strange) else type(value).__name__
+            if not isinstance(value, Raised):
+                yield "wrong type", f"Your function returns a {name}, and {_wanted(wanted)} is asked for."
+        elif isinstance(value, Tensor) and isinstance(wanted, Tensor) and value.shape != wanted.shape:
+            yield from _of_shape(value, wanted)
+        elif mine.changed and not right.changed:
+            names = " and ".join(f"`{exercise.parameters[i]}`" for i in mine.changed)
+            yield (
+                "changes its input",
+                f"Your function writes into {names}, which belongs to the caller. Look for an assignment "
+                "in place, such as `-=`, `x[...] =`, `append` or a method whose name ends in `_`.",
+            )
+        elif isinstance(value, Tensor) and isinstance(wanted, Tensor) and value.dtype != wanted.dtype:
+            text = f"where the result should be {dtype_name(wanted)}, yours is {dtype_name(value)}"
+            if same(value.double(), wanted.double(), 2e-2):
+                yield "wrong dtype", f"The numbers are right, but {text}: see where the dtype changes on the way."
+
+
+def _parts(pairs: Sequence[Pair]) -> Iterator[Pair]:
+    """The pairs; where several results are asked for and as many given, one pair for each."""
+    for pair in pairs:
+        values, wanted = pair.mine.value, pair.right.value
+        if type(values) in (list, tuple) and type(wanted) in (list, tuple) and len(values) == len(wanted):
+            for a, b in zip(values, wanted, strict=True):
+                yield Pair(pair.probe, replace(pair.mine, value=a), replace(pair.right, value=b))
+        else:
+            yield pair
+
+
+def of_parts(pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """Several results: their number, or the one that is wrong while the others are right, everywhere."""
+    pairs = [p for p in pairs if not p.probe.sees]
+    if not pairs or not all(isinstance(out.value, list | tuple) for p in pairs for out in (p.mine, p.right)):
+        return
+    given, asked = (len(out.value) for out in (pairs[0].mine, pairs[0].right))
+    if given != asked:
+        things, are = "thing" if given == 1 else "things", "is" if asked == 1 else "are"
+        yield "wrong number of results", f"Your function returns {given} {things}, and {asked} {are} asked for."
+    if any(len(p.mine.value) != len(p.right.value) or len(p.right.value) != asked for p in pairs) or asked < 2:
+        return
+    wrong = {
+        i for p in pairs for i in range(asked) if not same(p.mine.value[i], p.right.value[i], p.probe.tolerance, False)
+    }
+    if len(wrong) == 1:
+        i = wrong.pop() + 1
+        text = (
+            f"Of your {asked} results only number {i} is wrong. First where this is asked for: {pairs[0].probe.holds}."
+        )
+        yield f"result {i}", text
+
+
+def of_gradients(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """The values are right, and what flows back through them is not."""
+    for probe, mine, right in pairs:
+        if mine.gradients is None or right.gradients is None or not same(mine.value, right.value, probe.tolerance):
+            continue
+        tensors = [n for n, a in zip(exercise.parameters, right.arguments, strict=False) if _is_float(a)]
+        for name, a, b in zip(tensors, mine.gradients, right.gradients, strict=False):
+            if b is not None and (a is None or not a.any()) and b.any():
+                yield (
+                    "no gradient",
+                    f"The result is right, but no gradient reaches `{name}`: nothing could be learned through your "
+                    "function. Look for `.item()`, `.detach()`, `.data`, `torch.tensor(...)` or numpy on the way.",
+                )
+            elif a is not None and a.isnan().any() and (b is None or not b.isnan().any()):
+                yield (
+                    "gradient is NaN",
+                    f"The result is right, but the gradient of `{name}` is NaN for some inputs: on the way back "
+                    "something overflows or is divided by 0, even where the result itself hides it.",
+                )
+            elif a is not None and b is not None and not same(a, b, 1e-3, False):
+                yield "wrong gradient", f"The result is right, but the gradient of `{name}` is not."
+
+
+def of_numbers(exercise: Exercise, pairs: Sequence[Pair], function: Callable[..., Any]) -> Iterator[Finding]:
+    """What turns the right numbers into these: a factor, an offset, an axis, an argument that is never looked at."""
+    pairs = [p._replace(mine=_flat(p.mine), right=_flat(p.right)) for p in pairs]
+    yield from _single(pairs)
+    wrong = [
+        p for p in pairs
+        if isinstance(p.mine.value, Tensor) and isinstance(p.right.value, Tensor)
+        and p.mine.value.shape == p.right.value.shape and p.mine.value.dtype != torch.bool
+        and not same(p.mine.value, p.right.value, p.probe.tolerance, False)
+        and p.right.value.double().isfinite().all() and p.right.value.numel()
+    ]  # fmt: skip
+    if not wrong:
+        return
+    yield from _ignored(exercise, max(wrong, key=lambda p: p.right.value.numel()).probe, function)
+    exact = [p for p in wrong if p.mine.value.numel() > 1 and p.mine.value.dtype.itemsize > 2]  # bf16 hides a relation
+    for test in (_scaled, _offset, _function, _moved):
+        found = [test(p.mine.value.double(), p.right.value.double()) for p in exact]
+        if found and all(found):
+            yield found[0]
+
+
+def _flat(outcome: Outcome) -> Outcome:
+    """Several tensors as one long one."""
+    value = outcome.value
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(part, Tensor) for part in value):
+        return outcome
+    return replace(outcome, value=torch.cat([part.flatten().double() for part in value]))
+
+
+def _single(pairs: Sequence[Pair]) -> Iterator[Finding]:
+    """What all single numbers have in common, where there are several to see it from."""
+    both = [(p.mine.value, p.right.value) for p in pairs if _kind(p.mine.value) == _kind(p.right.value) == "number"]
+    if len(both) < 4:
+        return
+    mine, right = (torch.tensor([float(x) for x in column], dtype=torch.float64) for column in zip(*both, strict=True))
+    for test in (_scaled, _offset, _function):
+        if right.isfinite().all() and (found := test(mine, right)):
+            yield found
+
+
+def _ignored(exercise: Exercise, probe: Probe, function: Callable[..., Any]) -> Iterator[Finding]:
+    """Arguments that change the right result and leave the learner's as it is."""
+    if probe.sees is not None:
+        return
+    base_mine, base_right = (observe(f, (probe,))[0].value for f in (function, exercise.reference))
+    arguments = probe.make(torch.Generator().manual_seed(SEED))
+    for place, argument in enumerate(arguments):
+        if not _is_float(argument):
+            continue
+
+        def other(generator: torch.Generator, place: int = place) -> tuple:
+            changed = list(probe.make(generator))
+            noise = torch.randn(changed[place].shape, generator=torch.Generator().manual_seed(3))
+            changed[place] = 3 * noise.to(changed[place].dtype) - changed[place]
+            return tuple(changed)
+
+        moved = Probe(probe.holds, other)
+        mine, right = (observe(f, (moved,))[0].value for f in (function, exercise.reference))
+        if same(mine, base_mine, 0.0) and not same(right, base_right):
+            name = exercise.parameters[place]
+            yield f"ignores {name}", f"Your result stays the same whatever `{name}` is: it is never used on the way."
+
+
+def _scaled(mine: Tensor, right: Tensor) -> Finding | None:
+    usable = right.abs() > 1e-6
+    if not usable.any():
+        return None
+    factor = (mine[usable] / right[usable]).median()
+    if not factor.isfinite() or not same(mine, factor * right, 1e-3) or factor == 0:
+        return None
+    if same(factor.item(), 1.0, 1e-3):  # only the last digits differ
+        return None
+    if same(factor.item(), -1.0, 1e-3):
+        return "wrong sign", "Every number has the wrong sign."
+    return "constant factor", f"Every number is {factor:.4g} times what it should be."
+
+
+def _offset(mine: Tensor, right: Tensor) -> Finding | None:
+    by = (mine - right).median()
+    if not by.isfinite() or not same(mine, right + by, 1e-3):
+        return None
+    return "constant offset", f"Every number is {abs(by):.4g} too {'large' if by > 0 else 'small'}."
+
+
+def _function(mine: Tensor, right: Tensor) -> Finding | None:
+    for name, f in {"logarithm": torch.log, "exponential": torch.exp, "square": torch.square,
+                    "square root": torch.sqrt, "reciprocal": torch.reciprocal}.items():  # fmt: skip
+        if same(mine, f(right), 1e-3):
+            return f"the {name}", f"Your result is the {name} of the right one."
+    return None
+
+
+def _moved(mine: Tensor, right: Tensor) -> Finding | None:
+    for axis in range(-1, -1 - right.ndim, -1):
+        if right.shape[axis] < 2:
+            continue
+        if same(mine, right.flip(axis), 1e-3):
+            return "reversed", f"Along axis {axis} your result is the right one, backwards."
+        for by in (1, -1):
+            a, b = mine.roll(-by, axis), right
+            keep = slice(1, None) if by < 0 else slice(None, -1)
+            if same(a.movedim(axis, 0)[keep], b.movedim(axis, 0)[keep], 1e-3):
+                return "shifted by one", f"Along axis {axis} your result is the right one, one place too far."
+    return None
+
+
+def _of_shape(value: Tensor, wanted: Tensor) -> Iterator[Finding]:
+    is_, should = tuple(value.shape), tuple(wanted.shape)
+    text = f"Your result has the shape {is_}, and {should} is asked for"
+    if sorted(is_) == sorted(should):
+        for a, b in _swaps(value.ndim):
+            if value.transpose(a, b).shape == wanted.shape and same(value.transpose(a, b), wanted, None, False):
+                yield "axes swapped", f"{text}: the numbers are right, and the axes {a} and {b} are swapped."
+                return
+        yield "wrong shape", f"{text}: the same sizes in another order."
+    elif value.numel() == wanted.numel() and same(value.reshape(should), wanted, None, False):
+        yield "wrong shape", f"{text}: the numbers are right, see to the axes."
+    elif value.squeeze().shape == wanted.squeeze().shape:
+        yield "wrong shape", f"{text}: an axis of size 1 too {'many' if value.ndim > wanted.ndim else 'few'}."
+    else:
+        yield "wrong shape", f"{text}."
+
+
+def _swaps(ndim: int) -> Iterator[tuple[int, int]]:
+    axes = range(-ndim, 0)
+    yield from sorted(pairwise(axes), reverse=True)
+    yield from ((a, b) for a in axes for b in axes if b - a > 1)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _kind(value: Any) -> str:
+    if is_number(value):
+        return "number"
+    if isinstance(value, list | tuple):
+        return "sequence"
+    return type(value).__name__
+
+
+def _wanted(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    names = {"number": "a number", "sequence": f"a {type(value).__name__}"}
+    return names.get(_kind(value), f"a {type(value).__name__}")
+
+
+def dtype_name(value: Tensor) -> str:
+    """The dtype as it is said: `float32`."""
+    return str(value.dtype).removeprefix("torch.")

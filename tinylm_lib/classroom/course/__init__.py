@@ -1,0 +1,1 @@
+"""What instructors and CI use: notebooks built from their sources, the site, the lab, the doctor."""

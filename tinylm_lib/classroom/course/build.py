@@ -1,0 +1,197 @@
+"""Builds and executes the notebooks of the course, and tells which are stale.
+
+    python -m tinylm_lib.classroom.course.build [NN ...] [--check]
+
+Without a number it builds what is stale; `--check` executes nothing and fails if something is stale.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellControlSignal, DeadKernelError
+from nbformat import NotebookNode
+
+from .source import ROLES, read_lesson, to_notebook
+
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
+MAKERS = "course/build course/claims course/grammar course/source display/cards display/figures display/numbers"
+BUILDER = [Path(__file__).parents[1] / f"{name}.py" for name in (*MAKERS.split(), "views/base", "views/predict")]
+CELL_SECONDS, STUDENT_SECONDS = 120, 60
+# Spinning threads stall on a busy machine; nobody's kept parts may take part in what is built.
+SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
+WIDGET_STATE = "application/vnd.jupyter.widget-view+json"
+KERNEL = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "pygments_lexer": "ipython3",
+    },
+}
+
+
+def build(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
+    """Builds and executes both notebooks of one source; returns one report line for each.
+
+    Raises: ValueError if the source is outside the grammar, a cell fails or the student's copy takes far too long.
+    """
+    lesson, report = read_lesson(source), []
+    for role, path in _places(source, notebooks).items():
+        notebook = to_notebook(lesson, role)
+        seconds = execute(notebook, path.stem)
+        report.append(f"{_shown(path, notebooks)}: {seconds:.1f} s")
+        if role == "student" and seconds > STUDENT_SECONDS:
+            report[-1] += f"  WARNING: over {STUDENT_SECONDS} s; make it shorter"
+            if seconds > 2 * STUDENT_SECONDS:
+                raise ValueError(report[-1])
+        _tidy(notebook, path.stem)
+        notebook.metadata = {**KERNEL, "tinylm": {"lesson": lesson.name, "role": role, **_seals(source, notebook)}}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8", newline="\n")
+    return report
+
+
+def execute(notebook: NotebookNode, name: str) -> float:
+    """Runs the notebook in a fresh kernel and an empty folder; returns the seconds it took.
+
+    Raises: ValueError if a cell raises or does not end, or if the lesson leaves files behind.
+    """
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        client = NotebookClient(
+            notebook,
+            timeout=CELL_SECONDS,
+            kernel_name="python3",
+            record_timing=False,
+            store_widget_state=False,
+            coalesce_streams=True,
+            extra_arguments=["--log-level=ERROR"],  # a kernel warns of its own transport at each start
+            resources={"metadata": {"path": folder}},
+        )
+        start = perf_counter()
+        try:
+            client.execute(env={**SETTINGS, **os.environ})
+        except (CellControlSignal, DeadKernelError, TimeoutError) as error:
+            raise ValueError(f"{name}: {error}") from error
+        seconds, left = perf_counter() - start, os.listdir(folder)
+    if left:
+        raise ValueError(f"{name}: leaves {left} in its folder; lessons write into a temporary folder or work/ only")
+    return seconds
+
+
+def why_stale(source: Path, built: Path) -> str | None:
+    """Why a built notebook must be built again, without executing anything; None if it is fresh."""
+    if not built.exists():
+        return "is missing"
+    try:
+        notebook = nbformat.read(built, as_version=4)
+        found = notebook.metadata["tinylm"]
+        wanted = _seals(source, notebook)
+        changed = [what for what in wanted if found[what] != wanted[what]]
+    except (nbformat.reader.NotJSONError, KeyError, AttributeError):
+        return "was not made by the build"
+    reasons = {"source_sha256": "is older than its source", "builder_sha256": "is older than the code of the build"}
+    return reasons.get(changed[0], "was edited by hand") if changed else None
+
+
+def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
+    """One line for each built notebook that is missing, stale, edited or left over: file, why and remedy."""
+    places = {path: source for source in _sources(notebooks) for path in _places(source, notebooks).values()}
+    found = {path: f"{why}; run make notebooks" for path, source in places.items() if (why := why_stale(source, path))}
+    built = {*notebooks.glob("*.ipynb"), *notebooks.glob("solutions/*.ipynb")}
+    found |= dict.fromkeys(built - places.keys(), "has no source; delete it")
+    return [f"{_shown(path, notebooks)} {text}" for path, text in sorted(found.items())]
+
+
+def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tinylm_lib.classroom.course.build", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: build these lessons, stale or not")
+    parser.add_argument("--check", action="store_true", help="execute nothing, fail if a notebook is stale")
+    options = parser.parse_args(argv)
+    try:
+        for line in _work(options, notebooks):
+            print(line, flush=True)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _work(options: argparse.Namespace, notebooks: Path) -> Iterator[str]:
+    sources = _sources(notebooks, options.numbers)
+    if options.check:
+        if lines := stale(notebooks):
+            raise ValueError("\n".join(lines))
+        yield "all notebooks are fresh"
+    else:
+        for source in sources:
+            if options.numbers or any(why_stale(source, path) for path in _places(source, notebooks).values()):
+                yield from build(source, notebooks)
+        yield f"up to date: {', '.join(source.stem for source in sources)}"
+
+
+def _sources(notebooks: Path, numbers: Sequence[str] = ()) -> list[Path]:
+    sources = sorted((notebooks / "source").glob("*.py"))
+    known = [source.name[:2] for source in sources]
+    if unknown := set(numbers) - set(known):
+        raise ValueError(f"no lesson {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return [source for source in sources if not numbers or source.name[:2] in numbers]
+
+
+def _places(source: Path, notebooks: Path) -> dict[str, Path]:
+    return dict(
+        zip(ROLES, (notebooks / f"{source.stem}.ipynb", notebooks / "solutions" / f"{source.stem}.ipynb"), strict=True)
+    )
+
+
+def _shown(path: Path, notebooks: Path) -> str:
+    return path.relative_to(notebooks.parent).as_posix()
+
+
+def _seals(source: Path, notebook: NotebookNode) -> dict[str, str]:
+    def digest(*texts: str) -> str:
+        return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+    return {
+        "source_sha256": digest(source.read_text(encoding="utf-8")),
+        "builder_sha256": digest(*(path.read_text(encoding="utf-8") for path in BUILDER)),
+        "content_sha256": digest(json.dumps(notebook.cells, sort_keys=True)),
+    }
+
+
+def _tidy(notebook: NotebookNode, name: str) -> None:
+    """Takes from the outputs what differs from run to run and refuses what nbval could not compare."""
+    _require_raised(notebook, name)
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            data.pop(WIDGET_STATE, None)
+            if any(kind.startswith("image/") for kind in data):
+                raise ValueError(f"{name}: a bare picture is compared by nobody: use figures.show\n{cell.source}")
+            if output.get("name") == "stderr":
+                raise ValueError(f"{name}: a cell writes to stderr: {output.text.strip()}\n{cell.source}")
+            if output.output_type == "error":  # its frames name the files of this machine
+                output.traceback = [f"{output.ename}: {output.evalue}"]
+
+
+def _require_raised(notebook: NotebookNode, name: str) -> None:
+    for cell in notebook.cells:
+        raised = any(output.output_type == "error" for output in cell.get("outputs", ()))
+        if "raises-exception" in cell.metadata.get("tags", ()) and not raised:
+            raise ValueError(f"{name}: a cell tagged raises-exception does not raise any more\n{cell.source}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

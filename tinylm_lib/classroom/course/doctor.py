@@ -1,0 +1,116 @@
+"""Is this machine ready for the course? Each finding comes with what to do about it."""
+
+import importlib.metadata
+import importlib.util
+import math
+import os
+import platform
+import shutil
+import sys
+import time
+from typing import NamedTuple
+
+import torch
+
+from ...model import TransformerLM
+from ...presets import preset
+from ...runs.machine import main_memory
+from ...training.loop import choose_device
+from ..display.numbers import rounded
+
+OLDEST, NEWEST = (3, 10), (3, 13)
+PACKAGES = ("jupyterlab", "ipywidgets", "anywidget", "matplotlib", "safetensors")
+REINSTALL = "run the set-up again: make lab, or the pip line of the README"
+
+
+class Finding(NamedTuple):
+    """What was looked at, what was found, and the remedy; an empty remedy means that all is well."""
+
+    what: str
+    found: str
+    fix: str = ""
+
+
+def checkup() -> list[Finding]:
+    """Look at everything that has gone wrong for somebody before."""
+    return [python(), *map(package, PACKAGES), torch_build(), memory(), disk(), speed(), device_agrees()]
+
+
+def report(findings: list[Finding]) -> str:
+    """One line per finding, what to mend below it, and a summary."""
+    lines = []
+    for finding in findings:
+        lines.append(f"{'mend' if finding.fix else 'ok  '}  {finding.what:<16} {finding.found}")
+        if finding.fix:
+            lines.append(f"      -> {finding.fix}")
+    broken = sum(bool(finding.fix) for finding in findings)
+    verdict = "This machine is ready." if not broken else f"{broken} of {len(findings)} need a hand, see the arrows."
+    return "\n".join([*lines, verdict])
+
+
+def python() -> Finding:
+    """The interpreter's version."""
+    fits = OLDEST <= sys.version_info[:2] <= NEWEST
+    remedy = f"install Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} and set up anew"
+    return Finding("Python", f"⟨{platform.python_version()}⟩", "" if fits else remedy)
+
+
+def package(name: str) -> Finding:
+    """A package that the lessons need."""
+    if importlib.util.find_spec(name) is None:
+        return Finding(name, "missing", REINSTALL)
+    return Finding(name, f"⟨{importlib.metadata.version(name)}⟩")
+
+
+def torch_build() -> Finding:
+    """Torch, its device and its threads."""
+    device = choose_device("auto").type
+    found = f"⟨{torch.__version__}⟩, device ⟨{device}⟩, ⟨{torch.get_num_threads()} threads⟩"
+    old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11)
+    return Finding("torch", found, REINSTALL if old else "")
+
+
+def memory() -> Finding:
+    """Main memory, where the system tells."""
+    total = main_memory() / 2**30
+    if math.isinf(total):
+        return Finding("memory", "⟨unknown GiB⟩")
+    remedy = "close other programs; the lessons need about 2 GiB free"
+    return Finding("memory", f"⟨{rounded(total, 3)} GiB⟩", "" if total > 3 else remedy)
+
+
+def disk() -> Finding:
+    """Free space where the work is kept."""
+    free = shutil.disk_usage(os.getcwd()).free / 2**30
+    return Finding("free disk", f"⟨{rounded(free, 3)} GiB⟩", "" if free > 1 else "free at least 1 GiB on this disk")
+
+
+def speed() -> Finding:
+    """The rate of a matrix product in fp32, the best of a few."""
+    a = torch.randn(512, 512)
+    best = float("inf")
+    for _ in range(20):
+        start = time.perf_counter()
+        a @ a
+        best = min(best, time.perf_counter() - start)
+    rate = 2 * 512**3 / best / 1e9
+    remedy = "plug in the charger and close other programs; each lesson will take several times as long"
+    return Finding("matrix product", f"⟨{rounded(rate, 3)} GFLOP/s⟩", "" if rate > 5 else remedy)
+
+
+def device_agrees() -> Finding:
+    """The chosen device gives the CPU's logits, on a small model with everything in it."""
+    device = choose_device("auto")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = preset("modern", vocab_size=50, d_model=32, n_layers=2, n_heads=4, n_kv_heads=2, max_seq_len=32)
+        model = TransformerLM(config)
+        ids = torch.randint(50, (2, 20))
+        for p in model.parameters():
+            torch.nn.init.normal_(p, std=0.5)
+    with torch.no_grad():
+        here = model(ids)
+        there = model.to(device)(ids.to(device)).cpu()
+    worst = (here - there).abs().max().item() / here.abs().max().item()
+    remedy = f"this torch computes wrongly on {device.type}; use --device cpu, or install another torch"
+    return Finding("same numbers", "on the chosen device as on the CPU", "" if worst < 1e-3 else remedy)

@@ -1,0 +1,230 @@
+"""Opens the course in JupyterLab, on the student's own copies of the notebooks.
+
+    python -m tinylm_lib lab [NN] [--solutions] [options of JupyterLab]
+
+The copies lie in `work/`. A copy is made once and never overwritten after an edit: a newer lesson is put beside it.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import webbrowser
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jupyter_server.serverapp import list_running_servers
+
+ROOT = Path(__file__).parents[3]
+NOTEBOOKS, WORK = ROOT / "notebooks", ROOT / "work"
+CACHES = {
+    "HF_HOME": "huggingface",
+    "IPYTHONDIR": "ipython",
+    "JUPYTER_CONFIG_DIR": "jupyter/config",
+    "JUPYTER_DATA_DIR": "jupyter/data",
+    "JUPYTER_RUNTIME_DIR": "jupyter/runtime",
+    "MPLCONFIGDIR": "matplotlib",
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+    "TRITON_CACHE_DIR": "triton",
+    "XDG_CACHE_HOME": "",
+}
+QUIET = (
+    "--LabApp.extension_manager=readonly",  # the other one asks the package index
+    "--LanguageServerManager.autodetect=False",  # it would call npm, which writes into the home folder
+    "--KernelManager.transport_encryption=auto",  # without it each kernel prints a warning
+    "--ServerApp.use_redirect_file=False",  # a browser in a snap or flatpak cannot read a file in a hidden folder
+    "--ContentsManager.hide_globs=cache",
+    "--ContentsManager.hide_globs=__pycache__",
+    "--ServerApp.answer_yes=True",
+    "--ServerApp.log_level=ERROR",
+    "--LabApp.log_level=ERROR",
+)
+NO_ANNOUNCEMENTS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+# Without its state a view in a notebook that is opened again reads "Error displaying widget: model not found".
+SAVED_VIEWS = {"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}
+START_SECONDS, STOP_SECONDS = 60, 10
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    """Brings the working copies up to date and runs JupyterLab until it is stopped; returns the exit status.
+
+    Raises: FileNotFoundError without built notebooks, ValueError for an unknown lesson, OSError if Lab does not start.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tinylm_lib lab", description=__doc__, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "lesson", nargs="?", default="", metavar="NN", help="the lesson to open, two digits; default: the first"
+    )
+    parser.add_argument("--solutions", action="store_true", help="copy the solutions with the presenter's notes, too")
+    options, for_jupyter = parser.parse_known_args(list(argv))
+    for line in refresh(NOTEBOOKS, WORK):
+        print(line)
+    if options.solutions:
+        for line in refresh(NOTEBOOKS / "solutions", WORK / "solutions"):
+            print(f"solutions/{line}")
+    process, url = start(WORK, lesson(NOTEBOOKS, options.lesson), for_jupyter)
+    print(f"The course is open at\n\n    {url}\n\nCtrl-C stops it. Your notebooks are in {WORK}", flush=True)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:  # the terminal has sent it to JupyterLab, too
+        end(process)
+        return 0
+
+
+def lesson(notebooks: Path, number: str) -> str:
+    """The file name of the lesson with this number, of the first one for an empty number.
+
+    Raises: ValueError if there is none.
+    """
+    names = sorted(path.name for path in notebooks.glob("*.ipynb"))
+    found = [name for name in names if name.startswith(f"{number}_" if number else "")]
+    if not found:
+        raise ValueError(f"there is no lesson {number!r}; there are {', '.join(name[:2] for name in names)}")
+    return found[0]
+
+
+def refresh(notebooks: Path, work: Path) -> list[str]:
+    """Makes a working copy of each notebook that has none, or only an older one; returns one line for each change.
+
+    Raises: FileNotFoundError if there is no notebook to copy.
+    """
+    paths = sorted(notebooks.glob("*.ipynb"))
+    if not paths:
+        raise FileNotFoundError(f"there is no notebook in {notebooks}; run make notebooks, or get a whole checkout")
+    work.mkdir(parents=True, exist_ok=True)
+    return [line for path in paths for line in _offer(json.loads(path.read_text(encoding="utf-8")), path.stem, work)]
+
+
+def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subprocess.Popen, str]:
+    """Starts JupyterLab on a folder of working copies; returns its process and the address that opens one of them.
+
+    Raises: OSError if it does not come up.
+    """
+    environment = _environment()
+    runtime = environment["JUPYTER_RUNTIME_DIR"]
+    before = {server["pid"] for server in list_running_servers(runtime)}
+    process = subprocess.Popen(command(work, name, options), env=environment)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        for server in list_running_servers(runtime):
+            if server["pid"] not in before and Path(server["root_dir"]) == work.resolve() and _listens(server):
+                return process, f"{server['url']}lab/tree/{quote(name)}?token={server['token']}"
+        time.sleep(0.1)
+    process.terminate()
+    raise OSError(f"JupyterLab did not start, its status is {process.wait()}: see its message above")
+
+
+def _listens(server: dict[str, Any]) -> bool:
+    """Whether a browser would get through: Jupyter lists a server a moment before it binds the port."""
+    everywhere = server["hostname"] in ("*", "0.0.0.0", "::")
+    try:
+        with socket.create_connection(("localhost" if everywhere else server["hostname"], server["port"]), timeout=1):
+            return True
+    except OSError:
+        return bool(server.get("sock"))  # a Unix socket has no port
+
+
+def end(process: subprocess.Popen) -> None:
+    """Waits until a JupyterLab that was told to stop is gone, and kills it where it hangs on a thread of its own."""
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
+    """The command line of JupyterLab: this Python's, offline and without questions, the user's options last."""
+    line = [sys.executable, "-m", "jupyterlab", *QUIET, f"--ServerApp.root_dir={work.resolve()}"]
+    line.append(f"--LabApp.default_url=/lab/tree/{quote(name)}")
+    if not _has_browser():
+        line.append("--no-browser")
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        line.append("--allow-root")  # in a container one is root, and Jupyter would refuse
+    return [*line, *options]
+
+
+def _environment() -> dict[str, str]:
+    """The caller's variables, caches inside the checkout where unset, and settings: no pop-up, views are saved."""
+    cache = WORK / "cache"
+    environment = {variable: str(cache / folder) for variable, folder in CACHES.items()}
+    environment["GOMP_SPINCOUNT"] = "1000"  # spinning threads made training 10 times slower beside other work
+    environment["JUPYTER_TOKEN"] = secrets.token_hex(16)  # Jupyter logs the address only with a token of its own
+    environment |= os.environ
+    settings = cache / "jupyter" / "course" / "labconfig"
+    settings.mkdir(parents=True, exist_ok=True)
+    for name, content in (("page_config", NO_ANNOUNCEMENTS), ("default_setting_overrides", SAVED_VIEWS)):
+        (settings / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    paths = [str(settings.parent), environment.get("JUPYTER_CONFIG_PATH", "")]
+    return environment | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
+
+
+def _has_browser() -> bool:
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True
+
+
+def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
+    """Writes the copy where there is none or an unedited older one, beside all that the student has edited."""
+    edited = False
+    for path in _names(work, name):
+        old = _read(path)
+        if path.exists() and old.get("version") == _version(built):
+            return
+        if not path.exists() or old.get("unedited"):
+            _write(path, _copy(built, name))
+            if edited:
+                yield f"{name} has changed, and you have edited yours: the new one is {path.name}, yours stays as it is"
+            elif old:
+                yield f"{name} has changed; you had not edited yours, it is now the new one"
+            return
+        edited = True
+
+
+def _names(work: Path, name: str) -> Iterator[Path]:
+    yield work / f"{name}.ipynb"
+    yield work / f"{name} (new).ipynb"
+    yield from (work / f"{name} (new {number}).ipynb" for number in range(2, 1000))
+
+
+def _version(notebook: dict[str, Any]) -> str:
+    """A digest of the text of all cells: running them, folding them or adding empty ones does not change it."""
+    texts = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
+    return hashlib.sha256(json.dumps([text for text in texts if text[1].strip()]).encode()).hexdigest()
+
+
+def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
+    blank = {"outputs": [], "execution_count": None}
+    cells = [cell | blank if cell["cell_type"] == "code" else cell for cell in built["cells"]]
+    return built | {
+        "cells": cells,
+        "metadata": built["metadata"] | {"tinylm": {"lesson": name, "version": _version(built)}},
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Which version a copy came from and whether it is unedited; nothing is known of what is no copy of ours."""
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        version = notebook["metadata"]["tinylm"]["version"]
+        return {"version": version, "unedited": version == _version(notebook)}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _write(path: Path, notebook: dict[str, Any]) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
+    part.replace(path)

@@ -1,0 +1,1 @@
+"""What a cell shows: cards, figures, numbers, source, in one style."""

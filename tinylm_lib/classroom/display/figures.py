@@ -1,0 +1,250 @@
+"""The figures of the series, in the style of `look`: one helper adds alt text, caption and numbers."""
+
+import base64
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from html import escape
+from typing import Any
+
+import numpy as np
+from IPython.display import display
+from matplotlib import pyplot, style
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from .cards import fold, number_table
+from .numbers import fixed, rounded
+from .theme import AXIS_COLORS, DASHES, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
+
+__all__ = [
+    "AXIS_COLORS", "DASHES", "HEAT", "INK", "QUIET", "SERIES", "SIGNED", "arrow", "axes", "box", "cells", "framed",
+    "heat_map", "loss_curve", "show",
+]  # fmt: skip
+
+
+PIXELS_PER_INCH, SHARPNESS = 96, 1.5
+TABLE_ROWS = 8
+CELL_INCHES, CELL_POINTS = 0.62, 13
+UPRIGHT = 5  # letters of a name that fit above a cell
+STEPS = 10  # of a ramp in a flat picture: two numbers that differ by a tenth of it have two colours
+TINTS = (0.5, 0.2)  # of a colour on white: the edges of its lines, and its fills
+MASKED = SURFACES["soft"].light
+DARK = 0.18  # relative luminance below which white has more contrast than black
+
+
+@contextmanager
+def axes(title: str, x: str, y: str, size: tuple[float, float] = (8.6, 4.6)) -> Iterator[tuple[Figure, Axes]]:
+    """A titled, labelled figure and its axes, to be drawn inside the `with` block; size in inches, 96 pixels each."""
+    with style.context(["default", STYLE]):
+        figure = Figure(figsize=size, layout="constrained")
+        ax = figure.subplots()
+        ax.set(title=title, xlabel=x, ylabel=y)
+        yield figure, ax
+
+
+def show(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Sequence[Any]], digits: int = 3) -> None:
+    """Displays the figure with alt text, caption and its numbers as a foldable table, and closes it.
+
+    table: the columns by their heading, all equally long; floats are rounded to `digits` significant digits.
+    Raises: ValueError if anything a reader needs is missing.
+    """
+    first = figure.axes[0] if figure.axes else None
+    if not (first and first.get_title(loc="left") + first.get_title() and first.get_xlabel() and first.get_ylabel()):
+        raise ValueError("a figure needs a title and two axis labels: make it with `axes(title, x, y)`")
+    if not alt.strip() or not caption.strip():
+        raise ValueError("a figure needs an alt text (what it shows) and a caption (what to see in it)")
+    lengths = {len(column) for column in table.values()}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError("a figure needs its numbers: table={'step': [...], 'loss': [...]}, columns equally long")
+    shown = (
+        [rounded(cell, digits) if isinstance(cell, float) else str(cell) for cell in column]
+        for column in table.values()
+    )
+    html = framed(figure, alt, caption, number_table(list(table), zip(*shown, strict=True)))
+    pyplot.close(figure)
+    display({"text/html": html, "text/plain": f"Figure: {alt}\n{caption}"}, raw=True)
+
+
+def framed(
+    figure: Figure,
+    alt: str,
+    caption: str,
+    numbers: str,
+    *,
+    flat: bool = False,
+    sharpness: float = SHARPNESS,
+) -> str:
+    """The HTML of a figure: its picture with alt text, its caption, and its numbers, which are HTML too, folded.
+
+    flat: keep only the colours of `palette`, which makes the picture of a view a third of the size.
+    sharpness: pixels of the picture for one of the page.
+    """
+    below = f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{fold("The numbers", numbers)}'
+    return f'<figure style="margin:4px 0 12px">{_image(figure, alt, flat, sharpness)}{below}</figure>'
+
+
+def loss_curve(
+    curves: Mapping[str, tuple[Sequence[int], Sequence[float]]],
+    levels: Mapping[str, float] | None = None,
+    *,
+    caption: str,
+    title: str = "Loss while training",
+    unit: str = "nats per token",
+) -> None:
+    """Shows losses over steps, {name: (steps, losses)}, and horizontal lines to compare with, {name: loss}."""
+    levels = levels or {}
+    with axes(title, "step (one update each)", f"loss ({unit})") as (figure, ax):
+        ends = []
+        for name, (steps, losses) in curves.items():
+            (line,) = ax.plot(steps, losses, marker="o" if len(steps) <= TABLE_ROWS else "")
+            ends.append((losses[-1], name, line.get_color()))
+        for name, value in levels.items():
+            ax.axhline(value, color=QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
+            ends.append((value, f"{name} = {rounded(value, 3)}", QUIET))
+        _name_at_the_right(ax, ends)
+    courses = [f"{name} goes from {rounded(y[0], 2)} to {rounded(y[-1], 2)}" for name, (_, y) in curves.items()]
+    lines = [f"{name} lies at {rounded(value, 3)}" for name, value in levels.items()]
+    alt = f"Line chart of the loss in {unit} over the steps: {'; '.join(courses + lines)}."
+    show(figure, alt=alt, caption=caption, table=_loss_table(curves, levels), digits=2)
+
+
+def heat_map(
+    values: Any,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    title: str,
+    caption: str,
+    y: str = "query: row",
+    x: str = "key: column",
+    limits: tuple[float, float] = (0.0, 1.0),
+    digits: int = 2,
+) -> None:
+    """Shows a small matrix (len(rows), len(columns)) as shaded cells with their numbers; NaN is masked, and hatched.
+
+    limits: the numbers of the lightest and the darkest colour. From -1 to 1, say, 0 is white and each sign has its hue.
+    """
+    values, (low, high) = np.asarray(values, dtype=float), limits
+    size = (2.6 + CELL_INCHES * max(len(columns), 9), 2.2 + 0.72 * CELL_INCHES * len(rows))
+    with axes(title, x, y, size) as (figure, ax):
+        ax.grid(visible=False)
+        cells(ax, values, (values - low) / (high - low), rows, [digits] * len(rows), SIGNED if low < 0 else HEAT)
+        slanted = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(range(len(columns)), columns, **(slanted if max(map(len, columns)) > UPRIGHT else {}))
+    ends = f"from {low:g} to {high:g}"
+    alt = f"Heat map: {title}. {y.partition(':')[0]} by row, {x.partition(':')[0]} by column, {ends}."
+    hatched = " Hatched is masked." if np.isnan(values).any() else ""
+    caption = f"{caption} The colour goes {ends}.{hatched}"
+    numbers = (["" if np.isnan(value) else fixed(value, digits) for value in row] for row in values)
+    table = number_table(["", *columns], ([name, *row] for name, row in zip(rows, numbers, strict=True)))
+    display({"text/html": framed(figure, alt, caption, table), "text/plain": f"Figure: {alt}\n{caption}"}, raw=True)
+
+
+def cells(
+    ax: Axes,
+    values: Any,
+    shades: Any,
+    rows: Sequence[str],
+    digits: Sequence[int],
+    hues: LinearSegmentedColormap = HEAT,
+) -> None:
+    """Draws numbers (R, S) in cells of these shades, 0 to 1 or NaN: hatched. digits: of each row."""
+    shades = np.asarray(shades)
+    ax.imshow(shades, cmap=hues, vmin=0, vmax=1, aspect="auto")
+    for (i, j), value in np.ndenumerate(np.asarray(values)):
+        if np.isnan(shades[i, j]):
+            ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fc=MASKED, ec=LINE, hatch="////", linewidth=0))
+            continue
+        light = np.dot(np.power(hues(shades[i, j])[:3], 2.2), (0.21, 0.72, 0.07))
+        color = "white" if light < DARK else "black"
+        ax.text(j, i, fixed(value, digits[i]), ha="center", va="center", size=CELL_POINTS, color=color)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.tick_params(length=0, colors=QUIET, labelcolor=INK)
+    ax.spines[:].set_visible(False)
+
+
+def box(ax: Axes, x: float, y: float, text: str, letter: str = "") -> None:
+    """Draws a part of a model as a box around its name, framed in the colour of an axis letter or in ink."""
+    frame = {"boxstyle": "round,pad=0.45", "facecolor": "white", "edgecolor": _color(letter), "linewidth": 2}
+    ax.text(x, y, text, ha="center", va="center", bbox=frame, zorder=6)
+
+
+def arrow(
+    ax: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    letter: str = "B",
+    width: float = 2,
+    bend: str | None = None,
+) -> None:
+    """Draws what flows from one part to the next, in the colour of an axis letter. bend: a connection style."""
+    line = {"arrowstyle": "-|>", "color": _color(letter), "lw": width, "mutation_scale": 14 + 2 * width}
+    line |= {"shrinkA": 0, "shrinkB": 0} | ({"connectionstyle": bend} if bend else {})
+    ax.annotate("", end, start, arrowprops=line)
+
+
+def _color(letter: str) -> str:
+    return AXIS_COLORS[letter].light if letter else INK
+
+
+@cache
+def palette() -> tuple[tuple[int, int, int], ...]:
+    """The red, green and blue, 0 to 255, of every colour of a flat picture, each once, and the tints of its edges."""
+    plain = [*SERIES, INK, QUIET, *(shade.light for shade in AXIS_COLORS.values())]
+    named = [to_rgb(color) for color in (*plain, LINE, MASKED, "white", "black")]
+    ramps = [hues(step / STEPS)[:3] for hues in (HEAT, SIGNED) for step in range(STEPS + 1)]
+    tints = [[1 - part * (1 - level) for level in to_rgb(color)] for color in plain for part in TINTS]
+    return tuple(dict.fromkeys(tuple(round(255 * level) for level in color) for color in [*named, *ramps, *tints]))
+
+
+def _flat(drawn: Image.Image) -> Image.Image:
+    """The picture in the nearest colours of the palette; it holds only those that it uses."""
+    pixels, colors = np.asarray(drawn.convert("RGB")).reshape(-1, 3), np.array(palette())
+    found, places = np.unique(pixels @ [1 << 16, 1 << 8, 1], return_inverse=True)
+    levels = np.stack([found >> 16, found >> 8 & 255, found & 255], -1)  # (found, 3)
+    nearest = np.square(levels[:, None] - colors).sum(-1).argmin(-1)
+    used, numbers = np.unique(nearest, return_inverse=True)
+    flat = Image.fromarray(numbers[places].reshape(drawn.height, drawn.width).astype(np.uint8))
+    flat.putpalette(colors[used].ravel().tolist())
+    return flat
+
+
+def _image(figure: Figure, alt: str, flat: bool = False, sharpness: float = SHARPNESS) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(
+        buffer, format="png", dpi=PIXELS_PER_INCH * sharpness, facecolor="white", metadata={"Software": None}
+    )
+    if flat:
+        drawn, buffer = _flat(Image.open(buffer)), io.BytesIO()
+        drawn.save(buffer, format="png", optimize=True)
+    width = round(figure.get_figwidth() * PIXELS_PER_INCH)
+    card = "max-width:100%;height:auto;background:#fff;border:1px solid #c5ccd3;border-radius:10px"
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return f'<img alt="{escape(alt)}" width="{width}" style="{card}" src="data:image/png;base64,{data}">'
+
+
+def _loss_table(curves: Mapping[str, tuple], levels: Mapping[str, float]) -> dict[str, list]:
+    values = {name: dict(zip(*curve, strict=True)) for name, curve in curves.items()}
+    steps = sorted({step for steps, _ in curves.values() for step in _thinned(steps)})
+    table = {"step": [*steps, *levels]}
+    for name, at in values.items():
+        table[name] = [*(float(at[step]) if step in at else "" for step in steps), *map(float, levels.values())]
+    return table
+
+
+def _thinned(steps: Sequence[int]) -> list[int]:
+    last = len(steps) - 1
+    return [steps[round(place * last / (TABLE_ROWS - 1))] for place in range(TABLE_ROWS)]
+
+
+def _name_at_the_right(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
+    bottom, top = ax.get_ylim()
+    gap, below = (top - bottom) / 15, float("-inf")
+    for height, name, color in sorted(ends):
+        below = max(height, below + gap)
+        ax.text(1.01, below, name, color=color, va="center", transform=ax.get_yaxis_transform())

@@ -1,0 +1,1 @@
+"""Experiments that more than one lesson or benchmark repeats."""

@@ -1,0 +1,1 @@
+"""Code with its real shapes: comments that run, traces, and errors explained."""

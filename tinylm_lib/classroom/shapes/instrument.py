@@ -1,0 +1,359 @@
+"""How a source comes to check and to trace itself: its tree is rewritten so that each value is seen as it is made.
+
+Woven is a package (`traced`), every cell of a notebook (`check_cells`) or one function (`woven`). What a value then has
+to stand up to is in shapes.py. Nothing is patched, and line numbers stay those of the source.
+"""
+
+import ast
+import importlib.util
+import linecache
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from .comments import Comment, Operand, Operation, Report, find_comments
+
+_VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+_OPERANDS = (ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.IfExp, ast.NamedExpr)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SCOPES = (ast.Module, *_FUNCTIONS)
+_UNWOVEN = (ast.JoinedStr, ast.pattern, ast.arg)  # what is inside is no expression of its own
+_SIGNS = {
+    ast.MatMult: "@",
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+
+
+def _place(tree: ast.AST, line: int) -> ast.AST | None:
+    """Returns the node whose value a comment on this line speaks of."""
+    here = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For) and node.iter.end_lineno == line < node.body[0].lineno:
+            return node if isinstance(node.target, ast.Name) else None
+        if isinstance(node, _VALUED) and node.lineno <= line <= node.end_lineno:
+            here.append(node)
+    node = max(here, key=lambda statement: (statement.lineno, statement.col_offset), default=None)
+    if isinstance(node, ast.AugAssign) and node.end_lineno == line:
+        return node if isinstance(node.target, ast.Name) else None
+    value = getattr(node, "value", None)
+    if isinstance(tree, ast.Lambda) and not here and line == tree.end_lineno:
+        value = tree
+    if node is not None and value is not None and node.end_lineno > line:
+        inside = _ending(value, line)
+        value = inside[0] if len(inside) == 1 else None
+    while isinstance(value, ast.Lambda | ast.Yield | ast.GeneratorExp):
+        value = next(getattr(value, field) for field in ("body", "elt", "value") if hasattr(value, field))
+    return value
+
+
+def _ending(node: ast.AST, line: int) -> list[ast.AST]:
+    """Returns the largest expressions that end on a line."""
+    if isinstance(node, ast.JoinedStr | ast.Constant):
+        return []
+    if isinstance(node, ast.expr) and node.end_lineno == line:
+        return [node]
+    return [found for child in ast.iter_child_nodes(node) for found in _ending(child, line)]
+
+
+def instrument(
+    source: str, file: str, report: Report, tree: ast.Module | None = None, part: ast.AST | None = None
+) -> ast.Module:
+    """Returns the tree of a source whose shape comments check themselves; it runs where `__shapes__` is the report.
+
+    part: the function inside the tree to weave, default everything.
+    """
+    tree = ast.parse(source, file) if tree is None else tree
+    part = part or tree
+    lines = range(getattr(part, "lineno", 1), getattr(part, "end_lineno", source.count("\n") + 1) + 1)
+    comments = [comment for comment in find_comments(source, file) if comment.line in lines]
+    if report.on_line:
+        silent = sorted(set(lines) - {comment.line for comment in comments})
+        comments += [Comment(file, line, "", "") for line in silent]
+    claims: dict[ast.AST, list[int]] = {}
+    for comment in comments:
+        node = None if comment.obstacle else _place(part, comment.line)
+        if comment.text or not isinstance(node, ast.Constant | None):
+            if node:
+                claims.setdefault(node, []).append(len(report.comments))
+            comment.obstacle = comment.obstacle or ("" if node else "no single value ends on this line")
+            report.comments.append(comment)
+    _Weaver(claims, report, source).visit(part)
+    return ast.fix_missing_locations(tree)
+
+
+class _Weaver(ast.NodeTransformer):
+    """Wraps every claimed value in a check, its operands where the comment has left sides, all operands for a trace."""
+
+    def __init__(self, claims: dict[ast.AST, list[int]], report: Report, source: str) -> None:
+        self.claims, self.report, self.source = claims, report, source
+        self.watching = False  # inside a value whose comment has left sides
+        self.used: set[str] = set()  # letters of the comments so far in this function; "" stands for any comment
+
+    def visit(self, node: ast.AST) -> Any:
+        """Returns the node, woven from the inside out."""
+        claims, watching, used = self.claims.get(node, []), self.watching, set(self.used)
+        self.watching |= any(self.report.comments[index].lefts for index in claims)
+        self.used = set() if isinstance(node, _SCOPES) else self.used
+        slots = _slots(node) if self.report.on_line else []  # now: later an operand may hang beneath a `see`
+        operation = self._operation(node, slots) if slots else None
+        node = node if isinstance(node, _UNWOVEN) else self.generic_visit(node)
+        if self.watching and isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            node.left = _call("__scope__.left", node.left, node.left)
+            node.right = _call("__scope__.right", node.right, node.right)
+        if operation is not None:
+            self.used.add("")
+            node = self._taken(node, operation, slots)
+        self.watching = watching
+        if isinstance(node, _SCOPES):
+            self._open(node)
+            self.used = used | ({""} if self.report.on_line else set())  # decorators and defaults run outside
+        if watching and isinstance(node, _OPERANDS) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            node = _call("__scope__.see", node, node)
+        if isinstance(node, ast.expr):
+            return self._checked(node, claims)
+        return self._statement(node, claims, used)
+
+    def _operation(self, node: ast.AST, slots: list) -> int:
+        """Returns the number of a new operation."""
+        operands = [Operand(role, self._text(holder[key])) for role, holder, key in slots]
+        kind = "call" if isinstance(node, ast.Call) else "update" if isinstance(node, ast.AugAssign) else "sign"
+        if kind == "call":
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        elif isinstance(node, ast.Subscript):
+            name = "[]"
+            operands = operands if len(operands) == 2 else [*operands, Operand("[]", self._text(node.slice))]
+        else:
+            name = _SIGNS[type(node.ops[0] if isinstance(node, ast.Compare) else node.op)]
+        self.report.operations.append(Operation(kind, name, node.lineno, node.end_lineno, tuple(operands)))
+        return len(self.report.operations) - 1
+
+    def _text(self, node: ast.AST) -> str:
+        return " ".join((ast.get_source_segment(self.source, node) or ast.unparse(node)).split())
+
+    def _taken(self, node: Any, operation: int, slots: list) -> Any:
+        """Notes the operands of an operation as they are evaluated, and that it is done."""
+        if isinstance(node, ast.AugAssign):
+            left = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
+            node.value = _call("__scope__.take_both", node.value, ast.Constant(operation), left, node.value)
+            return node
+        for place, (_, holder, key) in enumerate(slots):
+            value = holder[key]
+            holder[key] = _call("__scope__.take", value, ast.Constant(operation), ast.Constant(place), value)
+        return _call("__scope__.done", node, ast.Constant(operation), node)
+
+    def _checked(self, node: ast.expr, claims: list[int]) -> ast.expr:
+        for index in claims:
+            comment = self.report.comments[index]
+            self.used |= {"", *re.findall("[A-Z]", str(comment.lefts + comment.results))}
+            node = _call("__scope__.check", node, ast.Constant(index), _call("__scope__.begin", node), node)
+        return node
+
+    def _statement(self, node: Any, claims: list[int], used: set[str]) -> Any:
+        """Checks the variable that `x += ...` and `for x in ...:` leave, and frees a loop's own letters each round."""
+        after = []
+        if claims:
+            value = self._checked(ast.Name(node.target.id, ast.Load()), claims)
+            after = [ast.copy_location(ast.Assign([node.target], value), node)]
+        if isinstance(node, ast.AugAssign):
+            return [node, *after]
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While) and "" in self.used:
+            forget = _call("__scope__.forget", node, ast.Constant("".join(sorted(self.used - used))))
+            node.body[:0] = [ast.copy_location(ast.Expr(forget), node), *after]
+        return node
+
+    def _open(self, node: Any) -> None:
+        """Gives each call of a function that has comments its own letters."""
+        scope = _call("__shapes__.scope", node)
+        if self.used and isinstance(node, ast.Lambda):
+            only = ast.arguments([], [ast.arg("__scope__")], None, [], [], None, [])
+            node.body = ast.copy_location(ast.Call(ast.Lambda(only, node.body), [scope], []), node)
+        elif self.used:
+            first = ast.get_docstring(node, clean=False) is not None
+            while getattr(node.body[first], "module", None) == "__future__":
+                first += 1
+            assign = ast.Assign([ast.Name("__scope__", ast.Store())], scope)
+            node.body.insert(first, ast.copy_location(assign, node.body[first]))
+
+
+def _slots(node: ast.AST) -> list[tuple[str, Any, Any]]:
+    """Returns where the operands of an operation hang: role, what holds it, under which key."""
+    fields = vars(node)
+    if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
+        return [("", fields, "left"), ("", fields, "right")]
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _SIGNS:
+        return [("", fields, "left"), ("", node.comparators, 0)]
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and type(node.op) in _SIGNS:
+        return [("", fields, "target"), ("", fields, "value")]
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        simple = not isinstance(node.slice, ast.Slice | ast.Tuple)
+        return [("", fields, "value"), *([("", fields, "slice")] if simple else [])]
+    if not isinstance(node, ast.Call):
+        return []
+    called = [("()", fields, "func")]
+    if isinstance(node.func, ast.Attribute):
+        called = [(".", vars(node.func), "value")]
+    elif isinstance(node.func, ast.Name):
+        called = []
+    given = [
+        ("*", vars(arg), "value") if isinstance(arg, ast.Starred) else ("", node.args, place)
+        for place, arg in enumerate(node.args)
+    ]
+    return called + given + [(word.arg or "**", vars(word), "value") for word in node.keywords]
+
+
+def _call(name: str, at: ast.AST, *args: ast.expr) -> ast.expr:
+    owner, method = name.split(".")
+    function = ast.Attribute(ast.Name(owner, ast.Load()), method, ast.Load())
+    return ast.copy_location(ast.Call(function, list(args), []), at)
+
+
+def woven(function: FunctionType, report: Report) -> FunctionType:
+    """Returns a copy of a function that reports to `report`; the function itself stays as it is.
+
+    Raises: ValueError for a function without Python source, and for one that shares its line with its like.
+    """
+    code, source = function.__code__, _source(function)
+    tree = ast.parse(source)
+    part = definition(function, tree)
+    part.args.kwonlyargs.append(ast.arg("__shapes__"))
+    part.args.kw_defaults.append(None)
+    tree = instrument(source, code.co_filename, report, tree, part)
+    whole = compile(tree, code.co_filename, "exec", dont_inherit=True)
+    found = next(inner for inner in _codes(whole) if _same(inner, code) and "__shapes__" in inner.co_varnames)
+    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    closure = tuple(cells[name] for name in found.co_freevars)
+    copy = FunctionType(found, function.__globals__, function.__name__, function.__defaults__, closure)
+    copy.__kwdefaults__ = {**(function.__kwdefaults__ or {}), "__shapes__": report}
+    return copy
+
+
+def _source(function: FunctionType) -> str:
+    return "".join(linecache.getlines(function.__code__.co_filename, function.__globals__))
+
+
+def definition(function: FunctionType, tree: ast.Module | None = None) -> Any:
+    """Returns the node of a function in the tree of its file, or in `tree`."""
+    code = function.__code__
+    tree = ast.parse(_source(function)) if tree is None else tree
+    names = code.co_varnames[: code.co_argcount]
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, _FUNCTIONS)
+        and getattr(node, "name", "<lambda>") == code.co_name
+        and min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))]) == code.co_firstlineno
+        and tuple(arg.arg for arg in [*node.args.posonlyargs, *node.args.args]) == names
+    ]
+    if not found:
+        raise ValueError(f"{function.__qualname__} has no Python source here: define it in a cell or in a file")
+    if len(found) > 1:
+        raise ValueError(f"line {code.co_firstlineno} has several functions alike: write this one with `def`")
+    return found[0]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield inner
+            yield from _codes(inner)
+
+
+def _same(one: CodeType, other: CodeType) -> bool:
+    return (one.co_name, one.co_firstlineno) == (other.co_name, other.co_firstlineno)
+
+
+class _Loader(SourceFileLoader):
+    """Loads one file of a traced package; bytecode caches are neither read nor written."""
+
+    def __init__(self, name: str, path: str, report: Report) -> None:
+        super().__init__(name, path)
+        self.report = report
+
+    def get_code(self, fullname: str) -> Any:
+        """Returns the checked code."""
+        source = importlib.util.decode_source(self.get_data(self.path))
+        return compile(instrument(source, self.path, self.report), self.path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Runs the module with the report in reach."""
+        module.__shapes__ = self.report
+        super().exec_module(module)
+
+
+@dataclass
+class _Finder:
+    """Finds `_traced_<package>` and its submodules in the files of the package."""
+
+    package: str
+    report: Report
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Returns the spec of a traced module, None for every other name."""
+        if name.partition(".")[0] != f"_traced_{self.package}":
+            return None
+        spec = PathFinder.find_spec(name, path) if path else importlib.util.find_spec(self.package)
+        if spec is None or not spec.origin:
+            return None
+        inside, loader = spec.submodule_search_locations, _Loader(name, spec.origin, self.report)
+        return importlib.util.spec_from_file_location(
+            name, spec.origin, loader=loader, submodule_search_locations=inside
+        )
+
+
+@contextmanager
+def traced(package: str, report: Report) -> Iterator[ModuleType]:
+    """Imports a second copy of a package (of relative imports) that checks itself, and forgets it afterwards."""
+    finder, shadow = _Finder(package, report), f"_traced_{package}"
+    sys.meta_path.insert(0, finder)
+    try:
+        yield importlib.import_module(shadow)
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.partition(".")[0] == shadow]:
+            del sys.modules[name]
+
+
+class check_cells:  # noqa: N801
+    """Checks the shape comments of every cell that an IPython shell runs from now on, until `close()`."""
+
+    def __init__(self, ip: Any, sizes: Mapping[str, int] | None = None) -> None:
+        self.ip, self.source, self.report = ip, "", Report(sizes or {})
+        for earlier in [other for other in ip.ast_transformers if isinstance(other, check_cells)]:
+            earlier.close()
+        ip.input_transformers_post.append(self._remember)
+        ip.ast_transformers.append(self)
+
+    def _remember(self, lines: list[str]) -> list[str]:
+        self.source = "".join(lines)
+        return lines
+
+    def visit(self, tree: ast.Module) -> ast.Module:
+        """Returns the tree of a cell, checked; IPython calls this before it runs the cell."""
+        self.ip.user_ns["__shapes__"] = self.report  # anew each time: %reset clears the variables
+        return instrument(self.source, f"In [{self.ip.execution_count}]", self.report, tree)
+
+    def close(self) -> None:
+        """Stops checking new cells."""
+        if self in self.ip.ast_transformers:
+            self.ip.input_transformers_post.remove(self._remember)
+            self.ip.ast_transformers.remove(self)

@@ -1,0 +1,215 @@
+"""What every line really made: its source with the shapes at the margin, and an explanation where shapes do not fit.
+
+`trace(function, *arguments)` runs one function, `trace_cells()` every cell from now on, `trace_model` a whole model.
+"""
+
+import inspect
+import linecache
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from IPython import get_ipython
+
+from ...config import ModelConfig
+from ..display.cards import CODE, Card, card, code, paragraph
+from ..display.source import highlighted, lesson, place
+from .comments import Comment, Report, config_sizes
+from .failures import Failure, background, capitals, explain, failure_at, function_of
+from .instrument import check_cells, definition, woven
+from .letters import legend_html
+from .mismatch import drawn, in_words
+from .model_trace import trace_model
+from .recording import Line, Recording
+
+__all__ = ["explain_shapes", "trace", "trace_cells", "trace_model"]
+
+LINE = "border:none;border-bottom:1px solid #8a94a033"
+CELL = f"{CODE};{LINE};padding:1px 0;vertical-align:top;text-align:left;max-width:none;line-height:1.7"
+MARGIN = f"{CELL};padding-left:28px;white-space:nowrap"
+PER_CHARACTER = 0.602  # of the font size: the width of a character of the code
+UNFIT = ("✗ does not fit", "<b>✗ does not fit</b>")
+WIDEST = 100  # characters of a line of code in front of its shape, in plain text
+
+
+def trace(
+    what: Any, *args: Any, details: bool = False, sizes: Mapping[str, int] | ModelConfig | None = None, **kwargs: Any
+) -> Card:
+    """Runs a function, method or module and shows its lines, each with the shape of what it really made.
+
+    args, kwargs: what it is called with. details: dtypes and devices too. sizes: letters and their sizes, as
+    `{"B": 2, "T": 16}` or a model's config; others are read from the code: its shape comments, its variables named by
+    one capital letter, its docstring (`x (B, T, C)`).
+    Where two shapes do not fit, the card ends there and explains it; any other error is raised as ever.
+    Raises: TypeError and ValueError for what cannot be called so or has no Python source.
+    """
+    function, given, named = function_of(what, args, kwargs)
+    recording = Recording(background(function, given, named))
+    report = Report(_fixed(what, sizes), strict=False, on_line=recording.note)
+    copy, failure = woven(function, report), None
+    try:
+        copy(*given, **named)
+    except Exception as error:
+        failure = failure_at(report, recording, error)
+        if failure is None:
+            raise
+    node = definition(function)
+    arguments = inspect.signature(function).bind(*given, **named).arguments
+    recording.note_arguments(node.lineno, arguments, {**recording.background, **report.sizes})
+    numbers = [line for line in range(node.lineno, node.end_lineno + 1) if line not in _docstring(node)]
+    lessons = lesson(function)
+    caption = f"`{place(function)}`" + (f" · {lessons}" if lessons else "")
+    name = "lambda" if function.__name__ == "<lambda>" else function.__qualname__.rpartition("<locals>.")[2]
+    lines = linecache.getlines(function.__code__.co_filename, function.__globals__)
+    return _card(name, caption, _shown(lines, numbers, report.comments), recording, failure, details)
+
+
+def _fixed(what: Any, sizes: Mapping[str, int] | ModelConfig | None) -> dict[str, int]:
+    config = getattr(what, "config", None)
+    known = config_sizes(config) if isinstance(config, ModelConfig) else {}
+    return {**known, **(config_sizes(sizes) if isinstance(sizes, ModelConfig) else sizes or {})}
+
+
+def _docstring(node: Any) -> range:
+    first = node.body[0] if isinstance(node.body, list) else None
+    text = getattr(getattr(first, "value", None), "value", None)
+    return range(first.lineno, first.end_lineno + 1) if isinstance(text, str) else range(0)
+
+
+def _shown(lines: Sequence[str], numbers: Sequence[int], comments: Sequence[Comment]) -> list[Line]:
+    """Returns the lines of a source to be shown; a shape comment that came true becomes its line's mark."""
+    true = {c.line: c.text for c in comments if c.state == "true" and c.results and c.text == c.text.upper()}
+    idle = {c.line for c in comments if c.state == "never executed"}
+    texts = [lines[n - 1].rstrip("\n") for n in numbers]
+    texts = [
+        text[: text.rindex(true[n])].rstrip() if n in true else text for n, text in zip(numbers, texts, strict=True)
+    ]
+    indent = min((len(text) - len(text.lstrip()) for text in texts if text.strip()), default=0)
+    texts = [text[indent:] for text in texts]
+    html = highlighted("\n".join(texts))
+    return [Line(n, text, marked, n in idle) for n, text, marked in zip(numbers, texts, html, strict=True)]
+
+
+def _card(
+    title: str, caption: str, lines: list[Line], recording: Recording, failure: Failure | None, details: bool
+) -> Card:
+    failed = failure.line if failure else 0
+    width = min(max((len(line.text) for line in lines), default=0), WIDEST)
+    rows, text = [], []
+    for line in lines:
+        margin = recording.margin(line.number, details) + ([UNFIT] if line.number == failed else [])
+        rows.append(_row(line, [html for _, html in margin], line.number == failed))
+        shapes = [words for words, _ in margin] or [""]
+        text += [f"{line.text:<{width}}  {shapes[0]}".rstrip()]
+        text += [f"{'':<{width}}  {more}" for more in shapes[1:]]
+    table = f'<table style="border-collapse:collapse;table-layout:auto;width:100%;margin:6px 0">{"".join(rows)}</table>'
+    parts = ([paragraph(caption)] if caption else []) + [table]
+    if failure:
+        parts += drawn(failure.found, failure.letters) + _origin(failure)
+        text += ["", *_told(failure)]
+    legend = recording.legend(failure.named_letters() if failure else {})
+    note = recording.note_on_doubles()
+    if legend:
+        parts.append(legend_html(legend))
+        text += ["", "  ".join(f"{letter} {meaning}".strip() for letter, meaning in legend)]
+    if note:
+        parts.append(paragraph(note))
+        text.append(note)
+    heading = [f"{title} · {caption.replace('`', '')}" if caption else title, ""]
+    return card(title, parts, "\n".join(heading + text), "bad" if failure else "plain")
+
+
+def _row(line: Line, margin: list[str], failed: bool) -> str:
+    indent = len(line.text) - len(line.text.lstrip())
+    hang = f"padding-left:{(indent + 4) * PER_CHARACTER:.1f}em;text-indent:-{4 * PER_CHARACTER:.1f}em"
+    shade = "background:#d9541e33" if failed else "background:none"
+    pale = ";opacity:0.74" if line.is_idle and not failed else ""
+    shapes = "<br>".join(margin)
+    cells = f'<td style="{CELL};white-space:pre-wrap;{hang}">{line.html.lstrip() or " "}</td>'
+    return f'<tr style="{shade}{pale}">{cells}<td style="{MARGIN}">{shapes}</td></tr>'
+
+
+def _origin(failure: Failure) -> list[str]:
+    """Returns where inside a called function it happened, and what torch said."""
+    inside = [f'<p style="margin:6px 0">Inside {code(name)}: {code(line)}</p>' for name, line in failure.inside]
+    return [*inside, f'<p style="margin:6px 0;font-size:13px">torch says: <i>{escape(failure.message)}</i></p>']
+
+
+def _told(failure: Failure) -> list[str]:
+    inside = [f"  Inside {name}: {line}" for name, line in failure.inside]
+    return [
+        "These shapes do not fit:",
+        *in_words(failure.found, failure.letters),
+        *inside,
+        f"  torch says: {failure.message}",
+    ]
+
+
+def explain_shapes(
+    function: Any, args: Sequence[Any], error: BaseException, kwargs: Mapping[str, Any] | None = None
+) -> Card | None:
+    """Explains an error that a function raised on these arguments, if it is about shapes that do not fit; else None.
+
+    The function runs once more, with what it prints thrown away. Nothing that it raises escapes.
+    """
+    failure = explain(function, args, kwargs or {}, error, {})
+    if failure is None:
+        return None
+    line = f'<p style="margin:6px 0">{code(failure.source)}</p>'
+    parts = [line, *drawn(failure.found, failure.letters), *_origin(failure)]
+    told = _told(failure)
+    return card("These shapes do not fit", parts, "\n".join([told[0], f"  {failure.source}", *told[1:]]), "bad")
+
+
+def trace_cells(on: bool = True, *, sizes: Mapping[str, int] | ModelConfig | None = None) -> None:
+    """From now on each cell is followed by its trace, a cell whose shapes do not fit by the reason; on=False ends it.
+
+    sizes: as in `trace`. A cell that makes no tensor has no trace.
+    Raises: RuntimeError outside of a notebook.
+    """
+    ip = get_ipython()
+    if ip is None:
+        raise RuntimeError("there are no cells here: trace_cells is for notebooks, trace(function, ...) works anywhere")
+    for earlier in [other for other in ip.ast_transformers if isinstance(other, _CellTracer)]:
+        earlier.close()
+    if on:
+        _CellTracer(ip, _fixed(None, sizes))
+
+
+class _CellTracer(check_cells):
+    """Shows a card after each cell. Lies of shape comments are marked there instead of raised."""
+
+    def __init__(self, ip: Any, sizes: Mapping[str, int]) -> None:
+        super().__init__(ip, sizes)
+        self.report = Report(sizes, strict=False, on_line=self._note)
+        self.recording, self.here = Recording({}), range(0)
+        ip.events.register("post_run_cell", self._show)
+
+    def _note(self, comment: Any, value: Any, letters: Mapping[str, int]) -> None:
+        if any(comment is self.report.comments[i] for i in self.here):
+            self.recording.note(comment, value, letters)
+
+    def visit(self, tree: Any) -> Any:
+        """Returns the tree of a cell, traced."""
+        start = len(self.report.comments)
+        self.report.begun.clear()
+        self.recording = Recording(capitals(self.ip.user_ns))
+        tree = super().visit(tree)
+        self.here = range(start, len(self.report.comments))
+        return tree
+
+    def _show(self, result: Any) -> None:
+        error = result.error_in_exec
+        failure = failure_at(self.report, self.recording, error) if error else None
+        if failure or (self.recording.has_tensors() and not error):
+            lines = self.source.rstrip("\n").splitlines(keepends=True)
+            comments = [self.report.comments[i] for i in self.here]
+            shown = _shown(lines, range(1, len(lines) + 1), comments)
+            _card("What this cell made", "", shown, self.recording, failure, details=False).show()
+        self.recording, self.here = Recording({}), range(0)
+
+    def close(self) -> None:
+        """Stops tracing new cells."""
+        if self in self.ip.ast_transformers:
+            self.ip.events.unregister("post_run_cell", self._show)
+        super().close()

@@ -1,0 +1,1 @@
+"""What a student keeps, and the model built from it."""

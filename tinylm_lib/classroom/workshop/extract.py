@@ -1,0 +1,375 @@
+"""A student's function as a file that stands on its own: taken out of a notebook with all that it needs, and read back.
+
+    python -m tinylm_lib.classroom.workshop.extract NAME FILE
+
+checks such a file in a fresh process. It holds a docstring, a seal (`MARK` and JSON), imports, helpers, the function.
+"""
+
+import __future__
+
+import ast
+import contextlib
+import hashlib
+import importlib.abc
+import importlib.util
+import inspect
+import json
+import linecache
+import subprocess
+import symtable
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from ..checks.check import diagnose
+from ..exercises import find
+from ..exercises.base import Diagnosis, Exercise
+
+ROOT = Path(__file__).parents[3]
+MARK = "# tinylm-part: "
+FRESH_SECONDS = 120
+ABSENT = object()
+
+
+class KeepError(Exception):
+    """Why a function cannot stand on its own in a file, and the remedy, in words for its author."""
+
+
+class Extract(NamedTuple):
+    """A function's name, its source behind all that it needs, and what was taken along: imports and helpers."""
+
+    name: str
+    body: str
+    along: list[str]
+
+
+class Part(NamedTuple):
+    """A part as it is found: `status` is open, done, stale or broken; `why` says what is wrong with the last two."""
+
+    name: str
+    status: str
+    why: str = ""
+    function: Callable[..., Any] | None = None
+
+
+def extract(function: Any) -> Extract:
+    """Take a function out of its notebook, with the imports it uses and the functions and classes that it calls.
+
+    Raises KeepError for what no file can hold: other variables of the notebook, closures, lambdas, lost source.
+    """
+    own = _original(function)
+    gathered = _Gathered(own)
+    gathered.define(own.__name__, function)
+    return gathered.result(own.__name__)
+
+
+def sealed(exercise: Exercise, extracted: Extract) -> str:
+    """The text of a part's file. The seal holds digests of the exercise and of what stands below the seal."""
+    seal = {
+        "exercise": exercise.name,
+        "function": extracted.name,
+        "exercise_digest": exercise.digest,
+        "body_digest": _digest(extracted.body),
+    }
+    title = f"Your {exercise.signature} of lesson {exercise.lesson}, kept from a notebook."
+    return f'"""{title}"""\n\n{MARK}{json.dumps(seal)}\n\n{extracted.body}'
+
+
+def read(name: str, path: Path) -> Part:
+    """The part of this name, with its function if it is right today.
+
+    What was checked before it was written is checked again only if it, or its exercise, has changed since.
+    """
+    if not path.exists():
+        return Part(name, "open")
+    try:
+        seal, body, function = _load(name, path)
+    except (Exception, SystemExit) as error:  # it is a student's code: it may raise anything
+        return Part(name, "broken", f"It cannot be imported: {_said(error)}")
+    is_current = seal.get("exercise_digest") == find(name).digest
+    if is_current and seal.get("body_digest") == _digest(body):
+        return Part(name, "done", "", function)
+    diagnosis = diagnose(name, function)
+    if diagnosis.passed:
+        return Part(name, "done", "", function)
+    return Part(name, "broken" if is_current or not seal else "stale", diagnosis.message)
+
+
+def check_in_fresh_process(name: str, path: Path) -> Diagnosis:
+    """What the check says where there is no notebook, only the file."""
+    command = [sys.executable, "-m", f"{__package__}.extract", name, str(path.resolve())]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=FRESH_SECONDS)
+    except subprocess.TimeoutExpired:
+        return Diagnosis(False, None, f"It did not end within {FRESH_SECONDS} s.")
+    try:
+        return Diagnosis(*json.loads(done.stdout.splitlines()[-1]))
+    except (ValueError, IndexError):
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        return Diagnosis(False, None, f"Its process ended early: {last or done.returncode}")
+
+
+def main(name: str, path: str) -> None:
+    """Prints what the check says of a file, as JSON on the last line."""
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            diagnosis = diagnose(name, _load(name, Path(path))[2])
+        except (Exception, SystemExit) as error:  # as in `read`
+            diagnosis = Diagnosis(False, None, _said(error))
+    print("\n" + json.dumps(diagnosis), flush=True)
+
+
+class _Source(importlib.abc.SourceLoader):
+    """Loads a file without the cache of compiled files, which takes two versions of the same second for one."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self.path)
+
+    def get_data(self, path: str) -> bytes:
+        return self.path.read_bytes()
+
+
+def _load(name: str, path: Path) -> tuple[dict[str, str], str, Callable[..., Any]]:
+    """The seal of a part's file, the text below it, and its function. A file without a seal is all text."""
+    above, _, rest = path.read_text(encoding="utf-8").partition(f"\n{MARK}")
+    line, _, body = rest.partition("\n\n")
+    seal, body = (json.loads(line), body) if rest else ({}, above)
+    linecache.checkcache(str(path))
+    spec = importlib.util.spec_from_loader(f"part_{name}", _Source(path))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return seal, body, getattr(module, seal.get("function", name))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+class _Gathered:
+    """What a function needs of its notebook, in an order in which it can run."""
+
+    def __init__(self, function: FunctionType):
+        self.names = function.__globals__
+        self.cells = list(_cells(function))
+        self.stands_for: dict[str, Any] = {}
+        self.imports: set[str] = set()
+        self.texts: list[str] = []
+        self.flags = 0
+
+    def result(self, name: str) -> Extract:
+        """The text as a whole: imports, then definitions."""
+        lines = sorted(self.imports, key=lambda line: (line.startswith("from"), line))
+        if self.flags & __future__.annotations.compiler_flag:
+            lines.insert(0, "from __future__ import annotations")
+        helpers = [helper for helper, thing in self.stands_for.items() if helper != name and self._is_own(thing)]
+        above = ["\n".join(lines)] if lines else []
+        return Extract(name, "\n\n\n".join([*above, *self.texts]) + "\n", [*lines, *helpers])
+
+    def define(self, name: str, thing: Any) -> None:
+        """Take a function or a class of the notebook, after all that it needs itself."""
+        own = thing if isinstance(thing, type) else _original(thing)
+        if self._is_new(own.__name__, thing):
+            text = self._definition(name, thing, own)
+            for needed in _names_from_outside(text):
+                self.take(needed, own.__name__)
+            self.texts.append(text)
+        if name != own.__name__ and self._is_new(name, thing):
+            self.texts.append(f"{name} = {own.__name__}")
+
+    def take(self, name: str, user: str) -> None:
+        """Take what the notebook calls by this name; KeepError if no file can hold it."""
+        value = self.names.get(name, ABSENT)
+        if value is ABSENT or name.startswith("__"):  # built in, or missing: then the fresh process will say so
+            return
+        if lines := self._import_lines(name, value):
+            self._is_new(name, value)
+            self.imports.update(lines)
+        elif self._is_own(value):
+            self.define(name, value)
+        else:
+            remedy = f"Define `{name}` inside the function, or pass it as an argument."
+            if callable(value):
+                remedy = f"Call what `{name}` stands for, or define it inside the function."
+            raise KeepError(
+                f"`{user}` uses `{name}`, {_kind(value)} of your notebook, and a file does not know your notebook. "
+                f"{remedy}"
+            )
+
+    def _is_new(self, name: str, thing: Any) -> bool:
+        """Whether nothing has this name so far; KeepError if something else has it."""
+        is_new = name not in self.stands_for
+        if self.stands_for.setdefault(name, thing) is not thing:
+            raise KeepError(
+                f"Two different things are called `{name}`: one was defined anew after it had been used. "
+                f"Run the cells once more from top to bottom, or give one of them another name."
+            )
+        return is_new
+
+    def _is_own(self, value: Any) -> bool:
+        """Whether the notebook itself defines this function or class."""
+        if isinstance(value, type):
+            return value.__module__ == self.names.get("__name__")
+        return _unwrapped(value) is not None and _original(value).__globals__ is self.names
+
+    def _import_lines(self, name: str, value: Any) -> list[str]:
+        """The notebook's own statements that import this value under this name, or one that would."""
+        if found := [line for _, tree in self.cells for line in _imports(tree, name, value)]:
+            return found
+        if isinstance(value, ModuleType):
+            return [_as("import", value.__name__, name)]
+        module, known = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        is_named = isinstance(module, str) and isinstance(known, str) and module != self.names.get("__name__")
+        is_there = is_named and getattr(sys.modules.get(module), known, ABSENT) is value
+        return [_as(f"from {module} import", known, name)] if is_there else []
+
+    def _definition(self, name: str, thing: Any, own: Any) -> str:
+        """The text of the statement that defines a function or a class of the notebook."""
+        missing = f"Python does not remember how `{name}` was written. "
+        if isinstance(own, type):
+            if text := self._class(own):
+                return text
+            raise KeepError(missing + "Run its cell once more, then this one.")
+        if own.__name__ == "<lambda>":
+            what = "This" if name == own.__name__ else f"`{name}`"
+            raise KeepError(f"{what} is a lambda, which has no name of its own. Write it with `def`.")
+        if remembered := " and ".join(f"`{variable}`" for variable in own.__code__.co_freevars):
+            raise KeepError(
+                f"`{name}` was made inside another function and remembers {remembered} of it. Define it at the left "
+                f"margin of a cell, and pass {remembered} as an argument."
+            )
+        self.flags |= own.__code__.co_flags
+        for text, node in _definitions(own.__code__):
+            if thing is not own and not node.decorator_list:
+                raise KeepError(f"`{name}` is wrapped in another function behind its back. Write `@` above its `def`.")
+            return _text(text, node)
+        remedy = "Put it in a cell of its own, without a line that begins with `%%`; run that cell, then this one."
+        raise KeepError(missing + remedy)
+
+    def _class(self, own: type) -> str | None:
+        """The text of a class: the statement around its methods, or without methods the last of its name."""
+        methods = [value for value in vars(own).values() if isinstance(value, FunctionType)]
+        codes = [method.__code__ for method in methods if method.__globals__ is self.names]
+        written = [code for code in codes if _definitions(code)]  # a dataclass brings methods that nobody wrote
+        cells = [cell for code in written[:1] for cell in _parsed(_file(code))] or self.cells
+        for text, tree in reversed(cells):
+            for node in ast.walk(tree):
+                is_it = isinstance(node, ast.ClassDef) and node.name == own.__name__
+                if is_it and all(node.lineno <= code.co_firstlineno <= node.end_lineno for code in written):
+                    return _text(text, node)
+        return None
+
+
+def _unwrapped(value: Any) -> FunctionType | None:
+    """The function below the wrappers that say what they wrap, if it is one written in Python."""
+    inner = value
+    with contextlib.suppress(ValueError):  # it wraps itself
+        inner = inspect.unwrap(value)
+    return inner if isinstance(inner, FunctionType) else None
+
+
+def _original(function: Any) -> FunctionType:
+    """The function below its decorators; KeepError for what was not written with `def`."""
+    inner = _unwrapped(function)
+    if inner is None:
+        raise KeepError(f"This is {_kind(function)}, and only a function written with `def` can be kept.")
+    for cell in inner.__closure__ or ():
+        with contextlib.suppress(ValueError):  # an empty cell
+            below = cell.cell_contents
+            if isinstance(below, FunctionType) and below.__globals__.get(below.__name__) is function:
+                return _original(below)
+    return inner
+
+
+def _kind(value: Any) -> str:
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'AEIOaeio' else 'a'} {kind}"
+
+
+def _cells(function: FunctionType) -> list[tuple[str, ast.Module]]:
+    """All that was typed, as text and as a tree: what IPython remembers of each cell, with or without a history."""
+    remembered = ["".join(entry[2]) for entry in list(linecache.cache.values()) if len(entry) > 1 and entry[1] is None]
+    history = function.__globals__.get("In")
+    texts = [text for text in history if isinstance(text, str)] if isinstance(history, list) else []
+    return [cell for text in [*remembered, *texts, _file(function.__code__)] for cell in _parsed(text)]
+
+
+def _parsed(text: str) -> list[tuple[str, ast.Module]]:
+    """The text and its tree, or nothing for what is no Python."""
+    with contextlib.suppress(SyntaxError, ValueError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a doubtful escape, which was said when the cell was run
+        return [(text, ast.parse(text))]
+    return []
+
+
+def _file(code: CodeType) -> str:
+    linecache.checkcache(code.co_filename)
+    return "".join(linecache.getlines(code.co_filename))
+
+
+def _definitions(code: CodeType) -> list[tuple[str, Any]]:
+    """The statement that a function's code was compiled from, with the text of its file."""
+    return [
+        (text, node)
+        for text, tree in _parsed(_file(code))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.name, _first_line(node)) == (code.co_name, code.co_firstlineno)
+    ]
+
+
+def _first_line(node: Any) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _text(text: str, node: Any) -> str:
+    """The lines of a definition at the left margin, without its comments where moving them would change a string."""
+    lines = "\n".join(text.split("\n")[_first_line(node) - 1 : node.end_lineno])
+    if not node.col_offset:
+        return lines
+    for moved, tree in _parsed(textwrap.dedent(lines)):
+        if ast.dump(tree.body[0]) == ast.dump(node):
+            return moved
+    return ast.unparse(node)
+
+
+def _names_from_outside(text: str) -> list[str]:
+    """The names that a definition looks up outside of itself: in its body, its defaults, annotations, decorators."""
+    tables = [symtable.symtable(text, "part", "exec")]
+    for table in tables:
+        tables += table.get_children()
+    return sorted({symbol.get_name() for table in tables for symbol in table.get_symbols() if symbol.is_global()})
+
+
+def _imports(tree: ast.Module, name: str, value: Any) -> Iterator[str]:
+    """The imports of a tree that bind this value to this name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                if name == (alias.asname or top) and sys.modules.get(alias.name if alias.asname else top) is value:
+                    yield _as("import", alias.name, alias.asname or alias.name)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module in sys.modules:
+            for alias in node.names:
+                known = name if alias.name == "*" else alias.name
+                is_bound = name == (alias.asname or known)
+                if is_bound and getattr(sys.modules[node.module], known, ABSENT) is value:
+                    yield _as(f"from {node.module} import", known, name)
+
+
+def _as(statement: str, known: str, name: str) -> str:
+    return f"{statement} {known}" + (f" as {name}" if name != known else "")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

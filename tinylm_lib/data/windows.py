@@ -1,0 +1,175 @@
+"""Windows of tokens, cut at random or one after the other. Notebook 11."""
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from ..config import IGNORED
+
+
+def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
+    """Cut off the end for validation, in one piece, so that no window straddles both.
+
+    tokens (N,), or a text of N characters. Returns training (N - M,) and validation (M,), M = N * share rounded down.
+    Raises ValueError for a share outside 0..1.
+    """
+    if not 0 <= validation_share < 1:
+        raise ValueError(f"validation_share must be from 0 to below 1, got {validation_share}")
+    cut = len(tokens) - int(len(tokens) * validation_share)
+    return tokens[:cut], tokens[cut:]
+
+
+def random_windows(
+    tokens: Tensor,
+    batch_size: int,
+    seq_len: int,
+    generator: torch.Generator | None = None,
+    starts: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Cut random windows; each start that leaves room for seq_len inputs and the last target is equally likely.
+
+    tokens (N,), integers. starts (M,): the only positions where a window may begin, default all.
+    Returns inputs x (B, T) and targets y (B, T), the same windows one token later; torch.long.
+    Raises ValueError where the tokens are fewer than seq_len + 1, where no start leaves room, or a size is below 1.
+    """
+    n_starts = check_windows(tokens, batch_size, seq_len)
+    if starts is not None:
+        starts = fitting_starts(starts, n_starts)
+    return _draw(tokens, batch_size, seq_len, generator, n_starts, starts)
+
+
+def _draw(
+    tokens: Tensor, batch_size: int, seq_len: int, generator: Any, n_starts: int, starts: Tensor | None,
+    rows: slice = slice(None),
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    chosen = torch.randint(n_starts if starts is None else len(starts), (batch_size, 1), generator=generator)  # (B, 1)
+    chosen = chosen[rows]
+    if starts is not None:
+        chosen = starts[chosen]
+    windows = tokens[chosen + torch.arange(seq_len + 1)].long()  # (B, T + 1)
+    return windows[:, :-1].contiguous(), windows[:, 1:].contiguous()
+
+
+def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
+    """Drop the starts (M,) from which a window would run over the end: those not below n_starts.
+
+    Returns (M',), torch.long. Raises ValueError where none is left or one is below 0, TypeError for fractions.
+    """
+    if starts.is_floating_point() or starts.dtype == torch.bool:
+        raise TypeError(f"starts must be integers, got {starts.dtype}; a mask becomes starts with .nonzero()[:, 0]")
+    starts = starts.long()
+    if starts.dim() != 1 or (starts < 0).any():
+        raise ValueError(f"starts must have shape (M,) and be at least 0, got {tuple(starts.shape)}: {starts}")
+    if not len(fitting := starts[starts < n_starts]):
+        raise ValueError(
+            f"none of {len(starts)} starts leaves room for a window (the last possible one is {n_starts - 1}); "
+            f"give more text or a smaller seq_len"
+        )
+    return fitting
+
+
+def check_windows(tokens: Tensor, batch_size: int, seq_len: int) -> int:
+    """Return the number of valid starts of windows in tokens (N,); raise ValueError where there is none."""
+    _check_sizes(batch_size, seq_len)
+    if len(tokens) < seq_len + 1:
+        raise ValueError(
+            f"the corpus has {len(tokens)} tokens, a window of seq_len {seq_len} needs {seq_len + 1}; "
+            f"give more text or a smaller seq_len"
+        )
+    return len(tokens) - seq_len
+
+
+def _check_sizes(batch_size: int, seq_len: int) -> None:
+    if batch_size < 1 or seq_len < 1:
+        raise ValueError(f"batch_size and seq_len must be at least 1, got {batch_size} and {seq_len}")
+
+
+class RandomWindows:
+    """Endless batches of `random_windows`; batch i depends on the seed and i alone, so a run can resume anywhere.
+
+    rank, n_ranks: yield only every n_ranks-th window of each batch, beginning with window number rank: together the
+    ranks see the batches that one alone would see.
+    Raises ValueError for a batch_size that n_ranks does not divide.
+    """
+
+    def __init__(
+        self,
+        tokens: Tensor,
+        batch_size: int,
+        seq_len: int,
+        seed: int = 0,
+        device: Any = "cpu",
+        starts: Tensor | None = None,
+        rank: int = 0,
+        n_ranks: int = 1,
+    ):
+        if batch_size % n_ranks:
+            raise ValueError(f"batch_size {batch_size} cannot be shared by {n_ranks} processes; give a multiple")
+        self.n_starts = check_windows(tokens, batch_size, seq_len)
+        self.starts = None if starts is None else fitting_starts(starts, self.n_starts)
+        self.tokens, self.batch_size, self.seq_len = tokens, batch_size, seq_len
+        self.seed, self.device, self.n_drawn = seed, torch.device(device), 0
+        self.generator, self.rows = torch.Generator(), slice(rank, None, n_ranks)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self
+
+    def __next__(self) -> tuple[Tensor, Tensor]:
+        # Hashed together first: torch keeps only 32 bits of a CPU generator's seed.
+        self.generator.manual_seed(random.Random(f"{self.seed} {self.n_drawn}").getrandbits(32))
+        self.n_drawn += 1
+        x, y = _draw(self.tokens, self.batch_size, self.seq_len, self.generator, self.n_starts, self.starts, self.rows)
+        return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+
+    def state(self) -> dict[str, int]:
+        """Return where the stream stands, as plain numbers."""
+        return {"seed": self.seed, "n_drawn": self.n_drawn}
+
+    def load_state(self, state: dict[str, int]) -> None:
+        """Go on where `state` was taken."""
+        self.seed, self.n_drawn = state["seed"], state["n_drawn"]
+
+
+def every_window(tokens: Tensor, batch_size: int, seq_len: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut consecutive windows that together hold every token but the first as a target, once.
+
+    tokens (N,). Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
+    Raises ValueError where there is no target at all, and for a size below 1.
+    """
+    _check_sizes(batch_size, seq_len)
+    if len(tokens) < 2:
+        raise ValueError(f"there is nothing to predict in {len(tokens)} tokens; give at least 2")
+    n_targets = len(tokens) - 1
+    padding = -n_targets % seq_len
+    x = torch.nn.functional.pad(tokens[:-1].long(), (0, padding)).view(-1, seq_len)
+    y = torch.nn.functional.pad(tokens[1:].long(), (0, padding), value=IGNORED).view(-1, seq_len)
+    return zip(x.split(batch_size), y.split(batch_size), strict=True)
+
+
+def every_document(tokens: Tensor, separator_id: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut whole documents, each from the separator before it (its first input) to the one after it (its last target).
+
+    tokens (N,); a separator before the first token is added where it is missing. What follows the last separator is
+    left out, because its end is not known.
+    Yields x (B, T) and y (B, T), torch.long, T the longest of the batch; shorter rows end in 0 in x and -100 in y.
+    Raises ValueError where no document ends, and for a batch_size below 1.
+    """
+    _check_sizes(batch_size, 1)
+    if len(tokens) and tokens[0] != separator_id:
+        tokens = torch.cat((torch.tensor([separator_id], dtype=tokens.dtype), tokens))
+    marks = (tokens == separator_id).nonzero()[:, 0].tolist()
+    if len(marks) < 2:
+        raise ValueError(f"no document ends in {len(tokens)} tokens; give a text with at least one separator after it")
+    documents = [slice(start, end + 1) for start, end in pairwise(marks)]
+    return (_pad(tokens, documents[i : i + batch_size]) for i in range(0, len(documents), batch_size))
+
+
+def _pad(tokens: Tensor, documents: list[slice]) -> tuple[Tensor, Tensor]:
+    rows = [tokens[document].long() for document in documents]
+    x = pad_sequence([row[:-1] for row in rows], batch_first=True)
+    return x, pad_sequence([row[1:] for row in rows], batch_first=True, padding_value=IGNORED)

@@ -1,0 +1,1 @@
+"""Hugging Face formats, in and out."""

@@ -1,0 +1,187 @@
+"""What Hugging Face calls the fields and tensors of each family of models that is one of ours."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+REQUIRED = object()
+Values = dict[str, Any]  # what a config.json holds
+
+
+class Field(NamedTuple):
+    """A field of config.json, the fields of ours that it sets, its value where it is missing, and how values are named.
+
+    names: our values by their names for them; no other can be read.
+    """
+
+    theirs: str
+    ours: tuple[str, ...]
+    default: Any = REQUIRED
+    names: dict[str, str] | None = None
+
+
+class Part(NamedTuple):
+    """Parts of our model that one of theirs holds, one below the other.
+
+    turned: stored as (in, out). heads: its rows are rotated, so that their order depends on rope_layout.
+    """
+
+    ours: tuple[str, ...]
+    turned: bool = False
+    heads: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """One model_type: what its config and its tensors are called, and what every model of it has."""
+
+    architecture: str
+    base: str  # the class without a head, whose tensors lack the prefix
+    prefix: str
+    fields: tuple[Field, ...]
+    has: Mapping[str, Any]  # fields of our config that are the same in all its models
+    needs: Mapping[str, Any]  # values of their fields without a switch of ours; the same where they are missing
+    writes: Mapping[str, Any]  # values of their fields that say that something of theirs is off
+    window: Callable[[Values], Any]
+    parts: Mapping[str, Part]
+    passed_over: re.Pattern  # tensors that old files carry and nobody needs
+    rotary: bool = True
+    whole_heads: bool = False  # d_model must be a multiple of n_heads
+
+
+def _no_window(values: Values) -> None:
+    return None
+
+
+def _window(values: Values) -> Any:
+    return values.get("sliding_window", 4096)
+
+
+def _window_where_used(values: Values) -> Any:
+    used = values.get("use_sliding_window") and values.get("layer_types") is None
+    return _window(values) if used and values.get("max_window_layers", 28) < values["num_hidden_layers"] else None
+
+
+def _llama_parts(prefix: str = "model.") -> dict[str, Part]:
+    layer, block = f"{prefix}layers.{{}}.", "blocks.{}."
+    attention = {f"{x}_proj": Part((f"{block}attention.{x}_proj",), heads=x in "qk") for x in "qkvo"}
+    attention |= {f"{x}_norm": Part((f"{block}attention.{x}_norm",), heads=True) for x in "qk"}
+    return {
+        f"{prefix}embed_tokens": Part(("embed",)),
+        f"{layer}input_layernorm": Part((f"{block}attn_norm",)),
+        **{f"{layer}self_attn.{name}": part for name, part in attention.items()},
+        f"{layer}post_attention_layernorm": Part((f"{block}ffn_norm",)),
+        **{f"{layer}mlp.{x}_proj": Part((f"{block}ffn.{x}_proj",)) for x in ("gate", "up", "down")},
+        f"{prefix}norm": Part(("final_norm",)),
+        "lm_head": Part(("lm_head",)),
+    }
+
+
+_GPT2_PARTS = {
+    "transformer.wte": Part(("embed",)),
+    "transformer.wpe": Part(("position",)),
+    "transformer.h.{}.ln_1": Part(("blocks.{}.attn_norm",)),
+    "transformer.h.{}.attn.c_attn": Part(tuple(f"blocks.{{}}.attention.{x}_proj" for x in "qkv"), turned=True),
+    "transformer.h.{}.attn.c_proj": Part(("blocks.{}.attention.o_proj",), turned=True),
+    "transformer.h.{}.ln_2": Part(("blocks.{}.ffn_norm",)),
+    "transformer.h.{}.mlp.c_fc": Part(("blocks.{}.ffn.up_proj",), turned=True),
+    "transformer.h.{}.mlp.c_proj": Part(("blocks.{}.ffn.down_proj",), turned=True),
+    "transformer.ln_f": Part(("final_norm",)),
+    "lm_head": Part(("lm_head",)),
+}
+_LLAMA_FIELDS = (
+    Field("vocab_size", ("vocab_size",)),
+    Field("max_position_embeddings", ("max_seq_len",)),
+    Field("hidden_size", ("d_model",)),
+    Field("num_hidden_layers", ("n_layers",)),
+    Field("num_attention_heads", ("n_heads",)),
+    Field("intermediate_size", ("d_ff",)),
+    Field("hidden_act", ("ffn",), "silu", {"silu": "swiglu", "swish": "swiglu", "gelu": "geglu"}),
+    Field("rms_norm_eps", ("norm_eps",)),
+    Field("tie_word_embeddings", ("tie_embeddings",), False),
+    Field("attention_dropout", ("attention_dropout",), 0.0),
+    Field("initializer_range", ("init_std",), 0.02),
+)
+_HEADS = (Field("num_key_value_heads", ("n_kv_heads",)), Field("head_dim", ("d_head",), None))
+_PLAIN = {"qkv_bias": False, "o_bias": False, "ffn_bias": False, "qk_norm": False}
+_OFF = dict.fromkeys(("embedding_dropout", "ffn_dropout", "residual_dropout"), 0.0)
+_LLAMA_HAS = {"block": "pre_norm", "norm": "rms", "position": "rotary", "scale_embeddings": False, "init": "normal"}
+_ALL_NEED = {"quantization_config": None, "partial_rotary_factor": 1.0, "is_encoder_decoder": False}
+
+
+def _like_llama(architecture: str, base: str, *more: Field, **changes: Any) -> Family:
+    """A family with Llama's blocks; `more` fields, and in `has` what differs from a plain Llama."""
+    own = {"has": {}, "writes": {}, "window": _no_window, **changes}
+    chosen = {name for field in more for name in field.ours}
+    has = {**_LLAMA_HAS, **_OFF, **{k: v for k, v in _PLAIN.items() if k not in chosen}, **own.pop("has")}
+    return Family(
+        architecture, base, "model.", (*_LLAMA_FIELDS, *more), has, _ALL_NEED, parts=_llama_parts(),
+        passed_over=re.compile(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq"), **own,
+    )  # fmt: skip
+
+
+# By model_type. One that is saved takes the first family that has it.
+MODEL_TYPES = {
+    "llama": _like_llama(
+        "LlamaForCausalLM", "LlamaModel", Field("num_key_value_heads", ("n_kv_heads",), None), _HEADS[1],
+        Field("attention_bias", ("qkv_bias", "o_bias"), False), Field("mlp_bias", ("ffn_bias",), False),
+        whole_heads=True,
+    ),
+    "mistral": _like_llama(
+        "MistralForCausalLM", "MistralModel", *_HEADS, window=_window, writes={"sliding_window": None}
+    ),
+    "qwen2": _like_llama(
+        "Qwen2ForCausalLM", "Qwen2Model", *_HEADS, has={"qkv_bias": True}, window=_window_where_used,
+        writes={"use_sliding_window": False},
+    ),
+    "qwen3": _like_llama(
+        "Qwen3ForCausalLM", "Qwen3Model", _HEADS[0], Field("head_dim", ("d_head",)),
+        Field("attention_bias", ("qkv_bias", "o_bias"), False), has={"qk_norm": True}, window=_window_where_used,
+        writes={"use_sliding_window": False},
+    ),
+    "gpt2": Family(
+        architecture="GPT2LMHeadModel",
+        base="GPT2Model",
+        prefix="transformer.",
+        fields=(
+            Field("vocab_size", ("vocab_size",)),
+            Field("n_positions", ("max_seq_len",)),
+            Field("n_embd", ("d_model",)),
+            Field("n_layer", ("n_layers",)),
+            Field("n_head", ("n_heads",)),
+            Field("n_inner", ("d_ff",), None),
+            Field("activation_function", ("ffn",), "gelu_new", {
+                "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu",
+            }),
+            Field("layer_norm_epsilon", ("norm_eps",), 1e-5),
+            Field("tie_word_embeddings", ("tie_embeddings",), True),
+            Field("embd_pdrop", ("embedding_dropout",), 0.1),
+            Field("attn_pdrop", ("attention_dropout",), 0.1),
+            Field("resid_pdrop", ("residual_dropout",), 0.1),
+            Field("initializer_range", ("init_std",), 0.02),
+        ),
+        has={
+            "block": "pre_norm", "norm": "layer", "position": "learned", "qkv_bias": True, "o_bias": True,
+            "ffn_bias": True, "qk_norm": False, "scale_embeddings": False, "ffn_dropout": 0.0, "init": "gpt2",
+            "d_ff_multiple_of": 1,
+        },
+        needs={
+            **_ALL_NEED, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
+            "add_cross_attention": False,
+        },
+        writes={},
+        window=_no_window,
+        parts=_GPT2_PARTS,
+        passed_over=re.compile(r"transformer\.h\.\d+\.attn\.(masked_)?bias"),
+        rotary=False,
+    ),
+}  # fmt: skip
+
+# Llama 3's stretch of the rotary frequencies: our names by theirs.
+STRETCH = {
+    "factor": "factor",
+    "low_freq_factor": "low_freq_factor",
+    "high_freq_factor": "high_freq_factor",
+    "original_max_position_embeddings": "original_max_seq_len",
+}

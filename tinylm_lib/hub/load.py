@@ -1,0 +1,171 @@
+"""Whole models of Hugging Face, in and out."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..config import ModelConfig
+from ..model import TransformerLM
+from ..positions import Tables
+from ..text.base import Tokenizer
+from ..text.hugging_face import HubTokenizer, tokenizer_json
+from .convert import Entry, entries, family_of, read_config, to_ours, to_theirs, write_config
+from .families import Family
+from .folder import CONFIG, TOKENIZER, Stored, find_folder, read_json, read_text, stored_tensors, write_folder
+
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' names and torch's
+TIED = "lm_head.weight"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+GENERIC = '{"tokenizer_class": "PreTrainedTokenizerFast"}\n'  # otherwise transformers adds the family's own tokens
+
+
+def load_hf(path_or_id: str | Path) -> TransformerLM:
+    """Open a GPT-2, Llama, Mistral, Qwen2 or Qwen3 of Hugging Face, on the CPU and in evaluation mode.
+
+    path_or_id: a folder with config.json and safetensors, or an id of the hub, which is downloaded into its cache.
+    The weights keep the dtype of the file; `.float()` converts. Memory stays near the size of the files.
+    Raises FileNotFoundError or OSError where there is no model, ValueError naming the file and the field or tensor
+    for a damaged one and for what our model cannot compute.
+    """
+    folder = find_folder(path_or_id)
+    values = read_json(folder / CONFIG)
+    try:
+        family, config = family_of(values), read_config(values)
+    except (ValueError, TypeError) as e:
+        raise ValueError(f"{folder / CONFIG}: {e}") from None
+    found = _full_names(stored_tensors(folder), family)
+    _check_sizes(config, found, folder)
+    model = _skeleton(config)
+    plan = _plan(model, family)
+    _check_tensors(plan, found, folder)
+    state = {}
+    for entry in plan:
+        state |= to_ours(entry, found[entry.name].read(), config)
+    if config.tie_embeddings and TIED in found and not torch.equal(found[TIED].read(), state["embed.weight"]):
+        raise ValueError(f"{folder}: {TIED} is not the embedding, and tie_word_embeddings says it is; set it false")
+    model.load_state_dict(state, assign=True)
+    for module in model.modules():
+        if isinstance(module, Tables):
+            module.build("cpu")
+    return model.eval()
+
+
+def save_hf(
+    model: TransformerLM,
+    folder: str | Path,
+    max_shard_bytes: int = 5_000_000_000,
+    tokenizer: Tokenizer | None = None,
+) -> Path:
+    """Write a model as a folder that `transformers` and `load_hf` open, with the same weights and the same logits.
+
+    The rows of interleaved heads are put into the order of halves, and back by `load_hf`.
+    max_shard_bytes: tensors of more bytes than this are spread over several files.
+    tokenizer: of bytes, byte-level BPE or of Hugging Face; it is written beside the model as tokenizer.json.
+    Returns the folder.
+    Raises ValueError, naming the fields, for a model or tokenizer that Hugging Face does not have; FileExistsError for
+    a folder that holds a model; OSError, naming the folder and the remedy, where it cannot be written.
+    """
+    if max_shard_bytes < 1:
+        raise ValueError(f"max_shard_bytes must be at least 1, got {max_shard_bytes}")
+    values, ours = write_config(model.config), model.state_dict()
+    skeleton = _skeleton(model.config)
+    _check_same(skeleton, ours)
+    plan = _plan(skeleton, family_of(values))
+    dtype = next(iter(ours.values())).dtype
+    values["torch_dtype"] = str(dtype).removeprefix("torch.")
+    made = _Made({entry.name: entry for entry in plan}, ours, model.config)
+    shards, room = [[]], max_shard_bytes
+    for entry in plan:
+        n_bytes = sum(ours[name].numel() for name in entry.ours) * dtype.itemsize
+        if shards[-1] and n_bytes > room:
+            shards, room = [*shards, []], max_shard_bytes
+        shards[-1].append(entry.name)
+        room -= n_bytes
+    texts = {} if tokenizer is None else {TOKENIZER: tokenizer_json(tokenizer), TOKENIZER_CONFIG: GENERIC}
+    write_folder(Path(folder), shards, made, {**texts, CONFIG: json.dumps(values, indent=2) + "\n"})
+    return Path(folder)
+
+
+def load_hf_tokenizer(path_or_id: str | Path) -> HubTokenizer:
+    """Open the tokenizer.json of a folder, or of an id of the hub.
+
+    Raises FileNotFoundError or OSError where there is none, ValueError for a damaged one, ModuleNotFoundError without
+    the package `tokenizers`.
+    """
+    path = find_folder(path_or_id) / TOKENIZER
+    text = read_text(path)
+    try:
+        return HubTokenizer(text)
+    except ValueError as e:
+        raise ValueError(f"{path} is damaged or of a newer kind: {e}") from None
+
+
+class _Made(Mapping):
+    """Their tensors by name, each made when it is asked for."""
+
+    def __init__(self, plan: dict[str, Entry], ours: dict[str, Tensor], config: ModelConfig):
+        self.plan, self.ours, self.config = plan, ours, config
+
+    def __getitem__(self, name: str) -> Tensor:
+        entry = self.plan[name]
+        return to_theirs(entry, [self.ours[n].detach().cpu() for n in entry.ours], self.config)
+
+    def __iter__(self) -> Any:
+        return iter(self.plan)
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+
+def _skeleton(config: ModelConfig) -> TransformerLM:
+    with torch.device("meta"):
+        return TransformerLM(config)
+
+
+def _plan(model: nn.Module, family: Family) -> list[Entry]:
+    shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    return list(entries(family, shapes, model.config.n_layers))
+
+
+def _full_names(stored: dict[str, Stored], family: Family) -> dict[str, Stored]:
+    """The tensors by their full names, without the buffers of old files. A model without a head has no prefix."""
+    bare = not any(name.startswith(family.prefix) for name in stored)
+    full = {name if name == TIED or not bare else family.prefix + name: t for name, t in stored.items()}
+    return {name: t for name, t in full.items() if not family.passed_over.fullmatch(name)}
+
+
+def _check_sizes(config: ModelConfig, found: dict[str, Stored], folder: Path) -> None:
+    """Raise ValueError before a model is built that is larger than the files."""
+    n = sum(torch.Size(t.shape).numel() for t in found.values())
+    for name in ("vocab_size", "d_model", "n_layers", "n_heads", "d_head", "d_ff"):
+        if getattr(config, name) > n:
+            raise ValueError(f"{folder / CONFIG}: {name} {getattr(config, name)} exceeds the {n} numbers in the files")
+
+
+def _check_tensors(plan: list[Entry], found: dict[str, Stored], folder: Path) -> None:
+    """Raise ValueError naming the first tensor that is missing, left over, or of another shape or dtype."""
+    wanted = {entry.name: entry.shape for entry in plan}
+    for name in sorted(wanted.keys() | (found.keys() - {TIED})):
+        here, there = wanted.get(name, "none"), found[name].shape if name in found else "missing"
+        if here != there:
+            raise ValueError(f"{folder}: {name} is {there} in the files, and the model of {CONFIG} has {here}")
+    dtypes = {found[name].dtype: name for name in wanted}
+    if other := [dtype for dtype in dtypes if dtype not in DTYPES]:
+        raise ValueError(f"{folder}: {dtypes[other[0]]} is of dtype {other[0]}; only {', '.join(DTYPES)} are read")
+    if len(dtypes) > 1:
+        raise ValueError(f"{folder}: dtypes are mixed ({dtypes}); convert all tensors to one")
+
+
+def _check_same(skeleton: nn.Module, ours: dict[str, Tensor]) -> None:
+    """Raise ValueError unless a model's weights (...) are those of its config, all of one dtype."""
+    wanted = {name: tuple(t.shape) for name, t in skeleton.state_dict().items()}
+    for name in sorted(wanted.keys() | ours.keys()):
+        here, there = wanted.get(name, "none"), tuple(ours[name].shape) if name in ours else "missing"
+        if here != there:
+            raise ValueError(f"{name} is {there} in the model, and its config has {here}; save the model of its config")
+    if len(dtypes := {t.dtype for t in ours.values()}) > 1 or not next(iter(dtypes)).is_floating_point:
+        raise ValueError(f"the weights are of dtypes {', '.join(sorted(map(str, dtypes)))}; convert all to one")

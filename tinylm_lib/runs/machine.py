@@ -1,0 +1,65 @@
+"""The machine that a training run finds: what its bits depend on beside the settings, and how much fits."""
+
+import math
+import os
+import platform
+import warnings
+from typing import Any
+
+import torch
+
+from ..config import ModelConfig, TrainConfig
+from ..cost import count_parameters
+from ..layers import pick
+from ..training.loop import PRECISIONS
+
+
+def machine(device: torch.device, precision: str, n_processes: int = 1) -> dict[str, Any]:
+    """The machine that trains on a device: two equal ones give the same bits. precision: a key of PRECISIONS."""
+    with pick(PRECISIONS, precision, "precision")(device.type):
+        lowered = torch.is_autocast_enabled(device.type)
+    return {
+        "processor": platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "threads": torch.get_num_threads(),
+        "precision": "bf16" if lowered else "fp32",
+        "torch": str(torch.__version__),
+        "processes": n_processes,
+    }
+
+
+def warn_of_changes(was: dict[str, Any], now: dict[str, Any]) -> None:
+    """Warn, in one line, where a run goes on upon another machine than it began on."""
+    changed = [f"{name} was {was.get(name, 'not noted')}, is {now[name]}" for name in now if was.get(name) != now[name]]
+    if changed:
+        warnings.warn(
+            f"the machine has changed, so this run will not be bit-identical to an uninterrupted one: "
+            f"{'; '.join(changed)}",
+            stacklevel=2,
+        )
+
+
+def main_memory() -> float:
+    """Bytes of main memory; infinite where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
+
+
+def check_memory(config: ModelConfig, recipe: TrainConfig, device: torch.device) -> None:
+    """Raise ValueError where the weights, a batch and a number for each position do not fit into main memory.
+
+    On a CPU training adds gradients, the one moment that every optimizer keeps, and the logits of a batch. Weights and
+    all these are fp32, ids have 8 bytes.
+    """
+    n_weights, n_ids = count_parameters(config).total, recipe.batch_size * recipe.seq_len
+    needed = 4 * (n_weights + config.max_seq_len) + 8 * n_ids
+    if device.type == "cpu":
+        needed += 4 * (2 * n_weights + n_ids * config.vocab_size)
+    if needed > main_memory():
+        raise ValueError(
+            f"this takes at least {needed:,} bytes, and the machine has {main_memory():,}; lower d_model, n_layers, "
+            f"d_ff, vocab_size, max_seq_len, batch_size or seq_len"
+        )

@@ -1,0 +1,263 @@
+"""A training run as the command line offers it: what it shows, checks and keeps."""
+
+import io
+import math
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from ..cost import count_parameters
+from ..sampling import generate
+from ..storyworld.gaps import gaps
+from ..storyworld.stories import entropy_per_story, story
+from ..text.base import line_end
+from ..text.tokenizers import WordTokenizer
+from ..training import checkpoint
+from ..training.distributed import Alone
+from ..training.evaluation import Evaluation, evaluate
+from ..training.loop import Step, train
+from . import log
+from .job import Job, RunConfig
+from .machine import machine
+
+STEPS_PER_LOOK = 10  # updates between two looks at the loss; each look makes a GPU wait
+N_STORIES = 200  # to compare with the exact distribution of every word
+STEP = re.compile(r"step_(\d{6,})")  # the folder of a checkpoint
+REMEDY = (
+    "Look at the learning rates (--matrix-lr, --embedding-lr: try a third), the warm-up (--warmup-steps), the clipping "
+    "(--clip-norm), the precision (--precision fp32) and the text, and start anew"
+)
+
+
+def work(job: Job) -> None:
+    """Train, show how it goes, and keep the last two checkpoints; Ctrl-C and SIGTERM save and stop.
+
+    Where many processes train together, all do this, and the first one shows it.
+    """
+    with nullcontext() if job.team.first else redirect_stdout(io.StringIO()):
+        _work(job)
+
+
+def _work(job: Job) -> None:
+    run, total, team = job.run, job.recipe.total_steps, job.team
+    if job.first_step == 1 and team.first:
+        set_aside(Path(run.out))
+    announce(job)
+    if job.first_step > total:
+        print(f"Nothing left to do: the run in {run.out} has had its {total} updates.")
+        return
+    started, unread = time.perf_counter(), []
+    if job.first_step > 1 and team.first:
+        log.cut(Path(run.out) / log.NAME, job.first_step - 1)
+    done = {"total": total, "initial": job.first_step - 1, "unit": "step", "disable": not team.first}
+    with tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar, stop_on_signals(team) as signals:
+        for step in train(job.wrapped, job.optimizer, job.batches, job.recipe, job.first_step, team):
+            bar.update()
+            unread.append(step)
+            look, milestone = step.step % STEPS_PER_LOOK == 0, step.step % run.eval_every == 0 or step.step == total
+            stop = (look or team.size == 1) and team.any(bool(signals))  # together, or one would wait for ever
+            if look or milestone or stop:
+                note(job, checked(unread, run.out))
+                bar.set_postfix_str(f"loss {step.loss.item():.3f}", refresh=False)
+                unread.clear()
+            if milestone:  # before the checkpoint: a run that goes on there has noted it
+                e = measure(job, step.step)
+                note(job, [{"update": step.step, "validation_loss": e.nats_per_token}])
+            if milestone or stop:
+                folder = keep(job, step.step)
+            if milestone:
+                bar.write(progress(job, step, e, time.perf_counter() - started))
+            if stop:
+                break
+    elsewhere = "" if run.out == RunConfig.out else f" --checkpoint {run.out}"
+    if stop and step.step < total:
+        print(f"Stopped after update {step.step}, saved in {folder}.")
+        start = "python" if team.size == 1 else "torchrun ..."
+        print(f"Go on with: {start} -m tinylm_lib train --resume{elsewhere.replace('--checkpoint', '--out')}")
+    else:
+        prompt = "" if run.prompt == RunConfig.prompt else f" --prompt {run.prompt!r}"
+        print(f"Saved in {folder}. Let it write: python -m tinylm_lib sample{elsewhere}{prompt}")
+
+
+def announce(job: Job) -> None:
+    """Say what is about to happen, before it does."""
+    run, config, device = job.run, job.model.config, job.model.embed.weight.device
+    sizes = f"{config.n_layers} layers, d_model {config.d_model}, {config.n_heads} heads"
+    together = "" if job.team.size == 1 else f", {job.team.size} processes ({run.strategy})"
+    n = count_parameters(config).total
+    chosen = job.recipe.precision
+    precision = " = ".join(dict.fromkeys((chosen, machine(job.team.device, chosen)["precision"])))
+    print(f"Model: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
+    print(f"Text: {run.corpus}, {len(job.batches.tokens):,} tokens ({run.tokenizer}) to learn from,")
+    print(f"      the last {run.validation_share:.0%} kept apart for validation.")
+    print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
+    if f := job.floor:
+        print(f"How frequent each token is takes off all but {f.unigram:.2f}, the token before all but {f.bigram:.2f},")
+        print(f"      and all that is known about this language all but {f.floor:.3f}: nothing gets lower.")
+    if job.first_step > 1:
+        print(f"Going on after update {job.first_step - 1} of {job.recipe.total_steps}.")
+
+
+def note(job: Job, entries: list[dict[str, Any]]) -> None:
+    """Add entries to the run's log."""
+    if job.team.first:
+        log.note(Path(job.run.out) / log.NAME, entries)
+
+
+def checked(steps: list[Step], out: str) -> list[dict[str, Any]]:
+    """What the log says of some updates, read from the device at once.
+
+    Raises ValueError naming the first whose loss or gradient norm is not finite; what was saved before is kept.
+    """
+    losses, norms = (
+        torch.stack(values).tolist() for values in zip(*((s.loss, s.grad_norm) for s in steps), strict=True)
+    )
+    for step, loss, norm in zip(steps, losses, norms, strict=True):
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise ValueError(f"update {step.step} has loss {loss} and gradient norm {norm}; {kept(out)}. {REMEDY}")
+    return [
+        {"update": step.step, "loss": loss, "grad_norm": norm, "lr_share": step.lr_share}
+        for step, loss, norm in zip(steps, losses, norms, strict=True)
+    ]
+
+
+def measure(job: Job, step: int) -> Evaluation:
+    """Evaluate the model after an update.
+
+    Raises ValueError for weights and a validation loss that are not finite; what was saved before is kept.
+    """
+    check_finite(job, step)
+    e = evaluate(job.model, job.windows(), job.n_bytes, job.team)
+    if not math.isfinite(e.nats_per_token):
+        raise ValueError(
+            f"after update {step} the validation loss is {e.nats_per_token}; {kept(job.run.out)}. {REMEDY}"
+        )
+    return e
+
+
+def check_finite(job: Job, step: int) -> None:
+    """Raise ValueError for weights and optimizer states that are not finite; what was saved before is kept."""
+    states = [value for state in job.optimizer.state.values() for value in state.values()]
+    for what, tensors in (("weights", job.model.parameters()), ("optimizer states", filter(torch.is_tensor, states))):
+        own = (getattr(t, "to_local", t.detach)() for t in tensors)  # of what lies in shards, the part that is here
+        if job.team.any(not all(bool(t.isfinite().all()) for t in own)):
+            raise ValueError(f"update {step} left {what} that are not finite; {kept(job.run.out)}. {REMEDY}")
+
+
+def kept(out: str) -> str:
+    """What is left of a run that failed."""
+    if any(Path(out).glob("step_*/" + checkpoint.MANIFEST)):
+        return f"the last checkpoint in {out} is kept"
+    return f"nothing was saved in {out} yet"
+
+
+def keep(job: Job, step: int) -> Path:
+    """Write the checkpoint of an update and delete those before the last two. Returns its folder.
+
+    Raises ValueError for values that are not finite; what was saved before is kept.
+    """
+    check_finite(job, step)
+    extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
+    extra["machine"] = machine(job.team.device, job.recipe.precision, job.team.size)
+    folder, parts = Path(job.run.out) / f"step_{step:06d}", (job.model, job.optimizer, job.batches, step)
+    checkpoint.save(folder, *parts, tokenizer=job.tokenizer, extra=extra, team=job.team)
+    if job.team.first:
+        forget(folder)
+    return folder
+
+
+def forget(newest: Path) -> None:
+    """Delete the checkpoints before the newest, all but the last one, and what a killed run left of others.
+
+    The manifest goes first: what is half deleted is no checkpoint.
+    """
+    numbers = {p: int(found[1]) for p in newest.parent.iterdir() if (found := STEP.fullmatch(p.name))}
+    before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.get)
+    spared = [p for p in before if (p / checkpoint.MANIFEST).exists()][-1:]
+    for old in before:
+        if old not in spared:
+            with suppress(OSError):
+                (old / checkpoint.MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def progress(job: Job, step: Step, e: Evaluation, seconds: float) -> str:
+    """The losses on both parts of the text, how far the floor is where it is known, and a sample."""
+    lines = [
+        f"\nupdate {step.step}, {seconds:.0f} s: training loss {step.loss.item():.3f}, validation "
+        f"{e.nats_per_token:.3f} nats per token, {e.bits_per_byte:.3f} bits per byte"
+    ]
+    if job.floor:
+        lines += distances(job, e.nats_per_token)
+    if job.run.sample_tokens:
+        lines += ["    " + line for line in written(job, step.step).splitlines()]
+    return "\n".join(lines)
+
+
+def distances(job: Job, nats_per_token: float) -> list[str]:
+    """How far StoryWorld's floor is: for a story, and with words as tokens for each kind of look-back."""
+    floor = entropy_per_story()
+    lines = [f"{nats_per_token / job.floor.floor * floor:.2f} nats per story, and the floor is {floor:.2f}"]
+    if isinstance(job.tokenizer, WordTokenizer):
+        generator = torch.Generator().manual_seed(job.recipe.seed)
+        found = gaps(job.model, job.tokenizer, [story(generator) for _ in range(N_STORIES)])
+        kinds = ", ".join(f"{kind} {gap.right:.1%}" for kind, gap in found.items() if kind not in ("all", "other"))
+        lines += [
+            f"{found['all'].nats:.3f} nats per token above the floor, without the noise of a sample",
+            f"right: {kinds}",
+        ]
+    return lines
+
+
+def written(job: Job, seed: int) -> str:
+    """A sample, up to the end of the line where lines are texts of their own.
+
+    Many processes write as many tokens each, because all are needed for one, and cut it afterwards.
+    """
+    device, ends = job.team.device, (line_end(job.tokenizer),) if job.run.lines else ()
+    prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
+    generator = torch.Generator(device).manual_seed(seed)
+    options = {"temperature": 0.8, "stop_ids": ends if job.team.size == 1 else (), "generator": generator}
+    ids = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
+    over = next((i for i in range(prompt.shape[1], len(ids)) if ids[i] in ends), len(ids))
+    return job.tokenizer.decode(ids[: over + 1])
+
+
+def set_aside(out: Path) -> None:
+    """Rename the folder of an earlier run, so that a new one never overwrites or mixes with it."""
+    if any(out.glob("step_*")) or (out / log.NAME).exists():
+        number = next(n for n in range(1, 10_000) if not Path(f"{out}.{n}").exists())
+        out.rename(f"{out}.{number}")
+        print(f"The earlier run in {out} is now {out}.{number}.")
+
+
+@contextmanager
+def stop_on_signals(team: Alone) -> Iterator[list[int]]:
+    """Collect Ctrl-C (SIGINT) and SIGTERM in a list, so that the update under way can finish.
+
+    The second one interrupts; of many processes none is: torchrun sends on what came from the keyboard already.
+    """
+    seen: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        seen.append(number)
+        if team.size == 1:
+            restore()
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield seen
+    finally:
+        restore()

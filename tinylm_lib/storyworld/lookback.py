@@ -1,0 +1,72 @@
+"""Where a reader of StoryWorld has to look: which words tell the next one, and how much attention goes there."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ..text.cutting import words
+from .scenes import Slot, choices
+from .stories import Reader
+
+Told = Sequence[Sequence[int]]
+
+
+def told_by(text: str) -> list[tuple[int, ...]] | None:
+    """For each word of a story's beginning, the places of those words up to it that tell the word after it.
+
+    Empty where the next word is new, or not yet decided; None for what is no beginning of one story. A line end before
+    the story counts as a word. Places are those of `words(text)`.
+    """
+    heard = words(text)
+    first = int(heard[:1] == ["\n"])
+    slots = _slots(heard[first:])
+    if slots is None:
+        return None
+    mentions: dict[str, list[int]] = {}
+    tells: list[tuple[int, ...]] = [()] * first
+    for place, slot in enumerate(slots, start=first):
+        tells.append(tuple(mentions.get(slot.role, ())) if slot.kind else ())
+        if slot.role:
+            mentions.setdefault(slot.role, []).append(place)
+    return tells[1:]
+
+
+def _slots(heard: Sequence[str]) -> list[Slot] | None:
+    """What each word is in its sentence, and the word after the last; a word that may be several things is nothing."""
+    reader, whole, count = Reader(), [], 0
+    for word in heard:
+        before = reader.readings
+        if not reader.read(word):
+            return None
+        count += 1
+        if all(reading.n_read == 0 for reading in reader.readings):
+            option = next(r.option for r in before if word in choices(r.option.slots[r.n_read], r.said))
+            whole += option.slots
+    begun = [reading.option.slots for reading in reader.readings]
+    sure = [_agreed([slots[at] for slots in begun]) for at in range(count - len(whole) + 1)]
+    return [*whole, *sure]
+
+
+def _agreed(slots: Sequence[Slot]) -> Slot:
+    same = {(slot.role, slot.kind) for slot in slots}
+    return slots[0] if len(same) == 1 else Slot("")
+
+
+class Share(NamedTuple):
+    """What part of the attention goes to the words that tell, of each head (...), and by looking at all equally."""
+
+    heads: Tensor
+    equal: float
+
+
+def share_told(weights: Tensor, told: Told) -> Share:
+    """The mean over all words whose next one is told; weights (..., T, S).
+
+    Raises: ValueError where no next word is told.
+    """
+    rows = [(i, list(places)) for i, places in enumerate(told) if places]
+    if not rows:
+        raise ValueError("no word of the text is told by earlier ones: take a longer piece of the story")
+    heads = sum(weights[..., i, places].sum(-1) for i, places in rows) / len(rows)
+    return Share(heads, sum(len(places) / (i + 1) for i, places in rows) / len(rows))

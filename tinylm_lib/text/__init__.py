@@ -1,0 +1,25 @@
+"""Text to token ids and back. Notebook 01."""
+
+from .base import Tokenizer, line_end
+from .bpe import BPETokenizer, learn_merges, merge, train_bpe
+from .cutting import pre_tokens, words
+from .hugging_face import HubTokenizer
+from .tokenizers import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer, load_tokenizer, tokenizer_from_dict
+
+__all__ = [
+    "TOKENIZERS",
+    "BPETokenizer",
+    "ByteTokenizer",
+    "CharTokenizer",
+    "HubTokenizer",
+    "Tokenizer",
+    "WordTokenizer",
+    "learn_merges",
+    "line_end",
+    "load_tokenizer",
+    "merge",
+    "pre_tokens",
+    "tokenizer_from_dict",
+    "train_bpe",
+    "words",
+]

@@ -1,0 +1,130 @@
+"""The tokenizer.json of Hugging Face: run by the package `tokenizers`, or written for a tokenizer of ours."""
+
+import importlib
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .base import Tokenizer, checked
+from .bpe import BYTES, BPETokenizer
+
+
+def package(name: str) -> Any:
+    """A package that only files of Hugging Face need.
+
+    Raises ModuleNotFoundError, saying how to install it, where it is not there.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"the package {name} is not installed; pip install 'tinylm-lib[hf]'") from None
+
+
+class HubTokenizer(Tokenizer):
+    """The tokenizer that a tokenizer.json describes.
+
+    text: the content of the file. `beginning` holds the ids that the file wants before a text's first token, such as
+    Llama's <|begin_of_text|>; `encode` adds none. What the file says about cutting and filling up texts is left out.
+    Raises ModuleNotFoundError without the package `tokenizers`, ValueError for a text that describes none.
+    """
+
+    kind = "hugging_face"
+
+    def __init__(self, text: str):
+        build = package("tokenizers").Tokenizer.from_str
+        try:
+            self._inner = build(text)
+            self._inner.no_truncation()
+            self._inner.no_padding()
+            marked, plain = self._inner.encode("a").ids, self.encode("a")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as e:  # the package raises nothing narrower, and its panics are no Exceptions
+            raise ValueError(f"the text describes no tokenizer: {e}") from None
+        self.text = text
+        self.vocab_size = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        places = range(len(marked) - len(plain) + 1)
+        self.beginning = next((marked[:i] for i in places if marked[i : i + len(plain)] == plain), [])
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        return self._inner.encode(text, add_special_tokens=False).ids
+
+    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once, held in memory."""
+        yield from self.encode("".join(texts))
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of ids, special tokens included; bytes that are not UTF-8 become U+FFFD.
+
+        Raises ValueError for an id outside 0..vocab_size-1.
+        """
+        return self._inner.decode(checked(tokens, self.vocab_size), skip_special_tokens=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` needs."""
+        return {"kind": self.kind, "text": self.text}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "HubTokenizer":
+        """Build from `to_dict`'s result."""
+        return cls(values["text"])
+
+
+_PRINTED = [b for b in range(256) if chr(b).isprintable() and not chr(b).isspace()]
+# Source: Radford et al. 2019 (GPT-2), the released encoder: bytes that cannot be printed take the code points from 256.
+_CHARACTERS = {b: chr(b) for b in _PRINTED} | {
+    b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in _PRINTED)
+}
+
+
+def tokenizer_json(tokenizer: Tokenizer) -> str:
+    """The content of a tokenizer.json that encodes and decodes as a tokenizer of ours does.
+
+    Raises ValueError for a kind, and for special tokens, that such a file cannot hold.
+    """
+    if tokenizer.kind not in _WRITERS:
+        raise ValueError(f"a tokenizer.json cannot hold a tokenizer of {tokenizer.kind}, only {', '.join(_WRITERS)}")
+    text = json.dumps(_WRITERS[tokenizer.kind](tokenizer))
+    written = HubTokenizer(text)
+    for token in getattr(tokenizer, "special_tokens", ()):
+        ids = tokenizer.encode(token)
+        if written.encode(token) != ids or written.decode(ids) != token:
+            raise ValueError(f"a tokenizer.json cannot hold the special token {token!r}; choose ASCII without spaces")
+    return text
+
+
+def _characters(token: bytes) -> str:
+    return "".join(_CHARACTERS[b] for b in token)
+
+
+def _bpe_json(tokenizer: BPETokenizer) -> dict[str, Any]:
+    last = {b"".join(pair): rank for rank, pair in enumerate(tokenizer.merges)}
+    for rank, pair in enumerate(tokenizer.merges):  # theirs applies a merge at one place at a time, ours at all
+        if any(last.get(token, -1) >= rank for token in pair):
+            raise ValueError(f"a tokenizer.json cannot hold the merge {pair}: a later merge makes one of its tokens")
+    made = {*BYTES, *map(b"".join, tokenizer.merges)}
+    special = {tokenizer.special_ids[text]: text for text in tokenizer.special_tokens}
+    names = {i: special[i] if i in special and t not in made else _characters(t) for i, t in tokenizer.vocab.items()}
+    return _byte_level(
+        {name: i for i, name in names.items()}, [list(map(_characters, pair)) for pair in tokenizer.merges], special
+    )
+
+
+def _byte_level(vocab: dict[str, int], merges: list[list[str]], special: dict[int, str]) -> dict[str, Any]:
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    return {
+        "version": "1.0",
+        "added_tokens": [{"id": i, "content": text, **flags} for i, text in sorted(special.items())],
+        "pre_tokenizer": level,
+        "decoder": level,
+        "model": {"type": "BPE", "vocab": vocab, "merges": merges},
+    }
+
+
+_WRITERS = {
+    "bytes": lambda tokenizer: _byte_level({_CHARACTERS[b]: b for b in range(256)}, [], {}),
+    "bpe": _bpe_json,
+    "hugging_face": lambda tokenizer: json.loads(tokenizer.text),
+}

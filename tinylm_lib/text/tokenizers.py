@@ -1,0 +1,175 @@
+"""Text to token ids and back. Notebook 01."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .base import Tokenizer, build_tokenizer, checked, list_of, read_tokenizer
+from .bpe import BPETokenizer
+from .cutting import cut_stream, words
+from .hugging_face import HubTokenizer
+
+
+class ByteTokenizer(Tokenizer):
+    """Every byte of the UTF-8 text is a token: 256 ids, any text, nothing to learn."""
+
+    kind = "bytes"
+    vocab_size = 256
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        return list(text.encode("utf-8"))
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of ids; bytes that are not UTF-8 become U+FFFD.
+
+        Raises ValueError for an id outside 0..255.
+        """
+        return bytes(checked(tokens, self.vocab_size)).decode("utf-8", errors="replace")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` needs."""
+        return {"kind": self.kind}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "ByteTokenizer":
+        """Build from `to_dict`'s result."""
+        return cls()
+
+    @classmethod
+    def from_text(cls, text: str) -> "ByteTokenizer":
+        """Build for a text; bytes fit every text."""
+        return cls()
+
+
+class CharTokenizer(Tokenizer):
+    """Every character that occurs in a text is a token, numbered in the order of their code points."""
+
+    kind = "chars"
+
+    def __init__(self, characters: str):
+        if not isinstance(characters, str) or not characters or len(set(characters)) != len(characters):
+            raise ValueError(f"characters must be at least one and all different, got {str(characters)[:40]!r}")
+        self.characters = characters
+        self.ids = {c: i for i, c in enumerate(characters)}
+        self.vocab_size = len(characters)
+
+    @classmethod
+    def from_text(cls, text: str) -> "CharTokenizer":
+        """Take the characters of a text.
+
+        Raises ValueError for an empty text.
+        """
+        return cls("".join(sorted(set(text))))
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text.
+
+        Raises ValueError naming the first character that has no id, and where it stands.
+        """
+        try:
+            return [self.ids[c] for c in text]
+        except KeyError as e:
+            c = e.args[0]
+            raise ValueError(
+                f"character {c!r} at position {text.index(c)} is none of the {self.vocab_size} known ones; "
+                f"build the tokenizer from a text that has it, or use bytes"
+            ) from None
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of ids.
+
+        Raises ValueError for an id outside 0..vocab_size-1.
+        """
+        return "".join(self.characters[t] for t in checked(tokens, self.vocab_size))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` needs."""
+        return {"kind": self.kind, "characters": self.characters}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "CharTokenizer":
+        """Build from `to_dict`'s result."""
+        return cls(values["characters"])
+
+
+class WordTokenizer(Tokenizer):
+    """Every word, mark and space that occurs in a text (see `words`) is a token, numbered in sorted order.
+
+    Raises ValueError for an empty text.
+    """
+
+    kind = "words"
+
+    def __init__(self, text: str):
+        self._number(sorted(set(words(text))))
+
+    def _number(self, vocabulary: list[str]) -> None:
+        if not vocabulary or len(set(vocabulary)) != len(vocabulary):
+            raise ValueError(f"words must be at least one and all different, got {str(vocabulary)[:60]}")
+        self.words = vocabulary
+        self.ids = {word: i for i, word in enumerate(vocabulary)}
+        self.vocab_size = len(vocabulary)
+
+    @classmethod
+    def from_text(cls, text: str) -> "WordTokenizer":
+        """Take the words of a text."""
+        return cls(text)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text.
+
+        Raises ValueError naming the first word that has no id, and where it stands.
+        """
+        return list(self.encode_iterable([text]))
+
+    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once."""
+        position = 0
+        for pieces in cut_stream(texts, words):
+            for word in pieces:
+                if word not in self.ids:
+                    raise ValueError(
+                        f"word {word!r} at position {position} is none of the {self.vocab_size} known ones; "
+                        f"build the tokenizer from a text that has it, or use bpe or bytes"
+                    )
+                yield self.ids[word]
+                position += len(word)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of ids.
+
+        Raises ValueError for an id outside 0..vocab_size-1.
+        """
+        return "".join(self.words[t] for t in checked(tokens, self.vocab_size))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` needs."""
+        return {"kind": self.kind, "words": self.words}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "WordTokenizer":
+        """Build from `to_dict`'s result."""
+        tokenizer = cls.__new__(cls)  # the words are known, there is no text to take them from
+        tokenizer._number(list_of(str, values["words"]))
+        return tokenizer
+
+
+TOKENIZERS = {"bytes": ByteTokenizer, "chars": CharTokenizer, "words": WordTokenizer, "bpe": BPETokenizer}
+READABLE = {**TOKENIZERS, HubTokenizer.kind: HubTokenizer}  # one of Hugging Face comes from a file, never from a text
+
+
+def tokenizer_from_dict(values: Any) -> Tokenizer:
+    """Build the tokenizer of any kind from its `to_dict`.
+
+    Raises ValueError for an unknown kind and for values that are not of its kind.
+    """
+    return build_tokenizer(values, READABLE)
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read the tokenizer of any kind from the JSON file that its `save` wrote.
+
+    Raises FileNotFoundError for a missing file, ValueError for one that holds no tokenizer.
+    """
+    return read_tokenizer(path, READABLE)

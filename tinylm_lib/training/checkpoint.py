@@ -1,0 +1,232 @@
+"""Weights and training state on disk: safetensors and JSON, written atomically, nothing that can run code.
+
+A folder holds two tensor files, named after their content, and a manifest that lists them with their SHA-256. The
+manifest is replaced last, in one step: what stood there before stays whole until then. Where the model lies in shards,
+a folder with a file of each process takes the place of a file, and any number of processes can read it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..config import ModelConfig
+from ..files import sync
+from ..model import TransformerLM
+from ..text.tokenizers import tokenizer_from_dict
+from .distributed import ALONE, Alone, cut_like, random_states, read, set_random_state
+from .tensors import check_files, explained, on_cpu, put_tensors, take_tensors
+
+MANIFEST = "checkpoint.json"
+FORMAT = 1
+RANDOM = re.compile(r"rng(_cuda)?(/[0-9]+)?")
+OURS = re.compile(  # the last is what safetensors leaves of a write that was killed
+    r"(model|training)(-[0-9a-f]{16}\.(safetensors|shards)|\.partial)|checkpoint\.json\.partial|\.tmp[0-9A-Za-z]{6}"
+)
+
+
+@dataclass
+class Checkpoint:
+    """What a folder held. `model` is built and filled, on the CPU; the rest is None where it was not saved.
+
+    random_states: of torch's generators, by name: "rng" on the CPU, "rng_cuda", and "rng/1" of process 1.
+    """
+
+    model: TransformerLM
+    step: int
+    tokenizer: Any | None
+    optimizer_state: dict[str, Any] | None
+    batches_state: dict[str, Any] | None
+    random_states: dict[str, Tensor]
+    extra: dict[str, Any]
+
+    def restore(self, model: nn.Module, optimizer: Any = None, batches: Any = None, team: Alone = ALONE) -> None:
+        """Put everything back where it was: weights, optimizer, place in the data, torch's random state.
+
+        team: with whom this process trains the model, and perhaps has only a shard of it.
+        Raises ValueError, before anything is changed, where the model has other shapes or a state was not saved.
+        """
+        for what, target, state in [
+            ("optimizer", optimizer, self.optimizer_state),
+            ("batches", batches, self.batches_state),
+        ]:
+            if target is not None and state is None:
+                raise ValueError(f"the checkpoint holds no state for {what}; it was saved without")
+        weights = self.model.state_dict()
+        _check_fit(model, weights, "the model given")
+        if optimizer is not None:
+            optimizer.load_state_dict(_cut(self.optimizer_state, optimizer))
+        if batches is not None:
+            batches.load_state(self.batches_state)
+        own = model.state_dict()
+        model.load_state_dict({name: cut_like(weight, own[name]) for name, weight in weights.items()})
+        set_random_state(self.random_states, team)
+
+
+def save(
+    folder: str | Path,
+    model: TransformerLM,
+    optimizer: Any = None,
+    batches: Any = None,
+    step: int = 0,
+    *,
+    tokenizer: Any = None,
+    extra: dict[str, Any] | None = None,
+    team: Alone = ALONE,
+) -> Path:
+    """Write a checkpoint into `folder`; one that stands there is replaced at the last moment, in one step.
+
+    extra: plain values to keep beside it, such as the train config.
+    team: with whom this process trains the model; all of them save together, into a folder that all can reach.
+    Returns the folder.
+    Raises OSError, naming the folder and the remedy, where it cannot be written; what stood there before still loads.
+    TypeError or ValueError for an extra that JSON cannot hold.
+    """
+    folder, training = Path(folder), random_states(team)
+    manifest = {
+        "format": FORMAT,
+        "step": step,
+        "config": model.config.to_dict(),
+        "tokenizer": None if tokenizer is None else tokenizer.to_dict(),
+        "optimizer": None if optimizer is None else take_tensors(optimizer.state_dict(), "", training),
+        "batches": None if batches is None else batches.state(),
+        "extra": extra or {},
+        "torch": torch.__version__,
+    }
+    json.dumps(manifest, ensure_ascii=False).encode("utf-8")
+    weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
+    with explained(folder, _clean if team.first else lambda folder: None):
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest["files"] = {
+            "model": team.write(folder, "model", weights),
+            "training": team.write(folder, "training", training),
+        }
+        if team.first:
+            _write_manifest(folder, manifest)
+    if team.first:
+        _clean(folder)
+    team.wait()
+    return folder
+
+
+def load(folder: str | Path) -> Checkpoint:
+    """Read a checkpoint; every file is checked against its SHA-256 first.
+
+    Raises FileNotFoundError for a folder without one, ValueError for damaged or foreign files.
+    """
+    folder = Path(folder)
+    manifest = _read_manifest(folder)
+    try:
+        for role in ("model", "training"):
+            check_files(folder, manifest["files"][role])
+        tensors = {role: read(folder, manifest["files"][role]) for role in ("model", "training")}
+        config = ModelConfig.from_dict(manifest["config"])
+        tokenizer = None if manifest["tokenizer"] is None else tokenizer_from_dict(manifest["tokenizer"])
+        random_states = {name: t for name, t in tensors["training"].items() if RANDOM.fullmatch(name)}
+        random_states["rng"]  # each checkpoint has it
+        optimizer_state = put_tensors(manifest["optimizer"], tensors["training"])
+        if optimizer_state is not None:
+            optimizer_state["state"] = {int(k): v for k, v in optimizer_state["state"].items()}
+        rest = (optimizer_state, manifest["batches"], random_states, manifest["extra"])
+    except (KeyError, TypeError, AttributeError) as e:
+        raise ValueError(f"{folder / MANIFEST} is not a checkpoint of this library: {e!r}") from None
+    with torch.device("meta"):
+        model = TransformerLM(config)
+    model.to_empty(device="cpu")
+    _check_fit(model, tensors["model"], str(folder))
+    model.load_state_dict(tensors["model"])
+    return Checkpoint(model, manifest["step"], tokenizer, *rest)
+
+
+def latest(folder: str | Path) -> Path:
+    """The checkpoint with the highest step in a folder: itself or one of its subfolders.
+
+    Damaged ones are passed over with a warning.
+    Raises FileNotFoundError where there is no sound one.
+    """
+    folder, found = Path(folder), []
+    for candidate in [folder, *sorted(p for p in folder.glob("*") if p.is_dir())]:
+        if (candidate / MANIFEST).is_file():
+            try:
+                manifest = _read_manifest(candidate)
+                for entry in manifest["files"].values():
+                    check_files(candidate, entry)
+                found.append((manifest["step"], candidate))
+            except (ValueError, KeyError, TypeError, OSError) as e:
+                warnings.warn(f"passed over a damaged checkpoint: {e}", stacklevel=2)
+    if not found:
+        if (folder / "config.json").is_file():
+            raise FileNotFoundError(f"{folder} holds a Hugging Face model; use pretrained.load_hf, or sample --from")
+        raise FileNotFoundError(f"no sound checkpoint in {folder}; train one, or give the folder that holds one")
+    return max(found)[1]
+
+
+def _check_fit(model: nn.Module, weights: dict[str, Tensor], where: str) -> None:
+    """Raise ValueError naming the first of the weights (...) that the model does not have in that shape."""
+    own = model.state_dict()
+    for name in sorted(set(own) | set(weights)):
+        here, there = (tuple(d[name].shape) if name in d else "missing" for d in (own, weights))
+        if here != there:
+            raise ValueError(f"weights do not fit {where}: {name} is {there} in the file and {here} in the model")
+
+
+def _cut(state: dict[str, Any], optimizer: Any) -> dict[str, Any]:
+    """The state of an optimizer as this process has it: where a parameter lies in shards, its moments do, too."""
+    parameters = dict(enumerate(p for group in optimizer.param_groups for p in group["params"]))
+
+    def cut(value: Any, p: Tensor | None) -> Any:
+        return cut_like(value, p) if isinstance(value, Tensor) and p is not None and value.shape == p.shape else value
+
+    own = {i: {k: cut(v, parameters.get(i)) for k, v in values.items()} for i, values in state["state"].items()}
+    return {**state, "state": own}
+
+
+def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    partial = folder / f"{MANIFEST}.partial"
+    sealed = {**manifest, "sha256": _seal(manifest)}
+    partial.write_text(json.dumps(sealed, indent=1, ensure_ascii=False), encoding="utf-8")
+    sync(partial)
+    os.replace(partial, folder / MANIFEST)
+    sync(folder)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint in {folder} ({MANIFEST} is missing); give the folder that holds one")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        sound = manifest.pop("sha256") == _seal(manifest)
+    except (ValueError, RecursionError, KeyError, AttributeError, TypeError) as e:
+        raise ValueError(f"{path} is damaged: {e!r}; use an earlier checkpoint") from None
+    if not sound or manifest.get("format") != FORMAT:
+        raise ValueError(f"{path} is damaged or not of format {FORMAT}; use an earlier checkpoint")
+    return manifest
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    """The SHA-256 of a manifest, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode("utf-8")).hexdigest()
+
+
+def _clean(folder: Path) -> None:
+    """Delete our own files that the manifest does not list, as far as they can be deleted."""
+    kept: set[str] = set()
+    with suppress(OSError):
+        if (folder / MANIFEST).exists():
+            try:
+                kept = {entry["name"] for entry in _read_manifest(folder)["files"].values()}
+            except ValueError:
+                return  # a damaged manifest says nothing about what it needs
+        for path in folder.glob("*"):
+            if OURS.fullmatch(path.name) and path.name not in kept:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -1,0 +1,75 @@
+"""How good is a model? Nats per token, perplexity, bits per byte. Notebooks 03 and 11."""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..config import IGNORED
+from ..layers import evaluation_mode, values_at_hand
+from .distributed import ALONE, Alone
+
+
+def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean of -log softmax(logits)[target] over the targets that are not -100, in nats per token, computed in fp32.
+
+    logits (B, T, V): position t predicts targets[:, t]. targets (B, T): ids 0..V-1 or -100.
+    Returns () in fp32.
+    Raises TypeError for targets that are not integers, ValueError for shapes that do not fit and, on CPU, where no
+    target counts or one is outside the vocabulary.
+    """
+    V = logits.shape[-1]
+    if logits.shape[:-1] != targets.shape:
+        raise ValueError(
+            f"logits (..., V) need targets (...), got logits {tuple(logits.shape)} and targets {tuple(targets.shape)}"
+        )
+    if targets.is_floating_point() or targets.dtype == torch.bool:
+        raise TypeError(f"targets must be integers (torch.long), got {targets.dtype}; use targets.long()")
+    if values_at_hand(targets):
+        low, high = (int(x) for x in targets.aminmax()) if targets.numel() else (IGNORED, IGNORED)
+        if high == IGNORED == low:
+            raise ValueError(f"no target counts: all {targets.numel()} are {IGNORED}, and a mean over nothing is NaN")
+        if high >= V or (low < 0 and not ((targets >= 0) | (targets == IGNORED)).all()):
+            raise ValueError(f"targets must be 0..{V - 1} (vocab_size - 1) or {IGNORED}, got {low} to {high}")
+    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten().long(), ignore_index=IGNORED)
+
+
+class Evaluation(NamedTuple):
+    """What `evaluate` measured."""
+
+    nats_per_token: float
+    perplexity: float
+    bits_per_byte: float | None
+    n_tokens: int
+
+
+def evaluate(
+    model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], n_bytes: int | None = None, team: Alone = ALONE
+) -> Evaluation:
+    """Measure a model over every target of `windows`, each token counted once and equally.
+
+    windows: pairs of ids (B, T) and targets (B, T), with -100 where a target does not count.
+    n_bytes: bytes of text that the targets stand for; without it bits_per_byte is None.
+    team: with whom this process shares the windows; all of them get the same result.
+    Returns nats per token, its exponential, bits per byte and the number of targets. Training mode is restored.
+    Raises ValueError where no target counts, and for n_bytes below 1.
+    """
+    if n_bytes is not None and not n_bytes > 0:
+        raise ValueError(f"n_bytes must be at least 1, got {n_bytes}; leave it out where it is unknown")
+    device = next(model.parameters()).device
+    total, n_tokens = torch.zeros((), dtype=torch.float64), 0
+    with evaluation_mode(model):
+        for x, y in team.part(windows, IGNORED):
+            logits = model(x.to(device))
+            if counted := int((y != IGNORED).sum()):
+                total += next_token_loss(logits, y.to(device)).cpu().double() * counted
+                n_tokens += counted
+    total, n_tokens = team.sum(total), int(team.sum(torch.tensor(n_tokens)))
+    if n_tokens == 0:
+        raise ValueError("there is no token to evaluate; give at least one window with a target that is not -100")
+    nats = total.item() / n_tokens
+    bits_per_byte = None if n_bytes is None else total.item() / math.log(2) / n_bytes
+    return Evaluation(nats, math.exp(nats) if nats < 700 else math.inf, bits_per_byte, n_tokens)
