@@ -563,9 +563,8 @@ print("at once, in 4 parts, recomputed: the same gradient")
 # One run says little: with another seed the weights start elsewhere and other stories come. So each choice runs with three seeds, and we look at the spread.
 
 # %% evidence="short-ablation"
-WHOLE = ablation.WHOLE
 print(ablation.SIZES, ablation.RECIPE)
-tried = (WHOLE, "learned positions instead of rotary", "no norm on queries and keys")
+tried = (WHOLE := ablation.WHOLE, "learned positions instead of rotary", "no norm on queries and keys")
 early = {name: sorted(ablation.gap_after(name, n_steps=30, seed=seed) for seed in (1, 2, 3)) for name in tried}
 for name, found in early.items():
     print(f"{name:<36}{sum(found) / 3:.2f} nats above the floor on average ({found[0]:.2f} to {found[2]:.2f})")
