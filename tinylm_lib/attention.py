@@ -10,7 +10,7 @@ from .config import ModelConfig
 from .layers import Linear, RMSNorm, pick
 from .positions import POSITIONS, Rows
 
-# With fewer keys torch's mask-free CPU kernel returns 0 for a NaN query (torch 2.13, AVX-512).
+# With fewer keys torch's mask-free kernel for CPUs returns 0 for a NaN query (torch 2.13, AVX-512).
 FEWEST_KEYS_WITHOUT_MASK = 16
 
 
@@ -44,16 +44,22 @@ def attend(
     Source: Vaswani et al. 2017, equation 1; Ainslie et al. 2023 (grouped queries).
     """
     _check(q, k, v, mask)
-    if q.device.type == "cpu" and q.dtype.itemsize < 4:  # there the backward pass takes a third of the time in fp32
-        with torch.autocast("cpu", enabled=False):
-            return attend(q.float(), k.float(), v.float(), mask, causal, dropout).to(q.dtype)
     T, S = q.shape[-2], k.shape[-2]
     causal = causal and T > 1  # a single query is the last: no key is later
-    if causal and not (mask is None and T == S >= FEWEST_KEYS_WITHOUT_MASK):
+    if causal and (mask is not None or T != S):  # otherwise the kernel knows the mask
         allowed = causal_mask(T, S, q.device)  # (T, S)
         mask, causal = allowed if mask is None else mask & allowed, False
-    elif mask is None and S < FEWEST_KEYS_WITHOUT_MASK:
-        mask = torch.ones(T, S, dtype=torch.bool, device=q.device)  # (T, S)
+    return _kernel(q, k, v, mask, causal, dropout)
+
+
+def _kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
+    """torch's fused attention, and on the CPU a way around two of its weaknesses. causal: only where T = S."""
+    if q.device.type == "cpu" and q.dtype.itemsize < 4:  # there the backward pass takes a third of the time in fp32
+        with torch.autocast("cpu", enabled=False):
+            return _kernel(q.float(), k.float(), v.float(), mask, causal, dropout).to(q.dtype)
+    T, S = q.shape[-2], k.shape[-2]
+    if q.device.type == "cpu" and mask is None and S < FEWEST_KEYS_WITHOUT_MASK:
+        mask, causal = causal_mask(S) if causal else torch.ones(T, S, dtype=torch.bool), False
     grouped = q.ndim > 2 and q.shape[-3] != k.shape[-3]
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
 
