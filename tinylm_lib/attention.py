@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .config import ModelConfig
 from .layers import Linear, RMSNorm, pick
-from .positions import POSITIONS, Rows
+from .positions import POSITIONS, Positions
 
 # With fewer keys torch's mask-free kernel for CPUs returns 0 for a NaN query (torch 2.13, AVX-512).
 FEWEST_KEYS_WITHOUT_MASK = 16
@@ -113,18 +113,17 @@ class Attention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        positions: Tensor,
+        positions: Tensor | Positions,
         extend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
-        rows: Rows | None = None,
     ) -> Tensor:
-        """x (B, T, C), positions (T,). Returns (B, T, C).
+        """x (B, T, C), positions (T,) or (B, T), or `Positions`. Returns (B, T, C).
 
-        extend: stores new keys and values in a cache and returns all of them. rows: as in the rotation.
+        extend: stores new keys and values in a cache and returns all of them.
         """
         q = self.q_norm(self.split(self.q_proj(x)))  # (B, T, C) -> (B, H, T, D)
         k = self.k_norm(self.split(self.k_proj(x)))  # (B, T, C) -> (B, G, T, D)
         v = self.split(self.v_proj(x))  # (B, T, C) -> (B, G, T, D)
-        q, k = self.rotation(q, positions, rows), self.rotation(k, positions, rows)  # (B, H, T, D), (B, G, T, D)
+        q, k = self.rotation(q, positions), self.rotation(k, positions)  # (B, H, T, D), (B, G, T, D)
         if extend is not None:
             k, v = extend(k, v)  # (B, G, S, D), (B, G, S, D)
         return self.o_proj(self.mix(q, k, v))  # (B, T, C)
