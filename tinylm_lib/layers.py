@@ -1,7 +1,7 @@
 """The smallest parts: linear maps, embeddings, softmax, activations and norms."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -168,13 +168,21 @@ def dropout(share: float) -> nn.Module:
 
 
 @contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Run with dropout off and without gradients; each submodule has its own mode back afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+def evaluation_mode(model: nn.Module, modules: Sequence[nn.Module] = ()) -> Iterator[None]:
+    """Run with dropout off and without gradients; each submodule has its own mode back afterwards.
+
+    modules: `list(model.modules())`, collected once by a caller that enters this mode often.
+    """
+    modes = [(module, module.training) for module in modules or model.modules()]
     try:
+        _set_modes((module, False) for module, _ in modes)
         with torch.no_grad():
             yield
     finally:
-        for module, training in modes:
+        _set_modes(modes)
+
+
+def _set_modes(modes: Iterable[tuple[nn.Module, bool]]) -> None:
+    for module, training in modes:
+        if module.training != training:  # because assigning to a module is slow
             module.training = training
