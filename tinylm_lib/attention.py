@@ -110,15 +110,10 @@ class Attention(nn.Module):
         y = attend(q, k, v, causal=True, dropout=self.dropout if self.training else 0.0)  # (B, H, T, D)
         return y.transpose(-3, -2).flatten(-2)  # (B, H, T, D) -> (B, T, H*D)
 
-    def forward(
-        self,
-        x: Tensor,
-        positions: Tensor | Positions,
-        extend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
         """x (B, T, C), positions (T,) or (B, T), or `Positions`. Returns (B, T, C).
 
-        extend: stores new keys and values in a cache and returns all of them.
+        extend: stores new keys and values in a cache and returns all of them, as two tensors.
         """
         q = self.q_norm(self.split(self.q_proj(x)))  # (B, T, C) -> (B, H, T, D)
         k = self.k_norm(self.split(self.k_proj(x)))  # (B, T, C) -> (B, G, T, D)

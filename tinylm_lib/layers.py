@@ -1,7 +1,7 @@
 """The smallest parts: linear maps, embeddings, softmax, activations and norms."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -169,20 +169,16 @@ def dropout(share: float) -> nn.Module:
 
 @contextmanager
 def evaluation_mode(model: nn.Module, modules: Sequence[nn.Module] = ()) -> Iterator[None]:
-    """Run with dropout off and without gradients; each submodule has its own mode back afterwards.
+    """Run with dropout off and without gradients; the submodules that were in training mode are in it again afterwards.
 
     modules: `list(model.modules())`, collected once by a caller that enters this mode often.
     """
-    modes = [(module, module.training) for module in modules or model.modules()]
+    training = [module for module in modules or model.modules() if module.training]
     try:
-        _set_modes((module, False) for module, _ in modes)
+        for module in training:
+            module.training = False
         with torch.no_grad():
             yield
     finally:
-        _set_modes(modes)
-
-
-def _set_modes(modes: Iterable[tuple[nn.Module, bool]]) -> None:
-    for module, training in modes:
-        if module.training != training:  # because assigning to a module is slow
-            module.training = training
+        for module in training:
+            module.training = True

@@ -1,6 +1,7 @@
 """The whole model: blocks, initial weights and the language model itself. Notebooks 09 and 10."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -33,7 +34,7 @@ class PreNormBlock(nn.Module):
         self.ffn = feed_forward(config)
         self.dropout = dropout(config.residual_dropout)
 
-    def forward(self, x: Tensor, positions: Tensor | Positions, extend: partial | None = None) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
         """x (B, T, C). positions, extend: as in Attention. Returns (B, T, C)."""
         x = x + self.dropout(self.attention(self.attn_norm(x), positions, extend))  # (B, T, C)
         return x + self.dropout(self.ffn(self.ffn_norm(x)))  # (B, T, C)
@@ -44,7 +45,7 @@ class PostNormBlock(PreNormBlock):
 
     final_norm = False
 
-    def forward(self, x: Tensor, positions: Tensor | Positions, extend: partial | None = None) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
         """x (B, T, C). positions, extend: as in Attention. Returns (B, T, C)."""
         x = self.attn_norm(x + self.dropout(self.attention(x, positions, extend)))  # (B, T, C)
         return self.ffn_norm(x + self.dropout(self.ffn(x)))  # (B, T, C)
@@ -209,7 +210,7 @@ class TransformerLM(nn.Module):
         head = self.embed if self.lm_head is None else self.lm_head
         return F.linear(self.final_norm(x), head.weight)  # (B, T, C) -> (B, T, V)
 
-    def _run(self, block: nn.Module, x: Tensor, positions: Positions, extend: partial | None) -> Tensor:
+    def _run(self, block: nn.Module, x: Tensor, positions: Positions, extend: Callable | None) -> Tensor:
         if self.recompute and self.training and extend is None:
             return checkpoint(block, x, positions, None, use_reentrant=False)
         return block(x, positions, extend)

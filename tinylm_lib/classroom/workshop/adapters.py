@@ -121,7 +121,7 @@ class YourMLP(MLP):
 class YourPreNormBlock(PreNormBlock):
     """Calls `pre_norm_block`."""
 
-    def forward(self, x: Tensor, positions: Tensor | Positions, extend: partial | None = None) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
         """x (B, T, C). Returns (B, T, C)."""
         return self.parts["pre_norm_block"](
             x,
