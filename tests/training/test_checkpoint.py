@@ -249,7 +249,7 @@ STEPS = [("save_file", 2), ("os.fsync", 4), ("os.replace", 3), ("os.unlink", 2)]
 
 def break_at(monkeypatch: pytest.MonkeyPatch, where: str, call: int, error: BaseException) -> None:
     """Let `call` of `where`, a name in the checkpoint module, and every later one raise."""
-    owner, name = (storage.os, where[3:]) if where.startswith("os.") else (storage, where)
+    owner, name = (os, where[3:]) if where.startswith("os.") else (storage, where)
     monkeypatch.setattr(owner, name, raising_from(error, call, getattr(owner, name)))
 
 
