@@ -106,13 +106,7 @@ def save(
     weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
     with explained("the checkpoint", folder):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            manifest["files"] = {
-                "model": team.write(folder, "model", weights),
-                "training": team.write(folder, "training", training),
-            }
-            if team.first:
-                _write_manifest(folder, manifest)
+            _write(folder, manifest, weights, training, team)
         except Exception:
             if team.first:
                 _clean(folder)
@@ -195,10 +189,16 @@ def _cut(state: dict[str, Any], optimizer: Any) -> dict[str, Any]:
     return {**state, "state": own}
 
 
-def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    sealed = {**manifest, "sha256": _seal(manifest)}
-    with whole_file(folder / MANIFEST) as file:
-        file.write(json.dumps(sealed, indent=1, ensure_ascii=False).encode())
+def _write(
+    folder: Path, manifest: dict[str, Any], weights: dict[str, Tensor], training: dict[str, Tensor], team: Alone
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {"model": team.write(folder, "model", weights), "training": team.write(folder, "training", training)}
+    if team.first:
+        manifest = {**manifest, "files": files}
+        with whole_file(folder / MANIFEST) as file:
+            text = json.dumps({**manifest, "sha256": _seal(manifest)}, indent=1, ensure_ascii=False)
+            file.write(text.encode())
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
