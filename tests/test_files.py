@@ -1,153 +1,13 @@
-"""Whole files and downloads, from a server of our own: good, cut, altered, missing, refused and silent ones."""
+"""Files are whole or not there, with the permissions of any other new file, and a failed write says what to do."""
 
-import gc
-import hashlib
-import threading
-import warnings
+import errno
+import os
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from tinylm_lib import files
-from tinylm_lib.data import corpora
-from tinylm_lib.data.corpora import load_corpus
-from tinylm_lib.files import Source, download, whole_file
-
-BODY = ("First Citizen:\nBefore we proceed any further, hear me speak.\n\n" * 3000).encode()
-REAL = Path(__file__).parents[2] / "shared" / "data" / "tinyshakespeare.txt"
-
-
-class Server(ThreadingHTTPServer):
-    """Serves `body` at /good; other addresses go wrong in the way that they are named."""
-
-    daemon_threads = True
-    body = BODY
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.requests, self.closing = 0, threading.Event()
-
-    def source(self, way: str) -> Source:
-        digest = hashlib.sha256(self.body).hexdigest()
-        return Source(f"http://127.0.0.1:{self.server_address[1]}/{way}", len(self.body), digest)
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers well or badly."""
-
-    def do_GET(self) -> None:
-        way, body = self.path[1:], self.server.body
-        self.server.requests += 1
-        if way == "gone":
-            return self.send_error(404)
-        if way == "silent":
-            self.server.closing.wait(20)
-            return None
-        sent = {
-            "cut": body[:-9000],
-            "truncated": body[:-9000],
-            "altered": body[:-1] + b"?",
-            "longer": body + b"x" * 200_000,
-            "empty": b"",
-        }.get(way, body)
-        self.send_response(200)
-        if way != "truncated":
-            self.send_header("Content-Length", str(len(body if way == "cut" else sent)))
-        self.end_headers()
-        self.wfile.write(sent)
-        if way == "stalled":
-            self.wfile.flush()
-            self.server.closing.wait(20)
-        return None
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("no_proxy", "*")
-    with Server() as running:
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield running
-        running.closing.set()
-        running.shutdown()
-        thread.join()
-
-
-def test_a_good_download_is_kept_and_asked_for_once(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    path = tmp_path / "cache" / "corpora" / "text.txt"
-    download(server.source("good"), path)
-    assert path.read_bytes() == BODY
-    assert "100%" in capsys.readouterr().err, "no progress bar"
-    download(server.source("good"), path)
-    assert server.requests == 1
-    assert [p.name for p in path.parent.iterdir()] == ["text.txt"]
-
-
-@pytest.mark.parametrize(
-    ("way", "says"),
-    [
-        ("cut", r"\d+ bytes came, and the file has 186000|IncompleteRead"),
-        ("truncated", "177000 bytes came, and the file has 186000"),
-        ("empty", "0 bytes came, and the file has 186000"),
-        ("longer", r"\d+ bytes came, and the file has 186000"),
-        ("altered", "what came is another file"),
-        ("gone", "404"),
-        ("silent", "timed out"),
-        ("refused", "refused"),
-    ],
-)
-def test_a_failed_download_says_what_to_do_and_leaves_nothing(
-    way: str, says: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "TIMEOUT", 0.3)
-    source, path = server.source(way), tmp_path / "cache" / "text.txt"
-    if way == "refused":
-        source = source._replace(url="http://127.0.0.1:1/text.txt")
-    with pytest.raises(ConnectionError, match=says) as e:
-        download(source, path)
-    for part in (source.url, f"put it at {path};", "--corpus FILE", "--corpus storyworld"):
-        assert part in str(e.value)
-    assert list(path.parent.iterdir()) == []
-    with warnings.catch_warnings():  # after a time-out urllib leaves its socket to the garbage collector
-        warnings.simplefilter("ignore", ResourceWarning)
-        del e
-        gc.collect()
-    if way != "refused":
-        download(server.source("good"), path)
-        assert path.read_bytes() == BODY, "a failure spoils the next attempt"
-
-
-def test_a_stopped_download_leaves_nothing(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        assert len(list(tmp_path.iterdir())) == 1
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(files.tqdm, "update", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        download(server.source("good"), tmp_path / "text.txt")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_another_file_in_the_cache_is_named_and_kept(server: Server, tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_bytes(BODY[:-1])
-    with pytest.raises(ValueError, match=r"text\.txt is not the file of http.*delete it"):
-        download(server.source("good"), path)
-    assert path.read_bytes() == BODY[:-1]
-    assert server.requests == 0
-
-
-def test_a_file_that_was_put_there_needs_no_network(tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_bytes(BODY)
-    download(Source("http://127.0.0.1:1/text.txt", len(BODY), hashlib.sha256(BODY).hexdigest()), path)
+from tinylm_lib.files import explained, put_in_place, whole_file
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -163,27 +23,28 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_shakespeare_is_downloaded_into_the_work_folder(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(corpora, "SHAKESPEARE", server.source("good"))
-    assert load_corpus("shakespeare") == load_corpus("shakespeare") == BODY.decode()
-    assert Path("work/cache/corpora/shakespeare.txt").read_bytes() == BODY
-    assert server.requests == 1
+@pytest.fixture
+def umask() -> Iterator[int]:
+    """Where files of the group are writable, as on many shared machines."""
+    before = os.umask(0o002)
+    yield 0o002
+    os.umask(before)
 
 
-@pytest.mark.skipif(not REAL.exists(), reason=f"the real Tiny Shakespeare is not at {REAL}")
-@pytest.mark.parametrize("way", ["good", "cut", "altered"])
-def test_the_real_shakespeare_is_known_by_its_hash(
-    way: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.body = REAL.read_bytes()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(corpora, "SHAKESPEARE", corpora.SHAKESPEARE._replace(url=server.source(way).url))
-    if way == "good":
-        assert load_corpus("shakespeare").encode() == server.body
-    else:
-        with pytest.raises(ConnectionError):
-            load_corpus("shakespeare")
-        assert list(Path("work/cache/corpora").iterdir()) == []
+@pytest.mark.skipif(os.name != "posix", reason="permissions are a matter of POSIX")
+def test_others_may_read_what_the_umask_lets_them(umask: int, tmp_path: Path) -> None:
+    with whole_file(tmp_path / "file") as file:
+        file.write(b"x")
+    partial = tmp_path / "partial"
+    partial.mkdir()
+    (partial / "one").touch(mode=0o600)
+    put_in_place(partial, tmp_path / "folder")
+    assert {oct(path.stat().st_mode) for path in (tmp_path / "file", tmp_path / "folder" / "one")} == {"0o100664"}
+    assert os.umask(umask) == umask, "it was changed"
+
+
+def test_a_failed_write_says_where_why_and_what_to_do(tmp_path: Path) -> None:
+    says = r"cannot write the notes .*x: No space left .*; free some space or choose another folder"
+    with pytest.raises(OSError, match=says) as e, explained("the notes", tmp_path / "x"):
+        raise OSError(errno.ENOSPC, "full")
+    assert e.value.errno == errno.ENOSPC

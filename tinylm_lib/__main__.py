@@ -13,7 +13,7 @@ from .data.corpora import load_corpus
 from .model import TransformerLM
 from .presets import FAMILIES
 from .pretrained import load_hf, load_hf_tokenizer
-from .runs.job import RunConfig, begin, find, go_on, split_text, validation_windows
+from .runs.job import RunConfig, begin, find_run, go_on, split_text, validation_windows
 from .runs.run import work
 from .sampling import stream
 from .text.base import Tokenizer
@@ -90,7 +90,7 @@ def run_train(arguments: argparse.Namespace) -> None:
     if arguments.resume:
         if arguments.preset:
             raise ValueError("a resumed run keeps its settings; leave out --preset")
-        found, run = find({name: value for some in flags.values() for name, value in some.items()})
+        found, run = find_run({name: value for some in flags.values() for name, value in some.items()})
         with join(run.strategy, choose_device(run.device)) as team:
             work(go_on(found, run, team))
         return

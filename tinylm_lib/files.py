@@ -1,90 +1,47 @@
-"""Files that are whole or not there: written under another name first, hashed, downloads checked. Notebook 11."""
+"""Files that are whole or not there: written under another name first, and on the disk before they get their own."""
 
+import errno
 import hashlib
-import http.client
 import os
-import tempfile
-import urllib.request
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
-from tqdm import tqdm
-
-TIMEOUT = 20.0  # seconds without a byte
+from safetensors import SafetensorError
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that takes its place at `path` when all is written; after an error nothing of it is left."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    partial = path.with_name(f".{secrets.token_hex(4)}.{path.name}.partial")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(partial, "xb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # mkstemp lets nobody else read
-        os.replace(name, path)
+        put_in_place(partial, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
+    sync(path.parent)
 
 
-class Source(NamedTuple):
-    """A file of the web: its address, size in bytes and SHA-256."""
-
-    url: str
-    n_bytes: int
-    sha256: str
-
-
-def download(source: Source, path: Path) -> None:
-    """Bring a file of the web to `path` with a progress bar, unless it is there; it is checked in either case.
-
-    Raises ConnectionError, with what else one can do, where it cannot be had; ValueError where `path` holds another.
-    """
-    if path.exists():
-        if hashlib.sha256(path.read_bytes()).hexdigest() != source.sha256:
-            raise ValueError(f"{path} is not the file of {source.url} (its SHA-256 differs); delete it and try again")
-        return
-    try:
-        with whole_file(path) as file:
-            for block in _blocks(source):
-                file.write(block)
-    except (OSError, http.client.HTTPException) as e:
-        raise ConnectionError(
-            f"cannot download {source.url}: {str(e) or type(e).__name__}. Three ways out: get the file elsewhere and "
-            f"put it at {path}; take a text file of your own (--corpus FILE); or take a corpus that needs no "
-            f"download (--corpus storyworld)"
-        ) from None
+def put_in_place(partial: Path, path: Path) -> None:
+    """Give a finished file, or a folder of files, its own name in one step, when all of it is on the disk."""
+    for file in sorted(partial.iterdir()) if partial.is_dir() else [partial]:
+        os.chmod(file, 0o666 & ~_umask())  # safetensors lets nobody else read
+        sync(file)
+    if partial.is_dir():
+        sync(partial)
+    os.replace(partial, path)
 
 
-def _blocks(source: Source) -> Iterator[bytes]:
-    name, digest, n_read = source.url.rpartition("/")[2], hashlib.sha256(), 0
-    with (
-        urllib.request.urlopen(source.url, timeout=TIMEOUT) as answer,
-        tqdm(desc=name, total=source.n_bytes, unit="B", unit_scale=True) as bar,
-    ):
-        while n_read <= source.n_bytes and (block := answer.read(1 << 16)):
-            digest.update(block)
-            n_read += len(block)
-            bar.update(len(block))
-            yield block
-    if n_read != source.n_bytes:
-        raise OSError(f"{n_read} bytes came, and the file has {source.n_bytes}")
-    if digest.hexdigest() != source.sha256:
-        raise OSError(f"what came is another file (SHA-256 {digest.hexdigest()}, not {source.sha256})")
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file, read in pieces."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as f:
-        while block := f.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+def _umask() -> int:
+    """The permissions that new files do not get; the system tells only by setting others."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def sync(path: Path) -> None:
@@ -95,3 +52,27 @@ def sync(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def explained(what: str, path: Path) -> Iterator[None]:
+    """Turn a failed write into an OSError that says what cannot be written, where, why, and what to do."""
+    try:
+        yield
+    except (OSError, SafetensorError) as e:
+        number = e.errno if isinstance(e, OSError) and e.errno else errno.EIO
+        why = os.strerror(number) if isinstance(e, OSError) else str(e)
+        raise OSError(
+            number,
+            f"cannot write {what} {path}: {why}; free some space or choose another folder "
+            f"(checkpoints that stood there before are unharmed)",
+        ) from None
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, read in pieces."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        while block := f.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

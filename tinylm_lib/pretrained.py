@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .hub.load import load_hf, load_hf_tokenizer, save_hf
+from .hub import load_hf, load_hf_tokenizer, save_hf
 from .training.checkpoint import Checkpoint, load
 
 __all__ = ["load_hf", "load_hf_tokenizer", "load_pretrained", "save_hf"]

@@ -54,7 +54,7 @@ ONLY_IN = {
     "ipywidgets": ["classroom"],
     "IPython": ["classroom"],
     "anywidget": ["classroom"],
-    "tqdm": ["classroom", "files", "runs"],
+    "tqdm": ["classroom", "data", "runs"],
     "torch.distributed": ["training/distributed"],
     "transformers": [],
     "logging": [],

@@ -12,7 +12,7 @@ import torch
 
 from tinylm_lib.config import TrainConfig
 from tinylm_lib.runs import log, run
-from tinylm_lib.runs.job import Job, RunConfig, begin, find, go_on
+from tinylm_lib.runs.job import Job, RunConfig, begin, find_run, go_on
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
 from tinylm_lib.training.loop import Step, train
 
@@ -85,12 +85,12 @@ def test_what_is_not_finite_stops_the_run_at_the_next_look_and_is_never_saved(
     assert "\n" not in said
     saved = {int(p.name[5:]) for p in out.glob("step_*")}
     assert saved == {step for step in (last - EVERY, last) if step > 0}
-    for entry in log.read(out / log.NAME):
+    for entry in log.read_log(out / log.LOG_NAME):
         assert all(math.isfinite(value) for value in entry.values())
     if last:
         assert load(latest(out)).step == last
         monkeypatch.setattr(run, "train", train)
-        run.work(go_on(*find({"out": str(out)})))
+        run.work(go_on(*find_run({"out": str(out)})))
         assert load(latest(out)).step == STEPS
 
 
@@ -116,7 +116,7 @@ def test_the_log_holds_every_update_and_every_validation(job: Job, monkeypatch: 
 
     monkeypatch.setattr(run, "train", watched)
     run.work(job)
-    entries = log.read(Path(job.run.out) / log.NAME)
+    entries = log.read_log(Path(job.run.out) / log.LOG_NAME)
     assert [tuple(entry.values()) for entry in entries if "loss" in entry] == seen
     assert list(entries[0]) == ["update", "loss", "grad_norm", "lr_share"]
     validations = [entry for entry in entries if "validation_loss" in entry]
@@ -125,7 +125,7 @@ def test_the_log_holds_every_update_and_every_validation(job: Job, monkeypatch: 
     assert validations[-1]["validation_loss"] == measured
 
 
-@pytest.mark.parametrize("moment", ["train", "checked", "measure", "keep", "progress"])
+@pytest.mark.parametrize("moment", ["train", "log_entries", "measure", "save_checkpoint", "progress_text"])
 @pytest.mark.parametrize("at", [3, 10, STEPS])
 def test_ctrl_c_at_any_moment_saves_what_it_says_and_changes_no_bit(
     moment: str, at: int, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -162,8 +162,8 @@ def test_ctrl_c_at_any_moment_saves_what_it_says_and_changes_no_bit(
     if "Stopped after" in said:
         step = int(said.split("Stopped after update ")[1].split(",")[0])
         assert load(latest(job.run.out)).step == step < STEPS
-        run.work(go_on(*find({"out": job.run.out})))
-    for path in (f"step_{STEPS:06d}/{MANIFEST}", log.NAME):
+        run.work(go_on(*find_run({"out": job.run.out})))
+    for path in (f"step_{STEPS:06d}/{MANIFEST}", log.LOG_NAME):
         assert (Path(job.run.out) / path).read_bytes() == (whole / path).read_bytes()
 
 

@@ -17,13 +17,14 @@ def watch(reached: Callable[[int, str], None]) -> None:
     An event is a file or folder of the run that is about to be made, opened, renamed or deleted: an audit event of
     Python's.
     """
-    n_folders, n_events = 0, 0
+    folders, n_events = set(), 0
 
     def hook(event: str, arguments: tuple) -> None:
-        nonlocal n_folders, n_events
+        nonlocal n_events
         path = str(arguments[0]) if arguments else ""
-        n_folders += event == "os.mkdir" and "step_" in path
-        if n_folders > 1 and event in WRITES and "run" in path:
+        if event == "os.mkdir" and "step_" in path:
+            folders.add(path)
+        if len(folders) > 1 and event in WRITES and "run" in path:
             n_events += 1
             reached(n_events - 1, path)
 

@@ -84,8 +84,8 @@ def test_a_log_that_fills_the_disk_in_the_middle_of_a_run(
 ) -> None:
     """No file may grow beyond a limit that the log reaches first."""
     limit = 12_500
-    assert max(len(content) for name, content in undisturbed.items() if name != log.NAME) < limit
-    assert len(undisturbed[log.NAME]) > 1.1 * limit
+    assert max(len(content) for name, content in undisturbed.items() if name != log.LOG_NAME) < limit
+    assert len(undisturbed[log.LOG_NAME]) > 1.1 * limit
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
@@ -122,7 +122,7 @@ def test_a_small_disk_that_is_full_in_the_middle_of_a_run(
     room: float, mounted: Callable[[str], None], undisturbed: dict[str, bytes], fails: Callable[..., str]
 ) -> None:
     """There is room for two checkpoints and a part of the third, which stands beside them for a moment."""
-    pages = sum(-(-len(content) // 4096) for name, content in undisturbed.items() if name != log.NAME) / 2
+    pages = sum(-(-len(content) // 4096) for name, content in undisturbed.items() if name != log.LOG_NAME) / 2
     mounted(f"size={int(room * pages + 3) * 4096}")  # the log takes one page, and up to two more later
     said = fails(RUN)
     assert re.search(r"No space left on device.*; free some space or choose another folder", said)

@@ -35,7 +35,7 @@ TRAIN = (
     "--residual-dropout 0.1 --embedding-dropout 0.1 --micro-steps 2"
 ).split()
 RESUME = ["train", "--out", "run", "--resume"]
-N_EVENTS = 16  # what a process does to its folder while it writes a checkpoint and deletes an old one
+N_EVENTS = 17  # what a process does to its folder while it writes a checkpoint and deletes an old one
 HALF_FILES = {"weights": (0, 5000), "manifest": (f"{MANIFEST}.partial", 3000)}  # the event before, and bytes
 SOON = 60.0  # seconds without any news after which a run counts as hung
 
@@ -61,7 +61,7 @@ def newest(run: Path) -> int:
 
 def check_the_same(place: Path, expected: dict[str, bytes]) -> None:
     found = everything(place / "run")
-    entries = log.read(place / "run" / log.NAME)
+    entries = log.read_log(place / "run" / log.LOG_NAME)
     losses = [entry["loss"] for entry in entries if "loss" in entry]
     assert len(losses) == N_STEPS and len(set(losses)) > N_STEPS // 2
     assert sum("validation_loss" in entry for entry in entries) == N_STEPS // EVERY
@@ -165,7 +165,7 @@ def test_twenty_random_kills_change_no_bit(undisturbed: dict[str, bytes], tmp_pa
     """Half of them after the start, half after the first news of a run; where they fall depends on the machine."""
     place = folder_with_text(tmp_path / "place")
     run, generator, found = place / "run", random.Random(2), Counter()
-    noted = run / log.NAME
+    noted = run / log.LOG_NAME
     for i in range(20):
         process, before = start(place), newest(run)
         if i % 2:

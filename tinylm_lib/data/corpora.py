@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ..files import Source, download
 from ..storyworld.stories import corpus
+from .download import Source, download
 
 
 def storyworld_text() -> str:

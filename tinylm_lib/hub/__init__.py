@@ -1,1 +1,5 @@
 """Hugging Face formats, in and out."""
+
+from .load import load_hf, load_hf_tokenizer, save_hf
+
+__all__ = ["load_hf", "load_hf_tokenizer", "save_hf"]

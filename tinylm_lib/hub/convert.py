@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..config import ModelConfig, RopeScaling
 from ..layers import pick
-from .families import MODEL_TYPES, REQUIRED, STRETCH, Family, Field, Part, Values
+from .families import MODEL_TYPES, REQUIRED, STRETCH, Counterpart, Family, Field, Values
 
 REST = "tinylm"  # the key in config.json for what Hugging Face has no place for
 # Fields that go there: no logit depends on them, once the rows of rotated heads stand in the order of the family.
@@ -164,29 +164,29 @@ def _written(kind: str, family: Family, config: ModelConfig) -> Values:
     return json.loads(json.dumps(values))
 
 
-class Entry(NamedTuple):
-    """One of their tensors: its name, the names and shapes of ours that it holds, and how."""
+class HubTensor(NamedTuple):
+    """One of their tensors: its name, the names and shapes of ours that it holds, and how it holds them."""
 
     name: str
     ours: list[str]
     shapes: list[tuple[int, ...]]
-    part: Part
+    how: Counterpart
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of theirs."""
         rows = (sum(shape[0] for shape in self.shapes), *self.shapes[0][1:])
-        return tuple(reversed(rows)) if self.part.turned else rows
+        return tuple(reversed(rows)) if self.how.turned else rows
 
 
-def entries(family: Family, shapes: Mapping[str, tuple[int, ...]], n_layers: int) -> Iterator[Entry]:
+def hub_tensors(family: Family, shapes: Mapping[str, tuple[int, ...]], n_layers: int) -> Iterator[HubTensor]:
     """Their tensors for a model of ours. shapes (...): of our tensors by name."""
-    for pattern, part in family.parts.items():
+    for pattern, how in family.modules.items():
         for i in range(n_layers if "{}" in pattern else 1):
             for kind in ("weight", "bias"):
-                ours = [f"{name.format(i)}.{kind}" for name in part.ours]
+                ours = [f"{name.format(i)}.{kind}" for name in how.ours]
                 if ours[0] in shapes:
-                    yield Entry(f"{pattern.format(i)}.{kind}", ours, [shapes[name] for name in ours], part)
+                    yield HubTensor(f"{pattern.format(i)}.{kind}", ours, [shapes[name] for name in ours], how)
 
 
 # Which coordinate of ours stands at each place of a head of theirs, whose pairs are (0, D/2), (1, D/2 + 1), ...
@@ -196,22 +196,22 @@ _ORDERS: dict[str, Callable[[int], Tensor]] = {
 }
 
 
-def to_theirs(entry: Entry, tensors: list[Tensor], config: ModelConfig) -> Tensor:
+def to_theirs(theirs: HubTensor, tensors: list[Tensor], config: ModelConfig) -> Tensor:
     """Their tensor (...) made of ours."""
-    if entry.part.heads:
+    if theirs.how.heads:
         order = pick(_ORDERS, config.rope_layout, "rope_layout")(config.d_head)
         tensors = [_reorder(t, order) for t in tensors]
     joined = torch.cat(tensors)
-    return joined.t().contiguous() if entry.part.turned else joined
+    return joined.t().contiguous() if theirs.how.turned else joined
 
 
-def to_ours(entry: Entry, tensor: Tensor, config: ModelConfig) -> dict[str, Tensor]:
+def to_ours(theirs: HubTensor, tensor: Tensor, config: ModelConfig) -> dict[str, Tensor]:
     """Our tensors by name, each with memory of its own, made of theirs (...)."""
-    rows = (tensor.t() if entry.part.turned else tensor).split([shape[0] for shape in entry.shapes])
-    if entry.part.heads:
+    rows = (tensor.t() if theirs.how.turned else tensor).split([shape[0] for shape in theirs.shapes])
+    if theirs.how.heads:
         order = pick(_ORDERS, config.rope_layout, "rope_layout")(config.d_head).argsort()
         rows = [_reorder(t, order) for t in rows]
-    return {name: t.clone(memory_format=torch.contiguous_format) for name, t in zip(entry.ours, rows, strict=True)}
+    return {name: t.clone(memory_format=torch.contiguous_format) for name, t in zip(theirs.ours, rows, strict=True)}
 
 
 def _reorder(t: Tensor, order: Tensor) -> Tensor:

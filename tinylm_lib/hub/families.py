@@ -21,8 +21,8 @@ class Field(NamedTuple):
     names: dict[str, str] | None = None
 
 
-class Part(NamedTuple):
-    """Parts of our model that one of theirs holds, one below the other.
+class Counterpart(NamedTuple):
+    """What one module of theirs is in our model: one module, or several whose weights lie one below the other.
 
     turned: stored as (in, out). heads: its rows are rotated, so that their order depends on rope_layout.
     """
@@ -44,7 +44,7 @@ class Family:
     needs: Mapping[str, Any]  # values of their fields without a switch of ours; the same where they are missing
     writes: Mapping[str, Any]  # values of their fields that say that something of theirs is off
     window: Callable[[Values], Any]
-    parts: Mapping[str, Part]
+    modules: Mapping[str, Counterpart]  # by the names of theirs
     passed_over: re.Pattern  # tensors that old files carry and nobody needs
     rotary: bool = True
     whole_heads: bool = False  # d_model must be a multiple of n_heads
@@ -63,32 +63,32 @@ def _window_where_used(values: Values) -> Any:
     return _window(values) if used and values.get("max_window_layers", 28) < values["num_hidden_layers"] else None
 
 
-def _llama_parts(prefix: str = "model.") -> dict[str, Part]:
+def _llama_modules(prefix: str = "model.") -> dict[str, Counterpart]:
     layer, block = f"{prefix}layers.{{}}.", "blocks.{}."
-    attention = {f"{x}_proj": Part((f"{block}attention.{x}_proj",), heads=x in "qk") for x in "qkvo"}
-    attention |= {f"{x}_norm": Part((f"{block}attention.{x}_norm",), heads=True) for x in "qk"}
+    attention = {f"{x}_proj": Counterpart((f"{block}attention.{x}_proj",), heads=x in "qk") for x in "qkvo"}
+    attention |= {f"{x}_norm": Counterpart((f"{block}attention.{x}_norm",), heads=True) for x in "qk"}
     return {
-        f"{prefix}embed_tokens": Part(("embed",)),
-        f"{layer}input_layernorm": Part((f"{block}attn_norm",)),
-        **{f"{layer}self_attn.{name}": part for name, part in attention.items()},
-        f"{layer}post_attention_layernorm": Part((f"{block}ffn_norm",)),
-        **{f"{layer}mlp.{x}_proj": Part((f"{block}ffn.{x}_proj",)) for x in ("gate", "up", "down")},
-        f"{prefix}norm": Part(("final_norm",)),
-        "lm_head": Part(("lm_head",)),
+        f"{prefix}embed_tokens": Counterpart(("embed",)),
+        f"{layer}input_layernorm": Counterpart((f"{block}attn_norm",)),
+        **{f"{layer}self_attn.{name}": module for name, module in attention.items()},
+        f"{layer}post_attention_layernorm": Counterpart((f"{block}ffn_norm",)),
+        **{f"{layer}mlp.{x}_proj": Counterpart((f"{block}ffn.{x}_proj",)) for x in ("gate", "up", "down")},
+        f"{prefix}norm": Counterpart(("final_norm",)),
+        "lm_head": Counterpart(("lm_head",)),
     }
 
 
-_GPT2_PARTS = {
-    "transformer.wte": Part(("embed",)),
-    "transformer.wpe": Part(("position",)),
-    "transformer.h.{}.ln_1": Part(("blocks.{}.attn_norm",)),
-    "transformer.h.{}.attn.c_attn": Part(tuple(f"blocks.{{}}.attention.{x}_proj" for x in "qkv"), turned=True),
-    "transformer.h.{}.attn.c_proj": Part(("blocks.{}.attention.o_proj",), turned=True),
-    "transformer.h.{}.ln_2": Part(("blocks.{}.ffn_norm",)),
-    "transformer.h.{}.mlp.c_fc": Part(("blocks.{}.ffn.up_proj",), turned=True),
-    "transformer.h.{}.mlp.c_proj": Part(("blocks.{}.ffn.down_proj",), turned=True),
-    "transformer.ln_f": Part(("final_norm",)),
-    "lm_head": Part(("lm_head",)),
+_GPT2_MODULES = {
+    "transformer.wte": Counterpart(("embed",)),
+    "transformer.wpe": Counterpart(("position",)),
+    "transformer.h.{}.ln_1": Counterpart(("blocks.{}.attn_norm",)),
+    "transformer.h.{}.attn.c_attn": Counterpart(tuple(f"blocks.{{}}.attention.{x}_proj" for x in "qkv"), turned=True),
+    "transformer.h.{}.attn.c_proj": Counterpart(("blocks.{}.attention.o_proj",), turned=True),
+    "transformer.h.{}.ln_2": Counterpart(("blocks.{}.ffn_norm",)),
+    "transformer.h.{}.mlp.c_fc": Counterpart(("blocks.{}.ffn.up_proj",), turned=True),
+    "transformer.h.{}.mlp.c_proj": Counterpart(("blocks.{}.ffn.down_proj",), turned=True),
+    "transformer.ln_f": Counterpart(("final_norm",)),
+    "lm_head": Counterpart(("lm_head",)),
 }
 _LLAMA_FIELDS = (
     Field("vocab_size", ("vocab_size",)),
@@ -116,7 +116,7 @@ def _like_llama(architecture: str, base: str, *more: Field, **changes: Any) -> F
     chosen = {name for field in more for name in field.ours}
     has = {**_LLAMA_HAS, **_OFF, **{k: v for k, v in _PLAIN.items() if k not in chosen}, **own.pop("has")}
     return Family(
-        architecture, base, "model.", (*_LLAMA_FIELDS, *more), has, _ALL_NEED, parts=_llama_parts(),
+        architecture, base, "model.", (*_LLAMA_FIELDS, *more), has, _ALL_NEED, modules=_llama_modules(),
         passed_over=re.compile(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq"), **own,
     )  # fmt: skip
 
@@ -172,7 +172,7 @@ MODEL_TYPES = {
         },
         writes={},
         window=_no_window,
-        parts=_GPT2_PARTS,
+        modules=_GPT2_MODULES,
         passed_over=re.compile(r"transformer\.h\.\d+\.attn\.(masked_)?bias"),
         rotary=False,
     ),

@@ -1,7 +1,6 @@
 """A folder of Hugging Face files: found or downloaded, opened, written whole."""
 
 import json
-import os
 import re
 import tempfile
 from collections.abc import Mapping
@@ -12,10 +11,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..files import sync
+from ..files import explained, put_in_place, sync
 from ..text.hugging_face import package
 from ..training.checkpoint import MANIFEST
-from ..training.tensors import explained
 
 CONFIG, TENSORS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 INDEX = f"{TENSORS}.index.json"
@@ -151,7 +149,7 @@ def write_folder(folder: Path, shards: list[list[str]], tensors: Mapping[str, An
     kept = (CONFIG, "tokenizer*.json", MANIFEST, "*.safetensors", "*.safetensors.index.json", *PICKLES)
     if there := sorted(path.name for kind in kept for path in folder.glob(kind)):
         raise FileExistsError(f"{folder} holds a model already ({there[0]}); choose another folder, or empty it")
-    with explained(folder, lambda _: None):
+    with explained("the model", folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as partial:
             names, n_bytes = [TENSORS] if len(shards) == 1 else _shard_names(len(shards)), 0
@@ -170,12 +168,9 @@ def write_folder(folder: Path, shards: list[list[str]], tensors: Mapping[str, An
 
 def _move(files: list[Path], folder: Path) -> None:
     """Put finished files into a folder, all or none."""
-    for path in files:
-        os.chmod(path, 0o644)  # safetensors lets nobody else read
-        sync(path)
     try:
         for path in files:
-            os.replace(path, folder / path.name)
+            put_in_place(path, folder / path.name)
     except BaseException:
         for path in files:
             (folder / path.name).unlink(missing_ok=True)

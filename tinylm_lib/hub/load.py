@@ -13,7 +13,7 @@ from ..model import TransformerLM
 from ..positions import Tables
 from ..text.base import Tokenizer
 from ..text.hugging_face import HubTokenizer, tokenizer_json
-from .convert import Entry, entries, family_of, read_config, to_ours, to_theirs, write_config
+from .convert import HubTensor, family_of, hub_tensors, read_config, to_ours, to_theirs, write_config
 from .families import Family
 from .folder import CONFIG, TOKENIZER, Stored, find_folder, read_json, read_text, stored_tensors, write_folder
 
@@ -107,7 +107,7 @@ def load_hf_tokenizer(path_or_id: str | Path) -> HubTokenizer:
 class _Made(Mapping):
     """Their tensors by name, each made when it is asked for."""
 
-    def __init__(self, plan: dict[str, Entry], ours: dict[str, Tensor], config: ModelConfig):
+    def __init__(self, plan: dict[str, HubTensor], ours: dict[str, Tensor], config: ModelConfig):
         self.plan, self.ours, self.config = plan, ours, config
 
     def __getitem__(self, name: str) -> Tensor:
@@ -126,9 +126,9 @@ def _skeleton(config: ModelConfig) -> TransformerLM:
         return TransformerLM(config)
 
 
-def _plan(model: nn.Module, family: Family) -> list[Entry]:
+def _plan(model: nn.Module, family: Family) -> list[HubTensor]:
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
-    return list(entries(family, shapes, model.config.n_layers))
+    return list(hub_tensors(family, shapes, model.config.n_layers))
 
 
 def _full_names(stored: dict[str, Stored], family: Family) -> dict[str, Stored]:
@@ -146,7 +146,7 @@ def _check_sizes(config: ModelConfig, found: dict[str, Stored], folder: Path) ->
             raise ValueError(f"{folder / CONFIG}: {name} {getattr(config, name)} exceeds the {n} numbers in the files")
 
 
-def _check_tensors(plan: list[Entry], found: dict[str, Stored], folder: Path) -> None:
+def _check_tensors(plan: list[HubTensor], found: dict[str, Stored], folder: Path) -> None:
     """Raise ValueError naming the first tensor that is missing, left over, or of another shape or dtype."""
     wanted = {entry.name: entry.shape for entry in plan}
     for name in sorted(wanted.keys() | (found.keys() - {TIED})):

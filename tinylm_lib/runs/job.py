@@ -97,7 +97,7 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     return _job(run, recipe, model, tokenizer, text, team)
 
 
-def find(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
+def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     """Find the last checkpoint in the folder `out`, and how its run goes on.
 
     flags: the fields of the three configs that the user set.

@@ -24,12 +24,12 @@ from ..training import checkpoint
 from ..training.distributed import Alone
 from ..training.evaluation import Evaluation, evaluate
 from ..training.loop import Step, train
-from . import log
 from .job import Job, RunConfig
+from .log import LOG_NAME, append_log, cut_log
 from .machine import machine
 
-STEPS_PER_LOOK = 10  # updates between two looks at the loss; each look makes a GPU wait
-N_STORIES = 200  # to compare with the exact distribution of every word
+STEPS_PER_LOG = 10  # updates between two looks at the loss; each look makes a GPU wait
+STORIES_PER_LOOK = 200  # to compare with the exact distribution of every word
 STEP = re.compile(r"step_(\d{6,})")  # the folder of a checkpoint
 REMEDY = (
     "Look at the learning rates (--matrix-lr, --embedding-lr: try a third), the warm-up (--warmup-steps), the clipping "
@@ -56,25 +56,25 @@ def _work(job: Job) -> None:
         return
     started, unread = time.perf_counter(), []
     if job.first_step > 1 and team.first:
-        log.cut(Path(run.out) / log.NAME, job.first_step - 1)
+        cut_log(Path(run.out) / LOG_NAME, job.first_step - 1)
     done = {"total": total, "initial": job.first_step - 1, "unit": "step", "disable": not team.first}
     with tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar, stop_on_signals(team) as signals:
         for step in train(job.wrapped, job.optimizer, job.batches, job.recipe, job.first_step, team):
             bar.update()
             unread.append(step)
-            look, milestone = step.step % STEPS_PER_LOOK == 0, step.step % run.eval_every == 0 or step.step == total
+            look, milestone = step.step % STEPS_PER_LOG == 0, step.step % run.eval_every == 0 or step.step == total
             stop = (look or team.size == 1) and team.any(bool(signals))  # together, or one would wait for ever
             if look or milestone or stop:
-                note(job, checked(unread, run.out))
+                add_to_log(job, log_entries(unread, run.out))
                 bar.set_postfix_str(f"loss {step.loss.item():.3f}", refresh=False)
                 unread.clear()
             if milestone:  # before the checkpoint: a run that goes on there has noted it
                 e = measure(job, step.step)
-                note(job, [{"update": step.step, "validation_loss": e.nats_per_token}])
+                add_to_log(job, [{"update": step.step, "validation_loss": e.nats_per_token}])
             if milestone or stop:
-                folder = keep(job, step.step)
+                folder = save_checkpoint(job, step.step)
             if milestone:
-                bar.write(progress(job, step, e, time.perf_counter() - started))
+                bar.write(progress_text(job, step, e, time.perf_counter() - started))
             if stop:
                 break
     elsewhere = "" if run.out == RunConfig.out else f" --checkpoint {run.out}"
@@ -106,13 +106,13 @@ def announce(job: Job) -> None:
         print(f"Going on after update {job.first_step - 1} of {job.recipe.total_steps}.")
 
 
-def note(job: Job, entries: list[dict[str, Any]]) -> None:
+def add_to_log(job: Job, entries: list[dict[str, Any]]) -> None:
     """Add entries to the run's log."""
     if job.team.first:
-        log.note(Path(job.run.out) / log.NAME, entries)
+        append_log(Path(job.run.out) / LOG_NAME, entries)
 
 
-def checked(steps: list[Step], out: str) -> list[dict[str, Any]]:
+def log_entries(steps: list[Step], out: str) -> list[dict[str, Any]]:
     """What the log says of some updates, read from the device at once.
 
     Raises ValueError naming the first whose loss or gradient norm is not finite; what was saved before is kept.
@@ -134,7 +134,7 @@ def measure(job: Job, step: int) -> Evaluation:
 
     Raises ValueError for weights and a validation loss that are not finite; what was saved before is kept.
     """
-    check_finite(job, step)
+    check_state(job, step)
     e = evaluate(job.model, job.windows(), job.n_bytes, job.team)
     if not math.isfinite(e.nats_per_token):
         raise ValueError(
@@ -143,7 +143,7 @@ def measure(job: Job, step: int) -> Evaluation:
     return e
 
 
-def check_finite(job: Job, step: int) -> None:
+def check_state(job: Job, step: int) -> None:
     """Raise ValueError for weights and optimizer states that are not finite; what was saved before is kept."""
     states = [value for state in job.optimizer.state.values() for value in state.values()]
     for what, tensors in (("weights", job.model.parameters()), ("optimizer states", filter(torch.is_tensor, states))):
@@ -159,12 +159,12 @@ def kept(out: str) -> str:
     return f"nothing was saved in {out} yet"
 
 
-def keep(job: Job, step: int) -> Path:
+def save_checkpoint(job: Job, step: int) -> Path:
     """Write the checkpoint of an update and delete those before the last two. Returns its folder.
 
     Raises ValueError for values that are not finite; what was saved before is kept.
     """
-    check_finite(job, step)
+    check_state(job, step)
     extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
     extra["machine"] = machine(job.team.device, job.recipe.precision, job.team.size)
     folder, parts = Path(job.run.out) / f"step_{step:06d}", (job.model, job.optimizer, job.batches, step)
@@ -189,7 +189,7 @@ def forget(newest: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def progress(job: Job, step: Step, e: Evaluation, seconds: float) -> str:
+def progress_text(job: Job, step: Step, e: Evaluation, seconds: float) -> str:
     """The losses on both parts of the text, how far the floor is where it is known, and a sample."""
     lines = [
         f"\nupdate {step.step}, {seconds:.0f} s: training loss {step.loss.item():.3f}, validation "
@@ -198,7 +198,7 @@ def progress(job: Job, step: Step, e: Evaluation, seconds: float) -> str:
     if job.floor:
         lines += distances(job, e.nats_per_token)
     if job.run.sample_tokens:
-        lines += ["    " + line for line in written(job, step.step).splitlines()]
+        lines += ["    " + line for line in sample_text(job, step.step).splitlines()]
     return "\n".join(lines)
 
 
@@ -208,7 +208,7 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
     lines = [f"{nats_per_token / job.floor.floor * floor:.2f} nats per story, and the floor is {floor:.2f}"]
     if isinstance(job.tokenizer, WordTokenizer):
         generator = torch.Generator().manual_seed(job.recipe.seed)
-        found = gaps(job.model, job.tokenizer, [story(generator) for _ in range(N_STORIES)])
+        found = gaps(job.model, job.tokenizer, [story(generator) for _ in range(STORIES_PER_LOOK)])
         kinds = ", ".join(f"{kind} {gap.right:.1%}" for kind, gap in found.items() if kind not in ("all", "other"))
         lines += [
             f"{found['all'].nats:.3f} nats per token above the floor, without the noise of a sample",
@@ -217,7 +217,7 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
     return lines
 
 
-def written(job: Job, seed: int) -> str:
+def sample_text(job: Job, seed: int) -> str:
     """A sample, up to the end of the line where lines are texts of their own.
 
     Many processes write as many tokens each, because all are needed for one, and cut it afterwards.
@@ -233,7 +233,7 @@ def written(job: Job, seed: int) -> str:
 
 def set_aside(out: Path) -> None:
     """Rename the folder of an earlier run, so that a new one never overwrites or mixes with it."""
-    if any(out.glob("step_*")) or (out / log.NAME).exists():
+    if any(out.glob("step_*")) or (out / LOG_NAME).exists():
         number = next(n for n in range(1, 10_000) if not Path(f"{out}.{n}").exists())
         out.rename(f"{out}.{number}")
         print(f"The earlier run in {out} is now {out}.{number}.")

@@ -7,7 +7,6 @@ a folder with a file of each process takes the place of a file, and any number o
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import warnings
@@ -20,17 +19,18 @@ import torch
 from torch import Tensor, nn
 
 from ..config import ModelConfig
-from ..files import sync
+from ..files import explained, whole_file
 from ..model import TransformerLM
 from ..text.tokenizers import tokenizer_from_dict
-from .distributed import ALONE, Alone, cut_like, random_states, read, set_random_state
-from .tensors import check_files, explained, on_cpu, put_tensors, take_tensors
+from .distributed import ALONE, Alone, cut_like, random_states, read_whole_tensors, set_random_state
+from .tensors import check_files, on_cpu, put_tensors, take_tensors
 
 MANIFEST = "checkpoint.json"
 FORMAT = 1
 RANDOM = re.compile(r"rng(_cuda)?(/[0-9]+)?")
-OURS = re.compile(  # the last is what safetensors leaves of a write that was killed
-    r"(model|training)(-[0-9a-f]{16}\.(safetensors|shards)|\.partial)|checkpoint\.json\.partial|\.tmp[0-9A-Za-z]{6}"
+OURS = re.compile(  # the last two are what is left of a manifest and of a safetensors file whose write was killed
+    r"(model|training)(-[0-9a-f]{16}\.(safetensors|shards)|\.partial)"
+    rf"|(\.[0-9a-f]{{8}}\.)?{re.escape(MANIFEST)}\.partial|\.tmp[0-9A-Za-z]{{6}}"
 )
 
 
@@ -104,14 +104,13 @@ def save(
     }
     json.dumps(manifest, ensure_ascii=False).encode("utf-8")
     weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
-    with explained(folder, _clean if team.first else lambda folder: None):
-        folder.mkdir(parents=True, exist_ok=True)
-        manifest["files"] = {
-            "model": team.write(folder, "model", weights),
-            "training": team.write(folder, "training", training),
-        }
-        if team.first:
-            _write_manifest(folder, manifest)
+    with explained("the checkpoint", folder):
+        try:
+            _write(folder, manifest, weights, training, team)
+        except Exception:
+            if team.first:
+                _clean(folder)
+            raise
     if team.first:
         _clean(folder)
     team.wait()
@@ -128,7 +127,7 @@ def load(folder: str | Path) -> Checkpoint:
     try:
         for role in ("model", "training"):
             check_files(folder, manifest["files"][role])
-        tensors = {role: read(folder, manifest["files"][role]) for role in ("model", "training")}
+        tensors = {role: read_whole_tensors(folder, manifest["files"][role]) for role in ("model", "training")}
         config = ModelConfig.from_dict(manifest["config"])
         tokenizer = None if manifest["tokenizer"] is None else tokenizer_from_dict(manifest["tokenizer"])
         random_states = {name: t for name, t in tensors["training"].items() if RANDOM.fullmatch(name)}
@@ -190,13 +189,16 @@ def _cut(state: dict[str, Any], optimizer: Any) -> dict[str, Any]:
     return {**state, "state": own}
 
 
-def _write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    partial = folder / f"{MANIFEST}.partial"
-    sealed = {**manifest, "sha256": _seal(manifest)}
-    partial.write_text(json.dumps(sealed, indent=1, ensure_ascii=False), encoding="utf-8")
-    sync(partial)
-    os.replace(partial, folder / MANIFEST)
-    sync(folder)
+def _write(
+    folder: Path, manifest: dict[str, Any], weights: dict[str, Tensor], training: dict[str, Tensor], team: Alone
+) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {"model": team.write(folder, "model", weights), "training": team.write(folder, "training", training)}
+    if team.first:
+        manifest = {**manifest, "files": files}
+        with whole_file(folder / MANIFEST) as file:
+            text = json.dumps({**manifest, "sha256": _seal(manifest)}, indent=1, ensure_ascii=False)
+            file.write(text.encode())
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

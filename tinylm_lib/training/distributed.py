@@ -246,7 +246,7 @@ def own_device(device: torch.device, local_rank: int) -> torch.device:
     return device
 
 
-def read(folder: Path, entry: Entry) -> dict[str, Tensor]:
+def read_whole_tensors(folder: Path, entry: Entry) -> dict[str, Tensor]:
     """Read what a strategy's `write` wrote, in any number of processes, as whole tensors (...) on the CPU."""
     if "files" not in entry:
         return read_tensors(folder, entry)

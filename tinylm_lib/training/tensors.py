@@ -1,11 +1,7 @@
 """The tensors of a checkpoint: nested states as named tensors, in files named by their content."""
 
-import errno
 import hashlib
-import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..files import sha256, sync
+from ..files import put_in_place, sha256
 
 Entry = dict[str, Any]  # what a manifest says of a file, or of a folder of files: its name, and bytes and SHA-256
 
@@ -50,26 +46,26 @@ def write_tensors(folder: Path, role: str, tensors: dict[str, Tensor]) -> Entry:
     """Write tensors (...) to one safetensors file, under a name made of their content. Returns its entry."""
     partial = folder / f"{role}.partial"
     save_file(tensors, partial)
-    sync(partial)
-    digest = sha256(partial)
-    name = f"{role}-{digest[:16]}.safetensors"
-    os.replace(partial, folder / name)
-    return {"name": name, "sha256": digest, "bytes": (folder / name).stat().st_size}
+    found = _entry(partial)
+    name = f"{role}-{found['sha256'][:16]}.safetensors"
+    put_in_place(partial, folder / name)
+    return {**found, "name": name}
 
 
 def list_files(folder: Path, role: str) -> Entry:
     """Give a finished folder of files, `<role>.partial`, a name made of their content. Returns its entry."""
-    partial, files = folder / f"{role}.partial", []
-    for path in sorted(partial.iterdir()):
-        sync(path)
-        files.append({"name": path.name, "sha256": sha256(path), "bytes": path.stat().st_size})
-    sync(partial)
+    partial = folder / f"{role}.partial"
+    files = [_entry(path) for path in sorted(partial.iterdir())]
     name = f"{role}-{hashlib.sha256(str(files).encode()).hexdigest()[:16]}.shards"
     if (folder / name).exists():  # the same content: a folder cannot replace another
         shutil.rmtree(partial)
     else:
-        os.replace(partial, folder / name)
+        put_in_place(partial, folder / name)
     return {"name": name, "files": files}
+
+
+def _entry(path: Path) -> Entry:
+    return {"name": path.name, "sha256": sha256(path), "bytes": path.stat().st_size}
 
 
 def read_tensors(folder: Path, entry: Entry) -> dict[str, Tensor]:
@@ -95,19 +91,3 @@ def check_files(folder: Path, entry: Entry) -> None:
                 f"{path} is damaged: its {path.stat().st_size} bytes do not have the SHA-256 that was written "
                 f"({listed['bytes']} bytes); use an earlier checkpoint"
             )
-
-
-@contextmanager
-def explained(folder: Path, clean: Callable[[Path], None]) -> Iterator[None]:
-    """Turn a failed write into an OSError that says where and what to do, after cleaning up."""
-    try:
-        yield
-    except (OSError, SafetensorError) as e:
-        clean(folder)
-        number = e.errno if isinstance(e, OSError) and e.errno else errno.EIO
-        why = os.strerror(number) if isinstance(e, OSError) else str(e)
-        raise OSError(
-            number,
-            f"cannot write the checkpoint {folder}: {why}; free some space or choose another folder "
-            f"(a checkpoint that stood there before is unharmed)",
-        ) from None

@@ -22,6 +22,8 @@ from urllib.parse import quote
 
 from jupyter_server.serverapp import list_running_servers
 
+from ...files import whole_file
+
 ROOT = Path(__file__).parents[3]
 NOTEBOOKS, WORK = ROOT / "notebooks", ROOT / "work"
 CACHES = {
@@ -225,6 +227,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, notebook: dict[str, Any]) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
-    part.replace(path)
+    with whole_file(path) as file:
+        file.write((json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode())

@@ -1,0 +1,60 @@
+"""A file of the web: downloaded once, with a progress bar, and checked. Notebook 11."""
+
+import hashlib
+import http.client
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tqdm import tqdm
+
+from ..files import whole_file
+
+DOWNLOAD_TIMEOUT = 20.0  # seconds without a byte
+
+
+class Source(NamedTuple):
+    """A file of the web: its address, size in bytes and SHA-256."""
+
+    url: str
+    n_bytes: int
+    sha256: str
+
+
+def download(source: Source, path: Path) -> None:
+    """Bring a file of the web to `path` with a progress bar, unless it is there; it is checked in either case.
+
+    Raises ConnectionError, with what else one can do, where it cannot be had; ValueError where `path` holds another.
+    """
+    if path.exists():
+        if hashlib.sha256(path.read_bytes()).hexdigest() != source.sha256:
+            raise ValueError(f"{path} is not the file of {source.url} (its SHA-256 differs); delete it and try again")
+        return
+    try:
+        with whole_file(path) as file:
+            for block in _blocks(source):
+                file.write(block)
+    except (OSError, http.client.HTTPException) as e:
+        raise ConnectionError(
+            f"cannot download {source.url}: {str(e) or type(e).__name__}. Three ways out: get the file elsewhere and "
+            f"put it at {path}; take a text file of your own (--corpus FILE); or take a corpus that needs no "
+            f"download (--corpus storyworld)"
+        ) from None
+
+
+def _blocks(source: Source) -> Iterator[bytes]:
+    name, digest, n_read = source.url.rpartition("/")[2], hashlib.sha256(), 0
+    with (
+        urllib.request.urlopen(source.url, timeout=DOWNLOAD_TIMEOUT) as answer,
+        tqdm(desc=name, total=source.n_bytes, unit="B", unit_scale=True) as bar,
+    ):
+        while n_read <= source.n_bytes and (block := answer.read(1 << 16)):
+            digest.update(block)
+            n_read += len(block)
+            bar.update(len(block))
+            yield block
+    if n_read != source.n_bytes:
+        raise OSError(f"{n_read} bytes came, and the file has {source.n_bytes}")
+    if digest.hexdigest() != source.sha256:
+        raise OSError(f"what came is another file (SHA-256 {digest.hexdigest()}, not {source.sha256})")
