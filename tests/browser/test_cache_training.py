@@ -12,7 +12,6 @@ from tinylm_lib.classroom.course import lab
 from tinylm_lib.classroom.views.base import MIME
 from tinylm_lib.classroom.views.cache import reading_steps
 
-pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 LESSON = lesson_source(

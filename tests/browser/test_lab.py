@@ -8,7 +8,6 @@ from support.browser import ROOT, build_lesson, lesson_source
 
 from tinylm_lib.classroom.course import lab
 
-pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 LESSON = lesson_source(

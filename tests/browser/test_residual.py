@@ -8,7 +8,6 @@ from support.browser import SCREENSHOTS, ZOOMED, assert_fits, enter, findings, l
 from tinylm_lib.classroom.views.residual import depths
 from tinylm_lib.pretrained import load_pretrained
 
-pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 LESSON = lesson_source(

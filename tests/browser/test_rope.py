@@ -12,7 +12,6 @@ from tinylm_lib.classroom.views.rope import Pair
 from tinylm_lib.positions import Rotary, frequencies
 from tinylm_lib.pretrained import load_pretrained
 
-pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 LESSON = lesson_source(

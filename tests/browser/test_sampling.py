@@ -12,7 +12,6 @@ from tinylm_lib.classroom.views.base import source
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.probabilities import next_token_probs
 
-pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 PROMPT = "\nOne sunny day, brave Mia"

@@ -9,7 +9,6 @@ from support.browser import SCREENSHOTS, findings
 from tinylm_lib.classroom.course import lab
 from tinylm_lib.classroom.course.site import export
 
-pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 

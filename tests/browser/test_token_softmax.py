@@ -14,7 +14,6 @@ from tinylm_lib.text.bpe import apply_merges, train_bpe
 from tinylm_lib.text.cutting import pre_tokens
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
-pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 LESSON = lesson_source(

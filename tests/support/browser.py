@@ -1,4 +1,4 @@
-"""A real JupyterLab in a real browser, and pages from disk: `pytest_plugins = ["support.browser"]` brings the fixtures.
+"""A real JupyterLab in a real browser, and pages from disk.
 
 A test file has its own lesson, `LESSON = lesson_source("05", cells)`; `sample`, `run_sample`, `open_page` are about it.
 """
