@@ -1,10 +1,15 @@
 """Lesson 10: right variants of its exercises, and the library's own."""
 
+import copy
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from catalogue import named
 from tinylm_lib import TransformerLM, cost, layers
+from tinylm_lib.cost import count_parameters
 
 
 def count_on_paper(config):
@@ -25,26 +30,6 @@ def count_on_paper(config):
 def count_a_model_without_memory(config):
     with torch.device("meta"):
         return sum(p.numel() for p in TransformerLM(config).parameters())
-
-
-def count_as_a_tensor(config):
-    return torch.tensor(count_on_paper(config))
-
-
-def count_as_a_float(config):
-    return float(count_on_paper(config))
-
-
-def logits_by_einsum(x, embedding_weight):
-    return torch.einsum("...c,vc->...v", x, embedding_weight)
-
-
-def logits_by_sum(x, embedding_weight):
-    return (x.unsqueeze(-2) * embedding_weight).sum(-1)
-
-
-def logits_by_rows(x, embedding_weight):
-    return torch.stack([(x * row).sum(-1) for row in embedding_weight], dim=-1)
 
 
 def logits_through_double(x, embedding_weight):
@@ -98,11 +83,198 @@ def init_by_name(module, std):
             p.copy_(torch.zeros(p.shape) if name.endswith("bias") else torch.normal(0.0, std, p.shape))
 
 
+def counted_head_though_tied(config):
+    c = count_parameters(config)
+    return c.total - c.head + config.vocab_size * config.d_model
+
+
+def counted_never_a_head(config):
+    c = count_parameters(config)
+    return c.total - c.head
+
+
+def counted_all_heads_for_keys(config):
+    missing = config.n_heads - config.n_kv_heads
+    return count_parameters(config).total + config.n_layers * 2 * config.d_model * missing * config.d_head
+
+
+def counted_no_final_norm(config):
+    c = count_parameters(config)
+    return c.total - c.final_norm
+
+
+def counted_gate_forgotten(config):
+    c = count_parameters(config)
+    gated = config.ffn in ("swiglu", "geglu")
+    return c.total - gated * config.n_layers * config.d_model * config.d_ff
+
+
+def counted_no_biases(config):
+    fields = {**config.to_dict(), "qkv_bias": False, "o_bias": False, "ffn_bias": False}
+    return count_parameters(type(config).from_dict(fields)).total
+
+
+def counted_four_times_width(config):
+    fields = {**config.to_dict(), "d_ff": 4 * config.d_model}
+    return count_parameters(type(config).from_dict(fields)).total
+
+
+def counted_one_block(config):
+    c = count_parameters(config)
+    return c.total - c.blocks + c.block
+
+
+def counted_no_positions(config):
+    c = count_parameters(config)
+    return c.total - c.position
+
+
+def counted_sinusoids_as_learned(config):
+    c = count_parameters(config)
+    table = config.max_seq_len * config.d_model if config.position != "none" else 0
+    return c.total - c.position + table
+
+
+def counted_norms_as_one_vector(config):
+    c = count_parameters(config)
+    if config.norm == "rms":
+        return c.total
+    return c.total - (c.final_norm + config.n_layers * c.norms) // 2
+
+
+def counted_one_norm_a_block(config):
+    c = count_parameters(config)
+    return c.total - config.n_layers * c.norms // 2
+
+
+def tied_reshaped(x, embedding_weight):
+    V, C = embedding_weight.shape
+    return x @ embedding_weight.reshape(C, V)
+
+
+def tied_fresh_head(x, embedding_weight):
+    head = nn.Linear(embedding_weight.shape[1], embedding_weight.shape[0], bias=False)
+    return head(x)
+
+
+def tied_copied_head(x, embedding_weight):
+    head = nn.Linear(embedding_weight.shape[1], embedding_weight.shape[0], bias=False)
+    head.weight = nn.Parameter(embedding_weight.detach().clone())
+    return head(x)
+
+
+def _init(module, fill):
+    """Biases to zero, norms untouched, `fill` for everything else."""
+    for name, p in module.named_parameters():
+        if p.ndim > 1:
+            fill(p)
+        elif name.endswith("bias"):
+            nn.init.zeros_(p)
+
+
+def init_everything(module, std):
+    for p in module.parameters():
+        nn.init.normal_(p, mean=0.0, std=std)
+
+
+def init_variance(module, std):
+    _init(module, lambda p: nn.init.normal_(p, std=std**2))
+
+
+def init_std_as_mean(module, std):
+    _init(module, lambda p: nn.init.normal_(p, std))
+
+
+def init_uniform(module, std):
+    _init(module, lambda p: nn.init.uniform_(p, -std, std))
+
+
+def init_no_embeddings(module, std):
+    for m in module.modules():
+        if isinstance(m, nn.Linear | layers.Linear):
+            nn.init.normal_(m.weight, std=std)
+            if m.bias is not None:
+                nn.init.zeros_(m.bias)
+
+
+def init_only_children(module, std):
+    for m in module.children():
+        if isinstance(m, nn.Linear | layers.Linear | nn.Embedding | layers.Embedding):
+            nn.init.normal_(m.weight, std=std)
+            if getattr(m, "bias", None) is not None:
+                nn.init.zeros_(m.bias)
+
+
+@torch.no_grad()
+def init_added(module, std):
+    _init(module, lambda p: p.add_(std * torch.randn_like(p)))
+
+
+def init_zeroed_vectors(module, std):
+    for p in module.parameters():
+        if p.ndim > 1:
+            nn.init.normal_(p, std=std)
+        else:
+            nn.init.zeros_(p)
+
+
+def init_xavier(module, std):
+    _init(module, nn.init.xavier_normal_)
+
+
+def init_own_std(module, std):
+    _init(module, lambda p: nn.init.normal_(p, std=0.02))
+
+
+def init_same_draw_each_time(module, std):
+    def fill(p):
+        torch.manual_seed(0)
+        nn.init.normal_(p, std=std)
+
+    _init(module, fill)
+
+
+def init_copy(module, std):
+    new = copy.deepcopy(module)
+    _init(new, lambda p: nn.init.normal_(p, std=std))
+    return new
+
+
 RIGHT = {
-    "count_parameters": [count_on_paper, count_a_model_without_memory, count_as_a_tensor, count_as_a_float],
-    "tied_logits": [F.linear, torch.inner, logits_by_einsum, logits_by_sum, logits_by_rows, logits_through_double],
-    "init_weights": [
-        init_by_kind, init_the_library_s_kinds, init_by_name_of_kind, init_by_rank, init_by_name,
-    ],
+    "count_parameters": named(
+        count_on_paper, count_a_model_without_memory,
+        count_as_a_tensor=lambda config: torch.tensor(count_on_paper(config)),
+        count_as_a_float=lambda config: float(count_on_paper(config)),
+    ),
+    "tied_logits": named(
+        F.linear, torch.inner, logits_through_double,
+        logits_by_einsum=lambda x, embedding_weight: torch.einsum("...c,vc->...v", x, embedding_weight),
+        logits_by_sum=lambda x, embedding_weight: (x.unsqueeze(-2) * embedding_weight).sum(-1),
+        logits_by_rows=lambda x, embedding_weight: torch.stack([(x * row).sum(-1) for row in embedding_weight], dim=-1),
+    ),
+    "init_weights": named(init_by_kind, init_the_library_s_kinds, init_by_name_of_kind, init_by_rank, init_by_name),
+}  # fmt: skip
+WRONG = {
+    "count_parameters": named(
+        counted_head_though_tied, counted_never_a_head, counted_all_heads_for_keys, counted_no_final_norm,
+        counted_gate_forgotten, counted_no_biases, counted_four_times_width, counted_one_block, counted_no_positions,
+        counted_sinusoids_as_learned, counted_norms_as_one_vector, counted_one_norm_a_block,
+    ),
+    "tied_logits": named(
+        tied_reshaped, tied_fresh_head, tied_copied_head,
+        not_transposed=lambda x, embedding_weight: x @ embedding_weight,
+        softmax=lambda x, embedding_weight: (x @ embedding_weight.T).softmax(-1),
+        divided=lambda x, embedding_weight: x @ embedding_weight.T / math.sqrt(x.shape[-1]),
+        multiplied=lambda x, embedding_weight: math.sqrt(x.shape[-1]) * x @ embedding_weight.T,
+        cosine=lambda x, embedding_weight: x @ F.normalize(embedding_weight, dim=-1).T,
+        last_position=lambda x, embedding_weight: x[:, -1] @ embedding_weight.T,
+        ids=lambda x, embedding_weight: (x @ embedding_weight.T).argmax(-1),
+        with_a_bias=lambda x, embedding_weight: x @ embedding_weight.T + embedding_weight.mean(-1),
+        distance=lambda x, embedding_weight: -torch.cdist(x, embedding_weight),
+    ),
+    "init_weights": named(
+        init_everything, init_variance, init_std_as_mean, init_uniform, init_no_embeddings, init_only_children,
+        init_added, init_zeroed_vectors, init_xavier, init_own_std, init_same_draw_each_time, init_copy,
+    ),
 }  # fmt: skip
 LIBRARY = {"count_parameters": lambda config: cost.count_parameters(config).total}

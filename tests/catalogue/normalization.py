@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 
+from catalogue import named
 from tinylm_lib import layers
 
 
@@ -57,17 +58,114 @@ def layer_by_std(x, weight, bias, eps):
     return torch.addcmul(bias.double(), h / (h.pow(2).mean(-1, True) + eps).pow(0.5), weight.double()).to(x)
 
 
-RIGHT = {
-    "rms_norm": [rms_of_torch, rms_by_rsqrt, rms_cast_before_the_gain, rms_by_length],
-    "layer_norm": [layer_of_torch, layer_by_var, layer_by_two_means, layer_by_std],
-}
-LIBRARY = {
-    "rms_norm": lambda x, weight, eps: _with(layers.RMSNorm, x, eps, weight=weight),
-    "layer_norm": lambda x, weight, bias, eps: _with(layers.LayerNorm, x, eps, weight=weight, bias=bias),
-}
-
-
 def _with(kind, x, eps, **parameters):
     """The library's layer with these parameters."""
     layer = kind(x.shape[-1], eps=eps)
     return torch.func.functional_call(layer, parameters, (x,))
+
+
+def _rms(x, weight, eps, dims=-1):
+    z = x.float()
+    return (z / torch.sqrt((z * z).mean(dims, keepdim=True) + eps) * weight).to(x.dtype)
+
+
+def rms_eps_outside(x, weight, eps):
+    z = x.float()
+    return (z / (z.pow(2).mean(-1, keepdim=True).sqrt() + eps) * weight).to(x.dtype)
+
+
+def rms_centred(x, weight, eps):
+    z = x.float()
+    return _rms(z - z.mean(-1, keepdim=True), weight, eps).to(x.dtype)
+
+
+def rms_summed(x, weight, eps):
+    z = x.float()
+    return (z * torch.rsqrt((z * z).sum(-1, keepdim=True) + eps) * weight).to(x.dtype)
+
+
+def rms_no_root(x, weight, eps):
+    z = x.float()
+    return (z / (z.pow(2).mean(-1, keepdim=True) + eps) * weight).to(x.dtype)
+
+
+def rms_of_sizes(x, weight, eps):
+    z = x.float()
+    return (z / (z.abs().mean(-1, keepdim=True) + eps) * weight).to(x.dtype)
+
+
+def _layer(x, weight, bias, eps, dims=-1, unbiased=False):
+    z = x.float()
+    z = z - z.mean(dims, keepdim=True)
+    return (z / torch.sqrt(z.var(dims, keepdim=True, unbiased=unbiased) + eps) * weight + bias).to(x.dtype)
+
+
+def layer_eps_outside(x, weight, bias, eps):
+    z = x.float()
+    std = z.var(-1, keepdim=True, unbiased=False).sqrt()
+    return ((z - z.mean(-1, keepdim=True)) / (std + eps) * weight + bias).to(x.dtype)
+
+
+def layer_annotated(x, weight, bias, eps):
+    z = x.float()
+    return (weight * (z - z.mean(-1, keepdim=True)) / (z.std(-1, keepdim=True) + eps) + bias).to(x.dtype)
+
+
+def layer_not_centred(x, weight, bias, eps):
+    z = x.float()
+    return (z / torch.sqrt(z.var(-1, keepdim=True, unbiased=False) + eps) * weight + bias).to(x.dtype)
+
+
+def layer_bias_first(x, weight, bias, eps):
+    z = x.float()
+    z = (z - z.mean(-1, keepdim=True)) / torch.sqrt(z.var(-1, keepdim=True, unbiased=False) + eps)
+    return ((z + bias) * weight).to(x.dtype)
+
+
+def layer_in_half(x, weight, bias, eps):
+    z = x - x.mean(-1, keepdim=True)
+    return z / torch.sqrt((z * z).mean(-1, keepdim=True) + eps) * weight.to(x.dtype) + bias.to(x.dtype)
+
+
+def layer_by_the_variance(x, weight, bias, eps):
+    z = x.float()
+    z = (z - z.mean(-1, keepdim=True)) / (z.var(-1, keepdim=True, unbiased=False) + eps)
+    return (z * weight + bias).to(x.dtype)
+
+
+def layer_rms_of_the_raw(x, weight, bias, eps):
+    z = x.float()
+    root = torch.sqrt(z.pow(2).mean(-1, keepdim=True) + eps)
+    return ((z - z.mean(-1, keepdim=True)) / root * weight + bias).to(x.dtype)
+
+
+RIGHT = {
+    "rms_norm": named(rms_of_torch, rms_by_rsqrt, rms_cast_before_the_gain, rms_by_length),
+    "layer_norm": named(layer_of_torch, layer_by_var, layer_by_two_means, layer_by_std),
+}  # fmt: skip
+WRONG = {
+    "rms_norm": named(
+        rms_eps_outside, rms_centred, rms_summed, rms_no_root, rms_of_sizes,
+        without_eps=lambda x, weight, eps: _rms(x, weight, 0.0),
+        own_eps=lambda x, weight, eps: _rms(x, weight, 1e-6),
+        of_positions_too=lambda x, weight, eps: _rms(x, weight, eps, (-2, -1)),
+        in_half=lambda x, weight, eps: x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps) * weight.to(x.dtype),
+        stays_fp32=lambda x, weight, eps: _rms(x.float(), weight.float(), eps),
+        one_plus_weight=lambda x, weight, eps: _rms(x, 1 + weight, eps),
+        axis_one=lambda x, weight, eps: _rms(x, weight, eps, 1),
+    ),
+    "layer_norm": named(
+        layer_eps_outside, layer_annotated, layer_not_centred, layer_bias_first, layer_in_half, layer_by_the_variance,
+        layer_rms_of_the_raw,
+        sample_variance=lambda x, weight, bias, eps: _layer(x, weight, bias, eps, unbiased=True),
+        without_bias=lambda x, weight, bias, eps: _layer(x, weight, 0.0, eps),
+        over_positions_too=lambda x, weight, bias, eps: _layer(x, weight, bias, eps, (-2, -1)),
+        over_the_batch=lambda x, weight, bias, eps: _layer(x, weight, bias, eps, 0),
+        stays_fp32=lambda x, weight, bias, eps:
+            F.layer_norm(x.float(), weight.shape, weight.float(), bias.float(), eps),
+    ),
+}  # fmt: skip
+LIBRARY = {
+    "rms_norm": lambda x, weight, eps: _with(layers.RMSNorm, x, eps, weight=weight),
+    "layer_norm": lambda x, weight, bias, eps: _with(layers.LayerNorm, x, eps, weight=weight, bias=bias),
+}
