@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -83,50 +84,9 @@ def init_by_name(module, std):
             p.copy_(torch.zeros(p.shape) if name.endswith("bias") else torch.normal(0.0, std, p.shape))
 
 
-def counted_head_though_tied(config):
-    c = count_parameters(config)
-    return c.total - c.head + config.vocab_size * config.d_model
-
-
-def counted_never_a_head(config):
-    c = count_parameters(config)
-    return c.total - c.head
-
-
 def counted_all_heads_for_keys(config):
     missing = config.n_heads - config.n_kv_heads
     return count_parameters(config).total + config.n_layers * 2 * config.d_model * missing * config.d_head
-
-
-def counted_no_final_norm(config):
-    c = count_parameters(config)
-    return c.total - c.final_norm
-
-
-def counted_gate_forgotten(config):
-    c = count_parameters(config)
-    gated = config.ffn in ("swiglu", "geglu")
-    return c.total - gated * config.n_layers * config.d_model * config.d_ff
-
-
-def counted_no_biases(config):
-    fields = {**config.to_dict(), "qkv_bias": False, "o_bias": False, "ffn_bias": False}
-    return count_parameters(type(config).from_dict(fields)).total
-
-
-def counted_four_times_width(config):
-    fields = {**config.to_dict(), "d_ff": 4 * config.d_model}
-    return count_parameters(type(config).from_dict(fields)).total
-
-
-def counted_one_block(config):
-    c = count_parameters(config)
-    return c.total - c.blocks + c.block
-
-
-def counted_no_positions(config):
-    c = count_parameters(config)
-    return c.total - c.position
 
 
 def counted_sinusoids_as_learned(config):
@@ -140,11 +100,6 @@ def counted_norms_as_one_vector(config):
     if config.norm == "rms":
         return c.total
     return c.total - (c.final_norm + config.n_layers * c.norms) // 2
-
-
-def counted_one_norm_a_block(config):
-    c = count_parameters(config)
-    return c.total - config.n_layers * c.norms // 2
 
 
 def tied_reshaped(x, embedding_weight):
@@ -163,30 +118,9 @@ def tied_copied_head(x, embedding_weight):
     return head(x)
 
 
-def _init(module, fill):
-    """Biases to zero, norms untouched, `fill` for everything else."""
-    for name, p in module.named_parameters():
-        if p.ndim > 1:
-            fill(p)
-        elif name.endswith("bias"):
-            nn.init.zeros_(p)
-
-
 def init_everything(module, std):
     for p in module.parameters():
         nn.init.normal_(p, mean=0.0, std=std)
-
-
-def init_variance(module, std):
-    _init(module, lambda p: nn.init.normal_(p, std=std**2))
-
-
-def init_std_as_mean(module, std):
-    _init(module, lambda p: nn.init.normal_(p, std))
-
-
-def init_uniform(module, std):
-    _init(module, lambda p: nn.init.uniform_(p, -std, std))
 
 
 def init_no_embeddings(module, std):
@@ -205,11 +139,6 @@ def init_only_children(module, std):
                 nn.init.zeros_(m.bias)
 
 
-@torch.no_grad()
-def init_added(module, std):
-    _init(module, lambda p: p.add_(std * torch.randn_like(p)))
-
-
 def init_zeroed_vectors(module, std):
     for p in module.parameters():
         if p.ndim > 1:
@@ -218,25 +147,45 @@ def init_zeroed_vectors(module, std):
             nn.init.zeros_(p)
 
 
-def init_xavier(module, std):
-    _init(module, nn.init.xavier_normal_)
+def gated(config):
+    return config.ffn in ("swiglu", "geglu")
 
 
-def init_own_std(module, std):
-    _init(module, lambda p: nn.init.normal_(p, std=0.02))
+def off_by(error):
+    """Counts right but for an error, which depends on the right count and the config."""
+
+    def wrong(config):
+        count = count_parameters(config)
+        return count.total + error(count, config)
+
+    return wrong
+
+
+def counted_with(**changes):
+    """Counts a model of another config."""
+    return lambda config: count_parameters(replace(config, **changes)).total
+
+
+def fills(fill):
+    """Biases to zero, norms untouched, and everything else filled wrongly, by the standard deviation."""
+
+    def wrong(module, std):
+        for name, p in module.named_parameters():
+            if p.ndim > 1:
+                fill(p, std)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    return wrong
 
 
 def init_same_draw_each_time(module, std):
-    def fill(p):
-        torch.manual_seed(0)
-        nn.init.normal_(p, std=std)
-
-    _init(module, fill)
+    fills(lambda p, std: nn.init.normal_(p, std=std, generator=torch.Generator().manual_seed(0)))(module, std)
 
 
 def init_copy(module, std):
     new = copy.deepcopy(module)
-    _init(new, lambda p: nn.init.normal_(p, std=std))
+    fills(lambda p, std: nn.init.normal_(p, std=std))(new, std)
     return new
 
 
@@ -256,9 +205,16 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "count_parameters": named(
-        counted_head_though_tied, counted_never_a_head, counted_all_heads_for_keys, counted_no_final_norm,
-        counted_gate_forgotten, counted_no_biases, counted_four_times_width, counted_one_block, counted_no_positions,
-        counted_sinusoids_as_learned, counted_norms_as_one_vector, counted_one_norm_a_block,
+        counted_all_heads_for_keys, counted_sinusoids_as_learned, counted_norms_as_one_vector,
+        head_though_tied=off_by(lambda count, config: config.vocab_size * config.d_model - count.head),
+        never_a_head=off_by(lambda count, config: -count.head),
+        no_final_norm=off_by(lambda count, config: -count.final_norm),
+        one_block=off_by(lambda count, config: count.block - count.blocks),
+        no_positions=off_by(lambda count, config: -count.position),
+        one_norm_a_block=off_by(lambda count, config: -(config.n_layers * count.norms // 2)),
+        gate_forgotten=off_by(lambda count, config: -gated(config) * config.n_layers * config.d_model * config.d_ff),
+        four_times_width=lambda config: count_parameters(replace(config, d_ff=4 * config.d_model)).total,
+        no_biases=counted_with(qkv_bias=False, o_bias=False, ffn_bias=False),
     ),
     "tied_logits": named(
         tied_reshaped, tied_fresh_head, tied_copied_head,
@@ -273,8 +229,14 @@ WRONG = {
         distance=lambda x, embedding_weight: -torch.cdist(x, embedding_weight),
     ),
     "init_weights": named(
-        init_everything, init_variance, init_std_as_mean, init_uniform, init_no_embeddings, init_only_children,
-        init_added, init_zeroed_vectors, init_xavier, init_own_std, init_same_draw_each_time, init_copy,
+        init_everything, init_no_embeddings, init_only_children, init_zeroed_vectors, init_same_draw_each_time,
+        init_copy,
+        variance=fills(lambda p, std: nn.init.normal_(p, std=std**2)),
+        std_as_mean=fills(lambda p, std: nn.init.normal_(p, std)),
+        uniform=fills(lambda p, std: nn.init.uniform_(p, -std, std)),
+        added=fills(lambda p, std: p.data.add_(std * torch.randn_like(p))),
+        xavier=fills(lambda p, std: nn.init.xavier_normal_(p)),
+        own_std=fills(lambda p, std: nn.init.normal_(p, std=0.02)),
     ),
 }  # fmt: skip
 LIBRARY = {"count_parameters": lambda config: cost.count_parameters(config).total}

@@ -69,57 +69,10 @@ def _rms(x, weight, eps, dims=-1):
     return (z / torch.sqrt((z * z).mean(dims, keepdim=True) + eps) * weight).to(x.dtype)
 
 
-def rms_eps_outside(x, weight, eps):
-    z = x.float()
-    return (z / (z.pow(2).mean(-1, keepdim=True).sqrt() + eps) * weight).to(x.dtype)
-
-
-def rms_centred(x, weight, eps):
-    z = x.float()
-    return _rms(z - z.mean(-1, keepdim=True), weight, eps).to(x.dtype)
-
-
-def rms_summed(x, weight, eps):
-    z = x.float()
-    return (z * torch.rsqrt((z * z).sum(-1, keepdim=True) + eps) * weight).to(x.dtype)
-
-
-def rms_no_root(x, weight, eps):
-    z = x.float()
-    return (z / (z.pow(2).mean(-1, keepdim=True) + eps) * weight).to(x.dtype)
-
-
-def rms_of_sizes(x, weight, eps):
-    z = x.float()
-    return (z / (z.abs().mean(-1, keepdim=True) + eps) * weight).to(x.dtype)
-
-
 def _layer(x, weight, bias, eps, dims=-1, unbiased=False):
     z = x.float()
     z = z - z.mean(dims, keepdim=True)
     return (z / torch.sqrt(z.var(dims, keepdim=True, unbiased=unbiased) + eps) * weight + bias).to(x.dtype)
-
-
-def layer_eps_outside(x, weight, bias, eps):
-    z = x.float()
-    std = z.var(-1, keepdim=True, unbiased=False).sqrt()
-    return ((z - z.mean(-1, keepdim=True)) / (std + eps) * weight + bias).to(x.dtype)
-
-
-def layer_annotated(x, weight, bias, eps):
-    z = x.float()
-    return (weight * (z - z.mean(-1, keepdim=True)) / (z.std(-1, keepdim=True) + eps) + bias).to(x.dtype)
-
-
-def layer_not_centred(x, weight, bias, eps):
-    z = x.float()
-    return (z / torch.sqrt(z.var(-1, keepdim=True, unbiased=False) + eps) * weight + bias).to(x.dtype)
-
-
-def layer_bias_first(x, weight, bias, eps):
-    z = x.float()
-    z = (z - z.mean(-1, keepdim=True)) / torch.sqrt(z.var(-1, keepdim=True, unbiased=False) + eps)
-    return ((z + bias) * weight).to(x.dtype)
 
 
 def layer_in_half(x, weight, bias, eps):
@@ -127,16 +80,16 @@ def layer_in_half(x, weight, bias, eps):
     return z / torch.sqrt((z * z).mean(-1, keepdim=True) + eps) * weight.to(x.dtype) + bias.to(x.dtype)
 
 
-def layer_by_the_variance(x, weight, bias, eps):
-    z = x.float()
-    z = (z - z.mean(-1, keepdim=True)) / (z.var(-1, keepdim=True, unbiased=False) + eps)
-    return (z * weight + bias).to(x.dtype)
+def centred(x):
+    return x.float() - x.float().mean(-1, keepdim=True)
 
 
-def layer_rms_of_the_raw(x, weight, bias, eps):
-    z = x.float()
-    root = torch.sqrt(z.pow(2).mean(-1, keepdim=True) + eps)
-    return ((z - z.mean(-1, keepdim=True)) / root * weight + bias).to(x.dtype)
+def variance(x):
+    return x.float().var(-1, keepdim=True, unbiased=False)
+
+
+def mean_square(x):
+    return x.float().pow(2).mean(-1, keepdim=True)
 
 
 RIGHT = {
@@ -145,7 +98,6 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "rms_norm": named(
-        rms_eps_outside, rms_centred, rms_summed, rms_no_root, rms_of_sizes,
         without_eps=lambda x, weight, eps: _rms(x, weight, 0.0),
         own_eps=lambda x, weight, eps: _rms(x, weight, 1e-6),
         of_positions_too=lambda x, weight, eps: _rms(x, weight, eps, (-2, -1)),
@@ -153,16 +105,28 @@ WRONG = {
         stays_fp32=lambda x, weight, eps: _rms(x.float(), weight.float(), eps),
         one_plus_weight=lambda x, weight, eps: _rms(x, 1 + weight, eps),
         axis_one=lambda x, weight, eps: _rms(x, weight, eps, 1),
+        eps_outside=lambda x, weight, eps: (x.float() / (mean_square(x).sqrt() + eps) * weight).to(x.dtype),
+        centred=lambda x, weight, eps: _rms(centred(x), weight, eps).to(x.dtype),
+        summed=lambda x, weight, eps: (x.float() / (x.shape[-1] * mean_square(x) + eps).sqrt() * weight).to(x.dtype),
+        no_root=lambda x, weight, eps: (x.float() / (mean_square(x) + eps) * weight).to(x.dtype),
+        of_sizes=lambda x, weight, eps: (x.float() / (x.float().abs().mean(-1, True) + eps) * weight).to(x.dtype),
     ),
     "layer_norm": named(
-        layer_eps_outside, layer_annotated, layer_not_centred, layer_bias_first, layer_in_half, layer_by_the_variance,
-        layer_rms_of_the_raw,
+        layer_in_half,
         sample_variance=lambda x, weight, bias, eps: _layer(x, weight, bias, eps, unbiased=True),
         without_bias=lambda x, weight, bias, eps: _layer(x, weight, 0.0, eps),
         over_positions_too=lambda x, weight, bias, eps: _layer(x, weight, bias, eps, (-2, -1)),
         over_the_batch=lambda x, weight, bias, eps: _layer(x, weight, bias, eps, 0),
         stays_fp32=lambda x, weight, bias, eps:
             F.layer_norm(x.float(), weight.shape, weight.float(), bias.float(), eps),
+        eps_outside=lambda x, weight, bias, eps: (centred(x) / (variance(x).sqrt() + eps) * weight + bias).to(x.dtype),
+        annotated=lambda x, weight, bias, eps:
+            (centred(x) / (x.float().std(-1, keepdim=True) + eps) * weight + bias).to(x.dtype),
+        not_centred=lambda x, weight, bias, eps: (x.float() / (variance(x) + eps).sqrt() * weight + bias).to(x.dtype),
+        bias_first=lambda x, weight, bias, eps: ((centred(x) / (variance(x) + eps).sqrt() + bias) * weight).to(x.dtype),
+        by_the_variance=lambda x, weight, bias, eps: (centred(x) / (variance(x) + eps) * weight + bias).to(x.dtype),
+        rms_of_the_raw=lambda x, weight, bias, eps:
+            (centred(x) / (mean_square(x) + eps).sqrt() * weight + bias).to(x.dtype),
     ),
 }  # fmt: skip
 LIBRARY = {

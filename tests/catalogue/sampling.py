@@ -167,25 +167,10 @@ def temperature_sigmoids(logits, temperature):
     return gates / gates.sum(-1, keepdim=True)
 
 
-def topk_threshold(probs, k):
-    kept = probs.where(probs >= probs.topk(k, -1).values[..., -1:], 0.0)
-    return kept / kept.sum(-1, keepdim=True)
-
-
 def topk_above_the_next(probs, k):
     ranked = probs.sort(-1, descending=True).values
     kept = probs.where(probs > ranked[..., min(k, probs.shape[-1] - 1), None], 0.0)
     return kept / kept.sum(-1, keepdim=True)
-
-
-def topk_not_renormalised(probs, k):
-    values, ids = probs.topk(k, -1)
-    return torch.zeros_like(probs).scatter(-1, ids, values)
-
-
-def topk_short_rows(probs, k):
-    values = probs.topk(k, -1).values
-    return values / values.sum(-1, keepdim=True)
 
 
 def topk_softmax_of_kept(probs, k):
@@ -193,18 +178,8 @@ def topk_softmax_of_kept(probs, k):
     return torch.zeros_like(probs).scatter(-1, ids, values.softmax(-1))
 
 
-def topk_softmax_of_zeros_too(probs, k):
-    values, ids = probs.topk(k, -1)
-    return torch.zeros_like(probs).scatter(-1, ids, values).softmax(-1)
-
-
 def topk_smallest(probs, k):
     values, ids = probs.topk(k, -1, largest=False)
-    return torch.zeros_like(probs).scatter(-1, ids, values / values.sum(-1, keepdim=True))
-
-
-def topk_one_more(probs, k):
-    values, ids = probs.topk(min(k + 1, probs.shape[-1]), -1)
     return torch.zeros_like(probs).scatter(-1, ids, values / values.sum(-1, keepdim=True))
 
 
@@ -214,38 +189,9 @@ def topk_sum_of_the_batch(probs, k):
     return kept / kept.sum()
 
 
-def topk_ranked(probs, k):
-    ranked = probs.sort(-1, descending=True).values
-    ranked[..., k:] = 0
-    return ranked / ranked.sum(-1, keepdim=True)
-
-
 def topk_in_place(probs, k):
     probs[probs < probs.topk(k, -1).values[..., -1:]] = 0
     return probs / probs.sum(-1, keepdim=True)
-
-
-def _nucleus(probs, keep, order, ranked):
-    kept = ranked * keep
-    return torch.zeros_like(probs).scatter(-1, order, kept / kept.sum(-1, keepdim=True))
-
-
-def topp_drops_the_crossing(probs, p):
-    ranked, order = probs.sort(-1, descending=True)
-    return _nucleus(probs, ranked.cumsum(-1) <= p, order, ranked)
-
-
-def topp_drops_the_crossing_but_one(probs, p):
-    ranked, order = probs.sort(-1, descending=True)
-    keep = ranked.cumsum(-1) <= p
-    keep[..., 0] = True
-    return _nucleus(probs, keep, order, ranked)
-
-
-def topp_one_more(probs, p):
-    ranked, order = probs.sort(-1, descending=True)
-    before = F.pad((ranked.cumsum(-1) - ranked)[..., :-1], (1, 0))
-    return _nucleus(probs, before < p, order, ranked)
 
 
 def topp_not_renormalised(probs, p):
@@ -259,41 +205,10 @@ def topp_ranked(probs, p):
     return kept / kept.sum(-1, keepdim=True)
 
 
-def topp_ascending(probs, p):
-    ranked, order = probs.sort(-1)
-    return _nucleus(probs, ranked.cumsum(-1) - ranked < p, order, ranked)
-
-
-def topp_not_sorted(probs, p):
-    kept = probs * (probs.cumsum(-1) - probs < p)
-    return kept / kept.sum(-1, keepdim=True)
-
-
-def topp_single_threshold(probs, p):
-    kept = probs.where(probs >= 1 - p, 0.0)
-    return kept / kept.sum(-1, keepdim=True)
-
-
-def topp_share_of_the_largest(probs, p):
-    kept = probs.where(probs >= p * probs.amax(-1, keepdim=True), 0.0)
-    return kept / kept.sum(-1, keepdim=True)
-
-
-def topp_mask_in_rank_order(probs, p):
-    ranked = probs.sort(-1, descending=True).values
-    kept = probs * (ranked.cumsum(-1) - ranked < p)
-    return kept / kept.sum(-1, keepdim=True)
-
-
 def topp_gathered_back(probs, p):
     ranked, order = probs.sort(-1, descending=True)
     kept = ranked * (ranked.cumsum(-1) - ranked < p)
     return (kept / kept.sum(-1, keepdim=True)).gather(-1, order)
-
-
-def topp_the_other_share(probs, p):
-    ranked, order = probs.sort(-1, descending=True)
-    return _nucleus(probs, ranked.cumsum(-1) - ranked < 1 - p, order, ranked)
 
 
 def _grown(log_probs_fn, beams):
@@ -304,17 +219,10 @@ def _best(beams, n):
     return sorted(beams, key=lambda beam: -beam[1])[:n]
 
 
-def _beams(log_probs_fn, start, n_beams, n_steps):
-    beams = [(list(start), 0.0)]
+def _beams(log_probs_fn, start, n_beams, n_steps, best=_best, n_copies=1):
+    beams = [(list(start), 0.0)] * n_copies
     for _ in range(n_steps):
-        beams = _best(_grown(log_probs_fn, beams), n_beams)
-    return beams
-
-
-def beam_greedy(log_probs_fn, start, n_beams, n_steps):
-    beams = [(list(start), 0.0)]
-    for _ in range(n_steps):
-        beams = _best(_grown(log_probs_fn, beams), 1)
+        beams = best(_grown(log_probs_fn, beams), n_beams)
     return beams
 
 
@@ -329,20 +237,6 @@ def beam_last_step_scores(log_probs_fn, start, n_beams, n_steps):
     beams = [(list(start), 0.0)]
     for _ in range(n_steps):
         beams = _best(_grown(log_probs_fn, [(tokens, 0.0) for tokens, _ in beams]), n_beams)
-    return beams
-
-
-def beam_worst_first(log_probs_fn, start, n_beams, n_steps):
-    beams = [(list(start), 0.0)]
-    for _ in range(n_steps):
-        beams = sorted(_grown(log_probs_fn, beams), key=lambda beam: beam[1])[-n_beams:]
-    return beams
-
-
-def beam_copies_of_the_start(log_probs_fn, start, n_beams, n_steps):
-    beams = [(list(start), 0.0) for _ in range(n_beams)]
-    for _ in range(n_steps):
-        beams = _best(_grown(log_probs_fn, beams), n_beams)
     return beams
 
 
@@ -364,6 +258,30 @@ def beam_shared_list(log_probs_fn, start, n_beams, n_steps):
                 grown.append((tokens, score + lp))
         beams = _best(grown, n_beams)
     return beams
+
+
+def placed(probs, values, ids):
+    """Values at their ids, and zeros everywhere else."""
+    return torch.zeros_like(probs).scatter(-1, ids, values)
+
+
+def normalised(kept):
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def nucleus(keep, descending=True):
+    """Keeps the wrong ones of the ranked probabilities."""
+
+    def wrong(probs, p):
+        ranked, ids = probs.sort(-1, descending=descending)
+        return normalised(placed(probs, ranked * keep(ranked, p), ids))
+
+    return wrong
+
+
+def up_to(probs, p):
+    """Whether the probabilities in front of each stay below p."""
+    return probs.cumsum(-1) - probs < p
 
 
 RIGHT = {
@@ -389,18 +307,30 @@ WRONG = {
         added=lambda logits, temperature: (logits + temperature).softmax(-1),
     ),
     "top_k_probs": named(
-        topk_threshold, topk_above_the_next, topk_not_renormalised, topk_short_rows, topk_softmax_of_kept,
-        topk_softmax_of_zeros_too, topk_smallest, topk_one_more, topk_sum_of_the_batch, topk_ranked, topk_in_place,
+        topk_above_the_next, topk_softmax_of_kept, topk_smallest, topk_sum_of_the_batch, topk_in_place,
         equal_shares=lambda probs, k: torch.zeros_like(probs).scatter(-1, probs.topk(k, -1).indices, 1 / k),
+        threshold=lambda probs, k: normalised(probs.where(probs >= probs.topk(k, -1).values[..., -1:], 0.0)),
+        not_renormalised=lambda probs, k: placed(probs, *probs.topk(k, -1)),
+        short_rows=lambda probs, k: normalised(probs.topk(k, -1).values),
+        softmax_of_zeros_too=lambda probs, k: placed(probs, *probs.topk(k, -1)).softmax(-1),
+        one_more=lambda probs, k: normalised(placed(probs, *probs.topk(min(k + 1, probs.shape[-1]), -1))),
+        ranked=lambda probs, k:
+            normalised(probs.sort(-1, descending=True).values * (torch.arange(probs.shape[-1]) < k)),
     ),
     "top_p_probs": named(
-        topp_drops_the_crossing, topp_drops_the_crossing_but_one, topp_one_more, topp_not_renormalised, topp_ranked,
-        topp_ascending, topp_not_sorted, topp_single_threshold, topp_share_of_the_largest, topp_mask_in_rank_order,
-        topp_gathered_back, topp_the_other_share,
+        topp_not_renormalised, topp_ranked, topp_gathered_back,
+        drops_the_crossing=nucleus(lambda ranked, p: ranked.cumsum(-1) <= p),
+        drops_the_crossing_but_one=nucleus(lambda ranked, p: F.pad(ranked.cumsum(-1)[..., 1:] <= p, (1, 0), value=1)),
+        one_more=nucleus(lambda ranked, p: F.pad((ranked.cumsum(-1) - ranked)[..., :-1], (1, 0)) < p),
+        ascending=nucleus(up_to, descending=False),
+        the_other_share=nucleus(lambda ranked, p: up_to(ranked, 1 - p)),
+        not_sorted=lambda probs, p: normalised(probs * up_to(probs, p)),
+        single_threshold=lambda probs, p: normalised(probs.where(probs >= 1 - p, 0.0)),
+        share_of_the_largest=lambda probs, p: normalised(probs.where(probs >= p * probs.amax(-1, keepdim=True), 0.0)),
+        mask_in_rank_order=lambda probs, p: normalised(probs * up_to(probs.sort(-1, descending=True).values, p)),
     ),
     "beam_search": named(
-        beam_greedy, beam_never_pruned_together, beam_last_step_scores, beam_worst_first, beam_copies_of_the_start,
-        beam_greedy_after_the_first, beam_shared_list,
+        beam_never_pruned_together, beam_last_step_scores, beam_greedy_after_the_first, beam_shared_list,
         length_normalised=lambda log_probs_fn, start, n_beams, n_steps:
             [(tokens, score / n_steps) for tokens, score in _beams(log_probs_fn, start, n_beams, n_steps)],
         sees_the_last_token=lambda log_probs_fn, start, n_beams, n_steps:
@@ -409,6 +339,10 @@ WRONG = {
         adds_probabilities=lambda log_probs_fn, start, n_beams, n_steps:
             _beams(lambda tokens: log_probs_fn(tokens).exp(), start, n_beams, n_steps),
         only_the_best=lambda log_probs_fn, start, n_beams, n_steps: _beams(log_probs_fn, start, n_beams, n_steps)[0],
+        greedy=lambda log_probs_fn, start, n_beams, n_steps: _beams(log_probs_fn, start, 1, n_steps),
+        worst_first=lambda *arguments:
+            _beams(*arguments, best=lambda beams, n: sorted(beams, key=lambda beam: beam[1])[-n:]),
+        copies_of_the_start=lambda *arguments: _beams(*arguments, n_copies=arguments[2]),
     ),
 }  # fmt: skip
 LIBRARY = {

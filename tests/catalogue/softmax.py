@@ -42,39 +42,9 @@ def cross_entropy_by_one_hot(logits, targets):
     return -(torch.log_softmax(logits, -1) * hot).sum(-1).mul(kept).sum() / kept.sum()
 
 
-def softmax_plain(x, dim):
-    e = torch.exp(x)
-    return e / e.sum(dim, keepdim=True)
-
-
-def softmax_largest_of_all(x, dim):
-    e = torch.exp(x - x.max())
-    return e / e.sum(dim, keepdim=True)
-
-
 def softmax_sum_of_all(x, dim):
     e = torch.exp(x - x.max(dim, keepdim=True).values)
     return e / e.sum()
-
-
-def softmax_always_last(x, dim):
-    e = torch.exp(x - x.amax(-1, keepdim=True))
-    return e / e.sum(-1, keepdim=True)
-
-
-def softmax_clamped(x, dim):
-    e = torch.exp(x.clamp(-80, 80))
-    return e / e.sum(dim, keepdim=True)
-
-
-def softmax_minus_mean(x, dim):
-    e = torch.exp(x - x.mean(dim, keepdim=True))
-    return e / e.sum(dim, keepdim=True)
-
-
-def softmax_minus_largest_size(x, dim):
-    e = torch.exp(x - x.abs().amax(dim, keepdim=True))
-    return e / e.sum(dim, keepdim=True)
 
 
 def softmax_sum_without_keepdim(x, dim):
@@ -87,20 +57,9 @@ def softmax_log(x, dim):
     return z - z.exp().sum(dim, keepdim=True).log()
 
 
-def softmax_powers_of_two(x, dim):
-    e = 2 ** (x - x.amax(dim, keepdim=True))
-    return e / e.sum(dim, keepdim=True)
-
-
-def softmax_repaired_nan(x, dim):
-    e = torch.exp(x)
-    return torch.nan_to_num(e / e.sum(dim, keepdim=True))
-
-
 def softmax_in_place(x, dim):
     x -= x.max(dim, keepdim=True).values
-    e = torch.exp(x)
-    return e / e.sum(dim, keepdim=True)
+    return normalised(torch.exp(x), dim)
 
 
 def _picked(logits, targets):
@@ -128,6 +87,10 @@ def cross_reshaped_for_torch(logits, targets):
     return F.cross_entropy(logits.reshape(B, V, T), targets)
 
 
+def normalised(e, dim):
+    return e / e.sum(dim, keepdim=True)
+
+
 RIGHT = {
     "softmax": named(
         softmax_with_its_own_maximum, softmax_last_axis_first, torch.softmax,
@@ -143,9 +106,15 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "softmax": named(
-        softmax_plain, softmax_largest_of_all, softmax_sum_of_all, softmax_always_last, softmax_clamped,
-        softmax_minus_mean, softmax_minus_largest_size, softmax_sum_without_keepdim, softmax_log, softmax_powers_of_two,
-        softmax_repaired_nan, softmax_in_place,
+        softmax_sum_of_all, softmax_sum_without_keepdim, softmax_log, softmax_in_place,
+        plain=lambda x, dim: normalised(torch.exp(x), dim),
+        largest_of_all=lambda x, dim: normalised(torch.exp(x - x.max()), dim),
+        always_last=lambda x, dim: normalised(torch.exp(x - x.amax(-1, keepdim=True)), -1),
+        clamped=lambda x, dim: normalised(torch.exp(x.clamp(-80, 80)), dim),
+        minus_mean=lambda x, dim: normalised(torch.exp(x - x.mean(dim, keepdim=True)), dim),
+        minus_largest_size=lambda x, dim: normalised(torch.exp(x - x.abs().amax(dim, keepdim=True)), dim),
+        powers_of_two=lambda x, dim: normalised(2 ** (x - x.amax(dim, keepdim=True)), dim),
+        repaired_nan=lambda x, dim: torch.nan_to_num(normalised(torch.exp(x), dim)),
     ),
     "cross_entropy": named(
         cross_log_of_softmax, cross_log_of_softmax_and_a_bit, cross_mean_of_rows, cross_reshaped_for_torch,

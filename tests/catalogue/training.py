@@ -170,29 +170,9 @@ def windows_one_start(tokens, batch_size, seq_len, generator):
     return _windows(tokens, start.expand(batch_size), seq_len)
 
 
-def windows_same_twice(tokens, batch_size, seq_len, generator):
-    starts = torch.randint(len(tokens) - seq_len, (batch_size,), generator=generator)
-    return _windows(tokens, starts, seq_len, shift=0)
-
-
-def windows_next_chunk(tokens, batch_size, seq_len, generator):
-    starts = torch.randint(len(tokens) - 2 * seq_len + 1, (batch_size,), generator=generator)
-    return _windows(tokens, starts, seq_len, shift=seq_len)
-
-
-def windows_swapped(tokens, batch_size, seq_len, generator):
-    starts = torch.randint(len(tokens) - seq_len, (batch_size,), generator=generator)
-    return _windows(tokens, starts, seq_len)[::-1]
-
-
 def windows_of_scattered_tokens(tokens, batch_size, seq_len, generator):
     places = torch.randint(len(tokens) - 1, (batch_size, seq_len), generator=generator)
     return tokens[places], tokens[places + 1]
-
-
-def windows_seeded_again(tokens, batch_size, seq_len, generator):
-    generator.manual_seed(0)
-    return _windows(tokens, torch.randint(len(tokens) - seq_len, (batch_size,), generator=generator), seq_len)
 
 
 def windows_split_of_seq_len(tokens, batch_size, seq_len, generator):
@@ -207,55 +187,9 @@ def windows_round_the_end(tokens, batch_size, seq_len, generator):
     return tokens[places[:, :-1]], tokens[places[:, 1:]]
 
 
-def _moments(grad, m, v, beta1, beta2):
-    return beta1 * m + (1 - beta1) * grad, beta2 * v + (1 - beta2) * grad**2
-
-
 def _adamw(param, m, v, step, lr, beta1, beta2, eps, weight_decay):
     m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
     return param - lr * weight_decay * param - lr * m_hat / (v_hat.sqrt() + eps), m, v
-
-
-def adamw_decay_in_the_gradient(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad + weight_decay * param, m, v, beta1, beta2)
-    return _adamw(param, m, v, step, lr, beta1, beta2, eps, 0.0)
-
-
-def adamw_uncorrected(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad, m, v, beta1, beta2)
-    return param - lr * m / (v.sqrt() + eps) - lr * weight_decay * param, m, v
-
-
-def adamw_corrects_the_first_only(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad, m, v, beta1, beta2)
-    return param - lr * m / (1 - beta1**step) / (v.sqrt() + eps) - lr * weight_decay * param, m, v
-
-
-def adamw_eps_inside(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad, m, v, beta1, beta2)
-    m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
-    return param - lr * m_hat / torch.sqrt(v_hat + eps) - lr * weight_decay * param, m, v
-
-
-def adamw_step_from_zero(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad, m, v, beta1, beta2)
-    return _adamw(param, m, v, step + 1, lr, beta1, beta2, eps, weight_decay)
-
-
-def adamw_decay_without_lr(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad, m, v, beta1, beta2)
-    return _adamw(param, m, v, step, lr, beta1, beta2, eps, weight_decay / lr)
-
-
-def adamw_betas_swapped(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad, m, v, beta2, beta1)
-    return _adamw(param, m, v, step, lr, beta2, beta1, eps, weight_decay)
-
-
-def adamw_no_root(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad, m, v, beta1, beta2)
-    m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
-    return param - lr * m_hat / (v_hat + eps) - lr * weight_decay * param, m, v
 
 
 def adamw_plain_momentum(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
@@ -264,14 +198,9 @@ def adamw_plain_momentum(param, grad, m, v, step, lr, beta1, beta2, eps, weight_
 
 
 def adamw_keeps_corrected(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad, m, v, beta1, beta2)
+    m, v = beta1 * m + (1 - beta1) * grad, beta2 * v + (1 - beta2) * grad**2
     m, v = m / (1 - beta1**step), v / (1 - beta2**step)
     return param - lr * m / (v.sqrt() + eps) - lr * weight_decay * param, m, v
-
-
-def adamw_grows(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
-    m, v = _moments(grad, m, v, beta1, beta2)
-    return _adamw(param, m, v, step, lr, beta1, beta2, eps, -weight_decay)
 
 
 def adamw_moments_in_place(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
@@ -280,123 +209,14 @@ def adamw_moments_in_place(param, grad, m, v, step, lr, beta1, beta2, eps, weigh
     return _adamw(param, m, v, step, lr, beta1, beta2, eps, weight_decay)
 
 
-def _cosine(done, peak, floor):
-    return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * done))
-
-
-def cosine_starts_at_zero(step, peak, floor, warmup_steps, total_steps):
-    if step <= warmup_steps:
-        return peak * (step - 1) / warmup_steps
-    return floor if step >= total_steps else _cosine((step - warmup_steps) / (total_steps - warmup_steps), peak, floor)
-
-
-def cosine_one_ahead(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * (step + 1) / warmup_steps
-    return floor if step >= total_steps else _cosine((step - warmup_steps) / (total_steps - warmup_steps), peak, floor)
-
-
-def cosine_comes_back(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    return _cosine((step - warmup_steps) / (total_steps - warmup_steps), peak, floor)
-
-
-def cosine_from_the_first_step(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    return floor if step >= total_steps else _cosine(step / total_steps, peak, floor)
-
-
 def cosine_lasts_total_steps(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    return floor if step >= total_steps else _cosine((step - warmup_steps) / total_steps, peak, floor)
-
-
-def cosine_to_zero(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    return floor if step >= total_steps else _cosine((step - warmup_steps) / (total_steps - warmup_steps), peak, 0.0)
-
-
-def cosine_floor_on_top(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    if step >= total_steps:
-        return floor
-    return floor + _cosine((step - warmup_steps) / (total_steps - warmup_steps), peak, 0.0)
-
-
-def cosine_cut_off_at_the_floor(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    if step >= total_steps:
-        return floor
-    return max(floor, _cosine((step - warmup_steps) / (total_steps - warmup_steps), peak, 0.0))
-
-
-def cosine_straight_line(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    done = min(1.0, (step - warmup_steps) / (total_steps - warmup_steps))
-    return peak + (floor - peak) * done
-
-
-def cosine_quarter(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    done = min(1.0, (step - warmup_steps) / (total_steps - warmup_steps))
-    return floor + (peak - floor) * math.cos(math.pi / 2 * done)
-
-
-def cosine_floor_is_a_share(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    done = min(1.0, (step - warmup_steps) / (total_steps - warmup_steps))
-    return _cosine(done, peak, floor * peak)
-
-
-def cosine_zero_after_the_end(step, peak, floor, warmup_steps, total_steps):
-    if step < warmup_steps:
-        return peak * step / warmup_steps
-    if step > total_steps:
-        return 0.0
-    return _cosine((step - warmup_steps) / (total_steps - warmup_steps), peak, floor)
+    if warmup_steps <= step < total_steps:
+        return cosine((step - warmup_steps) / total_steps, peak, floor)
+    return right_rate(step, peak, floor, warmup_steps, total_steps)
 
 
 def _norm(grads):
     return torch.sqrt(sum((g**2).sum() for g in grads))
-
-
-def clip_sum_of_norms(grads, max_norm):
-    total = sum(g.norm() for g in grads)
-    return [g * max_norm / total for g in grads] if total > max_norm else list(grads)
-
-
-def clip_squared_norm(grads, max_norm):
-    total = sum((g**2).sum() for g in grads)
-    return [g * max_norm / total for g in grads] if total > max_norm else list(grads)
-
-
-def clip_largest_number(grads, max_norm):
-    total = max(g.abs().max() for g in grads)
-    return [g * max_norm / total for g in grads] if total > max_norm else list(grads)
-
-
-def clip_absolute_sum(grads, max_norm):
-    total = sum(g.abs().sum() for g in grads)
-    return [g * max_norm / total for g in grads] if total > max_norm else list(grads)
-
-
-def clip_upside_down(grads, max_norm):
-    total = _norm(grads)
-    return [g * total / max_norm for g in grads] if total > max_norm else list(grads)
-
-
-def clip_to_length_one(grads, max_norm):
-    total = _norm(grads)
-    return [g / total for g in grads] if total > max_norm else list(grads)
 
 
 def clip_in_place(grads, max_norm):
@@ -407,9 +227,44 @@ def clip_in_place(grads, max_norm):
     return grads
 
 
-def clip_mean_of_norms(grads, max_norm):
-    total = sum(g.norm() for g in grads) / len(grads)
-    return [g * max_norm / total for g in grads] if total > max_norm else list(grads)
+def drawn(tokens, batch_size, seq_len, generator, more=0, shift=1):
+    """Right windows, but for the number of starts and the distance of the targets."""
+    starts = torch.randint(len(tokens) - seq_len + more, (batch_size,), generator=generator)
+    return _windows(tokens, starts, seq_len, shift)
+
+
+def steps_along(direction):
+    """AdamW in a wrong direction: of both moments as they are, both corrected, and eps."""
+
+    def wrong(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
+        m, v = beta1 * m + (1 - beta1) * grad, beta2 * v + (1 - beta2) * grad**2
+        moved = direction(m, v, m / (1 - beta1**step), v / (1 - beta2**step), eps)
+        return param - lr * moved - lr * weight_decay * param, m, v
+
+    return wrong
+
+
+def cosine(done, peak, floor):
+    return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def falls(fall):
+    """A right warm-up, and behind it a fall: of the part that is done, the peak and the floor."""
+
+    def schedule(step, peak, floor, warmup, total):
+        if step < warmup:
+            return peak * step / warmup
+        return fall(min(1.0, (step - warmup) / (total - warmup)), peak, floor)
+
+    return schedule
+
+
+right_rate = falls(cosine)
+
+
+def clips_by(measure):
+    """Clips by something else than the norm."""
+    return lambda grads, max_norm: [g * min(1.0, max_norm / measure(grads)) for g in grads]
 
 
 RIGHT = {
@@ -441,34 +296,59 @@ WRONG = {
         as_floats=lambda ids: (ids[:, :-1].float(), ids[:, 1:].float()),
     ),
     "random_windows": named(
-        windows_one_start, windows_same_twice, windows_next_chunk, windows_swapped, windows_of_scattered_tokens,
-        windows_seeded_again, windows_split_of_seq_len, windows_round_the_end,
-        without_generator=lambda tokens, batch_size, seq_len, generator:
-            _windows(tokens, torch.randint(len(tokens) - seq_len, (batch_size,)), seq_len),
-        last_start_missing=lambda tokens, batch_size, seq_len, generator:
-            _windows(tokens, torch.randint(len(tokens) - seq_len - 1, (batch_size,), generator=generator), seq_len),
-        one_start_too_many=lambda tokens, batch_size, seq_len, generator:
-            _windows(tokens, torch.randint(len(tokens) - seq_len + 1, (batch_size,), generator=generator), seq_len),
+        windows_one_start, windows_of_scattered_tokens, windows_split_of_seq_len, windows_round_the_end,
         from_the_front=lambda tokens, batch_size, seq_len, generator:
             _windows(tokens, torch.arange(batch_size) % (len(tokens) - seq_len), seq_len),
+        same_twice=lambda *arguments: drawn(*arguments, shift=0),
+        swapped=lambda *arguments: drawn(*arguments)[::-1],
+        last_start_missing=lambda *arguments: drawn(*arguments, more=-1),
+        one_start_too_many=lambda *arguments: drawn(*arguments, more=1),
+        next_chunk=lambda tokens, n, seq_len, generator: drawn(tokens, n, seq_len, generator, 1 - seq_len, seq_len),
+        without_generator=lambda tokens, n, seq_len, generator: drawn(tokens, n, seq_len, None),
+        seeded_again=lambda tokens, n, seq_len, generator: drawn(tokens, n, seq_len, generator.manual_seed(0)),
     ),
     "adamw_step": named(
-        adamw_decay_in_the_gradient, adamw_uncorrected, adamw_corrects_the_first_only, adamw_eps_inside,
-        adamw_step_from_zero, adamw_decay_without_lr, adamw_betas_swapped, adamw_no_root, adamw_plain_momentum,
-        adamw_keeps_corrected, adamw_grows, adamw_moments_in_place,
+        adamw_plain_momentum, adamw_keeps_corrected, adamw_moments_in_place,
+        decay_in_the_gradient=lambda p, grad, *rest: adamw_by_the_book(p, grad + rest[-1] * p, *rest[:-1], 0.0),
+        step_from_zero=lambda p, grad, m, v, step, *rest: adamw_by_the_book(p, grad, m, v, step + 1, *rest),
+        decay_without_lr=lambda *rest: adamw_by_the_book(*rest[:-1], rest[-1] / rest[5]),
+        betas_swapped=lambda *rest: adamw_by_the_book(*rest[:6], rest[7], rest[6], *rest[8:]),
+        grows=lambda *rest: adamw_by_the_book(*rest[:-1], -rest[-1]),
+        uncorrected=steps_along(lambda m, v, m_hat, v_hat, eps: m / (v.sqrt() + eps)),
+        corrects_the_first_only=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v.sqrt() + eps)),
+        eps_inside=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v_hat + eps).sqrt()),
+        no_root=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v_hat + eps)),
     ),
     "warmup_cosine": named(
-        cosine_starts_at_zero, cosine_one_ahead, cosine_comes_back, cosine_from_the_first_step,
-        cosine_lasts_total_steps, cosine_to_zero, cosine_floor_on_top, cosine_cut_off_at_the_floor,
-        cosine_straight_line, cosine_quarter, cosine_floor_is_a_share, cosine_zero_after_the_end,
+        cosine_lasts_total_steps,
+        to_zero=falls(lambda done, peak, floor: cosine(done, peak, 0.0) if done < 1 else floor),
+        floor_on_top=falls(lambda done, peak, floor: floor + cosine(done, peak, 0.0)),
+        cut_off_at_the_floor=falls(lambda done, peak, floor: max(floor, cosine(done, peak, 0.0))),
+        straight_line=falls(lambda done, peak, floor: peak + (floor - peak) * done),
+        quarter=falls(lambda done, peak, floor: floor + (peak - floor) * math.cos(math.pi / 2 * done)),
+        floor_is_a_share=falls(lambda done, peak, floor: cosine(done, peak, floor * peak)),
+        one_ahead=lambda step, *rest: right_rate(step + (step < rest[2]), *rest),
+        zero_after_the_end=lambda step, *rest: right_rate(step, *rest) * (step <= rest[3]),
+        starts_at_zero=lambda step, peak, floor, warmup, total:
+            right_rate(step - (step <= warmup), peak, floor, warmup, total),
+        comes_back=lambda step, peak, floor, warmup, total:
+            peak * step / warmup if step < warmup else cosine((step - warmup) / (total - warmup), peak, floor),
+        from_the_first_step=lambda step, peak, floor, warmup, total:
+            peak * step / warmup if step < warmup else cosine(min(1.0, step / total), peak, floor),
     ),
     "clip_gradients": named(
-        clip_sum_of_norms, clip_squared_norm, clip_largest_number, clip_absolute_sum, clip_upside_down,
-        clip_to_length_one, clip_in_place, clip_mean_of_norms,
+        clip_in_place,
         each_tensor=lambda grads, max_norm: [g * min(1.0, max_norm / (float(g.norm()) + 1e-6)) for g in grads],
         each_number=lambda grads, max_norm: [g.clamp(-max_norm, max_norm) for g in grads],
         always=lambda grads, max_norm: [g * (max_norm / _norm(grads)) for g in grads],
         returns_the_norm=lambda grads, max_norm: _norm(grads),
+        sum_of_norms=clips_by(lambda grads: sum(g.norm() for g in grads)),
+        squared_norm=clips_by(lambda grads: _norm(grads) ** 2),
+        largest_number=clips_by(lambda grads: max(g.abs().max() for g in grads)),
+        absolute_sum=clips_by(lambda grads: sum(g.abs().sum() for g in grads)),
+        mean_of_norms=clips_by(lambda grads: sum(g.norm() for g in grads) / len(grads)),
+        upside_down=lambda grads, max_norm: [g * max(1.0, _norm(grads) / max_norm) for g in grads],
+        to_length_one=lambda grads, max_norm: [g / (_norm(grads) if _norm(grads) > max_norm else 1) for g in grads],
     ),
 }  # fmt: skip
 LIBRARY = {
