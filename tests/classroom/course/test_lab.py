@@ -15,6 +15,7 @@ import pytest
 from jupyterlab_server.settings_utils import _get_overrides
 from nbformat import v4
 
+from tinylm_lib.classroom.checkout import ROOT
 from tinylm_lib.classroom.course import lab
 
 NAME = "05_attention.ipynb"
@@ -146,9 +147,9 @@ def test_without_notebooks_the_remedy_is_named(tmp_path):
 
 def test_a_lesson_is_found_by_its_number(folders):
     build(folders[0], name="04_normalization.ipynb")
-    assert lab.lesson(folders[0], "05") == NAME and lab.lesson(folders[0], "") == "04_normalization.ipynb"
+    assert lab.find_lesson(folders[0], "05") == NAME and lab.find_lesson(folders[0], "") == "04_normalization.ipynb"
     with pytest.raises(ValueError, match="there is no lesson '07'; there are 04, 05"):
-        lab.lesson(folders[0], "07")
+        lab.find_lesson(folders[0], "07")
 
 
 def test_without_a_display_the_address_is_only_printed(monkeypatch, tmp_path):
@@ -186,7 +187,7 @@ def _get_overrides_in(course: str, monkeypatch) -> dict:
 
 def test_make_keeps_the_same_caches_in_the_same_place():
     exported = dict(
-        re.findall(r"^export (\w+) := \$\(CACHE\)/?(\S*)$", (lab.ROOT / "Makefile").read_text(), re.MULTILINE)
+        re.findall(r"^export (\w+) := \$\(CACHE\)/?(\S*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     )
     assert {variable: exported.get(variable) for variable in lab.CACHES} == lab.CACHES
 
@@ -233,7 +234,7 @@ def test_the_command_opens_the_lesson_at_the_printed_address_until_ctrl_c(folder
     home = tmp_path / "home"
     home.mkdir()
     code = (
-        "import pathlib, sys; from tinylm_lib.classroom import lab;"
+        "import pathlib, sys; from tinylm_lib.classroom.course import lab;"
         f"lab.NOTEBOOKS, lab.WORK = pathlib.Path({str(folders[0])!r}), pathlib.Path({str(folders[1])!r});"
         "sys.exit(lab.main(['05', '--no-browser']))"
     )

@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 from jupyter_server.serverapp import list_running_servers
 
-ROOT = Path(__file__).parents[3]
-NOTEBOOKS, WORK = ROOT / "notebooks", ROOT / "work"
+from ..checkout import NOTEBOOKS, WORK
+
 CACHES = {
     "HF_HOME": "huggingface",
     "IPYTHONDIR": "ipython",
@@ -35,7 +35,7 @@ CACHES = {
     "TRITON_CACHE_DIR": "triton",
     "XDG_CACHE_HOME": "",
 }
-QUIET = (
+_OFFLINE = (
     "--LabApp.extension_manager=readonly",  # the other one asks the package index
     "--LanguageServerManager.autodetect=False",  # it would call npm, which writes into the home folder
     "--KernelManager.transport_encryption=auto",  # without it each kernel prints a warning
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] = ()) -> int:
     if options.solutions:
         for line in refresh(NOTEBOOKS / "solutions", WORK / "solutions"):
             print(f"solutions/{line}")
-    process, url = start(WORK, lesson(NOTEBOOKS, options.lesson), for_jupyter)
+    process, url = start(WORK, find_lesson(NOTEBOOKS, options.lesson), for_jupyter)
     print(f"The course is open at\n\n    {url}\n\nCtrl-C stops it. Your notebooks are in {WORK}", flush=True)
     try:
         return process.wait()
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] = ()) -> int:
         return 0
 
 
-def lesson(notebooks: Path, number: str) -> str:
+def find_lesson(notebooks: Path, number: str) -> str:
     """The file name of the lesson with this number, of the first one for an empty number.
 
     Raises: ValueError if there is none.
@@ -142,7 +142,7 @@ def end(process: subprocess.Popen) -> None:
 
 def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
     """The command line of JupyterLab: this Python's, offline and without questions, the user's options last."""
-    line = [sys.executable, "-m", "jupyterlab", *QUIET, f"--ServerApp.root_dir={work.resolve()}"]
+    line = [sys.executable, "-m", "jupyterlab", *_OFFLINE, f"--ServerApp.root_dir={work.resolve()}"]
     line.append(f"--LabApp.default_url=/lab/tree/{quote(name)}")
     if not _has_browser():
         line.append("--no-browser")
