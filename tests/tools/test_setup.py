@@ -183,8 +183,8 @@ def course(tmp_path):
     (root / "constraints.txt").write_text("torch==2.13.0\n")
     (root / "pyproject.toml").write_text(PYPROJECT)
     (root / "backend.py").write_text(BACKEND)
-    needs = "Provides-Extra: lab\nProvides-Extra: course\nProvides-Extra: test\nRequires-Dist: jupyterlab ; extra == 'lab'\n"
-    write_wheel(root, "course", "1.0", {}, needs)
+    extras = "".join(f"Provides-Extra: {name}\n" for name in ("lab", "course", "test"))
+    write_wheel(root, "course", "1.0", {}, f"{extras}Requires-Dist: jupyterlab ; extra == 'lab'\n")
     write_wheel(wheels, "torch", "2.13.0", {"torch.py": ""})
     write_wheel(wheels, "jupyterlab", "4.0", {"jupyterlab/labextensions.py": "import sys; print(sys.argv)"})
     setup = shutil.copy(SETUP, root / "tools")
