@@ -41,7 +41,7 @@ NUMBERS = [path.stem[:2] for path in sorted((ROOT / "notebooks").glob("[0-9][0-9
 def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp_path, sample, number):
     work, notebooks = tmp_path / "work", ROOT / "notebooks" if number else sample
     lab.refresh(notebooks, work)
-    name = lab.lesson(notebooks, number or "00")
+    name = lab.find_lesson(notebooks, number or "00")
     lesson = open_lesson(work, name)
     assert lesson.outputs() == []
     lesson.run_all()
@@ -61,7 +61,7 @@ def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp
 
 def test_every_lesson_opens_without_news_errors_or_network(open_lesson, tmp_path):
     """Opened, not run: nbval runs every cell, and each view has its own test in a browser."""
-    work, names = tmp_path / "work", [lab.lesson(ROOT / "notebooks", number) for number in NUMBERS]
+    work, names = tmp_path / "work", [lab.find_lesson(ROOT / "notebooks", number) for number in NUMBERS]
     lab.refresh(ROOT / "notebooks", work)
     lesson = open_lesson(work, names[0])
     for number, name in zip(NUMBERS, names, strict=True):
@@ -92,7 +92,7 @@ def test_a_claim_leads_to_the_section_of_its_evidence(open_lesson, tmp_path):
     evidence = '\n# %% evidence="falls"\nassert losses[0] > losses[-1]\n'
     notebooks, work = build_lesson(tmp_path / "course", text + evidence + far + end), tmp_path / "work"
     lab.refresh(notebooks, work)
-    lesson = open_lesson(work, lab.lesson(notebooks, "00"))
+    lesson = open_lesson(work, lab.find_lesson(notebooks, "00"))
     lesson.show_cell(len(text.split("# %%")) + 8)
     link = lesson.page.get_by_role("link", name="section 1")
     link.scroll_into_view_if_needed()

@@ -12,6 +12,7 @@ import tempfile
 import time
 import zipfile
 from importlib.metadata import distributions
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,7 +31,7 @@ else:
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = ROOT / "tools" / "setup.py"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = PROJECT["optional-dependencies"]
+INSTALLED = [PROJECT["optional-dependencies"][name] for name in ("lab", "course", "test")]
 PINS = {
     canonicalize_name(pin.name): pin
     for pin in map(Requirement, re.findall(r"^[^#\n].*", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
@@ -40,7 +41,7 @@ PINS = {
 # One list of versions
 
 
-@pytest.mark.parametrize("line", PROJECT["dependencies"] + EXTRAS["lab"] + EXTRAS["test"])
+@pytest.mark.parametrize("line", [*PROJECT["dependencies"], *chain(*INSTALLED)])
 def test_every_dependency_is_pinned_inside_its_range(line):
     wanted = Requirement(line)
     pin = PINS[canonicalize_name(wanted.name)]
@@ -75,8 +76,8 @@ def test_conda_takes_its_versions_from_the_constraints():
     python, pip, packages = environment["dependencies"]
     assert Requirement(f"python {PROJECT['requires-python']}").specifier.contains(python.removeprefix("python="))
     assert pip == "pip"
-    assert packages["pip"][0] == "-c constraints.txt" and packages["pip"][-1] == "-e .[lab,test]"
-    wanted = {Requirement(one).name for one in (*PROJECT["dependencies"], *EXTRAS["lab"], *EXTRAS["test"])}
+    assert packages["pip"][0] == "-c constraints.txt" and packages["pip"][-1] == "-e .[lab,course,test]"
+    wanted = {Requirement(one).name for one in (*PROJECT["dependencies"], *chain(*INSTALLED))}
     named = packages["pip"][1:-1]
     assert named == ["torch", "jupyterlab", "ipywidgets", "matplotlib", "nbval"] and set(named) <= wanted
 
@@ -179,8 +180,8 @@ def course(tmp_path):
     (root / "constraints.txt").write_text("torch==2.13.0\n")
     (root / "pyproject.toml").write_text(PYPROJECT)
     (root / "backend.py").write_text(BACKEND)
-    needs = "Provides-Extra: lab\nProvides-Extra: test\nRequires-Dist: jupyterlab ; extra == 'lab'\n"
-    write_wheel(root, "course", "1.0", {}, needs)
+    extras = "".join(f"Provides-Extra: {name}\n" for name in ("lab", "course", "test"))
+    write_wheel(root, "course", "1.0", {}, f"{extras}Requires-Dist: jupyterlab ; extra == 'lab'\n")
     write_wheel(wheels, "torch", "2.13.0", {"torch.py": ""})
     write_wheel(wheels, "jupyterlab", "4.0", {"jupyterlab/labextensions.py": "import sys; print(sys.argv)"})
     setup = shutil.copy(SETUP, root / "tools")
@@ -216,18 +217,18 @@ def set_up(done):
 
 @pytest.mark.slow
 def test_the_second_run_calls_no_pip_and_an_edit_does(course):
-    set_up(course.run("lab,test"))
+    set_up(course.run("lab,course,test"))
     log = (course.root / ".venv" / "setup.log").read_text(encoding="utf-8")
     assert "disable', '--level=sys_prefix', '@jupyterlab/apputils-extension:announcements" in log
     assert not list(course.home.iterdir())
     break_pip(course.root)
-    for extras in ("lab,test", "lab"):
+    for extras in ("lab,course,test", "lab"):
         assert set_up(course.run(extras)) == ""
     with (course.root / "constraints.txt").open("a") as constraints:
         constraints.write("# edited\n")
     assert "it has no working pip" in set_up(course.run("lab"))
     break_pip(course.root)
-    assert "it has no working pip" in course.run("lab,test").stdout, "lab alone must not pass for lab,test"
+    assert "it has no working pip" in course.run("lab,course,test").stdout, "lab alone must not pass for all"
 
 
 @pytest.mark.slow
