@@ -1,4 +1,4 @@
-"""Byte-level BPE against its definition, a slow one written here, and the tokenizers library."""
+"""Byte-level BPE against its definition, a slow one written here (for the tokenizers library see hugging_face)."""
 
 import operator
 import random
@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.toys import examples
-from tokenizers import Tokenizer as Reference
-from tokenizers import decoders, models, pre_tokenizers
 
 from tinylm_lib.text import bpe
 from tinylm_lib.text.bpe import BYTES, BPETokenizer, train_bpe
@@ -45,22 +43,6 @@ def slow_merge(tokens: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:
         if neighbours == pair:
             return [*tokens[:i], b"".join(pair), *slow_merge(tokens[i + 2 :], pair)]
     return tokens
-
-
-def reference(tokenizer: BPETokenizer) -> Reference:
-    """The same vocabulary and merges in the tokenizers library, which writes bytes as letters of its own."""
-    letters = [*range(33, 127), *range(161, 173), *range(174, 256)]  # GPT-2's printable bytes stand for themselves
-    letter = {b: chr(b) for b in letters}
-    letter |= {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in letter)}
-
-    def spelled(token: bytes) -> str:
-        return "".join(letter[b] for b in token)
-
-    vocab = {spelled(token): i for i, token in tokenizer.vocab.items()}
-    built = Reference(models.BPE(vocab=vocab, merges=[(spelled(a), spelled(b)) for a, b in tokenizer.merges]))
-    built.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    built.decoder = decoders.ByteLevel()
-    return built
 
 
 def chunks(text: str, seed: int, longest: int) -> Iterator[str]:
@@ -187,15 +169,6 @@ def test_a_vocabulary_holds_all_bytes(size: int, special: tuple[str, ...], least
 
 LEARNT = train_bpe(TEXT, 400, SPECIAL)
 PLAIN = train_bpe(TEXT, 400)
-REFERENCE = reference(PLAIN)
-
-
-@examples(400)
-@given(CROWDED | st.text() | st.lists(st.sampled_from(TEXT.split()), max_size=9).map(" ".join))
-def test_ids_are_those_of_the_tokenizers_library(text: str) -> None:
-    ids = REFERENCE.encode(text).ids
-    assert PLAIN.encode(text) == ids
-    assert PLAIN.decode(ids) == text
 
 
 @examples(300)
