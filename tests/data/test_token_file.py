@@ -140,8 +140,12 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="file is no token file, or a damaged one"):
             open_tokens(path)
-    ours = {"format": "tinylm tokens"}
-    for metadata in (None, {"format": "pt"}, ours, {**ours, "tokenizer": "{"}):
-        save_file({"ids": torch.zeros(3)}, path, metadata)
+    ours, ids = {"format": "tinylm tokens"}, torch.zeros(3, dtype=torch.int32)
+    good = {**ours, "tokenizer": json.dumps(CharTokenizer("abc").to_dict())}
+    for content, metadata in (
+        *((ids, None), (ids, {"format": "pt"}), (ids, ours), (ids, {**ours, "tokenizer": "{"})),
+        *((ids, {**ours, "tokenizer": "[" * 100_000}), (ids.float(), good), (ids.bool(), good), (ids[None], good)),
+    ):
+        save_file({"ids": content}, path, metadata)
         with pytest.raises(ValueError, match="file is no token file, or a damaged one"):
             open_tokens(path)

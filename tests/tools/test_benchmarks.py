@@ -140,45 +140,35 @@ def test_wrong_options_are_refused_before_anything_is_measured(arguments, said, 
     assert said in err and out == ""
 
 
-def test_a_quick_run_leaves_the_long_rows_out():
-    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation"}
-    assert bench.chosen("recipe,cache", quick=True) == ["recipe", "cache"]
-    assert Settings(quick=True).rounds(20) == 5
-    assert Settings(quick=True).rounds(5) == 3
-    assert Settings().rounds(5) == 5
-
-
-def test_every_row_is_listed_with_what_it_measures(capsys):
+def test_every_row_is_listed_and_a_quick_run_leaves_the_long_ones_out(capsys):
     assert bench.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(bench.ROWS)
     assert all(len(line.split()) > 4 for line in lines)
+    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation"}
+    assert bench.chosen("recipe,cache", quick=True) == ["recipe", "cache"]
+    quick = Settings(quick=True)
+    assert (quick.rounds(20), quick.rounds(5), Settings().rounds(5)) == (5, 3, 5)
 
 
-def test_a_row_that_fails_says_so_and_the_others_go_on(monkeypatch, capsys, tmp_path):
+def test_a_row_that_fails_or_has_no_gpu_says_so_and_the_others_go_on(monkeypatch, capsys, tmp_path):
     def broken(s: Settings) -> Iterator[Row]:
         yield Row("half", 1.0)
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(bench, "ROWS", {"broken": broken, "cache": decoding.cache})
+    rows = {"broken": broken, "gpu-train": bench.ROWS["gpu-train"], "cache": decoding.cache}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(bench, "ROWS", rows)
     monkeypatch.setattr(bench, "machine", lambda quick: ["this machine"])
     assert bench.main(["--json", str(tmp_path / "figures.json")]) == 1
     printed = capsys.readouterr().out
+    assert "no CUDA device: gpu-train not run" in printed
     assert "FAILED: RuntimeError: no luck" in printed
     assert "2 bars met, 0 not met, 0 not judged here" in printed
     figures = json.loads((tmp_path / "figures.json").read_text())
-    assert figures["machine"] == ["this machine"]
+    assert figures["machine"] == ["this machine", "no CUDA device: gpu-train not run"]
     assert [row["what"] for row in figures["rows"]][:2] == ["half", "broken"]
     assert [row["met"] for row in figures["rows"]] == [None, None, True, True]
-
-
-def test_gpu_rows_are_skipped_aloud_where_there_is_none(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(bench, "machine", lambda quick: [])
-    assert bench.main(["--only", "gpu-train,cache"]) == 0
-    printed = capsys.readouterr().out
-    assert "no CUDA device: gpu-train not run" in printed
-    assert "cache of" in printed
 
 
 def test_cache_rows_compare_real_bytes_with_the_formula(monkeypatch):

@@ -200,7 +200,7 @@ def test_a_run_that_fits_to_the_byte_is_not_refused(monkeypatch: pytest.MonkeyPa
             check_memory(config, recipe, torch.device(device))
 
 
-def test_a_machine_that_does_not_tell_its_memory_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_does_not_tell_its_memory_refuses_nothing(monkeypatch) -> None:
     assert 2**28 < machine.main_memory() < 2**50
     monkeypatch.delattr(machine.os, "sysconf", raising=False)
     check_memory(ModelConfig(d_model=10**9), TrainConfig(), torch.device("cpu"))
