@@ -13,7 +13,7 @@ from tinylm_lib import storyworld
 from tinylm_lib.storyworld.scenes import Option, Scene, choices, options
 from tinylm_lib.storyworld.sentences import BOYS, CLASSES, DIFFERENT, GIRLS, GRADES, KINDS, N_RECALLS, RECALLS
 from tinylm_lib.storyworld.stories import Reader, Story, corpus, entropies, log_prob, parse
-from tinylm_lib.text.tokenizers import ByteTokenizer, words
+from tinylm_lib.text import ByteTokenizer, words
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,9 @@ def story_end(s: Scene) -> list[Way]:
     return [(1.0, "line end", Scene())]
 
 
-SCENES = {f.__name__: f for f in (opening, meeting, saying, exchange, second_exchange, pause, recall, ending, story_end)}
+SCENES = {
+    f.__name__: f for f in (opening, meeting, saying, exchange, second_exchange, pause, recall, ending, story_end)
+}
 
 
 def has_both(s: Scene) -> bool:
