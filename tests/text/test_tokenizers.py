@@ -44,13 +44,13 @@ def test_any_bytes_decode_to_some_text(tokens: bytes) -> None:
         assert tokenizer.decode(tokens) == tokens.decode("utf-8", errors="replace")
 
 
-STORY = """One day, Mia's kite flew  away.\n\n"No," said Bob, 'it isn't!'\tNaïve dogs' tails_2 🙂."""
+STORY = """One day, Mia's kite flew  away.\n\n"No," said Bob, 'it isn't!'\tNaïve dogs' rock'n'roll_2 🙂."""
 
 
 def test_words_are_what_a_reader_calls_words() -> None:
     assert words(STORY) == [
         *("One", " day", ",", " Mia's", " kite", " flew", " ", " away", ".", "\n", "\n", '"', "No", ",", '"', " said"),
-        *(" Bob", ",", " '", "it", " isn't", "!", "'", "\t", "Naïve", " dogs", "'", " tails_2", " 🙂", "."),
+        *(" Bob", ",", " '", "it", " isn't", "!", "'", "\t", "Naïve", " dogs", "'", " rock'n'roll_2", " 🙂", "."),
     ]
 
 
@@ -64,15 +64,8 @@ def test_words_lose_nothing(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "text", "part", "at"),
-    [
-        *(
-            ("words", "a b  c", " c", 4),
-            ("words", "x", "x", 0),
-            ("words", "a b\n", "\n", 3),
-            ("words", "a ba", " ba", 1),
-        ),
-        *(("chars", "abxaxb", "x", 2), ("chars", "ü", "ü", 0), ("chars", "ab\n", "\n", 2), ("chars", "zyx", "z", 0)),
-    ],
+    [("words", *row) for row in [("a b  c", " c", 4), ("x", "x", 0), ("a b\n", "\n", 3), ("a ba", " ba", 1)]]
+    + [("chars", *row) for row in [("abxaxb", "x", 2), ("ü", "ü", 0), ("ab\n", "\n", 2), ("zyx", "z", 0)]],
 )
 def test_an_unknown_part_is_named_with_its_position(kind: str, text: str, part: str, at: int) -> None:
     tokenizer, stream = TOKENIZERS[kind].from_text("a b "), text if kind == "words" else [text]
