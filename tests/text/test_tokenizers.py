@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.toys import examples
 
-from tinylm_lib.text import TOKENIZERS, BPETokenizer, ByteTokenizer, CharTokenizer, WordTokenizer, words
+from tinylm_lib.text import TOKENIZERS, BPETokenizer, ByteTokenizer, CharTokenizer, WordTokenizer, line_end, words
 from tinylm_lib.text.bpe import BYTES
 from tinylm_lib.text.tokenizers import load_tokenizer, tokenizer_from_dict
 
@@ -89,6 +90,13 @@ def test_an_empty_text_is_no_token() -> None:
     for tokenizer in (ByteTokenizer(), CharTokenizer("ab"), WordTokenizer("ab"), BPETokenizer.from_text("ab")):
         assert tokenizer.encode("") == list(tokenizer.encode_iterable([])) == []
         assert tokenizer.decode([]) == ""
+
+
+def test_a_line_end_is_one_token_or_refused() -> None:
+    for tokenizer in (ByteTokenizer(), WordTokenizer("a\nb")):
+        assert tokenizer.decode([line_end(tokenizer)]) == "\n"
+    with pytest.raises(ValueError, match="a line end takes 2 tokens here"):
+        line_end(SimpleNamespace(encode=lambda text: [13, 10]))
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
