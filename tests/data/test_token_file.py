@@ -143,7 +143,7 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path) -> None:
     ours, ids = {"format": "tinylm tokens"}, torch.zeros(3, dtype=torch.int32)
     good = {**ours, "tokenizer": json.dumps(CharTokenizer("abc").to_dict())}
     for content, metadata in (
-        *((ids, None), (ids, {"format": "pt"}), (ids, ours), (ids, {**ours, "tokenizer": "{"})),
+        *((ids, None), (ids, {**good, "format": "pt"}), (ids, ours), (ids, {**ours, "tokenizer": "{"})),
         *((ids, {**ours, "tokenizer": "[" * 100_000}), (ids.float(), good), (ids.bool(), good), (ids[None], good)),
     ):
         save_file({"ids": content}, path, metadata)

@@ -238,6 +238,7 @@ def test_impossible_texts_and_where_they_go_wrong(stories: list[Story]) -> None:
     text = stories[0].text
     assert impossible("") == 0
     assert impossible("Once upon a time") == 0
+    assert impossible("One") == len("One")
     assert impossible("\n" + text) == 0
     assert impossible(text + "\n\n") == len(text) + 1
     assert impossible(text + " ") == len(text)
