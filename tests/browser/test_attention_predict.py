@@ -7,7 +7,7 @@ import pytest
 import torch
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
-from support.browser import NOTEBOOK, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, lesson_source, nbval, rows_of
+from support.browser import NOTEBOOK, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, nbval, rows_of
 
 from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.pretrained import load_pretrained
@@ -15,15 +15,12 @@ from tinylm_lib.storyworld.lookback import share_told, told_by
 
 pytestmark = pytest.mark.browser
 
-LESSON = lesson_source(
-    "05",
-    r"""
+LESSON = r"""
 # %%
 import math
 import torch
 
-from tinylm_lib.classroom.views.attention import attention_view
-from tinylm_lib.classroom.views.predict import predict
+from tinylm_lib.classroom import attention_view, predict
 from tinylm_lib.pretrained import load_pretrained
 
 # %%
@@ -60,8 +57,7 @@ predict("Which order?", ranking=["a", "b", "c"], key=key, because="So it is.")
 
 # %%
 print("the end")
-""",
-)
+"""
 STORY = "\nOne foggy afternoon, careful Carlos came to Hillcrest. He had a pink"
 STATES = "application/vnd.jupyter.widget-state+json"
 STATE = f"[{NOTEBOOK}.content].map(book => [book.activeCellIndex, book.widgets.length])[0]"
@@ -204,7 +200,6 @@ def test_views_live_in_jupyterlab_by_mouse_and_keyboard(run_sample):
     lesson.screenshots("view-story-lab")
     answer_the_questions(page)
     lesson.screenshots("predict-lab")
-    assert lesson.external == []
     for _ in lesson.themes():
         assert findings(page, ".tinylm-view") == []
 
@@ -212,7 +207,7 @@ def test_views_live_in_jupyterlab_by_mouse_and_keyboard(run_sample):
 def test_a_notebook_that_was_saved_and_opened_again_is_alive_before_anything_is_run(run_sample, tmp_path):
     lesson = run_sample
     lesson.command("docmanager:save")
-    saved = json.loads((tmp_path / "work" / "05_sample.ipynb").read_text(encoding="utf-8"))
+    saved = json.loads((tmp_path / "work" / SAMPLE).read_text(encoding="utf-8"))
     assert len(saved["metadata"]["widgets"][STATES]["state"]) >= 6
     lesson.page.evaluate(f"() => {NOTEBOOK}.sessionContext.shutdown()")
     lesson.reload()
@@ -228,7 +223,7 @@ def test_a_notebook_that_was_saved_and_opened_again_is_alive_before_anything_is_
 
 
 def test_a_notebook_that_was_only_opened_shows_pictures_and_folded_answers(open_lesson, sample):
-    lesson = open_lesson(sample, "05_sample.ipynb")
+    lesson = open_lesson(sample, SAMPLE)
     page = lesson.page
     picture = page.locator("figure img").first
     assert picture.get_attribute("alt").startswith("Heat map of the attention weights")
@@ -241,7 +236,6 @@ def test_a_notebook_that_was_only_opened_shows_pictures_and_folded_answers(open_
     page.get_by_text("Think first, then open").first.click()
     assert because.is_visible() and page.locator(".tinylm-view").count() == 0
     lesson.screenshots("view-untrusted")
-    assert lesson.external == []
 
 
 def test_an_exported_page_is_alive_from_disk(open_page):
@@ -300,7 +294,7 @@ def test_on_paper_the_shades_are_printed(open_page):
 
 
 def test_nbconvert_shows_the_pictures(sample):
-    page, _ = HTMLExporter(exclude_input=True).from_filename(str(sample / "05_sample.ipynb"))
+    page, _ = HTMLExporter(exclude_input=True).from_filename(str(sample / SAMPLE))
     assert page.count("Heat map of the attention weights") == 2 and "vnd.jupyter.widget-view" not in page
 
 
@@ -310,4 +304,4 @@ def test_without_scripts_a_page_shows_what_an_untrusted_notebook_shows(open_page
 
 
 def test_nbval_compares_what_is_stored_without_false_alarms(sample):
-    assert "05_sample.ipynb: 7 outputs compared, 0 ignored" in nbval(sample)
+    assert "00_sample.ipynb: 7 outputs compared, 0 ignored" in nbval(sample)

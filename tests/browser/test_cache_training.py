@@ -5,7 +5,7 @@ import json
 import nbformat
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import SCREENSHOTS, ZOOMED, assert_fits, findings, lesson_source, nbval, rows_of
+from support.browser import SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, findings, nbval, rows_of
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.course import lab
@@ -14,9 +14,7 @@ from tinylm_lib.classroom.views.cache import reading_steps
 
 pytestmark = pytest.mark.browser
 
-LESSON = lesson_source(
-    "11",
-    r"""
+LESSON = r"""
 # %%
 import torch
 
@@ -51,8 +49,7 @@ await training_view(steps, model, words, total_steps=200, levels=levels)
 
 # %%
 print("the end")
-""",
-)
+"""
 CACHE, RUN = ".tinylm-view.cache", ".tinylm-view.training"
 UPDATES = f"Number(document.querySelector('{RUN} .state').textContent.match(/[0-9]+/)[0])"
 
@@ -60,7 +57,7 @@ UPDATES = f"Number(document.querySelector('{RUN} .state').textContent.match(/[0-
 @pytest.fixture(scope="module")
 def stored(sample) -> dict:
     """The data of the finished run, as the built notebook holds them."""
-    cells = nbformat.read(sample / "11_sample.ipynb", as_version=4).cells
+    cells = nbformat.read(sample / SAMPLE, as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
     found = [output["data"][MIME] for output in outputs if MIME in output.get("data", {})]
     assert [one["module"] for one in found] == ["cache", "training"]
@@ -135,9 +132,9 @@ def steps_so_far(page: Page) -> int:
 
 def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, sample):
     lab.refresh(sample, tmp_path / "work")
-    path = tmp_path / "work" / "11_sample.ipynb"
+    path = tmp_path / "work" / SAMPLE
     path.write_text(path.read_text(encoding="utf-8").replace("total_steps=200", "total_steps=2000"), encoding="utf-8")
-    lesson = open_lesson(tmp_path / "work", "11_sample.ipynb")
+    lesson = open_lesson(tmp_path / "work", SAMPLE)
     page = lesson.page
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
     lesson.show_cell(6)
@@ -172,7 +169,7 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     lesson.show_cell(2)
     move_the_cache(page)
     lesson.screenshots("cache-lab")
-    assert findings(page, CACHE) == [] and lesson.external == []
+    assert findings(page, CACHE) == []
 
 
 def test_the_exported_page_moves_without_a_kernel(open_page, stored):
@@ -202,4 +199,4 @@ def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
 
 
 def test_nbval_finds_the_finished_run_again(sample):
-    assert "11_sample.ipynb: 3 outputs compared, 0 ignored" in nbval(sample)
+    assert "00_sample.ipynb: 3 outputs compared, 0 ignored" in nbval(sample)

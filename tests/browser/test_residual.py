@@ -3,16 +3,14 @@
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from support.browser import SCREENSHOTS, ZOOMED, assert_fits, enter, findings, lesson_source
+from support.browser import SCREENSHOTS, ZOOMED, assert_fits, enter, findings
 
 from tinylm_lib.classroom.views.residual import depths
 from tinylm_lib.pretrained import load_pretrained
 
 pytestmark = pytest.mark.browser
 
-LESSON = lesson_source(
-    "10",
-    r"""
+LESSON = r"""
 # %%
 from tinylm_lib.classroom import residual_view
 from tinylm_lib.pretrained import load_pretrained
@@ -25,8 +23,7 @@ ready = load_pretrained("storyworld")
 
 # %%
 residual_view(ready.model, ready.tokenizer, "\nOne sunny day, brave Mia had a red kite. She")
-""",
-)
+"""
 VIEW = ".tinylm-view.residual"
 SAYS = f"{VIEW} .say"
 
@@ -87,7 +84,6 @@ def test_in_jupyterlab_it_moves_and_reads_what_is_typed(run_sample):
     assert seen(page) == expected("\nOne cloudy day, wise Omar")[0]
     expect(page.locator(f"{VIEW} .wrong")).to_have_text("")
     lesson.screenshots("residual-lab")
-    assert lesson.external == []
     assert findings(page, VIEW) == []
 
 

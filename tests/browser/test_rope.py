@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
-from support.browser import ZOOMED, assert_fits, findings, lesson_source
+from support.browser import ZOOMED, assert_fits, findings
 
 from tinylm_lib.classroom import rope_view
 from tinylm_lib.classroom.views.rope import Pair
@@ -14,9 +14,7 @@ from tinylm_lib.pretrained import load_pretrained
 
 pytestmark = pytest.mark.browser
 
-LESSON = lesson_source(
-    "06",
-    """
+LESSON = """
 # %%
 from tinylm_lib.classroom import attention_view, rope_view
 from tinylm_lib.pretrained import load_pretrained
@@ -33,8 +31,7 @@ rope_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.", layer=2, head=
 
 # %%
 attention_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.")
-""",
-)
+"""
 VIEW = ".tinylm-view.rope"
 PARTS = ("one pair", "all pairs", "score and distance", "layouts")
 WAYS = {"interleaved": "interleaved", "halves": "halves", "mixed up": None}
@@ -163,7 +160,6 @@ def test_the_view_lives_in_jupyterlab(run_sample, pair):
         switch(page, part)
         lesson.screenshots(f"rope-{part.split()[0]}-lab")
         assert findings(page, VIEW) == []
-    assert lesson.external == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
-from support.browser import assert_fits, enter, findings, lesson_source
+from support.browser import assert_fits, enter, findings
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.shapes.walk import sizes_of, values, walk
@@ -13,9 +13,7 @@ from tinylm_lib.pretrained import load_pretrained
 pytestmark = pytest.mark.browser
 
 TEXT = "\nOne mild evening, kind Samir ran"
-LESSON = lesson_source(
-    "10",
-    f"""
+LESSON = f"""
 # %%
 from tinylm_lib.classroom import memory_view, shape_flow
 from tinylm_lib.pretrained import load_pretrained
@@ -34,8 +32,7 @@ memory_view({{"shipped": ready.model.config}})
 
 # %%
 print("the end")
-""",
-)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +156,6 @@ def test_the_views_live_in_jupyterlab(run_sample, ready):
     lesson.show_cell(5)
     move_the_memory(page)
     lesson.screenshots("memory-lab")
-    assert lesson.external == []
     for _ in lesson.themes():
         assert findings(page, ".tinylm-view") == []
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from support.browser import SCREENSHOTS, ZOOMED, assert_fits, enter, findings, lesson_source, rows_of
+from support.browser import SCREENSHOTS, ZOOMED, assert_fits, enter, findings, rows_of
 
 from tinylm_lib import storyworld
 from tinylm_lib.classroom.views.token import joins
@@ -16,9 +16,7 @@ from tinylm_lib.text.tokenizers import ByteTokenizer
 
 pytestmark = pytest.mark.browser
 
-LESSON = lesson_source(
-    "03",
-    r"""
+LESSON = r"""
 # %%
 from tinylm_lib import storyworld
 from tinylm_lib.text.bpe import train_bpe
@@ -35,8 +33,7 @@ token_view({"a story": text[: text.index(".") + 1], "other signs": "Noé met Mia
 
 # %%
 softmax_view([12.5548, 10.5282, 4.0244, 3.9839, -1.5], ["Jamal", "Carlos", "David", "Adam", "a"])
-""",
-)
+"""
 SCORES = torch.tensor([12.5548, 10.5282, 4.0244, 3.9839, -1.5])
 CORPUS = storyworld.corpus(200, seed=0)
 STORY, OTHER = CORPUS[: CORPUS.index(".") + 1], "Noé met Mia. 🙂\nThe end"
@@ -229,7 +226,6 @@ def test_both_live_in_jupyterlab_and_the_kernel_cuts_what_is_typed(run_sample, b
     type_a_text(page, bpe)
     move_the_softmax(page)
     lesson.screenshots("tokens-softmax-lab")
-    assert lesson.external == []
     for _ in lesson.themes():
         assert findings(page, TOKENS) == [] and findings(page, SOFTMAX) == []
 

@@ -1,10 +1,9 @@
 """A real JupyterLab in a real browser, and pages from disk.
 
-A test file has its own lesson, `LESSON = lesson_source("05", cells)`; `sample`, `run_sample`, `open_page` are about it.
+A test file has the cells of its own lesson in LESSON; `sample`, `run_sample` and `open_page` are about it.
 """
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -27,12 +26,12 @@ MAC = [f"/Applications/{name}.app/Contents/MacOS/{name}" for name in ("Google Ch
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
 HEAD = """# %% [markdown]
-# # {} Sample
+# # 00 Sample
 # **What is seen?**
 #
 # *Needs* nothing. *Builds* nothing. *Runs* in about 9 s on two cores. *Teaches* in 1 minute.
-
 """
+SAMPLE = "00_sample.ipynb"
 ZOOMED = {"viewport": {"width": 640, "height": 800}, "device_scale_factor": 2}  # a small window at 200 percent
 LOAD_MS, RUN_MS = 60_000, 300_000
 PATIENCE_MS = 30_000  # until what is expected is seen: on a busy machine a kernel answers late
@@ -112,17 +111,11 @@ class LabPage:
             self.page.screenshot(path=SCREENSHOTS / f"{name}-{theme}.png")
 
 
-def lesson_source(number: str, cells: str) -> str:
-    """The source of a lesson that begins with these cells."""
-    return HEAD.format(number) + cells.lstrip("\n")
-
-
-def build_lesson(course: Path, text: str) -> Path:
-    """Makes a folder of notebooks with one lesson in it, and returns the folder."""
-    number = re.search(r"\d\d", text)[0]
-    source = course / "notebooks" / "source" / f"{number}_sample.py"
+def build_lesson(course: Path, cells: str) -> Path:
+    """Makes a folder of notebooks with a lesson of these cells in it, and returns the folder."""
+    source = course / "notebooks" / "source" / "00_sample.py"
     source.parent.mkdir(parents=True)
-    source.write_text(text, encoding="utf-8")
+    source.write_text(HEAD + cells, encoding="utf-8")
     build.build(source, course / "notebooks")
     return course / "notebooks"
 
@@ -154,16 +147,20 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_lesson(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LabPage]]:
-    """A function that starts JupyterLab on a folder and opens one of its notebooks; home and caches are in tmp_path."""
+    """A function that starts JupyterLab on a folder and opens one of its notebooks; home and caches are in tmp_path.
+
+    A request that left the machine fails the test.
+    """
     for variable, folder in {**lab.CACHES, "HOME": "home"}.items():
         monkeypatch.setenv(variable, str(tmp_path / "caches" / folder))
     (tmp_path / "caches" / "home").mkdir(parents=True)
-    processes = []
+    processes, pages = [], []
 
     def open_lesson(work: Path, name: str) -> LabPage:
         process, url = lab.start(work, name, ["--no-browser", "--expose-app-in-browser"])
         processes.append(process)
         opened = LabPage(chromium.new_page(viewport={"width": 1280, "height": 1500}))
+        pages.append(opened)
         opened.watch()
         opened.page.goto(url, timeout=LOAD_MS)
         opened.ready()
@@ -173,6 +170,7 @@ def open_lesson(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for process in processes:
         process.terminate()
         lab.end(process)
+    assert [address for opened in pages for address in opened.external] == []
 
 
 @pytest.fixture
@@ -199,7 +197,7 @@ def open_exported(chromium: Browser) -> Iterator[Callable[..., Page]]:
 def run_sample(open_lesson, tmp_path, sample) -> LabPage:
     """The lesson of the test file in JupyterLab, all its cells run without an error."""
     lab.refresh(sample, tmp_path / "work")
-    opened = open_lesson(tmp_path / "work", next(sample.glob("*.ipynb")).name)
+    opened = open_lesson(tmp_path / "work", SAMPLE)
     opened.run_all()
     assert opened.errors() == []
     return opened
@@ -244,11 +242,10 @@ def enter(field: Locator, text: str) -> None:
 
 
 def nbval(folder: Path) -> str:
-    """What nbval prints of the notebook in a folder, which it must find as it is stored."""
+    """What nbval prints of the sample in a folder, which it must find as it is stored."""
     shutil.copy(ROOT / "notebooks" / "conftest.py", folder)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", "-q"]
     options = ["--nbval-cell-timeout=120", "--nbval-sanitize-with", str(ROOT / "notebooks" / "sanitize.cfg")]
-    notebook = next(folder.glob("*.ipynb")).name
-    done = subprocess.run([*command, *options, notebook], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([*command, *options, SAMPLE], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     return done.stdout

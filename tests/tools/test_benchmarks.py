@@ -14,7 +14,6 @@ from benchmarks import __main__ as bench
 from benchmarks import decoding, gpu, measure, peers, recipe, steps, text
 from benchmarks.measure import Bar, Row, Settings, Spread, alternate, compare, ratio, show, table
 
-from tinylm_lib import TransformerLM
 from tinylm_lib.cost import training_flops
 from tinylm_lib.training.evaluation import next_token_loss
 
@@ -58,31 +57,24 @@ def test_bars_are_about_the_ratio_or_our_value(bar, met):
     assert ("NOT met" if not met else "met") in row.cells()
 
 
-def test_a_bar_that_holds_elsewhere_is_met_or_not_judged():
+def test_a_bar_that_holds_elsewhere_or_on_a_fast_processor_is_met_or_not_judged(monkeypatch):
     far = Bar("≤", 0.4, holds="bf16 instructions", here=False)
     row = compare("x", {"ours": [3.0], "HF": [6.0]}, "HF", far)
     assert row.met is None and "not judged" in row.cells() and "ratio ≤ 0.4, bf16 instructions" in row.cells()
     assert compare("x", {"ours": [2.0], "HF": [6.0]}, "HF", far).met is True
-
-
-def test_a_bar_on_seconds_holds_on_a_processor_that_is_fast_enough(monkeypatch):
     for seconds, here in ((measure.PYTHON_SECONDS / 2, True), (measure.PYTHON_SECONDS * 2, False)):
         monkeypatch.setattr(measure, "alternate", lambda works, rounds, seconds=seconds: {"python": [9.0, seconds]})
         assert measure.seconds_bar(2.0) == Bar("≤", 2.0, "ours", measure.REFERENCE, here)
 
 
-def test_a_missing_peer_leaves_ours_and_names_the_remedy():
+def test_a_missing_peer_leaves_ours_and_a_run_that_never_got_there_meets_no_bar():
     row = compare("x", {"ours": [3.0, 1.0, 2.0]}, "nanoGPT", Bar("≤", 0.5), "sampled")
     assert (row.ours, row.theirs, row.ratio, row.met) == (2.0, None, None, None)
     assert row.peer == "nanoGPT not given"
     assert row.note == "sampled; give --nanogpt PATH, a checkout of karpathy/nanoGPT"
     assert compare("x", {"ours": [3.0]}, "nanoGPT", Bar("≤", 3.5, "ours")).met is True
-
-
-def test_a_run_that_never_got_there_meets_no_bar():
     row = compare("x", {"ours": [math.inf] * 3, "nanoGPT": [2.0] * 3}, "nanoGPT", Bar("≤", 1 / 6))
-    assert row.met is False
-    assert row.cells()[1] == "never"
+    assert row.met is False and row.cells()[1] == "never"
     assert json.loads(json.dumps(row.record(), allow_nan=False))["ours"] is None
 
 
@@ -140,45 +132,35 @@ def test_wrong_options_are_refused_before_anything_is_measured(arguments, said, 
     assert said in err and out == ""
 
 
-def test_a_quick_run_leaves_the_long_rows_out():
-    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation"}
-    assert bench.chosen("recipe,cache", quick=True) == ["recipe", "cache"]
-    assert Settings(quick=True).rounds(20) == 5
-    assert Settings(quick=True).rounds(5) == 3
-    assert Settings().rounds(5) == 5
-
-
-def test_every_row_is_listed_with_what_it_measures(capsys):
+def test_every_row_is_listed_and_a_quick_run_leaves_the_long_ones_out(capsys):
     assert bench.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(bench.ROWS)
     assert all(len(line.split()) > 4 for line in lines)
+    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation"}
+    assert bench.chosen("recipe,cache", quick=True) == ["recipe", "cache"]
+    quick = Settings(quick=True)
+    assert (quick.rounds(20), quick.rounds(5), Settings().rounds(5)) == (5, 3, 5)
 
 
-def test_a_row_that_fails_says_so_and_the_others_go_on(monkeypatch, capsys, tmp_path):
+def test_a_row_that_fails_or_has_no_gpu_says_so_and_the_others_go_on(monkeypatch, capsys, tmp_path):
     def broken(s: Settings) -> Iterator[Row]:
         yield Row("half", 1.0)
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(bench, "ROWS", {"broken": broken, "cache": decoding.cache})
+    rows = {"broken": broken, "gpu-train": bench.ROWS["gpu-train"], "cache": decoding.cache}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(bench, "ROWS", rows)
     monkeypatch.setattr(bench, "machine", lambda quick: ["this machine"])
     assert bench.main(["--json", str(tmp_path / "figures.json")]) == 1
     printed = capsys.readouterr().out
+    assert "no CUDA device: gpu-train not run" in printed
     assert "FAILED: RuntimeError: no luck" in printed
     assert "2 bars met, 0 not met, 0 not judged here" in printed
     figures = json.loads((tmp_path / "figures.json").read_text())
-    assert figures["machine"] == ["this machine"]
+    assert figures["machine"] == ["this machine", "no CUDA device: gpu-train not run"]
     assert [row["what"] for row in figures["rows"]][:2] == ["half", "broken"]
     assert [row["met"] for row in figures["rows"]] == [None, None, True, True]
-
-
-def test_gpu_rows_are_skipped_aloud_where_there_is_none(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(bench, "machine", lambda quick: [])
-    assert bench.main(["--only", "gpu-train,cache"]) == 0
-    printed = capsys.readouterr().out
-    assert "no CUDA device: gpu-train not run" in printed
-    assert "cache of" in printed
 
 
 def test_cache_rows_compare_real_bytes_with_the_formula(monkeypatch):
@@ -191,6 +173,8 @@ def test_the_step_is_nanogpts_recipe_and_its_learning_rate_stays():
     config = steps.adamw("fp32", total_steps=1)  # the last step is the first
     model, before = steps.equal_model(), steps.equal_model()
     x, y = steps.learnable_batches(1)[0]
+    C, n_parameters = 128, sum(p.numel() for p in model.parameters())
+    assert n_parameters == 4 * (12 * C * C + 13 * C) + 2 * C + (65 + 64) * C, "blocks, final norm, two tables"
     assert x.shape == y.shape == (12, 64)
     assert torch.equal(x[:, 1:], y[:, :-1])
     (update,) = steps.train(model, steps.build_optimizer(model, config), iter([(x, y)]), config)
@@ -334,10 +318,3 @@ def test_gpu_rows_work_on_small_models(monkeypatch, short_text):
     loss, seconds = gpu.shakespeare(s)
     assert loss.bar.limit == 1.0
     assert seconds.note.endswith(measure.REMEDIES["nanoGPT"])
-
-
-def test_the_equal_model_has_nanogpts_parameters():
-    """4 blocks of 12 C^2 + 13 C, the final norm's 2 C, and the tables of 65 characters and 64 positions."""
-    C = 128
-    count = sum(p.numel() for p in TransformerLM(steps.EQUAL).parameters())
-    assert count == 4 * (12 * C * C + 13 * C) + 2 * C + (65 + 64) * C

@@ -117,7 +117,11 @@ def attempt(line: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[Any, l
     return code, capsys.readouterr().err.split("\n")[:-1]
 
 
-def try_all(n: int, seed: int, place: Path, capsys: pytest.CaptureFixture[str]) -> Counter:
+SLOW = [pytest.param(600, seed, marks=pytest.mark.slow) for seed in range(1, 5)]
+
+
+@pytest.mark.parametrize(("n", "seed"), [(150, 0), *SLOW])
+def test_random_command_lines_end_well(n: int, seed: int, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng, counts, before, failures = random.Random(seed), Counter(), others(place), []
     for _ in range(n):
         line = command_line(rng)
@@ -134,20 +138,7 @@ def try_all(n: int, seed: int, place: Path, capsys: pytest.CaptureFixture[str]) 
         for out in place.glob("out*"):
             shutil.rmtree(out)
     assert not failures, "\n".join(map(repr, failures[:20]))
-    return counts
-
-
-def test_random_command_lines_end_well(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    counts = try_all(150, 0, place, capsys)
     assert min(counts[0, False], counts[2, False], counts[2, True]) > 15, counts
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 5))
-def test_many_random_command_lines_end_well(seed: int, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    counts = try_all(600, seed, place, capsys)
-    with capsys.disabled():
-        print(dict(counts))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +191,7 @@ def test_a_run_that_fits_to_the_byte_is_not_refused(monkeypatch: pytest.MonkeyPa
             check_memory(config, recipe, torch.device(device))
 
 
-def test_a_machine_that_does_not_tell_its_memory_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_does_not_tell_its_memory_refuses_nothing(monkeypatch) -> None:
     assert 2**28 < machine.main_memory() < 2**50
     monkeypatch.delattr(machine.os, "sysconf", raising=False)
     check_memory(ModelConfig(d_model=10**9), TrainConfig(), torch.device("cpu"))

@@ -105,14 +105,10 @@ def test_setup_reads_as_python_3_6():
     assert imports <= sys.stdlib_module_names
 
 
-def old_pythons():
-    beside = Path(sys._base_executable).resolve().parents[2].glob("3.[6-9].*/bin/python3")
-    named = [shutil.which(f"python3.{minor}") for minor in range(6, 10)]
-    runs = "import sys; sys.exit(not (3, 6) <= sys.version_info < (3, 10))"
-    return sorted(str(p) for p in [*beside, *filter(None, named)] if not subprocess.run([p, "-c", runs]).returncode)
-
-
-OLD_PYTHONS = old_pythons()
+BESIDE = Path(sys._base_executable).resolve().parents[2].glob("3.[6-9].*/bin/python3")
+NAMED = filter(None, (shutil.which(f"python3.{minor}") for minor in range(6, 10)))
+IS_OLD = "import sys; sys.exit(not (3, 6) <= sys.version_info < (3, 10))"
+OLD_PYTHONS = sorted(str(p) for p in [*BESIDE, *NAMED] if not subprocess.run([p, "-c", IS_OLD]).returncode)
 
 
 @pytest.mark.skipif(not OLD_PYTHONS, reason="no Python from 3.6 to 3.9 on this machine")
