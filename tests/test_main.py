@@ -171,18 +171,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(corpus: Path, tmp_path: Path) -> Non
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wild = [
-        "--embedding-lr",
-        "1e10",
-        "--floor",
-        "1",
-        "--clip-norm",
-        "1e30",
-        "--total-steps",
-        "40",
-        "--eval-every",
-        "1",
-    ]
+    wild = ["--embedding-lr", "1e10", "--floor", "1", "--clip-norm", "1e30", "--total-steps", "40", "--eval-every", "1"]
     assert train(corpus, tmp_path / "run", *wild) == 2
     said = capsys.readouterr().err
     assert "is kept" in said and "--matrix-lr" in said

@@ -102,12 +102,7 @@ def test_pinned_temperatures(options: dict[str, float], expected: list[float]) -
 
 @pytest.mark.parametrize(
     ("top_p", "expected"),
-    [
-        (0.4, [1, 0, 0, 0]),
-        (0.8, [0.625, 0.375, 0, 0]),
-        (0.9, [0.5263, 0.3158, 0.1579, 0]),
-        (1, [0.5, 0.3, 0.15, 0.05]),
-    ],
+    [(0.4, [1, 0, 0, 0]), (0.8, [0.625, 0.375, 0, 0]), (0.9, [0.5263, 0.3158, 0.1579, 0]), (1, [0.5, 0.3, 0.15, 0.05])],
 )
 def test_pinned_top_p(top_p: float, expected: list[float]) -> None:
     shares, shuffled = torch.tensor([0.5, 0.3, 0.15, 0.05]), torch.tensor([2, 0, 3, 1])
@@ -203,11 +198,7 @@ def test_logits_are_left_alone() -> None:
 finite_rows = st.lists(st.sampled_from([-20.0, -5.5, -1.0, 0.0, 0.25, 1.0, 3.5, 20.0]) | st.floats(-20, 20), min_size=1)
 all_options = st.fixed_dictionaries(
     {"temperature": st.floats(0.4, 5)},
-    optional={
-        "top_k": st.integers(1, 8),
-        "top_p": st.floats(1e-6, 1),
-        "min_p": st.floats(0, 1),
-    },
+    optional={"top_k": st.integers(1, 8), "top_p": st.floats(1e-6, 1), "min_p": st.floats(0, 1)},
 )
 
 
@@ -297,12 +288,7 @@ def test_logits_without_a_finite_maximum_are_refused(row: list[float], temperatu
 
 @pytest.mark.parametrize(
     "shares",
-    [
-        [0.5, 0.3, 0.15, 0.05],
-        [2.0**-i for i in range(1, 14)] + [2.0**-13],
-        [1 / 7] * 7,
-        [0.999, 0.0005, 0.0005],
-    ],
+    [[0.5, 0.3, 0.15, 0.05], [2.0**-i for i in range(1, 14)] + [2.0**-13], [1 / 7] * 7, [0.999, 0.0005, 0.0005]],
 )
 def test_tokens_are_drawn_in_proportion(shares: list[float]) -> None:
     probs = torch.tensor(shares)
