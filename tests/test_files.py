@@ -15,8 +15,8 @@ from tinylm_lib.data import corpora
 from tinylm_lib.data.corpora import load_corpus
 from tinylm_lib.files import Source, download, whole_file
 
-BODY = ("First Citizen:\nBefore we proceed any further, hear me speak.\n\n" * 3000).encode()
 REAL = Path(__file__).parents[2] / "shared" / "data" / "tinyshakespeare.txt"
+BODY = ("First Citizen:\nBefore we proceed any further, hear me speak.\n\n" * 3000).encode()
 
 
 class Server(ThreadingHTTPServer):
@@ -45,21 +45,13 @@ class Handler(BaseHTTPRequestHandler):
         if way == "silent":
             self.server.closing.wait(20)
             return None
-        sent = {
-            "cut": body[:-9000],
-            "truncated": body[:-9000],
-            "altered": body[:-1] + b"?",
-            "longer": body + b"x" * 200_000,
-            "empty": b"",
-        }.get(way, body)
+        wrong = {"altered": body[:-1] + b"?", "longer": body + b"x" * 200_000, "empty": b""}
+        sent = body[:-9000] if way in ("cut", "truncated") else wrong.get(way, body)
         self.send_response(200)
         if way != "truncated":
             self.send_header("Content-Length", str(len(body if way == "cut" else sent)))
         self.end_headers()
         self.wfile.write(sent)
-        if way == "stalled":
-            self.wfile.flush()
-            self.server.closing.wait(20)
         return None
 
     def log_message(self, *_: object) -> None:
@@ -135,19 +127,14 @@ def test_a_stopped_download_leaves_nothing(server: Server, tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_file_in_the_cache_is_named_and_kept(server: Server, tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_bytes(BODY[:-1])
-    with pytest.raises(ValueError, match=r"text\.txt is not the file of http.*delete it"):
-        download(server.source("good"), path)
-    assert path.read_bytes() == BODY[:-1]
-    assert server.requests == 0
-
-
-def test_a_file_that_was_put_there_needs_no_network(tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_bytes(BODY)
-    download(Source("http://127.0.0.1:1/text.txt", len(BODY), hashlib.sha256(BODY).hexdigest()), path)
+def test_a_file_that_is_there_is_used_or_named_and_kept_without_the_network(server: Server, tmp_path: Path) -> None:
+    right, wrong = tmp_path / "right.txt", tmp_path / "wrong.txt"
+    right.write_bytes(BODY)
+    wrong.write_bytes(BODY[:-1])
+    download(server.source("good"), right)
+    with pytest.raises(ValueError, match=r"wrong\.txt is not the file of http.*delete it"):
+        download(server.source("good"), wrong)
+    assert (right.read_bytes(), wrong.read_bytes(), server.requests) == (BODY, BODY[:-1], 0)
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -163,26 +150,20 @@ def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_shakespeare_is_downloaded_into_the_work_folder(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(corpora, "SHAKESPEARE", server.source("good"))
-    assert load_corpus("shakespeare") == load_corpus("shakespeare") == BODY.decode()
-    assert Path("work/cache/corpora/shakespeare.txt").read_bytes() == BODY
-    assert server.requests == 1
-
-
-@pytest.mark.skipif(not REAL.exists(), reason=f"the real Tiny Shakespeare is not at {REAL}")
+@pytest.mark.parametrize(
+    "real", [False, pytest.param(True, marks=pytest.mark.skipif(not REAL.exists(), reason=str(REAL)))]
+)
 @pytest.mark.parametrize("way", ["good", "cut", "altered"])
-def test_the_real_shakespeare_is_known_by_its_hash(
-    way: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_shakespeare_is_downloaded_into_the_work_folder_and_known_by_its_hash(
+    way: str, real: bool, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.body = REAL.read_bytes()
+    server.body, source = (REAL.read_bytes(), corpora.SHAKESPEARE) if real else (BODY, server.source(way))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(corpora, "SHAKESPEARE", corpora.SHAKESPEARE._replace(url=server.source(way).url))
+    monkeypatch.setattr(corpora, "SHAKESPEARE", source._replace(url=server.source(way).url))
     if way == "good":
-        assert load_corpus("shakespeare").encode() == server.body
+        assert load_corpus("shakespeare") == load_corpus("shakespeare") == server.body.decode()
+        assert Path("work/cache/corpora/shakespeare.txt").read_bytes() == server.body
+        assert server.requests == 1
     else:
         with pytest.raises(ConnectionError):
             load_corpus("shakespeare")

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,9 +22,8 @@ from tinylm_lib.text.tokenizers import WordTokenizer
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
 
 TEXT = "the cat sat on the mat and the dog sat on the log . " * 40
-SMALL = (
-    "--d-model 16 --n-layers 1 --n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 8 --warmup-steps 2 --prompt the"
-)
+SHAPE = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4"
+SMALL = f"{SHAPE} --seq-len 16 --sample-tokens 8 --warmup-steps 2 --prompt the"
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(
 ) -> None:
     text = storyworld.corpus(400, seed=0)
     monkeypatch.setitem(corpora.CORPORA, "storyworld", lambda: text)
-    small = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4 --total-steps 4 --eval-every 4 --sample-tokens 200"
-    assert main(["train", "--out", str(tmp_path), *small.split()]) == 0
+    small = f"{SHAPE} --total-steps 4 --eval-every 4 --sample-tokens 200".split()
+    assert main(["train", "--out", str(tmp_path), *small]) == 0
     shown = capsys.readouterr().out
     floor = storyworld.entropies(WordTokenizer(text)).floor
     assert f"{floor:.3f}" in shown
@@ -122,11 +122,8 @@ def test_a_resumed_run_equals_the_uninterrupted_one(corpus: Path, tmp_path: Path
     dropout = ["--residual-dropout", "0.1", "--total-steps", "12"]
     assert train(corpus, tmp_path / "whole", *dropout, "--eval-every", "12") == 0
     assert train(corpus, tmp_path / "parts", *dropout, "--eval-every", "5") == 0
-    newest = latest(tmp_path / "parts")
-    assert newest.name == "step_000012"
-    for file in newest.iterdir():
-        file.unlink()
-    newest.rmdir()
+    assert latest(tmp_path / "parts").name == "step_000012"
+    shutil.rmtree(latest(tmp_path / "parts"))
     assert main(["train", "--resume", "--out", str(tmp_path / "parts")]) == 0
     whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
     assert all(torch.equal(whole[name], parts[name]) for name in whole)
@@ -153,10 +150,9 @@ def test_a_new_run_never_overwrites_an_earlier_one(corpus: Path, tmp_path: Path)
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_saves_and_says_how_to_go_on(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "tinylm_lib", "train", "--corpus", str(corpus), "--out", str(out), *SMALL.split()]
-    process = subprocess.Popen(
-        [*command, "--total-steps", "1000000", "--eval-every", "20"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+    command = [sys.executable, "-m", "tinylm_lib", "train", "--corpus", str(corpus), "--out", str(out), *SMALL.split(),
+               "--total-steps", "1000000", "--eval-every", "20"]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not list(out.glob("*/" + MANIFEST)):
         assert time.monotonic() < deadline
@@ -171,40 +167,36 @@ def test_ctrl_c_saves_and_says_how_to_go_on(corpus: Path, tmp_path: Path) -> Non
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wild = ["--embedding-lr", "1e10", "--floor", "1", "--clip-norm", "1e30", "--total-steps", "40", "--eval-every", "1"]
-    assert train(corpus, tmp_path / "run", *wild) == 2
+    wild = "--embedding-lr 1e10 --floor 1 --clip-norm 1e30 --total-steps 40 --eval-every 1"
+    assert train(corpus, tmp_path / "run", *wild.split()) == 2
     said = capsys.readouterr().err
     assert "is kept" in said and "--matrix-lr" in said
     for found in (tmp_path / "run").glob("step_*"):
         assert all(w.isfinite().all() for w in load(found).model.state_dict().values())
 
 
-MISTAKES = [
-    ("train --corpus nowhere.txt", "neither a file nor a corpus"),
-    ("train --corpus EMPTY", "is empty"),
-    ("train --corpus BINARY", "is binary"),
-    ("train --corpus LATIN", "not UTF-8"),
-    ("train --corpus SHORT", "a window of seq_len 128 needs 129"),
-    ("train --d-model 30", "d_model 30 is not divisible by n_heads 4"),
-    ("train --n-kv-heads 3", "n_kv_heads 3 does not divide n_heads 4"),
-    ("train --d-head 7", "d_head 7 is odd"),
-    ("train --max-seq-len 8", "max_seq_len 8 is below seq_len, 128"),
-    ("train --vocab-size 100", "vocab_size 100 is below what words need, 345"),
-    ("train --warmup-steps 5000", "warmup_steps 5000 exceeds total_steps"),
-    ("train --total-steps 0", "total_steps must be at least 1"),
-    ("train --prompt=", "prompt is empty"),
-    ("train --device quantum", "device 'quantum' is not here"),
-    ("train --resume --out NOWHERE", "no sound checkpoint"),
-    ("train --resume --preset gpt", "leave out --preset"),
-    ("sample --checkpoint NOWHERE", "no sound checkpoint"),
-    ("eval NOWHERE", "no sound checkpoint"),
-    ("sample --checkpoint RUN --prompt=", "prompt is empty"),
-    ("sample --checkpoint RUN --temperature -1", "temperature must be 0 (greedy)"),
-    ("sample --checkpoint RUN --temperature nan", "temperature must be 0 (greedy)"),
-    ("sample --checkpoint RUN --top-k 0", "top_k must be an integer from 1 to 256"),
-    ("sample --checkpoint RUN --top-k 257", "top_k must be an integer from 1 to 256"),
-    ("sample --checkpoint RUN --top-p 1.5", "top_p must be above 0 and at most 1"),
-]
+MISTAKES = {
+    "train --corpus nowhere.txt": "neither a file nor a corpus",
+    "train --corpus EMPTY": "is empty",
+    "train --corpus BINARY": "is binary",
+    "train --corpus LATIN": "not UTF-8",
+    "train --corpus SHORT": "a window of seq_len 128 needs 129",
+    "train --d-model 30": "d_model 30 is not divisible by n_heads 4",
+    "train --n-kv-heads 3": "n_kv_heads 3 does not divide n_heads 4",
+    "train --d-head 7": "d_head 7 is odd",
+    "train --max-seq-len 8": "max_seq_len 8 is below seq_len, 128",
+    "train --vocab-size 100": "vocab_size 100 is below what words need, 345",
+    "train --warmup-steps 5000": "warmup_steps 5000 exceeds total_steps",
+    "train --total-steps 0": "total_steps must be at least 1",
+    "train --prompt=": "prompt is empty",
+    "train --device quantum": "device 'quantum' is not here",
+    "train --resume --preset gpt": "leave out --preset",
+    **dict.fromkeys(("train --resume --out NO", "sample --checkpoint NO", "eval NO"), "no sound checkpoint"),
+    "sample --checkpoint RUN --prompt=": "prompt is empty",
+    **{f"sample --checkpoint RUN --temperature {t}": "temperature must be 0 (greedy)" for t in (-1, "nan")},
+    **{f"sample --checkpoint RUN --top-k {k}": "top_k must be an integer from 1 to 256" for k in (0, 257)},
+    "sample --checkpoint RUN --top-p 1.5": "top_p must be above 0 and at most 1",
+}
 
 
 def test_every_mistake_is_one_line_with_the_remedy(
@@ -220,7 +212,7 @@ def test_every_mistake_is_one_line_with_the_remedy(
     Path("SHORT").write_text("short", encoding="utf-8")
     capsys.readouterr()
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    for command, says in MISTAKES:
+    for command, says in MISTAKES.items():
         assert main(command.split()) == 2, command
         said = capsys.readouterr().err.strip()
         assert said.startswith("tinylm: ") and says in said, f"{command}: {said}"
