@@ -45,6 +45,11 @@ def test_the_model_returns_logits_and_never_probabilities(name: str) -> None:
     assert torch.equal(model(ids), logits), "nothing is kept between two calls"
     assert torch.equal(model(ids.int()), logits)
     assert torch.equal(ids, some_ids(3, 7))
+    model = model.double()
+    exact = model(ids)
+    torch.testing.assert_close(logits.double(), exact, rtol=0, atol=1e-4)
+    alone = torch.cat([model(row[None]) for row in ids])
+    torch.testing.assert_close(exact, alone, rtol=0, atol=1e-11, msg="sequences of a batch see each other")
 
 
 @pytest.mark.parametrize("length", [7, 16, 37])
@@ -59,14 +64,6 @@ def test_no_logit_depends_on_a_later_token(name: str, length: int) -> None:
             changed = model(other)
             assert torch.equal(changed[:, :at], logits[:, :at]), f"token {at} is seen before its time"
             assert (changed[:, at:] != logits[:, at:]).any(-1).all(), f"token {at} is not seen at all"
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_sequences_of_a_batch_do_not_see_each_other(name: str) -> None:
-    model, ids = scrambled(tiny(name)).double(), some_ids(4, 9)
-    with torch.no_grad():
-        together, alone = model(ids), torch.cat([model(row[None]) for row in ids])
-    torch.testing.assert_close(together, alone, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -103,8 +100,7 @@ def test_names_are_those_of_llama_checkpoints(block: str) -> None:
 def test_nothing_is_shared_between_blocks_but_the_rotation() -> None:
     model = TransformerLM(tiny("modern"))
     seen = Counter(id(m) for block in model.blocks for m in block.modules())
-    shared = {type(m).__name__ for m in model.modules() if seen[id(m)] > 1}
-    assert shared == {"Rotary"}
+    assert {type(m).__name__ for m in model.modules() if seen[id(m)] > 1} == {"Rotary"}
     assert model.blocks[0].attn_norm is not model.blocks[0].ffn_norm
 
 
@@ -161,15 +157,12 @@ def test_initial_weights_have_the_documented_spread(init: str) -> None:
     for module, std in zip(weights, STDS[init], strict=True):
         assert module.weight.std().item() == pytest.approx(std, rel=0.02), module
         assert abs(module.weight.mean().item()) <= 5 * std / math.sqrt(module.weight.numel())
-    assert block.attention.o_proj.weight.std().item() == pytest.approx(
-        {"normal": 0.02, "gpt2": 0.01, "zero_residual": 0}.get(init, STDS[init][0]), rel=0.02
-    )
+    out = {"normal": 0.02, "gpt2": 0.01, "zero_residual": 0}.get(init, STDS[init][0])
+    assert block.attention.o_proj.weight.std().item() == pytest.approx(out, rel=0.02)
     assert block.ffn.gate_proj.weight.std() > 0
     for key, p in model.named_parameters():
-        if "norm" in key and key.endswith("weight"):
-            assert (p == 1).all(), f"{key} must start at 1"
-        if key.endswith("bias"):
-            assert (p == 0).all(), f"{key} must start at 0"
+        if key.endswith("bias") or ("norm" in key and key.endswith("weight")):
+            assert (p == key.endswith("weight")).all(), f"{key}: gains start at 1, biases at 0"
 
 
 @pytest.mark.parametrize(
@@ -213,10 +206,9 @@ def test_the_stream_grows_with_depth_unless_writes_to_it_start_smaller(
 def test_scaled_embeddings_can_be_heard_beside_sinusoidal_positions() -> None:
     torch.manual_seed(1)
     model = TransformerLM(preset("tiny_transformer", n_layers=1))
-    token, position = model.embed.weight.norm(dim=1).mean().item(), model.position.table.norm(dim=1)
-    assert token == pytest.approx(0.4525, rel=0.01)
-    assert token * model.embed_scale == pytest.approx(10.24, rel=0.01)
-    assert position.tolist() == pytest.approx([16] * 1024)
+    token = model.embed.weight.norm(dim=1).mean().item()
+    assert [token, token * model.embed_scale] == pytest.approx([0.4525, 10.24], rel=0.01)
+    assert model.position.table.norm(dim=1).tolist() == pytest.approx([16] * 1024)
 
 
 def test_a_block_that_starts_with_zero_residuals_is_the_identity() -> None:
@@ -231,17 +223,22 @@ def test_a_block_that_starts_with_zero_residuals_is_the_identity() -> None:
 SMALL = {"vocab_size": 1000, "d_model": 64, "n_layers": 3, "n_heads": 4, "max_seq_len": 64, **NO_DROPOUT}
 
 
+def initial_loss(model: TransformerLM, batch_size: int, length: int) -> float:
+    """The loss of random targets after random ids."""
+    ids, targets = (some_ids(batch_size, length, model.config.vocab_size, seed) for seed in (1, 2))
+    with torch.no_grad():
+        return next_token_loss(model(ids), targets).item()
+
+
 @pytest.mark.parametrize("tie", [False, True])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_initial_loss_is_that_of_knowing_nothing_plus_half_the_variance(name: str, tie: bool) -> None:
     torch.manual_seed(1)
     init = "normal" if name == "cs336" and tie else preset(name).init  # a table of N(0, 1) is no output head
     model = TransformerLM(preset(name, **SMALL, tie_embeddings=tie, init=init))
-    ids, targets = some_ids(16, 64, 1000), some_ids(16, 64, 1000, seed=3)
-    with torch.no_grad():
-        logits = model(ids)
-        loss = next_token_loss(logits, targets).item()
-    assert abs(loss - (math.log(1000) + logits.var().item() / 2)) < 0.1
+    with watched(model) as seen:
+        loss = initial_loss(model, 16, 64)
+    assert abs(loss - (math.log(1000) + seen[0].var().item() / 2)) < 0.1
     assert 6.9 < loss < 7.6
 
 
@@ -249,16 +246,12 @@ def test_the_initial_loss_is_that_of_knowing_nothing_plus_half_the_variance(name
 def test_published_initial_losses(size: str, loss: float) -> None:
     torch.manual_seed(1)
     config = preset("tiny_transformer", size, **NO_DROPOUT)
-    ids, targets = (some_ids(8, 128, config.vocab_size, seed) for seed in (1, 2))
-    with torch.no_grad():
-        assert next_token_loss(TransformerLM(config)(ids), targets).item() == pytest.approx(loss, abs=0.05)
+    assert initial_loss(TransformerLM(config), 8, 128) == pytest.approx(loss, abs=0.05)
 
 
 def test_a_tied_table_left_at_unit_spread_would_start_far_off() -> None:
     config = ModelConfig(**{**SMALL, "norm": "layer", "scale_embeddings": True, "init": "cs336"})
-    with torch.no_grad():
-        loss = next_token_loss(TransformerLM(config)(some_ids(4, 64, 1000)), some_ids(4, 64, 1000, seed=3))
-    assert loss > 30, "the reason why cs336 does not tie"
+    assert initial_loss(TransformerLM(config), 4, 64) > 30, "the reason why cs336 does not tie"
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -332,42 +325,26 @@ def test_attention_and_ffn_dropout_drop_what_their_sublayer_says() -> None:
 # Precision
 
 
+@pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_bfloat16_runs_forward_and_backward(name: str) -> None:
-    exact, ids = scrambled(tiny(name), std=0.2), some_ids(2, 19)
-    model = scrambled(tiny(name), std=0.2).bfloat16()
-    logits = model(ids)
-    assert logits.dtype == torch.bfloat16
-    torch.testing.assert_close(logits.float(), exact(ids), rtol=0, atol=0.25)
-    next_token_loss(logits, ids.roll(-1, 1)).backward()
-    for key, p in model.named_parameters():
-        assert (p.dtype, p.grad.dtype) == (torch.bfloat16, torch.bfloat16), key
-        assert p.grad.isfinite().all(), key
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_autocast_to_bfloat16_runs_forward_and_backward(name: str) -> None:
+def test_bfloat16_runs_forward_and_backward(name: str, autocast: bool) -> None:
     model, ids = scrambled(tiny(name), std=0.2), some_ids(2, 19)
-    exact = model(ids)
-    with torch.autocast("cpu", torch.bfloat16), watched(model.blocks[0].attention.q_proj, model.blocks[-1]) as seen:
+    exact, kept = model(ids), torch.float32 if autocast else torch.bfloat16
+    model = model.to(kept)
+    with (
+        torch.autocast("cpu", torch.bfloat16, enabled=autocast),
+        watched(model.blocks[0].attention.q_proj, model.blocks[-1]) as seen,
+    ):
         logits = model(ids)
         loss = next_token_loss(logits, ids.roll(-1, 1))
-    assert seen[0].dtype == torch.bfloat16, "products run in bf16"
-    assert (logits.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
+    assert seen[0].dtype == logits.dtype == torch.bfloat16, "products run in bf16"
+    assert loss.dtype == torch.float32
     if model.config.block == "pre_norm":
-        assert seen[1].dtype == torch.float32, "the stream stays in fp32"
+        assert seen[1].dtype == kept, "under autocast the stream stays in fp32"
     torch.testing.assert_close(logits.float(), exact, rtol=0, atol=0.25)
     loss.backward()
     for key, p in model.named_parameters():
-        assert p.grad.dtype == torch.float32, key
-        assert p.grad.isfinite().all(), key
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_double_precision_agrees(name: str) -> None:
-    model, ids = scrambled(tiny(name)), some_ids(2, 19)
-    single, double = model(ids), model.double()(ids)
-    torch.testing.assert_close(single.double(), double, rtol=0, atol=1e-4)
+        assert (p.dtype, p.grad.dtype) == (kept, kept) and p.grad.isfinite().all(), key
 
 
 # Compilation
@@ -499,10 +476,11 @@ def test_wrong_ids_are_refused_with_the_remedy(cached: bool, ids: Tensor, error:
     assert cache is None or cache.length == 0
 
 
-def test_ids_at_both_ends_and_a_sequence_of_full_length_are_fine() -> None:
-    for name in MODELS:
-        assert TransformerLM(tiny(name))(torch.tensor([[0, 40] * 18 + [0]])).shape == (1, 37, 41)
-    assert TransformerLM(tiny("llama", max_seq_len=1))(torch.tensor([[3]])).shape == (1, 1, 41)
+@pytest.mark.parametrize("name", MODELS)
+def test_ids_at_both_ends_and_a_sequence_of_full_length_are_fine(name: str) -> None:
+    for length in (37, 1):
+        model = TransformerLM(tiny(name, max_seq_len=length))
+        assert model(torch.tensor([[0, 40] * 18 + [0]])[:, :length]).shape == (1, length, 41)
 
 
 @pytest.mark.parametrize(("norm", "kind", "other"), [("rms", RMSNorm, LayerNorm), ("layer", LayerNorm, RMSNorm)])
