@@ -78,16 +78,18 @@ def mask_of(kind: str, leading: tuple[int, ...], T: int, S: int) -> Tensor | Non
     return mask
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("leading", "G", "T", "S", "d_k", "d_v"), SHAPES)
 def test_attend_is_the_formula(
-    leading: tuple[int, ...], G: int | None, T: int, S: int, d_k: int, d_v: int, kind: str
+    leading: tuple[int, ...], G: int | None, T: int, S: int, d_k: int, d_v: int, kind: str, dtype: torch.dtype
 ) -> None:
-    q, k, v = qkv(leading, T, S, d_k, d_v, G)
-    mask, causal = mask_of(kind, leading, T, S), "causal" in kind
-    y = attend(q, k, v, mask, causal)
-    assert y.shape == (*leading, T, d_v)
-    torch.testing.assert_close(y.double(), written_out(q, k, v, mask, causal), rtol=0, atol=3e-6)
+    given = *qkv(leading, T, S, d_k, d_v, G, dtype=dtype), mask_of(kind, leading, T, S), "causal" in kind
+    y = attend(*given)
+    assert (y.shape, y.dtype) == ((*leading, T, d_v), dtype)
+    tolerance = {torch.float32: 3e-6, torch.float64: 1e-12, torch.bfloat16: 0.03, torch.float16: 0.004}[dtype]
+    torch.testing.assert_close(y.double(), written_out(*given), rtol=0, atol=tolerance)
+    assert all(map(torch.equal, given[:3], qkv(leading, T, S, d_k, d_v, G, dtype=dtype))), "the inputs were changed"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,16 +104,6 @@ def test_gradients_reach_every_input_as_the_formula_says(G: int, T: int, S: int,
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("causal", [False, True])
-def test_attend_keeps_the_dtype(dtype: torch.dtype, causal: bool) -> None:
-    q, k, v = qkv((2, 6), 19, 19, G=3, dtype=dtype)
-    y = attend(q, k, v, causal=causal)
-    assert y.dtype == dtype
-    tolerance = {torch.float64: 1e-12, torch.bfloat16: 0.03, torch.float16: 0.004}[dtype]
-    torch.testing.assert_close(y.double(), written_out(q, k, v, causal=causal), rtol=0, atol=tolerance)
-
-
 @pytest.mark.parametrize("T", [1, 19])
 def test_on_the_cpu_bf16_is_attended_in_fp32_also_under_autocast(T: int) -> None:
     low = [x.requires_grad_() for x in qkv((2, 6), T, 19, G=3, dtype=torch.bfloat16)]
@@ -124,14 +116,12 @@ def test_on_the_cpu_bf16_is_attended_in_fp32_also_under_autocast(T: int) -> None
     assert all(torch.equal(a, b.bfloat16()) for a, b in zip(ours, theirs, strict=True))
 
 
-def test_attend_takes_views_and_leaves_its_inputs_alone() -> None:
-    q, k, v = (x.transpose(1, 2) for x in qkv((2, 19), 6, 6))  # (2, 6, 19, 8), not contiguous
-    mask = causal_mask(19)
-    before = [x.clone() for x in (q, k, v, mask)]
+def test_attend_takes_views_and_leaves_the_mask_alone() -> None:
+    views, mask = [x.transpose(1, 2) for x in qkv((2, 19), 6, 6)], causal_mask(19)  # (2, 6, 19, 8), not contiguous
     for causal in (False, True):
-        y = attend(q, k, v, mask, causal)
-        torch.testing.assert_close(y, attend(q.contiguous(), k.contiguous(), v.contiguous(), mask, causal))
-    assert all(torch.equal(a, b) for a, b in zip((q, k, v, mask), before, strict=True))
+        whole = [x.contiguous() for x in views]
+        torch.testing.assert_close(attend(*views, mask, causal), attend(*whole, mask, causal))
+    assert torch.equal(mask, causal_mask(19))
 
 
 @pytest.mark.parametrize("S", [5, 15, 16, 40])
@@ -145,15 +135,13 @@ def test_large_scores_neither_overflow_nor_flatten(S: int) -> None:
 @pytest.mark.parametrize("S", [3, 16, 30, 100])
 @pytest.mark.parametrize("leading", [(), (2,), (2, 3)])
 def test_the_future_has_weight_exactly_0(leading: tuple[int, ...], S: int) -> None:
-    q, k, v = qkv(leading, S, S)
+    (q, k, v), cut = qkv(leading, S, S), S // 2
     y = attend(q, k, v, causal=True)
-    cut = S // 2
-    k[..., cut:, :] += 100
-    v[..., cut:, :] += 100
-    changed = attend(q, k, v, causal=True)
+    torch.testing.assert_close(y[..., 0, :], v[..., 0, :], rtol=0, atol=1e-6)
+    later = 100 * (torch.arange(S)[:, None] >= cut)
+    changed = attend(q, k + later, v + later, causal=True)
     assert torch.equal(changed[..., :cut, :], y[..., :cut, :])
     assert (changed[..., cut:, :] != y[..., cut:, :]).any(-1).all()
-    torch.testing.assert_close(y[..., 0, :], qkv(leading, S, S)[2][..., 0, :], rtol=0, atol=1e-6)
 
 
 # Rows that see nothing
@@ -179,11 +167,10 @@ def test_a_row_that_may_see_nothing_is_0_with_finite_gradients(
 
 
 def test_causal_and_a_mask_can_empty_a_row_together() -> None:
-    q, k, v = qkv((2, 3), 5, 5)
-    not_itself = ~torch.eye(5, dtype=torch.bool)
-    y = attend(q, k, v, not_itself, causal=True)
+    given, not_itself = qkv((2, 3), 5, 5), ~torch.eye(5, dtype=torch.bool)
+    y = attend(*given, not_itself, causal=True)
     assert (y[..., 0, :] == 0).all(), "position 0 may see only itself, and the mask forbids that"
-    torch.testing.assert_close(y.double(), written_out(q, k, v, not_itself, causal=True), rtol=0, atol=3e-6)
+    torch.testing.assert_close(y.double(), written_out(*given, not_itself, causal=True), rtol=0, atol=3e-6)
 
 
 # NaN
@@ -218,17 +205,21 @@ def test_a_nan_in_a_masked_value_spreads_and_an_extreme_one_does_not(S: int) -> 
 # Refusals
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.long, torch.int32, torch.uint8, torch.bfloat16])
+NO_MASK = [torch.float32, torch.long, torch.int32, torch.uint8, torch.bfloat16]
+UNFIT = [(5,), (9,), (), (9, 5), (5, 8), (4, 9), (2, 3, 9, 5), (7, 5, 9), (4, 3, 5, 9)]
+
+
+@pytest.mark.parametrize(
+    ("mask", "error", "says"),
+    [
+        *((torch.ones(5, 9).to(d), TypeError, f"bool with True = allowed, got {d}") for d in NO_MASK),
+        *((torch.ones(shape) > 0, ValueError, rf"mask .* got {re.escape(str(shape))}") for shape in UNFIT),
+    ],
+)
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_mask_that_is_not_bool_is_refused(dtype: torch.dtype, causal: bool) -> None:
-    with pytest.raises(TypeError, match=f"bool with True = allowed, got {dtype}"):
-        attend(*qkv((2, 3), 5, 9), torch.ones(5, 9, dtype=dtype), causal)
-
-
-@pytest.mark.parametrize("shape", [(5,), (9,), (), (9, 5), (5, 8), (4, 9), (2, 3, 9, 5), (7, 5, 9), (4, 3, 5, 9)])
-def test_a_mask_that_does_not_fit_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=rf"mask .* got {re.escape(str(shape))}"):
-        attend(*qkv((2, 3), 5, 9), torch.ones(shape, dtype=torch.bool))
+def test_a_mask_that_is_not_bool_or_does_not_fit_is_refused(mask: Tensor, error: type, says: str, causal: bool) -> None:
+    with pytest.raises(error, match=says):
+        attend(*qkv((2, 3), 5, 9), mask, causal)
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (1, 9), (5, 1), (1, 1), (3, 5, 9), (2, 1, 5, 9), (2, 3, 1, 9), (1, 1, 1, 9)])
@@ -254,9 +245,10 @@ def test_shapes_that_do_not_fit_are_refused(q: tuple[int, ...], k: tuple[int, ..
 
 
 def test_more_queries_than_keys_cannot_be_causal() -> None:
+    given = torch.ones(5, 8), torch.ones(3, 8), torch.ones(3, 8)
     with pytest.raises(ValueError, match="n_keys 3 must be at least n_queries 5"):
-        attend(torch.ones(5, 8), torch.ones(3, 8), torch.ones(3, 8), causal=True)
-    assert attend(torch.ones(5, 8), torch.ones(3, 8), torch.ones(3, 8)).shape == (5, 8)
+        attend(*given, causal=True)
+    assert attend(*given).shape == (5, 8)
 
 
 # Dropout

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tinylm_lib import ModelConfig, TrainConfig
-from tinylm_lib.attention import Attention
 from tinylm_lib.config import RopeScaling, derived_d_ff, field_types
 from tinylm_lib.feedforward import FFNS
 from tinylm_lib.layers import NORMS
@@ -168,12 +167,3 @@ def test_the_config_offers_exactly_what_the_table_holds(field: str, table: dict[
     assert list(ModelConfig.__dataclass_fields__[field].metadata["choices"]) == list(table)
     with pytest.raises(ValueError, match=f"{field} 'mish' is unknown; choose one of {', '.join(table)}"):
         ModelConfig(**{field: "mish"})
-
-
-def test_later_families_need_no_new_field() -> None:
-    config = ModelConfig(d_model=20, n_heads=6, n_kv_heads=2, d_head=8, qkv_bias=True, qk_norm=True, ffn="gelu_tanh")
-    attention = Attention(config)
-    assert attention.q_proj.bias.shape == (48,)
-    assert attention.k_proj.bias.shape == attention.v_proj.bias.shape == (16,)
-    assert attention.o_proj.bias is None
-    assert attention.q_norm.weight.shape == attention.k_norm.weight.shape == (8,)

@@ -220,16 +220,6 @@ def test_norms_are_torchs(kind: type, leading: tuple[int, ...], eps: float) -> N
     assert torch.equal(x, 2 + 3 * normal(*leading, 24))
 
 
-@pytest.mark.parametrize("x_scale", [1e-3, 0.02])
-@pytest.mark.parametrize("kind", NORMS.values())
-def test_eps_stands_inside_the_root(kind: type, x_scale: float) -> None:
-    x = x_scale * normal(64, 512, dtype=torch.float64)
-    layer = kind(512, dtype=torch.float64)
-    torch.testing.assert_close(layer(x), torchs(layer, x), rtol=1e-12, atol=1e-12)
-    shrunk = math.sqrt(x_scale**2 / (x_scale**2 + 1e-5))  # 0.98773 at 0.02
-    assert layer(x).pow(2).mean().sqrt().item() == pytest.approx(shrunk, rel=0.01)
-
-
 def test_norms_of_published_numbers() -> None:
     x = torch.tensor([3.0, 4.0], dtype=torch.float64)
     assert (x / RMSNorm(2, eps=0.0)(x)).tolist() == pytest.approx([3.535534] * 2, abs=1e-6)
@@ -256,14 +246,6 @@ def test_norms_compute_in_fp32_and_return_the_dtype_of_x(
         assert (apart > 0).float().mean() < 0.02, "at most where fp32 and fp64 fall on two sides of a tie"
     else:
         torch.testing.assert_close(y.double(), exact, rtol=1e-6, atol=1e-6 if dtype == torch.float32 else 1e-12)
-
-
-@pytest.mark.parametrize("kind", NORMS.values())
-def test_norms_survive_squares_that_overflow_fp16(kind: type) -> None:
-    layer, x = kind(24), (300 * normal(4, 24)).half()
-    x[0] *= 50
-    assert x.isfinite().all() and x.pow(2).isinf().any()
-    torch.testing.assert_close(layer(x).double(), torchs(layer, x), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", NORMS.values())
