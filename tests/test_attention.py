@@ -278,7 +278,7 @@ def scrambled_attention(config: ModelConfig) -> Attention:
     return layer
 
 
-def layer_written_out(layer: Attention, config: ModelConfig, x: Tensor, positions: Tensor) -> Tensor:
+def layer_written_out(layer: Attention, config: ModelConfig, x: Tensor, at: Tensor) -> Tensor:
     """Oracle: one head of one sequence at a time, heads cut out of the projections by their columns."""
     D, G, H = config.d_head, config.n_kv_heads, config.n_heads
     rotary = Rotary.from_config(config) if config.position == "rotary" else None
@@ -286,24 +286,25 @@ def layer_written_out(layer: Attention, config: ModelConfig, x: Tensor, position
     def project(linear: nn.Module, x: Tensor) -> Tensor:
         return x @ linear.weight.T + (0 if linear.bias is None else linear.bias)
 
-    def prepare(z: Tensor, norm: nn.Module) -> Tensor:
+    def prepare(z: Tensor, norm: nn.Module, positions: Tensor) -> Tensor:
         if isinstance(norm, RMSNorm):
             z = z / (z.pow(2).mean(-1, keepdim=True) + config.norm_eps).sqrt() * norm.weight
         return z if rotary is None else rotary(z, positions)
 
     out = []
-    for sequence in x:
+    for sequence, where in zip(x, at.expand(len(x), -1), strict=True):
         q, k, v = (project(linear, sequence) for linear in (layer.q_proj, layer.k_proj, layer.v_proj))
         heads = []
         for h in range(H):
             mine, theirs = slice(h * D, (h + 1) * D), slice(h * G // H * D, (h * G // H + 1) * D)
-            q_h, k_h = prepare(q[:, mine], layer.q_norm), prepare(k[:, theirs], layer.k_norm)
+            q_h, k_h = prepare(q[:, mine], layer.q_norm, where), prepare(k[:, theirs], layer.k_norm, where)
             heads.append(written_out(q_h, k_h, v[:, theirs], causal=True).float())
         out.append(project(layer.o_proj, torch.cat(heads, dim=-1)))
     return torch.stack(out)
 
 
-@pytest.mark.parametrize("T", [1, 7, 19])
+@pytest.mark.parametrize("per_sequence", [False, True])
+@pytest.mark.parametrize("T", [1, 6, 19])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -312,24 +313,12 @@ def layer_written_out(layer: Attention, config: ModelConfig, x: Tensor, position
     ],
     ids=str,
 )  # fmt: skip
-def test_a_layer_is_its_heads_written_out(changes: dict[str, Any], T: int) -> None:
+def test_a_layer_is_its_heads_written_out(changes: dict[str, Any], T: int, per_sequence: bool) -> None:
     config = tiny("llama", **changes)
-    layer, x = scrambled_attention(config), normal(3, T, config.d_model)
-    positions = torch.arange(T) * 2 % 37
-    expected = layer_written_out(layer, config, x, positions)
-    torch.testing.assert_close(layer(x, positions), expected, rtol=0, atol=rounding(expected, 4))
-
-
-def test_a_layer_takes_positions_of_each_sequence() -> None:
-    config = tiny("llama")
-    layer, x = scrambled_attention(config), normal(6, 6, config.d_model)  # B == T == H
-    positions = torch.stack([torch.arange(6) + b for b in range(6)])
-    one_by_one = torch.cat([layer(x[b : b + 1], positions[b]) for b in range(6)])
-    limit = rounding(one_by_one, 4)
-    torch.testing.assert_close(layer(x, positions), one_by_one, rtol=0, atol=limit)
-    torch.testing.assert_close(one_by_one, layer(x, positions[0]), rtol=0, atol=limit)  # only offsets matter
-    stretched = layer(x, positions * 2)
-    assert not torch.allclose(stretched, one_by_one, atol=0.01)
+    layer, x, at = scrambled_attention(config), normal(6, T, config.d_model), torch.arange(T) * 2 % 37  # B == H
+    at = (at + torch.arange(6)[:, None] * at) % 37 if per_sequence else at
+    expected = layer_written_out(layer, config, x, at)
+    torch.testing.assert_close(layer(x, at), expected, rtol=0, atol=rounding(expected, 4))
 
 
 def test_extend_sees_new_keys_and_values_after_norm_and_rotation() -> None:

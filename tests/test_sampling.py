@@ -74,6 +74,7 @@ def test_every_combination_of_options_equals_exact_arithmetic(temperature: float
 
 
 THREE, FOUR = [2, 1, 0.1], [math.log(share) for share in (0.5, 0.3, 0.15, 0.05)]
+ENDS = [-2, 0, 0, -math.inf]
 SHUFFLED = [math.log(share) for share in (0.15, 0.5, 0.05, 0.3)]
 PINNED: list[tuple[list[float], dict[str, float], list[float]]] = [
     (THREE, {}, [0.6590011388859679, 0.24243297070471392, 0.09856589040931818]),
@@ -94,6 +95,10 @@ PINNED: list[tuple[list[float], dict[str, float], list[float]]] = [
     ([3e38, -3e38, 3e38], {}, [0.5, 0, 0.5]),
     ([1e-40, 0, -1e-40], {}, [1 / 3, 1 / 3, 1 / 3]),
     ([-math.inf, 7, -math.inf], {}, [0, 1, 0]),
+    *((ENDS, {"temperature": t}, [0, 0.5, 0.5, 0]) for t in (1e-30, 1e-46, 5e-324)),
+    *((ENDS, {"temperature": t}, [1 / 3, 1 / 3, 1 / 3, 0]) for t in (1e38, 1e308)),
+    *((ENDS, {"top_p": p}, [0, 1, 0, 0]) for p in (1e-30, 5e-324)),
+    (ENDS, {"min_p": 5e-324}, [0.063379, 0.468311, 0.468311, 0]),
 ]
 
 
@@ -117,29 +122,6 @@ def test_top_k_keeps_exactly_k_of_equals_and_the_lower_ids(k: int) -> None:
 def test_greedy_takes_the_first_of_equals() -> None:
     logits = torch.tensor([[1.0, 3, 3, 2], [-9, -9, -9, -9], [5e-40, 0, 0, 1e-39]])
     assert next_token_probs(logits, temperature=0).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"temperature": 1e-30}, [0, 0.5, 0.5, 0]),
-        ({"temperature": 1e-46}, [0, 0.5, 0.5, 0]),
-        ({"temperature": 5e-324}, [0, 0.5, 0.5, 0]),
-        ({"temperature": 1e38}, [1 / 3, 1 / 3, 1 / 3, 0]),
-        ({"temperature": 1e308}, [1 / 3, 1 / 3, 1 / 3, 0]),
-        ({"top_p": 1e-30}, [0, 1, 0, 0]),
-        ({"top_p": 5e-324}, [0, 1, 0, 0]),
-        ({"min_p": 5e-324}, [0.063379, 0.468311, 0.468311, 0]),
-    ],
-)
-def test_options_at_the_ends_of_their_ranges(options: dict[str, float], expected: list[float]) -> None:
-    logits = torch.tensor([[-2, 0, 0, -math.inf]])
-    try:
-        actual = next_token_probs(logits, **options)
-    except ValueError as e:
-        assert str(e).startswith(tuple(options)), "a value this extreme may be refused, but by name"
-        return
-    torch.testing.assert_close(actual, torch.tensor([expected]).float(), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
@@ -212,15 +194,14 @@ def test_logits_without_a_finite_maximum_are_refused(row: list[float], temperatu
 # --- sample ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "shares",
-    [[0.5, 0.3, 0.15, 0.05], [2.0**-i for i in range(1, 14)] + [2.0**-13], [1 / 7] * 7, [0.999, 0.0005, 0.0005]],
-)
+SHARES = [[0.5, 0.3, 0.15, 0.05], [2.0**-i for i in (*range(1, 14), 13)], [1 / 7] * 7, [0.999, 0.0005, 0.0005]]
+
+
+@pytest.mark.parametrize("shares", SHARES)
 def test_tokens_are_drawn_in_proportion(shares: list[float]) -> None:
     probs = torch.tensor(shares)
     draws = sample(probs.expand(300_000, -1), seeded(3))
-    assert draws.shape == (300_000,)
-    assert draws.dtype == torch.long
+    assert (draws.shape, draws.dtype) == ((300_000,), torch.long)
     assert chi_square(draws.bincount(minlength=len(shares)), probs) < toys.chi_square_bound(len(shares) - 1)
 
 
@@ -415,15 +396,14 @@ def test_the_model_runs_in_evaluation_mode_without_gradients_and_gets_its_modes_
     model, ids = toy_model("gpt"), toy_ids(2, 4)
     before, passes = random_modes(model), Modes(model)
     assert not generate(model, ids, 20).requires_grad
-    assert modes(model) == before
-    for token in itertools.islice(stream(model, ids, 20), 5):
-        assert not token.requires_grad
-        assert modes(model) == before, "the model stays in evaluation mode between two tokens of a stream"
-        assert torch.is_grad_enabled()
     beam_search(model, ids[0], 5, 3)
     assert modes(model) == before
-    assert not any(passes.training)
-    assert not any(passes.gradients)
+    for n, token in enumerate(stream(model, ids, 5)):
+        assert not token.requires_grad and torch.is_grad_enabled()
+        assert modes(model) == before, "the model stays in evaluation mode between two tokens of a stream"
+        model.train(n % 2 == 1)
+        before = modes(model)
+    assert not any(passes.training) and not any(passes.gradients)
 
 
 def test_the_modes_come_back_after_an_error_and_an_abandoned_stream() -> None:
@@ -440,32 +420,20 @@ def test_the_modes_come_back_after_an_error_and_an_abandoned_stream() -> None:
         assert torch.is_grad_enabled()
 
 
-def test_modes_may_change_between_two_tokens() -> None:
-    model, ids = toy_model("gpt"), toy_ids(2, 4)
-    passes = Modes(model)
-    for step, _ in enumerate(stream(model, ids, 4)):
-        assert all(modes(model)) == (step % 2 == 0)
-        model.train(step % 2 == 1)
-    assert not any(passes.training)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_broken_weights_give_a_clear_error_and_lose_nothing(value: float, temperature: float) -> None:
     model, ids = toy_model(), toy_ids(2, 4)
-    with torch.no_grad():
-        model.blocks[0].ffn.down_proj.weight[0, 0] = value
+    nn.init.constant_(model.blocks[0].ffn.down_proj.weight[:1, :1], value)
     before, weights = random_modes(model), {n: w.clone() for n, w in model.state_dict().items()}
-    calls = (
+    for call in (
         lambda: generate(model, ids, 40, temperature=temperature),
         lambda: list(stream(model, ids, 40, temperature=temperature)),
         lambda: beam_search(model, ids[0], 5, 2),
-    )
-    for call in calls:
+    ):
         with pytest.raises(ValueError, match="NaN or inf there usually comes from weights that diverged in training"):
             call()
     assert modes(model) == before
-    assert torch.equal(ids, toy_ids(2, 4))
     torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0, equal_nan=True)
 
 
@@ -641,29 +609,19 @@ def test_wide_beams_equal_brute_force(stop_ids: tuple[int, ...], length_penalty:
 
 
 @pytest.mark.parametrize("n_beams", [1, 2, 3, 7])
-@pytest.mark.parametrize("stop_ids", [(), (2,), (0, 3, 4)])
+@pytest.mark.parametrize("stop_ids", [(), (2,), (0, 3, 9)])
 @pytest.mark.parametrize("length_penalty", [0, 1.5])
-def test_narrow_beams_equal_a_plain_search(n_beams: int, stop_ids: tuple[int, ...], length_penalty: float) -> None:
-    model = beam_model(std=0.2)
-    actual = beam_search(model, torch.tensor([1, 3]), 6, n_beams, length_penalty, stop_ids)
-    assert [tokens for tokens, _ in actual] == plain_beams(model, [1, 3], 6, n_beams, set(stop_ids), length_penalty)
-
-
-@pytest.mark.parametrize("n_beams", [1, 2, 3, 7])
-@pytest.mark.parametrize("name", FAMILIES)
-def test_beams_tell_the_truth_and_are_sorted(name: str, n_beams: int) -> None:
+@pytest.mark.parametrize("name", ["modern", "gpt"])
+def test_narrow_beams_equal_a_plain_search(
+    name: str, n_beams: int, stop_ids: tuple[int, ...], length_penalty: float
+) -> None:
     model, prompt = toy_model(name, std=0.2), toy_ids(1, 4)[0]
-    beams = beam_search(model, prompt, 6, n_beams, 1.0, (2, 9))
-    assert len(beams) <= n_beams
-    assert len({tuple(tokens) for tokens, _ in beams}) == len(beams)
-    for tokens, log_prob in beams:
+    actual = beam_search(model, prompt, 6, n_beams, length_penalty, stop_ids)
+    expected = plain_beams(model, prompt.tolist(), 6, n_beams, set(stop_ids), length_penalty)
+    assert [tokens for tokens, _ in actual] == expected
+    for tokens, log_prob in actual:
         assert all(type(t) is int for t in tokens)
-        assert tokens[:4] == prompt.tolist()
-        assert len(tokens) == 10 or tokens[-1] in (2, 9)
-        assert not {2, 9} & set(tokens[4:-1])
         assert log_prob == pytest.approx(log_prob_of(model, tokens, 4), abs=1e-5)
-    means = [log_prob / (len(tokens) - 4) for tokens, log_prob in beams]
-    assert means == sorted(means, reverse=True)
 
 
 @pytest.mark.parametrize("tied", [False, True])
