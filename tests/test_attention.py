@@ -132,7 +132,7 @@ def test_large_scores_neither_overflow_nor_flatten(S: int) -> None:
     torch.testing.assert_close(y, v.take_along_dim(best[..., None], dim=-2), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("S", [3, 16, 30, 100])
+@pytest.mark.parametrize("S", [2, 3, 16, 30, 100])
 @pytest.mark.parametrize("leading", [(), (2,), (2, 3)])
 def test_the_future_has_weight_exactly_0(leading: tuple[int, ...], S: int) -> None:
     (q, k, v), cut = qkv(leading, S, S), S // 2
