@@ -72,18 +72,18 @@ def test_preset_derives_anew_what_a_new_size_makes_stale() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("name", "size", "changes", "words"),
     [
-        (lambda: preset("gpt5"), ["preset 'gpt5'", "choose one of", *FAMILIES]),
-        (lambda: preset("gpt2", "huge"), ["'gpt2'", "size 'huge'", "small, medium, large, xl"]),
-        (lambda: preset("gpt", 512), ["'gpt'", "512", "example"]),
-        (lambda: preset("gpt", width=3), ["no field width", "d_model", "vocab_size"]),
-        (lambda: preset("gpt", d_model=10, n_heads=3), ["d_model 10", "n_heads 3"]),
-        (lambda: preset("llama", n_kv_heads=5), ["n_kv_heads 5", "n_heads 32"]),
-        (lambda: preset("gpt", vocab_size="10"), ["vocab_size", "'10'"]),
+        ("gpt5", None, {}, ["preset 'gpt5'", "choose one of", *FAMILIES]),
+        ("gpt2", "huge", {}, ["'gpt2'", "size 'huge'", "small, medium, large, xl"]),
+        ("gpt", 512, {}, ["'gpt'", "512", "example"]),
+        ("gpt", None, {"width": 3}, ["no field width", "d_model", "vocab_size"]),
+        ("gpt", None, {"d_model": 10, "n_heads": 3}, ["d_model 10", "n_heads 3"]),
+        ("llama", None, {"n_kv_heads": 5}, ["n_kv_heads 5", "n_heads 32"]),
+        ("gpt", None, {"vocab_size": "10"}, ["vocab_size", "'10'"]),
     ],
 )
-def test_preset_lists_what_is_possible(build: Any, words: list[str]) -> None:
+def test_preset_lists_what_is_possible(name: str, size: Any, changes: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(ValueError) as caught:
-        build()
+        preset(name, size, **changes)
     assert [word for word in words if word not in str(caught.value)] == []
