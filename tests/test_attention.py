@@ -1,11 +1,12 @@
 """Attention against the formula written out, every mask and shape, NaN and rows that see nothing, and whole layers."""
 
 import math
+import re
 from typing import Any
 
 import pytest
 import torch
-from support.models import rounding, tiny
+from support.models import normal, rounding, tiny
 from torch import Tensor, nn
 
 from tinylm_lib.attention import Attention, attend, causal_mask
@@ -16,19 +17,11 @@ from tinylm_lib.positions import Rotary
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 1) -> Tensor:
-    """Standard normal numbers."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
-
-
 def qkv(leading: tuple[int, ...], T: int, S: int, d_k: int = 8, d_v: int = 8, G: int | None = None, **more: Any):
     """q, k and v; with G key-value heads instead of leading[-1] where given."""
     others = leading if G is None else (*leading[:-1], G)
-    return (
-        normal(*leading, T, d_k, seed=1, **more),
-        normal(*others, S, d_k, seed=2, **more),
-        normal(*others, S, d_v, seed=3, **more),
-    )
+    shapes = (*leading, T, d_k), (*others, S, d_k), (*others, S, d_v)
+    return tuple(normal(*shape, seed=seed, **more) for seed, shape in enumerate(shapes, start=1))
 
 
 def written_out(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None = None, causal: bool = False) -> Tensor:
@@ -57,37 +50,21 @@ def test_causal_mask_by_hand() -> None:
     assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
     assert causal_mask(2, 4).tolist() == [[True, True, True, False], [True, True, True, True]]
     assert causal_mask(1, 5).tolist() == [[True] * 5]
-    assert causal_mask(2, device="meta").device.type == "meta"
+    assert (causal_mask(2, device="meta").device.type, causal_mask(2).dtype) == ("meta", torch.bool)
     with pytest.raises(ValueError, match="n_keys 2 must be at least n_queries 3"):
         causal_mask(3, 2)
-
-
-@pytest.mark.parametrize(("T", "S"), [(1, 1), (5, 5), (5, 9), (1, 9), (20, 33)])
-def test_causal_mask_is_the_end_of_the_square_one(T: int, S: int) -> None:
-    mask = causal_mask(T, S)
-    assert (mask.dtype, mask.shape) == (torch.bool, (T, S))
-    assert torch.equal(mask, causal_mask(S)[S - T :])
-    assert mask.sum(1).tolist() == list(range(S - T + 1, S + 1))
 
 
 # attend
 
 
+# leading dimensions, key-value heads, T, S, d_k, d_v
 SHAPES = [
-    # leading dimensions, key-value heads, T, S, d_k, d_v
-    ((), None, 5, 5, 8, 8),
-    ((), None, 5, 23, 8, 3),
-    ((3,), None, 7, 7, 4, 6),
-    ((6,), 2, 7, 11, 4, 4),
-    ((2, 3), None, 5, 9, 8, 8),
-    ((2, 6), 3, 5, 9, 8, 5),
-    ((2, 6), 1, 20, 20, 8, 8),
-    ((2, 6), 3, 1, 40, 16, 16),
-    ((2, 6), 2, 18, 18, 8, 12),
-    ((2, 3, 4), None, 5, 9, 8, 8),
-    ((2, 3, 4), 2, 21, 33, 8, 7),
+    ((), None, 5, 5, 8, 8), ((), None, 5, 23, 8, 3), ((3,), None, 7, 7, 4, 6), ((6,), 2, 7, 11, 4, 4),
+    ((2, 3), None, 5, 9, 8, 8), ((2, 6), 3, 5, 9, 8, 5), ((2, 6), 1, 20, 20, 8, 8), ((2, 6), 3, 1, 40, 16, 16),
+    ((2, 6), 2, 18, 18, 8, 12), ((2, 3, 4), None, 5, 9, 8, 8), ((2, 3, 4), 2, 21, 33, 8, 7),
     ((2, 3, 4), 1, 19, 19, 8, 8),
-]
+]  # fmt: skip
 KINDS = ["all", "causal", "mask", "mask and causal", "mask per sequence"]
 
 
@@ -101,16 +78,18 @@ def mask_of(kind: str, leading: tuple[int, ...], T: int, S: int) -> Tensor | Non
     return mask
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("leading", "G", "T", "S", "d_k", "d_v"), SHAPES)
 def test_attend_is_the_formula(
-    leading: tuple[int, ...], G: int | None, T: int, S: int, d_k: int, d_v: int, kind: str
+    leading: tuple[int, ...], G: int | None, T: int, S: int, d_k: int, d_v: int, kind: str, dtype: torch.dtype
 ) -> None:
-    q, k, v = qkv(leading, T, S, d_k, d_v, G)
-    mask, causal = mask_of(kind, leading, T, S), "causal" in kind
-    y = attend(q, k, v, mask, causal)
-    assert y.shape == (*leading, T, d_v)
-    torch.testing.assert_close(y.double(), written_out(q, k, v, mask, causal), rtol=0, atol=3e-6)
+    given = *qkv(leading, T, S, d_k, d_v, G, dtype=dtype), mask_of(kind, leading, T, S), "causal" in kind
+    y = attend(*given)
+    assert (y.shape, y.dtype) == ((*leading, T, d_v), dtype)
+    tolerance = {torch.float32: 3e-6, torch.float64: 1e-12, torch.bfloat16: 0.03, torch.float16: 0.004}[dtype]
+    torch.testing.assert_close(y.double(), written_out(*given), rtol=0, atol=tolerance)
+    assert all(map(torch.equal, given[:3], qkv(leading, T, S, d_k, d_v, G, dtype=dtype))), "the inputs were changed"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,39 +104,24 @@ def test_gradients_reach_every_input_as_the_formula_says(G: int, T: int, S: int,
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=lambda m, name=name: f"{name}: {m}")
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("causal", [False, True])
-def test_attend_keeps_the_dtype(dtype: torch.dtype, causal: bool) -> None:
-    q, k, v = qkv((2, 6), 19, 19, G=3, dtype=dtype)
-    y = attend(q, k, v, causal=causal)
-    assert y.dtype == dtype
-    tolerance = {torch.float64: 1e-12, torch.bfloat16: 0.03, torch.float16: 0.004}[dtype]
-    torch.testing.assert_close(y.double(), written_out(q, k, v, causal=causal), rtol=0, atol=tolerance)
-
-
 @pytest.mark.parametrize("T", [1, 19])
 def test_on_the_cpu_bf16_is_attended_in_fp32_also_under_autocast(T: int) -> None:
-    q, k, v = (x.requires_grad_() for x in qkv((2, 6), T, 19, G=3, dtype=torch.bfloat16))
-    copies = [x.detach().float().requires_grad_() for x in (q, k, v)]
+    low = [x.requires_grad_() for x in qkv((2, 6), T, 19, G=3, dtype=torch.bfloat16)]
+    copies = [x.detach().float().requires_grad_() for x in low]
     with torch.autocast("cpu", torch.bfloat16):
-        y = attend(q, k, v, causal=True)
-    exact = attend(*copies, causal=True)
-    assert y.dtype == torch.bfloat16
+        y = attend(*low, causal=True)
+    exact, upstream = attend(*copies, causal=True), normal(2, 6, T, 8, dtype=torch.bfloat16, seed=8)
     assert torch.equal(y, exact.bfloat16())
-    upstream = normal(2, 6, T, 8, dtype=torch.bfloat16, seed=8)
-    ours = torch.autograd.grad(y, (q, k, v), upstream)
-    theirs = torch.autograd.grad(exact, copies, upstream.float())
+    ours, theirs = torch.autograd.grad(y, low, upstream), torch.autograd.grad(exact, copies, upstream.float())
     assert all(torch.equal(a, b.bfloat16()) for a, b in zip(ours, theirs, strict=True))
 
 
-def test_attend_takes_views_and_leaves_its_inputs_alone() -> None:
-    q, k, v = (x.transpose(1, 2) for x in qkv((2, 19), 6, 6))  # (2, 6, 19, 8), not contiguous
-    mask = causal_mask(19)
-    before = [x.clone() for x in (q, k, v, mask)]
+def test_attend_takes_views_and_leaves_the_mask_alone() -> None:
+    views, mask = [x.transpose(1, 2) for x in qkv((2, 19), 6, 6)], causal_mask(19)  # (2, 6, 19, 8), not contiguous
     for causal in (False, True):
-        y = attend(q, k, v, mask, causal)
-        torch.testing.assert_close(y, attend(q.contiguous(), k.contiguous(), v.contiguous(), mask, causal))
-    assert all(torch.equal(a, b) for a, b in zip((q, k, v, mask), before, strict=True))
+        whole = [x.contiguous() for x in views]
+        torch.testing.assert_close(attend(*views, mask, causal), attend(*whole, mask, causal))
+    assert torch.equal(mask, causal_mask(19))
 
 
 @pytest.mark.parametrize("S", [5, 15, 16, 40])
@@ -168,18 +132,16 @@ def test_large_scores_neither_overflow_nor_flatten(S: int) -> None:
     torch.testing.assert_close(y, v.take_along_dim(best[..., None], dim=-2), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("S", [3, 16, 30, 100])
+@pytest.mark.parametrize("S", [2, 3, 16, 30, 100])
 @pytest.mark.parametrize("leading", [(), (2,), (2, 3)])
 def test_the_future_has_weight_exactly_0(leading: tuple[int, ...], S: int) -> None:
-    q, k, v = qkv(leading, S, S)
+    (q, k, v), cut = qkv(leading, S, S), S // 2
     y = attend(q, k, v, causal=True)
-    cut = S // 2
-    k[..., cut:, :] += 100
-    v[..., cut:, :] += 100
-    changed = attend(q, k, v, causal=True)
+    torch.testing.assert_close(y[..., 0, :], v[..., 0, :], rtol=0, atol=1e-6)
+    later = 100 * (torch.arange(S)[:, None] >= cut)
+    changed = attend(q, k + later, v + later, causal=True)
     assert torch.equal(changed[..., :cut, :], y[..., :cut, :])
     assert (changed[..., cut:, :] != y[..., cut:, :]).any(-1).all()
-    torch.testing.assert_close(y[..., 0, :], qkv(leading, S, S)[2][..., 0, :], rtol=0, atol=1e-6)
 
 
 # Rows that see nothing
@@ -205,11 +167,10 @@ def test_a_row_that_may_see_nothing_is_0_with_finite_gradients(
 
 
 def test_causal_and_a_mask_can_empty_a_row_together() -> None:
-    q, k, v = qkv((2, 3), 5, 5)
-    not_itself = ~torch.eye(5, dtype=torch.bool)
-    y = attend(q, k, v, not_itself, causal=True)
+    given, not_itself = qkv((2, 3), 5, 5), ~torch.eye(5, dtype=torch.bool)
+    y = attend(*given, not_itself, causal=True)
     assert (y[..., 0, :] == 0).all(), "position 0 may see only itself, and the mask forbids that"
-    torch.testing.assert_close(y.double(), written_out(q, k, v, not_itself, causal=True), rtol=0, atol=3e-6)
+    torch.testing.assert_close(y.double(), written_out(*given, not_itself, causal=True), rtol=0, atol=3e-6)
 
 
 # NaN
@@ -244,20 +205,21 @@ def test_a_nan_in_a_masked_value_spreads_and_an_extreme_one_does_not(S: int) -> 
 # Refusals
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.long, torch.int32, torch.uint8, torch.bfloat16])
+NO_MASK = [torch.float32, torch.long, torch.int32, torch.uint8, torch.bfloat16]
+UNFIT = [(5,), (9,), (), (9, 5), (5, 8), (4, 9), (2, 3, 9, 5), (7, 5, 9), (4, 3, 5, 9)]
+
+
+@pytest.mark.parametrize(
+    ("mask", "error", "says"),
+    [
+        *((torch.ones(5, 9).to(d), TypeError, f"bool with True = allowed, got {d}") for d in NO_MASK),
+        *((torch.ones(shape) > 0, ValueError, rf"mask .* got {re.escape(str(shape))}") for shape in UNFIT),
+    ],
+)
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_mask_that_is_not_bool_is_refused(dtype: torch.dtype, causal: bool) -> None:
-    q, k, v = qkv((2, 3), 5, 9)
-    with pytest.raises(TypeError, match=f"bool with True = allowed, got {dtype}"):
-        attend(q, k, v, torch.ones(5, 9, dtype=dtype), causal)
-
-
-@pytest.mark.parametrize("shape", [(5,), (9,), (), (9, 5), (5, 8), (4, 9), (2, 3, 9, 5), (7, 5, 9), (4, 3, 5, 9)])
-def test_a_mask_that_does_not_fit_is_refused(shape: tuple[int, ...]) -> None:
-    q, k, v = qkv((2, 3), 5, 9)
-    with pytest.raises(ValueError, match="mask") as caught:
-        attend(q, k, v, torch.ones(shape, dtype=torch.bool))
-    assert str(shape) in str(caught.value)
+def test_a_mask_that_is_not_bool_or_does_not_fit_is_refused(mask: Tensor, error: type, says: str, causal: bool) -> None:
+    with pytest.raises(error, match=says):
+        attend(*qkv((2, 3), 5, 9), mask, causal)
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (1, 9), (5, 1), (1, 1), (3, 5, 9), (2, 1, 5, 9), (2, 3, 1, 9), (1, 1, 1, 9)])
@@ -271,16 +233,11 @@ def test_a_mask_that_can_be_stretched_is_stretched(shape: tuple[int, ...]) -> No
 @pytest.mark.parametrize(
     ("q", "k", "v"),
     [
-        ((5, 8), (9, 7), (9, 8)),
-        ((5, 8), (9, 8), (8, 8)),
+        ((5, 8), (9, 7), (9, 8)), ((5, 8), (9, 8), (8, 8)), ((3, 5, 8), (9, 8), (9, 8)), ((8,), (8,), (8,)),
         ((2, 3, 5, 8), (2, 3, 9, 8), (2, 1, 9, 8)),
-        ((2, 3, 5, 8), (2, 2, 9, 8), (2, 2, 9, 8)),
-        ((2, 3, 5, 8), (2, 6, 9, 8), (2, 6, 9, 8)),
-        ((2, 3, 5, 8), (4, 3, 9, 8), (4, 3, 9, 8)),
-        ((3, 5, 8), (9, 8), (9, 8)),
-        ((8,), (8,), (8,)),
+        *(((2, 3, 5, 8), (*leading, 9, 8), (*leading, 9, 8)) for leading in ((2, 2), (2, 6), (4, 3))),
     ],
-)
+)  # fmt: skip
 def test_shapes_that_do_not_fit_are_refused(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...]) -> None:
     with pytest.raises(ValueError) as caught:
         attend(torch.ones(q), torch.ones(k), torch.ones(v))
@@ -288,9 +245,10 @@ def test_shapes_that_do_not_fit_are_refused(q: tuple[int, ...], k: tuple[int, ..
 
 
 def test_more_queries_than_keys_cannot_be_causal() -> None:
+    given = torch.ones(5, 8), torch.ones(3, 8), torch.ones(3, 8)
     with pytest.raises(ValueError, match="n_keys 3 must be at least n_queries 5"):
-        attend(torch.ones(5, 8), torch.ones(3, 8), torch.ones(3, 8), causal=True)
-    assert attend(torch.ones(5, 8), torch.ones(3, 8), torch.ones(3, 8)).shape == (5, 8)
+        attend(*given, causal=True)
+    assert attend(*given).shape == (5, 8)
 
 
 # Dropout
@@ -311,16 +269,16 @@ def test_dropout_sets_a_share_of_the_weights_to_0_and_scales_the_others(S: int) 
 # The layer
 
 
-def scrambled_attention(config: ModelConfig, std: float = 0.5) -> Attention:
+def scrambled_attention(config: ModelConfig) -> Attention:
     """A layer with random weights, biases and gains."""
-    layer, generator = Attention(config), torch.Generator().manual_seed(4)
+    layer = Attention(config)
     with torch.no_grad():
-        for name, p in layer.named_parameters():
-            p.copy_(("norm" in name) + std * torch.randn(p.shape, generator=generator))
+        for seed, (name, p) in enumerate(layer.named_parameters()):
+            p.copy_(("norm" in name) + 0.5 * normal(*p.shape, seed=seed))
     return layer
 
 
-def layer_written_out(layer: Attention, config: ModelConfig, x: Tensor, positions: Tensor) -> Tensor:
+def layer_written_out(layer: Attention, config: ModelConfig, x: Tensor, at: Tensor) -> Tensor:
     """Oracle: one head of one sequence at a time, heads cut out of the projections by their columns."""
     D, G, H = config.d_head, config.n_kv_heads, config.n_heads
     rotary = Rotary.from_config(config) if config.position == "rotary" else None
@@ -328,98 +286,52 @@ def layer_written_out(layer: Attention, config: ModelConfig, x: Tensor, position
     def project(linear: nn.Module, x: Tensor) -> Tensor:
         return x @ linear.weight.T + (0 if linear.bias is None else linear.bias)
 
-    def prepare(z: Tensor, norm: nn.Module) -> Tensor:
+    def prepare(z: Tensor, norm: nn.Module, positions: Tensor) -> Tensor:
         if isinstance(norm, RMSNorm):
             z = z / (z.pow(2).mean(-1, keepdim=True) + config.norm_eps).sqrt() * norm.weight
         return z if rotary is None else rotary(z, positions)
 
     out = []
-    for sequence in x:
+    for sequence, where in zip(x, at.expand(len(x), -1), strict=True):
         q, k, v = (project(linear, sequence) for linear in (layer.q_proj, layer.k_proj, layer.v_proj))
         heads = []
         for h in range(H):
             mine, theirs = slice(h * D, (h + 1) * D), slice(h * G // H * D, (h * G // H + 1) * D)
-            q_h, k_h = prepare(q[:, mine], layer.q_norm), prepare(k[:, theirs], layer.k_norm)
+            q_h, k_h = prepare(q[:, mine], layer.q_norm, where), prepare(k[:, theirs], layer.k_norm, where)
             heads.append(written_out(q_h, k_h, v[:, theirs], causal=True).float())
         out.append(project(layer.o_proj, torch.cat(heads, dim=-1)))
     return torch.stack(out)
 
 
-@pytest.mark.parametrize("T", [1, 7, 19])
+@pytest.mark.parametrize("per_sequence", [False, True])
+@pytest.mark.parametrize("T", [1, 6, 19])
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {"n_kv_heads": 6},
-        {"n_kv_heads": 1},
-        {"n_heads": 1, "n_kv_heads": 1},
-        {"qkv_bias": True},
-        {"o_bias": True},
-        {"qk_norm": True, "norm_eps": 0.3},
-        {"rope_layout": "interleaved"},
-        {"position": "none", "d_head": 7},
+        {}, {"n_kv_heads": 6}, {"n_kv_heads": 1}, {"n_heads": 1, "n_kv_heads": 1}, {"qkv_bias": True}, {"o_bias": True},
+        {"qk_norm": True, "norm_eps": 0.3}, {"rope_layout": "interleaved"}, {"position": "none", "d_head": 7},
     ],
     ids=str,
-)
-def test_a_layer_is_its_heads_written_out(changes: dict[str, Any], T: int) -> None:
+)  # fmt: skip
+def test_a_layer_is_its_heads_written_out(changes: dict[str, Any], T: int, per_sequence: bool) -> None:
     config = tiny("llama", **changes)
-    layer, x = scrambled_attention(config), normal(3, T, config.d_model)
-    positions = torch.arange(T) * 2 % 37
-    expected = layer_written_out(layer, config, x, positions)
-    torch.testing.assert_close(layer(x, positions), expected, rtol=0, atol=rounding(expected, 4))
-
-
-def test_a_layer_takes_positions_of_each_sequence() -> None:
-    config = tiny("llama")
-    layer, x = scrambled_attention(config), normal(6, 6, config.d_model)  # B == T == H
-    positions = torch.stack([torch.arange(6) + b for b in range(6)])
-    one_by_one = torch.cat([layer(x[b : b + 1], positions[b]) for b in range(6)])
-    limit = rounding(one_by_one, 4)
-    torch.testing.assert_close(layer(x, positions), one_by_one, rtol=0, atol=limit)
-    torch.testing.assert_close(one_by_one, layer(x, positions[0]), rtol=0, atol=limit)  # only offsets matter
-    stretched = layer(x, positions * 2)
-    assert not torch.allclose(stretched, one_by_one, atol=0.01)
-
-
-def test_values_are_not_rotated() -> None:
-    config = tiny("llama")
-    layer, x = scrambled_attention(config), normal(2, 7, config.d_model)
-    near, far = layer(x, torch.arange(7)), layer(x, torch.arange(7) + 30)
-    torch.testing.assert_close(near, far, rtol=0, atol=rounding(near, 4))
-
-
-def test_every_projection_gets_a_gradient() -> None:
-    config = tiny("llama", qkv_bias=True, o_bias=True, qk_norm=True)
-    layer = scrambled_attention(config)
-    layer(normal(2, 7, config.d_model), torch.arange(7)).pow(2).sum().backward()
-    for name, p in layer.named_parameters():
-        assert p.grad.abs().max() > 1e-6, name
-
-
-def test_attention_dropout_acts_in_training_only() -> None:
-    config = tiny("llama", attention_dropout=0.5)
-    layer, x = scrambled_attention(config), normal(2, 7, config.d_model)
-    positions = torch.arange(7)
-    calm = layer.eval()(x, positions)
-    assert torch.equal(layer(x, positions), calm)
-    torch.manual_seed(1)
-    assert not torch.allclose(layer.train()(x, positions), calm, atol=0.01)
+    layer, x, at = scrambled_attention(config), normal(6, T, config.d_model), torch.arange(T) * 2 % 37  # B == H
+    at = (at + torch.arange(6)[:, None] * at) % 37 if per_sequence else at
+    expected = layer_written_out(layer, config, x, at)
+    torch.testing.assert_close(layer(x, at), expected, rtol=0, atol=rounding(expected, 4))
 
 
 def test_extend_sees_new_keys_and_values_after_norm_and_rotation() -> None:
-    config = tiny("llama", qk_norm=True)
-    layer, x, seen = scrambled_attention(config), normal(2, 7, config.d_model), []
+    config, at, seen = tiny("llama", qk_norm=True), torch.arange(7) + 7, []
+    layer, x = scrambled_attention(config), normal(2, 7, config.d_model)
 
     def extend(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        seen.append((k, v))
+        seen.extend((k, v))
         return torch.cat((k + 1, k), dim=2), torch.cat((v - 1, v), dim=2)
 
-    y = layer(x, torch.arange(7) + 7, extend)
-    ((k, v),) = seen
-    assert k.shape == v.shape == (2, 3, 7, 8)
-    raw = layer.k_norm(layer.split(layer.k_proj(x)))
-    torch.testing.assert_close(k, layer.rotation(raw, torch.arange(7) + 7))
-    assert torch.equal(v, layer.split(layer.v_proj(x)))
-    q = layer.rotation(layer.q_norm(layer.split(layer.q_proj(x))), torch.arange(7) + 7)
-    expected = written_out(q, torch.cat((k + 1, k), 2), torch.cat((v - 1, v), 2), causal=True).float()
+    y = layer(x, at, extend)
+    q, k, v = (layer.split(project(x)) for project in (layer.q_proj, layer.k_proj, layer.v_proj))
+    q, k = layer.rotation(layer.q_norm(q), at), layer.rotation(layer.k_norm(k), at)
+    torch.testing.assert_close(seen, [k, v])
+    expected = written_out(q, *extend(k, v), causal=True).float()
     torch.testing.assert_close(y, layer.o_proj(expected.transpose(1, 2).flatten(2)), rtol=1e-5, atol=1e-5)

@@ -8,37 +8,21 @@ from typing import Any
 import pytest
 
 from tinylm_lib import ModelConfig, TrainConfig
-from tinylm_lib.attention import Attention
-from tinylm_lib.config import RopeScaling, derived_d_ff
+from tinylm_lib.config import RopeScaling, derived_d_ff, field_types
 from tinylm_lib.feedforward import FFNS
 from tinylm_lib.layers import NORMS
 from tinylm_lib.model import BLOCKS, INITS
 from tinylm_lib.positions import LAYOUTS, POSITIONS
 
 RECORDS = (ModelConfig, TrainConfig, RopeScaling)
-INTS = {
-    ModelConfig: ["vocab_size", "max_seq_len", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_ff",
-                  "d_ff_multiple_of"],
-    TrainConfig: ["total_steps", "batch_size", "seq_len", "micro_steps", "warmup_steps", "seed"],
-    RopeScaling: ["original_max_seq_len"],
-}  # fmt: skip
-FLOATS = {
-    ModelConfig: ["norm_eps", "rope_base", "init_std", "embedding_dropout", "attention_dropout", "ffn_dropout",
-                  "residual_dropout"],
-    TrainConfig: ["matrix_lr", "embedding_lr", "floor", "weight_decay", "momentum", "beta1", "beta2", "adam_eps",
-                  "clip_norm"],
-    RopeScaling: ["factor", "low_freq_factor", "high_freq_factor"],
-}  # fmt: skip
-BOOLS = {
-    ModelConfig: ["qkv_bias", "o_bias", "ffn_bias", "qk_norm", "tie_embeddings", "scale_embeddings"],
-    TrainConfig: ["recompute"],
-    RopeScaling: [],
-}
-NAMES = {
-    ModelConfig: ["block", "norm", "position", "rope_layout", "ffn", "init"],
-    TrainConfig: ["optimizer", "schedule", "precision"],
-    RopeScaling: [],
-}
+
+
+def of_kind(record: type, kind: type) -> list[str]:
+    """The fields of a record that hold numbers, switches or names."""
+    return [f.name for f in dataclasses.fields(record) if field_types(f)[0] is kind]
+
+
+INTS, FLOATS, BOOLS, NAMES = ({record: of_kind(record, kind) for record in RECORDS} for kind in (int, float, bool, str))
 NOT_AN_INT = [True, False, 4.0, 2.5, math.nan, math.inf, "4", [4], 4j]
 NOT_A_FLOAT = [True, math.nan, math.inf, -math.inf, "0.1", [0.1]]
 NOT_A_BOOL = [0, 1, 1.0, "yes", None]
@@ -51,10 +35,9 @@ WRONG = [
 ]
 
 
-def test_no_field_is_missing_from_these_tests() -> None:
-    for record in RECORDS:
-        listed = {*INTS[record], *FLOATS[record], *BOOLS[record], *NAMES[record]}
-        assert {f.name for f in dataclasses.fields(record)} - listed <= {"rope_scaling"}
+def test_the_records_have_so_many_numbers_switches_and_names() -> None:
+    kinds = [[len(fields[record]) for fields in (INTS, FLOATS, BOOLS, NAMES)] for record in RECORDS]
+    assert kinds == [[9, 7, 6, 6], [6, 9, 1, 3], [1, 3, 0, 0]]
 
 
 @pytest.mark.parametrize(("record", "field", "values"), WRONG, ids=[f"{r.__name__}.{field}" for r, field, _ in WRONG])
@@ -98,12 +81,6 @@ def test_a_number_out_of_range_is_refused_with_the_range(record: type, field: st
         ({"d_model": 12, "n_heads": 4}, ["d_head 3 is odd", "rotary", "choose an even d_head"]),
         ({"d_head": 7}, ["d_head 7 is odd", "even"]),
         ({"position": "sinusoidal", "d_model": 33, "n_heads": 3}, ["d_model 33", "sinusoidal", "even"]),
-        ({"norm": "batch"}, ["norm 'batch'", "choose one of", *NORMS]),
-        ({"ffn": "mish"}, ["ffn 'mish'", "choose one of", *FFNS]),
-        ({"position": "alibi"}, ["position 'alibi'", "choose one of", *POSITIONS]),
-        ({"init": "zeros"}, ["init 'zeros'", "choose one of", *INITS]),
-        ({"block": "sandwich"}, ["block 'sandwich'", "choose one of", *BLOCKS]),
-        ({"rope_layout": "split"}, ["rope_layout 'split'", "choose one of", *LAYOUTS]),
         ({"rope_scaling": "llama3"}, ["rope_scaling", "RopeScaling", "'llama3'"]),
         ({"rope_scaling": {"factor": 0.5}}, ["factor", "at least 1.0", "0.5"]),
         ({"rope_scaling": {"type": "linear"}}, ["RopeScaling has no field type", "it has factor"]),
@@ -121,19 +98,18 @@ def test_an_odd_head_is_fine_where_nothing_is_rotated(n_heads: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("build", "says"),
     [
-        (lambda: TrainConfig(warmup_steps=700, total_steps=600), ["warmup_steps 700", "total_steps 600"]),
-        (lambda: TrainConfig(optimizer="sgd"), ["optimizer 'sgd'", "muon, adamw"]),
-        (lambda: TrainConfig(schedule="steps"), ["schedule 'steps'", "linear, cosine"]),
-        (lambda: TrainConfig(precision="fp8"), ["precision 'fp8'", "fp32, bf16"]),
-        (lambda: RopeScaling(low_freq_factor=4), ["high_freq_factor", "4.0", "low_freq_factor", "4"]),
+        (lambda: TrainConfig(warmup_steps=700, total_steps=600), "warmup_steps 700 .*total_steps 600"),
+        (lambda: TrainConfig(optimizer="sgd"), "optimizer 'sgd' .*muon, adamw"),
+        (lambda: TrainConfig(schedule="steps"), "schedule 'steps' .*linear, cosine"),
+        (lambda: TrainConfig(precision="fp8"), "precision 'fp8' .*fp32, bf16"),
+        (lambda: RopeScaling(low_freq_factor=4), "high_freq_factor .*low_freq_factor, got 4.0 and 4"),
     ],
 )
-def test_values_that_contradict_each_other_are_refused(build: Any, words: list[str]) -> None:
-    with pytest.raises(ValueError) as caught:
+def test_values_that_contradict_each_other_are_refused(build: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
         build()
-    assert [word for word in words if word not in str(caught.value)] == []
 
 
 def test_whole_numbers_are_welcome_where_fractions_are() -> None:
@@ -184,24 +160,10 @@ def test_derived_d_ff_is_the_nearest_multiple(ratio: float, multiple: int) -> No
 
 @pytest.mark.parametrize(
     ("field", "table"),
-    [
-        ("norm", NORMS),
-        ("position", POSITIONS),
-        ("ffn", FFNS),
-        ("block", BLOCKS),
-        ("init", INITS),
-        ("rope_layout", LAYOUTS),
-    ],
-)
+    [("norm", NORMS), ("position", POSITIONS), ("ffn", FFNS), ("block", BLOCKS), ("init", INITS),
+     ("rope_layout", LAYOUTS)],
+)  # fmt: skip
 def test_the_config_offers_exactly_what_the_table_holds(field: str, table: dict[str, Any]) -> None:
-    choices = next(f for f in dataclasses.fields(ModelConfig) if f.name == field).metadata["choices"]
-    assert list(choices) == list(table)
-
-
-def test_later_families_need_no_new_field() -> None:
-    config = ModelConfig(d_model=20, n_heads=6, n_kv_heads=2, d_head=8, qkv_bias=True, qk_norm=True, ffn="gelu_tanh")
-    attention = Attention(config)
-    assert attention.q_proj.bias.shape == (48,)
-    assert attention.k_proj.bias.shape == attention.v_proj.bias.shape == (16,)
-    assert attention.o_proj.bias is None
-    assert attention.q_norm.weight.shape == attention.k_norm.weight.shape == (8,)
+    assert list(ModelConfig.__dataclass_fields__[field].metadata["choices"]) == list(table)
+    with pytest.raises(ValueError, match=f"{field} 'mish' is unknown; choose one of {', '.join(table)}"):
+        ModelConfig(**{field: "mish"})

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,28 +22,42 @@ from tinylm_lib.runs.job import RunConfig, begin
 from tinylm_lib.text.tokenizers import WordTokenizer
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
 
-TEXT = "the cat sat on the mat and the dog sat on the log . " * 40
-SMALL = (
-    "--d-model 16 --n-layers 1 --n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 8 --warmup-steps 2 --prompt the"
-)
+SHAPE = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4"
+SMALL = f"{SHAPE} --seq-len 16 --sample-tokens 8 --warmup-steps 2 --prompt the"
+
+
+class Shell:
+    """Runs commands in this process, in a folder with a small text."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]):
+        self.capsys = capsys
+        Path("text.txt").write_text("the cat sat on the mat and the dog sat on the log . " * 40, encoding="utf-8")
+
+    def __call__(self, command: str, status: int = 0) -> str:
+        """What a command prints."""
+        assert main(shlex.split(command)) == status, command
+        return "".join(self.capsys.readouterr())
+
+    def train(self, more: str, out: str = "run", status: int = 0) -> str:
+        """The same for a small run."""
+        return self(f"train --corpus text.txt --out {out} {SMALL} {more}", status)
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    """A small text file."""
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    return path
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    """The commands, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return Shell(capsys)
 
 
-def train(corpus: Path, out: Path, *more: str) -> int:
-    """Run the train command in this process."""
-    return main(["train", "--corpus", str(corpus), "--out", str(out), *SMALL.split(), *more])
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
+def weights(folder: str) -> dict[str, torch.Tensor]:
     """The weights of the newest checkpoint."""
-    return load(latest(folder)).model.state_dict()
+    return load(latest(Path(folder))).model.state_dict()
+
+
+def number(before: str, text: str, after: str = "") -> float:
+    """The number between two pieces of a text."""
+    return float(re.search(rf"{before}(\d+\.\d+){after}", text)[1])
 
 
 def test_every_field_is_a_flag() -> None:
@@ -54,200 +70,147 @@ def test_every_field_is_a_flag() -> None:
                 assert f.metadata["help"].split()[0] in shown
 
 
-def test_a_run_trains_samples_and_is_measured(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "run"
-    assert train(corpus, out, "--total-steps", "60", "--eval-every", "20", "--matrix-lr", "0.02") == 0
-    shown = capsys.readouterr().out
+def test_a_run_trains_samples_and_is_measured(shell: Shell) -> None:
+    shown = shell.train("--total-steps 60 --eval-every 20 --matrix-lr 0.02")
     losses = [float(x) for x in re.findall(r"validation (\d+\.\d+) nats", shown)]
-    assert len(losses) == 3
-    assert losses[0] > losses[1] > losses[2]
+    assert len(losses) == 3 and losses[0] > losses[1] > losses[2]
     assert "ln 256 = 5.55" in shown
-    names = [p.name for p in sorted(out.iterdir())]
+    names = [p.name for p in sorted(Path("run").iterdir())]
     assert names == ["log.jsonl", "step_000040", "step_000060"], "the last two checkpoints are kept"
-    assert main(["eval", str(out)]) == 0
-    measured = capsys.readouterr().out
-    assert float(re.search(r"(\d+\.\d+) nats per token", measured)[1]) == pytest.approx(losses[2], abs=6e-4)
-    bits = float(re.search(r"(\d+\.\d+) bits per byte", measured)[1])
+    measured = shell("eval run")
+    assert number("", measured, " nats per token") == pytest.approx(losses[2], abs=6e-4)
+    bits = number("", measured, " bits per byte")
     assert bits == pytest.approx(losses[2] / 0.693147, abs=2e-3), "one token is one byte here"
-    options = ["sample", "--checkpoint", str(out), "--prompt", "the cat", "--max-new-tokens", "20"]
-    assert main([*options, "--seed", "3"]) == main([*options, "--seed", "3"]) == main([*options, "--seed", "4"]) == 0
-    first, second, third = capsys.readouterr().out.splitlines()[:3]
+    options = "sample --checkpoint run --prompt 'the cat' --max-new-tokens 20 --seed"
+    first, second, third = (shell(f"{options} {seed}").splitlines()[0] for seed in (3, 3, 4))
     assert first == second != third
-    assert first.startswith("the cat")
-    assert len(first.encode()) >= len("the cat") + 20
+    assert first.startswith("the cat") and len(first.encode()) >= len("the cat") + 20
 
 
-def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     text = storyworld.corpus(400, seed=0)
     monkeypatch.setitem(corpora.CORPORA, "storyworld", lambda: text)
-    small = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4 --total-steps 4 --eval-every 4 --sample-tokens 200"
-    assert main(["train", "--out", str(tmp_path), *small.split()]) == 0
-    shown = capsys.readouterr().out
-    floor = storyworld.entropies(WordTokenizer(text)).floor
+    shown = shell(f"train --out run {SHAPE} --total-steps 4 --eval-every 4 --sample-tokens 200")
+    floor, loss = storyworld.entropies(WordTokenizer(text)).floor, number("validation ", shown, " nats")
     assert f"{floor:.3f}" in shown
-    above = float(re.search(r"([\d.]+) nats per token above the floor", shown)[1])
-    loss = float(re.search(r"validation ([\d.]+) nats", shown)[1])
+    above = number("", shown, " nats per token above the floor")
     assert above == pytest.approx(loss - floor, abs=0.05)  # on other stories
-    found = load(latest(tmp_path))
-    assert type(found.tokenizer) is WordTokenizer
+    assert number("", shell("eval run"), " nats per token") == pytest.approx(loss, abs=6e-4)
+    assert type(load(latest(Path("run"))).tokenizer) is WordTokenizer
     job = begin(RunConfig(), TrainConfig(batch_size=4), "modern", {})
-    x, _ = next(job.batches)
-    end = job.tokenizer.encode("\n")[0]
-    assert (x[:, 0] == end).all()
-    scored = torch.cat([y[y >= 0] for _, y in job.windows()])
-    held_out = job.tokenizer.decode(scored.tolist())
+    assert (next(job.batches)[0][:, 0] == job.tokenizer.encode("\n")[0]).all()
+    held_out = job.tokenizer.decode(torch.cat([y[y >= 0] for _, y in job.windows()]).tolist())
     assert held_out == "".join(text.splitlines(keepends=True)[-20:])
     assert job.n_bytes == len(held_out.encode())
-    assert main(["eval", str(tmp_path)]) == 0
-    again = float(re.search(r"([\d.]+) nats per token", capsys.readouterr().out)[1])
-    assert again == pytest.approx(loss, abs=6e-4)
 
 
-def test_lines_need_a_token_for_their_end_and_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "lines.txt"
-    path.write_text("a b c\n" * 30, encoding="utf-8")
-    small = [*SMALL.split()[:-1], "a", "--lines", "--total-steps", "2"]
-    options = ["train", "--corpus", str(path), "--out", str(tmp_path / "run"), *small]
-    assert main(options) == 0
-    assert main([*options, "--seq-len", "4", "--max-seq-len", "4"]) == 2
-    assert "a line has 6 tokens, more than max_seq_len 4; raise it" in capsys.readouterr().err
-    path.write_text("a b c " * 30, encoding="utf-8")
-    assert main(options) == 2
-    assert "1 lines leave none for validation; give more lines, or choose --no-lines" in capsys.readouterr().err
+def test_lines_need_a_token_for_their_end_and_room(shell: Shell) -> None:
+    Path("text.txt").write_text("a b c\n" * 30, encoding="utf-8")
+    lines = "--prompt a --lines --total-steps 2"
+    shell.train(lines)
+    said = shell.train(f"{lines} --seq-len 4 --max-seq-len 4", status=2)
+    assert "a line has 6 tokens, more than max_seq_len 4; raise it" in said
+    Path("text.txt").write_text("a b c " * 30, encoding="utf-8")
+    said = shell.train(lines, status=2)
+    assert "1 lines leave none for validation; give more lines, or choose --no-lines" in said
 
 
-def test_a_resumed_run_equals_the_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
-    dropout = ["--residual-dropout", "0.1", "--total-steps", "12"]
-    assert train(corpus, tmp_path / "whole", *dropout, "--eval-every", "12") == 0
-    assert train(corpus, tmp_path / "parts", *dropout, "--eval-every", "5") == 0
-    newest = latest(tmp_path / "parts")
-    assert newest.name == "step_000012"
-    for file in newest.iterdir():
-        file.unlink()
-    newest.rmdir()
-    assert main(["train", "--resume", "--out", str(tmp_path / "parts")]) == 0
-    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+def test_a_resumed_run_equals_the_uninterrupted_one(shell: Shell) -> None:
+    dropout = "--residual-dropout 0.1 --total-steps 12"
+    shell.train(f"{dropout} --eval-every 12", out="whole")
+    shell.train(f"{dropout} --eval-every 5", out="parts")
+    shutil.rmtree("parts/step_000012")
+    shell("train --resume --out parts")
+    torch.testing.assert_close(weights("parts"), weights("whole"), rtol=0, atol=0)
 
 
-def test_a_resumed_run_keeps_its_settings(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train(corpus, tmp_path, "--total-steps", "4") == 0
-    assert main(["train", "--resume", "--out", str(tmp_path), "--d-model", "32", "--matrix-lr", "1"]) == 2
-    said = capsys.readouterr().err
+def test_a_resumed_run_keeps_its_settings(shell: Shell) -> None:
+    shell.train("--total-steps 4")
+    said = shell("train --resume --out run --d-model 32 --matrix-lr 1", status=2)
     assert "--d-model (it is 16)" in said and "--matrix-lr (it is 0.004)" in said
-    assert main(["train", "--resume", "--out", str(tmp_path), "--d-model", "16", "--sample-tokens", "0"]) == 0
-    assert "Nothing left to do" in capsys.readouterr().out
+    assert "Nothing left to do" in shell("train --resume --out run --d-model 16 --sample-tokens 0")
 
 
-def test_a_new_run_never_overwrites_an_earlier_one(corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    assert train(corpus, out, "--total-steps", "4") == 0
-    before = weights(out)
-    assert train(corpus, out, "--total-steps", "2", "--seed", "7") == 0
-    assert latest(out).name == "step_000002"
-    assert all(torch.equal(before[n], w) for n, w in weights(tmp_path / "run.1").items())
+def test_a_new_run_never_overwrites_an_earlier_one(shell: Shell) -> None:
+    shell.train("--total-steps 4")
+    before = weights("run")
+    shell.train("--total-steps 2 --seed 7")
+    assert latest(Path("run")).name == "step_000002"
+    torch.testing.assert_close(weights("run.1"), before, rtol=0, atol=0)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-def test_ctrl_c_saves_and_says_how_to_go_on(corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    command = [sys.executable, "-m", "tinylm_lib", "train", "--corpus", str(corpus), "--out", str(out), *SMALL.split()]
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    out, text = tmp_path / "run", tmp_path / "text.txt"
+    command = f"-m tinylm_lib train --corpus {text} --out {out} {SMALL} --total-steps 1000000 --eval-every 20"
     process = subprocess.Popen(
-        [*command, "--total-steps", "1000000", "--eval-every", "20"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     deadline = time.monotonic() + 120
     while not list(out.glob("*/" + MANIFEST)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=120)[0].decode()
+    said = process.communicate(timeout=120)[0]
     step = int(re.search(r"Stopped after update (\d+)", said)[1])
     assert f"train --resume --out {out}" in said
     assert load(latest(out)).step == step
 
 
-def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wild = [
-        "--embedding-lr",
-        "1e10",
-        "--floor",
-        "1",
-        "--clip-norm",
-        "1e30",
-        "--total-steps",
-        "40",
-        "--eval-every",
-        "1",
-    ]
-    assert train(corpus, tmp_path / "run", *wild) == 2
-    said = capsys.readouterr().err
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(shell: Shell) -> None:
+    wild = "--embedding-lr 1e10 --floor 1 --clip-norm 1e30 --total-steps 40 --eval-every 1"
+    said = shell.train(wild, status=2)
     assert "is kept" in said and "--matrix-lr" in said
-    for found in (tmp_path / "run").glob("step_*"):
+    for found in Path("run").glob("step_*"):
         assert all(w.isfinite().all() for w in load(found).model.state_dict().values())
 
 
-MISTAKES = [
-    ("train --corpus nowhere.txt", "neither a file nor a corpus"),
-    ("train --corpus EMPTY", "is empty"),
-    ("train --corpus BINARY", "is binary"),
-    ("train --corpus LATIN", "not UTF-8"),
-    ("train --corpus SHORT", "a window of seq_len 128 needs 129"),
-    ("train --d-model 30", "d_model 30 is not divisible by n_heads 4"),
-    ("train --n-kv-heads 3", "n_kv_heads 3 does not divide n_heads 4"),
-    ("train --d-head 7", "d_head 7 is odd"),
-    ("train --max-seq-len 8", "max_seq_len 8 is below seq_len, 128"),
-    ("train --vocab-size 100", "vocab_size 100 is below what words need, 345"),
-    ("train --warmup-steps 5000", "warmup_steps 5000 exceeds total_steps"),
-    ("train --total-steps 0", "total_steps must be at least 1"),
-    ("train --prompt=", "prompt is empty"),
-    ("train --device quantum", "device 'quantum' is not here"),
-    ("train --resume --out NOWHERE", "no sound checkpoint"),
-    ("train --resume --preset gpt", "leave out --preset"),
-    ("sample --checkpoint NOWHERE", "no sound checkpoint"),
-    ("eval NOWHERE", "no sound checkpoint"),
-    ("sample --checkpoint RUN --prompt=", "prompt is empty"),
-    ("sample --checkpoint RUN --temperature -1", "temperature must be 0 (greedy)"),
-    ("sample --checkpoint RUN --temperature nan", "temperature must be 0 (greedy)"),
-    ("sample --checkpoint RUN --top-k 0", "top_k must be an integer from 1 to 256"),
-    ("sample --checkpoint RUN --top-k 257", "top_k must be an integer from 1 to 256"),
-    ("sample --checkpoint RUN --top-p 1.5", "top_p must be above 0 and at most 1"),
-]
+MISTAKES = {
+    "train --corpus nowhere.txt": "neither a file nor a corpus",
+    "train --corpus EMPTY": "is empty",
+    "train --corpus BINARY": "is binary",
+    "train --corpus LATIN": "not UTF-8",
+    "train --corpus SHORT": "a window of seq_len 128 needs 129",
+    "train --d-model 30": "d_model 30 is not divisible by n_heads 4",
+    "train --n-kv-heads 3": "n_kv_heads 3 does not divide n_heads 4",
+    "train --d-head 7": "d_head 7 is odd",
+    "train --max-seq-len 8": "max_seq_len 8 is below seq_len, 128",
+    "train --vocab-size 100": "vocab_size 100 is below what words need, 345",
+    "train --warmup-steps 5000": "warmup_steps 5000 exceeds total_steps",
+    "train --total-steps 0": "total_steps must be at least 1",
+    "train --prompt=": "prompt is empty",
+    "train --device quantum": "device 'quantum' is not here",
+    "train --resume --preset gpt": "leave out --preset",
+    **dict.fromkeys(("train --resume --out NO", "sample --checkpoint NO", "eval NO"), "no sound checkpoint"),
+    "sample --checkpoint RUN --prompt=": "prompt is empty",
+    **{f"sample --checkpoint RUN --temperature {t}": "temperature must be 0 (greedy)" for t in (-1, "nan")},
+    **{f"sample --checkpoint RUN --top-k {k}": "top_k must be an integer from 1 to 256" for k in (0, 257)},
+    "sample --checkpoint RUN --top-p 1.5": "top_p must be above 0 and at most 1",
+}
 
 
-def test_every_mistake_is_one_line_with_the_remedy(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_every_mistake_is_one_line_with_the_remedy(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     text = storyworld.corpus(1000, seed=0)
     monkeypatch.setitem(corpora.CORPORA, "storyworld", lambda: text)
-    assert train(corpus, tmp_path / "RUN", "--total-steps", "2") == 0
-    Path("EMPTY").write_text("", encoding="utf-8")
-    Path("BINARY").write_bytes(b"\x7fELF\0\0")
-    Path("LATIN").write_bytes("caf\u00e9 ".encode("latin-1") * 400)
-    Path("SHORT").write_text("short", encoding="utf-8")
-    capsys.readouterr()
-    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    for command, says in MISTAKES:
-        assert main(command.split()) == 2, command
-        said = capsys.readouterr().err.strip()
+    shell.train("--total-steps 2", out="RUN")
+    contents = {"EMPTY": b"", "BINARY": b"\x7fELF\0\0", "LATIN": b"caf\xe9 " * 400, "SHORT": b"short"}
+    for name, content in contents.items():
+        Path(name).write_bytes(content)
+    before = {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()}
+    for command, says in MISTAKES.items():
+        said = shell(command, status=2).strip()
         assert said.startswith("tinylm: ") and says in said, f"{command}: {said}"
         assert len(said.splitlines()) == 1, said
-    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before, "a mistake changed a file"
+    assert {p: p.read_bytes() for p in Path().rglob("*") if p.is_file()} == before, "a mistake changed a file"
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(corpus, tmp_path, "--total-steps", "4", "--eval-every", "2") == 0
-    newest = next((tmp_path / "step_000004").glob("model-*"))
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(shell: Shell) -> None:
+    shell.train("--total-steps 4 --eval-every 2")
+    newest = next(Path("run/step_000004").glob("model-*"))
     newest.write_bytes(newest.read_bytes()[:-1])
     with pytest.warns(UserWarning, match="passed over a damaged checkpoint"):
-        assert main(["eval", str(tmp_path)]) == 0
-    assert "update 2" in capsys.readouterr().out
+        assert "update 2" in shell("eval run")
 
 
 @pytest.mark.parametrize("command", [["train", "--d-model", "many"], ["train", "--unknown"], ["fly"], []])

@@ -46,27 +46,17 @@ def test_a_config_survives_json(name: str, size: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("d_model", "rounded"),
+    ("name", "widths"),
     [
-        (8, 64), (12, 64), (13, 64), (16, 64), (24, 64), (32, 64), (36, 64), (48, 128), (60, 128), (64, 192), (96, 256),
-        (100, 256), (128, 320), (192, 512), (256, 704), (320, 832), (384, 1024), (512, 1344), (640, 1728), (768, 2048),
-        (1024, 2752), (1280, 3392), (1536, 4096), (2048, 5440), (4096, 10944),
+        ("cs336", {8: 64, 12: 64, 13: 64, 16: 64, 24: 64, 32: 64, 36: 64, 48: 128, 60: 128, 64: 192, 96: 256, 100: 256,
+                   128: 320, 192: 512, 256: 704, 320: 832, 384: 1024, 512: 1344, 640: 1728, 768: 2048, 1024: 2752,
+                   1280: 3392, 1536: 4096, 2048: 5440, 4096: 10944}),
+        ("cs190c", {64: 170, 128: 341, 256: 682, 512: 1365, 768: 2048, 1024: 2730}),
+        *((name, {6: 24, 30: 120, 250: 1000}) for name in ("gpt", "tiny_transformer", "gpt2")),
     ],
 )  # fmt: skip
-def test_default_d_ff_of_cs336(d_model: int, rounded: int) -> None:
-    assert preset("cs336", d_model=d_model, n_heads=1, d_head=2).d_ff == rounded
-
-
-@pytest.mark.parametrize(
-    ("d_model", "exact"), [(64, 170), (128, 341), (256, 682), (512, 1365), (768, 2048), (1024, 2730)]
-)
-def test_default_d_ff_of_cs190c(d_model: int, exact: int) -> None:
-    assert preset("cs190c", d_model=d_model).d_ff == exact
-
-
-@pytest.mark.parametrize("name", ["gpt", "tiny_transformer", "gpt2"])
-def test_default_d_ff_of_the_ungated_families_is_four_times_the_width(name: str) -> None:
-    assert [preset(name, d_model=d, n_heads=1).d_ff for d in (6, 30, 250)] == [24, 120, 1000]
+def test_default_d_ff(name: str, widths: dict[int, int]) -> None:
+    assert {d: preset(name, d_model=d, n_heads=1, d_head=2).d_ff for d in widths} == widths
 
 
 def test_preset_derives_anew_what_a_new_size_makes_stale() -> None:
@@ -82,18 +72,18 @@ def test_preset_derives_anew_what_a_new_size_makes_stale() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("name", "size", "changes", "words"),
     [
-        (lambda: preset("gpt5"), ["preset 'gpt5'", "choose one of", *FAMILIES]),
-        (lambda: preset("gpt2", "huge"), ["'gpt2'", "size 'huge'", "small, medium, large, xl"]),
-        (lambda: preset("gpt", 512), ["'gpt'", "512", "example"]),
-        (lambda: preset("gpt", width=3), ["no field width", "d_model", "vocab_size"]),
-        (lambda: preset("gpt", d_model=10, n_heads=3), ["d_model 10", "n_heads 3"]),
-        (lambda: preset("llama", n_kv_heads=5), ["n_kv_heads 5", "n_heads 32"]),
-        (lambda: preset("gpt", vocab_size="10"), ["vocab_size", "'10'"]),
+        ("gpt5", None, {}, ["preset 'gpt5'", "choose one of", *FAMILIES]),
+        ("gpt2", "huge", {}, ["'gpt2'", "size 'huge'", "small, medium, large, xl"]),
+        ("gpt", 512, {}, ["'gpt'", "512", "example"]),
+        ("gpt", None, {"width": 3}, ["no field width", "d_model", "vocab_size"]),
+        ("gpt", None, {"d_model": 10, "n_heads": 3}, ["d_model 10", "n_heads 3"]),
+        ("llama", None, {"n_kv_heads": 5}, ["n_kv_heads 5", "n_heads 32"]),
+        ("gpt", None, {"vocab_size": "10"}, ["vocab_size", "'10'"]),
     ],
 )
-def test_preset_lists_what_is_possible(build: Any, words: list[str]) -> None:
+def test_preset_lists_what_is_possible(name: str, size: Any, changes: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(ValueError) as caught:
-        build()
+        preset(name, size, **changes)
     assert [word for word in words if word not in str(caught.value)] == []

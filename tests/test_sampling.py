@@ -11,19 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.toys import (
-    SIZES,
-    DeviceReads,
-    Modes,
-    chi_square,
-    chi_square_bound,
-    evaluation_copy,
-    examples,
-    modes,
-    random_modes,
-    toy_ids,
-    toy_model,
-)
+from support import toys
+from support.toys import SIZES, Modes, chi_square, examples, modes, random_modes, toy_ids, toy_model
 from torch import Tensor, nn
 
 from tinylm_lib import TransformerLM, beam_search, generate, next_token_probs, stream
@@ -50,9 +39,7 @@ WEIGHTS = [
 ]
 
 
-def exact_probs(
-    weights: list[int], temperature: float, top_k: int | None, top_p: float | None, min_p: float | None
-) -> list[Fraction]:
+def exact_probs(weights: list[int], temperature: float, top_k: int | None, top_p: float | None, min_p: float | None):
     """What `next_token_probs` promises, in exact arithmetic; no share may fall on the very edge of a cut."""
     ranking = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
     if temperature == 0:
@@ -74,51 +61,51 @@ def exact_probs(
 @pytest.mark.parametrize("top_p", [None, 0.3, 0.8, 1])
 @pytest.mark.parametrize("top_k", [None, 1, 2, 3, 7])
 @pytest.mark.parametrize("temperature", [0, 0.5, 1, 2])
-def test_every_combination_of_options_equals_exact_arithmetic(
-    temperature: float, top_k: int | None, top_p: float | None
-) -> None:
+def test_every_combination_of_options_equals_exact_arithmetic(temperature: float, top_k: int, top_p: float) -> None:
     for min_p in (None, 0, 0.2, 0.6, 1):
-        options = (temperature, top_k, top_p, min_p)
+        options, logits = (temperature, top_k, top_p, min_p), torch.tensor(WEIGHTS).log()
         expected = torch.tensor([[float(p) for p in exact_probs(w, *options)] for w in WEIGHTS])
-        actual = next_token_probs(torch.tensor(WEIGHTS).log(), *options)
+        actual = next_token_probs(logits, *options)
         torch.testing.assert_close(actual, expected, atol=1e-6, rtol=1e-5, msg=lambda m, o=options: f"{o}: {m}")
         assert ((actual > 0) == (expected > 0)).all(), f"{options}: another set of tokens was kept"
+        assert torch.equal(logits, torch.tensor(WEIGHTS).log()), "the logits of the caller were changed"
+        alone = torch.cat([next_token_probs(row[None], *options) for row in logits])
+        assert torch.equal(alone, actual), "rows of a batch see each other"
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, [0.6590011388859679, 0.24243297070471392, 0.09856589040931818]),
-        ({"temperature": 0.5}, [0.8638, 0.1169, 0.0193]),
-        ({"temperature": 2}, [0.5017, 0.3043, 0.1940]),
-        ({"temperature": 10}, [0.3661, 0.3312, 0.3027]),
-        ({"temperature": 0.1}, [1, 0, 0]),
-    ],
-)
-def test_pinned_temperatures(options: dict[str, float], expected: list[float]) -> None:
-    actual = next_token_probs(torch.tensor([[2, 1, 0.1]]), **options)
-    torch.testing.assert_close(actual, torch.tensor([expected]).float(), atol=6e-5, rtol=0)
+THREE, FOUR = [2, 1, 0.1], [math.log(share) for share in (0.5, 0.3, 0.15, 0.05)]
+ENDS = [-2, 0, 0, -math.inf]
+SHUFFLED = [math.log(share) for share in (0.15, 0.5, 0.05, 0.3)]
+PINNED: list[tuple[list[float], dict[str, float], list[float]]] = [
+    (THREE, {}, [0.6590011388859679, 0.24243297070471392, 0.09856589040931818]),
+    (THREE, {"temperature": 0.5}, [0.8638, 0.1169, 0.0193]),
+    (THREE, {"temperature": 2}, [0.5017, 0.3043, 0.1940]),
+    (THREE, {"temperature": 10}, [0.3661, 0.3312, 0.3027]),
+    (THREE, {"temperature": 0.1}, [1, 0, 0]),
+    ([*THREE, -3], {"top_k": 2}, [0.7311, 0.2689, 0, 0]),
+    (FOUR, {"top_p": 0.4}, [1, 0, 0, 0]),
+    (FOUR, {"top_p": 0.8}, [0.625, 0.375, 0, 0]),
+    (SHUFFLED, {"top_p": 0.8}, [0, 0.625, 0, 0.375]),
+    (FOUR, {"top_p": 0.9}, [0.5263, 0.3158, 0.1579, 0]),
+    (SHUFFLED, {"top_p": 0.9}, [0.1579, 0.5263, 0, 0.3158]),
+    (FOUR, {"top_p": 1}, [0.5, 0.3, 0.15, 0.05]),
+    ([100, 101, 102], {}, [0.0900306, 0.2447285, 0.6652409]),
+    ([-1e30, -1e30, -1e30], {}, [1 / 3, 1 / 3, 1 / 3]),
+    ([20, 3, 1005], {}, [0, 0, 1]),
+    ([3e38, -3e38, 3e38], {}, [0.5, 0, 0.5]),
+    ([1e-40, 0, -1e-40], {}, [1 / 3, 1 / 3, 1 / 3]),
+    ([-math.inf, 7, -math.inf], {}, [0, 1, 0]),
+    *((ENDS, {"temperature": t}, [0, 0.5, 0.5, 0]) for t in (1e-30, 1e-46, 5e-324)),
+    *((ENDS, {"temperature": t}, [1 / 3, 1 / 3, 1 / 3, 0]) for t in (1e38, 1e308)),
+    *((ENDS, {"top_p": p}, [0, 1, 0, 0]) for p in (1e-30, 5e-324)),
+    (ENDS, {"min_p": 5e-324}, [0.063379, 0.468311, 0.468311, 0]),
+]
 
 
-@pytest.mark.parametrize(
-    ("top_p", "expected"),
-    [
-        (0.4, [1, 0, 0, 0]),
-        (0.8, [0.625, 0.375, 0, 0]),
-        (0.9, [0.5263, 0.3158, 0.1579, 0]),
-        (1, [0.5, 0.3, 0.15, 0.05]),
-    ],
-)
-def test_pinned_top_p(top_p: float, expected: list[float]) -> None:
-    shares, shuffled = torch.tensor([0.5, 0.3, 0.15, 0.05]), torch.tensor([2, 0, 3, 1])
-    actual = next_token_probs(torch.stack((shares, shares[shuffled])).log(), top_p=top_p)
-    wanted = torch.tensor(expected).float()
-    torch.testing.assert_close(actual, torch.stack((wanted, wanted[shuffled])), atol=5e-5, rtol=0)
-
-
-def test_pinned_top_k() -> None:
-    actual = next_token_probs(torch.tensor([[2, 1, 0.1, -3]]), top_k=2)
-    torch.testing.assert_close(actual, torch.tensor([[0.7311, 0.2689, 0, 0]]), atol=5e-5, rtol=0)
+@pytest.mark.parametrize(("logits", "options", "expected"), PINNED)
+def test_pinned_numbers(logits: list[float], options: dict[str, float], expected: list[float]) -> None:
+    actual = next_token_probs(torch.tensor([logits]).float(), **options)
+    torch.testing.assert_close(actual, torch.tensor([expected]).float(), atol=1e-6 if not options else 6e-5, rtol=0)
 
 
 def test_top_p_of_1_cuts_nothing_however_large_the_vocabulary() -> None:
@@ -137,77 +124,18 @@ def test_greedy_takes_the_first_of_equals() -> None:
     assert next_token_probs(logits, temperature=0).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]]
 
 
-@pytest.mark.parametrize(
-    ("logits", "expected"),
-    [
-        ([100, 101, 102], [0.0900306, 0.2447285, 0.6652409]),
-        ([-1e30, -1e30, -1e30], [1 / 3, 1 / 3, 1 / 3]),
-        ([20, 3, 1005], [0, 0, 1]),
-        ([3e38, -3e38, 3e38], [0.5, 0, 0.5]),
-        ([1e-40, 0, -1e-40], [1 / 3, 1 / 3, 1 / 3]),
-        ([-math.inf, 7, -math.inf], [0, 1, 0]),
-    ],
-)
-def test_huge_and_tiny_logits(logits: list[float], expected: list[float]) -> None:
-    actual = next_token_probs(torch.tensor([logits]).float())
-    torch.testing.assert_close(actual, torch.tensor([expected]).float(), atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"temperature": 1e-30}, [0, 0.5, 0.5, 0]),
-        ({"temperature": 1e-46}, [0, 0.5, 0.5, 0]),
-        ({"temperature": 5e-324}, [0, 0.5, 0.5, 0]),
-        ({"temperature": 1e38}, [1 / 3, 1 / 3, 1 / 3, 0]),
-        ({"temperature": 1e308}, [1 / 3, 1 / 3, 1 / 3, 0]),
-        ({"top_p": 1e-30}, [0, 1, 0, 0]),
-        ({"top_p": 5e-324}, [0, 1, 0, 0]),
-        ({"min_p": 5e-324}, [0.063379, 0.468311, 0.468311, 0]),
-    ],
-)
-def test_options_at_the_ends_of_their_ranges(options: dict[str, float], expected: list[float]) -> None:
-    logits = torch.tensor([[-2, 0, 0, -math.inf]])
-    try:
-        actual = next_token_probs(logits, **options)
-    except ValueError as e:
-        assert str(e).startswith(tuple(options)), "a value this extreme may be refused, but by name"
-        return
-    torch.testing.assert_close(actual, torch.tensor([expected]).float(), atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "result"),
-    [
-        (torch.bfloat16, torch.float32),
-        (torch.float16, torch.float32),
-        (torch.float32, torch.float32),
-        (torch.float64, torch.float64),
-    ],
-)
-def test_low_precision_logits_are_computed_in_fp32(dtype: torch.dtype, result: torch.dtype) -> None:
-    logits = torch.randn(3, 9, generator=seeded(1)).to(dtype)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_low_precision_logits_are_computed_in_fp32(dtype: torch.dtype) -> None:
+    logits, result = torch.randn(3, 9, generator=seeded(1)).to(dtype), torch.promote_types(dtype, torch.float32)
     probs = next_token_probs(logits, 0.7, top_p=0.9)
     assert probs.dtype == result
     assert torch.equal(probs, next_token_probs(logits.to(result), 0.7, top_p=0.9))
 
 
-def test_logits_are_left_alone() -> None:
-    logits = torch.randn(3, 9, generator=seeded(1))
-    before = logits.clone()
-    next_token_probs(logits, 0.5, 3, 0.9, 0.1)
-    next_token_probs(logits, 0)
-    assert torch.equal(logits, before)
-
-
 finite_rows = st.lists(st.sampled_from([-20.0, -5.5, -1.0, 0.0, 0.25, 1.0, 3.5, 20.0]) | st.floats(-20, 20), min_size=1)
 all_options = st.fixed_dictionaries(
     {"temperature": st.floats(0.4, 5)},
-    optional={
-        "top_k": st.integers(1, 8),
-        "top_p": st.floats(1e-6, 1),
-        "min_p": st.floats(0, 1),
-    },
+    optional={"top_k": st.integers(1, 8), "top_p": st.floats(1e-6, 1), "min_p": st.floats(0, 1)},
 )
 
 
@@ -237,52 +165,23 @@ def test_a_constant_added_to_all_logits_changes_nothing(row: list[float], temper
     torch.testing.assert_close(here, there, atol=1e-9, rtol=0)
 
 
-def test_rows_of_a_batch_do_not_see_each_other() -> None:
-    logits = 3 * torch.randn(6, 9, generator=seeded(2))
-    together = next_token_probs(logits, 0.8, 5, 0.9, 0.01)
-    for row, probs in zip(logits, together, strict=True):
-        assert torch.equal(next_token_probs(row[None], 0.8, 5, 0.9, 0.01)[0], probs)
-
-
-BAD_OPTIONS = [
-    ("temperature", -0.1, "positive finite number, got -0.1"),
-    ("temperature", math.nan, "positive finite number, got nan"),
-    ("temperature", math.inf, "positive finite number, got inf"),
-    ("top_k", 0, "from 1 to 17 .*got 0"),
-    ("top_k", 18, "from 1 to 17 .*got 18"),
-    ("top_k", -3, "from 1 to 17 .*got -3"),
-    ("top_k", 1.5, "from 1 to 17 .*got 1.5"),
-    ("top_k", math.nan, "from 1 to 17 .*got nan"),
-    ("top_k", math.inf, "from 1 to 17 .*got inf"),
-    ("top_k", True, "from 1 to 17 .*got True"),
-    ("top_p", 0, "above 0 and at most 1, got 0"),
-    ("top_p", 1.1, "above 0 and at most 1, got 1.1"),
-    ("top_p", -0.5, "above 0 and at most 1, got -0.5"),
-    ("top_p", math.nan, "above 0 and at most 1, got nan"),
-    ("min_p", -0.01, "from 0 to 1, got -0.01"),
-    ("min_p", 1.01, "from 0 to 1, got 1.01"),
-    ("min_p", math.nan, "from 0 to 1, got nan"),
-]
+BAD_OPTIONS = {
+    "temperature": ("positive finite number", [-0.1, math.nan, math.inf, "0.5"]),
+    "top_k": ("from 1 to 17 .*", [0, 18, -3, 1.5, 2.0, math.nan, math.inf, True, "0.5"]),
+    "top_p": ("above 0 and at most 1", [0, 1.1, -0.5, math.nan, "0.5"]),
+    "min_p": ("from 0 to 1", [-0.01, 1.01, math.nan, "0.5"]),
+}
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
-@pytest.mark.parametrize(("name", "value", "says"), BAD_OPTIONS)
-def test_bad_options_are_refused_by_all_with_value_and_range(
-    name: str, value: float, says: str, temperature: float
-) -> None:
-    options = {"temperature": temperature, name: value}
-    with pytest.raises(ValueError, match=f"^{name} must be .*{says}"):
+@pytest.mark.parametrize(("name", "value"), [(name, x) for name, (_, values) in BAD_OPTIONS.items() for x in values])
+def test_bad_options_are_refused_by_all_with_value_and_range(name: str, value: Any, temperature: float) -> None:
+    options, says = {"temperature": temperature, name: value}, f"^{name} must be .*{BAD_OPTIONS[name][0]}.*got {value}"
+    with pytest.raises(ValueError, match=says):
         next_token_probs(torch.zeros(1, V), **options)
-    model, ids = toy_model(), toy_ids(1, 3)
     for call in (generate, stream):
-        with pytest.raises(ValueError, match=f"^{name} must be .*{says}"):
-            call(model, ids, 2, **options)
-
-
-@pytest.mark.parametrize("name", ["temperature", "top_k", "top_p", "min_p"])
-def test_an_option_that_is_no_number_is_refused_by_name(name: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=name):
-        next_token_probs(torch.zeros(1, V), **{name: "0.5"})
+        with pytest.raises(ValueError, match=says):
+            call(toy_model(), toy_ids(1, 3), 2, **options)
 
 
 @pytest.mark.parametrize("row", [[0, math.nan, 1], [math.inf, 0, 0], [-math.inf] * 3])
@@ -295,21 +194,15 @@ def test_logits_without_a_finite_maximum_are_refused(row: list[float], temperatu
 # --- sample ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "shares",
-    [
-        [0.5, 0.3, 0.15, 0.05],
-        [2.0**-i for i in range(1, 14)] + [2.0**-13],
-        [1 / 7] * 7,
-        [0.999, 0.0005, 0.0005],
-    ],
-)
+SHARES = [[0.5, 0.3, 0.15, 0.05], [2.0**-i for i in (*range(1, 14), 13)], [1 / 7] * 7, [0.999, 0.0005, 0.0005]]
+
+
+@pytest.mark.parametrize("shares", SHARES)
 def test_tokens_are_drawn_in_proportion(shares: list[float]) -> None:
     probs = torch.tensor(shares)
     draws = sample(probs.expand(300_000, -1), seeded(3))
-    assert draws.shape == (300_000,)
-    assert draws.dtype == torch.long
-    assert chi_square(draws.bincount(minlength=len(shares)), probs) < chi_square_bound(len(shares) - 1)
+    assert (draws.shape, draws.dtype) == ((300_000,), torch.long)
+    assert chi_square(draws.bincount(minlength=len(shares)), probs) < toys.chi_square_bound(len(shares) - 1)
 
 
 def test_rows_and_calls_are_drawn_independently() -> None:
@@ -318,18 +211,8 @@ def test_rows_and_calls_are_drawn_independently() -> None:
     rows = (3 * pairs[:, 0] + pairs[:, 1]).bincount(minlength=9)
     calls = (3 * pairs[:-1, 0] + pairs[1:, 0]).bincount(minlength=9)
     joint = torch.outer(probs[0], probs[0]).flatten()
-    assert chi_square(rows, joint) < chi_square_bound(8)
-    assert chi_square(calls, joint) < chi_square_bound(8)
-
-
-def test_cut_tokens_are_never_drawn() -> None:
-    logits = torch.tensor([[3.0, 2, 1, 0.5, 0.4, 0.3, 0.2, 0.1]])
-    probs, generator = next_token_probs(logits, top_k=5, min_p=0.1, top_p=0.95), seeded(5)
-    kept = probs[0].nonzero().flatten().tolist()
-    assert 1 < len(kept) < 6
-    for _ in range(4):
-        drawn = sample(probs.expand(250_000, -1), generator).unique().tolist()
-        assert drawn == kept
+    assert chi_square(rows, joint) < toys.chi_square_bound(8)
+    assert chi_square(calls, joint) < toys.chi_square_bound(8)
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-45, 1e-38, 1e-9])
@@ -353,7 +236,7 @@ def test_certain_tokens_are_always_drawn_and_seeds_repeat() -> None:
 
 def continued(model: nn.Module, ids: Tensor, n: int, seed: int = 0, **options: float) -> Tensor:
     """What `generate` promises, by full forward passes over the last max_seq_len tokens, without cache or stops."""
-    model, generator = evaluation_copy(model), seeded(seed)
+    model, generator = toys.evaluation_copy(model), seeded(seed)
     for _ in range(n):
         logits = model(ids[:, -model.config.max_seq_len :])[:, -1]
         ids = torch.cat((ids, sample(next_token_probs(logits, **options), generator)[:, None].to(ids)), dim=1)
@@ -382,49 +265,47 @@ def test_greedy_is_the_argmax_of_full_forward_passes_also_beyond_the_limit(name:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"temperature": 0.6},
-        {"temperature": 1.7, "top_k": 4},
-        {"top_p": 0.7},
-        {"min_p": 0.2},
+        {}, {"temperature": 0.6}, {"temperature": 1.7, "top_k": 4}, {"top_p": 0.7}, {"min_p": 0.2},
         {"temperature": 2.0, "top_k": 9, "top_p": 0.9, "min_p": 0.05},
     ],
     ids=str,
-)
-def test_sampling_passes_every_option_on(options: dict[str, Any]) -> None:
+)  # fmt: skip
+def test_sampling_passes_every_option_on_and_stream_yields_the_same(options: dict[str, Any]) -> None:
     model, ids = toy_model(std=0.2), toy_ids(3, 4)
     actual = generate(model, ids, 20, generator=seeded(7), **options)
     assert torch.equal(actual, continued(model, ids, 20, seed=7, **options))
     assert not torch.equal(actual, generate(model, ids, 20, generator=seeded(8), **options))
+    streamed = torch.stack(list(stream(model, ids, 20, generator=seeded(7), **options)), dim=1)
+    assert torch.equal(actual[:, 4:], streamed)
 
 
 @pytest.mark.parametrize(
-    ("n_prompt", "n_new", "n_out"),
-    [(5, 4, 9), (5, LIMIT - 5, LIMIT), (5, 99, LIMIT), (LIMIT, 3, LIMIT), (LIMIT + 3, 3, LIMIT + 3), (5, 0, 5)],
-)
-def test_overflow_stop_ends_at_the_limit(n_prompt: int, n_new: int, n_out: int) -> None:
+    ("overflow", "n_prompt", "n_new", "n_out"),
+    [
+        *(("stop", *sizes) for sizes in [(5, 4, 9), (5, LIMIT - 5, LIMIT), (5, 99, LIMIT), (LIMIT, 3, LIMIT),
+                                         (LIMIT + 3, 3, LIMIT + 3), (5, 0, 5)]),
+        *(("error", *sizes) for sizes in [(5, 0, 5), (5, 1, 6), (5, LIMIT - 5, LIMIT)]),
+    ],
+)  # fmt: skip
+def test_overflow_stop_ends_at_the_limit_and_error_lets_pass_what_fits(
+    overflow: str, n_prompt: int, n_new: int, n_out: int
+) -> None:
     model, ids = toy_model(), toy_ids(2, n_prompt)
-    actual = generate(model, ids, n_new, temperature=0, overflow="stop")
+    actual = generate(model, ids, n_new, temperature=0, overflow=overflow)
     assert torch.equal(actual, continued(model, ids, n_out - n_prompt, temperature=0))
-    assert len(list(stream(model, ids, n_new, overflow="stop"))) == n_out - n_prompt
+    assert len(list(stream(model, ids, n_new, overflow=overflow))) == n_out - n_prompt
 
 
 @pytest.mark.parametrize(("n_prompt", "n_new"), [(5, LIMIT - 4), (LIMIT, 1), (LIMIT + 3, 3)])
 def test_overflow_error_refuses_before_the_first_token(n_prompt: int, n_new: int) -> None:
     model, ids = toy_model(), toy_ids(2, n_prompt)
     passes = Modes(model)
-    says = f"{n_prompt} prompt tokens and {n_new} new ones exceed max_seq_len 12; ask for fewer"
     for call in (generate, stream):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(
+            ValueError, match=f"{n_prompt} prompt tokens and {n_new} new ones exceed max_seq_len 12; ask"
+        ):
             call(model, ids, n_new, overflow="error")
     assert passes.shapes == []
-
-
-@pytest.mark.parametrize("n_new", [0, 1, LIMIT - 5])
-def test_overflow_error_lets_pass_what_fits(n_new: int) -> None:
-    model, ids = toy_model(), toy_ids(2, 5)
-    actual = generate(model, ids, n_new, temperature=0, overflow="error")
-    assert torch.equal(actual, continued(model, ids, n_new, temperature=0))
 
 
 @pytest.mark.parametrize("n_prompt", [3, LIMIT, LIMIT + 3])
@@ -432,8 +313,7 @@ def test_no_new_tokens_are_no_work(n_prompt: int) -> None:
     model, ids = toy_model(), toy_ids(2, n_prompt)
     passes = Modes(model)
     assert torch.equal(generate(model, ids, 0), ids)
-    assert list(stream(model, ids, 0)) == []
-    assert passes.shapes == []
+    assert list(stream(model, ids, 0)) == passes.shapes == []
 
 
 @pytest.fixture(scope="module")
@@ -467,10 +347,9 @@ def test_the_stops_above_end_batches_early_late_and_never(unstopped: tuple[Trans
 
 def test_a_stop_id_in_the_prompt_stops_nothing() -> None:
     model, ids = toy_model(), torch.full((1, 4), 7)
-    reference = continued(model, ids, 6, temperature=0)
     actual = generate(model, ids, 6, temperature=0, stop_ids=[7])
     assert actual.shape[1] > 4
-    assert torch.equal(actual, stopped(reference, 4, (7,), 0))
+    assert torch.equal(actual, stopped(continued(model, ids, 6, temperature=0), 4, (7,), 0))
 
 
 @pytest.mark.parametrize("make", [list, tuple, set, iter, torch.tensor], ids=lambda make: make.__name__)
@@ -507,113 +386,88 @@ def test_randomness_comes_from_the_generator_alone_or_from_torch() -> None:
 
 def test_prompts_are_left_alone_and_the_result_is_the_callers() -> None:
     model, ids = toy_model(), toy_ids(2, 4)
-    before = ids.clone()
-    generate(model, ids, 20, stop_ids=[1])
     list(stream(model, ids, 20))
-    for n_new in (3, 0):
-        generate(model, ids, n_new).fill_(0)
-    assert torch.equal(ids, before)
+    for n_new in (20, 3, 0):
+        generate(model, ids, n_new, stop_ids=[1]).fill_(0)
+    assert torch.equal(ids, toy_ids(2, 4))
 
 
 def test_the_model_runs_in_evaluation_mode_without_gradients_and_gets_its_modes_back() -> None:
     model, ids = toy_model("gpt"), toy_ids(2, 4)
     before, passes = random_modes(model), Modes(model)
     assert not generate(model, ids, 20).requires_grad
-    assert modes(model) == before
-    for token in itertools.islice(stream(model, ids, 20), 5):
-        assert not token.requires_grad
-        assert modes(model) == before, "the model stays in evaluation mode between two tokens of a stream"
-        assert torch.is_grad_enabled()
     beam_search(model, ids[0], 5, 3)
     assert modes(model) == before
-    assert not any(passes.training)
-    assert not any(passes.gradients)
+    for n, token in enumerate(stream(model, ids, 5)):
+        assert not token.requires_grad and torch.is_grad_enabled()
+        assert modes(model) == before, "the model stays in evaluation mode between two tokens of a stream"
+        model.train(n % 2 == 1)
+        before = modes(model)
+    assert not any(passes.training) and not any(passes.gradients)
 
 
 def test_the_modes_come_back_after_an_error_and_an_abandoned_stream() -> None:
     model, ids = toy_model("gpt"), toy_ids(2, 4)
-    before = random_modes(model)
-    tokens = stream(model, ids, 20)
+    before, tokens = random_modes(model), stream(model, ids, 20)
     next(tokens), next(tokens)
     tokens.close()
     assert modes(model) == before
-    handle = model.blocks[1].register_forward_pre_hook(lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        generate(model, ids, 20)
-    with pytest.raises(ZeroDivisionError):
-        next(stream(model, ids, 20))
-    with pytest.raises(ZeroDivisionError):
-        beam_search(model, ids[0], 2, 2)
-    handle.remove()
-    assert modes(model) == before
-    assert torch.is_grad_enabled()
+    model.blocks[1].register_forward_pre_hook(lambda *_: 1 / 0)
+    for call in (generate, lambda *request: next(stream(*request)), lambda *_: beam_search(model, ids[0], 2, 2)):
+        with pytest.raises(ZeroDivisionError):
+            call(model, ids, 20)
+        assert modes(model) == before
+        assert torch.is_grad_enabled()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_broken_weights_give_a_clear_error_and_lose_nothing(value: float, temperature: float) -> None:
     model, ids = toy_model(), toy_ids(2, 4)
-    with torch.no_grad():
-        model.blocks[0].ffn.down_proj.weight[0, 0] = value
+    nn.init.constant_(model.blocks[0].ffn.down_proj.weight[:1, :1], value)
     before, weights = random_modes(model), {n: w.clone() for n, w in model.state_dict().items()}
-    calls = (
+    for call in (
         lambda: generate(model, ids, 40, temperature=temperature),
         lambda: list(stream(model, ids, 40, temperature=temperature)),
         lambda: beam_search(model, ids[0], 5, 2),
-    )
-    for call in calls:
+    ):
         with pytest.raises(ValueError, match="NaN or inf there usually comes from weights that diverged in training"):
             call()
     assert modes(model) == before
-    assert torch.equal(ids, toy_ids(2, 4))
     torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0, equal_nan=True)
 
 
-def test_broken_weights_are_seen_in_time_where_logits_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("n_new", [1, 15, 16, 17, 40])
+def test_broken_weights_are_seen_in_time_where_logits_are_not_looked_at(
+    n_new: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)  # switches off what only a CPU checks
+    model, ids, tokens = toy_model(), toy_ids(2, 4), []
+    nn.init.constant_(model.final_norm.weight, math.nan)
+    with pytest.raises(ValueError, match="NaN or inf there"):
+        tokens.extend(stream(model, ids, n_new))
+    assert len(tokens) < STEPS_PER_LOOK
+    with pytest.raises(ValueError, match="NaN or inf there"):
+        generate(model, ids, n_new)
+
+
+def test_integer_prompts_keep_their_dtype() -> None:
     model, ids = toy_model(), toy_ids(2, 4)
-    for n_new in (1, 15, 16, 17, 40):
-        with torch.no_grad():
-            model.final_norm.weight[0] = math.nan
-        tokens: list[Tensor] = []
-        with pytest.raises(ValueError, match="NaN or inf there"):
-            tokens.extend(stream(model, ids, n_new))
-        assert len(tokens) < STEPS_PER_LOOK
-        with pytest.raises(ValueError, match="NaN or inf there"):
-            generate(model, ids, n_new)
+    long, short = (generate(model, ids.to(dtype), 20, temperature=0, stop_ids=[3]) for dtype in (torch.long, torch.int))
+    assert (long.dtype, short.dtype) == (torch.long, torch.int)
+    assert torch.equal(long, short.long())
 
 
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_integer_prompts_keep_their_dtype(dtype: torch.dtype) -> None:
-    model, ids = toy_model(), toy_ids(2, 4)
-    actual = generate(model, ids.to(dtype), 20, temperature=0, stop_ids=[3])
-    assert actual.dtype == dtype
-    assert torch.equal(actual.long(), generate(model, ids, 20, temperature=0, stop_ids=[3]))
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16])
-def test_small_integer_prompts_work_or_are_refused_by_name(dtype: torch.dtype) -> None:
-    model, ids = toy_model(), toy_ids(2, 4)
-    try:
-        actual = generate(model, ids.to(dtype), 5, temperature=0)
-    except TypeError as e:
-        assert "ids" in str(e) and str(dtype) in str(e)
-    else:
-        assert torch.equal(actual.long(), generate(model, ids, 5, temperature=0))
-
-
+@pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_low_precision_models_generate(name: str) -> None:
-    mixed, low, ids = toy_model(name, std=0.1).float(), toy_model(name, std=0.1).bfloat16(), toy_ids(2, 4)
-    with torch.autocast("cpu", torch.bfloat16):
-        texts = [generate(mixed, ids, 20), torch.stack([ids[:, 0], *stream(mixed, ids, 20)], dim=1)]
-        beams = beam_search(mixed, ids[0], 5, 2)
-    texts.append(generate(low, ids, 20))
-    beams += beam_search(low, ids[0], 5, 2)
-    for text in texts:
-        assert text.shape[1] > 20
-        assert 0 <= text.min() <= text.max() < V
-    assert all(log_prob < 0 for _, log_prob in beams)
+def test_low_precision_models_generate(name: str, autocast: bool) -> None:
+    model, ids = toy_model(name, std=0.1), toy_ids(2, 4)
+    model = model.float() if autocast else model.bfloat16()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        for text in (generate(model, ids, 20)[:, 4:], torch.stack(list(stream(model, ids, 20)), dim=1)):
+            assert text.shape[1] == 20
+            assert 0 <= text.min() <= text.max() < V
+        assert all(log_prob < 0 for _, log_prob in beam_search(model, ids[0], 5, 2))
 
 
 def test_a_cache_reads_each_token_once_and_the_window_slides_after_it() -> None:
@@ -630,38 +484,22 @@ def test_stream_works_only_when_asked() -> None:
     tokens = stream(model, ids, 5)
     assert passes.shapes == []
     first = next(tokens)
-    assert len(passes.shapes) == 1
-    assert first.shape == (2,)
-    assert first.dtype == ids.dtype
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_stream_yields_the_columns_of_generate(seed: int) -> None:
-    model, ids = toy_model(std=0.2), toy_ids(3, 4)
-    new = torch.stack(list(stream(model, ids, 20, temperature=1.2, generator=seeded(seed))), dim=1)
-    assert torch.equal(generate(model, ids, 20, temperature=1.2, generator=seeded(seed))[:, 4:], new)
+    assert (len(passes.shapes), first.shape, first.dtype) == (1, (2,), ids.dtype)
 
 
 BAD_REQUESTS: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
-    ([[1.0, 2.0]], {}, TypeError, "ids must be integers .*got torch.float32"),
-    ([[True]], {}, TypeError, "ids must be integers .*got torch.bool"),
+    *(([[1]], {"dtype": dtype}, TypeError, f"ids must be integers .*got {dtype}")
+      for dtype in (torch.float32, torch.bool, torch.uint8, torch.int8, torch.int16)),
     ([1, 2], {}, ValueError, r"ids must be \(B, T\), got \(2,\)"),
-    ([[]], {"long": True}, ValueError, "hold no token"),
-    ([[1, -1]], {}, ValueError, r"token id -1 is outside 0\.\.16"),
-    ([[1, 17]], {}, ValueError, r"token id 17 is outside 0\.\.16"),
+    ([[]], {}, ValueError, "hold no token"),
+    *(([[1, t]], {}, ValueError, rf"token id {t} is outside 0\.\.16") for t in (-1, 17)),
     ([[17] + [1] * LIMIT], {}, ValueError, r"token id 17 is outside 0\.\.16"),
-    ([[1]], {"n": -1}, ValueError, "max_new_tokens must be an integer of at least 0, got -1"),
-    ([[1]], {"n": 1.5}, ValueError, "max_new_tokens must be an integer of at least 0, got 1.5"),
-    ([[1]], {"n": math.nan}, ValueError, "max_new_tokens must be an integer of at least 0, got nan"),
-    ([[1]], {"n": math.inf}, ValueError, "max_new_tokens must be an integer of at least 0, got inf"),
+    *(([[1]], {"n": n}, ValueError, f"max_new_tokens must be an integer of at least 0, got {n}")
+      for n in (-1, 1.5, 2.0, math.nan, math.inf)),
     ([[1]], {"overflow": "crop"}, ValueError, "overflow 'crop' is unknown; choose one of slide, stop, error"),
-    ([[1]], {"stop_ids": [3, 17]}, ValueError, r"stop id 17 is outside 0\.\.16"),
-    ([[1]], {"stop_ids": [-1]}, ValueError, r"stop id -1 is outside 0\.\.16"),
-    ([[1]], {"stop_ids": [2.5]}, ValueError, "stop id .*2.5"),
-    ([[1]], {"pad_id": 17}, ValueError, r"pad_id 17 is outside 0\.\.16"),
-    ([[1]], {"pad_id": -1}, ValueError, r"pad_id -1 is outside 0\.\.16"),
-    ([[1]], {"pad_id": 0.5}, ValueError, "pad_id .*0.5"),
-]
+    *(([[1]], {"stop_ids": [3, t]}, ValueError, rf"stop id {t} is outside 0\.\.16") for t in (-1, 17, 2.5)),
+    *(([[1]], {"pad_id": t}, ValueError, rf"pad_id {t} is outside 0\.\.16") for t in (-1, 17, 0.5)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("ids", "options", "error", "says"), BAD_REQUESTS, ids=[str(r[1:]) for r in BAD_REQUESTS])
@@ -669,11 +507,10 @@ BAD_REQUESTS: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
 def test_bad_requests_are_refused_at_the_call(
     call: Any, ids: list[Any], options: dict[str, Any], error: type[Exception], says: str
 ) -> None:
-    model, options = toy_model(), dict(options)
-    prompt = torch.tensor(ids).long() if options.pop("long", False) else torch.tensor(ids)
+    model, options = toy_model(), {"dtype": torch.long, "n": 5, **options}
     before, passes = random_modes(model), Modes(model)
     with pytest.raises(error, match=says):
-        call(model, prompt, options.pop("n", 5), **options)
+        call(model, torch.tensor(ids, dtype=options.pop("dtype")), options.pop("n"), **options)
     assert passes.shapes == []
     assert modes(model) == before
 
@@ -693,7 +530,7 @@ def test_values_are_read_every_16_tokens_at_most(monkeypatch: pytest.MonkeyPatch
     model, ids = toy_model(), toy_ids(2, 4)
 
     def reads(n_new: int, **options: Any) -> int:
-        with DeviceReads() as device:
+        with toys.DeviceReads() as device:
             generate(model, ids, n_new, generator=seeded(0), **options)
         return device.total
 
@@ -701,13 +538,13 @@ def test_values_are_read_every_16_tokens_at_most(monkeypatch: pytest.MonkeyPatch
     for kind in ({}, options, {"temperature": 0}):
         assert reads(15, **kind) == reads(1, **kind), "tokens are looked at one by one"
         assert reads(48, **kind) - reads(16, **kind) <= 2 * 2
-    with DeviceReads() as device:
+    with toys.DeviceReads() as device:
         for n, _ in enumerate(stream(model, ids, 48), start=1):
             assert device.total <= 2 + 2 * (n // STEPS_PER_LOOK)
 
 
 def test_what_is_counted_as_a_read_includes_the_checks_that_only_a_cpu_makes() -> None:
-    with DeviceReads() as device:
+    with toys.DeviceReads() as device:
         generate(toy_model(), toy_ids(2, 4), 15)
     assert device.total >= 15
 
@@ -730,7 +567,7 @@ def beam_model(std: float = 0.4) -> TransformerLM:
 def log_prob_of(model: nn.Module, tokens: list[int], n_prompt: int) -> float:
     """The log-probability of what follows the prompt, from one full forward pass."""
     ids = torch.tensor(tokens)[None]
-    shares = evaluation_copy(model)(ids[:, :-1]).log_softmax(-1)
+    shares = toys.evaluation_copy(model)(ids[:, :-1]).log_softmax(-1)
     return shares[0, n_prompt - 1 :].gather(-1, ids[0, n_prompt:, None]).sum().item()
 
 
@@ -743,11 +580,9 @@ def all_continuations(model: nn.Module, prompt: list[int], n: int, stop_ids: set
     return [([*prompt, *new], log_prob_of(model, [*prompt, *new], len(prompt))) for new in sorted(distinct)]
 
 
-def plain_beams(
-    model: nn.Module, prompt: list[int], n: int, n_beams: int, stop_ids: set[int], length_penalty: float
-) -> list[list[int]]:
+def plain_beams(model: nn.Module, prompt: list[int], n: int, n_beams: int, stop_ids: set[int], length_penalty: float):
     """Beam search over Python lists, without a cache: a stop among the n_beams best is set aside, n_beams go on."""
-    quiet, alive, done = evaluation_copy(model), [(prompt, 0.0)], []
+    quiet, alive, done = toys.evaluation_copy(model), [(prompt, 0.0)], []
     for _ in range(n):
         shares = [quiet(torch.tensor([tokens]))[0, -1].log_softmax(-1).tolist() for tokens, _ in alive]
         pairs = zip(alive, shares, strict=True)
@@ -773,76 +608,45 @@ def test_wide_beams_equal_brute_force(stop_ids: tuple[int, ...], length_penalty:
         assert len(actual) == min(n_beams, len(expected))
 
 
-def test_length_penalty_0_favours_short_and_1_compares_per_token() -> None:
-    model, prompt = beam_model(std=0.1), torch.tensor([1, 3])
-    short, long = (beam_search(model, prompt, 4, SMALL_V**4, penalty, (2,)) for penalty in (0, 1))
-    assert len(short[0][0]) < len(long[0][0])
-    assert max(lp for _, lp in long) == short[0][1]
-    assert max(lp / (len(tokens) - 2) for tokens, lp in short) == long[0][1] / (len(long[0][0]) - 2)
-
-
 @pytest.mark.parametrize("n_beams", [1, 2, 3, 7])
-@pytest.mark.parametrize("stop_ids", [(), (2,), (0, 3, 4)])
+@pytest.mark.parametrize("stop_ids", [(), (2,), (0, 3, 9)])
 @pytest.mark.parametrize("length_penalty", [0, 1.5])
-def test_narrow_beams_equal_a_plain_search(n_beams: int, stop_ids: tuple[int, ...], length_penalty: float) -> None:
-    model = beam_model(std=0.2)
-    actual = beam_search(model, torch.tensor([1, 3]), 6, n_beams, length_penalty, stop_ids)
-    assert [tokens for tokens, _ in actual] == plain_beams(model, [1, 3], 6, n_beams, set(stop_ids), length_penalty)
-
-
-@pytest.mark.parametrize("n_beams", [1, 2, 3, 7])
-@pytest.mark.parametrize("name", FAMILIES)
-def test_beams_tell_the_truth_and_are_sorted(name: str, n_beams: int) -> None:
+@pytest.mark.parametrize("name", ["modern", "gpt"])
+def test_narrow_beams_equal_a_plain_search(
+    name: str, n_beams: int, stop_ids: tuple[int, ...], length_penalty: float
+) -> None:
     model, prompt = toy_model(name, std=0.2), toy_ids(1, 4)[0]
-    beams = beam_search(model, prompt, 6, n_beams, 1.0, (2, 9))
-    assert len(beams) <= n_beams
-    assert len({tuple(tokens) for tokens, _ in beams}) == len(beams)
-    for tokens, log_prob in beams:
+    actual = beam_search(model, prompt, 6, n_beams, length_penalty, stop_ids)
+    expected = plain_beams(model, prompt.tolist(), 6, n_beams, set(stop_ids), length_penalty)
+    assert [tokens for tokens, _ in actual] == expected
+    for tokens, log_prob in actual:
         assert all(type(t) is int for t in tokens)
-        assert tokens[:4] == prompt.tolist()
-        assert len(tokens) == 10 or tokens[-1] in (2, 9)
-        assert not {2, 9} & set(tokens[4:-1])
         assert log_prob == pytest.approx(log_prob_of(model, tokens, 4), abs=1e-5)
-    means = [log_prob / (len(tokens) - 4) for tokens, log_prob in beams]
-    assert means == sorted(means, reverse=True)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_one_beam_is_greedy_and_more_never_lose_to_it_here(seed: int) -> None:
-    model, prompt = toy_model(seed=seed, std=0.2), toy_ids(1, 4)[0]
-    greedy = generate(model, prompt[None], 6, temperature=0)[0].tolist()
-    ((tokens, log_prob),) = beam_search(model, prompt, 6, 1)
-    assert tokens == greedy
-    assert beam_search(model, prompt, 6, 17)[0][1] >= log_prob - 1e-9
+@pytest.mark.parametrize("tied", [False, True])
+def test_one_beam_is_greedy_on_ties_too(tied: bool) -> None:
+    model, prompt = toy_model(std=0.2), toy_ids(1, 4)[0]
+    if tied:
+        nn.init.zeros_(model.final_norm.weight)
+    assert beam_search(model, prompt, 6, 1)[0][0] == generate(model, prompt[None], 6, temperature=0)[0].tolist()
 
 
-def test_one_beam_is_greedy_on_ties_too() -> None:
-    model, prompt = toy_model(), toy_ids(1, 4)[0]
-    nn.init.zeros_(model.final_norm.weight)
-    assert beam_search(model, prompt, 4, 1)[0][0] == generate(model, prompt[None], 4, temperature=0)[0].tolist()
-
-
-def test_beam_search_with_nothing_to_add_returns_the_prompt() -> None:
-    assert beam_search(beam_model(), torch.tensor([1, 2, 3]), 0, 4) == [([1, 2, 3], 0.0)]
-
-
-def test_beam_search_reads_the_prompt_once() -> None:
-    model = beam_model()
+def test_beam_search_reads_the_prompt_once_or_not_at_all() -> None:
+    model, prompt = beam_model(), torch.tensor([1, 2, 3])
     passes = Modes(model)
-    beam_search(model, torch.tensor([1, 2, 3]), 4, 2)
+    assert beam_search(model, prompt, 0, 4) == [([1, 2, 3], 0.0)]
+    beam_search(model, prompt, 4, 2)
     assert passes.shapes == [(1, 3), (2, 1), (2, 1), (2, 1)]
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"n_beams": 0}, "n_beams must be an integer of at least 1, got 0"),
-        ({"n_beams": -2}, "n_beams must be an integer of at least 1, got -2"),
-        ({"n_beams": 1.5}, "n_beams must be an integer of at least 1, got 1.5"),
-        ({"n_beams": math.nan}, "n_beams must be an integer of at least 1, got nan"),
+        *(({"n_beams": n}, f"n_beams must be an integer of at least 1, got {n}") for n in (0, -2, 1.5, 2.0, math.nan)),
         ({"length_penalty": math.nan}, "length_penalty .*nan"),
         ({"length_penalty": math.inf}, "length_penalty .*inf"),
-        ({"max_new_tokens": -1}, "max_new_tokens must be an integer of at least 0, got -1"),
+        *(({"max_new_tokens": n}, f"max_new_tokens must be an integer of at least 0, got {n}") for n in (-1, 2.0)),
         ({"max_new_tokens": LIMIT - 2}, "3 prompt tokens and 10 new ones exceed max_seq_len 12"),
         ({"stop_ids": (5,)}, r"stop id 5 is outside 0\.\.4"),
         ({"ids": torch.tensor([[1, 2]])}, r"one prompt, ids \(T,\), got \(1, 2\)"),
@@ -854,19 +658,3 @@ def test_beam_search_reads_the_prompt_once() -> None:
 def test_bad_beam_requests_are_refused(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         beam_search(beam_model(), **{"ids": torch.tensor([1, 2, 3]), "max_new_tokens": 2, "n_beams": 2, **changes})
-
-
-def test_a_whole_number_may_be_a_float_everywhere_or_nowhere() -> None:
-    """An option that is checked as an integer is not refused later, in another function's words."""
-    model, prompt = beam_model(), torch.tensor([1, 2, 3])
-    calls = {
-        "top_k": lambda: generate(model, prompt[None], 2, top_k=2.0),
-        "max_new_tokens": lambda: generate(model, prompt[None], 2.0),
-        "max_new_tokens ": lambda: beam_search(model, prompt, 2.0, 2),
-        "n_beams": lambda: beam_search(model, prompt, 2, 2.0),
-    }
-    for name, call in calls.items():
-        try:
-            call()
-        except (TypeError, ValueError) as e:
-            assert str(e).startswith(name.strip()), f"{name}: {e}"

@@ -181,7 +181,7 @@ class Rotary(Tables):
     def forward(self, x: Tensor, positions: Tensor | Positions) -> Tensor:
         """Rotate x (..., T, D) to `positions`: (T,) integers, or (B, T) with B the first dimension of x.
 
-        Where many layers need the same ones, `Positions` with their `rows`, so that these are looked up only once.
+        `Positions` with their `rows`, looked up once, serve many layers. A tensor is looked up here.
         Computed in fp32. Returns (..., T, D) in the dtype of x.
         Raises ValueError when the shapes do not fit, IndexError (on CPU) for a position outside the table.
         """

@@ -53,6 +53,11 @@ def rounding(result: Tensor, n_products: int) -> float:
     return 32 * n_products * torch.finfo(result.dtype).eps * result.abs().max().item()
 
 
+def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 1) -> Tensor:
+    """Standard normal numbers, the same in every precision."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
 def some_ids(batch_size: int, length: int, vocab_size: int = SIZES["vocab_size"], seed: int = 2) -> Tensor:
     """Random token ids (B, T)."""
     return torch.randint(vocab_size, (batch_size, length), generator=torch.Generator().manual_seed(seed))
