@@ -152,8 +152,8 @@ def run(optimizer: torch.optim.Optimizer, weights: list[nn.Parameter], steps: in
     """Updates with the same random gradients for the weight of the same number."""
     for step in range(steps):
         for i, w in enumerate(weights):
-            noise = 3 * matrix(*w.shape, seed + 100 * step + i, w.dtype) if w.ndim == 2 else w.detach() + step
-            w.grad = noise
+            gradient = 3 * matrix(*w.shape, seed + 100 * step + i, w.dtype) if w.ndim == 2 else w.detach() + step
+            w.grad = gradient
         optimizer.step()
 
 
