@@ -24,9 +24,7 @@ from tinylm_lib.runs.run import STEP
 from tinylm_lib.training import checkpoint
 from tinylm_lib.training.checkpoint import MANIFEST
 
-pytestmark = pytest.mark.skipif(
-    os.name != "posix", reason="Windows has neither SIGKILL nor limits on the size of files"
-)
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has neither SIGKILL nor limits of file sizes")
 
 N_STEPS, EVERY = 60, 2
 TRAIN = (
@@ -49,18 +47,13 @@ def folder_with_text(place: Path) -> Path:
     return place
 
 
-def everything(run: Path) -> dict[str, bytes]:
-    """Every file of a run: weights, optimizer, random states, settings and losses."""
-    return {str(p.relative_to(run)): p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()}
-
-
 def newest(run: Path) -> int:
     """The update of the last checkpoint, 0 where there is none."""
     return max((int(STEP.fullmatch(p.parent.name)[1]) for p in run.glob("step_*/" + MANIFEST)), default=0)
 
 
 def check_the_same(place: Path, expected: dict[str, bytes]) -> None:
-    found = everything(place / "run")
+    found = dying.everything(place / "run")
     entries = log.read_log(place / "run" / log.LOG_NAME)
     losses = [entry["loss"] for entry in entries if "loss" in entry]
     assert len(losses) == N_STEPS and len(set(losses)) > N_STEPS // 2
@@ -100,7 +93,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, run_in: Callable[..., 
     """Every file of the run that nobody disturbs."""
     place = folder_with_text(tmp_path_factory.mktemp("whole") / "place")
     assert run_in(place) == 0, (place / "said.txt").read_text(encoding="utf-8")
-    return everything(place / "run")
+    return dying.everything(place / "run")
 
 
 def unfinished(run: Path) -> bool:
