@@ -21,27 +21,20 @@ from tinylm_lib.text.tokenizers import WordTokenizer
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
 
 TEXT = "the cat sat on the mat and the dog sat on the log . " * 40
-SMALL = (
-    "--d-model 16 --n-layers 1 --n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 8 --warmup-steps 2 --prompt the"
-)
+SIZES = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4"
+SMALL = f"{SIZES} --seq-len 16 --sample-tokens 8 --warmup-steps 2 --prompt the"
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """A small text file."""
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    return path
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    return tmp_path / "text.txt"
 
 
 def train(corpus: Path, out: Path, *more: str) -> int:
     """Run the train command in this process."""
     return main(["train", "--corpus", str(corpus), "--out", str(out), *SMALL.split(), *more])
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    """The weights of the newest checkpoint."""
-    return load(latest(folder)).model.state_dict()
 
 
 def test_every_field_is_a_flag() -> None:
@@ -58,23 +51,21 @@ def test_a_run_trains_samples_and_is_measured(corpus: Path, tmp_path: Path, caps
     out = tmp_path / "run"
     assert train(corpus, out, "--total-steps", "60", "--eval-every", "20", "--matrix-lr", "0.02") == 0
     shown = capsys.readouterr().out
-    losses = [float(x) for x in re.findall(r"validation (\d+\.\d+) nats", shown)]
-    assert len(losses) == 3
-    assert losses[0] > losses[1] > losses[2]
+    first, second, last = [float(x) for x in re.findall(r"validation (\d+\.\d+) nats", shown)]
+    assert first > second > last
     assert "ln 256 = 5.55" in shown
     names = [p.name for p in sorted(out.iterdir())]
     assert names == ["log.jsonl", "step_000040", "step_000060"], "the last two checkpoints are kept"
     assert main(["eval", str(out)]) == 0
     measured = capsys.readouterr().out
-    assert float(re.search(r"(\d+\.\d+) nats per token", measured)[1]) == pytest.approx(losses[2], abs=6e-4)
+    assert float(re.search(r"(\d+\.\d+) nats per token", measured)[1]) == pytest.approx(last, abs=6e-4)
     bits = float(re.search(r"(\d+\.\d+) bits per byte", measured)[1])
-    assert bits == pytest.approx(losses[2] / 0.693147, abs=2e-3), "one token is one byte here"
+    assert bits == pytest.approx(last / 0.693147, abs=2e-3), "one token is one byte here"
     options = ["sample", "--checkpoint", str(out), "--prompt", "the cat", "--max-new-tokens", "20"]
     assert main([*options, "--seed", "3"]) == main([*options, "--seed", "3"]) == main([*options, "--seed", "4"]) == 0
     first, second, third = capsys.readouterr().out.splitlines()[:3]
     assert first == second != third
-    assert first.startswith("the cat")
-    assert len(first.encode()) >= len("the cat") + 20
+    assert first.startswith("the cat") and len(first.encode()) >= len("the cat") + 20
 
 
 def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(
@@ -82,8 +73,8 @@ def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(
 ) -> None:
     text = storyworld.corpus(400, seed=0)
     monkeypatch.setitem(corpora.CORPORA, "storyworld", lambda: text)
-    small = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4 --total-steps 4 --eval-every 4 --sample-tokens 200"
-    assert main(["train", "--out", str(tmp_path), *small.split()]) == 0
+    small = f"{SIZES} --total-steps 4 --eval-every 4 --sample-tokens 200".split()
+    assert main(["train", "--out", str(tmp_path), *small]) == 0
     shown = capsys.readouterr().out
     floor = storyworld.entropies(WordTokenizer(text)).floor
     assert f"{floor:.3f}" in shown
@@ -118,20 +109,6 @@ def test_lines_need_a_token_for_their_end_and_room(tmp_path: Path, capsys: pytes
     assert "1 lines leave none for validation; give more lines, or choose --no-lines" in capsys.readouterr().err
 
 
-def test_a_resumed_run_equals_the_uninterrupted_one(corpus: Path, tmp_path: Path) -> None:
-    dropout = ["--residual-dropout", "0.1", "--total-steps", "12"]
-    assert train(corpus, tmp_path / "whole", *dropout, "--eval-every", "12") == 0
-    assert train(corpus, tmp_path / "parts", *dropout, "--eval-every", "5") == 0
-    newest = latest(tmp_path / "parts")
-    assert newest.name == "step_000012"
-    for file in newest.iterdir():
-        file.unlink()
-    newest.rmdir()
-    assert main(["train", "--resume", "--out", str(tmp_path / "parts")]) == 0
-    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert all(torch.equal(whole[name], parts[name]) for name in whole)
-
-
 def test_a_resumed_run_keeps_its_settings(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(corpus, tmp_path, "--total-steps", "4") == 0
     assert main(["train", "--resume", "--out", str(tmp_path), "--d-model", "32", "--matrix-lr", "1"]) == 2
@@ -144,19 +121,18 @@ def test_a_resumed_run_keeps_its_settings(corpus: Path, tmp_path: Path, capsys: 
 def test_a_new_run_never_overwrites_an_earlier_one(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert train(corpus, out, "--total-steps", "4") == 0
-    before = weights(out)
+    before = (latest(out) / MANIFEST).read_bytes()
     assert train(corpus, out, "--total-steps", "2", "--seed", "7") == 0
     assert latest(out).name == "step_000002"
-    assert all(torch.equal(before[n], w) for n, w in weights(tmp_path / "run.1").items())
+    assert (tmp_path / "run.1" / "step_000004" / MANIFEST).read_bytes() == before
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
 def test_ctrl_c_saves_and_says_how_to_go_on(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "tinylm_lib", "train", "--corpus", str(corpus), "--out", str(out), *SMALL.split()]
-    process = subprocess.Popen(
-        [*command, "--total-steps", "1000000", "--eval-every", "20"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+    command = f"-m tinylm_lib train --out {out} {SMALL} --total-steps 1000000 --eval-every 20".split()
+    command = [sys.executable, *command, "--corpus", str(corpus)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not list(out.glob("*/" + MANIFEST)):
         assert time.monotonic() < deadline
@@ -166,28 +142,6 @@ def test_ctrl_c_saves_and_says_how_to_go_on(corpus: Path, tmp_path: Path) -> Non
     step = int(re.search(r"Stopped after update (\d+)", said)[1])
     assert f"train --resume --out {out}" in said
     assert load(latest(out)).step == step
-
-
-def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_checkpoint(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wild = [
-        "--embedding-lr",
-        "1e10",
-        "--floor",
-        "1",
-        "--clip-norm",
-        "1e30",
-        "--total-steps",
-        "40",
-        "--eval-every",
-        "1",
-    ]
-    assert train(corpus, tmp_path / "run", *wild) == 2
-    said = capsys.readouterr().err
-    assert "is kept" in said and "--matrix-lr" in said
-    for found in (tmp_path / "run").glob("step_*"):
-        assert all(w.isfinite().all() for w in load(found).model.state_dict().values())
 
 
 MISTAKES = [
@@ -237,17 +191,6 @@ def test_every_mistake_is_one_line_with_the_remedy(
         assert said.startswith("tinylm: ") and says in said, f"{command}: {said}"
         assert len(said.splitlines()) == 1, said
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before, "a mistake changed a file"
-
-
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(corpus, tmp_path, "--total-steps", "4", "--eval-every", "2") == 0
-    newest = next((tmp_path / "step_000004").glob("model-*"))
-    newest.write_bytes(newest.read_bytes()[:-1])
-    with pytest.warns(UserWarning, match="passed over a damaged checkpoint"):
-        assert main(["eval", str(tmp_path)]) == 0
-    assert "update 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["train", "--d-model", "many"], ["train", "--unknown"], ["fly"], []])
