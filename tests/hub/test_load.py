@@ -357,20 +357,17 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_we_cannot_compute_is_refused_by_name(what: str, tmp_path: Path) -> None:
     name, changes, said = REFUSED[what]
-    folder = llama_folder(tmp_path, name)
-    load_hf(folder)
-    edit_json(folder / "config.json", **changes)
-    with pytest.raises(ValueError, match=re.escape(said)) as caught:
-        load_hf(folder)
-    assert str(folder) in str(caught.value)
+    load_hf(llama_folder(tmp_path, name))
+    edit_json(tmp_path / "config.json", **changes)
+    with pytest.raises(ValueError, match=f"{tmp_path}.*{re.escape(said)}"):
+        load_hf(tmp_path)
 
 
 def test_a_window_that_is_off_is_no_window(tmp_path: Path) -> None:
-    for changes in ({"use_sliding_window": False, "sliding_window": 9}, {"use_sliding_window": True,
-                    "sliding_window": 9, "max_window_layers": 3}):  # fmt: skip
+    for changes in ({"use_sliding_window": False}, {"use_sliding_window": True, "max_window_layers": 3}):
         hugging("Qwen2").save_pretrained(tmp_path)
         expected = load_hf(tmp_path).config
-        edit_json(tmp_path / "config.json", layer_types=..., **changes)
+        edit_json(tmp_path / "config.json", layer_types=..., sliding_window=9, **changes)
         assert load_hf(tmp_path).config == expected
         assert set(transformers.AutoConfig.from_pretrained(tmp_path).layer_types) == {"full_attention"}
 
@@ -426,9 +423,8 @@ WRONG_TENSORS: dict[str, tuple[Callable, str]] = {
 def test_the_first_tensor_that_does_not_fit_is_named(what: str, tmp_path: Path) -> None:
     change, said = WRONG_TENSORS[what]
     rewrite(llama_folder(tmp_path), change)
-    with pytest.raises(ValueError, match=re.escape(said)) as caught:
+    with pytest.raises(ValueError, match=f"{tmp_path}.*{re.escape(said)}"):
         load_hf(tmp_path)
-    assert str(tmp_path) in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "model.safetensors"])

@@ -244,11 +244,6 @@ def test_adamw_by_hand() -> None:
     assert values == pytest.approx(expected, abs=1e-6)
 
 
-def test_eps_stands_outside_the_root() -> None:
-    (tiny,) = stepped(nn.Parameter(torch.zeros(1)), [1e-6])
-    assert tiny == pytest.approx(-0.1 * 1e-6 / (1e-6 + 1e-8), rel=1e-4)
-
-
 def test_an_unknown_rule_is_refused_by_name() -> None:
     weight = nn.Parameter(matrix(2, 2))
     with pytest.raises(ValueError, match="rule 'sgd' is unknown; choose one of muon, adamw"):
