@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under another name first, and on the disk before they get their own."""
+"""Files that are whole or not there: written under another name, and on the disk before they get their own."""
 
 import errno
 import hashlib

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -58,9 +57,10 @@ def test_a_line_without_its_end_is_left_out_although_it_can_be_read(tmp_path: Pa
     assert [entry["update"] for entry in read_log(tmp_path / "log")] == [1, 2, 3, 3, 4]
 
 
-@pytest.mark.parametrize(
-    "damage", [b"\xff\xfe\n", b"{}\n", b"5\n", b'{"update": 1.5}\n', b"[" * 100_000 + b"\n", b"\0\n"]
-)
+DAMAGED = [b"\xff\xfe\n", b"{}\n", b"5\n", b'{"update": 1.5}\n', b"[" * 100_000 + b"\n", b"\0\n"]
+
+
+@pytest.mark.parametrize("damage", DAMAGED, ids=lambda damage: str(damage[:9]))
 def test_a_damaged_line_is_left_out_and_said(damage: bytes, tmp_path: Path) -> None:
     path = tmp_path / "log"
     lines = noted(path).splitlines(keepends=True)
@@ -69,17 +69,6 @@ def test_a_damaged_line_is_left_out_and_said(damage: bytes, tmp_path: Path) -> N
     with pytest.warns(UserWarning, match="log does not hold every update from 1 to 6"):
         cut_log(path, 6)
     assert path.read_bytes() == b"".join(lines[:4] + lines[5:8])
-
-
-def test_a_thousand_mutated_logs_are_read(tmp_path: Path) -> None:
-    path, rng = tmp_path / "log", random.Random(0)
-    whole = noted(path)
-    entries = [tuple(entry.items()) for entry in read_log(path)]
-    for _ in range(1000):
-        i, j = sorted(rng.randrange(len(whole)) for _ in range(2))
-        path.write_bytes(rng.choice([whole[:i], whole[:i] + whole[j:], whole[:i] + rng.randbytes(3) + whole[j:]]))
-        found = [tuple(entry.items()) for entry in read_log(path)]
-        assert sum(entry not in entries for entry in found) <= 1, "more than the damaged place has changed"
 
 
 def test_a_cut_that_is_interrupted_leaves_the_log_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

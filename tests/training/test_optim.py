@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from support.toys import DeviceReads, examples, toy_model
+from support.toys import examples, toy_model
 from torch import Tensor, nn
 
 from tinylm_lib import TrainConfig, TransformerLM, preset
@@ -326,12 +326,3 @@ def test_the_train_config_arrives() -> None:
     config = TrainConfig(momentum=0.6, beta1=0.8, beta2=0.7, adam_eps=1e-3)
     for group in build_optimizer(toy_model(), config).param_groups:
         assert (group["momentum"], tuple(group["betas"]), group["eps"]) == (0.6, (0.8, 0.7), 1e-3)
-
-
-def test_no_value_is_read_in_an_update() -> None:
-    model = toy_model("gpt")
-    optimizer = build_optimizer(model, TrainConfig())
-    run(optimizer, list(model.parameters()), steps=1)
-    with DeviceReads() as device:
-        optimizer.step()
-    assert device.counts == {}
