@@ -60,7 +60,7 @@ set-up-lab:
 	@$(FIND_PYTHON) && "$(PYTHON)" tools/setup.py lab
 
 set-up-test:
-	@$(FIND_PYTHON) && "$(PYTHON)" tools/setup.py lab,test
+	@$(FIND_PYTHON) && "$(PYTHON)" tools/setup.py lab,course,test
 
 FIND_PYTHON = command -v "$(PYTHON)" > /dev/null || \
 	{ echo "Set-up stopped: there is no $(PYTHON): install Python 3.11, or name one, for example make lab PYTHON=python3.12." >&2; exit 1; }

@@ -13,6 +13,7 @@ from tinylm_lib.config import RopeScaling
 from tinylm_lib.positions import (
     LAYOUTS,
     LearnedPosition,
+    Positions,
     Rotary,
     SinusoidalPosition,
     Unchanged,
@@ -103,8 +104,8 @@ def test_rows_looked_up_before_turn_as_positions_do(shape: tuple[int, ...]) -> N
     positions = torch.randint(4000, shape, generator=torch.Generator().manual_seed(1))
     rows = rotary.rows(positions)
     assert [tuple(r.shape) for r in rows] == [(*shape, 12)] * 2
-    assert torch.equal(rotary(x, positions, rows), rotary(x, positions))
-    assert not torch.equal(rotary(x, positions, rotary.rows(positions - positions)), rotary(x, positions))
+    assert torch.equal(rotary(x, Positions(positions, rows)), rotary(x, positions))
+    assert not torch.equal(rotary(x, Positions(positions, rotary.rows(positions - positions))), rotary(x, positions))
 
 
 def test_a_model_looks_its_rows_up_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +292,7 @@ def test_added_positions_belong_to_the_position_and_not_to_the_batch() -> None:
         assert module(x.bfloat16(), positions).dtype == (
             torch.float32 if isinstance(module, LearnedPosition) else torch.bfloat16
         )
-    assert Unchanged()(x, positions, Unchanged().rows(positions)) is x
+    assert Unchanged()(x, Positions(positions, Unchanged().rows(positions))) is x
 
 
 def test_learned_positions_start_small_and_learn() -> None:

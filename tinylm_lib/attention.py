@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from .config import ModelConfig
 from .layers import Linear, RMSNorm, pick
-from .positions import POSITIONS, Rows
+from .positions import POSITIONS, Positions
 
-# With fewer keys torch's mask-free CPU kernel returns 0 for a NaN query (torch 2.13, AVX-512).
+# With fewer keys torch's mask-free kernel for CPUs returns 0 for a NaN query (torch 2.13, AVX-512).
 FEWEST_KEYS_WITHOUT_MASK = 16
 
 
@@ -44,16 +44,22 @@ def attend(
     Source: Vaswani et al. 2017, equation 1; Ainslie et al. 2023 (grouped queries).
     """
     _check(q, k, v, mask)
-    if q.device.type == "cpu" and q.dtype.itemsize < 4:  # there the backward pass takes a third of the time in fp32
-        with torch.autocast("cpu", enabled=False):
-            return attend(q.float(), k.float(), v.float(), mask, causal, dropout).to(q.dtype)
     T, S = q.shape[-2], k.shape[-2]
     causal = causal and T > 1  # a single query is the last: no key is later
-    if causal and not (mask is None and T == S >= FEWEST_KEYS_WITHOUT_MASK):
+    if causal and (mask is not None or T != S):  # otherwise the kernel knows the mask
         allowed = causal_mask(T, S, q.device)  # (T, S)
         mask, causal = allowed if mask is None else mask & allowed, False
-    elif mask is None and S < FEWEST_KEYS_WITHOUT_MASK:
-        mask = torch.ones(T, S, dtype=torch.bool, device=q.device)  # (T, S)
+    return _kernel(q, k, v, mask, causal, dropout)
+
+
+def _kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
+    """torch's fused attention, and on the CPU a way around two of its weaknesses. causal: only where T = S."""
+    if q.device.type == "cpu" and q.dtype.itemsize < 4:  # there the backward pass takes a third of the time in fp32
+        with torch.autocast("cpu", enabled=False):
+            return _kernel(q.float(), k.float(), v.float(), mask, causal, dropout).to(q.dtype)
+    T, S = q.shape[-2], k.shape[-2]
+    if q.device.type == "cpu" and mask is None and S < FEWEST_KEYS_WITHOUT_MASK:
+        mask, causal = causal_mask(S) if causal else torch.ones(T, S, dtype=torch.bool), False
     grouped = q.ndim > 2 and q.shape[-3] != k.shape[-3]
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
 
@@ -104,21 +110,15 @@ class Attention(nn.Module):
         y = attend(q, k, v, causal=True, dropout=self.dropout if self.training else 0.0)  # (B, H, T, D)
         return y.transpose(-3, -2).flatten(-2)  # (B, H, T, D) -> (B, T, H*D)
 
-    def forward(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        extend: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
-        rows: Rows | None = None,
-    ) -> Tensor:
-        """x (B, T, C), positions (T,). Returns (B, T, C).
+    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
+        """x (B, T, C), positions (T,) or (B, T), or `Positions`. Returns (B, T, C).
 
-        extend: stores new keys and values in a cache and returns all of them. rows: as in the rotation.
+        extend: stores new keys and values in a cache and returns all of them, as two tensors.
         """
         q = self.q_norm(self.split(self.q_proj(x)))  # (B, T, C) -> (B, H, T, D)
         k = self.k_norm(self.split(self.k_proj(x)))  # (B, T, C) -> (B, G, T, D)
         v = self.split(self.v_proj(x))  # (B, T, C) -> (B, G, T, D)
-        q, k = self.rotation(q, positions, rows), self.rotation(k, positions, rows)  # (B, H, T, D), (B, G, T, D)
+        q, k = self.rotation(q, positions), self.rotation(k, positions)  # (B, H, T, D), (B, G, T, D)
         if extend is not None:
             k, v = extend(k, v)  # (B, G, S, D), (B, G, S, D)
         return self.o_proj(self.mix(q, k, v))  # (B, T, C)

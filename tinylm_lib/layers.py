@@ -1,7 +1,7 @@
 """The smallest parts: linear maps, embeddings, softmax, activations and norms."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -168,13 +168,17 @@ def dropout(share: float) -> nn.Module:
 
 
 @contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Run with dropout off and without gradients; each submodule has its own mode back afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+def evaluation_mode(model: nn.Module, modules: Sequence[nn.Module] = ()) -> Iterator[None]:
+    """Run with dropout off and without gradients; the submodules that were in training mode are in it again afterwards.
+
+    modules: `list(model.modules())`, collected once by a caller that enters this mode often.
+    """
+    training = [module for module in modules or model.modules() if module.training]
     try:
+        for module in training:
+            module.training = False
         with torch.no_grad():
             yield
     finally:
-        for module, training in modes:
-            module.training = training
+        for module in training:
+            module.training = True

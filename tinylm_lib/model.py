@@ -1,6 +1,7 @@
 """The whole model: blocks, initial weights and the language model itself. Notebooks 09 and 10."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -13,7 +14,7 @@ from .cache import KVCache
 from .config import ModelConfig
 from .feedforward import feed_forward
 from .layers import NORMS, Embedding, Linear, dropout, pick, truncated_normal_, values_at_hand
-from .positions import POSITIONS, LearnedPosition, Rows
+from .positions import POSITIONS, LearnedPosition, Positions
 
 
 class PreNormBlock(nn.Module):
@@ -33,9 +34,9 @@ class PreNormBlock(nn.Module):
         self.ffn = feed_forward(config)
         self.dropout = dropout(config.residual_dropout)
 
-    def forward(self, x: Tensor, positions: Tensor, extend: partial | None = None, rows: Rows | None = None) -> Tensor:
-        """x (B, T, C), positions (T,). extend, rows: as in Attention. Returns (B, T, C)."""
-        x = x + self.dropout(self.attention(self.attn_norm(x), positions, extend, rows))  # (B, T, C)
+    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
+        """x (B, T, C). positions, extend: as in Attention. Returns (B, T, C)."""
+        x = x + self.dropout(self.attention(self.attn_norm(x), positions, extend))  # (B, T, C)
         return x + self.dropout(self.ffn(self.ffn_norm(x)))  # (B, T, C)
 
 
@@ -44,9 +45,9 @@ class PostNormBlock(PreNormBlock):
 
     final_norm = False
 
-    def forward(self, x: Tensor, positions: Tensor, extend: partial | None = None, rows: Rows | None = None) -> Tensor:
-        """x (B, T, C), positions (T,). extend, rows: as in Attention. Returns (B, T, C)."""
-        x = self.attn_norm(x + self.dropout(self.attention(x, positions, extend, rows)))  # (B, T, C)
+    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
+        """x (B, T, C). positions, extend: as in Attention. Returns (B, T, C)."""
+        x = self.attn_norm(x + self.dropout(self.attention(x, positions, extend)))  # (B, T, C)
         return self.ffn_norm(x + self.dropout(self.ffn(x)))  # (B, T, C)
 
 
@@ -198,21 +199,21 @@ class TransformerLM(nn.Module):
         start = 0 if cache is None else cache.length
         self._check(ids, start)
         T = ids.shape[1]
-        positions = torch.arange(start, start + T, device=ids.device)  # (T)
+        at = torch.arange(start, start + T, device=ids.device)  # (T)
         x = self.embed(ids) * self.embed_scale  # (B, T) -> (B, T, C)
-        x = self.dropout(self.position(x, positions))  # (B, T, C)
-        rows = self.blocks[0].attention.rotation.rows(positions)  # once for all layers
+        x = self.dropout(self.position(x, at))  # (B, T, C)
+        positions = Positions(at, self.blocks[0].attention.rotation.rows(at))
         for i, block in enumerate(self.blocks):
-            x = self._run(block, x, positions, None if cache is None else partial(cache.extend, i), rows)  # (B, T, C)
+            x = self._run(block, x, positions, None if cache is None else partial(cache.extend, i))  # (B, T, C)
         if cache is not None:
             cache.length += T
         head = self.embed if self.lm_head is None else self.lm_head
         return F.linear(self.final_norm(x), head.weight)  # (B, T, C) -> (B, T, V)
 
-    def _run(self, block: nn.Module, x: Tensor, positions: Tensor, extend: partial | None, rows: Rows | None) -> Tensor:
+    def _run(self, block: nn.Module, x: Tensor, positions: Positions, extend: Callable | None) -> Tensor:
         if self.recompute and self.training and extend is None:
-            return checkpoint(block, x, positions, None, rows, use_reentrant=False)
-        return block(x, positions, extend, rows)
+            return checkpoint(block, x, positions, None, use_reentrant=False)
+        return block(x, positions, extend)
 
     def _check(self, ids: Tensor, start: int) -> None:
         check_ids(ids, self.config.vocab_size, values=values_at_hand(ids))

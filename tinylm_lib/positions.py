@@ -1,7 +1,7 @@
 """How a model knows word order: something added to x once, or a rotation of q and k in every layer. Notebook 06."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +10,12 @@ from torch import Tensor, nn
 from .config import ModelConfig, RopeScaling
 from .layers import at_least_fp32, pick, truncated_normal_
 
-Rows = tuple[Tensor, Tensor]  # cos and sin of some positions, each (..., D)
+
+class Positions(NamedTuple):
+    """Where the tokens of a forward pass are, and what the rotation looks up for them, once for all layers."""
+
+    at: Tensor  # (T) integers, or (B, T) where the sequences of a batch differ
+    rows: tuple[Tensor, Tensor] | None = None  # cos and sin, each (..., T, D)
 
 
 def frequencies(d: int, base: float = 10_000.0) -> Tensor:
@@ -53,15 +58,15 @@ def sinusoidal_table(max_seq_len: int, d_model: int) -> Tensor:
 
 
 class Unchanged(nn.Module):
-    """No position: returns x. Serves both columns of POSITIONS."""
+    """No position: returns x. Used in both columns of POSITIONS."""
 
     vectors = 0  # of C parameters each, per position
 
     def rows(self, positions: Tensor) -> None:
-        """positions (T,). There is nothing to look up."""
+        """positions (...). There is nothing to look up."""
 
-    def forward(self, x: Tensor, positions: Tensor, rows: Rows | None = None) -> Tensor:
-        """x (...), positions (T,). Returns x."""
+    def forward(self, x: Tensor, positions: Tensor | Positions) -> Tensor:
+        """x (...). Returns x."""
         return x
 
     @classmethod
@@ -80,7 +85,7 @@ class LearnedPosition(nn.Module):
         self.weight = nn.Parameter(truncated_normal_(torch.empty(max_seq_len, d_model), std=0.02))
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x (B, T, C), positions (T,). Returns (B, T, C)."""
+        """x (B, T, C), positions (T,) or (B, T). Returns (B, T, C)."""
         return x + F.embedding(positions, self.weight)  # (B, T, C)
 
     @classmethod
@@ -102,6 +107,7 @@ class Tables(nn.Module):
             self.register_buffer(name, table.to(device or torch.get_default_device()), persistent=False)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "Tables":
+        # What `to` and its relatives call. fn may also cast or empty what it moves, so it only shows the new device.
         here = next(self.buffers()).device
         there = fn(torch.empty(0, device=here)).device
         if there != here:
@@ -124,7 +130,7 @@ class SinusoidalPosition(Tables):
         return {"table": sinusoidal_table(self.max_seq_len, self.d_model)}
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x (B, T, C), positions (T,). Returns (B, T, C) in the dtype of x."""
+        """x (B, T, C), positions (T,) or (B, T). Returns (B, T, C) in the dtype of x."""
         return x + F.embedding(positions, self.table).to(x.dtype)  # (B, T, C)
 
     @classmethod
@@ -168,20 +174,21 @@ class Rotary(Tables):
         cos, sin = torch.stack((a.cos(), a.cos()), self.pair), torch.stack((-a.sin(), a.sin()), self.pair)
         return {"cos": cos.flatten(-2).float(), "sin": sin.flatten(-2).float()}
 
-    def rows(self, positions: Tensor) -> Rows:
+    def rows(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Look up `cos` and `sin` of positions (...). Returns two of (..., D)."""
         return F.embedding(positions, self.cos), F.embedding(positions, self.sin)
 
-    def forward(self, x: Tensor, positions: Tensor, rows: Rows | None = None) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor | Positions) -> Tensor:
         """Rotate x (..., T, D) to `positions`: (T,) integers, or (B, T) with B the first dimension of x.
 
-        rows: `rows(positions)`, looked up before because many layers need them; default looked up here.
+        Where many layers need the same ones, `Positions` with their `rows`, so that these are looked up only once.
         Computed in fp32. Returns (..., T, D) in the dtype of x.
         Raises ValueError when the shapes do not fit, IndexError (on CPU) for a position outside the table.
         """
-        self._check(x, positions)
-        cos, sin = self.rows(positions) if rows is None else rows
-        if positions.ndim == 2:
+        at, rows = positions if isinstance(positions, Positions) else Positions(positions)
+        self._check(x, at)
+        cos, sin = self.rows(at) if rows is None else rows
+        if at.ndim == 2:
             batch = (len(x), *[1] * (x.ndim - 3), *cos.shape[1:])
             cos, sin = cos.view(batch), sin.view(batch)
         z = at_least_fp32(x)
@@ -202,6 +209,7 @@ class Rotary(Tables):
         return cls(config.d_head, config.max_seq_len, config.rope_base, config.rope_layout, config.rope_scaling)
 
 
+# What these columns cannot hold: ALiBi (Press et al. 2022), which adds to the scores, and torch's kernel keeps those.
 POSITIONS = {
     #              added to x, once     applied to q and k, in every layer
     "none": (Unchanged, Unchanged),

@@ -67,17 +67,18 @@ def check_finite(maxima: Tensor) -> None:
 
 def check_options(V: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None) -> None:
     """Raise ValueError, naming the option and its range, for options that `next_token_probs` cannot follow."""
-    warm = "0 (greedy) or a positive finite number"
-    check("temperature", temperature, Real, lambda t: 0 <= t < math.inf, warm)
+    check_number(
+        "temperature", temperature, Real, lambda t: 0 <= t < math.inf, "0 (greedy) or a positive finite number"
+    )
     if top_k is not None:
-        check("top_k", top_k, Integral, lambda k: 1 <= k <= V, f"an integer from 1 to {V} (vocab_size)")
+        check_number("top_k", top_k, Integral, lambda k: 1 <= k <= V, f"an integer from 1 to {V} (vocab_size)")
     if top_p is not None:
-        check("top_p", top_p, Real, lambda p: 0 < p <= 1, "above 0 and at most 1")
+        check_number("top_p", top_p, Real, lambda p: 0 < p <= 1, "above 0 and at most 1")
     if min_p is not None:
-        check("min_p", min_p, Real, lambda p: 0 <= p <= 1, "from 0 to 1")
+        check_number("min_p", min_p, Real, lambda p: 0 <= p <= 1, "from 0 to 1")
 
 
-def check(name: str, value: Any, kind: type, fits: Callable[[Any], bool], wanted: str) -> None:
+def check_number(name: str, value: Any, kind: type, fits: Callable[[Any], bool], wanted: str) -> None:
     """Raise ValueError unless value is a number of that kind that fits."""
     if not isinstance(value, kind) or isinstance(value, bool) or not fits(value):
         raise ValueError(f"{name} must be {wanted}, got {value}")

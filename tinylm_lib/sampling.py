@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .cache import KVCache
 from .layers import at_least_fp32, evaluation_mode, pick
 from .model import check_ids
-from .probabilities import check, check_finite, check_options, next_token_probs, sample
+from .probabilities import check_finite, check_number, check_options, next_token_probs, sample
 
 STEPS_PER_LOOK = 16  # reading a flag stalls a GPU, so it is done once in so many tokens
 
@@ -69,7 +69,7 @@ class Options:
         """Return how many tokens to add to ids (B, T) at most; raise TypeError or ValueError for an impossible wish."""
         vocab_size, limit = model.config.vocab_size, model.config.max_seq_len
         check_ids(ids, vocab_size)
-        check("max_new_tokens", max_new_tokens, Integral, lambda n: n >= 0, "an integer of at least 0")
+        check_number("max_new_tokens", max_new_tokens, Integral, lambda n: n >= 0, "an integer of at least 0")
         check_options(vocab_size, self.temperature, self.top_k, self.top_p, self.min_p)
         for name, token in [("pad_id", self.pad_id), *(("stop id", t) for t in self.stop_ids)]:
             if not isinstance(token, Integral) or not 0 <= token < vocab_size:
@@ -119,10 +119,11 @@ def stream(model: nn.Module, ids: Tensor, max_new_tokens: int, **options: Any) -
     """
     chosen = Options(**options)
     steps = _steps(model, ids, chosen.n_tokens(model, ids, max_new_tokens), chosen)
+    modules = list(model.modules())
 
     def each_in_evaluation_mode() -> Iterator[Tensor]:
         while True:
-            with evaluation_mode(model):
+            with evaluation_mode(model, modules):
                 new = next(steps, None)
             if new is None:
                 return
@@ -200,8 +201,8 @@ def beam_search(
     Raises TypeError or ValueError for a prompt or an option that cannot be followed.
     Source: Wu et al. 2016, section 7, with a plain power of the length.
     """
-    check("n_beams", n_beams, Integral, lambda n: n >= 1, "an integer of at least 1")
-    check("length_penalty", length_penalty, Real, math.isfinite, "a finite number")
+    check_number("n_beams", n_beams, Integral, lambda n: n >= 1, "an integer of at least 1")
+    check_number("length_penalty", length_penalty, Real, math.isfinite, "a finite number")
     if ids.ndim != 1:
         raise ValueError(f"beam search takes one prompt, ids (T,), got {tuple(ids.shape)}")
     options = Options(stop_ids=stop_ids, overflow="error")

@@ -1,4 +1,4 @@
-"""Create or repair .venv and install the pinned dependencies into it: python tools/setup.py [lab | lab,test]
+"""Create or repair .venv and install the pinned dependencies into it: python tools/setup.py [lab | lab,course,test]
 
 Only the standard library, and nothing newer than Python 3.6: an old Python must be able to say that it is too old.
 """
@@ -20,7 +20,8 @@ VENV_PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "setup.stamp"
 LOG = VENV / "setup.log"
 SUPPORTED = [(3, 11), (3, 12), (3, 13), (3, 10)]  # the pins were tested on the first, so it is looked for first
-SATISFIED_BY = {"lab": ["lab", "lab,test"], "lab,test": ["lab,test"]}
+ALL = "lab,course,test"
+SATISFIED_BY = {"lab": ["lab", ALL], ALL: [ALL]}
 FREE_GIB = 3  # .venv with a CPU torch, and pip's downloads
 
 DISK_FULL = "No space left|Errno 28|Disk quota|WinError 112"
@@ -178,7 +179,7 @@ def set_up(extras):
 def main():
     extras = sys.argv[1] if len(sys.argv) > 1 else "lab"
     if extras not in SATISFIED_BY:
-        stop(f"`{extras}` cannot be installed, `lab` and `lab,test` can")
+        stop(f"`{extras}` cannot be installed, `lab` and `{ALL}` can")
     os.environ["PIP_CACHE_DIR"] = str(ROOT / "work" / "cache" / "pip")
     os.environ["RUSTUP_HOME"] = str(ROOT / "work" / "cache" / "rustup")  # pip asks rustc for its version, this writes
     try:

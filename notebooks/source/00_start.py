@@ -34,7 +34,7 @@ _ = torch.manual_seed(0)
 print(doctor.report(doctor.checkup()))
 
 # %% [markdown]
-# Every line should say *ok*. Where one says *mend*, the arrow below it says what to do. In a terminal, `python -m tinylm_lib doctor`
+# Every line should say *ok*. If a line says *fix*, the arrow below it shows how. In a terminal, `python -m tinylm_lib doctor`
 # tells you the same.
 
 # %% [markdown] tags=["note"]

@@ -15,7 +15,7 @@ import torch
 from tinylm_lib import TransformerLM, next_token_loss, positions, preset, storyworld
 from tinylm_lib.attention import attend
 from tinylm_lib.classroom import capture, check, figures, fixed, hint, keep, learned, predict, rope_view, show, trace
-from tinylm_lib.positions import POSITIONS, LearnedPosition, Rotary, SinusoidalPosition, frequencies
+from tinylm_lib.positions import POSITIONS, LearnedPosition, Positions, Rotary, SinusoidalPosition, frequencies
 from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(6)
@@ -640,7 +640,7 @@ trace(rotary, q, window, sizes={"B": 3, "H": 2, "T": 5, "D": 64})
 
 # %% [markdown] slide="slide" minutes=4
 # ## 8. Break it: wrong, and nothing complains
-# Two popular tests of a rotation: lengths stay, and the score depends on the offset only. We try them with one query and one key, always three places apart. `Rotary` can be handed its cosines and sines, so we hand it wrong ones:
+# Two popular tests of a rotation: lengths stay, and the score depends on the offset only. We try them with one query and one key, always three places apart. The model looks the cosines and sines up once for all layers and passes them to `Rotary` with the positions, so we can pass wrong ones:
 #
 # - **no minus**: $a\,\cos\,\theta + b\,\sin\,\theta$ in even places;
 # - **layouts mixed**: cosines and sines in the order of neighbours, partners in halves;
@@ -653,20 +653,20 @@ places = torch.tensor([3, 0, 53, 50, 103, 100])  # query, key, query, key, ...
 vectors, speeds = torch.randn(2, 8).repeat(3, 1), frequencies(8).float()  # (6, D), (D/2)
 
 
-def rows_of(speeds, minus=-1.0):
+def turned_by(speeds, minus=-1.0):
     angles = places[:, None] * speeds  # (6, D/2)
     sin = torch.stack((minus * angles.sin(), angles.sin()), dim=-1).flatten(-2)  # (6, D)
-    return angles.cos().repeat_interleave(2, dim=-1), sin
+    return Positions(places, (angles.cos().repeat_interleave(2, dim=-1), sin))
 
 
 # %%
 turn, turn_halves = Rotary(8, 128), Rotary(8, 128, layout="halves")
 tried = {
-    "right": turn(vectors, places, rows_of(speeds)),
-    "no minus": turn(vectors, places, rows_of(speeds, minus=1.0)),
-    "layouts mixed": turn_halves(vectors, places, rows_of(speeds)),
-    "pairs counted from 1": turn(vectors, places, rows_of(speeds * speeds[1])),
-    "positions forgotten": turn(vectors, places, rows_of(0 * speeds)),
+    "right": turn(vectors, turned_by(speeds)),
+    "no minus": turn(vectors, turned_by(speeds, minus=1.0)),
+    "layouts mixed": turn_halves(vectors, turned_by(speeds)),
+    "pairs counted from 1": turn(vectors, turned_by(speeds * speeds[1])),
+    "positions forgotten": turn(vectors, turned_by(0 * speeds)),
 }
 
 

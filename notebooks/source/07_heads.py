@@ -312,7 +312,7 @@ hint("multi_head_attention")
 # %% [markdown] slide="subslide" minutes=3
 # ### The library's version
 # `Attention` takes its sizes from a config. With our weights, and position "none", it equals the loop.
-# In its source `extend` is for lesson 13; `q_norm`, `k_norm`, `rows` and the biases are options you can skip.
+# In its source `extend` is for lesson 13; `q_norm`, `k_norm`, `Positions` and the biases are options you can skip.
 
 # %% rows=["S0-33", "S1-22"]
 config = ModelConfig(d_model=C, n_heads=H, position="none")

@@ -656,7 +656,7 @@ hint("pre_norm_block")
 
 # %% [markdown] slide="subslide" minutes=2
 # ### The library's version
-# Attention also gets the positions, and dropout stands on what is added. (`extend`, `rows` and `rotation`: ignore them for now.)
+# Attention also gets the positions, and dropout stands on what is added. (`extend`, `Positions` and `rotation`: ignore them for now.)
 
 # %% rows=["S0-37"]
 block, positions = PreNormBlock(preset("cs336", d_model=C, n_heads=4)), torch.arange(T)

@@ -1,10 +1,12 @@
 """Lesson 01: right variants of its exercises, and the library's own."""
 
+import itertools
 from collections import Counter, defaultdict
 from itertools import groupby, pairwise
 
 import torch
 
+from catalogue import named
 from tinylm_lib.text import bpe
 
 
@@ -110,13 +112,108 @@ def merge_of_library(ids, pair, new_id):
     return [int.from_bytes(token, "big") if len(token) == 4 else new_id for token in tokens]
 
 
+def counts_overlaps_once(ids):
+    pairs, last = Counter(), None
+    for pair in itertools.pairwise(ids):
+        if pair != last:
+            pairs[pair] += 1
+        last = pair
+    return max(pairs, key=lambda p: (pairs[p], p))
+
+
+def only_every_second_pair(ids):
+    pairs = Counter(zip(ids[::2], ids[1::2], strict=False))
+    return max(pairs, key=lambda p: (pairs[p], p))
+
+
+def least_common(ids):
+    pairs = Counter(itertools.pairwise(ids))
+    return min(pairs, key=lambda p: (pairs[p], p))
+
+
+def pair_sorted(ids):
+    pairs = Counter(tuple(sorted(p)) for p in itertools.pairwise(ids))
+    return max(pairs, key=lambda p: (pairs[p], p))
+
+
+def merges_only_the_first(ids, pair, new_id):
+    for i in range(len(ids) - 1):
+        if (ids[i], ids[i + 1]) == tuple(pair):
+            return [*ids[:i], new_id, *ids[i + 2 :]]
+    return ids
+
+
+def merges_from_the_right(ids, pair, new_id):
+    out, i = [], len(ids) - 1
+    while i >= 0:
+        if i > 0 and (ids[i - 1], ids[i]) == tuple(pair):
+            out.append(new_id)
+            i -= 2
+        else:
+            out.append(ids[i])
+            i -= 1
+    return out[::-1]
+
+
+def loses_the_last(ids, pair, new_id):
+    out, i = [], 0
+    while i < len(ids) - 1:
+        if (ids[i], ids[i + 1]) == tuple(pair):
+            out.append(new_id)
+            i += 2
+        else:
+            out.append(ids[i])
+            i += 1
+    return out
+
+
+def keeps_the_second(ids, pair, new_id):
+    out = []
+    for i, x in enumerate(ids):
+        out.append(new_id if i + 1 < len(ids) and (x, ids[i + 1]) == tuple(pair) else x)
+    return out
+
+
+def merges_either_order(ids, pair, new_id):
+    out, i = [], 0
+    while i < len(ids):
+        if i + 1 < len(ids) and {ids[i], ids[i + 1]} == set(pair):
+            out.append(new_id)
+            i += 2
+        else:
+            out.append(ids[i])
+            i += 1
+    return out
+
+
+def in_the_caller_s_list(ids, pair, new_id):
+    i = 0
+    while i < len(ids) - 1:
+        if (ids[i], ids[i + 1]) == tuple(pair):
+            ids[i : i + 2] = [new_id]
+        i += 1
+    return ids
+
+
 RIGHT = {
-    "most_common_pair": [
+    "most_common_pair": named(
         pair_by_counter, pair_by_loop, pair_by_sorting, pair_by_groups, pair_by_tensors, pair_by_rereading,
-    ],
-    "bpe_merge_step": [
+    ),
+    "bpe_merge_step": named(
         merge_by_slices, merge_of_a_copy, merge_by_skipping, merge_by_looking_back, merge_of_text,
         merge_with_an_iterator,
-    ],
+    ),
+}  # fmt: skip
+WRONG = {
+    "most_common_pair": named(
+        counts_overlaps_once, only_every_second_pair, least_common, pair_sorted,
+        first_pair_of_a_tie=lambda ids: Counter(itertools.pairwise(ids)).most_common(1)[0][0],
+        with_its_count=lambda ids: Counter(itertools.pairwise(ids)).most_common(1)[0],
+        most_common_single=lambda ids: (Counter(ids).most_common(2)[0][0], Counter(ids).most_common(2)[1][0]),
+    ),
+    "bpe_merge_step": named(
+        merges_only_the_first, merges_from_the_right, loses_the_last, keeps_the_second, merges_either_order,
+        in_the_caller_s_list,
+    ),
 }  # fmt: skip
 LIBRARY = {"most_common_pair": pair_of_library, "bpe_merge_step": merge_of_library}

@@ -40,7 +40,7 @@ def test_tokens_and_tokenizer_come_back(kind: str, tmp_path: Path) -> None:
 def test_any_number_of_ids_fits(tmp_path_factory: pytest.TempPathFactory, ids: list[int]) -> None:
     path = tmp_path_factory.mktemp("ids") / "file"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tinylm_lib.data.token_file.BLOCK", 4)
+        patch.setattr("tinylm_lib.data.token_file.IDS_PER_WRITE", 4)
         write_tokens(path, iter(ids), CharTokenizer("abc"))
     assert open_tokens(path).ids.tolist() == ids
 
@@ -113,7 +113,7 @@ def test_a_stream_is_written_as_it_comes(tmp_path: Path) -> None:
             yield i % 2
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tinylm_lib.data.token_file.BLOCK", 10)
+        patch.setattr("tinylm_lib.data.token_file.IDS_PER_WRITE", 10)
         patch.setattr("tinylm_lib.data.token_file.np.array", lambda block, dtype: np.asarray(block * 2000, dtype))
         write_tokens(tmp_path / "file", stream(), CharTokenizer("ab"))
     assert written[99] > written[50] > written[10]

@@ -8,51 +8,23 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from training.test_checkpoint import Trap, contents, trained
+from support.checkpoints import contents, trained
+from support.traps import Trap
 
 from tinylm_lib.__main__ import main
 from tinylm_lib.data.corpora import load_corpus
 from tinylm_lib.data.token_file import open_tokens, write_tokens
-from tinylm_lib.text.tokenizers import (
-    TOKENIZERS,
-    BPETokenizer,
-    ByteTokenizer,
-    CharTokenizer,
-    WordTokenizer,
-    load_tokenizer,
-    words,
-)
+from tinylm_lib.text import TOKENIZERS, BPETokenizer, ByteTokenizer, CharTokenizer, WordTokenizer, load_tokenizer, words
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load, save
 
 # --- tokenizers ------------------------------------------------------------------------------------------------------
 
 SPECIAL = ["<|end|>", "<|end|><|end|>", "<", "\r\n", "é"]
-ODD = [
-    *SPECIAL,
-    "<|en",
-    "d|>",
-    "\0",
-    "\ufeff",
-    "\n",
-    "\r",
-    " ",
-    "  ",
-    "\t",
-    "'s",
-    "’",
-    "a",
-    "Z",
-    "9",
-    "漢",
-    "🙂",
-    "🏽",
-    "\u200d",
-]
+ODD = ["<|en", "d|>", "\0", "\ufeff", "\n", "\r", " ", "  ", "\t", "'s", "’", "a", "Z", "9", "漢", "🙂", "🏽", "\u200d"]
 ODD += [
     "e\u0301",
     "\u2028",
@@ -69,24 +41,22 @@ ODD += [
     "٣",
     "\u00a0",
 ]
+ODD += SPECIAL
 LEARNT = BPETokenizer.from_text("the cat sat on the mat, the dogs ran. it's 1999 \n\n漢字 🙂 " * 20)
 MARKED = BPETokenizer(LEARNT.vocab, LEARNT.merges, SPECIAL)
 
 
 def any_text(rng: random.Random) -> str:
     """Random bytes, random characters, odd pieces, or a long run of one of them."""
-    match rng.randrange(5):
-        case 0:
-            return rng.randbytes(rng.randrange(60)).decode("utf-8", errors="replace")
-        case 1:
-            return rng.randbytes(rng.randrange(60)).decode("latin-1")
-        case 2:
-            points = (rng.randrange(rng.choice([0x80, 0x800, 0x10000, 0x110000])) for _ in range(rng.randrange(40)))
-            return "".join(chr(n) for n in points if not 0xD800 <= n < 0xE000)
-        case 3:
-            return "".join(rng.choices(ODD, k=rng.randrange(30)))
-        case _:
-            return rng.choice(ODD) * rng.choice([1, 100, 2000] if rng.random() < 0.1 else [1, 10, 50]) + rng.choice(ODD)
+    points = (rng.randrange(rng.choice([0x80, 0x800, 0x10000, 0x110000])) for _ in range(rng.randrange(40)))
+    long = rng.choice([1, 100, 2000] if rng.random() < 0.1 else [1, 10, 50])
+    return rng.choice([
+        rng.randbytes(rng.randrange(60)).decode("utf-8", errors="replace"),
+        rng.randbytes(rng.randrange(60)).decode("latin-1"),
+        "".join(chr(n) for n in points if not 0xD800 <= n < 0xE000),
+        "".join(rng.choices(ODD, k=rng.randrange(30))),
+        rng.choice(ODD) * long + rng.choice(ODD),
+    ])  # fmt: skip
 
 
 def cuts(text: str, rng: random.Random) -> Iterator[str]:
@@ -103,8 +73,7 @@ def check_texts(n: int, seed: int) -> Counter:
     for _ in range(n):
         text = any_text(rng)
         tokenizers = [ByteTokenizer(), LEARNT, MARKED]
-        if text:
-            tokenizers += [CharTokenizer.from_text(text), WordTokenizer(text)]
+        tokenizers += [CharTokenizer.from_text(text), WordTokenizer(text)] if text else []
         for tokenizer in tokenizers:
             ids = tokenizer.encode(text)
             assert tokenizer.decode(ids) == text, (tokenizer.kind, text)
@@ -156,24 +125,17 @@ def test_half_a_surrogate_pair_is_a_clear_error_or_comes_back(kind: str) -> None
 def mutate(content: bytes, other: bytes, rng: random.Random) -> bytes:
     """A file with one thing done to it that disks, copies and people do."""
     i, j = sorted(rng.randrange(len(content) + 1) for _ in range(2))
-    match rng.randrange(8):
-        case 0:
-            i = min(i, len(content) - 1)
-            return content[:i] + bytes([content[i] ^ 1 << rng.randrange(8)]) + content[i + 1 :]
-        case 1:
-            return content[:i]
-        case 2:
-            return content[:i] + rng.randbytes(rng.randrange(1, 50)) + content[i:]
-        case 3:
-            return content[:i] + content[i : i + 64] + content[i:]
-        case 4:
-            return content[:i] + b"\0" * (j - i) + content[j:]
-        case 5:
-            return content[:i] + other[i:]
-        case 6:
-            return content[:i] + content[j:]
-        case _:
-            return other
+    bit = min(i, len(content) - 1)
+    return rng.choice([
+        content[:bit] + bytes([content[bit] ^ 1 << rng.randrange(8)]) + content[bit + 1 :],
+        content[:i],
+        content[:i] + rng.randbytes(rng.randrange(1, 50)) + content[i:],
+        content[:i] + content[i : i + 64] + content[i:],
+        content[:i] + b"\0" * (j - i) + content[j:],
+        content[:i] + other[i:],
+        content[:i] + content[j:],
+        other,
+    ])  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -240,9 +202,7 @@ def test_a_file_of_another_checkpoint_in_its_place_is_named(two: tuple[Path, Pat
 
 
 @pytest.mark.parametrize("write", [pickle.dump, torch.save], ids=["pickle", "torch"])
-def test_a_pickle_is_never_executed_by_any_reader(
-    write: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pickle_is_never_executed_by_any_reader(write, tmp_path, capsys) -> None:
     sprung, payload = tmp_path / "sprung", tmp_path / "payload"
     trap = Trap(sprung)
     with open(payload, "wb") as f:
@@ -254,10 +214,9 @@ def test_a_pickle_is_never_executed_by_any_reader(
     for path in folder.iterdir():
         original = path.read_bytes()
         shutil.copy(payload, path)
-        for command in (["sample"], ["eval"]):
-            where = ["--checkpoint", str(folder)] if command == ["sample"] else [str(folder)]
+        for command in (["sample", "--checkpoint"], ["eval"]):
             with pytest.warns(UserWarning, match="passed over a damaged checkpoint"):
-                assert main([*command, *where]) == 2
+                assert main([*command, str(folder)]) == 2
         path.write_bytes(original)
     assert main(["train", "--corpus", str(payload), "--out", str(tmp_path / "out")]) == 2
     assert main(["eval", str(folder), "--corpus", str(payload)]) == 2
@@ -285,12 +244,7 @@ def test_mutated_tokenizer_files_are_named_or_work(kind: str, tmp_path: Path) ->
         except ValueError as e:
             assert "t.json" in str(e)
         else:
-            tokenizer.decode(range(tokenizer.vocab_size))
-            ids = [rng.randrange(tokenizer.vocab_size) for _ in range(9)]
-            text = tokenizer.decode(ids)
-            if kind in ("bytes", "bpe") and "\ud800" <= max(text, default="") <= "\udfff":
-                continue
-            assert isinstance(text, str)
+            assert isinstance(tokenizer.decode(range(tokenizer.vocab_size)), str)
 
 
 def test_mutated_token_files_are_named_or_hold_ids_that_fit(tmp_path: Path) -> None:
@@ -313,17 +267,20 @@ def test_mutated_token_files_are_named_or_hold_ids_that_fit(tmp_path: Path) -> N
     assert counts["named"] > 100, counts
 
 
+GOOD = json.dumps(CharTokenizer("abc").to_dict())
+
+
 @pytest.mark.parametrize(
-    "ids", [torch.zeros(3), torch.zeros(2, 3, dtype=torch.int32), torch.zeros(3, dtype=torch.bool)]
+    ("ids", "tokenizer"),
+    [
+        (torch.zeros(3), GOOD),
+        (torch.zeros(2, 3, dtype=torch.int32), GOOD),
+        (torch.zeros(3, dtype=torch.bool), GOOD),
+        (torch.zeros(3, dtype=torch.int32), "[" * 100_000),
+    ],
+    ids=["fractions", "a table", "booleans", "a tokenizer that nests without end"],
 )
-def test_a_token_file_of_other_ids_is_named(ids: torch.Tensor, tmp_path: Path) -> None:
-    metadata = {"format": "tinylm tokens", "tokenizer": json.dumps(CharTokenizer("abc").to_dict())}
-    save_file({"ids": ids}, tmp_path / "file", metadata)
-    with pytest.raises(ValueError, match="file is no token file, or a damaged one"):
-        open_tokens(tmp_path / "file")
-
-
-def test_a_token_file_whose_tokenizer_nests_without_end_is_named(tmp_path: Path) -> None:
-    save_file({"ids": torch.zeros(3)}, tmp_path / "file", {"format": "tinylm tokens", "tokenizer": "[" * 100_000})
+def test_a_token_file_of_other_things_is_named(ids, tokenizer, tmp_path) -> None:
+    save_file({"ids": ids}, tmp_path / "file", {"format": "tinylm tokens", "tokenizer": tokenizer})
     with pytest.raises(ValueError, match="file is no token file, or a damaged one"):
         open_tokens(tmp_path / "file")

@@ -37,7 +37,7 @@ FLOORS = [
     ["__main__"],
 ]
 CLASSROOM_FLOORS = [
-    ["display"],
+    ["checkout", "display"],
     ["shapes", "exercises"],
     ["checks", "experiments"],
     ["views"],

@@ -78,7 +78,7 @@ def every_ending(scene: Scene, said: dict[str, str]) -> dict[str, float]:
                 for word in ways
             ]
         for text, p, known in begun:
-            rest = every_ending(option.then, known) if scene.name != "line_end" else {"": 1.0}
+            rest = every_ending(option.then, known) if scene.name != "story_end" else {"": 1.0}
             for end, q in rest.items():
                 assert text + end not in texts, "two ways to tell the same"
                 texts[text + end] += p * q

@@ -15,7 +15,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from tinylm_lib.text import bpe
 from tinylm_lib.text.bpe import BYTES, BPETokenizer, train_bpe
-from tinylm_lib.text.cutting import BLOCK, cut_stream, pre_tokens, stream_pre_tokens, words
+from tinylm_lib.text.cutting import CHARACTERS_PER_CUT, cut_stream, pre_tokens, stream_pre_tokens, words
 
 TEXT = (
     "First the wind, then the rain. The kite's string broke; they'll mend it, won't they?\n\n"
@@ -105,14 +105,14 @@ def test_a_stream_has_the_pieces_of_its_text(text: str, special: list[str], seed
         (words, words(text), 0),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tinylm_lib.text.cutting.BLOCK", 1)  # as if every text of the stream were long
+            patch.setattr("tinylm_lib.text.cutting.CHARACTERS_PER_CUT", 1)  # as if every text of the stream were long
             assert [p for part in cut_stream(chunks(text, seed, 5), cut, reach) for p in part] == joined
     assert [p for part in stream_pre_tokens(chunks(text, seed, 5), special) for p in part] == whole
 
 
 def test_a_stream_of_single_characters_has_the_pieces_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came so far may look finished: a mark that turns into 'll or Mia's, or a special token's first half."""
-    monkeypatch.setattr("tinylm_lib.text.cutting.BLOCK", 1)
+    monkeypatch.setattr("tinylm_lib.text.cutting.CHARACTERS_PER_CUT", 1)
     for text in ("x 'll!", "Mia's  'kite'd", "a  <|end  of|> b<|>c", "1.<|end  of|"):
         assert [p for part in cut_stream(text, words) for p in part] == words(text)
         for special in ((), ("<|end  of|>", "<|>")):
@@ -132,7 +132,7 @@ def test_a_stream_is_held_in_blocks() -> None:
     given = 0
     for pieces in stream_pre_tokens(lines(), ("<|>",)):
         given += sum(map(len, pieces))
-        assert taken * 18_001 - given < BLOCK + 18_001
+        assert taken * 18_001 - given < CHARACTERS_PER_CUT + 18_001
     assert given == 40 * 18_001
 
 

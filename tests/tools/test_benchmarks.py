@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,19 +31,13 @@ def tick(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
 
 def test_works_alternate_and_the_warm_up_does_not_count(monkeypatch):
     calls: list[str] = []
-    # Warm-up of 9 and 9 seconds, then rounds of 1 and 2, and of 3 and 8.
-    tick(monkeypatch, 0, 0, 0, 1, 1, 3, 10, 13, 20, 28)
-    seconds = alternate({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
+    works = {name: partial(calls.append, name) for name in "ab"}
+    tick(monkeypatch, 0, 0, 0, 1, 1, 3, 10, 13, 20, 28)  # after the warm-up rounds of 1 and 2, and of 3 and 8
+    assert alternate(works, rounds=2) == {"a": [1, 3], "b": [2, 8]}
     assert calls == ["a", "b"] * 3
-    assert seconds == {"a": [1, 3], "b": [2, 8]}
-
-
-def test_short_works_are_repeated_in_their_turn_and_counted_once(monkeypatch):
-    calls: list[str] = []
     tick(monkeypatch, 0, 8, 8, 20)
-    seconds = alternate({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 1, warm_up=0, times=4)
-    assert calls == ["a"] * 4 + ["b"] * 4
-    assert seconds == {"a": [2], "b": [3]}
+    assert alternate(works, 1, warm_up=0, times=4) == {"a": [2], "b": [3]}, "short works are repeated in their turn"
+    assert calls[6:] == ["a"] * 4 + ["b"] * 4
 
 
 def test_ratio_is_of_medians_and_its_spread_of_neighbours():
@@ -52,14 +47,8 @@ def test_ratio_is_of_medians_and_its_spread_of_neighbours():
 @pytest.mark.parametrize(
     ("bar", "met"),
     [
-        (Bar("≤", 0.5), True),
-        (Bar("≤", 0.4), False),
-        (Bar("≥", 0.5), True),
-        (Bar("≥", 0.6), False),
-        (Bar("=", 0.5), True),
-        (Bar("=", 1.0), False),
-        (Bar("≤", 3.0, "ours"), True),
-        (Bar("≤", 2.9, "ours"), False),
+        *((Bar("≤", 0.5), True), (Bar("≥", 0.5), True), (Bar("=", 0.5), True), (Bar("≤", 3.0, "ours"), True)),
+        *((Bar("≤", 0.4), False), (Bar("≥", 0.6), False), (Bar("=", 1.0), False), (Bar("≤", 2.9, "ours"), False)),
     ],
     ids=str,
 )
@@ -97,19 +86,10 @@ def test_a_run_that_never_got_there_meets_no_bar():
     assert json.loads(json.dumps(row.record(), allow_nan=False))["ours"] is None
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "shown"),
-    [
-        (2.5, "s", "2.5 s"),
-        (0.0124, "s", "12.4 ms"),
-        (3e-6, "s", "3 µs"),
-        (1.89812, "nats", "1.898 nats"),
-        (2_097_152, "bytes", "2,097,152 bytes"),
-        (math.nan, "s", ""),
-    ],
-)
-def test_values_carry_a_unit_that_suits_their_size(value, unit, shown):
-    assert show(value, unit) == shown
+def test_values_carry_a_unit_that_suits_their_size():
+    assert [show(seconds, "s") for seconds in (2.5, 0.0124, 3e-6, math.nan)] == ["2.5 s", "12.4 ms", "3 µs", ""]
+    assert show(1.89812, "nats") == "1.898 nats"
+    assert show(2_097_152, "bytes") == "2,097,152 bytes"
 
 
 def test_the_table_is_markdown_and_comes_row_by_row():
@@ -129,22 +109,17 @@ def test_the_table_is_markdown_and_comes_row_by_row():
     assert [line.count("|") for line in (head, rule, first, next(lines))] == [8] * 4
 
 
-def stand_in(folder: Path, file: str, code: str) -> str:
-    """A checkout with one file. Returns its path."""
-    (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    (folder / file).write_text(code)
-    return str(folder)
-
-
 def test_peers_come_from_a_path_under_a_private_name(tmp_path):
-    nano = stand_in(
-        tmp_path / "nano", "model.py", "from dataclasses import dataclass\n@dataclass\nclass A:\n    b: int\n"
-    )
-    assert peers.load_nanogpt(nano).A(3).b == 3
-    minbpe = stand_in(tmp_path / "min", "minbpe/regex.py", "from .base import X\n")
-    stand_in(tmp_path / "min", "minbpe/base.py", "X = 5\n")
-    stand_in(tmp_path / "min", "minbpe/__init__.py", "raise ImportError('of another package')\n")
-    assert peers.load_minbpe(minbpe).X == 5
+    (tmp_path / "minbpe").mkdir()
+    for file, code in {
+        "model": "from dataclasses import dataclass\n@dataclass\nclass A:\n    b: int\n",
+        "minbpe/regex": "from .base import X\n",
+        "minbpe/base": "X = 5\n",
+        "minbpe/__init__": "raise ImportError('of another package')\n",
+    }.items():
+        (tmp_path / f"{file}.py").write_text(code)
+    assert peers.load_nanogpt(str(tmp_path)).A(3).b == 3
+    assert peers.load_minbpe(str(tmp_path)).X == 5
     assert not {"model", "minbpe", "regex"} & {name for name in sys.modules if str(tmp_path) in str(sys.modules[name])}
 
 
@@ -161,9 +136,8 @@ def test_peers_come_from_a_path_under_a_private_name(tmp_path):
 def test_wrong_options_are_refused_before_anything_is_measured(arguments, said, capsys):
     with pytest.raises(SystemExit):
         bench.main(arguments.split())
-    captured = capsys.readouterr()
-    assert said in captured.err
-    assert captured.out == ""
+    out, err = capsys.readouterr()
+    assert said in err and out == ""
 
 
 def test_a_quick_run_leaves_the_long_rows_out():
@@ -232,9 +206,8 @@ def test_nanogpts_rate_warms_up_and_falls_to_its_floor():
 
 
 def test_our_recipe_is_the_presets_with_what_the_table_says(monkeypatch):
-    monkeypatch.setattr(
-        recipe, "RECIPES", {"fast": ({"n_layers": 3}, {"total_steps": 77, "batch_size": 5, "seq_len": 48})}
-    )
+    changed = {"fast": ({"n_layers": 3}, {"total_steps": 77, "batch_size": 5, "seq_len": 48})}
+    monkeypatch.setattr(recipe, "RECIPES", changed)
     model, training = recipe.recipe("fast", seed=9)
     assert (model.vocab_size, model.max_seq_len, model.n_layers) == (65, 48, 3)
     assert (training.total_steps, training.batch_size, training.seed) == (77, 5, 9)
@@ -323,18 +296,15 @@ def test_reading_and_multiplying_touch_every_weight(monkeypatch):
     decoding.read_all(model)
 
 
-def test_bpe_of_hugging_face_has_the_vocabulary_and_the_text_back(monkeypatch):
-    monkeypatch.setattr(text, "VOCABULARY", 280)
-    sample = text.some_text(Settings())[:20_000]
-    tokenizer = text.hugging_face_bpe(sample)
-    assert tokenizer.get_vocab_size() == 280
-    assert tokenizer.decode(tokenizer.encode(sample).ids) == sample
-
-
-def test_text_is_the_file_or_as_long(tmp_path):
+def test_text_is_the_file_or_as_long_and_bpe_of_hugging_face_gives_it_back(monkeypatch, tmp_path):
     (tmp_path / "t.txt").write_bytes(b"a\r\nb")
     assert text.some_text(Settings(shakespeare=str(tmp_path / "t.txt"))) == "a\r\nb"
-    assert len(text.some_text(Settings())) == 1_115_394
+    sample = text.some_text(Settings())
+    assert len(sample) == 1_115_394
+    monkeypatch.setattr(text, "VOCABULARY", 280)
+    tokenizer = text.hugging_face_bpe(sample[:20_000])
+    assert tokenizer.get_vocab_size() == 280
+    assert tokenizer.decode(tokenizer.encode(sample[:20_000]).ids) == sample[:20_000]
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="peaks of processes are read from /proc")
@@ -346,17 +316,15 @@ def test_the_peak_of_a_process_is_what_it_touched():
 
 
 def test_gpu_rows_work_on_small_models(monkeypatch, short_text):
-    monkeypatch.setattr(gpu, "DEVICE", "cpu")
-    monkeypatch.setattr(gpu, "BATCH", 2)
-    monkeypatch.setattr(gpu, "T", 64)
-    monkeypatch.setattr(gpu, "LARGE", decoding.SMALL)
-    monkeypatch.setattr(gpu, "BILLION", {**decoding.LLAMA})
-    monkeypatch.setattr(gpu, "GPU_MODEL", {"vocab_size": 65, "d_model": 16})
-    monkeypatch.setattr(gpu, "GPU_RECIPE", {"total_steps": 2, "warmup_steps": 0, "seq_len": 8})
-    monkeypatch.setattr(
-        gpu, "alternate", lambda works, *a, **k: {name: [work() and 2.0] for name, work in works.items()}
-    )
-    monkeypatch.setattr(gpu, "matmul_rate", lambda *a, **k: 1e9)
+    small = {
+        "DEVICE": "cpu", "BATCH": 2, "T": 64, "LARGE": decoding.SMALL, "BILLION": {**decoding.LLAMA},
+        "GPU_MODEL": {"vocab_size": 65, "d_model": 16},
+        "GPU_RECIPE": {"total_steps": 2, "warmup_steps": 0, "seq_len": 8},
+        "alternate": lambda works, *a, **k: {name: [work() and 2.0] for name, work in works.items()},
+        "matmul_rate": lambda *a, **k: 1e9,
+    }  # fmt: skip
+    for name, value in small.items():
+        monkeypatch.setattr(gpu, name, value)
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self: None)
     s = Settings(shakespeare=short_text, seeds=1)
     train, share = gpu.training(s)

@@ -23,11 +23,8 @@ def runner(monkeypatch):
 
 
 def says(text: str, code: int = 0, seconds: float = 0) -> list[str]:
-    return [
-        sys.executable,
-        "-c",
-        f"import sys, time; print({text!r}, flush=True); time.sleep({seconds}); sys.exit({code})",
-    ]
+    program = f"import sys, time; print({text!r}, flush=True); time.sleep({seconds}); sys.exit({code})"
+    return [sys.executable, "-c", program]
 
 
 PASSES = "tests/test_a.py ....   [100%]\n=== 4 passed, 1 skipped in 1.23s ==="

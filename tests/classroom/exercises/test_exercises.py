@@ -12,22 +12,23 @@ import torch
 from other_blas import other_blas
 
 from tinylm_lib.classroom import exercises
+from tinylm_lib.classroom.checkout import lessons
 from tinylm_lib.classroom.checks import probing
 from tinylm_lib.classroom.checks.check import _told_apart, check, diagnose, hint
 from tinylm_lib.classroom.checks.probing import observe_one, same
 from tinylm_lib.classroom.exercises.base import Diagnosis
 
-LISTS = [importlib.import_module(f"catalogue.{m.name}") for m in pkgutil.iter_modules(catalogue.__path__)]
-RIGHT = {name: list(fs) for module in LISTS for name, fs in getattr(module, "RIGHT", {}).items()}
-WRONG = [
-    (name, f) for module in LISTS for name, fs in getattr(module, "WRONG", {}).items() for f in fs
-]  # written without sight of the catalogue
-LIBRARY = {name: f for module in LISTS for name, f in getattr(module, "LIBRARY", {}).items()}
-# Faults that no call can tell apart, each with its reason.
-SAME: dict[tuple[str, str], set[str]] = {
-    key: value for module in LISTS for key, value in getattr(module, "SAME", {}).items()
-}
+FILES = [importlib.import_module(f"catalogue.{m.name}") for m in pkgutil.iter_modules(catalogue.__path__)]
+RIGHT, WRONG, LIBRARY, SAME = (
+    {key: value for file in FILES for key, value in getattr(file, table, {}).items()}
+    for table in ("RIGHT", "WRONG", "LIBRARY", "SAME")
+)
 FAULTS = [(name, fault) for name in exercises.names() for fault in exercises.find(name).faults]
+
+
+def each(table: dict) -> list:
+    """Exercise and function, one by one."""
+    return [pytest.param(name, f, id=f"{name}-{key}") for name, fs in table.items() for key, f in fs.items()]
 
 
 def faulty(name: str, *faults: str):
@@ -44,7 +45,7 @@ def few_threads(one_thread):
 def test_an_exercise_is_whole(name):
     exercise = exercises.find(name)
     assert len(exercise.faults) >= 6 and len(RIGHT[name]) >= 3 and 2 <= len(exercise.hints) <= 5
-    assert exercise.lesson in {f"{i:02}" for i in range(1, 16)}
+    assert exercise.lesson in lessons()
     assert all(len(text) > 10 for fault in exercise.faults.values() for text in fault)
     assert diagnose(name, faulty(name)).passed
     outcomes = [observe_one(exercise.reference, probe) for probe in exercise.probes]
@@ -60,7 +61,7 @@ def test_a_fault_of_the_catalogue_is_caught_and_named(name, fault, record):
     assert not found.passed and named, found
 
 
-@pytest.mark.parametrize(("name", "variant"), [(n, f) for n, fs in RIGHT.items() for f in fs])
+@pytest.mark.parametrize(("name", "variant"), each(RIGHT))
 def test_a_right_variant_passes(name, variant, record):
     found = diagnose(name, variant)
     record(name, "variants", passed=found.passed)
@@ -73,11 +74,11 @@ def test_a_right_variant_passes_on_every_processor(seed):
     """The reference rounds as this one does, the variant as another one."""
     assert all(diagnose(name, faulty(name)).passed for name in RIGHT)  # from here on the reference's results are kept
     with other_blas(seed):
-        found = {(name, f.__name__): diagnose(name, f) for name, fs in RIGHT.items() for f in fs}
+        found = {(name, key): diagnose(name, f) for name, fs in RIGHT.items() for key, f in fs.items()}
     assert {which: d.message for which, d in found.items() if not d.passed} == {}
 
 
-@pytest.mark.parametrize(("name", "mistake"), WRONG)
+@pytest.mark.parametrize(("name", "mistake"), each(WRONG))
 def test_a_mistake_outside_the_catalogue_is_told(name, mistake, record):
     found = diagnose(name, mistake)
     record(name, "unknown", caught=not found.passed, named=found.mistake is not None)

@@ -20,9 +20,9 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from nbformat import NotebookNode
 
+from ..checkout import NOTEBOOKS
 from .source import ROLES, read_lesson, to_notebook
 
-NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 MAKERS = "course/build course/claims course/grammar course/source display/cards display/figures display/numbers"
 BUILDER = [Path(__file__).parents[1] / f"{name}.py" for name in (*MAKERS.split(), "views/base", "views/predict")]
 CELL_SECONDS, STUDENT_SECONDS = 120, 60

@@ -23,7 +23,7 @@ PACKAGES = ("jupyterlab", "ipywidgets", "anywidget", "matplotlib", "safetensors"
 REINSTALL = "run the set-up again: make lab, or the pip line of the README"
 
 
-class Finding(NamedTuple):
+class Observation(NamedTuple):
     """What was looked at, what was found, and the remedy; an empty remedy means that all is well."""
 
     what: str
@@ -31,61 +31,61 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def checkup() -> list[Finding]:
+def checkup() -> list[Observation]:
     """Look at everything that has gone wrong for somebody before."""
-    return [python(), *map(package, PACKAGES), torch_build(), memory(), disk(), speed(), device_agrees()]
+    return [python(), *map(installed, PACKAGES), torch_build(), memory(), disk(), speed(), device_agrees()]
 
 
-def report(findings: list[Finding]) -> str:
-    """One line per finding, what to mend below it, and a summary."""
+def report(findings: list[Observation]) -> str:
+    """One line per finding, how to fix it below it, and a summary."""
     lines = []
     for finding in findings:
-        lines.append(f"{'mend' if finding.fix else 'ok  '}  {finding.what:<16} {finding.found}")
+        lines.append(f"{'fix ' if finding.fix else 'ok  '}  {finding.what:<16} {finding.found}")
         if finding.fix:
             lines.append(f"      -> {finding.fix}")
     broken = sum(bool(finding.fix) for finding in findings)
-    verdict = "This machine is ready." if not broken else f"{broken} of {len(findings)} need a hand, see the arrows."
+    verdict = "This machine is ready." if not broken else f"{broken} of {len(findings)} need a fix: see the arrows."
     return "\n".join([*lines, verdict])
 
 
-def python() -> Finding:
+def python() -> Observation:
     """The interpreter's version."""
     fits = OLDEST <= sys.version_info[:2] <= NEWEST
-    remedy = f"install Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} and set up anew"
-    return Finding("Python", f"⟨{platform.python_version()}⟩", "" if fits else remedy)
+    remedy = f"install Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} and set up again"
+    return Observation("Python", f"⟨{platform.python_version()}⟩", "" if fits else remedy)
 
 
-def package(name: str) -> Finding:
+def installed(name: str) -> Observation:
     """A package that the lessons need."""
     if importlib.util.find_spec(name) is None:
-        return Finding(name, "missing", REINSTALL)
-    return Finding(name, f"⟨{importlib.metadata.version(name)}⟩")
+        return Observation(name, "missing", REINSTALL)
+    return Observation(name, f"⟨{importlib.metadata.version(name)}⟩")
 
 
-def torch_build() -> Finding:
+def torch_build() -> Observation:
     """Torch, its device and its threads."""
     device = choose_device("auto").type
     found = f"⟨{torch.__version__}⟩, device ⟨{device}⟩, ⟨{torch.get_num_threads()} threads⟩"
     old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11)
-    return Finding("torch", found, REINSTALL if old else "")
+    return Observation("torch", found, REINSTALL if old else "")
 
 
-def memory() -> Finding:
-    """Main memory, where the system tells."""
+def memory() -> Observation:
+    """Main memory, where the system reports it."""
     total = main_memory() / 2**30
     if math.isinf(total):
-        return Finding("memory", "⟨unknown GiB⟩")
+        return Observation("memory", "⟨unknown GiB⟩")
     remedy = "close other programs; the lessons need about 2 GiB free"
-    return Finding("memory", f"⟨{rounded(total, 3)} GiB⟩", "" if total > 3 else remedy)
+    return Observation("memory", f"⟨{rounded(total, 3)} GiB⟩", "" if total > 3 else remedy)
 
 
-def disk() -> Finding:
+def disk() -> Observation:
     """Free space where the work is kept."""
     free = shutil.disk_usage(os.getcwd()).free / 2**30
-    return Finding("free disk", f"⟨{rounded(free, 3)} GiB⟩", "" if free > 1 else "free at least 1 GiB on this disk")
+    return Observation("free disk", f"⟨{rounded(free, 3)} GiB⟩", "" if free > 1 else "free at least 1 GiB on this disk")
 
 
-def speed() -> Finding:
+def speed() -> Observation:
     """The rate of a matrix product in fp32, the best of a few."""
     a = torch.randn(512, 512)
     best = float("inf")
@@ -95,10 +95,10 @@ def speed() -> Finding:
         best = min(best, time.perf_counter() - start)
     rate = 2 * 512**3 / best / 1e9
     remedy = "plug in the charger and close other programs; each lesson will take several times as long"
-    return Finding("matrix product", f"⟨{rounded(rate, 3)} GFLOP/s⟩", "" if rate > 5 else remedy)
+    return Observation("matrix product", f"⟨{rounded(rate, 3)} GFLOP/s⟩", "" if rate > 5 else remedy)
 
 
-def device_agrees() -> Finding:
+def device_agrees() -> Observation:
     """The chosen device gives the CPU's logits, on a small model with everything in it."""
     device = choose_device("auto")
     with torch.random.fork_rng():
@@ -113,4 +113,4 @@ def device_agrees() -> Finding:
         there = model.to(device)(ids.to(device)).cpu()
     worst = (here - there).abs().max().item() / here.abs().max().item()
     remedy = f"this torch computes wrongly on {device.type}; use --device cpu, or install another torch"
-    return Finding("same numbers", "on the chosen device as on the CPU", "" if worst < 1e-3 else remedy)
+    return Observation("same numbers", "on the chosen device as on the CPU", "" if worst < 1e-3 else remedy)

@@ -16,6 +16,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,9 +24,9 @@ from urllib.parse import quote
 from jupyter_server.serverapp import list_running_servers
 
 from ...files import whole_file
+from ..checkout import NOTEBOOKS, WORK
+from .moved import moved_imports
 
-ROOT = Path(__file__).parents[3]
-NOTEBOOKS, WORK = ROOT / "notebooks", ROOT / "work"
 CACHES = {
     "HF_HOME": "huggingface",
     "IPYTHONDIR": "ipython",
@@ -37,7 +38,7 @@ CACHES = {
     "TRITON_CACHE_DIR": "triton",
     "XDG_CACHE_HOME": "",
 }
-QUIET = (
+_OFFLINE = (
     "--LabApp.extension_manager=readonly",  # the other one asks the package index
     "--LanguageServerManager.autodetect=False",  # it would call npm, which writes into the home folder
     "--KernelManager.transport_encryption=auto",  # without it each kernel prints a warning
@@ -57,7 +58,7 @@ START_SECONDS, STOP_SECONDS = 60, 10
 def main(argv: Sequence[str] = ()) -> int:
     """Brings the working copies up to date and runs JupyterLab until it is stopped; returns the exit status.
 
-    Raises: FileNotFoundError without built notebooks, ValueError for an unknown lesson, OSError if Lab does not start.
+    Raises FileNotFoundError without built notebooks, ValueError for an unknown lesson, OSError if Lab does not start.
     """
     parser = argparse.ArgumentParser(prog="python -m tinylm_lib lab", description=__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] = ()) -> int:
     if options.solutions:
         for line in refresh(NOTEBOOKS / "solutions", WORK / "solutions"):
             print(f"solutions/{line}")
-    process, url = start(WORK, lesson(NOTEBOOKS, options.lesson), for_jupyter)
+    process, url = start(WORK, find_lesson(NOTEBOOKS, options.lesson), for_jupyter)
     print(f"The course is open at\n\n    {url}\n\nCtrl-C stops it. Your notebooks are in {WORK}", flush=True)
     try:
         return process.wait()
@@ -80,10 +81,10 @@ def main(argv: Sequence[str] = ()) -> int:
         return 0
 
 
-def lesson(notebooks: Path, number: str) -> str:
+def find_lesson(notebooks: Path, number: str) -> str:
     """The file name of the lesson with this number, of the first one for an empty number.
 
-    Raises: ValueError if there is none.
+    Raises ValueError if there is none.
     """
     names = sorted(path.name for path in notebooks.glob("*.ipynb"))
     found = [name for name in names if name.startswith(f"{number}_" if number else "")]
@@ -95,7 +96,7 @@ def lesson(notebooks: Path, number: str) -> str:
 def refresh(notebooks: Path, work: Path) -> list[str]:
     """Makes a working copy of each notebook that has none, or only an older one; returns one line for each change.
 
-    Raises: FileNotFoundError if there is no notebook to copy.
+    Raises FileNotFoundError if there is no notebook to copy.
     """
     paths = sorted(notebooks.glob("*.ipynb"))
     if not paths:
@@ -107,7 +108,7 @@ def refresh(notebooks: Path, work: Path) -> list[str]:
 def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subprocess.Popen, str]:
     """Starts JupyterLab on a folder of working copies; returns its process and the address that opens one of them.
 
-    Raises: OSError if it does not come up.
+    Raises OSError if it does not come up.
     """
     environment = _environment()
     runtime = environment["JUPYTER_RUNTIME_DIR"]
@@ -144,7 +145,7 @@ def end(process: subprocess.Popen) -> None:
 
 def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
     """The command line of JupyterLab: this Python's, offline and without questions, the user's options last."""
-    line = [sys.executable, "-m", "jupyterlab", *QUIET, f"--ServerApp.root_dir={work.resolve()}"]
+    line = [sys.executable, "-m", "jupyterlab", *_OFFLINE, f"--ServerApp.root_dir={work.resolve()}"]
     line.append(f"--LabApp.default_url=/lab/tree/{quote(name)}")
     if not _has_browser():
         line.append("--no-browser")
@@ -180,7 +181,7 @@ def _has_browser() -> bool:
 
 def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
     """Writes the copy where there is none or an unedited older one, beside all that the student has edited."""
-    edited = False
+    edited: list[Path] = []
     for path in _names(work, name):
         old = _read(path)
         if path.exists() and old.get("version") == _version(built):
@@ -189,10 +190,23 @@ def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
             _write(path, _copy(built, name))
             if edited:
                 yield f"{name} has changed, and you have edited yours: the new one is {path.name}, yours stays as it is"
+                yield from chain.from_iterable(map(_complain, edited))
             elif old:
                 yield f"{name} has changed; you had not edited yours, it is now the new one"
             return
-        edited = True
+        edited.append(path)
+
+
+def _complain(path: Path) -> Iterator[str]:
+    """How to change the imports of a copy that an edition of the library with other modules has left behind."""
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        moved = moved_imports("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    except (ValueError, KeyError, TypeError):  # no notebook
+        return
+    if moved:
+        yield f"    To run {path.name} with this edition of the library, change in it:"
+    yield from (f"        {old}  ->  {new or '(gone)'}" for old, new in moved.items())
 
 
 def _names(work: Path, name: str) -> Iterator[Path]:

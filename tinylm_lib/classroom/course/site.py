@@ -23,9 +23,9 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from ..checkout import NOTEBOOKS, WORK
 from ..display.theme import css
 from ..views.base import MIME, SHARED, source
-from .lab import NOTEBOOKS, WORK
 
 OUTSIDE = re.compile(
     r"<(?:img|script|link|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|data)\s*=\s*"

@@ -1,54 +1,13 @@
 """All exercises of the series: what each asks for, and the mistakes that its check knows by name."""
 
-from . import (
-    adamw,
-    attention,
-    beams,
-    block,
-    cache,
-    clipping,
-    feedforward,
-    heads,
-    initialization,
-    linear,
-    model,
-    normalization,
-    positions,
-    sampling,
-    scale,
-    softmax,
-    speed,
-    step_size,
-    tokens,
-    training,
-    truncation,
-)
+from importlib import import_module
+from pkgutil import iter_modules
+
 from .base import Exercise
 
-LESSONS = (
-    tokens,
-    linear,
-    softmax,
-    normalization,
-    attention,
-    positions,
-    heads,
-    feedforward,
-    block,
-    model,
-    initialization,
-    training,
-    adamw,
-    step_size,
-    clipping,
-    sampling,
-    truncation,
-    beams,
-    cache,
-    speed,
-    scale,
-)
-ALL: dict[str, Exercise] = {exercise.name: exercise for lesson in LESSONS for exercise in lesson.EXERCISES}
+_files = [import_module(f".{file.name}", __name__) for file in iter_modules(__path__) if file.name != "base"]
+_found = [exercise for file in _files for exercise in file.EXERCISES]
+ALL: dict[str, Exercise] = {e.name: e for e in sorted(_found, key=lambda e: (e.lesson, e.order))}
 
 
 def names() -> list[str]:

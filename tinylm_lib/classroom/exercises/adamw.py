@@ -154,6 +154,7 @@ def _running(g: Generator, *shape: int, dtype: torch.dtype = torch.float32) -> t
 ADAMW_STEP = Exercise(
     name="adamw_step",
     lesson="11",
+    order=1,
     reference=adamw_step,
     probes=(
         Probe("the first step has the size of lr", _hand(1, 0.5, 0, 0, 1, *PLAIN, 0.0)),

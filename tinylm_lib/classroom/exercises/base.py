@@ -48,9 +48,11 @@ class Probe:
 class Exercise:
     """A function to be written.
 
+    lesson: its number, two digits.
     reference: the same signature, and `on`, the set of the faults that it shall make.
     probes: in an order in which the first that fails is the cause.
     hints: from a nudge to a plan, never the answer.
+    order: in its lesson, where this has exercises in several files.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Exercise:
     probes: tuple[Probe, ...]
     faults: Mapping[str, Fault]
     hints: tuple[str, ...]
+    order: int = 0
 
     @property
     def parameters(self) -> list[str]:

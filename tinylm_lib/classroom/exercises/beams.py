@@ -163,6 +163,7 @@ def _search(holds: str, make: Callable[[Generator], tuple]) -> Probe:
 BEAM_SEARCH = Exercise(
     name="beam_search",
     lesson="12",
+    order=2,
     reference=beam_search,
     probes=(
         _search("one step leaves the best tokens", lambda g: (_counted(_by_table), [2, 1], 2, 1)),

@@ -83,6 +83,7 @@ def _gradients(g: Generator, scale: float) -> list[Tensor]:
 CLIP_GRADIENTS = Exercise(
     name="clip_gradients",
     lesson="11",
+    order=3,
     reference=clip_gradients,
     probes=(
         Probe("3, 4 and 12 have a length of 13", lambda g: ([torch.tensor([3.0, 4.0]), torch.tensor([12.0])], 1.0)),

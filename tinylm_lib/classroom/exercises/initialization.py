@@ -213,6 +213,7 @@ def _still_tied(arguments: tuple, _: Any) -> dict[str, Any]:
 INIT_WEIGHTS = Exercise(
     name="init_weights",
     lesson="10",
+    order=1,
     reference=init_weights,
     probes=(
         Probe(

@@ -117,6 +117,7 @@ def _at(step: int, *rest: float) -> Callable[[Generator], tuple]:
 WARMUP_COSINE = Exercise(
     name="warmup_cosine",
     lesson="11",
+    order=2,
     reference=warmup_cosine,
     probes=(
         Probe("the first step has its share of the peak", _at(1, 8.0, 3.0, 4, 12)),

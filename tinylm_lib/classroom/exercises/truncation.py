@@ -117,6 +117,7 @@ SHARING = {
 TOP_K_PROBS = Exercise(
     name="top_k_probs",
     lesson="12",
+    order=1,
     reference=top_k_probs,
     probes=(
         Probe("the k largest stay and sum to 1", lambda g: (torch.tensor([0.2, 0.5, 0.05, 0.25]), 2)),
@@ -224,6 +225,7 @@ def _by_value(probs: Tensor, p: float, keep: Tensor, on: frozenset[str]) -> Tens
 TOP_P_PROBS = Exercise(
     name="top_p_probs",
     lesson="12",
+    order=1,
     reference=top_p_probs,
     probes=(
         Probe("the token that crosses p stays", lambda g: (torch.tensor([0.5, 0.3, 0.15, 0.05]), 0.9)),

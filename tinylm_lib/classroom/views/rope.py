@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ...model import TransformerLM
-from ...positions import LAYOUTS, Rotary, angles, frequencies, sinusoidal_table
+from ...positions import LAYOUTS, Positions, Rotary, angles, frequencies, sinusoidal_table
 from ..display.cards import number_table
 from ..display.figures import framed
 from ..display.numbers import fixed, rounded
@@ -47,7 +47,7 @@ class Pair(NamedTuple):
         size = int(key.max()) + self.offset + 1
         angle, turn = (Rotary(len(self.q), size, self.base, layout) for layout in ("interleaved", "halves"))
         both = (self.q, key + self.offset), (self.k, key)
-        return _dot(*(turn(x.expand(len(key), -1), at, angle.rows(at)) for x, at in both))
+        return _dot(*(turn(x.expand(len(key), -1), Positions(at, angle.rows(at))) for x, at in both))
 
     def added(self, key: Tensor, offset: Tensor) -> Tensor:
         """As `scores`, but with the waves of the position added to q and k."""

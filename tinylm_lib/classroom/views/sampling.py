@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...layers import evaluation_mode
 from ...model import TransformerLM
-from ...probabilities import check, check_options, next_token_probs, sample
+from ...probabilities import check_number, check_options, next_token_probs, sample
 from ..display.cards import number_table
 from ..display.figures import framed
 from ..display.numbers import fixed
@@ -45,7 +45,7 @@ class Writer:
     """
 
     def __init__(self, model: TransformerLM, prompt: Tensor, seed: int):
-        check("seed", seed, int, lambda n: 0 <= n < 2**63, "a whole number from 0")
+        check_number("seed", seed, int, lambda n: 0 <= n < 2**63, "a whole number from 0")
         self.model, self.ids, self.n_prompt = model, prompt, len(prompt)
         self.generator = torch.Generator(prompt.device).manual_seed(seed)
         self.shares: list[float] = []
@@ -53,7 +53,7 @@ class Writer:
 
     def write(self, n: int, **options: Any) -> None:
         """Draw n more tokens. options: as in `next_token_probs`."""
-        check("n", n, int, lambda n: 1 <= n <= MOST_WRITTEN - len(self.shares), self._room())
+        check_number("n", n, int, lambda n: 1 <= n <= MOST_WRITTEN - len(self.shares), self._room())
         check_options(self.model.config.vocab_size, **options)
         for _ in range(n):
             probs = next_token_probs(self.logits[-1][None], **options)

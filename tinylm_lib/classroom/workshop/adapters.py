@@ -16,7 +16,7 @@ from ...attention import Attention, attend, causal_mask
 from ...feedforward import MLP, GatedMLP
 from ...layers import Embedding, LayerNorm, Linear, RMSNorm, gelu, silu
 from ...model import PreNormBlock, TransformerLM
-from ...positions import Rotary, Rows, SinusoidalPosition, Unchanged
+from ...positions import Positions, Rotary, SinusoidalPosition, Unchanged
 
 Functions = Mapping[str, Callable[..., Any]]
 
@@ -63,9 +63,10 @@ class YourRotary(Rotary):
     def rows(self, positions: Tensor) -> None:
         """positions (T,). There is nothing to look up: `rotate` computes its own angles."""
 
-    def forward(self, x: Tensor, positions: Tensor, rows: Rows | None = None) -> Tensor:
+    def forward(self, x: Tensor, positions: Tensor | Positions) -> Tensor:
+        at = positions.at if isinstance(positions, Positions) else positions
         neighbours = x.unflatten(-1, self.unfolded).movedim(self.pair, -1).flatten(-2)  # (..., T, D)
-        turned = self.parts["rotate"](neighbours, positions, self.base)  # (..., T, D)
+        turned = self.parts["rotate"](neighbours, at, self.base)  # (..., T, D)
         return turned.unflatten(-1, (-1, 2)).movedim(-1, self.pair).flatten(-2)  # (..., T, D)
 
 
@@ -76,13 +77,13 @@ class YourAttention(Attention):
         split_heads = self.parts.get("split_heads")
         return split_heads(x, x.shape[-1] // self.d_head) if split_heads else super().split(x)
 
-    def forward(self, x: Tensor, positions: Tensor, extend: Callable | None = None, rows: Rows | None = None) -> Tensor:
-        """x (B, T, C), positions (T,). Returns (B, T, C)."""
+    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
+        """x (B, T, C). Returns (B, T, C)."""
         whole = self.parts.get("multi_head_attention")
         if whole and extend is None:
             weights = (self.q_proj.weight, self.k_proj.weight, self.v_proj.weight, self.o_proj.weight)
             return whole(x, *weights, x.shape[-1] // self.d_head)
-        return super().forward(x, positions, extend, rows)
+        return super().forward(x, positions, extend)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q (B, H, T, D), k and v (B, G, S, D), the newest last. Returns (B, T, H*D)."""
@@ -120,12 +121,12 @@ class YourMLP(MLP):
 class YourPreNormBlock(PreNormBlock):
     """Calls `pre_norm_block`."""
 
-    def forward(self, x: Tensor, positions: Tensor, extend: partial | None = None, rows: Rows | None = None) -> Tensor:
-        """x (B, T, C), positions (T,). Returns (B, T, C)."""
+    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
+        """x (B, T, C). Returns (B, T, C)."""
         return self.parts["pre_norm_block"](
             x,
             self.attn_norm,
-            lambda z: self.dropout(self.attention(z, positions, extend, rows)),
+            lambda z: self.dropout(self.attention(z, positions, extend)),
             self.ffn_norm,
             lambda z: self.dropout(self.ffn(z)),
         )

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ...config import ModelConfig
 from ...files import whole_file
 from ...model import TransformerLM
+from ..checkout import lessons
 from ..checks.check import diagnose, is_open
 from ..display.cards import CODE, TONES, Card, card, paragraph
 from ..exercises import find, names
@@ -23,10 +24,6 @@ from .extract import ROOT, Extract, KeepError, Part, check_in_fresh_process, ext
 
 PARTS = ROOT / "work" / "parts"
 SHOWN = "work/parts"
-TOPICS = (
-    "start", "tokens", "linear", "softmax", "normalization", "attention", "positions", "heads", "feedforward", "block",
-    "model", "training", "sampling", "cache", "speed", "scale",
-)  # fmt: skip
 # How a status looks: sign, word and tone of the cards.
 LOOKS = {
     "done": ("✓", "kept", "good"),
@@ -131,13 +128,13 @@ def progress() -> Card:
     done = sum(part.status == "done" for part in parts)
     title = f"Your workshop: {done} of {len(parts)} parts kept"
     after, rows, lines = _next(parts), [], [title]
-    for number, topic in enumerate(TOPICS):
-        here = [part for part in parts if int(find(part.name).lesson) == number]
-        lesson = f'<span style="{QUIET}">{number:02}</span> <b>{topic}</b>'
+    for number, topic in _topics().items():
+        here = [part for part in parts if find(part.name).lesson == number]
+        lesson = f'<span style="{QUIET}">{number}</span> <b>{topic}</b>'
         chips = "".join(_chip(part.name, part.status) for part in here) or f'<span style="{QUIET}">{NO_PART}</span>'
         rows.append(_row(lesson, chips, TONES["open"] if after in here else "transparent"))
         said = ", ".join(f"{LOOKS[part.status][0]} {part.name} {LOOKS[part.status][1]}" for part in here)
-        lines.append(f"  {number:02} {topic:<15}{said or NO_PART}")
+        lines.append(f"  {number} {topic:<15}{said or NO_PART}")
     ending = [*(_complaint(part) for part in parts if part.why), _advice(after)]
     html = [_bar(parts), _table(rows), *map(paragraph, ending)]
     return card(title, html, "\n".join([*lines, *ending]), "good" if done else "plain")
@@ -206,7 +203,13 @@ def _advice(part: Part | None) -> str:
         return "Everything is kept. The models that you build are yours."
     lesson = find(part.name).lesson
     doing = "mend" if part.why else "write"
-    return f"Next: {doing} `{part.name}` in lesson {lesson} {TOPICS[int(lesson)]}, then keep it."
+    return f"Next: {doing} `{part.name}` in lesson {lesson} {_topics()[lesson]}, then keep it."
+
+
+def _topics() -> dict[str, str]:
+    """The topic of each lesson, empty where only the library is installed."""
+    numbers = [find(name).lesson for name in names()]
+    return dict(sorted((dict.fromkeys(numbers, "") | lessons()).items()))
 
 
 def _say(name: str, kept: bool, title: str, lines: list[str], tone: str) -> Kept:

@@ -1,0 +1,19 @@
+"""The doctor says what is wrong with a machine, and how to fix it."""
+
+import pytest
+
+from tinylm_lib.classroom.course.doctor import PACKAGES, Observation, checkup, report
+
+
+def test_the_report_shows_how_to_fix_what_is_broken() -> None:
+    found = [one._replace(fix="") for one in checkup()]
+    assert report(found).endswith("\nThis machine is ready.") and "fix " not in report(found)
+    said = report([*found, Observation("anywidget", "missing", "run the set-up again")])
+    assert "\nfix   anywidget        missing\n      -> run the set-up again\n1 of " in said and "need a fix" in said
+
+
+def test_a_package_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    missing = [one for one in checkup() if one.found == "missing"]
+    assert tuple(one.what for one in missing) == PACKAGES and len(PACKAGES) == 5
+    assert all("set-up" in one.fix for one in missing)
