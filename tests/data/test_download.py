@@ -124,19 +124,14 @@ def test_a_stopped_download_leaves_nothing(server: Server, tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_file_in_the_cache_is_named_and_kept(server: Server, tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_bytes(BODY[:-1])
-    with pytest.raises(ValueError, match=r"text\.txt is not the file of http.*delete it"):
-        download(server.source("good"), path)
-    assert path.read_bytes() == BODY[:-1]
-    assert server.requests == 0
-
-
-def test_a_file_that_was_put_there_needs_no_network(tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_bytes(BODY)
-    download(Source("http://127.0.0.1:1/text.txt", len(BODY), hashlib.sha256(BODY).hexdigest()), path)
+def test_a_file_that_is_there_is_used_or_named_and_kept_without_the_network(server: Server, tmp_path: Path) -> None:
+    right, wrong = tmp_path / "right.txt", tmp_path / "wrong.txt"
+    right.write_bytes(BODY)
+    wrong.write_bytes(BODY[:-1])
+    download(server.source("good"), right)
+    with pytest.raises(ValueError, match=r"wrong\.txt is not the file of http.*delete it"):
+        download(server.source("good"), wrong)
+    assert (right.read_bytes(), wrong.read_bytes(), server.requests) == (BODY, BODY[:-1], 0)
 
 
 def test_shakespeare_is_downloaded_into_the_work_folder(
