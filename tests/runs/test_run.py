@@ -91,6 +91,17 @@ def test_what_is_not_finite_stops_the_run_at_the_next_look_and_is_never_saved(
         assert load(latest(out)).step == STEPS
 
 
+def test_a_stop_saves_nothing_that_is_not_finite(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(job: Job, step: Step) -> Step:
+        signal.raise_signal(signal.SIGINT)
+        return bad_weights(job, step)
+
+    spoil(monkeypatch, 3, stopped, job)
+    with pytest.raises(ValueError, match="update 3 left weights that are not finite; nothing was saved"):
+        run.work(job)
+    assert not list(Path(job.run.out).glob("step_*"))
+
+
 def test_weights_that_are_finite_and_give_no_loss_are_not_saved(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def huge(job: Job, step: Step) -> Step:
         with torch.no_grad():
