@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("checkpoint", nargs="?", default=RunConfig.out, help=f"its folder (default {RunConfig.out})")
     p.add_argument("--corpus", help="another text, taken whole; default: the validation text of the training run")
     p.add_argument("--device", default="auto", help="auto takes the first of cuda, mps and cpu")
-    commands.add_parser("doctor", help="check this machine and say what to mend").set_defaults(do=run_doctor)
+    commands.add_parser("doctor", help="check this machine and say what to fix").set_defaults(do=run_doctor)
     p = commands.add_parser("lab", help="open the lessons in JupyterLab: lab [NN] [--solutions] [its own options]")
     p.set_defaults(do=run_lab)
     return top

@@ -1,11 +1,11 @@
-"""Files that are whole or not there: written under another name first, and on the disk before they get their own."""
+"""Files that are whole or not there: written under another name, and on the disk before they get their own."""
 
 import errno
 import hashlib
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,7 +30,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 def put_in_place(partial: Path, path: Path) -> None:
     """Give a finished file, or a folder of files, its own name in one step, when all of it is on the disk."""
     for file in sorted(partial.iterdir()) if partial.is_dir() else [partial]:
-        os.chmod(file, 0o666 & ~_umask())  # safetensors lets nobody else read
+        with suppress(PermissionError):  # on a disk that knows no permissions
+            os.chmod(file, 0o666 & ~_umask())  # safetensors lets nobody else read
         sync(file)
     if partial.is_dir():
         sync(partial)

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,11 +20,11 @@ from tinylm_lib import ModelConfig, TransformerLM, generate
 from tinylm_lib.__main__ import main
 from tinylm_lib.hub.folder import find_folder
 from tinylm_lib.pretrained import load_hf, save_hf
-from tinylm_lib.text import hugging_face as hub_tokenizer
 from tinylm_lib.text.hugging_face import HubTokenizer
 from tinylm_lib.text.tokenizers import ByteTokenizer
 from tinylm_lib.training import checkpoint
 
+OPTIONS = ["--prompt", "One day", "--temperature", "0", "--max-new-tokens", "12"]
 CONFIG = ModelConfig(vocab_size=300, max_seq_len=64, d_model=24, n_layers=2, n_heads=3, d_ff=32, init="normal")
 COMMIT = "c0ffee" * 6 + "c0ff"
 
@@ -93,8 +93,7 @@ def sample(home: Path, port: int, name: str, **more: str) -> subprocess.Complete
     environment = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(home), **more}
     if "HF_HUB_OFFLINE" not in more:
         del environment["HF_HUB_OFFLINE"]
-    options = ["sample", "--from", name, "--prompt", "One day", "--temperature", "0", "--max-new-tokens", "12"]
-    command = [sys.executable, "-W", "error::UserWarning", "-m", "tinylm_lib", *options]
+    command = [sys.executable, "-W", "error::UserWarning", "-m", "tinylm_lib", "sample", "--from", name, *OPTIONS]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, encoding="utf-8")
 
 
@@ -132,39 +131,33 @@ def test_an_unknown_id_and_a_hub_out_of_reach_are_one_line(hub: ThreadingHTTPSer
 def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert main(["sample", "--from", "owner/name"]) == 2
-    assert capsys.readouterr().err == (
-        "tinylm: the package huggingface_hub is not installed; pip install 'tinylm-lib[hf]'\n"
-    )
+    said = "tinylm: the package huggingface_hub is not installed; pip install 'tinylm-lib[hf]'\n"
+    assert capsys.readouterr().err == said
 
 
-def test_sample_writes_what_the_model_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["sample", "--from", str(folder), "--prompt", "One day", "--temperature", "0", "--max-new-tokens", "12"]
-    assert main(command) == 0
-    assert capsys.readouterr().out == expected_text(folder) + "\n"
-    assert main([*command[:4], "", *command[5:]]) == 0, "the beginning alone is a prompt"
+class Stripping(HubTokenizer):
+    """A decoder that takes off spaces at the start of a text."""
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        return super().decode(tokens).removeprefix(BEGIN).removeprefix(" ")
 
 
-def test_spaces_that_a_decoder_takes_off_at_the_start_of_a_text_stay_inside(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [HubTokenizer, Stripping])
+def test_sample_writes_what_the_model_says(
+    kind: type[HubTokenizer], folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Stripping(HubTokenizer):
-        def decode(self, tokens):
-            return super().decode(tokens).removeprefix(BEGIN).removeprefix(" ")
-
-    monkeypatch.setattr("tinylm_lib.hub.load.HubTokenizer", Stripping)
-    assert main(["sample", "--from", str(folder), "--prompt", "One day", "--temperature", "0",
-                 "--max-new-tokens", "12"]) == 0  # fmt: skip
+    monkeypatch.setattr("tinylm_lib.hub.load.HubTokenizer", kind)
+    assert main(["sample", "--from", str(folder), *OPTIONS]) == 0
     assert capsys.readouterr().out == expected_text(folder) + "\n"
-    assert hub_tokenizer.HubTokenizer is HubTokenizer
+    assert main(["sample", "--from", str(folder), "--prompt", "", *OPTIONS[2:]]) == 0, "the beginning alone is a prompt"
 
 
 def test_each_kind_of_folder_has_its_flag(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint.save(tmp_path / "run" / "step_000001", TransformerLM(CONFIG), tokenizer=ByteTokenizer())
     for place in (tmp_path / "run" / "step_000001", tmp_path / "run"):
         assert main(["sample", "--from", str(place)]) == 2
-        assert "holds a checkpoint of this library; open it with checkpoint.load, or sample --checkpoint" in (
-            capsys.readouterr().err
-        )
+        said = "holds a checkpoint of this library; open it with checkpoint.load, or sample --checkpoint"
+        assert said in capsys.readouterr().err
     assert main(["sample", "--checkpoint", str(folder)]) == 2
     assert "holds a Hugging Face model; use pretrained.load_hf, or sample --from" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stop:

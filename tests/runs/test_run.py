@@ -60,38 +60,46 @@ def bad_norm(job: Job, step: Step) -> Step:
     return step._replace(grad_norm=torch.tensor(math.inf))
 
 
-FAULTS = [
-    (bad_weights, r"weights that are not finite|loss nan"),
-    (bad_moments, "optimizer states that are not finite|weights that are not finite|loss nan"),
-    (bad_loss, "update {at} has loss nan and gradient norm [0-9.]+"),
-    (bad_norm, "update {at} has loss [0-9.]+ and gradient norm inf"),
-]
+FAULTS = {
+    bad_weights: "weights that are not finite|loss nan",
+    bad_moments: "optimizer states that are not finite|weights that are not finite|loss nan",
+    bad_loss: "update {} has loss nan and gradient norm [0-9.]+",
+    bad_norm: "update {} has loss [0-9.]+ and gradient norm inf",
+}
 
 
 @pytest.mark.parametrize("at", [1, 4, 7, STEPS], ids=lambda at: f"update{at}")
-@pytest.mark.parametrize(("fault", "says"), FAULTS, ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize("fault", FAULTS)
 def test_what_is_not_finite_stops_the_run_at_the_next_look_and_is_never_saved(
-    fault: Callable, says: str, at: int, job: Job, monkeypatch: pytest.MonkeyPatch
+    fault: Callable, at: int, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(monkeypatch, at, fault, job)
     out = Path(job.run.out)
-    with pytest.raises(ValueError, match=says.format(at=at)) as stop:
+    with pytest.raises(ValueError, match=FAULTS[fault].format(at)) as stop:
         run.work(job)
-    last = (at - 1) // EVERY * EVERY
-    said = str(stop.value)
+    last, said = (at - 1) // EVERY * EVERY, str(stop.value)
     assert (f"the last checkpoint in {out} is kept" if last else f"nothing was saved in {out} yet") in said
     for look_at in ("--matrix-lr", "--embedding-lr", "--warmup-steps", "--clip-norm", "--precision fp32", "text"):
         assert look_at in said
     assert "\n" not in said
-    saved = {int(p.name[5:]) for p in out.glob("step_*")}
-    assert saved == {step for step in (last - EVERY, last) if step > 0}
-    for entry in log.read_log(out / log.LOG_NAME):
-        assert all(math.isfinite(value) for value in entry.values())
+    assert {int(p.name[5:]) for p in out.glob("step_*")} == {step for step in (last - EVERY, last) if step > 0}
+    assert all(math.isfinite(value) for entry in log.read_log(out / log.LOG_NAME) for value in entry.values())
     if last:
         assert load(latest(out)).step == last
         monkeypatch.setattr(run, "train", train)
         run.work(go_on(*find_run({"out": str(out)})))
         assert load(latest(out)).step == STEPS
+
+
+def test_a_stop_saves_nothing_that_is_not_finite(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(job: Job, step: Step) -> Step:
+        signal.raise_signal(signal.SIGINT)
+        return bad_weights(job, step)
+
+    spoil(monkeypatch, 3, stopped, job)
+    with pytest.raises(ValueError, match="update 3 left weights that are not finite; nothing was saved"):
+        run.work(job)
+    assert not list(Path(job.run.out).glob("step_*"))
 
 
 def test_weights_that_are_finite_and_give_no_loss_are_not_saved(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,21 +190,15 @@ def checkpoints(out: Path, whole: list[int], torn: list[int] = ()) -> Path:
     return out / f"step_{max(whole):06d}"
 
 
-@pytest.mark.parametrize(
-    ("whole", "torn", "left"),
-    [
-        ([5], [], [5]),
-        ([5, 10, 15], [], [10, 15]),
-        ([1, 2, 3, 4], [], [3, 4]),
-        ([999_999, 1_000_000, 1_000_001], [], [1_000_000, 1_000_001]),
-        ([5, 12], [10], [5, 12]),
-        ([5, 10, 15], [1, 7, 12], [10, 15]),
-        ([5, 10], [15], [5, 10, 15]),
-    ],
-)
-def test_the_last_two_checkpoints_are_spared(
-    whole: list[int], torn: list[int], left: list[int], tmp_path: Path
-) -> None:
+SPARED = [  # checkpoints that are whole, those without their manifest, and what is left
+    ([5], [], [5]), ([5, 10, 15], [], [10, 15]), ([1, 2, 3, 4], [], [3, 4]),
+    ([999_999, 1_000_000, 1_000_001], [], [1_000_000, 1_000_001]), ([5, 12], [10], [5, 12]),
+    ([5, 10, 15], [1, 7, 12], [10, 15]), ([5, 10], [15], [5, 10, 15]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("whole", "torn", "left"), SPARED)
+def test_the_last_two_are_spared(whole: list[int], torn: list[int], left: list[int], tmp_path: Path) -> None:
     run.forget(checkpoints(tmp_path, whole, torn))
     assert folders(tmp_path) == left
 

@@ -25,13 +25,9 @@ def trained(seed: int = 0, n_steps: int = 2, name: str = "gpt", **changes: Any) 
         optimizer = build_optimizer(model, CONFIG)
         list(itertools.islice(train(model, optimizer, batches, CONFIG), n_steps))
     return {
-        "model": model,
-        "optimizer": optimizer,
-        "batches": batches,
-        "step": n_steps,
-        "tokenizer": CharTokenizer("abcdefghijklmnop\u2028"),
-        "extra": {"train": CONFIG.to_dict(), "note": "größer"},
-    }
+        "model": model, "optimizer": optimizer, "batches": batches, "step": n_steps,
+        "tokenizer": CharTokenizer("abcdefghijklmnop\u2028"), "extra": {"train": CONFIG.to_dict(), "note": "größer"},
+    }  # fmt: skip
 
 
 def contents(found: Checkpoint) -> dict[str, Any]:
@@ -44,13 +40,9 @@ def contents(found: Checkpoint) -> dict[str, Any]:
             return {k: plain(v) for k, v in tree.items()}
         return [plain(v) for v in tree] if isinstance(tree, list | tuple) else tree
 
+    tokenizer = None if found.tokenizer is None else found.tokenizer.to_dict()
     return {
-        "weights": plain(found.model.state_dict()),
-        "config": found.model.config.to_dict(),
-        "step": found.step,
-        "tokenizer": None if found.tokenizer is None else found.tokenizer.to_dict(),
-        "optimizer": plain(found.optimizer_state),
-        "batches": found.batches_state,
-        "rng": found.random_states["rng"].tolist(),
-        "extra": found.extra,
-    }
+        "weights": plain(found.model.state_dict()), "config": found.model.config.to_dict(), "step": found.step,
+        "tokenizer": tokenizer, "optimizer": plain(found.optimizer_state), "batches": found.batches_state,
+        "rng": found.random_states["rng"].tolist(), "extra": found.extra,
+    }  # fmt: skip

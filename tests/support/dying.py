@@ -1,4 +1,4 @@
-"""A training run that kills itself at a place: what `test_killed.py` starts in processes of its own."""
+"""A training run that kills itself at a place, in a process of its own, and what is left of a run."""
 
 import os
 import signal
@@ -7,6 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tinylm_lib.__main__ import main
+
+
+def everything(run: Path) -> dict[str, bytes]:
+    """Every file of a run: weights, optimizer, random states, settings and losses."""
+    return {str(p.relative_to(run)): p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()}
+
 
 WRITES = ("os.mkdir", "open", "os.rename", "os.remove", "os.rmdir")
 

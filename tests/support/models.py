@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tinylm_lib import ModelConfig, TransformerLM, preset
 from tinylm_lib.presets import FAMILIES
@@ -35,7 +35,11 @@ def tiny(name: str, **changes: Any) -> ModelConfig:
 
 def scrambled(config: ModelConfig, std: float = 0.4, seed: int = 1) -> TransformerLM:
     """A model in evaluation mode with random matrices, biases and gains, so that no part is 0, 1 or small."""
-    model = TransformerLM(config).eval()
+    return scramble(TransformerLM(config).eval(), std, seed)
+
+
+def scramble(model: nn.Module, std: float, seed: int) -> nn.Module:
+    """Any model with random weights instead of its own."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():

@@ -26,7 +26,6 @@ from tinylm_lib.training.distributed import ALONE, Alone, Replicas, join, own_de
 from tinylm_lib.training.tensors import check_files, list_files
 
 TESTS = Path(__file__).parents[1]
-TEXT = "the cat sat on the mat and the dog sat on the log . " * 40
 SMALL = "--d-model 16 --n-layers 2 --n-heads 2 --seq-len 16 --batch-size 4 --sample-tokens 8 --prompt the"
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="torchrun's signals are a matter of POSIX")
@@ -84,17 +83,17 @@ def together(n: int, task: str, folder: Path, device: str = "cpu") -> dict[str, 
 UNITS = {torch.float32: (80, 80), torch.bfloat16: (2, 16)}
 
 
-def assert_the_same_training(found: dict[str, Any], alone: dict[str, Any]) -> None:
+def assert_the_same_training(found: dict[str, Any], expected: dict[str, Any]) -> None:
     """Losses and gradient norms agree to five digits in fp32; in bf16 losses to two, gradient norms to one."""
     worst = {dtype: [0.0, 0.0] for dtype in UNITS}
-    for name, values in alone.items():
+    for name, values in expected.items():
         a, b = (torch.tensor(v, dtype=torch.float64) for v in (values, found[name]))
         dtype = torch.bfloat16 if "bf16" in name else torch.float32
         units = (a - b).abs() / a.abs() / torch.finfo(dtype).eps  # (updates, 2), or what an evaluation finds
         for i, part in enumerate(units.T if units.ndim == 2 else [units]):
             assert part.max() <= UNITS[dtype][i], f"{name}: {values} and {found[name]}"
             worst[dtype][i] = max(worst[dtype][i], round(part.max().item(), 1))
-    assert found.keys() == alone.keys()
+    assert found.keys() == expected.keys()
     print("units in the last place, losses and gradient norms:", worst)
 
 
@@ -107,10 +106,16 @@ def same_weights(a: Path, b: Path, atol: float = 0.0) -> None:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    return path
+def options(tmp_path: Path) -> list[str]:
+    """Flags of a small run."""
+    (tmp_path / "text.txt").write_text("the cat sat on the mat and the dog sat on the log . " * 40, encoding="utf-8")
+    return ["--corpus", str(tmp_path / "text.txt"), *SMALL.split(), "--eval-every", "20"]
+
+
+def alone(folder: Path, device: str = "cpu") -> dict[str, Any]:
+    """What one process finds in the task "short"."""
+    team = Alone(device)
+    return curves(team, folder, ["modern"], {"bf16": LONG["bf16"]}) | curves(team, folder, list(FAMILIES), SHORT)
 
 
 # --- the same training -----------------------------------------------------------------------------------------------
@@ -118,10 +123,9 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("one_thread")
 def test_two_processes_train_what_one_would_train(tmp_path: Path) -> None:
-    alone = curves(ALONE, tmp_path, ["modern"], {"bf16": LONG["bf16"]}) | curves(ALONE, tmp_path, list(FAMILIES), SHORT)
-    for strategy, found in together(2, "short", tmp_path).items():
-        print(strategy)
-        assert_the_same_training(found["curves"], alone)
+    expected = alone(tmp_path)
+    for found in together(2, "short", tmp_path).values():
+        assert_the_same_training(found["curves"], expected)
     for name in FAMILIES:
         for team in ("Replicas", "Shards"):
             same_weights(tmp_path / f"Alone-{name}", tmp_path / f"{team}-{name}", atol=1e-4)
@@ -133,10 +137,9 @@ def test_two_processes_train_what_one_would_train(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("n", [2, 4])
 def test_all_models_recomputed_and_in_bf16(n: int, tmp_path: Path) -> None:
-    alone = curves(ALONE, tmp_path, list(MODELS), LONG)
+    expected = curves(ALONE, tmp_path, list(MODELS), LONG)
     for strategy, found in together(n, "long", tmp_path).items():
-        print(n, strategy)
-        assert_the_same_training(found["curves"], alone)
+        assert_the_same_training(found["curves"], expected)
         noise, again = found["resumed"]["noise"]
         assert noise == again, "each process gets its own random state back"
         assert len({str(x) for x in noise}) == n, "the processes draw the same numbers"
@@ -152,11 +155,9 @@ def test_all_models_recomputed_and_in_bf16(n: int, tmp_path: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_gpus_train_what_one_would_train(tmp_path: Path) -> None:
     """With NCCL; on a machine with one GPU by one process."""
-    gpu = Alone("cuda:0")
-    alone = curves(gpu, tmp_path, ["modern"], {"bf16": LONG["bf16"]}) | curves(gpu, tmp_path, list(FAMILIES), SHORT)
-    for strategy, found in together(min(2, torch.cuda.device_count()), "short", tmp_path, "cuda").items():
-        print(strategy)
-        assert_the_same_training(found["curves"], alone)
+    expected = alone(tmp_path, "cuda:0")
+    for found in together(min(2, torch.cuda.device_count()), "short", tmp_path, "cuda").values():
+        assert_the_same_training(found["curves"], expected)
 
 
 def test_the_parts_of_the_processes_are_the_batch_of_one() -> None:
@@ -219,15 +220,15 @@ def test_recomputed_activations_give_the_same_gradients_and_take_less_memory(nam
 
 
 def test_a_strategy_that_does_not_fit_the_start_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], corpus: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str], tmp_path: Path
 ) -> None:
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    options = ["train", "--corpus", str(corpus), "--out", str(tmp_path / "run"), *SMALL.split()]
+    command = ["train", "--out", str(tmp_path / "run"), *options]
     for strategy in ("ddp", "fsdp"):
-        assert main([*options, "--strategy", strategy]) == 2
+        assert main([*command, "--strategy", strategy]) == 2
         assert "torchrun --nproc-per-node 2 -m tinylm_lib train --strategy" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert main(options) == 2
+    assert main(command) == 2
     assert "torchrun started 2 processes, and strategy none is for one; give ddp or fsdp" in capsys.readouterr().err
     with pytest.raises(ValueError, match="strategy 'dpp' is unknown"):
         join("dpp", torch.device("cpu"))
@@ -255,18 +256,13 @@ def train_run(out: Path, *options: str, n: int = 2) -> Torchrun:
     return Torchrun(n, out.with_suffix(".log"), "-m", "tinylm_lib", "train", "--out", out, *options)
 
 
-@pytest.fixture
-def endless(corpus: Path) -> list[str]:
-    return ["--corpus", str(corpus), *SMALL.split(), "--eval-every", "20", "--residual-dropout", "0.1"]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds a rank's process in /proc")
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_where_one_is_killed_the_others_say_so_and_the_run_goes_on(
-    strategy: str, endless: list[str], tmp_path: Path
+    strategy: str, options: list[str], tmp_path: Path
 ) -> None:
-    options = [*endless, "--strategy", strategy, "--total-steps", "120"]
+    options += ["--residual-dropout", "0.1", "--strategy", strategy, "--total-steps", "120"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     uninterrupted = train_run(whole, *options)
     assert uninterrupted.end() == 0, uninterrupted.said()
@@ -287,9 +283,9 @@ def test_where_one_is_killed_the_others_say_so_and_the_run_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_stops_all(kind: signal.Signals, endless: list[str], tmp_path: Path) -> None:
+def test_a_signal_saves_and_stops_all(kind: signal.Signals, options: list[str], tmp_path: Path) -> None:
     out = tmp_path / "run"
-    run = train_run(out, *endless, "--strategy", "ddp", "--total-steps", "1000000")
+    run = train_run(out, *options, "--strategy", "ddp", "--total-steps", "1000000")
     run.wait_for(out, f"step_000020/{MANIFEST}")
     if kind == signal.SIGINT:
         os.killpg(run.process.pid, kind)  # as a terminal does
@@ -301,29 +297,22 @@ def test_a_signal_saves_and_stops_all(kind: signal.Signals, endless: list[str], 
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_in_another_number_of_processes(endless: list[str], tmp_path: Path) -> None:
+def test_a_run_goes_on_in_another_number_of_processes(options: list[str], tmp_path: Path) -> None:
     """In 4 shards, then alone or in two copies: as one alone from its beginning to its end."""
-    free = [option for option in endless if option not in ("--residual-dropout", "0.1")] + ["--precision", "fp32"]
-    out, total = tmp_path / "run", ["--total-steps", "30", "--eval-every", "10"]
-    begun = train_run(out, *free, *total, "--strategy", "fsdp", n=4)
+    whole, out = tmp_path / "alone", tmp_path / "run"
+    options += ["--precision", "fp32", "--total-steps", "30", "--eval-every", "10"]
+    assert main(["train", *options, "--out", str(whole)]) == 0
+    begun = train_run(out, *options, "--strategy", "fsdp", n=4)
     assert begun.end() == 0, begun.said()
-    assert main(["train", *free, *total, "--out", str(tmp_path / "alone")]) == 0
-    same_weights(latest(tmp_path / "alone"), latest(out), atol=1e-4)
-    drop(out, below=30)
+    same_weights(latest(whole), latest(out), atol=1e-4)
+    shutil.rmtree(out / "step_000030")
     with pytest.warns(UserWarning, match="processes was 4, is 1"):
         assert main(["train", "--resume", "--out", str(out), "--strategy", "none"]) == 0
-    same_weights(latest(tmp_path / "alone"), latest(out), atol=1e-4)
-    drop(out, below=30)
+    same_weights(latest(whole), latest(out), atol=1e-4)
+    shutil.rmtree(out / "step_000030")
     back = train_run(out, "--resume", "--strategy", "ddp")
     assert back.end() == 0, back.said()
-    same_weights(latest(tmp_path / "alone"), latest(out), atol=1e-4)
-
-
-def drop(out: Path, below: int) -> None:
-    """Take away the checkpoints that are not below an update."""
-    for folder in out.glob("step_*"):
-        if int(folder.name[5:]) >= below:
-            shutil.rmtree(folder)
+    same_weights(latest(whole), latest(out), atol=1e-4)
 
 
 def test_a_damaged_shard_is_named(tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 import builtins
 import itertools
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,9 @@ from tinylm_lib.training.optim import SCHEDULES, build_optimizer
 Batches = Iterator[tuple[Tensor, Tensor]]
 
 
-def toy_run(total_steps: int, name: str = "modern", **changes: Any) -> TrainConfig:
-    short = {"total_steps": total_steps, "warmup_steps": min(2, total_steps), "batch_size": 4, "seq_len": 8}
-    short["precision"] = "fp32"
-    return TrainConfig(**{**short, **changes})
+def toy_run(total_steps: int, **changes: Any) -> TrainConfig:
+    short = {"warmup_steps": min(2, total_steps), "batch_size": 4, "seq_len": 8, "precision": "fp32"}
+    return TrainConfig(total_steps, **{**short, **changes})
 
 
 def new_model(name: str = "modern", seed: int = 0, **changes: Any) -> TransformerLM:
@@ -37,8 +35,8 @@ def new_model(name: str = "modern", seed: int = 0, **changes: Any) -> Transforme
         return TransformerLM(toy_config(name, **changes))
 
 
-def some_tokens() -> Tensor:
-    return toy_ids(1, 500)[0]
+def some_batches(seed: int = 0) -> RandomWindows:
+    return RandomWindows(toy_ids(1, 500)[0], 4, 8, seed)
 
 
 def batch(B: int = 4, T: int = 8, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -50,15 +48,14 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: weight.detach().clone() for name, weight in model.named_parameters()}
 
 
-def gradient_of(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
-    """The gradient of the mean loss over some batches, by the book."""
-    losses = [next_token_loss(model(x), y) for x, y in batches]
-    names, weights = zip(*model.named_parameters(), strict=True)
-    return dict(zip(names, torch.autograd.grad(sum(losses) / len(losses), weights), strict=True))
+def same(a: nn.Module, b: nn.Module) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
 
 
-def norm_of(tensors: dict[str, Tensor]) -> float:
-    return math.sqrt(sum(t.double().square().sum().item() for t in tensors.values()))
+def run(model: nn.Module, config: TrainConfig, batches: Batches | None = None, optimizer: Any = None) -> list[Step]:
+    """All updates of a training, by default on one batch again and again."""
+    optimizer = optimizer or build_optimizer(model, config)
+    return list(train(model, optimizer, batches or itertools.repeat(batch()), config))
 
 
 def plain_sgd(model: nn.Module, lr: float = 0.5) -> torch.optim.Optimizer:
@@ -73,11 +70,13 @@ FLAT = {"floor": 1.0, "warmup_steps": 0}  # a schedule with one rate throughout
 
 @pytest.mark.parametrize("clip_norm", [None, 1e9, 0.7, 0.01])
 def test_an_update_is_the_gradient_clipped_to_its_norm(clip_norm: float | None) -> None:
-    model = new_model()
-    before, gradient = weights_of(model), gradient_of(model, [batch()])
-    norm = norm_of(gradient)
+    model, (x, y) = new_model(), batch()
+    before = weights_of(model)
+    by_the_book = torch.autograd.grad(next_token_loss(model(x), y), list(model.parameters()))
+    gradient = dict(zip(before, by_the_book, strict=True))
+    norm = math.sqrt(sum(g.double().square().sum().item() for g in by_the_book))
     assert norm > 1, "the gradient is too small to be clipped"
-    (step,) = train(model, plain_sgd(model, 1.0), iter([batch()]), toy_run(1, **FLAT, clip_norm=clip_norm))
+    (step,) = run(model, toy_run(1, **FLAT, clip_norm=clip_norm), optimizer=plain_sgd(model, 1.0))
     share = 1.0 if clip_norm is None else min(1.0, clip_norm / norm)
     assert step.grad_norm.item() == pytest.approx(norm, rel=1e-4), "not the norm before clipping"
     for name, weight in model.named_parameters():
@@ -86,48 +85,44 @@ def test_an_update_is_the_gradient_clipped_to_its_norm(clip_norm: float | None) 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_step_tells_what_happened(schedule: str) -> None:
-    model, config = new_model("gpt"), toy_run(7, matrix_lr=0.01, embedding_lr=0.03, floor=0.1, schedule=schedule)
-    optimizer = build_optimizer(model, config)
     quiet = new_model("gpt", embedding_dropout=0.0, attention_dropout=0.0, residual_dropout=0.0)
-    steps = train(quiet, build_optimizer(quiet, config), itertools.repeat(batch()), config)
+    config = toy_run(7, matrix_lr=0.01, embedding_lr=0.03, floor=0.1, schedule=schedule)
+    optimizer = build_optimizer(quiet, config)
+    steps = run(quiet, config, optimizer=optimizer)
+    assert [step.step for step in steps] == list(range(1, 8))
     for n, step in enumerate(steps, start=1):
         assert isinstance(step, Step)
-        assert step.step == n
         assert step.lr_share == SCHEDULES[schedule](n, 1.0, 0.1, 2, 7)
         assert step.loss.shape == step.grad_norm.shape == ()
         assert not step.loss.requires_grad and not step.grad_norm.requires_grad
-    assert n == 7
+    assert [group["lr"] for group in optimizer.param_groups] == [pytest.approx(lr) for lr in (0.001, 0.003, 0.003)]
     before = next_token_loss(evaluation_copy(quiet)(batch()[0]), batch()[1])
     step = next(train(quiet, optimizer, iter([batch()]), config, first_step=7))
     torch.testing.assert_close(step.loss, before, msg="the loss is that before the update")
-    assert [group["lr"] for group in optimizer.param_groups] == [pytest.approx(lr) for lr in (0.001, 0.003, 0.003)]
 
 
 def test_micro_batches_add_up_to_one_large_one() -> None:
     one, many = new_model(), new_model()
     x, y = batch(32)
-    config = toy_run(3, **FLAT)
-    whole = list(train(one, plain_sgd(one), itertools.repeat((x, y)), config))
+    whole = run(one, toy_run(3, **FLAT), itertools.repeat((x, y)), plain_sgd(one))
     parts = itertools.cycle(zip(x.split(8), y.split(8), strict=True))
-    config = toy_run(3, **FLAT, micro_steps=4)
-    for a, b in zip(whole, train(many, plain_sgd(many), parts, config), strict=True):
+    for a, b in zip(whole, run(many, toy_run(3, **FLAT, micro_steps=4), parts, plain_sgd(many)), strict=True):
         torch.testing.assert_close(a.loss, b.loss, atol=1e-6, rtol=0)
         torch.testing.assert_close(a.grad_norm, b.grad_norm, atol=0, rtol=1e-5)
     torch.testing.assert_close(weights_of(many), weights_of(one), atol=1e-5, rtol=0)
 
 
 def test_every_micro_batch_is_a_new_one() -> None:
-    batches = RandomWindows(some_tokens(), 4, 8)
-    model = new_model()
-    list(train(model, plain_sgd(model), batches, toy_run(5, micro_steps=3)))
+    batches = some_batches()
+    run(new_model(), toy_run(5, micro_steps=3), batches)
     assert batches.state()["n_drawn"] == 15
 
 
 def test_frozen_weights_stay_and_get_no_gradient() -> None:
-    model, config = new_model(), toy_run(3)
+    model = new_model()
     model.embed.requires_grad_(False)
     before = weights_of(model)
-    list(train(model, build_optimizer(model, config), itertools.repeat(batch()), config))
+    run(model, toy_run(3))
     changed = {name for name, weight in model.named_parameters() if not torch.equal(weight, before[name])}
     assert changed == set(before) - {"embed.weight"}
     assert model.embed.weight.grad is None
@@ -145,8 +140,8 @@ def test_gradients_from_before_are_not_used() -> None:
     clean, dirty = new_model(), new_model()
     next_token_loss(dirty(batch(seed=5)[0]), batch(seed=5)[1]).backward()
     for model in (clean, dirty):
-        list(train(model, plain_sgd(model), itertools.repeat(batch()), toy_run(2, **FLAT)))
-    assert all(torch.equal(a, b) for a, b in zip(clean.parameters(), dirty.parameters(), strict=True))
+        run(model, toy_run(2, **FLAT), optimizer=plain_sgd(model))
+    assert same(clean, dirty)
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, OSError])
@@ -158,24 +153,10 @@ def test_an_update_interrupted_half_way_can_be_repeated(kind: type[BaseException
     clean, stopped = new_model(), new_model()
     config = toy_run(2, **FLAT, micro_steps=2)
     with pytest.raises(kind):
-        list(train(stopped, plain_sgd(stopped), interrupted(), config))
+        run(stopped, config, interrupted(), plain_sgd(stopped))
     for model in (clean, stopped):
-        list(train(model, plain_sgd(model), itertools.repeat(batch()), config))
-    assert all(torch.equal(a, b) for a, b in zip(clean.parameters(), stopped.parameters(), strict=True))
-
-
-def test_an_abandoned_run_can_be_taken_up_again() -> None:
-    config = toy_run(6)
-    whole, parts = new_model(), new_model()
-    list(train(whole, build_optimizer(whole, config), RandomWindows(some_tokens(), 4, 8), config))
-    optimizer, batches = build_optimizer(parts, config), RandomWindows(some_tokens(), 4, 8)
-    steps = train(parts, optimizer, batches, config)
-    next(steps), next(steps)
-    steps.close()
-    assert all(p.grad is None for p in parts.parameters())
-    rest = list(train(parts, optimizer, batches, config, first_step=3))
-    assert [s.step for s in rest] == [3, 4, 5, 6]
-    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), parts.parameters(), strict=True))
+        run(model, config, optimizer=plain_sgd(model))
+    assert same(clean, stopped)
 
 
 def test_a_finished_run_has_nothing_left() -> None:
@@ -184,11 +165,8 @@ def test_a_finished_run_has_nothing_left() -> None:
 
 
 def test_batches_that_run_out_are_named() -> None:
-    model, config = new_model(), toy_run(4)
-    steps = train(model, build_optimizer(model, config), iter([batch(), batch()]), config)
-    next(steps), next(steps)
-    with pytest.raises((ValueError, RuntimeError), match="batches"):
-        next(steps)
+    with pytest.raises(ValueError, match="batches ran out at update 3 of 4; give an endless source"):
+        run(new_model(), toy_run(4), iter([batch(), batch()]))
 
 
 # --- quiet -----------------------------------------------------------------------------------------------------------
@@ -201,7 +179,7 @@ def test_training_reads_no_value_writes_no_file_and_prints_nothing(
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)  # switches off what only a CPU checks
     monkeypatch.chdir(tmp_path)
     model, config = new_model("gpt"), toy_run(4, micro_steps=2, precision=precision)
-    optimizer, batches = build_optimizer(model, config), RandomWindows(some_tokens(), 4, 8)
+    optimizer, batches = build_optimizer(model, config), some_batches()
     opened: list[Any] = []
     with monkeypatch.context() as patch:
         patch.setattr(builtins, "open", lambda *args, **kwargs: opened.append(args))
@@ -220,7 +198,7 @@ def test_training_needs_no_values_at_all(name: str, clip_norm: float | None) -> 
         model = TransformerLM(toy_config(name))
     ids = torch.zeros(4, 8, dtype=torch.long, device="meta")
     config = toy_run(3, micro_steps=2, clip_norm=clip_norm)
-    steps = list(train(model, plain_sgd(model), itertools.repeat((ids, ids)), config))
+    steps = run(model, config, itertools.repeat((ids, ids)), plain_sgd(model))
     assert [s.loss.device.type for s in steps] == ["meta"] * 3
 
 
@@ -232,35 +210,22 @@ def test_training_needs_no_values_at_all(name: str, clip_norm: float | None) -> 
 def test_one_batch_is_learned_by_heart(name: str, precision: str) -> None:
     silent = {"embedding_dropout": 0.0, "attention_dropout": 0.0, "residual_dropout": 0.0}
     model, config = new_model(name, **silent), toy_run(80, precision=precision, weight_decay=0.0)
-    steps = list(train(model, build_optimizer(model, config), itertools.repeat(batch(2)), config))
+    steps = run(model, config, itertools.repeat(batch(2)))
     assert steps[0].loss > 2
     assert steps[-1].loss < 0.1
     assert all(weight.dtype == torch.float32 for weight in model.parameters())
     assert steps[0].loss.dtype == torch.float32
 
 
-def test_bf16_computes_something_else_than_fp32() -> None:
-    losses = []
-    for precision in ("fp32", "bf16"):
-        model, config = new_model("cs336"), toy_run(1, precision=precision)
-        (step,) = train(model, build_optimizer(model, config), iter([batch()]), config)
-        losses.append(step.loss.item())
-    assert losses[0] != losses[1]
-    assert losses[0] == pytest.approx(losses[1], rel=0.03)
+INSTRUCTIONS = [
+    ("cpu", {}, True, torch.float32), ("cpu", {"avx512_bf16": False, "amx_bf16": False}, True, torch.float32),
+    ("cpu", {"avx512_bf16": True}, False, torch.bfloat16), ("cpu", {"amx_bf16": True}, False, torch.bfloat16),
+    ("cuda", {"avx512_bf16": True}, False, None), ("cuda", {}, True, torch.bfloat16),
+    ("mps", {"avx512_bf16": True}, True, None),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("device", "capabilities", "gpu", "dtype"),
-    [
-        ("cpu", {}, True, torch.float32),
-        ("cpu", {"avx512_bf16": False, "amx_bf16": False}, True, torch.float32),
-        ("cpu", {"avx512_bf16": True}, False, torch.bfloat16),
-        ("cpu", {"amx_bf16": True}, False, torch.bfloat16),
-        ("cuda", {"avx512_bf16": True}, False, None),
-        ("cuda", {}, True, torch.bfloat16),
-        ("mps", {"avx512_bf16": True}, True, None),
-    ],
-)
+@pytest.mark.parametrize(("device", "capabilities", "gpu", "dtype"), INSTRUCTIONS)
 def test_auto_takes_bf16_where_there_are_instructions(
     device: str, capabilities: dict[str, bool], gpu: bool, dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,9 +257,8 @@ def dtypes_of_products(precision: str) -> set[torch.dtype]:
                 seen.update(a.dtype for a in args if isinstance(a, Tensor))
             return func(*args, **(kwargs or {}))
 
-    model, config = new_model(), toy_run(2, precision=precision, optimizer="muon")
     with Products():
-        list(train(model, build_optimizer(model, config), iter([batch(), batch()]), config))
+        run(new_model(), toy_run(2, precision=precision, optimizer="muon"))
     return seen
 
 
@@ -306,18 +270,6 @@ def test_every_product_of_an_update_has_the_precision_of_the_recipe(
     monkeypatch.setenv("TINYLM_BF16", instructions)
     in_bf16 = precision == "bf16" or (precision == "auto" and instructions == "on")
     assert dtypes_of_products(precision) == {torch.bfloat16 if in_bf16 else torch.float32}
-
-
-def test_a_text_is_learned_beyond_how_often_its_characters_occur() -> None:
-    text = "the cat sat on the mat. the dog sat on the cat. a cat and a dog sat. " * 8
-    characters = sorted(set(text))
-    tokens = torch.tensor([characters.index(c) for c in text])
-    shares = [n / len(text) for n in Counter(text).values()]
-    unigram = -sum(p * math.log(p) for p in shares)
-    model, config = new_model(vocab_size=len(characters)), toy_run(80, batch_size=8, seq_len=12)
-    steps = list(train(model, build_optimizer(model, config), RandomWindows(tokens, 8, 12), config))
-    assert steps[0].loss > 0.9 * unigram
-    assert torch.stack([s.loss for s in steps[-5:]]).mean() < 0.5 * unigram
 
 
 # --- the same again --------------------------------------------------------------------------------------------------
@@ -334,7 +286,7 @@ def test_two_trainings_on_two_threads_give_the_same_bytes(precision: str, B: int
             model = TransformerLM(toy_config("gpt", d_model=64, n_heads=4, d_ff=128, vocab_size=300, max_seq_len=64))
             config = toy_run(4, precision=precision, seed=3)
             batches = RandomWindows(toy_ids(1, 5000, vocab_size=300)[0], B, T, config.seed)
-            steps = list(train(model, build_optimizer(model, config), batches, config))
+            steps = run(model, config, batches)
             runs.append([*(s.loss for s in steps), *(s.grad_norm for s in steps), *model.state_dict().values()])
     finally:
         torch.set_num_threads(before)
@@ -349,20 +301,20 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(cut: int, tmp_path
 
     def parts() -> tuple[TransformerLM, torch.optim.Optimizer, RandomWindows]:
         model = new_model("gpt")
-        batches = RandomWindows(some_tokens(), config.batch_size, config.seq_len, config.seed)
-        return model, build_optimizer(model, config), batches
+        return model, build_optimizer(model, config), some_batches(config.seed)
 
-    state = torch.get_rng_state()
-    torch.manual_seed(5)
-    model, optimizer, batches = parts()
-    whole = list(train(model, optimizer, batches, config))
-    expected = [*(s.loss for s in whole[cut:]), *(s.grad_norm for s in whole[cut:]), *weights_of(model).values()]
+    def outcome(model: nn.Module, steps: list[Step]) -> list[Tensor]:
+        return [*(s.loss for s in steps), *(s.grad_norm for s in steps), *weights_of(model).values()]
 
     torch.manual_seed(5)
     model, optimizer, batches = parts()
-    for step in itertools.islice(train(model, optimizer, batches, config), cut):
-        last = step
-    checkpoint.save(tmp_path, model, optimizer, batches, last.step)
+    whole = run(model, config, batches, optimizer)
+    expected = outcome(model, whole[cut:])
+
+    torch.manual_seed(5)
+    model, optimizer, batches = parts()
+    list(itertools.islice(train(model, optimizer, batches, config), cut))
+    checkpoint.save(tmp_path, model, optimizer, batches, cut)
 
     torch.manual_seed(999)
     model, optimizer, batches = parts()
@@ -370,46 +322,20 @@ def test_a_resumed_run_equals_an_uninterrupted_one_to_the_bit(cut: int, tmp_path
     saved = checkpoint.load(tmp_path)
     saved.restore(model, optimizer, batches)
     rest = list(train(model, optimizer, batches, config, first_step=saved.step + 1))
-    actual = [*(s.loss for s in rest), *(s.grad_norm for s in rest), *weights_of(model).values()]
-    torch.set_rng_state(state)
     assert [s[0::3] for s in rest] == [s[0::3] for s in whole[cut:]]
-    assert all(torch.equal(a, b) for a, b in zip(actual, expected, strict=True))
-
-
-def test_the_resume_test_could_fail(tmp_path: Path) -> None:
-    """Each of the states that a checkpoint restores changes what follows."""
-    config = toy_run(4, seed=11)
-    results = []
-    for forgotten in (None, "optimizer", "batches", "rng"):
-        torch.manual_seed(5)
-        model = new_model("gpt")
-        optimizer, batches = build_optimizer(model, config), RandomWindows(some_tokens(), 4, 8, 11)
-        list(itertools.islice(train(model, optimizer, batches, config), 2))
-        if forgotten == "optimizer":
-            optimizer = build_optimizer(model, config)
-        if forgotten == "batches":
-            batches = RandomWindows(some_tokens(), 4, 8, 11)
-        if forgotten == "rng":
-            torch.manual_seed(6)
-        list(train(model, optimizer, batches, config, first_step=3))
-        results.append(model.embed.weight.detach().clone())
-    assert not any(torch.equal(results[0], other) for other in results[1:])
+    assert all(torch.equal(a, b) for a, b in zip(outcome(model, rest), expected, strict=True))
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("there", "name", "expected"),
-    [
-        ((), "auto", "cpu"),
-        (("cuda",), "auto", "cuda"),
-        (("mps",), "auto", "mps"),
-        (("cuda", "mps"), "auto", "cuda"),
-        (("cuda",), "cpu", "cpu"),
-        (("cuda",), "cuda:1", "cuda:1"),
-    ],
-)
+DEVICES = [
+    ((), "auto", "cpu"), (("cuda",), "auto", "cuda"), (("mps",), "auto", "mps"), (("cuda", "mps"), "auto", "cuda"),
+    (("cuda",), "cpu", "cpu"), (("cuda",), "cuda:1", "cuda:1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("there", "name", "expected"), DEVICES)
 def test_auto_takes_the_fastest_device(
     there: tuple[str, ...], name: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Hugging Face formats, in and out."""
+"""Models and tokenizers of Hugging Face, in and out."""
 
 from .load import load_hf, load_hf_tokenizer, save_hf
 

@@ -88,7 +88,7 @@ def save(
     extra: plain values to keep beside it, such as the train config.
     team: with whom this process trains the model; all of them save together, into a folder that all can reach.
     Returns the folder.
-    Raises OSError, naming the folder and the remedy, where it cannot be written; what stood there before still loads.
+    Raises OSError, naming the folder and the remedy, where it cannot be written (what stood there before still loads),
     TypeError or ValueError for an extra that JSON cannot hold.
     """
     folder, training = Path(folder), random_states(team)

@@ -31,7 +31,7 @@ def multiplies_bf16(device_type: str) -> bool:
     """Whether a device has instructions for products in bf16.
 
     The environment variable TINYLM_BF16, on or off, overrides the answer, so that one machine can act as another.
-    Raises ValueError if the variable has another value.
+    Raises ValueError for another value of the variable.
     """
     if answer := os.environ.get("TINYLM_BF16"):
         return pick({"on": True, "off": False}, answer, "TINYLM_BF16")

@@ -83,11 +83,9 @@ def nanogpt_step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, 
 
 def nanogpt_twin(path: str, ours: TransformerLM) -> nn.Module:
     """nanoGPT's model with the weights of ours."""
-    from test_parity import gpt2_weights
-
     theirs = nanogpt_model(path, ours.config)
     square = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # GPT-2 keeps these transposed, nanoGPT does not
-    weights = {name: w.t() if name.endswith(square) else w for name, w in gpt2_weights(ours).items()}
+    weights = {name: w.t() if name.endswith(square) else w for name, w in hugging_face_twin(ours).state_dict().items()}
     theirs.load_state_dict(weights)
     return theirs
 
