@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 NO_ATTENTION_BIAS = {"qkv_bias": False, "o_bias": False}
 GPT3 = {"d_model": 12_288, "n_layers": 96, "n_heads": 96, "max_seq_len": 2048}
-# The teaching documents (named in tests/house/test_rows.py), counted by hand; Llama: the released checkpoints' own counts.
+# The documents of tests/house/test_rows.py, counted by hand; Llama: the released checkpoints' own counts.
 COUNTS = [
     ("cs336", None, {}, 29_117_952),
     ("cs336", None, {"d_ff": 1344}, 28_924_416),
