@@ -22,7 +22,7 @@ RIGHT, WRONG, LIBRARY, SAME = (
     {key: value for file in FILES for key, value in getattr(file, table, {}).items()}
     for table in ("RIGHT", "WRONG", "LIBRARY", "SAME")
 )
-FAULTS = [(name, fault) for name in exercises.names() for fault in exercises.find(name).faults]
+FAULTS = [(name, fault) for name in exercises.names() for fault in exercises.find_exercise(name).faults]
 
 
 def each(table: dict) -> list:
@@ -31,7 +31,7 @@ def each(table: dict) -> list:
 
 
 def faulty(name: str, *faults: str):
-    reference = exercises.find(name).reference
+    reference = exercises.find_exercise(name).reference
     return lambda *arguments: reference(*arguments, on=frozenset(faults))
 
 
@@ -42,7 +42,7 @@ def few_threads(one_thread):
 
 @pytest.mark.parametrize("name", exercises.names())
 def test_an_exercise_is_whole(name):
-    exercise = exercises.find(name)
+    exercise = exercises.find_exercise(name)
     assert len(exercise.faults) >= 6 and len(RIGHT[name]) >= 3 and 2 <= len(exercise.hints) <= 5
     assert exercise.lesson in {f"{i:02}" for i in range(1, 16)}
     assert all(len(text) > 10 for fault in exercise.faults.values() for text in fault)
@@ -86,7 +86,7 @@ def test_a_mistake_outside_the_catalogue_is_told(name, mistake, record):
 
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_reference_is_the_library_s(name):
-    exercise = exercises.find(name)
+    exercise = exercises.find_exercise(name)
     for probe in exercise.probes:
         mine, theirs = (observe_one(f, probe).value for f in (exercise.reference, LIBRARY[name]))
         assert same(mine, theirs, probe.tolerance), probe.holds
@@ -217,5 +217,5 @@ def test_an_unknown_name_is_a_key_error(function):
 
 @pytest.mark.parametrize("name", exercises.names())
 def test_hints_unfold_one_by_one_and_hold_no_code_of_the_answer(name):
-    card, hints = hint(name), exercises.find(name).hints
+    card, hints = hint(name), exercises.find_exercise(name).hints
     assert card.html.count("<details>") == len(hints) and "return " not in " ".join(hints)

@@ -8,14 +8,14 @@ from support.models import MODELS, SIZES, scrambled, some_ids, tiny
 from torch import Tensor
 
 from tinylm_lib import KVCache, TransformerLM, generate
-from tinylm_lib.classroom.exercises import find
-from tinylm_lib.classroom.workshop.adapters import PLACES, Fitting, callable_parts
+from tinylm_lib.classroom.exercises import find_exercise
+from tinylm_lib.classroom.workshop.adapters import ADAPTERS, Fitting, callable_parts
 from tinylm_lib.config import RopeScaling
 from tinylm_lib.pretrained import load_pretrained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-ALL = sorted({name for place in PLACES.values() for name in place.parts})
+ALL = sorted({name for adapter in ADAPTERS.values() for name in adapter.parts})
 T = 19
 
 
@@ -25,7 +25,7 @@ def counted(calls: set[str], *names: str) -> dict:
     def function(name: str):
         def call(*args):
             calls.add(name)
-            return find(name).reference(*args)
+            return find_exercise(name).reference(*args)
 
         return call
 
@@ -98,12 +98,12 @@ def test_the_weights_have_the_library_s_names_and_order(name: str) -> None:
 
 def test_no_class_and_no_table_of_the_library_changes() -> None:
     config, ids = tiny("modern"), some_ids(2, T)
-    before = {kind: (kind.forward, dict(vars(kind))) for kind in PLACES}
+    before = {kind: (kind.forward, dict(vars(kind))) for kind in ADAPTERS}
     torch.manual_seed(3)
     logits = TransformerLM(config)(ids)
     wrong = {name: lambda x, *_: torch.full_like(x, torch.nan) for name in ("rms_norm", "swiglu")}
     assert Fitting(wrong).fit(TransformerLM(config))(ids).isnan().all()
-    assert {kind: (kind.forward, dict(vars(kind))) for kind in PLACES} == before
+    assert {kind: (kind.forward, dict(vars(kind))) for kind in ADAPTERS} == before
     torch.manual_seed(3)
     assert torch.equal(TransformerLM(config)(ids), logits)
 
@@ -165,5 +165,5 @@ def test_a_copy_and_another_device_keep_the_functions() -> None:
 
 def test_every_module_of_the_library_with_parameters_has_a_place() -> None:
     kinds = {type(m) for name in MODELS for m in scrambled(tiny(name)).modules() if [*m.parameters(recurse=False)]}
-    assert {kind.__name__ for kind in kinds - PLACES.keys()} == {"LearnedPosition"}  # no exercise asks for it
-    assert all(issubclass(place.adapter, kind) for kind, place in PLACES.items())
+    assert {kind.__name__ for kind in kinds - ADAPTERS.keys()} == {"LearnedPosition"}  # no exercise asks for it
+    assert all(issubclass(adapter.kind, kind) for kind, adapter in ADAPTERS.items())

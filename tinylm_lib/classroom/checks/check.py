@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..display.cards import Card, card, fold, inline, paragraph
-from ..exercises import find
+from ..exercises import find_exercise
 from ..exercises.base import Diagnosis, Exercise, Fault
 from ..shapes.trace import explain_shapes
 from .probing import (
@@ -26,7 +26,7 @@ from .probing import (
     still_running,
     within,
 )
-from .relations import Finding, Pair, dtype_name, of_gradients, of_kind, of_numbers, of_parts
+from .relations import Finding, Comparison, dtype_name, of_gradients, of_kind, of_numbers, of_parts
 
 ADVICE = {  # for errors that say what is wrong, but not why
     "index -100 is out": "-100 marks a place without a target: replace it before you index, leave it out after",
@@ -68,7 +68,7 @@ def diagnose(name: str, function: Callable[..., Any]) -> Diagnosis:
     Nothing that the function does escapes: it may raise, exit, print, never end or change its inputs.
     Raises KeyError for an unknown name.
     """
-    return examine(find(name), function).diagnosis
+    return examine(find_exercise(name), function).diagnosis
 
 
 def check(name: str, function: Callable[..., Any]) -> Result:
@@ -76,7 +76,7 @@ def check(name: str, function: Callable[..., Any]) -> Result:
 
     Raises KeyError for an unknown name, and Interrupted, below a card, if the reader stops it.
     """
-    exercise = find(name)
+    exercise = find_exercise(name)
     try:
         found = examine(exercise, function)
     except KeyboardInterrupt:
@@ -91,7 +91,7 @@ def hint(name: str) -> Card:
 
     Raises KeyError for an unknown name.
     """
-    hints = find(name).hints
+    hints = find_exercise(name).hints
     folds = [fold(f"Hint {i} of {len(hints)}", paragraph(text)) for i, text in enumerate(hints, 1)]
     text = f"{name}: {len(hints)} hints, folded; open one at a time"
     return card(f"{name}: hints", folds, text, "open")
@@ -106,7 +106,7 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
     outcomes = observe(function, exercise.probes)
     if isinstance(outcomes[0].error, NotImplementedError):
         return Examined(Diagnosis(False, None, f"{exercise.name}: {NOT_YET}"), [None] * len(exercise.probes))
-    pairs = [Pair(*three) for three in zip(exercise.probes, outcomes, rights, strict=False)]
+    pairs = [Comparison(*three) for three in zip(exercise.probes, outcomes, rights, strict=False)]
     states = [agrees(p.mine, p.right, p.probe) for p in pairs]
     if all(states) and len(states) == len(exercise.probes):
         return Examined(_passed(exercise), states)
@@ -118,7 +118,7 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
     return Examined(Diagnosis(False, mistake, message), states, shapes)
 
 
-def _shapes(pair: Pair, function: Callable[..., Any]) -> Card | None:
+def _shapes(pair: Comparison, function: Callable[..., Any]) -> Card | None:
     """Why shapes do not fit, where that is what the function raised; it runs once more for it."""
     error, found = pair.mine.error, []
     if isinstance(error, Exception) and not isinstance(error, TimeIsUpError):
@@ -145,11 +145,13 @@ def _outcomes(exercise: Exercise, *on: str) -> Iterator[Outcome]:
 @lru_cache(maxsize=1 << 15)
 def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
     """What one probe makes of it."""
-    exercise = find(name)
+    exercise = find_exercise(name)
     return observe_one(partial(exercise.reference, on=on), exercise.probes[i])
 
 
-def _findings(exercise: Exercise, pairs: list[Pair], wrong: list[Pair], function: Callable) -> Iterator[Finding]:
+def _findings(
+    exercise: Exercise, pairs: list[Comparison], wrong: list[Comparison], function: Callable
+) -> Iterator[Finding]:
     """All that can be said of the mistake, the best first; there is always something."""
     if isinstance(wrong[0].mine.error, TimeIsUpError):
         yield (
@@ -183,7 +185,7 @@ def _findings(exercise: Exercise, pairs: list[Pair], wrong: list[Pair], function
     yield None, f"The first thing that does not hold: {wrong[0].probe.holds}. {_evidence(exercise, wrong[0])}"
 
 
-def _of_catalogue(exercise: Exercise, pairs: Sequence[Pair], wholly: bool) -> Iterator[Finding]:
+def _of_catalogue(exercise: Exercise, pairs: Sequence[Comparison], wholly: bool) -> Iterator[Finding]:
     """The faults, then the pairs of faults, under which the reference does exactly what the learner's function does."""
     for on in (names for n in (1, 2) for names in combinations(exercise.faults, n)):
         theirs = zip(pairs, _outcomes(exercise, *on), strict=True)
@@ -191,7 +193,7 @@ def _of_catalogue(exercise: Exercise, pairs: Sequence[Pair], wholly: bool) -> It
             yield _named(exercise, on, pairs, wholly)
 
 
-def _mostly(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
+def _mostly(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
     """A fault that shows everywhere where it would, and explains at least half of what is wrong."""
     n_wrong, explained = len(_wrong(pairs)), {}
     for fault in exercise.faults:
@@ -203,7 +205,7 @@ def _mostly(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
     yield from _best(exercise, explained, pairs)
 
 
-def _at_first(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
+def _at_first(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
     """A fault that does the same up to the first result that is wrong, and there: in two results, or in one of size."""
     wrong = _wrong(pairs)
     value, fits = pairs[wrong[0]].mine.value, {}
@@ -218,19 +220,19 @@ def _at_first(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
     yield from _best(exercise, fits, pairs)
 
 
-def _best(exercise: Exercise, fits: dict[str, int], pairs: Sequence[Pair]) -> Iterator[Finding]:
+def _best(exercise: Exercise, fits: dict[str, int], pairs: Sequence[Comparison]) -> Iterator[Finding]:
     """The fault that fits best of those that do not explain everything, if there is one."""
     if fits:
         name, text = _named(exercise, [max(fits, key=fits.get)], pairs, False)
         yield name, f"{text} {SECOND}"
 
 
-def _wrong(pairs: Sequence[Pair], wholly: bool = False) -> list[int]:
+def _wrong(pairs: Sequence[Comparison], wholly: bool = False) -> list[int]:
     """The places of the probes in which a result is not the right one: in its value, or wholly."""
     return [i for i, p in enumerate(pairs) if not agrees(p.mine, p.right, p.probe, wholly)]
 
 
-def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Pair], wholly: bool) -> Finding:
+def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison], wholly: bool) -> Finding:
     faults: list[Fault] = [exercise.faults[name] for name in on]
     theirs = [p._replace(mine=outcome) for p, outcome in zip(pairs, _outcomes(exercise, *on), strict=True)]
     shows, wrong = _wrong(theirs, wholly), _wrong(pairs, wholly)
@@ -240,19 +242,19 @@ def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Pair], wholly:
     return " + ".join(on), f"It looks as if {looks}. {evidence} {why}"
 
 
-def _raised(exercise: Exercise, pair: Pair) -> str:
+def _raised(exercise: Exercise, pair: Comparison) -> str:
     error = pair.mine.value
     line = f" in the line `{error.line}`" if error.line else ""
     text = f"{_call(exercise, pair)} raises {error.kind}{line}: {error.message.strip()[:300].rstrip('.')}"
     return ". ".join([text, *(advice for part, advice in ADVICE.items() if part in error.message)])
 
 
-def _call(exercise: Exercise, pair: Pair) -> str:
+def _call(exercise: Exercise, pair: Comparison) -> str:
     """The call of a probe, as it would be typed."""
     return f"`{exercise.name}({', '.join(map(_short, pair.mine.arguments or pair.right.arguments))})`"
 
 
-def _evidence(exercise: Exercise, pair: Pair) -> str:
+def _evidence(exercise: Exercise, pair: Comparison) -> str:
     """Where the learner's result first differs from the right one, in numbers."""
     mine, right = pair.mine.value, pair.right.value
     if isinstance(mine, Raised):

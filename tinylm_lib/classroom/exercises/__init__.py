@@ -56,7 +56,7 @@ def names() -> list[str]:
     return list(ALL)
 
 
-def find(name: str) -> Exercise:
+def find_exercise(name: str) -> Exercise:
     """The exercise of this name.
 
     Raises KeyError, with the known names, for any other.
