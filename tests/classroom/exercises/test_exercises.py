@@ -118,12 +118,11 @@ def meddles(x, dim):
     return x.softmax(dim)
 
 
-def leaves(x, dim):
-    raise SystemExit(3)
+def raises(error):
+    def function(x, dim):
+        raise error
 
-
-def interrupts(x, dim):
-    raise KeyboardInterrupt
+    return function
 
 
 def recurses(x, dim):
@@ -151,8 +150,8 @@ BAD = {
     "a text": (lambda x, dim: str(x), "wrong type"),
     "an object that objects": (lambda x, dim: NotATensor(), "wrong type"),
     "too few arguments": (lambda x: x, "raises an error"),
-    "an exit": (leaves, "raises an error"),
-    "an interrupt": (interrupts, "raises an error"),
+    "an exit": (raises(SystemExit(3)), "raises an error"),
+    "an interrupt": (raises(KeyboardInterrupt), "raises an error"),
     "endless recursion": (recurses, "raises an error"),
     "a type": (torch.Tensor, "raises an error"),
     "detached": (lambda x, dim: x.detach().softmax(dim), "no gradient"),
@@ -189,17 +188,10 @@ def test_what_it_meddles_with_is_put_back(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def stub(x, dim):
-    raise NotImplementedError
-
-
-def test_a_stub_is_not_attempted_yet(capsys):
-    found = check("softmax", stub)
+def test_a_stub_is_not_attempted_yet_and_a_right_one_is_told_what_holds(capsys):
+    found = check("softmax", raises(NotImplementedError))
     assert found == Diagnosis(False, None, "softmax: not attempted yet")
     assert capsys.readouterr().out == "softmax: not attempted yet\n"
-
-
-def test_a_right_one_is_told_what_holds(capsys):
     assert check("softmax", torch.softmax).passed
     assert "✓ every row sums to 1" in capsys.readouterr().out
 

@@ -127,13 +127,10 @@ def test_what_fails_in_a_fresh_process_is_not_kept(folder, monkeypatch):
     assert files(folder) == ["softmax.py"] and "other_softmax" not in (folder / "softmax.py").read_text()
 
 
-def test_what_the_disk_refuses_is_said(folder):
+def test_what_the_disk_refuses_is_said_and_an_unknown_exercise_raised(folder):
     folder.write_text("a file where the folder should be")
     kept = keep.keep("softmax", softmax)
     assert not kept.kept and "parts" in kept.message
-
-
-def test_an_unknown_exercise_is_a_key_error(folder):
     with pytest.raises(KeyError, match="no exercise 'sofmax'"):
         keep.keep("sofmax", softmax)
 
@@ -168,13 +165,6 @@ def test_a_part_of_an_older_exercise_is_stale_only_if_it_fails_now(folder, monke
     assert "! softmax stale" in text and "passed an earlier check, not the one of today. a new demand" in text
 
 
-def test_a_part_that_this_model_has_no_place_for_is_no_matter_of_it(folder, shown_cards):
-    folder.mkdir()
-    (folder / "layer_norm.py").write_text("raise ValueError\n")
-    model = build.build(CONFIG)  # its norms are another kind
-    assert shown_cards == [] and "layer_norm" not in [use.name for use in model.uses]
-
-
 def test_using_says_whose_each_part_is(folder):
     keep.keep("softmax", softmax)
     card = progress.using(build.build(CONFIG))
@@ -187,13 +177,16 @@ def test_using_says_whose_each_part_is(folder):
         progress.using(TransformerLM(CONFIG))
 
 
-def test_using_says_why_a_kept_part_is_not_called(folder):
+def test_a_model_knows_why_it_calls_no_part_of_yours_and_nothing_of_those_that_it_has_no_place_for(folder, shown_cards):
     keep.keep("softmax", softmax)
+    (folder / "layer_norm.py").write_text("raise ValueError\n")
+    assert "layer_norm" not in [use.name for use in build.build(CONFIG).uses]  # its norms are of another kind
+    assert len(shown_cards) == 1  # of what was kept
     model = build.build(preset("gpt", d_model=16, n_layers=1, n_heads=2, vocab_size=9, max_seq_len=8))
     assert build.Use("softmax", 0, "this model drops attention weights in training") in model.uses
 
 
-def test_the_map_has_every_lesson_and_every_exercise(folder):
+def test_the_map_has_every_lesson_and_every_exercise_and_says_what_comes_next(folder, monkeypatch):
     text = str(progress.progress())
     assert [line.split()[0] for line in text.splitlines()[1:17]] == [f"{n:02}" for n in range(16)]
     assert text.count("○") == len(names()) and text.startswith(f"Your workshop: 0 of {len(names())} parts kept")
@@ -203,9 +196,6 @@ def test_the_map_has_every_lesson_and_every_exercise(folder):
     assert str(card).startswith("Your workshop: 1 of ") and "✓ softmax kept, ○ cross_entropy open" in str(card)
     assert card.html.count("✓") == 1 and card.html.count("○") == len(names()) - 1
     assert "class=" not in card.html and "<script" not in card.html
-
-
-def test_when_all_is_kept_the_map_says_so(folder, monkeypatch):
     monkeypatch.setattr(parts, "read_part", lambda name, path: parts.PartState(name, "done", "", len))
     assert str(progress.progress()).endswith("Everything is kept. The models that you build are yours.")
 

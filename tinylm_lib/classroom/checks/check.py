@@ -26,7 +26,7 @@ from .probing import (
     still_running,
     within,
 )
-from .relations import Finding, Comparison, dtype_name, of_gradients, of_kind, of_numbers, of_parts
+from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_numbers, of_parts
 
 ADVICE = {  # for errors that say what is wrong, but not why
     "index -100 is out": "-100 marks a place without a target: replace it before you index, leave it out after",

@@ -1,5 +1,5 @@
 """What a student keeps, and the model built from it.
 
-`parts` are the files in work/parts; `keep` writes one with the text that `extract` takes out of a notebook; `build` puts
-them into a model by `adapters`; `progress` shows them.
+`keep` writes the text that `extract` takes out of a notebook into a file of `parts`; `build` puts them into a model by
+way of `adapters`; `progress` shows them.
 """

@@ -178,8 +178,8 @@ ADAPTERS: dict[type[nn.Module], Adapter] = {
         YourAttention,
         {
             "multi_head_attention": _MORE_THAN_HEADS,
-            **dict.fromkeys(("cached_attention", "attention", "softmax"), [_DROPS]),
-            **dict.fromkeys(("causal_mask", "split_heads", "merge_heads"), []),
+            **dict.fromkeys(("cached_attention", "attention", "softmax"), (_DROPS,)),
+            **dict.fromkeys(("causal_mask", "split_heads", "merge_heads"), ()),
         },
     ),
     GatedMLP: Adapter(YourGatedMLP, {"swiglu": [_NO_SWIGLU], **_ACTIVATIONS}),
