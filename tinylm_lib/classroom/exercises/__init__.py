@@ -1,59 +1,23 @@
 """All exercises of the series: what each asks for, and the mistakes that its check knows by name."""
 
-from . import (
-    adamw,
-    attention,
-    beams,
-    block,
-    cache,
-    clipping,
-    feedforward,
-    heads,
-    initialization,
-    linear,
-    model,
-    normalization,
-    positions,
-    sampling,
-    scale,
-    softmax,
-    speed,
-    step_size,
-    tokens,
-    training,
-    truncation,
-)
+from importlib import import_module
+
 from .base import Exercise
 
-LESSONS = (
-    tokens,
-    linear,
-    softmax,
-    normalization,
-    attention,
-    positions,
-    heads,
-    feedforward,
-    block,
-    model,
-    initialization,
-    training,
-    adamw,
-    step_size,
-    clipping,
-    sampling,
-    truncation,
-    beams,
-    cache,
-    speed,
-    scale,
-)
-ALL: dict[str, Exercise] = {exercise.name: exercise for lesson in LESSONS for exercise in lesson.EXERCISES}
+# The files of this folder that hold exercises, in the order of the lessons.
+_FILES = (
+    "tokens", "linear", "softmax", "normalization", "attention", "positions", "heads", "feedforward", "block", "model",
+    "initialization", "training", "adamw", "step_size", "clipping", "sampling", "truncation", "beams", "cache", "speed",
+    "scale",
+)  # fmt: skip
+EXERCISES: dict[str, Exercise] = {
+    exercise.name: exercise for file in _FILES for exercise in import_module(f".{file}", __name__).EXERCISES
+}
 
 
 def names() -> list[str]:
     """The names of all exercises, in the order of the lessons."""
-    return list(ALL)
+    return list(EXERCISES)
 
 
 def find_exercise(name: str) -> Exercise:
@@ -61,6 +25,6 @@ def find_exercise(name: str) -> Exercise:
 
     Raises KeyError, with the known names, for any other.
     """
-    if name not in ALL:
-        raise KeyError(f"there is no exercise {name!r}; there are {', '.join(ALL)}")
-    return ALL[name]
+    if name not in EXERCISES:
+        raise KeyError(f"there is no exercise {name!r}; there are {', '.join(EXERCISES)}")
+    return EXERCISES[name]
