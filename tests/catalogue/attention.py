@@ -1,36 +1,17 @@
-"""Lesson 05: right variants of its exercises, and the library's own."""
+"""Lesson 05: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 
 import torch
 import torch.nn.functional as F
 
-from tinylm_lib import attention as library
-
-
-def mask_by_tril(n):
-    return torch.tril(torch.ones(n, n, dtype=torch.bool))
-
-
-def mask_by_triu(n):
-    return ~torch.triu(torch.ones((n, n)), diagonal=1).bool()
+from catalogue import named
+from tinylm_lib import attention
 
 
 def mask_by_comparison(n):
     p = torch.arange(n)
     return p.unsqueeze(0) <= p.unsqueeze(1)
-
-
-def mask_by_lists(n):
-    return torch.tensor([[j <= i for j in range(n)] for i in range(n)])
-
-
-def mask_by_cumsum(n):
-    return torch.eye(n).cumsum(0).T.flip(0, 1).bool()
-
-
-def by_torch(q, k, v, mask=None):
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
 def by_einsum(q, k, v, mask=None):
@@ -75,10 +56,88 @@ def one_leading_axis_at_a_time(q, k, v, mask=None):
     return torch.nan_to_num(scores.softmax(1)).mm(v)
 
 
+def mask_band(n):
+    i = torch.arange(n)
+    return (i[:, None] >= i) & (i[:, None] - i < 3)
+
+
+def attention_unscaled(q, k, v, mask=None):
+    return masked(q @ k.mT, mask).softmax(-1) @ v
+
+
+def _scores(q, k):
+    return q @ k.mT / math.sqrt(q.shape[-1])
+
+
+def attention_masks_and_renormalizes_wrongly(q, k, v, mask=None):
+    w = _scores(q, k).softmax(-1)
+    if mask is not None:
+        w = w * mask
+        w = w / w.sum(-2, keepdim=True)
+    return w @ v
+
+
+def attention_mean(q, k, v, mask=None):
+    w = torch.ones(q.shape[-2], k.shape[-2]) if mask is None else mask.float()
+    return (w / w.sum(-1, keepdim=True)).expand(*q.shape[:-1], -1) @ v
+
+
+def attention_global_max(q, k, v, mask=None):
+    s = masked(_scores(q, k), mask)
+    e = (s - s.max()).exp()
+    return e / (e.sum(-1, keepdim=True) + 1) @ v
+
+
+def masked(scores, mask, fill=-math.inf):
+    return scores if mask is None else scores.masked_fill(~mask, fill)
+
+
 RIGHT = {
-    "causal_mask": [mask_by_tril, mask_by_triu, mask_by_comparison, mask_by_lists, mask_by_cumsum],
-    "attention": [
-        by_torch, by_einsum, by_additive_mask, query_by_query, scaled_before, one_leading_axis_at_a_time,
-    ],
+    "causal_mask": named(
+        mask_by_comparison,
+        mask_by_tril=lambda n: torch.tril(torch.ones(n, n, dtype=torch.bool)),
+        mask_by_triu=lambda n: ~torch.triu(torch.ones((n, n)), diagonal=1).bool(),
+        mask_by_lists=lambda n: torch.tensor([[j <= i for j in range(n)] for i in range(n)]),
+        mask_by_cumsum=lambda n: torch.eye(n).cumsum(0).T.flip(0, 1).bool(),
+    ),
+    "attention": named(
+        by_einsum, by_additive_mask, query_by_query, scaled_before, one_leading_axis_at_a_time,
+        by_torch=lambda q, k, v, mask=None: F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+    ),
 }  # fmt: skip
-LIBRARY = {"causal_mask": library.causal_mask, "attention": library.attend}
+WRONG = {
+    "causal_mask": named(
+        mask_band,
+        upper=lambda n: torch.triu(torch.ones(n, n, dtype=torch.bool)),
+        strict=lambda n: torch.tril(torch.ones(n, n, dtype=torch.bool), -1),
+        ones=lambda n: torch.ones(n, n, dtype=torch.bool),
+        eye=lambda n: torch.eye(n, dtype=torch.bool),
+        float=lambda n: torch.tril(torch.ones(n, n)),
+        additive=lambda n: torch.full((n, n), -math.inf).triu(1),
+        batched=lambda n: torch.tril(torch.ones(1, n, n, dtype=torch.bool)),
+    ),
+    "attention": named(
+        attention_unscaled, attention_masks_and_renormalizes_wrongly, attention_mean, attention_global_max,
+        cosine=lambda q, k, v, mask=None: attention_unscaled(F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, mask),
+        values_are_keys=lambda q, k, v, mask=None: attention_unscaled(q / math.sqrt(q.shape[-1]), k, k, mask),
+        roles_swapped=lambda q, k, v, mask=None: attention_unscaled(k / math.sqrt(q.shape[-1]), q, v, mask),
+        temperature=lambda q, k, v, mask=None: attention_unscaled(q / q.shape[-1], k, v, mask),
+        by_heads=lambda q, k, v, mask=None: masked(q @ k.mT / math.sqrt(q.shape[-2]), mask).softmax(-1) @ v,
+        zero_fill=lambda q, k, v, mask=None: masked(_scores(q, k), mask, 0.0).softmax(-1) @ v,
+        small_fill=lambda q, k, v, mask=None: masked(_scores(q, k), mask, -10.0).softmax(-1) @ v,
+        times_mask=lambda q, k, v, mask=None: (_scores(q, k) * (1 if mask is None else mask)).softmax(-1) @ v,
+        masks_weights=lambda q, k, v, mask=None: masked(_scores(q, k).softmax(-1), mask, 0.0) @ v,
+        sigmoid=lambda q, k, v, mask=None: masked(_scores(q, k).sigmoid(), mask, 0.0) @ v,
+        always_causal=lambda q, k, v, mask=None:
+            masked(_scores(q, k), torch.ones(q.shape[-2], k.shape[-2]).tril().bool()).softmax(-1) @ v,
+        reversed_mask=lambda q, k, v, mask=None:
+            masked(_scores(q, k), None if mask is None else ~mask, -1e9).softmax(-1) @ v,
+        softmax_queries=lambda q, k, v, mask=None: masked(_scores(q, k), mask).softmax(-2).nan_to_num() @ v,
+        hard=lambda q, k, v, mask=None: F.one_hot(masked(_scores(q, k), mask).argmax(-1), k.shape[-2]).to(v.dtype) @ v,
+        returns_weights=lambda q, k, v, mask=None:
+            (masked(_scores(q, k), mask).softmax(-1) @ v, masked(_scores(q, k), mask).softmax(-1)),
+        weights_only=lambda q, k, v, mask=None: masked(_scores(q, k), mask).softmax(-1),
+        log_weights=lambda q, k, v, mask=None: masked(_scores(q, k), mask, -1e9).log_softmax(-1) @ v,
+    ),
+}  # fmt: skip
+LIBRARY = {"causal_mask": attention.causal_mask, "attention": attention.attend}

@@ -1,4 +1,4 @@
-"""Lesson 08: right variants of its exercises, and the library's own."""
+"""Lesson 08: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 from types import SimpleNamespace
@@ -6,56 +6,13 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 
+from catalogue import named
 from tinylm_lib import feedforward, layers
-
-
-def silu_by_sigmoid(x):
-    return torch.sigmoid(x) * x
-
-
-def silu_by_tanh(x):
-    return x * (torch.tanh(x / 2) + 1) * 0.5
-
-
-def silu_by_softmax(x):
-    return x * torch.stack([x, torch.zeros_like(x)]).softmax(0)[0]
-
-
-def silu_by_logsigmoid(x):
-    return x * F.logsigmoid(x).exp()
 
 
 def silu_of_a_safe_exponential(x):
     small = torch.exp(-x.abs())
     return x * torch.where(x >= 0, torch.ones_like(x), small) / (1 + small)
-
-
-def silu_by_softplus_in_double(x):
-    return (x.double() * torch.exp(-F.softplus(-x.double()))).to(x.dtype)
-
-
-def silu_clamped(x):
-    return x / (1 + torch.exp(-x.clamp(min=-80.0)))
-
-
-def gelu_by_erf(x):
-    return 0.5 * x * (1.0 + torch.erf(x / math.sqrt(2.0)))
-
-
-def gelu_by_erfc(x):
-    return x * torch.erfc(-x * 2**-0.5) / 2
-
-
-def gelu_by_distribution(x):
-    return x * torch.distributions.Normal(0.0, 1.0).cdf(x)
-
-
-def gelu_by_ndtr(x):
-    return torch.mul(x, torch.special.ndtr(x))
-
-
-def gelu_in_double(x):
-    return F.gelu(x.to(torch.float64), approximate="none").to(x.dtype)
 
 
 def swiglu_of_torch(x, w_gate, w_up, w_down):
@@ -78,10 +35,6 @@ def swiglu_by_einsum(x, w_gate, w_up, w_down):
     return torch.einsum("...f,cf->...c", F.silu(gate) * up, w_down)
 
 
-def swiglu_in_double(x, w_gate, w_up, w_down):
-    return swiglu_of_torch(x.double(), w_gate.double(), w_up.double(), w_down.double()).to(x.dtype)
-
-
 def swiglu_by_features(x, w_gate, w_up, w_down):
     out = torch.zeros_like(x)
     for gate, up, down in zip(w_gate, w_up, w_down.T, strict=True):
@@ -95,14 +48,63 @@ def swiglu_of_library(x, w_gate, w_up, w_down):
     return torch.func.functional_call(feedforward.GatedMLP(config, layers.silu), weights, (x,))
 
 
+def silu_derivative(x):
+    s = torch.sigmoid(x)
+    return s * (1 + x * (1 - s))
+
+
 RIGHT = {
-    "silu": [
-        F.silu, silu_by_sigmoid, silu_by_tanh, silu_by_softmax, silu_by_logsigmoid, silu_of_a_safe_exponential,
-        silu_by_softplus_in_double, silu_clamped,
-    ],
-    "gelu": [F.gelu, gelu_by_erf, gelu_by_erfc, gelu_by_distribution, gelu_by_ndtr, gelu_in_double],
-    "swiglu": [
-        swiglu_of_torch, swiglu_by_sigmoid, swiglu_fused, swiglu_by_einsum, swiglu_in_double, swiglu_by_features,
-    ],
+    "silu": named(
+        F.silu, silu_of_a_safe_exponential,
+        silu_by_sigmoid=lambda x: torch.sigmoid(x) * x,
+        silu_by_tanh=lambda x: x * (torch.tanh(x / 2) + 1) * 0.5,
+        silu_by_softmax=lambda x: x * torch.stack([x, torch.zeros_like(x)]).softmax(0)[0],
+        silu_by_logsigmoid=lambda x: x * F.logsigmoid(x).exp(),
+        silu_by_softplus_in_double=lambda x: (x.double() * torch.exp(-F.softplus(-x.double()))).to(x.dtype),
+        silu_clamped=lambda x: x / (1 + torch.exp(-x.clamp(min=-80.0))),
+    ),
+    "gelu": named(
+        F.gelu,
+        gelu_by_erf=lambda x: 0.5 * x * (1.0 + torch.erf(x / math.sqrt(2.0))),
+        gelu_by_erfc=lambda x: x * torch.erfc(-x * 2**-0.5) / 2,
+        gelu_by_distribution=lambda x: x * torch.distributions.Normal(0.0, 1.0).cdf(x),
+        gelu_by_ndtr=lambda x: torch.mul(x, torch.special.ndtr(x)),
+        gelu_in_double=lambda x: F.gelu(x.to(torch.float64), approximate="none").to(x.dtype),
+    ),
+    "swiglu": named(
+        swiglu_of_torch, swiglu_by_sigmoid, swiglu_fused, swiglu_by_einsum, swiglu_by_features,
+        swiglu_in_double=lambda x, w_gate, w_up, w_down:
+            swiglu_of_torch(x.double(), w_gate.double(), w_up.double(), w_down.double()).to(x.dtype),
+    ),
+}  # fmt: skip
+WRONG = {
+    "silu": named(
+        silu_derivative,
+        tanh=lambda x: x * torch.tanh(x),
+        own_sigmoid=lambda x: x * (1 / (1 + torch.exp(-x))),
+        beta=lambda x: x * torch.sigmoid(1.702 * x),
+        relu_gate=lambda x: torch.relu(x) * torch.sigmoid(x),
+        softplus=lambda x: F.softplus(x),
+        minus=lambda x: x * torch.sigmoid(-x),
+    ),
+    "gelu": named(
+        erf_without_root=lambda x: 0.5 * x * (1 + torch.erf(x)),
+        no_half=lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
+        density=lambda x: x * torch.exp(-x * x / 2) / math.sqrt(2 * math.pi),
+        of_tanh=lambda x: F.gelu(x, approximate="tanh"),
+        cdf=lambda x: 0.5 * (1 + torch.erf(x / math.sqrt(2))),
+        minus=lambda x: 0.5 * x * (1 - torch.erf(x / math.sqrt(2))),
+    ),
+    "swiglu": named(
+        other_branch=lambda x, w_gate, w_up, w_down: ((x @ w_gate.T) * F.silu(x @ w_up.T)) @ w_down.T,
+        both=lambda x, w_gate, w_up, w_down: (F.silu(x @ w_gate.T) * F.silu(x @ w_up.T)) @ w_down.T,
+        after_product=lambda x, w_gate, w_up, w_down: F.silu((x @ w_gate.T) * (x @ w_up.T)) @ w_down.T,
+        gelu=lambda x, w_gate, w_up, w_down: (F.gelu(x @ w_gate.T) * (x @ w_up.T)) @ w_down.T,
+        relu=lambda x, w_gate, w_up, w_down: (F.relu(x @ w_gate.T) * (x @ w_up.T)) @ w_down.T,
+        no_down=lambda x, w_gate, w_up, w_down: F.silu(x @ w_gate.T) * (x @ w_up.T),
+        last_too=lambda x, w_gate, w_up, w_down: F.silu((F.silu(x @ w_gate.T) * (x @ w_up.T)) @ w_down.T),
+        residual=lambda x, w_gate, w_up, w_down: x + (F.silu(x @ w_gate.T) * (x @ w_up.T)) @ w_down.T,
+        ungated=lambda x, w_gate, w_up, w_down: F.silu(x @ w_up.T) @ w_down.T,
+    ),
 }  # fmt: skip
 LIBRARY = {"silu": layers.silu, "gelu": layers.gelu, "swiglu": swiglu_of_library}

@@ -1,10 +1,11 @@
-"""Lesson 07: right variants of its exercises, and the library's own."""
+"""Lesson 07: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 
 import torch
 import torch.nn.functional as F
 
+from catalogue import named
 from tinylm_lib import ModelConfig
 from tinylm_lib.attention import Attention
 
@@ -12,10 +13,6 @@ from tinylm_lib.attention import Attention
 def split_by_view(x, n_heads):
     B, T, C = x.size()
     return x.view(B, T, n_heads, C // n_heads).transpose(1, 2)
-
-
-def split_by_unflatten(x, n_heads):
-    return x.unflatten(-1, (n_heads, -1)).permute(0, 2, 1, 3).contiguous()
 
 
 def split_by_chunks(x, n_heads):
@@ -32,10 +29,6 @@ def split_time_last(x, n_heads):
     return x.transpose(1, 2).reshape(B, n_heads, C // n_heads, T).transpose(2, 3)
 
 
-def split_by_einsum(x, n_heads):
-    return torch.einsum("bthd->bhtd", x.reshape(*x.shape[:2], n_heads, -1))
-
-
 def merge_by_contiguous(x):
     B, H, T, D = x.shape
     return x.transpose(1, 2).contiguous().view(B, T, H * D)
@@ -43,14 +36,6 @@ def merge_by_contiguous(x):
 
 def merge_by_cat(x):
     return torch.cat(list(x.unbind(1)), dim=-1)
-
-
-def merge_by_permute(x):
-    return x.permute(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
-
-
-def merge_by_columns(x):
-    return torch.stack([x[:, h, :, d] for h in range(x.shape[1]) for d in range(x.shape[3])], -1)
 
 
 def of_torch(x, w_q, w_k, w_v, w_o, n_heads):
@@ -112,11 +97,70 @@ def config(d_model, n_heads):
     )
 
 
+def split_reshaped(x, n_heads):
+    B, T, C = x.shape
+    return x.reshape(B, n_heads, T, C // n_heads)
+
+
+def split_interleaved(x, n_heads):
+    return x.unflatten(-1, (-1, n_heads)).permute(0, 3, 1, 2)
+
+
+def _mha(x, w_q, w_k, w_v, w_o, n_heads, causal=True, scale=None, split=None, out=True, values=None):
+    def heads(w):
+        return (split or (lambda y, h: y.unflatten(-1, (h, -1)).transpose(1, 2)))(x @ w.T, n_heads)
+
+    y = F.scaled_dot_product_attention(heads(w_q), heads(w_k), heads(w_v), is_causal=causal, scale=scale)
+    y = y.transpose(1, 2).flatten(2)
+    return y @ w_o.T if out else y
+
+
 RIGHT = {
-    "split_heads": [
-        split_by_view, split_by_unflatten, split_by_chunks, split_by_slices, split_time_last, split_by_einsum,
-    ],
-    "merge_heads": [merge_by_contiguous, merge_by_cat, merge_by_permute, merge_by_columns],
-    "multi_head_attention": [of_torch, fused, head_by_head, by_einsum, position_by_position],
+    "split_heads": named(
+        split_by_view, split_by_chunks, split_by_slices, split_time_last,
+        split_by_unflatten=lambda x, n_heads: x.unflatten(-1, (n_heads, -1)).permute(0, 2, 1, 3).contiguous(),
+        split_by_einsum=lambda x, n_heads: torch.einsum("bthd->bhtd", x.reshape(*x.shape[:2], n_heads, -1)),
+    ),
+    "merge_heads": named(
+        merge_by_contiguous, merge_by_cat,
+        merge_by_permute=lambda x: x.permute(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1),
+        merge_by_columns=lambda x:
+            torch.stack([x[:, h, :, d] for h in range(x.shape[1]) for d in range(x.shape[3])], -1),
+    ),
+    "multi_head_attention": named(of_torch, fused, head_by_head, by_einsum, position_by_position),
+}  # fmt: skip
+WRONG = {
+    "split_heads": named(
+        split_reshaped, split_interleaved,
+        not_moved=lambda x, n_heads: x.unflatten(-1, (n_heads, -1)),
+        heads_first=lambda x, n_heads: x.unflatten(-1, (n_heads, -1)).permute(2, 0, 1, 3),
+        wrong_axes=lambda x, n_heads: x.unflatten(-1, (n_heads, -1)).permute(0, 2, 3, 1),
+        reversed=lambda x, n_heads: x.unflatten(-1, (n_heads, -1)).transpose(1, 2).flip(1),
+    ),
+    "merge_heads": named(
+        reshaped=lambda x: x.reshape(x.shape[0], x.shape[2], -1),
+        interleaved=lambda x: x.permute(0, 2, 3, 1).flatten(2),
+        sum=lambda x: x.sum(1),
+        mean=lambda x: x.mean(1),
+        positions=lambda x: x.transpose(1, 2).flatten(1, 2),
+        transposed=lambda x: x.transpose(1, 2).flatten(2).mT,
+    ),
+    "multi_head_attention": named(
+        not_causal=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_v, w_o, n_heads, causal=False),
+        no_output=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_v, w_o, n_heads, out=False),
+        scaled_by_width=lambda x, w_q, w_k, w_v, w_o, n_heads:
+            _mha(x, w_q, w_k, w_v, w_o, n_heads, scale=x.shape[-1] ** -0.5),
+        unscaled=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_v, w_o, n_heads, scale=1.0),
+        one_head=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_v, w_o, 1),
+        order=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_k, w_q, w_v, w_o, n_heads),
+        keys_twice=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_k, w_o, n_heads),
+        weights_transposed=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q.T, w_k.T, w_v.T, w_o.T, n_heads),
+        output_transposed=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_v, w_o.T, n_heads),
+        split_wrong=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_v, w_o, n_heads, split=split_reshaped),
+        residual=lambda x, w_q, w_k, w_v, w_o, n_heads: x + _mha(x, w_q, w_k, w_v, w_o, n_heads),
+        interleaved=lambda x, w_q, w_k, w_v, w_o, n_heads:
+            _mha(x, w_q, w_k, w_v, w_o, n_heads, split=split_interleaved),
+        head_size_as_count=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_v, w_o, x.shape[-1] // n_heads),
+    ),
 }  # fmt: skip
 LIBRARY = {"split_heads": split_of_the_library, "multi_head_attention": of_the_library}

@@ -1,10 +1,16 @@
-"""Lesson 10: right variants of its exercises, and the library's own."""
+"""Lesson 10: right variants of its exercises, mistakes, and the library's own."""
+
+import copy
+import math
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from catalogue import named
 from tinylm_lib import TransformerLM, cost, layers
+from tinylm_lib.cost import count_parameters
 
 
 def count_on_paper(config):
@@ -25,26 +31,6 @@ def count_on_paper(config):
 def count_a_model_without_memory(config):
     with torch.device("meta"):
         return sum(p.numel() for p in TransformerLM(config).parameters())
-
-
-def count_as_a_tensor(config):
-    return torch.tensor(count_on_paper(config))
-
-
-def count_as_a_float(config):
-    return float(count_on_paper(config))
-
-
-def logits_by_einsum(x, embedding_weight):
-    return torch.einsum("...c,vc->...v", x, embedding_weight)
-
-
-def logits_by_sum(x, embedding_weight):
-    return (x.unsqueeze(-2) * embedding_weight).sum(-1)
-
-
-def logits_by_rows(x, embedding_weight):
-    return torch.stack([(x * row).sum(-1) for row in embedding_weight], dim=-1)
 
 
 def logits_through_double(x, embedding_weight):
@@ -98,11 +84,159 @@ def init_by_name(module, std):
             p.copy_(torch.zeros(p.shape) if name.endswith("bias") else torch.normal(0.0, std, p.shape))
 
 
+def counted_all_heads_for_keys(config):
+    missing = config.n_heads - config.n_kv_heads
+    return count_parameters(config).total + config.n_layers * 2 * config.d_model * missing * config.d_head
+
+
+def counted_sinusoids_as_learned(config):
+    c = count_parameters(config)
+    table = config.max_seq_len * config.d_model if config.position != "none" else 0
+    return c.total - c.position + table
+
+
+def counted_norms_as_one_vector(config):
+    c = count_parameters(config)
+    if config.norm == "rms":
+        return c.total
+    return c.total - (c.final_norm + config.n_layers * c.norms) // 2
+
+
+def tied_reshaped(x, embedding_weight):
+    V, C = embedding_weight.shape
+    return x @ embedding_weight.reshape(C, V)
+
+
+def tied_fresh_head(x, embedding_weight):
+    head = nn.Linear(embedding_weight.shape[1], embedding_weight.shape[0], bias=False)
+    return head(x)
+
+
+def tied_copied_head(x, embedding_weight):
+    head = nn.Linear(embedding_weight.shape[1], embedding_weight.shape[0], bias=False)
+    head.weight = nn.Parameter(embedding_weight.detach().clone())
+    return head(x)
+
+
+def init_everything(module, std):
+    for p in module.parameters():
+        nn.init.normal_(p, mean=0.0, std=std)
+
+
+def init_no_embeddings(module, std):
+    for m in module.modules():
+        if isinstance(m, nn.Linear | layers.Linear):
+            nn.init.normal_(m.weight, std=std)
+            if m.bias is not None:
+                nn.init.zeros_(m.bias)
+
+
+def init_only_children(module, std):
+    for m in module.children():
+        if isinstance(m, nn.Linear | layers.Linear | nn.Embedding | layers.Embedding):
+            nn.init.normal_(m.weight, std=std)
+            if getattr(m, "bias", None) is not None:
+                nn.init.zeros_(m.bias)
+
+
+def init_zeroed_vectors(module, std):
+    for p in module.parameters():
+        if p.ndim > 1:
+            nn.init.normal_(p, std=std)
+        else:
+            nn.init.zeros_(p)
+
+
+def gated(config):
+    return config.ffn in ("swiglu", "geglu")
+
+
+def off_by(error):
+    """Counts right but for an error, which depends on the right count and the config."""
+
+    def wrong(config):
+        count = count_parameters(config)
+        return count.total + error(count, config)
+
+    return wrong
+
+
+def counted_with(**changes):
+    """Counts a model of another config."""
+    return lambda config: count_parameters(replace(config, **changes)).total
+
+
+def fills(fill):
+    """Biases to zero, norms untouched, and everything else filled wrongly, by the standard deviation."""
+
+    def wrong(module, std):
+        for name, p in module.named_parameters():
+            if p.ndim > 1:
+                fill(p, std)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    return wrong
+
+
+def init_same_draw_each_time(module, std):
+    fills(lambda p, std: nn.init.normal_(p, std=std, generator=torch.Generator().manual_seed(0)))(module, std)
+
+
+def init_copy(module, std):
+    new = copy.deepcopy(module)
+    fills(lambda p, std: nn.init.normal_(p, std=std))(new, std)
+    return new
+
+
 RIGHT = {
-    "count_parameters": [count_on_paper, count_a_model_without_memory, count_as_a_tensor, count_as_a_float],
-    "tied_logits": [F.linear, torch.inner, logits_by_einsum, logits_by_sum, logits_by_rows, logits_through_double],
-    "init_weights": [
-        init_by_kind, init_the_library_s_kinds, init_by_name_of_kind, init_by_rank, init_by_name,
-    ],
+    "count_parameters": named(
+        count_on_paper, count_a_model_without_memory,
+        count_as_a_tensor=lambda config: torch.tensor(count_on_paper(config)),
+        count_as_a_float=lambda config: float(count_on_paper(config)),
+    ),
+    "tied_logits": named(
+        F.linear, torch.inner, logits_through_double,
+        logits_by_einsum=lambda x, embedding_weight: torch.einsum("...c,vc->...v", x, embedding_weight),
+        logits_by_sum=lambda x, embedding_weight: (x.unsqueeze(-2) * embedding_weight).sum(-1),
+        logits_by_rows=lambda x, embedding_weight: torch.stack([(x * row).sum(-1) for row in embedding_weight], dim=-1),
+    ),
+    "init_weights": named(init_by_kind, init_the_library_s_kinds, init_by_name_of_kind, init_by_rank, init_by_name),
+}  # fmt: skip
+WRONG = {
+    "count_parameters": named(
+        counted_all_heads_for_keys, counted_sinusoids_as_learned, counted_norms_as_one_vector,
+        head_though_tied=off_by(lambda count, config: config.vocab_size * config.d_model - count.head),
+        never_a_head=off_by(lambda count, config: -count.head),
+        no_final_norm=off_by(lambda count, config: -count.final_norm),
+        one_block=off_by(lambda count, config: count.block - count.blocks),
+        no_positions=off_by(lambda count, config: -count.position),
+        one_norm_a_block=off_by(lambda count, config: -(config.n_layers * count.norms // 2)),
+        gate_forgotten=off_by(lambda count, config: -gated(config) * config.n_layers * config.d_model * config.d_ff),
+        four_times_width=lambda config: count_parameters(replace(config, d_ff=4 * config.d_model)).total,
+        no_biases=counted_with(qkv_bias=False, o_bias=False, ffn_bias=False),
+    ),
+    "tied_logits": named(
+        tied_reshaped, tied_fresh_head, tied_copied_head,
+        not_transposed=lambda x, embedding_weight: x @ embedding_weight,
+        softmax=lambda x, embedding_weight: (x @ embedding_weight.T).softmax(-1),
+        divided=lambda x, embedding_weight: x @ embedding_weight.T / math.sqrt(x.shape[-1]),
+        multiplied=lambda x, embedding_weight: math.sqrt(x.shape[-1]) * x @ embedding_weight.T,
+        cosine=lambda x, embedding_weight: x @ F.normalize(embedding_weight, dim=-1).T,
+        last_position=lambda x, embedding_weight: x[:, -1] @ embedding_weight.T,
+        ids=lambda x, embedding_weight: (x @ embedding_weight.T).argmax(-1),
+        with_a_bias=lambda x, embedding_weight: x @ embedding_weight.T + embedding_weight.mean(-1),
+        distance=lambda x, embedding_weight: -torch.cdist(x, embedding_weight),
+    ),
+    "init_weights": named(
+        init_everything, init_no_embeddings, init_only_children, init_zeroed_vectors, init_same_draw_each_time,
+        init_copy,
+        variance=fills(lambda p, std: nn.init.normal_(p, std=std**2)),
+        std_as_mean=fills(lambda p, std: nn.init.normal_(p, std)),
+        uniform=fills(lambda p, std: nn.init.uniform_(p, -std, std)),
+        added=fills(lambda p, std: p.data.add_(std * torch.randn_like(p))),
+        xavier=fills(lambda p, std: nn.init.xavier_normal_(p)),
+        own_std=fills(lambda p, std: nn.init.normal_(p, std=0.02)),
+    ),
 }  # fmt: skip
 LIBRARY = {"count_parameters": lambda config: cost.count_parameters(config).total}

@@ -1,10 +1,11 @@
-"""Lesson 06: right variants of its exercises, and the library's own."""
+"""Lesson 06: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 
 import torch
 
-from tinylm_lib import positions as library
+from catalogue import named
+from tinylm_lib.positions import Rotary, sinusoidal_table
 
 
 def table_by_columns(n, d):
@@ -89,7 +90,7 @@ def turn_pair_by_pair(x, positions, base):
 
 def turn_as_the_library(x, positions, base):
     last = 1 + int(positions.abs().max())
-    rotary = library.Rotary(x.shape[-1], last, base)
+    rotary = Rotary(x.shape[-1], last, base)
     turned = rotary(x, positions.abs())
     if (positions < 0).any():  # its tables begin at 0: backwards is a mirror, a turn and a mirror
         mirror = torch.tensor([1.0, -1.0]).repeat(x.shape[-1] // 2)
@@ -97,10 +98,79 @@ def turn_as_the_library(x, positions, base):
     return turned
 
 
+def sinusoidal_cos_first(n, d):
+    return torch.stack((waves(n, d).cos(), waves(n, d).sin()), -1).flatten(1)
+
+
+def sinusoidal_cos_of_next(n, d):
+    angles = torch.arange(n)[:, None] / 10_000 ** (torch.arange(d) / d)
+    return torch.where(torch.arange(d) % 2 == 0, angles.sin(), angles.cos())
+
+
+def _rotated(x, positions, base, sign=1.0, exponent=2.0, start=0):
+    d = x.shape[-1]
+    angles = positions[:, None] * base ** (-exponent * torch.arange(start, start + d // 2) / d)
+    a, b = x[..., ::2], x[..., 1::2]
+    return torch.stack((a * angles.cos() - sign * b * angles.sin(), sign * a * angles.sin() + b * angles.cos()), -1)
+
+
+def rotate_by_halves(x, positions, base):
+    d = x.shape[-1]
+    angles = positions[:, None] * base ** (-2 * torch.arange(d // 2) / d)
+    a, b = x.chunk(2, -1)
+    return torch.cat((a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()), -1)
+
+
+def rotate_no_minus(x, positions, base):
+    d = x.shape[-1]
+    angles = positions[:, None] * base ** (-2 * torch.arange(d // 2) / d)
+    a, b = x[..., ::2], x[..., 1::2]
+    return torch.stack((a * angles.cos() + b * angles.sin(), a * angles.sin() + b * angles.cos()), -1).flatten(-2)
+
+
+def rotate_swapped_functions(x, positions, base):
+    d = x.shape[-1]
+    angles = positions[:, None] * base ** (-2 * torch.arange(d // 2) / d)
+    a, b = x[..., ::2], x[..., 1::2]
+    return torch.stack((a * angles.sin() - b * angles.cos(), a * angles.cos() + b * angles.sin()), -1).flatten(-2)
+
+
+def waves(n, d):
+    return torch.arange(n)[:, None] / 10_000 ** (torch.arange(0, d, 2) / d)
+
+
+def in_turn(angles):
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
+
+
 RIGHT = {
-    "sinusoidal": [table_by_columns, table_by_loops, table_by_phase, table_by_complex, table_by_where],
-    "rotate": [
-        turn_complex, turn_by_matrices, turn_with_wide_tables, turn_into_an_empty_one, turn_pair_by_pair,
-    ],
+    "sinusoidal": named(table_by_columns, table_by_loops, table_by_phase, table_by_complex, table_by_where),
+    "rotate": named(turn_complex, turn_by_matrices, turn_with_wide_tables, turn_into_an_empty_one, turn_pair_by_pair),
 }  # fmt: skip
-LIBRARY = {"sinusoidal": library.sinusoidal_table, "rotate": turn_as_the_library}
+WRONG = {
+    "sinusoidal": named(
+        sinusoidal_cos_first, sinusoidal_cos_of_next,
+        all_sines=lambda n, d: (torch.arange(n)[:, None] / 10_000 ** (torch.arange(d) / d)).sin(),
+        transposed=lambda n, d: sinusoidal_cos_first(n, d).roll(1, -1).T,
+        halves=lambda n, d: torch.cat((waves(n, d).sin(), waves(n, d).cos()), -1),
+        from_one=lambda n, d: in_turn(waves(n + 1, d)[1:]),
+        single_exponent=lambda n, d: in_turn(torch.arange(n)[:, None] / 10_000 ** (torch.arange(d // 2) / d)),
+        times=lambda n, d: in_turn(torch.arange(n)[:, None] * 10_000 ** (torch.arange(0, d, 2) / d)),
+        degrees=lambda n, d: in_turn(torch.deg2rad(waves(n, d))),
+        other_base=lambda n, d: in_turn(torch.arange(n)[:, None] / 1_000 ** (torch.arange(0, d, 2) / d)),
+    ),
+    "rotate": named(
+        rotate_by_halves, rotate_no_minus, rotate_swapped_functions,
+        backwards=lambda x, positions, base: _rotated(x, positions, base, sign=-1.0).flatten(-2),
+        slow=lambda x, positions, base: _rotated(x, positions, base, exponent=1.0).flatten(-2),
+        from_one=lambda x, positions, base: _rotated(x, positions, base, start=1).flatten(-2),
+        own_positions=lambda x, positions, base: _rotated(x, torch.arange(x.shape[-2]), base).flatten(-2),
+        fixed_base=lambda x, positions, base: _rotated(x, positions, 10_000).flatten(-2),
+        concatenated=lambda x, positions, base: _rotated(x, positions, base).movedim(-1, -2).flatten(-2),
+        only_first_pair=lambda x, positions, base:
+            torch.cat((_rotated(x, positions, base).flatten(-2)[..., :2], x[..., 2:]), -1),
+        position_offset=lambda x, positions, base: _rotated(x, positions - positions[0], base).flatten(-2),
+        added=lambda x, positions, base: x + _rotated(torch.ones_like(x), positions, base).flatten(-2),
+    ),
+}  # fmt: skip
+LIBRARY = {"sinusoidal": sinusoidal_table, "rotate": turn_as_the_library}

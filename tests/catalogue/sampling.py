@@ -1,4 +1,4 @@
-"""Lesson 12: right variants of its exercises, and the library's own."""
+"""Lesson 12: right variants of its exercises, mistakes, and the library's own."""
 
 import heapq
 
@@ -6,12 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from catalogue import named
 from tinylm_lib import ModelConfig, sampling
 from tinylm_lib.probabilities import next_token_probs
-
-
-def temperature_of_torch(logits, temperature):
-    return F.softmax(logits / temperature, dim=-1)
 
 
 def temperature_by_logsumexp(logits, temperature):
@@ -155,14 +152,198 @@ def beams_of_the_library(log_probs_fn, start, n_beams, n_steps):
     return sampling.beam_search(model, torch.tensor(start), n_steps, n_beams)
 
 
+def temperature_after_renormalised(logits, temperature):
+    probs = logits.softmax(-1) / temperature
+    return probs / probs.sum(-1, keepdim=True)
+
+
+def temperature_in_place(logits, temperature):
+    logits /= temperature
+    return logits.softmax(-1)
+
+
+def temperature_sigmoids(logits, temperature):
+    gates = torch.sigmoid(logits / temperature)
+    return gates / gates.sum(-1, keepdim=True)
+
+
+def topk_above_the_next(probs, k):
+    ranked = probs.sort(-1, descending=True).values
+    kept = probs.where(probs > ranked[..., min(k, probs.shape[-1] - 1), None], 0.0)
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def topk_softmax_of_kept(probs, k):
+    values, ids = probs.topk(k, -1)
+    return torch.zeros_like(probs).scatter(-1, ids, values.softmax(-1))
+
+
+def topk_smallest(probs, k):
+    values, ids = probs.topk(k, -1, largest=False)
+    return torch.zeros_like(probs).scatter(-1, ids, values / values.sum(-1, keepdim=True))
+
+
+def topk_sum_of_the_batch(probs, k):
+    values, ids = probs.topk(k, -1)
+    kept = torch.zeros_like(probs).scatter(-1, ids, values)
+    return kept / kept.sum()
+
+
+def topk_in_place(probs, k):
+    probs[probs < probs.topk(k, -1).values[..., -1:]] = 0
+    return probs / probs.sum(-1, keepdim=True)
+
+
+def topp_not_renormalised(probs, p):
+    ranked, order = probs.sort(-1, descending=True)
+    return torch.zeros_like(probs).scatter(-1, order, ranked * (ranked.cumsum(-1) - ranked < p))
+
+
+def topp_ranked(probs, p):
+    ranked = probs.sort(-1, descending=True).values
+    kept = ranked * (ranked.cumsum(-1) - ranked < p)
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def topp_gathered_back(probs, p):
+    ranked, order = probs.sort(-1, descending=True)
+    kept = ranked * (ranked.cumsum(-1) - ranked < p)
+    return (kept / kept.sum(-1, keepdim=True)).gather(-1, order)
+
+
+def _grown(log_probs_fn, beams):
+    return [([*tokens, t], score + lp) for tokens, score in beams for t, lp in enumerate(log_probs_fn(tokens).tolist())]
+
+
+def _best(beams, n):
+    return sorted(beams, key=lambda beam: -beam[1])[:n]
+
+
+def _beams(log_probs_fn, start, n_beams, n_steps, best=_best, n_copies=1):
+    beams = [(list(start), 0.0)] * n_copies
+    for _ in range(n_steps):
+        beams = best(_grown(log_probs_fn, beams), n_beams)
+    return beams
+
+
+def beam_never_pruned_together(log_probs_fn, start, n_beams, n_steps):
+    beams = [(list(start), 0.0)]
+    for _ in range(n_steps):
+        beams = [new for beam in beams for new in _best(_grown(log_probs_fn, [beam]), n_beams)]
+    return _best(beams, len(beams))
+
+
+def beam_last_step_scores(log_probs_fn, start, n_beams, n_steps):
+    beams = [(list(start), 0.0)]
+    for _ in range(n_steps):
+        beams = _best(_grown(log_probs_fn, [(tokens, 0.0) for tokens, _ in beams]), n_beams)
+    return beams
+
+
+def beam_greedy_after_the_first(log_probs_fn, start, n_beams, n_steps):
+    beams = _best(_grown(log_probs_fn, [(list(start), 0.0)]), n_beams)
+    for _ in range(n_steps - 1):
+        beams = [_best(_grown(log_probs_fn, [beam]), 1)[0] for beam in beams]
+    return _best(beams, n_beams)
+
+
+def beam_shared_list(log_probs_fn, start, n_beams, n_steps):
+    beams = [(start, 0.0)]
+    for _ in range(n_steps):
+        grown = []
+        for tokens, score in beams:
+            values, ids = log_probs_fn(tokens).topk(n_beams)
+            for lp, t in zip(values.tolist(), ids.tolist(), strict=True):
+                tokens.append(t)
+                grown.append((tokens, score + lp))
+        beams = _best(grown, n_beams)
+    return beams
+
+
+def placed(probs, values, ids):
+    """Values at their ids, and zeros everywhere else."""
+    return torch.zeros_like(probs).scatter(-1, ids, values)
+
+
+def normalised(kept):
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def nucleus(keep, descending=True):
+    """Keeps the wrong ones of the ranked probabilities."""
+
+    def wrong(probs, p):
+        ranked, ids = probs.sort(-1, descending=descending)
+        return normalised(placed(probs, ranked * keep(ranked, p), ids))
+
+    return wrong
+
+
+def up_to(probs, p):
+    """Whether the probabilities in front of each stay below p."""
+    return probs.cumsum(-1) - probs < p
+
+
 RIGHT = {
-    "apply_temperature": [
-        temperature_of_torch, temperature_by_logsumexp, temperature_maximum_first, temperature_by_powers,
-        temperature_row_by_row,
-    ],
-    "top_k_probs": [top_k_by_scatter, top_k_by_ranks, top_k_by_lists, top_k_by_logits],
-    "top_p_probs": [top_p_by_scatter, top_p_shifted, top_p_by_lists, top_p_by_counting],
-    "beam_search": [beams_by_lists, beams_in_one_tensor, beams_best_of_each, beams_without_start],
+    "apply_temperature": named(
+        temperature_by_logsumexp, temperature_maximum_first, temperature_by_powers, temperature_row_by_row,
+        temperature_of_torch=lambda logits, temperature: F.softmax(logits / temperature, dim=-1),
+    ),
+    "top_k_probs": named(top_k_by_scatter, top_k_by_ranks, top_k_by_lists, top_k_by_logits),
+    "top_p_probs": named(top_p_by_scatter, top_p_shifted, top_p_by_lists, top_p_by_counting),
+    "beam_search": named(beams_by_lists, beams_in_one_tensor, beams_best_of_each, beams_without_start),
+}  # fmt: skip
+WRONG = {
+    "apply_temperature": named(
+        temperature_after_renormalised, temperature_in_place, temperature_sigmoids,
+        times=lambda logits, temperature: (logits * temperature).softmax(-1),
+        after=lambda logits, temperature: logits.softmax(-1) / temperature,
+        logits_only=lambda logits, temperature: logits / temperature,
+        power=lambda logits, temperature: logits.softmax(-1) ** (1 / temperature),
+        logs=lambda logits, temperature: (logits / temperature).log_softmax(-1),
+        first_axis=lambda logits, temperature: (logits / temperature).softmax(0),
+        softmax_of_probabilities=lambda logits, temperature: (logits.softmax(-1) / temperature).softmax(-1),
+        only_above_one=lambda logits, temperature: (logits / max(temperature, 1.0)).softmax(-1),
+        added=lambda logits, temperature: (logits + temperature).softmax(-1),
+    ),
+    "top_k_probs": named(
+        topk_above_the_next, topk_softmax_of_kept, topk_smallest, topk_sum_of_the_batch, topk_in_place,
+        equal_shares=lambda probs, k: torch.zeros_like(probs).scatter(-1, probs.topk(k, -1).indices, 1 / k),
+        threshold=lambda probs, k: normalised(probs.where(probs >= probs.topk(k, -1).values[..., -1:], 0.0)),
+        not_renormalised=lambda probs, k: placed(probs, *probs.topk(k, -1)),
+        short_rows=lambda probs, k: normalised(probs.topk(k, -1).values),
+        softmax_of_zeros_too=lambda probs, k: placed(probs, *probs.topk(k, -1)).softmax(-1),
+        one_more=lambda probs, k: normalised(placed(probs, *probs.topk(min(k + 1, probs.shape[-1]), -1))),
+        ranked=lambda probs, k:
+            normalised(probs.sort(-1, descending=True).values * (torch.arange(probs.shape[-1]) < k)),
+    ),
+    "top_p_probs": named(
+        topp_not_renormalised, topp_ranked, topp_gathered_back,
+        drops_the_crossing=nucleus(lambda ranked, p: ranked.cumsum(-1) <= p),
+        drops_the_crossing_but_one=nucleus(lambda ranked, p: F.pad(ranked.cumsum(-1)[..., 1:] <= p, (1, 0), value=1)),
+        one_more=nucleus(lambda ranked, p: F.pad((ranked.cumsum(-1) - ranked)[..., :-1], (1, 0)) < p),
+        ascending=nucleus(up_to, descending=False),
+        the_other_share=nucleus(lambda ranked, p: up_to(ranked, 1 - p)),
+        not_sorted=lambda probs, p: normalised(probs * up_to(probs, p)),
+        single_threshold=lambda probs, p: normalised(probs.where(probs >= 1 - p, 0.0)),
+        share_of_the_largest=lambda probs, p: normalised(probs.where(probs >= p * probs.amax(-1, keepdim=True), 0.0)),
+        mask_in_rank_order=lambda probs, p: normalised(probs * up_to(probs.sort(-1, descending=True).values, p)),
+    ),
+    "beam_search": named(
+        beam_never_pruned_together, beam_last_step_scores, beam_greedy_after_the_first, beam_shared_list,
+        length_normalised=lambda log_probs_fn, start, n_beams, n_steps:
+            [(tokens, score / n_steps) for tokens, score in _beams(log_probs_fn, start, n_beams, n_steps)],
+        sees_the_last_token=lambda log_probs_fn, start, n_beams, n_steps:
+            _beams(lambda tokens: log_probs_fn(tokens[-1:]), start, n_beams, n_steps),
+        one_step_short=lambda log_probs_fn, start, n_beams, n_steps: _beams(log_probs_fn, start, n_beams, n_steps - 1),
+        adds_probabilities=lambda log_probs_fn, start, n_beams, n_steps:
+            _beams(lambda tokens: log_probs_fn(tokens).exp(), start, n_beams, n_steps),
+        only_the_best=lambda log_probs_fn, start, n_beams, n_steps: _beams(log_probs_fn, start, n_beams, n_steps)[0],
+        greedy=lambda log_probs_fn, start, n_beams, n_steps: _beams(log_probs_fn, start, 1, n_steps),
+        worst_first=lambda *arguments:
+            _beams(*arguments, best=lambda beams, n: sorted(beams, key=lambda beam: beam[1])[-n:]),
+        copies_of_the_start=lambda *arguments: _beams(*arguments, n_copies=arguments[2]),
+    ),
 }  # fmt: skip
 LIBRARY = {
     "apply_temperature": next_token_probs,

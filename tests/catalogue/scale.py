@@ -1,8 +1,10 @@
-"""Lesson 15: right variants of its exercises, and slips that their faults do not list."""
+"""Lesson 15: right variants of its exercises, and mistakes."""
 
 import math
 
 import torch
+
+from catalogue import named
 
 
 def optimal_by_the_root(flops, tokens_per_parameter):
@@ -83,10 +85,6 @@ def six_on_top(flops, tokens_per_parameter):
     return parameters, tokens_per_parameter * parameters
 
 
-def parameters_alone(flops, tokens_per_parameter):
-    return (flops / (6 * tokens_per_parameter)) ** 0.5
-
-
 def reduce_in_place(gradients, n_targets):
     total, reduced = sum(n_targets), gradients[0]
     for i, g in enumerate(reduced):
@@ -124,16 +122,18 @@ def reduce_each_process(gradients, n_targets):
 
 
 RIGHT = {
-    "compute_optimal": [optimal_by_the_root, optimal_tokens_first, optimal_by_logarithms, optimal_in_tensors],
-    "all_reduce_mean": [
+    "compute_optimal": named(optimal_by_the_root, optimal_tokens_first, optimal_by_logarithms, optimal_in_tensors),
+    "all_reduce_mean": named(
         reduce_by_loops, reduce_by_zip, reduce_by_einsum, reduce_one_long_vector, reduce_without_the_idle,
-    ],
+    ),
 }  # fmt: skip
-
 WRONG = {
-    "compute_optimal": [whole_parameters, product_of_two_roots, ratio_added, six_on_top, parameters_alone],
-    "all_reduce_mean": [
+    "compute_optimal": named(
+        whole_parameters, product_of_two_roots, ratio_added, six_on_top,
+        parameters_alone=lambda flops, tokens_per_parameter: (flops / (6 * tokens_per_parameter)) ** 0.5,
+    ),
+    "all_reduce_mean": named(
         reduce_in_place, reduce_whole_shares, reduce_one_process_short, reduce_by_the_busy, reduce_in_fp32,
         reduce_each_process,
-    ],
+    ),
 }  # fmt: skip

@@ -1,15 +1,12 @@
-"""Lesson 03: right variants of its exercises, and the library's own."""
+"""Lesson 03: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 
 import torch
 import torch.nn.functional as F
 
+from catalogue import named
 from tinylm_lib import layers
-
-
-def softmax_by_logsumexp(x, dim):
-    return torch.exp(x - torch.logsumexp(x, dim=dim, keepdim=True))
 
 
 def softmax_with_its_own_maximum(x, dim):
@@ -22,18 +19,6 @@ def softmax_last_axis_first(x, dim):
     x = x.movedim(dim, -1)
     e = math.e ** (x - x.amax(-1)[..., None])
     return (e / e.sum(-1)[..., None]).movedim(-1, dim)
-
-
-def softmax_through_fp64(x, dim):
-    return F.softmax(x.double(), dim).to(x.dtype)
-
-
-def cross_entropy_of_torch(logits, targets):
-    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=-100)
-
-
-def cross_entropy_transposed(logits, targets):
-    return F.cross_entropy(logits.transpose(1, 2), targets)
 
 
 def cross_entropy_by_logsumexp(logits, targets):
@@ -57,14 +42,92 @@ def cross_entropy_by_one_hot(logits, targets):
     return -(torch.log_softmax(logits, -1) * hot).sum(-1).mul(kept).sum() / kept.sum()
 
 
+def softmax_sum_of_all(x, dim):
+    e = torch.exp(x - x.max(dim, keepdim=True).values)
+    return e / e.sum()
+
+
+def softmax_sum_without_keepdim(x, dim):
+    e = torch.exp(x - x.amax(dim, keepdim=True))
+    return e / e.sum(dim)
+
+
+def softmax_log(x, dim):
+    z = x - x.amax(dim, keepdim=True)
+    return z - z.exp().sum(dim, keepdim=True).log()
+
+
+def softmax_in_place(x, dim):
+    x -= x.max(dim, keepdim=True).values
+    return normalised(torch.exp(x), dim)
+
+
+def _picked(logits, targets):
+    logp = logits.log_softmax(-1)
+    return -logp.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+
+
+def cross_log_of_softmax(logits, targets):
+    p = logits.softmax(-1).gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+    return -torch.log(p[targets != -100]).mean()
+
+
+def cross_log_of_softmax_and_a_bit(logits, targets):
+    p = logits.softmax(-1).gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+    return -torch.log(p[targets != -100] + 1e-9).mean()
+
+
+def cross_mean_of_rows(logits, targets):
+    kept = (targets != -100).float()
+    return ((_picked(logits, targets) * kept).sum(-1) / kept.sum(-1).clamp(min=1)).mean()
+
+
+def cross_reshaped_for_torch(logits, targets):
+    B, T, V = logits.shape
+    return F.cross_entropy(logits.reshape(B, V, T), targets)
+
+
+def normalised(e, dim):
+    return e / e.sum(dim, keepdim=True)
+
+
 RIGHT = {
-    "softmax": [
-        softmax_by_logsumexp, softmax_with_its_own_maximum, softmax_last_axis_first, softmax_through_fp64,
-        torch.softmax,
-    ],
-    "cross_entropy": [
-        cross_entropy_of_torch, cross_entropy_transposed, cross_entropy_by_logsumexp, cross_entropy_by_selection,
-        cross_entropy_by_one_hot,
-    ],
+    "softmax": named(
+        softmax_with_its_own_maximum, softmax_last_axis_first, torch.softmax,
+        softmax_by_logsumexp=lambda x, dim: torch.exp(x - torch.logsumexp(x, dim=dim, keepdim=True)),
+        softmax_through_fp64=lambda x, dim: F.softmax(x.double(), dim).to(x.dtype),
+    ),
+    "cross_entropy": named(
+        cross_entropy_by_logsumexp, cross_entropy_by_selection, cross_entropy_by_one_hot,
+        cross_entropy_of_torch=lambda logits, targets:
+            F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=-100),
+        cross_entropy_transposed=lambda logits, targets: F.cross_entropy(logits.transpose(1, 2), targets),
+    ),
+}  # fmt: skip
+WRONG = {
+    "softmax": named(
+        softmax_sum_of_all, softmax_sum_without_keepdim, softmax_log, softmax_in_place,
+        plain=lambda x, dim: normalised(torch.exp(x), dim),
+        largest_of_all=lambda x, dim: normalised(torch.exp(x - x.max()), dim),
+        always_last=lambda x, dim: normalised(torch.exp(x - x.amax(-1, keepdim=True)), -1),
+        clamped=lambda x, dim: normalised(torch.exp(x.clamp(-80, 80)), dim),
+        minus_mean=lambda x, dim: normalised(torch.exp(x - x.mean(dim, keepdim=True)), dim),
+        minus_largest_size=lambda x, dim: normalised(torch.exp(x - x.abs().amax(dim, keepdim=True)), dim),
+        powers_of_two=lambda x, dim: normalised(2 ** (x - x.amax(dim, keepdim=True)), dim),
+        repaired_nan=lambda x, dim: torch.nan_to_num(normalised(torch.exp(x), dim)),
+    ),
+    "cross_entropy": named(
+        cross_log_of_softmax, cross_log_of_softmax_and_a_bit, cross_mean_of_rows, cross_reshaped_for_torch,
+        over_all_positions=lambda logits, targets: (_picked(logits, targets) * (targets != -100)).mean(),
+        ignored_as_token_zero=lambda logits, targets: _picked(logits, targets).mean(),
+        in_bits=lambda logits, targets: _picked(logits, targets)[targets != -100].mean() / math.log(2),
+        summed=lambda logits, targets: _picked(logits, targets)[targets != -100].sum(),
+        softmax_twice=lambda logits, targets:
+            F.cross_entropy(logits.softmax(-1).flatten(0, 1), targets.flatten(), ignore_index=-100),
+        without_minus=lambda logits, targets: -_picked(logits, targets)[targets != -100].mean(),
+        shifts_again=lambda logits, targets:
+            F.cross_entropy(logits[:, :-1].flatten(0, 1), targets[:, 1:].flatten(), ignore_index=-100),
+        ignores_zero=lambda logits, targets: _picked(logits, targets)[targets > 0].mean(),
+    ),
 }  # fmt: skip
 LIBRARY = {"softmax": layers.softmax}

@@ -1,22 +1,15 @@
-"""Lesson 14: right variants of its exercises, and the library's own."""
+"""Lesson 14: right variants of its exercises, mistakes, and the library's own."""
 
 import torch
 
+from catalogue import named
 from tinylm_lib import TransformerLM, cost
-
-
-def attainable_by_time(flops, n_bytes, peak, bandwidth):
-    return flops / max(flops / peak, n_bytes / bandwidth)
 
 
 def attainable_by_the_meeting_point(flops, n_bytes, peak, bandwidth):
     if flops / n_bytes < peak / bandwidth:
         return bandwidth * (flops / n_bytes)
     return peak
-
-
-def attainable_as_a_tensor(flops, n_bytes, peak, bandwidth):
-    return torch.minimum(torch.tensor(float(peak)), torch.tensor(bandwidth * flops / n_bytes))
 
 
 def flops_by_parts(config, batch_size, seq_len):
@@ -53,20 +46,24 @@ def flops_with_a_gate_in_swiglu_alone(config, batch_size, seq_len):
     return 6 * batch_size * seq_len * (config.n_layers * block + config.d_model * config.vocab_size)
 
 
-def flops_as_a_float(config, batch_size, seq_len):
-    return 6.0 * (flops_by_six(config, batch_size, seq_len) / 6)
-
-
 def flops_without_the_masked_half(config, batch_size, seq_len):
     masked = config.n_layers * config.n_heads * config.d_head * seq_len
     return flops_by_six(config, batch_size, seq_len) - 6 * batch_size * seq_len * masked
 
 
 RIGHT = {
-    "attainable": [attainable_by_time, attainable_by_the_meeting_point, attainable_as_a_tensor],
-    "training_flops": [flops_by_parts, flops_by_six, flops_of_a_built_model],
-}
+    "attainable": named(
+        attainable_by_the_meeting_point,
+        attainable_by_time=lambda flops, n_bytes, peak, bandwidth: flops / max(flops / peak, n_bytes / bandwidth),
+        attainable_as_a_tensor=lambda flops, n_bytes, peak, bandwidth:
+            torch.minimum(torch.tensor(float(peak)), torch.tensor(bandwidth * flops / n_bytes)),
+    ),
+    "training_flops": named(flops_by_parts, flops_by_six, flops_of_a_built_model),
+}  # fmt: skip
 WRONG = {
-    "training_flops": [flops_with_a_gate_in_swiglu_alone, flops_as_a_float, flops_without_the_masked_half],
-}
+    "training_flops": named(
+        flops_with_a_gate_in_swiglu_alone, flops_without_the_masked_half,
+        flops_as_a_float=lambda config, batch_size, seq_len: 6.0 * (flops_by_six(config, batch_size, seq_len) / 6),
+    ),
+}  # fmt: skip
 LIBRARY = {"training_flops": cost.training_flops}

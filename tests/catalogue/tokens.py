@@ -1,10 +1,11 @@
-"""Lesson 01: right variants of its exercises, and the library's own."""
+"""Lesson 01: right variants of its exercises, mistakes, and the library's own."""
 
 from collections import Counter, defaultdict
 from itertools import groupby, pairwise
 
 import torch
 
+from catalogue import named
 from tinylm_lib.text import bpe
 
 
@@ -110,13 +111,89 @@ def merge_of_library(ids, pair, new_id):
     return [int.from_bytes(token, "big") if len(token) == 4 else new_id for token in tokens]
 
 
+def counts_overlaps_once(ids):
+    pairs, last = Counter(), None
+    for pair in pairwise(ids):
+        if pair != last:
+            pairs[pair] += 1
+        last = pair
+    return max(pairs, key=lambda p: (pairs[p], p))
+
+
+def merges_only_the_first(ids, pair, new_id):
+    for i in range(len(ids) - 1):
+        if (ids[i], ids[i + 1]) == tuple(pair):
+            return [*ids[:i], new_id, *ids[i + 2 :]]
+    return ids
+
+
+def loses_the_last(ids, pair, new_id):
+    out, i = [], 0
+    while i < len(ids) - 1:
+        if (ids[i], ids[i + 1]) == tuple(pair):
+            out.append(new_id)
+            i += 2
+        else:
+            out.append(ids[i])
+            i += 1
+    return out
+
+
+def keeps_the_second(ids, pair, new_id):
+    out = []
+    for i, x in enumerate(ids):
+        out.append(new_id if i + 1 < len(ids) and (x, ids[i + 1]) == tuple(pair) else x)
+    return out
+
+
+def in_the_caller_s_list(ids, pair, new_id):
+    i = 0
+    while i < len(ids) - 1:
+        if (ids[i], ids[i + 1]) == tuple(pair):
+            ids[i : i + 2] = [new_id]
+        i += 1
+    return ids
+
+
+def merged(ids, is_pair, new_id):
+    out, i = [], 0
+    while i < len(ids):
+        found = i + 1 < len(ids) and is_pair(ids[i], ids[i + 1])
+        out.append(new_id if found else ids[i])
+        i += 1 + found
+    return out
+
+
+def chosen(choose, pairs):
+    """The pair with the most extreme count, the largest of a tie."""
+    counts = Counter(pairs)
+    return choose(counts, key=lambda pair: (counts[pair], pair))
+
+
 RIGHT = {
-    "most_common_pair": [
+    "most_common_pair": named(
         pair_by_counter, pair_by_loop, pair_by_sorting, pair_by_groups, pair_by_tensors, pair_by_rereading,
-    ],
-    "bpe_merge_step": [
+    ),
+    "bpe_merge_step": named(
         merge_by_slices, merge_of_a_copy, merge_by_skipping, merge_by_looking_back, merge_of_text,
         merge_with_an_iterator,
-    ],
+    ),
+}  # fmt: skip
+WRONG = {
+    "most_common_pair": named(
+        counts_overlaps_once,
+        first_pair_of_a_tie=lambda ids: Counter(pairwise(ids)).most_common(1)[0][0],
+        with_its_count=lambda ids: Counter(pairwise(ids)).most_common(1)[0],
+        most_common_single=lambda ids: (Counter(ids).most_common(2)[0][0], Counter(ids).most_common(2)[1][0]),
+        only_every_second_pair=lambda ids: chosen(max, zip(ids[::2], ids[1::2], strict=False)),
+        least_common=lambda ids: chosen(min, pairwise(ids)),
+        pair_sorted=lambda ids: chosen(max, (tuple(sorted(pair)) for pair in pairwise(ids))),
+    ),
+    "bpe_merge_step": named(
+        merges_only_the_first, loses_the_last, keeps_the_second, in_the_caller_s_list,
+        merges_either_order=lambda ids, pair, new_id: merged(ids, lambda *two: set(two) == set(pair), new_id),
+        merges_from_the_right=lambda ids, pair, new_id:
+            merged(ids[::-1], lambda b, a: (a, b) == tuple(pair), new_id)[::-1],
+    ),
 }  # fmt: skip
 LIBRARY = {"most_common_pair": pair_of_library, "bpe_merge_step": merge_of_library}

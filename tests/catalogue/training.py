@@ -1,11 +1,13 @@
-"""Lesson 11: right variants of its exercises, and the library's own."""
+"""Lesson 11: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
-from tinylm_lib.data import windows as data
+from catalogue import named
+from tinylm_lib.data.windows import random_windows
 from tinylm_lib.training import optim
 
 
@@ -17,14 +19,6 @@ def pairs_by_narrow(ids):
 def pairs_by_loops(ids):
     rows = ids.tolist()
     return torch.tensor([row[:-1] for row in rows]), torch.tensor([row[1:] for row in rows])
-
-
-def pairs_by_roll(ids):
-    return [ids[..., :-1].clone(), ids.roll(-1, dims=-1)[..., :-1]]
-
-
-def pairs_by_windows(ids):
-    return ids.unfold(1, 2, 1).unbind(-1)
 
 
 def windows_by_slices(tokens, batch_size, seq_len, generator):
@@ -166,17 +160,199 @@ def clip_of_torch(grads, max_norm):
     return tuple(p.grad for p in parameters)
 
 
+def _windows(tokens, starts, seq_len, shift=1):
+    x = torch.stack([tokens[i : i + seq_len] for i in starts.tolist()])
+    return x, torch.stack([tokens[i + shift : i + shift + seq_len] for i in starts.tolist()])
+
+
+def windows_one_start(tokens, batch_size, seq_len, generator):
+    start = torch.randint(len(tokens) - seq_len, (1,), generator=generator)
+    return _windows(tokens, start.expand(batch_size), seq_len)
+
+
+def windows_of_scattered_tokens(tokens, batch_size, seq_len, generator):
+    places = torch.randint(len(tokens) - 1, (batch_size, seq_len), generator=generator)
+    return tokens[places], tokens[places + 1]
+
+
+def windows_split_of_seq_len(tokens, batch_size, seq_len, generator):
+    starts = torch.randint(len(tokens) - seq_len + 1, (batch_size,), generator=generator)
+    window = torch.stack([tokens[i : i + seq_len] for i in starts.tolist()])
+    return window[:, :-1], window[:, 1:]
+
+
+def windows_round_the_end(tokens, batch_size, seq_len, generator):
+    starts = torch.randint(len(tokens), (batch_size, 1), generator=generator)
+    places = (starts + torch.arange(seq_len + 1)) % len(tokens)
+    return tokens[places[:, :-1]], tokens[places[:, 1:]]
+
+
+def _adamw(param, m, v, step, lr, beta1, beta2, eps, weight_decay):
+    m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
+    return param - lr * weight_decay * param - lr * m_hat / (v_hat.sqrt() + eps), m, v
+
+
+def adamw_plain_momentum(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
+    m, v = beta1 * m + grad, beta2 * v + (1 - beta2) * grad**2
+    return _adamw(param, m, v, step, lr, beta1, beta2, eps, weight_decay)
+
+
+def adamw_keeps_corrected(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
+    m, v = beta1 * m + (1 - beta1) * grad, beta2 * v + (1 - beta2) * grad**2
+    m, v = m / (1 - beta1**step), v / (1 - beta2**step)
+    return param - lr * m / (v.sqrt() + eps) - lr * weight_decay * param, m, v
+
+
+def adamw_moments_in_place(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
+    m.mul_(beta1).add_(grad, alpha=1 - beta1)
+    v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    return _adamw(param, m, v, step, lr, beta1, beta2, eps, weight_decay)
+
+
+def cosine_lasts_total_steps(step, peak, floor, warmup_steps, total_steps):
+    if warmup_steps <= step < total_steps:
+        return cosine((step - warmup_steps) / total_steps, peak, floor)
+    return right_rate(step, peak, floor, warmup_steps, total_steps)
+
+
+def _norm(grads):
+    return torch.sqrt(sum((g**2).sum() for g in grads))
+
+
+def clip_in_place(grads, max_norm):
+    total = _norm(grads)
+    if total > max_norm:
+        for g in grads:
+            g.mul_(max_norm / (total + 1e-6))
+    return grads
+
+
+def drawn(tokens, batch_size, seq_len, generator, more=0, shift=1):
+    """Right windows, but for the number of starts and the distance of the targets."""
+    starts = torch.randint(len(tokens) - seq_len + more, (batch_size,), generator=generator)
+    return _windows(tokens, starts, seq_len, shift)
+
+
+def steps_along(direction):
+    """AdamW in a wrong direction: of both moments as they are, both corrected, and eps."""
+
+    def wrong(param, grad, m, v, step, lr, beta1, beta2, eps, weight_decay):
+        m, v = beta1 * m + (1 - beta1) * grad, beta2 * v + (1 - beta2) * grad**2
+        moved = direction(m, v, m / (1 - beta1**step), v / (1 - beta2**step), eps)
+        return param - lr * moved - lr * weight_decay * param, m, v
+
+    return wrong
+
+
+def cosine(done, peak, floor):
+    return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def falls(fall):
+    """A right warm-up, and behind it a fall: of the part that is done, the peak and the floor."""
+
+    def schedule(step, peak, floor, warmup, total):
+        if step < warmup:
+            return peak * step / warmup
+        return fall(min(1.0, (step - warmup) / (total - warmup)), peak, floor)
+
+    return schedule
+
+
+right_rate = falls(cosine)
+
+
+def clips_by(measure):
+    """Clips by something else than the norm."""
+    return lambda grads, max_norm: [g * min(1.0, max_norm / measure(grads)) for g in grads]
+
+
 RIGHT = {
-    "next_token_pairs": [pairs_by_narrow, pairs_by_loops, pairs_by_roll, pairs_by_windows],
-    "random_windows": [
+    "next_token_pairs": named(
+        pairs_by_narrow, pairs_by_loops,
+        pairs_by_roll=lambda ids: [ids[..., :-1].clone(), ids.roll(-1, dims=-1)[..., :-1]],
+        pairs_by_windows=lambda ids: ids.unfold(1, 2, 1).unbind(-1),
+    ),
+    "random_windows": named(
         windows_by_slices, windows_by_index, windows_by_unfold, windows_by_permutations, windows_by_fractions,
-    ],
-    "adamw_step": [adamw_by_the_book, adamw_by_lerp, adamw_with_one_rate, adamw_in_double, adamw_of_torch],
-    "warmup_cosine": [rate_by_parts, rate_clamped, rate_as_a_tensor, rate_of_torch],
-    "clip_gradients": [clip_by_stack, clip_by_item, clip_one_long_vector, clip_of_torch],
+    ),
+    "adamw_step": named(adamw_by_the_book, adamw_by_lerp, adamw_with_one_rate, adamw_in_double, adamw_of_torch),
+    "warmup_cosine": named(rate_by_parts, rate_clamped, rate_as_a_tensor, rate_of_torch),
+    "clip_gradients": named(clip_by_stack, clip_by_item, clip_one_long_vector, clip_of_torch),
+}  # fmt: skip
+WRONG = {
+    "next_token_pairs": named(
+        not_shifted=lambda ids: (ids[:, :-1], ids[:, :-1]),
+        swapped=lambda ids: (ids[:, 1:], ids[:, :-1]),
+        two_later=lambda ids: (ids[:, :-2], ids[:, 2:]),
+        full_inputs=lambda ids: (ids, ids[:, 1:]),
+        along_the_batch=lambda ids: (ids[:-1], ids[1:]),
+        rolled=lambda ids: (ids, ids.roll(-1, 1)),
+        rolled_and_cut=lambda ids: (ids[:, 1:], ids.roll(-1, 1)[:, 1:]),
+        last_target_only=lambda ids: (ids[:, :-1], ids[:, -1]),
+        filled_up=lambda ids: (ids, F.pad(ids[:, 1:], (0, 1), value=-100)),
+        not_overlapping=lambda ids: (ids[:, 0:-1:2], ids[:, 1::2]),
+        flat=lambda ids: (ids[:, :-1].flatten(), ids[:, 1:].flatten()),
+        as_floats=lambda ids: (ids[:, :-1].float(), ids[:, 1:].float()),
+    ),
+    "random_windows": named(
+        windows_one_start, windows_of_scattered_tokens, windows_split_of_seq_len, windows_round_the_end,
+        from_the_front=lambda tokens, batch_size, seq_len, generator:
+            _windows(tokens, torch.arange(batch_size) % (len(tokens) - seq_len), seq_len),
+        same_twice=lambda *arguments: drawn(*arguments, shift=0),
+        swapped=lambda *arguments: drawn(*arguments)[::-1],
+        last_start_missing=lambda *arguments: drawn(*arguments, more=-1),
+        one_start_too_many=lambda *arguments: drawn(*arguments, more=1),
+        next_chunk=lambda tokens, n, seq_len, generator: drawn(tokens, n, seq_len, generator, 1 - seq_len, seq_len),
+        without_generator=lambda tokens, n, seq_len, generator: drawn(tokens, n, seq_len, None),
+        seeded_again=lambda tokens, n, seq_len, generator: drawn(tokens, n, seq_len, generator.manual_seed(0)),
+    ),
+    "adamw_step": named(
+        adamw_plain_momentum, adamw_keeps_corrected, adamw_moments_in_place,
+        decay_in_the_gradient=lambda p, grad, *rest: adamw_by_the_book(p, grad + rest[-1] * p, *rest[:-1], 0.0),
+        step_from_zero=lambda p, grad, m, v, step, *rest: adamw_by_the_book(p, grad, m, v, step + 1, *rest),
+        decay_without_lr=lambda *rest: adamw_by_the_book(*rest[:-1], rest[-1] / rest[5]),
+        betas_swapped=lambda *rest: adamw_by_the_book(*rest[:6], rest[7], rest[6], *rest[8:]),
+        grows=lambda *rest: adamw_by_the_book(*rest[:-1], -rest[-1]),
+        uncorrected=steps_along(lambda m, v, m_hat, v_hat, eps: m / (v.sqrt() + eps)),
+        corrects_the_first_only=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v.sqrt() + eps)),
+        eps_inside=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v_hat + eps).sqrt()),
+        no_root=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v_hat + eps)),
+    ),
+    "warmup_cosine": named(
+        cosine_lasts_total_steps,
+        to_zero=falls(lambda done, peak, floor: cosine(done, peak, 0.0) if done < 1 else floor),
+        floor_on_top=falls(lambda done, peak, floor: floor + cosine(done, peak, 0.0)),
+        cut_off_at_the_floor=falls(lambda done, peak, floor: max(floor, cosine(done, peak, 0.0))),
+        straight_line=falls(lambda done, peak, floor: peak + (floor - peak) * done),
+        quarter=falls(lambda done, peak, floor: floor + (peak - floor) * math.cos(math.pi / 2 * done)),
+        floor_is_a_share=falls(lambda done, peak, floor: cosine(done, peak, floor * peak)),
+        one_ahead=lambda step, *rest: right_rate(step + (step < rest[2]), *rest),
+        zero_after_the_end=lambda step, *rest: right_rate(step, *rest) * (step <= rest[3]),
+        starts_at_zero=lambda step, peak, floor, warmup, total:
+            right_rate(step - (step <= warmup), peak, floor, warmup, total),
+        comes_back=lambda step, peak, floor, warmup, total:
+            peak * step / warmup if step < warmup else cosine((step - warmup) / (total - warmup), peak, floor),
+        from_the_first_step=lambda step, peak, floor, warmup, total:
+            peak * step / warmup if step < warmup else cosine(min(1.0, step / total), peak, floor),
+    ),
+    "clip_gradients": named(
+        clip_in_place,
+        each_tensor=lambda grads, max_norm: [g * min(1.0, max_norm / (float(g.norm()) + 1e-6)) for g in grads],
+        each_number=lambda grads, max_norm: [g.clamp(-max_norm, max_norm) for g in grads],
+        always=lambda grads, max_norm: [g * (max_norm / _norm(grads)) for g in grads],
+        returns_the_norm=lambda grads, max_norm: _norm(grads),
+        sum_of_norms=clips_by(lambda grads: sum(g.norm() for g in grads)),
+        squared_norm=clips_by(lambda grads: _norm(grads) ** 2),
+        largest_number=clips_by(lambda grads: max(g.abs().max() for g in grads)),
+        absolute_sum=clips_by(lambda grads: sum(g.abs().sum() for g in grads)),
+        mean_of_norms=clips_by(lambda grads: sum(g.norm() for g in grads) / len(grads)),
+        upside_down=lambda grads, max_norm: [g * max(1.0, _norm(grads) / max_norm) for g in grads],
+        to_length_one=lambda grads, max_norm: [g / (_norm(grads) if _norm(grads) > max_norm else 1) for g in grads],
+    ),
 }  # fmt: skip
 LIBRARY = {
-    "random_windows": data.random_windows,
+    "random_windows": random_windows,
     "adamw_step": adamw_of_the_library,
     "warmup_cosine": optim.warmup_cosine,
     "clip_gradients": clip_of_torch,

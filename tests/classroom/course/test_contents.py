@@ -7,7 +7,8 @@ import pytest
 from tinylm_lib.classroom.checkout import NOTEBOOKS, lessons
 from tinylm_lib.classroom.course import build
 from tinylm_lib.classroom.course.source import read_lesson
-from tinylm_lib.classroom.exercises import ALL, names
+from tinylm_lib.classroom.exercises import EXERCISES, names
+from tinylm_lib.classroom.workshop import progress
 
 README = "Read.\n\n| lesson | question |\n|---|---|\n| [00 old](notebooks/00_old.ipynb) | Old? |\n\nMore.\n"
 SOURCES = {
@@ -47,6 +48,12 @@ def test_the_exercises_are_those_of_the_lessons_in_their_order():
         (cell.meta["name"], lesson.number)
         for lesson in map(read_lesson, sorted(NOTEBOOKS.glob("source/*.py")))
         for cell in lesson.cells
-        if cell.meta.get("name") in ALL  # lesson 00 looks at its exercise itself
+        if cell.meta.get("name") in EXERCISES  # lesson 00 looks at its exercise itself
     ]
-    assert [(name, ALL[name].lesson) for name in names()] == taught
+    assert [(name, EXERCISES[name].lesson) for name in names()] == taught
+
+
+def test_without_the_sources_the_map_has_the_numbers_of_the_exercises(monkeypatch):
+    monkeypatch.setattr(progress, "lessons", dict)
+    lines = str(progress.progress()).splitlines()
+    assert lines[1].split()[0] == "01" and "  13  " in "".join(lines) and lines[-1].startswith("Next: write")
