@@ -17,7 +17,7 @@ from tinylm_lib import TrainConfig, TransformerLM, evaluate, preset, storyworld,
 from tinylm_lib.cost import count_parameters
 from tinylm_lib.data.windows import RandomWindows, every_document
 from tinylm_lib.pretrained import load_pretrained
-from tinylm_lib.runs.job import line_end
+from tinylm_lib.text import line_end
 from tinylm_lib.training.optim import build_optimizer
 
 N_STORIES, N_HELD_OUT, HELD_OUT_SEED = 20_000, 300, 1_000_000

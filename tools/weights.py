@@ -12,8 +12,8 @@ import torch
 from tinylm_lib import TrainConfig, TransformerLM, preset, storyworld, train
 from tinylm_lib.classroom.experiments.heads import heads_that_find
 from tinylm_lib.data.windows import RandomWindows
-from tinylm_lib.runs.job import line_end
 from tinylm_lib.storyworld.gaps import gaps
+from tinylm_lib.text import line_end
 from tinylm_lib.text.tokenizers import WordTokenizer
 from tinylm_lib.training import checkpoint
 from tinylm_lib.training.optim import build_optimizer

@@ -4,18 +4,13 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from support.browser import ROOT, SAMPLE, build_lesson
 
 from tinylm_lib.classroom.course import lab
 
-pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
 
-LESSON = """# %% [markdown]
-# # 00 Sample
-# **What does a lesson look like?**
-#
-# *Needs* nothing. *Builds* nothing. *Runs* in about 3 s on two cores. *Teaches* in 1 minute.
-
+LESSON = """
 # %%
 import math
 
@@ -36,14 +31,7 @@ loss_curve({"training": (steps, losses), "validation": checked}, levels, caption
 # %%
 print("this took", measured(12.3, "s", 1, 60))
 """
-ROOT = Path(__file__).parents[2]
 NUMBERS = [path.stem[:2] for path in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))]
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory, built) -> Path:
-    """A folder of notebooks with one small lesson, built."""
-    return built(tmp_path_factory.mktemp("course"), "00_sample", LESSON)
 
 
 @pytest.mark.parametrize("number", [None, NUMBERS[0]])
@@ -64,7 +52,6 @@ def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp
     lesson.page.locator(".jp-Notebook h1").first.wait_for()
     lesson.screenshots(f"{Path(name).stem}-top")
     assert lesson.page.locator(".Toastify__toast").count() == 0
-    assert lesson.external == []
     assert list((tmp_path / "caches" / "home").iterdir()) == []
 
 
@@ -79,11 +66,10 @@ def test_every_lesson_opens_without_news_errors_or_network(open_lesson, tmp_path
         assert heading.inner_text().startswith(number)
         assert lesson.outputs() == []
     assert lesson.page.locator(".Toastify__toast, mjx-merror").count() == 0
-    assert lesson.external == []
 
 
 def test_a_figure_is_seen_in_a_notebook_that_was_only_opened(open_lesson, sample):
-    lesson = open_lesson(sample, "00_sample.ipynb")
+    lesson = open_lesson(sample, SAMPLE)
     picture = lesson.page.locator("figure img")
     assert picture.get_attribute("alt").startswith("Line chart of the loss")
     assert picture.evaluate("image => image.naturalWidth") > 1000
@@ -91,18 +77,17 @@ def test_a_figure_is_seen_in_a_notebook_that_was_only_opened(open_lesson, sample
     lesson.page.locator("figure summary").click()
     assert lesson.page.locator("figure td").first.is_visible()
     lesson.screenshots("figure-untrusted")
-    assert lesson.external == []
 
 
-def test_a_claim_leads_to_the_section_of_its_evidence(open_lesson, tmp_path, built):
+def test_a_claim_leads_to_the_section_of_its_evidence(open_lesson, tmp_path):
     text = LESSON.replace("# ## 1. A loss that falls", "# ## 1. Which loss falls, & why?")
     far = "\n".join(f"\n# %% [markdown]\n# ## {n}. More\n# " + "text " * 400 for n in range(2, 9))
     end = "\n\n# %% [markdown]\n# ## What you have now\n# - This loss falls. [[falls]]\n"
     evidence = '\n# %% evidence="falls"\nassert losses[0] > losses[-1]\n'
-    notebooks, work = built(tmp_path / "course", "00_sample", text + evidence + far + end), tmp_path / "work"
+    notebooks, work = build_lesson(tmp_path / "course", text + evidence + far + end), tmp_path / "work"
     lab.refresh(notebooks, work)
     lesson = open_lesson(work, lab.find_lesson(notebooks, "00"))
-    lesson.show_cell(len(text.split("# %%")) + 8)
+    lesson.show_cell(len(text.split("# %%")) + 9)
     link = lesson.page.get_by_role("link", name="section 1")
     link.scroll_into_view_if_needed()
     link.click()

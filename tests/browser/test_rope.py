@@ -1,28 +1,20 @@
 """The view of rotary positions in a browser: what it shows is what the library's Rotary computes."""
 
 import re
-from functools import partial
 
 import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
+from support.browser import ZOOMED, assert_fits, findings
 
 from tinylm_lib.classroom import rope_view
-from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course import site as pages
 from tinylm_lib.classroom.views.rope import Pair
 from tinylm_lib.positions import Rotary, frequencies
 from tinylm_lib.pretrained import load_pretrained
 
-pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
 
-LESSON = """# %% [markdown]
-# # 06 Sample
-# **How does a model know which word came first?**
-#
-# *Needs* nothing. *Builds* nothing. *Runs* in about 5 s on two cores. *Teaches* in 1 minute.
-
+LESSON = """
 # %%
 from tinylm_lib.classroom import attention_view, rope_view
 from tinylm_lib.pretrained import load_pretrained
@@ -41,6 +33,7 @@ rope_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.", layer=2, head=
 attention_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.")
 """
 VIEW = ".tinylm-view.rope"
+PARTS = ("one pair", "all pairs", "score and distance", "layouts")
 WAYS = {"interleaved": "interleaved", "halves": "halves", "mixed up": None}
 
 
@@ -50,18 +43,6 @@ def pair() -> Pair:
     ready = load_pretrained("storyworld")
     data = rope_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.", layer=2, head=2).data
     return Pair(torch.tensor(data["q"]), torch.tensor(data["k"]), data["base"], data["layout"], data["offset"])
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory, built):
-    """A folder of notebooks with one lesson of two views, built."""
-    return built(tmp_path_factory.mktemp("course"), "06_sample", LESSON)
-
-
-@pytest.fixture
-def open_page(open_exported, sample):
-    """A function that opens the exported page."""
-    return partial(open_exported, pages.export(sample, sample.parent / "pages")[0].as_uri())
 
 
 def says(page: Page) -> Locator:
@@ -100,10 +81,8 @@ def compare_a_pair(page: Page, pair: Pair, position: int, i: int, base: float) -
     rotary = Rotary(32, 128, base, pair.layout)
     for name, x in (("q", pair.q), ("k", pair.k)):
         after = rotary(x[None], torch.tensor([position]))[0]
-        expected = [x[i], x[i + 16], after[i], after[i + 16]]
-        assert numbers(page, f"{name}, numbers {i} and {i + 16}") == pytest.approx(
-            [float(v) for v in expected], abs=6e-4
-        )
+        expected = [float(v) for v in (x[i], x[i + 16], after[i], after[i + 16])]
+        assert numbers(page, f"{name}, numbers {i} and {i + 16}") == pytest.approx(expected, abs=6e-4)
 
 
 def compare_scores(page: Page, pair: Pair, distance: int, moved: int) -> None:
@@ -172,39 +151,32 @@ def move_the_view(page: Page, pair: Pair) -> None:
     expect(says(page)).to_contain_text("trained with halves")
 
 
-def test_the_view_lives_in_jupyterlab(open_lesson, tmp_path, sample, pair, findings):
-    lab.refresh(sample, tmp_path / "work")
-    lesson = open_lesson(tmp_path / "work", "06_sample.ipynb")
-    lesson.run_all()
-    assert lesson.errors() == []
-    page = lesson.page
+def test_the_view_lives_in_jupyterlab(run_sample, pair):
+    lesson, page = run_sample, run_sample.page
     page.locator(VIEW).wait_for()
     lesson.show_cell(4)
     move_the_view(page, pair)
-    for part in ("one pair", "all pairs", "score and distance", "layouts"):
+    for part in PARTS:
         switch(page, part)
         lesson.screenshots(f"rope-{part.split()[0]}-lab")
         assert findings(page, VIEW) == []
-    assert lesson.external == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_exported_page_is_alive_from_disk_in_light_and_dark(open_page, pair, findings, scheme):
+def test_an_exported_page_is_alive_from_disk_in_light_and_dark(open_page, pair, scheme):
     page = open_page(color_scheme=scheme)
     move_the_view(page, pair)
-    for part in ("one pair", "all pairs", "score and distance", "layouts"):
+    for part in PARTS:
         switch(page, part)
         assert findings(page) == []
     assert page.locator(f"{VIEW} td").first.evaluate("cell => getComputedStyle(cell).cursor") == "auto"
 
 
 def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
-    page = open_page(viewport={"width": 640, "height": 800}, device_scale_factor=2)
-    for part in ("one pair", "all pairs", "score and distance", "layouts"):
+    page = open_page(**ZOOMED)
+    for part in PARTS:
         switch(page, part)
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        rights = "nodes => nodes.map(node => node.getBoundingClientRect().right)"
-        assert max(page.locator(f"{VIEW} *").evaluate_all(rights)) <= 640
+        assert_fits(page, f"{VIEW} *")
     small = "nodes => nodes.filter(n => n.textContent.trim() && parseFloat(getComputedStyle(n).fontSize) < 14).length"
     assert page.locator(f"{VIEW} *:not(style)").evaluate_all(small) == 0
 
@@ -213,7 +185,7 @@ def test_a_move_is_answered_at_once(open_page):
     page = open_page()
     for part, name in (("one pair", "Position"), ("all pairs", "Base"), ("score and distance", "Both moved on by")):
         switch(page, part)
-        moved = (
+        assert (
             page.locator(VIEW)
             .get_by_role("slider", name=name)
             .evaluate(
@@ -221,7 +193,6 @@ def test_a_move_is_answered_at_once(open_page):
                 " input.dispatchEvent(new Event('input')); return before !== input.form.textContent }"
             )
         )
-        assert moved
 
 
 def test_without_scripts_the_picture_and_the_numbers_stand_there(open_page):

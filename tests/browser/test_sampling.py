@@ -1,32 +1,21 @@
 """The view of sampling in JupyterLab and in an exported page: its shares are those of `next_token_probs`."""
 
 import random
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
 from playwright.sync_api import Page, expect
+from support.browser import SCREENSHOTS, ZOOMED, assert_fits, findings
 
 from tinylm_lib import generate
-from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course import site as pages
 from tinylm_lib.classroom.views.base import source
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.probabilities import next_token_probs
 
-pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
 
-SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"
 PROMPT = "\nOne sunny day, brave Mia"
-LESSON = r"""# %% [markdown]
-# # 12 Sample
-# **From which words may the next one be drawn?**
-#
-# *Needs* nothing. *Builds* nothing. *Runs* in about 5 s on two cores. *Teaches* in 1 minute.
-
+LESSON = r"""
 # %%
 from tinylm_lib.classroom import sampling_view
 from tinylm_lib.pretrained import load_pretrained
@@ -41,19 +30,7 @@ ready = load_pretrained("storyworld")
 sampling_view(ready.model, ready.tokenizer, "\nOne sunny day, brave Mia", seed=3)
 """
 VIEW = ".tinylm-view.sampling"
-SAYS = f"{VIEW} .say"
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory, built) -> Path:
-    """A folder of notebooks with one lesson, built."""
-    return built(tmp_path_factory.mktemp("course"), "12_sample", LESSON)
-
-
-@pytest.fixture
-def open_page(open_exported, sample) -> Callable[..., Page]:
-    """A function that opens the exported page."""
-    return partial(open_exported, pages.export(sample, sample.parent / "pages")[0].as_uri())
+SAYS, WORDS = f"{VIEW} .say", f"{VIEW} .text .shade"
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +45,12 @@ def written(ready, n: int, seed: int, **options) -> list[int]:
     return generate(ready.model, ids, n, generator=generator, **options)[0, ids.shape[1] :].tolist()
 
 
-def said(ready, tokens: list[int]) -> list[str]:
-    return [ready.tokenizer.decode([token]).strip(" ").replace("\n", "↵") for token in tokens]
-
-
-def words(page: Page) -> list[str]:
-    return page.locator(f"{VIEW} .text .shade").all_inner_texts()
+def assert_written(page: Page, ready, n: int, seed: int, **options) -> None:
+    """The words that the view has written are those of the library."""
+    expect(page.locator(WORDS)).to_have_count(n)
+    tokens = written(ready, n, seed, **options)
+    seen = [ready.tokenizer.decode([token]).strip(" ").replace("\n", "↵") for token in tokens]
+    assert page.locator(WORDS).all_inner_texts() == seen
 
 
 def slide(page: Page, name: str, value: float) -> None:
@@ -82,11 +59,8 @@ def slide(page: Page, name: str, value: float) -> None:
 
 def shares(page: Page) -> dict[str, str]:
     """What the chart says of each word shown."""
-    return dict(
-        page.locator(f"{VIEW} tbody tr:not(.cut)").evaluate_all(
-            "rows => rows.map(row => [row.firstChild.textContent, row.lastChild.textContent])"
-        )
-    )
+    read = "rows => rows.map(row => [row.firstChild.textContent, row.lastChild.textContent])"
+    return dict(page.locator(f"{VIEW} tbody tr:not(.cut)").evaluate_all(read))
 
 
 def cuts(page: Page) -> list[str]:
@@ -98,14 +72,12 @@ def move(page: Page, ready) -> None:
     ids = torch.tensor([ready.tokenizer.encode(PROMPT)])
     logits = ready.model(ids)[:, -1].detach()
     expect(page.locator(SAYS)).to_contain_text("345 of 345 words may be drawn")
-    slide(page, "temperature", 1.5)
-    slide(page, "top-k", 5)
-    slide(page, "top-p", 0.7)
-    slide(page, "min-p", 0.1)
+    for name, value in (("temperature", 1.5), ("top-k", 5), ("top-p", 0.7), ("min-p", 0.1)):
+        slide(page, name, value)
     probs = next_token_probs(logits, 1.5, 6, 0.7, 0.1)[0]
-    kept = {token: f"{probs[token]:.3f}" for token in probs.nonzero()[:, 0].tolist()}
-    seen = {word: share for word, share in shares(page).items() if share not in ("cut",)}
-    assert seen == {ready.tokenizer.decode([token]).strip(" "): share for token, share in kept.items()}
+    kept = probs.nonzero()[:, 0].tolist()
+    seen = {word: share for word, share in shares(page).items() if share != "cut"}
+    assert seen == {ready.tokenizer.decode([token]).strip(" "): f"{probs[token]:.3f}" for token in kept}
     assert [line.partition(":")[0] for line in cuts(page)] == ["top-p 0.70", "top-k 6"]
     expect(page.locator(SAYS)).to_contain_text(f"{len(kept)} of 345 words may be drawn")
     page.get_by_role("slider", name="temperature", exact=True).press("Home")
@@ -120,26 +92,14 @@ def move(page: Page, ready) -> None:
 def table(V: int) -> list[dict]:
     """A hundred settings, corners included."""
     chance = random.Random(12)
-    settings = [{"temperature": 0, "top_k": 3, "top_p": 0.5, "min_p": 0.5}]
-    settings += [
-        {"temperature": t, "top_k": k, "top_p": p, "min_p": m}
-        for t, k, p, m in (
-            (1, None, None, None),
-            (1, 1, None, None),
-            (0.05, None, 1, 0),
-            (3, V, 0.01, None),
-            (2, None, None, 1),
-            (1, 9, 0.9, 0.3),
-        )
-    ]
-    while len(settings) < 100:
-        settings.append({
-            "temperature": chance.choice([0, 0.3, 1, round(chance.uniform(0.05, 3), 2)]),
-            "top_k": chance.choice([None, chance.randint(1, V), chance.randint(1, 20)]),
-            "top_p": chance.choice([None, 1, round(chance.uniform(0.01, 1), 2)]),
-            "min_p": chance.choice([None, 0, round(chance.uniform(0, 1), 2), 0.01]),
-        })  # fmt: skip
-    return settings
+    rows = [(0, 3, 0.5, 0.5), (1, None, None, None), (1, 1, None, None), (0.05, None, 1, 0), (3, V, 0.01, None)]
+    rows += [(2, None, None, 1), (1, 9, 0.9, 0.3)]
+    while len(rows) < 100:
+        temperature = chance.choice([0, 0.3, 1, round(chance.uniform(0.05, 3), 2)])
+        top_k = chance.choice([None, chance.randint(1, V), chance.randint(1, 20)])
+        top_p = chance.choice([None, 1, round(chance.uniform(0.01, 1), 2)])
+        rows.append((temperature, top_k, top_p, chance.choice([None, 0, round(chance.uniform(0, 1), 2), 0.01])))
+    return [dict(zip(("temperature", "top_k", "top_p", "min_p"), row, strict=True)) for row in rows]
 
 
 def test_the_script_computes_what_the_library_computes_ties_included(open_page):
@@ -155,60 +115,50 @@ def test_the_script_computes_what_the_library_computes_ties_included(open_page):
     assert ((found > 0) == (expected > 0)).all()
 
 
-def test_in_jupyterlab_the_kernel_writes_on(open_lesson, tmp_path, sample, findings, ready):
-    lab.refresh(sample, tmp_path / "work")
-    lesson = open_lesson(tmp_path / "work", "12_sample.ipynb")
-    lesson.run_all()
-    assert lesson.errors() == []
-    page = lesson.page
+def test_in_jupyterlab_the_kernel_writes_on(run_sample, ready):
+    lesson, page = run_sample, run_sample.page
     page.locator(VIEW).wait_for()
     move(page, ready)
     page.get_by_role("button", name="Write one token").click()
-    expect(page.locator(f"{VIEW} .text .shade")).to_have_count(1)
-    page.get_by_role("button", name="Ten tokens").click()
-    expect(page.locator(f"{VIEW} .text .shade")).to_have_count(11)
-    assert words(page) == said(ready, written(ready, 11, 3))
+    expect(page.locator(WORDS)).to_have_count(1)
+    ten = page.get_by_role("button", name="Ten tokens")
+    ten.click()
+    assert_written(page, ready, 11, 3)
     page.get_by_label("seed").fill("5")
     page.get_by_label("seed").press("Tab")
-    expect(page.locator(f"{VIEW} .text .shade")).to_have_count(0)
+    expect(page.locator(WORDS)).to_have_count(0)
     for _ in range(2):  # the same answer twice
         slide(page, "temperature", 2)
-        page.get_by_role("button", name="Ten tokens").click()
-        expect(page.locator(f"{VIEW} .text .shade")).to_have_count(10)
-        assert words(page) == said(ready, written(ready, 10, 5, temperature=2.0))
+        ten.click()
+        assert_written(page, ready, 10, 5, temperature=2.0)
         page.get_by_role("button", name="Begin again").click()
-    page.get_by_role("button", name="Ten tokens").click()
-    expect(page.locator(f"{VIEW} .text .shade")).to_have_count(10)
+    ten.click()
+    expect(page.locator(WORDS)).to_have_count(10)
     slide(page, "top-p", 0.8)
     lesson.screenshots("sampling-lab")
-    assert lesson.external == []
     assert findings(page, VIEW) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_exported_page_walks_along_the_stored_text_in_light_and_dark(open_page, findings, ready, scheme):
+def test_an_exported_page_walks_along_the_stored_text_in_light_and_dark(open_page, ready, scheme):
     page = open_page(color_scheme=scheme, reduced_motion="reduce")
     move(page, ready)
     assert page.get_by_label("seed").count() == 0
     note = page.locator(f"{VIEW} .note")
     assert note.inner_text().startswith("The buttons show 12 words drawn beforehand (seed 3, temperature 1.00); ")
     page.get_by_role("button", name="Write one token").press("Enter")
-    expect(page.locator(f"{VIEW} .text .shade")).to_have_count(1)
+    expect(page.locator(WORDS)).to_have_count(1)
     page.get_by_role("button", name="Ten tokens").click()
-    assert words(page) == said(ready, written(ready, 11, 3))
+    assert_written(page, ready, 11, 3)
     page.get_by_role("button", name="One back").click()
-    assert len(words(page)) == 10
-    slide(page, "temperature", 1.3)
-    slide(page, "top-p", 0.8)
-    slide(page, "min-p", 0.1)
+    expect(page.locator(WORDS)).to_have_count(10)
+    for name, value in (("temperature", 1.3), ("top-p", 0.8), ("min-p", 0.1)):
+        slide(page, name, value)
     assert findings(page) == []
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.locator(VIEW).screenshot(path=SCREENSHOTS / f"sampling-{scheme}.png")
 
 
 def test_at_200_percent_the_page_does_not_move_sideways(open_page):
-    page = open_page(viewport={"width": 640, "height": 800}, device_scale_factor=2)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    rights = "nodes => nodes.map(node => node.getBoundingClientRect().right)"
-    assert max(page.locator(f"{VIEW} *:not(.unseen)").evaluate_all(rights)) <= 640
+    page = open_page(**ZOOMED)
+    assert_fits(page, f"{VIEW} *:not(.unseen)")
     page.locator(VIEW).screenshot(path=SCREENSHOTS / "sampling-zoomed.png")

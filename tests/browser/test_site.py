@@ -4,21 +4,19 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from support.browser import SCREENSHOTS, findings
 
 from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course import site as pages
+from tinylm_lib.classroom.course.site import export
 
-pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
-
-SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     """All built lessons, exported."""
     folder = tmp_path_factory.mktemp("site")
-    pages.export(lab.NOTEBOOKS, folder)
+    export(lab.NOTEBOOKS, folder)
     return folder
 
 
@@ -54,7 +52,7 @@ def test_a_lesson_searches_all_lessons(open_exported, site):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_index_has_no_serious_finding(open_exported, findings, site, scheme):
+def test_the_index_has_no_serious_finding(open_exported, site, scheme):
     page = open_exported((site / "index.html").as_uri(), color_scheme=scheme)
     page.screenshot(path=SCREENSHOTS / f"site-{scheme}.png")
     assert findings(page) == []

@@ -1,32 +1,22 @@
 """The views of tokens and of softmax in JupyterLab and in an exported page: moved, and compared with Python."""
 
 import math
-from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
 from playwright.sync_api import Page, expect
+from support.browser import SCREENSHOTS, ZOOMED, assert_fits, enter, findings, rows_of
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course import site as pages
 from tinylm_lib.classroom.views.token import joins
 from tinylm_lib.probabilities import next_token_probs
 from tinylm_lib.text.bpe import apply_merges, train_bpe
 from tinylm_lib.text.cutting import pre_tokens
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
-pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
 
-SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"
-LESSON = r"""# %% [markdown]
-# # 03 Sample
-# **How do texts become numbers, and scores shares?**
-#
-# *Needs* nothing. *Builds* nothing. *Runs* in about 5 s on two cores. *Teaches* in 1 minute.
-
+LESSON = r"""
 # %%
 from tinylm_lib import storyworld
 from tinylm_lib.text.bpe import train_bpe
@@ -51,20 +41,8 @@ TOKENS, SOFTMAX = ".tinylm-view.tokens", ".tinylm-view.softmax"
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory, built) -> Path:
-    """A folder of notebooks with one lesson of the two views, built."""
-    return built(tmp_path_factory.mktemp("course"), "03_sample", LESSON)
-
-
-@pytest.fixture(scope="module")
 def bpe():
     return train_bpe(CORPUS, 500)
-
-
-@pytest.fixture
-def open_page(open_exported, sample):
-    """A function that opens the lesson as a page from disk."""
-    return partial(open_exported, pages.export(sample, sample.parent / "pages")[0].as_uri())
 
 
 def seen(token: bytes) -> str:
@@ -103,17 +81,14 @@ def move_the_tokens(page: Page, bpe) -> None:
         slide(page, "Merges", limit)
         assert boxes(page) == [seen(token) for token in cut(STORY, bpe, limit)]
         places = joins(STORY, bpe)[limit - 1] if limit else 0
-        fresh = page.locator(f"{TOKENS} .token.new")
-        assert fresh.count() == places
+        assert page.locator(f"{TOKENS} .token.new").count() == places
         if limit:
             a, b = bpe.merges[limit - 1]
             told = f"joins {places} place{'s' if places > 1 else ''} here." if places else "joins nothing in this text."
             expect(merge).to_have_text(f"Merge {limit}: {seen(a)} + {seen(b)} → {seen(a + b)} {told}")
         else:
             expect(merge).to_have_text("No merge yet: each byte is a token of its own.")
-    knob = page.get_by_role("slider", name="Merges")
-    knob.focus()
-    page.keyboard.press("ArrowLeft")
+    page.get_by_role("slider", name="Merges").press("ArrowLeft")
     expect(page.locator(f"{TOKENS} .replay output")).to_have_text(f"{n - 1} of {n}")
     page.get_by_role("button", name="the previous join in this text").click()
     last = max(rank for rank in joins(STORY, bpe) if rank < n - 2) + 1
@@ -131,9 +106,8 @@ def move_the_tokens(page: Page, bpe) -> None:
     expect(say).to_contain_text("is token 4 of")
     choose(page, "words")
     expect(page.locator(f"{TOKENS} .replay")).to_be_hidden()
-    expect(page.locator(f"{TOKENS} .counts .on.number")).to_have_text(
-        [str(len(boxes(page))), f"{len(STORY) / len(boxes(page)):.1f}"]
-    )
+    counts = [str(len(boxes(page))), f"{len(STORY) / len(boxes(page)):.1f}"]
+    expect(page.locator(f"{TOKENS} .counts .on.number")).to_have_text(counts)
 
 
 def move_to_other_signs(page: Page) -> None:
@@ -167,6 +141,10 @@ def short(x: float) -> str:
     return f"{digits}×10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
 
 
+def points(x: float) -> str:
+    return f"{x:.2f}".replace("-", "−")
+
+
 def percent(x: float) -> str:
     return "NaN" if math.isnan(x) else f"{100 * x:.1f} %"
 
@@ -176,17 +154,13 @@ def expected_rows(scores: torch.Tensor, shift: float, T: float) -> list[list[str
     shifted = scores + shift
     scaled = shifted / T
     powers, lowered = scaled.exp(), scaled - scaled.max()
-    columns = zip(
-        shifted, scaled, powers, powers / powers.sum(), lowered, lowered.exp(), scaled.softmax(0), strict=True
-    )
-    points = lambda x: f"{x:.2f}".replace("-", "−")  # noqa: E731
+    columns = [shifted, scaled, powers, powers / powers.sum(), lowered, lowered.exp(), scaled.softmax(0)]
     writers = (points, points, short, percent, points, short, percent)
-    return [[write(x.item()) for write, x in zip(writers, row, strict=True)] for row in columns]
+    return [[write(x.item()) for write, x in zip(writers, row, strict=True)] for row in zip(*columns, strict=True)]
 
 
 def table(page: Page) -> list[list[str]]:
-    read = "rows => rows.map(row => [...row.querySelectorAll('td')].map(cell => cell.textContent))"
-    return page.locator(f"{SOFTMAX} tbody tr").evaluate_all(read)
+    return rows_of(page.locator(f"{SOFTMAX} tbody tr"))
 
 
 def move_the_softmax(page: Page) -> None:
@@ -209,8 +183,7 @@ def move_the_softmax(page: Page) -> None:
     expect(say).to_have_text("Jamal gets 100.0 %: at temperature 0 the largest score takes everything.")
     page.get_by_role("button", name="Reset").click()
     assert table(page) == expected_rows(SCORES, 0, 1)
-    knob = page.get_by_role("slider", name="score of Carlos")
-    knob.focus()
+    page.get_by_role("slider", name="score of Carlos").focus()
     for key in ("PageUp", "PageUp", "ArrowRight", "ArrowLeft", "ArrowRight"):
         page.keyboard.press(key)
     moved = SCORES.clone()
@@ -225,8 +198,7 @@ def move_the_softmax(page: Page) -> None:
 def type_a_text(page: Page, bpe) -> None:
     """What the kernel answers: a text of one's own, and why another cannot be shown."""
     field = page.get_by_label("Your own text")
-    field.fill("Zoë has a 🪁")
-    field.press("Enter")
+    enter(field, "Zoë has a 🪁")
     yours = page.locator(TOKENS).get_by_role("radio", name="yours")
     yours.wait_for()
     expect(yours).to_be_checked()
@@ -236,8 +208,7 @@ def type_a_text(page: Page, bpe) -> None:
     page.get_by_role("button", name="Cut it").click()
     expect(page.locator(f"{TOKENS} .wrong")).to_contain_text("has 201 characters, and the view shows 200")
     assert boxes(page) == [seen(token) for token in cut("Zoë has a 🪁", bpe, 30)]
-    field.fill("a hat")
-    field.press("Enter")
+    enter(field, "a hat")
     page.wait_for_function(f"() => document.querySelectorAll('{TOKENS} .token').length < 8")
     expect(page.locator(f"{TOKENS} .wrong")).to_have_text("")
     assert boxes(page) == [seen(token) for token in cut("a hat", bpe, 30)]
@@ -245,12 +216,8 @@ def type_a_text(page: Page, bpe) -> None:
     assert len(boxes(page)) == len(ByteTokenizer().encode("a hat"))
 
 
-def test_both_live_in_jupyterlab_and_the_kernel_cuts_what_is_typed(open_lesson, tmp_path, sample, findings, bpe):
-    lab.refresh(sample, tmp_path / "work")
-    lesson = open_lesson(tmp_path / "work", "03_sample.ipynb")
-    lesson.run_all()
-    assert lesson.errors() == []
-    page = lesson.page
+def test_both_live_in_jupyterlab_and_the_kernel_cuts_what_is_typed(run_sample, bpe):
+    lesson, page = run_sample, run_sample.page
     lesson.show_cell(4)
     page.locator(SOFTMAX).wait_for()
     page.locator(TOKENS).wait_for()
@@ -259,11 +226,7 @@ def test_both_live_in_jupyterlab_and_the_kernel_cuts_what_is_typed(open_lesson, 
     type_a_text(page, bpe)
     move_the_softmax(page)
     lesson.screenshots("tokens-softmax-lab")
-    assert lesson.external == []
-    for theme in ("Light", "Dark"):
-        lesson.command("apputils:change-theme", theme=f"JupyterLab {theme}")
-        page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=f"JupyterLab {theme}")
-        page.wait_for_timeout(500)
+    for _ in lesson.themes():
         assert findings(page, TOKENS) == [] and findings(page, SOFTMAX) == []
 
 
@@ -276,7 +239,7 @@ def test_an_exported_page_is_alive_from_disk(open_page, bpe):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_they_have_no_serious_finding_in_light_and_dark(open_page, findings, scheme):
+def test_they_have_no_serious_finding_in_light_and_dark(open_page, scheme):
     page = open_page(color_scheme=scheme, reduced_motion="reduce")
     slide(page, "Merges", 40)
     slide(page, "Add to all scores", 90)
@@ -292,14 +255,12 @@ def test_they_have_no_serious_finding_in_light_and_dark(open_page, findings, sch
 
 
 def test_at_640_pixels_nothing_is_lost_at_the_side_or_too_small(open_page):
-    page = open_page(viewport={"width": 640, "height": 800}, device_scale_factor=2)
+    page = open_page(**ZOOMED)
     slide(page, "Add to all scores", 90)
     page.locator(SOFTMAX).screenshot(path=SCREENSHOTS / "softmax-zoomed.png")
     page.locator(TOKENS).screenshot(path=SCREENSHOTS / "tokens-zoomed.png")
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert_fits(page, f"{TOKENS} *, {SOFTMAX} *")
     assert page.locator(f"{SOFTMAX} .scroll").evaluate("node => node.scrollWidth <= node.clientWidth")
-    rights = "nodes => Math.max(...nodes.map(node => node.getBoundingClientRect().right))"
-    assert page.locator(f"{TOKENS} *, {SOFTMAX} *").evaluate_all(rights) <= 640
     small = "nodes => Math.min(...nodes.map(node => parseFloat(getComputedStyle(node).fontSize)))"
     words = ", ".join(f"{view} :is(span, p, td, th, label, legend, output, button, b)" for view in (TOKENS, SOFTMAX))
     assert page.locator(words).evaluate_all(small) >= 14

@@ -27,8 +27,7 @@ def test_tokens_and_tokenizer_come_back(kind: str, tmp_path: Path) -> None:
     ids = tokenizer.encode(TEXT)
     assert write_tokens(path, tokenizer.encode_iterable(TEXT.splitlines(keepends=True)), tokenizer) == len(ids)
     found = open_tokens(str(path))
-    assert found.ids.dtype == torch.uint16
-    assert found.ids.tolist() == ids
+    assert (found.ids.dtype, found.ids.tolist()) == (torch.uint16, ids)
     assert found.tokenizer.to_dict() == tokenizer.to_dict()
     assert found.tokenizer.decode(found.ids) == TEXT
     assert torch.equal(load_file(path)["ids"], found.ids), "it is no ordinary safetensors file"
@@ -40,41 +39,32 @@ def test_tokens_and_tokenizer_come_back(kind: str, tmp_path: Path) -> None:
 def test_any_number_of_ids_fits(tmp_path_factory: pytest.TempPathFactory, ids: list[int]) -> None:
     path = tmp_path_factory.mktemp("ids") / "file"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tinylm_lib.data.token_file.BLOCK", 4)
+        patch.setattr("tinylm_lib.data.token_file.IDS_PER_WRITE", 4)
         write_tokens(path, iter(ids), CharTokenizer("abc"))
     assert open_tokens(path).ids.tolist() == ids
 
 
-@pytest.mark.parametrize(
-    ("size", "dtype"), [(65_535, torch.uint16), (65_536, torch.uint16), (65_537, torch.int32), (70_000, torch.int32)]
-)
+@pytest.mark.parametrize(("size", "dtype"), [(65_536, torch.uint16), (65_537, torch.int32), (70_000, torch.int32)])
 def test_ids_take_two_bytes_where_the_vocabulary_allows(size: int, dtype: torch.dtype, tmp_path: Path) -> None:
-    tokenizer = WordTokenizer(" ".join(f"{n}" for n in range(size)))
-    ids = [0, tokenizer.vocab_size - 1, 5]
+    tokenizer, ids = WordTokenizer(" ".join(map(str, range(size)))), [0, size - 1, 5]
     assert tokenizer.vocab_size == size
     write_tokens(tmp_path / "file", ids, tokenizer)
     found = open_tokens(tmp_path / "file").ids
-    assert found.dtype == dtype
-    assert found.tolist() == ids
+    assert (found.dtype, found.tolist()) == (dtype, ids)
 
 
 def test_windows_and_documents_are_cut_from_mapped_tokens(tmp_path: Path) -> None:
     tokenizer = CharTokenizer.from_text(TEXT)
     write_tokens(tmp_path / "file", tokenizer.encode(TEXT), tokenizer)
-    mapped = open_tokens(tmp_path / "file").ids
-    ids = torch.tensor(tokenizer.encode(TEXT))
-    generators = [torch.Generator().manual_seed(0) for _ in range(4)]
-    starts = torch.tensor([0, 5, 9])
-    pairs = [
-        (random_windows(t, 8, 12, g, s) for t, g in zip((ids, mapped), generators[i : i + 2], strict=True))
-        for i, s in ((0, None), (2, starts))
-    ]
-    pairs += [(tuple(torch.cat(p) for p in zip(*every_window(t, 4, 9), strict=True)) for t in (ids, mapped))]
-    end = tokenizer.ids["\n"]
-    pairs += [(tuple(torch.cat(p) for p in zip(*every_document(t, end, 1), strict=True)) for t in (ids, mapped))]
-    for ours, theirs in pairs:
-        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-        assert all(a.dtype == torch.long for a in theirs)
+    mapped, ids = open_tokens(tmp_path / "file").ids, torch.tensor(tokenizer.encode(TEXT))
+    for cut in (
+        lambda t: [random_windows(t, 8, 12, torch.Generator().manual_seed(0))],
+        lambda t: [random_windows(t, 8, 12, torch.Generator().manual_seed(0), torch.tensor([0, 5, 9]))],
+        lambda t: every_window(t, 4, 9),
+        lambda t: every_document(t, tokenizer.ids["\n"], 1),
+    ):
+        for ours, theirs in zip(cut(ids), cut(mapped), strict=True):
+            assert all(torch.equal(a, b) and b.dtype == torch.long for a, b in zip(ours, theirs, strict=True))
 
 
 def test_opening_and_cutting_reads_only_what_is_looked_at(tmp_path: Path) -> None:
@@ -113,7 +103,7 @@ def test_a_stream_is_written_as_it_comes(tmp_path: Path) -> None:
             yield i % 2
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tinylm_lib.data.token_file.BLOCK", 10)
+        patch.setattr("tinylm_lib.data.token_file.IDS_PER_WRITE", 10)
         patch.setattr("tinylm_lib.data.token_file.np.array", lambda block, dtype: np.asarray(block * 2000, dtype))
         write_tokens(tmp_path / "file", stream(), CharTokenizer("ab"))
     assert written[99] > written[50] > written[10]
@@ -140,31 +130,22 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 def test_foreign_and_damaged_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with pytest.raises(FileNotFoundError, match="no token file"):
-        open_tokens(path)
-    with pytest.raises(FileNotFoundError, match="no token file"):
-        open_tokens(tmp_path)
+    for missing in (path, tmp_path):
+        with pytest.raises(FileNotFoundError, match="no token file"):
+            open_tokens(missing)
     write_tokens(path, [0, 1] * 50, CharTokenizer("ab"))
     whole = path.read_bytes()
-    for damaged in (
-        b"",
-        whole[:4],
-        whole[:60],
-        whole[:-1],
-        whole[:-50],
-        whole + b"x",
-        b"plain text, no tokens",
-        b"\xff" * 99,
-    ):
+    cut = [whole[:4], whole[:60], whole[:-1], whole[:-50]]
+    for damaged in (b"", *cut, whole + b"x", b"plain text, no tokens", b"\xff" * 99):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="file is no token file, or a damaged one"):
             open_tokens(path)
-    for metadata in (
-        None,
-        {"format": "pt"},
-        {"format": "tinylm tokens"},
-        {"format": "tinylm tokens", "tokenizer": "{"},
+    ours, ids = {"format": "tinylm tokens"}, torch.zeros(3, dtype=torch.int32)
+    good = {**ours, "tokenizer": json.dumps(CharTokenizer("abc").to_dict())}
+    for content, metadata in (
+        *((ids, None), (ids, {**good, "format": "pt"}), (ids, ours), (ids, {**ours, "tokenizer": "{"})),
+        *((ids, {**ours, "tokenizer": "[" * 100_000}), (ids.float(), good), (ids.bool(), good), (ids[None], good)),
     ):
-        save_file({"ids": torch.zeros(3)}, path, metadata)
+        save_file({"ids": content}, path, metadata)
         with pytest.raises(ValueError, match="file is no token file, or a damaged one"):
             open_tokens(path)

@@ -8,51 +8,21 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
-from training.test_checkpoint import Trap, contents, trained
+from support.checkpoints import Trap, contents, trained
 
 from tinylm_lib.__main__ import main
 from tinylm_lib.data.corpora import load_corpus
 from tinylm_lib.data.token_file import open_tokens, write_tokens
-from tinylm_lib.text.tokenizers import (
-    TOKENIZERS,
-    BPETokenizer,
-    ByteTokenizer,
-    CharTokenizer,
-    WordTokenizer,
-    load_tokenizer,
-    words,
-)
+from tinylm_lib.text import TOKENIZERS, BPETokenizer, ByteTokenizer, CharTokenizer, WordTokenizer, load_tokenizer, words
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load, save
 
 # --- tokenizers ------------------------------------------------------------------------------------------------------
 
 SPECIAL = ["<|end|>", "<|end|><|end|>", "<", "\r\n", "é"]
-ODD = [
-    *SPECIAL,
-    "<|en",
-    "d|>",
-    "\0",
-    "\ufeff",
-    "\n",
-    "\r",
-    " ",
-    "  ",
-    "\t",
-    "'s",
-    "’",
-    "a",
-    "Z",
-    "9",
-    "漢",
-    "🙂",
-    "🏽",
-    "\u200d",
-]
+ODD = ["<|en", "d|>", "\0", "\ufeff", "\n", "\r", " ", "  ", "\t", "'s", "’", "a", "Z", "9", "漢", "🙂", "🏽", "\u200d"]
 ODD += [
     "e\u0301",
     "\u2028",
@@ -69,24 +39,22 @@ ODD += [
     "٣",
     "\u00a0",
 ]
+ODD += SPECIAL
 LEARNT = BPETokenizer.from_text("the cat sat on the mat, the dogs ran. it's 1999 \n\n漢字 🙂 " * 20)
 MARKED = BPETokenizer(LEARNT.vocab, LEARNT.merges, SPECIAL)
 
 
 def any_text(rng: random.Random) -> str:
     """Random bytes, random characters, odd pieces, or a long run of one of them."""
-    match rng.randrange(5):
-        case 0:
-            return rng.randbytes(rng.randrange(60)).decode("utf-8", errors="replace")
-        case 1:
-            return rng.randbytes(rng.randrange(60)).decode("latin-1")
-        case 2:
-            points = (rng.randrange(rng.choice([0x80, 0x800, 0x10000, 0x110000])) for _ in range(rng.randrange(40)))
-            return "".join(chr(n) for n in points if not 0xD800 <= n < 0xE000)
-        case 3:
-            return "".join(rng.choices(ODD, k=rng.randrange(30)))
-        case _:
-            return rng.choice(ODD) * rng.choice([1, 100, 2000] if rng.random() < 0.1 else [1, 10, 50]) + rng.choice(ODD)
+    points = (rng.randrange(rng.choice([0x80, 0x800, 0x10000, 0x110000])) for _ in range(rng.randrange(40)))
+    long = rng.choice([1, 100, 2000] if rng.random() < 0.1 else [1, 10, 50])
+    return rng.choice([
+        rng.randbytes(rng.randrange(60)).decode("utf-8", errors="replace"),
+        rng.randbytes(rng.randrange(60)).decode("latin-1"),
+        "".join(chr(n) for n in points if not 0xD800 <= n < 0xE000),
+        "".join(rng.choices(ODD, k=rng.randrange(30))),
+        rng.choice(ODD) * long + rng.choice(ODD),
+    ])  # fmt: skip
 
 
 def cuts(text: str, rng: random.Random) -> Iterator[str]:
@@ -95,7 +63,8 @@ def cuts(text: str, rng: random.Random) -> Iterator[str]:
     return (text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True))
 
 
-def check_texts(n: int, seed: int) -> Counter:
+@pytest.mark.parametrize(("n", "seed"), [(800, 0), pytest.param(10_000, 1, marks=pytest.mark.slow)])
+def test_texts_come_back_from_every_tokenizer(n: int, seed: int) -> None:
     """Texts that any tokenizer can hold come back; from others a tokenizer of a smaller alphabet says so."""
     rng, counts = random.Random(seed), Counter()
     alphabet = CharTokenizer("".join(sorted({c for piece in ODD for c in piece})))
@@ -103,8 +72,7 @@ def check_texts(n: int, seed: int) -> Counter:
     for _ in range(n):
         text = any_text(rng)
         tokenizers = [ByteTokenizer(), LEARNT, MARKED]
-        if text:
-            tokenizers += [CharTokenizer.from_text(text), WordTokenizer(text)]
+        tokenizers += [CharTokenizer.from_text(text), WordTokenizer(text)] if text else []
         for tokenizer in tokenizers:
             ids = tokenizer.encode(text)
             assert tokenizer.decode(ids) == text, (tokenizer.kind, text)
@@ -123,17 +91,7 @@ def check_texts(n: int, seed: int) -> Counter:
         for tokenizer in (*tokenizers, alphabet, known):
             ids = [rng.randrange(tokenizer.vocab_size) for _ in range(rng.randrange(20))]
             assert isinstance(tokenizer.decode(ids), str)
-    return counts
-
-
-def test_texts_come_back_from_every_tokenizer() -> None:
-    counts = check_texts(800, 0)
     assert min(counts.values()) > 30, counts
-
-
-@pytest.mark.slow
-def test_ten_thousand_texts_come_back_from_every_tokenizer() -> None:
-    print(dict(check_texts(10_000, 1)))
 
 
 @pytest.mark.parametrize("piece", ["a", " ", "\0", "🙂", "\r\n", "ab ", "e\u0301", "<|end|>", "9"])
@@ -143,37 +101,23 @@ def test_very_long_runs_come_back(piece: str) -> None:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@pytest.mark.parametrize("kind", TOKENIZERS)
-def test_half_a_surrogate_pair_is_a_clear_error_or_comes_back(kind: str) -> None:
-    tokenizer, text = TOKENIZERS[kind].from_text("abc"), "ab\ud800c"
-    with pytest.raises(ValueError, match=r"surrogate|known ones"):
-        tokenizer.encode(text)
-
-
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
 
 def mutate(content: bytes, other: bytes, rng: random.Random) -> bytes:
     """A file with one thing done to it that disks, copies and people do."""
     i, j = sorted(rng.randrange(len(content) + 1) for _ in range(2))
-    match rng.randrange(8):
-        case 0:
-            i = min(i, len(content) - 1)
-            return content[:i] + bytes([content[i] ^ 1 << rng.randrange(8)]) + content[i + 1 :]
-        case 1:
-            return content[:i]
-        case 2:
-            return content[:i] + rng.randbytes(rng.randrange(1, 50)) + content[i:]
-        case 3:
-            return content[:i] + content[i : i + 64] + content[i:]
-        case 4:
-            return content[:i] + b"\0" * (j - i) + content[j:]
-        case 5:
-            return content[:i] + other[i:]
-        case 6:
-            return content[:i] + content[j:]
-        case _:
-            return other
+    bit = min(i, len(content) - 1)
+    return rng.choice([
+        content[:bit] + bytes([content[bit] ^ 1 << rng.randrange(8)]) + content[bit + 1 :],
+        content[:i],
+        content[:i] + rng.randbytes(rng.randrange(1, 50)) + content[i:],
+        content[:i] + content[i : i + 64] + content[i:],
+        content[:i] + b"\0" * (j - i) + content[j:],
+        content[:i] + other[i:],
+        content[:i] + content[j:],
+        other,
+    ])  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -183,13 +127,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return save(place / "a", **trained(n_steps=2)), save(place / "b", **trained(n_steps=4))
 
 
-def check_mutations(n: int, seed: int, two: tuple[Path, Path], place: Path) -> Counter:
+@pytest.mark.parametrize(("n", "seed"), [(300, 0), pytest.param(3000, 1, marks=pytest.mark.slow)])
+def test_mutated_checkpoints_are_named_or_right(n: int, seed: int, two: tuple[Path, Path], tmp_path: Path) -> None:
     """Damaged checkpoints load as one of those that were saved, or are named, quickly."""
     rng, counts = random.Random(seed), Counter()
     right = [contents(load(folder)) for folder in two]
     manifests = [json.loads((folder / MANIFEST).read_text(encoding="utf-8")) for folder in two]
     for _ in range(n):
-        folder = place / "copy"
+        folder = tmp_path / "copy"
         shutil.copytree(two[0], folder)
         for _ in range(rng.choice([1, 1, 1, 2])):
             role = rng.choice(["manifest", "model", "training"])
@@ -209,19 +154,7 @@ def check_mutations(n: int, seed: int, two: tuple[Path, Path], place: Path) -> C
             counts["right"] += 1
         counts["slow"] += time.process_time() - started > 20
         shutil.rmtree(folder)
-    return counts
-
-
-def test_mutated_checkpoints_are_named_or_right(two: tuple[Path, Path], tmp_path: Path) -> None:
-    counts = check_mutations(300, 0, two, tmp_path)
     assert counts["named"] > 250 and counts["right"] > 0 and counts["slow"] == 0, counts
-
-
-@pytest.mark.slow
-def test_thousands_of_mutated_checkpoints_are_named_or_right(two: tuple[Path, Path], tmp_path: Path) -> None:
-    counts = check_mutations(3000, 1, two, tmp_path)
-    print(dict(counts))
-    assert counts["slow"] == 0
 
 
 def test_a_file_of_another_checkpoint_in_its_place_is_named(two: tuple[Path, Path], tmp_path: Path) -> None:
@@ -240,9 +173,7 @@ def test_a_file_of_another_checkpoint_in_its_place_is_named(two: tuple[Path, Pat
 
 
 @pytest.mark.parametrize("write", [pickle.dump, torch.save], ids=["pickle", "torch"])
-def test_a_pickle_is_never_executed_by_any_reader(
-    write: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pickle_is_never_executed_by_any_reader(write, tmp_path, capsys) -> None:
     sprung, payload = tmp_path / "sprung", tmp_path / "payload"
     trap = Trap(sprung)
     with open(payload, "wb") as f:
@@ -254,10 +185,9 @@ def test_a_pickle_is_never_executed_by_any_reader(
     for path in folder.iterdir():
         original = path.read_bytes()
         shutil.copy(payload, path)
-        for command in (["sample"], ["eval"]):
-            where = ["--checkpoint", str(folder)] if command == ["sample"] else [str(folder)]
+        for command in (["sample", "--checkpoint"], ["eval"]):
             with pytest.warns(UserWarning, match="passed over a damaged checkpoint"):
-                assert main([*command, *where]) == 2
+                assert main([*command, str(folder)]) == 2
         path.write_bytes(original)
     assert main(["train", "--corpus", str(payload), "--out", str(tmp_path / "out")]) == 2
     assert main(["eval", str(folder), "--corpus", str(payload)]) == 2
@@ -285,12 +215,7 @@ def test_mutated_tokenizer_files_are_named_or_work(kind: str, tmp_path: Path) ->
         except ValueError as e:
             assert "t.json" in str(e)
         else:
-            tokenizer.decode(range(tokenizer.vocab_size))
-            ids = [rng.randrange(tokenizer.vocab_size) for _ in range(9)]
-            text = tokenizer.decode(ids)
-            if kind in ("bytes", "bpe") and "\ud800" <= max(text, default="") <= "\udfff":
-                continue
-            assert isinstance(text, str)
+            assert isinstance(tokenizer.decode(range(tokenizer.vocab_size)), str)
 
 
 def test_mutated_token_files_are_named_or_hold_ids_that_fit(tmp_path: Path) -> None:
@@ -311,19 +236,3 @@ def test_mutated_token_files_are_named_or_hold_ids_that_fit(tmp_path: Path) -> N
             assert found.tokenizer.vocab_size >= 1
             counts["loaded"] += 1
     assert counts["named"] > 100, counts
-
-
-@pytest.mark.parametrize(
-    "ids", [torch.zeros(3), torch.zeros(2, 3, dtype=torch.int32), torch.zeros(3, dtype=torch.bool)]
-)
-def test_a_token_file_of_other_ids_is_named(ids: torch.Tensor, tmp_path: Path) -> None:
-    metadata = {"format": "tinylm tokens", "tokenizer": json.dumps(CharTokenizer("abc").to_dict())}
-    save_file({"ids": ids}, tmp_path / "file", metadata)
-    with pytest.raises(ValueError, match="file is no token file, or a damaged one"):
-        open_tokens(tmp_path / "file")
-
-
-def test_a_token_file_whose_tokenizer_nests_without_end_is_named(tmp_path: Path) -> None:
-    save_file({"ids": torch.zeros(3)}, tmp_path / "file", {"format": "tinylm tokens", "tokenizer": "[" * 100_000})
-    with pytest.raises(ValueError, match="file is no token file, or a damaged one"):
-        open_tokens(tmp_path / "file")

@@ -8,7 +8,7 @@ from tinylm_lib import storyworld
 from tinylm_lib.storyworld.gaps import gaps
 from tinylm_lib.storyworld.sentences import GRADES
 from tinylm_lib.storyworld.stories import Reader, Story
-from tinylm_lib.text.tokenizers import ByteTokenizer, WordTokenizer, words
+from tinylm_lib.text import ByteTokenizer, WordTokenizer, words
 
 
 @pytest.fixture(scope="module")

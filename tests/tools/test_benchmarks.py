@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from benchmarks import __main__ as bench
 from benchmarks import decoding, gpu, measure, peers, recipe, steps, text
 from benchmarks.measure import Bar, Row, Settings, Spread, alternate, compare, ratio, show, table
 
-from tinylm_lib import TransformerLM
 from tinylm_lib.cost import training_flops
 from tinylm_lib.training.evaluation import next_token_loss
 
@@ -30,19 +30,13 @@ def tick(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
 
 def test_works_alternate_and_the_warm_up_does_not_count(monkeypatch):
     calls: list[str] = []
-    # Warm-up of 9 and 9 seconds, then rounds of 1 and 2, and of 3 and 8.
-    tick(monkeypatch, 0, 0, 0, 1, 1, 3, 10, 13, 20, 28)
-    seconds = alternate({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
+    works = {name: partial(calls.append, name) for name in "ab"}
+    tick(monkeypatch, 0, 0, 0, 1, 1, 3, 10, 13, 20, 28)  # after the warm-up rounds of 1 and 2, and of 3 and 8
+    assert alternate(works, rounds=2) == {"a": [1, 3], "b": [2, 8]}
     assert calls == ["a", "b"] * 3
-    assert seconds == {"a": [1, 3], "b": [2, 8]}
-
-
-def test_short_works_are_repeated_in_their_turn_and_counted_once(monkeypatch):
-    calls: list[str] = []
     tick(monkeypatch, 0, 8, 8, 20)
-    seconds = alternate({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 1, warm_up=0, times=4)
-    assert calls == ["a"] * 4 + ["b"] * 4
-    assert seconds == {"a": [2], "b": [3]}
+    assert alternate(works, 1, warm_up=0, times=4) == {"a": [2], "b": [3]}, "short works are repeated in their turn"
+    assert calls[6:] == ["a"] * 4 + ["b"] * 4
 
 
 def test_ratio_is_of_medians_and_its_spread_of_neighbours():
@@ -52,14 +46,8 @@ def test_ratio_is_of_medians_and_its_spread_of_neighbours():
 @pytest.mark.parametrize(
     ("bar", "met"),
     [
-        (Bar("≤", 0.5), True),
-        (Bar("≤", 0.4), False),
-        (Bar("≥", 0.5), True),
-        (Bar("≥", 0.6), False),
-        (Bar("=", 0.5), True),
-        (Bar("=", 1.0), False),
-        (Bar("≤", 3.0, "ours"), True),
-        (Bar("≤", 2.9, "ours"), False),
+        *((Bar("≤", 0.5), True), (Bar("≥", 0.5), True), (Bar("=", 0.5), True), (Bar("≤", 3.0, "ours"), True)),
+        *((Bar("≤", 0.4), False), (Bar("≥", 0.6), False), (Bar("=", 1.0), False), (Bar("≤", 2.9, "ours"), False)),
     ],
     ids=str,
 )
@@ -69,47 +57,31 @@ def test_bars_are_about_the_ratio_or_our_value(bar, met):
     assert ("NOT met" if not met else "met") in row.cells()
 
 
-def test_a_bar_that_holds_elsewhere_is_met_or_not_judged():
+def test_a_bar_that_holds_elsewhere_or_on_a_fast_processor_is_met_or_not_judged(monkeypatch):
     far = Bar("≤", 0.4, holds="bf16 instructions", here=False)
     row = compare("x", {"ours": [3.0], "HF": [6.0]}, "HF", far)
     assert row.met is None and "not judged" in row.cells() and "ratio ≤ 0.4, bf16 instructions" in row.cells()
     assert compare("x", {"ours": [2.0], "HF": [6.0]}, "HF", far).met is True
-
-
-def test_a_bar_on_seconds_holds_on_a_processor_that_is_fast_enough(monkeypatch):
     for seconds, here in ((measure.PYTHON_SECONDS / 2, True), (measure.PYTHON_SECONDS * 2, False)):
         monkeypatch.setattr(measure, "alternate", lambda works, rounds, seconds=seconds: {"python": [9.0, seconds]})
         assert measure.seconds_bar(2.0) == Bar("≤", 2.0, "ours", measure.REFERENCE, here)
 
 
-def test_a_missing_peer_leaves_ours_and_names_the_remedy():
+def test_a_missing_peer_leaves_ours_and_a_run_that_never_got_there_meets_no_bar():
     row = compare("x", {"ours": [3.0, 1.0, 2.0]}, "nanoGPT", Bar("≤", 0.5), "sampled")
     assert (row.ours, row.theirs, row.ratio, row.met) == (2.0, None, None, None)
     assert row.peer == "nanoGPT not given"
     assert row.note == "sampled; give --nanogpt PATH, a checkout of karpathy/nanoGPT"
     assert compare("x", {"ours": [3.0]}, "nanoGPT", Bar("≤", 3.5, "ours")).met is True
-
-
-def test_a_run_that_never_got_there_meets_no_bar():
     row = compare("x", {"ours": [math.inf] * 3, "nanoGPT": [2.0] * 3}, "nanoGPT", Bar("≤", 1 / 6))
-    assert row.met is False
-    assert row.cells()[1] == "never"
+    assert row.met is False and row.cells()[1] == "never"
     assert json.loads(json.dumps(row.record(), allow_nan=False))["ours"] is None
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "shown"),
-    [
-        (2.5, "s", "2.5 s"),
-        (0.0124, "s", "12.4 ms"),
-        (3e-6, "s", "3 µs"),
-        (1.89812, "nats", "1.898 nats"),
-        (2_097_152, "bytes", "2,097,152 bytes"),
-        (math.nan, "s", ""),
-    ],
-)
-def test_values_carry_a_unit_that_suits_their_size(value, unit, shown):
-    assert show(value, unit) == shown
+def test_values_carry_a_unit_that_suits_their_size():
+    assert [show(seconds, "s") for seconds in (2.5, 0.0124, 3e-6, math.nan)] == ["2.5 s", "12.4 ms", "3 µs", ""]
+    assert show(1.89812, "nats") == "1.898 nats"
+    assert show(2_097_152, "bytes") == "2,097,152 bytes"
 
 
 def test_the_table_is_markdown_and_comes_row_by_row():
@@ -129,22 +101,17 @@ def test_the_table_is_markdown_and_comes_row_by_row():
     assert [line.count("|") for line in (head, rule, first, next(lines))] == [8] * 4
 
 
-def stand_in(folder: Path, file: str, code: str) -> str:
-    """A checkout with one file. Returns its path."""
-    (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    (folder / file).write_text(code)
-    return str(folder)
-
-
 def test_peers_come_from_a_path_under_a_private_name(tmp_path):
-    nano = stand_in(
-        tmp_path / "nano", "model.py", "from dataclasses import dataclass\n@dataclass\nclass A:\n    b: int\n"
-    )
-    assert peers.load_nanogpt(nano).A(3).b == 3
-    minbpe = stand_in(tmp_path / "min", "minbpe/regex.py", "from .base import X\n")
-    stand_in(tmp_path / "min", "minbpe/base.py", "X = 5\n")
-    stand_in(tmp_path / "min", "minbpe/__init__.py", "raise ImportError('of another package')\n")
-    assert peers.load_minbpe(minbpe).X == 5
+    (tmp_path / "minbpe").mkdir()
+    for file, code in {
+        "model": "from dataclasses import dataclass\n@dataclass\nclass A:\n    b: int\n",
+        "minbpe/regex": "from .base import X\n",
+        "minbpe/base": "X = 5\n",
+        "minbpe/__init__": "raise ImportError('of another package')\n",
+    }.items():
+        (tmp_path / f"{file}.py").write_text(code)
+    assert peers.load_nanogpt(str(tmp_path)).A(3).b == 3
+    assert peers.load_minbpe(str(tmp_path)).X == 5
     assert not {"model", "minbpe", "regex"} & {name for name in sys.modules if str(tmp_path) in str(sys.modules[name])}
 
 
@@ -161,50 +128,39 @@ def test_peers_come_from_a_path_under_a_private_name(tmp_path):
 def test_wrong_options_are_refused_before_anything_is_measured(arguments, said, capsys):
     with pytest.raises(SystemExit):
         bench.main(arguments.split())
-    captured = capsys.readouterr()
-    assert said in captured.err
-    assert captured.out == ""
+    out, err = capsys.readouterr()
+    assert said in err and out == ""
 
 
-def test_a_quick_run_leaves_the_long_rows_out():
-    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation"}
-    assert bench.chosen("recipe,cache", quick=True) == ["recipe", "cache"]
-    assert Settings(quick=True).rounds(20) == 5
-    assert Settings(quick=True).rounds(5) == 3
-    assert Settings().rounds(5) == 5
-
-
-def test_every_row_is_listed_with_what_it_measures(capsys):
+def test_every_row_is_listed_and_a_quick_run_leaves_the_long_ones_out(capsys):
     assert bench.main(["--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(bench.ROWS)
     assert all(len(line.split()) > 4 for line in lines)
+    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation"}
+    assert bench.chosen("recipe,cache", quick=True) == ["recipe", "cache"]
+    quick = Settings(quick=True)
+    assert (quick.rounds(20), quick.rounds(5), Settings().rounds(5)) == (5, 3, 5)
 
 
-def test_a_row_that_fails_says_so_and_the_others_go_on(monkeypatch, capsys, tmp_path):
+def test_a_row_that_fails_or_has_no_gpu_says_so_and_the_others_go_on(monkeypatch, capsys, tmp_path):
     def broken(s: Settings) -> Iterator[Row]:
         yield Row("half", 1.0)
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(bench, "ROWS", {"broken": broken, "cache": decoding.cache})
+    rows = {"broken": broken, "gpu-train": bench.ROWS["gpu-train"], "cache": decoding.cache}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(bench, "ROWS", rows)
     monkeypatch.setattr(bench, "machine", lambda quick: ["this machine"])
     assert bench.main(["--json", str(tmp_path / "figures.json")]) == 1
     printed = capsys.readouterr().out
+    assert "no CUDA device: gpu-train not run" in printed
     assert "FAILED: RuntimeError: no luck" in printed
     assert "2 bars met, 0 not met, 0 not judged here" in printed
     figures = json.loads((tmp_path / "figures.json").read_text())
-    assert figures["machine"] == ["this machine"]
+    assert figures["machine"] == ["this machine", "no CUDA device: gpu-train not run"]
     assert [row["what"] for row in figures["rows"]][:2] == ["half", "broken"]
     assert [row["met"] for row in figures["rows"]] == [None, None, True, True]
-
-
-def test_gpu_rows_are_skipped_aloud_where_there_is_none(monkeypatch, capsys):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(bench, "machine", lambda quick: [])
-    assert bench.main(["--only", "gpu-train,cache"]) == 0
-    printed = capsys.readouterr().out
-    assert "no CUDA device: gpu-train not run" in printed
-    assert "cache of" in printed
 
 
 def test_cache_rows_compare_real_bytes_with_the_formula(monkeypatch):
@@ -217,6 +173,8 @@ def test_the_step_is_nanogpts_recipe_and_its_learning_rate_stays():
     config = steps.adamw("fp32", total_steps=1)  # the last step is the first
     model, before = steps.equal_model(), steps.equal_model()
     x, y = steps.learnable_batches(1)[0]
+    C, n_parameters = 128, sum(p.numel() for p in model.parameters())
+    assert n_parameters == 4 * (12 * C * C + 13 * C) + 2 * C + (65 + 64) * C, "blocks, final norm, two tables"
     assert x.shape == y.shape == (12, 64)
     assert torch.equal(x[:, 1:], y[:, :-1])
     (update,) = steps.train(model, steps.build_optimizer(model, config), iter([(x, y)]), config)
@@ -232,9 +190,8 @@ def test_nanogpts_rate_warms_up_and_falls_to_its_floor():
 
 
 def test_our_recipe_is_the_presets_with_what_the_table_says(monkeypatch):
-    monkeypatch.setattr(
-        recipe, "RECIPES", {"fast": ({"n_layers": 3}, {"total_steps": 77, "batch_size": 5, "seq_len": 48})}
-    )
+    changed = {"fast": ({"n_layers": 3}, {"total_steps": 77, "batch_size": 5, "seq_len": 48})}
+    monkeypatch.setattr(recipe, "RECIPES", changed)
     model, training = recipe.recipe("fast", seed=9)
     assert (model.vocab_size, model.max_seq_len, model.n_layers) == (65, 48, 3)
     assert (training.total_steps, training.batch_size, training.seed) == (77, 5, 9)
@@ -323,18 +280,15 @@ def test_reading_and_multiplying_touch_every_weight(monkeypatch):
     decoding.read_all(model)
 
 
-def test_bpe_of_hugging_face_has_the_vocabulary_and_the_text_back(monkeypatch):
-    monkeypatch.setattr(text, "VOCABULARY", 280)
-    sample = text.some_text(Settings())[:20_000]
-    tokenizer = text.hugging_face_bpe(sample)
-    assert tokenizer.get_vocab_size() == 280
-    assert tokenizer.decode(tokenizer.encode(sample).ids) == sample
-
-
-def test_text_is_the_file_or_as_long(tmp_path):
+def test_text_is_the_file_or_as_long_and_bpe_of_hugging_face_gives_it_back(monkeypatch, tmp_path):
     (tmp_path / "t.txt").write_bytes(b"a\r\nb")
     assert text.some_text(Settings(shakespeare=str(tmp_path / "t.txt"))) == "a\r\nb"
-    assert len(text.some_text(Settings())) == 1_115_394
+    sample = text.some_text(Settings())
+    assert len(sample) == 1_115_394
+    monkeypatch.setattr(text, "VOCABULARY", 280)
+    tokenizer = text.hugging_face_bpe(sample[:20_000])
+    assert tokenizer.get_vocab_size() == 280
+    assert tokenizer.decode(tokenizer.encode(sample[:20_000]).ids) == sample[:20_000]
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="peaks of processes are read from /proc")
@@ -346,17 +300,15 @@ def test_the_peak_of_a_process_is_what_it_touched():
 
 
 def test_gpu_rows_work_on_small_models(monkeypatch, short_text):
-    monkeypatch.setattr(gpu, "DEVICE", "cpu")
-    monkeypatch.setattr(gpu, "BATCH", 2)
-    monkeypatch.setattr(gpu, "T", 64)
-    monkeypatch.setattr(gpu, "LARGE", decoding.SMALL)
-    monkeypatch.setattr(gpu, "BILLION", {**decoding.LLAMA})
-    monkeypatch.setattr(gpu, "GPU_MODEL", {"vocab_size": 65, "d_model": 16})
-    monkeypatch.setattr(gpu, "GPU_RECIPE", {"total_steps": 2, "warmup_steps": 0, "seq_len": 8})
-    monkeypatch.setattr(
-        gpu, "alternate", lambda works, *a, **k: {name: [work() and 2.0] for name, work in works.items()}
-    )
-    monkeypatch.setattr(gpu, "matmul_rate", lambda *a, **k: 1e9)
+    small = {
+        "DEVICE": "cpu", "BATCH": 2, "T": 64, "LARGE": decoding.SMALL, "BILLION": {**decoding.LLAMA},
+        "GPU_MODEL": {"vocab_size": 65, "d_model": 16},
+        "GPU_RECIPE": {"total_steps": 2, "warmup_steps": 0, "seq_len": 8},
+        "alternate": lambda works, *a, **k: {name: [work() and 2.0] for name, work in works.items()},
+        "matmul_rate": lambda *a, **k: 1e9,
+    }  # fmt: skip
+    for name, value in small.items():
+        monkeypatch.setattr(gpu, name, value)
     monkeypatch.setattr(torch.nn.Module, "compile", lambda self: None)
     s = Settings(shakespeare=short_text, seeds=1)
     train, share = gpu.training(s)
@@ -366,10 +318,3 @@ def test_gpu_rows_work_on_small_models(monkeypatch, short_text):
     loss, seconds = gpu.shakespeare(s)
     assert loss.bar.limit == 1.0
     assert seconds.note.endswith(measure.REMEDIES["nanoGPT"])
-
-
-def test_the_equal_model_has_nanogpts_parameters():
-    """4 blocks of 12 C^2 + 13 C, the final norm's 2 C, and the tables of 65 characters and 64 positions."""
-    C = 128
-    count = sum(p.numel() for p in TransformerLM(steps.EQUAL).parameters())
-    assert count == 4 * (12 * C * C + 13 * C) + 2 * C + (65 + 64) * C

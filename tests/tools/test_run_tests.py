@@ -1,33 +1,17 @@
 """tools/run_tests.py: everything runs, and the summary says what failed and how to run it alone."""
 
-import importlib.util
 import re
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def runner(monkeypatch):
-    """The program as a module, with parts of our own."""
-    spec = importlib.util.spec_from_file_location("runner", ROOT / "tools" / "run_tests.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "runner", module)  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+import run_tests
 
 
 def says(text: str, code: int = 0, seconds: float = 0) -> list[str]:
-    return [
-        sys.executable,
-        "-c",
-        f"import sys, time; print({text!r}, flush=True); time.sleep({seconds}); sys.exit({code})",
-    ]
+    program = f"import sys, time; print({text!r}, flush=True); time.sleep({seconds}); sys.exit({code})"
+    return [sys.executable, "-c", program]
 
 
 PASSES = "tests/test_a.py ....   [100%]\n=== 4 passed, 1 skipped in 1.23s ==="
@@ -40,18 +24,22 @@ ERROR tests/test_c.py
 === 3 failed, 2 passed, 1 error in 61.03s (0:01:01) ==="""
 
 
-def run(runner, monkeypatch, capfd, *arguments: str, **parts: list[list[str]]) -> tuple[int, str]:
-    monkeypatch.setattr(runner, "PARTS", {name: runner.Part(name, 1.0, commands) for name, commands in parts.items()})
-    monkeypatch.setattr(runner, "QUICK", tuple(parts))
-    monkeypatch.setattr(sys, "argv", ["run_tests.py", *arguments])
-    return runner.main(), capfd.readouterr().out
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """A function that runs parts of our own, and returns the exit code and what is printed."""
+
+    def run(*arguments: str, **parts: list[list[str]]) -> tuple[int, str]:
+        monkeypatch.setattr(run_tests, "PARTS", {name: run_tests.Part(name, 1.0, each) for name, each in parts.items()})
+        monkeypatch.setattr(run_tests, "QUICK", tuple(parts))
+        monkeypatch.setattr(sys, "argv", ["run_tests.py", *arguments])
+        return run_tests.main(), capfd.readouterr().out
+
+    return run
 
 
-def test_one_failing_part_hides_nothing(runner, monkeypatch, capfd) -> None:
-    code, said = run(
-        runner, monkeypatch, capfd, "--slowest", "1",
-        style=[says("E501 Line too long", 1)], tests=[says(FAILS, 1)], notebooks=[says(PASSES)],
-    )  # fmt: skip
+def test_one_failing_part_hides_nothing(run) -> None:
+    parts = {"style": [says("E501 Line too long", 1)], "tests": [says(FAILS, 1)], "notebooks": [says(PASSES)]}
+    code, said = run("--slowest", "1", **parts)
     assert code == 1
     assert said.startswith("About 3 minutes on two quiet cores:\n  style")
     assert "== 3 of 3: notebooks" in said and "[100%]" in said
@@ -65,36 +53,31 @@ def test_one_failing_part_hides_nothing(runner, monkeypatch, capfd) -> None:
     assert summary.endswith("\n6 passed, 4 failed\n")
 
 
-def test_what_passes_says_so(runner, monkeypatch, capfd) -> None:
-    code, said = run(runner, monkeypatch, capfd, style=[says("All checks passed!")], tests=[says(PASSES)])
+def test_what_passes_says_so_and_what_fails_without_a_count_is_counted(run) -> None:
+    code, said = run(style=[says("All checks passed!")], tests=[says(PASSES)])
     assert code == 0 and said.endswith("\n4 passed, 0 failed\n") and "again" not in said
-
-
-def test_a_part_that_fails_without_a_count_is_counted(runner, monkeypatch, capfd) -> None:
-    code, said = run(runner, monkeypatch, capfd, style=[says("no ruff", 1)], tests=[says("no pytest", 2)])
+    code, said = run(style=[says("no ruff", 1)], tests=[says("no pytest", 2)])
     assert code == 1 and said.endswith("\n0 passed, 2 failed\n")
 
 
-def test_it_stops_in_time_with_a_summary(runner, monkeypatch, capfd) -> None:
+def test_it_stops_in_time_with_a_summary(run) -> None:
     started = time.monotonic()
-    code, said = run(
-        runner, monkeypatch, capfd, "--minutes", "0.03",
-        first=[says(PASSES)], second=[says("begins", seconds=60)], third=[says(PASSES)],
-    )  # fmt: skip
+    parts = {"first": [says(PASSES)], "second": [says("begins", seconds=60)], "third": [says(PASSES)]}
+    code, said = run("--minutes", "0.03", **parts)
     assert code == 1 and time.monotonic() - started < 30
     assert re.search(r"^second +stopped: no time left", said, re.M) and re.search(r"^third +not run", said, re.M)
     assert said.endswith("\n4 passed, 2 failed\n")
 
 
 def test_an_unknown_part_is_named_with_those_that_are_there() -> None:
-    command = [sys.executable, str(ROOT / "tools" / "run_tests.py"), "tsets"]
+    command = [sys.executable, run_tests.__file__, "tsets"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "there is no part tsets; there are style, tests, notebooks, solutions, long" in done.stderr
 
 
-def test_its_parts_are_all_tests_there_are(runner) -> None:
+def test_its_parts_are_all_tests_there_are() -> None:
     """A test is quick or long, and a notebook is a student's or a solution."""
-    commands = {name: " ".join(part.commands[-1]) for name, part in runner.PARTS.items()}
+    commands = {name: " ".join(part.commands[-1]) for name, part in run_tests.PARTS.items()}
     assert "-m not slow and not browser tests" in commands["tests"] and "-m slow or browser tests" in commands["long"]
     assert commands["notebooks"].endswith(" notebooks") and commands["solutions"].endswith(" notebooks/solutions")

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from importlib.metadata import distribution
+from importlib.metadata import distributions
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,20 +52,18 @@ def test_every_dependency_is_pinned_inside_its_range(line):
 
 @pytest.mark.parametrize("name", PINS)
 def test_a_pin_holds_only_on_pythons_that_it_supports(name):
+    pin = PINS[name]
     if name == "torch":
-        assert PINS[name].marker is None, "torch has the same pin on every Python"
+        assert pin.marker is None, "torch has the same pin on every Python"
         return
-    try:
-        installed = distribution(name)
-    except ModuleNotFoundError:
-        pytest.skip(f"{name} is not needed on this machine")
-    if installed.version != str(PINS[name].specifier).removeprefix("=="):
-        pytest.skip(f"{name} {installed.version} is installed here")
+    installed = next(distributions(name=name), None)
+    if installed is None or installed.version != str(pin.specifier).removeprefix("=="):
+        pytest.skip(f"{pin} is not installed here")
     supported = Requirement(f"python {installed.metadata['Requires-Python'] or ''}").specifier
     for version in ("3.10.0", "3.10.13", "3.11.0", "3.11.2", "3.11.7", "3.12.0", "3.13.0", "3.13.9"):
         python = {"python_full_version": version, "python_version": version.rpartition(".")[0]}
-        if PINS[name].marker.evaluate(python):
-            assert supported.contains(version), f"{PINS[name]} would be asked for on Python {version}"
+        if pin.marker.evaluate(python):
+            assert supported.contains(version), f"{pin} would be asked for on Python {version}"
 
 
 def test_setup_knows_the_pythons_of_pyproject():
@@ -107,14 +105,10 @@ def test_setup_reads_as_python_3_6():
     assert imports <= sys.stdlib_module_names
 
 
-def old_pythons():
-    beside = Path(sys._base_executable).resolve().parents[2].glob("3.[6-9].*/bin/python3")
-    named = [shutil.which(f"python3.{minor}") for minor in range(6, 10)]
-    runs = "import sys; sys.exit(not (3, 6) <= sys.version_info < (3, 10))"
-    return sorted(str(p) for p in [*beside, *filter(None, named)] if not subprocess.run([p, "-c", runs]).returncode)
-
-
-OLD_PYTHONS = old_pythons()
+BESIDE = Path(sys._base_executable).resolve().parents[2].glob("3.[6-9].*/bin/python3")
+NAMED = filter(None, (shutil.which(f"python3.{minor}") for minor in range(6, 10)))
+IS_OLD = "import sys; sys.exit(not (3, 6) <= sys.version_info < (3, 10))"
+OLD_PYTHONS = sorted(str(p) for p in [*BESIDE, *NAMED] if not subprocess.run([p, "-c", IS_OLD]).returncode)
 
 
 @pytest.mark.skipif(not OLD_PYTHONS, reason="no Python from 3.6 to 3.9 on this machine")
@@ -176,10 +170,9 @@ version = "1.0"
 
 @pytest.fixture
 def course(tmp_path):
-    root = tmp_path / "my course"
-    wheels = tmp_path / "wheels"
-    (root / "tools").mkdir(parents=True)
-    wheels.mkdir()
+    root, wheels, home = (tmp_path / name for name in ("my course", "wheels", "home"))
+    for folder in (root / "tools", wheels, home):
+        folder.mkdir(parents=True)
     (root / "constraints.txt").write_text("torch==2.13.0\n")
     (root / "pyproject.toml").write_text(PYPROJECT)
     (root / "backend.py").write_text(BACKEND)
@@ -188,8 +181,6 @@ def course(tmp_path):
     write_wheel(wheels, "torch", "2.13.0", {"torch.py": ""})
     write_wheel(wheels, "jupyterlab", "4.0", {"jupyterlab/labextensions.py": "import sys; print(sys.argv)"})
     setup = shutil.copy(SETUP, root / "tools")
-    home = tmp_path / "home"
-    home.mkdir()
 
     def environment(**changes):
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PIP_")}
@@ -197,13 +188,8 @@ def course(tmp_path):
         return kept | local | changes
 
     def run(extras="lab", python=sys.executable, **changes):
-        return subprocess.run(
-            [python, setup, extras],
-            env=environment(**changes),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
+        command, env = [python, setup, extras], environment(**changes)
+        return subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
     return SimpleNamespace(root=root, setup=setup, home=home, run=run, environment=environment)
 
@@ -218,28 +204,25 @@ def installed(root, name):
     return path
 
 
-def assert_set_up(done):
+def set_up(done):
+    """What a set-up that went well says."""
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
+    return done.stdout
 
 
 @pytest.mark.slow
 def test_the_second_run_calls_no_pip_and_an_edit_does(course):
-    assert_set_up(course.run("lab,course,test"))
-    assert "disable', '--level=sys_prefix', '@jupyterlab/apputils-extension:announcements" in (
-        course.root / ".venv" / "setup.log"
-    ).read_text(encoding="utf-8")
+    set_up(course.run("lab,course,test"))
+    log = (course.root / ".venv" / "setup.log").read_text(encoding="utf-8")
+    assert "disable', '--level=sys_prefix', '@jupyterlab/apputils-extension:announcements" in log
     assert not list(course.home.iterdir())
     break_pip(course.root)
     for extras in ("lab,course,test", "lab"):
-        again = course.run(extras)
-        assert_set_up(again)
-        assert again.stdout == ""
+        assert set_up(course.run(extras)) == ""
     with (course.root / "constraints.txt").open("a") as constraints:
         constraints.write("# edited\n")
-    repaired = course.run("lab")
-    assert_set_up(repaired)
-    assert "it has no working pip" in repaired.stdout
+    assert "it has no working pip" in set_up(course.run("lab"))
     break_pip(course.root)
     assert "it has no working pip" in course.run("lab,course,test").stdout, "lab alone must not pass for all"
 
@@ -248,9 +231,8 @@ def test_the_second_run_calls_no_pip_and_an_edit_does(course):
 @pytest.mark.skipif(os.name == "nt", reason="kills a process group")
 def test_an_interrupted_set_up_goes_on_where_it_stopped(course):
     (course.root / "hang").touch()
-    process = subprocess.Popen(
-        [sys.executable, course.setup], env=course.environment(), stdout=subprocess.DEVNULL, start_new_session=True
-    )
+    command, quiet = [sys.executable, course.setup], {"stdout": subprocess.DEVNULL, "start_new_session": True}
+    process = subprocess.Popen(command, env=course.environment(), **quiet)
     while not (course.root / "hangs").exists():
         assert process.poll() is None
         time.sleep(0.05)
@@ -258,32 +240,26 @@ def test_an_interrupted_set_up_goes_on_where_it_stopped(course):
     process.wait()
     (course.root / "hang").unlink()
     torch = installed(course.root, "torch.py").stat()
-    resumed = course.run()
-    assert_set_up(resumed)
-    assert "Making .venv" not in resumed.stdout
+    assert "Making .venv" not in set_up(course.run())
     assert installed(course.root, "torch.py").stat() == torch
     break_pip(course.root)
-    assert_set_up(course.run())
+    set_up(course.run())
 
 
 @pytest.mark.slow
 def test_damage_is_repaired(course):
-    assert_set_up(course.run())
+    set_up(course.run())
     (course.root / ".venv" / "setup.stamp").unlink()
     installed(course.root, "torch-*.dist-info/RECORD").unlink()
     installed(course.root, "torch.py").unlink()
-    resumed = course.run()
-    assert_set_up(resumed)
-    assert "Making .venv" not in resumed.stdout
+    assert "Making .venv" not in set_up(course.run())
     assert installed(course.root, "torch.py").exists(), "a package that was cut short must be installed again"
 
     moved = course.root.rename(course.root.with_name("moved course"))
-    done = subprocess.run(
-        [sys.executable, moved / "tools" / "setup.py"], env=course.environment(), capture_output=True, text=True
-    )
-    assert_set_up(done)
-    assert "comes from another folder" in done.stdout
-    assert str(course.root) not in (load(moved / "tools" / "setup.py").VENV_PYTHON.with_name("activate")).read_text()
+    setup = moved / "tools" / "setup.py"
+    done = subprocess.run([sys.executable, setup], env=course.environment(), capture_output=True, text=True)
+    assert "comes from another folder" in set_up(done)
+    assert str(course.root) not in load(setup).VENV_PYTHON.with_name("activate").read_text()
 
 
 def test_what_is_wrong_with_a_venv(course, monkeypatch):
@@ -305,14 +281,12 @@ def test_what_is_wrong_with_a_venv(course, monkeypatch):
 
 @pytest.mark.slow
 def test_no_network(course):
-    closed = "http://127.0.0.1:9/simple"
-    done = course.run(
-        PIP_INDEX_URL=closed, PIP_EXTRA_INDEX_URL=closed, PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_RETRIES="1"
-    )
+    closed = dict.fromkeys(("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"), "http://127.0.0.1:9/simple")
+    done = course.run(**closed, PIP_NO_INDEX="0", PIP_FIND_LINKS="", PIP_RETRIES="1")
     assert done.returncode == 1
     assert "no network" in sentence(done.stderr)
     assert (course.root / ".venv" / "setup.log").exists() and ".venv/setup.log" in done.stderr.replace("\\", "/")
-    assert_set_up(course.run())
+    set_up(course.run())
 
 
 @pytest.mark.slow
@@ -334,29 +308,26 @@ def test_too_little_disk_space_is_said_before_anything_is_written(course, monkey
     assert sorted(course.root.rglob("*")) == before
 
 
+INSTALL = "ERROR: Could not install packages"
+NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0"
+
+
 @pytest.mark.parametrize(
-    ("output", "phrase"),
+    ("phrase", "output"),
     [
-        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", "the disk is full"),
+        ("the disk is full", f"{INSTALL} due to an OSError: [Errno 28] No space left on device"),
+        ("cannot be written", f"{INSTALL} due to an OSError: [Errno 13] Permission denied: '/x'"),
+        ("cannot be written", "OSError: [Errno 30] Read-only file system: '/x/.venv'"),
+        ("no network", f"WARNING: Retry after connection broken by 'NameResolutionError(...)': /torch/\n{NO_TORCH}"),
+        ("does not exist for", NO_TORCH),
         (
-            "ERROR: Could not install packages due to an OSError: [Errno 13] Permission denied: '/x'",
-            "cannot be written",
-        ),
-        ("OSError: [Errno 30] Read-only file system: '/x/.venv'", "cannot be written"),
-        (
-            "WARNING: Retrying (Retry(total=0)) after connection broken by 'NameResolutionError(...)': /simple/torch/\n"
-            "ERROR: No matching distribution found for torch==2.13.0",
-            "no network",
-        ),
-        ("ERROR: No matching distribution found for torch==2.13.0", "does not exist for"),
-        (
-            "Collecting x\nERROR: Package 'x' requires a different Python.\nnote: see below",
             "requires a different Python'",
+            "Collecting x\nERROR: Package 'x' requires a different Python.\nnote: see below",
         ),
-        ("", "failed with 'no message'"),
+        ("failed with 'no message'", ""),
     ],
 )
-def test_a_failed_step_is_explained(output, phrase, course):
+def test_a_failed_step_is_explained(phrase, output, course):
     with pytest.raises(SystemExit) as stopped:
         load(course.setup).explain("installing torch", output)
     assert phrase in sentence(stopped.value.code)
@@ -399,13 +370,8 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 def make(*arguments, **environment):
-    return subprocess.run(
-        ["make", "--no-print-directory", *arguments],
-        cwd=ROOT,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-    )
+    command, env = ["make", "--no-print-directory", *arguments], os.environ | environment
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
 @needs_make

@@ -31,7 +31,7 @@ SHAKESPEARE = Source(
 def shakespeare_text() -> str:
     """Tiny Shakespeare, 1.1 MB of his plays: downloaded once, then kept in work/cache/corpora.
 
-    Raises ConnectionError where it cannot be had.
+    Raises ConnectionError for a download that fails.
     """
     path = CACHE / "shakespeare.txt"
     download(SHAKESPEARE, path)

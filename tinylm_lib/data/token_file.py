@@ -16,7 +16,7 @@ from ..files import whole_file
 from ..text.base import Tokenizer, checked
 from ..text.tokenizers import tokenizer_from_dict
 
-BLOCK = 1 << 18  # ids that are written at a time
+IDS_PER_WRITE = 1 << 18  # ids that are written at a time
 
 
 class TokenFile(NamedTuple):
@@ -37,7 +37,7 @@ def write_tokens(path: str | Path, ids: Iterable[int], tokenizer: Tokenizer) -> 
     remaining, n_ids = iter(ids), 0
     with whole_file(Path(path)) as file:
         file.write(_header(tokenizer, code, 0))
-        while block := checked(islice(remaining, BLOCK), tokenizer.vocab_size):
+        while block := checked(islice(remaining, IDS_PER_WRITE), tokenizer.vocab_size):
             file.write(np.array(block, dtype).tobytes())
             n_ids += len(block)
         if n_ids == 0:

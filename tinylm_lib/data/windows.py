@@ -35,7 +35,7 @@ def random_windows(
 
     tokens (N,), integers. starts (M,): the only positions where a window may begin, default all.
     Returns inputs x (B, T) and targets y (B, T), the same windows one token later; torch.long.
-    Raises ValueError where the tokens are fewer than seq_len + 1, where no start leaves room, or a size is below 1.
+    Raises ValueError for fewer than seq_len + 1 tokens, for starts that all leave no room, and for a size below 1.
     """
     n_starts = check_windows(tokens, batch_size, seq_len)
     if starts is not None:
@@ -58,7 +58,8 @@ def _draw(
 def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
     """Drop the starts (M,) from which a window would run over the end: those not below n_starts.
 
-    Returns (M',), torch.long. Raises ValueError where none is left or one is below 0, TypeError for fractions.
+    Returns (M',), torch.long. Raises ValueError for starts of which none is left or one is below 0, TypeError for
+    fractions.
     """
     if starts.is_floating_point() or starts.dtype == torch.bool:
         raise TypeError(f"starts must be integers, got {starts.dtype}; a mask becomes starts with .nonzero()[:, 0]")
@@ -74,7 +75,7 @@ def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
 
 
 def check_windows(tokens: Tensor, batch_size: int, seq_len: int) -> int:
-    """Return the number of valid starts of windows in tokens (N,); raise ValueError where there is none."""
+    """Return the number of valid starts of windows in tokens (N,). Raises ValueError for tokens that have none."""
     _check_sizes(batch_size, seq_len)
     if len(tokens) < seq_len + 1:
         raise ValueError(
@@ -139,7 +140,7 @@ def every_window(tokens: Tensor, batch_size: int, seq_len: int) -> Iterator[tupl
     """Cut consecutive windows that together hold every token but the first as a target, once.
 
     tokens (N,). Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
-    Raises ValueError where there is no target at all, and for a size below 1.
+    Raises ValueError for fewer than 2 tokens, and for a size below 1.
     """
     _check_sizes(batch_size, seq_len)
     if len(tokens) < 2:
@@ -157,7 +158,7 @@ def every_document(tokens: Tensor, separator_id: int, batch_size: int) -> Iterat
     tokens (N,); a separator before the first token is added where it is missing. What follows the last separator is
     left out, because its end is not known.
     Yields x (B, T) and y (B, T), torch.long, T the longest of the batch; shorter rows end in 0 in x and -100 in y.
-    Raises ValueError where no document ends, and for a batch_size below 1.
+    Raises ValueError for tokens in which no document ends, and for a batch_size below 1.
     """
     _check_sizes(batch_size, 1)
     if len(tokens) and tokens[0] != separator_id:

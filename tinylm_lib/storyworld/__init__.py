@@ -1,5 +1,6 @@
 """StoryWorld: a language of short stories whose exact entropy is known. Notebook 03."""
 
+from ..text.cutting import words
 from .gaps import gaps
 from .lookback import share_told, told_by
 from .scenes import Scene, options
@@ -15,7 +16,6 @@ from .stories import (
     parse,
     story,
     totals,
-    words,
 )
 
 __all__ = [

@@ -63,7 +63,7 @@ class Share(NamedTuple):
 def share_told(weights: Tensor, told: Told) -> Share:
     """The mean over all words whose next one is told; weights (..., T, S).
 
-    Raises: ValueError where no next word is told.
+    Raises ValueError for a text in which no next word is told.
     """
     rows = [(i, list(places)) for i, places in enumerate(told) if places]
     if not rows:

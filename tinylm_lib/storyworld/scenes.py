@@ -86,15 +86,17 @@ def recall(s: Scene) -> list[Way]:
 
 def ending(s: Scene) -> list[Way]:
     """One of them takes something home."""
-    return [(1.0, "ending of two" if has_both(s) else "ending", s._replace(name="line_end"))]
+    return [(1.0, "ending of two" if has_both(s) else "ending", s._replace(name="story_end"))]
 
 
-def line_end(s: Scene) -> list[Way]:
+def story_end(s: Scene) -> list[Way]:
     """The line ends, and another story begins."""
     return [(1.0, "line end", Scene())]
 
 
-SCENES = {f.__name__: f for f in (opening, meeting, saying, exchange, second_exchange, pause, recall, ending, line_end)}
+SCENES = {
+    f.__name__: f for f in (opening, meeting, saying, exchange, second_exchange, pause, recall, ending, story_end)
+}
 
 
 def has_both(s: Scene) -> bool:

@@ -64,7 +64,7 @@ def story(generator: torch.Generator | None = None) -> Story:
 def _told(draws: list[float]) -> Story:
     scene, said, mentions = Scene(), {}, {}
     text, lookback, kinds, log_prob, drawn = [], [], [], 0.0, iter(draws)
-    while scene.name != "line_end":
+    while scene.name != "story_end":
         option = _drawn(options(scene), next(drawn))
         log_prob += math.log(option.p)
         for slot in option.slots:
@@ -120,7 +120,7 @@ class Reader:
         self.readings = self._after(1.0, Scene(), {})
 
     def _after(self, p: float, scene: Scene, said: dict[str, str]) -> list[Reading]:
-        self.complete = scene.name in ("opening", "line_end")
+        self.complete = scene.name in ("opening", "story_end")
         return [Reading(p * option.p, option, 0, said) for option in options(scene)]
 
     def next_word_probs(self) -> dict[str, float]:

@@ -1,4 +1,7 @@
-"""Text to token ids and back. Notebook 01."""
+"""Text to token ids and back: the tokenizers, how they cut text, and how they learn. Notebook 01.
+
+A new tokenizer is a class and its line in TOKENIZERS, both in `tokenizers`.
+"""
 
 from .base import Tokenizer, line_end
 from .bpe import BPETokenizer, learn_merges, merge, train_bpe

@@ -59,7 +59,7 @@ def read_tokenizer(path: str | Path, kinds: dict[str, type[Tokenizer]]) -> Token
 def checked(tokens: Iterable[int], vocab_size: int) -> list[int]:
     """The tokens as a list of int.
 
-    Raises ValueError for one outside 0..vocab_size-1.
+    Raises ValueError for a token outside 0..vocab_size-1.
     """
     tokens = [operator.index(t) for t in tokens]
     if wrong := [t for t in tokens if not 0 <= t < vocab_size]:
@@ -68,7 +68,7 @@ def checked(tokens: Iterable[int], vocab_size: int) -> list[int]:
 
 
 def list_of(kind: type, value: Any) -> list:
-    """The value, where it is a list of things of a kind; otherwise raises ValueError."""
+    """Return the value, a list of things of a kind. Raises ValueError for anything else."""
     if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
         raise ValueError(f"expected a list of {kind.__name__}, got {str(value)[:40]!r}")
     return value

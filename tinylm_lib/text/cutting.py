@@ -25,7 +25,7 @@ PRE_TOKEN = regex.compile(
 )
 
 
-BLOCK = 1 << 16  # characters of a stream that are cut at a time
+CHARACTERS_PER_CUT = 1 << 16  # characters of a stream that are cut at a time
 
 
 def words(text: str) -> list[str]:
@@ -78,7 +78,7 @@ def _blocks(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         held.append(text)
         length += len(text)
-        if length >= BLOCK:
+        if length >= CHARACTERS_PER_CUT:
             yield "".join(held)
             held, length = [], 0
     yield "".join(held)

@@ -12,7 +12,7 @@ from .bpe import BYTES, BPETokenizer
 def package(name: str) -> Any:
     """A package that only files of Hugging Face need.
 
-    Raises ModuleNotFoundError, saying how to install it, where it is not there.
+    Raises ModuleNotFoundError for one that is not installed, and says how to install it.
     """
     try:
         return importlib.import_module(name)

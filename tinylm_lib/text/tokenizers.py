@@ -1,4 +1,4 @@
-"""Text to token ids and back. Notebook 01."""
+"""The tokenizers by name: bytes, characters and words are here, byte-pair encoding is in `bpe`. Notebook 01."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -65,7 +65,7 @@ class CharTokenizer(Tokenizer):
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text.
 
-        Raises ValueError naming the first character that has no id, and where it stands.
+        Raises ValueError for a character that has no id, naming the first one and its position.
         """
         try:
             return [self.ids[c] for c in text]
@@ -119,7 +119,7 @@ class WordTokenizer(Tokenizer):
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text.
 
-        Raises ValueError naming the first word that has no id, and where it stands.
+        Raises ValueError for a word that has no id, naming the first one and its position.
         """
         return list(self.encode_iterable([text]))
 

@@ -44,10 +44,6 @@ def few_threads(one_thread):
     """The probes are tiny."""
 
 
-    lessons = [exercise.lesson for exercise in exercises.EXERCISES.values()]
-    assert lessons == sorted(lessons)
-
-
 @pytest.mark.parametrize("name", exercises.names())
 def test_an_exercise_is_whole(name):
     exercise = exercises.find_exercise(name)

@@ -2,41 +2,25 @@
 
 import json
 import re
-import shutil
-import subprocess
-import sys
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
+from support.browser import NOTEBOOK, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, nbval, rows_of
 
-from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course import site as pages
 from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld.lookback import share_told, told_by
 
-pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).parents[2]
-SCREENSHOTS = ROOT / "work" / "screenshots"
-LESSON = r"""# %% [markdown]
-# # 05 Sample
-# **How does a word find the word it depends on?**
-#
-# *Needs* nothing. *Builds* nothing. *Runs* in about 5 s on two cores. *Teaches* in 1 minute.
-
+LESSON = r"""
 # %%
 import math
 import torch
 
-from tinylm_lib.classroom.views.attention import attention_view
-from tinylm_lib.classroom.views.predict import predict
+from tinylm_lib.classroom import attention_view, predict
 from tinylm_lib.pretrained import load_pretrained
 
 # %%
@@ -76,27 +60,7 @@ print("the end")
 """
 STORY = "\nOne foggy afternoon, careful Carlos came to Hillcrest. He had a pink"
 STATES = "application/vnd.jupyter.widget-state+json"
-NOTEBOOK = "window.jupyterapp.shell.currentWidget"
-STATE = "[window.jupyterapp.shell.currentWidget.content].map(book => [book.activeCellIndex, book.widgets.length])[0]"
-SAYS = ".say"
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory, built) -> Path:
-    """A folder of notebooks with one lesson of views, built."""
-    return built(tmp_path_factory.mktemp("course"), "05_sample", LESSON)
-
-
-@pytest.fixture(scope="module")
-def exported(sample) -> str:
-    """The address of the lesson as a page on disk."""
-    return pages.export(sample, sample.parent / "site")[0].as_uri()
-
-
-@pytest.fixture
-def open_page(open_exported, exported) -> Callable[..., Page]:
-    """A function that opens the exported page."""
-    return partial(open_exported, exported)
+STATE = f"[{NOTEBOOK}.content].map(book => [book.activeCellIndex, book.widgets.length])[0]"
 
 
 def first(page: Page):
@@ -109,24 +73,24 @@ def cell(page: Page, row: int, column: int):
 
 def move_the_view(page: Page) -> None:
     """Moves the attention view by mouse and by keyboard, and looks at what it says."""
-    view = first(page)
+    view, say = first(page), first(page).locator(".say")
     words = view.locator(".sentence span").all_inner_texts()
     assert words == ["↵", "careful", "Mia", "had", "a", "red", "kite", "."]
-    expect(view.locator(SAYS)).to_contain_text("“.” gives")
+    expect(say).to_contain_text("“.” gives")
     cell(page, 3, 1).hover()
-    expect(view.locator(SAYS)).to_contain_text("had gives")
+    expect(say).to_contain_text("had gives")
     page.mouse.move(0, 0)
-    expect(view.locator(SAYS)).to_contain_text("“.” gives")
+    expect(say).to_contain_text("“.” gives")
     cell(page, 4, 2).click()
-    expect(view.locator(SAYS)).to_contain_text("a gives")
+    expect(say).to_contain_text("a gives")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowUp")
     expect(cell(page, 3, 1)).to_be_focused()
     expect(view.locator("[role=status]").first).to_contain_text("had gives")
     page.keyboard.press("End")
-    expect(view.locator(SAYS)).to_have_text("had may not look at “.”: it comes later.")
+    expect(say).to_have_text("had may not look at “.”: it comes later.")
     view.get_by_role("radio", name="q · k").check()
-    expect(view.locator(SAYS)).to_contain_text("their dot product is")
+    expect(say).to_contain_text("their dot product is")
     assert view.locator("td.hatched").count() == 0
     view.get_by_role("radio", name="q · k").press("ArrowRight")
     expect(view.get_by_role("radio", name="÷ √32")).to_be_checked()
@@ -134,10 +98,7 @@ def move_the_view(page: Page) -> None:
     expect(view.locator(".strips svg")).to_have_count(4)
     view.get_by_role("radio", name="softmax").check()
     assert view.locator("td.hatched").count() == 8 * 7 / 2
-    rows = view.locator("tbody tr").evaluate_all(
-        "rows => rows.map(row => [...row.querySelectorAll('td')].reduce((sum, td) => sum + Number(td.textContent), 0))"
-    )
-    assert all(abs(total - 1) <= 0.04 for total in rows)
+    assert all(abs(sum(map(float, filter(None, row))) - 1) <= 0.04 for row in rows_of(view.locator("tbody tr")))
     before = cell(page, 7, 2).inner_text()
     view.get_by_role("group", name="Head").get_by_role("radio", name="3").check()
     assert cell(page, 7, 2).inner_text() != before
@@ -152,13 +113,10 @@ def read_story(page: Page) -> None:
     maps = view.locator(".maps label")
     assert maps.all_inner_texts() == [f"{100 * x:.0f} %" for x in share.heads.flatten()]
     maps.nth(11).click()
-    for key, chosen in {
-        "ArrowUp": "layer 1, head 3",
-        "ArrowLeft": "layer 1, head 2",
-        "ArrowDown": "layer 2, head 2",
-    }.items():
+    for key, layer, head in (("ArrowUp", 1, 3), ("ArrowLeft", 1, 2), ("ArrowDown", 2, 2)):
         page.keyboard.press(key)
-        expect(view.locator(".maps input:checked")).to_have_attribute("aria-label", re.compile(chosen))
+        chosen = re.compile(f"layer {layer}, head {head}")
+        expect(view.locator(".maps input:checked")).to_have_attribute("aria-label", chosen)
     expect(view.locator(".telling")).to_contain_text(f"gives {100 * share.heads[2, 2]:.0f} % of its attention")
     expect(view.locator(".telling")).to_contain_text(f"would give {100 * share.equal:.0f} %")
     view.get_by_role("radio", name="one head").check()
@@ -169,9 +127,7 @@ def read_story(page: Page) -> None:
     expect(view.locator(".exact")).to_contain_text("Query “.” looks 0.9")
     view.get_by_role("group", name="Layer").get_by_role("radio", name="0").check()
     view.get_by_role("group", name="Head").get_by_role("radio", name="1").check()
-    seen = view.locator("tbody tr").evaluate_all(
-        "rows => rows.map(row => [...row.querySelectorAll('td')].map(td => td.textContent))"
-    )
+    seen = rows_of(view.locator("tbody tr"))
     for i, line in enumerate(seen):
         assert line[i + 1 :] == [""] * (len(seen) - i - 1)
         assert all(abs(float(x) - weights[0, 1, i, j]) <= 0.0055 for j, x in enumerate(line[: i + 1]))
@@ -189,12 +145,10 @@ def type_a_text(page: Page) -> None:
     view = page.locator(".tinylm-view.attention").nth(1)
     field, words = view.get_by_label("Your own text"), view.locator(".sentence span")
     before = words.all_inner_texts()
-    field.fill("One zeppelin")
-    field.press("Enter")
+    enter(field, "One zeppelin")
     expect(view.get_by_role("alert")).to_contain_text("word ' zeppelin'")
     assert words.all_inner_texts() == before and field.input_value() == "One zeppelin"
-    field.fill("One foggy day, careful Mia came to Hillcrest. She had a pink fan. There she met Tom, a gardener with")
-    field.press("Enter")
+    enter(field, "One foggy day, careful Mia came to Hillcrest. She had a pink fan. There she met Tom, a gardener with")
     expect(words).to_have_count(25)
     expect(view.get_by_role("alert")).to_be_empty()
     assert view.locator("td.told").count() == 3 and view.get_by_role("radio", name="one head").is_checked()
@@ -215,12 +169,10 @@ def answer_the_questions(page: Page) -> None:
     expect(which.get_by_role("status")).to_contain_text("✓ Right. It flies.")
     guesses = {"two": "Write a number", "8": "That is in bits.", "55,5": "by a factor of about 10.", "5.5": "✓ Right."}
     for guess, verdict in guesses.items():
-        number.get_by_label("Your guess").fill(guess)
-        number.get_by_label("Your guess").press("Enter")
+        enter(number.get_by_label("Your guess"), guess)
         expect(number.get_by_role("status")).to_contain_text(verdict)
     for guess, verdict in {"4": "1 axis, it has 2 axes", "(15, 4)": "Turned over.", "4, 15": "✓ Right."}.items():
-        shape.get_by_label("The shape (T, S)").fill(guess)
-        shape.get_by_label("The shape (T, S)").press("Enter")
+        enter(shape.get_by_label("The shape (T, S)"), guess)
         expect(shape.get_by_role("status")).to_contain_text(verdict)
     order.get_by_role("button", name="Check").press("Enter")
     expect(order.get_by_role("status")).to_contain_text("0 of 3 stand where they belong.")
@@ -232,12 +184,8 @@ def answer_the_questions(page: Page) -> None:
     expect(order.get_by_role("status")).to_contain_text("✓ Right.")
 
 
-def test_views_live_in_jupyterlab_by_mouse_and_keyboard(open_lesson, tmp_path, sample, findings):
-    lab.refresh(sample, tmp_path / "work")
-    lesson = open_lesson(tmp_path / "work", "05_sample.ipynb")
-    lesson.run_all()
-    assert [output["evalue"] for output in lesson.outputs() if output["output_type"] == "error"] == []
-    page = lesson.page
+def test_views_live_in_jupyterlab_by_mouse_and_keyboard(run_sample):
+    lesson, page = run_sample, run_sample.page
     page.locator(".tinylm-view.predict").nth(3).wait_for()
     lesson.show_cell(4)
     move_the_view(page)
@@ -252,21 +200,14 @@ def test_views_live_in_jupyterlab_by_mouse_and_keyboard(open_lesson, tmp_path, s
     lesson.screenshots("view-story-lab")
     answer_the_questions(page)
     lesson.screenshots("predict-lab")
-    assert lesson.external == []
-    for theme in ("Light", "Dark"):
-        lesson.command("apputils:change-theme", theme=f"JupyterLab {theme}")
-        page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=f"JupyterLab {theme}")
-        page.wait_for_timeout(500)
+    for _ in lesson.themes():
         assert findings(page, ".tinylm-view") == []
 
 
-def test_a_notebook_that_was_saved_and_opened_again_is_alive_before_anything_is_run(open_lesson, tmp_path, sample):
-    work, name = tmp_path / "work", "05_sample.ipynb"
-    lab.refresh(sample, work)
-    lesson = open_lesson(work, name)
-    lesson.run_all()
+def test_a_notebook_that_was_saved_and_opened_again_is_alive_before_anything_is_run(run_sample, tmp_path):
+    lesson = run_sample
     lesson.command("docmanager:save")
-    saved = json.loads((work / name).read_text(encoding="utf-8"))
+    saved = json.loads((tmp_path / "work" / SAMPLE).read_text(encoding="utf-8"))
     assert len(saved["metadata"]["widgets"][STATES]["state"]) >= 6
     lesson.page.evaluate(f"() => {NOTEBOOK}.sessionContext.shutdown()")
     lesson.reload()
@@ -282,7 +223,7 @@ def test_a_notebook_that_was_saved_and_opened_again_is_alive_before_anything_is_
 
 
 def test_a_notebook_that_was_only_opened_shows_pictures_and_folded_answers(open_lesson, sample):
-    lesson = open_lesson(sample, "05_sample.ipynb")
+    lesson = open_lesson(sample, SAMPLE)
     page = lesson.page
     picture = page.locator("figure img").first
     assert picture.get_attribute("alt").startswith("Heat map of the attention weights")
@@ -295,7 +236,6 @@ def test_a_notebook_that_was_only_opened_shows_pictures_and_folded_answers(open_
     page.get_by_text("Think first, then open").first.click()
     assert because.is_visible() and page.locator(".tinylm-view").count() == 0
     lesson.screenshots("view-untrusted")
-    assert lesson.external == []
 
 
 def test_an_exported_page_is_alive_from_disk(open_page):
@@ -308,7 +248,7 @@ def test_an_exported_page_is_alive_from_disk(open_page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_has_no_serious_finding_in_light_and_dark(open_page, findings, scheme):
+def test_a_page_has_no_serious_finding_in_light_and_dark(open_page, scheme):
     page = open_page(color_scheme=scheme, reduced_motion="reduce")
     page.screenshot(path=SCREENSHOTS / f"page-{scheme}.png", full_page=True)
     for stage in ("weights", "mixed", "scores"):
@@ -320,20 +260,18 @@ def test_a_page_has_no_serious_finding_in_light_and_dark(open_page, findings, sc
 
 
 def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
-    page = open_page(viewport={"width": 640, "height": 800}, device_scale_factor=2)
+    page = open_page(**ZOOMED)
     page.screenshot(path=SCREENSHOTS / "page-zoomed.png", full_page=True)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    rights = "nodes => nodes.map(node => node.getBoundingClientRect().right)"
-    assert max(page.locator(".tinylm-view *, pre, p").evaluate_all(rights)) <= 640
+    assert_fits(page, ".tinylm-view *, pre, p")
     assert cell(page, 7, 7).bounding_box()["width"] >= 27
 
 
 def test_a_finger_chooses_a_word_and_a_head(open_page):
     page = open_page(has_touch=True, viewport={"width": 820, "height": 1180})
     cell(page, 4, 2).tap()
-    expect(first(page).locator(SAYS)).to_contain_text("a gives")
+    expect(first(page).locator(".say")).to_contain_text("a gives")
     first(page).locator(".sentence span").nth(3).tap()
-    expect(first(page).locator(SAYS)).to_contain_text("had gives")
+    expect(first(page).locator(".say")).to_contain_text("had gives")
     first(page).locator(".segments label", has_text="all heads").tap()
     first(page).locator(".maps label").nth(5).tap()
     expect(first(page).locator(".maps input:checked")).to_have_attribute("aria-label", "layer 1, head 1")
@@ -356,7 +294,7 @@ def test_on_paper_the_shades_are_printed(open_page):
 
 
 def test_nbconvert_shows_the_pictures(sample):
-    page, _ = HTMLExporter(exclude_input=True).from_filename(str(sample / "05_sample.ipynb"))
+    page, _ = HTMLExporter(exclude_input=True).from_filename(str(sample / SAMPLE))
     assert page.count("Heat map of the attention weights") == 2 and "vnd.jupyter.widget-view" not in page
 
 
@@ -366,9 +304,4 @@ def test_without_scripts_a_page_shows_what_an_untrusted_notebook_shows(open_page
 
 
 def test_nbval_compares_what_is_stored_without_false_alarms(sample):
-    shutil.copy(ROOT / "notebooks" / "conftest.py", sample)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", "-q"]
-    options = ["--nbval-cell-timeout=120", "--nbval-sanitize-with", str(ROOT / "notebooks" / "sanitize.cfg")]
-    done = subprocess.run([*command, *options, "05_sample.ipynb"], cwd=sample, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert "05_sample.ipynb: 7 outputs compared, 0 ignored" in done.stdout
+    assert "00_sample.ipynb: 7 outputs compared, 0 ignored" in nbval(sample)

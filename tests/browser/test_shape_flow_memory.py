@@ -1,28 +1,19 @@
 """The views of the whole model in a browser: the walk through its shapes, and where its parameters and bytes are."""
 
-from functools import partial
-
 import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
+from support.browser import assert_fits, enter, findings
 
 from tinylm_lib import preset
-from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course import site as pages
 from tinylm_lib.classroom.shapes.walk import sizes_of, values, walk
 from tinylm_lib.cost import count_parameters, forward_flops, kv_cache_bytes, training_bytes
 from tinylm_lib.pretrained import load_pretrained
 
-pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
 
 TEXT = "\nOne mild evening, kind Samir ran"
-LESSON = f"""# %% [markdown]
-# # 10 Sample
-# **What flows through the model?**
-#
-# *Needs* nothing. *Builds* nothing. *Runs* in about 5 s on two cores. *Teaches* in 1 minute.
-
+LESSON = f"""
 # %%
 from tinylm_lib.classroom import memory_view, shape_flow
 from tinylm_lib.pretrained import load_pretrained
@@ -42,24 +33,6 @@ memory_view({{"shipped": ready.model.config}})
 # %%
 print("the end")
 """
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory, built):
-    """A folder of notebooks with one lesson of both views, built."""
-    return built(tmp_path_factory.mktemp("course"), "10_sample", LESSON)
-
-
-@pytest.fixture(scope="module")
-def exported(sample) -> str:
-    """The address of the lesson as a page on disk."""
-    return pages.export(sample, sample.parent / "pages")[0].as_uri()
-
-
-@pytest.fixture
-def open_page(open_exported, exported):
-    """A function that opens the exported page."""
-    return partial(open_exported, exported)
 
 
 @pytest.fixture(scope="module")
@@ -130,16 +103,14 @@ def move_the_memory(page: Page) -> None:
     view.locator('[data-part="k_proj"]').click()
     k = config.n_layers * config.n_kv_heads * config.d_head * config.d_model
     assert k == 134_217_728
-    expect(say).to_have_text(
-        f"attention, k: 134 million of 8.03 billion parameters, {k / 8_030_261_248:.1%}.".replace("%", " %")
-    )
+    expect(say).to_have_text(f"attention, k: 134 million of 8.03 billion parameters, {100 * k / 8_030_261_248:.1f} %.")
     page.keyboard.press("ArrowLeft")
     expect(say).to_contain_text("attention, q: 537 million")
     page.keyboard.press("End")
     expect(view.locator("p[role=status]")).to_contain_text("head: 525 million of 8.03 billion parameters, 6.5 %.")
-    widths = view.locator(".column").evaluate_all("all => all.map(each => each.getBoundingClientRect().width)")
+    widths_of = "all => all.map(each => each.getBoundingClientRect().width)"
+    assert len(view.locator(".column").evaluate_all(widths_of)) == 5
     q, up = (view.locator(f'[data-part="{name}"]').bounding_box() for name in ("q_proj", "up_proj"))
-    assert len(widths) == 5
     assert q["width"] * q["height"] / (up["width"] * up["height"]) == pytest.approx(4096 / 14_336, rel=0.05)
     view.get_by_label("Context").press("End")
     view.get_by_label("Batch").press("ArrowRight")
@@ -151,12 +122,7 @@ def move_the_memory(page: Page) -> None:
     cache = kv_cache_bytes(config, 2, 8192, 4)
     expect(told).to_contain_text(f"{cache / 1e9:.2f} GB")
     expect(view.locator(".total").nth(1)).to_have_text(f"{(cache + 2 * weights) / 1e9:.1f} GB")
-    bars = (
-        view.locator(".line")
-        .nth(1)
-        .locator(".stack")
-        .evaluate_all("all => all.map(x => x.getBoundingClientRect().width)")
-    )
+    bars = view.locator(".line").nth(1).locator(".stack").evaluate_all(widths_of)
     assert bars[1] / bars[0] == pytest.approx(cache / (2 * weights), rel=0.02)
     view.get_by_role("radio", name="gpt2 small").check()
     expect(say).to_contain_text("of 124 million parameters")
@@ -166,8 +132,7 @@ def move_the_memory(page: Page) -> None:
 def walk_another_text(page: Page) -> None:
     """Types a text that the kernel answers, one that it cannot, and opens another block."""
     flow = page.locator(".tinylm-view.shape-flow")
-    flow.get_by_label("Your own text").fill("One day, Mia had a kite.")
-    flow.get_by_label("Your own text").press("Enter")
+    enter(flow.get_by_label("Your own text"), "One day, Mia had a kite.")
     expect(flow.get_by_role("radio", name="kite")).to_be_visible()
     flow.get_by_label("Your own text").fill("Half a")
     flow.locator(".walk").evaluate("it => it.classList.add('before')")
@@ -181,12 +146,8 @@ def walk_another_text(page: Page) -> None:
     expect(flow.get_by_role("radio", name="kite")).to_be_visible()
 
 
-def test_the_views_live_in_jupyterlab(open_lesson, tmp_path, sample, findings, ready):
-    lab.refresh(sample, tmp_path / "work")
-    lesson = open_lesson(tmp_path / "work", "10_sample.ipynb")
-    lesson.run_all()
-    assert lesson.errors() == []
-    page = lesson.page
+def test_the_views_live_in_jupyterlab(run_sample, ready):
+    lesson, page = run_sample, run_sample.page
     page.locator(".tinylm-view.memory").wait_for()
     lesson.show_cell(4)
     walk_the_model(page, ready)
@@ -195,16 +156,12 @@ def test_the_views_live_in_jupyterlab(open_lesson, tmp_path, sample, findings, r
     lesson.show_cell(5)
     move_the_memory(page)
     lesson.screenshots("memory-lab")
-    assert lesson.external == []
-    for theme in ("Light", "Dark"):
-        lesson.command("apputils:change-theme", theme=f"JupyterLab {theme}")
-        page.wait_for_function("name => document.body.dataset.jpThemeName == name", arg=f"JupyterLab {theme}")
-        page.wait_for_timeout(500)
+    for _ in lesson.themes():
         assert findings(page, ".tinylm-view") == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_views_live_in_a_page_from_disk(open_page, findings, ready, scheme):
+def test_the_views_live_in_a_page_from_disk(open_page, ready, scheme):
     page = open_page(color_scheme=scheme, reduced_motion="reduce")
     assert page.get_by_label("Your own text").count() == 0
     walk_the_model(page, ready)
@@ -216,7 +173,7 @@ def test_they_fit_a_page_at_200_percent(open_page):
     page = open_page(viewport={"width": 640, "height": 900})
     page.locator('[data-step="attention"]').click()
     page.locator('[data-step="attention"]').press("ArrowRight")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 640
+    assert_fits(page, "section.tinylm-view")
     for view in page.locator("section.tinylm-view").all():
         assert view.evaluate("card => card.scrollWidth <= card.clientWidth")
 
@@ -224,5 +181,4 @@ def test_they_fit_a_page_at_200_percent(open_page):
 def test_a_step_of_the_walk_lays_out_few_nodes(open_page):
     page = open_page()
     page.locator('[data-step="embed"]').click()
-    nodes = page.locator(".tinylm-view.shape-flow *").count()
-    assert nodes < 2_000, nodes
+    assert page.locator(".tinylm-view.shape-flow *").count() < 2_000

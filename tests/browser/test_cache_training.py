@@ -1,32 +1,20 @@
 """A cache and a training run as they are met: in JupyterLab, with buttons that a running cell hears, and exported."""
 
 import json
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import nbformat
 import pytest
 from playwright.sync_api import Page, expect
+from support.browser import SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, findings, nbval, rows_of
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course import site as pages
 from tinylm_lib.classroom.views.base import MIME
 from tinylm_lib.classroom.views.cache import reading_steps
 
-pytest_plugins = ["browser"]
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).parents[2]
-SCREENSHOTS = ROOT / "work" / "screenshots"
-LESSON = r"""# %% [markdown]
-# # 11 Sample
-# **How does a model learn, and how does it write?**
-#
-# *Needs* nothing. *Builds* nothing. *Runs* in about 9 s on two cores. *Teaches* in 1 minute.
-
+LESSON = r"""
 # %%
 import torch
 
@@ -62,30 +50,18 @@ await training_view(steps, model, words, total_steps=200, levels=levels)
 # %%
 print("the end")
 """
-ENDED = "() => window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel.status == 'idle'"
 CACHE, RUN = ".tinylm-view.cache", ".tinylm-view.training"
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory, built) -> Path:
-    """A folder of notebooks with one lesson of these views, built."""
-    return built(tmp_path_factory.mktemp("course"), "11_sample", LESSON)
+UPDATES = f"Number(document.querySelector('{RUN} .state').textContent.match(/[0-9]+/)[0])"
 
 
 @pytest.fixture(scope="module")
 def stored(sample) -> dict:
     """The data of the finished run, as the built notebook holds them."""
-    cells = nbformat.read(sample / "11_sample.ipynb", as_version=4).cells
+    cells = nbformat.read(sample / SAMPLE, as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
     found = [output["data"][MIME] for output in outputs if MIME in output.get("data", {})]
     assert [one["module"] for one in found] == ["cache", "training"]
     return found[1]["data"]
-
-
-@pytest.fixture(scope="module")
-def exported(sample) -> str:
-    """The address of the lesson as a page on disk."""
-    return pages.export(sample, sample.parent / "pages")[0].as_uri()
 
 
 def set_slider(page: Page, name: str, value: int) -> None:
@@ -94,27 +70,23 @@ def set_slider(page: Page, name: str, value: int) -> None:
 
 def move_the_cache(page: Page) -> None:
     """Moves the view of the cache by mouse and keyboard; every number is Python's."""
-    view = page.locator(CACHE)
-    config = preset("llama", "3.2-1b")
+    view, say, config = page.locator(CACHE), page.locator(f"{CACHE} .say"), preset("llama", "3.2-1b")
 
     def compare(step: int, chunk: int) -> None:
         s = reading_steps(config, 11, 6, chunk)[step - 1]
-        rows = view.locator(".sums tbody tr").evaluate_all(
-            "rows => rows.map(row => [...row.querySelectorAll('td')].map(td => td.textContent))"
-        )
-        assert rows == [
+        assert rows_of(view.locator(".sums tbody tr")) == [
             [str(s.n_keys), str(s.n_new), f"{s.n_keys / s.n_new:.1f} ×"],
             [str(s.n_keys**2), str(s.n_keys * s.n_new), f"{s.n_keys / s.n_new:.1f} ×"],
             [f"{s.plain_flops:,}", f"{s.cached_flops:,}", f"{s.times:.1f} ×"],
             [f"{s.plain_total:,}", f"{s.cached_total:,}", f"{s.times_so_far:.1f} ×"],
             ["0", f"{2 * 16 * 8 * 64 * 4 * s.n_keys:,}", ""],
         ]
-        expect(view.locator(".say")).to_contain_text(f"Step {step} reads")
-        expect(view.locator(".say")).to_contain_text(f"so far {s.times_so_far:.1f} times.")
+        expect(say).to_contain_text(f"Step {step} reads")
+        expect(say).to_contain_text(f"so far {s.times_so_far:.1f} times.")
         n_steps = len(reading_steps(config, 11, 6, chunk))
         assert view.locator("svg").first.locator(".row.late").count() == n_steps - step
 
-    expect(view.locator(".say")).to_have_text(
+    expect(say).to_have_text(
         "Step 7 reads “k”: one new position, 7 keys and values; without a cache 7 positions would be computed, 6 of "
         "them again: 7.0 times the work, so far 4.0 times."
     )
@@ -123,14 +95,14 @@ def move_the_cache(page: Page) -> None:
     page.keyboard.press("ArrowRight")
     compare(8, 1)
     view.get_by_role("radio", name="4 at a time").check()
-    expect(view.locator(".say")).to_contain_text("Step 7 reads “.”")
+    expect(say).to_contain_text("Step 7 reads “.”")
     compare(7, 4)
     set_slider(page, "Step", 1)
     compare(1, 4)
     assert view.locator("svg").nth(1).locator(".new").count() == 11
     view.get_by_role("radio", name="all at once").check()
     compare(1, 6)
-    expect(view.locator(".say")).to_contain_text("6 new positions, 6 keys and values; without a cache the same would")
+    expect(say).to_contain_text("6 new positions, 6 keys and values; without a cache the same would")
     view.locator("svg").nth(0).locator(".row").nth(3).click()
     compare(4, 6)
     view.get_by_role("button", name="Play").click()
@@ -141,36 +113,35 @@ def move_the_cache(page: Page) -> None:
 
 def walk_back(page: Page, data: dict) -> None:
     """Walks back through a finished run: the numbers and the text are those of the data."""
-    view = page.locator(RUN)
-    last = len(data["steps"]) - 1
+    view, say, last = page.locator(RUN), page.locator(f"{RUN} .say"), len(data["steps"]) - 1
     for i in (last, last // 2, 0):
         set_slider(page, "Update", i)
         step, sample = data["steps"][i], [text for at, text in data["samples"] if at <= data["steps"][i]][-1]
-        expect(view.locator(".say")).to_contain_text(f"After update {step} of {data['total']}")
-        expect(view.locator(".say")).to_contain_text(f"the loss is about {data['smooth'][i]:.2f} nats")
+        expect(say).to_contain_text(f"After update {step} of {data['total']}")
+        expect(say).to_contain_text(f"the loss is about {data['smooth'][i]:.2f} nats")
         expect(view.locator(".samples .on")).to_contain_text(sample.split()[0])
         expect(view.locator("figcaption b").first).to_have_text(f"{data['share'][i]:.2f}")
     view.get_by_label("Update", exact=True).focus()
     page.keyboard.press("ArrowRight")
-    expect(view.locator(".say")).to_contain_text(f"After update {data['steps'][1]} of")
+    expect(say).to_contain_text(f"After update {data['steps'][1]} of")
 
 
 def steps_so_far(page: Page) -> int:
     return int(page.locator(f"{RUN} .state").inner_text().split(" of ")[0].split()[-1])
 
 
-def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, sample, findings):
+def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, sample):
     lab.refresh(sample, tmp_path / "work")
-    path = tmp_path / "work" / "11_sample.ipynb"
+    path = tmp_path / "work" / SAMPLE
     path.write_text(path.read_text(encoding="utf-8").replace("total_steps=200", "total_steps=2000"), encoding="utf-8")
-    lesson = open_lesson(tmp_path / "work", "11_sample.ipynb")
+    lesson = open_lesson(tmp_path / "work", SAMPLE)
     page = lesson.page
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
     lesson.show_cell(6)
     page.locator(RUN).wait_for(timeout=60_000)
     state = page.locator(f"{RUN} .state")
     expect(state).to_contain_text("running: ", timeout=30_000)
-    page.wait_for_function(f"Number(document.querySelector('{RUN} .state').textContent.match(/[0-9]+/)[0]) > 20")
+    page.wait_for_function(f"{UPDATES} > 20")
     page.get_by_role("button", name="Pause").click()
     expect(state).to_contain_text("paused after ")
     stood = steps_so_far(page)
@@ -180,32 +151,29 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     assert findings(page, RUN) == []
     page.get_by_role("button", name="Resume").press("Enter")
     expect(state).to_contain_text("running: ")
-    page.wait_for_function(
-        f"Number(document.querySelector('{RUN} .state').textContent.match(/[0-9]+/)[0]) > {stood + 20}"
-    )
+    page.wait_for_function(f"{UPDATES} > {stood + 20}")
     page.get_by_role("button", name="Stop").click()
     expect(state).to_contain_text("stopped after ", timeout=30_000)
     end = steps_so_far(page)
     assert stood < end < 2000
-    page.wait_for_function(ENDED)
+    lesson.ready()
     expect(page.get_by_role("button", name="Stop")).to_be_hidden()
     assert page.locator(RUN).count() == 1 and lesson.errors() == []
     outputs = [output["data"] for output in lesson.outputs() if MIME in output.get("data", {})]
     data = outputs[1][MIME]["data"]
-    assert (
-        data["state"] == "stopped" and data["step"] == end and f"After {end} of 2000 updates" in outputs[1]["text/html"]
-    )
+    assert (data["state"], data["step"]) == ("stopped", end)
+    assert f"After {end} of 2000 updates" in outputs[1]["text/html"]
     assert lesson.outputs()[-1]["text"] == "the end\n"  # the next cell ran after the stop
     walk_back(page, data)
     lesson.screenshots("training-stopped-lab")
     lesson.show_cell(2)
     move_the_cache(page)
     lesson.screenshots("cache-lab")
-    assert findings(page, CACHE) == [] and lesson.external == []
+    assert findings(page, CACHE) == []
 
 
-def test_the_exported_page_moves_without_a_kernel(open_exported, exported, stored):
-    page = open_exported(exported)
+def test_the_exported_page_moves_without_a_kernel(open_page, stored):
+    page = open_page()
     assert stored["state"] == "finished" and stored["smooth"][-1] < 0.5 * stored["smooth"][0]
     assert len(json.dumps(stored)) < 20_000
     move_the_cache(page)
@@ -214,28 +182,21 @@ def test_the_exported_page_moves_without_a_kernel(open_exported, exported, store
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_has_no_serious_finding_in_light_and_dark(open_exported, exported, findings, scheme):
-    page = open_exported(exported, color_scheme=scheme, reduced_motion="reduce")
+def test_a_page_has_no_serious_finding_in_light_and_dark(open_page, scheme):
+    page = open_page(color_scheme=scheme, reduced_motion="reduce")
     page.screenshot(path=SCREENSHOTS / f"training-page-{scheme}.png", full_page=True)
     assert findings(page) == []
     assert page.get_by_role("button", name="Play").count() == 0
 
 
-def test_at_200_percent_nothing_is_lost_at_the_side(open_exported, exported):
-    page = open_exported(exported, viewport={"width": 640, "height": 800}, device_scale_factor=2)
+def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
+    page = open_page(**ZOOMED)
     page.wait_for_timeout(200)
     page.screenshot(path=SCREENSHOTS / "training-page-zoomed.png", full_page=True)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    rights = "nodes => nodes.map(node => node.getBoundingClientRect().right)"
-    assert max(page.locator(".tinylm-view *, pre, p").evaluate_all(rights)) <= 640
+    assert_fits(page, ".tinylm-view *, pre, p")
     sizes = "nodes => nodes.map(node => 14 * Math.hypot(node.getCTM().a, node.getCTM().b))"
     assert min(page.locator(".tinylm-view svg text").evaluate_all(sizes)) >= 13.5
 
 
 def test_nbval_finds_the_finished_run_again(sample):
-    shutil.copy(ROOT / "notebooks" / "conftest.py", sample)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nbval", "--nbval-current-env", "-q"]
-    options = ["--nbval-cell-timeout=120", "--nbval-sanitize-with", str(ROOT / "notebooks" / "sanitize.cfg")]
-    done = subprocess.run([*command, *options, "11_sample.ipynb"], cwd=sample, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert "11_sample.ipynb: 3 outputs compared, 0 ignored" in done.stdout
+    assert "00_sample.ipynb: 3 outputs compared, 0 ignored" in nbval(sample)
