@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 NO_ATTENTION_BIAS = {"qkv_bias": False, "o_bias": False}
 GPT3 = {"d_model": 12_288, "n_layers": 96, "n_heads": 96, "max_seq_len": 2048}
-# seeds.md part D1; Llama: the released checkpoints' own counts.
+# The documents of tests/house/test_rows.py, counted by hand; Llama: the released checkpoints' own counts.
 WAYS = [{}, {"tie_embeddings": False}, {"position": "learned"}, {"position": "learned", "tie_embeddings": False}]
 BIASES = [{}, NO_ATTENTION_BIAS]
 MODERN = 2 * 256 * 128 + 2 * (4 * 128 * 128 + 2 * 32 + 3 * 128 * 320 + 2 * 128) + 128

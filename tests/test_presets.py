@@ -12,7 +12,7 @@ from tinylm_lib.presets import FAMILIES, SIZES
 PUBLISHED = [(name, size) for name in SIZES for size in SIZES[name]]
 
 
-# The rows of seeds.md part E, what the presets fix. Sizes are pinned through the parameter counts in test_cost.py.
+# What the documents of tests/house/test_rows.py fix. Sizes are pinned through the parameter counts in test_cost.py.
 ROPE_1365 = {"norm": "rms", "position": "rotary", "rope_layout": "interleaved", "rope_base": 10_000, "ffn": "swiglu",
              "qkv_bias": False, "o_bias": False, "ffn_bias": False, "tie_embeddings": False, "d_ff": 1365}  # fmt: skip
 LAYER_4D = {"norm": "layer", "ffn_bias": True, "tie_embeddings": True, "embedding_dropout": 0.1,

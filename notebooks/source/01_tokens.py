@@ -14,7 +14,7 @@ from itertools import pairwise
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import check, figures, find, hint, keep, predict, show, token_view
+from tinylm_lib.classroom import check, figures, find_exercise, hint, keep, predict, show, token_view
 from tinylm_lib.layers import Embedding
 from tinylm_lib.text import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer
 from tinylm_lib.text import learn_merges, merge, pre_tokens, train_bpe
@@ -101,7 +101,7 @@ print(f"h, a: {n} times, among {len(byte_ids) - 1} pairs of neighbours")
 
 # %%
 # the solutions, so that the lesson runs to its end before you have written yours
-reference = {name: find(name).reference for name in ("most_common_pair", "bpe_merge_step")}
+reference = {name: find_exercise(name).reference for name in ("most_common_pair", "bpe_merge_step")}
 
 # %% [markdown]
 # `a t` occurs as often: a tie. A tokenizer that breaks ties by chance, or by the order of a dictionary, gives two people two *vocabularies*, two lists of tokens with their ids. So every

@@ -17,7 +17,8 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 from tinylm_lib import TransformerLM, next_token_loss, storyworld
-from tinylm_lib.classroom import check, diagnose, figures, find, fixed, hint, keep, measured, predict, show, trace
+from tinylm_lib.classroom import check, diagnose, figures, find_exercise, fixed, hint, keep
+from tinylm_lib.classroom import measured, predict, show, trace
 from tinylm_lib.layers import Embedding, Linear
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld import sentences
@@ -285,7 +286,7 @@ hint("linear")
 layer, x = Linear(64, 128), torch.randn(7, 64)
 assert layer.weight.shape == (128, 64) and layer.bias is None
 assert layer(x).shape == (7, 128)
-torch.testing.assert_close(layer(x), find("linear").reference(x, layer.weight))
+torch.testing.assert_close(layer(x), find_exercise("linear").reference(x, layer.weight))
 assert Linear(64, 128, dtype=torch.bfloat16).weight.dtype == torch.bfloat16
 show(Linear)
 
@@ -618,7 +619,7 @@ hint("embedding")
 # %% rows=["S0-9", "S0-10", "S0-12"] evidence="looked-up"
 embed, ids = Embedding(10_000, 512), torch.tensor([5, 23, 156])
 vectors = embed(ids)  # (3) -> (3, 512)
-assert torch.equal(vectors, find("embedding").reference(ids, embed.weight))
+assert torch.equal(vectors, find_exercise("embedding").reference(ids, embed.weight))
 torch.testing.assert_close(vectors, one_hot(ids, 10_000).float() @ embed.weight)
 assert embed(ids.view(1, 3)).shape == (1, 3, 512) and embed.weight.abs().max() <= 3
 print(f"standard deviation {embed.weight.std().item():.3f}, largest {embed.weight.abs().max().item():.2f}")

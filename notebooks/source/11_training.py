@@ -20,7 +20,7 @@ from torch.nn.functional import kl_div
 from tinylm_lib import TrainConfig, TransformerLM, evaluate, next_token_loss, preset, storyworld, train
 from tinylm_lib.attention import Attention, attend
 from tinylm_lib.classroom import check, diagnose, hint, keep, predict, show
-from tinylm_lib.classroom import card, figures, find, learned, number_table, training_view
+from tinylm_lib.classroom import card, figures, find_exercise, learned, number_table, training_view
 from tinylm_lib.data import RandomWindows, every_document, split
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.sampling import generate
@@ -391,7 +391,7 @@ kit = SimpleNamespace()
 for function in (random_windows, clip_gradients, warmup_cosine, adamw_step):
     name = function.__name__
     passed = diagnose(name, function).passed
-    setattr(kit, name, function if passed else find(name).reference)
+    setattr(kit, name, function if passed else find_exercise(name).reference)
     print(f"{name:<15}", "yours" if passed else "the library's")
 
 # %% [markdown]

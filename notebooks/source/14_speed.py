@@ -563,7 +563,7 @@ print("at once, in 4 parts, recomputed: the same gradient")
 # One run says little: with another seed the weights start elsewhere and other stories come. So each choice runs with three seeds, and we look at the spread.
 
 # %% evidence="short-ablation"
-print(ablation.SIZES, ablation.RECIPE)
+print(ablation.SMALL_MODEL, ablation.RECIPE)
 tried = (WHOLE := ablation.WHOLE, "learned positions instead of rotary", "no norm on queries and keys")
 early = {name: sorted(ablation.gap_after(name, n_steps=30, seed=seed) for seed in (1, 2, 3)) for name in tried}
 for name, found in early.items():

@@ -1,4 +1,4 @@
-"""Lesson 05: right variants of its exercises, and the library's own."""
+"""Lesson 05: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from catalogue import named
-from tinylm_lib import attention as library
+from tinylm_lib import attention
 
 
 def mask_by_comparison(n):
@@ -62,32 +62,11 @@ def mask_band(n):
 
 
 def attention_unscaled(q, k, v, mask=None):
-    s = q @ k.mT
-    return (s if mask is None else s.masked_fill(~mask, -math.inf)).softmax(-1) @ v
+    return masked(q @ k.mT, mask).softmax(-1) @ v
 
 
 def _scores(q, k):
     return q @ k.mT / math.sqrt(q.shape[-1])
-
-
-def attention_by_heads(q, k, v, mask=None):
-    s = q @ k.mT / math.sqrt(q.shape[-2])
-    return (s if mask is None else s.masked_fill(~mask, -math.inf)).softmax(-1) @ v
-
-
-def attention_zero_fill(q, k, v, mask=None):
-    s = _scores(q, k)
-    return (s if mask is None else s.masked_fill(~mask, 0.0)).softmax(-1) @ v
-
-
-def attention_times_mask(q, k, v, mask=None):
-    s = _scores(q, k)
-    return (s if mask is None else s * mask).softmax(-1) @ v
-
-
-def attention_masks_weights(q, k, v, mask=None):
-    w = _scores(q, k).softmax(-1)
-    return (w if mask is None else w * mask) @ v
 
 
 def attention_masks_and_renormalizes_wrongly(q, k, v, mask=None):
@@ -98,63 +77,19 @@ def attention_masks_and_renormalizes_wrongly(q, k, v, mask=None):
     return w @ v
 
 
-def attention_always_causal(q, k, v, mask=None):
-    s = _scores(q, k)
-    return s.masked_fill(~torch.tril(torch.ones(s.shape[-2:], dtype=torch.bool)), -math.inf).softmax(-1) @ v
-
-
-def attention_reversed_mask(q, k, v, mask=None):
-    s = _scores(q, k)
-    return (s if mask is None else s.masked_fill(mask, -1e9)).softmax(-1) @ v
-
-
-def attention_small_fill(q, k, v, mask=None):
-    s = _scores(q, k)
-    return (s if mask is None else s.masked_fill(~mask, -10.0)).softmax(-1) @ v
-
-
-def attention_softmax_queries(q, k, v, mask=None):
-    s = _scores(q, k)
-    return (s if mask is None else s.masked_fill(~mask, -math.inf)).softmax(-2).nan_to_num() @ v
-
-
-def attention_sigmoid(q, k, v, mask=None):
-    w = _scores(q, k).sigmoid()
-    return (w if mask is None else w * mask) @ v
-
-
 def attention_mean(q, k, v, mask=None):
     w = torch.ones(q.shape[-2], k.shape[-2]) if mask is None else mask.float()
     return (w / w.sum(-1, keepdim=True)).expand(*q.shape[:-1], -1) @ v
 
 
-def attention_hard(q, k, v, mask=None):
-    s = _scores(q, k)
-    s = s if mask is None else s.masked_fill(~mask, -math.inf)
-    return F.one_hot(s.argmax(-1), s.shape[-1]).to(v.dtype) @ v
-
-
 def attention_global_max(q, k, v, mask=None):
-    s = _scores(q, k)
-    s = s if mask is None else s.masked_fill(~mask, -math.inf)
+    s = masked(_scores(q, k), mask)
     e = (s - s.max()).exp()
     return e / (e.sum(-1, keepdim=True) + 1) @ v
 
 
-def attention_returns_weights(q, k, v, mask=None):
-    s = _scores(q, k)
-    w = (s if mask is None else s.masked_fill(~mask, -math.inf)).softmax(-1)
-    return w @ v, w
-
-
-def attention_weights_only(q, k, v, mask=None):
-    s = _scores(q, k)
-    return (s if mask is None else s.masked_fill(~mask, -math.inf)).softmax(-1)
-
-
-def attention_log_weights(q, k, v, mask=None):
-    s = _scores(q, k)
-    return (s if mask is None else s.masked_fill(~mask, -1e9)).log_softmax(-1) @ v
+def masked(scores, mask, fill=-math.inf):
+    return scores if mask is None else scores.masked_fill(~mask, fill)
 
 
 RIGHT = {
@@ -182,14 +117,27 @@ WRONG = {
         batched=lambda n: torch.tril(torch.ones(1, n, n, dtype=torch.bool)),
     ),
     "attention": named(
-        attention_unscaled, attention_by_heads, attention_zero_fill, attention_times_mask, attention_masks_weights,
-        attention_masks_and_renormalizes_wrongly, attention_always_causal, attention_reversed_mask,
-        attention_small_fill, attention_softmax_queries, attention_sigmoid, attention_mean, attention_hard,
-        attention_global_max, attention_returns_weights, attention_weights_only, attention_log_weights,
+        attention_unscaled, attention_masks_and_renormalizes_wrongly, attention_mean, attention_global_max,
         cosine=lambda q, k, v, mask=None: attention_unscaled(F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, mask),
         values_are_keys=lambda q, k, v, mask=None: attention_unscaled(q / math.sqrt(q.shape[-1]), k, k, mask),
         roles_swapped=lambda q, k, v, mask=None: attention_unscaled(k / math.sqrt(q.shape[-1]), q, v, mask),
         temperature=lambda q, k, v, mask=None: attention_unscaled(q / q.shape[-1], k, v, mask),
+        by_heads=lambda q, k, v, mask=None: masked(q @ k.mT / math.sqrt(q.shape[-2]), mask).softmax(-1) @ v,
+        zero_fill=lambda q, k, v, mask=None: masked(_scores(q, k), mask, 0.0).softmax(-1) @ v,
+        small_fill=lambda q, k, v, mask=None: masked(_scores(q, k), mask, -10.0).softmax(-1) @ v,
+        times_mask=lambda q, k, v, mask=None: (_scores(q, k) * (1 if mask is None else mask)).softmax(-1) @ v,
+        masks_weights=lambda q, k, v, mask=None: masked(_scores(q, k).softmax(-1), mask, 0.0) @ v,
+        sigmoid=lambda q, k, v, mask=None: masked(_scores(q, k).sigmoid(), mask, 0.0) @ v,
+        always_causal=lambda q, k, v, mask=None:
+            masked(_scores(q, k), torch.ones(q.shape[-2], k.shape[-2]).tril().bool()).softmax(-1) @ v,
+        reversed_mask=lambda q, k, v, mask=None:
+            masked(_scores(q, k), None if mask is None else ~mask, -1e9).softmax(-1) @ v,
+        softmax_queries=lambda q, k, v, mask=None: masked(_scores(q, k), mask).softmax(-2).nan_to_num() @ v,
+        hard=lambda q, k, v, mask=None: F.one_hot(masked(_scores(q, k), mask).argmax(-1), k.shape[-2]).to(v.dtype) @ v,
+        returns_weights=lambda q, k, v, mask=None:
+            (masked(_scores(q, k), mask).softmax(-1) @ v, masked(_scores(q, k), mask).softmax(-1)),
+        weights_only=lambda q, k, v, mask=None: masked(_scores(q, k), mask).softmax(-1),
+        log_weights=lambda q, k, v, mask=None: masked(_scores(q, k), mask, -1e9).log_softmax(-1) @ v,
     ),
 }  # fmt: skip
-LIBRARY = {"causal_mask": library.causal_mask, "attention": library.attend}
+LIBRARY = {"causal_mask": attention.causal_mask, "attention": attention.attend}

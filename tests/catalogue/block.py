@@ -1,4 +1,4 @@
-"""Lesson 09: right variants of its exercise, and the library's own."""
+"""Lesson 09: right variants of its exercise, mistakes, and the library's own."""
 
 from functools import reduce
 from types import SimpleNamespace
@@ -47,62 +47,24 @@ def block_of_library(x, norm1, attention, norm2, ffn):
     return PreNormBlock.forward(parts, x, None)
 
 
-def block_post(x, norm1, attention, norm2, ffn):
-    x = norm1(x + attention(x))
-    return norm2(x + ffn(x))
-
-
-def block_no_first_residual(x, norm1, attention, norm2, ffn):
-    x = attention(norm1(x))
-    return x + ffn(norm2(x))
-
-
-def block_normed_residual(x, norm1, attention, norm2, ffn):
-    h = norm1(x)
-    x = h + attention(h)
-    h = norm2(x)
-    return h + ffn(h)
-
-
-def block_one_norm(x, norm1, attention, norm2, ffn):
-    x = x + attention(norm1(x))
-    return x + ffn(norm1(x))
-
-
-def block_ffn_first(x, norm1, attention, norm2, ffn):
-    x = x + ffn(norm2(x))
-    return x + attention(norm1(x))
-
-
-def block_sandwich(x, norm1, attention, norm2, ffn):
-    x = x + norm1(attention(x))
-    return x + norm2(ffn(x))
-
-
-def block_extra_norm(x, norm1, attention, norm2, ffn):
-    x = x + attention(norm1(x))
-    return norm2(x + ffn(norm2(x)))
-
-
-def block_halves(x, norm1, attention, norm2, ffn):
-    x = x + 0.5 * attention(norm1(x))
-    return x + 0.5 * ffn(norm2(x))
-
-
 def block_last_from_start(x, norm1, attention, norm2, ffn):
     h = x + attention(norm1(x))
     return x + ffn(norm2(h))
-
-
-def block_ffn_without_norm(x, norm1, attention, norm2, ffn):
-    x = x + attention(norm1(x))
-    return x + ffn(x)
 
 
 def block_in_place(x, norm1, attention, norm2, ffn):
     x += attention(norm1(x))
     x += ffn(norm2(x))
     return x
+
+
+def steps(first, second=None):
+    """A block of two steps, each of the stream, a norm and a part."""
+    return lambda x, norm1, attention, norm2, ffn: (second or first)(first(x, norm1, attention), norm2, ffn)
+
+
+def right_step(x, norm, part):
+    return x + part(norm(x))
 
 
 RIGHT = {
@@ -114,9 +76,17 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "pre_norm_block": named(
-        block_post, block_no_first_residual, block_normed_residual, block_one_norm, block_ffn_first, block_sandwich,
-        block_extra_norm, block_halves, block_last_from_start, block_ffn_without_norm, block_in_place,
+        block_last_from_start, block_in_place,
         parallel=lambda x, norm1, attention, norm2, ffn: x + attention(norm1(x)) + ffn(norm2(x)),
+        post=steps(lambda x, norm, part: norm(x + part(x))),
+        no_first_residual=steps(lambda x, norm, part: part(norm(x)), right_step),
+        normed_residual=steps(lambda x, norm, part: (normed := norm(x)) + part(normed)),
+        sandwich=steps(lambda x, norm, part: x + norm(part(x))),
+        extra_norm=steps(right_step, lambda x, norm, part: norm(x + part(norm(x)))),
+        halves=steps(lambda x, norm, part: x + 0.5 * part(norm(x))),
+        ffn_without_norm=steps(right_step, lambda x, norm, part: x + part(x)),
+        one_norm=lambda x, norm1, attention, norm2, ffn: block_in_two_lines(x, norm1, attention, norm1, ffn),
+        ffn_first=lambda x, norm1, attention, norm2, ffn: block_in_two_lines(x, norm2, ffn, norm1, attention),
     ),
 }  # fmt: skip
 LIBRARY = {"pre_norm_block": block_of_library}

@@ -1,4 +1,4 @@
-"""Lesson 13: right variants of its exercise, and the library's own."""
+"""Lesson 13: right variants of its exercise, mistakes, and the library's own."""
 
 import math
 
@@ -65,7 +65,7 @@ def with_a_fill_of_ten_thousand(q, k, v, cache_k, cache_v):
     return scores.softmax(-1) @ v, k, v
 
 
-def _cached(q, k, v, cache_k, cache_v, rotate=0, shift=0, causal=True):
+def _cached(q, k, v, cache_k, cache_v, shift=0, causal=True):
     k, v = torch.cat((cache_k, k), -2), torch.cat((cache_v, v), -2)
     T, S = q.shape[-2], k.shape[-2]
     mask = torch.ones(T, S, dtype=torch.bool).tril(S - T + shift) if causal else None
@@ -78,34 +78,6 @@ def cached_new_first(q, k, v, cache_k, cache_v):
     return F.scaled_dot_product_attention(q, k, v, mask), k, v
 
 
-def cached_top_left(q, k, v, cache_k, cache_v):
-    k, v = torch.cat((cache_k, k), -2), torch.cat((cache_v, v), -2)
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True), k, v
-
-
-def cached_values_not_kept(q, k, v, cache_k, cache_v):
-    out, keys, _ = _cached(q, k, v, cache_k, cache_v)
-    return out, keys, v
-
-
-def cached_only_new(q, k, v, cache_k, cache_v):
-    return (
-        F.scaled_dot_product_attention(q, k, v, is_causal=True),
-        torch.cat((cache_k, k), -2),
-        torch.cat((cache_v, v), -2),
-    )
-
-
-def cached_swapped(q, k, v, cache_k, cache_v):
-    out, keys, values = _cached(q, k, v, cache_k, cache_v)
-    return out, values, keys
-
-
-def cached_last_only(q, k, v, cache_k, cache_v):
-    out, keys, values = _cached(q, k, v, cache_k, cache_v)
-    return out[..., -1:, :], keys, values
-
-
 RIGHT = {
     "cached_attention": named(
         of_torch, with_one_matrix_of_the_past, one_after_the_other, with_room_made_before, by_a_slice_of_the_whole_mask,
@@ -113,13 +85,17 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "cached_attention": named(
-        with_a_fill_of_ten_thousand, cached_new_first, cached_top_left, cached_values_not_kept, cached_only_new,
-        cached_swapped, cached_last_only,
+        with_a_fill_of_ten_thousand, cached_new_first,
         no_mask=lambda q, k, v, cache_k, cache_v: _cached(q, k, v, cache_k, cache_v, causal=False),
         one_early=lambda q, k, v, cache_k, cache_v: _cached(q, k, v, cache_k, cache_v, shift=1),
         old_cache_back=lambda q, k, v, cache_k, cache_v: (_cached(q, k, v, cache_k, cache_v)[0], cache_k, cache_v),
         unscaled=lambda q, k, v, cache_k, cache_v: _cached(q * math.sqrt(q.shape[-1]), k, v, cache_k, cache_v),
         strict=lambda q, k, v, cache_k, cache_v: _cached(q, k, v, cache_k, cache_v, shift=-1),
+        values_not_kept=lambda q, k, v, *cache: (*_cached(q, k, v, *cache)[:2], v),
+        swapped=lambda *arguments: tuple(_cached(*arguments)[i] for i in (0, 2, 1)),
+        last_only=lambda *arguments: (_cached(*arguments)[0][..., -1:, :], *_cached(*arguments)[1:]),
+        top_left=lambda q, k, v, cache_k, cache_v: _cached(q, k, v, cache_k, cache_v, shift=-cache_k.shape[-2]),
+        only_new=lambda q, k, v, *cache: (attend(q, k, v, causal=True), *_cached(q, k, v, *cache)[1:]),
     ),
 }  # fmt: skip
 LIBRARY = {"cached_attention": of_the_library}

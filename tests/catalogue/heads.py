@@ -1,4 +1,4 @@
-"""Lesson 07: right variants of its exercises, and the library's own."""
+"""Lesson 07: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 

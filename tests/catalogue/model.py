@@ -1,4 +1,4 @@
-"""Lesson 10: right variants of its exercises, and the library's own."""
+"""Lesson 10: right variants of its exercises, mistakes, and the library's own."""
 
 import copy
 import math

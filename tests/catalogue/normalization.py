@@ -1,4 +1,4 @@
-"""Lesson 04: right variants of its exercises, and the library's own."""
+"""Lesson 04: right variants of its exercises, mistakes, and the library's own."""
 
 import torch
 import torch.nn.functional as F

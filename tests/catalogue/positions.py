@@ -1,11 +1,11 @@
-"""Lesson 06: right variants of its exercises, and the library's own."""
+"""Lesson 06: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 
 import torch
 
 from catalogue import named
-from tinylm_lib import positions as library
+from tinylm_lib.positions import Rotary, sinusoidal_table
 
 
 def table_by_columns(n, d):
@@ -90,7 +90,7 @@ def turn_pair_by_pair(x, positions, base):
 
 def turn_as_the_library(x, positions, base):
     last = 1 + int(positions.abs().max())
-    rotary = library.Rotary(x.shape[-1], last, base)
+    rotary = Rotary(x.shape[-1], last, base)
     turned = rotary(x, positions.abs())
     if (positions < 0).any():  # its tables begin at 0: backwards is a mirror, a turn and a mirror
         mirror = torch.tensor([1.0, -1.0]).repeat(x.shape[-1] // 2)
@@ -98,39 +98,8 @@ def turn_as_the_library(x, positions, base):
     return turned
 
 
-def sinusoidal_halves(n, d):
-    angles = torch.arange(n)[:, None] / 10_000 ** (torch.arange(0, d, 2) / d)
-    return torch.cat((angles.sin(), angles.cos()), -1)
-
-
-def sinusoidal_from_one(n, d):
-    angles = torch.arange(1, n + 1)[:, None] / 10_000 ** (torch.arange(0, d, 2) / d)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-def sinusoidal_single_exponent(n, d):
-    angles = torch.arange(n)[:, None] / 10_000 ** (torch.arange(d // 2) / d)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
 def sinusoidal_cos_first(n, d):
-    angles = torch.arange(n)[:, None] / 10_000 ** (torch.arange(0, d, 2) / d)
-    return torch.stack((angles.cos(), angles.sin()), -1).flatten(1)
-
-
-def sinusoidal_times(n, d):
-    angles = torch.arange(n)[:, None] * 10_000 ** (torch.arange(0, d, 2) / d)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-def sinusoidal_degrees(n, d):
-    angles = torch.deg2rad(torch.arange(n)[:, None] / 10_000 ** (torch.arange(0, d, 2) / d))
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
-
-
-def sinusoidal_other_base(n, d):
-    angles = torch.arange(n)[:, None] / 1_000 ** (torch.arange(0, d, 2) / d)
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
+    return torch.stack((waves(n, d).cos(), waves(n, d).sin()), -1).flatten(1)
 
 
 def sinusoidal_cos_of_next(n, d):
@@ -166,16 +135,29 @@ def rotate_swapped_functions(x, positions, base):
     return torch.stack((a * angles.sin() - b * angles.cos(), a * angles.cos() + b * angles.sin()), -1).flatten(-2)
 
 
+def waves(n, d):
+    return torch.arange(n)[:, None] / 10_000 ** (torch.arange(0, d, 2) / d)
+
+
+def in_turn(angles):
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(1)
+
+
 RIGHT = {
     "sinusoidal": named(table_by_columns, table_by_loops, table_by_phase, table_by_complex, table_by_where),
     "rotate": named(turn_complex, turn_by_matrices, turn_with_wide_tables, turn_into_an_empty_one, turn_pair_by_pair),
 }  # fmt: skip
 WRONG = {
     "sinusoidal": named(
-        sinusoidal_halves, sinusoidal_from_one, sinusoidal_single_exponent, sinusoidal_cos_first, sinusoidal_times,
-        sinusoidal_degrees, sinusoidal_other_base, sinusoidal_cos_of_next,
+        sinusoidal_cos_first, sinusoidal_cos_of_next,
         all_sines=lambda n, d: (torch.arange(n)[:, None] / 10_000 ** (torch.arange(d) / d)).sin(),
         transposed=lambda n, d: sinusoidal_cos_first(n, d).roll(1, -1).T,
+        halves=lambda n, d: torch.cat((waves(n, d).sin(), waves(n, d).cos()), -1),
+        from_one=lambda n, d: in_turn(waves(n + 1, d)[1:]),
+        single_exponent=lambda n, d: in_turn(torch.arange(n)[:, None] / 10_000 ** (torch.arange(d // 2) / d)),
+        times=lambda n, d: in_turn(torch.arange(n)[:, None] * 10_000 ** (torch.arange(0, d, 2) / d)),
+        degrees=lambda n, d: in_turn(torch.deg2rad(waves(n, d))),
+        other_base=lambda n, d: in_turn(torch.arange(n)[:, None] / 1_000 ** (torch.arange(0, d, 2) / d)),
     ),
     "rotate": named(
         rotate_by_halves, rotate_no_minus, rotate_swapped_functions,
@@ -191,4 +173,4 @@ WRONG = {
         added=lambda x, positions, base: x + _rotated(torch.ones_like(x), positions, base).flatten(-2),
     ),
 }  # fmt: skip
-LIBRARY = {"sinusoidal": library.sinusoidal_table, "rotate": turn_as_the_library}
+LIBRARY = {"sinusoidal": sinusoidal_table, "rotate": turn_as_the_library}

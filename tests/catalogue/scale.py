@@ -1,4 +1,4 @@
-"""Lesson 15: right variants of its exercises, and slips that their faults do not list."""
+"""Lesson 15: right variants of its exercises, and mistakes."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Lesson 14: right variants of its exercises, and the library's own."""
+"""Lesson 14: right variants of its exercises, mistakes, and the library's own."""
 
 import torch
 

@@ -1,6 +1,5 @@
-"""Lesson 01: right variants of its exercises, and the library's own."""
+"""Lesson 01: right variants of its exercises, mistakes, and the library's own."""
 
-import itertools
 from collections import Counter, defaultdict
 from itertools import groupby, pairwise
 
@@ -114,25 +113,10 @@ def merge_of_library(ids, pair, new_id):
 
 def counts_overlaps_once(ids):
     pairs, last = Counter(), None
-    for pair in itertools.pairwise(ids):
+    for pair in pairwise(ids):
         if pair != last:
             pairs[pair] += 1
         last = pair
-    return max(pairs, key=lambda p: (pairs[p], p))
-
-
-def only_every_second_pair(ids):
-    pairs = Counter(zip(ids[::2], ids[1::2], strict=False))
-    return max(pairs, key=lambda p: (pairs[p], p))
-
-
-def least_common(ids):
-    pairs = Counter(itertools.pairwise(ids))
-    return min(pairs, key=lambda p: (pairs[p], p))
-
-
-def pair_sorted(ids):
-    pairs = Counter(tuple(sorted(p)) for p in itertools.pairwise(ids))
     return max(pairs, key=lambda p: (pairs[p], p))
 
 
@@ -141,18 +125,6 @@ def merges_only_the_first(ids, pair, new_id):
         if (ids[i], ids[i + 1]) == tuple(pair):
             return [*ids[:i], new_id, *ids[i + 2 :]]
     return ids
-
-
-def merges_from_the_right(ids, pair, new_id):
-    out, i = [], len(ids) - 1
-    while i >= 0:
-        if i > 0 and (ids[i - 1], ids[i]) == tuple(pair):
-            out.append(new_id)
-            i -= 2
-        else:
-            out.append(ids[i])
-            i -= 1
-    return out[::-1]
 
 
 def loses_the_last(ids, pair, new_id):
@@ -174,18 +146,6 @@ def keeps_the_second(ids, pair, new_id):
     return out
 
 
-def merges_either_order(ids, pair, new_id):
-    out, i = [], 0
-    while i < len(ids):
-        if i + 1 < len(ids) and {ids[i], ids[i + 1]} == set(pair):
-            out.append(new_id)
-            i += 2
-        else:
-            out.append(ids[i])
-            i += 1
-    return out
-
-
 def in_the_caller_s_list(ids, pair, new_id):
     i = 0
     while i < len(ids) - 1:
@@ -193,6 +153,21 @@ def in_the_caller_s_list(ids, pair, new_id):
             ids[i : i + 2] = [new_id]
         i += 1
     return ids
+
+
+def merged(ids, is_pair, new_id):
+    out, i = [], 0
+    while i < len(ids):
+        found = i + 1 < len(ids) and is_pair(ids[i], ids[i + 1])
+        out.append(new_id if found else ids[i])
+        i += 1 + found
+    return out
+
+
+def chosen(choose, pairs):
+    """The pair with the most extreme count, the largest of a tie."""
+    counts = Counter(pairs)
+    return choose(counts, key=lambda pair: (counts[pair], pair))
 
 
 RIGHT = {
@@ -206,14 +181,19 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "most_common_pair": named(
-        counts_overlaps_once, only_every_second_pair, least_common, pair_sorted,
-        first_pair_of_a_tie=lambda ids: Counter(itertools.pairwise(ids)).most_common(1)[0][0],
-        with_its_count=lambda ids: Counter(itertools.pairwise(ids)).most_common(1)[0],
+        counts_overlaps_once,
+        first_pair_of_a_tie=lambda ids: Counter(pairwise(ids)).most_common(1)[0][0],
+        with_its_count=lambda ids: Counter(pairwise(ids)).most_common(1)[0],
         most_common_single=lambda ids: (Counter(ids).most_common(2)[0][0], Counter(ids).most_common(2)[1][0]),
+        only_every_second_pair=lambda ids: chosen(max, zip(ids[::2], ids[1::2], strict=False)),
+        least_common=lambda ids: chosen(min, pairwise(ids)),
+        pair_sorted=lambda ids: chosen(max, (tuple(sorted(pair)) for pair in pairwise(ids))),
     ),
     "bpe_merge_step": named(
-        merges_only_the_first, merges_from_the_right, loses_the_last, keeps_the_second, merges_either_order,
-        in_the_caller_s_list,
+        merges_only_the_first, loses_the_last, keeps_the_second, in_the_caller_s_list,
+        merges_either_order=lambda ids, pair, new_id: merged(ids, lambda *two: set(two) == set(pair), new_id),
+        merges_from_the_right=lambda ids, pair, new_id:
+            merged(ids[::-1], lambda b, a: (a, b) == tuple(pair), new_id)[::-1],
     ),
 }  # fmt: skip
 LIBRARY = {"most_common_pair": pair_of_library, "bpe_merge_step": merge_of_library}

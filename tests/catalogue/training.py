@@ -1,4 +1,4 @@
-"""Lesson 11: right variants of its exercises, and the library's own."""
+"""Lesson 11: right variants of its exercises, mistakes, and the library's own."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from catalogue import named
-from tinylm_lib.data import windows as data
+from tinylm_lib.data.windows import random_windows
 from tinylm_lib.training import optim
 
 
@@ -352,7 +352,7 @@ WRONG = {
     ),
 }  # fmt: skip
 LIBRARY = {
-    "random_windows": data.random_windows,
+    "random_windows": random_windows,
     "adamw_step": adamw_of_the_library,
     "warmup_cosine": optim.warmup_cosine,
     "clip_gradients": clip_of_torch,

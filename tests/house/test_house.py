@@ -9,7 +9,9 @@ import sys
 import tokenize
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
+from functools import cache
 from graphlib import TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +21,9 @@ import tinylm_lib
 from tinylm_lib import ModelConfig, TrainConfig
 
 PACKAGE = Path(tinylm_lib.__file__).parent
+ROOT = PACKAGE.parent
+DISTRIBUTIONS = packages_distributions()
+LAW = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 
 # Imports go down only: a room, which is a file or a folder, imports from the floors above its own line here.
 FLOORS = [
@@ -383,6 +388,78 @@ def test_the_core_can_be_read_end_to_end() -> None:
     sizes = {s.rooms[0]: len(code_lines(s.text, s.tree)) for s in library() if s.rooms[0] in CORE}
     assert set(sizes) == set(CORE)
     assert sum(sizes.values()) <= CORE_CAP, f"{sum(sizes.values())} lines of code, more than {CORE_CAP}: {sizes}"
+
+
+def test_contributing_has_the_same_floors() -> None:
+    blocks = re.findall(r"^```floors\n(.*?)```", LAW, re.M | re.S)
+    assert [[re.findall(r"\w+", floor) for floor in block.split("<")] for block in blocks] == [FLOORS, CLASSROOM_FLOORS]
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md"])
+def test_the_tree_of_a_page_has_every_folder_and_every_file_of_the_model(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    tree = text[text.index("\ntinylm_lib/ ") :].split("```")[0]
+    drawn = " ".join(re.findall(r"^ +((?:[\w.]+/? ?)+?)(?:  |$)", tree, re.M)).split()
+    folders = {f"{path.parent.name}/" for path in PACKAGE.rglob("__init__.py")} - {"tinylm_lib/"}
+    files = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
+    assert sorted(drawn) == sorted({*folders, *files, "weights/"})
+
+
+@cache
+def dependencies() -> dict[str, set[str]]:
+    """The distributions in pyproject.toml: the library's own under "dependencies", the others under their extra."""
+    project, found = (ROOT / "pyproject.toml").read_text("utf-8").partition("[tool.")[0], {}
+    for line in project.splitlines():
+        if start := re.match(r"([\w-]+) = \[", line):
+            names = found.setdefault(start[1], set())
+        elif wanted := re.match(r' +"([\w-]+)[^"]*",(.*)', line):
+            assert re.match(r" +# \w+", wanted[2]), f"say in pyproject.toml why {wanted[1]} is needed"
+            names.add(canonical(wanted[1]))
+    return found
+
+
+def canonical(name: str) -> str:
+    """The name of a distribution as an index compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def undeclared(s: Source, *extras: str) -> set[str]:
+    """What a file imports that neither Python nor the dependencies and some extras bring, and that is not ours."""
+    ours = {path.stem for top in ("tests", "tools") for path in (ROOT / top).rglob("*") if path.suffix in ("", ".py")}
+    known = {*sys.stdlib_module_names, *ours, "tinylm_lib", "tomli"}  # pytest brings the last where tomllib is missing
+    allowed = set().union(*(dependencies()[name] for name in ("dependencies", *extras)))
+    found = {module.split(".")[0] for _, module, _ in imports(s) if not module.startswith(".")} - known
+    return {name for name in found if not {canonical(d) for d in DISTRIBUTIONS.get(name, [name])} & allowed}
+
+
+@pytest.mark.parametrize(
+    ("folder", "but", "extras"),
+    [
+        ("tinylm_lib", "tinylm_lib/classroom", ["hf"]),
+        ("tinylm_lib/classroom", "tinylm_lib/classroom/course", ["lab"]),
+        ("tinylm_lib/classroom/course", "-", ["lab", "course"]),
+        ("notebooks", "notebooks/source", ["test"]),
+        ("notebooks/source", "-", ["lab"]),
+        ("tools", "-", ["hf", "lab", "course", "test"]),
+        ("tests", "-", ["hf", "lab", "course", "test"]),
+    ],
+)
+def test_what_is_imported_is_declared(folder: str, but: str, extras: list[str]) -> None:
+    for path in (ROOT / folder).rglob("*.py"):
+        if not path.is_relative_to(ROOT / but):
+            missing = undeclared(source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")), *extras)
+            assert not missing, f"{path}: declare {missing} in pyproject.toml, under {extras}"
+
+
+def test_an_import_that_is_not_declared_is_found() -> None:
+    planted = source("tinylm_lib/x.py", "import pandas, os, torch\nfrom yaml import load\nfrom .a import b")
+    assert undeclared(planted, "lab") == {"pandas", "yaml"} and undeclared(planted, "test") == {"pandas"}
+
+
+def test_lessons_come_through_the_door() -> None:
+    for path in (ROOT / "notebooks" / "source").glob("*.py"):
+        behind = re.findall(r"tinylm_lib\.classroom\.\w+", path.read_text("utf-8"))
+        assert not behind, f"{path.name}: {behind}: offer it in tinylm_lib/classroom/__init__.py"
 
 
 PROBE = """

@@ -13,7 +13,7 @@ PLACES = {
     "shapes.capture": ("capture",),
     "shapes.model_trace": ("trace_model",),
     "shapes.trace": ("explain_shapes", "trace", "trace_cells"),
-    "exercises": ("find",),
+    "exercises": ("find_exercise",),
     "exercises.base": ("Diagnosis",),
     "checks.check": ("check", "diagnose", "hint"),
     "views.attention": ("attention_view",),
@@ -28,7 +28,9 @@ PLACES = {
     "views.token": ("token_view",),
     "views.training": ("training_view",),
     "experiments.heads": ("heads_that_find",),
-    "workshop.parts": ("build", "keep", "progress", "using"),
+    "workshop.build": ("build",),
+    "workshop.keep": ("keep",),
+    "workshop.progress": ("progress", "using"),
 }
 MODULES = {"ablation": "experiments.ablation", "doctor": "course.doctor", "figures": "display.figures"}
 PLACE = {name: place for place, names in PLACES.items() for name in names}

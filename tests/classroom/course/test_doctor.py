@@ -1,7 +1,10 @@
 """The doctor says what is wrong with a machine, and how to fix it."""
 
+import math
+
 import pytest
 
+from tinylm_lib.classroom.course import doctor
 from tinylm_lib.classroom.course.doctor import PACKAGES, Observation, checkup, report
 
 
@@ -17,3 +20,11 @@ def test_a_package_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch)
     missing = [one for one in checkup() if one.found == "missing"]
     assert tuple(one.what for one in missing) == PACKAGES and len(PACKAGES) == 5
     assert all("set-up" in one.fix for one in missing)
+
+
+@pytest.mark.parametrize(
+    ("gib", "found", "fix"), [(2, "⟨2.00 GiB⟩", "close"), (8, "⟨8.00 GiB⟩", ""), (math.inf, "un", "")]
+)
+def test_little_memory_is_said(gib: float, found: str, fix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "main_memory", lambda: gib * 2**30)
+    assert found in doctor.memory().found and doctor.memory().fix.partition(" ")[0] == fix

@@ -87,9 +87,10 @@ def test_the_new_one_may_be_edited_too(folders):
     notebooks, work = folders
     for number in (2, 3):
         for path in work.iterdir():
-            change(path, rewrite)
+            change(path, lambda cells: rewrite(cells, "import tinylm_lib.optim"))
         build(notebooks, f"x = {number}")
-        lab.refresh(notebooks, work)
+        said = lab.refresh(notebooks, work)
+    assert [line.split()[2:4] for line in said if "To run" in line] == [[NAME, "with"], NEW.split()]
     assert sorted(path.name for path in work.iterdir()) == ["05_attention (new 2).ipynb", NEW, NAME]
     assert code(work / "05_attention (new 2).ipynb") == "x = 3"
 
@@ -119,7 +120,7 @@ def folded(cells):
 
 
 def extended(cells):
-    cells.append(v4.new_code_cell(""))  # what Shift-Enter leaves behind after the last cell
+    cells.append(v4.new_code_cell(" "))  # what Shift-Enter leaves behind after the last cell
 
 
 @pytest.mark.parametrize("touch", [ran, folded, extended, lambda cells: None])
@@ -145,12 +146,9 @@ def test_a_deleted_copy_comes_back(folders):
     assert (folders[1] / NAME).exists()
 
 
-def test_without_notebooks_the_remedy_is_named(tmp_path):
+def test_a_lesson_is_found_by_its_number_and_a_remedy_where_there_is_none(folders, tmp_path):
     with pytest.raises(FileNotFoundError, match="run make notebooks"):
         lab.refresh(tmp_path, tmp_path / "work")
-
-
-def test_a_lesson_is_found_by_its_number(folders):
     build(folders[0], name="04_normalization.ipynb")
     assert lab.find_lesson(folders[0], "05") == NAME and lab.find_lesson(folders[0], "") == "04_normalization.ipynb"
     with pytest.raises(ValueError, match="there is no lesson '07'; there are 04, 05"):

@@ -319,7 +319,8 @@ def exercise_adapters(lib: ModuleType, config: ModelConfig) -> None:
     adapters, exercises = (
         importlib.import_module(f".classroom.{name}", lib.__name__) for name in ("workshop.adapters", "exercises")
     )
-    parts = {name: exercises.find(name).reference for name in ("rotate", "softmax", "split_heads", "merge_heads")}
+    names = ("rotate", "softmax", "split_heads", "merge_heads")
+    parts = {name: exercises.find_exercise(name).reference for name in names}
     run_model(lib, adapters.Fitting(parts).fit(lib.TransformerLM(config)))
 
 

@@ -1,6 +1,7 @@
 """Functions of a student inside the library's model: the same numbers, the same weights, and the library untouched."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -8,34 +9,26 @@ from support.models import MODELS, SIZES, scrambled, some_ids, tiny
 from torch import Tensor
 
 from tinylm_lib import KVCache, TransformerLM, generate
-from tinylm_lib.classroom.exercises import find
-from tinylm_lib.classroom.workshop.adapters import PLACES, Fitting, callable_parts
+from tinylm_lib.classroom.exercises import find_exercise
+from tinylm_lib.classroom.workshop.adapters import ADAPTERS, Fitting, callable_parts
 from tinylm_lib.config import RopeScaling
 from tinylm_lib.pretrained import load_pretrained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-ALL = sorted({name for place in PLACES.values() for name in place.parts})
+ALL = sorted({name for adapter in ADAPTERS.values() for name in adapter.parts})
 T = 19
 
 
-def counted(calls: set[str], *names: str) -> dict:
-    """The references of exercises, as functions that note their calls."""
-
-    def function(name: str):
-        def call(*args):
-            calls.add(name)
-            return find(name).reference(*args)
-
-        return call
-
-    return {name: function(name) for name in names}
-
-
 def fitted(model: TransformerLM, *names: str) -> tuple[TransformerLM, Fitting, set[str]]:
-    """A copy of a model with the references in it, how they were fitted, and the set that collects their calls."""
+    """A copy of a model with references of exercises in it, how they were fitted, and the set of those called."""
     calls: set[str] = set()
-    fitting = Fitting(counted(calls, *names))
+
+    def call(name: str, *args):
+        calls.add(name)
+        return find_exercise(name).reference(*args)
+
+    fitting = Fitting({name: partial(call, name) for name in names})
     return fitting.fit(copy.deepcopy(model)), fitting, calls
 
 
@@ -45,13 +38,17 @@ def cached(model: TransformerLM, ids: Tensor) -> Tensor:
     return torch.cat([model(piece, cache) for piece in ids.split([7, 5, *[1] * (T - 12)], dim=1)], dim=1)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_all_right_functions_together_give_the_library_s_logits(name: str) -> None:
-    model, ids = scrambled(tiny(name)), some_ids(2, T)
-    mine, fitting, calls = fitted(model, *ALL)
+def assert_same_logits(mine: TransformerLM, model: TransformerLM, ids: Tensor) -> None:
     with torch.no_grad():
         torch.testing.assert_close(mine(ids), model(ids), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(cached(mine, ids), cached(model, ids), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_all_right_functions_together_give_the_library_s_logits(name: str) -> None:
+    model = scrambled(tiny(name))
+    mine, fitting, calls = fitted(model, *ALL)
+    assert_same_logits(mine, model, some_ids(2, T))
     assert fitting.used.keys() == calls  # what is said to be used is called, and nothing else
     assert len(calls) >= 8
     assert set(fitting.unused).isdisjoint(calls)
@@ -61,11 +58,9 @@ def test_all_right_functions_together_give_the_library_s_logits(name: str) -> No
 def test_each_part_alone_is_called_wherever_it_fits(part: str) -> None:
     fits = []
     for name in MODELS:
-        model, ids = scrambled(tiny(name)), some_ids(2, T)
+        model = scrambled(tiny(name))
         mine, fitting, calls = fitted(model, part)
-        with torch.no_grad():
-            torch.testing.assert_close(mine(ids), model(ids), rtol=1e-4, atol=1e-4)
-            torch.testing.assert_close(cached(mine, ids), cached(model, ids), rtol=1e-4, atol=1e-4)
+        assert_same_logits(mine, model, some_ids(2, T))
         assert calls == fitting.used.keys() == {part} & callable_parts(model)
         fits += [name] * bool(calls)
     if part == "multi_head_attention":  # as taught in lesson 07, before norms, groups and positions are joined
@@ -92,18 +87,17 @@ def test_the_weights_have_the_library_s_names_and_order(name: str) -> None:
     mine, _, _ = fitted(other, *ALL)
     assert list(mine.state_dict()) == list(library.state_dict())
     mine.load_state_dict(library.state_dict())
-    with torch.no_grad():
-        torch.testing.assert_close(mine(some_ids(2, T)), library(some_ids(2, T)), rtol=1e-4, atol=1e-4)
+    assert_same_logits(mine, library, some_ids(2, T))
 
 
 def test_no_class_and_no_table_of_the_library_changes() -> None:
     config, ids = tiny("modern"), some_ids(2, T)
-    before = {kind: (kind.forward, dict(vars(kind))) for kind in PLACES}
+    before = {kind: (kind.forward, dict(vars(kind))) for kind in ADAPTERS}
     torch.manual_seed(3)
     logits = TransformerLM(config)(ids)
     wrong = {name: lambda x, *_: torch.full_like(x, torch.nan) for name in ("rms_norm", "swiglu")}
     assert Fitting(wrong).fit(TransformerLM(config))(ids).isnan().all()
-    assert {kind: (kind.forward, dict(vars(kind))) for kind in PLACES} == before
+    assert {kind: (kind.forward, dict(vars(kind))) for kind in ADAPTERS} == before
     torch.manual_seed(3)
     assert torch.equal(TransformerLM(config)(ids), logits)
 
@@ -151,9 +145,7 @@ def test_a_part_that_does_not_fit_is_left_out_and_it_says_why(part: str, name: s
 def test_a_larger_part_brings_its_own_smaller_one() -> None:
     _, fitting, _ = fitted(scrambled(tiny("modern")), "attention", "softmax", "swiglu", "silu", "linear")
     assert set(fitting.unused) == {"softmax", "silu"}
-    assert (
-        fitting.used["linear"] == 4 * SIZES["n_layers"]
-    )  # q, k, v and o; not the weights that swiglu or the model multiply by
+    assert fitting.used["linear"] == 4 * SIZES["n_layers"]  # not the weights that swiglu or the model multiply by
 
 
 def test_a_copy_and_another_device_keep_the_functions() -> None:
@@ -165,5 +157,5 @@ def test_a_copy_and_another_device_keep_the_functions() -> None:
 
 def test_every_module_of_the_library_with_parameters_has_a_place() -> None:
     kinds = {type(m) for name in MODELS for m in scrambled(tiny(name)).modules() if [*m.parameters(recurse=False)]}
-    assert {kind.__name__ for kind in kinds - PLACES.keys()} == {"LearnedPosition"}  # no exercise asks for it
-    assert all(issubclass(place.adapter, kind) for kind, place in PLACES.items())
+    assert {kind.__name__ for kind in kinds - ADAPTERS.keys()} == {"LearnedPosition"}  # no exercise asks for it
+    assert all(issubclass(adapter.kind, kind) for kind, adapter in ADAPTERS.items())

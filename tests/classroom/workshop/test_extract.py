@@ -1,19 +1,15 @@
-"""A function taken out of a notebook works alone, what cannot is refused by name, and files are read with suspicion."""
+"""A function taken out of a notebook works alone, and what cannot is refused by name."""
 
 import linecache
 import math
 from itertools import count
-from pathlib import Path
 
 import pytest
 import torch
 
-from tinylm_lib.classroom.exercises import find
-from tinylm_lib.classroom.exercises.base import Diagnosis
-from tinylm_lib.classroom.workshop import extract as parts
+from tinylm_lib.classroom.workshop.extract import Extract, KeepError, extract
 
 NUMBERS = count()
-GOOD = "import torch\n\n\ndef softmax(x, dim):\n    return torch.softmax(x, dim)\n"
 
 
 class Notebook:
@@ -29,8 +25,8 @@ class Notebook:
         linecache.cache[name] = (len(cell), None, cell.splitlines(True), name)
         exec(compile(cell, name, "exec"), self.names)
 
-    def extract(self, name: str) -> parts.Extract:
-        return parts.extract(self.names[name])
+    def extract(self, name: str) -> Extract:
+        return extract(self.names[name])
 
 
 @pytest.fixture(autouse=True)
@@ -44,50 +40,25 @@ STAND_ALONE = {
         """
 import math, torch
 import torch.nn.functional as F
-from torch import nn, Tensor as T
 ---
+from torch import nn, Tensor as T
 from math import pi, tau as full
 from typing import Optional
----
 def f(x: T, y: Optional[int] = None):
     return F.relu(x) * math.cos(pi - full / 2) + nn.Identity()(torch.ones(1))
 """,
-        (torch.tensor([2.0]),),
-        torch.tensor([3.0]),
-        [
-            "import math",
-            "import torch",
-            "import torch.nn.functional as F",
-            "from math import pi",
-            "from math import tau as full",
-            "from torch import Tensor as T",
-            "from torch import nn",
-            "from typing import Optional",
-        ],
+        (torch.tensor([2.0]),), torch.tensor([3.0]),
+        ["import math", "import torch", "import torch.nn.functional as F", "from math import pi",
+         "from math import tau as full", "from torch import Tensor as T", "from torch import nn",
+         "from typing import Optional"],
     ),
     "helpers of helpers, redefined": (
-        """
-def one(x): return x - 100
----
-def two(x): return one(x) * 2
----
-def f(x): return two(x)
----
-def one(x): return x + 1
-""",
-        (3,),
-        8,
-        ["two", "one"],
+        "def one(x): return x - 100\n---\ndef two(x): return one(x) * 2\n---\ndef f(x): return two(x)\n---\n"
+        "def one(x): return x + 1",
+        (3,), 8, ["two", "one"],
     ),
     "a module inside a package": (
-        """
-import os.path
----
-def f(x): return os.path.join(x, "b")
-""",
-        ("a",),
-        "a/b",
-        ["import os.path"],
+        "import os.path\n---\ndef f(x): return os.path.join(x, 'b')", ("a",), "a/b", ["import os.path"],
     ),
     "a star": ("from math import *\n---\ndef f(x): return cos(x)", (0,), 1.0, ["from math import cos"]),
     "decorators with and without a wrapper's manners": (
@@ -111,9 +82,7 @@ def h(x): return x
 def f(x):
     return h(x) + 1
 """,
-        (1,),
-        40,
-        ["import functools", "h", "polite", "twice"],
+        (1,), 40, ["import functools", "h", "polite", "twice"],
     ),
     "default values that are expressions": (
         """
@@ -122,9 +91,7 @@ def base(): return 7
 ---
 def f(x, y=base() + math.floor(2.5), *, z=[n for n in range(3)]): return x + y + z[2]
 """,
-        (1,),
-        12,
-        ["import math", "base"],
+        (1,), 12, ["import math", "base"],
     ),
     "recursion, alone and of two": (
         """
@@ -133,9 +100,7 @@ def odd(n): return n != 0 and even(n - 1)
 ---
 def f(n): return n if even(n) else f(n + 1)
 """,
-        (3,),
-        4,
-        ["even", "odd"],
+        (3,), 4, ["even", "odd"],
     ),
     "functions inside, comprehensions, names that are local": (
         """
@@ -146,68 +111,49 @@ def f(n):
         return [x * y for y in range(n)]
     return sum(inner(2) + [z for z in (0,)])
 """,
-        (4,),
-        12,
-        [],
+        (4,), 12, [],
     ),
     "classes": (
         """
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
----
 class Base:
     def scale(self): return half()
----
 def half(): return 0.5
 ---
 @dataclass
 class Size:
     n: int = 3
----
 class Kind(Enum):
     A = 1
 ---
 class Pair(NamedTuple):
     a: int
----
 class Mine(Base):
     step = 1
     def __call__(self, x): return x * self.scale() + self.step
 ---
 def f(x): return Mine()(x) + Size().n + Kind.A.value + Pair(2).a
 """,
-        (2,),
-        8.0,
-        [
-            "from dataclasses import dataclass",
-            "from enum import Enum",
-            "from typing import NamedTuple",
-            *("Kind", "Mine", "Base", "half", "Pair", "Size"),
-        ],
+        (2,), 8.0,
+        ["from dataclasses import dataclass", "from enum import Enum", "from typing import NamedTuple",
+         "Kind", "Mine", "Base", "half", "Pair", "Size"],
     ),
     "letters of the world": ('def f(x):\n    """Größe → 語."""\n    café = x\n    return café + "é"', ("ü",), "üé", []),
     "an indented definition": ("if True:\n    def f(x):\n        # a comment\n        return x + 1", (1,), 2, []),
     "strings that moving would change": (
-        "if True:\n    def f(x):\n        return x + '''\n      a'''",
-        ("",),
-        "\n      a",
-        [],
+        "if True:\n    def f(x):\n        return x + '''\n      a'''", ("",), "\n      a", [],
     ),
     "annotations that are never looked up": (
         "from __future__ import annotations\ndef f(x: Nowhere) -> Never: return x",
-        (1,),
-        1,
-        ["from __future__ import annotations"],
+        (1,), 1, ["from __future__ import annotations"],
     ),
     "another name for a helper": (
-        "def g(x): return x\nsame = g\n---\ndef f(x): return same(x)",
-        (5,),
-        5,
-        ["g", "same"],
+        "def g(x): return x\nsame = g\n---\ndef f(x): return same(x)", (5,), 5, ["g", "same"],
     ),
     "names that nobody has": ("def f(x): return x if x else missing(display)", (1,), 1, []),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", STAND_ALONE)
@@ -258,6 +204,10 @@ REFUSED = {
         "def g(x): return x\n---\ndef f(x): return g(x) + h(x)\n---\nh = g\n---\ndef g(x): return -x",
         "Two different things are called `g`",
     ),
+    "an older self that calls the newer one": (
+        "def g(n): return n if n < 1 else g(n - 1)\n---\nf = g\n---\ndef g(n): return 0",
+        "Two different things are called `g`",
+    ),
     "a partial": ("import functools\nf = functools.partial(max, 1)", "This is a partial"),
     "a builtin": ("f = len", "This is a builtin_function_or_method"),
     "a method": ("class A:\n    def f(self, x): return x\nf = A().f", "This is a method"),
@@ -270,25 +220,19 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_stand_alone_is_refused_by_name(case):
     text, *words = REFUSED[case]
-    with pytest.raises(parts.KeepError) as refused:
+    with pytest.raises(KeepError) as refused:
         Notebook(text).extract("f")
     assert all(word in str(refused.value) for word in words), refused.value
-
-
-def test_an_older_self_that_calls_the_newer_one_is_refused():
-    notebook = Notebook("def f(n): return n if n < 1 else f(n - 1)\n---\nfirst = f\n---\ndef f(n): return 0")
-    with pytest.raises(parts.KeepError, match="Two different things are called `f`"):
-        notebook.extract("first")
 
 
 def test_lost_source_is_said_with_a_remedy():
     names = {"__name__": "__main__"}
     exec("def f(x): return x\nclass A: pass\ndef g(x): return A()", names)
-    with pytest.raises(parts.KeepError, match=r"does not remember how `f`.*cell of its own"):
-        parts.extract(names["f"])
+    with pytest.raises(KeepError, match=r"does not remember how `f`.*cell of its own"):
+        extract(names["f"])
     notebook = Notebook("def h(x): return A()")
     notebook.names["A"] = names["A"]
-    with pytest.raises(parts.KeepError, match="does not remember how `A`"):
+    with pytest.raises(KeepError, match="does not remember how `A`"):
         notebook.extract("h")
 
 
@@ -301,7 +245,7 @@ def test_the_newest_text_of_a_cell_counts():
 
 
 def test_a_function_of_an_ordinary_file_can_be_taken_too():
-    taken = parts.extract(ordinary)
+    taken = extract(ordinary)
     assert taken.along == ["import math", "helper"]
     assert taken.body.endswith("def ordinary(x):\n    return helper(x)\n")
 
@@ -312,76 +256,3 @@ def helper(x):
 
 def ordinary(x):
     return helper(x)
-
-
-def sealed(body: str = GOOD, **changes: str) -> str:
-    text = parts.sealed(find("softmax"), parts.Extract("softmax", body, []))
-    for old, new in changes.items():
-        text = text.replace(getattr(find("softmax"), old), new)
-    return text
-
-
-@pytest.fixture
-def path(tmp_path) -> Path:
-    return tmp_path / "softmax.py"
-
-
-def test_an_untouched_part_is_done_without_a_second_check(path, monkeypatch):
-    path.write_text(sealed(), encoding="utf-8")
-    assert path.read_text().startswith('"""Your softmax(x, dim) of lesson 03, kept from a notebook."""\n')
-    monkeypatch.setattr(parts, "diagnose", lambda *_: pytest.fail("it was checked when it was written"))
-    part = parts.read("softmax", path)
-    assert part[:3] == ("softmax", "done", "") and part.function(torch.zeros(2), 0).tolist() == [0.5, 0.5]
-    assert [p.name for p in path.parent.iterdir()] == ["softmax.py"]  # nothing compiled beside it
-
-
-def test_two_versions_of_one_second_and_size_are_two(path):
-    for number in "123":
-        path.write_text(f"def softmax(x, dim): return {number}\n", encoding="utf-8")
-        assert parts._load("softmax", path)[2](0, 0) == int(number)
-
-
-WRONG = "def softmax(x, dim):\n    return x\n"
-FOUND = {
-    "no file": (None, "open", ""),
-    "an exercise that has changed, still right": (sealed(digest="0" * 12), "done", ""),
-    "an exercise that has changed, not right any more": (sealed(WRONG, digest="0" * 12), "stale", "nothing is divided"),
-    "edited, right": (sealed() + "\n# mine\n", "done", ""),
-    "edited, wrong": (sealed().replace("torch.softmax(x, dim)", "x"), "broken", "nothing is divided by the sum"),
-    "written by hand, right": (GOOD, "done", ""),
-    "written by hand, wrong": (WRONG, "broken", "nothing is divided"),
-    "no Python": ("def softmax(x, dim:\n", "broken", "It cannot be imported: SyntaxError"),
-    "raises": ("raise ValueError('no')\n", "broken", "It cannot be imported: ValueError: no"),
-    "leaves": ("import sys\nsys.exit(3)\n", "broken", "It cannot be imported: SystemExit: 3"),
-    "needs what is gone": ("import never_installed\n", "broken", "ModuleNotFoundError"),
-    "another name": (GOOD.replace("softmax(x", "other(x"), "broken", "has no attribute 'softmax'"),
-    "empty": ("", "broken", "has no attribute 'softmax'"),
-    "a torn seal": (sealed().replace('{"exercise"', '{"exer'), "broken", "JSONDecodeError"),
-    "bytes that are no text": (b"\xff\xfe\x00", "broken", "UnicodeDecodeError"),
-    "a value": ("softmax = 3\n", "broken", "should be a function"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", FOUND)
-def test_whatever_lies_in_the_folder_is_told_and_never_raised(case, path):
-    content, status, why = FOUND[case]
-    if content is not None:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    part = parts.read("softmax", path)
-    assert part.status == status and why in part.why, part
-    assert bool(part.why) == (status in ("stale", "broken"))
-    assert callable(part.function) == (status == "done")
-
-
-def test_a_fresh_process_says_what_is_missing_there(path):
-    path.write_text(sealed("print('loud')\n\n\ndef softmax(x, dim):\n    return forgotten(x, dim)\n"), encoding="utf-8")
-    found = parts.check_in_fresh_process("softmax", path)
-    assert not found.passed and "name 'forgotten' is not defined" in found.message
-    assert isinstance(found, Diagnosis)
-
-
-def test_a_process_that_ends_early_or_never_is_told(path, monkeypatch):
-    path.write_text("import os\nos._exit(7)\n", encoding="utf-8")
-    assert parts.check_in_fresh_process("softmax", path) == (False, None, "Its process ended early: 7")
-    monkeypatch.setattr(parts, "FRESH_SECONDS", 0.01)
-    assert "did not end within 0.01 s" in parts.check_in_fresh_process("softmax", path).message

@@ -1,219 +1,90 @@
-"""Keeping a part, building with it, and the map: as in a student's notebook, and silent where outputs must be fixed."""
+"""Parts in files: what lies in the folder is read with suspicion, and checked once more in a fresh process."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-import nbformat
 import pytest
 import torch
-from nbclient import NotebookClient
-from nbformat import v4
 
-from tinylm_lib import TransformerLM, preset
-from tinylm_lib.classroom.checkout import lessons
-from tinylm_lib.classroom.display import cards
-from tinylm_lib.classroom.exercises import names
+from tinylm_lib.classroom.exercises import find_exercise
 from tinylm_lib.classroom.exercises.base import Diagnosis
-from tinylm_lib.classroom.workshop import extract as parts
-from tinylm_lib.classroom.workshop import parts as workshop
+from tinylm_lib.classroom.workshop import parts
+from tinylm_lib.classroom.workshop.extract import Extract
 
-CONFIG = preset("modern", d_model=16, n_layers=2, n_heads=2, max_seq_len=8)
-RIGHT = Diagnosis(True, None, "right")
-
-
-def softmax(x, dim):
-    return torch.softmax(x, dim)
+GOOD = "import torch\n\n\ndef softmax(x, dim):\n    return torch.softmax(x, dim)\n"
 
 
-def other_softmax(x, dim):
-    e = torch.exp(x - x.amax(dim, keepdim=True))
-    return e / e.sum(dim, keepdim=True)
-
-
-def unfinished(x, dim):
-    raise NotImplementedError
-
-
-def wrong(x, dim):
-    return x
-
-
-def needy(x, dim):
-    return torch.softmax(x * HALF, dim) if HALF == 1 else softmax(x, dim)
-
-
-HALF = 0.5
-
-
-@pytest.fixture(autouse=True)
-def shown_cards(monkeypatch):
-    """Cards are collected, not displayed."""
-    shown = []
-    monkeypatch.setattr(cards.Card, "show", lambda card: shown.append(card))
-    return shown
+def sealed(body: str = GOOD, **changes: str) -> str:
+    text = parts.sealed(find_exercise("softmax"), Extract("softmax", body, []))
+    for old, new in changes.items():
+        text = text.replace(getattr(find_exercise("softmax"), old), new)
+    return text
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    """The parts of a student who is at work, and a fresh process that finds everything right."""
-    monkeypatch.setenv("TINYLM_WORKSHOP", "on")
-    monkeypatch.setattr(workshop, "PARTS", tmp_path / "parts")
-    monkeypatch.setattr(workshop, "check_in_fresh_process", lambda *_: RIGHT)
-    return tmp_path / "parts"
+def path(tmp_path) -> Path:
+    return tmp_path / "softmax.py"
 
 
-def files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+def test_an_untouched_part_is_done_without_a_second_check(path, monkeypatch):
+    path.write_text(sealed(), encoding="utf-8")
+    assert path.read_text().startswith('"""Your softmax(x, dim) of lesson 03, kept from a notebook."""\n')
+    monkeypatch.setattr(parts, "diagnose", lambda *_: pytest.fail("it was checked when it was written"))
+    part = parts.read_part("softmax", path)
+    assert part[:3] == ("softmax", "done", "") and part.function(torch.zeros(2), 0).tolist() == [0.5, 0.5]
+    assert [p.name for p in path.parent.iterdir()] == ["softmax.py"]  # nothing compiled beside it
 
 
-def test_a_right_function_is_kept_and_used(folder, shown_cards):
-    kept = workshop.keep("softmax", softmax)
-    assert kept[:2] == ("softmax", True) and files(folder) == ["softmax.py"]
-    assert "`work/parts/softmax.py`" in kept.message and "Models that you build" in kept.message
-    assert [str(card) for card in shown_cards] == [kept.message]
-    model = workshop.build(CONFIG)
-    assert model.blocks[0].attention.parts["softmax"].__code__.co_filename == str(folder / "softmax.py")
-    assert workshop.Use("softmax", 2) in model.uses
+def test_two_versions_of_one_second_and_size_are_two(path):
+    for number in "123":
+        path.write_text(f"def softmax(x, dim): return {number}\n", encoding="utf-8")
+        assert parts._load("softmax", path)[2](0, 0) == int(number)
 
 
-def test_a_model_of_kept_parts_gives_the_library_s_logits(folder):
-    workshop.keep("softmax", other_softmax)
-    torch.manual_seed(1)
-    mine = workshop.build(CONFIG)
-    torch.manual_seed(1)
-    library = TransformerLM(CONFIG)
-    ids = torch.arange(8)[None]
-    assert isinstance(mine, TransformerLM) and list(mine.state_dict()) == list(library.state_dict())
-    torch.testing.assert_close(mine(ids), library(ids))
+WRONG = "def softmax(x, dim):\n    return x\n"
+FOUND = {
+    "no file": (None, "open", ""),
+    "an exercise that has changed, still right": (sealed(digest="0" * 12), "done", ""),
+    "an exercise that has changed, not right any more": (sealed(WRONG, digest="0" * 12), "stale", "nothing is divided"),
+    "edited, right": (sealed() + "\n# mine\n", "done", ""),
+    "edited, wrong": (sealed().replace("torch.softmax(x, dim)", "x"), "broken", "nothing is divided by the sum"),
+    "written by hand, right": (GOOD, "done", ""),
+    "written by hand, wrong": (WRONG, "broken", "nothing is divided"),
+    "no Python": ("def softmax(x, dim:\n", "broken", "It cannot be imported: SyntaxError"),
+    "raises": ("raise ValueError('no')\n", "broken", "It cannot be imported: ValueError: no"),
+    "leaves": ("import sys\nsys.exit(3)\n", "broken", "It cannot be imported: SystemExit: 3"),
+    "needs what is gone": ("import never_installed\n", "broken", "ModuleNotFoundError"),
+    "another name": (GOOD.replace("softmax(x", "other(x"), "broken", "has no attribute 'softmax'"),
+    "empty": ("", "broken", "has no attribute 'softmax'"),
+    "a torn seal": (sealed().replace('{"exercise"', '{"exer'), "broken", "JSONDecodeError"),
+    "bytes that are no text": (b"\xff\xfe\x00", "broken", "UnicodeDecodeError"),
+    "a value": ("softmax = 3\n", "broken", "should be a function"),
+}  # fmt: skip
 
 
-def test_what_was_kept_before_is_put_aside_and_never_lost(folder):
-    for function in (softmax, other_softmax, softmax):
-        kept = workshop.keep("softmax", function)
-    assert files(folder) == ["earlier/softmax_1.py", "earlier/softmax_2.py", "softmax.py"]
-    assert "`work/parts/earlier/softmax_2.py`" in kept.message
-    assert (folder / "earlier" / "softmax_1.py").read_text() == (folder / "softmax.py").read_text()
-    assert "other_softmax" in (folder / "earlier" / "softmax_2.py").read_text()
-    (folder / "softmax.py").write_text("mine = 1\n")
-    workshop.keep("softmax", softmax)
-    assert (folder / "earlier" / "softmax_3.py").read_text() == "mine = 1\n"
+@pytest.mark.parametrize("case", FOUND)
+def test_whatever_lies_in_the_folder_is_told_and_never_raised(case, path):
+    content, status, why = FOUND[case]
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    part = parts.read_part("softmax", path)
+    assert part.status == status and why in part.why, part
+    assert bool(part.why) == (status in ("stale", "broken"))
+    assert callable(part.function) == (status == "done")
 
 
-def test_keeping_the_same_again_writes_nothing(folder, monkeypatch):
-    workshop.keep("softmax", softmax)
-    monkeypatch.setattr(workshop, "check_in_fresh_process", lambda *_: pytest.fail("it was checked"))
-    kept = workshop.keep("softmax", softmax)
-    assert kept.kept and "kept already" in kept.message and files(folder) == ["softmax.py"]
+def test_a_fresh_process_says_what_is_missing_there(path):
+    path.write_text(sealed("print('loud')\n\n\ndef softmax(x, dim):\n    return forgotten(x, dim)\n"), encoding="utf-8")
+    found = parts.check_in_fresh_process("softmax", path)
+    assert not found.passed and "name 'forgotten' is not defined" in found.message
+    assert isinstance(found, Diagnosis)
 
 
-@pytest.mark.parametrize(
-    ("function", "title", "words"),
-    [
-        (unfinished, "softmax: nothing to keep yet", ""),
-        (wrong, "softmax: not kept, it does not pass its check", "[0.659, 0.2424"),
-        (None, "softmax: not kept, it does not pass its check", "NoneType"),
-        (needy, "softmax: right, but it cannot be kept like this", "`needy` uses `HALF`, a float"),
-        (torch.softmax, "softmax: right, but it cannot be kept like this", "only a function written with `def`"),
-    ],
-)
-def test_what_is_not_kept_is_said_and_nothing_is_written(folder, shown_cards, function, title, words):
-    kept = workshop.keep("softmax", function)
-    assert not kept.kept and kept.message.startswith(title) and words in kept.message
-    assert len(shown_cards) == 1 and not folder.exists()
-
-
-def test_what_fails_in_a_fresh_process_is_not_kept(folder, monkeypatch):
-    workshop.keep("softmax", softmax)
-    monkeypatch.setattr(workshop, "check_in_fresh_process", lambda *_: Diagnosis(False, None, "no name 'x'"))
-    kept = workshop.keep("softmax", other_softmax)
-    assert not kept.kept and "stayed here" in kept.message and "no name 'x'" in kept.message
-    assert files(folder) == ["softmax.py"] and "other_softmax" not in (folder / "softmax.py").read_text()
-
-
-def test_what_the_disk_refuses_is_said(folder):
-    folder.write_text("a file where the folder should be")
-    kept = workshop.keep("softmax", softmax)
-    assert not kept.kept and "parts" in kept.message
-
-
-def test_an_unknown_exercise_is_a_key_error(folder):
-    with pytest.raises(KeyError, match="no exercise 'sofmax'"):
-        workshop.keep("sofmax", softmax)
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("def softmax(x, dim): return x\n", "`work/parts/softmax.py` does not work. "),
-        ("raise OSError('gone')\n", "It cannot be imported: OSError: gone"),
-    ],
-)
-def test_a_broken_part_is_told_and_left_out(folder, shown_cards, content, words):
-    folder.mkdir()
-    (folder / "softmax.py").write_text(content)
-    model = workshop.build(CONFIG)
-    (card,) = shown_cards
-    assert str(card).startswith("Left out of this model: softmax\n") and words in str(card)
-    assert workshop.Use("softmax", 0, "yours is broken") in model.uses
-    assert not hasattr(model.blocks[0].attention, "parts")
-    assert model(torch.arange(8)[None]).isfinite().all()
-    text = str(workshop.progress())
-    assert "✗ softmax broken" in text and words in text and "Next: mend `softmax` in lesson 03 softmax" in text
-
-
-def test_a_part_of_an_older_exercise_is_stale_only_if_it_fails_now(folder, monkeypatch):
-    workshop.keep("softmax", softmax)
-    path = folder / "softmax.py"
-    path.write_text(path.read_text().replace(workshop.find("softmax").digest, "0" * 12))
-    assert "✓ softmax kept" in str(workshop.progress())
-    monkeypatch.setattr(parts, "diagnose", lambda *_: Diagnosis(False, None, "a new demand"))
-    text = str(workshop.progress())
-    assert "! softmax stale" in text and "passed an earlier check, not the one of today. a new demand" in text
-
-
-def test_a_part_that_this_model_has_no_place_for_is_no_matter_of_it(folder, shown_cards):
-    folder.mkdir()
-    (folder / "layer_norm.py").write_text("raise ValueError\n")
-    model = workshop.build(CONFIG)  # its norms are another kind
-    assert shown_cards == [] and "layer_norm" not in [use.name for use in model.uses]
-
-
-def test_using_says_whose_each_part_is(folder):
-    workshop.keep("softmax", softmax)
-    card = workshop.using(workshop.build(CONFIG))
-    lines = str(card).splitlines()
-    assert lines[0].startswith("1 of the ") and lines[0].endswith(" parts in this model are yours")
-    assert [line.split() for line in lines if "softmax" in line] == [["softmax", "yours", "in", "2", "places"]]
-    assert any(line.split()[:3] == ["rms_norm", "the", "library's"] and "lesson 04" in line for line in lines)
-    assert card.html.count("✓") == 1 and "in 2 places</span>" in card.html and "<script" not in card.html
-    with pytest.raises(ValueError, match=r"build\(config\)"):
-        workshop.using(TransformerLM(CONFIG))
-
-
-def test_using_says_why_a_kept_part_is_not_called(folder):
-    workshop.keep("softmax", softmax)
-    model = workshop.build(preset("gpt", d_model=16, n_layers=1, n_heads=2, vocab_size=9, max_seq_len=8))
-    assert workshop.Use("softmax", 0, "this model drops attention weights in training") in model.uses
-
-
-def test_the_map_has_every_lesson_and_every_exercise(folder):
-    text = str(workshop.progress())
-    lines = [line.split() for line in text.splitlines()[1:]]
-    assert [tuple(line[:2]) for line in lines[: len(lessons())]] == [*lessons().items()]
-    assert text.count("○") == len(names()) and text.startswith(f"Your workshop: 0 of {len(names())} parts kept")
-    assert f"Next: write `{names()[0]}`" in text
-    workshop.keep("softmax", softmax)
-    card = workshop.progress()
-    assert str(card).startswith("Your workshop: 1 of ") and "✓ softmax kept, ○ cross_entropy open" in str(card)
-    assert card.html.count("✓") == 1 and card.html.count("○") == len(names()) - 1
-    assert "class=" not in card.html and "<script" not in card.html
-
-
-def test_when_all_is_kept_the_map_says_so(folder, monkeypatch):
-    monkeypatch.setattr(workshop, "read", lambda name, path: parts.Part(name, "done", "", len))
-    assert str(workshop.progress()).endswith("Everything is kept. The models that you build are yours.")
+def test_a_process_that_ends_early_or_never_is_told(path, monkeypatch):
+    path.write_text("import os\nos._exit(7)\n", encoding="utf-8")
+    assert parts.check_in_fresh_process("softmax", path) == (False, None, "Its process ended early: 7")
+    monkeypatch.setattr(parts, "FRESH_SECONDS", 0.01)
+    assert "did not end within 0.01 s" in parts.check_in_fresh_process("softmax", path).message
 
 
 @pytest.mark.parametrize(
@@ -230,69 +101,4 @@ def test_when_all_is_kept_the_map_says_so(folder, monkeypatch):
 )
 def test_when_the_workshop_is_off(environment, off, monkeypatch):
     monkeypatch.setattr(os, "environ", environment)
-    assert workshop.is_off() == off
-
-
-def test_off_it_writes_and_reads_nothing_and_says_what_it_would_do(folder, monkeypatch):
-    workshop.keep("softmax", softmax)
-    before = (files(folder), str(workshop.progress()))
-    monkeypatch.setenv("TINYLM_WORKSHOP", "off")
-    monkeypatch.setattr(workshop, "check_in_fresh_process", lambda *_: pytest.fail("off"))
-    monkeypatch.setattr(workshop, "read", lambda *_: pytest.fail("off"))
-    said = [workshop.keep("softmax", function) for function in (other_softmax, softmax)]
-    assert said[0] == said[1] and not said[0].kept
-    assert said[0].message.startswith("softmax: ready to be kept") and "`work/parts/softmax.py`" in said[0].message
-    assert workshop.keep("softmax", unfinished).message == "softmax: nothing to keep yet"
-    assert "`HALF`" in workshop.keep("softmax", needy).message
-    model = workshop.build(CONFIG)
-    assert not any(use.places for use in model.uses) and type(model.embed).__name__ == "Embedding"
-    assert str(workshop.progress()).startswith("Your workshop: 0 of ")
-    assert files(folder) == before[0]
-
-
-CELLS = """
-import torch
-from pathlib import Path
-from tinylm_lib import preset
-from tinylm_lib.classroom import build, keep, progress, using
-from tinylm_lib.classroom.workshop import parts
-parts.PARTS = Path("parts")
----
-def shift(x, dim):
-    return x - x.amax(dim, keepdim=True).detach()
----
-def softmax(x, dim):
-    raise NotImplementedError
----
-keep("softmax", softmax)
----
-def softmax(x, dim):
-    e = torch.exp(shift(x, dim))
-    return e / e.sum(dim, keepdim=True)
----
-keep("softmax", softmax)
----
-using(build(preset("modern")))
-"""
-
-
-def test_in_a_real_notebook_with_a_real_fresh_process(tmp_path, monkeypatch):
-    monkeypatch.setenv("TINYLM_WORKSHOP", "on")
-    cells = [v4.new_code_cell(cell) for cell in CELLS.strip().split("\n---\n")]
-    notebook = v4.new_notebook(cells=cells)
-    options = {"extra_arguments": ["--log-level=ERROR"], "resources": {"metadata": {"path": str(tmp_path)}}}
-    NotebookClient(notebook, timeout=120, kernel_name="python3", **options).execute()
-    nbformat.validate(notebook)
-    said = [[output.data["text/plain"] for output in cell.outputs] for cell in notebook.cells]
-    assert said[:4] == [[], [], [], ["softmax: nothing to keep yet"]]
-    assert len(said[5]) == 1 and "Taken along: `import torch`, `shift`." in said[5][0]
-    assert "softmax" in said[6][0] and "yours" in said[6][0]
-    command = [
-        sys.executable,
-        "-m",
-        "tinylm_lib.classroom.workshop.extract",
-        "softmax",
-        str(tmp_path / "parts" / "softmax.py"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=parts.ROOT)
-    assert done.stdout.strip().startswith("[true, null")
+    assert parts.is_off() == off

@@ -9,24 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..display.cards import Card, card, fold, inline, paragraph
-from ..exercises import find
+from ..display.cards import Card, card, fold, inline, message, paragraph
+from ..exercises import find_exercise
 from ..exercises.base import Diagnosis, Exercise, Fault
 from ..shapes.trace import explain_shapes
-from .probing import (
-    SECONDS,
-    SEED,
-    Outcome,
-    Raised,
-    TimeIsUpError,
-    agrees,
-    observe,
-    observe_one,
-    same,
-    still_running,
-    within,
-)
-from .relations import Finding, Pair, dtype_name, of_gradients, of_kind, of_numbers, of_parts
+from .probing import SECONDS, SEED, Outcome, Raised, agrees, observe, observe_one, same, still_running, within
+from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_numbers, of_parts
 
 ADVICE = {  # for errors that say what is wrong, but not why
     "index -100 is out": "-100 marks a place without a target: replace it before you index, leave it out after",
@@ -68,7 +56,7 @@ def diagnose(name: str, function: Callable[..., Any]) -> Diagnosis:
     Nothing that the function does escapes: it may raise, exit, print, never end or change its inputs.
     Raises KeyError for an unknown name.
     """
-    return examine(find(name), function).diagnosis
+    return examine(find_exercise(name), function).diagnosis
 
 
 def check(name: str, function: Callable[..., Any]) -> Result:
@@ -76,7 +64,7 @@ def check(name: str, function: Callable[..., Any]) -> Result:
 
     Raises KeyError for an unknown name, and Interrupted, below a card, if the reader stops it.
     """
-    exercise = find(name)
+    exercise = find_exercise(name)
     try:
         found = examine(exercise, function)
     except KeyboardInterrupt:
@@ -91,7 +79,7 @@ def hint(name: str) -> Card:
 
     Raises KeyError for an unknown name.
     """
-    hints = find(name).hints
+    hints = find_exercise(name).hints
     folds = [fold(f"Hint {i} of {len(hints)}", paragraph(text)) for i, text in enumerate(hints, 1)]
     text = f"{name}: {len(hints)} hints, folded; open one at a time"
     return card(f"{name}: hints", folds, text, "open")
@@ -106,22 +94,22 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
     outcomes = observe(function, exercise.probes)
     if isinstance(outcomes[0].error, NotImplementedError):
         return Examined(Diagnosis(False, None, f"{exercise.name}: {NOT_YET}"), [None] * len(exercise.probes))
-    pairs = [Pair(*three) for three in zip(exercise.probes, outcomes, rights, strict=False)]
+    pairs = [Comparison(*three) for three in zip(exercise.probes, outcomes, rights, strict=False)]
     states = [agrees(p.mine, p.right, p.probe) for p in pairs]
     if all(states) and len(states) == len(exercise.probes):
         return Examined(_passed(exercise), states)
     wrong = [pair for pair, right in zip(pairs, states, strict=True) if not right]
-    mistake, message = next(_findings(exercise, pairs, wrong, function))
+    mistake, said = next(_findings(exercise, pairs, wrong, function))
     shapes = _shapes(wrong[0], function)
-    message += f"\n{shapes.text}" if shapes else ""
+    said += f"\n{shapes.text}" if shapes else ""
     states += [None] * (len(exercise.probes) - len(states))
-    return Examined(Diagnosis(False, mistake, message), states, shapes)
+    return Examined(Diagnosis(False, mistake, said), states, shapes)
 
 
-def _shapes(pair: Pair, function: Callable[..., Any]) -> Card | None:
+def _shapes(pair: Comparison, function: Callable[..., Any]) -> Card | None:
     """Why shapes do not fit, where that is what the function raised; it runs once more for it."""
     error, found = pair.mine.error, []
-    if isinstance(error, Exception) and not isinstance(error, TimeIsUpError):
+    if isinstance(error, Exception):
         arguments = pair.probe.make(torch.Generator().manual_seed(SEED))
         within(SECONDS, [lambda: found.append(explain_shapes(function, arguments, error))])
     return found[0] if found else None
@@ -142,16 +130,23 @@ def _outcomes(exercise: Exercise, *on: str) -> Iterator[Outcome]:
     return (_outcome(exercise.name, frozenset(on), i) for i in range(len(exercise.probes)))
 
 
+def _under(exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons as if the learner's function were the reference with these faults."""
+    return [p._replace(mine=outcome) for p, outcome in zip(pairs, _outcomes(exercise, *on), strict=True)]
+
+
 @lru_cache(maxsize=1 << 15)
 def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
     """What one probe makes of it."""
-    exercise = find(name)
+    exercise = find_exercise(name)
     return observe_one(partial(exercise.reference, on=on), exercise.probes[i])
 
 
-def _findings(exercise: Exercise, pairs: list[Pair], wrong: list[Pair], function: Callable) -> Iterator[Finding]:
+def _findings(
+    exercise: Exercise, pairs: list[Comparison], wrong: list[Comparison], function: Callable
+) -> Iterator[Finding]:
     """All that can be said of the mistake, the best first; there is always something."""
-    if isinstance(wrong[0].mine.error, TimeIsUpError):
+    if not wrong[0].mine.ended:
         yield (
             "does not end",
             f"{_call(exercise, wrong[0])} did not end within 5 seconds and was stopped. Look at the condition of "
@@ -163,8 +158,7 @@ def _findings(exercise: Exercise, pairs: list[Pair], wrong: list[Pair], function
     yield from of_kind(exercise, wrong[:1])
     if whole and _wrong(pairs):
         yield from _of_catalogue(exercise, pairs, wholly=False)
-        yield from _mostly(exercise, pairs)
-        yield from _at_first(exercise, pairs)
+        yield from _partly(exercise, pairs)
     else:
         yield from of_gradients(exercise, wrong)
         yield from of_kind(exercise, wrong)
@@ -183,7 +177,7 @@ def _findings(exercise: Exercise, pairs: list[Pair], wrong: list[Pair], function
     yield None, f"The first thing that does not hold: {wrong[0].probe.holds}. {_evidence(exercise, wrong[0])}"
 
 
-def _of_catalogue(exercise: Exercise, pairs: Sequence[Pair], wholly: bool) -> Iterator[Finding]:
+def _of_catalogue(exercise: Exercise, pairs: Sequence[Comparison], wholly: bool) -> Iterator[Finding]:
     """The faults, then the pairs of faults, under which the reference does exactly what the learner's function does."""
     for on in (names for n in (1, 2) for names in combinations(exercise.faults, n)):
         theirs = zip(pairs, _outcomes(exercise, *on), strict=True)
@@ -191,68 +185,57 @@ def _of_catalogue(exercise: Exercise, pairs: Sequence[Pair], wholly: bool) -> It
             yield _named(exercise, on, pairs, wholly)
 
 
-def _mostly(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
-    """A fault that shows everywhere where it would, and explains at least half of what is wrong."""
-    n_wrong, explained = len(_wrong(pairs)), {}
-    for fault in exercise.faults:
-        theirs = [p._replace(mine=outcome) for p, outcome in zip(pairs, _outcomes(exercise, fault), strict=True)]
-        shows = _wrong(theirs)
-        is_match = all(agrees(pairs[i].mine, theirs[i].mine, pairs[i].probe, False) for i in shows)
-        if is_match and shows and 2 * len(shows) >= n_wrong:
-            explained[fault] = len(shows)
-    yield from _best(exercise, explained, pairs)
+def _partly(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
+    """The fault that fits best of those that do not explain everything.
 
-
-def _at_first(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
-    """A fault that does the same up to the first result that is wrong, and there: in two results, or in one of size."""
+    First come faults that show everywhere where they would, and explain at least half of what is wrong; then those that
+    do the same up to the first result that is wrong, and there: in two results, or in one of size.
+    """
     wrong = _wrong(pairs)
-    value, fits = pairs[wrong[0]].mine.value, {}
-    if isinstance(value, Raised):
-        return
+    value = pairs[wrong[0]].mine.value
     enough = 1 if isinstance(value, Tensor) and value.numel() >= 4 else min(2, len(wrong))
+    mostly, at_first = {}, {}
     for fault in exercise.faults:
-        theirs = zip(pairs, _outcomes(exercise, fault), strict=True)
-        alike = [agrees(p.mine, outcome, p.probe, False) for p, outcome in theirs]
-        if all(alike[: wrong[0] + 1]) and sum(alike[i] for i in wrong) >= enough:
-            fits[fault] = sum(alike)
-    yield from _best(exercise, fits, pairs)
+        theirs = _under(exercise, [fault], pairs)
+        shows = _wrong(theirs)
+        alike = [agrees(p.mine, t.mine, p.probe, False) for p, t in zip(pairs, theirs, strict=True)]
+        if shows and 2 * len(shows) >= len(wrong) and all(alike[i] for i in shows):
+            mostly[fault] = len(shows)
+        if not isinstance(value, Raised) and all(alike[: wrong[0] + 1]) and sum(alike[i] for i in wrong) >= enough:
+            at_first[fault] = sum(alike)
+    for fits in (mostly, at_first):
+        if fits:
+            name, text = _named(exercise, [max(fits, key=fits.get)], pairs, False)
+            yield name, f"{text} {SECOND}"
 
 
-def _best(exercise: Exercise, fits: dict[str, int], pairs: Sequence[Pair]) -> Iterator[Finding]:
-    """The fault that fits best of those that do not explain everything, if there is one."""
-    if fits:
-        name, text = _named(exercise, [max(fits, key=fits.get)], pairs, False)
-        yield name, f"{text} {SECOND}"
-
-
-def _wrong(pairs: Sequence[Pair], wholly: bool = False) -> list[int]:
+def _wrong(pairs: Sequence[Comparison], wholly: bool = False) -> list[int]:
     """The places of the probes in which a result is not the right one: in its value, or wholly."""
     return [i for i, p in enumerate(pairs) if not agrees(p.mine, p.right, p.probe, wholly)]
 
 
-def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Pair], wholly: bool) -> Finding:
+def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison], wholly: bool) -> Finding:
     faults: list[Fault] = [exercise.faults[name] for name in on]
-    theirs = [p._replace(mine=outcome) for p, outcome in zip(pairs, _outcomes(exercise, *on), strict=True)]
-    shows, wrong = _wrong(theirs, wholly), _wrong(pairs, wholly)
+    shows, wrong = _wrong(_under(exercise, on, pairs), wholly), _wrong(pairs, wholly)
     evidence = _evidence(exercise, pairs[next((i for i in wrong if i in shows), wrong[0])])
     looks = ", and as if ".join(fault.looks for fault in faults)
     why = " ".join(fault.why for fault in faults)
     return " + ".join(on), f"It looks as if {looks}. {evidence} {why}"
 
 
-def _raised(exercise: Exercise, pair: Pair) -> str:
+def _raised(exercise: Exercise, pair: Comparison) -> str:
     error = pair.mine.value
     line = f" in the line `{error.line}`" if error.line else ""
     text = f"{_call(exercise, pair)} raises {error.kind}{line}: {error.message.strip()[:300].rstrip('.')}"
     return ". ".join([text, *(advice for part, advice in ADVICE.items() if part in error.message)])
 
 
-def _call(exercise: Exercise, pair: Pair) -> str:
+def _call(exercise: Exercise, pair: Comparison) -> str:
     """The call of a probe, as it would be typed."""
     return f"`{exercise.name}({', '.join(map(_short, pair.mine.arguments or pair.right.arguments))})`"
 
 
-def _evidence(exercise: Exercise, pair: Pair) -> str:
+def _evidence(exercise: Exercise, pair: Comparison) -> str:
     """Where the learner's result first differs from the right one, in numbers."""
     mine, right = pair.mine.value, pair.right.value
     if isinstance(mine, Raised):
@@ -311,36 +294,34 @@ def _stopped(exercise: Exercise) -> Card:
         f"`{exercise.name}` was running. A check gives each call {SECONDS:.0f} seconds and then stops by itself, so a "
         "function that takes longer has a loop that does not end, or too many rounds. Look at its condition."
     )
+    state = "Your function has ended, and the notebook is as it was before. Change the function and check again."
     if still_running():
         state = (
             "Your function cannot be stopped and slows down everything else: save the notebook and restart the kernel."
         )
-    else:
-        state = "Your function has ended, and the notebook is as it was before. Change the function and check again."
-    title = f"{exercise.name}: you stopped the check"
-    return card(title, [paragraph(advice), paragraph(state)], f"{title}\n{advice}\n{state}", "open")
+    return message(f"{exercise.name}: you stopped the check", [advice, state], "open")
 
 
 def _card(exercise: Exercise, found: Examined) -> Card:
-    (passed, mistake, message), _, shapes = found
+    (passed, mistake, said), _, shapes = found
     if is_open(found.diagnosis):
         text = f"Write `{exercise.signature}`, run its cell, then run this one again."
-        return card(message, [paragraph(text)], message, "open")
+        return card(said, [paragraph(text)], said, "open")
     rows: dict[str, bool | None] = {}
     for probe, state in zip(exercise.probes, found.states, strict=True):
         rows[probe.holds] = state if rows.get(probe.holds, True) else False
     if False in rows.values():  # what comes behind the first failure may only follow from it
         first = list(rows.values()).index(False)
         rows = {holds: state if i <= first else None for i, (holds, state) in enumerate(rows.items())}
-    items = "".join(
-        f'<li style="margin:1px 0"><b style="color:{MARKS[state][1]};display:inline-block;width:1.5em">'
-        f"{MARKS[state][0]}</b>{inline(holds)}</li>"
-        for holds, state in rows.items()
-    )
+    style = "display:inline-block;width:1.5em"
+    items = ""
+    for holds, state in rows.items():
+        mark, color = MARKS[state]
+        items += f'<li style="margin:1px 0"><b style="color:{color};{style}">{mark}</b>{inline(holds)}</li>'
     listing = f'<ul style="list-style:none;padding:0;margin:8px 0">{items}</ul>'
     if passed:
         text = "\n".join([f"{exercise.name}: right", *(f"  ✓ {holds}" for holds in rows)])
         return card(f"{exercise.name}: right", [listing], text, "good")
     title = f"{exercise.name}: {mistake or 'not right yet'}"
-    parts = [listing, paragraph(message.partition("\n")[0]), shapes.html if shapes else ""]
-    return card(title, parts, f"{exercise.name}: not right yet\n{message}", "bad")
+    parts = [listing, paragraph(said.partition("\n")[0]), shapes.html if shapes else ""]
+    return card(title, parts, f"{exercise.name}: not right yet\n{said}", "bad")

@@ -12,7 +12,7 @@ from ..exercises.base import Exercise, Probe
 from .probing import SEED, Outcome, Raised, Strange, is_number, observe, same
 
 
-class Pair(NamedTuple):
+class Comparison(NamedTuple):
     """What a probe made of the learner's function and of the reference."""
 
     probe: Probe
@@ -23,7 +23,7 @@ class Pair(NamedTuple):
 Finding = tuple[str, str]  # the mistake's name, and the sentences that say it
 
 
-def of_kind(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
+def of_kind(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
     """Mistakes that can be made in any function: told by the kind of what came back, not by its numbers."""
     for _, mine, right in _parts(pairs):
         value, wanted = mine.value, right.value
@@ -52,18 +52,18 @@ def of_kind(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
                 yield "wrong dtype", f"The numbers are right, but {text}: see where the dtype changes on the way."
 
 
-def _parts(pairs: Sequence[Pair]) -> Iterator[Pair]:
+def _parts(pairs: Sequence[Comparison]) -> Iterator[Comparison]:
     """The pairs; where several results are asked for and as many given, one pair for each."""
     for pair in pairs:
         values, wanted = pair.mine.value, pair.right.value
         if type(values) in (list, tuple) and type(wanted) in (list, tuple) and len(values) == len(wanted):
             for a, b in zip(values, wanted, strict=True):
-                yield Pair(pair.probe, replace(pair.mine, value=a), replace(pair.right, value=b))
+                yield Comparison(pair.probe, replace(pair.mine, value=a), replace(pair.right, value=b))
         else:
             yield pair
 
 
-def of_parts(pairs: Sequence[Pair]) -> Iterator[Finding]:
+def of_parts(pairs: Sequence[Comparison]) -> Iterator[Finding]:
     """Several results: their number, or the one that is wrong while the others are right, everywhere."""
     pairs = [p for p in pairs if not p.probe.sees]
     if not pairs or not all(isinstance(out.value, list | tuple) for p in pairs for out in (p.mine, p.right)):
@@ -85,7 +85,7 @@ def of_parts(pairs: Sequence[Pair]) -> Iterator[Finding]:
         yield f"result {i}", text
 
 
-def of_gradients(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]:
+def of_gradients(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
     """The values are right, and what flows back through them is not."""
     for probe, mine, right in pairs:
         if mine.gradients is None or right.gradients is None or not same(mine.value, right.value, probe.tolerance):
@@ -108,7 +108,7 @@ def of_gradients(exercise: Exercise, pairs: Sequence[Pair]) -> Iterator[Finding]
                 yield "wrong gradient", f"The result is right, but the gradient of `{name}` is not."
 
 
-def of_numbers(exercise: Exercise, pairs: Sequence[Pair], function: Callable[..., Any]) -> Iterator[Finding]:
+def of_numbers(exercise: Exercise, pairs: Sequence[Comparison], function: Callable[..., Any]) -> Iterator[Finding]:
     """What turns the right numbers into these: a factor, an offset, an axis, an argument that is never looked at."""
     pairs = [p._replace(mine=_flat(p.mine), right=_flat(p.right)) for p in pairs]
     yield from _single(pairs)
@@ -137,7 +137,7 @@ def _flat(outcome: Outcome) -> Outcome:
     return replace(outcome, value=torch.cat([part.flatten().double() for part in value]))
 
 
-def _single(pairs: Sequence[Pair]) -> Iterator[Finding]:
+def _single(pairs: Sequence[Comparison]) -> Iterator[Finding]:
     """What all single numbers have in common, where there are several to see it from."""
     both = [(p.mine.value, p.right.value) for p in pairs if _kind(p.mine.value) == _kind(p.right.value) == "number"]
     if len(both) < 4:

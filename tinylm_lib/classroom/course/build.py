@@ -21,6 +21,7 @@ from nbclient.exceptions import CellControlSignal, DeadKernelError
 from nbformat import NotebookNode
 
 from ..checkout import NOTEBOOKS
+from .contents import with_table
 from .source import ROLES, read_lesson, to_notebook
 
 MAKERS = "course/build course/claims course/grammar course/source display/cards display/figures display/numbers"
@@ -109,6 +110,8 @@ def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
     found = {path: f"{why}; run make notebooks" for path, source in places.items() if (why := why_stale(source, path))}
     built = {*notebooks.glob("*.ipynb"), *notebooks.glob("solutions/*.ipynb")}
     found |= dict.fromkeys(built - places.keys(), "has no source; delete it")
+    if _new_readme(notebooks):
+        found[notebooks.parent / "README.md"] = "has another table of lessons; run make notebooks"
     return [f"{_shown(path, notebooks)} {text}" for path, text in sorted(found.items())]
 
 
@@ -139,6 +142,9 @@ def _work(options: argparse.Namespace, notebooks: Path) -> Iterator[str]:
         for source in sources:
             if options.numbers or any(why_stale(source, path) for path in _places(source, notebooks).values()):
                 yield from build(source, notebooks)
+        if new := _new_readme(notebooks):
+            (notebooks.parent / "README.md").write_text(new, encoding="utf-8", newline="\n")
+            yield "README.md: the table of lessons"
         yield f"up to date: {', '.join(source.stem for source in sources)}"
 
 
@@ -148,6 +154,14 @@ def _sources(notebooks: Path, numbers: Sequence[str] = ()) -> list[Path]:
     if unknown := set(numbers) - set(known):
         raise ValueError(f"no lesson {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return [source for source in sources if not numbers or source.name[:2] in numbers]
+
+
+def _new_readme(notebooks: Path) -> str | None:
+    """The README with the table of these lessons, None where it has it, or where there is no README."""
+    readme = notebooks.parent / "README.md"
+    old = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    new = with_table(old, _sources(notebooks))
+    return new if new != old else None
 
 
 def _places(source: Path, notebooks: Path) -> dict[str, Path]:

@@ -12,7 +12,7 @@ from ..display.source import PACKAGE
 
 LIBRARY, DOOR = PACKAGE.name, __package__.rpartition(".")[0]
 # A name that is another one now, with the module or alias before it.
-RENAMED = {"exercises.find": "find_exercise", "figures.show": "display"}
+RENAMED = {"exercises.find": "find_exercise", "figures.show": "display", "ablation.SIZES": "SMALL_MODEL"}
 
 
 def moved_imports(cells: Iterable[str]) -> dict[str, str]:

@@ -46,6 +46,11 @@ def card(title: str, parts: Sequence[str], text: str, tone: str = "plain") -> Ca
     return Card(f'<div style="{FRAME.format(tone=TONES[tone])}">{head}{"".join(parts)}</div>', text)
 
 
+def message(title: str, lines: Sequence[str], tone: str = "plain") -> Card:
+    """A card with a bold title and a paragraph for each line."""
+    return card(title, [paragraph(line) for line in lines], "\n".join([title, *lines]), tone)
+
+
 def paragraph(text: str) -> str:
     """One paragraph; `code` between backticks is set as code."""
     return f'<p style="margin:6px 0">{inline(text)}</p>'

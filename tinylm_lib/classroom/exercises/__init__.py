@@ -7,19 +7,19 @@ from .base import Exercise
 
 _files = [import_module(f".{file.name}", __name__) for file in iter_modules(__path__) if file.name != "base"]
 _found = [exercise for file in _files for exercise in file.EXERCISES]
-ALL: dict[str, Exercise] = {e.name: e for e in sorted(_found, key=lambda e: (e.lesson, e.order))}
+EXERCISES: dict[str, Exercise] = {e.name: e for e in sorted(_found, key=lambda e: (e.lesson, e.order))}
 
 
 def names() -> list[str]:
     """The names of all exercises, in the order of the lessons."""
-    return list(ALL)
+    return list(EXERCISES)
 
 
-def find(name: str) -> Exercise:
+def find_exercise(name: str) -> Exercise:
     """The exercise of this name.
 
     Raises KeyError, with the known names, for any other.
     """
-    if name not in ALL:
-        raise KeyError(f"there is no exercise {name!r}; there are {', '.join(ALL)}")
-    return ALL[name]
+    if name not in EXERCISES:
+        raise KeyError(f"there is no exercise {name!r}; there are {', '.join(EXERCISES)}")
+    return EXERCISES[name]

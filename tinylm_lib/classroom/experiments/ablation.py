@@ -17,7 +17,7 @@ from ...text.tokenizers import WordTokenizer
 from ...training.loop import train
 from ...training.optim import build_optimizer
 
-SIZES = {"d_model": 64, "n_layers": 2, "n_heads": 4, "max_seq_len": 128}
+SMALL_MODEL = {"d_model": 64, "n_layers": 2, "n_heads": 4, "max_seq_len": 128}
 RECIPE = {"batch_size": 8, "seq_len": 64, "precision": "fp32"}
 N_STORIES, N_HELD_OUT = 5000, 50
 WHOLE = "the whole recipe"
@@ -59,7 +59,7 @@ def gap_after(name: str, n_steps: int, seed: int, **more: Any) -> float:
     text, (model_changes, recipe_changes) = stories(), CHOICES[name]
     config = TrainConfig(**{**RECIPE, "total_steps": n_steps, "seed": seed, **recipe_changes, **more})
     torch.manual_seed(seed)
-    model = TransformerLM(preset("modern", vocab_size=text.tokenizer.vocab_size, **SIZES, **model_changes))
+    model = TransformerLM(preset("modern", vocab_size=text.tokenizer.vocab_size, **SMALL_MODEL, **model_changes))
     batches = RandomWindows(text.ids, config.batch_size, config.seq_len, seed, starts=text.starts)
     for _ in train(model, build_optimizer(model, config), batches, config):
         pass

@@ -5,7 +5,8 @@ names of their exercises in `.parts`. What an exercise does not ask for (a bias,
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -114,10 +115,6 @@ class YourGatedMLP(GatedMLP):
         return self.dropout(self.parts["swiglu"](x, *weights))
 
 
-class YourMLP(MLP):
-    """Calls an activation: `silu` or `gelu`."""
-
-
 class YourPreNormBlock(PreNormBlock):
     """Calls `pre_norm_block`."""
 
@@ -138,81 +135,72 @@ def explicit_attention(softmax: Callable[..., Tensor], q: Tensor, k: Tensor, v: 
     return softmax(scores, -1) @ v
 
 
-def always(module: nn.Module) -> str:
-    """No reason not to."""
-    return ""
+# Why a function cannot replace what a module does, and where that holds.
+Obstacle = tuple[str, Callable[[Any], Any]]
+_SCALED: Obstacle = ("it knows no stretched frequencies", lambda rotary: rotary.scaling)
+_DROPS: Obstacle = ("this model drops attention weights in training", lambda attention: attention.dropout)
+_MORE_THAN_HEADS: list[Obstacle] = [
+    ("it knows no positions", lambda attention: not isinstance(attention.rotation, Unchanged)),
+    ("it knows no norms of q and k", lambda attention: not isinstance(attention.q_norm, nn.Identity)),
+    ("it knows no biases", lambda attention: any(p.bias is not None for p in (attention.q_proj, attention.o_proj))),
+    ("it knows no grouped or narrower heads", lambda attention: not _is_square(attention)),
+    _DROPS,
+]
+_NO_SWIGLU: Obstacle = (
+    "this model's feed-forward is another",
+    lambda ffn: ffn.activation is not silu or ffn.up_proj.bias is not None,
+)
+_ACTIVATIONS: dict[str, list[Obstacle]] = {
+    name: [("this model's activation is another", lambda ffn, activation=activation: ffn.activation is not activation)]
+    for name, activation in {"silu": silu, "gelu": gelu}.items()
+}
 
 
-def unscaled(module: Rotary) -> str:
-    """Why `rotate` cannot turn by these angles."""
-    return "it knows no stretched frequencies" if module.scaling else ""
+def _is_square(attention: Attention) -> bool:
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
+    return len({n for p in projections for n in p.weight.shape}) == 1
 
 
-def undropped(module: Attention) -> str:
-    """Why these attention weights are out of a function's reach."""
-    return "this model drops attention weights in training" if module.dropout else ""
+class Adapter(NamedTuple):
+    """The class that replaces a module's, and the parts that it can call, each with what stands in its way."""
+
+    kind: type[nn.Module]
+    parts: Mapping[str, Sequence[Obstacle]]
 
 
-def plain_heads(module: Attention) -> str:
-    """Why this attention is more than `multi_head_attention`."""
-    weights = [p.weight.shape for p in (module.q_proj, module.k_proj, module.v_proj, module.o_proj)]
-    reasons = {
-        "it knows no positions": not isinstance(module.rotation, Unchanged),
-        "it knows no norms of q and k": not isinstance(module.q_norm, nn.Identity),
-        "it knows no biases": any(p.bias is not None for p in (module.q_proj, module.o_proj)),
-        "it knows no grouped or narrower heads": len(set(weights)) > 1 or weights[0][0] != weights[0][1],
-    }
-    return next((reason for reason, holds in reasons.items() if holds), undropped(module))
-
-
-def unbiased_swiglu(module: GatedMLP) -> str:
-    """Why this feed-forward is another than `swiglu`."""
-    return "" if module.activation is silu and module.up_proj.bias is None else "this model's feed-forward is another"
-
-
-def activates(activation: Callable[[Tensor], Tensor]) -> Callable[[MLP | GatedMLP], str]:
-    """Whether a feed-forward uses this activation."""
-    return lambda module: "" if module.activation is activation else "this model's activation is another"
-
-
-class Place(NamedTuple):
-    """What replaces a kind of module, and for each part that it can call a function: why not, empty if it can."""
-
-    adapter: type[nn.Module]
-    parts: Mapping[str, Callable[[Any], str]]
-
-
-PLACES: dict[type[nn.Module], Place] = {
-    Linear: Place(YourLinear, {"linear": always}),
-    Embedding: Place(YourEmbedding, {"embedding": always}),
-    RMSNorm: Place(YourRMSNorm, {"rms_norm": always}),
-    LayerNorm: Place(YourLayerNorm, {"layer_norm": always}),
-    SinusoidalPosition: Place(YourSinusoidalPosition, {"sinusoidal": always}),
-    Rotary: Place(YourRotary, {"rotate": unscaled}),
-    Attention: Place(
+ADAPTERS: dict[type[nn.Module], Adapter] = {
+    Linear: Adapter(YourLinear, {"linear": []}),
+    Embedding: Adapter(YourEmbedding, {"embedding": []}),
+    RMSNorm: Adapter(YourRMSNorm, {"rms_norm": []}),
+    LayerNorm: Adapter(YourLayerNorm, {"layer_norm": []}),
+    SinusoidalPosition: Adapter(YourSinusoidalPosition, {"sinusoidal": []}),
+    Rotary: Adapter(YourRotary, {"rotate": [_SCALED]}),
+    Attention: Adapter(
         YourAttention,
         {
-            "multi_head_attention": plain_heads,
-            "cached_attention": undropped,
-            "attention": undropped,
-            "softmax": undropped,
-            "causal_mask": always,
-            "split_heads": always,
-            "merge_heads": always,
+            "multi_head_attention": _MORE_THAN_HEADS,
+            **dict.fromkeys(("cached_attention", "attention", "softmax"), (_DROPS,)),
+            **dict.fromkeys(("causal_mask", "split_heads", "merge_heads"), ()),
         },
     ),
-    GatedMLP: Place(YourGatedMLP, {"swiglu": unbiased_swiglu, "silu": activates(silu), "gelu": activates(gelu)}),
-    MLP: Place(YourMLP, {"silu": activates(silu), "gelu": activates(gelu)}),
-    PreNormBlock: Place(YourPreNormBlock, {"pre_norm_block": always}),
+    GatedMLP: Adapter(YourGatedMLP, {"swiglu": [_NO_SWIGLU], **_ACTIVATIONS}),
+    MLP: Adapter(MLP, _ACTIVATIONS),
+    PreNormBlock: Adapter(YourPreNormBlock, {"pre_norm_block": []}),
 }
 # A part that does the work of others brings its own.
-INSTEAD_OF = {"attention": ("softmax",), "swiglu": ("silu",)}
+_INSTEAD_OF = {"attention": ("softmax",), "swiglu": ("silu",)}
 
 
 def callable_parts(model: nn.Module) -> set[str]:
     """The parts that a model of the library could call."""
-    known = [(module, PLACES[type(module)]) for module in model.modules() if type(module) in PLACES]
-    return {name for module, place in known for name, reason in place.parts.items() if not reason(module)}
+    return {name for module in model.modules() for name, why in _places(module).items() if not why}
+
+
+def _places(module: nn.Module) -> dict[str, str]:
+    """The parts that have to do with a module, and why it cannot call them; empty where it can."""
+    adapter = ADAPTERS.get(type(module))
+    known = adapter.parts.items() if adapter else ()
+    return {name: next((why for why, holds in obstacles if holds(module)), "") for name, obstacles in known}
 
 
 class Fitting:
@@ -220,50 +208,44 @@ class Fitting:
 
     def __init__(self, functions: Functions):
         self.functions = functions
-        self.used: dict[str, int] = {}
+        self.used: Counter[str] = Counter()
         self.unused: dict[str, str] = {}
-        self.done: dict[nn.Module, nn.Module] = {}
 
-    def fit(self, module: nn.Module) -> nn.Module:
-        """The module, or the adapter in its place; what is below it is fitted, too."""
-        if module not in self.done:
-            chosen = self._chosen(module)
-            self.done[module] = fitted = _adapted(module, chosen) if chosen else module
-            for name, child in module.named_children():
-                if name not in _weights_only(module, chosen):
-                    setattr(fitted, name, self.fit(child))
-        return self.done[module]
+    def fit(self, model: nn.Module) -> nn.Module:
+        """The same model: its modules call the functions from now on, with the parameters that they have."""
+        never_called = {child for module in model.modules() for child in self._weights_only(module)}
+        for module in model.modules():
+            chosen = self._chosen(module) if module not in never_called else {}
+            self.used.update(chosen.keys())
+            if chosen:
+                _adapt(module, chosen)
+        return model
 
     def _chosen(self, module: nn.Module) -> Functions:
-        place, chosen = PLACES.get(type(module)), {}
-        for name, reason in place.parts.items() if place else ():
-            if name in self.functions:
-                if why := reason(module):
-                    self.unused.setdefault(name, why)
-                else:
-                    chosen[name] = self.functions[name]
-        for name in [name for larger in INSTEAD_OF if larger in chosen for name in INSTEAD_OF[larger]]:
+        chosen = {}
+        for name, why in _places(module).items():
+            if name in self.functions and why:
+                self.unused.setdefault(name, why)
+            elif name in self.functions:
+                chosen[name] = self.functions[name]
+        for name in [name for larger in chosen for name in _INSTEAD_OF.get(larger, ())]:
             if chosen.pop(name, None):
                 self.unused[name] = "your larger part brings its own"
-        for name in chosen:
-            self.used[name] = self.used.get(name, 0) + 1
         return chosen
 
+    def _weights_only(self, module: nn.Module) -> list[nn.Module]:
+        """The children that are never called, because the module itself multiplies by their weights."""
+        if isinstance(module, TransformerLM):
+            return [child for name, child in module.named_children() if name == "lm_head"]
+        has_swiglu = "swiglu" in self.functions and _places(module).get("swiglu") == ""
+        return [module.gate_proj, module.up_proj, module.down_proj] if has_swiglu else []
 
-def _weights_only(module: nn.Module, chosen: Functions) -> tuple[str, ...]:
-    """The children that are never called, because the module itself multiplies by their weights."""
-    if isinstance(module, TransformerLM):
-        return ("lm_head",)
-    return ("gate_proj", "up_proj", "down_proj") if "swiglu" in chosen else ()
 
-
-def _adapted(module: nn.Module, functions: Functions) -> nn.Module:
-    kind = PLACES[type(module)].adapter
-    adapter = kind.__new__(kind)
-    adapter.__dict__.update(vars(module))  # the same parameters, buffers and submodules
-    adapter.parts = dict(functions)
+def _adapt(module: nn.Module, functions: Functions) -> None:
+    """Only the class becomes another one, as in torch's own parametrizations: parameters and submodules stay."""
+    module.__class__ = ADAPTERS[type(module)].kind
+    module.parts = functions
     for name in functions.keys() & {"silu", "gelu"}:
-        adapter.activation = functions[name]
+        module.activation = functions[name]
     if "sinusoidal" in functions:
-        adapter.build(adapter.table.device)
-    return adapter
+        module.build(module.table.device)

@@ -1,38 +1,20 @@
-"""A student's function as a file that stands on its own: taken out of a notebook with all that it needs, and read back.
-
-    python -m tinylm_lib.classroom.workshop.extract NAME FILE
-
-checks such a file in a fresh process. It holds a docstring, a seal (`MARK` and JSON), imports, helpers, the function.
-"""
+"""A student's function as a file that stands on its own: taken out of a notebook with all that it needs."""
 
 import __future__
 
 import ast
 import contextlib
-import hashlib
-import importlib.abc
-import importlib.util
 import inspect
-import json
 import linecache
-import subprocess
 import symtable
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from ..checks.check import diagnose
-from ..exercises import find
-from ..exercises.base import Diagnosis, Exercise
-
-ROOT = Path(__file__).parents[3]
-MARK = "# tinylm-part: "
-FRESH_SECONDS = 120
-ABSENT = object()
+_ABSENT = object()
 
 
 class KeepError(Exception):
@@ -47,113 +29,17 @@ class Extract(NamedTuple):
     along: list[str]
 
 
-class Part(NamedTuple):
-    """A part as it is found: `status` is open, done, stale or broken; `why` says what is wrong with the last two."""
-
-    name: str
-    status: str
-    why: str = ""
-    function: Callable[..., Any] | None = None
-
-
 def extract(function: Any) -> Extract:
     """Take a function out of its notebook, with the imports it uses and the functions and classes that it calls.
 
     Raises KeepError for what no file can hold: other variables of the notebook, closures, lambdas, lost source.
     """
     own = _original(function)
-    gathered = _Gathered(own)
-    gathered.define(own.__name__, function)
-    return gathered.result(own.__name__)
-
-
-def sealed(exercise: Exercise, extracted: Extract) -> str:
-    """The text of a part's file. The seal holds digests of the exercise and of what stands below the seal."""
-    seal = {
-        "exercise": exercise.name,
-        "function": extracted.name,
-        "exercise_digest": exercise.digest,
-        "body_digest": _digest(extracted.body),
-    }
-    title = f"Your {exercise.signature} of lesson {exercise.lesson}, kept from a notebook."
-    return f'"""{title}"""\n\n{MARK}{json.dumps(seal)}\n\n{extracted.body}'
-
-
-def read(name: str, path: Path) -> Part:
-    """The part of this name, with its function if it is right today.
-
-    What was checked before it was written is checked again only if it, or its exercise, has changed since.
-    """
-    if not path.exists():
-        return Part(name, "open")
-    try:
-        seal, body, function = _load(name, path)
-    except (Exception, SystemExit) as error:  # it is a student's code: it may raise anything
-        return Part(name, "broken", f"It cannot be imported: {_said(error)}")
-    is_current = seal.get("exercise_digest") == find(name).digest
-    if is_current and seal.get("body_digest") == _digest(body):
-        return Part(name, "done", "", function)
-    diagnosis = diagnose(name, function)
-    if diagnosis.passed:
-        return Part(name, "done", "", function)
-    return Part(name, "broken" if is_current or not seal else "stale", diagnosis.message)
-
-
-def check_in_fresh_process(name: str, path: Path) -> Diagnosis:
-    """What the check says where there is no notebook, only the file."""
-    command = [sys.executable, "-m", f"{__package__}.extract", name, str(path.resolve())]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=FRESH_SECONDS)
-    except subprocess.TimeoutExpired:
-        return Diagnosis(False, None, f"It did not end within {FRESH_SECONDS} s.")
-    try:
-        return Diagnosis(*json.loads(done.stdout.splitlines()[-1]))
-    except (ValueError, IndexError):
-        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        return Diagnosis(False, None, f"Its process ended early: {last or done.returncode}")
-
-
-def main(name: str, path: str) -> None:
-    """Prints what the check says of a file, as JSON on the last line."""
-    with contextlib.redirect_stdout(sys.stderr):
-        try:
-            diagnosis = diagnose(name, _load(name, Path(path))[2])
-        except (Exception, SystemExit) as error:  # as in `read`
-            diagnosis = Diagnosis(False, None, _said(error))
-    print("\n" + json.dumps(diagnosis), flush=True)
-
-
-class _Source(importlib.abc.SourceLoader):
-    """Loads a file without the cache of compiled files, which takes two versions of the same second for one."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def get_filename(self, fullname: str) -> str:
-        return str(self.path)
-
-    def get_data(self, path: str) -> bytes:
-        return self.path.read_bytes()
-
-
-def _load(name: str, path: Path) -> tuple[dict[str, str], str, Callable[..., Any]]:
-    """The seal of a part's file, the text below it, and its function. A file without a seal is all text."""
-    above, _, rest = path.read_text(encoding="utf-8").partition(f"\n{MARK}")
-    line, _, body = rest.partition("\n\n")
-    seal, body = (json.loads(line), body) if rest else ({}, above)
-    linecache.checkcache(str(path))
-    spec = importlib.util.spec_from_loader(f"part_{name}", _Source(path))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return seal, body, getattr(module, seal.get("function", name))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a doubtful escape, which was said when the cell was run
+        gathered = _Gathered(own)
+        gathered.define(own.__name__, function)
+        return gathered.result(own.__name__)
 
 
 class _Gathered:
@@ -161,17 +47,14 @@ class _Gathered:
 
     def __init__(self, function: FunctionType):
         self.names = function.__globals__
-        self.cells = list(_cells(function))
+        self.cells = _cells(function)
         self.stands_for: dict[str, Any] = {}
         self.imports: set[str] = set()
         self.texts: list[str] = []
-        self.flags = 0
 
     def result(self, name: str) -> Extract:
         """The text as a whole: imports, then definitions."""
-        lines = sorted(self.imports, key=lambda line: (line.startswith("from"), line))
-        if self.flags & __future__.annotations.compiler_flag:
-            lines.insert(0, "from __future__ import annotations")
+        lines = sorted(self.imports, key=lambda line: ("__future__" not in line, line.startswith("from"), line))
         helpers = [helper for helper, thing in self.stands_for.items() if helper != name and self._is_own(thing)]
         above = ["\n".join(lines)] if lines else []
         return Extract(name, "\n\n\n".join([*above, *self.texts]) + "\n", [*lines, *helpers])
@@ -180,7 +63,7 @@ class _Gathered:
         """Take a function or a class of the notebook, after all that it needs itself."""
         own = thing if isinstance(thing, type) else _original(thing)
         if self._is_new(own.__name__, thing):
-            text = self._definition(name, thing, own)
+            text = self._class(own) if isinstance(own, type) else self._function(name, thing, own)
             for needed in _names_from_outside(text):
                 self.take(needed, own.__name__)
             self.texts.append(text)
@@ -189,8 +72,8 @@ class _Gathered:
 
     def take(self, name: str, user: str) -> None:
         """Take what the notebook calls by this name; KeepError if no file can hold it."""
-        value = self.names.get(name, ABSENT)
-        if value is ABSENT or name.startswith("__"):  # built in, or missing: then the fresh process will say so
+        value = self.names.get(name, _ABSENT)
+        if value is _ABSENT or name.startswith("__"):  # built in, or missing: then the fresh process will say so
             return
         if lines := self._import_lines(name, value):
             self._is_new(name, value)
@@ -230,16 +113,11 @@ class _Gathered:
             return [_as("import", value.__name__, name)]
         module, known = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
         is_named = isinstance(module, str) and isinstance(known, str) and module != self.names.get("__name__")
-        is_there = is_named and getattr(sys.modules.get(module), known, ABSENT) is value
+        is_there = is_named and getattr(sys.modules.get(module), known, _ABSENT) is value
         return [_as(f"from {module} import", known, name)] if is_there else []
 
-    def _definition(self, name: str, thing: Any, own: Any) -> str:
-        """The text of the statement that defines a function or a class of the notebook."""
-        missing = f"Python does not remember how `{name}` was written. "
-        if isinstance(own, type):
-            if text := self._class(own):
-                return text
-            raise KeepError(missing + "Run its cell once more, then this one.")
+    def _function(self, name: str, thing: Any, own: FunctionType) -> str:
+        """The text of the `def` of a function, with its decorators."""
         if own.__name__ == "<lambda>":
             what = "This" if name == own.__name__ else f"`{name}`"
             raise KeepError(f"{what} is a lambda, which has no name of its own. Write it with `def`.")
@@ -248,26 +126,29 @@ class _Gathered:
                 f"`{name}` was made inside another function and remembers {remembered} of it. Define it at the left "
                 f"margin of a cell, and pass {remembered} as an argument."
             )
-        self.flags |= own.__code__.co_flags
-        for text, node in _definitions(own.__code__):
-            if thing is not own and not node.decorator_list:
+        if own.__code__.co_flags & __future__.annotations.compiler_flag:
+            self.imports.add("from __future__ import annotations")
+        for text, tree in _definition(own):
+            if thing is not own and not tree.body[0].decorator_list:
                 raise KeepError(f"`{name}` is wrapped in another function behind its back. Write `@` above its `def`.")
-            return _text(text, node)
+            return text
         remedy = "Put it in a cell of its own, without a line that begins with `%%`; run that cell, then this one."
-        raise KeepError(missing + remedy)
+        raise KeepError(f"Python does not remember how `{name}` was written. {remedy}")
 
-    def _class(self, own: type) -> str | None:
+    def _class(self, own: type) -> str:
         """The text of a class: the statement around its methods, or without methods the last of its name."""
         methods = [value for value in vars(own).values() if isinstance(value, FunctionType)]
         codes = [method.__code__ for method in methods if method.__globals__ is self.names]
-        written = [code for code in codes if _definitions(code)]  # a dataclass brings methods that nobody wrote
-        cells = [cell for code in written[:1] for cell in _parsed(_file(code))] or self.cells
-        for text, tree in reversed(cells):
+        written = [code for code in codes if _file(code)]  # a dataclass brings methods that nobody wrote
+        for text, tree in reversed(_parsed(_file(written[0])) if written else self.cells):
             for node in ast.walk(tree):
                 is_it = isinstance(node, ast.ClassDef) and node.name == own.__name__
                 if is_it and all(node.lineno <= code.co_firstlineno <= node.end_lineno for code in written):
-                    return _text(text, node)
-        return None
+                    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+                    return _at_the_margin("\n".join(text.split("\n")[first - 1 : node.end_lineno]))
+        raise KeepError(
+            f"Python does not remember how `{own.__name__}` was written. Run its cell once more, then this one."
+        )
 
 
 def _unwrapped(value: Any) -> FunctionType | None:
@@ -305,9 +186,8 @@ def _cells(function: FunctionType) -> list[tuple[str, ast.Module]]:
 
 
 def _parsed(text: str) -> list[tuple[str, ast.Module]]:
-    """The text and its tree, or nothing for what is no Python."""
-    with contextlib.suppress(SyntaxError, ValueError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a doubtful escape, which was said when the cell was run
+    """The text and its tree, or nothing for what is not Python."""
+    with contextlib.suppress(SyntaxError, ValueError):
         return [(text, ast.parse(text))]
     return []
 
@@ -317,27 +197,22 @@ def _file(code: CodeType) -> str:
     return "".join(linecache.getlines(code.co_filename))
 
 
-def _definitions(code: CodeType) -> list[tuple[str, Any]]:
-    """The statement that a function's code was compiled from, with the text of its file."""
-    return [
-        (text, node)
-        for text, tree in _parsed(_file(code))
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.name, _first_line(node)) == (code.co_name, code.co_firstlineno)
-    ]
+def _definition(function: FunctionType) -> list[tuple[str, ast.Module]]:
+    """The `def` of a function with its decorators, as text and as a tree, if it is still where it was compiled from."""
+    try:
+        found = _parsed(_at_the_margin(inspect.getsource(function.__code__)))
+    except (OSError, SyntaxError):
+        return []
+    return [(text, tree) for text, tree in found if getattr(tree.body[0], "name", None) == function.__name__]
 
 
-def _first_line(node: Any) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-
-
-def _text(text: str, node: Any) -> str:
-    """The lines of a definition at the left margin, without its comments where moving them would change a string."""
-    lines = "\n".join(text.split("\n")[_first_line(node) - 1 : node.end_lineno])
-    if not node.col_offset:
-        return lines
-    for moved, tree in _parsed(textwrap.dedent(lines)):
+def _at_the_margin(text: str) -> str:
+    """An indented definition at the left margin, without its comments where moving them would change a string."""
+    text = text.rstrip("\n")
+    if not text[:1].isspace():
+        return text
+    node = ast.parse(f"if True:\n{text}").body[0].body[0]
+    for moved, tree in _parsed(textwrap.dedent(text)):
         if ast.dump(tree.body[0]) == ast.dump(node):
             return moved
     return ast.unparse(node)
@@ -363,13 +238,9 @@ def _imports(tree: ast.Module, name: str, value: Any) -> Iterator[str]:
             for alias in node.names:
                 known = name if alias.name == "*" else alias.name
                 is_bound = name == (alias.asname or known)
-                if is_bound and getattr(sys.modules[node.module], known, ABSENT) is value:
+                if is_bound and getattr(sys.modules[node.module], known, _ABSENT) is value:
                     yield _as(f"from {node.module} import", known, name)
 
 
 def _as(statement: str, known: str, name: str) -> str:
     return f"{statement} {known}" + (f" as {name}" if name != known else "")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

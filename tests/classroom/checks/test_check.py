@@ -1,0 +1,131 @@
+"""A check says what it found, whatever the learner's function does, and nothing of it escapes."""
+
+import sys
+import threading
+import time
+from functools import partial
+
+import pytest
+import torch
+
+from tinylm_lib.classroom.checks import probing
+from tinylm_lib.classroom.checks.check import _told_apart, check, diagnose, hint
+from tinylm_lib.classroom.exercises import find_exercise
+from tinylm_lib.classroom.exercises.base import Diagnosis
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_numbers_that_differ_are_told_apart():
+    assert _told_apart(0.500012, 0.500013) == ("0.500012", "0.500013")
+    assert _told_apart(0.5, 2.0) == ("0.5", "2")
+
+
+def never_ends(x, dim):
+    while True:
+        x = x + 1
+
+
+def catches_everything(x, dim):
+    while True:
+        try:
+            time.sleep(0.01)
+        except BaseException:
+            continue
+
+
+def meddles(x, dim):
+    torch.manual_seed(99)
+    torch.set_default_dtype(torch.float64)
+    print("noise")
+    print("noise", file=sys.stderr)
+    return x.softmax(dim)
+
+
+def raises(error):
+    def function(x, dim):
+        raise error
+
+    return function
+
+
+def recurses(x, dim):
+    return recurses(x, dim)
+
+
+class Nasty(torch.Tensor):
+    """A result that objects to everything."""
+
+    def __eq__(self, other):
+        raise RuntimeError("no")
+
+    __hash__ = None
+
+
+class NotATensor:
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+BAD = {
+    "nothing returned": (lambda x, dim: print(x.softmax(dim)), "nothing returned"),
+    "a list": (lambda x, dim: x.softmax(dim).tolist(), "wrong type"),
+    "an array": (lambda x, dim: x.detach().softmax(dim).numpy(), "wrong type"),
+    "a text": (lambda x, dim: str(x), "wrong type"),
+    "an object that objects": (lambda x, dim: NotATensor(), "wrong type"),
+    "too few arguments": (lambda x: x, "raises an error"),
+    "an exit": (raises(SystemExit(3)), "raises an error"),
+    "an interrupt": (raises(KeyboardInterrupt), "raises an error"),
+    "endless recursion": (recurses, "raises an error"),
+    "a type": (torch.Tensor, "raises an error"),
+    "detached": (lambda x, dim: x.detach().softmax(dim), "no gradient"),
+    "chance": (lambda x, dim: (x + torch.rand(())).softmax(dim) * (1 + torch.rand(())), "random"),
+    "no function": (torch.ones(3), "no function"),
+    "None": (None, "no function"),
+}
+
+
+@pytest.mark.parametrize(("function", "mistake"), BAD.values(), ids=BAD)
+def test_whatever_it_does_it_is_told(function, mistake):
+    found = diagnose("softmax", function)
+    assert not found.passed and found.mistake == mistake, found
+    assert len(found.message) > 20
+
+
+def test_a_result_of_a_strange_class_is_taken_for_what_it_holds():
+    assert diagnose("softmax", lambda x, dim: x.softmax(dim).as_subclass(Nasty)).passed
+
+
+@pytest.mark.parametrize("function", [never_ends, catches_everything])
+def test_what_does_not_end_is_stopped(function, monkeypatch):
+    monkeypatch.setattr(probing, "SECONDS", 0.5)
+    found = diagnose("softmax", function)
+    assert found.mistake == "does not end" and "5 seconds" in found.message
+    assert function is catches_everything or threading.active_count() < 5
+
+
+def test_what_it_meddles_with_is_put_back(capsys):
+    before = torch.get_rng_state()
+    found = diagnose("softmax", meddles)
+    assert found.passed, found
+    assert torch.equal(torch.get_rng_state(), before) and torch.get_default_dtype() == torch.float32
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_stub_is_not_attempted_yet_and_a_right_one_is_told_what_holds(capsys):
+    found = check("softmax", raises(NotImplementedError))
+    assert found == Diagnosis(False, None, "softmax: not attempted yet")
+    assert capsys.readouterr().out == "softmax: not attempted yet\n"
+    assert check("softmax", torch.softmax).passed
+    assert "✓ every row sums to 1" in capsys.readouterr().out
+
+
+def test_two_mistakes_at_once_are_both_named():
+    found = diagnose("rms_norm", partial(find_exercise("rms_norm").reference, on=frozenset({"centred", "eps outside"})))
+    assert found.mistake == "centred + eps outside"
+
+
+@pytest.mark.parametrize("function", [diagnose, check, lambda name, f: hint(name)])
+def test_an_unknown_name_is_a_key_error(function):
+    with pytest.raises(KeyError, match=r"there is no exercise 'softmx'; there are .*softmax"):
+        function("softmx", torch.softmax)
