@@ -89,6 +89,11 @@ def test_a_mistake_outside_the_catalogue_is_told(name, mistake, record, request)
     assert (found.mistake is None) == (request.node.callspec.id in UNNAMED)
 
 
+def test_a_fault_that_explains_most_of_what_is_wrong_is_named():
+    found = diagnose("random_windows", WRONG["random_windows"]["next_chunk"])
+    assert found.mistake == "a start missing" and found.message.endswith("mend this one and check again.")
+
+
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_reference_is_the_library_s(name):
     exercise = exercises.find_exercise(name)

@@ -208,6 +208,10 @@ REFUSED = {
         "def g(n): return n if n < 1 else g(n - 1)\n---\nf = g\n---\ndef g(n): return 0",
         "Two different things are called `g`",
     ),
+    "a class with a method from elsewhere": (
+        "class A: pass\ndef g(self): return 1\nA.g = g\n---\ndef f(x): return A().g()",
+        "does not remember how `A`",
+    ),
     "a partial": ("import functools\nf = functools.partial(max, 1)", "This is a partial"),
     "a builtin": ("f = len", "This is a builtin_function_or_method"),
     "a method": ("class A:\n    def f(self, x): return x\nf = A().f", "This is a method"),

@@ -1,6 +1,7 @@
 """Parts in files: what lies in the folder is read with suspicion, and checked once more in a fresh process."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ def sealed(body: str = GOOD, **changes: str) -> str:
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)  # as it is for a student
     return tmp_path / "softmax.py"
 
 
