@@ -78,13 +78,21 @@ def test_a_cache_holds_one_tensor_per_layer_and_fills_them_in_place() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("autocast", [False, True])
-def test_in_low_precision_both_precisions_of_cache_work(autocast: bool, dtype: torch.dtype) -> None:
-    model, ids = scrambled(tiny("modern")), some_ids(2, 9)
-    model = model if autocast else model.bfloat16()
+@pytest.mark.parametrize(
+    ("weights", "autocast", "result"),
+    [
+        (torch.bfloat16, False, torch.bfloat16),
+        (torch.float32, True, torch.bfloat16),
+        (torch.float32, False, torch.float32),
+    ],
+)
+def test_every_precision_of_cache_works_in_every_precision_of_model(
+    weights: torch.dtype, autocast: bool, result: torch.dtype, dtype: torch.dtype
+) -> None:
+    model, ids = scrambled(tiny("modern")).to(weights), some_ids(2, 9)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         full, pieces = model(ids), in_pieces(model, ids, [5, 1, 3], KVCache(model.config, 2, 9, dtype=dtype))
-    assert pieces.dtype == full.dtype == torch.bfloat16
+    assert pieces.dtype == full.dtype == result
     torch.testing.assert_close(pieces, full, rtol=0, atol=0.25)  # logits of size 10 and 8 bits
 
 
