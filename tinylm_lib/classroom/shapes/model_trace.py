@@ -11,11 +11,11 @@ from ...model import TransformerLM
 from ..display.cards import CODE, Card, card, paragraph
 from .capture import capture
 from .comments import Shape, config_sizes
-from .letters import axis_names, explained, legend_html, spelled, spelled_html, used_letters
+from .letters import axis_names, chips, legend, legend_html, spelled
 
-CELL = f"{CODE};padding:2px 14px 2px 0;border:none;text-align:left;white-space:pre;max-width:none;line-height:1.7"
-HEAD = "padding:4px 14px 4px 0;text-align:left;font-size:13px;white-space:nowrap;border:none"
-COLUMNS = ("part", "shape of what it returns", "parameters", "FLOPs")
+_CELL = f"{CODE};padding:2px 14px 2px 0;border:none;text-align:left;white-space:pre;max-width:none;line-height:1.7"
+_HEAD = "padding:4px 14px 4px 0;text-align:left;font-size:13px;white-space:nowrap;border:none"
+_COLUMNS = ("part", "shape of what it returns", "parameters", "FLOPs")
 UNCHANGING = ("Dropout", "Identity", "Unchanged")
 
 
@@ -75,21 +75,21 @@ def trace_model(model: TransformerLM, ids: Tensor, blocks: int = 1) -> ModelTrac
 
 
 def _card(title: str, rows: list[Row], letters: dict[str, int], note: str) -> Card:
-    legend = explained(used_letters(row.names for row in rows), letters)
-    titles = "".join(f'<th style="{HEAD}{_right(i)}">{name}</th>' for i, name in enumerate(COLUMNS))
+    meanings = legend([name for row in rows for name in row.names], letters)
+    titles = "".join(f'<th style="{_HEAD}{_right(i)}">{name}</th>' for i, name in enumerate(_COLUMNS))
     lines, body = [], f'<tr style="background:none">{titles}</tr>'
     for row in rows:
         counts = [f"{n:,}" if n else "" for n in (row.parameters, row.flops)]
         label = f"{'  ' * row.depth}{row.name} ({row.kind})"
         lines.append(f"{label:<40} {spelled(row.shape, row.names):<38}{counts[0]:>12}{counts[1]:>16}".rstrip())
         kind = f"{'    ' * row.depth}{escape(row.name)} <span style='opacity:0.75'>{escape(row.kind)}</span>"
-        cells = (kind, spelled_html(row.shape, row.names), *counts)
-        columns = "".join(f'<td style="{CELL}{_right(i)}">{cell}</td>' for i, cell in enumerate(cells))
+        cells = (kind, chips(spelled(row.shape, row.names)), *counts)
+        columns = "".join(f'<td style="{_CELL}{_right(i)}">{cell}</td>' for i, cell in enumerate(cells))
         body += f'<tr style="background:none">{columns}</tr>'
-    head = f"{COLUMNS[0]:<40} {COLUMNS[1]:<38}{COLUMNS[2]:>12}{COLUMNS[3]:>16}"
-    words = "  ".join(f"{letter} {meaning}" for letter, meaning in legend)
+    head = f"{_COLUMNS[0]:<40} {_COLUMNS[1]:<38}{_COLUMNS[2]:>12}{_COLUMNS[3]:>16}"
+    words = "  ".join(f"{letter} {meaning}" for letter, meaning in meanings)
     table = f'<table style="border-collapse:collapse;table-layout:auto;width:100%;margin:6px 0">{body}</table>'
-    parts = [table, legend_html(legend), paragraph(note)]
+    parts = [table, legend_html(meanings), paragraph(note)]
     return card(f"{title}, part by part", parts, "\n".join([title, "", head, *lines, "", words, note]))
 
 
