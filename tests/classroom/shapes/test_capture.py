@@ -6,7 +6,6 @@ from support.models import some_ids, tiny
 from torch import nn
 
 from tinylm_lib import TransformerLM
-from tinylm_lib.classroom.course.doctor import Finding, checkup, report
 from tinylm_lib.classroom.shapes.capture import capture
 
 FAMILIES = ["modern", "cs336", "gpt", "tiny_transformer", "gpt2", "llama"]
@@ -62,23 +61,3 @@ def test_hooks_modes_and_gradients_are_left_as_they_were() -> None:
     assert [m.training for m in model.modules()] == modes
     assert all(not m._forward_hooks and not m._forward_pre_hooks for m in model.modules())
     assert all(p.grad is None for p in model.parameters())
-
-
-def test_the_doctor_names_the_remedy() -> None:
-    findings = checkup()
-    assert "This machine is ready." in report([f._replace(fix="") for f in findings])
-    said = report([*findings, Finding("anywidget", "missing", "run the set-up again")])
-    assert "mend  anywidget" in said and "-> run the set-up again" in said and "need a hand" in said
-
-
-def test_the_doctor_sees_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    missing = [finding for finding in checkup() if finding.found == "missing"]
-    assert [finding.what for finding in missing] == [
-        "jupyterlab",
-        "ipywidgets",
-        "anywidget",
-        "matplotlib",
-        "safetensors",
-    ]
-    assert all("set-up" in finding.fix for finding in missing)

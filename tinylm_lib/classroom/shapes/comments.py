@@ -27,7 +27,7 @@ import sys
 import tokenize
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,22 +74,6 @@ class Comment:
         return "unplaced" if self.obstacle else "lie" if self.lie else "true" if self.runs else "never executed"
 
 
-class Operation(NamedTuple):
-    """One operation of a traced source: its name, its first and last line, and how its operands are written.
-
-    kind: "sign" (the name is `@`, `<`, `[]`, ...), "update" (`x += y`, named `+`) or "call" (named as what is called).
-    owner: whose method is called. texts, keywords: the operands; `*` stands in front of what is unpacked, `**` alone.
-    """
-
-    kind: str
-    name: str
-    first: int
-    last: int
-    texts: list[str]
-    owner: str = ""
-    keywords: tuple[tuple[str, str], ...] = ()
-
-
 @dataclass
 class Report:
     """Every shape comment that was found, and how to check: `sizes` of the fixed letters may change between runs.
@@ -102,7 +86,7 @@ class Report:
     strict: bool = True  # a lie raises ShapeError; otherwise it is only collected
     on_line: Callable[[Comment, Any, Letters], None] | None = None
     comments: list[Comment] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[ast.AST] = field(default_factory=list)  # as they are written
 
     def problems(self) -> list[str]:
         """Returns one message per comment that lies, has no place or never ran."""
@@ -169,7 +153,7 @@ class Scope:
 
     def __init__(self, report: Report) -> None:
         self.report, self.letters, self.running = report, {}, []
-        self.latest: tuple[Operation | None, Any, tuple, dict] = None, None, (), {}
+        self.latest: tuple[ast.AST | None, Any, tuple, dict] = None, None, (), {}
 
     def forget(self, letters: str) -> None:
         """Unbinds the letters that belong to one round of a loop."""
@@ -191,7 +175,7 @@ class Scope:
         """Notes an operation that is about to run on these; returns the first: its left side, or what is called."""
         operation = self.report.operations[number]
         self.latest = operation, first, rest, named
-        if self.running and (operation.kind, operation.name) == ("sign", "@"):
+        if self.running and isinstance(operation, ast.BinOp) and isinstance(operation.op, ast.MatMult):
             self.running[-1][1].append((first, *rest))
         return first
 

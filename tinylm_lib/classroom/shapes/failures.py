@@ -1,5 +1,6 @@
 """From an error in traced code back to the operation that failed, its operands, and the mismatch of their shapes."""
 
+import ast
 import io
 import linecache
 import re
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from .comments import Letters, Operation, Report, letters_said
+from .comments import Letters, Report, letters_said
 from .instrument import woven
 from .letters import axis_names, used_letters
 from .mismatch import Case, Mismatch, Operand
@@ -109,14 +110,16 @@ def failure_at(report: Report, recording: Recording, error: BaseException, depth
     message = str(error).strip().split("\n")[0]
     found, inside = _unpacking(recording, number, source, error), ()
     operation, first, rest, named = frame.f_locals.get("__scope__", frame.f_globals.get("__scope__")).latest
-    if found is None and operation and operation.first <= number <= operation.last:
-        if operation.kind != "call" or is_of_torch(first):
-            found = mismatch_of(_case(operation, first, rest, named, error, letters))
-        deeper = None
-        if found is None and operation.kind == "call" and depth < DEEPEST:
+    if found is None and operation and operation.lineno <= number <= operation.end_lineno:
+        lines = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
+        case = Case(*_operands(operation, lines, first, rest, named), error, letters)
+        is_call, deeper = isinstance(operation, ast.Call), None
+        if not is_call or is_of_torch(first):
+            found = mismatch_of(case)
+        if found is None and is_call and depth < DEEPEST:
             deeper = explain(first, rest, named, error, letters, depth + 1)
         if deeper:
-            name = f"{type(first).__name__}.forward" if isinstance(first, nn.Module) else operation.name
+            name = f"{type(first).__name__}.forward" if isinstance(first, nn.Module) else case.name
             found, letters = deeper.found, {**letters, **deeper.letters}
             inside = ((name, deeper.source), *deeper.inside)
     return Failure(number, source, found, letters, inside, message) if found else None
@@ -145,25 +148,43 @@ def _unpacking(recording: Recording, number: int, source: str, error: BaseExcept
     return Mismatch("", (Operand(text, value, tuple(value)),), fact)
 
 
-def _case(
-    operation: Operation, first: Any, rest: tuple, named: dict[str, Any], error: BaseException, letters: Letters
-) -> Case:
-    """Returns an operation with its operands as they are written, what is unpacked by `*` and `**` one by one."""
-    values = (
-        list(rest) if operation.kind == "call" else [*rest, first] if operation.kind == "update" else [first, *rest]
-    )
-    texts, surplus = [], len(values) - len(operation.texts)
-    for text in operation.texts:
-        if text.startswith("*"):
-            texts += [f"{text[1:].strip()}[{i}]" for i in range(surplus + 1)]
+def _operands(
+    operation: Any, lines: str, first: Any, rest: tuple, named: dict[str, Any]
+) -> tuple[str, list[Operand], dict[str, Operand]]:
+    """Returns an operation's name and its operands as they are written, what `*` and `**` unpack one by one."""
+
+    def text(node: ast.AST) -> str:
+        return " ".join((ast.get_source_segment(lines, node) or ast.unparse(node)).split())
+
+    values, nodes, written = [first, *rest], [], {}
+    if isinstance(operation, ast.Call):
+        values, nodes = list(rest), operation.args
+        name = getattr(operation.func, "attr", text(operation.func))
+        written = {word.arg or "**": text(word.value) for word in operation.keywords}
+        if isinstance(operation.func, ast.Attribute) and isinstance(owner := getattr(first, "__self__", None), Tensor):
+            values, nodes = [owner, *values], [operation.func.value, *nodes]
+    elif isinstance(operation, ast.Subscript):
+        name, nodes = "[]", [operation.value, operation.slice]
+    elif isinstance(operation, ast.AugAssign):
+        name, nodes, values = _sign(operation.op), [operation.target, operation.value], [*rest, first]
+    elif isinstance(operation, ast.Compare):
+        name, nodes = _sign(operation.ops[0]), [operation.left, *operation.comparators]
+    else:
+        name, nodes = _sign(operation.op), [operation.left, operation.right]
+    texts, surplus = [], len(values) - len(nodes)
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            texts += [f"{text(node.value)}[{i}]" for i in range(surplus + 1)]
             surplus = 0
         else:
-            texts.append(text)
-    if operation.kind == "call" and isinstance(owner := getattr(first, "__self__", None), Tensor):
-        texts, values = [operation.owner, *texts], [owner, *values]
+            texts.append(text(node))
     given = [Operand.of(text, value) for text, value in zip(texts, values, strict=False)]
-    written = dict(operation.keywords)
-    keywords = {
-        name: Operand.of(written.get(name, f"{written.get('**')}[{name!r}]"), value) for name, value in named.items()
-    }
-    return Case(operation.name, given, keywords, error, letters)
+    unpacked = written.get("**")
+    keywords = {key: Operand.of(written.get(key, f"{unpacked}[{key!r}]"), value) for key, value in named.items()}
+    return name, given, keywords
+
+
+def _sign(operator: ast.operator | ast.cmpop) -> str:
+    a, b = ast.Name("a"), ast.Name("b")
+    whole = ast.Compare(a, [operator], [b]) if isinstance(operator, ast.cmpop) else ast.BinOp(a, operator, b)
+    return ast.unparse(whole)[2:-2]

@@ -1,32 +1,24 @@
 """How a source comes to check and to trace itself: its tree is rewritten so that each value is seen as it is made.
 
-What is rewritten is a package (`traced`), each cell of a notebook (`check_cells`) or one function (`woven`). What a
-value then has to match is in comments.py. Nothing is patched, and line numbers stay those of the source.
+What is rewritten is each cell of a notebook (`check_cells`) or one function (`woven`); the tests rewrite the library.
+What a value then has to match is in comments.py. Nothing is patched, and line numbers stay those of the source.
 """
 
 import ast
-import importlib.util
 import linecache
 import re
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from copy import copy
+from types import CodeType, FunctionType
 from typing import Any
 
-from .comments import Comment, Operation, Report, find_comments
+from .comments import Comment, Report, find_comments
 
 _VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
 _OPERANDS = (ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.IfExp, ast.NamedExpr)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (ast.Module, *_FUNCTIONS)
 _UNWOVEN = (ast.JoinedStr, ast.pattern, ast.arg)  # what is inside is no expression of its own
-_SIGNS = {
-    ast.MatMult: "@", ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.Pow: "**", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<",
-    ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
-}  # fmt: skip
 
 
 def _place(tree: ast.AST, line: int) -> ast.AST | None:
@@ -82,15 +74,15 @@ def instrument(
                 claims.setdefault(node, []).append(len(report.comments))
             comment.obstacle = comment.obstacle or ("" if node else "no single value ends on this line")
             report.comments.append(comment)
-    _Weaver(claims, report, source).visit(part)
+    _Weaver(claims, report).visit(part)
     return ast.fix_missing_locations(tree)
 
 
 class _Weaver(ast.NodeTransformer):
     """Wraps every claimed value in a check, its operands where the comment has left sides; for a trace, notes all."""
 
-    def __init__(self, claims: dict[ast.AST, list[int]], report: Report, source: str) -> None:
-        self.claims, self.report, self.source = claims, report, source
+    def __init__(self, claims: dict[ast.AST, list[int]], report: Report) -> None:
+        self.claims, self.report = claims, report
         self.watching = False  # inside a value whose comment has left sides
         self.used: set[str] = set()  # letters of the comments so far in this function; "" stands for any comment
 
@@ -99,7 +91,7 @@ class _Weaver(ast.NodeTransformer):
         claims, watching, used = self.claims.get(node, []), self.watching, set(self.used)
         self.watching |= any(self.report.comments[index].lefts for index in claims)
         self.used = set() if isinstance(node, _SCOPES) else self.used
-        operation = self._operation(node)  # now, while its operands are as they are written
+        operation = copy(node) if self._is_noted(node) else None
         node = node if isinstance(node, _UNWOVEN) else self.generic_visit(node)
         if operation:
             self.used |= {""} if self.report.on_line else set()
@@ -115,31 +107,15 @@ class _Weaver(ast.NodeTransformer):
             return self._checked(node, claims)
         return self._statement(node, claims, used)
 
-    def _operation(self, node: Any) -> Operation | None:
-        """Returns the operation that a trace notes here, or a comment that speaks of the sides of `@`."""
-        kind, name, operands, owner, keywords = "sign", "", [], "", []
-        if isinstance(node, ast.BinOp):
-            name, operands = _SIGNS.get(type(node.op), ""), [node.left, node.right]
-        elif not self.report.on_line:
-            return None
-        elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-            name, operands = _SIGNS.get(type(node.ops[0]), ""), [node.left, *node.comparators]
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            kind, name, operands = "update", _SIGNS.get(type(node.op), ""), [node.target, node.value]
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-            name, operands = "[]", [node.value, node.slice]
-        elif isinstance(node, ast.Call):
-            kind, operands = "call", node.args
-            name = getattr(node.func, "attr", self._text(node.func))
-            owner = self._text(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-            keywords = [(word.arg or "**", self._text(word.value)) for word in node.keywords]
-        if not name or not (self.report.on_line or (self.watching and name == "@")):
-            return None
-        texts = [self._text(operand) for operand in operands]
-        return Operation(kind, name, node.lineno, node.end_lineno, texts, owner, tuple(keywords))
-
-    def _text(self, node: ast.AST) -> str:
-        return " ".join((ast.get_source_segment(self.source, node) or ast.unparse(node)).split())
+    def _is_noted(self, node: Any) -> bool:
+        """Whether a trace notes this operation, or a comment that speaks of the sides of `@`."""
+        if not self.report.on_line:
+            return self.watching and isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
+        if isinstance(node, ast.AugAssign):
+            return isinstance(node.target, ast.Name)
+        if isinstance(node, ast.Subscript):
+            return isinstance(node.ctx, ast.Load)
+        return isinstance(node, ast.BinOp | ast.Call) or (isinstance(node, ast.Compare) and len(node.ops) == 1)
 
     def _checked(self, node: ast.expr, claims: list[int]) -> ast.expr:
         for index in claims:
@@ -220,9 +196,9 @@ def woven(function: FunctionType, report: Report) -> FunctionType:
     found = next(inner for inner in _codes(whole) if "__shapes__" in inner.co_varnames)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     closure = tuple(cells[name] for name in found.co_freevars)
-    copy = FunctionType(found, function.__globals__, function.__name__, function.__defaults__, closure)
-    copy.__kwdefaults__ = {**(function.__kwdefaults__ or {}), "__shapes__": report}
-    return copy
+    twin = FunctionType(found, function.__globals__, function.__name__, function.__defaults__, closure)
+    twin.__kwdefaults__ = {**(function.__kwdefaults__ or {}), "__shapes__": report}
+    return twin
 
 
 def _source(function: FunctionType) -> str:
@@ -254,47 +230,6 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
         if isinstance(inner, CodeType):
             yield inner
             yield from _codes(inner)
-
-
-class _Loader(SourceFileLoader):
-    """Loads one file of a traced package; bytecode caches are neither read nor written."""
-
-    report: Report
-
-    def get_code(self, fullname: str) -> Any:
-        """Returns the checked code."""
-        source = importlib.util.decode_source(self.get_data(self.path))
-        return compile(instrument(source, self.path, self.report), self.path, "exec", dont_inherit=True)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Runs the module with the report in reach."""
-        module.__shapes__ = self.report
-        super().exec_module(module)
-
-
-@contextmanager
-def traced(package: str, report: Report) -> Iterator[ModuleType]:
-    """Imports a second copy of a package (of relative imports) that checks itself, and forgets it afterwards."""
-    shadow = f"_traced_{package}"
-
-    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name.partition(".")[0] != shadow:
-            return None
-        spec = PathFinder.find_spec(name, path) if path else importlib.util.find_spec(package)
-        if spec is None or not spec.origin:
-            return None
-        loader = _Loader(name, spec.origin)
-        loader.report, inside = report, spec.submodule_search_locations
-        return importlib.util.spec_from_file_location(name, loader=loader, submodule_search_locations=inside)
-
-    finder = SimpleNamespace(find_spec=find_spec)
-    sys.meta_path.insert(0, finder)
-    try:
-        yield importlib.import_module(shadow)
-    finally:
-        sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if name.partition(".")[0] == shadow]:
-            del sys.modules[name]
 
 
 class check_cells:  # noqa: N801

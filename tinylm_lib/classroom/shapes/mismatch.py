@@ -59,9 +59,11 @@ class Case(NamedTuple):
     error: BaseException
     letters: Letters
 
-    def get(self, place: int, name: str) -> Operand:
-        """An operand by position or by keyword, one without a value where there is none."""
-        return self.given[place] if place < len(self.given) else self.named.get(name, Operand("", None, None))
+    def operands(self, *names: str) -> list[Operand]:
+        """The operands by position or by keyword, one without a value where there is none."""
+        absent = {name: Operand("", None, None) for name in names}
+        named = [{**absent, **self.named}[name] for name in names[len(self.given) :]]
+        return [*self.given[: len(names)], *named]
 
     def with_axes(self) -> list[Operand]:
         """All operands that have axes."""

@@ -7,7 +7,7 @@ else was wrong, and the error speaks for itself.
 import ast
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any
@@ -18,6 +18,8 @@ from torch import Tensor
 from .comments import Size
 from .letters import axis_names
 from .mismatch import Case, Mismatch, Operand
+
+Repairs = Iterator[tuple[bool, str]]  # whether it would fit, and what to say then
 
 
 def mismatch_of(case: Case) -> Mismatch | None:
@@ -35,13 +37,30 @@ def is_of_torch(called: Any) -> bool:
     )
 
 
+def _guess(repairs: Repairs) -> str:
+    return next((words for fits, words in repairs if fits), "")
+
+
+def _turned(one: Operand) -> Iterator[tuple[str, Size]]:
+    """Yields two of the axes exchanged, the last two first; nobody mistakes a batch for the last axis."""
+    n = len(one.size)
+    pairs = [pair for pair in combinations(range(n), 2) if n == 2 or pair != (0, n - 1)]
+    for i, j in sorted(pairs, key=lambda pair: pair != (n - 2, n - 1)):
+        size = list(one.size)
+        size[i], size[j] = size[j], size[i]
+        if size[i] != size[j]:
+            suffix = ".T" if n == 2 else ".transpose(-2, -1)" if (i, j) == (n - 2, n - 1) else f".transpose({i}, {j})"
+            undone = one.text.removesuffix(suffix)
+            yield undone if undone != one.text else one.term + suffix, tuple(size)
+
+
 def _product(case: Case) -> Mismatch | None:
-    left, right = case.get(0, "input"), case.get(1, "other")
+    left, right = case.operands("input", "other")
     if None in (left.size, right.size) or _multiplies(left.size, right.size):
         return None
     if not left.size or not right.size:
         return Mismatch("@", (left, right), f"`{case.name}` needs axes on both sides; for a number use `*`.")
-    inner, guess = max(len(right.size) - 2, 0), _product_guess(left, right)
+    inner, guess = max(len(right.size) - 2, 0), _guess(_product_repairs(left, right))
     if left.size[-1] != right.size[inner]:
         which = "only" if len(right.size) == 1 else "first" if inner == 0 else "last but one"
         fact = f"The last axis of the left, {{}}, must equal the {which} axis of the right, {{}}."
@@ -58,22 +77,22 @@ def _multiplies(a: Size, b: Size) -> bool:
     return a[-1] == b[-2] and _clash(a[:-2], b[:-2]) is None
 
 
-def _product_guess(left: Operand, right: Operand) -> str:
-    sides = {"right": (right, lambda size: (left.size, size)), "left": (left, lambda size: (size, right.size))}
-    for side, both in sides.values() if len(left.size) == len(right.size) == 4 else ():
+def _product_repairs(left: Operand, right: Operand) -> Repairs:
+    sides = (("right", right, lambda size: (left.size, size)), ("left", left, lambda size: (size, right.size)))
+    for _, side, both in sides if len(left.size) == len(right.size) == 4 else ():
         text, size = _moved_heads(side)
-        if _multiplies(*both(size)):
-            return (
+        yield (
+            _multiplies(*both(size)),
+            (
                 "It looks as if only one side has its heads in front of its positions, "
                 f"because a split into heads forgot `transpose(1, 2)`: `{text}` would fit."
-            )
-    for name, (side, both) in sides.items():
+            ),
+        )
+    for name, side, both in sides:
         for text, size in _turned(side):
-            if _multiplies(*both(size)):
-                return f"The {name} side looks transposed: `{text}` would fit."
-    if _multiplies(right.size, left.size):
-        return f"The two sides look exchanged: `{right.term} @ {left.term}` would fit."
-    return ""
+            yield _multiplies(*both(size)), f"The {name} side looks transposed: `{text}` would fit."
+    exchanged = f"`{right.term} @ {left.term}`"
+    yield _multiplies(right.size, left.size), f"The two sides look exchanged: {exchanged} would fit."
 
 
 def _moved_heads(one: Operand) -> tuple[str, Size]:
@@ -85,29 +104,12 @@ def _moved_heads(one: Operand) -> tuple[str, Size]:
     return f"{one.term}.transpose(1, 2)", (a, c, b, d)
 
 
-def _turned(one: Operand) -> Iterator[tuple[str, Size]]:
-    """Yields two of the axes exchanged, the last two first; nobody mistakes a batch for the last axis."""
-    n = len(one.size)
-    pairs = [pair for pair in combinations(range(n), 2) if n == 2 or pair != (0, n - 1)]
-    for i, j in sorted(pairs, key=lambda pair: pair != (n - 2, n - 1)):
-        size = list(one.size)
-        size[i], size[j] = size[j], size[i]
-        if size[i] != size[j]:
-            suffix = ".T" if n == 2 else ".transpose(-2, -1)" if (i, j) == (n - 2, n - 1) else f".transpose({i}, {j})"
-            undone = one.text.removesuffix(suffix)
-            yield undone if undone != one.text else one.term + suffix, tuple(size)
-
-
 def _elementwise(case: Case) -> Mismatch | None:
+    fact = "Read both shapes from the right: on each axis the sizes must be equal, or one of them 1. Here {} meets {}."
     for left, right in combinations(case.with_axes(), 2):
         if clash := _clash(left.size, right.size):
-            one, other = clash
-            fact = (
-                "Read both shapes from the right: on each axis the sizes must be equal, or one of them 1. "
-                "Here {} meets {}."
-            )
-            guess = _broadcast_guess(left, right, left.size[one] - right.size[other])
-            return case.clash(case.name, left, one, right, other, fact, guess)
+            guess = _guess(_broadcast_repairs(left, right, clash))
+            return case.clash(case.name, left, clash[0], right, clash[1], fact, guess)
     return None
 
 
@@ -119,49 +121,50 @@ def _clash(a: Size, b: Size) -> tuple[int, int] | None:
     return None
 
 
-def _broadcast_guess(left: Operand, right: Operand, more: int) -> str:
-    for one, other in ((right, left), (left, right)):
-        for place in range(len(one.size), 0, -1) if len(one.size) < len(other.size) else ():
-            if _clash((*one.size[:place], 1, *one.size[place:]), other.size):
-                continue
-            if place == len(one.size):
-                return (
+def _broadcast_repairs(left: Operand, right: Operand, clash: tuple[int, int]) -> Repairs:
+    pairs = (right, left), (left, right)
+    for one, other in pairs:
+        n = len(one.size)
+        for place in range(n, 0, -1) if n < len(other.size) else ():
+            words = f"`{one.term}.unsqueeze({place})`, with an axis of size 1 in that place, would fit."
+            if place == n:
+                words = (
                     f"`{one.text}` looks as if a sum, mean or maximum had dropped its last axis, which keepdim=True "
                     f"keeps: `{one.term}[..., None]` would fit."
                 )
-            return f"`{one.term}.unsqueeze({place})`, with an axis of size 1 in that place, would fit."
-    for one, other in ((right, left), (left, right)):
+            yield not _clash((*one.size[:place], 1, *one.size[place:]), other.size), words
+    for one, other in pairs:
         for text, size in _turned(one):
-            if _clash(size, other.size) is None:
-                return f"`{one.text}` looks transposed: `{text}` would fit."
-    return "The sizes differ by one: was one position cut off, or added, on one side only?" if abs(more) == 1 else ""
+            yield not _clash(size, other.size), f"`{one.text}` looks transposed: `{text}` would fit."
+    by_one = abs(left.size[clash[0]] - right.size[clash[1]]) == 1
+    yield by_one, "The sizes differ by one: was one position cut off, or added, on one side only?"
 
 
 def _linear(case: Case) -> Mismatch | None:
-    x, w, bias = (case.get(i, name) for i, name in enumerate(("input", "weight", "bias")))
+    x, w, bias = case.operands("input", "weight", "bias")
     if not x.size or len(w.size or ()) != 2:
         return None
     if bias.size and bias.size != w.size[:1]:
-        fact = "The bias needs one number per output, {}, and has {}."
-        return case.clash("linear", w, 0, bias, -1, fact)
+        return case.clash("linear", w, 0, bias, -1, "The bias needs one number per output, {}, and has {}.")
     if x.size[-1] == w.size[1]:
         return None
     fact = "`linear` pairs the last axis of the input, {}, with the last axis of the weight (out, in), {}."
-    upright = [text for text, size in _turned(x) if size[-1] == w.size[1]]
-    guess = ""
-    if len(x.size) == 4 and x.size[1] * x.size[3] == w.size[1]:
-        guess = f"The heads do not look merged yet: `{x.term}.transpose(1, 2).flatten(2)` would fit."
-    elif len(x.size) > 2 and x.size[-2] * x.size[-1] == w.size[1]:
-        guess = f"The last two axes do not look merged yet: `{x.term}.flatten(-2)` would fit."
-    elif upright:
-        guess = f"The input looks transposed: `{upright[0]}` would fit."
-    elif x.size[-1] == w.size[0]:
-        guess = f"The weight looks like (in, out); a weight is stored as (out, in): `{w.term}.T` would fit."
-    return case.clash("linear", x, -1, w, 1, fact, guess)
+    return case.clash("linear", x, -1, w, 1, fact, _guess(_linear_repairs(x, w)))
+
+
+def _linear_repairs(x: Operand, w: Operand) -> Repairs:
+    n, heads = w.size[1], len(x.size) == 4 and x.size[1] * x.size[3]
+    yield heads == n, f"The heads do not look merged yet: `{x.term}.transpose(1, 2).flatten(2)` would fit."
+    merged = len(x.size) > 2 and x.size[-2] * x.size[-1]
+    yield merged == n, f"The last two axes do not look merged yet: `{x.term}.flatten(-2)` would fit."
+    for text, size in _turned(x):
+        yield size[-1] == n, f"The input looks transposed: `{text}` would fit."
+    words = f"The weight looks like (in, out); a weight is stored as (out, in): `{w.term}.T` would fit."
+    yield x.size[-1] == w.size[0], words
 
 
 def _einsum(case: Case) -> Mismatch | None:
-    equation, operands = case.get(0, "equation").value, case.given[1:]
+    equation, operands = case.operands("equation")[0].value, case.given[1:]
     if len(operands) == 1 and isinstance(operands[0].value, tuple | list):
         operands = [Operand.of(f"operand {i}", value) for i, value in enumerate(operands[0].value, 1)]
     if not isinstance(equation, str) or "." in equation or any(one.size is None for one in operands):
@@ -184,32 +187,14 @@ def _einsum(case: Case) -> Mismatch | None:
 
 
 def _attention(case: Case) -> Mismatch | None:
-    q, k, v = (case.get(i, name) for i, name in enumerate(("query", "key", "value")))
+    q, k, v = case.operands("query", "key", "value")
     if min(len(one.size or ()) for one in (q, k, v)) < 2:
         return None
     if q.size[-1] != k.size[-1]:
         fact = "Queries and keys are multiplied along their last axis: {} meets {}."
         return case.clash("attend", q, -1, k, -1, fact)
-    if k.size[-2] != v.size[-2]:
-        fact = "Every key has one value: the last but one axis of both is the position: {} meets {}."
-        return case.clash("attend", k, -2, v, -2, fact)
-    return None
-
-
-def _expand(case: Case) -> Mismatch | None:
-    one, target = case.get(0, "input"), _sizes_given(case.given[1:])
-    if one.size is None or target is None:
-        return None
-    n = len(one.size)
-    target = tuple(one.size[i - len(target)] if m == -1 and len(target) - i <= n else m for i, m in enumerate(target))
-    wished = Operand(f"{case.name}{target}", None, target)
-    if len(target) < n:
-        return Mismatch("→", (one, wished), f"`{one.text}` has {n} axes, more than the {len(target)} asked for.")
-    for back in range(1, n + 1):
-        if one.size[-back] not in (1, target[-back]):
-            fact = f"Only an axis of size 1 can be repeated; here {{}} should become {target[-back]}."
-            return case.clash("→", one, -back, wished, -back, fact)
-    return None
+    fact = "Every key has one value: the last but one axis of both is the position: {} meets {}."
+    return case.clash("attend", k, -2, v, -2, fact) if k.size[-2] != v.size[-2] else None
 
 
 def _sizes_given(given: Sequence[Operand]) -> Size | None:
@@ -220,19 +205,38 @@ def _sizes_given(given: Sequence[Operand]) -> Size | None:
     return tuple(values) if values and all(type(n) is int for n in values) else None
 
 
+def _expand(case: Case) -> Mismatch | None:
+    one, target = case.operands("input")[0], _sizes_given(case.given[1:])
+    if one.size is None or target is None:
+        return None
+    n, m = len(one.size), len(target)
+    kept = range(m - n, m)  # where -1 stands for the size that is there
+    target = tuple(one.size[i - m] if size == -1 and i in kept else size for i, size in enumerate(target))
+    wished = Operand(f"{case.name}{target}", None, target)
+    if m < n:
+        return Mismatch("→", (one, wished), f"`{one.text}` has {n} axes, more than the {m} asked for.")
+    for back in range(-1, -n - 1, -1):
+        if one.size[back] not in (1, target[back]):
+            fact = f"Only an axis of size 1 can be repeated; here {{}} should become {target[back]}."
+            return case.clash("→", one, back, wished, back, fact)
+    return None
+
+
 def _cat(case: Case) -> Mismatch | None:
     """`cat` and `stack`: the first tensor, and the first that does not fit it."""
-    first, *others = _parts(case.get(0, "tensors")) or [None]
-    stacked, along = case.name == "stack", case.get(1, "dim").value or 0
+    parts, dim = case.operands("tensors", "dim")
+    first, *others = _parts(parts) or [None]
     for one in others:
-        if len(one.size) != len(first.size):
+        n = len(first.size)
+        if len(one.size) != n:
             return _other_number_of_axes(case, first, one)
-        differ = tuple(i for i, (n, m) in enumerate(zip(first.size, one.size, strict=True)) if n != m)
-        wrong = tuple(i for i in differ if stacked or i != along % len(first.size))
+        along = None if case.name == "stack" else (dim.value or 0) % n
+        differ = [i for i in range(n) if first.size[i] != one.size[i]]
+        wrong = [i for i in differ if i != along]
         if wrong:
             rule = "`stack` needs equal shapes"
-            if not stacked:
-                rule = f"`{case.name}` along axis {along % len(first.size)} lets only that axis differ"
+            if along is not None:
+                rule = f"`{case.name}` along axis {along} lets only that axis differ"
             met = f"{case.axis(first, wrong[0])} against {case.axis(one, wrong[0])}"
             guess = f"They differ in axis {differ[0]} alone: `torch.cat(..., dim={differ[0]})` would fit."
             pair = first.marked(*wrong), one.marked(*wrong)
@@ -260,27 +264,28 @@ def _other_number_of_axes(case: Case, first: Operand, one: Operand) -> Mismatch:
 
 def _view(case: Case) -> Mismatch | None:
     """`view`, `reshape` and `unflatten`: numbers that do not fill the new shape, or do not stand in its order."""
-    one, target = case.get(0, "input"), _target(case)
+    one, target = case.operands("input")[0], _target(case)
     if one.size is None or target is None:
         return None
-    have, known = math.prod(one.size), math.prod(n for n in target if n != -1)
-    if have == known or (-1 in target and known and have % known == 0):
+    rest, sizes = -1 in target, [n for n in target if n != -1]
+    have, known = math.prod(one.size), math.prod(sizes)
+    if have == known or (rest and known and have % known == 0):
         fact = "The numbers suffice, but in memory they stand in another order: a transpose only relabels the axes."
         guess = "`.reshape(...)` copies where it must; so does `.contiguous()` in front of `.view(...)`."
         return Mismatch("→", (one,), fact, guess) if "stride" in str(case.error) else None
     numbers = _product_in_words(axis_names(one.size, case.letters), have)
-    places = _product_in_words([str(n) for n in target if n != -1], known)
-    verb = "are no multiple of" if -1 in target else "cannot fill"
+    verb = "are no multiple of" if rest else "cannot fill"
+    places = _product_in_words(map(str, sizes), known)
     fact = f"`{case.name}` keeps every number, but {numbers} numbers {verb} {places} places."
     wished = Operand(f"{case.name}{target}", None, target)
-    for i, n in enumerate(target if known and -1 not in target else ()):
+    for i, n in enumerate(target if known and not rest else ()):
         if n > 0 and n not in one.size and have % (known // n) == 0:
             right = f"With {have // (known // n)} in place of {n} it would fit."
             return Mismatch("→", (one, wished.marked(i)), fact, right)
     return Mismatch("→", (one, wished), fact)
 
 
-def _product_in_words(names: Sequence[str], n: int) -> str:
+def _product_in_words(names: Iterable[str], n: int) -> str:
     text = " * ".join(names)
     return str(n) if text in ("", str(n)) else f"{text} = {n}"
 
@@ -289,16 +294,17 @@ def _target(case: Case) -> Size | None:
     """Returns the whole shape that is asked for."""
     if case.name != "unflatten":
         return _sizes_given([case.named["shape"]] if "shape" in case.named else case.given[1:])
-    size, dim, sizes = case.get(0, "input").size, case.get(1, "dim").value, _sizes_given([case.get(2, "sizes")])
-    if not size or type(dim) is not int or sizes is None:
+    one, dim, cut = case.operands("input", "dim", "sizes")
+    sizes = _sizes_given([cut])
+    if not one.size or type(dim.value) is not int or sizes is None:
         return None
-    place = dim % len(size)
-    return (*size[:place], *sizes, *size[place + 1 :])
+    place = dim.value % len(one.size)
+    return (*one.size[:place], *sizes, *one.size[place + 1 :])
 
 
 def _embedding(case: Case) -> Mismatch | None:
     """Ids that are no integers, or no rows of the table."""
-    ids, table = case.get(0, "input"), case.get(1, "weight")
+    ids, table = case.operands("input", "weight")
     if not isinstance(ids.value, Tensor) or not table.size:
         return None
     if ids.value.is_floating_point():
@@ -309,9 +315,9 @@ def _embedding(case: Case) -> Mismatch | None:
     if wrong is None:
         return None
     fact = f"Row {wrong} is asked for, but the table has the rows 0 to {table.size[0] - 1}: {case.axis(table, 0)}."
-    guess = (
-        "The ids look like those of a larger vocabulary." if wrong > 0 else "A negative id does not count from the end."
-    )
+    guess = "A negative id does not count from the end."
+    if wrong > 0:
+        guess = "The ids look like those of a larger vocabulary."
     return Mismatch(case.name, (ids, table.marked(0)), fact, guess)
 
 
@@ -323,23 +329,22 @@ def _outside(ids: Tensor, n: int) -> int | None:
 
 def _index(case: Case) -> Mismatch | None:
     """An index outside an axis, and a mask of another shape than what it selects from."""
-    one, mask = case.get(0, "input"), case.get(1, "index")
+    one, mask = case.operands("input", "index")
     out = re.search(r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", str(case.error))
     if one.size and out and int(out[2]) < len(one.size):
-        fact = f"Axis {out[2]} has the places 0 to {int(out[3]) - 1}, and {out[1]} is none of them."
-        return Mismatch("[ ]", (one.marked(int(out[2])),), fact)
+        places = f"has the places 0 to {int(out[3]) - 1}, and {out[1]} is none of them" if out[3] != "0" else "is empty"
+        return Mismatch("[ ]", (one.marked(int(out[2])),), f"Axis {out[2]} {places}.")
     if one.size is None or getattr(mask.value, "dtype", None) != torch.bool:
         return None
-    wrong = [i for i, n in enumerate(mask.size) if i >= len(one.size) or one.size[i] != n]
-    if not wrong:
-        return None
+    wrong = [i for i, n in enumerate(mask.size) if one.size[i : i + 1] != (n,)]
     fact = f"A mask has the shape of what it selects from: {case.shape(one)} against {case.shape(mask)}."
-    return Mismatch("[ ]", (one.marked(*(i for i in wrong if i < len(one.size))), mask.marked(*wrong)), fact)
+    pair = one.marked(*(i for i in wrong if i < len(one.size))), mask.marked(*wrong)
+    return Mismatch("[ ]", pair, fact) if wrong else None
 
 
 def _cross_entropy(case: Case) -> Mismatch | None:
     """Classes on another axis than 1, another number of targets than of rows, a target that is no class."""
-    x, y = case.get(0, "input"), case.get(1, "target")
+    x, y = case.operands("input", "target")
     if not x.size or not isinstance(y.value, Tensor) or y.value.is_floating_point():
         return None
     classes = min(1, len(x.size) - 1)
@@ -356,9 +361,8 @@ def _cross_entropy(case: Case) -> Mismatch | None:
         return Mismatch(case.name, (x.marked(1), y), fact, f"{flat} would fit: one row of scores for each target.")
     fact = f"Each row of scores needs one target: {case.shape(x)} against {case.shape(y)}."
     wrong = [i for i, (n, m) in enumerate(zip(rest, y.size, strict=False)) if n != m]
-    guess = ""
-    if len(rest) == len(y.size) and all(abs(rest[i] - y.size[i]) == 1 for i in wrong):
-        guess = "The sizes differ by one: was the last position cut off on one side only?"
+    by_one = len(rest) == len(y.size) and all(abs(rest[i] - y.size[i]) == 1 for i in wrong)
+    guess = "The sizes differ by one: was the last position cut off on one side only?" if by_one else ""
     return Mismatch(case.name, (x.marked(*(places[i] for i in wrong)), y.marked(*wrong)), fact, guess)
 
 
