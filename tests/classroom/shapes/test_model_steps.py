@@ -10,7 +10,8 @@ from tinylm_lib.cost import count_parameters, forward_flops
 from tinylm_lib.layers import softmax
 from tinylm_lib.presets import SIZES
 
-PUBLISHED = [(family, size) for family in SIZES for size in SIZES[family]]
+CONFIGS = {f"{family} {size}": preset(family, size) for family in SIZES for size in SIZES[family]}
+CONFIGS |= {name: tiny(name) for name in MODELS}
 T = 9
 
 
@@ -27,19 +28,12 @@ def test_every_step_returns_what_it_says_in_shapes_and_weights(name):
             assert sized(step.weight, sizes) in [tuple(p.shape) for p in named], step.name
 
 
-@pytest.mark.parametrize(("family", "size"), PUBLISHED)
-def test_parameters_and_flops_of_the_steps_sum_to_the_closed_formulas(family, size):
-    config = preset(family, size)
-    top = [step for step in model_steps(config, 64) if step.depth == 0]
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_parameters_and_flops_of_the_steps_sum_to_the_closed_formulas_and_to_the_whole(config):
+    steps = model_steps(config, T)
+    top = [step for step in steps if step.depth == 0]
     assert sum(step.parameters * step.times for step in top) == count_parameters(config).total
-    assert sum(step.flops * step.times for step in top) == forward_flops(config, 1, 64)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_what_is_inside_sums_to_the_whole(name):
-    steps = model_steps(tiny(name), T)
-    assert sum(step.parameters * step.times for step in steps if step.depth == 0) == count_parameters(tiny(name)).total
-    assert sum(step.flops * step.times for step in steps if step.depth == 0) == forward_flops(tiny(name), 1, T)
+    assert sum(step.flops * step.times for step in top) == forward_flops(config, 1, T)
     for at, step in enumerate(steps[:-1]):
         if steps[at + 1].depth > step.depth:
             after = [i for i in range(at + 1, len(steps)) if steps[i].depth <= step.depth]

@@ -88,13 +88,11 @@ def explain(
         copy = woven(function, report)
     except (TypeError, ValueError, SyntaxError):
         return None  # nothing to be read in it
-    try:
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        try:
             copy(*args, **named)
-    except type(error) as again:
-        return failure_at(report, recording, again, depth)
-    except Exception:
-        return None
+        except Exception as again:
+            return failure_at(report, recording, again, depth) if isinstance(again, type(error)) else None
     return None
 
 

@@ -50,22 +50,21 @@ def trace_model(model: TransformerLM, ids: Tensor, blocks: int = 1) -> ModelTrac
     letters = {"B": ids.shape[0], "T": ids.shape[1], **config_sizes(model.config)}
     results = {name.removesuffix(".q"): value for name, value in caught.outputs.items()}
     opened = {f"blocks.{i}" for i in range(blocks)}
-    parts = [("ids", "token ids", 0, ids, 0, 0)]
+
+    def row(name: str, kind: str, value: Tensor, depth: int, parameters: int, work: int) -> Row:
+        return Row(depth, name, kind, tuple(value.shape), axis_names(tuple(value.shape), letters), parameters, work)
+
+    rows = [row("ids", "token ids", ids, 0, 0, 0)]
     for name, module in model.named_modules():
-        inside = name.split(".")
+        inside, kind = name.split("."), type(module).__name__
         folded = inside[0] == "blocks" and len(inside) > 2 and ".".join(inside[:2]) not in opened
-        if name in results and not folded and type(module).__name__ not in UNCHANGING:
+        if name in results and not folded and kind not in UNCHANGING:
             depth = max(0, len(inside) - 2) if inside[0] == "blocks" else 0
-            label, own = name if depth == 0 else inside[-1], sum(p.numel() for p in module.parameters())
-            work = flops.get(f"{type(model).__name__}.{name}", 0)
-            parts.append((label, type(module).__name__, depth, results[name], own, work))
+            own, work = sum(p.numel() for p in module.parameters()), flops.get(f"{type(model).__name__}.{name}", 0)
+            rows.append(row(inside[-1] if depth else name, kind, results[name], depth, own, work))
     head = 0 if model.lm_head is None else model.lm_head.weight.numel()
-    work = flops["Global"] - sum(part[5] for part in parts if part[2] == 0)
-    parts.append(("logits", "scores for the next token", 0, caught.logits, head, work))
-    rows = [
-        Row(depth, label, kind, tuple(value.shape), axis_names(tuple(value.shape), letters), own, work)
-        for label, kind, depth, value, own, work in parts
-    ]
+    work = flops["Global"] - sum(each.flops for each in rows if each.depth == 0)
+    rows.append(row("logits", "scores for the next token", caught.logits, 0, head, work))
     total = sum(p.numel() for p in model.parameters())
     note = (
         f"{total:,} parameters and {flops['Global']:,} FLOPs in all; a part's number includes the parts inside it. "
