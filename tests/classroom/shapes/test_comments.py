@@ -20,7 +20,7 @@ from traitlets.config import Config
 import tinylm_lib
 from tinylm_lib import ModelConfig
 from tinylm_lib.classroom.shapes.comments import Report, ShapeError, config_sizes, find_comments
-from tinylm_lib.classroom.shapes.instrument import check_cells
+from tinylm_lib.classroom.shapes.trace import CellChecker
 from tinylm_lib.text.cutting import words
 
 PACKAGE = Path(tinylm_lib.__file__).parent
@@ -48,6 +48,7 @@ TRUE = {
     "a value": "x = ones(2, 3)  # (B, T)",
     "a scalar": "x = ones(3).sum()  # ()",
     "numbers": "x = ones(2, 3)  # (2, 3)",
+    "numbers behind a tuple of numbers": "x = divmod(10, 3)  # (3, 1)",
     "words behind two spaces": "x = ones(2)  # (B)  one per sequence",
     "words behind a colon": "x = ones(2)  # (B): one per sequence",
     "words behind a pair": "x = ones(2, 3) > 0  # (B, T) bool, True = allowed",
@@ -187,10 +188,6 @@ def test_an_ordinary_comment_is_left_alone(words: str) -> None:
     assert find_comments(f"x = 1  # {words}") == []
 
 
-def test_a_tuple_of_numbers_is_no_claim_about_a_tuple(run: Run) -> None:
-    assert run("x = divmod(10, 3)  # (3, 1)").problems() == []
-
-
 def test_a_comment_that_never_runs_is_reported(run: Run) -> None:
     report = run("def f(x):\n    return x  # (B)")
     assert states(report) == {"never executed"}
@@ -242,7 +239,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interacti
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
     shell.run_cell("from torch import ones")
-    with closing(check_cells(shell)):
+    with closing(CellChecker(shell)):
         yield shell
     assert not shell.ast_transformers
     assert not shell.input_transformers_post
@@ -283,7 +280,7 @@ def test_an_error_of_the_students_own_shows_no_frame_of_the_checker(
 
 
 def test_sizes_given_to_the_cells_are_fixed(shell: InteractiveShell) -> None:
-    with closing(check_cells(shell, {"C": 16})):  # takes the place of the first
+    with closing(CellChecker(shell, {"C": 16})):  # takes the place of the first
         assert "C = 16 but is 4" in str(shell.run_cell("x = ones(2, 4)  # (B, C)").error_in_exec)
 
 

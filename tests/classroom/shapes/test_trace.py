@@ -421,6 +421,8 @@ def test_a_wrong_shape_in_a_cell_is_explained(shell: InteractiveShell, capsys: p
     shell.run_cell("def f(x):\n    return x @ x\nx = torch.ones(2, 3)")
     out = shown(shell, capsys, "y = f(x)")
     assert "must equal the first axis of the right, B = 2" in out
+    out = shown(shell, capsys, "%%time\nz = (x + 1) @ (x * 2)")
+    assert re.search(r" x \+ 1  .*\n +x \* 2  .*\n.*must equal", out)
     assert "ZeroDivisionError" in (out := shown(shell, capsys, "z = x + 1 / 0")) and "What this cell made" not in out
 
 

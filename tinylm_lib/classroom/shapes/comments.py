@@ -86,7 +86,7 @@ class Report:
     strict: bool = True  # a lie raises ShapeError; otherwise it is only collected
     on_line: Callable[[Comment, Any, Letters], None] | None = None
     comments: list[Comment] = field(default_factory=list)
-    operations: list[ast.AST] = field(default_factory=list)  # as they are written
+    operations: list[tuple[ast.AST, str]] = field(default_factory=list)  # each with the source that it stands in
 
     def problems(self) -> list[str]:
         """Returns one message per comment that lies, has no place or never ran."""
@@ -153,7 +153,7 @@ class Scope:
 
     def __init__(self, report: Report) -> None:
         self.report, self.letters, self.running = report, {}, []
-        self.latest: tuple[ast.AST | None, Any, tuple, dict] = None, None, (), {}
+        self.latest: tuple[tuple[ast.AST, str] | None, Any, tuple, dict] = None, None, (), {}
 
     def forget(self, letters: str) -> None:
         """Unbinds the letters that belong to one round of a loop."""
@@ -173,8 +173,8 @@ class Scope:
 
     def operate(self, number: int, first: Any, /, *rest: Any, **named: Any) -> Any:
         """Notes an operation that is about to run on these; returns the first: its left side, or what is called."""
-        operation = self.report.operations[number]
-        self.latest = operation, first, rest, named
+        self.latest = self.report.operations[number], first, rest, named
+        operation, _ = self.latest[0]
         if self.running and isinstance(operation, ast.BinOp) and isinstance(operation.op, ast.MatMult):
             self.running[-1][1].append((first, *rest))
         return first

@@ -107,10 +107,10 @@ def failure_at(report: Report, recording: Recording, error: BaseException, depth
     source = re.sub(r" # \(.*", "", " ".join(line.split()))  # no shape comment
     message = str(error).strip().split("\n")[0]
     found, inside = _unpacking(recording, number, source, error), ()
-    operation, first, rest, named = frame.f_locals.get("__scope__", frame.f_globals.get("__scope__")).latest
+    written, first, rest, named = frame.f_locals.get("__scope__", frame.f_globals.get("__scope__")).latest
+    operation = written and written[0]
     if found is None and operation and operation.lineno <= number <= operation.end_lineno:
-        lines = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
-        case = Case(*_operands(operation, lines, first, rest, named), error, letters)
+        case = Case(*_operands(*written, first, rest, named), error, letters)
         is_call, deeper = isinstance(operation, ast.Call), None
         if not is_call or is_of_torch(first):
             found = mismatch_of(case)
@@ -147,28 +147,26 @@ def _unpacking(recording: Recording, number: int, source: str, error: BaseExcept
 
 
 def _operands(
-    operation: Any, lines: str, first: Any, rest: tuple, named: dict[str, Any]
+    operation: Any, source: str, first: Any, rest: tuple, named: dict[str, Any]
 ) -> tuple[str, list[Operand], dict[str, Operand]]:
     """Returns an operation's name and its operands as they are written, what `*` and `**` unpack one by one."""
 
     def text(node: ast.AST) -> str:
-        return " ".join((ast.get_source_segment(lines, node) or ast.unparse(node)).split())
+        return " ".join((ast.get_source_segment(source, node) or ast.unparse(node)).split())
 
-    values, nodes, written = [first, *rest], [], {}
-    if isinstance(operation, ast.Call):
-        values, nodes = list(rest), operation.args
-        name = getattr(operation.func, "attr", text(operation.func))
-        written = {word.arg or "**": text(word.value) for word in operation.keywords}
-        if isinstance(operation.func, ast.Attribute) and isinstance(owner := getattr(first, "__self__", None), Tensor):
-            values, nodes = [owner, *values], [operation.func.value, *nodes]
-    elif isinstance(operation, ast.Subscript):
-        name, nodes = "[]", [operation.value, operation.slice]
-    elif isinstance(operation, ast.AugAssign):
-        name, nodes, values = _sign(operation.op), [operation.target, operation.value], [*rest, first]
-    elif isinstance(operation, ast.Compare):
-        name, nodes = _sign(operation.ops[0]), [operation.left, *operation.comparators]
-    else:
-        name, nodes = _sign(operation.op), [operation.left, operation.right]
+    values, written = [first, *rest], {}
+    match operation:
+        case ast.Call(func=func, args=nodes):
+            name, values = getattr(func, "attr", text(func)), list(rest)
+            written = {word.arg or "**": text(word.value) for word in operation.keywords}
+            if isinstance(func, ast.Attribute) and isinstance(owner := getattr(first, "__self__", None), Tensor):
+                values, nodes = [owner, *values], [func.value, *nodes]
+        case ast.Subscript(value=left, slice=right):
+            name, nodes = "[]", [left, right]
+        case ast.AugAssign(target=left, op=sign, value=right):
+            name, nodes, values = _sign(sign), [left, right], [*rest, first]
+        case ast.BinOp(left=left, op=sign, right=right) | ast.Compare(left=left, ops=[sign], comparators=[right]):
+            name, nodes = _sign(sign), [left, right]
     texts, surplus = [], len(values) - len(nodes)
     for node in nodes:
         if isinstance(node, ast.Starred):

@@ -1,13 +1,13 @@
 """How a source comes to check and to trace itself: its tree is rewritten so that each value is seen as it is made.
 
-What is rewritten is each cell of a notebook (`check_cells`) or one function (`woven`); the tests rewrite the library.
+What is rewritten is one function (`woven`) or each cell of a notebook (trace.py); the tests rewrite the library.
 What a value then has to match is in comments.py. Nothing is patched, and line numbers stay those of the source.
 """
 
 import ast
 import linecache
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import copy
 from types import CodeType, FunctionType
 from typing import Any
@@ -74,15 +74,15 @@ def instrument(
                 claims.setdefault(node, []).append(len(report.comments))
             comment.obstacle = comment.obstacle or ("" if node else "no single value ends on this line")
             report.comments.append(comment)
-    _Weaver(claims, report).visit(part)
+    _Weaver(claims, report, source).visit(part)
     return ast.fix_missing_locations(tree)
 
 
 class _Weaver(ast.NodeTransformer):
     """Wraps every claimed value in a check, its operands where the comment has left sides; for a trace, notes all."""
 
-    def __init__(self, claims: dict[ast.AST, list[int]], report: Report) -> None:
-        self.claims, self.report = claims, report
+    def __init__(self, claims: dict[ast.AST, list[int]], report: Report, source: str) -> None:
+        self.claims, self.report, self.source = claims, report, source
         self.watching = False  # inside a value whose comment has left sides
         self.used: set[str] = set()  # letters of the comments so far in this function; "" stands for any comment
 
@@ -95,7 +95,7 @@ class _Weaver(ast.NodeTransformer):
         node = node if isinstance(node, _UNWOVEN) else self.generic_visit(node)
         if operation:
             self.used |= {""} if self.report.on_line else set()
-            self.report.operations.append(operation)
+            self.report.operations.append((operation, self.source))
             _note(node, len(self.report.operations) - 1)
         self.watching = watching
         if isinstance(node, _SCOPES):
@@ -230,29 +230,3 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
         if isinstance(inner, CodeType):
             yield inner
             yield from _codes(inner)
-
-
-class check_cells:  # noqa: N801
-    """Checks the shape comments of every cell that an IPython shell runs from now on, until `close()`."""
-
-    def __init__(self, ip: Any, sizes: Mapping[str, int] | None = None) -> None:
-        self.ip, self.source, self.report = ip, "", Report(sizes or {})
-        for earlier in [other for other in ip.ast_transformers if isinstance(other, check_cells)]:
-            earlier.close()
-        ip.input_transformers_post.append(self._remember)
-        ip.ast_transformers.append(self)
-
-    def _remember(self, lines: list[str]) -> list[str]:
-        self.source = "".join(lines)
-        return lines
-
-    def visit(self, tree: ast.Module) -> ast.Module:
-        """Returns the tree of a cell, checked; IPython calls this before it runs the cell."""
-        self.ip.user_ns["__shapes__"] = self.report  # anew each time: %reset clears the variables
-        return instrument(self.source, f"In [{self.ip.execution_count}]", self.report, tree)
-
-    def close(self) -> None:
-        """Stops checking new cells."""
-        if self in self.ip.ast_transformers:
-            self.ip.input_transformers_post.remove(self._remember)
-            self.ip.ast_transformers.remove(self)

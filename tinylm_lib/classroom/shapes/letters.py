@@ -8,16 +8,10 @@ from ..display.theme import AXIS_COLORS, QUIET
 from .comments import Letters, Shape, Size
 
 LEGEND = {
-    "B": "texts in the batch",
-    "T": "positions",
-    "S": "positions of the keys",
-    "C": "width of the stream",
-    "H": "query heads",
-    "G": "key-value heads",
-    "D": "width of a head",
-    "F": "inner width of the feed-forward",
+    "B": "texts in the batch", "T": "positions", "S": "positions of the keys", "C": "width of the stream",
+    "H": "query heads", "G": "key-value heads", "D": "width of a head", "F": "inner width of the feed-forward",
     "V": "vocabulary",
-}
+}  # fmt: skip
 
 
 def axis_names(size: Size, letters: Letters, said: Shape = ()) -> Shape:

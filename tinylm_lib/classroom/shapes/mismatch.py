@@ -11,8 +11,8 @@ from ..display.cards import CODE, code, paragraph
 from .comments import Letters, Size
 from .letters import axis_in_words, axis_names, chips, spelled, used_letters
 
-WRONG = "#b3400b"  # white on it has a contrast of 6
-LONGEST, SHORTEST = 150, 30  # sides of a box, in pixels
+_WRONG = "#b3400b"  # white on it has a contrast of 6
+_LONGEST, _SHORTEST = 150, 30  # sides of a box, in pixels
 
 
 class Operand(NamedTuple):
@@ -95,7 +95,7 @@ def in_words(found: Mismatch, letters: Letters) -> list[str]:
 
 def drawn(found: Mismatch, letters: Letters) -> list[str]:
     """The mismatch as parts of a card: the operands as boxes, what must hold, what it probably is."""
-    scale = LONGEST / max([1, *(n for one in found.operands for n in one.size[-2:])])
+    scale = _LONGEST / max([1, *(n for one in found.operands for n in one.size[-2:])])
     sign = f'<span style="{CODE};font-size:22px;font-weight:700;margin:0 10px">{escape(found.sign)}</span>'
     boxes = sign.join(_box(one, letters, scale) for one in found.operands)
     row = f'<div style="display:flex;flex-wrap:wrap;align-items:center;margin:10px 0">{boxes}</div>'
@@ -106,9 +106,9 @@ def drawn(found: Mismatch, letters: Letters) -> list[str]:
 def _box(one: Operand, letters: Letters, scale: float) -> str:
     n, names = len(one.size), axis_names(one.size, letters)
     labels = [_label(name, size, i in one.wrong) for i, (name, size) in enumerate(zip(names, one.size, strict=True))]
-    high, wide = (max(SHORTEST, min(LONGEST, round(side * scale))) for side in (0, 0, *one.size)[-2:])
+    high, wide = (max(_SHORTEST, min(_LONGEST, round(side * scale))) for side in (0, 0, *one.size)[-2:])
     edges = "".join(
-        f"border-{edge}:6px solid {WRONG};" for edge, place in (("top", n - 1), ("left", n - 2)) if place in one.wrong
+        f"border-{edge}:6px solid {_WRONG};" for edge, place in (("top", n - 1), ("left", n - 2)) if place in one.wrong
     )
     sheets = "box-shadow:5px -5px 0 -1px #8a94a080,10px -10px 0 -2px #8a94a04d;" if n > 2 else ""
     room = 12 if n > 2 else 2
@@ -126,5 +126,5 @@ def _box(one: Operand, letters: Letters, scale: float) -> str:
 def _label(name: str, n: int, is_wrong: bool) -> str:
     before = f"{name} = " if used_letters([name]) else ""
     if is_wrong:
-        return f'<b style="background:{WRONG};color:#fff;border-radius:4px;padding:1px 7px">{escape(before)}{n}</b>'
+        return f'<b style="background:{_WRONG};color:#fff;border-radius:4px;padding:1px 7px">{escape(before)}{n}</b>'
     return f"{chips(before)}{n}"

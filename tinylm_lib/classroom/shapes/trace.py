@@ -17,7 +17,7 @@ from ..display.cards import CODE, Card, card, code, paragraph
 from ..display.source import highlighted, lesson, place
 from .comments import Comment, Letters, Report, config_sizes
 from .failures import Failure, background, capitals, explain, failure_at, function_of
-from .instrument import check_cells, definition, woven
+from .instrument import definition, instrument, woven
 from .letters import legend_html
 from .mismatch import drawn, in_words
 from .recording import Recording
@@ -106,7 +106,8 @@ def _card(
         margin = recording.margin(line.number, details) + [_UNFIT] * failed
         rows += _row(line, "<br>".join(html for _, html in margin), failed)
         shapes = [words for words, _ in margin] or [""]
-        text += [f"{code:<{width}}  {words}".rstrip() for code, words in zip_longest([line.text], shapes, fillvalue="")]
+        both = zip_longest([line.text], shapes, fillvalue="")
+        text += [f"{source:<{width}}  {words}".rstrip() for source, words in both]
     table = f'<table style="border-collapse:collapse;table-layout:auto;width:100%;margin:6px 0">{rows}</table>'
     parts = ([paragraph(caption)] if caption else []) + [table]
     if failure:
@@ -167,35 +168,45 @@ def trace_cells(on: bool = True, *, sizes: Sizes = None) -> None:
     ip = get_ipython()
     if ip is None:
         raise RuntimeError("there are no cells here: trace_cells is for notebooks, trace(function, ...) works anywhere")
-    for earlier in [other for other in ip.ast_transformers if isinstance(other, _CellTracer)]:
-        earlier.close()
-    if on:
-        _CellTracer(ip, _fixed(None, sizes))
+    checker = CellChecker(ip, _fixed(None, sizes), traces=True)
+    if not on:
+        checker.close()
 
 
-class _CellTracer(check_cells):
-    """Shows a card after each cell. Lies of shape comments are marked there instead of raised."""
+class CellChecker:
+    """Checks the shape comments of each cell that an IPython shell runs from now on, until `close()` or the next one.
 
-    def __init__(self, ip: Any, sizes: Mapping[str, int]) -> None:
-        super().__init__(ip, sizes)
-        self.report = Report(sizes, strict=False, on_line=self._note)
-        self.recording, self.here = Recording({}), []
+    A comment that lies raises ShapeError. traces: it is only marked, on a card after each cell.
+    """
+
+    def __init__(self, ip: Any, sizes: Mapping[str, int] | None = None, traces: bool = False) -> None:
+        self.ip, self.source, self.recording, self.here = ip, "", Recording({}), []
+        self.report = Report(sizes or {}, strict=not traces, on_line=self._note if traces else None)
+        for earlier in [other for other in ip.ast_transformers if isinstance(other, CellChecker)]:
+            earlier.close()
+        ip.input_transformers_post.append(self._remember)
+        ip.ast_transformers.append(self)
         ip.events.register("post_run_cell", self._show)
+
+    def _remember(self, lines: list[str]) -> list[str]:
+        self.source = "".join(lines)
+        return lines
 
     def _note(self, comment: Comment, value: Any, letters: Letters) -> None:
         if any(comment is one for one in self.here):
             self.recording.note(comment, value, letters)
 
     def visit(self, tree: Any) -> Any:
-        """Returns the tree of a cell, traced."""
+        """Returns the tree of a cell, checked; IPython calls this before it runs the cell."""
         start, self.recording = len(self.report.comments), Recording(capitals(self.ip.user_ns))
-        tree = super().visit(tree)
+        self.ip.user_ns["__shapes__"] = self.report  # anew each time: %reset clears the variables
+        tree = instrument(self.source, f"In [{self.ip.execution_count}]", self.report, tree)
         self.here = self.report.comments[start:]
         return tree
 
     def _show(self, result: Any) -> None:
         error = result.error_in_exec
-        failure = failure_at(self.report, self.recording, error) if error else None
+        failure = failure_at(self.report, self.recording, error) if error and self.report.on_line else None
         if failure or (self.recording.has_tensors() and not error):
             lines = self.source.rstrip("\n").splitlines(keepends=True)
             shown = _shown(lines, range(1, len(lines) + 1), self.here)
@@ -203,7 +214,8 @@ class _CellTracer(check_cells):
         self.recording, self.here = Recording({}), []
 
     def close(self) -> None:
-        """Stops tracing new cells."""
+        """Stops checking new cells."""
         if self in self.ip.ast_transformers:
+            self.ip.input_transformers_post.remove(self._remember)
+            self.ip.ast_transformers.remove(self)
             self.ip.events.unregister("post_run_cell", self._show)
-        super().close()
