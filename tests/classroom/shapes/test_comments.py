@@ -280,6 +280,7 @@ def test_an_error_of_the_students_own_shows_no_frame_of_the_checker(
 
 
 def test_sizes_given_to_the_cells_are_fixed(shell: InteractiveShell) -> None:
+    assert shell.run_cell("x = ones(2, 4)  # (B, C)").success
     with closing(CellChecker(shell, {"C": 16})):  # takes the place of the first
         assert "C = 16 but is 4" in str(shell.run_cell("x = ones(2, 4)  # (B, C)").error_in_exec)
 
