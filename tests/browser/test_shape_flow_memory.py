@@ -6,7 +6,7 @@ from playwright.sync_api import Locator, Page, expect
 from support.browser import assert_fits, enter, findings
 
 from tinylm_lib import preset
-from tinylm_lib.classroom.shapes.walk import sizes_of, values, walk
+from tinylm_lib.classroom.shapes.model_steps import model_steps, sizes_of, values
 from tinylm_lib.cost import count_parameters, forward_flops, kv_cache_bytes, training_bytes
 from tinylm_lib.pretrained import load_pretrained
 
@@ -58,7 +58,7 @@ def walk_the_model(page: Page, ready) -> None:
     shipped, ids, found = ready
     config, T = shipped.model.config, ids.shape[1]
     flow, say = page.locator(".tinylm-view.shape-flow"), page.locator(".tinylm-view.shape-flow .say")
-    steps, sizes = {each.name: each for each in walk(config, T)}, sizes_of(config, T)
+    steps, sizes = {each.name: each for each in model_steps(config, T)}, sizes_of(config, T)
     total, each = count_parameters(config).total, round(forward_flops(config, 1, T) / T)
     expect(flow.locator(".sub")).to_contain_text(f"{total:,} parameters, {each:,} FLOPs per token in a text of {T}.")
     expect(say).to_contain_text(f"ran becomes a vector of 128 numbers: row {ids[0, -1]} of the table.")

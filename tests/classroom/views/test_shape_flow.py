@@ -8,7 +8,7 @@ import torch
 from support.models import MODELS, scrambled, tiny
 
 from tinylm_lib import preset
-from tinylm_lib.classroom.shapes.walk import values, walk
+from tinylm_lib.classroom.shapes.model_steps import model_steps, values
 from tinylm_lib.classroom.views.base import MIME
 from tinylm_lib.classroom.views.shape_flow import LEVELS, MOST_COLUMNS, shape_flow
 from tinylm_lib.cost import count_parameters, forward_flops
@@ -100,8 +100,8 @@ def test_the_words_and_the_table_tell_the_sums(view, model):
     total = count_parameters(model.config).total
     each = forward_flops(model.config, 1, len(TEXT)) / len(TEXT)
     assert repr(view) == (
-        f"From ids to logits in {len(walk(model.config, 8))} steps: {total:,} parameters, {each:,.0f} FLOPs per token "
-        "in a text of 8."
+        f"From ids to logits in {len(model_steps(model.config, 8))} steps: {total:,} parameters, "
+        f"{each:,.0f} FLOPs per token in a text of 8."
     )
     assert view.html.count("<tr>") == 1 + sum(step["depth"] < 2 for step in view.data["steps"])
     assert "(B, T, C) = (1, 8, 20)" in re.sub("<[^>]+>", "", view.html)

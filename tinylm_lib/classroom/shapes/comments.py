@@ -27,7 +27,7 @@ import sys
 import tokenize
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -74,43 +74,19 @@ class Comment:
         return "unplaced" if self.obstacle else "lie" if self.lie else "true" if self.runs else "never executed"
 
 
-class Operand(NamedTuple):
-    """One operand as it is written.
-
-    role: "" by position, a keyword's name, "*" and "**" unpacked, "." whose method is called, "()" what is called.
-    """
-
-    role: str
-    text: str
-
-
-class Operation(NamedTuple):
-    """One operation of a traced source: its name, its first and last line and its operands.
-
-    kind: "sign" (the name is `@`, `<`, `[]`, ...), "update" (`x += y`, named `+`) or "call" (named as what is called).
-    """
-
-    kind: str
-    name: str
-    first: int
-    last: int
-    operands: tuple[Operand, ...]
-
-
 @dataclass
 class Report:
     """Every shape comment that was found, and how to check: `sizes` of the fixed letters may change between runs.
 
     on_line: makes the check a trace. It gets the value of each line, commented or not, and the letters known there;
-    and the operands of each operation are kept until it is done, so that one that fails can be explained.
+    and each operation is noted before it runs, so that one that fails can be explained.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     strict: bool = True  # a lie raises ShapeError; otherwise it is only collected
     on_line: Callable[[Comment, Any, Letters], None] | None = None
     comments: list[Comment] = field(default_factory=list)
-    operations: list[Operation] = field(default_factory=list)
-    begun: list[tuple[int, list]] = field(default_factory=list)  # operations by place, with the operands so far
+    operations: list[tuple[ast.AST, str]] = field(default_factory=list)  # each with the source that it stands in
 
     def problems(self) -> list[str]:
         """Returns one message per comment that lies, has no place or never ran."""
@@ -173,19 +149,20 @@ def _parse(text: str) -> list[Shape]:
 
 
 class Scope:
-    """The letters of one function call, and the operands of the lines that are running."""
+    """The letters of one function call, the operands of the lines that are running, and the operation begun last."""
 
     def __init__(self, report: Report) -> None:
         self.report, self.letters, self.running = report, {}, []
+        self.latest: tuple[tuple[ast.AST, str] | None, Any, tuple, dict] = None, None, (), {}
 
     def forget(self, letters: str) -> None:
         """Unbinds the letters that belong to one round of a loop."""
         for letter in letters:
             self.letters.pop(letter, None)
 
-    def begin(self) -> tuple[list, list, list]:
-        """Returns where a line notes its operands, its finished and its half finished matrix products."""
-        self.running.append(([], [], []))
+    def begin(self) -> tuple[list, list]:
+        """Returns where a line notes its operands and its matrix products."""
+        self.running.append(([], []))
         return self.running[-1]
 
     def see(self, value: Any) -> Any:
@@ -194,19 +171,26 @@ class Scope:
             self.running[-1][0].append(_short(value))
         return value
 
-    def left(self, value: Any) -> Any:
-        """Notes the left side of a matrix product; returns it."""
-        if self.running:
-            self.running[-1][2].append(value)
-        return value
+    def operate(self, number: int, first: Any, /, *rest: Any, **named: Any) -> Any:
+        """Notes an operation that is about to run on these; returns the first: its left side, or what is called."""
+        self.latest = self.report.operations[number], first, rest, named
+        operation, _ = self.latest[0]
+        if self.running and isinstance(operation, ast.BinOp) and isinstance(operation.op, ast.MatMult):
+            self.running[-1][1].append((first, *rest))
+        return first
 
-    def right(self, value: Any) -> Any:
-        """Notes the right side of the matrix product that was begun last; returns it."""
-        if self.running and self.running[-1][2]:
-            self.running[-1][1].append((self.running[-1][2].pop(), value))
-        return value
+    def rest(self) -> tuple:
+        """Returns what else the operation takes that was noted last."""
+        return self.latest[2]
 
-    def check(self, index: int, line: tuple[list, list, list], value: Any) -> Any:
+    def named(self) -> dict[str, Any]:
+        """Returns what it takes by keyword."""
+        return self.latest[3]
+
+    def __getitem__(self, index: Any) -> Any:
+        return index  # `__scope__[1:, None]` is the index of `x[1:, None]`
+
+    def check(self, index: int, line: tuple[list, list], value: Any) -> Any:
         """Compares a value with its comment; returns it."""
         __tracebackhide__ = True  # a traceback should end on the line with the comment
         while self.running and self.running.pop() is not line:
@@ -216,7 +200,7 @@ class Scope:
         known = {**self.letters, **numbers, **self.report.sizes}
         bound, problem = {}, ""
         if comment.results:
-            around = {"": line[:2], **{name: _short(part) for name, part in variables.items()}}
+            around = {"": line, **{name: _short(part) for name, part in variables.items()}}
             bound, problem = _judge(comment, value, around, line[1], known)
         comment.runs += 1
         known = {**known, **bound}
@@ -230,32 +214,6 @@ class Scope:
             self.letters.update(bound)
         if self.report.on_line:
             self.report.on_line(comment, value, known)
-        return value
-
-    def take(self, operation: int, place: int, value: Any) -> Any:
-        """Notes an operand of an operation that is about to run; returns it."""
-        begun = self.report.begun
-        if place == 0:
-            begun.append((operation, []))
-        while begun and begun[-1][0] != operation:
-            begun.pop()  # operations that an exception left unfinished
-        if begun:
-            begun[-1][1].append(value)
-        return value
-
-    def take_both(self, operation: int, left: Any, right: Any) -> Any:
-        """Notes the operands of an augmented assignment; returns the right one."""
-        begun = self.report.begun
-        while begun and self.report.operations[begun[-1][0]].kind == "update":
-            begun.pop()  # nothing tells when such an assignment is done
-        begun.append((operation, [left, right]))
-        return right
-
-    def done(self, operation: int, value: Any) -> Any:
-        """Forgets the operands of an operation; returns its result."""
-        begun = self.report.begun
-        while begun and begun.pop()[0] != operation:
-            pass
         return value
 
 

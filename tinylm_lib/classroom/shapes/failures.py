@@ -1,5 +1,6 @@
 """From an error in traced code back to the operation that failed, its operands, and the mismatch of their shapes."""
 
+import ast
 import io
 import linecache
 import re
@@ -7,17 +8,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from inspect import getdoc, isfunction, ismethod, signature, unwrap
-from types import FrameType, FunctionType, TracebackType
+from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from .comments import Operation, Report, letters_said
+from .comments import Letters, Report, letters_said
 from .instrument import woven
 from .letters import axis_names, used_letters
-from .mismatch import find, is_of_torch
-from .operands import Box, Case, Given, Letters, Mismatch
+from .mismatch import Case, Mismatch, Operand
 from .recording import Recording
+from .rules import is_of_torch, mismatch_of
 
 DEEPEST = 6  # functions inside functions that are searched for the operation
 
@@ -37,7 +38,7 @@ class Failure(NamedTuple):
 
     def named_letters(self) -> Letters:
         """The letters that the operands' axes bear, with their sizes."""
-        names = [axis_names(box.size, self.letters) for box in self.found.boxes]
+        names = [name for one in self.found.operands for name in axis_names(one.size, self.letters)]
         return {letter: self.letters[letter] for letter in used_letters(names) if letter in self.letters}
 
 
@@ -60,39 +61,6 @@ def function_of(
         kind = "class" if isinstance(what, type) else type(what).__name__
         raise TypeError(f"only functions, methods and modules written in Python can be traced, not this {kind}")
     return function, tuple(args), named
-
-
-def failure_at(report: Report, recording: Recording, error: BaseException, depth: int = 0) -> Failure | None:
-    """Returns what does not fit where an error was raised, None where shapes are not the reason."""
-    place = _innermost(error.__traceback__)
-    if place is None:
-        return None
-    frame, number = place.tb_frame, place.tb_lineno
-    letters = {**recording.background, **recording.letters, **report.sizes}
-    line = linecache.getline(frame.f_code.co_filename, number, frame.f_globals)
-    source = re.sub(r" # \(.*", "", " ".join(line.split()))  # no shape comment
-    message = str(error).strip().split("\n")[0]
-    inside: tuple[tuple[str, str], ...] = ()
-    found = _unpacking(recording, number, source, error)
-    if found is None and report.begun:
-        index, values = report.begun[-1]
-        operation = report.operations[index]
-        if len(values) != len(operation.operands) or not operation.first <= number <= operation.last:
-            return None
-        called = _called(operation, values, frame)
-        case = _case(operation, values, error, letters)
-        if operation.kind != "call" or is_of_torch(called):
-            found = find(case)
-        deeper = None
-        if found is None and operation.kind == "call" and depth < DEEPEST:
-            args = [one.value for one in case.given]
-            named = {name: one.value for name, one in case.named.items()}
-            deeper = explain(called, args, named, error, letters, depth + 1)
-        if deeper:
-            name = f"{type(called).__name__}.forward" if isinstance(called, nn.Module) else operation.name
-            found, letters = deeper.found, {**letters, **deeper.letters}
-            inside = ((name, deeper.source), *deeper.inside)
-    return Failure(number, source, found, letters, inside, message) if found else None
 
 
 def background(function: FunctionType, args: Sequence[Any], named: Mapping[str, Any]) -> Letters:
@@ -120,63 +88,99 @@ def explain(
         copy = woven(function, report)
     except (TypeError, ValueError, SyntaxError):
         return None  # nothing to be read in it
-    try:
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        try:
             copy(*args, **named)
-    except type(error) as again:
-        return failure_at(report, recording, again, depth)
-    except Exception:
-        return None
+        except Exception as again:
+            return failure_at(report, recording, again, depth) if isinstance(again, type(error)) else None
     return None
 
 
-def _innermost(traceback: TracebackType | None) -> TracebackType | None:
-    """Returns the last place of a traceback that is in traced code."""
-    last = None
+def failure_at(report: Report, recording: Recording, error: BaseException, depth: int = 0) -> Failure | None:
+    """Returns what does not fit where an error was raised, None where shapes are not the reason."""
+    place = _innermost(error)
+    if place is None:
+        return None
+    frame, number = place
+    letters = {**recording.background, **recording.letters, **report.sizes}
+    line = linecache.getline(frame.f_code.co_filename, number, frame.f_globals)
+    source = re.sub(r" # \(.*", "", " ".join(line.split()))  # no shape comment
+    message = str(error).strip().split("\n")[0]
+    found, inside = _unpacking(recording, number, source, error), ()
+    written, first, rest, named = frame.f_locals.get("__scope__", frame.f_globals.get("__scope__")).latest
+    operation = written and written[0]
+    if found is None and operation and operation.lineno <= number <= operation.end_lineno:
+        case = Case(*_operands(*written, first, rest, named), error, letters)
+        is_call, deeper = isinstance(operation, ast.Call), None
+        if not is_call or is_of_torch(first):
+            found = mismatch_of(case)
+        if found is None and is_call and depth < DEEPEST:
+            deeper = explain(first, rest, named, error, letters, depth + 1)
+        if deeper:
+            name = f"{type(first).__name__}.forward" if isinstance(first, nn.Module) else case.name
+            found, letters = deeper.found, {**letters, **deeper.letters}
+            inside = ((name, deeper.source), *deeper.inside)
+    return Failure(number, source, found, letters, inside, message) if found else None
+
+
+def _innermost(error: BaseException) -> tuple[FrameType, int] | None:
+    """Returns the last frame and line of a traceback in traced code."""
+    place, traceback = None, error.__traceback__
     while traceback is not None:
         frame = traceback.tb_frame
         if "__scope__" in frame.f_locals or (frame.f_code.co_name == "<module>" and "__scope__" in frame.f_globals):
-            last = traceback
+            place = frame, traceback.tb_lineno
         traceback = traceback.tb_next
-    return last
+    return place
 
 
 def _unpacking(recording: Recording, number: int, source: str, error: BaseException) -> Mismatch | None:
     """Returns the mismatch where a shape is taken apart into another number of names."""
     line, value = recording.latest
-    if not isinstance(error, ValueError) or "values to unpack" not in str(error) or line != number:
-        return None
-    size = tuple(value) if isinstance(value, tuple) and all(type(n) is int for n in value) else None
-    if size is None:
+    is_shape = isinstance(value, tuple) and all(type(n) is int for n in value)
+    if not (isinstance(error, ValueError) and "values to unpack" in str(error) and line == number and is_shape):
         return None
     text = source.partition("=")[2].partition("#")[0].strip()
-    many = "one axis" if len(size) == 1 else f"{len(size)} axes"
-    return Mismatch(
-        "",
-        (Box(text, size),),
-        f"There {'is' if len(size) == 1 else 'are'} {many}, but another number of names on the left.",
-    )
+    many = "is one axis" if len(value) == 1 else f"are {len(value)} axes"
+    fact = f"There {many}, but another number of names on the left."
+    return Mismatch("", (Operand(text, value, tuple(value)),), fact)
 
 
-def _called(operation: Operation, values: list, frame: FrameType) -> Any:
-    role = operation.operands[0].role if operation.operands else ""
-    if role == "()":
-        return values[0]
-    if role == ".":
-        return getattr(values[0], operation.name, None)
-    return frame.f_locals.get(operation.name, frame.f_globals.get(operation.name))
+def _operands(
+    operation: Any, source: str, first: Any, rest: tuple, named: dict[str, Any]
+) -> tuple[str, list[Operand], dict[str, Operand]]:
+    """Returns an operation's name and its operands as they are written, what `*` and `**` unpack one by one."""
+
+    def text(node: ast.AST) -> str:
+        return " ".join((ast.get_source_segment(source, node) or ast.unparse(node)).split())
+
+    values, written = [first, *rest], {}
+    match operation:
+        case ast.Call(func=func, args=nodes):
+            name, values = getattr(func, "attr", text(func)), list(rest)
+            written = {word.arg or "**": text(word.value) for word in operation.keywords}
+            if isinstance(func, ast.Attribute) and isinstance(owner := getattr(first, "__self__", None), Tensor):
+                values, nodes = [owner, *values], [func.value, *nodes]
+        case ast.Subscript(value=left, slice=right):
+            name, nodes = "[]", [left, right]
+        case ast.AugAssign(target=left, op=sign, value=right):
+            name, nodes, values = _sign(sign), [left, right], [*rest, first]
+        case ast.BinOp(left=left, op=sign, right=right) | ast.Compare(left=left, ops=[sign], comparators=[right]):
+            name, nodes = _sign(sign), [left, right]
+    texts, surplus = [], len(values) - len(nodes)
+    for node in nodes:
+        if isinstance(node, ast.Starred):
+            texts += [f"{text(node.value)}[{i}]" for i in range(surplus + 1)]
+            surplus = 0
+        else:
+            texts.append(text(node))
+    given = [Operand.of(text, value) for text, value in zip(texts, values, strict=False)]
+    unpacked = written.get("**")
+    keywords = {key: Operand.of(written.get(key, f"{unpacked}[{key!r}]"), value) for key, value in named.items()}
+    return name, given, keywords
 
 
-def _case(operation: Operation, values: list, error: BaseException, letters: Letters) -> Case:
-    """Returns an operation with its operands, what is unpacked by `*` and `**` one by one."""
-    given, named = [], {}
-    for (role, text), value in zip(operation.operands, values, strict=True):
-        if role == "*":
-            given += [Given(f"{text}[{i}]", part) for i, part in enumerate(value)]
-        elif role == "**":
-            named.update({name: Given(f"{text}[{name!r}]", part) for name, part in value.items()})
-        elif role == "" or (role == "." and isinstance(value, Tensor)):
-            given.append(Given(text, value))
-        elif role not in (".", "()"):
-            named[role] = Given(text, value)
-    return Case(operation.name, given, named, error, letters)
+def _sign(operator: ast.operator | ast.cmpop) -> str:
+    a, b = ast.Name("a"), ast.Name("b")
+    whole = ast.Compare(a, [operator], [b]) if isinstance(operator, ast.cmpop) else ast.BinOp(a, operator, b)
+    return ast.unparse(whole)[2:-2]

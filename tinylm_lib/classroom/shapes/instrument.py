@@ -1,47 +1,24 @@
 """How a source comes to check and to trace itself: its tree is rewritten so that each value is seen as it is made.
 
-Woven is a package (`traced`), every cell of a notebook (`check_cells`) or one function (`woven`). What a value then has
-to stand up to is in shapes.py. Nothing is patched, and line numbers stay those of the source.
+What is rewritten is one function (`woven`) or each cell of a notebook (trace.py); the tests rewrite the library.
+What a value then has to match is in comments.py. Nothing is patched, and line numbers stay those of the source.
 """
 
 import ast
-import importlib.util
 import linecache
 import re
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Iterator
+from copy import copy
+from types import CodeType, FunctionType
 from typing import Any
 
-from .comments import Comment, Operand, Operation, Report, find_comments
+from .comments import Comment, Report, find_comments
 
 _VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
 _OPERANDS = (ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.IfExp, ast.NamedExpr)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (ast.Module, *_FUNCTIONS)
 _UNWOVEN = (ast.JoinedStr, ast.pattern, ast.arg)  # what is inside is no expression of its own
-_SIGNS = {
-    ast.MatMult: "@",
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "**",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-}
 
 
 def _place(tree: ast.AST, line: int) -> ast.AST | None:
@@ -102,7 +79,7 @@ def instrument(
 
 
 class _Weaver(ast.NodeTransformer):
-    """Wraps every claimed value in a check, its operands where the comment has left sides, all operands for a trace."""
+    """Wraps every claimed value in a check, its operands where the comment has left sides; for a trace, notes all."""
 
     def __init__(self, claims: dict[ast.AST, list[int]], report: Report, source: str) -> None:
         self.claims, self.report, self.source = claims, report, source
@@ -114,15 +91,12 @@ class _Weaver(ast.NodeTransformer):
         claims, watching, used = self.claims.get(node, []), self.watching, set(self.used)
         self.watching |= any(self.report.comments[index].lefts for index in claims)
         self.used = set() if isinstance(node, _SCOPES) else self.used
-        slots = _slots(node) if self.report.on_line else []  # now: later an operand may hang beneath a `see`
-        operation = self._operation(node, slots) if slots else None
+        operation = copy(node) if self._is_noted(node) else None
         node = node if isinstance(node, _UNWOVEN) else self.generic_visit(node)
-        if self.watching and isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            node.left = _call("__scope__.left", node.left, node.left)
-            node.right = _call("__scope__.right", node.right, node.right)
-        if operation is not None:
-            self.used.add("")
-            node = self._taken(node, operation, slots)
+        if operation:
+            self.used |= {""} if self.report.on_line else set()
+            self.report.operations.append((operation, self.source))
+            _note(node, len(self.report.operations) - 1)
         self.watching = watching
         if isinstance(node, _SCOPES):
             self._open(node)
@@ -133,33 +107,15 @@ class _Weaver(ast.NodeTransformer):
             return self._checked(node, claims)
         return self._statement(node, claims, used)
 
-    def _operation(self, node: ast.AST, slots: list) -> int:
-        """Returns the number of a new operation."""
-        operands = [Operand(role, self._text(holder[key])) for role, holder, key in slots]
-        kind = "call" if isinstance(node, ast.Call) else "update" if isinstance(node, ast.AugAssign) else "sign"
-        if kind == "call":
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        elif isinstance(node, ast.Subscript):
-            name = "[]"
-            operands = operands if len(operands) == 2 else [*operands, Operand("[]", self._text(node.slice))]
-        else:
-            name = _SIGNS[type(node.ops[0] if isinstance(node, ast.Compare) else node.op)]
-        self.report.operations.append(Operation(kind, name, node.lineno, node.end_lineno, tuple(operands)))
-        return len(self.report.operations) - 1
-
-    def _text(self, node: ast.AST) -> str:
-        return " ".join((ast.get_source_segment(self.source, node) or ast.unparse(node)).split())
-
-    def _taken(self, node: Any, operation: int, slots: list) -> Any:
-        """Notes the operands of an operation as they are evaluated, and that it is done."""
+    def _is_noted(self, node: Any) -> bool:
+        """Whether a trace notes this operation, or a comment that speaks of the sides of `@`."""
+        if not self.report.on_line:
+            return self.watching and isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
         if isinstance(node, ast.AugAssign):
-            left = ast.copy_location(ast.Name(node.target.id, ast.Load()), node)
-            node.value = _call("__scope__.take_both", node.value, ast.Constant(operation), left, node.value)
-            return node
-        for place, (_, holder, key) in enumerate(slots):
-            value = holder[key]
-            holder[key] = _call("__scope__.take", value, ast.Constant(operation), ast.Constant(place), value)
-        return _call("__scope__.done", node, ast.Constant(operation), node)
+            return isinstance(node.target, ast.Name)
+        if isinstance(node, ast.Subscript):
+            return isinstance(node.ctx, ast.Load)
+        return isinstance(node, ast.BinOp | ast.Call) or (isinstance(node, ast.Compare) and len(node.ops) == 1)
 
     def _checked(self, node: ast.expr, claims: list[int]) -> ast.expr:
         for index in claims:
@@ -195,33 +151,31 @@ class _Weaver(ast.NodeTransformer):
             node.body.insert(first, ast.copy_location(assign, node.body[first]))
 
 
-def _slots(node: ast.AST) -> list[tuple[str, Any, Any]]:
-    """Returns where the operands of an operation hang: role, what holds it, under which key."""
-    fields = vars(node)
-    if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
-        return [("", fields, "left"), ("", fields, "right")]
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _SIGNS:
-        return [("", fields, "left"), ("", node.comparators, 0)]
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and type(node.op) in _SIGNS:
-        return [("", fields, "target"), ("", fields, "value")]
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-        simple = not isinstance(node.slice, ast.Slice | ast.Tuple)
-        return [("", fields, "value"), *([("", fields, "slice")] if simple else [])]
-    if not isinstance(node, ast.Call):
-        return []
-    called = [("()", fields, "func")]
-    if isinstance(node.func, ast.Attribute):
-        called = [(".", vars(node.func), "value")]
-    elif isinstance(node.func, ast.Name):
-        called = []
-    given = [
-        ("*", vars(arg), "value") if isinstance(arg, ast.Starred) else ("", node.args, place)
-        for place, arg in enumerate(node.args)
-    ]
-    return called + given + [(word.arg or "**", vars(word), "value") for word in node.keywords]
+def _note(node: Any, number: int) -> None:
+    """Rewrites an operation so that it is noted when everything that it takes is there, right before it runs."""
+    rest = _call("__scope__.rest", node)
+    right = ast.Subscript(rest, ast.Constant(0), ast.Load())
+
+    def noted(*operands: ast.expr) -> ast.Call:
+        return _call("__scope__.operate", node, ast.Constant(number), *operands)
+
+    if isinstance(node, ast.BinOp):
+        node.left, node.right = noted(node.left, node.right), right
+    elif isinstance(node, ast.Compare):
+        node.left, node.comparators = noted(node.left, *node.comparators), [right]
+    elif isinstance(node, ast.AugAssign):
+        node.value = noted(node.value, ast.copy_location(ast.Name(node.target.id, ast.Load()), node))
+    elif isinstance(node, ast.Subscript):
+        index = ast.Subscript(ast.Name("__scope__", ast.Load()), node.slice, ast.Load())
+        node.value, node.slice = noted(node.value, index), right
+    else:
+        node.func = noted(node.func, *node.args)
+        node.func.keywords = node.keywords
+        node.args = [ast.Starred(rest, ast.Load())]
+        node.keywords = [ast.keyword(None, _call("__scope__.named", node))]
 
 
-def _call(name: str, at: ast.AST, *args: ast.expr) -> ast.expr:
+def _call(name: str, at: ast.AST, *args: ast.expr) -> ast.Call:
     owner, method = name.split(".")
     function = ast.Attribute(ast.Name(owner, ast.Load()), method, ast.Load())
     return ast.copy_location(ast.Call(function, list(args), []), at)
@@ -239,12 +193,12 @@ def woven(function: FunctionType, report: Report) -> FunctionType:
     part.args.kw_defaults.append(None)
     tree = instrument(source, code.co_filename, report, tree, part)
     whole = compile(tree, code.co_filename, "exec", dont_inherit=True)
-    found = next(inner for inner in _codes(whole) if _same(inner, code) and "__shapes__" in inner.co_varnames)
+    found = next(inner for inner in _codes(whole) if "__shapes__" in inner.co_varnames)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     closure = tuple(cells[name] for name in found.co_freevars)
-    copy = FunctionType(found, function.__globals__, function.__name__, function.__defaults__, closure)
-    copy.__kwdefaults__ = {**(function.__kwdefaults__ or {}), "__shapes__": report}
-    return copy
+    twin = FunctionType(found, function.__globals__, function.__name__, function.__defaults__, closure)
+    twin.__kwdefaults__ = {**(function.__kwdefaults__ or {}), "__shapes__": report}
+    return twin
 
 
 def _source(function: FunctionType) -> str:
@@ -276,84 +230,3 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
         if isinstance(inner, CodeType):
             yield inner
             yield from _codes(inner)
-
-
-def _same(one: CodeType, other: CodeType) -> bool:
-    return (one.co_name, one.co_firstlineno) == (other.co_name, other.co_firstlineno)
-
-
-class _Loader(SourceFileLoader):
-    """Loads one file of a traced package; bytecode caches are neither read nor written."""
-
-    def __init__(self, name: str, path: str, report: Report) -> None:
-        super().__init__(name, path)
-        self.report = report
-
-    def get_code(self, fullname: str) -> Any:
-        """Returns the checked code."""
-        source = importlib.util.decode_source(self.get_data(self.path))
-        return compile(instrument(source, self.path, self.report), self.path, "exec", dont_inherit=True)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Runs the module with the report in reach."""
-        module.__shapes__ = self.report
-        super().exec_module(module)
-
-
-@dataclass
-class _Finder:
-    """Finds `_traced_<package>` and its submodules in the files of the package."""
-
-    package: str
-    report: Report
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Returns the spec of a traced module, None for every other name."""
-        if name.partition(".")[0] != f"_traced_{self.package}":
-            return None
-        spec = PathFinder.find_spec(name, path) if path else importlib.util.find_spec(self.package)
-        if spec is None or not spec.origin:
-            return None
-        inside, loader = spec.submodule_search_locations, _Loader(name, spec.origin, self.report)
-        return importlib.util.spec_from_file_location(
-            name, spec.origin, loader=loader, submodule_search_locations=inside
-        )
-
-
-@contextmanager
-def traced(package: str, report: Report) -> Iterator[ModuleType]:
-    """Imports a second copy of a package (of relative imports) that checks itself, and forgets it afterwards."""
-    finder, shadow = _Finder(package, report), f"_traced_{package}"
-    sys.meta_path.insert(0, finder)
-    try:
-        yield importlib.import_module(shadow)
-    finally:
-        sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if name.partition(".")[0] == shadow]:
-            del sys.modules[name]
-
-
-class check_cells:  # noqa: N801
-    """Checks the shape comments of every cell that an IPython shell runs from now on, until `close()`."""
-
-    def __init__(self, ip: Any, sizes: Mapping[str, int] | None = None) -> None:
-        self.ip, self.source, self.report = ip, "", Report(sizes or {})
-        for earlier in [other for other in ip.ast_transformers if isinstance(other, check_cells)]:
-            earlier.close()
-        ip.input_transformers_post.append(self._remember)
-        ip.ast_transformers.append(self)
-
-    def _remember(self, lines: list[str]) -> list[str]:
-        self.source = "".join(lines)
-        return lines
-
-    def visit(self, tree: ast.Module) -> ast.Module:
-        """Returns the tree of a cell, checked; IPython calls this before it runs the cell."""
-        self.ip.user_ns["__shapes__"] = self.report  # anew each time: %reset clears the variables
-        return instrument(self.source, f"In [{self.ip.execution_count}]", self.report, tree)
-
-    def close(self) -> None:
-        """Stops checking new cells."""
-        if self in self.ip.ast_transformers:
-            self.ip.input_transformers_post.remove(self._remember)
-            self.ip.ast_transformers.remove(self)

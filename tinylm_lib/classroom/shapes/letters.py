@@ -5,31 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from ..display.theme import AXIS_COLORS, QUIET
-from .comments import Shape, Size
+from .comments import Letters, Shape, Size
 
 LEGEND = {
-    "B": "texts in the batch",
-    "T": "positions",
-    "S": "positions of the keys",
-    "C": "width of the stream",
-    "H": "query heads",
-    "G": "key-value heads",
-    "D": "width of a head",
-    "F": "inner width of the feed-forward",
+    "B": "texts in the batch", "T": "positions", "S": "positions of the keys", "C": "width of the stream",
+    "H": "query heads", "G": "key-value heads", "D": "width of a head", "F": "inner width of the feed-forward",
     "V": "vocabulary",
-}
+}  # fmt: skip
 
 
-def with_products(letters: Mapping[str, int]) -> dict[str, int]:
-    """The letters in the order of the legend, and the widths of all heads together, `G*D` and `H*D`."""
-    ordered = {
-        letter: letters[letter] for letter in [*LEGEND, *sorted(set(letters) - set(LEGEND))] if letter in letters
-    }
-    products = {f"{a}*D": letters[a] * letters["D"] for a in "GH" if a in letters and "D" in letters}
-    return {**ordered, **products}
-
-
-def axis_names(size: Size, letters: Mapping[str, int], said: Shape = ()) -> Shape:
+def axis_names(size: Size, letters: Letters, said: Shape = ()) -> Shape:
     """A name for every axis: its letter, or its size as a text where no letter is known.
 
     letters: the sizes of the known letters. A letter is used once as long as there is another of the same size, B at
@@ -37,13 +22,13 @@ def axis_names(size: Size, letters: Mapping[str, int], said: Shape = ()) -> Shap
     """
     if "..." in said:
         at = said.index("...")
-        lead = size[at : at + len(size) - len(said) + 1]
-        said = (*said[:at], *("..." for _ in lead), *said[at + 1 :])
+        said = (*said[:at], *("..." for _ in range(len(size) - len(said) + 1)), *said[at + 1 :])
+    known = {letter: letters[letter] for letter in used_letters(letters)}
+    known |= {f"{a}*D": known[a] * known["D"] for a in "GH" if a in known and "D" in known}
     named: list[str] = []
     for place, n in enumerate(size):
         dim = said[place] if len(said) == len(size) else "..."
-        fitting = [letter for letter, known in with_products(letters).items() if known == n != 1]
-        fitting = [letter for letter in fitting if letter not in named or letter != "B"]
+        fitting = [a for a in known if known[a] == n != 1 and (a not in named or a != "B")]
         fitting.sort(key=lambda letter: ("*" in letter, letter in (*named, *said)))
         named.append(dim if dim != "..." else [*fitting, str(n)][0])
     return tuple(named)
@@ -52,29 +37,18 @@ def axis_names(size: Size, letters: Mapping[str, int], said: Shape = ()) -> Shap
 def spelled(size: Size, names: Shape) -> str:
     """A shape in letters and in numbers, `(B, T, C) = (2, 16, 64)`, or in numbers alone where there is no letter."""
     numbers = f"({', '.join(map(str, size))})"
-    return f"({', '.join(names)}) = {numbers}" if has_letters(names) else numbers
+    return f"({', '.join(names)}) = {numbers}" if used_letters(names) else numbers
 
 
-def spelled_html(size: Size, names: Shape) -> str:
-    """The same, with coloured letters."""
-    numbers = f"({', '.join(map(str, size))})"
-    return f"({', '.join(map(chips, names))}) = {numbers}" if has_letters(names) else numbers
-
-
-def axis(size: Size, place: int, letters: Mapping[str, int]) -> str:
+def axis_in_words(size: Size, place: int, letters: Letters) -> str:
     """One axis in words: `C = 64`, or `64`."""
     name = axis_names(size, letters)[place]
-    return f"{name} = {size[place]}" if has_letters([name]) else name
+    return f"{name} = {size[place]}" if used_letters([name]) else name
 
 
-def has_letters(names: Iterable[str]) -> bool:
-    """Whether any axis has a letter."""
-    return any(re.search("[A-Z]", name) for name in names)
-
-
-def chips(name: str) -> str:
-    """The name of an axis with every letter on its colour, legible on light and on dark paper."""
-    return re.sub("[A-Z]", lambda letter: _chip(letter[0]), escape(name))
+def chips(text: str) -> str:
+    """Names of axes with every letter on its colour, legible on light and on dark paper."""
+    return re.sub("[A-Z]", lambda letter: _chip(letter[0]), escape(text))
 
 
 def _chip(letter: str) -> str:
@@ -82,20 +56,21 @@ def _chip(letter: str) -> str:
     return f'<b style="color:#fff;background:{color};border-radius:4px;padding:1px 5px">{letter}</b>'
 
 
-def used_letters(shapes: Iterable[Shape]) -> list[str]:
-    """The letters that occur, in the order of the legend."""
-    found = set(re.findall("[A-Z]", " ".join(name for names in shapes for name in names)))
+def used_letters(names: Iterable[str]) -> list[str]:
+    """The letters that occur in names of axes, in the order of the legend."""
+    found = set(re.findall("[A-Z]", " ".join(names)))
     return [*(letter for letter in LEGEND if letter in found), *sorted(found - set(LEGEND))]
 
 
-def explained(letters: Sequence[str], sizes: Mapping[str, int]) -> list[tuple[str, str]]:
-    """The letters with what they are: `("B", "= 2 texts in the batch")`."""
+def legend(names: Iterable[str], sizes: Mapping[str, int]) -> list[tuple[str, str]]:
+    """The letters that occur with what they are: `("B", "= 2 texts in the batch")`."""
+    letters = used_letters(names)
     return [(a, f"{f'= {sizes[a]} ' if a in sizes else ''}{LEGEND.get(a, '')}".strip()) for a in letters]
 
 
-def legend_html(legend: Sequence[tuple[str, str]]) -> str:
+def legend_html(entries: Sequence[tuple[str, str]]) -> str:
     """The letters and what they are in one paragraph, no letter torn from its meaning."""
     items = (
-        f'<span style="white-space:nowrap;margin-right:16px">{chips(a)} {escape(text)}</span>' for a, text in legend
+        f'<span style="white-space:nowrap;margin-right:16px">{chips(a)} {escape(text)}</span>' for a, text in entries
     )
     return f'<p style="margin:8px 0;line-height:1.9">{" ".join(items)}</p>'

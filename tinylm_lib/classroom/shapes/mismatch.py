@@ -1,92 +1,114 @@
-"""Why an operation on tensors failed, from the shapes of its operands: what disagrees, and what it probably is.
+"""What does not fit in an operation on tensors: its operands, in words and as boxes drawn to scale."""
 
-A rule looks at operands whose operation has raised. It returns None where their shapes are in order: then something
-else was wrong, and the error speaks for itself.
-"""
-
-from collections.abc import Callable
+import ast
 from html import escape
-from types import BuiltinFunctionType, MethodDescriptorType
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ..display.cards import CODE, code, paragraph
-from .letters import axis_names, chips, has_letters, spelled
-from .multiplying import attention, einsum, elementwise, expand, linear, product
-from .operands import Box, Case, Letters, Mismatch
-from .reshaping import cat, cross_entropy, embedding, index, no_such_axis, view
+from .comments import Letters, Size
+from .letters import axis_in_words, axis_names, chips, spelled, used_letters
 
-RULES: dict[str, Callable[[Case], Mismatch | None]] = {
-    **dict.fromkeys(("@", "matmul", "mm", "bmm", "mv", "dot"), product),
-    **dict.fromkeys(("+", "-", "*", "/", "//", "%", "**", "&", "|", "^"), elementwise),
-    **dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), elementwise),
-    **dict.fromkeys(("add", "sub", "mul", "div", "pow", "where", "masked_fill", "addcmul"), elementwise),
-    **dict.fromkeys(("maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"), elementwise),
-    **dict.fromkeys(("cat", "concat", "concatenate", "stack"), cat),
-    **dict.fromkeys(("view", "reshape", "unflatten"), view),
-    **dict.fromkeys(("expand", "broadcast_to"), expand),
-    **dict.fromkeys(("cross_entropy", "nll_loss"), cross_entropy),
-    "linear": linear,
-    "einsum": einsum,
-    "scaled_dot_product_attention": attention,
-    "embedding": embedding,
-    "[]": index,
-}
-WRONG = "#b3400b"  # white on it has a contrast of 6
-LONGEST, SHORTEST = 150, 30  # sides of a box, in pixels
+_WRONG = "#b3400b"  # white on it has a contrast of 6
+_LONGEST, _SHORTEST = 150, 30  # sides of a box, in pixels
 
 
-def find(case: Case) -> Mismatch | None:
-    """Returns what does not fit, None where the shapes are in order or the operation is not known."""
-    if not isinstance(case.error, RuntimeError | IndexError | ValueError):
-        return None
-    name = case.name.rstrip("_") or case.name
-    return no_such_axis(case) or (RULES[name](case) if name in RULES else None)
+class Operand(NamedTuple):
+    """One operand: as it is written, what it is, its shape (None: it has none), and the axes of it that disagree."""
+
+    text: str
+    value: Any
+    size: Size | None
+    wrong: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, text: str, value: Any) -> "Operand":
+        """An operand by its value: a tensor, a number, which has no axes, or anything else."""
+        if isinstance(value, torch.Tensor | np.ndarray):
+            return cls(text, value, tuple(value.shape))
+        return cls(text, value, () if isinstance(value, bool | int | float) else None)
+
+    @property
+    def term(self) -> str:
+        """The text so that more can be written behind it."""
+        simple = ast.Name | ast.Attribute | ast.Call | ast.Subscript
+        return self.text if isinstance(ast.parse(self.text, mode="eval").body, simple) else f"({self.text})"
+
+    def marked(self, *axes: int) -> "Operand":
+        """The operand with axes that disagree, counted from the front or the end."""
+        return self._replace(wrong=tuple(i % len(self.size) for i in axes))
 
 
-def is_of_torch(called: Any) -> bool:
-    """Whether a function is one that the rules know by its name, not a student's of the same name."""
-    return isinstance(called, BuiltinFunctionType | MethodDescriptorType) or (
-        not isinstance(called, torch.nn.Module) and str(getattr(called, "__module__", "")).startswith("torch.")
-    )
+class Mismatch(NamedTuple):
+    """What does not fit: the operands around their sign, what must hold, and what it probably is (or nothing)."""
+
+    sign: str
+    operands: tuple[Operand, ...]
+    fact: str
+    guess: str = ""
+
+
+class Case(NamedTuple):
+    """A failed operation: its name, its operands by position and by keyword, its error, and the letters known there."""
+
+    name: str
+    given: list[Operand]
+    named: dict[str, Operand]
+    error: BaseException
+    letters: Letters
+
+    def operands(self, *names: str) -> list[Operand]:
+        """The operands by position or by keyword, one without a value where there is none."""
+        absent = {name: Operand("", None, None) for name in names}
+        named = [{**absent, **self.named}[name] for name in names[len(self.given) :]]
+        return [*self.given[: len(names)], *named]
+
+    def with_axes(self) -> list[Operand]:
+        """All operands that have axes."""
+        return [one for one in [*self.given, *self.named.values()] if one.size]
+
+    def axis(self, one: Operand, place: int) -> str:
+        """One axis in words, `C = 64`."""
+        return axis_in_words(one.size, place, self.letters)
+
+    def shape(self, one: Operand) -> str:
+        """A shape in words, `(B, T) = (2, 16)`."""
+        return spelled(one.size, axis_names(one.size, self.letters))
+
+    def clash(self, sign: str, one: Operand, i: int, other: Operand, j: int, fact: str, guess: str = "") -> Mismatch:
+        """The mismatch of axis i of one operand with axis j of the other; `{}` in the fact are these axes in words."""
+        met = self.axis(one, i), self.axis(other, j)
+        return Mismatch(sign, (one.marked(i), other.marked(j)), fact.format(*met), guess)
 
 
 def in_words(found: Mismatch, letters: Letters) -> list[str]:
     """The mismatch as lines of plain text: the operands, what must hold, what it probably is."""
-    width = max(len(box.text) for box in found.boxes)
-    lines = [f"  {box.text:<{width}}  {_shape(box, letters)}{_marked(box, letters)}" for box in found.boxes]
-    return [*lines, f"  {found.fact}".replace("`", ""), *([f"  {found.guess}".replace("`", "")] if found.guess else [])]
-
-
-def _shape(box: Box, letters: Letters) -> str:
-    return spelled(box.size, axis_names(box.size, letters))
-
-
-def _marked(box: Box, letters: Letters) -> str:
-    axes = " and ".join(f"axis {i}" for i in box.wrong)
-    return f"  <- {axes}" if axes else ""
+    width = max(len(one.text) for one in found.operands)
+    lines = []
+    for one in found.operands:
+        mark = f"  <- {' and '.join(f'axis {i}' for i in one.wrong)}" if one.wrong else ""
+        lines.append(f"  {one.text:<{width}}  {spelled(one.size, axis_names(one.size, letters))}{mark}")
+    return [*lines, *(f"  {words}".replace("`", "") for words in (found.fact, found.guess) if words)]
 
 
 def drawn(found: Mismatch, letters: Letters) -> list[str]:
     """The mismatch as parts of a card: the operands as boxes, what must hold, what it probably is."""
-    sides = [n for box in found.boxes for n in box.size[-2:]]
-    scale = LONGEST / max([*sides, 1])
+    scale = _LONGEST / max([1, *(n for one in found.operands for n in one.size[-2:])])
     sign = f'<span style="{CODE};font-size:22px;font-weight:700;margin:0 10px">{escape(found.sign)}</span>'
-    boxes = sign.join(_drawn(box, letters, scale) for box in found.boxes)
+    boxes = sign.join(_box(one, letters, scale) for one in found.operands)
     row = f'<div style="display:flex;flex-wrap:wrap;align-items:center;margin:10px 0">{boxes}</div>'
     guess = [paragraph(found.guess).replace('<p style="', '<p style="font-weight:700;')] if found.guess else []
     return [row, paragraph(found.fact), *guess]
 
 
-def _drawn(box: Box, letters: Letters, scale: float) -> str:
-    names = axis_names(box.size, letters)
-    labels = [_label(name, n, i in box.wrong) for i, (name, n) in enumerate(zip(names, box.size, strict=True))]
-    rows, columns = ("", *box.size)[-2:] if len(box.size) > 1 else ("", *box.size, "")[:2] if box.size else ("", "")
-    wide, high = (max(SHORTEST, min(LONGEST, round(n * scale))) if n else SHORTEST for n in (columns, rows))
-    n = len(box.size)
+def _box(one: Operand, letters: Letters, scale: float) -> str:
+    n, names = len(one.size), axis_names(one.size, letters)
+    labels = [_label(name, size, i in one.wrong) for i, (name, size) in enumerate(zip(names, one.size, strict=True))]
+    high, wide = (max(_SHORTEST, min(_LONGEST, round(side * scale))) for side in (0, 0, *one.size)[-2:])
     edges = "".join(
-        f"border-{edge}:6px solid {WRONG};" for edge, place in (("top", n - 1), ("left", n - 2)) if place in box.wrong
+        f"border-{edge}:6px solid {_WRONG};" for edge, place in (("top", n - 1), ("left", n - 2)) if place in one.wrong
     )
     sheets = "box-shadow:5px -5px 0 -1px #8a94a080,10px -10px 0 -2px #8a94a04d;" if n > 2 else ""
     room = 12 if n > 2 else 2
@@ -98,11 +120,11 @@ def _drawn(box: Box, letters: Letters, scale: float) -> str:
     left = f'<div style="margin-right:8px">{labels[-2]}</div>' if n > 1 else ""
     top = f'<div style="text-align:center">{labels[-1] if n else "one number"}</div>'
     body = f'<div style="display:flex;align-items:center">{left}<div>{top}{sheet}</div></div>'
-    return f'<div style="margin:4px 12px 4px 0"><div>{code(box.text)}</div>{many}{body}</div>'
+    return f'<div style="margin:4px 12px 4px 0"><div>{code(one.text)}</div>{many}{body}</div>'
 
 
 def _label(name: str, n: int, is_wrong: bool) -> str:
-    text = f"{name} = {n}" if has_letters([name]) else str(n)
+    before = f"{name} = " if used_letters([name]) else ""
     if is_wrong:
-        return f'<b style="background:{WRONG};color:#fff;border-radius:4px;padding:1px 7px">{escape(text)}</b>'
-    return f"{chips(name)} = {n}" if has_letters([name]) else str(n)
+        return f'<b style="background:{_WRONG};color:#fff;border-radius:4px;padding:1px 7px">{escape(before)}{n}</b>'
+    return f"{chips(before)}{n}"

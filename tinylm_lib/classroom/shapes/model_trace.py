@@ -11,11 +11,11 @@ from ...model import TransformerLM
 from ..display.cards import CODE, Card, card, paragraph
 from .capture import capture
 from .comments import Shape, config_sizes
-from .letters import axis_names, explained, legend_html, spelled, spelled_html, used_letters
+from .letters import axis_names, chips, legend, legend_html, spelled
 
-CELL = f"{CODE};padding:2px 14px 2px 0;border:none;text-align:left;white-space:pre;max-width:none;line-height:1.7"
-HEAD = "padding:4px 14px 4px 0;text-align:left;font-size:13px;white-space:nowrap;border:none"
-COLUMNS = ("part", "shape of what it returns", "parameters", "FLOPs")
+_CELL = f"{CODE};padding:2px 14px 2px 0;border:none;text-align:left;white-space:pre;max-width:none;line-height:1.7"
+_HEAD = "padding:4px 14px 4px 0;text-align:left;font-size:13px;white-space:nowrap;border:none"
+_COLUMNS = ("part", "shape of what it returns", "parameters", "FLOPs")
 UNCHANGING = ("Dropout", "Identity", "Unchanged")
 
 
@@ -50,22 +50,21 @@ def trace_model(model: TransformerLM, ids: Tensor, blocks: int = 1) -> ModelTrac
     letters = {"B": ids.shape[0], "T": ids.shape[1], **config_sizes(model.config)}
     results = {name.removesuffix(".q"): value for name, value in caught.outputs.items()}
     opened = {f"blocks.{i}" for i in range(blocks)}
-    parts = [("ids", "token ids", 0, ids, 0, 0)]
+
+    def row(name: str, kind: str, value: Tensor, depth: int, parameters: int, work: int) -> Row:
+        return Row(depth, name, kind, tuple(value.shape), axis_names(tuple(value.shape), letters), parameters, work)
+
+    rows = [row("ids", "token ids", ids, 0, 0, 0)]
     for name, module in model.named_modules():
-        inside = name.split(".")
+        inside, kind = name.split("."), type(module).__name__
         folded = inside[0] == "blocks" and len(inside) > 2 and ".".join(inside[:2]) not in opened
-        if name in results and not folded and type(module).__name__ not in UNCHANGING:
+        if name in results and not folded and kind not in UNCHANGING:
             depth = max(0, len(inside) - 2) if inside[0] == "blocks" else 0
-            label, own = name if depth == 0 else inside[-1], sum(p.numel() for p in module.parameters())
-            work = flops.get(f"{type(model).__name__}.{name}", 0)
-            parts.append((label, type(module).__name__, depth, results[name], own, work))
+            own, work = sum(p.numel() for p in module.parameters()), flops.get(f"{type(model).__name__}.{name}", 0)
+            rows.append(row(inside[-1] if depth else name, kind, results[name], depth, own, work))
     head = 0 if model.lm_head is None else model.lm_head.weight.numel()
-    work = flops["Global"] - sum(part[5] for part in parts if part[2] == 0)
-    parts.append(("logits", "scores for the next token", 0, caught.logits, head, work))
-    rows = [
-        Row(depth, label, kind, tuple(value.shape), axis_names(tuple(value.shape), letters), own, work)
-        for label, kind, depth, value, own, work in parts
-    ]
+    work = flops["Global"] - sum(each.flops for each in rows if each.depth == 0)
+    rows.append(row("logits", "scores for the next token", caught.logits, 0, head, work))
     total = sum(p.numel() for p in model.parameters())
     note = (
         f"{total:,} parameters and {flops['Global']:,} FLOPs in all; a part's number includes the parts inside it. "
@@ -75,21 +74,21 @@ def trace_model(model: TransformerLM, ids: Tensor, blocks: int = 1) -> ModelTrac
 
 
 def _card(title: str, rows: list[Row], letters: dict[str, int], note: str) -> Card:
-    legend = explained(used_letters(row.names for row in rows), letters)
-    titles = "".join(f'<th style="{HEAD}{_right(i)}">{name}</th>' for i, name in enumerate(COLUMNS))
+    meanings = legend([name for row in rows for name in row.names], letters)
+    titles = "".join(f'<th style="{_HEAD}{_right(i)}">{name}</th>' for i, name in enumerate(_COLUMNS))
     lines, body = [], f'<tr style="background:none">{titles}</tr>'
     for row in rows:
         counts = [f"{n:,}" if n else "" for n in (row.parameters, row.flops)]
         label = f"{'  ' * row.depth}{row.name} ({row.kind})"
         lines.append(f"{label:<40} {spelled(row.shape, row.names):<38}{counts[0]:>12}{counts[1]:>16}".rstrip())
         kind = f"{'    ' * row.depth}{escape(row.name)} <span style='opacity:0.75'>{escape(row.kind)}</span>"
-        cells = (kind, spelled_html(row.shape, row.names), *counts)
-        columns = "".join(f'<td style="{CELL}{_right(i)}">{cell}</td>' for i, cell in enumerate(cells))
+        cells = (kind, chips(spelled(row.shape, row.names)), *counts)
+        columns = "".join(f'<td style="{_CELL}{_right(i)}">{cell}</td>' for i, cell in enumerate(cells))
         body += f'<tr style="background:none">{columns}</tr>'
-    head = f"{COLUMNS[0]:<40} {COLUMNS[1]:<38}{COLUMNS[2]:>12}{COLUMNS[3]:>16}"
-    words = "  ".join(f"{letter} {meaning}" for letter, meaning in legend)
+    head = f"{_COLUMNS[0]:<40} {_COLUMNS[1]:<38}{_COLUMNS[2]:>12}{_COLUMNS[3]:>16}"
+    words = "  ".join(f"{letter} {meaning}" for letter, meaning in meanings)
     table = f'<table style="border-collapse:collapse;table-layout:auto;width:100%;margin:6px 0">{body}</table>'
-    parts = [table, legend_html(legend), paragraph(note)]
+    parts = [table, legend_html(meanings), paragraph(note)]
     return card(f"{title}, part by part", parts, "\n".join([title, "", head, *lines, "", words, note]))
 
 

@@ -10,25 +10,16 @@ import numpy as np
 import torch
 
 from .comments import Comment, Letters, Shape, Size
-from .letters import axis_names, explained, spelled, spelled_html, used_letters
+from .letters import axis_names, chips, legend, spelled, used_letters
 
 MOST_PARTS, MOST_ROUNDS = 4, 3  # of a tuple, and of a loop whose rounds differ, that are written out
 ALIKE = ({"T", "S"}, {"G", "H"})  # letters that often have one size for a good reason
 
-LIE = "color:#fff;background:#b3400b;border-radius:4px;padding:1px 6px"
-QUIET = '<span style="opacity:0.75">{}</span>'
+_LIE = '<b style="color:#fff;background:#b3400b;border-radius:4px;padding:1px 6px">{}</b>'
+_PALE = '<span style="opacity:0.75">{}</span>'
 
 
-class Line(NamedTuple):
-    """One line of a source: its number, its text, its highlighted text, and whether it should have run but did not."""
-
-    number: int
-    text: str
-    html: str
-    is_idle: bool
-
-
-class Part(NamedTuple):
+class Made(NamedTuple):
     """A tensor that a line made, of some kind, or a whole number as a text."""
 
     size: Size | None
@@ -40,7 +31,7 @@ class Round(NamedTuple):
 
     first: int
     last: int
-    made: tuple[Part, ...]
+    made: tuple[Made, ...]
     said: tuple[Shape, ...]
     letters: Letters
 
@@ -59,7 +50,7 @@ class Recording:
 
     def note(self, comment: Comment, value: Any, letters: Letters) -> None:
         """Keeps the shapes of what a line has made."""
-        number, made = comment.line, tuple(_parts(value))
+        number, made = comment.line, tuple(_made(value))
         self.latest, self.letters = (number, value), {**self.letters, **letters}
         if comment.lie:
             self.lies[number] = f"✗ the comment says {comment.text.lstrip('# ')}"
@@ -75,59 +66,55 @@ class Recording:
 
     def note_arguments(self, number: int, arguments: Mapping[str, Any], letters: Letters) -> None:
         """Keeps the shapes of what flows in, for the line of the `def`."""
-        made = [(name, tuple(_parts(value))) for name, value in arguments.items()]
-        self.arguments[number] = [
-            (name, Round(1, 1, parts, (), dict(letters))) for name, parts in made if any(part.size for part in parts)
-        ]
+        made = [(name, Round(1, 1, tuple(_made(value)), (), dict(letters))) for name, value in arguments.items()]
+        self.arguments[number] = [(name, one) for name, one in made if any(part.size for part in one.made)]
 
     def has_tensors(self) -> bool:
         """Whether any line made a tensor."""
-        return any(part.size is not None for rounds in self.rounds.values() for each in rounds for part in each.made)
+        return any(_has_tensors(rounds) for rounds in self.rounds.values())
 
     def margin(self, number: int, details: bool) -> list[tuple[str, str]]:
         """What is written at the margin of a line, as plain text and as HTML, top down."""
-        found = [
-            line for name, one in self.arguments.get(number, ()) for line in self._written(one, details, f"{name} ")
-        ]
+        given = self.arguments.get(number, ())
+        found = [line for name, one in given for line in self._written(one, details, f"{name} ")]
         rounds = [one for one in self.rounds.get(number, ()) if one.made]
-        if len(rounds) > 1 and not any(part.size is not None for one in rounds for part in one.made):
+        if len(rounds) > 1 and not _has_tensors(rounds):
             rounds = []  # a counter
-        mark = "✓ " if number in self.true else ""
-        if len(rounds) == 1 and rounds[0].first == 1:
-            n = rounds[0].last
-            found += self._written(rounds[0], details, mark, f" × {n}" if n > 1 else "")
-        else:
-            shown = rounds if len(rounds) <= MOST_ROUNDS else [*rounds[: MOST_ROUNDS - 1], rounds[-1]]
-            for place, one in enumerate(shown):
-                if one is not rounds[place]:
-                    found.append(("...", "&hellip;"))
-                found += self._written(one, details, f"{mark}{_named(one, last=one is rounds[-1])}: ")
+        mark, many = "✓ " if number in self.true else "", len(rounds) > MOST_ROUNDS
+        for one in [*rounds[: MOST_ROUNDS - 1], rounds[-1]] if many else rounds:
+            last = one is rounds[-1]
+            if last and many:
+                found.append(("...", "&hellip;"))
+            if one.first == 1 and last:
+                found += self._written(one, details, mark, f" × {one.last}" if one.last > 1 else "")
+            else:
+                which = f"round {one.first}" if one.first == one.last else f"rounds {one.first} to {one.last}"
+                found += self._written(one, details, f"{mark}{which}{', the last' if last else ''}: ")
         lie = self.lies.get(number, "")
-        return [*found, (lie, f'<b style="{LIE}">{escape(lie)}</b>')] if lie else found
+        return [*found, (lie, _LIE.format(escape(lie)))] if lie else found
 
     def _written(self, one: Round, details: bool, before: str = "", behind: str = "") -> list[tuple[str, str]]:
         """Returns one line for each part, or for several alike in a row."""
         lines = []
-        grouped = [(part, names, len(list(same))) for (part, names), same in groupby(self._named_parts(one))]
+        grouped = [(part, names, len(list(same))) for (part, names), same in groupby(self._named(one))]
         for part, names, n in grouped[:MOST_PARTS]:
-            times = f"{n} × " if n > 1 else ""
-            kind = f" {part.kind}" if details and part.size is not None else ""
-            text = part.kind if part.size is None else f"{times}{spelled(part.size, names)}"
-            html = escape(part.kind) if part.size is None else f"{times}{spelled_html(part.size, names)}"
-            quiet = [QUIET.format(escape(words)) if words else "" for words in (before, f"{kind}{behind}")]
-            lines.append((f"{before}{text}{kind}{behind}", f"{quiet[0]}{html}{quiet[1]}"))
+            if part.size is None:
+                text, html, after = part.kind, escape(part.kind), behind
+            else:
+                text = f"{n} × " * (n > 1) + spelled(part.size, names)
+                html, after = chips(text), f" {part.kind}" * details + behind
+            pale = [_PALE.format(escape(words)) if words else "" for words in (before, after)]
+            lines.append((f"{before}{text}{after}", f"{pale[0]}{html}{pale[1]}"))
         if len(grouped) > MOST_PARTS:
-            more = f"and {sum(n for _, _, n in grouped[MOST_PARTS:])} more"
-            lines.append((more, more))
+            lines.append((f"and {sum(n for _, _, n in grouped[MOST_PARTS:])} more",) * 2)
         return lines
 
-    def _named_parts(self, one: Round) -> Iterator[tuple[Part, Shape]]:
+    def _named(self, one: Round) -> Iterator[tuple[Made, Shape]]:
         """Yields the parts of a round, each tensor with the names of its axes."""
-        letters = self._known(one)
         said = one.said * (len(one.made) if len(one.said) == 1 else 1)
         for place, part in enumerate(one.made):
             own = said[place] if len(said) == len(one.made) else ()
-            yield part, () if part.size is None else axis_names(part.size, letters, own)
+            yield part, () if part.size is None else axis_names(part.size, self._known(one), own)
 
     def _known(self, one: Round) -> Letters:
         return {**self.background, **self.letters, **one.letters}
@@ -135,51 +122,44 @@ class Recording:
     def legend(self, more: Letters) -> list[tuple[str, str]]:
         """The letters that occur, and more, with what they are and their size, where that is one size throughout."""
         sizes = {**{letter: {n} for letter, n in more.items()}, **self._sizes()}
-        one = {letter: next(iter(found)) for letter, found in sizes.items() if len(found) == 1}
-        return explained(used_letters([tuple(sizes)]), one)
+        return legend(sizes, {letter: next(iter(found)) for letter, found in sizes.items() if len(found) == 1})
 
     def note_on_doubles(self) -> str:
         """A sentence about letters of one size, which only their order in the legend tells apart."""
         sizes = self._sizes()
-        alike = [(a, b) for a, b in combinations(used_letters([tuple(sizes)]), 2) if sizes[a] == sizes[b] != {1}]
-        alike = [(a, b) for a, b in alike if {a, b} not in ALIKE]
-        if not alike:
-            return ""
-        pairs = " and ".join(f"{a} = {b} = {next(iter(sizes[a]))}" for a, b in alike)
-        return f"Here {pairs}: with sizes that differ, no letter could be mistaken for another."
+        pairs = [pair for pair in combinations(used_letters(sizes), 2) if {*pair} not in ALIKE]
+        alike = [f"{a} = {b} = {next(iter(sizes[a]))}" for a, b in pairs if sizes[a] == sizes[b] != {1}]
+        many = " and ".join(alike)
+        return f"Here {many}: with sizes that differ, no letter could be mistaken for another." if alike else ""
 
     def _sizes(self) -> dict[str, set[int]]:
         """Returns the sizes at which each letter occurs."""
         sizes: dict[str, set[int]] = {}
-        rounds = [one for rounds in self.rounds.values() for one in rounds]
-        rounds += [one for arguments in self.arguments.values() for _, one in arguments]
-        for one in rounds:
-            for part, names in self._named_parts(one):
+        given = [one for arguments in self.arguments.values() for _, one in arguments]
+        for one in [*(one for rounds in self.rounds.values() for one in rounds), *given]:
+            for part, names in self._named(one):
                 for name, n in zip(names, part.size or (), strict=True):
-                    for letter in used_letters([(name,)]):
-                        found = sizes.setdefault(letter, set())
-                        if n := n if name == letter else self._known(one).get(letter):
-                            found.add(n)
+                    for letter in used_letters([name]):
+                        n = n if name == letter else self._known(one).get(letter)
+                        sizes.setdefault(letter, set()).update([n] if n else [])
         return sizes
 
 
-def _named(one: Round, last: bool) -> str:
-    """Returns which rounds these are."""
-    rounds = f"round {one.first}" if one.first == one.last else f"rounds {one.first} to {one.last}"
-    return f"{rounds}, the last" if last and one.last > 1 else rounds
+def _has_tensors(rounds: list[Round]) -> bool:
+    return any(part.size is not None for one in rounds for part in one.made)
 
 
-def _parts(value: Any) -> list[Part]:
+def _made(value: Any) -> list[Made]:
     """Returns the tensors in a value, or a whole number; nothing for anything else."""
     if isinstance(value, torch.Tensor):
-        return [Part(tuple(value.shape), f"{str(value.dtype).removeprefix('torch.')} {value.device}")]
+        return [Made(tuple(value.shape), f"{str(value.dtype).removeprefix('torch.')} {value.device}")]
     if isinstance(value, np.ndarray):
-        return [Part(value.shape, str(value.dtype))]
+        return [Made(value.shape, str(value.dtype))]
     if isinstance(value, torch.Size):
-        return [Part(tuple(value), "torch.Size")]
+        return [Made(tuple(value), "torch.Size")]
     if isinstance(value, bool | int):
-        return [Part(None, str(value))]
+        return [Made(None, str(value))]
     if not isinstance(value, tuple | list) or len(value) > 10_000:
         return []
-    parts = [part for item in value for part in _parts(item)]
-    return parts if any(part.size is not None for part in parts) else []
+    made = [part for item in value for part in _made(item)]
+    return made if any(part.size is not None for part in made) else []

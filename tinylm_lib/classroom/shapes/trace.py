@@ -7,34 +7,40 @@ import inspect
 import linecache
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from IPython import get_ipython
 
 from ...config import ModelConfig
 from ..display.cards import CODE, Card, card, code, paragraph
 from ..display.source import highlighted, lesson, place
-from .comments import Comment, Report, config_sizes
+from .comments import Comment, Letters, Report, config_sizes
 from .failures import Failure, background, capitals, explain, failure_at, function_of
-from .instrument import check_cells, definition, woven
+from .instrument import definition, instrument, woven
 from .letters import legend_html
 from .mismatch import drawn, in_words
-from .model_trace import trace_model
-from .recording import Line, Recording
+from .recording import Recording
 
-__all__ = ["explain_shapes", "trace", "trace_cells", "trace_model"]
-
-LINE = "border:none;border-bottom:1px solid #8a94a033"
-CELL = f"{CODE};{LINE};padding:1px 0;vertical-align:top;text-align:left;max-width:none;line-height:1.7"
-MARGIN = f"{CELL};padding-left:28px;white-space:nowrap"
-PER_CHARACTER = 0.602  # of the font size: the width of a character of the code
-UNFIT = ("✗ does not fit", "<b>✗ does not fit</b>")
-WIDEST = 100  # characters of a line of code in front of its shape, in plain text
+_LINE = "border:none;border-bottom:1px solid #8a94a033"
+_CELL = f"{CODE};{_LINE};padding:1px 0;vertical-align:top;text-align:left;max-width:none;line-height:1.7"
+_MARGIN = f"{_CELL};padding-left:28px;white-space:nowrap"
+_PER_CHARACTER = 0.602  # of the font size: the width of a character of the code
+_UNFIT = ("✗ does not fit", "<b>✗ does not fit</b>")
+_WIDEST = 100  # characters of a line of code in front of its shape, in plain text
+Sizes = Mapping[str, int] | ModelConfig | None
 
 
-def trace(
-    what: Any, *args: Any, details: bool = False, sizes: Mapping[str, int] | ModelConfig | None = None, **kwargs: Any
-) -> Card:
+class Line(NamedTuple):
+    """One line of a source: its number, its text, its highlighted text, and whether it should have run but did not."""
+
+    number: int
+    text: str
+    html: str
+    is_idle: bool
+
+
+def trace(what: Any, *args: Any, details: bool = False, sizes: Sizes = None, **kwargs: Any) -> Card:
     """Runs a function, method or module and shows its lines, each with the shape of what it really made.
 
     args, kwargs: what it is called with. details: dtypes and devices too. sizes: letters and their sizes, as
@@ -64,7 +70,7 @@ def trace(
     return _card(name, caption, _shown(lines, numbers, report.comments), recording, failure, details)
 
 
-def _fixed(what: Any, sizes: Mapping[str, int] | ModelConfig | None) -> dict[str, int]:
+def _fixed(what: Any, sizes: Sizes) -> dict[str, int]:
     config = getattr(what, "config", None)
     known = config_sizes(config) if isinstance(config, ModelConfig) else {}
     return {**known, **(config_sizes(sizes) if isinstance(sizes, ModelConfig) else sizes or {})}
@@ -82,7 +88,7 @@ def _shown(lines: Sequence[str], numbers: Sequence[int], comments: Sequence[Comm
     idle = {c.line for c in comments if c.state == "never executed"}
     texts = [lines[n - 1].rstrip("\n") for n in numbers]
     texts = [
-        text[: text.rindex(true[n])].rstrip() if n in true else text for n, text in zip(numbers, texts, strict=True)
+        text.rpartition(true[n])[0].rstrip() if n in true else text for n, text in zip(numbers, texts, strict=True)
     ]
     indent = min((len(text) - len(text.lstrip()) for text in texts if text.strip()), default=0)
     texts = [text[indent:] for text in texts]
@@ -93,56 +99,48 @@ def _shown(lines: Sequence[str], numbers: Sequence[int], comments: Sequence[Comm
 def _card(
     title: str, caption: str, lines: list[Line], recording: Recording, failure: Failure | None, details: bool
 ) -> Card:
-    failed = failure.line if failure else 0
-    width = min(max((len(line.text) for line in lines), default=0), WIDEST)
-    rows, text = [], []
+    width = min(max((len(line.text) for line in lines), default=0), _WIDEST)
+    rows, text = "", [f"{title} · {caption.replace('`', '')}" if caption else title, ""]
     for line in lines:
-        margin = recording.margin(line.number, details) + ([UNFIT] if line.number == failed else [])
-        rows.append(_row(line, [html for _, html in margin], line.number == failed))
+        failed = failure is not None and line.number == failure.line
+        margin = recording.margin(line.number, details) + [_UNFIT] * failed
+        rows += _row(line, "<br>".join(html for _, html in margin), failed)
         shapes = [words for words, _ in margin] or [""]
-        text += [f"{line.text:<{width}}  {shapes[0]}".rstrip()]
-        text += [f"{'':<{width}}  {more}" for more in shapes[1:]]
-    table = f'<table style="border-collapse:collapse;table-layout:auto;width:100%;margin:6px 0">{"".join(rows)}</table>'
+        both = zip_longest([line.text], shapes, fillvalue="")
+        text += [f"{source:<{width}}  {words}".rstrip() for source, words in both]
+    table = f'<table style="border-collapse:collapse;table-layout:auto;width:100%;margin:6px 0">{rows}</table>'
     parts = ([paragraph(caption)] if caption else []) + [table]
     if failure:
-        parts += drawn(failure.found, failure.letters) + _origin(failure)
-        text += ["", *_told(failure)]
-    legend = recording.legend(failure.named_letters() if failure else {})
-    note = recording.note_on_doubles()
+        html, told = _explained(failure)
+        parts += html
+        text += ["", "These shapes do not fit:", *told]
+    legend, note = recording.legend(failure.named_letters() if failure else {}), recording.note_on_doubles()
     if legend:
         parts.append(legend_html(legend))
         text += ["", "  ".join(f"{letter} {meaning}".strip() for letter, meaning in legend)]
     if note:
         parts.append(paragraph(note))
         text.append(note)
-    heading = [f"{title} · {caption.replace('`', '')}" if caption else title, ""]
-    return card(title, parts, "\n".join(heading + text), "bad" if failure else "plain")
+    return card(title, parts, "\n".join(text), "bad" if failure else "plain")
 
 
-def _row(line: Line, margin: list[str], failed: bool) -> str:
+def _row(line: Line, shapes: str, failed: bool) -> str:
     indent = len(line.text) - len(line.text.lstrip())
-    hang = f"padding-left:{(indent + 4) * PER_CHARACTER:.1f}em;text-indent:-{4 * PER_CHARACTER:.1f}em"
+    hang = f"padding-left:{(indent + 4) * _PER_CHARACTER:.1f}em;text-indent:-{4 * _PER_CHARACTER:.1f}em"
     shade = "background:#d9541e33" if failed else "background:none"
     pale = ";opacity:0.74" if line.is_idle and not failed else ""
-    shapes = "<br>".join(margin)
-    cells = f'<td style="{CELL};white-space:pre-wrap;{hang}">{line.html.lstrip() or " "}</td>'
-    return f'<tr style="{shade}{pale}">{cells}<td style="{MARGIN}">{shapes}</td></tr>'
+    cells = f'<td style="{_CELL};white-space:pre-wrap;{hang}">{line.html.lstrip() or " "}</td>'
+    return f'<tr style="{shade}{pale}">{cells}<td style="{_MARGIN}">{shapes}</td></tr>'
 
 
-def _origin(failure: Failure) -> list[str]:
-    """Returns where inside a called function it happened, and what torch said."""
-    inside = [f'<p style="margin:6px 0">Inside {code(name)}: {code(line)}</p>' for name, line in failure.inside]
-    return [*inside, f'<p style="margin:6px 0;font-size:13px">torch says: <i>{escape(failure.message)}</i></p>']
-
-
-def _told(failure: Failure) -> list[str]:
-    inside = [f"  Inside {name}: {line}" for name, line in failure.inside]
-    return [
-        "These shapes do not fit:",
-        *in_words(failure.found, failure.letters),
-        *inside,
-        f"  torch says: {failure.message}",
-    ]
+def _explained(failure: Failure) -> tuple[list[str], list[str]]:
+    """Returns what does not fit, inside which called function, and what torch said: parts of a card, lines of text."""
+    html, text = drawn(failure.found, failure.letters), in_words(failure.found, failure.letters)
+    for name, line in failure.inside:
+        html.append(f'<p style="margin:6px 0">Inside {code(name)}: {code(line)}</p>')
+        text.append(f"  Inside {name}: {line}")
+    html.append(f'<p style="margin:6px 0;font-size:13px">torch says: <i>{escape(failure.message)}</i></p>')
+    return html, [*text, f"  torch says: {failure.message}"]
 
 
 def explain_shapes(
@@ -155,13 +153,13 @@ def explain_shapes(
     failure = explain(function, args, kwargs or {}, error, {})
     if failure is None:
         return None
+    html, text = _explained(failure)
     line = f'<p style="margin:6px 0">{code(failure.source)}</p>'
-    parts = [line, *drawn(failure.found, failure.letters), *_origin(failure)]
-    told = _told(failure)
-    return card("These shapes do not fit", parts, "\n".join([told[0], f"  {failure.source}", *told[1:]]), "bad")
+    words = "\n".join(["These shapes do not fit:", f"  {failure.source}", *text])
+    return card("These shapes do not fit", [line, *html], words, "bad")
 
 
-def trace_cells(on: bool = True, *, sizes: Mapping[str, int] | ModelConfig | None = None) -> None:
+def trace_cells(on: bool = True, *, sizes: Sizes = None) -> None:
     """From now on each cell is followed by its trace, a cell whose shapes do not fit by the reason; on=False ends it.
 
     sizes: as in `trace`. A cell that makes no tensor has no trace.
@@ -170,46 +168,54 @@ def trace_cells(on: bool = True, *, sizes: Mapping[str, int] | ModelConfig | Non
     ip = get_ipython()
     if ip is None:
         raise RuntimeError("there are no cells here: trace_cells is for notebooks, trace(function, ...) works anywhere")
-    for earlier in [other for other in ip.ast_transformers if isinstance(other, _CellTracer)]:
-        earlier.close()
-    if on:
-        _CellTracer(ip, _fixed(None, sizes))
+    checker = CellChecker(ip, _fixed(None, sizes), traces=True)
+    if not on:
+        checker.close()
 
 
-class _CellTracer(check_cells):
-    """Shows a card after each cell. Lies of shape comments are marked there instead of raised."""
+class CellChecker:
+    """Checks the shape comments of each cell that an IPython shell runs from now on, until `close()` or the next one.
 
-    def __init__(self, ip: Any, sizes: Mapping[str, int]) -> None:
-        super().__init__(ip, sizes)
-        self.report = Report(sizes, strict=False, on_line=self._note)
-        self.recording, self.here = Recording({}), range(0)
+    A comment that lies raises ShapeError. traces: it is only marked, on a card after each cell.
+    """
+
+    def __init__(self, ip: Any, sizes: Mapping[str, int] | None = None, traces: bool = False) -> None:
+        self.ip, self.source, self.recording, self.here = ip, "", Recording({}), []
+        self.report = Report(sizes or {}, strict=not traces, on_line=self._note if traces else None)
+        for earlier in [other for other in ip.ast_transformers if isinstance(other, CellChecker)]:
+            earlier.close()
+        ip.input_transformers_post.append(self._remember)
+        ip.ast_transformers.append(self)
         ip.events.register("post_run_cell", self._show)
 
-    def _note(self, comment: Any, value: Any, letters: Mapping[str, int]) -> None:
-        if any(comment is self.report.comments[i] for i in self.here):
+    def _remember(self, lines: list[str]) -> list[str]:
+        self.source = "".join(lines)
+        return lines
+
+    def _note(self, comment: Comment, value: Any, letters: Letters) -> None:
+        if any(comment is one for one in self.here):
             self.recording.note(comment, value, letters)
 
     def visit(self, tree: Any) -> Any:
-        """Returns the tree of a cell, traced."""
-        start = len(self.report.comments)
-        self.report.begun.clear()
-        self.recording = Recording(capitals(self.ip.user_ns))
-        tree = super().visit(tree)
-        self.here = range(start, len(self.report.comments))
+        """Returns the tree of a cell, checked; IPython calls this before it runs the cell."""
+        start, self.recording = len(self.report.comments), Recording(capitals(self.ip.user_ns))
+        self.ip.user_ns["__shapes__"] = self.report  # anew each time: %reset clears the variables
+        tree = instrument(self.source, f"In [{self.ip.execution_count}]", self.report, tree)
+        self.here = self.report.comments[start:]
         return tree
 
     def _show(self, result: Any) -> None:
         error = result.error_in_exec
-        failure = failure_at(self.report, self.recording, error) if error else None
+        failure = failure_at(self.report, self.recording, error) if error and self.report.on_line else None
         if failure or (self.recording.has_tensors() and not error):
             lines = self.source.rstrip("\n").splitlines(keepends=True)
-            comments = [self.report.comments[i] for i in self.here]
-            shown = _shown(lines, range(1, len(lines) + 1), comments)
+            shown = _shown(lines, range(1, len(lines) + 1), self.here)
             _card("What this cell made", "", shown, self.recording, failure, details=False).show()
-        self.recording, self.here = Recording({}), range(0)
+        self.recording, self.here = Recording({}), []
 
     def close(self) -> None:
-        """Stops tracing new cells."""
+        """Stops checking new cells."""
         if self in self.ip.ast_transformers:
+            self.ip.input_transformers_post.remove(self._remember)
+            self.ip.ast_transformers.remove(self)
             self.ip.events.unregister("post_run_cell", self._show)
-        super().close()

@@ -12,7 +12,7 @@ from ...presets import preset
 from ..display.cards import number_table
 from ..display.figures import framed
 from ..display.theme import QUIET, SERIES, STYLE
-from ..shapes.walk import walk
+from ..shapes.model_steps import model_steps
 from .base import View
 
 GROUPS = {
@@ -73,7 +73,7 @@ def memory_view(configs: Mapping[str, ModelConfig] | None = None) -> View:
 
 def parameter_parts(config: ModelConfig) -> dict[str, dict[str, int]]:
     """The parameters of all layers together, by group and part; what a model does not have is left out."""
-    found = {step.name: step.parameters * step.times for step in walk(config, 1)}
+    found = {step.name: step.parameters * step.times for step in model_steps(config, 1)}
     groups = {group: {part: found[part] for part in parts if found.get(part)} for group, parts in GROUPS.items()}
     return {group: parts for group, parts in groups.items() if parts}
 

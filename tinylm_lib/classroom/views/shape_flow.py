@@ -17,8 +17,8 @@ from ..display.cards import number_table
 from ..display.figures import framed
 from ..display.numbers import fixed
 from ..display.theme import AXIS_COLORS, LINE, QUIET, STYLE
-from ..shapes.letters import explained, spelled, used_letters
-from ..shapes.walk import Step, sized, sizes_of, values, walk
+from ..shapes.letters import legend, spelled
+from ..shapes.model_steps import ModelStep, model_steps, sized, sizes_of, values
 from .base import View
 
 MOST_TOKENS, LONGEST = 12, 1024
@@ -75,15 +75,14 @@ def _data_of(model: TransformerLM, tokenizer: Any, text: str, layer: int) -> dic
 
 
 def _data(config: ModelConfig, seq_len: int, layer: int) -> dict[str, Any]:
-    steps, sizes = walk(config, seq_len), sizes_of(config, seq_len)
+    steps, sizes = model_steps(config, seq_len), sizes_of(config, seq_len)
     top = [step for step in steps if step.depth == 0]
-    used = used_letters([tuple(step.axes.split()) for step in steps])
     entries = [_entry(step, sizes) for step in steps]
     return {
         "steps": entries,
         "layers": config.n_layers,
         "layer": layer,
-        "legend": explained(used, sizes),
+        "legend": legend([step.axes for step in steps], sizes),
         "tokens": [],
         "seq_len": seq_len,
         "parameters": sum(step.parameters * step.times for step in top),
@@ -91,7 +90,7 @@ def _data(config: ModelConfig, seq_len: int, layer: int) -> dict[str, Any]:
     }
 
 
-def _entry(step: Step, sizes: dict[str, int]) -> dict[str, Any]:
+def _entry(step: ModelStep, sizes: dict[str, int]) -> dict[str, Any]:
     entry = {name: getattr(step, name) for name in ("name", "title", "depth", "axes", "parameters", "flops", "times")}
     entry |= {"shape": step.shape(sizes), "says": step.says.replace("{t}", "{{t}}").replace("{fact}", "{{fact}}")}
     entry["says"] = entry["says"].format_map({letter: f"{size:,}" for letter, size in sizes.items()})

@@ -5,12 +5,13 @@ import torch
 from support.models import MODELS, scrambled, some_ids, tiny
 
 from tinylm_lib import preset
-from tinylm_lib.classroom.shapes.walk import sized, sizes_of, values, walk
+from tinylm_lib.classroom.shapes.model_steps import model_steps, sized, sizes_of, values
 from tinylm_lib.cost import count_parameters, forward_flops
 from tinylm_lib.layers import softmax
 from tinylm_lib.presets import SIZES
 
-PUBLISHED = [(family, size) for family in SIZES for size in SIZES[family]]
+CONFIGS = {f"{family} {size}": preset(family, size) for family in SIZES for size in SIZES[family]}
+CONFIGS |= {name: tiny(name) for name in MODELS}
 T = 9
 
 
@@ -18,7 +19,7 @@ T = 9
 def test_every_step_returns_what_it_says_in_shapes_and_weights(name):
     config = tiny(name)
     model = scrambled(config)
-    steps, sizes, found = walk(config, T), sizes_of(config, T), values(model, some_ids(1, T), layer=1)
+    steps, sizes, found = model_steps(config, T), sizes_of(config, T), values(model, some_ids(1, T), layer=1)
     assert [(step.name, step.shape(sizes)) for step in steps] == [(s.name, tuple(found[s.name].shape)) for s in steps]
     assert len({step.name for step in steps}) == len(steps)
     for step in steps:
@@ -27,19 +28,12 @@ def test_every_step_returns_what_it_says_in_shapes_and_weights(name):
             assert sized(step.weight, sizes) in [tuple(p.shape) for p in named], step.name
 
 
-@pytest.mark.parametrize(("family", "size"), PUBLISHED)
-def test_parameters_and_flops_of_the_steps_sum_to_the_closed_formulas(family, size):
-    config = preset(family, size)
-    top = [step for step in walk(config, 64) if step.depth == 0]
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_parameters_and_flops_of_the_steps_sum_to_the_closed_formulas_and_to_the_whole(config):
+    steps = model_steps(config, T)
+    top = [step for step in steps if step.depth == 0]
     assert sum(step.parameters * step.times for step in top) == count_parameters(config).total
-    assert sum(step.flops * step.times for step in top) == forward_flops(config, 1, 64)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_what_is_inside_sums_to_the_whole(name):
-    steps = walk(tiny(name), T)
-    assert sum(step.parameters * step.times for step in steps if step.depth == 0) == count_parameters(tiny(name)).total
-    assert sum(step.flops * step.times for step in steps if step.depth == 0) == forward_flops(tiny(name), 1, T)
+    assert sum(step.flops * step.times for step in top) == forward_flops(config, 1, T)
     for at, step in enumerate(steps[:-1]):
         if steps[at + 1].depth > step.depth:
             after = [i for i in range(at + 1, len(steps)) if steps[i].depth <= step.depth]
@@ -50,7 +44,7 @@ def test_what_is_inside_sums_to_the_whole(name):
 
 def test_a_step_is_there_exactly_where_the_model_has_it():
     def names(family: str, **changes) -> list[str]:
-        return [step.name for step in walk(tiny(family, **changes), T)]
+        return [step.name for step in model_steps(tiny(family, **changes), T)]
 
     assert {"q_norm", "rotation.q", "gate_proj", "gated"} <= {*names("modern")}
     assert not {"position", "scaled"} & {*names("modern")}
@@ -64,7 +58,7 @@ def test_a_step_is_there_exactly_where_the_model_has_it():
 
 def test_the_norm_stands_on_the_stream_after_the_addition_only():
     for block, is_on in (("pre_norm", False), ("post_norm", True)):
-        steps = {step.name: step for step in walk(tiny("modern", block=block), T)}
+        steps = {step.name: step for step in model_steps(tiny("modern", block=block), T)}
         assert steps["attn_norm"].on_stream is is_on and steps["ffn_added"].on_stream
         assert ("a copy" in steps["attn_norm"].says) is not is_on
 
