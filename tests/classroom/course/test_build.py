@@ -291,7 +291,7 @@ FAILING = {
     "a warning": ("import warnings\nwarnings.warn('old')", "a cell writes to stderr"),
     "a bare picture": (
         "from matplotlib import pyplot\n_ = pyplot.plot([1, 2])",
-        "a bare picture is compared by nobody: use figures.show",
+        "a bare picture is compared by nobody: use figures.display",
     ),
 }
 

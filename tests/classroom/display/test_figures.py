@@ -58,7 +58,7 @@ def draw(title="A line", x="x", y="y"):
 
 
 def test_a_figure_carries_alt_text_caption_and_numbers(shown):
-    figures.show(draw(), alt='a "line" <rising>', caption="It rises & rises.", table=TABLE)
+    figures.display(draw(), alt='a "line" <rising>', caption="It rises & rises.", table=TABLE)
     (bundle,) = shown
     assert set(bundle) == {"text/html", "text/plain"}
     assert '<img alt="a &quot;line&quot; &lt;rising&gt;"' in bundle["text/html"]
@@ -81,25 +81,25 @@ def test_a_figure_carries_alt_text_caption_and_numbers(shown):
 )
 def test_a_figure_without_words_or_numbers_is_refused(shown, changed, message):
     with pytest.raises(ValueError, match=message):
-        figures.show(draw(), **{"alt": "a", "caption": "c", "table": TABLE, **changed})
+        figures.display(draw(), **{"alt": "a", "caption": "c", "table": TABLE, **changed})
     assert shown == []
 
 
 @pytest.mark.parametrize("missing", [{"title": ""}, {"x": ""}, {"y": ""}])
 def test_a_figure_without_title_or_labels_is_refused(shown, missing):
     with pytest.raises(ValueError, match="a title and two axis labels"):
-        figures.show(draw(**missing), alt="a", caption="c", table=TABLE)
+        figures.display(draw(**missing), alt="a", caption="c", table=TABLE)
 
 
 def test_a_figure_of_pyplot_is_closed_so_that_it_is_shown_once(shown):
     figure, ax = pyplot.subplots()
     ax.set(title="t", xlabel="x", ylabel="y")
-    figures.show(figure, alt="a", caption="c", table=TABLE)
+    figures.display(figure, alt="a", caption="c", table=TABLE)
     assert pyplot.get_fignums() == []
 
 
 def test_the_picture_names_no_software_and_is_sharp(shown):
-    figures.show(draw(), alt="a", caption="c", table=TABLE)
+    figures.display(draw(), alt="a", caption="c", table=TABLE)
     png = base64.b64decode(re.search(r"base64,([^\"]+)", shown[0]["text/html"])[1])
     assert png.startswith(b"\x89PNG") and b"Software" not in png and b"Matplotlib" not in png
     width, displayed = int.from_bytes(png[16:20], "big"), int(re.search(r'width="(\d+)"', shown[0]["text/html"])[1])
@@ -109,9 +109,9 @@ def test_the_picture_names_no_software_and_is_sharp(shown):
 def test_the_style_neither_leaks_nor_depends_on_the_users(shown):
     with pyplot.rc_context({"font.size": 3, "lines.linewidth": 9, "axes.facecolor": "red"}):
         before = dict(pyplot.rcParams)
-        figures.show(draw(), alt="a", caption="c", table=TABLE)
+        figures.display(draw(), alt="a", caption="c", table=TABLE)
         assert dict(pyplot.rcParams) == before
-    figures.show(draw(), alt="a", caption="c", table=TABLE)
+    figures.display(draw(), alt="a", caption="c", table=TABLE)
     assert shown[0] == shown[1]
 
 

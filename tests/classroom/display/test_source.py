@@ -11,7 +11,7 @@ import tinylm_lib
 from tinylm_lib import layers, preset
 from tinylm_lib.attention import Attention
 from tinylm_lib.classroom.display import cards
-from tinylm_lib.classroom.display.source import highlighted, lesson, place, show
+from tinylm_lib.classroom.display.source import highlighted, lesson_of, place, show
 from tinylm_lib.feedforward import GatedMLP
 from tinylm_lib.layers import RMSNorm, dropout, softmax
 from tinylm_lib.model import TransformerLM
@@ -26,7 +26,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     return bundles
 
 
-def test_the_source_is_shown_with_its_place_and_its_lesson(shown: list) -> None:
+def test_the_source_is_shown_with_its_place_and_its_lesson_of(shown: list) -> None:
     show(softmax, RMSNorm)
     text = shown[0]["text/plain"]
     assert text.startswith(
@@ -51,9 +51,9 @@ def test_a_method_of_an_object_is_the_method_of_its_class(shown: list) -> None:
 
 
 def test_the_lesson_is_the_nearest_one_that_is_named() -> None:
-    assert lesson(RMSNorm.forward) == "notebook 04", "of its class"
-    assert lesson(Attention) == "notebooks 05 and 07", "of its file"
-    assert lesson(dropout) == "", "its file names none"
+    assert lesson_of(RMSNorm.forward) == "notebook 04", "of its class"
+    assert lesson_of(Attention) == "notebooks 05 and 07", "of its file"
+    assert lesson_of(dropout) == "", "its file names none"
     assert place(preset) == "tinylm_lib/presets.py"
 
 

@@ -10,7 +10,7 @@ from support.models import scrambled, some_ids, tiny
 from tinylm_lib.classroom import rope_view
 from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.classroom.views.base import SCRIPTS, source
-from tinylm_lib.classroom.views.rope import REACH, STARTS, Pair
+from tinylm_lib.classroom.views.rope import REACH, STARTS, QueryKey
 from tinylm_lib.config import RopeScaling
 from tinylm_lib.positions import LAYOUTS
 from tinylm_lib.pretrained import load_pretrained
@@ -61,7 +61,7 @@ def test_the_stored_vectors_turn_into_the_scores_of_the_model(name):
 def test_scores_of_the_picture_are_those_of_complex_numbers_and_stay_when_both_move(base, layout):
     q, k = torch.randn(2, 16, generator=torch.Generator().manual_seed(3))
     away = torch.arange(REACH + 1)
-    pair = Pair(q, k, base, layout, 5)
+    pair = QueryKey(q, k, base, layout, 5)
     for start in STARTS:
         found = pair.scores(torch.full_like(away, start), away)
         expected = [score(q, k, start + distance, start, base, layout) for distance in away.tolist()]
@@ -71,7 +71,7 @@ def test_scores_of_the_picture_are_those_of_complex_numbers_and_stay_when_both_m
 
 def test_added_waves_and_mixed_layouts_break_what_turning_keeps():
     q, k = torch.randn(2, 16, generator=torch.Generator().manual_seed(3))
-    pair, starts = Pair(q, k, 10_000.0, "halves", 5), torch.tensor(STARTS)
+    pair, starts = QueryKey(q, k, 10_000.0, "halves", 5), torch.tensor(STARTS)
     assert pair.scores(starts, torch.tensor(5)).diff().abs().max() < 1e-4
     assert pair.added(starts, torch.tensor(5)).diff().abs().min() > 0.1
     assert pair.mixed_up(starts).diff().abs().min() > 0.1

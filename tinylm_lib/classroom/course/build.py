@@ -179,7 +179,7 @@ def _tidy(notebook: NotebookNode, name: str) -> None:
             data = output.get("data", {})
             data.pop(WIDGET_STATE, None)
             if any(kind.startswith("image/") for kind in data):
-                raise ValueError(f"{name}: a bare picture is compared by nobody: use figures.show\n{cell.source}")
+                raise ValueError(f"{name}: a bare picture is compared by nobody: use figures.display\n{cell.source}")
             if output.get("name") == "stderr":
                 raise ValueError(f"{name}: a cell writes to stderr: {output.text.strip()}\n{cell.source}")
             if output.output_type == "error":  # its frames name the files of this machine

@@ -40,7 +40,7 @@ BANNED = {
     r"\bclear_output\b": "nbval cannot compare clear_output: print the final state once",
     r"\bdisplay_id\b|\bupdate_display\b": "nbval cannot compare display updates: display the final state once",
     r"\bimport tqdm\b|\bfrom tqdm import\b": "a bare tqdm prints its speed: use `from tqdm.auto import tqdm`",
-    r"\bset_matplotlib_formats\b|['\"]svg['\"]": "an untrusted notebook shows no SVG: use figures.show",
+    r"\bset_matplotlib_formats\b|['\"]svg['\"]": "an untrusted notebook shows no SVG: use figures.display",
 }
 MAX_LINES, MEDIAN_LINES = 25, 6
 SOLUTION, END = "# SOLUTION", "# END"

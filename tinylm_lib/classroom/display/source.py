@@ -36,7 +36,7 @@ def show(*objects: Any) -> None:
 def _source_card(item: Any) -> Card:
     item = inspect.unwrap(getattr(item, "fget", None) or getattr(item, "__func__", None) or item)
     source = textwrap.dedent(inspect.getsource(_checked(item))).rstrip()
-    where, lessons = place(item), lesson(item)
+    where, lessons = place(item), lesson_of(item)
     caption = f"`{where}`" + (f" · {lessons}" if lessons else "")
     n = source.count("\n") + 1
     parts = [paragraph(caption), fold(f"the source, {n} lines" if n > 1 else "the source, 1 line", block(source))]
@@ -77,7 +77,7 @@ def place(item: Any) -> str:
     return "this notebook" if module == "__main__" else module
 
 
-def lesson(item: Any) -> str:
+def lesson_of(item: Any) -> str:
     """The lesson that builds an object, such as `notebooks 05 and 07`: said by its docstring, class or file."""
     module = inspect.getmodule(item)
     owner = item.__qualname__.rpartition(".")[0]
