@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tinylm_lib.classroom.course import build as lessons
 from tinylm_lib.classroom.course import lab
+from tinylm_lib.classroom.course.build import build_notebooks
 
 SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
@@ -111,7 +111,7 @@ def built() -> Callable[[Path, str, str], Path]:
         source = notebooks / "source" / f"{name}.py"
         source.parent.mkdir(parents=True)
         source.write_text(text, encoding="utf-8")
-        lessons.build(source, notebooks)
+        build_notebooks(source, notebooks)
         return notebooks
 
     return build

@@ -89,19 +89,21 @@ def rope_view(
     }  # fmt: skip
     asks, offers = map(named, words)
     here, there = (fixed(pair.scores(torch.tensor([at]), torch.tensor(pair.offset)).item(), 2) for at in (0, 1000))
-    where = f"{layer}, head {head}"
-    says = f"{asks} and {offers}, {pair.offset} apart: the score is {here}, and both moved on by 1,000 it is {there}."
+    says = (
+        f"Layer {layer}, head {head}: {asks} and {offers}, {pair.offset} apart: the score is {here}, and both moved on "
+        f"by 1,000 it is {there}."
+    )
     n, longest = len(pair.q) // 2, 2 * math.pi / frequencies(len(pair.q), pair.base)[-1].item()
     return pictured(
         "rope",
         data,
         _draw(pair),
-        text=f"Rotary positions, layer {where}. {says}",
-        alt=f"A bank of {n} waves, fast above slow, and the score over the distance, equal at both places. Layer {where}: {says}",
-        caption=f"Layer {where}: {says} Above: each position turns the {n} pairs of numbers by angles of their own, here as "
-        f"cosines; the slowest pair takes {longest:,.0f} positions for one turn. Below: the score over the distance, "
-        f"wide and pale with the key at {STARTS[0]}, thin with the key at {STARTS[-1]}. Turned, the two are one line; "
-        "with waves added instead they are not.",
+        text=f"Rotary positions. {says}",
+        alt=f"A bank of {n} waves, fast above slow, and the score over the distance, equal at both places. {says}",
+        caption=f"{says} Above: each position turns the {n} pairs of numbers by angles of their own, here as cosines; "
+        f"the slowest pair takes {longest:,.0f} positions for one turn. Below: the score over the distance, wide and "
+        f"pale with the key at {STARTS[0]}, thin with the key at {STARTS[-1]}. Turned, the two are one line; with "
+        "waves added instead they are not.",
         numbers=_tables(pair),
     )
 
