@@ -7,7 +7,7 @@ import pytest
 from support.views import ask, table_rows
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom.views.token import KINDS, joins, token_view
+from tinylm_lib.classroom.views.token import TOKENIZER_KINDS, joins, token_view
 from tinylm_lib.text.bpe import BPETokenizer, apply_merges, learn_merges, train_bpe
 from tinylm_lib.text.tokenizers import TOKENIZERS, ByteTokenizer, CharTokenizer
 
@@ -113,7 +113,7 @@ def test_a_kernel_answers_with_another_text_and_says_what_it_cannot_cut(view, bp
 def test_the_picture_and_the_words_tell_the_counts(tokenizers):
     view = token_view(TEXTS, tokenizers)
     counts = [len(tokenizer.encode(TEXTS["a story"])) for tokenizer in tokenizers]
-    told = ", ".join(f"{KINDS[t.kind][0]} {n}" for t, n in zip(tokenizers, counts, strict=True))
+    told = ", ".join(f"{TOKENIZER_KINDS[t.kind][0]} {n}" for t, n in zip(tokenizers, counts, strict=True))
     n = len(TEXTS["a story"])
     assert repr(view) == f"A text cut into tokens: {n} characters, {n} bytes; tokens: {told}."
     rows, others = table_rows(view.html), TEXTS["other signs"]

@@ -19,12 +19,8 @@ from PIL import Image
 
 from .cards import fold, number_table
 from .numbers import fixed, rounded
-from .theme import AXIS_COLORS, DASHES, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
-
-__all__ = [
-    "AXIS_COLORS", "DASHES", "HEAT", "INK", "QUIET", "SERIES", "SIGNED", "arrow", "axes", "box", "cells", "display",
-    "framed", "heat_map", "loss_curve",
-]  # fmt: skip
+from .theme import AXIS_COLORS, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
+from .theme import DASHES as DASHES
 
 PIXELS_PER_INCH, SHARPNESS = 96, 1.5
 TABLE_ROWS = 8
@@ -61,19 +57,17 @@ def display(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Seque
     table: the columns by their heading, all equally long; floats are rounded to `digits` significant digits.
     Raises: ValueError if anything a reader needs is missing.
     """
-    first = figure.axes[0] if figure.axes else None
-    if not (first and first.get_title(loc="left") + first.get_title() and first.get_xlabel() and first.get_ylabel()):
+    ax = figure.axes[0] if figure.axes else None
+    if not (ax and ax.get_title(loc="left") + ax.get_title() and ax.get_xlabel() and ax.get_ylabel()):
         raise ValueError("a figure needs a title and two axis labels: make it with `axes(title, x, y)`")
     if not alt.strip() or not caption.strip():
         raise ValueError("a figure needs an alt text (what it shows) and a caption (what to see in it)")
     lengths = {len(column) for column in table.values()}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError("a figure needs its numbers: table={'step': [...], 'loss': [...]}, columns equally long")
-    columns = (
-        [rounded(cell, digits) if isinstance(cell, float) else str(cell) for cell in column]
-        for column in table.values()
-    )
-    _publish(figure, alt, caption, number_table(list(table), zip(*columns, strict=True)))
+    rows = zip(*table.values(), strict=True)
+    cells = ([rounded(cell, digits) if isinstance(cell, float) else str(cell) for cell in row] for row in rows)
+    _publish(figure, alt, caption, number_table(list(table), cells))
     pyplot.close(figure)
 
 
@@ -152,12 +146,7 @@ def heat_map(
 
 
 def cells(
-    ax: Axes,
-    values: Any,
-    shades: Any,
-    rows: Sequence[str],
-    digits: Sequence[int],
-    hues: LinearSegmentedColormap = HEAT,
+    ax: Axes, values: Any, shades: Any, rows: Sequence[str], digits: Sequence[int], hues: LinearSegmentedColormap = HEAT
 ) -> None:
     """Draws numbers (R, S) in cells of these shades, 0 to 1 or NaN: hatched. digits: of each row."""
     shades = np.asarray(shades)
@@ -186,12 +175,7 @@ def box(ax: Axes, x: float, y: float, text: str, letter: str = "") -> None:
 
 
 def arrow(
-    ax: Axes,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    letter: str = "B",
-    width: float = 2,
-    bend: str | None = None,
+    ax: Axes, start: Sequence[float], end: Sequence[float], letter: str = "B", width: float = 2, bend: str | None = None
 ) -> None:
     """Draws what flows from one part to the next, in the colour of an axis letter. bend: a connection style."""
     line = {"arrowstyle": "-|>", "color": _color(letter), "lw": width, "mutation_scale": 14 + 2 * width}

@@ -25,7 +25,7 @@ _DRAWN_CHARACTERS, _LISTED_MERGES = 36, 6
 _MONO = "DejaVu Sans Mono"
 _SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥"}
 # What each kind of tokenizer is called, and the bytes of one of its tokens.
-KINDS = {
+TOKENIZER_KINDS = {
     "bytes": ("bytes", lambda tokenizer, token: bytes([token])),
     "chars": ("characters", lambda tokenizer, token: tokenizer.characters[token].encode()),
     "words": ("words", lambda tokenizer, token: tokenizer.words[token].encode()),
@@ -74,7 +74,8 @@ def token_view(texts: Mapping[str, str], tokenizers: Sequence[Tokenizer]) -> Vie
         "token",
         {
             "cuts": [
-                {"kind": one.kind, "name": KINDS[one.kind][0], "vocab_size": one.vocab_size} for one in tokenizers
+                {"kind": one.kind, "name": TOKENIZER_KINDS[one.kind][0], "vocab_size": one.vocab_size}
+                for one in tokenizers
             ],
             "bpe": _rules(bpe),
             "texts": [stored(name, texts[name], cut) for name, cut in cuts.items()],
@@ -100,7 +101,7 @@ def _cut(text: Any, tokenizers: Sequence[Tokenizer]) -> list[_Cut]:
         raise ValueError(f"the text holds half a character, U+{ord(half):04X}, which UTF-8 cannot write: take it out")
     cuts = []
     for tokenizer in tokenizers:
-        name, bytes_of = pick(KINDS, tokenizer.kind, "kind of tokenizer")
+        name, bytes_of = pick(TOKENIZER_KINDS, tokenizer.kind, "kind of tokenizer")
         try:
             ids = tokenizer.encode(text)
             cuts.append(_Cut(name, tokenizer.vocab_size, ids, [bytes_of(tokenizer, token) for token in ids]))
