@@ -100,6 +100,15 @@ def test_a_token_can_be_seen_in_a_cell_and_in_a_sentence():
     assert [base.named(token) for token in ("kite", ".", "↵", "b2")] == ["kite", "“.”", "“↵”", "b2"]
 
 
+def test_a_text_its_ids_and_a_batch_of_one_are_the_same_and_too_few_or_too_many_are_refused():
+    ids = ByteTokenizer().encode("kite")
+    for given in ("kite", ids, torch.tensor(ids), torch.tensor([ids])):
+        assert base.ids_of(ByteTokenizer(), given, 4, 4).tolist() == ids
+    for least, most, remedy in ((5, 9, "take a longer one"), (0, 3, "take a shorter piece of the text")):
+        with pytest.raises(ValueError, match=f"the view shows {least} to {most} tokens, not 4: {remedy}"):
+            base.ids_of(ByteTokenizer(), "kite", least, most)
+
+
 def test_a_kernel_answers_a_request_with_data_or_with_what_is_wrong():
     def answer(request: dict) -> dict:
         if request["text"] == "":

@@ -12,7 +12,6 @@ from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.classroom.views.rope import REACH, STARTS, QueryKey
 from tinylm_lib.config import RopeScaling
 from tinylm_lib.positions import LAYOUTS
-from tinylm_lib.text.tokenizers import ByteTokenizer
 
 MODEL = "post-norm, rms, interleaved"
 IDS = some_ids(1, 9)
@@ -89,13 +88,6 @@ def test_the_view_of_the_lesson_begins_with_the_part_that_is_asked_for():
     view = rope_view(shipped().model, shipped().tokenizer, " Carlos thanked Jamal.", 2, 2, part="bank")
     assert view.data["part"] == "bank" and len(view.data["q"]) == 32
     assert "“.” and Carlos, 3 apart" in repr(view)
-
-
-def test_text_and_ids_give_the_same():
-    model = scrambled(tiny("modern", vocab_size=256))
-    ids = ByteTokenizer().encode("kite")
-    for given in (ids, torch.tensor([ids])):
-        assert rope_view(model, ByteTokenizer(), given).data == rope_view(model, ByteTokenizer(), "kite").data
 
 
 @pytest.mark.parametrize(
