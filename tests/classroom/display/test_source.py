@@ -83,4 +83,5 @@ def test_highlighting_changes_no_character() -> None:
     lines = highlighted(source)
     assert html.unescape(re.sub(r"<[^>]+>", "", "\n".join(lines))) == source
     assert all(line.count("<span") == line.count("</span>") for line in lines), "a line stands alone in a table"
+    assert "></span>" not in "".join(lines), "nothing is set where nothing is seen"
     assert any("font-weight:700" in line for line in lines) and not re.search(r"[;\"]color:", "".join(lines))

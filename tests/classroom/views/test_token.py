@@ -119,6 +119,7 @@ def test_the_picture_and_the_words_tell_the_counts(tokenizers):
     rows, others = table_rows(view.html), TEXTS["other signs"]
     counts += [len(others.encode()), "refused", "refused", len(tokenizers[3].encode(others))]
     assert [row[3] for row in rows[1:9]] == [str(count) for count in counts]
+    assert [row[4] for row in rows[1:5]] == [f"{n / count:.1f}" for count in counts[:4]]
     assert rows[10][0] == "1" and int(rows[10][4]) == joins(TEXTS["a story"], tokenizers[3])[0]
 
 
