@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tinylm_lib.classroom.course import lab
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 LESSON = """# %% [markdown]

@@ -13,7 +13,7 @@ from tinylm_lib.classroom.course import site as pages
 from tinylm_lib.classroom.views.residual import depths
 from tinylm_lib.pretrained import load_pretrained
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"

@@ -14,7 +14,7 @@ from tinylm_lib.classroom.views.rope import QueryKey
 from tinylm_lib.positions import Rotary, frequencies
 from tinylm_lib.pretrained import load_pretrained
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 LESSON = """# %% [markdown]

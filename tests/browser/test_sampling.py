@@ -16,7 +16,7 @@ from tinylm_lib.classroom.views.base import source
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.probabilities import next_token_probs
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"

@@ -13,7 +13,7 @@ from tinylm_lib.classroom.shapes.walk import sizes_of, values, walk
 from tinylm_lib.cost import count_parameters, forward_flops, kv_cache_bytes, training_bytes
 from tinylm_lib.pretrained import load_pretrained
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 TEXT = "\nOne mild evening, kind Samir ran"

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tinylm_lib.classroom.course import lab
 from tinylm_lib.classroom.course import site as pages
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"

@@ -17,7 +17,7 @@ from tinylm_lib.text.bpe import apply_merges, train_bpe
 from tinylm_lib.text.cutting import pre_tokens
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 SCREENSHOTS = Path(__file__).parents[2] / "work" / "screenshots"

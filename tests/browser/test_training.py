@@ -16,7 +16,7 @@ from tinylm_lib.classroom.course import site as pages
 from tinylm_lib.classroom.views.base import MIME
 from tinylm_lib.classroom.views.cache import reading_steps
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]

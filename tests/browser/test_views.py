@@ -20,7 +20,7 @@ from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld.lookback import share_told, told_by
 
-pytest_plugins = ["browser"]
+pytest_plugins = ["support.browser"]
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""A real JupyterLab in a real browser, as fixtures: `pytest_plugins = ["browser"]` brings `open_lesson`."""
+"""A real JupyterLab in a real browser, as fixtures: `pytest_plugins = ["support.browser"]` brings `open_lesson`."""
 
 import os
 import shutil
