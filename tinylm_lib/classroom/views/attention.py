@@ -59,9 +59,8 @@ def attention_view(
     if isinstance(text_or_ids, str):
         data["text"] = text_or_ids.strip()
     tokens, told = data["tokens"], data["told"]
-    scores, scaled, weights = (
-        getattr(stages[layer], name)[0, head].float().cpu() for name in ("scores", "scaled", "weights")
-    )
+    one = stages[layer]
+    scores, scaled, weights = (each[0, head].float().cpu() for each in (one.scores, one.scaled, one.weights))
     best = int(weights[-1].argmax())
     says = f"{named(tokens[-1])} gives {100 * weights[-1, best]:.0f} % of its attention to {named(tokens[best])}."
     return pictured(

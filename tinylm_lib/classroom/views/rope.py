@@ -87,11 +87,14 @@ def rope_view(
         "offset": pair.offset, "base": pair.base, "layout": pair.layout, "longest": config.max_seq_len,
         "q": few_digits(pair.q), "k": few_digits(pair.k), "reach": REACH,
     }  # fmt: skip
-    asks, offers = map(named, words)
+    return _pictured(data, pair)
+
+
+def _pictured(data: dict[str, Any], pair: QueryKey) -> View:
     here, there = (fixed(pair.scores(torch.tensor([at]), torch.tensor(pair.offset)).item(), 2) for at in (0, 1000))
     says = (
-        f"Layer {layer}, head {head}: {asks} and {offers}, {pair.offset} apart: the score is {here}, and both moved on "
-        f"by 1,000 it is {there}."
+        f"Layer {data['layer']}, head {data['head']}: {named(data['query_word'])} and {named(data['key_word'])}, "
+        f"{pair.offset} apart: the score is {here}, and both moved on by 1,000 it is {there}."
     )
     n, longest = len(pair.q) // 2, 2 * math.pi / frequencies(len(pair.q), pair.base)[-1].item()
     return pictured(

@@ -14,7 +14,7 @@ from ..display.cards import number_table
 from ..display.figures import drawing
 from ..display.numbers import fixed
 from ..display.theme import LINE, SERIES
-from .base import View, few_digits, named, pictured, readable_tokens
+from .base import Answer, View, few_digits, named, pictured, readable_tokens
 
 _SHOWN, _WRITTEN, _MOST_WRITTEN, _LARGEST_VOCABULARY, _HOTTEST = 8, 12, 60, 600, 3
 _OPTIONS = ("temperature", "top_k", "top_p", "min_p")
@@ -96,26 +96,31 @@ def sampling_view(
         turn += 1
         return {"turn": turn, **writer.data()}
 
-    words = readable_tokens(tokenizer, range(V))
-    own, drawn = (next_token_probs(writer.logits[0][None], **kind)[0].cpu() for kind in ({}, options))
+    data = {"prompt": prompt.strip(), "words": readable_tokens(tokenizer, range(V)), "options": options, "seed": seed}
+    return _pictured({**data, "turn": turn, **writer.data()}, writer.logits[0], answer)
+
+
+def _pictured(data: dict[str, Any], logits: Tensor, answer: Answer) -> View:
+    """The view with the first drawn word's probabilities as its picture. logits: (V)."""
+    words, options = data["words"], data["options"]
+    own, drawn = (next_token_probs(logits[None], **kind)[0].cpu() for kind in ({}, options))
     order = own.sort(descending=True, stable=True).indices.tolist()
     chosen = ", ".join(f"{name} {value:g}" for name, value in options.items() if value is not None)
     says = (
-        f"With {chosen}, {int((drawn > 0).sum())} of {V} words may be drawn; {named(words[order[0]])} goes from a "
-        f"share of {own[order[0]]:.2f} to {drawn[order[0]]:.2f}."
+        f"With {chosen}, {int((drawn > 0).sum())} of {len(words)} words may be drawn; {named(words[order[0]])} goes "
+        f"from a share of {own[order[0]]:.2f} to {drawn[order[0]]:.2f}."
     )
     rows = [(words[i], own[i], drawn[i]) for i in order[:_SHOWN]]
     if others := sorted(order[_SHOWN:]):
         rows.append(("all others", own[others].sum(), drawn[others].sum()))
     cells = ([word, _share(own), _share(drawn) if drawn > 0 else "cut"] for word, own, drawn in rows)
-    data = {"prompt": prompt.strip(), "words": words, "options": options, "seed": seed, "turn": turn, **writer.data()}
     return pictured(
         "sampling",
         data,
         _draw(*zip(*rows[:_SHOWN], strict=True)),
         text=f"Sampling the next word. {says}",
         alt=f"Bar chart of the likeliest next words: the model's own shares and those they are drawn with. {says}",
-        caption=f"The next word after “{prompt.strip()}”. The bar is the share that a word is drawn with, the stroke "
+        caption=f"The next word after “{data['prompt']}”. The bar is the share that a word is drawn with, the stroke "
         f"the model's own. {says}",
         numbers=number_table(["word", "the model's", "drawn with"], cells),
         answer=answer,
