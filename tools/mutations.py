@@ -157,6 +157,8 @@ def run(copy: Path, files: list[str], limit: float) -> dict[str, Any]:
     """Run test files of a copy. Returns the test that failed first, why, and the seconds."""
     result, started = copy / "caught.json", time.monotonic()
     result.unlink(missing_ok=True)
+    for leftover in ("work", ".hypothesis"):
+        shutil.rmtree(copy / leftover, ignore_errors=True)
     if not (pid := os.fork()):
         try:
             child(copy, files)
@@ -203,7 +205,9 @@ class Bench:
         copy, text = self.free.get(), FILES[module].read_text("utf-8")
         path = copy / FILES[module].relative_to(ROOT)
         path.write_text(text[:start] + mutation["new"] + text[end:], "utf-8")
-        found = run(copy, files, SECONDS + sum(map(self.seconds.get, files)))
+        found = {"caught": "", "why": "no test file imports it", "seconds": 0.0}
+        if files:
+            found = run(copy, files, SECONDS + sum(map(self.seconds.get, files)))
         path.write_text(text, "utf-8")
         self.free.put(copy)
         return {**mutation, "module": module, **found}
@@ -239,6 +243,7 @@ def main() -> int:
     stored = json.loads(options.to.read_text("utf-8")) if options.to and options.to.exists() else []
     results = {result["number"]: result for result in stored}
     os.environ |= {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
+    sys.dont_write_bytecode = False  # so that pytest rewrites each test file only once
     for name in ("torch", "numpy", "hypothesis"):
         __import__(name)
     for plugin in entry_points(group="pytest11"):
