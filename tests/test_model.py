@@ -1,4 +1,4 @@
-"""The whole model: torch's own blocks, causality, initial weights, tying, dropout, precision, compilation, determinism, refusals."""
+"""The whole model: torch's own blocks, causality, tying, initial weights, dropout, precision, compiling, refusals."""
 
 import math
 import re
