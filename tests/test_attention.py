@@ -63,7 +63,6 @@ KINDS = ["all", "causal", "mask", "mask and causal", "mask per sequence"]
 
 
 def mask_of(kind: str, leading: tuple[int, ...], T: int, S: int) -> Tensor | None:
-    """A mask in which every query sees its first key, so that no row is empty."""
     if "mask" not in kind:
         return None
     shape = (*leading[:-1], *[1] * len(leading[-1:]), T, S) if "per" in kind else (T, S)

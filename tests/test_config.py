@@ -18,7 +18,6 @@ RECORDS = (ModelConfig, TrainConfig, RopeScaling)
 
 
 def of_kind(record: type, kind: type) -> list[str]:
-    """The fields of a record that hold numbers, switches or names."""
     return [f.name for f in dataclasses.fields(record) if field_types(f)[0] is kind]
 
 
@@ -114,7 +113,7 @@ def test_values_that_contradict_each_other_are_refused(build: Any, says: str) ->
 
 def test_whole_numbers_are_welcome_where_fractions_are() -> None:
     assert ModelConfig(rope_base=500_000, attention_dropout=0, norm_eps=0).rope_base == 500_000
-    assert TrainConfig(clip_norm=1).clip_norm == 1
+    assert TrainConfig(clip_norm=1, floor=1).clip_norm == 1
     assert TrainConfig(clip_norm=None).clip_norm is None
 
 
@@ -124,6 +123,7 @@ def test_a_nested_record_survives_json() -> None:
     assert again == config
     assert again.rope_scaling == RopeScaling(32.0, 0.5, 4.0, 77)
     assert type(again.rope_scaling) is RopeScaling
+    assert None not in again.to_dict().values(), "all sizes are derived"
     training = TrainConfig(clip_norm=None, seed=3)
     assert TrainConfig.from_dict(json.loads(json.dumps(training.to_dict()))) == training
 

@@ -17,7 +17,6 @@ UNGATED = {"gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
 
 
 def expected(config: ModelConfig, module: nn.Module, x: Tensor) -> Tensor:
-    """The formula with torch's own parts."""
     weights = dict(module.named_parameters())
 
     def project(name: str, x: Tensor) -> Tensor:

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @contextmanager
 def watched(*modules: nn.Module) -> Iterator[list[Tensor]]:
-    """Collects the outputs of modules in the order of their calls."""
     seen: list[Tensor] = []
     hooks = [m.register_forward_hook(lambda module, inputs, output: seen.append(output.detach())) for m in modules]
     yield seen
@@ -249,7 +248,6 @@ SMALL = {"vocab_size": 1000, "d_model": 64, "n_layers": 3, "n_heads": 4, "max_se
 
 
 def initial_loss(model: TransformerLM, batch_size: int, length: int) -> float:
-    """The loss of random targets after random ids."""
     ids, targets = (some_ids(batch_size, length, model.config.vocab_size, seed) for seed in (1, 2))
     with torch.no_grad():
         return next_token_loss(model(ids), targets).item()
