@@ -257,12 +257,17 @@ def layer_written_out(layer: Attention, config: ModelConfig, x: Tensor, at: Tens
     [
         {}, {"n_kv_heads": 6}, {"n_kv_heads": 1}, {"n_heads": 1, "n_kv_heads": 1}, {"qkv_bias": True}, {"o_bias": True},
         {"qk_norm": True, "norm_eps": 0.3}, {"rope_layout": "interleaved"}, {"position": "none", "d_head": 7},
+        {"attention_dropout": 0.9},
     ],
     ids=str,
 )  # fmt: skip
 def test_a_layer_is_its_heads_written_out(changes: dict[str, Any], T: int, per_sequence: bool) -> None:
     config = tiny("llama", **changes)
-    layer, x, at = scramble(Attention(config), 0.5, 0), normal(6, T, config.d_model), torch.arange(T) * 2 % 37  # B == H
+    layer, x, at = (
+        scramble(Attention(config).eval(), 0.5, 0),
+        normal(6, T, config.d_model),
+        torch.arange(T) * 2 % 37,
+    )  # B == H
     at = (at + torch.arange(6)[:, None] * at) % 37 if per_sequence else at
     expected = layer_written_out(layer, config, x, at)
     torch.testing.assert_close(layer(x, at), expected, rtol=0, atol=rounding(expected, 4))
