@@ -18,7 +18,6 @@ RECORDS = (ModelConfig, TrainConfig, RopeScaling)
 
 
 def of_kind(record: type, kind: type) -> list[str]:
-    """The fields of a record that hold numbers, switches or names."""
     return [f.name for f in dataclasses.fields(record) if field_types(f)[0] is kind]
 
 
@@ -72,24 +71,30 @@ def test_a_number_out_of_range_is_refused_with_the_range(record: type, field: st
         record(**{field: value})
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"d_model": 50, "n_heads": 4}, ["d_model 50", "n_heads 4", "choose n_heads from 1, 2, 5, 10", "d_head"]),
-        ({"n_heads": 6, "d_model": 48, "n_kv_heads": 4}, ["n_kv_heads 4", "n_heads 6", "choose from 1, 2, 3, 6"]),
-        ({"n_heads": 2, "d_model": 48, "n_kv_heads": 4}, ["n_kv_heads 4", "n_heads 2", "choose from 1, 2"]),
-        ({"d_model": 12, "n_heads": 4}, ["d_head 3 is odd", "rotary", "choose an even d_head"]),
-        ({"d_head": 7}, ["d_head 7 is odd", "even"]),
-        ({"position": "sinusoidal", "d_model": 33, "n_heads": 3}, ["d_model 33", "sinusoidal", "even"]),
-        ({"rope_scaling": "llama3"}, ["rope_scaling", "RopeScaling", "'llama3'"]),
-        ({"rope_scaling": {"factor": 0.5}}, ["factor", "at least 1.0", "0.5"]),
-        ({"rope_scaling": {"type": "linear"}}, ["RopeScaling has no field type", "it has factor"]),
-    ],
-)
-def test_an_impossible_model_is_refused_with_the_remedy(changes: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(ValueError) as caught:
-        ModelConfig(**changes)
-    assert [word for word in words if word not in str(caught.value)] == []
+IMPOSSIBLE = [
+    (ModelConfig, {"d_model": 50, "n_heads": 4}, "d_model 50 .*n_heads 4; choose n_heads from 1, 2, 5, 10, .*d_head"),
+    (ModelConfig, {"n_heads": 6, "d_model": 48, "n_kv_heads": 4}, "n_kv_heads 4 .*n_heads 6; choose from 1, 2, 3, 6"),
+    (ModelConfig, {"n_heads": 2, "d_model": 48, "n_kv_heads": 4}, "n_kv_heads 4 .*n_heads 2; choose from 1, 2"),
+    (ModelConfig, {"d_model": 12, "n_heads": 4}, "d_head 3 is odd, .*rotary.*choose an even d_head"),
+    (ModelConfig, {"d_head": 7}, "d_head 7 is odd, .*even"),
+    (ModelConfig, {"position": "sinusoidal", "d_model": 33, "n_heads": 3}, "d_model 33 .*sinusoidal.*even"),
+    (ModelConfig, {"rope_scaling": "llama3"}, "rope_scaling .*RopeScaling.*'llama3'"),
+    (ModelConfig, {"rope_scaling": {"factor": 0.5}}, "factor .*at least 1.0.*0.5"),
+    (ModelConfig, {"rope_scaling": {"type": "linear"}}, "RopeScaling has no field type; it has factor"),
+    (TrainConfig, {"warmup_steps": 700, "total_steps": 600}, "warmup_steps 700 .*total_steps 600"),
+    (TrainConfig, {"optimizer": "sgd"}, "optimizer 'sgd' .*muon, adamw"),
+    (TrainConfig, {"schedule": "steps"}, "schedule 'steps' .*linear, cosine"),
+    (TrainConfig, {"precision": "fp8"}, "precision 'fp8' .*fp32, bf16"),
+    (RopeScaling, {"low_freq_factor": 4}, "high_freq_factor .*low_freq_factor, got 4.0 and 4"),
+]
+
+
+@pytest.mark.parametrize(("record", "changes", "says"), IMPOSSIBLE)
+def test_values_that_contradict_each_other_are_refused_with_the_remedy(
+    record: type, changes: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        record(**changes)
 
 
 @pytest.mark.parametrize("n_heads", [1, 3, 6])
@@ -97,24 +102,9 @@ def test_an_odd_head_is_fine_where_nothing_is_rotated(n_heads: int) -> None:
     assert ModelConfig(position="learned", d_model=18, n_heads=n_heads).d_head == 18 // n_heads
 
 
-@pytest.mark.parametrize(
-    ("build", "says"),
-    [
-        (lambda: TrainConfig(warmup_steps=700, total_steps=600), "warmup_steps 700 .*total_steps 600"),
-        (lambda: TrainConfig(optimizer="sgd"), "optimizer 'sgd' .*muon, adamw"),
-        (lambda: TrainConfig(schedule="steps"), "schedule 'steps' .*linear, cosine"),
-        (lambda: TrainConfig(precision="fp8"), "precision 'fp8' .*fp32, bf16"),
-        (lambda: RopeScaling(low_freq_factor=4), "high_freq_factor .*low_freq_factor, got 4.0 and 4"),
-    ],
-)
-def test_values_that_contradict_each_other_are_refused(build: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        build()
-
-
 def test_whole_numbers_are_welcome_where_fractions_are() -> None:
     assert ModelConfig(rope_base=500_000, attention_dropout=0, norm_eps=0).rope_base == 500_000
-    assert TrainConfig(clip_norm=1).clip_norm == 1
+    assert TrainConfig(clip_norm=1, floor=1).clip_norm == 1
     assert TrainConfig(clip_norm=None).clip_norm is None
 
 
@@ -124,6 +114,7 @@ def test_a_nested_record_survives_json() -> None:
     assert again == config
     assert again.rope_scaling == RopeScaling(32.0, 0.5, 4.0, 77)
     assert type(again.rope_scaling) is RopeScaling
+    assert None not in again.to_dict().values(), "all sizes are derived"
     training = TrainConfig(clip_norm=None, seed=3)
     assert TrainConfig.from_dict(json.loads(json.dumps(training.to_dict()))) == training
 

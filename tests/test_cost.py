@@ -29,12 +29,7 @@ MODERN = 2 * 256 * 128 + 2 * (4 * 128 * 128 + 2 * 32 + 3 * 128 * 320 + 2 * 128) 
 COUNTS = [
     ("cs336", None, [{}, {"d_ff": 1344}, {"max_seq_len": 4096, "n_heads": 16}], [29_117_952, 28_924_416, 29_117_952]),
     ("cs190c", None, [{}], [29_117_952]),
-    (
-        "gpt",
-        None,
-        [{}, {"tie_embeddings": False}, {"qkv_bias": True, "o_bias": True}],
-        [5_846_528, 8_406_528, 5_850_624],
-    ),
+    ("gpt", None, [*WAYS[:2], {"qkv_bias": True, "o_bias": True}], [5_846_528, 8_406_528, 5_850_624]),
     ("tiny_transformer", None, WAYS, [24_035_328, 29_155_328, 24_559_616, 29_679_616]),
     ("tiny_transformer", "tiny", WAYS, [132_096, 164_096, 140_288, 172_288]),
     ("tiny_transformer", "small", WAYS, [723_072, 851_072, 755_840, 883_840]),
@@ -52,12 +47,10 @@ COUNTS = [
 
 
 def n_in(module: nn.Module | None) -> int:
-    """Number of parameters of a module; 0 for none."""
     return 0 if module is None else sum(p.numel() for p in module.parameters())
 
 
 def on_meta(config: ModelConfig) -> TransformerLM:
-    """The model without memory for its weights."""
     with torch.device("meta"):
         return TransformerLM(config)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from support.models import tiny
+from support.models import normal, scramble, tiny
 from torch import Tensor, nn
 
 from tinylm_lib import ModelConfig
@@ -16,17 +16,7 @@ GATED = {"swiglu": F.silu, "geglu": F.gelu}
 UNGATED = {"gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "relu": F.relu}
 
 
-def scrambled_ffn(config: ModelConfig) -> nn.Module:
-    """The config's feed-forward in fp64 and evaluation mode, all weights and biases N(0, 1)."""
-    module, generator = feed_forward(config).double().eval(), torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.copy_(torch.randn(p.shape, generator=generator))
-    return module
-
-
 def expected(config: ModelConfig, module: nn.Module, x: Tensor) -> Tensor:
-    """The formula with torch's own parts."""
     weights = dict(module.named_parameters())
 
     def project(name: str, x: Tensor) -> Tensor:
@@ -42,36 +32,14 @@ def expected(config: ModelConfig, module: nn.Module, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("ffn", FFNS)
 def test_feed_forward_is_its_formula(ffn: str, bias: bool, leading: tuple[int, ...]) -> None:
     config = tiny("modern", ffn=ffn, ffn_bias=bias)
-    module = scrambled_ffn(config)
-    x = torch.randn(*leading, config.d_model, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    module, x = scramble(feed_forward(config).double(), 1.0, 3), normal(*leading, 20, dtype=torch.float64)
     torch.testing.assert_close(module(x), expected(config, module, x), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("ffn", FFNS)
-def test_names_and_shapes_are_those_of_llama_checkpoints(ffn: str) -> None:
-    C, F_ = 20, 28
-    shapes = {key: tuple(p.shape) for key, p in feed_forward(tiny("modern", ffn=ffn, ffn_bias=True)).named_parameters()}
-    ways_up = ("gate_proj", "up_proj") if ffn in GATED else ("up_proj",)
-    expected = {f"{name}.weight": (F_, C) for name in ways_up} | {f"{name}.bias": (F_,) for name in ways_up}
-    assert shapes == {**expected, "down_proj.weight": (C, F_), "down_proj.bias": (C,)}
-
-
-@pytest.mark.parametrize("ffn", FFNS)
-def test_every_input_and_weight_gets_a_gradient_for_its_own_position_only(ffn: str) -> None:
-    config = tiny("modern", ffn=ffn, ffn_bias=True)
-    module = scrambled_ffn(config)
-    x = torch.randn(2, 5, config.d_model, dtype=torch.float64, requires_grad=True)
-    module(x)[0, 3].sum().backward()
-    touched = x.grad.abs().sum(-1) > 0
-    assert touched.nonzero().tolist() == [[0, 3]]
-    assert all(p.grad.abs().sum() > 0 for p in module.parameters())
 
 
 @pytest.mark.parametrize("kind", [MLP, GatedMLP])
 def test_dropout_acts_once_at_the_end_and_only_in_training(kind: type) -> None:
     config = tiny("modern", ffn="relu" if kind is MLP else "swiglu", ffn_bias=True, ffn_dropout=0.25, d_model=400)
-    module = scrambled_ffn(config)
-    x = torch.randn(50, 400, dtype=torch.float64)
+    module, x = scramble(feed_forward(config).double().eval(), 1.0, 3), normal(50, 400, dtype=torch.float64)
     calm = module(x)
     torch.manual_seed(1)
     shaken = module.train()(x)

@@ -1,6 +1,7 @@
-"""The whole model: causality, initial weights, tying, dropout, precision, compilation, determinism, refusals."""
+"""The whole model: torch's own blocks, causality, tying, initial weights, dropout, precision, compiling, refusals."""
 
 import math
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from support.models import MODELS, NO_DROPOUT, SIZES, scrambled, some_ids, tiny
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
@@ -25,15 +25,11 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @contextmanager
 def watched(*modules: nn.Module) -> Iterator[list[Tensor]]:
-    """Collects the outputs of modules in the order of their calls."""
     seen: list[Tensor] = []
     hooks = [m.register_forward_hook(lambda module, inputs, output: seen.append(output.detach())) for m in modules]
     yield seen
     for hook in hooks:
         hook.remove()
-
-
-# What comes out
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -45,6 +41,7 @@ def test_the_model_returns_logits_and_never_probabilities(name: str) -> None:
     assert torch.equal(model(ids), logits), "nothing is kept between two calls"
     assert torch.equal(model(ids.int()), logits)
     assert torch.equal(ids, some_ids(3, 7))
+    assert TransformerLM(tiny(name, max_seq_len=1))(torch.tensor([[0], [40]])).shape == (2, 1, 41)
     model = model.double()
     exact = model(ids)
     torch.testing.assert_close(logits.double(), exact, rtol=0, atol=1e-4)
@@ -64,6 +61,48 @@ def test_no_logit_depends_on_a_later_token(name: str, length: int) -> None:
             changed = model(other)
             assert torch.equal(changed[:, :at], logits[:, :at]), f"token {at} is seen before its time"
             assert (changed[:, at:] != logits[:, at:]).any(-1).all(), f"token {at} is not seen at all"
+
+
+def torchs_layer(block: nn.Module, config: ModelConfig) -> nn.TransformerEncoderLayer:
+    """torch's own block with the weights of ours; a missing bias is 0."""
+    layer = nn.TransformerEncoderLayer(
+        config.d_model, config.n_heads, config.d_ff, dropout=0.0, activation=config.ffn, batch_first=True,
+        norm_first=config.block == "pre_norm", layer_norm_eps=config.norm_eps, dtype=torch.float64,
+    )  # fmt: skip
+    qkv = [block.attention.q_proj, block.attention.k_proj, block.attention.v_proj]
+    weights = {
+        "self_attn.in_proj_weight": torch.cat([p.weight for p in qkv]),
+        "self_attn.in_proj_bias": torch.cat([torch.zeros(len(p.weight)) if p.bias is None else p.bias for p in qkv]),
+    }
+    for theirs, part in (("self_attn.out_proj", block.attention.o_proj), ("linear1", block.ffn.up_proj),
+                         ("linear2", block.ffn.down_proj), ("norm1", block.attn_norm),
+                         ("norm2", block.ffn_norm)):  # fmt: skip
+        weights[f"{theirs}.weight"] = part.weight
+        weights[f"{theirs}.bias"] = torch.zeros(len(part.weight)) if part.bias is None else part.bias
+    layer.load_state_dict(weights)
+    return layer
+
+
+@pytest.mark.parametrize("ffn", ["gelu", "relu"])
+@pytest.mark.parametrize("block", ["pre_norm", "post_norm"])
+@pytest.mark.parametrize("name", ["gpt", "tiny_transformer"])
+def test_blocks_are_those_of_torch(name: str, block: str, ffn: str) -> None:
+    config = tiny(name, block=block, ffn=ffn, d_model=48, n_kv_heads=6)
+    model, ids = scrambled(config).double(), some_ids(3, 29)
+    with torch.no_grad():
+        x = model.embed.weight[ids]
+        if name == "gpt":
+            x = x + model.position.weight[:29]
+        else:  # Vaswani et al., section 3.5: sin at even, cos at odd coordinates
+            turns = [[t / 10_000 ** (i / 48) for i in range(0, 48, 2)] for t in range(29)]
+            table = [[f(turn) for turn in row for f in (math.sin, math.cos)] for row in turns]
+            x = x * math.sqrt(48) + torch.tensor(table, dtype=torch.float64)
+        for ours in model.blocks:
+            x = torchs_layer(ours, config)(x, nn.Transformer.generate_square_subsequent_mask(29, dtype=torch.float64))
+        if block == "pre_norm":
+            x = nn.functional.layer_norm(x, (48,), model.final_norm.weight, model.final_norm.bias, config.norm_eps)
+        error = (x @ model.embed.weight.T - model(ids)).abs().max().item()
+    assert error <= (1e-9 if name == "gpt" else 1e-5)  # our sinusoidal table is fp32
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -104,18 +143,6 @@ def test_nothing_is_shared_between_blocks_but_the_rotation() -> None:
     assert model.blocks[0].attn_norm is not model.blocks[0].ffn_norm
 
 
-@pytest.mark.parametrize("scale", [False, True])
-def test_embeddings_are_scaled_before_positions_are_added(scale: bool) -> None:
-    model, ids = scrambled(tiny("gpt", scale_embeddings=scale)), some_ids(2, 7)
-    with watched(model.position) as seen:
-        model(ids)
-    factor = math.sqrt(SIZES["d_model"]) if scale else 1
-    torch.testing.assert_close(seen[0], model.embed.weight[ids] * factor + model.position.weight[:7])
-
-
-# Tying
-
-
 def test_a_tied_model_has_one_matrix_and_its_gradient_is_the_sum_of_both_uses() -> None:
     tied, untied = scrambled(tiny("gpt")).double(), TransformerLM(tiny("gpt", tie_embeddings=False)).double().eval()
     weights, ids = tied.state_dict(), some_ids(2, 9)
@@ -128,9 +155,6 @@ def test_a_tied_model_has_one_matrix_and_its_gradient_is_the_sum_of_both_uses() 
     of_input, of_output = untied.embed.weight.grad, untied.lm_head.weight.grad
     torch.testing.assert_close(tied.embed.weight.grad, of_input + of_output, rtol=0, atol=1e-12)
     assert (of_input - of_output).abs().max() > 0.01
-
-
-# Initial weights
 
 
 WIDE = {"vocab_size": 1000, "d_model": 256, "n_heads": 8, "n_kv_heads": 4, "d_head": 32, "d_ff": 512, "n_layers": 2,
@@ -224,7 +248,6 @@ SMALL = {"vocab_size": 1000, "d_model": 64, "n_layers": 3, "n_heads": 4, "max_se
 
 
 def initial_loss(model: TransformerLM, batch_size: int, length: int) -> float:
-    """The loss of random targets after random ids."""
     ids, targets = (some_ids(batch_size, length, model.config.vocab_size, seed) for seed in (1, 2))
     with torch.no_grad():
         return next_token_loss(model(ids), targets).item()
@@ -254,18 +277,8 @@ def test_a_tied_table_left_at_unit_spread_would_start_far_off() -> None:
     assert initial_loss(TransformerLM(config), 4, 64) > 30, "the reason why cs336 does not tie"
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_initial_weights_follow_the_seed(name: str) -> None:
-    weights = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        weights.append(TransformerLM(tiny(name)).state_dict())
-    torch.testing.assert_close(weights[0], weights[1], rtol=0, atol=0)
-    assert not torch.equal(weights[0]["embed.weight"], weights[2]["embed.weight"])
-
-
-@pytest.mark.parametrize("name", ["modern", "cs336", "gpt2", "no positions, geglu"])
-def test_initialise_fills_all_weights_anew(name: str) -> None:
+@pytest.mark.parametrize("name", [*FAMILIES, "no positions, geglu"])
+def test_initialise_fills_all_weights_anew_and_follows_the_seed(name: str) -> None:
     config = tiny(name)
     with torch.device("meta"):
         empty = TransformerLM(config)
@@ -279,50 +292,27 @@ def test_initialise_fills_all_weights_anew(name: str) -> None:
         model.initialise()
         torch.testing.assert_close(model.state_dict(), models[0].state_dict(), rtol=0, atol=0)
     assert models[2](some_ids(2, 5)).isfinite().all()
+    models[1].initialise()
+    assert not torch.equal(models[1].embed.weight, models[0].embed.weight), "the dice have moved on"
 
 
-# Dropout: a share of 1 shows exactly where it acts
+DROPPED = {  # a share of 1 shows exactly where it acts: the model goes on as if these modules gave 0
+    "embedding_dropout": r"dropout", "attention_dropout": r"blocks\.\d\.attention\.v_proj",
+    "ffn_dropout": r"blocks\.\d\.ffn\.down_proj", "residual_dropout": r"blocks\.\d\.(attention|ffn)",
+}  # fmt: skip
 
 
-def shaken_by(**dropout: float) -> tuple[TransformerLM, Tensor, Tensor]:
-    """A GPT with some dropout, ids, and its logits in training mode, which differ from those in evaluation mode."""
-    model, ids = scrambled(tiny("gpt", **dropout)), some_ids(2, 9)
+@pytest.mark.parametrize("field", DROPPED)
+def test_dropout_drops_in_training_alone_what_its_modules_say(field: str) -> None:
+    model, silent, ids = scrambled(tiny("gpt", **{field: 1.0})), scrambled(tiny("gpt")), some_ids(2, 9)
     with torch.no_grad():
-        calm = model(ids)
-        assert torch.equal(model(ids), calm)
-        shaken = model.train()(ids)
+        calm, shaken = model(ids), model.train()(ids)
+        assert torch.equal(calm, silent(ids))
+        for name, module in silent.named_modules():
+            if re.fullmatch(DROPPED[field], name):
+                module.register_forward_hook(lambda module, inputs, output: torch.zeros_like(output))
+        torch.testing.assert_close(shaken, silent(ids), rtol=0, atol=1e-5)
     assert (calm - shaken).abs().max() > 0.1
-    return model, ids, shaken
-
-
-def head(model: TransformerLM, x: Tensor) -> Tensor:
-    """Final norm and output matrix."""
-    with torch.no_grad():
-        return F.linear(model.final_norm(x), model.embed.weight)
-
-
-def test_residual_dropout_drops_what_blocks_add_and_never_the_stream() -> None:
-    model, ids, shaken = shaken_by(residual_dropout=1.0)
-    x = model.embed.weight[ids] + model.position.weight[:9]
-    torch.testing.assert_close(shaken, head(model, x), rtol=0, atol=1e-6)
-
-
-def test_embedding_dropout_drops_tokens_and_positions_together() -> None:
-    _, _, shaken = shaken_by(embedding_dropout=1.0)
-    torch.testing.assert_close(shaken, shaken[:1, :1].expand_as(shaken), rtol=0, atol=1e-5)
-
-
-def test_attention_and_ffn_dropout_drop_what_their_sublayer_says() -> None:
-    for part, dropped in (("v_proj.weight", "attention_dropout"), ("down_proj", "ffn_dropout")):
-        _, ids, shaken = shaken_by(**{dropped: 1.0})
-        silent = scrambled(tiny("gpt"))
-        with torch.no_grad():
-            for key, p in silent.named_parameters():
-                p.mul_(part not in key)
-            torch.testing.assert_close(shaken, silent(ids), rtol=0, atol=1e-5)
-
-
-# Precision
 
 
 @pytest.mark.parametrize("autocast", [False, True])
@@ -345,9 +335,6 @@ def test_bfloat16_runs_forward_and_backward(name: str, autocast: bool) -> None:
     loss.backward()
     for key, p in model.named_parameters():
         assert (p.dtype, p.grad.dtype) == (kept, kept) and p.grad.isfinite().all(), key
-
-
-# Compilation
 
 
 def loss_and_gradients(run: Any, model: TransformerLM, ids: Tensor) -> list[Tensor]:
@@ -413,9 +400,6 @@ def test_a_real_compiler_agrees_with_eager(name: str) -> None:
     torch.testing.assert_close(compiled, eager, rtol=1e-4, atol=1e-4)
 
 
-# Determinism
-
-
 @pytest.fixture
 def two_threads(one_thread: None) -> None:
     """Takes the place of one_thread, which ends it too."""
@@ -440,8 +424,6 @@ def trained_bytes(name: str) -> bytes:
 def test_two_trainings_on_two_threads_give_the_same_bytes(name: str) -> None:
     assert len({trained_bytes(name) for _ in range(3)}) == 1
 
-
-# Refusals
 
 NO_IDS = [torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.uint8, torch.int16, torch.uint16]
 
@@ -471,13 +453,6 @@ def test_wrong_ids_are_refused_with_the_remedy(cached: bool, ids: Tensor, error:
         model(ids, cache)
     assert [word for word in words if word not in str(caught.value)] == []
     assert cache is None or cache.length == 0
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_ids_at_both_ends_and_a_sequence_of_full_length_are_fine(name: str) -> None:
-    for length in (37, 1):
-        model = TransformerLM(tiny(name, max_seq_len=length))
-        assert model(torch.tensor([[0, 40] * 18 + [0]])[:, :length]).shape == (1, length, 41)
 
 
 @pytest.mark.parametrize(("norm", "kind", "other"), [("rms", RMSNorm, LayerNorm), ("layer", LayerNorm, RMSNorm)])

@@ -89,7 +89,6 @@ def hub(folder: Path) -> Iterator[ThreadingHTTPServer]:
 
 
 def sample(home: Path, port: int, name: str, **more: str) -> subprocess.CompletedProcess:
-    """Run the command as a user does, with a hub on this machine."""
     environment = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(home), **more}
     if "HF_HUB_OFFLINE" not in more:
         del environment["HF_HUB_OFFLINE"]

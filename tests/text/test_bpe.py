@@ -54,9 +54,6 @@ def chunks(text: str, seed: int, longest: int) -> Iterator[str]:
         i += step
 
 
-# --- pieces ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "pieces"),
     [
@@ -112,9 +109,6 @@ def test_a_stream_is_held_in_blocks() -> None:
     assert given == 40 * 18_001
 
 
-# --- learning --------------------------------------------------------------------------------------------------------
-
-
 @examples(150)
 @given(st.text(st.sampled_from("ab é"), max_size=60) | st.text(max_size=40), st.integers(0, 30))
 def test_merges_are_those_of_the_definition(text: str, n_merges: int) -> None:
@@ -164,8 +158,6 @@ def test_a_vocabulary_holds_all_bytes(size: int, special: tuple[str, ...], least
         train_bpe(TEXT, size, special)
     assert train_bpe(TEXT, least, special).merges == []
 
-
-# --- encoding --------------------------------------------------------------------------------------------------------
 
 LEARNT = train_bpe(TEXT, 400, SPECIAL)
 PLAIN = train_bpe(TEXT, 400)

@@ -127,17 +127,12 @@ READ = {name: tokenizers.Tokenizer.from_str(tokenizer_json(t)) for name, t in WR
 @given(text=NEAR | ANY | CROWDED)
 def test_a_written_tokenizer_gives_our_ids_and_texts(name: str, text: str) -> None:
     ours, theirs = WRITTEN[name], READ[name]
+    assert theirs.get_vocab_size() == ours.vocab_size
     ids = ours.encode(text)
     assert theirs.encode(text).ids == ids
     assert theirs.decode(ids, skip_special_tokens=False) == text
     part = ids[1 : len(ids) // 2]
     assert theirs.decode(part, skip_special_tokens=False) == ours.decode(part)
-
-
-def test_a_written_tokenizer_reads_a_long_text_as_ours() -> None:
-    for name, ours in WRITTEN.items():
-        assert READ[name].encode(STORIES).ids == ours.encode(STORIES), name
-        assert READ[name].get_vocab_size() == ours.vocab_size
 
 
 def test_characters_and_words_are_refused_by_name() -> None:
