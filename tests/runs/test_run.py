@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.toys import raising_from
 
 from tinylm_lib.config import TrainConfig
 from tinylm_lib.runs import log, run
@@ -31,12 +32,12 @@ def job(tmp_path: Path) -> Job:
     return begin(settings, TrainConfig(total_steps=STEPS, seq_len=16, batch_size=2), "modern", SIZES)
 
 
-def spoil(monkeypatch: pytest.MonkeyPatch, at: int, how: Callable[[Job, Step], Step], job: Job) -> None:
-    """Let something happen to the model or the step right after an update."""
+def spoil(monkeypatch: pytest.MonkeyPatch, job: Job, how: Callable[[Job, Step], Step], at: int | None = None) -> None:
+    """Let something happen to the model or the step right after an update, or after each."""
 
     def spoiled(*args: object) -> Iterator[Step]:
         for step in train(*args):
-            yield how(job, step) if step.step == at else step
+            yield how(job, step) if at in (step.step, None) else step
 
     monkeypatch.setattr(run, "train", spoiled)
 
@@ -52,31 +53,24 @@ def bad_moments(job: Job, step: Step) -> Step:
     return step
 
 
-def bad_loss(job: Job, step: Step) -> Step:
-    return step._replace(loss=torch.tensor(math.nan))
-
-
-def bad_norm(job: Job, step: Step) -> Step:
-    return step._replace(grad_norm=torch.tensor(math.inf))
-
-
 FAULTS = {
-    bad_weights: "weights that are not finite|loss nan",
-    bad_moments: "optimizer states that are not finite|weights that are not finite|loss nan",
-    bad_loss: "update {} has loss nan and gradient norm [0-9.]+",
-    bad_norm: "update {} has loss [0-9.]+ and gradient norm inf",
+    "weights": (bad_weights, "weights that are not finite|loss nan"),
+    "moments": (bad_moments, "optimizer states that are not finite|weights that are not finite|loss nan"),
+    "loss": (lambda job, step: step._replace(loss=torch.tensor(math.nan)), "loss nan and gradient norm [0-9.]+"),
+    "norm": (lambda job, step: step._replace(grad_norm=torch.tensor(math.inf)), "loss [0-9.]+ and gradient norm inf"),
 }
 
 
 @pytest.mark.parametrize("at", [1, 4, 7, STEPS], ids=lambda at: f"update{at}")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_is_not_finite_stops_the_run_at_the_next_look_and_is_never_saved(
-    fault: Callable, at: int, job: Job, monkeypatch: pytest.MonkeyPatch
+    fault: str, at: int, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spoil(monkeypatch, at, fault, job)
-    out = Path(job.run.out)
-    with pytest.raises(ValueError, match=FAULTS[fault].format(at)) as stop:
+    (how, says), out = FAULTS[fault], Path(job.run.out)
+    spoil(monkeypatch, job, how, at)
+    with pytest.raises(ValueError, match=says) as stop:
         run.work(job)
+    assert fault not in ("loss", "norm") or f"update {at} has loss" in str(stop.value)
     last, said = (at - 1) // EVERY * EVERY, str(stop.value)
     assert (f"the last checkpoint in {out} is kept" if last else f"nothing was saved in {out} yet") in said
     for look_at in ("--matrix-lr", "--embedding-lr", "--warmup-steps", "--clip-norm", "--precision fp32", "text"):
@@ -96,7 +90,7 @@ def test_a_stop_saves_nothing_that_is_not_finite(job: Job, monkeypatch: pytest.M
         signal.raise_signal(signal.SIGINT)
         return bad_weights(job, step)
 
-    spoil(monkeypatch, 3, stopped, job)
+    spoil(monkeypatch, job, stopped, at=3)
     with pytest.raises(ValueError, match="update 3 left weights that are not finite; nothing was saved"):
         run.work(job)
     assert not list(Path(job.run.out).glob("step_*"))
@@ -108,7 +102,7 @@ def test_weights_that_are_finite_and_give_no_loss_are_not_saved(job: Job, monkey
             job.model.lm_head.weight.fill_(1e38).mul_(torch.randn(job.model.lm_head.weight.shape).sign())
         return step
 
-    spoil(monkeypatch, 8, huge, job)
+    spoil(monkeypatch, job, huge, at=8)
     with pytest.raises(ValueError, match=r"after update 8 the validation loss is (nan|inf); the last checkpoint"):
         run.work(job)
     assert load(latest(job.run.out)).step == 4
@@ -117,12 +111,11 @@ def test_weights_that_are_finite_and_give_no_loss_are_not_saved(job: Job, monkey
 def test_the_log_holds_every_update_and_every_validation(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def watched(*args: object) -> Iterator[Step]:
-        for step in train(*args):
-            seen.append((step.step, step.loss.item(), step.grad_norm.item(), step.lr_share))
-            yield step
+    def watched(job: Job, step: Step) -> Step:
+        seen.append((step.step, step.loss.item(), step.grad_norm.item(), step.lr_share))
+        return step
 
-    monkeypatch.setattr(run, "train", watched)
+    spoil(monkeypatch, job, watched)
     run.work(job)
     entries = log.read_log(Path(job.run.out) / log.LOG_NAME)
     assert [tuple(entry.values()) for entry in entries if "loss" in entry] == seen
@@ -149,12 +142,11 @@ def test_ctrl_c_at_any_moment_saves_what_it_says_and_changes_no_bit(
             state["sent"] = True
             signal.raise_signal(signal.SIGINT)
 
-    def watched(*args: object) -> Iterator[Step]:
-        for step in train(*args):
-            state["step"] = step.step
-            if moment == "train":
-                interrupt()
-            yield step
+    def watched(job: Job, step: Step) -> Step:
+        state["step"] = step.step
+        if moment == "train":
+            interrupt()
+        return step
 
     def interrupted(*args: object) -> object:
         interrupt()
@@ -163,7 +155,7 @@ def test_ctrl_c_at_any_moment_saves_what_it_says_and_changes_no_bit(
     with monkeypatch.context() as patch:
         if moment != "train":
             patch.setattr(run, moment, interrupted)
-        patch.setattr(run, "train", watched)
+        spoil(patch, job, watched)
         run.work(job)
     assert state["sent"] or at == STEPS
     said = capsys.readouterr().out
@@ -179,35 +171,31 @@ def folders(out: Path) -> list[int]:
     return sorted(int(p.name[5:]) for p in out.iterdir() if p.is_dir())
 
 
-def checkpoints(out: Path, whole: list[int], torn: list[int] = ()) -> Path:
-    """A folder of checkpoints, some of which have lost their manifest. Returns the newest whole one."""
+def checkpoints(out: Path, whole: list[int], torn: list[int] = ()) -> None:
+    """A folder of checkpoints, some of which have lost their manifest."""
     for n in [*whole, *torn]:
         folder = out / f"step_{n:06d}"
         folder.mkdir(parents=True)
         (folder / "model-x").write_bytes(b"x")
         if n in whole:
             (folder / MANIFEST).write_bytes(b"{}")
-    return out / f"step_{max(whole):06d}"
 
 
-SPARED = [  # checkpoints that are whole, those without their manifest, and what is left
-    ([5], [], [5]), ([5, 10, 15], [], [10, 15]), ([1, 2, 3, 4], [], [3, 4]),
-    ([999_999, 1_000_000, 1_000_001], [], [1_000_000, 1_000_001]), ([5, 12], [10], [5, 12]),
-    ([5, 10, 15], [1, 7, 12], [10, 15]), ([5, 10], [15], [5, 10, 15]),
+SPARED = [  # the newest, checkpoints that are whole, those without their manifest, and what is left
+    (5, [5], [], [5]), (15, [5, 10, 15], [], [10, 15]), (4, [1, 2, 3, 4], [], [3, 4]),
+    (1_000_001, [999_999, 1_000_000, 1_000_001], [], [1_000_000, 1_000_001]), (12, [5, 12], [10], [5, 12]),
+    (15, [5, 10, 15], [1, 7, 12], [10, 15]), (10, [5, 10], [15], [5, 10, 15]),
+    (18, [15, 18, 20, 25], [], [15, 18, 20, 25]),  # two later ones are damaged and passed over
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("whole", "torn", "left"), SPARED)
-def test_the_last_two_are_spared(whole: list[int], torn: list[int], left: list[int], tmp_path: Path) -> None:
-    run.forget(checkpoints(tmp_path, whole, torn))
+@pytest.mark.parametrize(("newest", "whole", "torn", "left"), SPARED)
+def test_the_last_two_are_spared(
+    newest: int, whole: list[int], torn: list[int], left: list[int], tmp_path: Path
+) -> None:
+    checkpoints(tmp_path, whole, torn)
+    run.forget(tmp_path / f"step_{newest:06d}")
     assert folders(tmp_path) == left
-
-
-def test_a_newer_one_that_is_damaged_costs_no_sound_one(tmp_path: Path) -> None:
-    """Two later ones are damaged and passed over; the run goes on before them."""
-    checkpoints(tmp_path, [15, 18, 20, 25])
-    run.forget(tmp_path / "step_000018")
-    assert folders(tmp_path) == [15, 18, 20, 25]
 
 
 def test_folders_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
@@ -215,23 +203,20 @@ def test_folders_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
     for name in others:
         (tmp_path / name).mkdir()
         (tmp_path / name / "notes.txt").write_text("x", encoding="utf-8")
-    run.forget(checkpoints(tmp_path, [5, 10, 15]))
+    checkpoints(tmp_path, [5, 10, 15])
+    run.forget(tmp_path / "step_000015")
     assert {p.name for p in tmp_path.iterdir()} == {*others, "step_000010", "step_000015"}
     assert all((tmp_path / name / "notes.txt").exists() for name in others)
 
 
 def test_a_checkpoint_that_is_half_deleted_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    newest = checkpoints(tmp_path, [5, 10, 15])
-
-    def killed(path: Path, ignore_errors: bool) -> None:
-        raise KeyboardInterrupt
-
+    checkpoints(tmp_path, [5, 10, 15])
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", killed)
+        patch.setattr(shutil, "rmtree", raising_from(KeyboardInterrupt(), 0, None))
         with pytest.raises(KeyboardInterrupt):
-            run.forget(newest)
+            run.forget(tmp_path / "step_000015")
     assert not (tmp_path / "step_000005" / MANIFEST).exists()
-    run.forget(newest)
+    run.forget(tmp_path / "step_000015")
     assert folders(tmp_path) == [10, 15]
 
 

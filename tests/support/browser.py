@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
 
 from tinylm_lib.classroom.course import lab, site
 from tinylm_lib.classroom.course.build import build_notebooks
@@ -46,18 +46,9 @@ ENDED = f"() => {CELLS}.every(cell => cell.execution_count) || {FAILED}"
 
 @dataclass
 class LabPage:
-    """An open notebook, and every request that left the machine."""
+    """An open notebook."""
 
     page: Page
-    external: list[str] = field(default_factory=list)
-
-    def watch(self) -> None:
-        """Notes and stops each request to another host."""
-        self.page.route(lambda url: urlsplit(url).hostname not in ("localhost", "127.0.0.1"), self._refuse)
-
-    def _refuse(self, route) -> None:
-        self.external.append(route.request.url)
-        route.abort()
 
     def reload(self) -> None:
         """Opens the notebook again, with a new kernel."""
@@ -127,15 +118,10 @@ def sample(request, tmp_path_factory) -> Path:
     return build_lesson(tmp_path_factory.mktemp("course"), request.module.LESSON)
 
 
-def executable() -> str | None:
-    """The Chromium of this machine, if there is one."""
-    return next(filter(None, [*map(shutil.which, NAMES), *(path for path in MAC if Path(path).exists())]), None)
-
-
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """Headless Chromium; without one the test is skipped, or fails where BROWSER=required."""
-    path = executable()
+    path = next(filter(None, map(shutil.which, [*NAMES, *MAC])), None)
     if path is None:
         verdict = pytest.fail if os.environ.get("BROWSER") == "required" else pytest.skip
         verdict("NOT TESTED IN A BROWSER: install Chromium (Debian: apt-get install chromium)")
@@ -155,14 +141,17 @@ def open_lesson(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for variable, folder in {**lab.CACHES, "HOME": "home"}.items():
         monkeypatch.setenv(variable, str(tmp_path / "caches" / folder))
     (tmp_path / "caches" / "home").mkdir(parents=True)
-    processes, pages = [], []
+    processes, external = [], []
+
+    def refuse(route: Route) -> None:
+        external.append(route.request.url)
+        route.abort()
 
     def open_lesson(work: Path, name: str) -> LabPage:
         process, url = lab.start(work, name, ["--no-browser", "--expose-app-in-browser"])
         processes.append(process)
         opened = LabPage(chromium.new_page(viewport={"width": 1280, "height": 1500}))
-        pages.append(opened)
-        opened.watch()
+        opened.page.route(lambda url: urlsplit(url).hostname not in ("localhost", "127.0.0.1"), refuse)
         opened.page.goto(url, timeout=LOAD_MS)
         opened.ready()
         return opened
@@ -171,7 +160,7 @@ def open_lesson(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for process in processes:
         process.terminate()
         lab.end(process)
-    assert [address for opened in pages for address in opened.external] == []
+    assert external == []
 
 
 @pytest.fixture

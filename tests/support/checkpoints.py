@@ -41,8 +41,5 @@ def contents(found: Checkpoint) -> dict[str, Any]:
         return [plain(v) for v in tree] if isinstance(tree, list | tuple) else tree
 
     tokenizer = None if found.tokenizer is None else found.tokenizer.to_dict()
-    return {
-        "weights": plain(found.model.state_dict()), "config": found.model.config.to_dict(), "step": found.step,
-        "tokenizer": tokenizer, "optimizer": plain(found.optimizer_state), "batches": found.batches_state,
-        "rng": found.random_states["rng"].tolist(), "extra": found.extra,
-    }  # fmt: skip
+    own = {"model": found.model.state_dict(), "config": found.model.config.to_dict(), "tokenizer": tokenizer}
+    return plain(vars(found) | own)

@@ -27,8 +27,7 @@ RECIPE = {
     "precision": "fp32",
 }  # fmt: skip
 TOKENS = some_ids(1, 3000)[0]
-SHORT: dict[str, dict[str, Any]] = {"plain": {}}
-LONG = {"recomputed": {"recompute": True}, "bf16": {"precision": "bf16"}, **SHORT}
+LONG: dict[str, dict[str, Any]] = {"recomputed": {"recompute": True}, "bf16": {"precision": "bf16"}, "plain": {}}
 
 
 class Training:
@@ -53,10 +52,6 @@ class Training:
         steps = train(self.wrapped, self.optimizer, self.batches, self.recipe, first_step, self.team)
         return [[s.loss.item(), s.grad_norm.item()] for s in islice(steps, last_step + 1 - first_step)]
 
-    def evaluate(self) -> list[float]:
-        e = evaluate(self.model, every_window(TOKENS[:500], 4, 30), 500, self.team)
-        return [e.nats_per_token, e.bits_per_byte, e.n_tokens]
-
 
 def curves(team: Alone, folder: Path, names: list[str], recipes: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The losses and gradient norms of models under some recipes; the weights that each ends with go to the folder."""
@@ -65,7 +60,8 @@ def curves(team: Alone, folder: Path, names: list[str], recipes: dict[str, dict[
         for what, recipe in recipes.items():
             training = Training(team, name, recipe)
             found[f"{name}, {what}"] = training.run()
-            found[f"{name}, {what}, evaluated"] = training.evaluate()
+            e = evaluate(training.model, every_window(TOKENS[:500], 4, 30), 500, team)
+            found[f"{name}, {what}, evaluated"] = [e.nats_per_token, e.bits_per_byte, e.n_tokens]
         place = folder / f"{type(team).__name__}-{name.replace(' ', '_')}"
         checkpoint.save(place, *training.parts, step=4, team=team)
     return found
@@ -109,13 +105,17 @@ def exchanges(team: Alone, folder: Path) -> int:
     return len(count)
 
 
+def measured(team: Alone, folder: Path, task: str) -> dict[str, Any]:
+    """The curves of a task, "short" or "long"."""
+    names, recipes = (list(MODELS), LONG) if task == "long" else (list(FAMILIES), {"plain": {}})
+    return curves(team, folder, ["modern"], {"bf16": LONG["bf16"]}) | curves(team, folder, names, recipes)
+
+
 def main(folder: Path, task: str, device: str) -> None:
     torch.set_num_threads(1)
-    names, recipes = (list(MODELS), LONG) if task == "long" else (list(FAMILIES), SHORT)
     for strategy in ("ddp", "fsdp"):
         with join(strategy, torch.device(device)) as team:
-            in_bf16 = curves(team, folder, ["modern"], {"bf16": LONG["bf16"]})
-            found: dict[str, Any] = {"curves": in_bf16 | curves(team, folder, names, recipes)}
+            found: dict[str, Any] = {"curves": measured(team, folder, task)}
             if task == "long":
                 found |= {"resumed": resumed(team, folder), "exchanges": exchanges(team, folder)}
             if team.first:

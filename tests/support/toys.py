@@ -1,13 +1,14 @@
 """Toy models and small instruments that several tests share."""
 
 import copy
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from hypothesis import HealthCheck, settings
+from support.models import scramble
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -26,12 +27,7 @@ def toy_model(name: str = "modern", seed: int = 0, std: float = 0.4, **changes: 
 
     In fp64 the cached and the uncached path agree to 1e-12, so a comparison of tokens does not hang on rounding.
     """
-    generator = torch.Generator().manual_seed(seed)
-    model = TransformerLM(toy_config(name, **changes)).double()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            weight.copy_(std * torch.randn(weight.shape, generator=generator) + name.endswith("norm.weight"))
-    return model
+    return scramble(TransformerLM(toy_config(name, **changes)).double(), std, seed)
 
 
 def toy_ids(B: int, T: int, seed: int = 0, vocab_size: int = SIZES["vocab_size"]) -> Tensor:
@@ -113,7 +109,7 @@ def modes(model: nn.Module) -> list[bool]:
 
 def raising_from(exception: BaseException, countdown: int, function: Any) -> Any:
     """`function`, but call number `countdown` (from 0) and all later ones raise."""
-    calls: Iterator[int] = iter(range(10**9))
+    calls = itertools.count()
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if next(calls) >= countdown:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from support.models import MODELS, some_ids, tiny
-from support.processes import LONG, SHORT, curves
+from support.models import some_ids, tiny
+from support.processes import measured
 
 from tinylm_lib import TransformerLM, next_token_loss
 from tinylm_lib.__main__ import main
@@ -85,16 +85,13 @@ UNITS = {torch.float32: (80, 80), torch.bfloat16: (2, 16)}
 
 def assert_the_same_training(found: dict[str, Any], expected: dict[str, Any]) -> None:
     """Losses and gradient norms agree to five digits in fp32; in bf16 losses to two, gradient norms to one."""
-    worst = {dtype: [0.0, 0.0] for dtype in UNITS}
     for name, values in expected.items():
         a, b = (torch.tensor(v, dtype=torch.float64) for v in (values, found[name]))
         dtype = torch.bfloat16 if "bf16" in name else torch.float32
         units = (a - b).abs() / a.abs() / torch.finfo(dtype).eps  # (updates, 2), or what an evaluation finds
         for i, part in enumerate(units.T if units.ndim == 2 else [units]):
             assert part.max() <= UNITS[dtype][i], f"{name}: {values} and {found[name]}"
-            worst[dtype][i] = max(worst[dtype][i], round(part.max().item(), 1))
     assert found.keys() == expected.keys()
-    print("units in the last place, losses and gradient norms:", worst)
 
 
 def same_weights(a: Path, b: Path, atol: float = 0.0) -> None:
@@ -112,18 +109,12 @@ def options(tmp_path: Path) -> list[str]:
     return ["--corpus", str(tmp_path / "text.txt"), *SMALL.split(), "--eval-every", "20"]
 
 
-def alone(folder: Path, device: str = "cpu") -> dict[str, Any]:
-    """What one process finds in the task "short"."""
-    team = Alone(device)
-    return curves(team, folder, ["modern"], {"bf16": LONG["bf16"]}) | curves(team, folder, list(FAMILIES), SHORT)
-
-
 # --- the same training -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("one_thread")
 def test_two_processes_train_what_one_would_train(tmp_path: Path) -> None:
-    expected = alone(tmp_path)
+    expected = measured(ALONE, tmp_path, "short")
     for found in together(2, "short", tmp_path).values():
         assert_the_same_training(found["curves"], expected)
     for name in FAMILIES:
@@ -137,7 +128,7 @@ def test_two_processes_train_what_one_would_train(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("n", [2, 4])
 def test_all_models_recomputed_and_in_bf16(n: int, tmp_path: Path) -> None:
-    expected = curves(ALONE, tmp_path, list(MODELS), LONG)
+    expected = measured(ALONE, tmp_path, "long")
     for strategy, found in together(n, "long", tmp_path).items():
         assert_the_same_training(found["curves"], expected)
         noise, again = found["resumed"]["noise"]
@@ -155,7 +146,7 @@ def test_all_models_recomputed_and_in_bf16(n: int, tmp_path: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_gpus_train_what_one_would_train(tmp_path: Path) -> None:
     """With NCCL; on a machine with one GPU by one process."""
-    expected = alone(tmp_path, "cuda:0")
+    expected = measured(Alone("cuda:0"), tmp_path, "short")
     for found in together(min(2, torch.cuda.device_count()), "short", tmp_path, "cuda").values():
         assert_the_same_training(found["curves"], expected)
 
@@ -194,25 +185,20 @@ def test_every_batch_is_evaluated_once_and_all_work_as_often(n_batches: int) -> 
 @pytest.mark.parametrize("name", ["modern", "gpt", "post-norm, layer"])
 def test_recomputed_activations_give_the_same_gradients_and_take_less_memory(name: str) -> None:
     """With dropout, so that the second computation must drop the same."""
-    results = []
-    for recompute in (False, True):
+
+    def learn(recompute: bool) -> tuple[torch.Tensor, list[torch.Tensor | None], int]:
+        """The loss, the gradients, and how many numbers are kept for them."""
         torch.manual_seed(1)
         model = TransformerLM(tiny(name, residual_dropout=0.2, n_layers=4)).train()
-        model.recompute = recompute
-        kept: list[int] = []
-
-        def note(t: torch.Tensor, kept: list[int] = kept) -> torch.Tensor:
-            kept.append(t.numel())
-            return t
-
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
+        model.recompute, kept = recompute, []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
             loss = next_token_loss(model(some_ids(2, 30)), some_ids(2, 30, seed=4))
         loss.backward()
-        results.append((loss.detach(), [p.grad for p in model.parameters()], sum(kept)))
-    (loss, gradients, kept), (again, others, fewer) = results
+        return loss.detach(), [p.grad for p in model.parameters()], sum(kept)
+
+    (loss, gradients, kept), (again, others, fewer) = learn(False), learn(True)
     assert torch.equal(loss, again)
     assert all(torch.equal(a, b) for a, b in zip(gradients, others, strict=True))
-    print(f"{name}: {kept} numbers kept, {fewer} where blocks are computed again")
     assert fewer < kept / 3
 
 
@@ -271,10 +257,8 @@ def test_where_one_is_killed_the_others_say_so_and_the_run_goes_on(
     started = time.monotonic()
     os.kill(killed.pid(1), signal.SIGKILL)
     assert killed.end() != 0
-    seconds = time.monotonic() - started
-    print(f"{strategy}: ended {seconds:.1f} s after one of two processes was killed")
+    assert time.monotonic() - started < 60
     assert re.search(r"tinylm: process 0 of 2 lost another one \(.+\); .*with --resume", killed.said()), killed.said()
-    assert seconds < 60
     assert load(latest(parts)).step < 120, "it was over before it was killed"
     resumed = train_run(parts, "--resume")
     assert resumed.end() == 0, resumed.said()
