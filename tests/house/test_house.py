@@ -299,7 +299,7 @@ RULES: dict[Callable[[Source], list[str]], dict[str, tuple[str, ...]]] = {
             "x = 'norm' in config.block",
             "x = config.ffn.startswith('swi')",
             "match config.norm:\n    case 'rms': pass",
-        ),
+        )
     },
     files_and_functions_are_short: {
         "model.py": ("x = 1\n" * (FILE_CAP + 1), "def f():\n" + "    x = 1\n" * FUNCTION_CAP),
@@ -326,7 +326,7 @@ RULES: dict[Callable[[Source], list[str]], dict[str, tuple[str, ...]]] = {
             "'''Say.'''\nclass A: pass",
             "'''Say.'''\nclass A:\n    '''Say.'''\n    def f(self): pass",
             "'''Say.'''\ndef f(x: Tensor | None):\n    '''Do (well) what (the reader) wants.'''",
-        ),
+        )
     },
 }
 GOOD = {
