@@ -312,21 +312,15 @@ INSTALL = "ERROR: Could not install packages"
 NO_TORCH = "ERROR: No matching distribution found for torch==2.13.0"
 
 
-@pytest.mark.parametrize(
-    ("phrase", "output"),
-    [
-        ("the disk is full", f"{INSTALL} due to an OSError: [Errno 28] No space left on device"),
-        ("cannot be written", f"{INSTALL} due to an OSError: [Errno 13] Permission denied: '/x'"),
-        ("cannot be written", "OSError: [Errno 30] Read-only file system: '/x/.venv'"),
-        ("no network", f"WARNING: Retry after connection broken by 'NameResolutionError(...)': /torch/\n{NO_TORCH}"),
-        ("does not exist for", NO_TORCH),
-        (
-            "requires a different Python'",
-            "Collecting x\nERROR: Package 'x' requires a different Python.\nnote: see below",
-        ),
-        ("failed with 'no message'", ""),
-    ],
-)
+@pytest.mark.parametrize(("phrase", "output"), [
+    ("the disk is full", f"{INSTALL} due to an OSError: [Errno 28] No space left on device"),
+    ("cannot be written", f"{INSTALL} due to an OSError: [Errno 13] Permission denied: '/x'"),
+    ("cannot be written", "OSError: [Errno 30] Read-only file system: '/x/.venv'"),
+    ("no network", f"WARNING: Retry after connection broken by 'NameResolutionError(...)': /torch/\n{NO_TORCH}"),
+    ("does not exist for", NO_TORCH),
+    ("requires a different Python'", "Collecting x\nERROR: Package 'x' requires a different Python.\nnote: see below"),
+    ("failed with 'no message'", ""),
+])  # fmt: skip
 def test_a_failed_step_is_explained(phrase, output, course):
     with pytest.raises(SystemExit) as stopped:
         load(course.setup).explain("installing torch", output)
