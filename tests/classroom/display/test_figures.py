@@ -74,18 +74,12 @@ def test_a_figure_carries_alt_text_caption_and_numbers(shown):
     assert not re.search(r"<(style|script|svg)|class=|onclick|https?:", bundle["text/html"])
 
 
-@pytest.mark.parametrize(
-    ("names", "changed", "message"),
-    [
-        *(({name: ""}, {}, "a title and two axis labels") for name in ("title", "x", "y")),
-        ({}, {"alt": " "}, "needs an alt text"),
-        ({}, {"caption": ""}, "and a caption"),
-        ({}, {"table": {}}, "needs its numbers"),
-        ({}, {"table": {"x": [], "y": []}}, "needs its numbers"),
-        ({}, {"table": {"x": [1], "y": [1, 2]}}, "equally long"),
-        ({}, {"table": {"x": [1], "y": []}}, "equally long"),
-    ],
-)
+@pytest.mark.parametrize(("names", "changed", "message"), [
+    *(({name: ""}, {}, "a title and two axis labels") for name in ("title", "x", "y")),
+    ({}, {"alt": " "}, "needs an alt text"), ({}, {"caption": ""}, "and a caption"),
+    ({}, {"table": {}}, "needs its numbers"), ({}, {"table": {"x": [], "y": []}}, "needs its numbers"),
+    ({}, {"table": {"x": [1], "y": [1, 2]}}, "equally long"), ({}, {"table": {"x": [1], "y": []}}, "equally long"),
+])  # fmt: skip
 def test_a_figure_without_names_words_or_numbers_is_refused(shown, names, changed, message):
     with pytest.raises(ValueError, match=message):
         figures.display(draw(**names), **{"alt": "a", "caption": "c", "table": TABLE, **changed})
