@@ -63,7 +63,7 @@ def strong(page: Page) -> list[float]:
 def compare_a_pair(page: Page, pair: QueryKey, position: int, i: int, base: float) -> None:
     """The angle and the turned pairs of q and k that are seen against the library's."""
     slide(page, "Position", position)
-    slide(page, "QueryKey", i)
+    slide(page, "Pair", i)
     angle = position * frequencies(32, base)[i].item()
     assert strong(page) == [pytest.approx(angle, abs=6e-4)]
     degrees, turns = re.search(r"(\d+)°", says(page).inner_text())[1], re.search(r"(\d+) full", says(page).inner_text())
@@ -135,7 +135,7 @@ def move_the_view(page: Page, pair: QueryKey) -> None:
     compare_layouts(page, pair)
     page.get_by_role("radio", name="mixed up").press("ArrowLeft")
     expect(page.get_by_role("radio", name="halves")).to_be_checked()
-    slide(page, "QueryKey", 6)
+    slide(page, "Pair", 6)
     expect(says(page)).to_contain_text("Numbers 6 and 22 turn together.")
     page.get_by_role("radio", name="interleaved").check()
     expect(says(page)).to_contain_text("Numbers 12 and 13 turn together.")
