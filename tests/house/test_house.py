@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from packaging.utils import canonicalize_name
 
 import tinylm_lib
 from tinylm_lib import ModelConfig, TrainConfig
@@ -344,13 +345,8 @@ def dependencies() -> dict[str, set[str]]:
             names = found.setdefault(start[1], set())
         elif wanted := re.match(r' +"([\w-]+)[^"]*",(.*)', line):
             assert re.match(r" +# \w+", wanted[2]), f"say in pyproject.toml why {wanted[1]} is needed"
-            names.add(canonical(wanted[1]))
+            names.add(canonicalize_name(wanted[1]))
     return found
-
-
-def canonical(name: str) -> str:
-    """The name of a distribution as an index compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def undeclared(s: Source, *extras: str) -> set[str]:
@@ -359,7 +355,7 @@ def undeclared(s: Source, *extras: str) -> set[str]:
     known = {*sys.stdlib_module_names, *ours, "tinylm_lib", "tomli"}  # pytest brings the last where tomllib is missing
     allowed = set().union(*(dependencies()[name] for name in ("dependencies", *extras)))
     found = {module.split(".")[0] for _, module, _ in imports(s) if not module.startswith(".")} - known
-    return {name for name in found if not {canonical(d) for d in DISTRIBUTIONS.get(name, [name])} & allowed}
+    return {name for name in found if not {canonicalize_name(d) for d in DISTRIBUTIONS.get(name, [name])} & allowed}
 
 
 @pytest.mark.parametrize(("folder", "but", "extras"), [
