@@ -7,7 +7,7 @@ import pytest
 import torch
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
-from support.browser import NOTEBOOK, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, nbval, rows_of
+from support.browser import NOTEBOOK, OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, nbval, rows_of
 
 from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.pretrained import load_pretrained
@@ -15,21 +15,9 @@ from tinylm_lib.storyworld.lookback import share_told, told_by
 
 pytestmark = pytest.mark.browser
 
-LESSON = r"""
-# %%
-import math
-import torch
-
-from tinylm_lib.classroom import attention_view, predict
-from tinylm_lib.pretrained import load_pretrained
-
-# %%
-ready = load_pretrained("storyworld")
-
-# %% [markdown] minutes=1
-# ## 1. Who looks at whom?
-# Shares are $w_j = \frac{e^{s_j}}{\sum_k e^{s_k}}$.
-
+LESSON = (
+    OPENING
+    + r"""
 # %%
 story = "\n careful Mia had a red kite."
 attention_view(ready.model, ready.tokenizer, story, layer=1, head=1)
@@ -58,6 +46,7 @@ predict("Which order?", ranking=["a", "b", "c"], key=key, because="So it is.")
 # %%
 print("the end")
 """
+)
 STORY = "\nOne foggy afternoon, careful Carlos came to Hillcrest. He had a pink"
 STATES = "application/vnd.jupyter.widget-state+json"
 STATE = f"[{NOTEBOOK}.content].map(book => [book.activeCellIndex, book.widgets.length])[0]"
@@ -238,18 +227,14 @@ def test_a_notebook_that_was_only_opened_shows_pictures_and_folded_answers(open_
     lesson.screenshots("view-untrusted")
 
 
-def test_an_exported_page_is_alive_from_disk(open_page):
-    page = open_page()
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_exported_page_is_alive_from_disk_in_light_and_dark_and_on_paper(open_page, scheme):
+    page = open_page(color_scheme=scheme, reduced_motion="reduce")
     move_the_view(page)
     read_story(page)
     assert page.get_by_label("Your own text").count() == 0
     answer_the_questions(page)
     assert page.locator("math").count() == 1 and page.locator("figure").count() == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_has_no_serious_finding_in_light_and_dark(open_page, scheme):
-    page = open_page(color_scheme=scheme, reduced_motion="reduce")
     page.screenshot(path=SCREENSHOTS / f"page-{scheme}.png", full_page=True)
     for stage in ("weights", "mixed", "scores"):
         page.locator(f"input[value={stage}]").first.check()
@@ -257,6 +242,9 @@ def test_a_page_has_no_serious_finding_in_light_and_dark(open_page, scheme):
     ground = page.locator(".tinylm-view").first.evaluate("view => getComputedStyle(view).backgroundColor")
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}[scheme]
     assert cell(page, 0, 0).evaluate("cell => getComputedStyle(cell).transitionDuration") == "0s"
+    page.emulate_media(media="print")
+    page.screenshot(path=SCREENSHOTS / "page-print.png", full_page=True)
+    assert cell(page, 0, 0).evaluate("cell => getComputedStyle(cell).printColorAdjust") == "exact"
 
 
 def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
@@ -284,13 +272,6 @@ def test_with_forced_colours_shades_and_the_selected_cell_are_seen(open_page):
     grounds = {cell(page, i, 0).evaluate(look)[0] for i in range(8)}
     assert len(grounds) > 3
     assert page.locator(".tinylm-view td.on").first.evaluate(look)[1] == "solid"
-
-
-def test_on_paper_the_shades_are_printed(open_page):
-    page = open_page()
-    page.emulate_media(media="print")
-    page.screenshot(path=SCREENSHOTS / "page-print.png", full_page=True)
-    assert cell(page, 0, 0).evaluate("cell => getComputedStyle(cell).printColorAdjust") == "exact"
 
 
 def test_nbconvert_shows_the_pictures(sample):

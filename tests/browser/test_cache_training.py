@@ -5,7 +5,7 @@ import json
 import nbformat
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, findings, nbval, rows_of
+from support.browser import OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, findings, nbval, rows_of
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.course import lab
@@ -14,26 +14,19 @@ from tinylm_lib.classroom.views.cache import reading_steps
 
 pytestmark = pytest.mark.browser
 
-LESSON = r"""
+LESSON = (
+    OPENING
+    + r"""
 # %%
-import torch
-
 from tinylm_lib import TrainConfig, TransformerLM, preset, train
-from tinylm_lib.classroom import cache_view, training_view
 from tinylm_lib.data import RandomWindows
-from tinylm_lib.training.optim import build_optimizer
-from tinylm_lib.storyworld import corpus, entropies
 from tinylm_lib.text.tokenizers import ByteTokenizer, WordTokenizer
+from tinylm_lib.training.optim import build_optimizer
 
-# %% [markdown] minutes=1
-# ## 1. What is kept?
-# Keys and values.
-
-# %%
 cache_view(preset("llama", "3.2-1b"), ByteTokenizer(), "A red kite.", 6)
 
 # %%
-text = corpus(600, seed=0)
+text = storyworld.corpus(600, seed=0)
 words = WordTokenizer.from_text(text)
 ids = torch.tensor(words.encode(text))
 
@@ -41,7 +34,7 @@ ids = torch.tensor(words.encode(text))
 torch.manual_seed(1)
 model = TransformerLM(preset("modern", vocab_size=words.vocab_size, d_model=48, max_seq_len=64))
 recipe = TrainConfig(total_steps=200, batch_size=8, seq_len=32, warmup_steps=10, precision="fp32")
-levels = entropies(words, n_stories=600)
+levels = storyworld.entropies(words, n_stories=600)
 
 # %%
 steps = train(model, build_optimizer(model, recipe), RandomWindows(ids, 8, 32), recipe)
@@ -50,6 +43,7 @@ await training_view(steps, model, words, total_steps=200, levels=levels)
 # %%
 print("the end")
 """
+)
 CACHE, RUN = ".tinylm-view.cache", ".tinylm-view.training"
 UPDATES = f"Number(document.querySelector('{RUN} .state').textContent.match(/[0-9]+/)[0])"
 
@@ -137,7 +131,7 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     lesson = open_lesson(tmp_path / "work", SAMPLE)
     page = lesson.page
     page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
-    lesson.show_cell(6)
+    lesson.show_cell(7)
     page.locator(RUN).wait_for(timeout=60_000)
     state = page.locator(f"{RUN} .state")
     expect(state).to_contain_text("running: ", timeout=30_000)
@@ -166,7 +160,7 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     assert lesson.outputs()[-1]["text"] == "the end\n"  # the next cell ran after the stop
     walk_back(page, data)
     lesson.screenshots("training-stopped-lab")
-    lesson.show_cell(2)
+    lesson.show_cell(3)
     move_the_cache(page)
     lesson.screenshots("cache-lab")
     assert findings(page, CACHE) == []

@@ -3,27 +3,15 @@
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from support.browser import SCREENSHOTS, ZOOMED, assert_fits, enter, findings
+from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, enter, findings
 
 from tinylm_lib.classroom.views.residual import depths
 from tinylm_lib.pretrained import load_pretrained
 
 pytestmark = pytest.mark.browser
 
-LESSON = r"""
-# %%
-from tinylm_lib.classroom import residual_view
-from tinylm_lib.pretrained import load_pretrained
-
-ready = load_pretrained("storyworld")
-
-# %% [markdown] minutes=1
-# ## 1. Try it
-# Move it.
-
-# %%
-residual_view(ready.model, ready.tokenizer, "\nOne sunny day, brave Mia had a red kite. She")
-"""
+STORY = "\nOne sunny day, brave Mia had a red kite. She"
+LESSON = f"{OPENING}\n# %%\nresidual_view(ready.model, ready.tokenizer, {STORY!r})"
 VIEW = ".tinylm-view.residual"
 SAYS = f"{VIEW} .say"
 
@@ -50,7 +38,7 @@ def cell(page: Page, depth: int, position: int):
 
 def move(page: Page) -> None:
     """Looks at the grid, and moves it by mouse and by keyboard."""
-    words, lengths = expected("\nOne sunny day, brave Mia had a red kite. She")
+    words, lengths = expected(STORY)
     assert seen(page) == words
     expect(page.locator(SAYS)).to_have_text(
         "After block 2, at “.”, the model would say He with 0.95; in the end it says She with 1.00."

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
-from support.browser import ZOOMED, assert_fits, findings
+from support.browser import OPENING, ZOOMED, assert_fits, findings
 
 from tinylm_lib.classroom import rope_view
 from tinylm_lib.classroom.views.rope import QueryKey
@@ -14,23 +14,14 @@ from tinylm_lib.pretrained import load_pretrained
 
 pytestmark = pytest.mark.browser
 
-LESSON = """
-# %%
-from tinylm_lib.classroom import attention_view, rope_view
-from tinylm_lib.pretrained import load_pretrained
-
-# %%
-ready = load_pretrained("storyworld")
-
-# %% [markdown] minutes=1
-# ## 1. Turning
+STORY = " Carlos thanked Jamal."
 # Beside another view, whose styles must not reach this one.
+LESSON = f"""{OPENING}
+# %%
+rope_view(ready.model, ready.tokenizer, {STORY!r}, layer=2, head=2)
 
 # %%
-rope_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.", layer=2, head=2)
-
-# %%
-attention_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.")
+attention_view(ready.model, ready.tokenizer, {STORY!r})
 """
 VIEW = ".tinylm-view.rope"
 PARTS = ("one pair", "all pairs", "score and distance", "layouts")
@@ -41,7 +32,7 @@ WAYS = {"interleaved": "interleaved", "halves": "halves", "mixed up": None}
 def pair() -> QueryKey:
     """The query and the key of the lesson, as Python has them."""
     ready = load_pretrained("storyworld")
-    data = rope_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.", layer=2, head=2).data
+    data = rope_view(ready.model, ready.tokenizer, STORY, layer=2, head=2).data
     return QueryKey(torch.tensor(data["q"]), torch.tensor(data["k"]), data["base"], data["layout"], data["offset"])
 
 
@@ -72,7 +63,7 @@ def strong(page: Page) -> list[float]:
 def compare_a_pair(page: Page, pair: QueryKey, position: int, i: int, base: float) -> None:
     """The angle and the turned pairs of q and k that are seen against the library's."""
     slide(page, "Position", position)
-    slide(page, "QueryKey", i)
+    slide(page, "Pair", i)
     angle = position * frequencies(32, base)[i].item()
     assert strong(page) == [pytest.approx(angle, abs=6e-4)]
     degrees, turns = re.search(r"(\d+)°", says(page).inner_text())[1], re.search(r"(\d+) full", says(page).inner_text())
@@ -144,7 +135,7 @@ def move_the_view(page: Page, pair: QueryKey) -> None:
     compare_layouts(page, pair)
     page.get_by_role("radio", name="mixed up").press("ArrowLeft")
     expect(page.get_by_role("radio", name="halves")).to_be_checked()
-    slide(page, "QueryKey", 6)
+    slide(page, "Pair", 6)
     expect(says(page)).to_contain_text("Numbers 6 and 22 turn together.")
     page.get_by_role("radio", name="interleaved").check()
     expect(says(page)).to_contain_text("Numbers 12 and 13 turn together.")
@@ -170,6 +161,12 @@ def test_an_exported_page_is_alive_from_disk_in_light_and_dark(open_page, pair, 
         switch(page, part)
         assert findings(page) == []
     assert page.locator(f"{VIEW} td").first.evaluate("cell => getComputedStyle(cell).cursor") == "auto"
+    at_once = """input => {
+        const before = input.form.textContent; input.value = Number(input.min) + 1;
+        input.dispatchEvent(new Event('input')); return before !== input.form.textContent }"""
+    for part, name in zip(PARTS, ("Position", "Base", "Both moved on by"), strict=False):
+        switch(page, part)
+        assert page.locator(VIEW).get_by_role("slider", name=name).evaluate(at_once), f"{name} answers late"
 
 
 def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
@@ -179,20 +176,6 @@ def test_at_200_percent_nothing_is_lost_at_the_side(open_page):
         assert_fits(page, f"{VIEW} *")
     small = "nodes => nodes.filter(n => n.textContent.trim() && parseFloat(getComputedStyle(n).fontSize) < 14).length"
     assert page.locator(f"{VIEW} *:not(style)").evaluate_all(small) == 0
-
-
-def test_a_move_is_answered_at_once(open_page):
-    page = open_page()
-    for part, name in (("one pair", "Position"), ("all pairs", "Base"), ("score and distance", "Both moved on by")):
-        switch(page, part)
-        assert (
-            page.locator(VIEW)
-            .get_by_role("slider", name=name)
-            .evaluate(
-                "input => { const before = input.form.textContent; input.value = Number(input.min) + 1;"
-                " input.dispatchEvent(new Event('input')); return before !== input.form.textContent }"
-            )
-        )
 
 
 def test_without_scripts_the_picture_and_the_numbers_stand_there(open_page):

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from support.browser import SCREENSHOTS, ZOOMED, assert_fits, findings
+from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, findings
 
 from tinylm_lib import generate
 from tinylm_lib.classroom.views.base import source
@@ -15,20 +15,7 @@ from tinylm_lib.probabilities import next_token_probs
 pytestmark = pytest.mark.browser
 
 PROMPT = "\nOne sunny day, brave Mia"
-LESSON = r"""
-# %%
-from tinylm_lib.classroom import sampling_view
-from tinylm_lib.pretrained import load_pretrained
-
-ready = load_pretrained("storyworld")
-
-# %% [markdown] minutes=1
-# ## 1. Try it
-# Move it.
-
-# %%
-sampling_view(ready.model, ready.tokenizer, "\nOne sunny day, brave Mia", seed=3)
-"""
+LESSON = f"{OPENING}\n# %%\nsampling_view(ready.model, ready.tokenizer, {PROMPT!r}, seed=3)"
 VIEW = ".tinylm-view.sampling"
 SAYS, WORDS = f"{VIEW} .say", f"{VIEW} .text .shade"
 

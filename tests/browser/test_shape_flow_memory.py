@@ -3,7 +3,7 @@
 import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
-from support.browser import assert_fits, enter, findings
+from support.browser import OPENING, assert_fits, enter, findings
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.shapes.model_steps import model_steps, sizes_of, values
@@ -13,25 +13,12 @@ from tinylm_lib.pretrained import load_pretrained
 pytestmark = pytest.mark.browser
 
 TEXT = "\nOne mild evening, kind Samir ran"
-LESSON = f"""
-# %%
-from tinylm_lib.classroom import memory_view, shape_flow
-from tinylm_lib.pretrained import load_pretrained
-
-# %%
-ready = load_pretrained("storyworld")
-
-# %% [markdown] minutes=1
-# ## 1. The whole model
-
+LESSON = f"""{OPENING}
 # %%
 shape_flow(ready.model, ready.tokenizer, {TEXT!r})
 
 # %%
 memory_view({{"shipped": ready.model.config}})
-
-# %%
-print("the end")
 """
 
 
@@ -165,6 +152,7 @@ def test_the_views_live_in_a_page_from_disk(open_page, ready, scheme):
     page = open_page(color_scheme=scheme, reduced_motion="reduce")
     assert page.get_by_label("Your own text").count() == 0
     walk_the_model(page, ready)
+    assert page.locator(".tinylm-view.shape-flow *").count() < 2_000, "a step of the walk lays out few nodes"
     move_the_memory(page)
     assert findings(page, ".tinylm-view") == []
 
@@ -176,9 +164,3 @@ def test_they_fit_a_page_at_200_percent(open_page):
     assert_fits(page, "section.tinylm-view")
     for view in page.locator("section.tinylm-view").all():
         assert view.evaluate("card => card.scrollWidth <= card.clientWidth")
-
-
-def test_a_step_of_the_walk_lays_out_few_nodes(open_page):
-    page = open_page()
-    page.locator('[data-step="embed"]').click()
-    assert page.locator(".tinylm-view.shape-flow *").count() < 2_000

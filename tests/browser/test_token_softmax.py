@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from playwright.sync_api import Page, expect
-from support.browser import SCREENSHOTS, ZOOMED, assert_fits, enter, findings, rows_of
+from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, rows_of
 
 from tinylm_lib import storyworld
 from tinylm_lib.classroom.views.token import joins
@@ -16,17 +16,13 @@ from tinylm_lib.text.tokenizers import ByteTokenizer
 
 pytestmark = pytest.mark.browser
 
-LESSON = r"""
+LESSON = (
+    OPENING
+    + r"""
 # %%
-from tinylm_lib import storyworld
 from tinylm_lib.text.bpe import train_bpe
-from tinylm_lib.classroom import softmax_view, token_view
 from tinylm_lib.text.tokenizers import TOKENIZERS
 
-# %% [markdown] minutes=1
-# ## 1. Look
-
-# %%
 text = storyworld.corpus(200, seed=0)
 tokenizers = [*(TOKENIZERS[kind].from_text(text) for kind in ("bytes", "chars", "words")), train_bpe(text, 500)]
 token_view({"a story": text[: text.index(".") + 1], "other signs": "Noé met Mia. 🙂\nThe end"}, tokenizers)
@@ -34,6 +30,7 @@ token_view({"a story": text[: text.index(".") + 1], "other signs": "Noé met Mia
 # %%
 softmax_view([12.5548, 10.5282, 4.0244, 3.9839, -1.5], ["Jamal", "Carlos", "David", "Adam", "a"])
 """
+)
 SCORES = torch.tensor([12.5548, 10.5282, 4.0244, 3.9839, -1.5])
 CORPUS = storyworld.corpus(200, seed=0)
 STORY, OTHER = CORPUS[: CORPUS.index(".") + 1], "Noé met Mia. 🙂\nThe end"
@@ -218,7 +215,7 @@ def type_a_text(page: Page, bpe) -> None:
 
 def test_both_live_in_jupyterlab_and_the_kernel_cuts_what_is_typed(run_sample, bpe):
     lesson, page = run_sample, run_sample.page
-    lesson.show_cell(4)
+    lesson.show_cell(5)
     page.locator(SOFTMAX).wait_for()
     page.locator(TOKENS).wait_for()
     move_the_tokens(page, bpe)
@@ -230,17 +227,13 @@ def test_both_live_in_jupyterlab_and_the_kernel_cuts_what_is_typed(run_sample, b
         assert findings(page, TOKENS) == [] and findings(page, SOFTMAX) == []
 
 
-def test_an_exported_page_is_alive_from_disk(open_page, bpe):
-    page = open_page()
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_exported_page_is_alive_from_disk_in_light_and_dark(open_page, bpe, scheme):
+    page = open_page(color_scheme=scheme, reduced_motion="reduce")
     assert page.get_by_label("Your own text").count() == 0
     move_the_tokens(page, bpe)
     move_to_other_signs(page)
     move_the_softmax(page)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_they_have_no_serious_finding_in_light_and_dark(open_page, scheme):
-    page = open_page(color_scheme=scheme, reduced_motion="reduce")
     slide(page, "Merges", 40)
     slide(page, "Add to all scores", 90)
     page.locator(TOKENS).screenshot(path=SCREENSHOTS / f"tokens-{scheme}.png")

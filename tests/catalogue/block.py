@@ -47,11 +47,6 @@ def block_of_library(x, norm1, attention, norm2, ffn):
     return PreNormBlock.forward(parts, x, None)
 
 
-def block_last_from_start(x, norm1, attention, norm2, ffn):
-    h = x + attention(norm1(x))
-    return x + ffn(norm2(h))
-
-
 def block_in_place(x, norm1, attention, norm2, ffn):
     x += attention(norm1(x))
     x += ffn(norm2(x))
@@ -76,7 +71,8 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "pre_norm_block": named(
-        block_last_from_start, block_in_place,
+        block_in_place,
+        block_last_from_start=lambda x, norm1, attention, norm2, ffn: x + ffn(norm2(x + attention(norm1(x)))),
         parallel=lambda x, norm1, attention, norm2, ffn: x + attention(norm1(x)) + ffn(norm2(x)),
         post=steps(lambda x, norm, part: norm(x + part(x))),
         no_first_residual=steps(lambda x, norm, part: part(norm(x)), right_step),

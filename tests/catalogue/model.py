@@ -38,12 +38,12 @@ def logits_through_double(x, embedding_weight):
     return flat.reshape(*x.shape[:-1], embedding_weight.shape[0]).to(x.dtype)
 
 
-def init_by_kind(module, std):
-    for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding):
-            nn.init.normal_(part.weight, mean=0.0, std=std)
-        if isinstance(part, nn.Linear) and part.bias is not None:
-            nn.init.zeros_(part.bias)
+def fill_kinds(modules, kinds, std):
+    for part in modules:
+        if isinstance(part, kinds):
+            nn.init.normal_(part.weight, std=std)
+            if getattr(part, "bias", None) is not None:
+                nn.init.zeros_(part.bias)
 
 
 def init_the_library_s_kinds(module, std):
@@ -107,11 +107,6 @@ def tied_reshaped(x, embedding_weight):
     return x @ embedding_weight.reshape(C, V)
 
 
-def tied_fresh_head(x, embedding_weight):
-    head = nn.Linear(embedding_weight.shape[1], embedding_weight.shape[0], bias=False)
-    return head(x)
-
-
 def tied_copied_head(x, embedding_weight):
     head = nn.Linear(embedding_weight.shape[1], embedding_weight.shape[0], bias=False)
     head.weight = nn.Parameter(embedding_weight.detach().clone())
@@ -121,22 +116,6 @@ def tied_copied_head(x, embedding_weight):
 def init_everything(module, std):
     for p in module.parameters():
         nn.init.normal_(p, mean=0.0, std=std)
-
-
-def init_no_embeddings(module, std):
-    for m in module.modules():
-        if isinstance(m, nn.Linear | layers.Linear):
-            nn.init.normal_(m.weight, std=std)
-            if m.bias is not None:
-                nn.init.zeros_(m.bias)
-
-
-def init_only_children(module, std):
-    for m in module.children():
-        if isinstance(m, nn.Linear | layers.Linear | nn.Embedding | layers.Embedding):
-            nn.init.normal_(m.weight, std=std)
-            if getattr(m, "bias", None) is not None:
-                nn.init.zeros_(m.bias)
 
 
 def init_zeroed_vectors(module, std):
@@ -201,7 +180,10 @@ RIGHT = {
         logits_by_sum=lambda x, embedding_weight: (x.unsqueeze(-2) * embedding_weight).sum(-1),
         logits_by_rows=lambda x, embedding_weight: torch.stack([(x * row).sum(-1) for row in embedding_weight], dim=-1),
     ),
-    "init_weights": named(init_by_kind, init_the_library_s_kinds, init_by_name_of_kind, init_by_rank, init_by_name),
+    "init_weights": named(
+        init_the_library_s_kinds, init_by_name_of_kind, init_by_rank, init_by_name,
+        init_by_kind=lambda module, std: fill_kinds(module.modules(), nn.Linear | nn.Embedding, std),
+    ),
 }  # fmt: skip
 WRONG = {
     "count_parameters": named(
@@ -217,7 +199,8 @@ WRONG = {
         no_biases=counted_with(qkv_bias=False, o_bias=False, ffn_bias=False),
     ),
     "tied_logits": named(
-        tied_reshaped, tied_fresh_head, tied_copied_head,
+        tied_reshaped, tied_copied_head,
+        tied_fresh_head=lambda x, embedding_weight: nn.Linear(*embedding_weight.shape[::-1], bias=False)(x),
         not_transposed=lambda x, embedding_weight: x @ embedding_weight,
         softmax=lambda x, embedding_weight: (x @ embedding_weight.T).softmax(-1),
         divided=lambda x, embedding_weight: x @ embedding_weight.T / math.sqrt(x.shape[-1]),
@@ -229,8 +212,11 @@ WRONG = {
         distance=lambda x, embedding_weight: -torch.cdist(x, embedding_weight),
     ),
     "init_weights": named(
-        init_everything, init_no_embeddings, init_only_children, init_zeroed_vectors, init_same_draw_each_time,
+        init_everything, init_zeroed_vectors, init_same_draw_each_time,
         init_copy,
+        init_no_embeddings=lambda module, std: fill_kinds(module.modules(), nn.Linear | layers.Linear, std),
+        init_only_children=lambda module, std:
+            fill_kinds(module.children(), nn.Linear | layers.Linear | nn.Embedding | layers.Embedding, std),
         variance=fills(lambda p, std: nn.init.normal_(p, std=std**2)),
         std_as_mean=fills(lambda p, std: nn.init.normal_(p, std)),
         uniform=fills(lambda p, std: nn.init.uniform_(p, -std, std)),

@@ -8,12 +8,8 @@ from tinylm_lib import layers
 
 
 def rms_of_torch(x, weight, eps):
-    return F.rms_norm(
-        x.float() if x.dtype != torch.float64 else x,
-        x.shape[-1:],
-        weight.to(torch.promote_types(weight.dtype, torch.float32)),
-        eps,
-    ).to(x.dtype)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    return F.rms_norm(x.to(wide), x.shape[-1:], weight.to(wide), eps).to(x.dtype)
 
 
 def rms_by_rsqrt(x, weight, eps):

@@ -107,32 +107,20 @@ def sinusoidal_cos_of_next(n, d):
     return torch.where(torch.arange(d) % 2 == 0, angles.sin(), angles.cos())
 
 
-def _rotated(x, positions, base, sign=1.0, exponent=2.0, start=0):
+def turn(a, b, cos, sin):
+    return a * cos - b * sin, a * sin + b * cos
+
+
+def _rotated(x, positions, base, exponent=2.0, start=0, turn=turn):
     d = x.shape[-1]
     angles = positions[:, None] * base ** (-exponent * torch.arange(start, start + d // 2) / d)
-    a, b = x[..., ::2], x[..., 1::2]
-    return torch.stack((a * angles.cos() - sign * b * angles.sin(), sign * a * angles.sin() + b * angles.cos()), -1)
+    return torch.stack(turn(x[..., ::2], x[..., 1::2], angles.cos(), angles.sin()), -1)
 
 
 def rotate_by_halves(x, positions, base):
     d = x.shape[-1]
     angles = positions[:, None] * base ** (-2 * torch.arange(d // 2) / d)
-    a, b = x.chunk(2, -1)
-    return torch.cat((a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()), -1)
-
-
-def rotate_no_minus(x, positions, base):
-    d = x.shape[-1]
-    angles = positions[:, None] * base ** (-2 * torch.arange(d // 2) / d)
-    a, b = x[..., ::2], x[..., 1::2]
-    return torch.stack((a * angles.cos() + b * angles.sin(), a * angles.sin() + b * angles.cos()), -1).flatten(-2)
-
-
-def rotate_swapped_functions(x, positions, base):
-    d = x.shape[-1]
-    angles = positions[:, None] * base ** (-2 * torch.arange(d // 2) / d)
-    a, b = x[..., ::2], x[..., 1::2]
-    return torch.stack((a * angles.sin() - b * angles.cos(), a * angles.cos() + b * angles.sin()), -1).flatten(-2)
+    return torch.cat(turn(*x.chunk(2, -1), angles.cos(), angles.sin()), -1)
 
 
 def waves(n, d):
@@ -160,8 +148,13 @@ WRONG = {
         other_base=lambda n, d: in_turn(torch.arange(n)[:, None] / 1_000 ** (torch.arange(0, d, 2) / d)),
     ),
     "rotate": named(
-        rotate_by_halves, rotate_no_minus, rotate_swapped_functions,
-        backwards=lambda x, positions, base: _rotated(x, positions, base, sign=-1.0).flatten(-2),
+        rotate_by_halves,
+        rotate_no_minus=lambda x, positions, base:
+            _rotated(x, positions, base, turn=lambda a, b, c, s: (a * c + b * s, a * s + b * c)).flatten(-2),
+        rotate_swapped_functions=lambda x, positions, base:
+            _rotated(x, positions, base, turn=lambda a, b, cos, sin: turn(a, b, sin, cos)).flatten(-2),
+        backwards=lambda x, positions, base:
+            _rotated(x, positions, base, turn=lambda a, b, cos, sin: turn(a, b, cos, -sin)).flatten(-2),
         slow=lambda x, positions, base: _rotated(x, positions, base, exponent=1.0).flatten(-2),
         from_one=lambda x, positions, base: _rotated(x, positions, base, start=1).flatten(-2),
         own_positions=lambda x, positions, base: _rotated(x, torch.arange(x.shape[-2]), base).flatten(-2),

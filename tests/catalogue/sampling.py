@@ -16,11 +16,6 @@ def temperature_by_logsumexp(logits, temperature):
     return (scores - scores.logsumexp(-1, keepdim=True)).exp()
 
 
-def temperature_maximum_first(logits, temperature):
-    powers = torch.exp((logits - logits.amax(-1, keepdim=True)) / temperature)
-    return powers / powers.sum(-1, keepdim=True)
-
-
 def temperature_by_powers(logits, temperature):
     log_probs = logits.double().log_softmax(-1)
     return ((1 / temperature) * log_probs).softmax(-1).to(logits.dtype)
@@ -31,11 +26,6 @@ def temperature_row_by_row(logits, temperature):
     if logits.ndim > 1:
         return torch.stack([temperature_row_by_row(row, temperature) for row in logits])
     return torch.softmax(logits / temperature, 0)
-
-
-def top_k_by_scatter(probs, k):
-    values, ids = probs.topk(k, dim=-1)
-    return torch.zeros_like(probs).scatter_(-1, ids, values / values.sum(-1, keepdim=True))
 
 
 def top_k_by_ranks(probs, k):
@@ -56,13 +46,6 @@ def top_k_by_lists(probs, k):
 def top_k_by_logits(probs, k):
     ids = probs.sort(dim=-1, descending=True).indices[..., k:]
     return probs.log().scatter(-1, ids, float("-inf")).softmax(-1)
-
-
-def top_p_by_scatter(probs, p):
-    ranked, ids = probs.sort(dim=-1, descending=True)
-    before = ranked.cumsum(-1) - ranked
-    ranked = ranked.masked_fill(before >= p, 0.0)
-    return torch.zeros_like(probs).scatter(-1, ids, ranked / ranked.sum(-1, keepdim=True))
 
 
 def top_p_shifted(probs, p):
@@ -93,14 +76,6 @@ def top_p_by_counting(probs, p):
     return (kept.double() / kept.double().sum(-1, keepdim=True)).to(probs.dtype)
 
 
-def beams_by_lists(log_probs_fn, start, n_beams, n_steps):
-    beams = [(0.0, list(start))]
-    for _ in range(n_steps):
-        grown = [(s + lp.item(), [*t, i]) for s, t in beams for i, lp in enumerate(log_probs_fn(t))]
-        beams = heapq.nlargest(n_beams, grown)
-    return [(tokens, score) for score, tokens in beams]
-
-
 def beams_in_one_tensor(log_probs_fn, start, n_beams, n_steps):
     tokens, scores = torch.tensor([list(start)]), torch.zeros(1)
     for _ in range(n_steps):
@@ -124,7 +99,7 @@ def beams_best_of_each(log_probs_fn, start, n_beams, n_steps):
 
 
 def beams_without_start(log_probs_fn, start, n_beams, n_steps):
-    found = beams_by_lists(log_probs_fn, start, n_beams, n_steps)
+    found = _beams(log_probs_fn, start, n_beams, n_steps)
     return tuple([tokens[len(start) :], torch.tensor(score)] for tokens, score in found)
 
 
@@ -152,41 +127,9 @@ def beams_of_the_library(log_probs_fn, start, n_beams, n_steps):
     return sampling.beam_search(model, torch.tensor(start), n_steps, n_beams)
 
 
-def temperature_after_renormalised(logits, temperature):
-    probs = logits.softmax(-1) / temperature
-    return probs / probs.sum(-1, keepdim=True)
-
-
 def temperature_in_place(logits, temperature):
     logits /= temperature
     return logits.softmax(-1)
-
-
-def temperature_sigmoids(logits, temperature):
-    gates = torch.sigmoid(logits / temperature)
-    return gates / gates.sum(-1, keepdim=True)
-
-
-def topk_above_the_next(probs, k):
-    ranked = probs.sort(-1, descending=True).values
-    kept = probs.where(probs > ranked[..., min(k, probs.shape[-1] - 1), None], 0.0)
-    return kept / kept.sum(-1, keepdim=True)
-
-
-def topk_softmax_of_kept(probs, k):
-    values, ids = probs.topk(k, -1)
-    return torch.zeros_like(probs).scatter(-1, ids, values.softmax(-1))
-
-
-def topk_smallest(probs, k):
-    values, ids = probs.topk(k, -1, largest=False)
-    return torch.zeros_like(probs).scatter(-1, ids, values / values.sum(-1, keepdim=True))
-
-
-def topk_sum_of_the_batch(probs, k):
-    values, ids = probs.topk(k, -1)
-    kept = torch.zeros_like(probs).scatter(-1, ids, values)
-    return kept / kept.sum()
 
 
 def topk_in_place(probs, k):
@@ -286,16 +229,23 @@ def up_to(probs, p):
 
 RIGHT = {
     "apply_temperature": named(
-        temperature_by_logsumexp, temperature_maximum_first, temperature_by_powers, temperature_row_by_row,
+        temperature_by_logsumexp, temperature_by_powers, temperature_row_by_row,
+        temperature_maximum_first=lambda logits, temperature:
+            normalised(torch.exp((logits - logits.amax(-1, keepdim=True)) / temperature)),
         temperature_of_torch=lambda logits, temperature: F.softmax(logits / temperature, dim=-1),
     ),
-    "top_k_probs": named(top_k_by_scatter, top_k_by_ranks, top_k_by_lists, top_k_by_logits),
-    "top_p_probs": named(top_p_by_scatter, top_p_shifted, top_p_by_lists, top_p_by_counting),
-    "beam_search": named(beams_by_lists, beams_in_one_tensor, beams_best_of_each, beams_without_start),
+    "top_k_probs": named(
+        top_k_by_ranks, top_k_by_lists, top_k_by_logits,
+        top_k_by_scatter=lambda probs, k: normalised(placed(probs, *probs.topk(k, -1))),
+    ),
+    "top_p_probs": named(top_p_shifted, top_p_by_lists, top_p_by_counting, top_p_by_scatter=nucleus(up_to)),
+    "beam_search": named(beams_in_one_tensor, beams_best_of_each, beams_without_start, beams_by_lists=_beams),
 }  # fmt: skip
 WRONG = {
     "apply_temperature": named(
-        temperature_after_renormalised, temperature_in_place, temperature_sigmoids,
+        temperature_in_place,
+        temperature_after_renormalised=lambda logits, temperature: normalised(logits.softmax(-1) / temperature),
+        temperature_sigmoids=lambda logits, temperature: normalised(torch.sigmoid(logits / temperature)),
         times=lambda logits, temperature: (logits * temperature).softmax(-1),
         after=lambda logits, temperature: logits.softmax(-1) / temperature,
         logits_only=lambda logits, temperature: logits / temperature,
@@ -307,7 +257,13 @@ WRONG = {
         added=lambda logits, temperature: (logits + temperature).softmax(-1),
     ),
     "top_k_probs": named(
-        topk_above_the_next, topk_softmax_of_kept, topk_smallest, topk_sum_of_the_batch, topk_in_place,
+        topk_in_place,
+        topk_above_the_next=lambda probs, k:
+            normalised(probs * (probs > probs.sort(-1).values.flip(-1)[..., min(k, probs.shape[-1] - 1), None])),
+        topk_softmax_of_kept=lambda probs, k:
+            placed(probs, probs.topk(k, -1).values.softmax(-1), probs.topk(k, -1).indices),
+        topk_smallest=lambda probs, k: normalised(placed(probs, *probs.topk(k, -1, largest=False))),
+        topk_sum_of_the_batch=lambda probs, k: placed(probs, *probs.topk(k, -1)) / probs.topk(k, -1).values.sum(),
         equal_shares=lambda probs, k: torch.zeros_like(probs).scatter(-1, probs.topk(k, -1).indices, 1 / k),
         threshold=lambda probs, k: normalised(probs.where(probs >= probs.topk(k, -1).values[..., -1:], 0.0)),
         not_renormalised=lambda probs, k: placed(probs, *probs.topk(k, -1)),

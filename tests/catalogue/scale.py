@@ -7,9 +7,19 @@ import torch
 from catalogue import named
 
 
-def optimal_by_the_root(flops, tokens_per_parameter):
-    parameters = math.sqrt(flops / (6 * tokens_per_parameter))
-    return parameters, tokens_per_parameter * parameters
+def optimal(parameters):
+    """The parameters of a rule, and their tokens."""
+    return lambda flops, ratio: (parameters(flops, ratio), ratio * parameters(flops, ratio))
+
+
+def reduced(shares):
+    """The sum of what each process has, times its share."""
+
+    def reduce(gradients, n_targets):
+        parts = shares(n_targets)
+        return [sum(g * part for g, part in zip(gs, parts, strict=True)) for gs in zip(*gradients, strict=True)]
+
+    return reduce
 
 
 def optimal_tokens_first(flops, tokens_per_parameter):
@@ -37,11 +47,6 @@ def reduce_by_loops(gradients, n_targets):
     return reduced
 
 
-def reduce_by_zip(gradients, n_targets, strict=True):
-    total = sum(n_targets)
-    return [sum(g * (n / total) for g, n in zip(gs, n_targets, strict=True)) for gs in zip(*gradients, strict=True)]
-
-
 def reduce_by_einsum(gradients, n_targets):
     reduced = []
     for of_all in zip(*gradients, strict=True):
@@ -65,24 +70,9 @@ def reduce_without_the_idle(gradients, n_targets):
     return [sum(of_one[i] * n for of_one, n in busy) / total for i in range(len(gradients[0]))]
 
 
-def whole_parameters(flops, tokens_per_parameter):
-    parameters = (flops // (6 * tokens_per_parameter)) ** 0.5 // 1
-    return parameters, tokens_per_parameter * parameters
-
-
 def product_of_two_roots(flops, tokens_per_parameter):
     parameters = (flops / 6) ** 0.5 * tokens_per_parameter**0.5
     return parameters, flops / 6 / parameters
-
-
-def ratio_added(flops, tokens_per_parameter):
-    parameters = (flops / (6 + tokens_per_parameter)) ** 0.5
-    return parameters, tokens_per_parameter * parameters
-
-
-def six_on_top(flops, tokens_per_parameter):
-    parameters = (6 * flops / tokens_per_parameter) ** 0.5
-    return parameters, tokens_per_parameter * parameters
 
 
 def reduce_in_place(gradients, n_targets):
@@ -92,21 +82,6 @@ def reduce_in_place(gradients, n_targets):
         for of_one, n in zip(gradients[1:], n_targets[1:], strict=True):
             g += of_one[i] * n / total
     return reduced
-
-
-def reduce_whole_shares(gradients, n_targets):
-    total = sum(n_targets)
-    return [sum(g * (n // total) for g, n in zip(gs, n_targets, strict=True)) for gs in zip(*gradients, strict=True)]
-
-
-def reduce_one_process_short(gradients, n_targets):
-    total = sum(n_targets)
-    return [sum(gs[k] * n_targets[k] for k in range(len(gs) - 1)) / total for gs in zip(*gradients, strict=True)]
-
-
-def reduce_by_the_busy(gradients, n_targets):
-    busy = sum(n > 0 for n in n_targets)
-    return [sum(g * n for g, n in zip(gs, n_targets, strict=True)) / busy for gs in zip(*gradients, strict=True)]
 
 
 def reduce_in_fp32(gradients, n_targets):
@@ -122,18 +97,28 @@ def reduce_each_process(gradients, n_targets):
 
 
 RIGHT = {
-    "compute_optimal": named(optimal_by_the_root, optimal_tokens_first, optimal_by_logarithms, optimal_in_tensors),
+    "compute_optimal": named(
+        optimal_tokens_first, optimal_by_logarithms, optimal_in_tensors,
+        optimal_by_the_root=optimal(lambda flops, ratio: math.sqrt(flops / (6 * ratio))),
+    ),
     "all_reduce_mean": named(
-        reduce_by_loops, reduce_by_zip, reduce_by_einsum, reduce_one_long_vector, reduce_without_the_idle,
+        reduce_by_loops, reduce_by_einsum, reduce_one_long_vector, reduce_without_the_idle,
+        reduce_by_zip=reduced(lambda n_targets: [n / sum(n_targets) for n in n_targets]),
     ),
 }  # fmt: skip
 WRONG = {
     "compute_optimal": named(
-        whole_parameters, product_of_two_roots, ratio_added, six_on_top,
+        product_of_two_roots,
+        whole_parameters=optimal(lambda flops, ratio: (flops // (6 * ratio)) ** 0.5 // 1),
+        ratio_added=optimal(lambda flops, ratio: (flops / (6 + ratio)) ** 0.5),
+        six_on_top=optimal(lambda flops, ratio: (6 * flops / ratio) ** 0.5),
         parameters_alone=lambda flops, tokens_per_parameter: (flops / (6 * tokens_per_parameter)) ** 0.5,
     ),
     "all_reduce_mean": named(
-        reduce_in_place, reduce_whole_shares, reduce_one_process_short, reduce_by_the_busy, reduce_in_fp32,
+        reduce_in_place, reduce_in_fp32,
         reduce_each_process,
+        reduce_whole_shares=reduced(lambda n_targets: [n // sum(n_targets) for n in n_targets]),
+        reduce_one_process_short=reduced(lambda n_targets: [n / sum(n_targets) for n in n_targets[:-1]] + [0]),
+        reduce_by_the_busy=reduced(lambda n_targets: [n / sum(k > 0 for k in n_targets) for n in n_targets]),
     ),
 }  # fmt: skip

@@ -42,39 +42,13 @@ def cross_entropy_by_one_hot(logits, targets):
     return -(torch.log_softmax(logits, -1) * hot).sum(-1).mul(kept).sum() / kept.sum()
 
 
-def softmax_sum_of_all(x, dim):
-    e = torch.exp(x - x.max(dim, keepdim=True).values)
-    return e / e.sum()
-
-
-def softmax_sum_without_keepdim(x, dim):
-    e = torch.exp(x - x.amax(dim, keepdim=True))
-    return e / e.sum(dim)
-
-
-def softmax_log(x, dim):
-    z = x - x.amax(dim, keepdim=True)
-    return z - z.exp().sum(dim, keepdim=True).log()
-
-
-def softmax_in_place(x, dim):
-    x -= x.max(dim, keepdim=True).values
-    return normalised(torch.exp(x), dim)
-
-
 def _picked(logits, targets):
     logp = logits.log_softmax(-1)
     return -logp.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
 
 
-def cross_log_of_softmax(logits, targets):
-    p = logits.softmax(-1).gather(-1, targets.clamp(min=0)[..., None])[..., 0]
-    return -torch.log(p[targets != -100]).mean()
-
-
-def cross_log_of_softmax_and_a_bit(logits, targets):
-    p = logits.softmax(-1).gather(-1, targets.clamp(min=0)[..., None])[..., 0]
-    return -torch.log(p[targets != -100] + 1e-9).mean()
+def _shares(logits, targets):
+    return logits.softmax(-1).gather(-1, targets.clamp(min=0)[..., None])[..., 0][targets != -100]
 
 
 def cross_mean_of_rows(logits, targets):
@@ -85,6 +59,10 @@ def cross_mean_of_rows(logits, targets):
 def cross_reshaped_for_torch(logits, targets):
     B, T, V = logits.shape
     return F.cross_entropy(logits.reshape(B, V, T), targets)
+
+
+def powers(x, dim):
+    return torch.exp(x - x.amax(dim, keepdim=True))
 
 
 def normalised(e, dim):
@@ -106,7 +84,10 @@ RIGHT = {
 }  # fmt: skip
 WRONG = {
     "softmax": named(
-        softmax_sum_of_all, softmax_sum_without_keepdim, softmax_log, softmax_in_place,
+        softmax_sum_of_all=lambda x, dim: powers(x, dim) / powers(x, dim).sum(),
+        softmax_sum_without_keepdim=lambda x, dim: powers(x, dim) / powers(x, dim).sum(dim),
+        softmax_log=lambda x, dim: normalised(powers(x, dim), dim).log(),
+        softmax_in_place=lambda x, dim: normalised(torch.exp(x.sub_(x.amax(dim, keepdim=True))), dim),
         plain=lambda x, dim: normalised(torch.exp(x), dim),
         largest_of_all=lambda x, dim: normalised(torch.exp(x - x.max()), dim),
         always_last=lambda x, dim: normalised(torch.exp(x - x.amax(-1, keepdim=True)), -1),
@@ -117,7 +98,9 @@ WRONG = {
         repaired_nan=lambda x, dim: torch.nan_to_num(normalised(torch.exp(x), dim)),
     ),
     "cross_entropy": named(
-        cross_log_of_softmax, cross_log_of_softmax_and_a_bit, cross_mean_of_rows, cross_reshaped_for_torch,
+        cross_mean_of_rows, cross_reshaped_for_torch,
+        cross_log_of_softmax=lambda logits, targets: -torch.log(_shares(logits, targets)).mean(),
+        cross_log_of_softmax_and_a_bit=lambda logits, targets: -torch.log(_shares(logits, targets) + 1e-9).mean(),
         over_all_positions=lambda logits, targets: (_picked(logits, targets) * (targets != -100)).mean(),
         ignored_as_token_zero=lambda logits, targets: _picked(logits, targets).mean(),
         in_bits=lambda logits, targets: _picked(logits, targets)[targets != -100].mean() / math.log(2),

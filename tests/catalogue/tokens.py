@@ -47,24 +47,6 @@ def pair_by_rereading(ids):
     return max(set(pairs), key=lambda pair: (pairs.count(pair), *pair))
 
 
-def merge_by_slices(ids, pair, new_id):
-    merged, i = [], 0
-    while i < len(ids):
-        found = tuple(ids[i : i + 2]) == tuple(pair)
-        merged.append(new_id if found else ids[i])
-        i += 1 + found
-    return merged
-
-
-def merge_of_a_copy(ids, pair, new_id):
-    ids, i = list(ids), 0
-    while i < len(ids) - 1:
-        if ids[i] == pair[0] and ids[i + 1] == pair[1]:
-            ids[i : i + 2] = [new_id]
-        i += 1
-    return ids
-
-
 def merge_by_skipping(ids, pair, new_id):
     merged, skip = [], False
     for here, behind in zip(ids, [*ids[1:], None], strict=True):
@@ -139,13 +121,6 @@ def loses_the_last(ids, pair, new_id):
     return out
 
 
-def keeps_the_second(ids, pair, new_id):
-    out = []
-    for i, x in enumerate(ids):
-        out.append(new_id if i + 1 < len(ids) and (x, ids[i + 1]) == tuple(pair) else x)
-    return out
-
-
 def in_the_caller_s_list(ids, pair, new_id):
     i = 0
     while i < len(ids) - 1:
@@ -175,8 +150,10 @@ RIGHT = {
         pair_by_counter, pair_by_loop, pair_by_sorting, pair_by_groups, pair_by_tensors, pair_by_rereading,
     ),
     "bpe_merge_step": named(
-        merge_by_slices, merge_of_a_copy, merge_by_skipping, merge_by_looking_back, merge_of_text,
+        merge_by_skipping, merge_by_looking_back, merge_of_text,
         merge_with_an_iterator,
+        merge_by_slices=lambda ids, pair, new_id: merged(ids, lambda *two: two == tuple(pair), new_id),
+        merge_of_a_copy=lambda ids, pair, new_id: in_the_caller_s_list(list(ids), pair, new_id),
     ),
 }  # fmt: skip
 WRONG = {
@@ -190,7 +167,9 @@ WRONG = {
         pair_sorted=lambda ids: chosen(max, (tuple(sorted(pair)) for pair in pairwise(ids))),
     ),
     "bpe_merge_step": named(
-        merges_only_the_first, loses_the_last, keeps_the_second, in_the_caller_s_list,
+        merges_only_the_first, loses_the_last, in_the_caller_s_list,
+        keeps_the_second=lambda ids, pair, new_id:
+            [new_id if two == tuple(pair) else two[0] for two in pairwise([*ids, None])],
         merges_either_order=lambda ids, pair, new_id: merged(ids, lambda *two: set(two) == set(pair), new_id),
         merges_from_the_right=lambda ids, pair, new_id:
             merged(ids[::-1], lambda b, a: (a, b) == tuple(pair), new_id)[::-1],

@@ -21,12 +21,6 @@ def pairs_by_loops(ids):
     return torch.tensor([row[:-1] for row in rows]), torch.tensor([row[1:] for row in rows])
 
 
-def windows_by_slices(tokens, batch_size, seq_len, generator):
-    starts = torch.randint(len(tokens) - seq_len, (batch_size,), generator=generator)
-    x = torch.stack([tokens[i : i + seq_len] for i in starts])
-    return x, torch.stack([tokens[i + 1 : i + 1 + seq_len] for i in starts])
-
-
 def windows_by_index(tokens, batch_size, seq_len, generator):
     starts = torch.randint(0, tokens.numel() - seq_len, (batch_size, 1), generator=generator)
     places = starts + torch.arange(seq_len)
@@ -98,15 +92,6 @@ def adamw_of_the_library(param, grad, m, v, step, lr, beta1, beta2, eps, weight_
         [p], state, {"betas": (beta1, beta2), "eps": eps, "lr": lr, "weight_decay": weight_decay, "fused": True}
     )
     return p, state[p]["exp_avg"], state[p]["exp_avg_sq"]
-
-
-def rate_by_parts(step, peak, floor, warmup_steps, total_steps):
-    if step <= warmup_steps:
-        return peak * (step / warmup_steps)
-    if step > total_steps:
-        return floor
-    ratio = (step - warmup_steps) / (total_steps - warmup_steps)
-    return floor + 0.5 * (peak - floor) * (1.0 + math.cos(math.pi * ratio))
 
 
 def rate_clamped(step, peak, floor, warmup_steps, total_steps):
@@ -274,10 +259,11 @@ RIGHT = {
         pairs_by_windows=lambda ids: ids.unfold(1, 2, 1).unbind(-1),
     ),
     "random_windows": named(
-        windows_by_slices, windows_by_index, windows_by_unfold, windows_by_permutations, windows_by_fractions,
+        windows_by_index, windows_by_unfold, windows_by_permutations, windows_by_fractions,
+        windows_by_slices=drawn,
     ),
     "adamw_step": named(adamw_by_the_book, adamw_by_lerp, adamw_with_one_rate, adamw_in_double, adamw_of_torch),
-    "warmup_cosine": named(rate_by_parts, rate_clamped, rate_as_a_tensor, rate_of_torch),
+    "warmup_cosine": named(rate_clamped, rate_as_a_tensor, rate_of_torch, rate_by_parts=right_rate),
     "clip_gradients": named(clip_by_stack, clip_by_item, clip_one_long_vector, clip_of_torch),
 }  # fmt: skip
 WRONG = {

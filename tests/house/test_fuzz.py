@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.checkpoints import contents, trained
-from support.traps import Trap
+from support.traps import Trap, check_trap
 
 from tinylm_lib.__main__ import main
 from tinylm_lib.data.corpora import load_corpus
@@ -24,23 +24,8 @@ from tinylm_lib.training.checkpoint import MANIFEST, latest, load, save
 
 SPECIAL = ["<|end|>", "<|end|><|end|>", "<", "\r\n", "é"]
 ODD = ["<|en", "d|>", "\0", "\ufeff", "\n", "\r", " ", "  ", "\t", "'s", "’", "a", "Z", "9", "漢", "🙂", "🏽", "\u200d"]
-ODD += [
-    "e\u0301",
-    "\u2028",
-    "\x85",
-    "\x1c",
-    "\ufffd",
-    "\U0010ffff",
-    "\ud7ff",
-    "\ue000",
-    "_",
-    "ǆ",
-    "ß",
-    "İ",
-    "٣",
-    "\u00a0",
-]
-ODD += SPECIAL
+ODD += ["e\u0301", "\u2028", "\x85", "\x1c", "\ufffd", "\U0010ffff", "\ud7ff", "\ue000"]
+ODD += [*"_ǆßİ٣\u00a0", *SPECIAL]
 LEARNT = BPETokenizer.from_text("the cat sat on the mat, the dogs ran. it's 1999 \n\n漢字 🙂 " * 20)
 MARKED = BPETokenizer(LEARNT.vocab, LEARNT.merges, SPECIAL)
 
@@ -158,18 +143,6 @@ def test_mutated_checkpoints_are_named_or_right(n: int, seed: int, two: tuple[Pa
     assert counts["named"] > 250 and counts["right"] > 0 and counts["slow"] == 0, counts
 
 
-def test_a_file_of_another_checkpoint_in_its_place_is_named(two: tuple[Path, Path], tmp_path: Path) -> None:
-    """As a copy of a folder that was interrupted leaves them: each file is whole, together they are no checkpoint."""
-    for role in ("model", "training", MANIFEST):
-        folder = Path(shutil.copytree(two[0], tmp_path / role))
-        for path in two[1].glob(f"{role}*"):
-            for old in folder.glob(f"{role}*"):
-                old.unlink()
-            shutil.copy(path, folder)
-        with pytest.raises(ValueError, match="is missing"):
-            load(folder)
-
-
 # --- no file is ever executed ----------------------------------------------------------------------------------------
 
 
@@ -193,10 +166,7 @@ def test_a_pickle_is_never_executed_by_any_reader(write, tmp_path, capsys) -> No
     assert main(["train", "--corpus", str(payload), "--out", str(tmp_path / "out")]) == 2
     assert main(["eval", str(folder), "--corpus", str(payload)]) == 2
     assert all(line.startswith("tinylm: ") for line in capsys.readouterr().err.splitlines())
-    assert not sprung.exists()
-    with open(payload, "rb") as f:
-        (pickle.load if write is pickle.dump else lambda f: torch.load(f, weights_only=False))(f)
-    assert sprung.exists(), "the trap does not work, so this test shows nothing"
+    check_trap(sprung)
 
 
 # --- tokenizer and token files ---------------------------------------------------------------------------------------

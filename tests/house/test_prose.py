@@ -63,19 +63,12 @@ def test_every_number_in_prose_has_its_ground(path):
     assert ungrounded(nbformat.read(path, as_version=4)) == []
 
 
-@pytest.mark.parametrize(
-    ("prose", "n"),
-    [
-        ("It costs 5.55 nats.", 0),
-        ("It costs 5.54 nats.", 1),
-        ("Lesson 03 and lessons 11 to 15 say more, in section 4.", 0),
-        ("It has 10,000 words.", 0),
-        ("It has 10,001 words.", 1),
-        ("Published in 2017 (Vaswani et al. 2017): 512 wide.", 0),
-        ("So 512 wide.", 1),
-        ("`x[:17]` is code, fp16 a name.", 0),
-    ],
-)
+@pytest.mark.parametrize(("prose", "n"), [
+    ("It costs 5.55 nats.", 0), ("It costs 5.54 nats.", 1),
+    ("Lesson 03 and lessons 11 to 15 say more, in section 4.", 0), ("It has 10,000 words.", 0),
+    ("It has 10,001 words.", 1), ("Published in 2017 (Vaswani et al. 2017): 512 wide.", 0), ("So 512 wide.", 1),
+    ("`x[:17]` is code, fp16 a name.", 0),
+])  # fmt: skip
 def test_the_search_finds_what_nothing_shows(prose, n):
     shown = v4.new_code_cell("print(5.55, 10_000)", outputs=[v4.new_output("stream", text="5.55 10000\n")])
     cells = [v4.new_markdown_cell("## 1. A section\n" + prose), shown]

@@ -1,6 +1,7 @@
 """A real JupyterLab in a real browser, and pages from disk.
 
-A test file has the cells of its own lesson in LESSON; `sample`, `run_sample` and `open_page` are about it.
+A test file has the cells of its own lesson in LESSON, behind those of OPENING; `sample`, `run_sample`
+and `open_page` are about it.
 """
 
 import os
@@ -31,6 +32,25 @@ HEAD = """# %% [markdown]
 # **What is seen?**
 #
 # *Needs* nothing. *Builds* nothing. *Runs* in about 9 s on two cores. *Teaches* in 1 minute.
+"""
+# The cells that every lesson of a view begins with: its own first cell is number 4.
+OPENING = r"""
+# %%
+import math
+
+import torch
+
+from tinylm_lib import storyworld
+from tinylm_lib.classroom import attention_view, cache_view, memory_view, predict, residual_view, rope_view
+from tinylm_lib.classroom import sampling_view, shape_flow, softmax_view, token_view, training_view
+from tinylm_lib.pretrained import load_pretrained
+
+# %%
+ready = load_pretrained("storyworld")
+
+# %% [markdown] minutes=1
+# ## 1. Try it
+# Shares are $w_j = \frac{e^{s_j}}{\sum_k e^{s_k}}$.
 """
 SAMPLE = "00_sample.ipynb"
 ZOOMED = {"viewport": {"width": 640, "height": 800}, "device_scale_factor": 2}  # a small window at 200 percent

@@ -43,14 +43,10 @@ def test_ratio_is_of_medians_and_its_spread_of_neighbours():
     assert ratio([1, 2, 30], [2, 8, 10]) == Spread(2 / 8, 2 / 8, 3)
 
 
-@pytest.mark.parametrize(
-    ("bar", "met"),
-    [
-        *((Bar("≤", 0.5), True), (Bar("≥", 0.5), True), (Bar("=", 0.5), True), (Bar("≤", 3.0, "ours"), True)),
-        *((Bar("≤", 0.4), False), (Bar("≥", 0.6), False), (Bar("=", 1.0), False), (Bar("≤", 2.9, "ours"), False)),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("bar", "met"), [
+    *((Bar("≤", 0.5), True), (Bar("≥", 0.5), True), (Bar("=", 0.5), True), (Bar("≤", 3.0, "ours"), True)),
+    *((Bar("≤", 0.4), False), (Bar("≥", 0.6), False), (Bar("=", 1.0), False), (Bar("≤", 2.9, "ours"), False)),
+], ids=str)  # fmt: skip
 def test_bars_are_about_the_ratio_or_our_value(bar, met):
     row = compare("x", {"ours": [3.0], "HF": [6.0]}, "HF", bar)
     assert row.met is met
@@ -115,16 +111,12 @@ def test_peers_come_from_a_path_under_a_private_name(tmp_path):
     assert not {"model", "minbpe", "regex"} & {name for name in sys.modules if str(tmp_path) in str(sys.modules[name])}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("--nanogpt /nowhere", "/nowhere has no model.py; --nanogpt takes the root of a checkout"),
-        ("--minbpe /nowhere", "/nowhere has no minbpe/regex.py; --minbpe takes the root of a checkout"),
-        ("--shakespeare /nowhere", "'/nowhere' is neither a file nor a corpus"),
-        ("--seeds 0", "--seeds must be at least 1, got 0"),
-        ("--only cash", "there is no row cash; choose from recipe,"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), [
+    ("--nanogpt /nowhere", "/nowhere has no model.py; --nanogpt takes the root of a checkout"),
+    ("--minbpe /nowhere", "/nowhere has no minbpe/regex.py; --minbpe takes the root of a checkout"),
+    ("--shakespeare /nowhere", "'/nowhere' is neither a file nor a corpus"),
+    ("--seeds 0", "--seeds must be at least 1, got 0"), ("--only cash", "there is no row cash; choose from recipe,"),
+])  # fmt: skip
 def test_wrong_options_are_refused_before_anything_is_measured(arguments, said, capsys):
     with pytest.raises(SystemExit):
         bench.main(arguments.split())

@@ -32,17 +32,9 @@ TEXTS += ["--", "-", "..", "%s", "{}", "\x1b[31m"]
 PATHS = [*TEXTS, "text.txt", "folder", "folder/..", "binary", "latin", "nowhere/x", "text.txt/x", "RUN", "pydoc", "cut"]
 # Folders for a run: all are below `out`, or cannot be made.
 OUTS = [
-    "out",
-    "out/deep/er",
-    "out/ü 🙂",
-    f"out/{'x' * 300}",
-    "text.txt",
-    "text.txt/x",
-    "",
-    "\0",
-    "out/\ud800",
-    "out/\udcff",
-]
+    "out", "out/deep/er", "out/ü 🙂", f"out/{'x' * 300}", "text.txt", "text.txt/x", "", "\0",
+    "out/\ud800", "out/\udcff",
+]  # fmt: skip
 # A number that makes a command take long is no mistake: these stay small.
 LONG = {"total_steps", "micro_steps", "sample_tokens", "max_new_tokens", "eval_every"}
 # Other sizes are refused for want of memory, by the machine of this test: it has 1 GiB.
@@ -141,18 +133,14 @@ def test_random_command_lines_end_well(n: int, seed: int, place: Path, capsys: p
     assert min(counts[0, False], counts[2, False], counts[2, True]) > 15, counts
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        (["eval", "a\nb\u2028c\ud800"], r"tinylm: no sound checkpoint in a\nb\u2028c\ud800; train one"),
-        (["sample", "--prompt=--"], "error: -- cannot be the value of a flag"),
-        (["sample", "\n"], r"error: unrecognized arguments: \n"),
-        (["train", "--out="], "tinylm: out is empty; name a folder"),
-        (["train", "--out", "run\udcff"], r"tinylm: out must be text that UTF-8 can hold, got 'run\udcff'"),
-        (["sample", "--checkpoint", "RUN", "--seed", str(2**63)], "tinylm: seed must fit into 64 bits"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("line", "says"), [
+    (["eval", "a\nb\u2028c\ud800"], r"tinylm: no sound checkpoint in a\nb\u2028c\ud800; train one"),
+    (["sample", "--prompt=--"], "error: -- cannot be the value of a flag"),
+    (["sample", "\n"], r"error: unrecognized arguments: \n"),
+    (["train", "--out="], "tinylm: out is empty; name a folder"),
+    (["train", "--out", "run\udcff"], r"tinylm: out must be text that UTF-8 can hold, got 'run\udcff'"),
+    (["sample", "--checkpoint", "RUN", "--seed", str(2**63)], "tinylm: seed must fit into 64 bits"),
+], ids=str)  # fmt: skip
 def test_odd_words_are_shown_in_one_line(line, says, place, capsys) -> None:
     code, said = attempt(line, capsys)
     assert code == 2 and says in said[-1]

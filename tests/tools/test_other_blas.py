@@ -21,14 +21,11 @@ def numbers(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> T
 
 A, B = numbers(5, 40), numbers(40, 7, seed=1)
 PRODUCTS = {
-    "mm": (lambda a, b: a @ b, A, B),
-    "bmm": (lambda a, b: a @ b, numbers(3, 5, 40), numbers(3, 40, 7, seed=1)),
-    "mv": (lambda a, b: a @ b, A, B[:, 0]),
-    "dot": (lambda a, b: a @ b, A[0], B[:, 0]),
-    "linear": (lambda a, b: F.linear(a, b.mT), A, B),
-    "out": (lambda a, b: torch.mm(a, b, out=a.new_empty(5, 7)), A, B),
+    "mm": (lambda a, b: a @ b, A, B), "bmm": (lambda a, b: a @ b, numbers(3, 5, 40), numbers(3, 40, 7, seed=1)),
+    "mv": (lambda a, b: a @ b, A, B[:, 0]), "dot": (lambda a, b: a @ b, A[0], B[:, 0]),
+    "linear": (lambda a, b: F.linear(a, b.mT), A, B), "out": (lambda a, b: torch.mm(a, b, out=a.new_empty(5, 7)), A, B),
     "einsum": (lambda a, b: torch.einsum("tc,cf->tf", a, b), A, B),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("product", "a", "b"), PRODUCTS.values(), ids=PRODUCTS)

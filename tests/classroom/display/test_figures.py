@@ -63,7 +63,7 @@ def draw(title="A line", x="x", y="y"):
     return figure
 
 
-def test_a_figure_carries_alt_text_caption_and_numbers(shown):
+def test_a_figure_carries_alt_text_caption_and_numbers_and_a_sharp_picture_that_names_no_software(shown):
     figures.display(draw(), alt='a "line" <rising>', caption="It rises & rises.", table=TABLE)
     (bundle,) = shown
     assert set(bundle) == {"text/html", "text/plain"}
@@ -72,20 +72,17 @@ def test_a_figure_carries_alt_text_caption_and_numbers(shown):
     assert re.findall(r"<t[hd][^>]*>([^<]*)<", bundle["text/html"]) == ["x", "y", "0", "0.123", "1", "2.00"]
     assert bundle["text/plain"] == 'Figure: a "line" <rising>\nIt rises & rises.'
     assert not re.search(r"<(style|script|svg)|class=|onclick|https?:", bundle["text/html"])
+    image = picture(bundle["text/html"])
+    assert image.format == "PNG" and not {"Software", "Matplotlib"} & set(image.info)
+    assert image.width >= 1.4 * int(re.search(r'width="(\d+)"', bundle["text/html"])[1]), "it is not sharp"
 
 
-@pytest.mark.parametrize(
-    ("names", "changed", "message"),
-    [
-        *(({name: ""}, {}, "a title and two axis labels") for name in ("title", "x", "y")),
-        ({}, {"alt": " "}, "needs an alt text"),
-        ({}, {"caption": ""}, "and a caption"),
-        ({}, {"table": {}}, "needs its numbers"),
-        ({}, {"table": {"x": [], "y": []}}, "needs its numbers"),
-        ({}, {"table": {"x": [1], "y": [1, 2]}}, "equally long"),
-        ({}, {"table": {"x": [1], "y": []}}, "equally long"),
-    ],
-)
+@pytest.mark.parametrize(("names", "changed", "message"), [
+    *(({name: ""}, {}, "a title and two axis labels") for name in ("title", "x", "y")),
+    ({}, {"alt": " "}, "needs an alt text"), ({}, {"caption": ""}, "and a caption"),
+    ({}, {"table": {}}, "needs its numbers"), ({}, {"table": {"x": [], "y": []}}, "needs its numbers"),
+    ({}, {"table": {"x": [1], "y": [1, 2]}}, "equally long"), ({}, {"table": {"x": [1], "y": []}}, "equally long"),
+])  # fmt: skip
 def test_a_figure_without_names_words_or_numbers_is_refused(shown, names, changed, message):
     with pytest.raises(ValueError, match=message):
         figures.display(draw(**names), **{"alt": "a", "caption": "c", "table": TABLE, **changed})
@@ -97,13 +94,6 @@ def test_a_figure_of_pyplot_is_closed_so_that_it_is_shown_once(shown):
     ax.set(title="t", xlabel="x", ylabel="y")
     figures.display(figure, alt="a", caption="c", table=TABLE)
     assert pyplot.get_fignums() == []
-
-
-def test_the_picture_names_no_software_and_is_sharp(shown):
-    figures.display(draw(), alt="a", caption="c", table=TABLE)
-    image = picture(shown[0]["text/html"])
-    assert image.format == "PNG" and not {"Software", "Matplotlib"} & set(image.info)
-    assert image.width >= 1.4 * int(re.search(r'width="(\d+)"', shown[0]["text/html"])[1])
 
 
 def test_the_style_neither_leaks_nor_depends_on_the_users(shown):

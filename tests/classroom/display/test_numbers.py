@@ -26,17 +26,12 @@ def test_what_depends_on_the_machine_is_printed_between_marks():
     assert learned(0.8765, 0.8, 0.9) == "⟨0.88⟩"
 
 
-@pytest.mark.parametrize(
-    ("call", "arguments", "message"),
-    [
-        (measured, (130.0, "s", 0.1, 60), r"measured 130 s, expected 0\.1 to 60 s\..*widen the range"),
-        (measured, (0.01, "s", 0.1, 60), "measured 0.01 s"),
-        (measured, (math.nan, "s", 0.1, 60), "measured nan s"),
-        (measured, (3.0, "s", 2, 10), "too narrow for other machines"),
-        (measured, (3.0, " ", 1, 10), "needs a unit"),
-        (learned, (0.8765, 0.7, 0.8), r"training led to 0.8765, expected 0.7 to 0.8. If you changed the model"),
-    ],
-)
+@pytest.mark.parametrize(("call", "arguments", "message"), [
+    (measured, (130.0, "s", 0.1, 60), r"measured 130 s, expected 0\.1 to 60 s\..*widen the range"),
+    (measured, (0.01, "s", 0.1, 60), "measured 0.01 s"), (measured, (math.nan, "s", 0.1, 60), "measured nan s"),
+    (measured, (3.0, "s", 2, 10), "too narrow for other machines"), (measured, (3.0, " ", 1, 10), "needs a unit"),
+    (learned, (0.8765, 0.7, 0.8), r"training led to 0.8765, expected 0.7 to 0.8. If you changed the model"),
+])  # fmt: skip
 def test_what_is_out_of_order_is_refused(call, arguments, message):
     with pytest.raises(ValueError, match=message):
         call(*arguments)

@@ -42,15 +42,11 @@ def test_the_source_is_shown_with_its_place_and_its_lesson_of(shown: list) -> No
     assert "<details>" in page and not re.search(r"<(script|style)|class=|<details open", page)
 
 
-@pytest.mark.parametrize("item", [Attention.split, TransformerLM.initialise, GatedMLP.forward])
-def test_a_method_is_shown_without_its_indentation(shown: list, item: Any) -> None:
+@pytest.mark.parametrize("item", [Attention.split, TransformerLM.initialise, GatedMLP.forward, RMSNorm(3).forward])
+def test_a_method_is_shown_without_its_indentation_and_one_of_an_object_is_that_of_its_class(shown, item: Any) -> None:
     show(item)
-    assert re.search(r"\n\n(@torch.no_grad\(\)\n)?def ", shown[0]["text/plain"])
-
-
-def test_a_method_of_an_object_is_the_method_of_its_class(shown: list) -> None:
-    show(RMSNorm(3).forward)
-    assert shown[0]["text/plain"].startswith("RMSNorm.forward · tinylm_lib/layers.py · notebook 04")
+    text = shown[0]["text/plain"]
+    assert text.startswith(f"{item.__qualname__} · tinylm_lib/") and re.search(r"\n\n(@torch.no_grad\(\)\n)?def ", text)
 
 
 def test_the_lesson_is_the_nearest_one_that_is_named() -> None:
@@ -60,18 +56,12 @@ def test_the_lesson_is_the_nearest_one_that_is_named() -> None:
     assert place(preset) == "tinylm_lib/presets.py"
 
 
-@pytest.mark.parametrize(
-    ("item", "remedy"),
-    [
-        (torch.nn.Linear, "Linear is from torch.nn.modules.linear, not from tinylm_lib"),
-        (torch.softmax, "no function, class or method"),
-        (3, "3 is no function"),
-        (layers.NORMS, "no function"),
-        (RMSNorm(3), r"this is one RMSNorm, an object without a source: show\(RMSNorm\)"),
-        (lambda: 0, "not from tinylm_lib"),
-        (tinylm_lib, "no function"),
-    ],
-)
+@pytest.mark.parametrize(("item", "remedy"), [
+    (torch.nn.Linear, "Linear is from torch.nn.modules.linear, not from tinylm_lib"),
+    (torch.softmax, "no function, class or method"), (3, "3 is no function"), (layers.NORMS, "no function"),
+    (RMSNorm(3), r"this is one RMSNorm, an object without a source: show\(RMSNorm\)"),
+    (lambda: 0, "not from tinylm_lib"), (tinylm_lib, "no function"),
+])  # fmt: skip
 def test_what_is_not_the_librarys_is_refused_with_a_remedy(shown: list, item: Any, remedy: str) -> None:
     with pytest.raises(ValueError, match=remedy):
         show(softmax, item)

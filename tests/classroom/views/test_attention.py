@@ -91,22 +91,11 @@ def test_the_words_and_the_table_tell_the_weights(view, model):
     assert "hatched is masked" in caption
 
 
-def test_text_ids_and_a_batch_of_one_give_the_same(view, model):
-    ids = ByteTokenizer().encode(TEXT)
-    for given in (ids, torch.tensor(ids), torch.tensor([ids])):
-        assert attention_view(model, ByteTokenizer(), given, layer=1, head=2).data | {"text": TEXT} == view.data
-
-
-@pytest.mark.parametrize(
-    ("text", "changed", "message"),
-    [
-        ("abc", {"layer": 2}, "layer 2 is none of the model's 2, which count from 0 to 1"),
-        ("abc", {"layer": -1}, "layer -1 is none"),
-        ("abc", {"head": 6}, "head 6 is none of the model's 6"),
-        ("a", {}, "shows 2 to 17 tokens, not 1"),
-        ("a" * 18, {}, "not 18: take a shorter piece"),
-    ],
-)
+@pytest.mark.parametrize(("text", "changed", "message"), [
+    ("abc", {"layer": 2}, "layer 2 is none of the model's 2, which count from 0 to 1"),
+    ("abc", {"layer": -1}, "layer -1 is none"), ("abc", {"head": 6}, "head 6 is none of the model's 6"),
+    ("a", {}, "shows 2 to 17 tokens, not 1"), ("a" * 18, {}, "not 18: take a shorter piece"),
+])  # fmt: skip
 def test_what_cannot_be_shown_is_refused_with_a_remedy(model, text, changed, message):
     with pytest.raises(ValueError, match=message):
         attention_view(model, ByteTokenizer(), text, **changed)

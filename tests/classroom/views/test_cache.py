@@ -108,15 +108,10 @@ def test_a_model_and_its_config_give_the_same_to_the_byte():
     assert len({(repr(view), view.html, json.dumps(view.data)) for view in views}) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "n_prompt", "message"),
-    [
-        ("a", None, "2 to 16 tokens, not 1"),
-        ("a" * 17, None, "not 17: take a shorter"),
-        ("abc", 0, "n_prompt 0 must be from 1 to 3"),
-        ("abc", 4, "n_prompt 4 must be from 1 to 3"),
-    ],
-)
+@pytest.mark.parametrize(("text", "n_prompt", "message"), [
+    ("a", None, "2 to 16 tokens, not 1"), ("a" * 17, None, "not 17: take a shorter"),
+    ("abc", 0, "n_prompt 0 must be from 1 to 3"), ("abc", 4, "n_prompt 4 must be from 1 to 3"),
+])  # fmt: skip
 def test_what_cannot_be_shown_is_refused_with_a_remedy(text, n_prompt, message):
     with pytest.raises(ValueError, match=message):
         cache_view(CONFIG, ByteTokenizer(), text, n_prompt)

@@ -22,15 +22,12 @@ def ask(**changed):
     return predict(**{"question": "Which word scores highest?", "because": "It flies.", **changed})
 
 
-@pytest.mark.parametrize(
-    ("kind", "key", "answer", "feedback"),
-    [
-        ("choices", "kite", "kite", [["Tom", "Tom is a person."], ["ball <3", "A ball does not `fly`."]]),
-        ("number", 5.5451774, "5.55 nats", [[2.4, "Base 10."]]),
-        ("shape", [4, 15], "(4, 15)", [[[15, 4], "That is `k @ q.T`."]]),
-        ("ranking", ["c", "a", "b"], "c, a, b", [[["a", "b", "c"], "Abc."]]),
-    ],
-)
+@pytest.mark.parametrize(("kind", "key", "answer", "feedback"), [
+    ("choices", "kite", "kite", [["Tom", "Tom is a person."], ["ball <3", "A ball does not `fly`."]]),
+    ("number", 5.5451774, "5.55 nats", [[2.4, "Base 10."]]),
+    ("shape", [4, 15], "(4, 15)", [[[15, 4], "That is `k @ q.T`."]]),
+    ("ranking", ["c", "a", "b"], "c, a, b", [[["a", "b", "c"], "Abc."]]),
+])  # fmt: skip
 def test_the_view_holds_the_computed_key_and_a_word_for_each_wrong_answer(kind, key, answer, feedback):
     shown = ask(**QUESTIONS[kind])._repr_mimebundle_()[0][MIME]
     assert shown["module"] == "predict"
@@ -53,15 +50,9 @@ def test_without_scripts_the_answer_is_folded_and_the_text_keeps_it(kind):
         assert re.findall(r"<li>(.*?)</li>", view.html) == ["Tom", "kite", "ball &lt;3"]
 
 
-@pytest.mark.parametrize(
-    ("key", "within", "shown"),
-    [
-        (math.log(256), 0.05, "5.55 nats"),
-        (12345.6, 100, "12,346 nats"),
-        (3, 0, "3 nats"),
-        (0.00123, 2e-4, "0.0012 nats"),
-    ],
-)
+@pytest.mark.parametrize(("key", "within", "shown"), [
+    (math.log(256), 0.05, "5.55 nats"), (12345.6, 100, "12,346 nats"), (3, 0, "3 nats"), (0.00123, 2e-4, "0.0012 nats"),
+])  # fmt: skip
 def test_a_number_is_shown_as_finely_as_it_is_judged(key, within, shown):
     assert ask(number="nats", within=within, key=lambda: key).data["answer"] == shown
 

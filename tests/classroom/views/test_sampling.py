@@ -79,16 +79,12 @@ def test_the_words_and_the_table_tell_the_shares(view):
     assert view.html.count("<tr>") == 1 + 8 + 1 and ">cut</td>" in view.html and ">&lt;0.01</td>" in view.html
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"temperature": 3.1}, "temperature 3.1 is beyond the slider, which ends at 3"),
-        ({"top_p": 0}, "top_p must be above 0"),
-        ({"top_k": 257}, r"top_k must be an integer from 1 to 256 \(vocab_size\), got 257"),
-        ({"seed": -1}, "seed must be a whole number from 0, got -1"),
-        ({"prompt": ""}, "the prompt holds no token"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"temperature": 3.1}, "temperature 3.1 is beyond the slider, which ends at 3"),
+    ({"top_p": 0}, "top_p must be above 0"),
+    ({"top_k": 257}, r"top_k must be an integer from 1 to 256 \(vocab_size\), got 257"),
+    ({"seed": -1}, "seed must be a whole number from 0, got -1"), ({"prompt": ""}, "the prompt holds no token"),
+])  # fmt: skip
 def test_what_cannot_be_shown_is_refused_with_a_remedy(changed, message):
     model = scrambled(tiny("modern", vocab_size=256))
     with pytest.raises(ValueError, match=message):

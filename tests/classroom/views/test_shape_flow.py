@@ -98,14 +98,10 @@ def test_a_kernel_walks_another_text_or_says_what_is_wrong(model):
     assert not shape_flow(model.config).live
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("a" * 13,), "2 to 12 tokens, not 13: take a shorter"),
-        (("ab", 2), "layer 2 is none of the model's 2"),
-        (("ab", -1), "layer -1 is none"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("a" * 13,), "2 to 12 tokens, not 13: take a shorter"), (("ab", 2), "layer 2 is none of the model's 2"),
+    (("ab", -1), "layer -1 is none"),
+])  # fmt: skip
 def test_what_cannot_be_walked_is_refused_with_a_remedy(model, arguments, message):
     with pytest.raises(ValueError, match=message):
         shape_flow(model, ByteTokenizer(), *arguments)

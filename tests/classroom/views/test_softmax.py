@@ -38,19 +38,14 @@ def test_scores_far_apart_and_all_negative_are_drawn():
     assert "gets 50.0 %" in repr(softmax_view([0.0, 0.0], ["a", "b"]))
 
 
-@pytest.mark.parametrize(
-    ("scores", "names", "message"),
-    [
-        ([1.0], ["a"], r"2 to 8 numbers, got the shape \(1,\)"),
-        ([0.0] * 9, list("abcdefghi"), r"got the shape \(9,\)"),
-        ([[1.0, 2.0]], ["a", "b"], r"one row of 2 to 8 numbers, got the shape \(1, 2\)"),
-        ([1.0, math.nan], ["a", "b"], "must be finite, got nan: leave it out"),
-        ([1.0, -math.inf], ["a", "b"], "must be finite, got -inf"),
-        ([1.0, 2.0], ["a"], "names must be 2 different words"),
-        ([1.0, 2.0], ["a", " a"], "names must be 2 different words"),
-        ([1.0, 2.0], ["a", " "], "names must be 2 different words"),
-    ],
-)
+@pytest.mark.parametrize(("scores", "names", "message"), [
+    ([1.0], ["a"], r"2 to 8 numbers, got the shape \(1,\)"), ([0.0] * 9, list("abcdefghi"), r"got the shape \(9,\)"),
+    ([[1.0, 2.0]], ["a", "b"], r"one row of 2 to 8 numbers, got the shape \(1, 2\)"),
+    ([1.0, math.nan], ["a", "b"], "must be finite, got nan: leave it out"),
+    ([1.0, -math.inf], ["a", "b"], "must be finite, got -inf"), ([1.0, 2.0], ["a"], "names must be 2 different words"),
+    ([1.0, 2.0], ["a", " a"], "names must be 2 different words"),
+    ([1.0, 2.0], ["a", " "], "names must be 2 different words"),
+])  # fmt: skip
 def test_what_cannot_be_shown_is_refused_with_a_remedy(scores, names, message):
     with pytest.raises(ValueError, match=message):
         softmax_view(scores, names)

@@ -210,13 +210,10 @@ def test_what_is_interrupted_from_outside_is_shown_as_far_as_it_came(shown):
     assert shown.views[0].data["state"] == "stopped" and shown.views[0].data["loss"] == [2.0, 1.5]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"total_steps": 0}, "total_steps must be at least 1, got 0"),
-        ({"total_steps": 3, "prompt": ""}, "prompt is empty"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"total_steps": 0}, "total_steps must be at least 1, got 0"),
+    ({"total_steps": 3, "prompt": ""}, "prompt is empty"),
+])  # fmt: skip
 def test_what_cannot_be_shown_is_refused_before_the_first_update(shown, options, message):
     with pytest.raises(ValueError, match=message):
         watch(iter(()), **options)
