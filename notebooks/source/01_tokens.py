@@ -375,7 +375,7 @@ with figures.axes("Where a story can surprise", "word", "-ln p (nats)", size=(11
     ax.bar(range(len(first)), [cost for _, cost in first], color=figures.SERIES[0])
     ax.set_xticks(range(len(first)), [word for word, _ in first], rotation=60, ha="right", size=12)
     ax.grid(axis="x", visible=False)
-figures.show(
+figures.display(
     figure,
     alt="Bar chart of the cost of the first words of a story: tall for names, things and colours, lower for a choice of verbs, zero for most others.",
     caption="In these words new things have the highest loss: a name, a place, a colour. "
@@ -495,7 +495,7 @@ with figures.axes("A few letters carry the surprise", "character", "-ln p (nats)
     ax.grid(axis="x", visible=False)
     ax.set_xlim(0, n_shown)
     ax.legend(loc="upper left", frameon=False)
-figures.show(
+figures.display(
     figure,
     alt="Bars over the characters of the first two sentences, in pale boxes for the words. In each new word the first letter or the first few letters have a loss; all other characters have none.",
     caption="The first letters of a new word carry its loss. As soon as only one word fits, the rest of it has no loss.",
@@ -546,7 +546,7 @@ with figures.axes("Longer pieces, better simple guesses", "nats per byte", "toke
     ax.set(ylim=(-0.5, len(per_story) - 0.5), xlim=(0, None))
     ax.set_yticks(range(len(per_story)), list(per_story))
     ax.legend(loc="lower right", frameon=False)
-figures.show(
+figures.display(
     figure,
     alt="For words, BPE with 600 and 400 ids, and characters: ln V, unigram, bigram and floor in nats per byte. The floor is one vertical line; everything else is higher for shorter pieces, and highest for characters.",
     caption="The floor is the same for all. With longer pieces the simple readers are nearer to it.",

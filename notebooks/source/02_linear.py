@@ -781,7 +781,7 @@ with figures.axes("Words gather by kind", "first direction", "second direction",
         ax.scatter(across, up, s=75, color=hue, marker=marker, label=name, edgecolors="white")
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.2)
 middles = torch.stack([plane[labels == kind].mean(0) for kind in range(len(kinds))])  # (K, 2)
-figures.show(
+figures.display(
     figure,
     alt="Scatter plot of 126 words in two directions: places lie at the left, girls and boys together at the right, colours and traits together below, things between them.",
     caption="Each point is a word. Four groups are visible: names, places, things, and colours with traits. Girls and boys lie over each other here, and so do colours and traits.",

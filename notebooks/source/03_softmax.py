@@ -343,7 +343,7 @@ with figures.axes("Cold decides, hot does not", "temperature", "probability") as
     ax.legend(frameon=False, loc="center left")
 shown = [0.1, 0.5, 1, 2, 5, 10]
 columns = zip(*map(at, shown), strict=True)
-figures.show(
+figures.display(
     figure,
     alt="Line chart: as the temperature rises from 0.1 to 10, the probability of Carlos falls from nearly 1 to nearly 0. That of Jamal rises to 0.4 and falls again, and that of the others rises.",
     caption="Below 1 the best score takes more and more, in the end all. Above, the many others gain; only far beyond 10 would every token have the same probability.",
@@ -631,7 +631,7 @@ with figures.axes("Lowest at the exact probability", "probability given to Carlo
         ax.plot(across, up, marker, color=figures.INK, markersize=10, label=f"{name}: {up:.3f}")
     ax.set_ylim(0, 2.5)
     ax.legend(frameon=False, loc="upper center")
-figures.show(
+figures.display(
     figure,
     alt="Line chart: the mean loss over the probability given to Carlos is a valley. If his exact probability is 0.5, its lowest point is at 0.5; if it is 0.7, at 0.7.",
     caption="Each valley is lowest at the exact probability. The model is near the bottom of its valley; without the line end it is far up the side.",

@@ -80,7 +80,7 @@ with figures.axes("Small factors multiply", "layer", "size of the vector") as (f
     ax.legend(frameon=False, loc="upper left")
     ax.set_ylim(0.002, 2000)
 shown = [0, 7, 15, 23]
-figures.show(
+figures.display(
     figure,
     alt="Line chart, logarithmic: over 24 layers one vector grows, one shrinks, and one that is divided by its size stays at 1.",
     caption="A factor near 1, repeated, is a straight line up or down on a logarithmic scale. Dividing by the size holds the third at 1.",
@@ -372,7 +372,7 @@ with figures.axes("Below the root of eps, a norm lets go", "size before", "size 
     )
     ax.legend(frameon=False, loc="center right")
 places = [0, 10, 20, 25, 30, 40, 43, 50, 60]
-figures.show(
+figures.display(
     figure,
     alt="Two curves from 0 up to 1: with eps of 1e-5 the size after reaches 1 for sizes before above 0.03, with 1e-8 above 0.001.",
     caption="The dots mark the root of each eps. Far right of it a vector leaves with size 1; left of it eps decides, and small vectors stay small.",

@@ -156,7 +156,7 @@ with figures.axes("Sides of one colour have one length", "columns", "rows", (9.6
         ax.text(x + width / 2, y + height / 2, name, ha="center", va="center", size=16)
     ax.set(aspect="equal")
     ax.axis("off")
-figures.show(
+figures.display(
     figure,
     alt="Diagram: q (T, d_k) times k transposed (d_k, S) gives scores (T, S); their softmax times v (S, d_v) gives the result (T, d_v).",
     caption="Drawn to scale. A product takes its rows from what stands left of it and its columns from what stands above it.",

@@ -202,7 +202,7 @@ with figures.axes("Each position turns it further", "first number", "second numb
     around = torch.linspace(0, 2 * math.pi, 200)
     ax.plot(around.cos(), around.sin(), color=figures.QUIET, linewidth=1.2, linestyle="-")
     ax.set(xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal", xticks=[-1, 0, 1], yticks=[-1, 0, 1])
-figures.show(
+figures.display(
     figure,
     alt="Seven arrows on a circle, numbered 0 to 6: each is turned by 1 radian from the one before.",
     caption="At each tip stands the position. The length stays, the direction tells the place. At 6 the circle is nearly closed.",
@@ -344,7 +344,7 @@ with figures.axes(title, "how many places back the key stands", "q · k, divided
     ax.legend(frameon=False, loc="upper right")
     ax.set(xticks=[0, 2, 10, 20, 30, 40], xlim=(0, 40), ylim=(-0.35, 1.45))
 shown = [0, 1, 2, 3, 4, 10, 20, 40]
-figures.show(
+figures.display(
     figure,
     alt="Three lines over distances 0 to 40: for equal vectors down from 1; turned back by two, the same two places further right; for unrelated ones 0 throughout.",
     caption="Means of 500 random vectors, each key equal in content at every place; 8 in 10 lie in a band. The fall is bumpy: fast pairs come round again. A query that is the key turned back by two scores highest two places back: that is the ruler.",
@@ -412,7 +412,7 @@ with figures.axes("A larger base slows the slow pairs most", "pair", "wavelength
     ax.set_yscale("log")
     ax.set_yticks([10, 1000, 100_000, 10_000_000], ["10", "1,000", "100,000", "10,000,000"])
     ax.minorticks_off()
-figures.show(
+figures.display(
     figure,
     alt="Two rising lines on a logarithmic scale, both from 6: base 10,000 ends near 54,000, base 500,000 near 2.6 million; a dotted line at 8,192.",
     caption=f"Above the dotted line a pair stays within one turn for a whole text and never shows two places alike: {slow[0]} of 64 pairs with the small base, {slow[1]} with the large one.",

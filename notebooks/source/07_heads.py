@@ -269,7 +269,7 @@ with figures.axes("Split, attend, merge, project", "steps", "positions", (11, 4.
         ax.annotate("", (middle + 1.8, 5.5), (middle - 1.8, 5.5), arrowprops={"arrowstyle": "-|>", "fc": "black"})
     ax.set(xlim=(-1.4, 49.4), ylim=(-6.6, 19.5))
     ax.axis("off")
-figures.show(
+figures.display(
     figure,
     alt="Diagram: features are cut into three blocks; each makes its own triangle of weights and its own answers; side by side these become one sheet.",
     caption="Each purple is a head. From the split to the merge the heads know nothing of each other. The output projection mixes them.",

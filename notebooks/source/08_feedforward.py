@@ -245,7 +245,7 @@ def draw(title: str, y: str, lines: dict, alt: str, caption: str) -> None:
             ax.plot(x[i].item(), value, "o", color=figures.INK, markersize=8)
         ax.legend(frameon=False, loc="upper left")
     table = {name: [fixed(value, 4) for value in line[places].tolist()] for name, line in lines.items()}
-    figures.show(figure, alt=alt, caption=caption, table={"x": [fixed(v, 3) for v in x[places].tolist()], **table})
+    figures.display(figure, alt=alt, caption=caption, table={"x": [fixed(v, 3) for v in x[places].tolist()], **table})
 
 
 # %% tags=["source-hidden"]
@@ -350,7 +350,7 @@ with figures.axes("SwiGLU: two routes and a product", "left to right", "routes",
     ax.text(0.64, 0.495, "×", color="white", size=26, ha="center", va="center")
     ax.set(xlim=(-0.05, 1.08), ylim=(0.05, 0.95))
     ax.axis("off")
-figures.show(
+figures.display(
     figure,
     alt="Diagram: x goes through gate_proj and silu on one route, through up_proj on the other; their product goes through down_proj.",
     caption="Blue is C wide, pink is F wide. The routes meet only in the product, number by number.",
@@ -614,7 +614,7 @@ with figures.axes(title, "share of the multiplications for one token", "model an
     ax.yaxis.label.set_visible(False)
     ax.grid(visible=False)
     figure.legend(loc="outside lower center", ncols=4, frameon=False)
-figures.show(
+figures.display(
     figure,
     alt="Stacked bars for three models: the feed-forward has the largest share in each.",
     caption="Each model at its full length. Only the scores grow with the length.",

@@ -174,7 +174,7 @@ with figures.axes("With a plus sign the gradient grows far less", "block", "grad
     ax.set_yscale("log")
     ax.set_yticks([0.1, 1, 10, 100, 1000, 10000], ["0.1", "1", "10", "100", "1000", "10000"])
     ax.legend(frameon=False, loc="upper right")
-figures.show(
+figures.display(
     figure,
     alt=f"Line chart, logarithmic. From block 24 to block 1 the replaced gradient rises from {replaced[:, -1].mean():.0f} to more than a thousand, and the added one from {added[:, -1].mean():.2f} to {added[:, 0].mean():.1f}.",
     caption="Mean and range of 5 seeds. From right to left the gradient travels back. Where parts replace the vector, it grows with every block. Where they add to it, the first and the last block of these models differ by less than a factor of ten.",
@@ -294,7 +294,7 @@ with figures.axes("One block, two places for the norm", "left: pre-norm", "top t
     ax.axis("off")
 
 # %% tags=["source-hidden"] rows=["S0-38"]
-figures.show(
+figures.display(
     figure,
     alt="Two blocks beside their streams. Pre-norm: a norm reads the stream, attention adds to it; another norm reads it, the feed-forward adds. Post-norm: attention reads the stream and adds, then a norm stands on the stream itself; the same with the feed-forward.",
     caption="Follow each thick line from top to bottom. What stands on it?",
@@ -357,7 +357,7 @@ def compare(which: int, title: str, label: str, corner: str, caption: str) -> No
     means = {kind.replace("_", "-"): deep[kind][:, which].mean(0)[few].tolist() for kind in kinds}
     courses = "; ".join(f"{name} from {values[0]:.1f} to {values[-1]:.1f}" for name, values in means.items())
     alt = f"Line chart over 24 blocks, {label}: {courses}."
-    figures.show(figure, alt=alt, caption=caption, table={"block": [i + 1 for i in few], **means}, digits=2)
+    figures.display(figure, alt=alt, caption=caption, table={"block": [i + 1 for i in few], **means}, digits=2)
 
 
 # %% tags=["source-hidden"]

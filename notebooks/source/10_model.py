@@ -443,7 +443,7 @@ with figures.axes("First weights affect how the stream grows", "after layer", "s
     ax.set_yscale("log")
     ax.set_yticks([0.01, 0.1, 1, 10], ["0.01", "0.1", "1", "10"])
     ax.set(xlim=(0, 15.4), xticks=[0, 2, 4, 6, 8, 10, 12])
-figures.show(
+figures.display(
     figure,
     alt="Line chart, logarithmic: over 12 layers the stream grows most with kaiming, then xavier, then normal, little with gpt2, and not at all with zero_residual.",
     caption="Mean of 3 seeds; 0 is the stream before the first layer. Small maps into the stream keep it nearly flat, and with zeros every block starts as the identity.",

@@ -586,7 +586,7 @@ with figures.axes("Skills arrive at different times", "update", "fraction right"
         ax.plot(at, [right[step][kind] for step in at], marker=mark, label=kind)
     ax.set_ylim(-0.03, 1.03)
     ax.legend(ncols=5, loc="upper center", bbox_to_anchor=(0.5, -0.16))
-figures.show(
+figures.display(
     figure,
     alt="Fraction of words right over 300 updates, a line for each kind of word. Places stay at zero for 60 updates and are nearly all right after 120. Pronouns rise early and unevenly. Traits come late, owners stop at about half, quotations stay near zero.",
     caption="Each kind of word has its own time. Places rise from none to nearly all within some tens of updates, while traits and owners rise gradually. Owners are right about half the time; this figure does not show how the model guesses.",

@@ -71,7 +71,7 @@ with figures.axes("A dart draws a word", "probability, added up", "words", (9.6,
     ax.grid(visible=False)
     ax.spines["left"].set_visible(False)
     ax.yaxis.set_visible(False)
-figures.show(
+figures.display(
     figure,
     alt="A bar from 0 to 1, cut into they, Kira, Noah and a thin rest. An arrow comes down at 0.8, on Kira.",
     caption="Each word owns a piece as long as its probability. The dart at 0.8 falls on Kira's.",
@@ -648,7 +648,7 @@ with figures.axes("The most probable is not typical", "log probability (nats)", 
     ax.axvline(all_heads, color=figures.SERIES[1], linewidth=3)
     ax.text(all_heads - 3, heights.max() * 0.9, "all heads", color=figures.SERIES[1], ha="right")
     ax.text(middle + 25, heights.max() * 0.5, "what comes", color=figures.SERIES[0])
-figures.show(
+figures.display(
     figure,
     alt="Histogram of the log probabilities of 1000 sequences of 1000 throws, all near -673, and far to the right a line at -511: all heads.",
     caption=f"All heads is more probable than any sequence that came, by a factor of e to the {all_heads - sequences.max():.0f} or more. Yet nobody sees it: it is a single sequence, and the typical ones are so many.",

@@ -408,7 +408,7 @@ with figures.axes(
     ax.text(1, weights + 1.2, "weights", color=figures.QUIET)
     ax.set_xticks(texts)
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.05, 0.95))
-figures.show(
+figures.display(
     figure,
     alt=f"Line chart for Llama 3 8B. Both caches grow on a straight line: to {gigabytes['G = 32'][-1]:.0f} GB with 32 key-value heads, to {gigabytes['G = 8'][-1]:.0f} GB with 8. The weights lie at {weights:.0f} GB.",
     caption=f"Llama 3 8B, as it is (G = 8) and as it would be with a key-value head for each query head. With 8 the cache weighs as much as the model's weights at about {crossing['G = 8']:.0f} texts, with 32 already at about {crossing['G = 32']:.0f}.",
@@ -499,7 +499,7 @@ with figures.axes("With a cache the next token takes far less time", "tokens so 
     ax.plot(lengths, short, "-o", label="with a cache", color=figures.SERIES[0])
     ax.set_ylim(0)
     ax.legend(frameon=False, loc="upper left")
-figures.show(
+figures.display(
     figure,
     alt="Line chart. Without a cache the time of a step rises to many times its start; with a cache it stays near the bottom.",
     caption="Measured on the machine that ran this notebook. Without a cache the next token waits for the whole text to be read again.",

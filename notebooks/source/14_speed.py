@@ -184,7 +184,7 @@ with figures.axes("The roof of this machine", "FLOPs per byte", "billion FLOPs p
     ax.legend(frameon=False, loc="upper left")
 said = [measured(rate / 1e9, "billion/s", 1e-3, 50_000) for _, rate in drawn.values()]
 most = [measured(min(peak, bandwidth * i) / 1e9, "billion/s", 1e-3, 50_000) for i, _ in drawn.values()]
-figures.show(
+figures.display(
     figure,
     alt="A roofline, both axes logarithmic: a slope that becomes a ceiling, with points for two additions at the left, one below the other, and a linear map of 1, 4, 16, 64 and 256 tokens further and further to the right.",
     caption="The line is the most that the measured bandwidth and the measured peak allow; the points are measurements as well. Left of the corner the memory is the limit for numbers that do not fit into the cache; right of it the processor is. A point just above the line means only that all of these measurements vary.",
@@ -279,7 +279,7 @@ with figures.axes("Where the time goes", "milliseconds", "one update", (8.6, 3.4
         left = [start + width for start, width in zip(left, widths, strict=True)]
     ax.grid(visible=False, axis="y")
     ax.legend(frameon=False, ncols=5, loc="upper center", bbox_to_anchor=(0.4, -0.25), columnspacing=1, handlelength=1)
-figures.show(
+figures.display(
     figure,
     alt="Two bars in one scale. The upper one is a measured update, in pieces: data, forward, backward, clip, optimizer. The lower one is the time that the products of forward and backward would take at the machine's peak.",
     caption="Above: one update, the median of 7. Below: all products of forward and backward, if each ran at the peak.",
@@ -653,7 +653,7 @@ with figures.axes("One choice exchanged at a time", "nats above the floor", "", 
     reach = 3 * standard_error
     ax.axvspan(averages[WHOLE] - reach, averages[WHOLE] + reach, color=figures.SERIES[1], alpha=0.15, linewidth=0)
     ax.set_yticks(range(len(order)), ["(nothing) " * (name == WHOLE) + name for name in order])
-figures.show(
+figures.display(
     figure,
     alt="Dots, three for each choice, and a bar at their mean: nats above the floor after 600 updates. A band marks three standard errors on both sides of the whole recipe's mean; only the bar of learned positions lies outside it.",
     caption="600 updates, three seeds each; the bar is their mean. The band reaches three standard errors of a difference to both sides of the whole recipe's mean. A bar outside the band counts as a difference; a bar inside can be chance.",

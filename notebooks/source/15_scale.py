@@ -149,7 +149,7 @@ with figures.axes("More parameters, more tokens, less loss", "parameters N", "na
     ax.set_xticks([1e4, 1e5], ["10,000", "100,000"])
     ax.set_yticks([0.2, 0.5, 1, 2], ["0.2", "0.5", "1", "2"])
     ax.minorticks_off()
-figures.show(
+figures.display(
     figure,
     alt="Line chart, both axes logarithmic. Four lines, one for each number of tokens, fall with the parameters; more tokens, lower line.",
     caption="Mean and range of the seeds, a band often too narrow to see. Every step to the right or to a lower line helps; the lines are not straight.",
@@ -325,7 +325,7 @@ with figures.axes(
     ax.set(xscale="log", yscale="log", xlim=(3e9, 1e12), ylim=(0.14, 2.3))
     ax.set_yticks([0.2, 0.5, 1, 2], ["0.2", "0.5", "1", "2"])
     ax.minorticks_off()
-figures.show(
+figures.display(
     figure,
     alt="Line chart, both axes logarithmic. Four lines, one for each size. Each starts above the line of the smaller size at the same cost; the two smallest cross.",
     caption="The grid of section 2 once more, a line for each number of parameters.",

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 from support.browser import ZOOMED, assert_fits, findings
 
 from tinylm_lib.classroom import rope_view
-from tinylm_lib.classroom.views.rope import Pair
+from tinylm_lib.classroom.views.rope import QueryKey
 from tinylm_lib.positions import Rotary, frequencies
 from tinylm_lib.pretrained import load_pretrained
 
@@ -38,11 +38,11 @@ WAYS = {"interleaved": "interleaved", "halves": "halves", "mixed up": None}
 
 
 @pytest.fixture(scope="module")
-def pair() -> Pair:
+def pair() -> QueryKey:
     """The query and the key of the lesson, as Python has them."""
     ready = load_pretrained("storyworld")
     data = rope_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.", layer=2, head=2).data
-    return Pair(torch.tensor(data["q"]), torch.tensor(data["k"]), data["base"], data["layout"], data["offset"])
+    return QueryKey(torch.tensor(data["q"]), torch.tensor(data["k"]), data["base"], data["layout"], data["offset"])
 
 
 def says(page: Page) -> Locator:
@@ -69,10 +69,10 @@ def strong(page: Page) -> list[float]:
     return [float(re.sub(r"[^\d.-]", "", text.replace("−", "-"))) for text in found]
 
 
-def compare_a_pair(page: Page, pair: Pair, position: int, i: int, base: float) -> None:
+def compare_a_pair(page: Page, pair: QueryKey, position: int, i: int, base: float) -> None:
     """The angle and the turned pairs of q and k that are seen against the library's."""
     slide(page, "Position", position)
-    slide(page, "Pair", i)
+    slide(page, "QueryKey", i)
     angle = position * frequencies(32, base)[i].item()
     assert strong(page) == [pytest.approx(angle, abs=6e-4)]
     degrees, turns = re.search(r"(\d+)°", says(page).inner_text())[1], re.search(r"(\d+) full", says(page).inner_text())
@@ -85,7 +85,7 @@ def compare_a_pair(page: Page, pair: Pair, position: int, i: int, base: float) -
         assert numbers(page, f"{name}, numbers {i} and {i + 16}") == pytest.approx(expected, abs=6e-4)
 
 
-def compare_scores(page: Page, pair: Pair, distance: int, moved: int) -> None:
+def compare_scores(page: Page, pair: QueryKey, distance: int, moved: int) -> None:
     """The scores before and after both were moved, turned and with added waves, against the library's."""
     slide(page, "Distance", distance)
     slide(page, "Both moved on by", moved)
@@ -98,7 +98,7 @@ def compare_scores(page: Page, pair: Pair, distance: int, moved: int) -> None:
         assert strong(page) == pytest.approx([0, numbers(page, "added")[2]], abs=1e-9)
 
 
-def compare_layouts(page: Page, pair: Pair) -> None:
+def compare_layouts(page: Page, pair: QueryKey) -> None:
     """The scores of each layout and of both mixed up, at three places, against the library's."""
     starts, offset = torch.tensor([0, 40, 400]), torch.tensor(pair.offset)
     for way, layout in WAYS.items():
@@ -110,7 +110,7 @@ def compare_layouts(page: Page, pair: Pair) -> None:
     assert strong(page)[-1] == pytest.approx(spread, abs=1.1e-3)
 
 
-def move_the_view(page: Page, pair: Pair) -> None:
+def move_the_view(page: Page, pair: QueryKey) -> None:
     """Goes through the four parts, by mouse and by keyboard, and compares the numbers with Python's."""
     for position, i in ((0, 0), (12, 3), (127, 0), (100, 15)):
         compare_a_pair(page, pair, position, i, 10_000.0)
@@ -144,7 +144,7 @@ def move_the_view(page: Page, pair: Pair) -> None:
     compare_layouts(page, pair)
     page.get_by_role("radio", name="mixed up").press("ArrowLeft")
     expect(page.get_by_role("radio", name="halves")).to_be_checked()
-    slide(page, "Pair", 6)
+    slide(page, "QueryKey", 6)
     expect(says(page)).to_contain_text("Numbers 6 and 22 turn together.")
     page.get_by_role("radio", name="interleaved").check()
     expect(says(page)).to_contain_text("Numbers 12 and 13 turn together.")

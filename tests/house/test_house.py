@@ -496,3 +496,25 @@ def test_importing_changes_nothing(module: str, tmp_path: Path, monkeypatch: pyt
     done = subprocess.run(command, cwd=tmp_path / "empty", capture_output=True, text=True, check=True, timeout=120)
     changed = ast.literal_eval(done.stdout)  # and nothing else was printed
     assert changed == [] if module == "tinylm_lib" else len(changed) == 8, f"importing {module} changed {changed}"
+
+
+def names_mean_one_thing(sources: list[Source]) -> list[str]:
+    """A public function, class or constant of a file is defined in that file alone; `main` and exercises repeat."""
+    places: dict[str, list[str]] = {}
+    for s in sources:
+        if s.path.startswith("classroom/exercises/") and not s.path.endswith(("/__init__.py", "/base.py")):
+            continue
+        for node in s.tree.body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
+            found = {getattr(target, "id", getattr(target, "name", "_")) for target in targets}
+            for name in found - {"main", "EXERCISES"}:
+                if not name.startswith("_"):
+                    places.setdefault(name, []).append(s.path)
+    return [f"{name} is defined in {' and '.join(paths)}" for name, paths in sorted(places.items()) if len(paths) > 1]
+
+
+def test_a_public_name_means_one_thing() -> None:
+    assert names_mean_one_thing(library()) == []
+    planted = [source("model.py", "class Step: pass"), source("training/loop.py", "def f(): pass\nStep: int = 3")]
+    assert names_mean_one_thing(planted) == ["Step is defined in model.py and training/loop.py"]
+    assert not names_mean_one_thing([source("model.py", "_X = 1\nimport a"), source("cache.py", "_X = 1\nimport a")])

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
-from tinylm_lib.classroom.course import build, lab, site
+from tinylm_lib.classroom.course import lab, site
+from tinylm_lib.classroom.course.build import build_notebooks
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "work" / "screenshots"
@@ -116,7 +117,7 @@ def build_lesson(course: Path, cells: str) -> Path:
     source = course / "notebooks" / "source" / "00_sample.py"
     source.parent.mkdir(parents=True)
     source.write_text(HEAD + cells, encoding="utf-8")
-    build.build(source, course / "notebooks")
+    build_notebooks(source, course / "notebooks")
     return course / "notebooks"
 
 

@@ -76,7 +76,7 @@ def train(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Iterator[tuple[Tensor, Tensor]],
-    train_config: TrainConfig,
+    recipe: TrainConfig,
     first_step: int = 1,
     team: Alone = ALONE,
 ) -> Iterator[Step]:
@@ -90,28 +90,26 @@ def train(
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     device_type = parameters[0].device.type
-    precision = pick(PRECISIONS, train_config.precision, "precision")
-    limit = math.inf if train_config.clip_norm is None else train_config.clip_norm
+    precision = pick(PRECISIONS, recipe.precision, "precision")
+    limit = math.inf if recipe.clip_norm is None else recipe.clip_norm
     peaks = [group.setdefault("initial_lr", group["lr"]) for group in optimizer.param_groups]
-    schedule = pick(SCHEDULES, train_config.schedule, "schedule")
-    shape = (1.0, train_config.floor, train_config.warmup_steps, train_config.total_steps)
+    schedule = pick(SCHEDULES, recipe.schedule, "schedule")
+    shape = (1.0, recipe.floor, recipe.warmup_steps, recipe.total_steps)
     optimizer.zero_grad(set_to_none=True)
-    for step in range(first_step, train_config.total_steps + 1):
+    for step in range(first_step, recipe.total_steps + 1):
         share = schedule(step, *shape)
         for group, peak in zip(optimizer.param_groups, peaks, strict=True):
             group["lr"] = share * peak
         model.train()
         losses = []
-        for micro in range(train_config.micro_steps):
+        for micro in range(recipe.micro_steps):
             x, y = next(batches, (None, None))
             if x is None:
-                raise ValueError(
-                    f"batches ran out at update {step} of {train_config.total_steps}; give an endless source"
-                )
-            team.sync(model, on=micro + 1 == train_config.micro_steps)
+                raise ValueError(f"batches ran out at update {step} of {recipe.total_steps}; give an endless source")
+            team.sync(model, on=micro + 1 == recipe.micro_steps)
             with precision(device_type):
                 loss = next_token_loss(model(x), y)
-            (loss / train_config.micro_steps).backward()
+            (loss / recipe.micro_steps).backward()
             losses.append(loss.detach())
         grad_norm = team.clip(parameters, limit)
         with precision(device_type):  # the optimizer multiplies matrices, too

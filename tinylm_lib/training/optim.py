@@ -124,8 +124,8 @@ def adamw_update(parameters: list[Tensor], state: dict[Tensor, Any], group: dict
 RULES = {"muon": muon_update, "adamw": adamw_update}
 
 
-def build_optimizer(model: TransformerLM, train_config: TrainConfig) -> MuonAdamW:
-    """The optimizer that the config names for the matrices of the blocks, AdamW for everything else.
+def build_optimizer(model: TransformerLM, recipe: TrainConfig) -> MuonAdamW:
+    """The optimizer that the recipe names for the matrices of the blocks, AdamW for everything else.
 
     Vectors (gains, biases) do not decay. Frozen parameters are left out.
     """
@@ -134,11 +134,10 @@ def build_optimizer(model: TransformerLM, train_config: TrainConfig) -> MuonAdam
     matrices = [p for p in parameters if id(p) in inside]
     tables = [p for p in parameters if id(p) not in inside and p.ndim >= 2]
     vectors = [p for p in parameters if p.ndim < 2]
-    t = train_config
     groups = [
-        {"params": matrices, "rule": t.optimizer, "lr": t.matrix_lr, "weight_decay": t.weight_decay},
-        {"params": tables, "rule": "adamw", "lr": t.embedding_lr, "weight_decay": t.weight_decay},
-        {"params": vectors, "rule": "adamw", "lr": t.embedding_lr, "weight_decay": 0.0},
+        {"params": matrices, "rule": recipe.optimizer, "lr": recipe.matrix_lr, "weight_decay": recipe.weight_decay},
+        {"params": tables, "rule": "adamw", "lr": recipe.embedding_lr, "weight_decay": recipe.weight_decay},
+        {"params": vectors, "rule": "adamw", "lr": recipe.embedding_lr, "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    return MuonAdamW(groups, betas=(t.beta1, t.beta2), eps=t.adam_eps, momentum=t.momentum)
+    return MuonAdamW(groups, betas=(recipe.beta1, recipe.beta2), eps=recipe.adam_eps, momentum=recipe.momentum)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_lib.classroom.course import claims
+from tinylm_lib.classroom.course.claims import without_evidence
 from tinylm_lib.classroom.course.source import read_lesson, to_notebook
 
 SOURCES = sorted((Path(__file__).parents[3] / "notebooks" / "source").glob("*.py"))
@@ -38,11 +38,6 @@ def lesson(folder: Path, text: str = LESSON):
     return read_lesson(path)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_each_claim_names_its_evidence(path):
-    assert claims.without_evidence(read_lesson(path).cells) == []
-
-
 def test_a_mark_becomes_a_link_to_another_section_and_nothing_in_its_own(tmp_path):
     for role in ("student", "solution"):
         cells = to_notebook(lesson(tmp_path), role).cells
@@ -72,14 +67,15 @@ def test_evidence_that_could_refute_nothing_is_refused(tmp_path, old, new, messa
     [
         ("small numbers. [[halving]]", "small numbers."),
         ("more than one. [[halving]]", "more than one."),
-        ("small numbers. [[halving]]", "small numbers. [[halving]]\n#\n# It generalizes."),
-        ("small numbers. [[halving]]", "small numbers. [[halving]]\n#\n# The root can be left out."),
-        ("small numbers. [[halving]]", "small numbers. [[halving]]\n#\n# No root is needed."),
+        *(
+            ("small numbers. [[halving]]", f"small numbers. [[halving]]\n#\n# {claim}")
+            for claim in ("It generalizes.", "The root can be left out.", "No root is needed.")
+        ),
     ],
 )
 def test_a_claim_without_evidence_is_listed(tmp_path, old, new):
-    assert claims.without_evidence(lesson(tmp_path).cells) == []
-    assert len(claims.without_evidence(lesson(tmp_path, LESSON.replace(old, new)).cells)) == 1
+    assert without_evidence(lesson(tmp_path).cells) == []
+    assert len(without_evidence(lesson(tmp_path, LESSON.replace(old, new)).cells)) == 1
 
 
 # texts for the shipped model
@@ -91,42 +87,28 @@ def unbegun(text: str) -> list[str]:
     A text is encoded into a row of a batch, `torch.tensor([tokenizer.encode(...)])`, or handed over after the model and
     its tokenizer. An index behind the encoding looks up one word, which is not a text.
     """
-    tree = ast.parse(text)
-    if "load_pretrained" not in text:
-        return []
-    texts = {argument for call in _calls(tree) for argument in _texts(call)}
+    nodes = list(ast.walk(ast.parse(text))) if "load_pretrained" in text else []
     values = {
-        target.id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
+        ast.unparse(target): node.value for node in nodes if isinstance(node, ast.Assign) for target in node.targets
     }
+    texts = {argument for node in nodes if isinstance(node, ast.Call) for argument in _texts(node)}
     return sorted(ast.unparse(node) for node in texts if not _begun(node, values))
 
 
-def _calls(tree: ast.AST) -> list[ast.Call]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-
-
 def _texts(call: ast.Call) -> list[ast.expr]:
-    names = [ast.unparse(argument) for argument in call.args[:2]]
-    if names == ["model", "tokenizer"] and len(call.args) > 2 and ast.unparse(call.func).endswith("_view"):
-        return [call.args[2]]
-    if ast.unparse(call.func) != "torch.tensor" or not isinstance(call.args[0], ast.List | ast.ListComp):
+    name, arguments = ast.unparse(call.func), [ast.unparse(argument) for argument in call.args]
+    if arguments[:2] == ["model", "tokenizer"] and name.endswith("_view"):
+        return call.args[2:3]
+    if name != "torch.tensor" or not isinstance(call.args[0], ast.List | ast.ListComp):
         return []
-    looked_up = [
-        node.value
-        for node in ast.walk(call)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
-    ]
-    encoded = [inner for inner in _calls(call) if ast.unparse(inner.func) in ("tokenizer.encode", "encode")]
-    return [inner.args[0] for inner in encoded if inner not in looked_up]
+    inside = list(ast.walk(call))
+    words = [node.value for node in inside if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)]
+    encoded = [node for node in inside if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("encode")]
+    return [node.args[0] for node in encoded if node not in words]
 
 
 def _begun(node: ast.expr, values: dict[str, ast.expr]) -> bool:
-    if isinstance(node, ast.Name) and node.id in values:
-        node = values[node.id]
+    node = values.get(ast.unparse(node), node)
     while isinstance(node, ast.BinOp):
         node = node.left
     if isinstance(node, ast.JoinedStr) and node.values:
@@ -135,7 +117,8 @@ def _begun(node: ast.expr, values: dict[str, ast.expr]) -> bool:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_each_text_for_the_shipped_model_begins_with_a_line_end(path):
+def test_each_claim_of_a_lesson_names_its_evidence_and_each_text_for_the_shipped_model_begins_with_a_line_end(path):
+    assert without_evidence(read_lesson(path).cells) == []
     assert unbegun(path.read_text(encoding="utf-8")) == []
 
 

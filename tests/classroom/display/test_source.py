@@ -1,5 +1,6 @@
 """The library's own source, shown with its place and its lesson, and nothing else."""
 
+import html
 import inspect
 import re
 from typing import Any
@@ -11,7 +12,7 @@ import tinylm_lib
 from tinylm_lib import layers, preset
 from tinylm_lib.attention import Attention
 from tinylm_lib.classroom.display import cards
-from tinylm_lib.classroom.display.source import highlighted, lesson, place, show
+from tinylm_lib.classroom.display.source import highlighted, lesson_of, place, show
 from tinylm_lib.feedforward import GatedMLP
 from tinylm_lib.layers import RMSNorm, dropout, softmax
 from tinylm_lib.model import TransformerLM
@@ -20,13 +21,16 @@ from tinylm_lib.model import TransformerLM
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """What is displayed, bundle by bundle."""
-    bundles: list[dict[str, str]] = []
-    keep = lambda card: bundles.append({"text/plain": str(card), "text/html": card._repr_html_()})  # noqa: E731
+    cards_shown: list[dict[str, str]] = []
+
+    def keep(card: cards.Card) -> None:
+        cards_shown.append({"text/plain": str(card), "text/html": card._repr_html_()})
+
     monkeypatch.setattr(cards, "display", keep)
-    return bundles
+    return cards_shown
 
 
-def test_the_source_is_shown_with_its_place_and_its_lesson(shown: list) -> None:
+def test_the_source_is_shown_with_its_place_and_its_lesson_of(shown: list) -> None:
     show(softmax, RMSNorm)
     text = shown[0]["text/plain"]
     assert text.startswith(
@@ -34,9 +38,8 @@ def test_the_source_is_shown_with_its_place_and_its_lesson(shown: list) -> None:
     )
     assert text.endswith(inspect.getsource(softmax).rstrip())
     assert shown[1]["text/plain"].startswith("RMSNorm · tinylm_lib/layers.py · notebook 04\n\nclass RMSNorm")
-    html = shown[0]["text/html"]
-    assert "<details>" in html and "<script" not in html and "<style" not in html and "class=" not in html
-    assert "<details open" not in html
+    page = shown[0]["text/html"]
+    assert "<details>" in page and not re.search(r"<(script|style)|class=|<details open", page)
 
 
 @pytest.mark.parametrize("item", [Attention.split, TransformerLM.initialise, GatedMLP.forward])
@@ -51,9 +54,9 @@ def test_a_method_of_an_object_is_the_method_of_its_class(shown: list) -> None:
 
 
 def test_the_lesson_is_the_nearest_one_that_is_named() -> None:
-    assert lesson(RMSNorm.forward) == "notebook 04", "of its class"
-    assert lesson(Attention) == "notebooks 05 and 07", "of its file"
-    assert lesson(dropout) == "", "its file names none"
+    assert lesson_of(RMSNorm.forward) == "notebook 04", "of its class"
+    assert lesson_of(Attention) == "notebooks 05 and 07", "of its file"
+    assert lesson_of(dropout) == "", "its file names none"
     assert place(preset) == "tinylm_lib/presets.py"
 
 
@@ -78,10 +81,7 @@ def test_what_is_not_the_librarys_is_refused_with_a_remedy(shown: list, item: An
 def test_highlighting_changes_no_character() -> None:
     source = inspect.getsource(layers)
     lines = highlighted(source)
-    bare = [re.sub(r"<[^>]+>", "", line) for line in lines]
-    unescape = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#x27;": "'", "&amp;": "&"}
-    for entity, sign in unescape.items():
-        bare = [line.replace(entity, sign) for line in bare]
-    assert "\n".join(bare) == source
+    assert html.unescape(re.sub(r"<[^>]+>", "", "\n".join(lines))) == source
     assert all(line.count("<span") == line.count("</span>") for line in lines), "a line stands alone in a table"
+    assert "></span>" not in "".join(lines), "nothing is set where nothing is seen"
     assert any("font-weight:700" in line for line in lines) and not re.search(r"[;\"]color:", "".join(lines))

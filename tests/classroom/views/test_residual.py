@@ -1,26 +1,21 @@
 """The view of the residual stream: equal to what hooks catch in any architecture, and refused with a remedy."""
 
-import json
+from itertools import pairwise
 
 import pytest
 import torch
 from support.models import MODELS, scrambled, some_ids, tiny
+from support.views import ask, shipped
 
 from tinylm_lib.classroom.views.residual import depths, residual_view
-from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
 STORY = "\nOne sunny day, brave Mia had a red kite. She"
 
 
 @pytest.fixture(scope="module")
-def ready():
-    return load_pretrained("storyworld")
-
-
-@pytest.fixture(scope="module")
-def view(ready):
-    return residual_view(ready.model, ready.tokenizer, STORY)
+def view():
+    return residual_view(shipped().model, shipped().tokenizer, STORY)
 
 
 def streams(model, ids):
@@ -54,14 +49,13 @@ def test_each_depth_is_the_head_on_the_normed_stream_and_the_last_is_the_models_
 @pytest.mark.parametrize("name", ["modern", "gpt2", "cs190c"])
 def test_a_pre_norm_stream_is_what_was_there_and_what_both_parts_add(name):
     seen = streams(scrambled(tiny(name)), some_ids(1, 9))
-    for before, after, attention, ffn in zip(
-        seen["stream"], seen["stream"][1:], seen["attention"], seen["ffn"], strict=False
-    ):
+    for (before, after), attention, ffn in zip(pairwise(seen["stream"]), seen["attention"], seen["ffn"], strict=True):
         torch.testing.assert_close(before + attention + ffn, after)
 
 
-def test_the_data_name_the_best_five_and_follow_the_last_answer(view, ready):
-    data, ids = view.data, torch.tensor(ready.tokenizer.encode(STORY))
+def test_the_data_name_the_best_five_and_follow_the_last_answer(view):
+    ready, data = shipped(), view.data
+    ids = torch.tensor(ready.tokenizer.encode(STORY))
     read = depths(ready.model, ids)
     assert [len(data[name]) for name in ("best", "last", "stream", "attention", "ffn")] == [4, 4, 4, 3, 3]
     for d in range(4):
@@ -71,12 +65,8 @@ def test_the_data_name_the_best_five_and_follow_the_last_answer(view, ready):
             assert data["vocabulary"][data["best"][d][t][0]] == ready.tokenizer.decode([int(best[0])]).strip(" ")
             end = int(read.probs[-1, t].argmax())
             assert data["last"][d][t] == pytest.approx(read.probs[d, t, end].item(), rel=1e-4)
-    assert (
-        not data["normed"]
-        and residual_view(scrambled(tiny("modern", block="post_norm", vocab_size=256)), ByteTokenizer(), "ab").data[
-            "normed"
-        ]
-    )
+    normed = scrambled(tiny("modern", block="post_norm", vocab_size=256))
+    assert not data["normed"] and residual_view(normed, ByteTokenizer(), "ab").data["normed"]
 
 
 def test_it_begins_where_the_surest_readout_before_the_last_block_differs_from_the_answer(view):
@@ -88,26 +78,19 @@ def test_it_begins_where_the_surest_readout_before_the_last_block_differs_from_t
     assert "Each row is read with the final norm and the head, which were trained for the top row." in view.html
 
 
-def test_it_is_small_and_the_same_on_every_run(view, ready):
-    bundle = view._repr_mimebundle_()[0]
-    kept = {name: value for name, value in bundle.items() if "widget" not in name}
-    again = residual_view(ready.model, ready.tokenizer, STORY)._repr_mimebundle_()[0]
-    assert len(json.dumps(kept)) <= 60_000
-    assert kept == {name: value for name, value in again.items() if "widget" not in name}
-
-
-def test_a_kernel_reads_another_text_after_the_same_line_end_or_says_what_is_wrong(view, ready):
+def test_a_kernel_reads_another_text_after_the_same_line_end_or_says_what_is_wrong():
+    ready = shipped()
     asked = residual_view(ready.model, ready.tokenizer, STORY)
-    asked._handle_custom_msg({"text": " One day Mia "}, [])
-    assert asked.data["tokens"] == ["↵", "One", "day", "Mia"] and asked.data["error"] == ""
-    assert asked.data["probs"] == residual_view(ready.model, ready.tokenizer, "\nOne day Mia").data["probs"]
-    asked._handle_custom_msg({"text": "One xylophone"}, [])
-    assert "xylophone" in asked.data["error"] and asked.data["tokens"] == ["↵", "One", "day", "Mia"]
-    asked._handle_custom_msg({"text": "One" + " day" * 31}, [])
-    assert "1 to 32 tokens, not 33" in asked.data["error"]
+    data = ask(asked, text=" One day Mia ")
+    assert data == residual_view(ready.model, ready.tokenizer, "\nOne day Mia").data | {"error": ""}
+    assert data["tokens"] == ["↵", "One", "day", "Mia"]
+    for text, message in (("One xylophone", "xylophone"), ("One" + " day" * 31, "1 to 32 tokens, not 33")):
+        assert message in ask(asked, text=text)["error"] and asked.data["tokens"] == data["tokens"]
 
 
-@pytest.mark.parametrize(("text", "count"), [("", 0), ("a" * 17, 17)])
-def test_too_few_and_too_many_tokens_are_refused(text, count):
-    with pytest.raises(ValueError, match=f"shows 1 to 16 tokens, not {count}: take another piece"):
+@pytest.mark.parametrize(
+    ("text", "message"), [("", "not 0: take a longer"), ("a" * 17, "not 17: take a shorter piece")]
+)
+def test_too_few_and_too_many_tokens_are_refused(text, message):
+    with pytest.raises(ValueError, match=f"shows 1 to 16 tokens, {message}"):
         residual_view(scrambled(tiny("modern", vocab_size=256)), ByteTokenizer(), text)

@@ -1,30 +1,20 @@
 """The view of rotary positions: its numbers are the model's own, its picture tells the scores, bad input is refused."""
 
-import json
 import re
 
 import pytest
 import torch
 from support.models import scrambled, some_ids, tiny
+from support.views import Numbers, shipped, table_rows
 
 from tinylm_lib.classroom import rope_view
 from tinylm_lib.classroom.shapes.capture import capture
-from tinylm_lib.classroom.views.base import SCRIPTS, source
-from tinylm_lib.classroom.views.rope import REACH, STARTS, Pair
+from tinylm_lib.classroom.views.rope import REACH, STARTS, QueryKey
 from tinylm_lib.config import RopeScaling
 from tinylm_lib.positions import LAYOUTS
-from tinylm_lib.pretrained import load_pretrained
-from tinylm_lib.text.tokenizers import ByteTokenizer
 
 MODEL = "post-norm, rms, interleaved"
 IDS = some_ids(1, 9)
-
-
-class Numbers:
-    """A tokenizer that names each id."""
-
-    def decode(self, tokens: list[int]) -> str:
-        return " ".join(f"w{token}" for token in tokens)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +51,7 @@ def test_the_stored_vectors_turn_into_the_scores_of_the_model(name):
 def test_scores_of_the_picture_are_those_of_complex_numbers_and_stay_when_both_move(base, layout):
     q, k = torch.randn(2, 16, generator=torch.Generator().manual_seed(3))
     away = torch.arange(REACH + 1)
-    pair = Pair(q, k, base, layout, 5)
+    pair = QueryKey(q, k, base, layout, 5)
     for start in STARTS:
         found = pair.scores(torch.full_like(away, start), away)
         expected = [score(q, k, start + distance, start, base, layout) for distance in away.tolist()]
@@ -71,7 +61,7 @@ def test_scores_of_the_picture_are_those_of_complex_numbers_and_stay_when_both_m
 
 def test_added_waves_and_mixed_layouts_break_what_turning_keeps():
     q, k = torch.randn(2, 16, generator=torch.Generator().manual_seed(3))
-    pair, starts = Pair(q, k, 10_000.0, "halves", 5), torch.tensor(STARTS)
+    pair, starts = QueryKey(q, k, 10_000.0, "halves", 5), torch.tensor(STARTS)
     assert pair.scores(starts, torch.tensor(5)).diff().abs().max() < 1e-4
     assert pair.added(starts, torch.tensor(5)).diff().abs().min() > 0.1
     assert pair.mixed_up(starts).diff().abs().min() > 0.1
@@ -83,41 +73,21 @@ def test_the_words_and_the_table_tell_the_scores(model):
     asks, offers, base = view.data["query_word"], view.data["key_word"], model.config.rope_base
     right = f"{score(q, k, 3, 0, base, 'interleaved'):.2f}"
     assert repr(view) == (
-        f"Rotary positions, layer 1, head 4. {asks} and {offers}, 3 apart: the score is {right}, "
+        f"Rotary positions. Layer 1, head 4: {asks} and {offers}, 3 apart: the score is {right}, "
         f"and both moved on by 1,000 it is {right}."
     )
-    rows = {
-        row[0]: row[1:] for row in (re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in view.html.split("<tr>")) if row
-    }
+    rows = {name: cells for name, *cells in table_rows(view.html)}
     assert rows["score"] == ["key at 0", "key at 40", "key at 400"] and rows["interleaved"] == [right] * 3
     assert rows["halves"] == [f"{score(q, k, 3, 0, base, 'halves'):.2f}"] * 3
     assert len(set(rows["mixed up"])) == len(set(rows["waves added"])) == 3
     assert rows["1"] == ["0.100", "62.8"]  # of D = 8: a speed of 10000^(-2/8)
     assert right in re.search(r'<img alt="([^"]+)"', view.html)[1]
-    assert not re.search(r"<(style|script|svg)\b|class=|\son\w+=|https?:", view.html)
 
 
-def test_the_view_of_the_lesson_is_small_and_the_same_again():
-    ready = load_pretrained("storyworld")
-    views = [rope_view(ready.model, ready.tokenizer, " Carlos thanked Jamal.", 2, 2, part="bank") for _ in range(2)]
-    bundles = [{k: v for k, v in view._repr_mimebundle_()[0].items() if "widget" not in k} for view in views]
-    assert bundles[0] == bundles[1]
-    assert 20_000 < len(json.dumps(bundles[0], allow_nan=False)) <= 60_000
-    assert views[0].data["part"] == "bank" and len(views[0].data["q"]) == 32
-    assert "“.” and Carlos, 3 apart" in repr(views[0])
-
-
-@pytest.mark.parametrize("name", sorted(path.stem for path in SCRIPTS.glob("*.js") if path.stem != "shared"))
-def test_in_jupyterlab_a_script_and_what_all_share_are_one_and_declare_no_name_twice(name):
-    names = re.findall(r"^(?:const|let|function|class) (\w+)", source("shared") + "\n" + source(name), re.M)
-    assert len(names) == len(set(names)), sorted(each for each in names if names.count(each) > 1)
-
-
-def test_text_and_ids_give_the_same():
-    model = scrambled(tiny("modern", vocab_size=256))
-    ids = ByteTokenizer().encode("kite")
-    for given in (ids, torch.tensor([ids])):
-        assert rope_view(model, ByteTokenizer(), given).data == rope_view(model, ByteTokenizer(), "kite").data
+def test_the_view_of_the_lesson_begins_with_the_part_that_is_asked_for():
+    view = rope_view(shipped().model, shipped().tokenizer, " Carlos thanked Jamal.", 2, 2, part="bank")
+    assert view.data["part"] == "bank" and len(view.data["q"]) == 32
+    assert "“.” and Carlos, 3 apart" in repr(view)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +99,7 @@ def test_text_and_ids_give_the_same():
         ({"query": 9}, "query 9 is no place in a text of 9 tokens: take 0 to 8"),
         ({"key": -10}, "key -10 is no place"),
         ({"query": 2, "key": 5}, "the key at 5 must stand 0 to 64 places before the query at 2"),
-        ({"text_or_ids": []}, "the text has no tokens"),
+        ({"text_or_ids": []}, "1 to 37 tokens, not 0: take a longer"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_a_remedy(model, changed, message):

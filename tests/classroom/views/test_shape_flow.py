@@ -1,23 +1,20 @@
 """The walk as a view: what it stores is what really flowed, and what it says is true of each token."""
 
-import json
 import re
 
 import pytest
 import torch
 from support.models import MODELS, scrambled, tiny
+from support.views import ask
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.shapes.model_steps import model_steps, values
-from tinylm_lib.classroom.views.base import MIME
 from tinylm_lib.classroom.views.shape_flow import LEVELS, MOST_COLUMNS, shape_flow
 from tinylm_lib.cost import count_parameters, forward_flops
 from tinylm_lib.layers import softmax
-from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
 TEXT = "her kite"
-LONGEST_BUNDLE = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -82,20 +79,6 @@ def test_what_is_said_of_a_token_is_true(view, flows):
         assert str(later if later > 1 else ("nothing", "the one")[later]) in step(view, "masked")["facts"][place]
 
 
-def test_it_is_the_same_on_every_run_and_fits_into_a_notebook(view, model):
-    def bundle(each):
-        return {k: x for k, x in each._repr_mimebundle_()[0].items() if "widget" not in k}
-
-    assert bundle(shape_flow(model, ByteTokenizer(), TEXT, layer=1)) == bundle(view)
-    ready = load_pretrained("storyworld")
-    largest = shape_flow(ready.model, ready.tokenizer, "\nOne mild evening, kind Samir ran to Northgate. He")
-    assert len(largest.data["tokens"]) == 12
-    size = len(json.dumps(bundle(largest)))
-    assert size <= LONGEST_BUNDLE, size
-    assert json.loads(json.dumps(bundle(largest)[MIME], allow_nan=False))
-    assert not re.search(r"<(style|script|svg)\b|class=|https?:", largest.html)
-
-
 def test_the_words_and_the_table_tell_the_sums(view, model):
     total = count_parameters(model.config).total
     each = forward_flops(model.config, 1, len(TEXT)) / len(TEXT)
@@ -107,19 +90,18 @@ def test_the_words_and_the_table_tell_the_sums(view, model):
     assert "(B, T, C) = (1, 8, 20)" in re.sub("<[^>]+>", "", view.html)
 
 
-def test_a_kernel_walks_another_text_or_says_what_is_wrong(view, model):
+def test_a_kernel_walks_another_text_or_says_what_is_wrong(model):
     view = shape_flow(model, ByteTokenizer(), TEXT)
-    view._handle_custom_msg({"text": "a red", "layer": 1}, [])
-    assert view.data["tokens"] == ["a", "␣", "r", "e", "d"] and view.data["layer"] == 1 and view.data["error"] == ""
-    view._handle_custom_msg({"text": "a", "layer": 0}, [])
-    assert "2 to 12 tokens, not 1" in view.data["error"] and len(view.data["tokens"]) == 5
+    data = ask(view, text="a red", layer=1)
+    assert data["tokens"] == ["a", "␣", "r", "e", "d"] and data["layer"] == 1 and data["error"] == ""
+    assert ask(view, text="a", layer=0) == {**data, "error": "the view shows 2 to 12 tokens, not 1: take a longer one"}
     assert not shape_flow(model.config).live
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a" * 13,), "2 to 12 tokens, not 13: take another"),
+        (("a" * 13,), "2 to 12 tokens, not 13: take a shorter"),
         (("ab", 2), "layer 2 is none of the model's 2"),
         (("ab", -1), "layer -1 is none"),
     ],
@@ -129,13 +111,10 @@ def test_what_cannot_be_walked_is_refused_with_a_remedy(model, arguments, messag
         shape_flow(model, ByteTokenizer(), *arguments)
 
 
-def test_a_text_needs_the_model_and_its_tokenizer(model):
+def test_a_text_needs_the_model_and_its_tokenizer_and_without_one_a_text_is_at_most_1024_tokens(model):
     for given in ((model.config, ByteTokenizer(), "ab"), (model, None, "ab")):
         with pytest.raises(ValueError, match="need the model and its tokenizer"):
             shape_flow(*given)
     with pytest.raises(TypeError, match="takes a TransformerLM or a ModelConfig, not str"):
         shape_flow("gpt2")
-
-
-def test_a_long_context_is_counted_for_a_text_of_1024():
     assert shape_flow(preset("llama", "3-8b")).data["seq_len"] == 1024

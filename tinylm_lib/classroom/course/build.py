@@ -5,12 +5,12 @@
 Without a number it builds what is stale; `--check` executes nothing and fails if something is stale.
 """
 
-import argparse
 import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from argparse import ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -22,7 +22,7 @@ from nbformat import NotebookNode
 
 from ..checkout import NOTEBOOKS
 from .contents import with_table
-from .source import ROLES, read_lesson, to_notebook
+from .source import read_lesson, to_notebook
 
 MAKERS = "course/build course/claims course/grammar course/source display/cards display/figures display/numbers"
 BUILDER = [Path(__file__).parents[1] / f"{name}.py" for name in (*MAKERS.split(), "views/base", "views/predict")]
@@ -30,18 +30,14 @@ CELL_SECONDS, STUDENT_SECONDS = 120, 60
 # Spinning threads stall on a busy machine; nobody's kept parts may take part in what is built.
 SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
 WIDGET_STATE = "application/vnd.jupyter.widget-view+json"
+LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
 KERNEL = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-    "language_info": {
-        "file_extension": ".py",
-        "mimetype": "text/x-python",
-        "name": "python",
-        "pygments_lexer": "ipython3",
-    },
+    "language_info": LANGUAGE,
 }
 
 
-def build(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
+def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
     """Builds and executes both notebooks of one source; returns one report line for each.
 
     Raises: ValueError if the source is outside the grammar, a cell fails or the student's copy takes far too long.
@@ -117,35 +113,25 @@ def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
 
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tinylm_lib.classroom.course.build", description=__doc__.split("\n")[0]
-    )
+    parser = ArgumentParser(prog="python -m tinylm_lib.classroom.course.build", description=__doc__.split("\n")[0])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: build these lessons, stale or not")
     parser.add_argument("--check", action="store_true", help="execute nothing, fail if a notebook is stale")
     options = parser.parse_args(argv)
     try:
-        for line in _work(options, notebooks):
-            print(line, flush=True)
+        sources = _sources(notebooks, options.numbers)
+        if lines := stale(notebooks) if options.check else []:
+            raise ValueError("\n".join(lines))
+        for source in () if options.check else sources:
+            if options.numbers or any(why_stale(source, path) for path in _places(source, notebooks).values()):
+                print(*build_notebooks(source, notebooks), sep="\n", flush=True)
+        if not options.check and (new := _new_readme(notebooks)):
+            (notebooks.parent / "README.md").write_text(new, encoding="utf-8", newline="\n")
+            print("README.md: the table of lessons")
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
+    print("all notebooks are fresh" if options.check else f"up to date: {', '.join(each.stem for each in sources)}")
     return 0
-
-
-def _work(options: argparse.Namespace, notebooks: Path) -> Iterator[str]:
-    sources = _sources(notebooks, options.numbers)
-    if options.check:
-        if lines := stale(notebooks):
-            raise ValueError("\n".join(lines))
-        yield "all notebooks are fresh"
-    else:
-        for source in sources:
-            if options.numbers or any(why_stale(source, path) for path in _places(source, notebooks).values()):
-                yield from build(source, notebooks)
-        if new := _new_readme(notebooks):
-            (notebooks.parent / "README.md").write_text(new, encoding="utf-8", newline="\n")
-            yield "README.md: the table of lessons"
-        yield f"up to date: {', '.join(source.stem for source in sources)}"
 
 
 def _sources(notebooks: Path, numbers: Sequence[str] = ()) -> list[Path]:
@@ -165,9 +151,8 @@ def _new_readme(notebooks: Path) -> str | None:
 
 
 def _places(source: Path, notebooks: Path) -> dict[str, Path]:
-    return dict(
-        zip(ROLES, (notebooks / f"{source.stem}.ipynb", notebooks / "solutions" / f"{source.stem}.ipynb"), strict=True)
-    )
+    name = f"{source.stem}.ipynb"
+    return {"student": notebooks / name, "solution": notebooks / "solutions" / name}
 
 
 def _shown(path: Path, notebooks: Path) -> str:
@@ -187,24 +172,20 @@ def _seals(source: Path, notebook: NotebookNode) -> dict[str, str]:
 
 def _tidy(notebook: NotebookNode, name: str) -> None:
     """Takes from the outputs what differs from run to run and refuses what nbval could not compare."""
-    _require_raised(notebook, name)
     for cell in notebook.cells:
-        for output in cell.get("outputs", ()):
+        outputs = cell.get("outputs", ())
+        raised = any(output.output_type == "error" for output in outputs)
+        if "raises-exception" in cell.metadata.get("tags", ()) and not raised:
+            raise ValueError(f"{name}: a cell tagged raises-exception does not raise any more\n{cell.source}")
+        for output in outputs:
             data = output.get("data", {})
             data.pop(WIDGET_STATE, None)
             if any(kind.startswith("image/") for kind in data):
-                raise ValueError(f"{name}: a bare picture is compared by nobody: use figures.show\n{cell.source}")
+                raise ValueError(f"{name}: a bare picture is compared by nobody: use figures.display\n{cell.source}")
             if output.get("name") == "stderr":
                 raise ValueError(f"{name}: a cell writes to stderr: {output.text.strip()}\n{cell.source}")
             if output.output_type == "error":  # its frames name the files of this machine
                 output.traceback = [f"{output.ename}: {output.evalue}"]
-
-
-def _require_raised(notebook: NotebookNode, name: str) -> None:
-    for cell in notebook.cells:
-        raised = any(output.output_type == "error" for output in cell.get("outputs", ()))
-        if "raises-exception" in cell.metadata.get("tags", ()) and not raised:
-            raise ValueError(f"{name}: a cell tagged raises-exception does not raise any more\n{cell.source}")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,7 @@ from urllib.parse import quote
 from .grammar import Cell, Problem
 
 SUMMARY = "What you have now"
-MARK = re.compile(r" ?\[\[([a-z][a-z0-9-]*)\]\]")
-NAMES = (ast.Attribute, ast.Name)
+EVIDENCE_MARK = re.compile(r" ?\[\[([a-z][a-z0-9-]*)\]\]")
 PLAIN = "?,:&!()'"
 HEADING = re.compile(r"^## (.+?) *$", re.MULTILINE)
 # What a part of a model is for, what can be left out, what holds in general.
@@ -35,7 +34,7 @@ def linked(cells: Sequence[Cell]) -> list[Cell]:
     JupyterLab compares a link with a heading as it is written, so few signs are escaped.
     """
     ends = list(accumulate(cells, _heading, initial=""))  # the section before each cell, and that after the last
-    places = {cell.meta["evidence"]: end for cell, end in zip(cells, ends, strict=False) if _named(cell)}
+    places = {cell.meta["evidence"]: end for cell, end in zip(cells, ends, strict=False) if "evidence" in cell.meta}
 
     def link(mark: re.Match[str], before: str) -> str:
         there, here = places[mark[1]], _last(mark.string[: mark.start()], before)
@@ -44,15 +43,17 @@ def linked(cells: Sequence[Cell]) -> list[Cell]:
         return "" if here == there else f" ([{shown}](#{quote(there.replace(' ', '-'), safe=PLAIN)}))"
 
     return [
-        replace(cell, text=MARK.sub(partial(link, before=before), cell.text)) if cell.kind == "markdown" else cell
+        replace(cell, text=EVIDENCE_MARK.sub(partial(link, before=before), cell.text))
+        if cell.kind == "markdown"
+        else cell
         for cell, before in zip(cells, ends, strict=False)
     ]
 
 
-def problems(cells: Sequence[Cell]) -> Iterator[Problem]:
+def claim_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
     """The marks without a cell, the cells without a mark and those that could refute nothing."""
-    marks = [(cell, name) for cell in cells if cell.kind == "markdown" for name in MARK.findall(cell.text)]
-    named = [cell for cell in cells if _named(cell)]
+    marks = [(cell, name) for cell in cells if cell.kind == "markdown" for name in EVIDENCE_MARK.findall(cell.text)]
+    named = [cell for cell in cells if "evidence" in cell.meta]
     names = [cell.meta["evidence"] for cell in named]
     for cell, name in marks:
         if name not in names:
@@ -74,7 +75,7 @@ def refutes(cell: Cell) -> bool:
     if cell.kind != "code" or {"solution", "note"} & set(cell.tags):
         return False
     nodes = list(ast.walk(ast.parse(cell.text)))
-    named = {node.attr if isinstance(node, ast.Attribute) else node.id for node in nodes if isinstance(node, NAMES)}
+    named = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
     fails = any(isinstance(node, ast.Assert | ast.Raise) for node in nodes)
     return "check" in cell.tags or fails or "measured" in named or any(name.startswith("assert_") for name in named)
 
@@ -86,17 +87,13 @@ def without_evidence(cells: Sequence[Cell]) -> list[Problem]:
         for text in re.split(r"\n\n+|\n(?=- |## )", cell.text) if cell.kind == "markdown" else ():
             section = _last(text, section)
             claims = text.startswith("- ") if section == SUMMARY else CLAIM.search(_prose(text))
-            if claims and not MARK.search(text):
+            if claims and not EVIDENCE_MARK.search(text):
                 found.append((cell.line, " ".join(text.split())[:160]))
     return found
 
 
 def _prose(text: str) -> str:
     return re.sub(r"`[^`]*`|^#+ .*$|^\|.*$", " ", text, flags=re.MULTILINE)
-
-
-def _named(cell: Cell) -> bool:
-    return "evidence" in cell.meta
 
 
 def _heading(section: str, cell: Cell) -> str:

@@ -27,24 +27,19 @@ from typing import Any
 
 KEYS = {"tags": list, "rows": list, "evidence": str, "name": str, "minutes": int, "difficulty": int, "slide": str}
 TAGS = {
-    "exercise": {"code"},
-    "check": {"code"},
-    "solution": {"code", "markdown"},
-    "note": {"markdown"},
-    "source-hidden": {"code"},
-    "raises-exception": {"code"},
-    "nbval-ignore-output": {"code"},
+    "code": ("exercise", "check", "solution", "source-hidden", "raises-exception", "nbval-ignore-output"),
+    "markdown": ("solution", "note"),
 }
 SLIDES = ("slide", "subslide", "fragment", "skip")
 BANNED = {
     r"\bclear_output\b": "nbval cannot compare clear_output: print the final state once",
     r"\bdisplay_id\b|\bupdate_display\b": "nbval cannot compare display updates: display the final state once",
     r"\bimport tqdm\b|\bfrom tqdm import\b": "a bare tqdm prints its speed: use `from tqdm.auto import tqdm`",
-    r"\bset_matplotlib_formats\b|['\"]svg['\"]": "an untrusted notebook shows no SVG: use figures.show",
+    r"\bset_matplotlib_formats\b|['\"]svg['\"]": "an untrusted notebook shows no SVG: use figures.display",
 }
 MAX_LINES, MEDIAN_LINES = 25, 6
 SOLUTION, END = "# SOLUTION", "# END"
-BLOCK = re.compile(rf"^( *){SOLUTION}\n(.*?)^ *{END}$", re.MULTILINE | re.DOTALL)
+SOLUTION_BLOCK = re.compile(rf"^( *){SOLUTION}\n(.*?)^ *{END}$", re.MULTILINE | re.DOTALL)
 TEACHES = re.compile(r"Teaches\*? in (\d+) minutes?(?:, plus (\d+) of exercises)?\.")
 RUNS = re.compile(r"Runs\*? in about \d+ s\b")
 
@@ -68,7 +63,7 @@ class Cell:
 
 def stub(text: str) -> str:
     """The code of an exercise as a student gets it: `raise NotImplementedError` for each solution block."""
-    return BLOCK.sub(r"\1raise NotImplementedError", text)
+    return SOLUTION_BLOCK.sub(r"\1raise NotImplementedError", text)
 
 
 def solved(text: str) -> str:
@@ -76,13 +71,13 @@ def solved(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if line.strip() not in (SOLUTION, END))
 
 
-def problems(cells: Sequence[Cell], number: str, topic: str) -> list[Problem]:
+def grammar_problems(cells: Sequence[Cell], number: str, topic: str) -> list[Problem]:
     """All that is outside the grammar, as (line, what and how to mend it), in the order of the lines."""
     found = [problem for cell in cells for problem in _header_problems(cell)]
     if not found:  # the rules below rely on well-formed headers
-        rules = (_block_problems, _length_problems, _banned_problems, _code_problems)
+        rules = (_block_problems, _banned_problems, _code_problems)
         found = [problem for cell in cells for rule in rules for problem in rule(cell)]
-        found += [*_title_problems(cells, number, topic), *_order_problems(cells), *_median_problems(cells)]
+        found += [*_title_problems(cells, number, topic), *_order_problems(cells), *_length_problems(cells)]
         found = found or [*_spoiler_problems(cells)]
     return sorted(found)
 
@@ -94,11 +89,11 @@ def _header_problems(cell: Cell) -> Iterator[Problem]:
         elif type(value) is not KEYS[key]:
             yield cell.line, f"{key} must be of type {KEYS[key].__name__}, not {value!r}"
             return
-    known = [tag for tag, kinds in TAGS.items() if cell.kind in kinds]
+    known = TAGS.get(cell.kind, ())
     for tag in cell.tags:
         if tag not in known:
             yield cell.line, f"unknown tag {tag!r} for a {cell.kind} cell; known tags: {', '.join(known)}"
-    if cell.kind not in ("code", "markdown"):
+    if cell.kind not in TAGS:
         yield cell.line, f"make it a code or a markdown cell, not {cell.kind}"
     if cell.meta.get("slide", SLIDES[0]) not in SLIDES:
         yield cell.line, f"slide must be one of {', '.join(SLIDES)}, not {cell.meta['slide']!r}"
@@ -118,11 +113,9 @@ def _fact_problems(cell: Cell) -> Iterator[str]:
 
 
 def _block_problems(cell: Cell) -> Iterator[Problem]:
-    exercise, marks = (
-        "exercise" in cell.tags,
-        [m for m in map(str.strip, cell.text.split("\n")) if m in (SOLUTION, END)],
-    )
-    blocks = [block[2].strip() for block in BLOCK.finditer(cell.text)]
+    exercise = "exercise" in cell.tags
+    marks = [line for line in map(str.strip, cell.text.split("\n")) if line in (SOLUTION, END)]
+    blocks = [block[2].strip() for block in SOLUTION_BLOCK.finditer(cell.text)]
     if marks != [SOLUTION, END] * len(blocks):
         yield cell.line, f"close each `{SOLUTION}` with an `{END}` before the next one"
     elif blocks and not exercise:
@@ -132,16 +125,15 @@ def _block_problems(cell: Cell) -> Iterator[Problem]:
 
 
 def _length(cell: Cell) -> int:
-    return len(solved(cell.text).strip().split("\n"))
+    return solved(cell.text).strip().count("\n") + 1
 
 
-def _length_problems(cell: Cell) -> Iterator[Problem]:
-    if cell.kind == "code" and _length(cell) > MAX_LINES:
-        yield cell.line, f"split the cell: it has {_length(cell)} lines, and at most {MAX_LINES} are read in one go"
-
-
-def _median_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
-    middle = median([_length(cell) for cell in cells if cell.kind == "code"] or [0])
+def _length_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
+    code = [cell for cell in cells if cell.kind == "code"]
+    for cell in code:
+        if _length(cell) > MAX_LINES:
+            yield cell.line, f"split the cell: it has {_length(cell)} lines, and at most {MAX_LINES} are read in one go"
+    middle = median(map(_length, code)) if code else 0
     if middle > MEDIAN_LINES:
         yield 1, f"split the code cells: the median is {middle:g} lines, and small cells have at most {MEDIAN_LINES}"
 
@@ -174,12 +166,13 @@ def _title_problems(cells: Sequence[Cell], number: str, topic: str) -> Iterator[
         yield 1, f"begin with a markdown cell whose first line is `{heading}`"
     if not RUNS.search(title):
         yield 1, "say in the title cell how long the lesson runs: `*Runs* in about 20 s on two cores.`"
-    sums = {False: 0, True: 0}
-    for cell in cells:
-        sums["exercise" in cell.tags] += cell.meta.get("minutes", 0)
+    all_minutes = sum(cell.meta.get("minutes", 0) for cell in cells)
+    exercises = sum(cell.meta["minutes"] for cell in cells if "exercise" in cell.tags)
     found = TEACHES.search(title)
-    if not found or (int(found[1]), int(found[2] or 0)) != (sums[False], sums[True]):
-        wanted = f"*Teaches* in {sums[False]} minutes" + (f", plus {sums[True]} of exercises." if sums[True] else ".")
+    if not found or (int(found[1]), int(found[2] or 0)) != (all_minutes - exercises, exercises):
+        wanted = f"*Teaches* in {all_minutes - exercises} minutes" + (
+            f", plus {exercises} of exercises." if exercises else "."
+        )
         yield 1, f"the minutes of the cells add up to `{wanted}`: say so in the title cell, or mend them"
 
 

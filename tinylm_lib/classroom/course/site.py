@@ -3,10 +3,10 @@
 python -m tinylm_lib.classroom.course.site [NN ...] [--to FOLDER]
 """
 
-import argparse
 import json
 import re
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from html import escape, unescape
 from pathlib import Path
@@ -130,19 +130,15 @@ def lesson_page(rendered: Rendered, page: Page, before: Page | None = None, afte
     """The whole HTML of one lesson."""
     headings = (f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in rendered.headings if level == 2)
     home = f'<a class="home" href="index.html">TinyLM: all lessons</a>{SEARCH}'
-    links = [(before, "before", "← "), (after, "next", "")]
+    links = [(before, "before", "← ", ""), (after, "next", "", " →")]
     footer = "".join(
-        f'<a class="{where}" href="{other.file}">{arrow}{other.number} {escape(other.topic)}{"" if arrow else " →"}</a>'
-        for other, where, arrow in links
-        if other
+        f'<a class="{where}" href="{page.file}">{left}{page.number} {escape(page.topic)}{right}</a>'
+        for page, where, left, right in links
+        if page
     )
-    return _fill(
-        title=f"{page.number} {page.topic} · TinyLM",
-        kind="lesson",
-        navigation=f'<nav aria-label="This lesson">{home}<ol>{"".join(headings)}</ol></nav>',
-        content=rendered.content + (f"<footer>{footer}</footer>" if footer else ""),
-        script=_script(sorted(rendered.modules)),
-    )
+    navigation = f'<nav aria-label="This lesson">{home}<ol>{"".join(headings)}</ol></nav>'
+    content = rendered.content + (f"<footer>{footer}</footer>" if footer else "")
+    return _fill(f"{page.number} {page.topic} · TinyLM", "lesson", content, _script(rendered.modules), navigation)
 
 
 def index_page(pages: Sequence[Page], sections: Sequence[Sequence[str]]) -> str:
@@ -159,14 +155,12 @@ def index_page(pages: Sequence[Page], sections: Sequence[Sequence[str]]) -> str:
         f'<script type="application/json" id="sections">{_json(sections)}</script>'
     )
     script = Path(__file__).with_name("search.js").read_text(encoding="utf-8")
-    return _fill(title="TinyLM: all lessons", kind="index", navigation="", content=content, script=script)
+    return _fill("TinyLM: all lessons", "index", content, script)
 
 
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tinylm_lib.classroom.course.site", description=__doc__.split("\n")[0]
-    )
+    parser = ArgumentParser(prog="python -m tinylm_lib.classroom.course.site", description=__doc__.split("\n")[0])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: only these lessons")
     parser.add_argument("--to", type=Path, default=WORK / "site", metavar="FOLDER", help="default: work/site")
     options = parser.parse_args(argv)
@@ -180,9 +174,7 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
 
 
 def _mathml(formula: str, display: str) -> str:
-    found = convert(
-        formula.replace("{aligned}", "{split}"), display=display
-    )  # the same thing, and the one that it knows
+    found = convert(formula.replace("{aligned}", "{split}"), display=display)  # the same, under a name that it knows
     if unknown := re.search(r"<mi>(\\\w+|&)</mi>", found):
         raise ValueError(f"no MathML for {unknown[1]} in the formula {formula}: write it with other commands")
     return found
@@ -209,11 +201,8 @@ def _output(output: NotebookNode, modules: set[str]) -> str:
         return f'<pre class="output">{escape(strip_ansi(text).rstrip())}</pre>'
     if view := output.data.get(MIME):
         modules.add(view["module"])
-        still = output.data["text/html"]
-        return (
-            f'<div class="output rich" data-view="{escape(view["module"])}">'
-            f'<script type="application/json">{_json(view["data"])}</script>{still}</div>'
-        )
+        data = f'<script type="application/json">{_json(view["data"])}</script>'
+        return f'<div class="output rich" data-view="{view["module"]}">{data}{output.data["text/html"]}</div>'
     if html := output.data.get("text/html"):
         return f'<div class="output rich">{html}</div>'
     return f'<pre class="output">{escape(strip_ansi(output.data.get("text/plain", "")))}</pre>'
@@ -253,20 +242,22 @@ def _json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
 
 
-def _script(modules: Sequence[str]) -> str:
+def _script(modules: set[str]) -> str:
     """The modules of the views as one plain script: a page from disk may import nothing."""
     if not modules:
         return ""
-    drawn = (f"(() => {{\n{source(module).replace('export default', f'views.{module} =')}}})();" for module in modules)
+    scripts = ((module, source(module)) for module in sorted(modules))
+    drawn = (f"(() => {{\n{text.replace('export default', f'views.{module} =')}}})();" for module, text in scripts)
     text = "\n".join([source(SHARED), *drawn])
     if "</script" in text.lower():
         raise ValueError("a module of a view may not hold </script: the page would end there")
     return text
 
 
-def _fill(**parts: str) -> str:
-    template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    return template.substitute(parts | {"title": escape(parts["title"]), "look": css()})
+def _fill(title: str, kind: str, content: str, script: str, navigation: str = "") -> str:
+    page = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    parts = {"kind": kind, "content": content, "script": script, "navigation": navigation}
+    return page.substitute(title=escape(title), look=css(), **parts)
 
 
 def _write(path: Path, html: str) -> Path:

@@ -8,10 +8,9 @@ from typing import Any
 import jupytext
 from nbformat import NotebookNode, v4
 
-from . import claims
-from .grammar import Cell, problems, solved, stub
+from .claims import claim_problems, linked
+from .grammar import Cell, grammar_problems, solved, stub
 
-ROLES = ("student", "solution")
 FILE_NAME = re.compile(r"(\d\d)_([a-z]+)\.py")
 HEADER = re.compile(r"# %%(?= |$)")
 
@@ -36,19 +35,19 @@ def read_lesson(path: Path) -> Lesson:
             f"{path.name}:1: rename it to NN_topic.py, two digits and one lower-case word: 05_attention.py"
         )
     cells = _cells(path)
-    if found := problems(cells, *named.groups()) or sorted(claims.problems(cells)):
+    if found := grammar_problems(cells, *named.groups()) or sorted(claim_problems(cells)):
         raise ValueError("\n".join(f"{path.name}:{line}: {text}" for line, text in found))
     return Lesson(path.stem, named[1], cells)
 
 
 def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
-    """The lesson as one of ROLES gets it, not yet executed; a cell's id is its place in the source."""
+    """The lesson for the role `student` or `solution`, not yet executed; a cell's id is its place in the source."""
     left_out = {"solution", "note"} if role == "student" else set()
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell}
     return v4.new_notebook(
         cells=[
             make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell))
-            for place, cell in enumerate(claims.linked(lesson.cells))
+            for place, cell in enumerate(linked(lesson.cells))
             if not left_out & set(cell.tags)
         ]
     )
@@ -62,11 +61,11 @@ def _cells(path: Path) -> tuple[Cell, ...]:
         raise ValueError(
             f"{path.name}:1: begin with a `# %%` header, and let no string hold a line that looks like one"
         )
-    return tuple(Cell(line, node.cell_type, node.source, _facts(node)) for line, node in zip(lines, nodes, strict=True))
-
-
-def _facts(node: NotebookNode) -> dict[str, Any]:
-    return {key: value for key, value in node.metadata.items() if key != "lines_to_next_cell"}  # jupytext's own note
+    for node in nodes:
+        node.metadata.pop("lines_to_next_cell", None)  # jupytext's own note
+    return tuple(
+        Cell(line, node.cell_type, node.source, dict(node.metadata)) for line, node in zip(lines, nodes, strict=True)
+    )
 
 
 def _text(cell: Cell, role: str) -> str:

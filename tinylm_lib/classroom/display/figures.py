@@ -1,4 +1,4 @@
-"""The figures of the series, in the style of `look`: one helper adds alt text, caption and numbers."""
+"""The figures of the series, in the style of `theme`: one helper adds alt text, caption and numbers."""
 
 import base64
 import io
@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from IPython.display import display
+from IPython.display import publish_display_data
 from matplotlib import pyplot, style
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
@@ -19,72 +19,73 @@ from PIL import Image
 
 from .cards import fold, number_table
 from .numbers import fixed, rounded
-from .theme import AXIS_COLORS, DASHES, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
-
-__all__ = [
-    "AXIS_COLORS", "DASHES", "HEAT", "INK", "QUIET", "SERIES", "SIGNED", "arrow", "axes", "box", "cells", "framed",
-    "heat_map", "loss_curve", "show",
-]  # fmt: skip
-
+from .theme import AXIS_COLORS, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
+from .theme import DASHES as DASHES
 
 PIXELS_PER_INCH, SHARPNESS = 96, 1.5
 TABLE_ROWS = 8
 CELL_INCHES, CELL_POINTS = 0.62, 13
 UPRIGHT = 5  # letters of a name that fit above a cell
-STEPS = 10  # of a ramp in a flat picture: two numbers that differ by a tenth of it have two colours
+RAMP_STEPS = 10  # of a ramp in a flat picture: two numbers that differ by a tenth of it have two colours
 TINTS = (0.5, 0.2)  # of a colour on white: the edges of its lines, and its fills
 MASKED = SURFACES["soft"].light
 DARK = 0.18  # relative luminance below which white has more contrast than black
 
 
 @contextmanager
+def drawing(width: float, height: float, **settings: Any) -> Iterator[Figure]:
+    """An empty figure in the style of the series, to be drawn inside the `with` block; its size is in inches.
+
+    settings: more of matplotlib's, with `_` for `.` in their names.
+    """
+    with style.context(["default", STYLE, {name.replace("_", ".", 1): value for name, value in settings.items()}]):
+        yield Figure(figsize=(width, height), layout="constrained")
+
+
+@contextmanager
 def axes(title: str, x: str, y: str, size: tuple[float, float] = (8.6, 4.6)) -> Iterator[tuple[Figure, Axes]]:
     """A titled, labelled figure and its axes, to be drawn inside the `with` block; size in inches, 96 pixels each."""
-    with style.context(["default", STYLE]):
-        figure = Figure(figsize=size, layout="constrained")
+    with drawing(*size) as figure:
         ax = figure.subplots()
         ax.set(title=title, xlabel=x, ylabel=y)
         yield figure, ax
 
 
-def show(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Sequence[Any]], digits: int = 3) -> None:
+def display(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Sequence[Any]], digits: int = 3) -> None:
     """Displays the figure with alt text, caption and its numbers as a foldable table, and closes it.
 
     table: the columns by their heading, all equally long; floats are rounded to `digits` significant digits.
     Raises: ValueError if anything a reader needs is missing.
     """
-    first = figure.axes[0] if figure.axes else None
-    if not (first and first.get_title(loc="left") + first.get_title() and first.get_xlabel() and first.get_ylabel()):
+    ax = figure.axes[0] if figure.axes else None
+    if not (ax and ax.get_title(loc="left") + ax.get_title() and ax.get_xlabel() and ax.get_ylabel()):
         raise ValueError("a figure needs a title and two axis labels: make it with `axes(title, x, y)`")
     if not alt.strip() or not caption.strip():
         raise ValueError("a figure needs an alt text (what it shows) and a caption (what to see in it)")
     lengths = {len(column) for column in table.values()}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError("a figure needs its numbers: table={'step': [...], 'loss': [...]}, columns equally long")
-    shown = (
-        [rounded(cell, digits) if isinstance(cell, float) else str(cell) for cell in column]
-        for column in table.values()
-    )
-    html = framed(figure, alt, caption, number_table(list(table), zip(*shown, strict=True)))
+    rows = zip(*table.values(), strict=True)
+    cells = ([rounded(cell, digits) if isinstance(cell, float) else str(cell) for cell in row] for row in rows)
+    _publish(figure, alt, caption, number_table(list(table), cells))
     pyplot.close(figure)
-    display({"text/html": html, "text/plain": f"Figure: {alt}\n{caption}"}, raw=True)
+
+
+def _publish(figure: Figure, alt: str, caption: str, numbers: str) -> None:
+    html = framed(figure, alt, caption, numbers)
+    publish_display_data({"text/html": html, "text/plain": f"Figure: {alt}\n{caption}"})
 
 
 def framed(
-    figure: Figure,
-    alt: str,
-    caption: str,
-    numbers: str,
-    *,
-    flat: bool = False,
-    sharpness: float = SHARPNESS,
+    figure: Figure, alt: str, caption: str, numbers: str, *, flat: bool = False, sharpness: float = SHARPNESS
 ) -> str:
     """The HTML of a figure: its picture with alt text, its caption, and its numbers, which are HTML too, folded.
 
     flat: keep only the colours of `palette`, which makes the picture of a view a third of the size.
     sharpness: pixels of the picture for one of the page.
     """
-    below = f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{fold("The numbers", numbers)}'
+    below = fold("The numbers", f'<div style="overflow-x:auto">{numbers}</div>')
+    below = f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{below}'
     return f'<figure style="margin:4px 0 12px">{_image(figure, alt, flat, sharpness)}{below}</figure>'
 
 
@@ -110,7 +111,7 @@ def loss_curve(
     courses = [f"{name} goes from {rounded(y[0], 2)} to {rounded(y[-1], 2)}" for name, (_, y) in curves.items()]
     lines = [f"{name} lies at {rounded(value, 3)}" for name, value in levels.items()]
     alt = f"Line chart of the loss in {unit} over the steps: {'; '.join(courses + lines)}."
-    show(figure, alt=alt, caption=caption, table=_loss_table(curves, levels), digits=2)
+    display(figure, alt=alt, caption=caption, table=_loss_table(curves, levels), digits=2)
 
 
 def heat_map(
@@ -139,19 +140,13 @@ def heat_map(
     ends = f"from {low:g} to {high:g}"
     alt = f"Heat map: {title}. {y.partition(':')[0]} by row, {x.partition(':')[0]} by column, {ends}."
     hatched = " Hatched is masked." if np.isnan(values).any() else ""
-    caption = f"{caption} The colour goes {ends}.{hatched}"
     numbers = (["" if np.isnan(value) else fixed(value, digits) for value in row] for row in values)
     table = number_table(["", *columns], ([name, *row] for name, row in zip(rows, numbers, strict=True)))
-    display({"text/html": framed(figure, alt, caption, table), "text/plain": f"Figure: {alt}\n{caption}"}, raw=True)
+    _publish(figure, alt, f"{caption} The colour goes {ends}.{hatched}", table)
 
 
 def cells(
-    ax: Axes,
-    values: Any,
-    shades: Any,
-    rows: Sequence[str],
-    digits: Sequence[int],
-    hues: LinearSegmentedColormap = HEAT,
+    ax: Axes, values: Any, shades: Any, rows: Sequence[str], digits: Sequence[int], hues: LinearSegmentedColormap = HEAT
 ) -> None:
     """Draws numbers (R, S) in cells of these shades, 0 to 1 or NaN: hatched. digits: of each row."""
     shades = np.asarray(shades)
@@ -164,6 +159,11 @@ def cells(
         color = "white" if light < DARK else "black"
         ax.text(j, i, fixed(value, digits[i]), ha="center", va="center", size=CELL_POINTS, color=color)
     ax.set_yticks(range(len(rows)), rows)
+    unframed(ax)
+
+
+def unframed(ax: Axes) -> None:
+    """Leaves of the axes their names: no spines, no ticks."""
     ax.tick_params(length=0, colors=QUIET, labelcolor=INK)
     ax.spines[:].set_visible(False)
 
@@ -175,12 +175,7 @@ def box(ax: Axes, x: float, y: float, text: str, letter: str = "") -> None:
 
 
 def arrow(
-    ax: Axes,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    letter: str = "B",
-    width: float = 2,
-    bend: str | None = None,
+    ax: Axes, start: Sequence[float], end: Sequence[float], letter: str = "B", width: float = 2, bend: str | None = None
 ) -> None:
     """Draws what flows from one part to the next, in the colour of an axis letter. bend: a connection style."""
     line = {"arrowstyle": "-|>", "color": _color(letter), "lw": width, "mutation_scale": 14 + 2 * width}
@@ -197,7 +192,7 @@ def palette() -> tuple[tuple[int, int, int], ...]:
     """The red, green and blue, 0 to 255, of every colour of a flat picture, each once, and the tints of its edges."""
     plain = [*SERIES, INK, QUIET, *(shade.light for shade in AXIS_COLORS.values())]
     named = [to_rgb(color) for color in (*plain, LINE, MASKED, "white", "black")]
-    ramps = [hues(step / STEPS)[:3] for hues in (HEAT, SIGNED) for step in range(STEPS + 1)]
+    ramps = [hues(step / RAMP_STEPS)[:3] for hues in (HEAT, SIGNED) for step in range(RAMP_STEPS + 1)]
     tints = [[1 - part * (1 - level) for level in to_rgb(color)] for color in plain for part in TINTS]
     return tuple(dict.fromkeys(tuple(round(255 * level) for level in color) for color in [*named, *ramps, *tints]))
 
@@ -214,11 +209,9 @@ def _flat(drawn: Image.Image) -> Image.Image:
     return flat
 
 
-def _image(figure: Figure, alt: str, flat: bool = False, sharpness: float = SHARPNESS) -> str:
-    buffer = io.BytesIO()
-    figure.savefig(
-        buffer, format="png", dpi=PIXELS_PER_INCH * sharpness, facecolor="white", metadata={"Software": None}
-    )
+def _image(figure: Figure, alt: str, flat: bool, sharpness: float) -> str:
+    buffer, options = io.BytesIO(), {"dpi": PIXELS_PER_INCH * sharpness, "metadata": {"Software": None}}
+    figure.savefig(buffer, format="png", facecolor="white", **options)
     if flat:
         drawn, buffer = _flat(Image.open(buffer)), io.BytesIO()
         drawn.save(buffer, format="png", optimize=True)
@@ -230,16 +223,16 @@ def _image(figure: Figure, alt: str, flat: bool = False, sharpness: float = SHAR
 
 def _loss_table(curves: Mapping[str, tuple], levels: Mapping[str, float]) -> dict[str, list]:
     values = {name: dict(zip(*curve, strict=True)) for name, curve in curves.items()}
-    steps = sorted({step for steps, _ in curves.values() for step in _thinned(steps)})
+    steps = sorted({steps[at] for steps, _ in curves.values() for at in spread(len(steps))})
     table = {"step": [*steps, *levels]}
     for name, at in values.items():
         table[name] = [*(float(at[step]) if step in at else "" for step in steps), *map(float, levels.values())]
     return table
 
 
-def _thinned(steps: Sequence[int]) -> list[int]:
-    last = len(steps) - 1
-    return [steps[round(place * last / (TABLE_ROWS - 1))] for place in range(TABLE_ROWS)]
+def spread(n: int, most: int = TABLE_ROWS) -> list[int]:
+    """At most so many of the places 0 to n - 1, evenly spread, the first and the last among them."""
+    return list(dict.fromkeys(round(i * (n - 1) / (most - 1)) for i in range(most))) if n else []
 
 
 def _name_at_the_right(ax: Axes, ends: list[tuple[float, str, str]]) -> None:

@@ -77,30 +77,15 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 HEAT = LinearSegmentedColormap.from_list("tinylm", ["#f6f9fd", "#6ea8e0", "#0b66c3", "#062f5c"])
 SIGNED = LinearSegmentedColormap.from_list("tinylm_signed", ["#6b2c00", "#d97a2b", "#f6f9fd", "#3f86d0", "#062f5c"])
 STYLE = {
-    "figure.constrained_layout.h_pad": 0.12,
-    "figure.constrained_layout.w_pad": 0.12,
-    "font.family": "DejaVu Sans",
-    "font.size": 15,
-    "axes.titlesize": 19,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 14,
-    "axes.labelsize": 16,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": INK,
-    "axes.prop_cycle": cycler(color=SERIES, linestyle=DASHES),
-    "grid.color": LINE,
-    "lines.linewidth": 2.6,
-    "text.color": INK,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-}
+    "figure.constrained_layout.h_pad": 0.12, "figure.constrained_layout.w_pad": 0.12,
+    "font.family": "DejaVu Sans", "font.size": 15, "text.color": INK,
+    "axes.titlesize": 19, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.titlepad": 14,
+    "axes.labelsize": 16, "axes.labelcolor": INK, "axes.edgecolor": QUIET,
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": LINE,
+    "axes.spines.top": False, "axes.spines.right": False,
+    "axes.prop_cycle": cycler(color=SERIES, linestyle=DASHES), "lines.linewidth": 2.6,
+    "xtick.color": QUIET, "ytick.color": QUIET, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
+}  # fmt: skip
 
 
 def css() -> str:

@@ -14,7 +14,7 @@ from IPython import get_ipython
 
 from ...config import ModelConfig
 from ..display.cards import CODE, Card, card, code, paragraph
-from ..display.source import highlighted, lesson, place
+from ..display.source import highlighted, lesson_of, place
 from .comments import Comment, Letters, Report, config_sizes
 from .failures import Failure, background, capitals, explain, failure_at, function_of
 from .instrument import definition, instrument, woven
@@ -63,7 +63,7 @@ def trace(what: Any, *args: Any, details: bool = False, sizes: Sizes = None, **k
     arguments = inspect.signature(function).bind(*given, **named).arguments
     recording.note_arguments(node.lineno, arguments, {**recording.background, **report.sizes})
     numbers = [line for line in range(node.lineno, node.end_lineno + 1) if line not in _docstring(node)]
-    lessons = lesson(function)
+    lessons = lesson_of(function)
     caption = f"`{place(function)}`" + (f" · {lessons}" if lessons else "")
     name = "lambda" if function.__name__ == "<lambda>" else function.__qualname__.rpartition("<locals>.")[2]
     lines = linecache.getlines(function.__code__.co_filename, function.__globals__)

@@ -1,20 +1,27 @@
 """Interactive views: alive beside a kernel and in an exported page, elsewhere a picture and its numbers."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anywidget
+import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 from traitlets import Bool, Dict
 
+from ...model import TransformerLM
+from ..display.figures import SHARPNESS, framed
 from ..display.theme import css
+from ..shapes.capture import Captured, capture
 
 SCRIPTS = Path(__file__).parent
 MIME = "application/vnd.tinylm.view+json"
 SHARED = "shared"
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class View(anywidget.AnyWidget):
@@ -28,15 +35,7 @@ class View(anywidget.AnyWidget):
     data = Dict().tag(sync=True)
     live = Bool(False).tag(sync=True)
 
-    def __init__(
-        self,
-        module: str,
-        data: dict[str, Any],
-        *,
-        html: str,
-        text: str,
-        answer: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    ):
+    def __init__(self, module: str, data: dict[str, Any], *, html: str, text: str, answer: Answer | None = None):
         self.module, self.html, self.text, self.answer = module, html, text, answer
         super().__init__(_esm=f"{source(SHARED)}\n{source(module)}", data=data, live=answer is not None)
         if answer is not None:
@@ -57,6 +56,23 @@ class View(anywidget.AnyWidget):
         return {**bundle, **ours}, metadata
 
 
+def pictured(
+    module: str,
+    data: dict[str, Any],
+    figure: Figure,
+    *,
+    text: str,
+    alt: str,
+    caption: str,
+    numbers: str,
+    answer: Answer | None = None,
+    sharpness: float = SHARPNESS,
+) -> View:
+    """A view with a figure in its place. numbers: the tables of the figure, as HTML."""
+    html = framed(figure, alt, caption, numbers, flat=True, sharpness=sharpness)
+    return View(module, data, html=html, text=text, answer=answer)
+
+
 def source(module: str) -> str:
     """The JavaScript of a module; what all share begins with the look.
 
@@ -70,13 +86,11 @@ def source(module: str) -> str:
     return look + path.read_text(encoding="utf-8")
 
 
-def few_digits(values: Tensor) -> list[Any]:
-    """The numbers of a tensor, elementwise to 5 significant digits: what a view stores."""
-
-    def short(value: Any) -> Any:
-        return [short(each) for each in value] if isinstance(value, list) else float(f"{value:.5g}")
-
-    return short(values.tolist())
+def few_digits(values: Any) -> Any:
+    """A number, or all numbers of a tensor or of lists in lists, to 5 significant digits: what a view stores."""
+    if isinstance(values, Tensor):
+        values = values.tolist()
+    return [few_digits(each) for each in values] if isinstance(values, list) else float(f"{values:.5g}")
 
 
 def packed(values: Tensor, places: int) -> dict[str, Any]:
@@ -95,9 +109,46 @@ def packed(values: Tensor, places: int) -> dict[str, Any]:
     return {"places": places, "units": units, "digits": digits}
 
 
+# a text, as the model and as a reader sees it
+
+
+def ids_of(tokenizer: Any, text_or_ids: str | Sequence[int] | Tensor, least: int, most: int) -> Tensor:
+    """The ids (T) of a text, or of a batch of one.
+
+    Raises: ValueError for fewer or more tokens than can be shown.
+    """
+    encoded = tokenizer.encode(text_or_ids) if isinstance(text_or_ids, str) else text_or_ids
+    ids = torch.as_tensor(encoded, dtype=torch.long).flatten()  # (T)
+    if not least <= len(ids) <= most:
+        remedy = "take a shorter piece of the text" if len(ids) > most else "take a longer one"
+        raise ValueError(f"the view shows {least} to {most} tokens, not {len(ids)}: {remedy}")
+    return ids
+
+
+def capture_ids(model: TransformerLM, ids: Tensor) -> Captured:
+    """Every value inside the model while it reads ids (T), as a batch of one."""
+    return capture(model, ids[None].to(next(model.parameters()).device))
+
+
+def check_index(name: str, value: int, size: int) -> None:
+    """Raises ValueError for a layer or head that the model does not have."""
+    if not 0 <= value < size:
+        raise ValueError(f"{name} {value} is none of the model's {size}, which count from 0 to {size - 1}")
+
+
+def leading_blanks(text: str) -> str:
+    """The blanks and line ends that a text begins with."""
+    return text[: len(text) - len(text.lstrip())]
+
+
 def readable(token: str) -> str:
     """A token as it stands in a cell: without the blanks around it, and with a sign for what cannot be seen."""
     return token.strip(" ").replace("\n", "↵").replace("\t", "⇥") or "␣"
+
+
+def readable_tokens(tokenizer: Any, ids: Iterable[int]) -> list[str]:
+    """Each token by itself, readable."""
+    return [readable(tokenizer.decode([token])) for token in ids]
 
 
 def named(token: str) -> str:

@@ -5,30 +5,26 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
-from matplotlib import style
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from ...model import TransformerLM
 from ...positions import LAYOUTS, Positions, Rotary, angles, frequencies, sinusoidal_table
 from ..display.cards import number_table
-from ..display.figures import framed
+from ..display.figures import drawing, spread
 from ..display.numbers import fixed, rounded
-from ..display.theme import SERIES, SIGNED, STYLE
-from ..shapes.capture import capture
-from .base import View, few_digits, named, readable
+from ..display.theme import SERIES, SIGNED
+from .base import View, capture_ids, check_index, few_digits, ids_of, named, pictured, readable_tokens
 
-PARTS = ("pair", "bank", "score", "layout")
-SPAN = 128  # positions across the bank
+_PARTS = ("pair", "bank", "score", "layout")
+_SPAN = 128  # positions across the bank
 REACH = 64  # distances in the score
 STARTS = (0, 40, 400)  # where the key stands when the two move together
-WIDEST = 128
-MIXED = "mixed up"
-HUES = 21  # of the cosines in the picture, which few colours keep small
+_WIDEST_HEAD = 128
+_HUES = 21  # of the cosines in the picture, which few colours keep small
 
 
-class Pair(NamedTuple):
+class QueryKey(NamedTuple):
     """A query and a key of one head before they are turned, each (D), and how they are turned."""
 
     q: Tensor
@@ -67,53 +63,69 @@ def rope_view(
 ) -> View:
     """Rotary positions on the query of one token and the key of another, as one head has them before they are turned.
 
-    query, key: places in the text, negative from its end. part: what is seen first, one of PARTS.
+    query, key: places in the text, negative from its end. part: what is seen first: pair, bank, score or layout.
     Raises: ValueError for a model without plain rotary positions or with heads wider than 128, and for a layer, head,
     place or part that there is not, or a key that comes after the query.
     """
-    encoded = tokenizer.encode(text_or_ids) if isinstance(text_or_ids, str) else text_or_ids
-    ids = torch.as_tensor(encoded).flatten()
-    _check(model, ids, layer, head, part)
+    config = model.config
+    _check(model, part)
+    check_index("layer", layer, config.n_layers)
+    check_index("head", head, config.n_heads)
+    ids = ids_of(tokenizer, text_or_ids, 1, config.max_seq_len)
     query, key = (_place(name, place, len(ids)) for name, place in (("query", query), ("key", key)))
     if not 0 <= query - key <= REACH:
         raise ValueError(
             f"the key at {key} must stand 0 to {REACH} places before the query at {query}: swap or move it"
         )
-    caught = capture(model, ids[None].to(next(model.parameters()).device)).inputs
+    caught = capture_ids(model, ids).inputs
     q, k = (caught[f"blocks.{layer}.attention.rotation.{name}"][0].float().cpu() for name in "qk")
     k = k[head * len(k) // len(q), key]
-    pair = Pair(q[head, query], k, model.config.rope_base, model.config.rope_layout, query - key)
-    words = [readable(tokenizer.decode([ids[place].item()])) for place in (query, key)]
-    data = {"part": part, "layer": layer, "head": head, "query_word": words[0], "key_word": words[1]}
-    data |= {"offset": pair.offset, "base": pair.base, "layout": pair.layout, "longest": model.config.max_seq_len}
-    data |= {"q": few_digits(pair.q), "k": few_digits(pair.k), "reach": REACH}
-    asks, offers = map(named, words)
+    pair = QueryKey(q[head, query], k, config.rope_base, config.rope_layout, query - key)
+    words = readable_tokens(tokenizer, ids[[query, key]].tolist())
+    data = {
+        "part": part, "layer": layer, "head": head, "query_word": words[0], "key_word": words[1],
+        "offset": pair.offset, "base": pair.base, "layout": pair.layout, "longest": config.max_seq_len,
+        "q": few_digits(pair.q), "k": few_digits(pair.k), "reach": REACH,
+    }  # fmt: skip
+    return _pictured(data, pair)
+
+
+def _pictured(data: dict[str, Any], pair: QueryKey) -> View:
     here, there = (fixed(pair.scores(torch.tensor([at]), torch.tensor(pair.offset)).item(), 2) for at in (0, 1000))
-    says = f"{asks} and {offers}, {pair.offset} apart: the score is {here}, and both moved on by 1,000 it is {there}."
-    text = f"Rotary positions, layer {layer}, head {head}. {says}"
-    return View("rope", data, html=_figure_html(pair, f"Layer {layer}, head {head}: {says}"), text=text)
+    says = (
+        f"Layer {data['layer']}, head {data['head']}: {named(data['query_word'])} and {named(data['key_word'])}, "
+        f"{pair.offset} apart: the score is {here}, and both moved on by 1,000 it is {there}."
+    )
+    n, longest = len(pair.q) // 2, 2 * math.pi / frequencies(len(pair.q), pair.base)[-1].item()
+    return pictured(
+        "rope",
+        data,
+        _draw(pair),
+        text=f"Rotary positions. {says}",
+        alt=f"A bank of {n} waves, fast above slow, and the score over the distance, equal at both places. {says}",
+        caption=f"{says} Above: each position turns the {n} pairs of numbers by angles of their own, here as cosines; "
+        f"the slowest pair takes {longest:,.0f} positions for one turn. Below: the score over the distance, wide and "
+        f"pale with the key at {STARTS[0]}, thin with the key at {STARTS[-1]}. Turned, the two are one line; with "
+        "waves added instead they are not.",
+        numbers=_tables(pair),
+    )
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     return (a * b).sum(-1)
 
 
-def _check(model: TransformerLM, ids: Tensor, layer: int, head: int, part: str) -> None:
+def _check(model: TransformerLM, part: str) -> None:
     rotation, config = model.blocks[0].attention.rotation, model.config
     if not isinstance(rotation, Rotary) or rotation.scaling is not None:
         raise ValueError(
             f"the view shows plain rotary positions, and this model has position = {config.position!r} with "
             f"rope_scaling = {config.rope_scaling!r}: take a model of the preset 'modern'"
         )
-    if config.d_head > WIDEST:
-        raise ValueError(f"the view shows heads of at most {WIDEST} numbers, not d_head = {config.d_head}")
-    for name, value, size in (("layer", layer, config.n_layers), ("head", head, config.n_heads)):
-        if not 0 <= value < size:
-            raise ValueError(f"{name} {value} is none of the model's {size}, which count from 0 to {size - 1}")
-    if part not in PARTS:
-        raise ValueError(f"part {part!r} is none of {', '.join(PARTS)}")
-    if not len(ids):
-        raise ValueError("the text has no tokens: give it a word")
+    if config.d_head > _WIDEST_HEAD:
+        raise ValueError(f"the view shows heads of at most {_WIDEST_HEAD} numbers, not d_head = {config.d_head}")
+    if part not in _PARTS:
+        raise ValueError(f"part {part!r} is none of {', '.join(_PARTS)}")
 
 
 def _place(name: str, place: int, size: int) -> int:
@@ -122,66 +134,37 @@ def _place(name: str, place: int, size: int) -> int:
     return place % size
 
 
-# the picture
-
-
-def _figure_html(pair: Pair, says: str) -> str:
-    n, longest = len(pair.q) // 2, 2 * math.pi / frequencies(len(pair.q), pair.base)[-1].item()
-    caption = (
-        f"{says} Above: each position turns the {n} pairs of numbers by angles of their own, here as cosines; the "
-        f"slowest pair takes {longest:,.0f} positions for one turn. Below: the score over the distance, wide and pale "
-        f"with the key at {STARTS[0]}, thin with the key at {STARTS[-1]}. Turned, the two are one line; with waves "
-        "added instead they are not."
-    )
-    alt = f"A bank of {n} waves, fast above slow, and the score over the distance, equal at both places. {says}"
-    starts = torch.tensor(STARTS)
-    ways = {layout: pair.scores(starts, torch.tensor(pair.offset), layout) for layout in LAYOUTS}
-    ways |= {MIXED: pair.mixed_up(starts), "waves added": pair.added(starts, torch.tensor(pair.offset))}
+def _tables(pair: QueryKey) -> str:
+    """The score by every way to turn, wherever the key stands, and the speed of some pairs."""
+    starts, offset = torch.tensor(STARTS), torch.tensor(pair.offset)
+    ways = {layout: pair.scores(starts, offset, layout) for layout in LAYOUTS}
+    ways |= {"mixed up": pair.mixed_up(starts), "waves added": pair.added(starts, offset)}
     rows = [[name, *(fixed(score, 2) for score in scores.tolist())] for name, scores in ways.items()]
-    table = number_table(["score", *(f"key at {start}" for start in STARTS)], rows)
     speeds = frequencies(len(pair.q), pair.base).tolist()
-    speed_rows = [[str(i), rounded(speeds[i], 3), rounded(2 * math.pi / speeds[i], 3)] for i in _some(n)]
-    speed_table = number_table(["pair", "radians per position", "positions for one turn"], speed_rows)
-    return framed(_draw(pair), alt, caption, table + speed_table, flat=True)
+    some = [[str(i), rounded(speeds[i], 3), rounded(2 * math.pi / speeds[i], 3)] for i in spread(len(speeds), 6)]
+    table = number_table(["score", *(f"key at {start}" for start in STARTS)], rows)
+    return table + number_table(["pair", "radians per position", "positions for one turn"], some)
 
 
-def _some(n: int) -> list[int]:
-    return sorted({round(part * (n - 1) / 5) for part in range(6)})
-
-
-def _draw(pair: Pair) -> Figure:
-    with style.context(["default", STYLE]):
-        figure = Figure(figsize=(8.2, 6.4), layout="constrained")
-        bank, score = figure.subplots(2, 1, height_ratios=[1, 1.15])
-        _draw_bank(bank, pair)
-        _draw_score(score, pair)
-    return figure
-
-
-def _draw_bank(ax: Axes, pair: Pair) -> None:
-    bank = angles(SPAN, frequencies(len(pair.q), pair.base)).cos().T.numpy()  # (D/2, positions)
-    image = ax.imshow(bank, cmap=SIGNED.resampled(HUES), vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-    ax.figure.colorbar(image, ax=ax, ticks=[-1, 0, 1], label="cosine", pad=0.01).outline.set_visible(False)
-    ax.set(title="Fast pairs for neighbours, slow ones for regions", xlabel="position", ylabel="pair")
-    ax.set(xticks=range(0, SPAN, 16), yticks=_some(len(bank)))
-    ax.grid(visible=False)
-    ax.spines[:].set_visible(False)
-
-
-def _draw_score(ax: Axes, pair: Pair) -> None:
+def _draw(pair: QueryKey) -> Figure:
+    waves = angles(_SPAN, frequencies(len(pair.q), pair.base)).cos().T.numpy()  # (D/2, positions)
     away = torch.arange(REACH + 1)
-    for name, color, scores in (("turned", SERIES[0], pair.scores), ("added", SERIES[1], pair.added)):
-        before, after = (scores(torch.full_like(away, start), away).tolist() for start in (STARTS[0], STARTS[-1]))
-        ax.plot(range(REACH + 1), before, color=color, linewidth=9, alpha=0.25, linestyle="-", solid_capstyle="round")
-        ax.plot(range(REACH + 1), after, color=color, label=name)
-    ax.set(title="Only distance counts", xlabel="how many places back the key stands", ylabel="q · k")
-    ax.set(xticks=range(0, REACH + 1, 8), xlim=(0, REACH))
-    ax.legend(
-        frameon=False,
-        fontsize=15,
-        ncols=2,
-        handlelength=1.6,
-        columnspacing=1.2,
-        loc="lower right",
-        bbox_to_anchor=(1, 0.99),
-    )
+    with drawing(8.2, 6.4) as figure:
+        bank, score = figure.subplots(2, 1, height_ratios=[1, 1.15])
+        image = bank.imshow(
+            waves, cmap=SIGNED.resampled(_HUES), vmin=-1, vmax=1, aspect="auto", interpolation="nearest"
+        )
+        figure.colorbar(image, ax=bank, ticks=[-1, 0, 1], label="cosine", pad=0.01).outline.set_visible(False)
+        bank.set(title="Fast pairs for neighbours, slow ones for regions", xlabel="position", ylabel="pair")
+        bank.set(xticks=range(0, _SPAN, 16), yticks=spread(len(waves), 6))
+        bank.grid(visible=False)
+        bank.spines[:].set_visible(False)
+        for name, color, scores in (("turned", SERIES[0], pair.scores), ("added", SERIES[1], pair.added)):
+            before, after = (scores(torch.full_like(away, start), away).tolist() for start in (STARTS[0], STARTS[-1]))
+            score.plot(away, before, color=color, linewidth=9, alpha=0.25, linestyle="-", solid_capstyle="round")
+            score.plot(away, after, color=color, label=name)
+        score.set(title="Only distance counts", xlabel="how many places back the key stands", ylabel="q · k")
+        score.set(xticks=range(0, REACH + 1, 8), xlim=(0, REACH))
+        spacing = {"handlelength": 1.6, "columnspacing": 1.2, "loc": "lower right", "bbox_to_anchor": (1, 0.99)}
+        score.legend(frameon=False, fontsize=15, ncols=2, **spacing)
+    return figure

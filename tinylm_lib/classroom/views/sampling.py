@@ -1,10 +1,9 @@
 """Sampling step by step: how temperature, top-k, top-p and min-p make the shares that the next word is drawn from."""
 
 import base64
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from matplotlib import style
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -12,30 +11,13 @@ from ...layers import evaluation_mode
 from ...model import TransformerLM
 from ...probabilities import check_number, check_options, next_token_probs, sample
 from ..display.cards import number_table
-from ..display.figures import framed
+from ..display.figures import drawing
 from ..display.numbers import fixed
-from ..display.theme import LINE, SERIES, STYLE
-from .base import View, named, readable
+from ..display.theme import LINE, SERIES
+from .base import Answer, View, few_digits, named, pictured, readable_tokens
 
-SHOWN, STEPS, MOST_WRITTEN, LARGEST_VOCABULARY, HOTTEST = 8, 12, 60, 600, 3
-OPTIONS = ("temperature", "top_k", "top_p", "min_p")
-
-
-class Shown(NamedTuple):
-    """What the picture shows: each word, its own share and the one that it is drawn with, both (V), and the options."""
-
-    words: list[str]
-    own: Tensor
-    drawn: Tensor
-    options: dict[str, Any]
-
-    @property
-    def says(self) -> str:
-        """How many words stay, and what becomes of the likeliest, in plain words."""
-        best, kept = int(self.own.argmax()), int((self.drawn > 0).sum())
-        asked = ", ".join(f"{name} {value:g}" for name, value in self.options.items() if value is not None)
-        shares = f"{named(self.words[best])} goes from a share of {self.own[best]:.2f} to {self.drawn[best]:.2f}"
-        return f"With {asked}, {kept} of {len(self.words)} words may be drawn; {shares}."
+_SHOWN, _WRITTEN, _MOST_WRITTEN, _LARGEST_VOCABULARY, _HOTTEST = 8, 12, 60, 600, 3
+_OPTIONS = ("temperature", "top_k", "top_p", "min_p")
 
 
 class Writer:
@@ -53,7 +35,9 @@ class Writer:
 
     def write(self, n: int, **options: Any) -> None:
         """Draw n more tokens. options: as in `next_token_probs`."""
-        check_number("n", n, int, lambda n: 1 <= n <= MOST_WRITTEN - len(self.shares), self._room())
+        done, room = len(self.shares), _MOST_WRITTEN - len(self.shares)
+        wanted = f"from 1 to {room}, since {done} of {_MOST_WRITTEN} tokens are written: begin again"
+        check_number("n", n, int, lambda n: 1 <= n <= room, wanted)
         check_options(self.model.config.vocab_size, **options)
         for _ in range(n):
             probs = next_token_probs(self.logits[-1][None], **options)
@@ -66,16 +50,11 @@ class Writer:
         with evaluation_mode(self.model):
             return self.model(self.ids[None, -self.model.config.max_seq_len :])[0, -1].float()
 
-    def _room(self) -> str:
-        done = len(self.shares)
-        return f"from 1 to {MOST_WRITTEN - done}, since {done} of {MOST_WRITTEN} tokens are written: begin again"
-
     def data(self) -> dict[str, Any]:
         """What the browser shows: the tokens written, their shares, and the logits before each and after the last."""
-        path = [
-            [token, float(f"{p:.5g}")] for token, p in zip(self.ids[self.n_prompt :].tolist(), self.shares, strict=True)
-        ]
-        return {"path": path, "logits": [_packed(logits) for logits in self.logits]}
+        written = zip(self.ids[self.n_prompt :].tolist(), few_digits(self.shares), strict=True)
+        packed = [base64.b64encode(logits.cpu().numpy().astype("<f4").tobytes()).decode() for logits in self.logits]
+        return {"path": [list(step) for step in written], "logits": packed}
 
 
 def sampling_view(
@@ -96,60 +75,55 @@ def sampling_view(
     Raises: ValueError for an option out of range, a temperature above 3, a vocabulary of more than 600 tokens, and a
     prompt that the tokenizer does not know or that holds no token.
     """
-    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    options = dict(zip(_OPTIONS, (temperature, top_k, top_p, min_p), strict=True))
     V = model.config.vocab_size
     check_options(V, **options)
-    if temperature > HOTTEST:
-        raise ValueError(f"temperature {temperature} is beyond the slider, which ends at {HOTTEST}: take less")
-    if V > LARGEST_VOCABULARY:
-        raise ValueError(f"the view stores every logit, at most {LARGEST_VOCABULARY}, not {V}: take fewer words")
+    if temperature > _HOTTEST:
+        raise ValueError(f"temperature {temperature} is beyond the slider, which ends at {_HOTTEST}: take less")
+    if V > _LARGEST_VOCABULARY:
+        raise ValueError(f"the view stores every logit, at most {_LARGEST_VOCABULARY}, not {V}: take fewer words")
     ids = torch.tensor(tokenizer.encode(prompt), dtype=torch.long, device=next(model.parameters()).device)
     if len(ids) == 0:
         raise ValueError("the prompt holds no token, and an empty prompt predicts nothing: give it a word")
-    writer = Writer(model, ids, seed)
-    writer.write(STEPS, **options)
-    words = [readable(tokenizer.decode([token])) for token in range(V)]
-    data = {"prompt": prompt.strip(), "words": words, "options": options, "seed": seed}
-    first = writer.logits[:1]
-    own, drawn = (next_token_probs(torch.stack(first), **kind)[0].cpu() for kind in ({}, options))
-    shown = Shown(words, own, drawn, options)
-    return View(
-        "sampling", data | {"turn": 0} | writer.data(), html=_figure_html(shown, prompt),
-        text=f"Sampling the next word. {shown.says}", answer=_answer(model, ids, writer),
-    )  # fmt: skip
-
-
-def _answer(model: TransformerLM, prompt: Tensor, first: Writer) -> Any:
-    at = {"writer": first, "turn": 0}
+    writer, turn = Writer(model, ids, seed), 0
+    writer.write(_WRITTEN, **options)
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
+        nonlocal writer, turn
         if request["begin"]:
-            at["writer"] = Writer(model, prompt, request["seed"])
-        at["writer"].write(request["n"], **{name: request[name] for name in OPTIONS})
-        at["turn"] += 1
-        return {"turn": at["turn"], **at["writer"].data()}
+            writer = Writer(model, ids, request["seed"])
+        writer.write(request["n"], **{name: request[name] for name in _OPTIONS})
+        turn += 1
+        return {"turn": turn, **writer.data()}
 
-    return answer
-
-
-def _packed(logits: Tensor) -> str:
-    return base64.b64encode(logits.cpu().numpy().astype("<f4").tobytes()).decode()
+    data = {"prompt": prompt.strip(), "words": readable_tokens(tokenizer, range(V)), "options": options, "seed": seed}
+    return _pictured({**data, "turn": turn, **writer.data()}, writer.logits[0], answer)
 
 
-def _figure_html(shown: Shown, prompt: str) -> str:
-    order = shown.own.sort(descending=True, stable=True).indices[:SHOWN].tolist()
-    caption = (
-        f"The next word after “{prompt.strip()}”. The bar is the share that a word is drawn with, the "
-        f"stroke the model's own. {shown.says}"
+def _pictured(data: dict[str, Any], logits: Tensor, answer: Answer) -> View:
+    """The view with the first drawn word's probabilities as its picture. logits: (V)."""
+    words, options = data["words"], data["options"]
+    own, drawn = (next_token_probs(logits[None], **kind)[0].cpu() for kind in ({}, options))
+    order = own.sort(descending=True, stable=True).indices.tolist()
+    chosen = ", ".join(f"{name} {value:g}" for name, value in options.items() if value is not None)
+    says = (
+        f"With {chosen}, {int((drawn > 0).sum())} of {len(words)} words may be drawn; {named(words[order[0]])} goes "
+        f"from a share of {own[order[0]]:.2f} to {drawn[order[0]]:.2f}."
     )
-    alt = f"Bar chart of the likeliest next words: the model's own shares and those they are drawn with. {shown.says}"
-    others = torch.ones(len(shown.words), dtype=torch.bool).index_fill(0, torch.tensor(order), False)
-    pairs = [(shown.words[i], shown.own[i], shown.drawn[i]) for i in order]
-    if others.any():
-        pairs += [("all others", shown.own[others].sum(), shown.drawn[others].sum())]
-    rows = [[word, _share(own), _share(drawn) if drawn > 0 else "cut"] for word, own, drawn in pairs]
-    return framed(
-        _draw(shown, order), alt, caption, number_table(["word", "the model's", "drawn with"], rows), flat=True
+    rows = [(words[i], own[i], drawn[i]) for i in order[:_SHOWN]]
+    if others := sorted(order[_SHOWN:]):
+        rows.append(("all others", own[others].sum(), drawn[others].sum()))
+    cells = ([word, _share(own), _share(drawn) if drawn > 0 else "cut"] for word, own, drawn in rows)
+    return pictured(
+        "sampling",
+        data,
+        _draw(*zip(*rows[:_SHOWN], strict=True)),
+        text=f"Sampling the next word. {says}",
+        alt=f"Bar chart of the likeliest next words: the model's own shares and those they are drawn with. {says}",
+        caption=f"The next word after “{data['prompt']}”. The bar is the share that a word is drawn with, the stroke "
+        f"the model's own. {says}",
+        numbers=number_table(["word", "the model's", "drawn with"], cells),
+        answer=answer,
     )
 
 
@@ -157,18 +131,14 @@ def _share(x: Tensor) -> str:
     return "<0.01" if x < 0.005 else fixed(x, 2)
 
 
-def _draw(shown: Shown, order: list[int]) -> Figure:
-    with style.context(["default", STYLE, {"axes.grid": False}]):
-        figure = Figure(figsize=(7.6, 1.7 + 0.24 * len(order)), layout="constrained")
-        ax = figure.subplots()
-        places = range(len(order))
-        own, drawn = (x[order].tolist() for x in (shown.own, shown.drawn))
-        ax.barh(places, drawn, height=0.62, color=SERIES[0], label="share it is drawn with")
-        ax.scatter(
-            own, places, marker="|", s=190, linewidths=3, color=SERIES[1], zorder=3, label="the model's own share"
-        )
-        ax.set(title="How the next word is drawn", xlabel="share", yticks=[])
-        ax.set_yticks(places, [shown.words[i] for i in order], size=12)
+def _draw(words: tuple[str, ...], own: tuple[Tensor, ...], drawn: tuple[Tensor, ...]) -> Figure:
+    with drawing(7.6, 1.7 + 0.24 * len(words), axes_grid=False) as figure:
+        ax, places = figure.subplots(), range(len(words))
+        ax.barh(places, list(map(float, drawn)), height=0.62, color=SERIES[0], label="share it is drawn with")
+        stroke = {"marker": "|", "s": 190, "linewidths": 3, "color": SERIES[1], "zorder": 3}
+        ax.scatter(list(map(float, own)), places, label="the model's own share", **stroke)
+        ax.set(title="How the next word is drawn", xlabel="share")
+        ax.set_yticks(places, words, size=12)
         ax.set_xlim(0)
         ax.invert_yaxis()
         ax.tick_params(length=0)

@@ -2,21 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
-from matplotlib import style
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from ...layers import softmax
 from ..display.cards import number_table
-from ..display.figures import framed
+from ..display.figures import drawing
 from ..display.numbers import fixed, rounded
-from ..display.theme import SERIES, STYLE
-from .base import View
+from ..display.theme import SERIES
+from .base import View, pictured
 
-MOST_SCORES = 8
+_MOST_SCORES = 8
 OVERFLOWS_ABOVE = math.log(torch.finfo(torch.float32).max)
 
 
@@ -28,41 +26,40 @@ def softmax_view(scores: Tensor | Sequence[float], names: Sequence[str]) -> View
     """
     scores = torch.as_tensor(scores, dtype=torch.float32).detach().cpu()
     names = [name.strip() for name in names]
-    if scores.ndim != 1 or not 2 <= len(scores) <= MOST_SCORES:
-        raise ValueError(f"scores must be one row of 2 to {MOST_SCORES} numbers, got the shape {tuple(scores.shape)}")
+    if scores.ndim != 1 or not 2 <= len(scores) <= _MOST_SCORES:
+        raise ValueError(f"scores must be one row of 2 to {_MOST_SCORES} numbers, got the shape {tuple(scores.shape)}")
     if not scores.isfinite().all():
         raise ValueError(f"scores must be finite, got {scores[~scores.isfinite()][0].item()}: leave it out")
     if len(names) != len(scores) or not all(names) or len(set(names)) < len(names):
         raise ValueError(f"names must be {len(scores)} different words, one for each score, got {names}")
     data = {"names": names, "scores": [round(score, 4) for score in scores.tolist()]}
-    stored = torch.tensor(data["scores"])
-    shares = softmax(stored, dim=0)
-    best = int(shares.argmax())
-    says = f"{names[best]}, with the score {stored[best]:.2f}, gets {100 * shares[best]:.1f} % of the whole."
-    text = f"Softmax of {len(names)} scores, step by step. {says}"
-    return View("softmax", data, html=_figure_html(names, stored, says), text=text)
-
-
-def _figure_html(names: list[str], scores: Tensor, says: str) -> str:
+    scores = torch.tensor(data["scores"])
     powers, shares = (scores - scores.max()).exp(), softmax(scores, dim=0)
+    best = int(shares.argmax())
+    says = f"{names[best]}, with the score {scores[best]:.2f}, gets {100 * shares[best]:.1f} % of the whole."
     lines = zip(names, scores.tolist(), powers.tolist(), shares.tolist(), strict=True)
-    rows = [[name, fixed(score, 2), rounded(power, 3), fixed(share, 3)] for name, score, power, share in lines]
-    table = number_table(["", "score", "exp(score − largest)", "share"], rows)
-    caption = (
-        "From left to right: the scores; their exponentials, with the largest score taken away first; and those "
-        f"divided by their sum. {says} (In fp32, exp of more than {OVERFLOWS_ABOVE:.2f} would overflow.)"
+    rows = ([name, fixed(score, 2), rounded(power, 3), fixed(share, 3)] for name, score, power, share in lines)
+    return pictured(
+        "softmax",
+        data,
+        _draw(names, scores, powers, shares),
+        text=f"Softmax of {len(names)} scores, step by step. {says}",
+        alt=f"Bar charts of the scores, their exponentials and the shares, for {', '.join(names)}. {says}",
+        caption="From left to right: the scores; their exponentials, with the largest score taken away first; and "
+        f"those divided by their sum. {says} (In fp32, exp of more than {OVERFLOWS_ABOVE:.2f} would overflow.)",
+        numbers=number_table(["", "score", "exp(score − largest)", "share"], rows),
     )
-    alt = f"Bar charts of the scores, their exponentials and the shares, for {', '.join(names)}. {says}"
-    return framed(_draw(names, [scores, powers, shares]), alt, caption, table, flat=True)
 
 
-def _draw(names: list[str], stages: list[Tensor]) -> Figure:
-    titles = ("score", "exp(score − largest)", "share")
-    written: list[Any] = [lambda x: fixed(x, 2), lambda x: rounded(x, 2), lambda x: fixed(100 * x, 1) + " %"]
-    with style.context(["default", STYLE, {"axes.titlesize": 16}]):
-        figure = Figure(figsize=(10, 0.9 + 0.42 * len(names)), layout="constrained")
+def _draw(names: list[str], scores: Tensor, powers: Tensor, shares: Tensor) -> Figure:
+    with drawing(10, 0.9 + 0.42 * len(names), axes_titlesize=16) as figure:
         panels = figure.subplots(1, 3, sharey=True)
-        for ax, title, values, write in zip(panels, titles, stages, written, strict=True):
+        stages = (
+            ("score", scores, lambda x: fixed(x, 2)),
+            ("exp(score − largest)", powers, lambda x: rounded(x, 2)),
+            ("share", shares, lambda x: fixed(100 * x, 1) + " %"),
+        )
+        for ax, (title, values, write) in zip(panels, stages, strict=True):
             bars = ax.barh(names, values.tolist(), color=SERIES[0], height=0.62)
             ax.bar_label(bars, [write(x) for x in values.tolist()], padding=5, size=14)
             low, high = min(0.0, values.min().item()), max(0.0, values.max().item())

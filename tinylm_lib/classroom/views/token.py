@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
@@ -16,40 +15,32 @@ from ...text.base import Tokenizer
 from ...text.bpe import BPETokenizer, merge
 from ...text.cutting import pre_tokens
 from ..display.cards import number_table
-from ..display.figures import framed
+from ..display.figures import drawing
 from ..display.numbers import fixed
-from ..display.theme import INK, QUIET, SERIES, STYLE
-from .base import View
+from ..display.theme import INK, QUIET, SERIES
+from .base import View, pictured
 
-MOST_CHARACTERS, MOST_MERGES = 200, 600
-DRAWN_CHARACTERS, LISTED_MERGES = 36, 6
-SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥"}
-NAMES = {"bytes": "bytes", "chars": "characters", "words": "words", "bpe": "BPE"}
-BYTES_OF = {
-    "bytes": lambda tokenizer, token: bytes([token]),
-    "chars": lambda tokenizer, token: tokenizer.characters[token].encode(),
-    "words": lambda tokenizer, token: tokenizer.words[token].encode(),
-    "bpe": lambda tokenizer, token: tokenizer.vocab[token],
+_MOST_CHARACTERS, _MOST_MERGES = 200, 600
+_DRAWN_CHARACTERS, _LISTED_MERGES = 36, 6
+_MONO = "DejaVu Sans Mono"
+_SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥"}
+# What each kind of tokenizer is called, and the bytes of one of its tokens.
+TOKENIZER_KINDS = {
+    "bytes": ("bytes", lambda tokenizer, token: bytes([token])),
+    "chars": ("characters", lambda tokenizer, token: tokenizer.characters[token].encode()),
+    "words": ("words", lambda tokenizer, token: tokenizer.words[token].encode()),
+    "bpe": ("BPE", lambda tokenizer, token: tokenizer.vocab[token]),
 }
 
 
-class Shown(NamedTuple):
-    """One text as it is cut: for each tokenizer its ids and its tokens, or None and why it refuses the text."""
+class _Cut(NamedTuple):
+    """A text as one tokenizer cuts it: its ids and its tokens, or why it refuses the text."""
 
-    text: str
-    tokenizers: Sequence[Tokenizer]
-    ids: list[list[int] | None]
-    tokens: list[list[bytes]]
-    refused: list[str]
-
-    @property
-    def says(self) -> str:
-        """How many tokens each makes of it, in plain words."""
-        parts = [
-            f"{NAMES[tokenizer.kind]} {'refuse it' if ids is None else len(ids)}"
-            for tokenizer, ids in zip(self.tokenizers, self.ids, strict=True)
-        ]
-        return f"{len(self.text)} characters, {len(self.text.encode())} bytes; tokens: {', '.join(parts)}."
+    name: str
+    vocab_size: int
+    ids: list[int]
+    tokens: list[bytes]
+    refused: str = ""
 
 
 def token_view(texts: Mapping[str, str], tokenizers: Sequence[Tokenizer]) -> View:
@@ -63,65 +54,76 @@ def token_view(texts: Mapping[str, str], tokenizers: Sequence[Tokenizer]) -> Vie
     kinds = [tokenizer.kind for tokenizer in tokenizers]
     if not texts or not kinds or len(set(kinds)) < len(kinds):
         raise ValueError(f"give at least one text and one tokenizer of each kind: {len(texts)} texts, kinds {kinds}")
-    for kind in kinds:
-        pick(BYTES_OF, kind, "kind of tokenizer")
-    merging = next((one for one in tokenizers if isinstance(one, BPETokenizer)), None)
-    shown = {name: _cut(text, tokenizers) for name, text in texts.items()}
-    data = {"cuts": [{"kind": one.kind, "name": NAMES[one.kind], "vocab_size": one.vocab_size} for one in tokenizers]}
-    data |= {"bpe": _rules(merging), "texts": [{"name": name, **_stored(one, merging)} for name, one in shown.items()]}
+    bpe = next((one for one in tokenizers if isinstance(one, BPETokenizer)), None)
+    cuts = {name: _cut(text, tokenizers) for name, text in texts.items()}
+
+    def stored(name: str, text: str, cuts: list[_Cut]) -> dict[str, Any]:
+        found = [
+            {"refused": cut.refused} if cut.refused else {"ids": cut.ids, "sizes": [*map(len, cut.tokens)]}
+            for cut in cuts
+        ]
+        return {"name": name, "text": text, "cuts": found, "pieces": _pieces(text, bpe)}
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return {"own": {"name": "yours", **_stored(_cut(request.get("text"), tokenizers), merging)}}
+        return {"own": stored("yours", request.get("text"), _cut(request.get("text"), tokenizers))}
 
-    first = next(iter(shown.values()))
-    text = f"A text cut into tokens: {first.says}"
-    return View("token", data, html=_figure_html(shown, merging), text=text, answer=answer)
+    text, first = next(iter(texts.values())), next(iter(cuts.values()))
+    counts = ", ".join(f"{cut.name} {'refuse it' if cut.refused else len(cut.ids)}" for cut in first)
+    says = f"{len(text)} characters, {len(text.encode())} bytes; tokens: {counts}."
+    return pictured(
+        "token",
+        {
+            "cuts": [
+                {"kind": one.kind, "name": TOKENIZER_KINDS[one.kind][0], "vocab_size": one.vocab_size}
+                for one in tokenizers
+            ],
+            "bpe": _rules(bpe),
+            "texts": [stored(name, texts[name], cut) for name, cut in cuts.items()],
+        },
+        _draw(text, first),
+        text=f"A text cut into tokens: {says}",
+        alt=f"The same text cut into tokens, one line for each way. {says}",
+        caption="The beginning of the text, each box one token; ␣ is a blank, and belongs to the word after it. "
+        f"The whole text: {says}",
+        numbers=_tables(texts, cuts, bpe),
+        answer=answer,
+    )
 
 
-def _cut(text: Any, tokenizers: Sequence[Tokenizer]) -> Shown:
+def _cut(text: Any, tokenizers: Sequence[Tokenizer]) -> list[_Cut]:
     if not isinstance(text, str):
         raise TypeError(f"the text must be a str, got {type(text).__name__}")
     if not text:
         raise ValueError("the text is empty: write at least one character")
-    if len(text) > MOST_CHARACTERS:
-        raise ValueError(f"the text has {len(text)} characters, and the view shows {MOST_CHARACTERS}: shorten it")
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"the text has {len(text)} characters, and the view shows {_MOST_CHARACTERS}: shorten it")
     if half := next((c for c in text if "\ud800" <= c <= "\udfff"), ""):
         raise ValueError(f"the text holds half a character, U+{ord(half):04X}, which UTF-8 cannot write: take it out")
-    shown = Shown(text, tokenizers, [], [], [])
+    cuts = []
     for tokenizer in tokenizers:
+        name, bytes_of = pick(TOKENIZER_KINDS, tokenizer.kind, "kind of tokenizer")
         try:
-            ids, why = tokenizer.encode(text), ""
+            ids = tokenizer.encode(text)
+            cuts.append(_Cut(name, tokenizer.vocab_size, ids, [bytes_of(tokenizer, token) for token in ids]))
         except ValueError as e:
-            ids, why = None, str(e)
-        shown.ids.append(ids)
-        shown.tokens.append([BYTES_OF[tokenizer.kind](tokenizer, token) for token in ids or ()])
-        shown.refused.append(why)
-    return shown
+            cuts.append(_Cut(name, tokenizer.vocab_size, [], [], str(e)))
+    return cuts
 
 
-def _stored(shown: Shown, merging: BPETokenizer | None) -> dict[str, Any]:
-    cuts = [
-        {"refused": why} if ids is None else {"ids": ids, "sizes": [len(token) for token in tokens]}
-        for ids, tokens, why in zip(shown.ids, shown.tokens, shown.refused, strict=True)
-    ]
-    return {"text": shown.text, "cuts": cuts, "pieces": _pieces(shown.text, merging)}
+def _pieces(text: str, bpe: BPETokenizer | None) -> list[str]:
+    return pre_tokens(text, bpe.special_tokens) if bpe else []
 
 
-def _pieces(text: str, merging: BPETokenizer | None) -> list[str]:
-    return pre_tokens(text, merging.special_tokens) if merging else []
-
-
-def _rules(merging: BPETokenizer | None) -> dict[str, Any]:
+def _rules(bpe: BPETokenizer | None) -> dict[str, Any]:
     """What the script needs to apply merges: the ids of the 256 bytes, of each pair and what it becomes."""
-    if merging is None:
+    if bpe is None:
         return {"bytes": [], "merges": [], "special": {}}
-    if len(merging.merges) > MOST_MERGES:
+    if len(bpe.merges) > _MOST_MERGES:
         raise ValueError(
-            f"the BPE has {len(merging.merges):,} merges, and the view replays {MOST_MERGES:,}: train a smaller one"
+            f"the BPE has {len(bpe.merges):,} merges, and the view replays {_MOST_MERGES:,}: train a smaller one"
         )
-    ids = merging.ids
-    merges = [[ids[first], ids[second], ids[first + second]] for first, second in merging.merges]
-    return {"bytes": [ids[bytes([b])] for b in range(256)], "merges": merges, "special": merging.special_ids}
+    merges = [[bpe.ids[first], bpe.ids[second], bpe.ids[first + second]] for first, second in bpe.merges]
+    return {"bytes": [bpe.ids[bytes([b])] for b in range(256)], "merges": merges, "special": bpe.special_ids}
 
 
 def joins(text: str, bpe: BPETokenizer) -> Counter:
@@ -137,80 +139,61 @@ def joins(text: str, bpe: BPETokenizer) -> Counter:
     return counts
 
 
-def _figure_html(texts: Mapping[str, Shown], merging: BPETokenizer | None) -> str:
-    shown = next(iter(texts.values()))
-    rows = [
-        [name, NAMES[one.kind], f"{one.vocab_size:,}", *_counts(len(each.text), ids)]
-        for name, each in texts.items()
-        for one, ids in zip(each.tokenizers, each.ids, strict=True)
-    ]
-    tables = [number_table(["text", "cut into", "different ids", "tokens", "characters per token"], rows)]
-    if merging:
-        counts = joins(shown.text, merging)
-        lines = []
-        for rank in sorted(counts)[:LISTED_MERGES]:
-            left, right = merging.merges[rank]
-            lines.append([str(rank + 1), *map(_readable, (left, right, left + right)), str(counts[rank])])
-        tables += ["<p>The first merges that join something in the first text:</p>"]
-        tables += [number_table(["merge", "left", "right", "new token", "places"], lines)]
-    caption = (
-        "The beginning of the text, each box one token; ␣ is a blank, and belongs to the word after it. "
-        f"The whole text: {shown.says}"
-    )
-    alt = f"The same text cut into tokens, one line for each way. {shown.says}"
-    return framed(_draw(shown), alt, caption, "".join(tables), flat=True)
-
-
-def _counts(n_characters: int, ids: list[int] | None) -> list[str]:
-    return ["refused", ""] if ids is None else [str(len(ids)), fixed(n_characters / len(ids), 1)]
+def _tables(texts: Mapping[str, str], cuts: Mapping[str, list[_Cut]], bpe: BPETokenizer | None) -> str:
+    rows = []
+    for name, text in texts.items():
+        for cut in cuts[name]:
+            counts = ("refused", "") if cut.refused else (str(len(cut.ids)), fixed(len(text) / len(cut.ids), 1))
+            rows.append([name, cut.name, f"{cut.vocab_size:,}", *counts])
+    tables = number_table(["text", "cut into", "different ids", "tokens", "characters per token"], rows)
+    if bpe is None:
+        return tables
+    lines = []
+    for rank, count in sorted(joins(next(iter(texts.values())), bpe).items())[:_LISTED_MERGES]:
+        left, right = bpe.merges[rank]
+        lines.append([str(rank + 1), *map(_readable, (left, right, left + right)), str(count)])
+    tables += "<p>The first merges that join something in the first text:</p>"
+    return tables + number_table(["merge", "left", "right", "new token", "places"], lines)
 
 
 def _readable(token: bytes) -> str:
     """A token as it can be seen: signs for blanks, and bytes that are no character by their hexadecimal numbers."""
     try:
-        text = token.decode()
+        return "".join(_SIGNS.get(c, c) for c in token.decode())
     except UnicodeDecodeError:
         return token.hex(" ").upper()
-    return "".join(SIGNS.get(c, c) for c in text)
 
 
-def _draw(shown: Shown) -> Figure:
-    places = [place for place, c in enumerate(shown.text[:DRAWN_CHARACTERS]) for _ in c.encode()]  # of each byte
-    with style.context(["default", STYLE]):
-        figure = Figure(figsize=(9.6, 0.9 + 0.48 * len(shown.tokens)), layout="constrained")
+def _draw(text: str, cuts: list[_Cut]) -> Figure:
+    with drawing(9.6, 0.9 + 0.48 * len(cuts)) as figure:
         ax = figure.subplots()
-        ax.set(xlim=(-7.2, DRAWN_CHARACTERS + 6.2), ylim=(len(shown.tokens) - 0.4, -0.6), title="One text, many cuts")
+        ax.set(xlim=(-7.2, _DRAWN_CHARACTERS + 6.2), ylim=(len(cuts) - 0.4, -0.6), title="One text, many cuts")
         ax.axis("off")
-        for row, (one, tokens) in enumerate(zip(shown.tokenizers, shown.tokens, strict=True)):
-            ax.text(-0.6, row, NAMES[one.kind], ha="right", va="center", color=QUIET)
-            ax.text(
-                DRAWN_CHARACTERS + 0.6,
-                row,
-                f"{len(tokens)} tokens" if tokens else "refused",
-                va="center",
-                weight="bold",
-            )
-            _draw_row(ax, row, shown.text, places, tokens)
+        for row, cut in enumerate(cuts):
+            count = "refused" if cut.refused else f"{len(cut.tokens)} tokens"
+            ax.text(-0.6, row, cut.name, ha="right", va="center", color=QUIET)
+            ax.text(_DRAWN_CHARACTERS + 0.6, row, count, va="center", weight="bold")
+            _draw_row(ax, row, text, cut.tokens)
     return figure
 
 
-def _draw_row(ax: Axes, row: int, text: str, places: list[int], tokens: list[bytes]) -> None:
+def _draw_row(ax: Axes, row: int, text: str, tokens: list[bytes]) -> None:
     """Boxes over the characters; the bytes of one character share its place."""
-    known = get_font(findfont(FontProperties(family="DejaVu Sans Mono")))
+    known = get_font(findfont(FontProperties(family=_MONO)))
+    places = [place for place, c in enumerate(text[:_DRAWN_CHARACTERS]) for _ in c.encode()]  # of each byte
     start = 0
     for number, token in enumerate(tokens):
         inside = places[start : start + len(token)]
-        start += len(token)
         if not inside:
             break
-        share = sum(place == inside[0] for place in places)  # bytes of the first character
+        share = places.count(inside[0])  # bytes of the first character
         width = inside[-1] - inside[0] + 1 if len(token) >= share else len(token) / share
-        left = inside[0] + (start - len(token) - places.index(inside[0])) / share
+        left = inside[0] + (start - places.index(inside[0])) / share
         color = SERIES[0] if number % 2 else QUIET
-        ax.add_patch(
-            Rectangle((left + 0.06, row - 0.33), width - 0.12, 0.66, fc=f"{color}2e", ec=color, linewidth=1, snap=True)
-        )
-    for place, c in enumerate(text[:DRAWN_CHARACTERS] if tokens else ""):
-        sign = SIGNS.get(c, c if known.get_char_index(ord(c)) else "□")
-        ax.text(place + 0.5, row, sign, ha="center", va="center_baseline", family="DejaVu Sans Mono", size=13,
-                color=QUIET if c in SIGNS else INK, parse_math=False)  # fmt: skip
+        shape = {"fc": f"{color}2e", "ec": color, "linewidth": 1, "snap": True}
+        ax.add_patch(Rectangle((left + 0.06, row - 0.33), width - 0.12, 0.66, **shape))
+        start += len(token)
+    for place, c in enumerate(text[:_DRAWN_CHARACTERS] if tokens else ""):
+        sign = _SIGNS.get(c, c if known.get_char_index(ord(c)) else "□")
+        how = {"family": _MONO, "size": 13, "color": QUIET if c in _SIGNS else INK, "parse_math": False}
+        ax.text(place + 0.5, row, sign, ha="center", va="center_baseline", **how)
