@@ -23,7 +23,7 @@ def test_numbers_that_differ_are_told_apart():
 
 def never_ends(x, dim):
     while True:
-        x = x + 1
+        pass
 
 
 def catches_everything(x, dim):
@@ -49,13 +49,7 @@ def raises(error):
     return function
 
 
-def recurses(x, dim):
-    return recurses(x, dim)
-
-
 class Nasty(torch.Tensor):
-    """A result that objects to everything."""
-
     def __eq__(self, other):
         raise RuntimeError("no")
 
@@ -76,7 +70,7 @@ BAD = {
     "too few arguments": (lambda x: x, "raises an error"),
     "an exit": (raises(SystemExit(3)), "raises an error"),
     "an interrupt": (raises(KeyboardInterrupt), "raises an error"),
-    "endless recursion": (recurses, "raises an error"),
+    "endless recursion": (lambda x, dim: BAD["endless recursion"][0](x, dim), "raises an error"),
     "a type": (torch.Tensor, "raises an error"),
     "detached": (lambda x, dim: x.detach().softmax(dim), "no gradient"),
     "chance": (lambda x, dim: (x + torch.rand(())).softmax(dim) * (1 + torch.rand(())), "random"),
@@ -92,10 +86,6 @@ def test_whatever_it_does_it_is_told(function, mistake):
     assert len(found.message) > 20
 
 
-def test_a_result_of_a_strange_class_is_taken_for_what_it_holds():
-    assert diagnose("softmax", lambda x, dim: x.softmax(dim).as_subclass(Nasty)).passed
-
-
 @pytest.mark.parametrize("function", [never_ends, catches_everything])
 def test_what_does_not_end_is_stopped(function, monkeypatch):
     monkeypatch.setattr(probing, "SECONDS", 0.5)
@@ -106,8 +96,7 @@ def test_what_does_not_end_is_stopped(function, monkeypatch):
 
 def test_what_it_meddles_with_is_put_back(capsys):
     before = torch.get_rng_state()
-    found = diagnose("softmax", meddles)
-    assert found.passed, found
+    assert diagnose("softmax", meddles).passed
     assert torch.equal(torch.get_rng_state(), before) and torch.get_default_dtype() == torch.float32
     assert capsys.readouterr() == ("", "")
 
@@ -116,7 +105,7 @@ def test_a_stub_is_not_attempted_yet_and_a_right_one_is_told_what_holds(capsys):
     found = check("softmax", raises(NotImplementedError))
     assert found == Diagnosis(False, None, "softmax: not attempted yet")
     assert capsys.readouterr().out == "softmax: not attempted yet\n"
-    assert check("softmax", torch.softmax).passed
+    assert check("softmax", lambda x, dim: x.softmax(dim).as_subclass(Nasty)).passed  # taken for what it holds
     assert "✓ every row sums to 1" in capsys.readouterr().out
 
 

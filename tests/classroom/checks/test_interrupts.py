@@ -4,7 +4,7 @@ The learner's function itself sends the signal that the Stop button sends, so ea
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -73,15 +73,14 @@ def waits_in_c(seconds):
 def misfit():
     torch.ones(2, 3) @ torch.ones(2, 3)
 
-class Explained:
+calls = []
+def explained(n):
     '''Its first call raises an error of shapes; the second, which looks for the cause, does not end.'''
-    calls = 0
-    def __call__(self, n):
-        self.calls += 1
-        if self.calls == 2:
-            interrupt()
-            forever()
-        misfit()
+    calls.append(n)
+    if len(calls) == 2:
+        interrupt()
+        forever()
+    misfit()
 
 before = state()
 """
@@ -94,19 +93,20 @@ MOMENTS = {
     "just before it raises": "after(4, interrupt, misfit)",
     "twice": "after(2, holds_on)",
     "where it makes random numbers": "after(2, lambda: torch.randn(10), interrupt, forever)",
-    "while its shapes are explained": "Explained()",
+    "while its shapes are explained": "explained",
     "while it waits in C": "after(1, lambda: waits_in_c(1))",
 }
 
 
-class Kernel:
-    """A kernel as JupyterLab has one, and what its cells show."""
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Runs a cell in a kernel as JupyterLab has one, and returns everything that it shows, errors included."""
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, folder in lab.CACHES.items():
+            patch.setenv(variable, str(tmp_path_factory.mktemp("caches") / folder))
+        manager, client = start_new_kernel(kernel_name="python3")
 
-    def __init__(self):
-        self.manager, self.client = start_new_kernel(kernel_name="python3")
-
-    def run(self, code: str) -> str:
-        """Everything that a cell shows, errors included."""
+    def run(code: str) -> str:
         shown: list[str] = []
 
         def hook(message: dict) -> None:
@@ -114,35 +114,28 @@ class Kernel:
             shown.append(content.get("text") or "\n".join(content.get("traceback", ())))
             shown.append(content.get("data", {}).get("text/plain", ""))
 
-        self.client.execute_interactive(code, timeout=60, output_hook=hook, allow_stdin=False)
+        client.execute_interactive(code, timeout=60, output_hook=hook, allow_stdin=False)
         return "".join(shown)
 
-
-@pytest.fixture(scope="module")
-def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    with pytest.MonkeyPatch.context() as patch:
-        for variable, folder in lab.CACHES.items():
-            patch.setenv(variable, str(tmp_path_factory.mktemp("caches") / folder))
-        kernel = Kernel()
-    assert kernel.run(START) == ""
-    yield kernel
-    kernel.client.stop_channels()
-    kernel.manager.shutdown_kernel(now=True)
+    assert run(START) == ""
+    yield run
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
 
 
 @pytest.mark.parametrize("learner", MOMENTS.values(), ids=MOMENTS)
-def test_an_interrupted_check_says_so_and_leaves_the_kernel_as_it_was(kernel: Kernel, learner: str) -> None:
-    shown = kernel.run(f'check("causal_mask", {learner})')
+def test_an_interrupted_check_says_so_and_leaves_the_kernel_as_it_was(run: Callable, learner: str) -> None:
+    shown = run(f'check("causal_mask", {learner})')
     assert shown.startswith("causal_mask: you stopped the check\n"), shown
     assert "Your function has ended" in shown
     assert shown.endswith("Interrupted: you stopped the check of causal_mask")
-    assert kernel.run("print(state() == before, quiet())") == "True True\n"
-    assert kernel.run('check("causal_mask", right)').startswith("causal_mask: right\n")
+    assert run("print(state() == before, quiet())") == "True True\n"
+    assert run('check("causal_mask", right)').startswith("causal_mask: right\n")
 
 
-def test_code_that_cannot_be_stopped_is_left_alone_and_the_student_told(kernel: Kernel) -> None:
-    shown = kernel.run('check("causal_mask", after(1, meddle, lambda: waits_in_c(4), meddle))')
+def test_code_that_cannot_be_stopped_is_left_alone_and_the_student_told(run: Callable) -> None:
+    shown = run('check("causal_mask", after(1, meddle, lambda: waits_in_c(4), meddle))')
     assert "cannot be stopped" in shown and "restart the kernel" in shown
-    assert kernel.run("print(state()[0][:2] == before[0][:2], still_running())") == "True True\n"
-    kernel.run("while still_running(): time.sleep(0.1)")
-    assert kernel.run("print(sys.stdout is before[0][0], quiet())") == "True True\n"
+    assert run("print(state()[0][:2] == before[0][:2], still_running())") == "True True\n"
+    run("while still_running(): time.sleep(0.1)")
+    assert run("print(sys.stdout is before[0][0], quiet())") == "True True\n"

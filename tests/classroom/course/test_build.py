@@ -8,10 +8,10 @@ import nbformat
 import pytest
 from nbformat import v4
 
+from tinylm_lib.classroom.checkout import NOTEBOOKS
 from tinylm_lib.classroom.course import build
 from tinylm_lib.classroom.course.source import read_lesson, to_notebook
 
-ROOT = Path(__file__).parents[3]
 LESSON = '''# %% [markdown] slide="slide"
 # # 05 Halves
 # *Needs* nothing. *Runs* in about 2 s on two cores. *Teaches* in 5 minutes, plus 4 of exercises.
@@ -65,8 +65,6 @@ def course(tmp_path_factory):
     build.build_notebooks(write(folder), folder / "notebooks")
     return folder
 
-
-# the grammar
 
 REFUSED = {
     "unknown tag": ('tags=["check"]', 'tags=["chekc"]', "22: unknown tag 'chekc' for a code cell; known tags:"),
@@ -131,23 +129,10 @@ def test_rules_for_all_cells_and_all_problems_are_told_at_once(tmp_path):
             read_lesson(write(tmp_path, text))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (
-            "*Runs* in about 2 s on two cores. *Teaches* in 5 minutes,",
-            "*Runs* in\n# about 2 s. *Teaches* in 5\n# minutes,",
-        ),
-        ('print("a plain cell")', 'style = "a: b;"\nx = 1; y = """\n;\n"""'),
-        ('print("a long cell")', "show(layers.Half)"),
-    ],
-)
-def test_a_broken_title_a_semicolon_inside_and_a_source_after_its_exercise_may_stand(tmp_path, old, new):
-    assert old in LESSON
-    read_lesson(write(tmp_path, LESSON.replace(old, new)))
-
-
-# the two copies
+def test_a_broken_title_a_semicolon_inside_and_a_source_after_its_exercise_may_stand(tmp_path):
+    text = LESSON.replace("*Runs* in about 2 s on two cores. *Teaches* in", "*Runs* in\n# about 2 s. *Teaches* in\n#")
+    text = text.replace('print("a plain cell")', 'style = "a: b;"\nx = 1; y = """\n;\n"""')
+    read_lesson(write(tmp_path, text.replace('print("a long cell")', "show(layers.Half)")))
 
 
 def test_the_student_gets_a_stub_and_the_solution_copy_everything_without_the_markers(tmp_path):
@@ -175,9 +160,6 @@ def test_a_cell_has_the_same_id_in_both_copies_and_marks_become_metadata(tmp_pat
     assert student[2].metadata == {"tags": ["source-hidden"], "jupyter": {"source_hidden": True}}
     assert student[3].metadata["tinylm"] == {"name": "half", "minutes": 4, "difficulty": 1}
     assert solution[3].metadata == {"tags": ["note"], "slideshow": {"slide_type": "notes"}}
-
-
-# building and staleness
 
 
 def test_the_unsolved_copy_runs_to_its_end_and_the_solved_one_passes(course):
@@ -208,38 +190,23 @@ def edit(path, old, new):
     path.write_text(path.read_text().replace(old, new))
 
 
-STALE = {
-    "source": (
-        lambda n: edit(n / "source/05_halves.py", "half(3)", "half(3.0)"),
-        "notebooks/05_halves.ipynb is older than its source; run make notebooks",
-    ),
-    "text": (
-        lambda n: edit(n / "05_halves.ipynb", "## 1. Halving", "## 1. Thirds"),
-        "notebooks/05_halves.ipynb was edited by hand; run make notebooks",
-    ),
-    "output": (
-        lambda n: edit(n / "solutions/05_halves.ipynb", "solved\\n", "solvd\\n"),
-        "notebooks/solutions/05_halves.ipynb was edited by hand; run make notebooks",
-    ),
-    "missing": (lambda n: (n / "05_halves.ipynb").unlink(), "notebooks/05_halves.ipynb is missing; run make notebooks"),
-    "truncated": (
-        lambda n: (n / "05_halves.ipynb").write_text("{"),
-        "05_halves.ipynb was not made by the build; run make",
-    ),
-    "foreign": (
-        lambda n: nbformat.write(v4.new_notebook(), n / "05_halves.ipynb"),
-        "was not made by the build; run make",
-    ),
-    "left over": (lambda n: (n / "06_old.ipynb").write_text("{}"), "notebooks/06_old.ipynb has no source; delete it"),
-}
+STALE = [
+    ("source/05_halves.py", lambda p: edit(p, "half(3)", "half(3.0)"), "05_halves.ipynb is older than its source"),
+    ("05_halves.ipynb", lambda p: edit(p, "## 1. Halving", "## 1. Thirds"), "05_halves.ipynb was edited by hand"),
+    ("solutions/05_halves.ipynb", lambda p: edit(p, r"solved\n", "no"), "solutions/05_halves.ipynb was edited by hand"),
+    ("05_halves.ipynb", Path.unlink, "05_halves.ipynb is missing"),
+    ("05_halves.ipynb", lambda p: p.write_text("{"), "05_halves.ipynb was not made by the build"),
+    ("05_halves.ipynb", lambda p: nbformat.write(v4.new_notebook(), p), "05_halves.ipynb was not made by the build"),
+    ("06_old.ipynb", lambda p: p.write_text("{}"), "06_old.ipynb has no source; delete it"),
+]
 
 
-@pytest.mark.parametrize(("spoil", "message"), STALE.values(), ids=STALE)
-def test_check_names_the_stale_notebook_the_reason_and_the_remedy(course, tmp_path, capsys, spoil, message):
+@pytest.mark.parametrize(("file", "spoil", "line"), STALE)
+def test_check_names_the_stale_notebook_the_reason_and_the_remedy(course, tmp_path, capsys, file, spoil, line):
     notebooks = shutil.copytree(course / "notebooks", tmp_path / "notebooks")
-    spoil(notebooks)
+    spoil(notebooks / file)
     assert build.main(["--check"], notebooks) == 1
-    assert message in capsys.readouterr().err
+    assert f"notebooks/{line}{'' if 'delete' in line else '; run make notebooks'}\n" in capsys.readouterr().err
 
 
 def test_a_change_of_the_build_makes_all_stale(course, monkeypatch):
@@ -301,22 +268,16 @@ def test_two_builds_give_the_same_bytes(tmp_path):
     assert built[0] == built[1]
 
 
-# the committed lessons
-
-COURSE = [path.stem for path in sorted((ROOT / "notebooks" / "source").glob("*.py"))]
-
-
 def said(path: Path) -> str:
     built = nbformat.read(path, as_version=4)
     outputs = [out for cell in built.cells for out in cell.get("outputs", ())]
     return "\n".join(out.get("text", "") or out.get("data", {}).get("text/plain", "") for out in outputs)
 
 
-@pytest.mark.parametrize("name", COURSE)
-def test_unsolved_its_exercises_are_not_attempted_and_solved_they_are_right(name):
-    lesson = read_lesson(ROOT / "notebooks" / "source" / f"{name}.py")
-    exercises = [cell.meta["name"] for cell in lesson.cells if "exercise" in cell.tags]
-    student, solution = said(ROOT / "notebooks" / f"{name}.ipynb"), said(ROOT / "notebooks/solutions" / f"{name}.ipynb")
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("source/*.py")), ids=lambda path: path.stem)
+def test_unsolved_its_exercises_are_not_attempted_and_solved_they_are_right(path):
+    exercises = [cell.meta["name"] for cell in read_lesson(path).cells if "exercise" in cell.tags]
+    student, solution = (said(NOTEBOOKS / folder / f"{path.stem}.ipynb") for folder in (".", "solutions"))
     assert re.findall(r"^(\w+): not attempted yet", student, re.M) == exercises
     assert re.findall(r"^(\w+): right", solution, re.M) == exercises
     assert "not attempted yet" not in solution and "not right yet" not in student + solution

@@ -28,6 +28,7 @@ def course(tmp_path: Path) -> Path:
 
 def test_the_table_of_the_readme_is_made_from_the_sources(course, monkeypatch, capsys):
     monkeypatch.setattr(build, "why_stale", lambda *_: None)
+    assert lessons(course) == {"04": "tables", "05": "halves"} and lessons(course / "source") == {}
     assert build.stale(course) == ["README.md has another table of lessons; run make notebooks"]
     assert build.main([], course) == 0 and "README.md: the table of lessons" in capsys.readouterr().out
     assert (course.parent / "README.md").read_text() == README.replace(
@@ -37,10 +38,6 @@ def test_the_table_of_the_readme_is_made_from_the_sources(course, monkeypatch, c
     )
     assert build.stale(course) == [] and build.main([], course) == 0
     assert "README.md" not in capsys.readouterr().out
-
-
-def test_lessons_are_the_names_of_their_sources(course):
-    assert lessons(course) == {"04": "tables", "05": "halves"} and lessons(course / "source") == {}
 
 
 def test_the_exercises_are_those_of_the_lessons_in_their_order():

@@ -20,16 +20,12 @@ FORMULAS = (
 )  # fmt: skip
 
 
-def ask():
-    return predict("Half of </script>?", key=lambda: 2, number="of it", within=0, because="It is.", feedback={1: "No."})
-
-
 def shown(**data) -> NotebookNode:
     return v4.new_output("display_data", data)
 
 
-def notebook(*cells: NotebookNode) -> NotebookNode:
-    return v4.new_notebook(cells=[v4.new_markdown_cell(TITLE), *cells])
+def notebook(*cells: NotebookNode, title: str = TITLE) -> NotebookNode:
+    return v4.new_notebook(cells=[v4.new_markdown_cell(title), *cells])
 
 
 def page(*cells: NotebookNode) -> str:
@@ -44,20 +40,18 @@ def content(*cells: NotebookNode) -> str:
 @pytest.fixture
 def course(tmp_path) -> Path:
     """A folder with three built lessons."""
+    (tmp_path / "notebooks").mkdir()
     for number in ("03", "04", "05"):
-        path = tmp_path / "notebooks" / f"{number}_halves.ipynb"
-        path.parent.mkdir(exist_ok=True)
-        made = v4.new_notebook(cells=[v4.new_markdown_cell(TITLE.replace("05 Halves", f"{number} Halves"))])
-        nbformat.write(made, path)
+        made = notebook(title=TITLE.replace("05", number))
+        nbformat.write(made, tmp_path / "notebooks" / f"{number}_halves.ipynb")
     return tmp_path / "notebooks"
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_formula_becomes_mathml(formula):
     html = content(v4.new_markdown_cell(f"Here ${formula}$ and\n\n$$\n{formula}\n$$"))
-    assert html.count("<math ") == html.count("</math>") == 2 and "$" not in html
-    block = '<div class="math"><math xmlns="http://www.w3.org/1998/Math/MathML" display="block"'
-    assert 'display="inline"' in html and block in html
+    assert html.count("<math ") == html.count("</math>") == 2 and "$" not in html and 'display="inline"' in html
+    assert '<div class="math"><math xmlns="http://www.w3.org/1998/Math/MathML" display="block"' in html
 
 
 def test_aligned_formulas_stand_in_rows():
@@ -91,7 +85,8 @@ def test_a_hidden_source_is_folded_and_an_empty_cell_shows_nothing():
 
 
 def test_a_view_is_mounted_from_its_own_data_by_its_own_module():
-    view = ask()
+    said = {"number": "of it", "because": "It is.", "feedback": {1: "No."}}
+    view = predict("Half of </script>?", key=lambda: 2, within=0, **said)
     html = page(v4.new_code_cell("ask()", outputs=[shown(**view._repr_mimebundle_()[0])]))
     mounted = r'data-view="predict"><script type="application/json">(.*?)</script>(.*?)</div></div>'
     place = re.search(mounted, html, re.S)
@@ -103,18 +98,13 @@ def test_a_view_is_mounted_from_its_own_data_by_its_own_module():
 
 @pytest.mark.parametrize(
     "html",
-    [
-        '<img src="https://x.org/a.png">',
-        "<img alt='' src='a.png'>",
-        '<script src="//x.org/a.js">',
-        '<link href="a.css">',
-    ],
+    ['img src="https://x.org/a.png"', "img alt='' src='a.png'", 'script src="//x.org/a.js"', 'link href="a.css"'],
 )
 def test_what_would_be_fetched_from_elsewhere_is_refused(html):
-    with pytest.raises(ValueError, match=r"05_halves\.html: a page fetches nothing"):
-        page(v4.new_code_cell("x", outputs=[shown(**{"text/html": html, "text/plain": ""})]))
-    with pytest.raises(ValueError, match="a page fetches nothing"):
-        page(v4.new_markdown_cell(f"{html}\n"))
+    output = shown(**{"text/html": f"<{html}>", "text/plain": ""})
+    for cell in (v4.new_code_cell("x", outputs=[output]), v4.new_markdown_cell(f"<{html}>\n")):
+        with pytest.raises(ValueError, match=r"05_halves\.html: a page fetches nothing"):
+            page(cell)
 
 
 def test_links_and_embedded_pictures_are_not_and_a_page_without_views_carries_no_module():
@@ -155,7 +145,7 @@ def test_the_command_line_exports_to_a_folder_and_refuses_an_unknown_lesson(cour
 
 
 def test_a_lesson_without_a_title_is_refused(course, tmp_path):
-    nbformat.write(v4.new_notebook(cells=[v4.new_markdown_cell("Hello")]), course / "03_halves.ipynb")
+    nbformat.write(notebook(title="Hello"), course / "03_halves.ipynb")
     with pytest.raises(ValueError, match=r"03_halves.ipynb begins with no title"):
         site.export(course, tmp_path / "site")
 

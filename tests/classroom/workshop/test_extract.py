@@ -3,30 +3,24 @@
 import linecache
 import math
 from itertools import count
+from typing import Any
 
 import pytest
 import torch
 
-from tinylm_lib.classroom.workshop.extract import Extract, KeepError, extract
+from tinylm_lib.classroom.workshop.extract import KeepError, extract
 
 NUMBERS = count()
 
 
-class Notebook:
-    """Cells that are run as IPython runs them: each has a file name of its own, and linecache knows its text."""
-
-    def __init__(self, cells: str):
-        self.names = {"__name__": "__main__"}
-        for cell in cells.split("\n---\n"):
-            self.run(cell)
-
-    def run(self, cell: str) -> None:
+def run(cells: str) -> dict[str, Any]:
+    """The names after cells ran as IPython runs them: each has a file name of its own, and linecache knows its text."""
+    names = {"__name__": "__main__"}
+    for cell in cells.split("\n---\n"):
         name = f"cell {next(NUMBERS)}"
         linecache.cache[name] = (len(cell), None, cell.splitlines(True), name)
-        exec(compile(cell, name, "exec"), self.names)
-
-    def extract(self, name: str) -> Extract:
-        return extract(self.names[name])
+        exec(compile(cell, name, "exec"), names)
+    return names
 
 
 @pytest.fixture(autouse=True)
@@ -64,42 +58,26 @@ def f(x: T, y: Optional[int] = None):
     "decorators with and without a wrapper's manners": (
         """
 import functools
----
-def twice(g):
-    def inner(*a): return 2 * g(*a)
-    return inner
----
-def polite(g):
-    @functools.wraps(g)
-    def inner(*a): return 10 * g(*a)
-    return inner
+def twice(g): return lambda *a: 2 * g(*a)
+def polite(g): return functools.wraps(g)(lambda *a: 10 * g(*a))
 ---
 @functools.lru_cache(maxsize=None)
 def h(x): return x
 ---
 @twice
 @polite
-def f(x):
-    return h(x) + 1
+def f(x): return h(x) + 1
 """,
         (1,), 40, ["import functools", "h", "polite", "twice"],
     ),
     "default values that are expressions": (
-        """
-import math
-def base(): return 7
----
-def f(x, y=base() + math.floor(2.5), *, z=[n for n in range(3)]): return x + y + z[2]
-""",
+        "import math\ndef base(): return 7\n---\n"
+        "def f(x, y=base() + math.floor(2.5), *, z=[n for n in range(3)]): return x + y + z[2]",
         (1,), 12, ["import math", "base"],
     ),
     "recursion, alone and of two": (
-        """
-def even(n): return n == 0 or odd(n - 1)
-def odd(n): return n != 0 and even(n - 1)
----
-def f(n): return n if even(n) else f(n + 1)
-""",
+        "def even(n): return n == 0 or odd(n - 1)\ndef odd(n): return n != 0 and even(n - 1)\n---\n"
+        "def f(n): return n if even(n) else f(n + 1)",
         (3,), 4, ["even", "odd"],
     ),
     "functions inside, comprehensions, names that are local": (
@@ -159,99 +137,76 @@ def f(x): return Mine()(x) + Size().n + Kind.A.value + Pair(2).a
 @pytest.mark.parametrize("case", STAND_ALONE)
 def test_what_is_taken_out_works_alone(case):
     text, arguments, result, along = STAND_ALONE[case]
-    notebook = Notebook(text)
-    assert notebook.names["f"](*arguments) == result
-    taken = notebook.extract("f")
+    f = run(text)["f"]
+    assert f(*arguments) == result
+    taken = extract(f)
     assert taken.name == "f" and taken.along == along
     alone = {"__name__": "alone"}
     exec(taken.body, alone)
     assert alone["f"](*arguments) == result
-    assert taken == Notebook(text).extract("f")  # the same every time
+    assert taken == extract(run(text)["f"])  # the same every time
 
 
-CLOSURE = """
-def make(a, b):
-    def inner(x): return x + a + b
-    return inner
-"""
+CLOSURE = "def make(a, b):\n    def inner(x): return x + a + b\n    return inner\n"
 REFUSED = {
     "a number": (
-        "SCALE = 2.0\n---\ndef f(x): return x * SCALE",
-        "`f` uses `SCALE`, a float of your notebook",
-        "Define `SCALE` inside the function, or pass it as an argument",
-    ),
+        "SCALE = 2.0\n---\ndef f(x): return x * SCALE", "`f` uses `SCALE`, a float of your notebook",
+        "Define `SCALE` inside the function, or pass it as an argument"),
     "a tensor of a helper": (
         "import torch\nW = torch.ones(2)\n---\ndef h(x): return x @ W\n---\ndef f(x): return h(x)",
-        "`h` uses `W`, a Tensor",
-    ),
+        "`h` uses `W`, a Tensor"),
     "a model": ("from torch import nn\nmodel = nn.Linear(2, 2)\n---\ndef f(x): return model(x)", "`model`, a Linear"),
     "a default": ("EPS = 1e-5\ndef f(x, eps=EPS): return x", "`EPS`, a float"),
     "an imported name bound anew": ("from math import pi\npi = 3.2\ndef f(x): return pi * x", "`pi`, a float"),
     "a global that it writes": ("n = 0\ndef f(x):\n    global n\n    n += 1\n    return x", "`n`, an int"),
     "an alias of a builtin": (
-        "import torch\nexp = torch.exp\ndef f(x): return exp(x)",
-        "Call what `exp` stands for, or define it",
-    ),
+        "import torch\nexp = torch.exp\ndef f(x): return exp(x)", "Call what `exp` stands for, or define it"),
     "a lambda": ("f = lambda x: x", "This is a lambda"),
     "a helper that is a lambda": ("g = lambda x: x\ndef f(x): return g(x)", "`g` is a lambda"),
     "a closure": (f"{CLOSURE}\nf = make(1, 2)", "remembers `a` and `b` of it", "pass `a` and `b` as an argument"),
     "a helper that is a closure": (f"{CLOSURE}\ng = make(1, 2)\ndef f(x): return g(x)", "`g` was made inside"),
     "a wrapper put around later": (
         "def f(x): return x\n---\ndef loud(g):\n    def inner(x): return g(x)\n    return inner\n---\nf = loud(f)",
-        "Write `@` above its `def`",
-    ),
+        "Write `@` above its `def`"),
     "two of one name": (
         "def g(x): return x\n---\ndef f(x): return g(x) + h(x)\n---\nh = g\n---\ndef g(x): return -x",
-        "Two different things are called `g`",
-    ),
+        "Two different things are called `g`"),
     "an older self that calls the newer one": (
         "def g(n): return n if n < 1 else g(n - 1)\n---\nf = g\n---\ndef g(n): return 0",
-        "Two different things are called `g`",
-    ),
+        "Two different things are called `g`"),
     "a class with a method from elsewhere": (
-        "class A: pass\ndef g(self): return 1\nA.g = g\n---\ndef f(x): return A().g()",
-        "does not remember how `A`",
-    ),
+        "class A: pass\ndef g(self): return 1\nA.g = g\n---\ndef f(x): return A().g()", "does not remember how `A`"),
     "a partial": ("import functools\nf = functools.partial(max, 1)", "This is a partial"),
     "a builtin": ("f = len", "This is a builtin_function_or_method"),
     "a method": ("class A:\n    def f(self, x): return x\nf = A().f", "This is a method"),
     "a module": ("from torch import nn\nf = nn.Softmax(-1)", "This is a Softmax"),
     "a class": ("class f: pass", "This is a type"),
     "nothing": ("f = None", "This is a NoneType"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_stand_alone_is_refused_by_name(case):
     text, *words = REFUSED[case]
     with pytest.raises(KeepError) as refused:
-        Notebook(text).extract("f")
+        extract(run(text)["f"])
     assert all(word in str(refused.value) for word in words), refused.value
 
 
 def test_lost_source_is_said_with_a_remedy():
     names = {"__name__": "__main__"}
-    exec("def f(x): return x\nclass A: pass\ndef g(x): return A()", names)
+    exec("def f(x): return x\nclass A: pass", names)
     with pytest.raises(KeepError, match=r"does not remember how `f`.*cell of its own"):
         extract(names["f"])
-    notebook = Notebook("def h(x): return A()")
-    notebook.names["A"] = names["A"]
+    notebook = run("def h(x): return A()")
+    notebook["A"] = names["A"]
     with pytest.raises(KeepError, match="does not remember how `A`"):
-        notebook.extract("h")
+        extract(notebook["h"])
 
 
 def test_the_newest_text_of_a_cell_counts():
-    notebook = Notebook("def f(x): return 1")
-    notebook.run("class A:\n    n = 1")
-    notebook.run("def f(x): return A.n")
-    notebook.run("class A:\n    n = 2")
-    assert notebook.extract("f").body == "class A:\n    n = 2\n\n\ndef f(x): return A.n\n"
-
-
-def test_a_function_of_an_ordinary_file_can_be_taken_too():
-    taken = extract(ordinary)
-    assert taken.along == ["import math", "helper"]
-    assert taken.body.endswith("def ordinary(x):\n    return helper(x)\n")
+    cells = "def f(x): return 1\n---\nclass A:\n    n = 1\n---\ndef f(x): return A.n\n---\nclass A:\n    n = 2"
+    assert extract(run(cells)["f"]).body == "class A:\n    n = 2\n\n\ndef f(x): return A.n\n"
 
 
 def helper(x):
@@ -260,3 +215,8 @@ def helper(x):
 
 def ordinary(x):
     return helper(x)
+
+
+def test_a_function_of_an_ordinary_file_can_be_taken_too():
+    taken = extract(ordinary)
+    assert taken.along == ["import math", "helper"] and taken.body.endswith("def ordinary(x):\n    return helper(x)\n")

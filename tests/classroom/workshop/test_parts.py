@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tinylm_lib.classroom.exercises import find_exercise
-from tinylm_lib.classroom.exercises.base import Diagnosis
 from tinylm_lib.classroom.workshop import parts
 from tinylm_lib.classroom.workshop.extract import Extract
 
@@ -75,32 +74,19 @@ def test_whatever_lies_in_the_folder_is_told_and_never_raised(case, path):
     assert callable(part.function) == (status == "done")
 
 
-def test_a_fresh_process_says_what_is_missing_there(path):
+def test_a_fresh_process_says_what_is_missing_there_and_one_that_ends_early_or_never_is_told(path, monkeypatch):
     path.write_text(sealed("print('loud')\n\n\ndef softmax(x, dim):\n    return forgotten(x, dim)\n"), encoding="utf-8")
     found = parts.check_in_fresh_process("softmax", path)
     assert not found.passed and "name 'forgotten' is not defined" in found.message
-    assert isinstance(found, Diagnosis)
-
-
-def test_a_process_that_ends_early_or_never_is_told(path, monkeypatch):
     path.write_text("import os\nos._exit(7)\n", encoding="utf-8")
     assert parts.check_in_fresh_process("softmax", path) == (False, None, "Its process ended early: 7")
     monkeypatch.setattr(parts, "FRESH_SECONDS", 0.01)
     assert "did not end within 0.01 s" in parts.check_in_fresh_process("softmax", path).message
 
 
-@pytest.mark.parametrize(
-    ("environment", "off"),
-    [
-        ({}, False),
-        ({"TINYLM_WORKSHOP": "off"}, True),
-        ({"TINYLM_WORKSHOP": ""}, False),
-        ({"PYTEST_VERSION": "8.3"}, True),
-        ({"PYTEST_CURRENT_TEST": "a"}, True),
-        ({"PYTEST_VERSION": "8.3", "TINYLM_WORKSHOP": "on"}, False),
-        ({"PYTEST_VERSION": "8.3", "TINYLM_WORKSHOP": "off"}, True),
-    ],
-)
-def test_when_the_workshop_is_off(environment, off, monkeypatch):
-    monkeypatch.setattr(os, "environ", environment)
-    assert parts.is_off() == off
+@pytest.mark.parametrize("switch", [None, "on", "off", ""])
+@pytest.mark.parametrize("variable", [None, "PYTEST_VERSION", "PYTEST_CURRENT_TEST"])
+def test_when_the_workshop_is_off(switch, variable, monkeypatch):
+    environment = {"TINYLM_WORKSHOP": switch, variable: "8.3"}
+    monkeypatch.setattr(os, "environ", {key: value for key, value in environment.items() if key and value is not None})
+    assert parts.is_off() == (switch == "off" if switch in ("on", "off") else variable is not None)

@@ -1,9 +1,9 @@
 """Checks that name the mistake: the learner's function is compared with a reference under every known fault."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
-from itertools import combinations
+from itertools import combinations, zip_longest
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..display.cards import Card, card, fold, inline, message, paragraph
 from ..exercises import find_exercise
-from ..exercises.base import Diagnosis, Exercise, Fault
+from ..exercises.base import Diagnosis, Exercise
 from ..shapes.trace import explain_shapes
 from .probing import SECONDS, SEED, Outcome, Raised, agrees, observe, observe_one, same, still_running, within
 from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_numbers, of_parts
@@ -43,10 +43,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Examined(NamedTuple):
-    """A diagnosis, the state of each probe (True right, False wrong, None not reached), and shapes that do not fit."""
+    """A diagnosis, whether each probe is right as far as they were reached, and shapes that do not fit."""
 
     diagnosis: Diagnosis
-    states: list[bool | None]
+    states: Sequence[bool] = ()
     shapes: Card | None = None
 
 
@@ -89,11 +89,11 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
     """Probe the function and look for the mistake: in the catalogue, then by its kind, then by what fails first."""
     if not callable(function):
         text = f"`{exercise.signature}` should be a function, and this is a {type(function).__name__}."
-        return Examined(Diagnosis(False, "no function", text), [None] * len(exercise.probes))
-    rights = [*_outcomes(exercise)]  # first: torch starts up on its own time
+        return Examined(Diagnosis(False, "no function", text))
+    rights = [_outcome(exercise.name, frozenset(), i) for i in range(len(exercise.probes))]  # torch starts up here
     outcomes = observe(function, exercise.probes)
     if isinstance(outcomes[0].error, NotImplementedError):
-        return Examined(Diagnosis(False, None, f"{exercise.name}: {NOT_YET}"), [None] * len(exercise.probes))
+        return Examined(Diagnosis(False, None, f"{exercise.name}: {NOT_YET}"))
     pairs = [Comparison(*three) for three in zip(exercise.probes, outcomes, rights, strict=False)]
     states = [agrees(p.mine, p.right, p.probe) for p in pairs]
     if all(states) and len(states) == len(exercise.probes):
@@ -102,7 +102,6 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
     mistake, said = next(_findings(exercise, pairs, wrong, function))
     shapes = _shapes(wrong[0], function)
     said += f"\n{shapes.text}" if shapes else ""
-    states += [None] * (len(exercise.probes) - len(states))
     return Examined(Diagnosis(False, mistake, said), states, shapes)
 
 
@@ -125,19 +124,9 @@ def _passed(exercise: Exercise) -> Diagnosis:
     return Diagnosis(True, None, f"{exercise.name}: right. {holds[:1].upper()}{holds[1:]}.")
 
 
-def _outcomes(exercise: Exercise, *on: str) -> Iterator[Outcome]:
-    """What the probes make of the reference with these faults, one by one, because the first mostly decides."""
-    return (_outcome(exercise.name, frozenset(on), i) for i in range(len(exercise.probes)))
-
-
-def _under(exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons as if the learner's function were the reference with these faults."""
-    return [p._replace(mine=outcome) for p, outcome in zip(pairs, _outcomes(exercise, *on), strict=True)]
-
-
 @lru_cache(maxsize=1 << 15)
 def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
-    """What one probe makes of it."""
+    """What one probe makes of the reference with these faults: one by one, because the first mostly decides."""
     exercise = find_exercise(name)
     return observe_one(partial(exercise.reference, on=on), exercise.probes[i])
 
@@ -180,9 +169,14 @@ def _findings(
 def _of_catalogue(exercise: Exercise, pairs: Sequence[Comparison], wholly: bool) -> Iterator[Finding]:
     """The faults, then the pairs of faults, under which the reference does exactly what the learner's function does."""
     for on in (names for n in (1, 2) for names in combinations(exercise.faults, n)):
-        theirs = zip(pairs, _outcomes(exercise, *on), strict=True)
-        if all(agrees(p.mine, outcome, p.probe, wholly) for p, outcome in theirs):
+        both = zip(pairs, _under(exercise, on, pairs), strict=True)
+        if all(agrees(p.mine, theirs.mine, p.probe, wholly) for p, theirs in both):
             yield _named(exercise, on, pairs, wholly)
+
+
+def _under(exercise: Exercise, on: Iterable[str], pairs: Sequence[Comparison]) -> Iterator[Comparison]:
+    """The comparisons as if the learner's function were the reference with these faults, one by one."""
+    return (p._replace(mine=_outcome(exercise.name, frozenset(on), i)) for i, p in enumerate(pairs))
 
 
 def _partly(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
@@ -196,7 +190,7 @@ def _partly(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding
     enough = 1 if isinstance(value, Tensor) and value.numel() >= 4 else min(2, len(wrong))
     mostly, at_first = {}, {}
     for fault in exercise.faults:
-        theirs = _under(exercise, [fault], pairs)
+        theirs = [*_under(exercise, [fault], pairs)]
         shows = _wrong(theirs)
         alike = [agrees(p.mine, t.mine, p.probe, False) for p, t in zip(pairs, theirs, strict=True)]
         if shows and 2 * len(shows) >= len(wrong) and all(alike[i] for i in shows):
@@ -215,8 +209,8 @@ def _wrong(pairs: Sequence[Comparison], wholly: bool = False) -> list[int]:
 
 
 def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison], wholly: bool) -> Finding:
-    faults: list[Fault] = [exercise.faults[name] for name in on]
-    shows, wrong = _wrong(_under(exercise, on, pairs), wholly), _wrong(pairs, wholly)
+    faults = [exercise.faults[name] for name in on]
+    shows, wrong = _wrong([*_under(exercise, on, pairs)], wholly), _wrong(pairs, wholly)
     evidence = _evidence(exercise, pairs[next((i for i in wrong if i in shows), wrong[0])])
     looks = ", and as if ".join(fault.looks for fault in faults)
     why = " ".join(fault.why for fault in faults)
@@ -296,9 +290,7 @@ def _stopped(exercise: Exercise) -> Card:
     )
     state = "Your function has ended, and the notebook is as it was before. Change the function and check again."
     if still_running():
-        state = (
-            "Your function cannot be stopped and slows down everything else: save the notebook and restart the kernel."
-        )
+        state = "Your function cannot be stopped and slows down everything: save the notebook and restart the kernel."
     return message(f"{exercise.name}: you stopped the check", [advice, state], "open")
 
 
@@ -308,16 +300,13 @@ def _card(exercise: Exercise, found: Examined) -> Card:
         text = f"Write `{exercise.signature}`, run its cell, then run this one again."
         return card(said, [paragraph(text)], said, "open")
     rows: dict[str, bool | None] = {}
-    for probe, state in zip(exercise.probes, found.states, strict=True):
+    for probe, state in zip_longest(exercise.probes, found.states):
         rows[probe.holds] = state if rows.get(probe.holds, True) else False
     if False in rows.values():  # what comes behind the first failure may only follow from it
         first = list(rows.values()).index(False)
         rows = {holds: state if i <= first else None for i, (holds, state) in enumerate(rows.items())}
-    style = "display:inline-block;width:1.5em"
-    items = ""
-    for holds, state in rows.items():
-        mark, color = MARKS[state]
-        items += f'<li style="margin:1px 0"><b style="color:{color};{style}">{mark}</b>{inline(holds)}</li>'
+    item = '<li style="margin:1px 0"><b style="color:{1};display:inline-block;width:1.5em">{0}</b>{2}</li>'
+    items = "".join(item.format(*MARKS[state], inline(holds)) for holds, state in rows.items())
     listing = f'<ul style="list-style:none;padding:0;margin:8px 0">{items}</ul>'
     if passed:
         text = "\n".join([f"{exercise.name}: right", *(f"  ✓ {holds}" for holds in rows)])

@@ -1,8 +1,9 @@
 """How a wrong result relates to the right one: what can be said of a mistake that no catalogue knows."""
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import torch
@@ -41,11 +42,8 @@ def of_kind(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding
             yield from _of_shape(value, wanted)
         elif mine.changed and not right.changed:
             names = " and ".join(f"`{exercise.parameters[i]}`" for i in mine.changed)
-            yield (
-                "changes its input",
-                f"Your function writes into {names}, which belongs to the caller. Look for an assignment "
-                "in place, such as `-=`, `x[...] =`, `append` or a method whose name ends in `_`.",
-            )
+            text = f"Your function writes into {names}, which belongs to the caller. Look for an assignment in place"
+            yield "changes its input", f"{text}, such as `-=`, `x[...] =`, `append` or a method whose name ends in `_`."
         elif isinstance(value, Tensor) and isinstance(wanted, Tensor) and value.dtype != wanted.dtype:
             text = f"where the result should be {dtype_name(wanted)}, yours is {dtype_name(value)}"
             if same(value.double(), wanted.double(), 2e-2):
@@ -74,15 +72,11 @@ def of_parts(pairs: Sequence[Comparison]) -> Iterator[Finding]:
         yield "wrong number of results", f"Your function returns {given} {things}, and {asked} {are} asked for."
     if any(len(p.mine.value) != len(p.right.value) or len(p.right.value) != asked for p in pairs) or asked < 2:
         return
-    wrong = {
-        i for p in pairs for i in range(asked) if not same(p.mine.value[i], p.right.value[i], p.probe.tolerance, False)
-    }
+    columns = [[same(p.mine.value[i], p.right.value[i], p.probe.tolerance, False) for p in pairs] for i in range(asked)]
+    wrong = [i for i, right in enumerate(columns, 1) if not all(right)]
     if len(wrong) == 1:
-        i = wrong.pop() + 1
-        text = (
-            f"Of your {asked} results only number {i} is wrong. First where this is asked for: {pairs[0].probe.holds}."
-        )
-        yield f"result {i}", text
+        text = f"Of your {asked} results only number {wrong[0]} is wrong. First where this is asked for: "
+        yield f"result {wrong[0]}", f"{text}{pairs[0].probe.holds}."
 
 
 def of_gradients(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
@@ -111,7 +105,11 @@ def of_gradients(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Fi
 def of_numbers(exercise: Exercise, pairs: Sequence[Comparison], function: Callable[..., Any]) -> Iterator[Finding]:
     """What turns the right numbers into these: a factor, an offset, an axis, an argument that is never looked at."""
     pairs = [p._replace(mine=_flat(p.mine), right=_flat(p.right)) for p in pairs]
-    yield from _single(pairs)
+    both = [(p.mine.value, p.right.value) for p in pairs if is_number(p.mine.value) and is_number(p.right.value)]
+    if len(both) >= 4:  # what all single numbers have in common
+        mine, right = torch.tensor(both, dtype=torch.float64).T
+        if right.isfinite().all():
+            yield from filter(None, (test(mine, right) for test in (_scaled, _offset, _function)))
     wrong = [
         p for p in pairs
         if isinstance(p.mine.value, Tensor) and isinstance(p.right.value, Tensor)
@@ -137,37 +135,20 @@ def _flat(outcome: Outcome) -> Outcome:
     return replace(outcome, value=torch.cat([part.flatten().double() for part in value]))
 
 
-def _single(pairs: Sequence[Comparison]) -> Iterator[Finding]:
-    """What all single numbers have in common, where there are several to see it from."""
-    both = [(p.mine.value, p.right.value) for p in pairs if _kind(p.mine.value) == _kind(p.right.value) == "number"]
-    if len(both) < 4:
-        return
-    mine, right = (torch.tensor([float(x) for x in column], dtype=torch.float64) for column in zip(*both, strict=True))
-    for test in (_scaled, _offset, _function):
-        if right.isfinite().all() and (found := test(mine, right)):
-            yield found
-
-
 def _ignored(exercise: Exercise, probe: Probe, function: Callable[..., Any]) -> Iterator[Finding]:
     """Arguments that change the right result and leave the learner's as it is."""
     if probe.sees is not None:
         return
     base_mine, base_right = (observe(f, (probe,))[0].value for f in (function, exercise.reference))
     arguments = probe.make(torch.Generator().manual_seed(SEED))
-    for place, argument in enumerate(arguments):
+    for place, (name, argument) in enumerate(zip(exercise.parameters, arguments, strict=False)):
         if not _is_float(argument):
             continue
-
-        def other(generator: torch.Generator, place: int = place) -> tuple:
-            changed = list(probe.make(generator))
-            noise = torch.randn(changed[place].shape, generator=torch.Generator().manual_seed(3))
-            changed[place] = 3 * noise.to(changed[place].dtype) - changed[place]
-            return tuple(changed)
-
-        moved = Probe(probe.holds, other)
+        noise = torch.randn(argument.shape, generator=torch.Generator().manual_seed(3)).to(argument.dtype)
+        other = (*arguments[:place], 3 * noise - argument, *arguments[place + 1 :])
+        moved = Probe(probe.holds, lambda _, other=other: copy.deepcopy(other))
         mine, right = (observe(f, (moved,))[0].value for f in (function, exercise.reference))
         if same(mine, base_mine, 0.0) and not same(right, base_right):
-            name = exercise.parameters[place]
             yield f"ignores {name}", f"Your result stays the same whatever `{name}` is: it is never used on the way."
 
 
@@ -178,10 +159,8 @@ def _scaled(mine: Tensor, right: Tensor) -> Finding | None:
     factor = (mine[usable] / right[usable]).median()
     if not factor.isfinite() or not same(mine, factor * right, 1e-3) or factor == 0:
         return None
-    if same(factor.item(), 1.0, 1e-3):  # only the last digits differ
-        return None
-    if same(factor.item(), -1.0, 1e-3):
-        return "wrong sign", "Every number has the wrong sign."
+    if same(factor.abs().item(), 1.0, 1e-3):  # at 1, only the last digits differ
+        return ("wrong sign", "Every number has the wrong sign.") if factor < 0 else None
     return "constant factor", f"Every number is {factor:.4g} times what it should be."
 
 
@@ -218,7 +197,7 @@ def _of_shape(value: Tensor, wanted: Tensor) -> Iterator[Finding]:
     is_, should = tuple(value.shape), tuple(wanted.shape)
     text = f"Your result has the shape {is_}, and {should} is asked for"
     if sorted(is_) == sorted(should):
-        for a, b in _swaps(value.ndim):
+        for a, b in sorted(combinations(range(-value.ndim, 0), 2), key=lambda axes: (axes[1] - axes[0], -axes[0])):
             if value.transpose(a, b).shape == wanted.shape and same(value.transpose(a, b), wanted, None, False):
                 yield "axes swapped", f"{text}: the numbers are right, and the axes {a} and {b} are swapped."
                 return
@@ -229,12 +208,6 @@ def _of_shape(value: Tensor, wanted: Tensor) -> Iterator[Finding]:
         yield "wrong shape", f"{text}: an axis of size 1 too {'many' if value.ndim > wanted.ndim else 'few'}."
     else:
         yield "wrong shape", f"{text}."
-
-
-def _swaps(ndim: int) -> Iterator[tuple[int, int]]:
-    axes = range(-ndim, 0)
-    yield from sorted(pairwise(axes), reverse=True)
-    yield from ((a, b) for a in axes for b in axes if b - a > 1)
 
 
 def _is_float(value: Any) -> bool:
@@ -252,8 +225,7 @@ def _kind(value: Any) -> str:
 def _wanted(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
-    names = {"number": "a number", "sequence": f"a {type(value).__name__}"}
-    return names.get(_kind(value), f"a {type(value).__name__}")
+    return "a number" if is_number(value) else f"a {type(value).__name__}"
 
 
 def dtype_name(value: Tensor) -> str:

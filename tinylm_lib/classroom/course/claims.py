@@ -42,12 +42,10 @@ def linked(cells: Sequence[Cell]) -> list[Cell]:
         shown = f"section {number[1]}" if number else there
         return "" if here == there else f" ([{shown}](#{quote(there.replace(' ', '-'), safe=PLAIN)}))"
 
-    return [
-        replace(cell, text=EVIDENCE_MARK.sub(partial(link, before=before), cell.text))
-        if cell.kind == "markdown"
-        else cell
-        for cell, before in zip(cells, ends, strict=False)
-    ]
+    def text(cell: Cell, before: str) -> str:
+        return EVIDENCE_MARK.sub(partial(link, before=before), cell.text) if cell.kind == "markdown" else cell.text
+
+    return [replace(cell, text=text(cell, before)) for cell, before in zip(cells, ends, strict=False)]
 
 
 def claim_problems(cells: Sequence[Cell]) -> Iterator[Problem]:

@@ -7,7 +7,8 @@ import os
 import platform
 import shutil
 import sys
-import time
+import timeit
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -33,7 +34,7 @@ class Observation(NamedTuple):
 
 def checkup() -> list[Observation]:
     """Look at everything that has gone wrong for somebody before."""
-    return [python(), *map(installed, PACKAGES), torch_build(), memory(), disk(), speed(), device_agrees()]
+    return [*software(), memory(), disk(), speed(), device_agrees()]
 
 
 def report(findings: list[Observation]) -> str:
@@ -48,26 +49,18 @@ def report(findings: list[Observation]) -> str:
     return "\n".join([*lines, verdict])
 
 
-def python() -> Observation:
-    """The interpreter's version."""
+def software() -> Iterator[Observation]:
+    """The interpreter, the packages that the lessons need, and torch with its device and threads."""
     fits = OLDEST <= sys.version_info[:2] <= NEWEST
     remedy = f"install Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} and set up again"
-    return Observation("Python", f"⟨{platform.python_version()}⟩", "" if fits else remedy)
-
-
-def installed(name: str) -> Observation:
-    """A package that the lessons need."""
-    if importlib.util.find_spec(name) is None:
-        return Observation(name, "missing", REINSTALL)
-    return Observation(name, f"⟨{importlib.metadata.version(name)}⟩")
-
-
-def torch_build() -> Observation:
-    """Torch, its device and its threads."""
-    device = choose_device("auto").type
-    found = f"⟨{torch.__version__}⟩, device ⟨{device}⟩, ⟨{torch.get_num_threads()} threads⟩"
+    yield Observation("Python", f"⟨{platform.python_version()}⟩", "" if fits else remedy)
+    for name in PACKAGES:
+        is_there = importlib.util.find_spec(name) is not None
+        found = (f"⟨{importlib.metadata.version(name)}⟩",) if is_there else ("missing", REINSTALL)
+        yield Observation(name, *found)
+    found = f"⟨{torch.__version__}⟩, device ⟨{choose_device('auto').type}⟩, ⟨{torch.get_num_threads()} threads⟩"
     old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11)
-    return Observation("torch", found, REINSTALL if old else "")
+    yield Observation("torch", found, REINSTALL if old else "")
 
 
 def memory() -> Observation:
@@ -88,12 +81,7 @@ def disk() -> Observation:
 def speed() -> Observation:
     """The rate of a matrix product in fp32, the best of a few."""
     a = torch.randn(512, 512)
-    best = float("inf")
-    for _ in range(20):
-        start = time.perf_counter()
-        a @ a
-        best = min(best, time.perf_counter() - start)
-    rate = 2 * 512**3 / best / 1e9
+    rate = 2 * 512**3 / min(timeit.repeat(lambda: a @ a, number=1, repeat=20)) / 1e9
     remedy = "plug in the charger and close other programs; each lesson will take several times as long"
     return Observation("matrix product", f"⟨{rounded(rate, 3)} GFLOP/s⟩", "" if rate > 5 else remedy)
 

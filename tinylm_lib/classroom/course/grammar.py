@@ -170,9 +170,8 @@ def _title_problems(cells: Sequence[Cell], number: str, topic: str) -> Iterator[
     exercises = sum(cell.meta["minutes"] for cell in cells if "exercise" in cell.tags)
     found = TEACHES.search(title)
     if not found or (int(found[1]), int(found[2] or 0)) != (all_minutes - exercises, exercises):
-        wanted = f"*Teaches* in {all_minutes - exercises} minutes" + (
-            f", plus {exercises} of exercises." if exercises else "."
-        )
+        more = f", plus {exercises} of exercises" if exercises else ""
+        wanted = f"*Teaches* in {all_minutes - exercises} minutes{more}."
         yield 1, f"the minutes of the cells add up to `{wanted}`: say so in the title cell, or mend them"
 
 

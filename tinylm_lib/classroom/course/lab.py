@@ -16,7 +16,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -62,16 +62,13 @@ def main(argv: Sequence[str] = ()) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m tinylm_lib lab", description=__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "lesson", nargs="?", default="", metavar="NN", help="the lesson to open, two digits; default: the first"
-    )
+    says = "the lesson to open, two digits; default: the first"
+    parser.add_argument("lesson", nargs="?", default="", metavar="NN", help=says)
     parser.add_argument("--solutions", action="store_true", help="copy the solutions with the presenter's notes, too")
     options, for_jupyter = parser.parse_known_args(list(argv))
-    for line in refresh(NOTEBOOKS, WORK):
-        print(line)
-    if options.solutions:
-        for line in refresh(NOTEBOOKS / "solutions", WORK / "solutions"):
-            print(f"solutions/{line}")
+    for folder in ("", "solutions/") if options.solutions else ("",):
+        for line in refresh(NOTEBOOKS / folder, WORK / folder):
+            print(f"{folder}{line}")
     process, url = start(WORK, find_lesson(NOTEBOOKS, options.lesson), for_jupyter)
     print(f"The course is open at\n\n    {url}\n\nCtrl-C stops it. Your notebooks are in {WORK}", flush=True)
     try:
@@ -182,12 +179,14 @@ def _has_browser() -> bool:
 def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
     """Writes the copy where there is none or an unedited older one, beside all that the student has edited."""
     edited: list[Path] = []
-    for path in _names(work, name):
+    for suffix in chain(("", " (new)"), (f" (new {number})" for number in count(2))):
+        path = work / f"{name}{suffix}.ipynb"
         old = _read(path)
         if path.exists() and old.get("version") == _version(built):
             return
         if not path.exists() or old.get("unedited"):
-            _write(path, _copy(built, name))
+            with whole_file(path) as file:
+                file.write((json.dumps(_copy(built, name), indent=1, ensure_ascii=False) + "\n").encode())
             if edited:
                 yield f"{name} has changed, and you have edited yours: the new one is {path.name}, yours stays as it is"
                 yield from chain.from_iterable(map(_complain, edited))
@@ -209,12 +208,6 @@ def _complain(path: Path) -> Iterator[str]:
     yield from (f"        {old}  ->  {new or '(gone)'}" for old, new in moved.items())
 
 
-def _names(work: Path, name: str) -> Iterator[Path]:
-    yield work / f"{name}.ipynb"
-    yield work / f"{name} (new).ipynb"
-    yield from (work / f"{name} (new {number}).ipynb" for number in range(2, 1000))
-
-
 def _version(notebook: dict[str, Any]) -> str:
     """A digest of the text of all cells: running them, folding them or adding empty ones does not change it."""
     texts = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
@@ -224,10 +217,8 @@ def _version(notebook: dict[str, Any]) -> str:
 def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
     blank = {"outputs": [], "execution_count": None}
     cells = [cell | blank if cell["cell_type"] == "code" else cell for cell in built["cells"]]
-    return built | {
-        "cells": cells,
-        "metadata": built["metadata"] | {"tinylm": {"lesson": name, "version": _version(built)}},
-    }
+    metadata = built["metadata"] | {"tinylm": {"lesson": name, "version": _version(built)}}
+    return built | {"cells": cells, "metadata": metadata}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -238,8 +229,3 @@ def _read(path: Path) -> dict[str, Any]:
         return {"version": version, "unedited": version == _version(notebook)}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return {}
-
-
-def _write(path: Path, notebook: dict[str, Any]) -> None:
-    with whole_file(path) as file:
-        file.write((json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode())

@@ -31,9 +31,8 @@ def read_lesson(path: Path) -> Lesson:
     """
     named = FILE_NAME.fullmatch(path.name)
     if not named:
-        raise ValueError(
-            f"{path.name}:1: rename it to NN_topic.py, two digits and one lower-case word: 05_attention.py"
-        )
+        says = "rename it to NN_topic.py, two digits and one lower-case word: 05_attention.py"
+        raise ValueError(f"{path.name}:1: {says}")
     cells = _cells(path)
     if found := grammar_problems(cells, *named.groups()) or sorted(claim_problems(cells)):
         raise ValueError("\n".join(f"{path.name}:{line}: {text}" for line, text in found))
@@ -58,14 +57,12 @@ def _cells(path: Path) -> tuple[Cell, ...]:
     lines = [number for number, line in enumerate(text.split("\n"), 1) if HEADER.match(line)]
     nodes = jupytext.reads(text, fmt="py:percent").cells
     if not nodes or len(lines) != len(nodes):
-        raise ValueError(
-            f"{path.name}:1: begin with a `# %%` header, and let no string hold a line that looks like one"
-        )
+        says = "begin with a `# %%` header, and let no string hold a line that looks like one"
+        raise ValueError(f"{path.name}:1: {says}")
     for node in nodes:
         node.metadata.pop("lines_to_next_cell", None)  # jupytext's own note
-    return tuple(
-        Cell(line, node.cell_type, node.source, dict(node.metadata)) for line, node in zip(lines, nodes, strict=True)
-    )
+    both = zip(lines, nodes, strict=True)
+    return tuple(Cell(line, node.cell_type, node.source, dict(node.metadata)) for line, node in both)
 
 
 def _text(cell: Cell, role: str) -> str:

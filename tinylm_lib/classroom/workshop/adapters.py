@@ -6,9 +6,9 @@ names of their exercises in `.parts`. What an exercise does not ask for (a bias,
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,40 +22,9 @@ from ...positions import Positions, Rotary, SinusoidalPosition, Unchanged
 Functions = Mapping[str, Callable[..., Any]]
 
 
-class YourLinear(Linear):
-    """Calls `linear`; a bias is added behind it."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.parts["linear"](x, self.weight)
-        return y if self.bias is None else y + self.bias
-
-
-class YourEmbedding(Embedding):
-    """Calls `embedding`."""
-
-    def forward(self, ids: Tensor) -> Tensor:
-        return self.parts["embedding"](ids, self.weight)
-
-
-class YourRMSNorm(RMSNorm):
-    """Calls `rms_norm`."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.parts["rms_norm"](x, self.weight, self.eps)
-
-
-class YourLayerNorm(LayerNorm):
-    """Calls `layer_norm`."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.parts["layer_norm"](x, self.weight, self.bias, self.eps)
-
-
-class YourSinusoidalPosition(SinusoidalPosition):
-    """Takes its table from `sinusoidal`."""
-
-    def tables(self) -> dict[str, Tensor]:
-        return {"table": self.parts["sinusoidal"](self.max_seq_len, self.d_model).float()}
+def _calling(kind: type[nn.Module], name: str, call: Callable[..., Any], method: str = "forward") -> type[nn.Module]:
+    """A subclass with a method that is `call`, which takes the module, the student's function and the inputs."""
+    return type(f"Your{kind.__name__}", (kind,), {method: lambda self, *inputs: call(self, self.parts[name], *inputs)})
 
 
 class YourRotary(Rotary):
@@ -115,78 +84,53 @@ class YourGatedMLP(GatedMLP):
         return self.dropout(self.parts["swiglu"](x, *weights))
 
 
-class YourPreNormBlock(PreNormBlock):
-    """Calls `pre_norm_block`."""
-
-    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
-        """x (B, T, C). Returns (B, T, C)."""
-        return self.parts["pre_norm_block"](
-            x,
-            self.attn_norm,
-            lambda z: self.dropout(self.attention(z, positions, extend)),
-            self.ffn_norm,
-            lambda z: self.dropout(self.ffn(z)),
-        )
-
-
 def explicit_attention(softmax: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
     """Attention written out, so that it can call a student's softmax; the lowest score stands where none is allowed."""
     scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~allowed, torch.finfo(q.dtype).min)
     return softmax(scores, -1) @ v
 
 
-# Why a function cannot replace what a module does, and where that holds.
-Obstacle = tuple[str, Callable[[Any], Any]]
-_SCALED: Obstacle = ("it knows no stretched frequencies", lambda rotary: rotary.scaling)
-_DROPS: Obstacle = ("this model drops attention weights in training", lambda attention: attention.dropout)
-_MORE_THAN_HEADS: list[Obstacle] = [
-    ("it knows no positions", lambda attention: not isinstance(attention.rotation, Unchanged)),
-    ("it knows no norms of q and k", lambda attention: not isinstance(attention.q_norm, nn.Identity)),
-    ("it knows no biases", lambda attention: any(p.bias is not None for p in (attention.q_proj, attention.o_proj))),
-    ("it knows no grouped or narrower heads", lambda attention: not _is_square(attention)),
-    _DROPS,
-]
-_NO_SWIGLU: Obstacle = (
-    "this model's feed-forward is another",
-    lambda ffn: ffn.activation is not silu or ffn.up_proj.bias is not None,
-)
-_ACTIVATIONS: dict[str, list[Obstacle]] = {
-    name: [("this model's activation is another", lambda ffn, activation=activation: ffn.activation is not activation)]
-    for name, activation in {"silu": silu, "gelu": gelu}.items()
-}
-
-
-def _is_square(attention: Attention) -> bool:
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
-    return len({n for p in projections for n in p.weight.shape}) == 1
-
-
-class Adapter(NamedTuple):
-    """The class that replaces a module's, and the parts that it can call, each with what stands in its way."""
-
-    kind: type[nn.Module]
-    parts: Mapping[str, Sequence[Obstacle]]
-
-
-ADAPTERS: dict[type[nn.Module], Adapter] = {
-    Linear: Adapter(YourLinear, {"linear": []}),
-    Embedding: Adapter(YourEmbedding, {"embedding": []}),
-    RMSNorm: Adapter(YourRMSNorm, {"rms_norm": []}),
-    LayerNorm: Adapter(YourLayerNorm, {"layer_norm": []}),
-    SinusoidalPosition: Adapter(YourSinusoidalPosition, {"sinusoidal": []}),
-    Rotary: Adapter(YourRotary, {"rotate": [_SCALED]}),
-    Attention: Adapter(
-        YourAttention,
-        {
-            "multi_head_attention": _MORE_THAN_HEADS,
-            **dict.fromkeys(("cached_attention", "attention", "softmax"), (_DROPS,)),
-            **dict.fromkeys(("causal_mask", "split_heads", "merge_heads"), ()),
-        },
-    ),
-    GatedMLP: Adapter(YourGatedMLP, {"swiglu": [_NO_SWIGLU], **_ACTIVATIONS}),
-    MLP: Adapter(MLP, _ACTIVATIONS),
-    PreNormBlock: Adapter(YourPreNormBlock, {"pre_norm_block": []}),
-}
+# The class that replaces a module's, and the parts that it can call.
+ADAPTERS: dict[type[nn.Module], tuple[type[nn.Module], tuple[str, ...]]] = {
+    kind: (_calling(kind, name, *call), (name,))
+    for kind, name, *call in (
+        (Linear, "linear", lambda m, f, x: f(x, m.weight) if m.bias is None else f(x, m.weight) + m.bias),
+        (Embedding, "embedding", lambda m, f, ids: f(ids, m.weight)),
+        (RMSNorm, "rms_norm", lambda m, f, x: f(x, m.weight, m.eps)),
+        (LayerNorm, "layer_norm", lambda m, f, x: f(x, m.weight, m.bias, m.eps)),
+        (SinusoidalPosition, "sinusoidal", lambda m, f: {"table": f(m.max_seq_len, m.d_model).float()}, "tables"),
+        (PreNormBlock, "pre_norm_block", lambda m, f, x, *around: f(
+            x, m.attn_norm, lambda z: m.dropout(m.attention(z, *around)), m.ffn_norm, lambda z: m.dropout(m.ffn(z)))),
+    )
+} | {
+    Rotary: (YourRotary, ("rotate",)),
+    Attention: (YourAttention, (
+        "multi_head_attention", "cached_attention", "attention", "softmax",
+        "causal_mask", "split_heads", "merge_heads",
+    )),
+    GatedMLP: (YourGatedMLP, ("swiglu", "silu", "gelu")),
+    MLP: (MLP, ("silu", "gelu")),
+}  # fmt: skip
+CALLABLE = {name for _, names in ADAPTERS.values() for name in names}
+# Why a part cannot replace what a module does, and where that holds.
+_DROPS = {"this model drops attention weights in training": lambda attention: attention.dropout}
+_OBSTACLES: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "rotate": {"it knows no stretched frequencies": lambda rotary: rotary.scaling},
+    "multi_head_attention": {
+        "it knows no positions": lambda attention: not isinstance(attention.rotation, Unchanged),
+        "it knows no norms of q and k": lambda attention: not isinstance(attention.q_norm, nn.Identity),
+        "it knows no biases": lambda attention: any(p.bias is not None for p in (attention.q_proj, attention.o_proj)),
+        "it knows no grouped or narrower heads": lambda attention: len(
+            {n for p in (attention.q_proj, attention.k_proj) for n in p.weight.shape}) > 1,
+        **_DROPS,
+    },
+    **dict.fromkeys(("cached_attention", "attention", "softmax"), _DROPS),
+    "swiglu": {
+        "this model's feed-forward is another": lambda ffn: ffn.activation is not silu or ffn.up_proj.bias is not None,
+    },
+    "silu": {"this model's activation is another": lambda ffn: ffn.activation is not silu},
+    "gelu": {"this model's activation is another": lambda ffn: ffn.activation is not gelu},
+}  # fmt: skip
 # A part that does the work of others brings its own.
 _INSTEAD_OF = {"attention": ("softmax",), "swiglu": ("silu",)}
 
@@ -198,9 +142,9 @@ def callable_parts(model: nn.Module) -> set[str]:
 
 def _places(module: nn.Module) -> dict[str, str]:
     """The parts that have to do with a module, and why it cannot call them; empty where it can."""
-    adapter = ADAPTERS.get(type(module))
-    known = adapter.parts.items() if adapter else ()
-    return {name: next((why for why, holds in obstacles if holds(module)), "") for name, obstacles in known}
+    _, known = ADAPTERS.get(type(module), (None, ()))
+    obstacles = {name: _OBSTACLES.get(name, {}).items() for name in known}
+    return {name: next((why for why, holds in each if holds(module)), "") for name, each in obstacles.items()}
 
 
 class Fitting:
@@ -243,7 +187,7 @@ class Fitting:
 
 def _adapt(module: nn.Module, functions: Functions) -> None:
     """Only the class becomes another one, as in torch's own parametrizations: parameters and submodules stay."""
-    module.__class__ = ADAPTERS[type(module)].kind
+    module.__class__, _ = ADAPTERS[type(module)]
     module.parts = functions
     for name in functions.keys() & {"silu", "gelu"}:
         module.activation = functions[name]

@@ -10,7 +10,7 @@ from ...files import whole_file
 from ..checks.check import diagnose, is_open
 from ..display.cards import message
 from ..exercises import find_exercise
-from .adapters import ADAPTERS
+from .adapters import CALLABLE
 from .extract import KeepError, extract
 from .parts import check_in_fresh_process, is_off, part_file, sealed
 
@@ -46,7 +46,7 @@ def keep(name: str, function: Callable[..., Any]) -> Kept:
 
 def _write(name: str, text: str, along: list[str]) -> Kept:
     path, shown = part_file(name), f"`work/parts/{name}.py`"
-    called = ["Models that you build call it."] if any(name in a.parts for a in ADAPTERS.values()) else []
+    called = ["Models that you build call it."] if name in CALLABLE else []
     if is_off():
         lines = [f"In a notebook of your own this writes {shown}.", *called]
         return _say(name, False, "ready to be kept", lines, "good")

@@ -12,11 +12,10 @@ import hashlib
 import json
 import linecache
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,23 +113,16 @@ def main(name: str, path: str) -> None:
     print("\n" + json.dumps(diagnosis), flush=True)
 
 
-class _Uncached(SourceFileLoader):
-    """Loads a file without the cache of compiled files, which takes two versions of the same second for one."""
-
-    def path_stats(self, path: str) -> dict[str, Any]:
-        raise OSError("no time of change, so no cache")
-
-
 def _load(name: str, path: Path) -> tuple[dict[str, str], str, Callable[..., Any]]:
     """The seal of a part's file, the text below it, and its function. A file without a seal is all text."""
     above, _, rest = path.read_text(encoding="utf-8").partition(f"\n{_SEAL}")
     line, _, body = rest.partition("\n\n")
     seal, body = (json.loads(line), body) if rest else ({}, above)
     linecache.checkcache(str(path))
-    loader = _Uncached(f"part_{name}", str(path))
-    module = module_from_spec(spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return seal, body, getattr(module, seal.get("function", name))
+    made, wanted = runpy.run_path(str(path), run_name=f"part_{name}"), seal.get("function", name)
+    if wanted not in made:
+        raise AttributeError(f"{path.name} has no attribute '{wanted}'")
+    return seal, body, made[wanted]
 
 
 def _digest(text: str) -> str:
