@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 import torch
 
-from tinylm_lib.classroom.checks import probing
+from tinylm_lib.classroom.checks import calling
 from tinylm_lib.classroom.checks.check import _told_apart, check, diagnose, hint
 from tinylm_lib.classroom.exercises import find_exercise
 from tinylm_lib.classroom.exercises.base import Diagnosis
@@ -88,7 +88,7 @@ def test_whatever_it_does_it_is_told(function, mistake):
 
 @pytest.mark.parametrize("function", [never_ends, catches_everything])
 def test_what_does_not_end_is_stopped(function, monkeypatch):
-    monkeypatch.setattr(probing, "SECONDS", 0.5)
+    monkeypatch.setattr(calling, "SECONDS", 0.5)
     found = diagnose("softmax", function)
     assert found.mistake == "does not end" and "5 seconds" in found.message
     assert function is catches_everything or threading.active_count() < 5

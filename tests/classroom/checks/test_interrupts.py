@@ -20,7 +20,7 @@ START = """
 import os, random, signal, sys, threading, time, warnings
 import torch
 from tinylm_lib.classroom import check
-from tinylm_lib.classroom.checks.probing import still_running
+from tinylm_lib.classroom.checks.calling import still_running
 
 def right(n):
     return torch.ones(n, n, dtype=torch.bool).tril()

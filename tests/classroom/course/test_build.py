@@ -8,9 +8,9 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from tinylm_lib.classroom.checkout import NOTEBOOKS
 from tinylm_lib.classroom.course import build
 from tinylm_lib.classroom.course.source import read_lesson, to_notebook
+from tinylm_lib.classroom.folders import NOTEBOOKS
 
 LESSON = '''# %% [markdown] slide="slide"
 # # 05 Halves

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_lib.classroom.checkout import NOTEBOOKS, lessons
 from tinylm_lib.classroom.course import build
 from tinylm_lib.classroom.course.source import read_lesson
 from tinylm_lib.classroom.exercises import EXERCISES, names
+from tinylm_lib.classroom.folders import NOTEBOOKS, lessons
 from tinylm_lib.classroom.workshop import progress
 
 README = "Read.\n\n| lesson | question |\n|---|---|\n| [00 old](notebooks/00_old.ipynb) | Old? |\n\nMore.\n"

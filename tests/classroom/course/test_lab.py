@@ -15,8 +15,8 @@ import pytest
 from jupyterlab_server.settings_utils import _get_overrides
 from nbformat import v4
 
-from tinylm_lib.classroom.checkout import ROOT
 from tinylm_lib.classroom.course import lab
+from tinylm_lib.classroom.folders import ROOT
 
 NAME, NEW = "05_attention.ipynb", "05_attention (new).ipynb"
 CHANGED = f"05_attention has changed, and you have edited yours: the new one is {NEW}, yours stays as it is"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tinylm_lib.classroom.checkout import NOTEBOOKS
 from tinylm_lib.classroom.course import moved
 from tinylm_lib.classroom.course.moved import moved_imports
+from tinylm_lib.classroom.folders import NOTEBOOKS
 
 MOVED = {
     "from tinylm_lib.optim import build_optimizer": "from tinylm_lib.training import build_optimizer",

@@ -8,9 +8,9 @@ import pytest
 from other_blas import other_blas
 
 from tinylm_lib.classroom import exercises
-from tinylm_lib.classroom.checkout import lessons
+from tinylm_lib.classroom.checks.calling import observe_one, same
 from tinylm_lib.classroom.checks.check import diagnose, hint
-from tinylm_lib.classroom.checks.probing import observe_one, same
+from tinylm_lib.classroom.folders import lessons
 
 FILES = [importlib.import_module(f"catalogue.{m.name}") for m in pkgutil.iter_modules(catalogue.__path__)]
 RIGHT, WRONG, LIBRARY, SAME = (

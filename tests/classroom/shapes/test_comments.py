@@ -304,7 +304,7 @@ def exercise_model(lib: ModuleType, config: ModelConfig) -> None:
 def exercise_adapters(lib: ModuleType, config: ModelConfig) -> None:
     """The same with a student's functions inside, those that leave the others something to do."""
     names, find = ("rotate", "softmax", "split_heads", "merge_heads"), room(lib, "classroom.exercises").find_exercise
-    fitting = room(lib, "classroom.workshop.adapters").Fitting({name: find(name).reference for name in names})
+    fitting = room(lib, "classroom.workshop.student_modules").Fitting({name: find(name).reference for name in names})
     run_model(lib, fitting.fit(lib.TransformerLM(config)))
 
 

@@ -9,10 +9,10 @@ from nbclient import NotebookClient
 from nbformat import v4
 
 from tinylm_lib import TransformerLM, preset
-from tinylm_lib.classroom.checkout import lessons
 from tinylm_lib.classroom.display import cards
 from tinylm_lib.classroom.exercises import find_exercise, names
 from tinylm_lib.classroom.exercises.base import Diagnosis
+from tinylm_lib.classroom.folders import lessons
 from tinylm_lib.classroom.workshop import build, keep, parts, progress
 from tinylm_lib.layers import Embedding
 

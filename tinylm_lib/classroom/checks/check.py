@@ -13,7 +13,7 @@ from ..display.cards import Card, card, fold, inline, message, paragraph
 from ..exercises import find_exercise
 from ..exercises.base import Diagnosis, Exercise
 from ..shapes.trace import explain_shapes
-from .probing import SECONDS, SEED, Outcome, Raised, agrees, observe, observe_one, same, still_running, within
+from .calling import SECONDS, SEED, Outcome, Raised, agrees, observe, observe_one, same, still_running, within
 from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_numbers, of_parts
 
 ADVICE = {  # for errors that say what is wrong, but not why

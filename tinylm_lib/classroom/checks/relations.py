@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..exercises.base import Exercise, Probe
-from .probing import SEED, Outcome, Raised, Strange, is_number, observe, same
+from .calling import SEED, Outcome, Raised, Strange, is_number, observe, same
 
 
 class Comparison(NamedTuple):

@@ -20,7 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from nbformat import NotebookNode
 
-from ..checkout import NOTEBOOKS
+from ..folders import NOTEBOOKS
 from .contents import with_table
 from .source import read_lesson, to_notebook
 

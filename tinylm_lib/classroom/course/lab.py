@@ -24,7 +24,7 @@ from urllib.parse import quote
 from jupyter_server.serverapp import list_running_servers
 
 from ...files import whole_file
-from ..checkout import NOTEBOOKS, WORK
+from ..folders import NOTEBOOKS, WORK
 from .moved import moved_imports
 
 CACHES = {

@@ -23,8 +23,8 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from ..checkout import NOTEBOOKS, WORK
 from ..display.theme import css
+from ..folders import NOTEBOOKS, WORK
 from ..views.base import MIME, SHARED, source
 
 OUTSIDE = re.compile(

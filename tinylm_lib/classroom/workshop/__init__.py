@@ -1,5 +1,5 @@
 """What a student keeps, and the model built from it.
 
 `keep` writes the text that `extract` takes out of a notebook into a file of `parts`; `build` puts them into a model by
-way of `adapters`; `progress` shows them.
+way of `student_modules`; `progress` shows them.
 """

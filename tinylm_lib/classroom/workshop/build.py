@@ -6,8 +6,8 @@ from ...config import ModelConfig
 from ...model import TransformerLM
 from ..display.cards import message
 from ..exercises import find_exercise
-from .adapters import Fitting, callable_parts
 from .parts import PartState, read_parts
+from .student_modules import Fitting, callable_parts
 
 
 class Use(NamedTuple):

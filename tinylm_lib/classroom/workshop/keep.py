@@ -10,9 +10,9 @@ from ...files import whole_file
 from ..checks.check import diagnose, is_open
 from ..display.cards import message
 from ..exercises import find_exercise
-from .adapters import CALLABLE
 from .extract import KeepError, extract
 from .parts import check_in_fresh_process, is_off, part_file, sealed
+from .student_modules import CALLABLE
 
 
 class Kept(NamedTuple):

@@ -3,9 +3,9 @@
 from html import escape
 
 from ...model import TransformerLM
-from ..checkout import lessons
 from ..display.cards import CODE, TONES, Card, card, paragraph
 from ..exercises import EXERCISES, find_exercise
+from ..folders import lessons
 from .parts import PartState, read_parts
 
 # How a status looks: sign, word and tone of the cards.
