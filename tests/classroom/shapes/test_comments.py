@@ -4,23 +4,19 @@ import importlib
 import itertools
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
-from IPython.core.interactiveshell import InteractiveShell
 from support.traced import traced
 from torch import nn
-from traitlets.config import Config
 
 import tinylm_lib
 from tinylm_lib import ModelConfig
-from tinylm_lib.classroom.shapes.comments import Report, ShapeError, config_sizes, find_comments
-from tinylm_lib.classroom.shapes.trace import CellChecker
+from tinylm_lib.classroom.shapes.comments import Report, config_sizes, find_comments
 from tinylm_lib.text.cutting import words
 
 PACKAGE = Path(tinylm_lib.__file__).parent
@@ -33,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     names = (f"planted_{i}" for i in itertools.count())
 
     def run(source: str, **options: object) -> Report:
-        name, report = next(names), Report(**{"strict": False, **options})
+        name, report = next(names), Report(**options)
         (tmp_path / name).mkdir()
         first = "" if "torch" in source else "from torch import ones, cat\n"
         (tmp_path / name / "__init__.py").write_text(f"{first}{source}\n")
@@ -199,13 +195,10 @@ def test_letters_are_bound_anew_in_each_call(run: Run) -> None:
     assert (states(report), report.comments[0].runs) == ({"true"}, 3)
 
 
-def test_a_strict_report_raises_at_the_line_with_everything_one_needs(run: Run) -> None:
-    with pytest.raises(ShapeError) as caught:
-        run("def f(x):\n    y = x  # (B, T)\n    return x.T  # (B, T)\nf(ones(2, 3))", strict=True)
-    file = caught.traceback[-2].path
-    assert caught.traceback[-2].lineno + 1 == 4, "the traceback must keep the line numbers of the source"
-    assert str(caught.value).splitlines() == [
-        f"{file}:4: return x.T  # (B, T)",
+def test_a_lie_is_told_with_everything_one_needs(run: Run) -> None:
+    report = run("def f(x):\n    y = x  # (B, T)\n    return x.T  # (B, T)\nf(ones(2, 3))")
+    assert report.problems()[0].splitlines() == [
+        f"{report.comments[0].file}:4: return x.T  # (B, T)",
         "  says     (B, T)",
         "  real     (3, 2) = (T, B)",
         "  why      axis 0 should be B = 2 but is 3 = T",
@@ -231,58 +224,6 @@ def test_the_normally_imported_package_stays_as_it_is() -> None:
     after = {name: module for name, module in sys.modules.items() if name.startswith(("tinylm_lib", "_traced"))}
     assert after.items() <= before.items()
     assert sys.meta_path == finders
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
-    """A shell whose cells check themselves; it writes nothing and keeps no history."""
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
-    shell.run_cell("from torch import ones")
-    with closing(CellChecker(shell)):
-        yield shell
-    assert not shell.ast_transformers
-    assert not shell.input_transformers_post
-
-
-def test_a_true_cell_runs_as_without_the_check(shell: InteractiveShell) -> None:
-    assert shell.run_cell("x = ones(2, 3)  # (B, T)\nx.sum(0)  # (B, T) -> (T)").result.shape == (3,)
-    assert shell.run_cell("x += 1  # (B, T)").result is None, "a check must not add an output"
-    assert shell.run_cell("T = 3\nimport math  # (B, T)\nx  # (B, T)").success
-    shell.run_cell("%reset -f in\nfrom torch import ones\nx = ones(2, 3)")
-    assert shell.run_cell("%%time\ny = x.T  # (T, B)").success
-    assert shell.run_cell("f = lambda n: ones(n)  # (N)\nlen(f(2)) + len(f(3))").result == 5
-
-
-def test_a_lie_in_a_cell_is_explained_where_it_stands(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
-    cell = "def head(x):\n    return x.T  # (B, T)\n\nx = ones(2, 3)  # (B, T)\nhead(x)\ny = x.T  # (B, T)"
-    result = shell.run_cell(cell)
-    assert isinstance(result.error_in_exec, ShapeError)
-    told = str(result.error_in_exec).splitlines()
-    assert told[0].endswith(": y = x.T  # (B, T)"), "letters belong to one call, so head(x) is true"
-    assert told[0].startswith("In [") and told[0].split(":")[1] == "6"
-    assert told[3] == "  why      axis 0 should be B = 2 but is 3 = T"
-    assert capsys.readouterr().out.splitlines() == [f"ShapeError: {told[0]}", *told[1:]]
-
-
-def test_a_cell_knows_its_variables(shell: InteractiveShell) -> None:
-    shell.run_cell("B, T, C = 2, 3, 4")
-    error = shell.run_cell("x = ones(B, C)  # (B, T)").error_in_exec
-    assert "axis 1 should be T = 3 but is 4 = C" in str(error)
-
-
-def test_an_error_of_the_students_own_shows_no_frame_of_the_checker(
-    shell: InteractiveShell, capsys: pytest.CaptureFixture
-) -> None:
-    shell.run_cell("ones(2, 3) @ ones(2, 3)  # (B, T) @ (T, B) -> (B, B)")
-    assert "size mismatch" in (shown := capsys.readouterr().out) or "shapes cannot be multiplied" in shown
-    assert "comments.py" not in shown
-
-
-def test_sizes_given_to_the_cells_are_fixed(shell: InteractiveShell) -> None:
-    assert shell.run_cell("x = ones(2, 4)  # (B, C)").success
-    with closing(CellChecker(shell, {"C": 16})):  # takes the place of the first
-        assert "C = 16 but is 4" in str(shell.run_cell("x = ones(2, 4)  # (B, C)").error_in_exec)
 
 
 # Pairwise different, with H a multiple of G: a swapped axis cannot hide. D is even, for the rotation.
@@ -396,7 +337,7 @@ EXERCISES = (
 @pytest.mark.usefixtures("one_thread")
 def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
     assert len({B, T, S, C, H, G, D, F, V}) == 9
-    report, texts = Report(strict=False), {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    report, texts = Report(), {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
     written = {(str(path), comment.line) for path in texts for comment in find_comments(texts[path])}
     with traced("tinylm_lib", report) as lib:
         for path in {Path(file).relative_to(PACKAGE) for file, _ in written}:

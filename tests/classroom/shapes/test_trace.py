@@ -190,7 +190,7 @@ def test_the_function_itself_stays_as_it_is() -> None:
 
 def test_gradients_flow_through_a_traced_function_as_before() -> None:
     x = torch.ones(2, 3, requires_grad=True)
-    woven(many_lines, Report(strict=False, on_line=lambda *line: None))(x).backward()
+    woven(many_lines, Report(on_line=lambda *line: None))(x).backward()
     assert torch.equal(x.grad, torch.full((2, 3), 2.0))
 
 
@@ -410,6 +410,31 @@ def test_a_cell_is_followed_by_its_trace(shell: InteractiveShell, capsys: pytest
     assert re.search(r"return x\.T +✓ \(T, B\) = \(3, 2\)", out)
     assert shown(shell, capsys, "n = 5") == "", "no tensor, no trace"
     assert "What this cell made" in shown(shell, capsys, "y = f(x)")
+
+
+def test_a_cell_runs_as_without_the_trace(shell: InteractiveShell) -> None:
+    shell.run_cell("from torch import ones")
+    assert shell.run_cell("x = ones(2, 3)  # (B, T)\nx.sum(0)  # (B, T) -> (T)").result.shape == (3,)
+    assert shell.run_cell("x += 1  # (B, T)").result is None, "a check must not add an output"
+    assert shell.run_cell("T = 3\nimport math  # (B, T)\nx  # (B, T)").success
+    shell.run_cell("%reset -f in\nfrom torch import ones\nx = ones(2, 3)")
+    assert shell.run_cell("%%time\ny = x.T  # (T, B)").success
+    assert shell.run_cell("f = lambda n: ones(n)  # (N)\nlen(f(2)) + len(f(3))").result == 5
+
+
+def test_a_lie_in_a_cell_is_marked_where_it_stands(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
+    cell = "def head(x):\n    return x.T  # (B, T)\n\nx = torch.ones(2, 3)  # (B, T)\ny = x.T  # (B, T)"
+    out = shown(shell, capsys, cell)
+    assert re.search(r"y = x\.T  # \(B, T\) +\(T, B\) = \(3, 2\)\n +✗ the comment says \(B, T\)\n", out)
+    assert out.count("✗") == 1
+    shell.run_cell("T, C = 3, 4")
+    assert "(B, C) = (2, 4)" in (out := shown(shell, capsys, "x = torch.ones(2, C)  # (B, T)")) and "✗" in out
+
+
+def test_a_students_error_shows_no_frame_of_the_tracer(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
+    out = shown(shell, capsys, "torch.ones(2, 3) @ torch.ones(2, 3)  # (B, T) @ (T, B) -> (B, B)")
+    assert "shapes cannot be multiplied" in out and "must equal" in out
+    assert "failures.py" not in out and "comments.py" not in out
 
 
 def test_decorators_and_defaults_run_as_without_the_trace(shell: InteractiveShell) -> None:

@@ -46,14 +46,6 @@ _SPELLING = "nearly a shape: dimensions are capital letters, numbers, arithmetic
 _SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
-class ShapeError(Exception):
-    """A shape comment and the tensor on its line disagree."""
-
-    def _render_traceback_(self) -> list[str]:
-        """Returns what IPython shows: the message, which names the line, without the checker's own frames."""
-        return [f"{type(self).__name__}: {self}"]
-
-
 @dataclass
 class Comment:
     """One shape comment: where it stands, what it claims, and what came of it. Without a text it claims nothing."""
@@ -83,7 +75,6 @@ class Report:
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
-    strict: bool = True  # a lie raises ShapeError; otherwise it is only collected
     on_line: Callable[[Comment, Any, Letters], None] | None = None
     comments: list[Comment] = field(default_factory=list)
     operations: list[tuple[ast.AST, str]] = field(default_factory=list)  # each with the source that it stands in
@@ -192,7 +183,6 @@ class Scope:
 
     def check(self, index: int, line: tuple[list, list], value: Any) -> Any:
         """Compares a value with its comment; returns it."""
-        __tracebackhide__ = True  # a traceback should end on the line with the comment
         while self.running and self.running.pop() is not line:
             pass  # lines that an exception left unfinished
         comment, variables = self.report.comments[index], sys._getframe(1).f_locals
@@ -206,10 +196,8 @@ class Scope:
         known = {**known, **bound}
         if problem:
             named = " ".join(f"{letter}={known[letter]}" for letter in sorted(known)) or "none known"
-            lie = f"{comment.file}:{comment.line}: {comment.source}\n{problem}\n  letters  {named}"
-            comment.lie = comment.lie or lie
-            if self.report.strict:
-                raise ShapeError(lie)
+            place = f"{comment.file}:{comment.line}: {comment.source}"
+            comment.lie = comment.lie or f"{place}\n{problem}\n  letters  {named}"
         else:
             self.letters.update(bound)
         if self.report.on_line:
