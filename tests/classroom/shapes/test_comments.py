@@ -147,15 +147,12 @@ UNPLACED = {
     "words behind the arrow": "x = ones(2, 3)  # (B, T) -> (B, n)",
     "an unpacked loop variable": "for i, x in enumerate(ones(2)):  # ()\n    pass",
 }  # fmt: skip
+IDLE = {name: (source, "unplaced") for name, source in UNPLACED.items()}
+IDLE["a function that nobody calls"] = "def f(x):\n    return x  # (B)", "never executed"
 ORDINARY = [
     "(see section 3)", "(B) the second of three", "(3)", "(3): equation", "(0, 1), (2, 3), ...: pairs", "(a, b)",
     "(x, y) -> (-y, x)", "(e.g. B)", "shape (B, T)", "noqa: E501", "(I am prose, B)", "(AB, CD)", "(1, 2) and more",
 ]  # fmt: skip
-
-
-def states(report: Report) -> set[str]:
-    """Returns the states of all comments."""
-    return {comment.state for comment in report.comments}
 
 
 @pytest.mark.parametrize("source", TRUE.values(), ids=TRUE)
@@ -172,27 +169,16 @@ def test_a_lie_is_caught_and_explained(run: Run, source: str, message: str) -> N
     assert message in "\n".join(report.problems())
 
 
-@pytest.mark.parametrize("source", UNPLACED.values(), ids=UNPLACED)
-def test_a_comment_without_a_place_is_reported(run: Run, source: str) -> None:
+@pytest.mark.parametrize(("source", "state"), IDLE.values(), ids=IDLE)
+def test_a_comment_without_a_place_or_a_run_is_reported(run: Run, source: str, state: str) -> None:
     report = run(source)
-    assert states(report) == {"unplaced"}
-    assert report.comments[0].obstacle in report.problems()[0]
+    assert {comment.state for comment in report.comments} == {state}
+    assert state in report.problems()[0] and report.comments[0].obstacle in report.problems()[0]
 
 
 @pytest.mark.parametrize("words", ORDINARY)
 def test_an_ordinary_comment_is_left_alone(words: str) -> None:
     assert find_comments(f"x = 1  # {words}") == []
-
-
-def test_a_comment_that_never_runs_is_reported(run: Run) -> None:
-    report = run("def f(x):\n    return x  # (B)")
-    assert states(report) == {"never executed"}
-    assert "never executed" in report.problems()[0]
-
-
-def test_letters_are_bound_anew_in_each_call(run: Run) -> None:
-    report = run("def f(n):\n    return ones(n)  # (N)\nf(2), f(3), f(4)")
-    assert (states(report), report.comments[0].runs) == ({"true"}, 3)
 
 
 def test_a_lie_is_told_with_everything_one_needs(run: Run) -> None:
@@ -233,7 +219,6 @@ DROPOUTS = dict.fromkeys(("embedding_dropout", "attention_dropout", "ffn_dropout
 
 
 def room(lib: ModuleType, name: str) -> ModuleType:
-    """A room of the traced copy."""
     return importlib.import_module(f".{name}", lib.__name__)
 
 
@@ -250,7 +235,6 @@ def exercise_adapters(lib: ModuleType, config: ModelConfig) -> None:
 
 
 def run_model(lib: ModuleType, model: nn.Module) -> None:
-    """Losses, logits at once, and logits piece by piece."""
     config, ids = model.config, torch.randint(V, (B, S))
     lib.next_token_loss(model.train()(ids[:, :T]), ids[:, 1 : T + 1]).backward()
     model.eval()(ids)
@@ -299,7 +283,6 @@ def exercise_training(lib: ModuleType, config: ModelConfig) -> None:
 
 
 def exercise_capture(lib: ModuleType, config: ModelConfig) -> None:
-    """One layer's attention, stage by stage, from what hooks caught."""
     capture = room(lib, "classroom.shapes.capture").capture
     capture(lib.TransformerLM(config), torch.randint(V, (B, T))).attention(0)
 
@@ -325,7 +308,6 @@ def exercise_stories(lib: ModuleType, config: ModelConfig) -> None:
 
 
 def exercise_view(lib: ModuleType, config: ModelConfig) -> None:
-    """One picture of one head."""
     room(lib, "classroom.views.attention").attention_view(lib.TransformerLM(config), AnyWords(), list(range(T)))
 
 
