@@ -144,7 +144,8 @@ class Scope:
 
     def __init__(self, report: Report) -> None:
         self.report, self.letters, self.running = report, {}, []
-        self.latest: tuple[tuple[ast.AST, str] | None, Any, tuple, dict] = None, None, (), {}
+        self.operation: tuple[ast.AST | None, str] = None, ""  # with the source that it stands in
+        self.first, self.rest, self.named = None, (), {}  # what it takes
 
     def forget(self, letters: str) -> None:
         """Unbinds the letters that belong to one round of a loop."""
@@ -164,19 +165,11 @@ class Scope:
 
     def operate(self, number: int, first: Any, /, *rest: Any, **named: Any) -> Any:
         """Notes an operation that is about to run on these; returns the first: its left side, or what is called."""
-        self.latest = self.report.operations[number], first, rest, named
-        operation, _ = self.latest[0]
-        if self.running and isinstance(operation, ast.BinOp) and isinstance(operation.op, ast.MatMult):
+        self.operation = self.report.operations[number]
+        self.first, self.rest, self.named = first, rest, named
+        if self.running and isinstance(getattr(self.operation[0], "op", None), ast.MatMult):
             self.running[-1][1].append((first, *rest))
         return first
-
-    def rest(self) -> tuple:
-        """Returns what else the operation takes that was noted last."""
-        return self.latest[2]
-
-    def named(self) -> dict[str, Any]:
-        """Returns what it takes by keyword."""
-        return self.latest[3]
 
     def __getitem__(self, index: Any) -> Any:
         return index  # `__scope__[1:, None]` is the index of `x[1:, None]`

@@ -78,11 +78,12 @@ def run_traced(
     recording = Recording({**capitals(function.__globals__), **letters_said(doc, arguments), **(letters or {})})
     report = Report(sizes, on_line=recording.note)
     copy = woven(function, report)
+    raised = None
     try:
         copy(*args, **named)
     except Exception as error:
-        return function, arguments, report, recording, error
-    return function, arguments, report, recording, None
+        raised = error
+    return function, arguments, report, recording, raised
 
 
 def explain(
@@ -109,15 +110,15 @@ def failure_at(report: Report, recording: Recording, error: BaseException, depth
     source = re.sub(r" # \(.*", "", " ".join(line.split()))  # no shape comment
     message = str(error).strip().split("\n")[0]
     found, inside = _unpacking(recording, number, source, error), ()
-    written, first, rest, named = frame.f_locals.get("__scope__", frame.f_globals.get("__scope__")).latest
-    operation = written and written[0]
+    scope = frame.f_locals.get("__scope__", frame.f_globals.get("__scope__"))
+    (operation, written), first = scope.operation, scope.first
     if found is None and operation and operation.lineno <= number <= operation.end_lineno:
-        case = Case(*_operands(*written, first, rest, named), error, letters)
+        case = Case(*_operands(operation, written, first, scope.rest, scope.named), error, letters)
         is_call, deeper = isinstance(operation, ast.Call), None
         if not is_call or is_of_torch(first):
             found = mismatch_of(case)
         if found is None and is_call and depth < DEEPEST:
-            deeper = explain(first, rest, named, error, letters, depth + 1)
+            deeper = explain(first, scope.rest, scope.named, error, letters, depth + 1)
         if deeper:
             name = f"{type(first).__name__}.forward" if isinstance(first, nn.Module) else case.name
             found, letters = deeper.found, {**letters, **deeper.letters}
