@@ -66,21 +66,17 @@ def capture(model: TransformerLM, ids: Tensor) -> Captured:
     `blocks.N.attention.rotation.q` and `.k`.
     """
     caught = Captured(model, ids)
-    turns: list[str] = []
-
-    def enter_attention(name: str, module: nn.Module, args: Any) -> None:
-        turns[:] = [f"{name}.rotation.q", f"{name}.rotation.k"]
+    layers = [name for name, module in model.named_modules() if isinstance(module, Attention)]
+    turns = iter([f"{name}.rotation.{turned}" for name in layers for turned in "qk"])  # in the order of the run
 
     def keep(name: str, module: nn.Module, args: Any, output: Any) -> None:
         caught.inputs[name], caught.outputs[name] = args[0].clone(), output.clone()
 
     def keep_turn(module: nn.Module, args: Any, output: Any) -> None:
-        keep(turns.pop(0), module, args, output)
+        keep(next(turns), module, args, output)
 
     hooks = []
     for name, module in model.named_modules():
-        if isinstance(module, Attention):
-            hooks.append(module.register_forward_pre_hook(partial(enter_attention, name)))
         if name.endswith(".rotation"):
             hooks.append(module.register_forward_hook(keep_turn))
         elif name and not isinstance(module, nn.ModuleList):

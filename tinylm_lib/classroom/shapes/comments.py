@@ -46,14 +46,6 @@ _SPELLING = "nearly a shape: dimensions are capital letters, numbers, arithmetic
 _SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 
 
-class ShapeError(Exception):
-    """A shape comment and the tensor on its line disagree."""
-
-    def _render_traceback_(self) -> list[str]:
-        """Returns what IPython shows: the message, which names the line, without the checker's own frames."""
-        return [f"{type(self).__name__}: {self}"]
-
-
 @dataclass
 class Comment:
     """One shape comment: where it stands, what it claims, and what came of it. Without a text it claims nothing."""
@@ -83,7 +75,6 @@ class Report:
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
-    strict: bool = True  # a lie raises ShapeError; otherwise it is only collected
     on_line: Callable[[Comment, Any, Letters], None] | None = None
     comments: list[Comment] = field(default_factory=list)
     operations: list[tuple[ast.AST, str]] = field(default_factory=list)  # each with the source that it stands in
@@ -153,7 +144,8 @@ class Scope:
 
     def __init__(self, report: Report) -> None:
         self.report, self.letters, self.running = report, {}, []
-        self.latest: tuple[tuple[ast.AST, str] | None, Any, tuple, dict] = None, None, (), {}
+        self.operation: tuple[ast.AST | None, str] = None, ""  # with the source that it stands in
+        self.first, self.rest, self.named = None, (), {}  # what it takes
 
     def forget(self, letters: str) -> None:
         """Unbinds the letters that belong to one round of a loop."""
@@ -173,26 +165,17 @@ class Scope:
 
     def operate(self, number: int, first: Any, /, *rest: Any, **named: Any) -> Any:
         """Notes an operation that is about to run on these; returns the first: its left side, or what is called."""
-        self.latest = self.report.operations[number], first, rest, named
-        operation, _ = self.latest[0]
-        if self.running and isinstance(operation, ast.BinOp) and isinstance(operation.op, ast.MatMult):
+        self.operation = self.report.operations[number]
+        self.first, self.rest, self.named = first, rest, named
+        if self.running and isinstance(getattr(self.operation[0], "op", None), ast.MatMult):
             self.running[-1][1].append((first, *rest))
         return first
-
-    def rest(self) -> tuple:
-        """Returns what else the operation takes that was noted last."""
-        return self.latest[2]
-
-    def named(self) -> dict[str, Any]:
-        """Returns what it takes by keyword."""
-        return self.latest[3]
 
     def __getitem__(self, index: Any) -> Any:
         return index  # `__scope__[1:, None]` is the index of `x[1:, None]`
 
     def check(self, index: int, line: tuple[list, list], value: Any) -> Any:
         """Compares a value with its comment; returns it."""
-        __tracebackhide__ = True  # a traceback should end on the line with the comment
         while self.running and self.running.pop() is not line:
             pass  # lines that an exception left unfinished
         comment, variables = self.report.comments[index], sys._getframe(1).f_locals
@@ -206,10 +189,8 @@ class Scope:
         known = {**known, **bound}
         if problem:
             named = " ".join(f"{letter}={known[letter]}" for letter in sorted(known)) or "none known"
-            lie = f"{comment.file}:{comment.line}: {comment.source}\n{problem}\n  letters  {named}"
-            comment.lie = comment.lie or lie
-            if self.report.strict:
-                raise ShapeError(lie)
+            place = f"{comment.file}:{comment.line}: {comment.source}"
+            comment.lie = comment.lie or f"{place}\n{problem}\n  letters  {named}"
         else:
             self.letters.update(bound)
         if self.report.on_line:

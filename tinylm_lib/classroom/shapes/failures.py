@@ -42,34 +42,22 @@ class Failure(NamedTuple):
         return {letter: self.letters[letter] for letter in used_letters(names) if letter in self.letters}
 
 
-def function_of(
-    what: Any, args: Sequence[Any], named: Mapping[str, Any] | None = None
-) -> tuple[FunctionType, tuple, dict]:
+def _function_of(what: Any, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[FunctionType, tuple, dict]:
     """Returns the function behind a module, a method or a partial, and what it is called with.
 
     Raises: TypeError for what is none of these.
     """
-    named = dict(named or {})
     if isinstance(what, partial):
-        return function_of(what.func, (*what.args, *args), {**what.keywords, **named})
+        return _function_of(what.func, (*what.args, *args), {**what.keywords, **named})
     if isinstance(what, nn.Module):
-        return function_of(what.forward, args, named)
+        return _function_of(what.forward, args, named)
     if ismethod(what):
-        return function_of(what.__func__, (what.__self__, *args), named)
+        return _function_of(what.__func__, (what.__self__, *args), named)
     function = unwrap(what) if callable(what) else what
     if not isfunction(function):
         kind = "class" if isinstance(what, type) else type(what).__name__
         raise TypeError(f"only functions, methods and modules written in Python can be traced, not this {kind}")
-    return function, tuple(args), named
-
-
-def background(function: FunctionType, args: Sequence[Any], named: Mapping[str, Any]) -> Letters:
-    """Returns letters for what a function's own lines do not name: from its docstring, and from numbers around it.
-
-    Raises: TypeError for arguments that the function does not take.
-    """
-    arguments = signature(function).bind(*args, **named).arguments
-    return {**capitals(function.__globals__), **letters_said(getdoc(function) or "", arguments)}
+    return function, tuple(args), dict(named)
 
 
 def capitals(namespace: Mapping[str, Any]) -> Letters:
@@ -77,23 +65,38 @@ def capitals(namespace: Mapping[str, Any]) -> Letters:
     return {name: n for name, n in namespace.items() if len(name) == 1 and name.isupper() and type(n) is int}
 
 
-def explain(
-    called: Any, args: Sequence[Any], named: Mapping[str, Any], error: BaseException, letters: Letters, depth: int = 0
-) -> Failure | None:
-    """Runs a function that has raised once more, traced and in silence; returns what does not fit, if so."""
+def run_traced(
+    what: Any, args: Sequence[Any], named: Mapping[str, Any], sizes: Letters, letters: Letters | None = None
+) -> tuple[FunctionType, dict[str, Any], Report, Recording, Exception | None]:
+    """Runs a function while its lines are recorded; returns it, its arguments, the records and what it raised.
+
+    letters: for what its own lines, its docstring and the numbers around it do not name.
+    Raises: TypeError and ValueError for what cannot be called so or has no Python source.
+    """
+    function, args, named = _function_of(what, args, named)
+    arguments, doc = signature(function).bind(*args, **named).arguments, getdoc(function) or ""
+    recording = Recording({**capitals(function.__globals__), **letters_said(doc, arguments), **(letters or {})})
+    report = Report(sizes, on_line=recording.note)
+    copy = woven(function, report)
+    raised = None
     try:
-        function, args, named = function_of(called, args, named)
-        recording = Recording({**background(function, args, named), **letters})
-        report = Report(strict=False, on_line=recording.note)
-        copy = woven(function, report)
-    except (TypeError, ValueError, SyntaxError):
-        return None  # nothing to be read in it
+        copy(*args, **named)
+    except Exception as error:
+        raised = error
+    return function, arguments, report, recording, raised
+
+
+def explain(
+    called: Any, args: Sequence[Any], named: Mapping[str, Any], error: BaseException,
+    letters: Letters | None = None, depth: int = 0,
+) -> Failure | None:  # fmt: skip
+    """Runs a function that has raised once more, traced and in silence; returns what does not fit, if so."""
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         try:
-            copy(*args, **named)
-        except Exception as again:
-            return failure_at(report, recording, again, depth) if isinstance(again, type(error)) else None
-    return None
+            _, _, report, recording, again = run_traced(called, args, named, {}, letters)
+        except (TypeError, ValueError, SyntaxError):
+            return None  # nothing to be read in it
+    return failure_at(report, recording, again, depth) if isinstance(again, type(error)) else None
 
 
 def failure_at(report: Report, recording: Recording, error: BaseException, depth: int = 0) -> Failure | None:
@@ -107,15 +110,15 @@ def failure_at(report: Report, recording: Recording, error: BaseException, depth
     source = re.sub(r" # \(.*", "", " ".join(line.split()))  # no shape comment
     message = str(error).strip().split("\n")[0]
     found, inside = _unpacking(recording, number, source, error), ()
-    written, first, rest, named = frame.f_locals.get("__scope__", frame.f_globals.get("__scope__")).latest
-    operation = written and written[0]
+    scope = frame.f_locals.get("__scope__", frame.f_globals.get("__scope__"))
+    (operation, written), first = scope.operation, scope.first
     if found is None and operation and operation.lineno <= number <= operation.end_lineno:
-        case = Case(*_operands(*written, first, rest, named), error, letters)
+        case = Case(*_operands(operation, written, first, scope.rest, scope.named), error, letters)
         is_call, deeper = isinstance(operation, ast.Call), None
         if not is_call or is_of_torch(first):
             found = mismatch_of(case)
         if found is None and is_call and depth < DEEPEST:
-            deeper = explain(first, rest, named, error, letters, depth + 1)
+            deeper = explain(first, scope.rest, scope.named, error, letters, depth + 1)
         if deeper:
             name = f"{type(first).__name__}.forward" if isinstance(first, nn.Module) else case.name
             found, letters = deeper.found, {**letters, **deeper.letters}

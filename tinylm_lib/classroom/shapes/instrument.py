@@ -153,7 +153,7 @@ class _Weaver(ast.NodeTransformer):
 
 def _note(node: Any, number: int) -> None:
     """Rewrites an operation so that it is noted when everything that it takes is there, right before it runs."""
-    rest = _call("__scope__.rest", node)
+    rest = _attribute("__scope__.rest")
     right = ast.Subscript(rest, ast.Constant(0), ast.Load())
 
     def noted(*operands: ast.expr) -> ast.Call:
@@ -172,13 +172,16 @@ def _note(node: Any, number: int) -> None:
         node.func = noted(node.func, *node.args)
         node.func.keywords = node.keywords
         node.args = [ast.Starred(rest, ast.Load())]
-        node.keywords = [ast.keyword(None, _call("__scope__.named", node))]
+        node.keywords = [ast.keyword(None, _attribute("__scope__.named"))]
+
+
+def _attribute(name: str) -> ast.Attribute:
+    owner, attribute = name.split(".")
+    return ast.Attribute(ast.Name(owner, ast.Load()), attribute, ast.Load())
 
 
 def _call(name: str, at: ast.AST, *args: ast.expr) -> ast.Call:
-    owner, method = name.split(".")
-    function = ast.Attribute(ast.Name(owner, ast.Load()), method, ast.Load())
-    return ast.copy_location(ast.Call(function, list(args), []), at)
+    return ast.copy_location(ast.Call(_attribute(name), list(args), []), at)
 
 
 def woven(function: FunctionType, report: Report) -> FunctionType:

@@ -43,8 +43,7 @@ class Recording:
     background: Mapping[str, int]
     rounds: dict[int, list[Round]] = field(default_factory=dict)
     arguments: dict[int, list[tuple[str, Round]]] = field(default_factory=dict)
-    true: set[int] = field(default_factory=set)  # lines whose shape comment has come true
-    lies: dict[int, str] = field(default_factory=dict)
+    comments: dict[int, Comment] = field(default_factory=dict)
     latest: tuple[int, Any] = (0, None)  # the newest line and its value
     letters: Letters = field(default_factory=dict)
 
@@ -52,11 +51,7 @@ class Recording:
         """Keeps the shapes of what a line has made."""
         number, made = comment.line, tuple(_made(value))
         self.latest, self.letters = (number, value), {**self.letters, **letters}
-        if comment.lie:
-            self.lies[number] = f"✗ the comment says {comment.text.lstrip('# ')}"
-            self.true.discard(number)
-        elif comment.results:
-            self.true.add(number)
+        self.comments[number] = comment
         rounds = self.rounds.setdefault(number, [])
         if rounds and rounds[-1].made == made:
             rounds[-1] = rounds[-1]._replace(last=rounds[-1].last + 1)
@@ -80,7 +75,8 @@ class Recording:
         rounds = [one for one in self.rounds.get(number, ()) if one.made]
         if len(rounds) > 1 and not _has_tensors(rounds):
             rounds = []  # a counter
-        mark, many = "✓ " if number in self.true else "", len(rounds) > MOST_ROUNDS
+        comment, many = self.comments.get(number), len(rounds) > MOST_ROUNDS
+        mark = "✓ " if comment and comment.results and not comment.lie else ""
         for one in [*rounds[: MOST_ROUNDS - 1], rounds[-1]] if many else rounds:
             last = one is rounds[-1]
             if last and many:
@@ -90,8 +86,10 @@ class Recording:
             else:
                 which = f"round {one.first}" if one.first == one.last else f"rounds {one.first} to {one.last}"
                 found += self._written(one, details, f"{mark}{which}{', the last' if last else ''}: ")
-        lie = self.lies.get(number, "")
-        return [*found, (lie, _LIE.format(escape(lie)))] if lie else found
+        if comment and comment.lie:
+            lie = f"✗ the comment says {comment.text.lstrip('# ')}"
+            found.append((lie, _LIE.format(escape(lie))))
+        return found
 
     def _written(self, one: Round, details: bool, before: str = "", behind: str = "") -> list[tuple[str, str]]:
         """Returns one line for each part, or for several alike in a row."""

@@ -3,7 +3,6 @@
 `trace(function, *arguments)` runs one function, `trace_cells()` every cell from now on, `trace_model` a whole model.
 """
 
-import inspect
 import linecache
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -16,8 +15,8 @@ from ...config import ModelConfig
 from ..display.cards import CODE, Card, card, code, paragraph
 from ..display.source import highlighted, lesson_of, place
 from .comments import Comment, Letters, Report, config_sizes
-from .failures import Failure, background, capitals, explain, failure_at, function_of
-from .instrument import definition, instrument, woven
+from .failures import Failure, capitals, explain, failure_at, run_traced
+from .instrument import definition, instrument
 from .letters import legend_html
 from .mismatch import drawn, in_words
 from .recording import Recording
@@ -49,18 +48,11 @@ def trace(what: Any, *args: Any, details: bool = False, sizes: Sizes = None, **k
     Where two shapes do not fit, the card ends there and explains it; any other error is raised as ever.
     Raises: TypeError and ValueError for what cannot be called so or has no Python source.
     """
-    function, given, named = function_of(what, args, kwargs)
-    recording = Recording(background(function, given, named))
-    report = Report(_fixed(what, sizes), strict=False, on_line=recording.note)
-    copy, failure = woven(function, report), None
-    try:
-        copy(*given, **named)
-    except Exception as error:
-        failure = failure_at(report, recording, error)
-        if failure is None:
-            raise
+    function, arguments, report, recording, error = run_traced(what, args, kwargs, _fixed(what, sizes))
+    failure = failure_at(report, recording, error) if error else None
+    if error and not failure:
+        raise error
     node = definition(function)
-    arguments = inspect.signature(function).bind(*given, **named).arguments
     recording.note_arguments(node.lineno, arguments, {**recording.background, **report.sizes})
     numbers = [line for line in range(node.lineno, node.end_lineno + 1) if line not in _docstring(node)]
     lessons = lesson_of(function)
@@ -150,7 +142,7 @@ def explain_shapes(
 
     The function runs once more, with what it prints thrown away. Nothing that it raises escapes.
     """
-    failure = explain(function, args, kwargs or {}, error, {})
+    failure = explain(function, args, kwargs or {}, error)
     if failure is None:
         return None
     html, text = _explained(failure)
@@ -168,22 +160,18 @@ def trace_cells(on: bool = True, *, sizes: Sizes = None) -> None:
     ip = get_ipython()
     if ip is None:
         raise RuntimeError("there are no cells here: trace_cells is for notebooks, trace(function, ...) works anywhere")
-    checker = CellChecker(ip, _fixed(None, sizes), traces=True)
-    if not on:
-        checker.close()
+    for earlier in [other for other in ip.ast_transformers if isinstance(other, _CellTracer)]:
+        earlier.close()
+    if on:
+        _CellTracer(ip, _fixed(None, sizes))
 
 
-class CellChecker:
-    """Checks the shape comments of each cell that an IPython shell runs from now on, until `close()` or the next one.
+class _CellTracer:
+    """Traces each cell that an IPython shell runs from now on, until `close()`."""
 
-    A comment that lies raises ShapeError. traces: it is only marked, on a card after each cell.
-    """
-
-    def __init__(self, ip: Any, sizes: Mapping[str, int] | None = None, traces: bool = False) -> None:
+    def __init__(self, ip: Any, sizes: Mapping[str, int]) -> None:
         self.ip, self.source, self.recording, self.here = ip, "", Recording({}), []
-        self.report = Report(sizes or {}, strict=not traces, on_line=self._note if traces else None)
-        for earlier in [other for other in ip.ast_transformers if isinstance(other, CellChecker)]:
-            earlier.close()
+        self.report = Report(sizes, on_line=self._note)
         ip.input_transformers_post.append(self._remember)
         ip.ast_transformers.append(self)
         ip.events.register("post_run_cell", self._show)
@@ -197,7 +185,7 @@ class CellChecker:
             self.recording.note(comment, value, letters)
 
     def visit(self, tree: Any) -> Any:
-        """Returns the tree of a cell, checked; IPython calls this before it runs the cell."""
+        """Returns the tree of a cell, traced; IPython calls this before it runs the cell."""
         start, self.recording = len(self.report.comments), Recording(capitals(self.ip.user_ns))
         self.ip.user_ns["__shapes__"] = self.report  # anew each time: %reset clears the variables
         tree = instrument(self.source, f"In [{self.ip.execution_count}]", self.report, tree)
@@ -206,7 +194,7 @@ class CellChecker:
 
     def _show(self, result: Any) -> None:
         error = result.error_in_exec
-        failure = failure_at(self.report, self.recording, error) if error and self.report.on_line else None
+        failure = failure_at(self.report, self.recording, error) if error else None
         if failure or (self.recording.has_tensors() and not error):
             lines = self.source.rstrip("\n").splitlines(keepends=True)
             shown = _shown(lines, range(1, len(lines) + 1), self.here)
@@ -214,8 +202,7 @@ class CellChecker:
         self.recording, self.here = Recording({}), []
 
     def close(self) -> None:
-        """Stops checking new cells."""
-        if self in self.ip.ast_transformers:
-            self.ip.input_transformers_post.remove(self._remember)
-            self.ip.ast_transformers.remove(self)
-            self.ip.events.unregister("post_run_cell", self._show)
+        """Stops tracing new cells."""
+        self.ip.input_transformers_post.remove(self._remember)
+        self.ip.ast_transformers.remove(self)
+        self.ip.events.unregister("post_run_cell", self._show)
