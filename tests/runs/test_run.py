@@ -2,14 +2,12 @@
 
 import math
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from support.toys import raising_from
 
 from tinylm_lib.config import TrainConfig
 from tinylm_lib.runs import log, run
@@ -207,27 +205,6 @@ def test_folders_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
     run.forget(tmp_path / "step_000015")
     assert {p.name for p in tmp_path.iterdir()} == {*others, "step_000010", "step_000015"}
     assert all((tmp_path / name / "notes.txt").exists() for name in others)
-
-
-def test_a_checkpoint_that_is_half_deleted_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoints(tmp_path, [5, 10, 15])
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", raising_from(KeyboardInterrupt(), 0, None))
-        with pytest.raises(KeyboardInterrupt):
-            run.forget(tmp_path / "step_000015")
-    assert not (tmp_path / "step_000005" / MANIFEST).exists()
-    run.forget(tmp_path / "step_000015")
-    assert folders(tmp_path) == [10, 15]
-
-
-@pytest.mark.parametrize("left", ["log.jsonl", "step_000004/model.partial", "step_000004/checkpoint.json"])
-def test_a_new_run_sets_aside_whatever_a_killed_one_left(left: str, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    (out / left).parent.mkdir(parents=True)
-    (out / left).write_bytes(b"left")
-    run.set_aside(out)
-    assert not out.exists()
-    assert (tmp_path / "run.1" / left).read_bytes() == b"left"
 
 
 def test_what_is_no_run_is_not_set_aside(tmp_path: Path) -> None:

@@ -219,8 +219,12 @@ def test_a_machine_can_act_as_one_with_or_without_bf16_instructions(monkeypatch:
         multiplies_bf16("cpu")
 
 
-def dtypes_of_products(precision: str) -> set[torch.dtype]:
-    """The dtypes of all matrix products of an update, forwards, backwards and in the optimizer."""
+@pytest.mark.parametrize("instructions", ["on", "off"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "auto"])
+def test_every_product_of_an_update_has_the_precision_of_the_recipe(
+    precision: str, instructions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All matrix products, forwards, backwards and in the optimizer."""
     seen: set[torch.dtype] = set()
 
     class Products(TorchDispatchMode):
@@ -229,19 +233,11 @@ def dtypes_of_products(precision: str) -> set[torch.dtype]:
                 seen.update(a.dtype for a in args if isinstance(a, Tensor))
             return func(*args, **(kwargs or {}))
 
+    monkeypatch.setenv("TINYLM_BF16", instructions)
     with Products():
         run(new_model(), toy_run(2, precision=precision, optimizer="muon"))
-    return seen
-
-
-@pytest.mark.parametrize("instructions", ["on", "off"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "auto"])
-def test_every_product_of_an_update_has_the_precision_of_the_recipe(
-    precision: str, instructions: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TINYLM_BF16", instructions)
     in_bf16 = precision == "bf16" or (precision == "auto" and instructions == "on")
-    assert dtypes_of_products(precision) == {torch.bfloat16 if in_bf16 else torch.float32}
+    assert seen == {torch.bfloat16 if in_bf16 else torch.float32}
 
 
 # --- the same again --------------------------------------------------------------------------------------------------
@@ -269,24 +265,19 @@ def test_two_trainings_on_two_threads_give_the_same_bytes(precision: str, B: int
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
-DEVICES = [
+DEVICES = [  # those that are there, the name given, and the one chosen, if any
     ((), "auto", "cpu"), (("cuda",), "auto", "cuda"), (("mps",), "auto", "mps"), (("cuda", "mps"), "auto", "cuda"),
     (("cuda",), "cpu", "cpu"), (("cuda",), "cuda:1", "cuda:1"),
+    *(((), name, "") for name in ("cuda", "mps", "quantum", "", "autox", "cpu:x")),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("there", "name", "expected"), DEVICES)
-def test_auto_takes_the_fastest_device(
+def test_auto_takes_the_fastest_device_and_what_is_not_here_is_refused(
     there: tuple[str, ...], name: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in there)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in there)
-    assert choose_device(name) == torch.device(expected)
-
-
-@pytest.mark.parametrize("name", ["cuda", "mps", "quantum", "", "autox", "cpu:x"])
-def test_devices_that_are_not_here_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(ValueError, match=f"device '{name}' is not here; choose auto or one of cpu"):
-        choose_device(name)
+    refused = pytest.raises(ValueError, match=f"device '{name}' is not here; choose auto or one of cpu")
+    with nullcontext() if expected else refused:
+        assert choose_device(name) == torch.device(expected)
