@@ -21,13 +21,10 @@ from tinylm_lib.model import TransformerLM
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """What is displayed, bundle by bundle."""
-    cards_shown: list[dict[str, str]] = []
-
-    def keep(card: cards.Card) -> None:
-        cards_shown.append({"text/plain": str(card), "text/html": card._repr_html_()})
-
-    monkeypatch.setattr(cards, "display", keep)
-    return cards_shown
+    found: list[dict[str, str]] = []
+    bundle = {"text/plain": str, "text/html": cards.Card._repr_html_}
+    monkeypatch.setattr(cards, "display", lambda card: found.append({kind: f(card) for kind, f in bundle.items()}))
+    return found
 
 
 def test_the_source_is_shown_with_its_place_and_its_lesson_of(shown: list) -> None:

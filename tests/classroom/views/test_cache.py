@@ -1,7 +1,7 @@
 """The view of a cache: its counts against a real model that is watched while it writes, its words and its refusals."""
 
 import json
-from functools import partial
+from collections import Counter
 
 import pytest
 import torch
@@ -16,42 +16,38 @@ from tinylm_lib.text.tokenizers import ByteTokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXT = "her kite <b>"
-
-
 CONFIG = tiny("llama", vocab_size=256)
 
 
-class Counted:
-    """A model whose projections and attention note how many positions and pairs pass through them."""
+def counted(model: nn.Module) -> dict[str, int]:
+    """The positions that pass through each projection of a model, from now on."""
+    positions = Counter()
+    for name, module in model.named_modules():
+        if name.endswith("_proj"):
+            module.register_forward_hook(
+                lambda module, args, output, n=name: positions.update({n: args[0][..., 0].numel()})
+            )
+    return positions
 
-    def __init__(self, model: nn.Module):
-        self.positions: dict[str, int] = {}
-        self.keys = 0
-        for name, module in model.named_modules():
-            if name.endswith("_proj"):
-                module.register_forward_hook(partial(self.note, name))
 
-    def note(self, name: str, module: nn.Module, args: tuple, output: torch.Tensor) -> None:
-        self.positions[name] = self.positions.get(name, 0) + args[0].shape[0] * args[0].shape[1]
-
-    def taken(self) -> int:
-        """Positions since the last call; every projection must have seen as many."""
-        (n,) = set(self.positions.values())
-        self.positions.clear()
-        return n
+def taken(positions: dict[str, int]) -> int:
+    """Positions since the last call; every projection must have seen as many."""
+    (n,) = set(positions.values())
+    positions.clear()
+    return n
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 7])
 @pytest.mark.parametrize("name", ["modern", "gpt2", "llama"])
 def test_the_positions_are_those_that_pass_through_a_real_model(name, chunk):
     model, ids, n_prompt = scrambled(tiny(name)), some_ids(1, 11), 7
-    counted, cache, start = Counted(model), KVCache(model.config, 1, 11), 0
+    positions, cache, start = counted(model), KVCache(model.config, 1, 11), 0
     for step in reading_steps(model.config, 11, n_prompt, chunk):
         with torch.no_grad():
             kept = model(ids[:, start : start + step.n_new], cache)
-            assert counted.taken() == step.n_new
+            assert taken(positions) == step.n_new
             plain = model(ids[:, : step.n_keys])
-            assert counted.taken() == step.n_keys == cache.length
+            assert taken(positions) == step.n_keys == cache.length
         torch.testing.assert_close(kept[:, -1], plain[:, -1], atol=1e-4, rtol=1e-4)
         start += step.n_new
     assert start == 11

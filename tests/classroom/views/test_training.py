@@ -5,6 +5,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from tinylm_lib.training.optim import build_optimizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LEVELS = Entropies(3.0, 2.0, 1.0)
+HANDLE = Mock()
 
 
 def made_up(losses: list[float]) -> Iterator[Step]:
@@ -36,27 +38,14 @@ def new_model() -> TransformerLM:
         return TransformerLM(preset("modern", vocab_size=256, d_model=16, n_layers=1, n_heads=2, max_seq_len=32))
 
 
-class Shown:
-    """What would be displayed; and how often that was updated."""
-
-    def __init__(self):
-        self.views: list[View] = []
-        self.updates = 0
-
-    def display(self, view: View, **options: object) -> "Shown":
-        self.views.append(view)
-        return self
-
-    def update(self, view: View) -> None:
-        self.updates += 1
-
-
 @pytest.fixture
-def shown(monkeypatch) -> Shown:
-    shown = Shown()
-    monkeypatch.setattr(training, "display", shown.display)
+def shown(monkeypatch) -> list[View]:
+    """The views that were displayed; each display's handle is HANDLE."""
+    views = []
+    HANDLE.reset_mock()
+    monkeypatch.setattr(training, "display", lambda view, **options: views.append(view) or HANDLE)
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    return shown
+    return views
 
 
 def watch(steps: Iterator[Step], total_steps: int, **options: object) -> None:
@@ -66,7 +55,7 @@ def watch(steps: Iterator[Step], total_steps: int, **options: object) -> None:
 def test_the_curves_are_those_of_the_run(shown):
     losses = [5 * 0.9**i for i in range(40)]
     watch(made_up(losses), 40, levels=LEVELS)
-    (view,) = shown.views
+    (view,) = shown
     data = view.data
     assert data["steps"] == list(range(1, 41)) and data["state"] == "finished" and not view.live
     assert data["loss"] == pytest.approx(losses, rel=1e-4)
@@ -81,21 +70,21 @@ def test_the_smooth_line_is_a_mean_of_what_lies_around_and_does_not_lag(shown):
     watch(made_up(losses), 160)
     for step, around in {1: (1, 2), 2: (1, 3), 50: (45, 55), 160: (144, 160)}.items():
         near = losses[around[0] - 1 : around[1]]
-        assert shown.views[0].data["smooth"][step - 1] == pytest.approx(sum(near) / len(near), rel=1e-4)
+        assert shown[0].data["smooth"][step - 1] == pytest.approx(sum(near) / len(near), rel=1e-4)
 
     losses = [6 / (1 + i / 10) for i in range(300)]
     watch(made_up(losses), 300)
-    smooth = shown.views[1].data["smooth"]
+    smooth = shown[1].data["smooth"]
     assert all(abs(a - b) < 0.02 * b for a, b in zip(smooth[:270], losses, strict=False) if b < 5)
 
 
 def test_a_loss_that_is_expected_is_marked_and_held_against_its_range(shown):
     losses = [5.5 * 0.99**i for i in range(100)]
     watch(made_up(losses), 100, expected={50: (3.2, 3.5), 100: (2.0, 2.4)})
-    assert "⟨3.36⟩ (expected 3.2 to 3.5)" in shown.views[0].html and "⟨2.14⟩ (expected 2 to 2.4)" in shown.views[0].html
+    assert "⟨3.36⟩ (expected 3.2 to 3.5)" in shown[0].html and "⟨2.14⟩ (expected 2 to 2.4)" in shown[0].html
     with pytest.raises(ValueError, match=r"training led to 2\.139, expected 1 to 2\. If you changed the model"):
         watch(made_up(losses), 100, expected={100: (1.0, 2.0)})
-    assert shown.views[1].data["state"] == "finished"
+    assert shown[1].data["state"] == "finished"
 
 
 @pytest.mark.parametrize(("total", "width"), [(300, 1), (301, 2), (1550, 6)])
@@ -111,7 +100,7 @@ def test_a_long_run_keeps_at_most_300_points_which_are_means(total, width):
 
 def test_a_sample_is_written_before_the_run_and_at_each_quartering_of_it(shown):
     watch(made_up([1.0] * 128), 128)
-    assert [step for step, _ in shown.views[0].data["samples"]] == [0, 2, 8, 32, 128]
+    assert [step for step, _ in shown[0].data["samples"]] == [0, 2, 8, 32, 128]
 
 
 def test_watching_changes_nothing_and_two_runs_are_equal_to_the_byte(shown):
@@ -131,7 +120,7 @@ def test_watching_changes_nothing_and_two_runs_are_equal_to_the_byte(shown):
     plain, *watched = trained(False), trained(True), trained(True)
     for weights in watched:
         assert all(torch.equal(a, b) for a, b in zip(plain, weights, strict=True))
-    first, second = shown.views
+    first, second = shown
     assert (first.html, first.text, first.data) == (second.html, second.text, second.data)
     assert first.data["smooth"][-1] < first.data["smooth"][0]
 
@@ -139,7 +128,7 @@ def test_watching_changes_nothing_and_two_runs_are_equal_to_the_byte(shown):
 def test_words_table_and_size(shown):
     losses = [5.5 * 0.99**i for i in range(300)]
     watch(made_up(losses), 300, levels=LEVELS)
-    (view,) = shown.views
+    (view,) = shown
     words = "After 300 of 300 updates the smoothed loss is lower than knowing all there is to know."
     assert repr(view) == f"A training run. {words}"
     rows = table_rows(view.html)
@@ -156,7 +145,7 @@ def test_words_table_and_size(shown):
 def test_a_loss_that_is_not_finite_ends_the_run_and_the_curves_stay(shown, bad):
     with pytest.raises(ValueError, match=r"update 4 has loss (nan|inf) .*: lower matrix_lr"):
         watch(made_up([4.0, 3.0, 2.0, bad, 1.0]), 5)
-    (view,) = shown.views
+    (view,) = shown
     assert view.data["loss"] == [4.0, 3.0, 2.0] and view.data["state"] == "failed"
     assert view.data["error"].startswith("update 4 has loss") and "update 4 has loss" in view.html
 
@@ -164,7 +153,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_the_curves_stay(shown, bad):
 def test_a_run_that_fails_before_its_first_update_is_shown_too(shown):
     with pytest.raises(ValueError, match="update 1 has loss nan"):
         watch(made_up([math.nan]), 5)
-    assert "No update of 5 was made." in shown.views[0].html
+    assert "No update of 5 was made." in shown[0].html
 
 
 def test_the_buttons_pause_resume_and_stop(shown, monkeypatch):
@@ -174,21 +163,21 @@ def test_the_buttons_pause_resume_and_stop(shown, monkeypatch):
     def clicked() -> Iterator[Step]:
         for step in made_up([2.0] * 9):
             if step.step == 3:
-                ask(shown.views[0], do="pause")
+                ask(shown[0], do="pause")
                 asyncio.get_running_loop().call_later(0.2, resume)
             if step.step == 6:
-                ask(shown.views[0], do="stop")
+                ask(shown[0], do="stop")
             yield step
 
     def resume() -> None:
-        stood_still.append((shown.views[0].data["state"], shown.views[0].data["step"]))
-        ask(shown.views[0], do="resume")
+        stood_still.append((shown[0].data["state"], shown[0].data["step"]))
+        ask(shown[0], do="resume")
 
     watch(clicked(), 9)
-    (view,) = shown.views
+    (view,) = shown
     assert stood_still == [("paused", 3)]
     assert view.data["state"] == "stopped" and view.data["steps"] == [1, 2, 3, 4, 5, 6]
-    assert view.data["samples"][-1][0] == 6 and shown.updates == 1 and not view.live
+    assert view.data["samples"][-1][0] == 6 and HANDLE.update.call_count == 1 and not view.live
     assert "After 6 of 9 updates" in view.html
 
 
@@ -207,7 +196,7 @@ def test_what_is_interrupted_from_outside_is_shown_as_far_as_it_came(shown):
 
     with pytest.raises(KeyboardInterrupt):
         watch(interrupted(), 9)
-    assert shown.views[0].data["state"] == "stopped" and shown.views[0].data["loss"] == [2.0, 1.5]
+    assert shown[0].data["state"] == "stopped" and shown[0].data["loss"] == [2.0, 1.5]
 
 
 @pytest.mark.parametrize(("options", "message"), [
@@ -217,4 +206,4 @@ def test_what_is_interrupted_from_outside_is_shown_as_far_as_it_came(shown):
 def test_what_cannot_be_shown_is_refused_before_the_first_update(shown, options, message):
     with pytest.raises(ValueError, match=message):
         watch(iter(()), **options)
-    assert shown.views == []
+    assert shown == []
