@@ -135,16 +135,13 @@ def test_a_broken_title_a_semicolon_inside_and_a_source_after_its_exercise_may_s
     read_lesson(write(tmp_path, text.replace('print("a long cell")', "show(layers.Half)")))
 
 
-def test_the_student_gets_a_stub_and_the_solution_copy_everything_without_the_markers(tmp_path):
+def test_the_student_gets_a_stub_for_each_block_and_the_solution_copy_everything_without_the_markers(tmp_path):
     student, solution = notebook(tmp_path, "student"), notebook(tmp_path, "solution")
     assert not re.search("x / two|SOLUTION|Dividing|vote", nbformat.writes(student))
     headline = "# Exercise half: difficulty 1 of 5, about 4 minutes\n"
     assert student.cells[3].source == f'{headline}def half(x):\n    """Half of x."""\n    raise NotImplementedError'
     assert solution.cells[4].source.endswith('"""Half of x."""\n    two = 2\n    return x / two')
     assert "Dividing" in nbformat.writes(solution) and "SOLUTION" not in nbformat.writes(solution)
-
-
-def test_several_blocks_at_their_own_indentation(tmp_path):
     body = "    # SOLUTION\n    two = 2\n    return x / two\n    # END\n"
     text = LESSON.replace(body, f"    if x:\n        # SOLUTION\n        return x\n        # END\n{body}")
     stub = notebook(tmp_path, "student", text).cells[3].source
@@ -175,11 +172,13 @@ def test_the_unsolved_copy_runs_to_its_end_and_the_solved_one_passes(course):
     assert "solved" in outputs["solution"]
 
 
-def test_fresh_notebooks_are_neither_stale_nor_built_again(course, capsys):
+def test_fresh_notebooks_are_neither_stale_nor_built_again_and_an_unknown_number_is_refused(course, capsys):
     assert build.stale(course / "notebooks") == []
     assert build.main([], course / "notebooks") == 0
     assert capsys.readouterr().out == "up to date: 05_halves\n"
     assert build.main(["--check"], course / "notebooks") == 0
+    assert build.main(["07"], course / "notebooks") == 1
+    assert capsys.readouterr().err == "no lesson 07; there are 05\n"
 
 
 def test_the_committed_notebooks_are_fresh():
@@ -214,11 +213,6 @@ def test_a_change_of_the_build_makes_all_stale(course, monkeypatch):
     assert [line.partition(" is ")[2] for line in build.stale(course / "notebooks")] == [
         "older than the code of the build; run make notebooks"
     ] * 2
-
-
-def test_an_unknown_number_is_refused_with_the_known_ones(course, capsys):
-    assert build.main(["07"], course / "notebooks") == 1
-    assert capsys.readouterr().err == "no lesson 07; there are 05\n"
 
 
 FAILING = {

@@ -87,7 +87,7 @@ def test_what_was_kept_before_is_put_aside_and_never_lost(folder):
     assert (folder / "earlier" / "softmax_3.py").read_text() == "mine = 1\n"
 
 
-def test_keeping_the_same_again_writes_nothing(folder, monkeypatch):
+def test_keeping_the_same_again_writes_nothing_and_checks_nothing(folder, monkeypatch):
     keep.keep("softmax", softmax)
     monkeypatch.setattr(keep, "check_in_fresh_process", lambda *_: pytest.fail("it was checked"))
     kept = keep.keep("softmax", softmax)
