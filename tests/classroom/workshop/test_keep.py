@@ -62,7 +62,7 @@ def files(folder: Path) -> list[str]:
 
 
 def test_a_right_function_is_kept_and_used(folder, shown_cards):
-    kept = keep.keep("softmax", softmax)
+    kept = keep.keep("softmax", other_softmax)  # under its own name
     assert kept[:2] == ("softmax", True) and files(folder) == ["softmax.py"]
     assert "`work/parts/softmax.py`" in kept.message and "Models that you build" in kept.message
     assert [str(card) for card in shown_cards] == [kept.message]
