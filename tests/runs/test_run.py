@@ -2,12 +2,14 @@
 
 import math
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from support.toys import raising_from
 
 from tinylm_lib.config import TrainConfig
 from tinylm_lib.runs import log, run
@@ -205,6 +207,17 @@ def test_folders_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
     run.forget(tmp_path / "step_000015")
     assert {p.name for p in tmp_path.iterdir()} == {*others, "step_000010", "step_000015"}
     assert all((tmp_path / name / "notes.txt").exists() for name in others)
+
+
+def test_a_checkpoint_that_is_half_deleted_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints(tmp_path, [5, 10, 15])
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", raising_from(KeyboardInterrupt(), 0, None))
+        with pytest.raises(KeyboardInterrupt):
+            run.forget(tmp_path / "step_000015")
+    assert not (tmp_path / "step_000005" / MANIFEST).exists()
+    run.forget(tmp_path / "step_000015")
+    assert folders(tmp_path) == [10, 15]
 
 
 def test_what_is_no_run_is_not_set_aside(tmp_path: Path) -> None:
