@@ -43,6 +43,16 @@ def test_others_may_read_what_the_umask_lets_them(umask: int, tmp_path: Path) ->
     assert os.umask(umask) == umask, "it was changed"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX lets a program wait for the disk")
+def test_what_gets_its_name_is_on_the_disk_and_so_is_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync, replace, names = os.fsync, os.replace, []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (names.append("fsync"), fsync(descriptor)))
+    monkeypatch.setattr(os, "replace", lambda old, new: (names.append("replace"), replace(old, new)))
+    with whole_file(tmp_path / "file") as file:
+        file.write(b"x")
+    assert names == ["fsync", "replace", "fsync"]
+
+
 def test_a_failed_write_says_where_why_and_what_to_do(tmp_path: Path) -> None:
     says = r"cannot write the notes .*x: No space left .*; free some space or choose another folder"
     with pytest.raises(OSError, match=says) as e, explained("the notes", tmp_path / "x"):
