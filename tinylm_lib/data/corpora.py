@@ -19,8 +19,6 @@ def pydoc_text() -> str:
 
 
 CACHE = Path("work/cache/corpora")
-
-
 SHAKESPEARE = Source(
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
     n_bytes=1_115_394,
@@ -39,8 +37,6 @@ def shakespeare_text() -> str:
 
 
 CORPORA = {"storyworld": storyworld_text, "pydoc": pydoc_text, "shakespeare": shakespeare_text}
-
-
 LINES = {"storyworld"}  # corpora in which each line is a text of its own
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from ..files import whole_file
+from ..files import sha256, whole_file
 
 DOWNLOAD_TIMEOUT = 20.0  # seconds without a byte
 
@@ -28,7 +28,7 @@ def download(source: Source, path: Path) -> None:
     Raises ConnectionError, with what else one can do, where it cannot be had; ValueError where `path` holds another.
     """
     if path.exists():
-        if hashlib.sha256(path.read_bytes()).hexdigest() != source.sha256:
+        if sha256(path) != source.sha256:
             raise ValueError(f"{path} is not the file of {source.url} (its SHA-256 differs); delete it and try again")
         return
     try:

@@ -11,8 +11,6 @@ WORD = re.compile(
       | \s                     # one space or line break""",
     re.VERBOSE,
 )
-
-
 # Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners" (GPT-2), and its released encoder.
 PRE_TOKEN = regex.compile(
     r"""'(?:s|t|re|ve|m|ll|d)          # the endings of I'm, you'll, ...
@@ -23,8 +21,6 @@ PRE_TOKEN = regex.compile(
       | \s+""",
     regex.VERBOSE,
 )
-
-
 CHARACTERS_PER_CUT = 1 << 16  # characters of a stream that are cut at a time
 
 

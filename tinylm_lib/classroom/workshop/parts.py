@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 from ..checks.check import diagnose
 from ..exercises import find_exercise, names
 from ..exercises.base import Diagnosis, Exercise
+from ..folders import ROOT, WORK
 from .extract import Extract
 
-_COURSE = Path(__file__).parents[3]
-PARTS_FOLDER = _COURSE / "work" / "parts"
+PARTS_FOLDER = WORK / "parts"
 FRESH_SECONDS = 120
 _SEAL = "# tinylm-part: "
 
@@ -93,7 +93,7 @@ def check_in_fresh_process(name: str, path: Path) -> Diagnosis:
     """What the check says where there is no notebook, only the file."""
     command = [sys.executable, "-m", __name__, name, str(path.resolve())]
     try:
-        done = subprocess.run(command, cwd=_COURSE, capture_output=True, timeout=FRESH_SECONDS)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=FRESH_SECONDS)
     except subprocess.TimeoutExpired:
         return Diagnosis(False, None, f"It did not end within {FRESH_SECONDS} s.")
     try:
