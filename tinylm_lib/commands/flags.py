@@ -1,0 +1,29 @@
+"""Flags made from the config records: each field is one."""
+
+import argparse
+from dataclasses import fields
+from typing import Any
+
+from ..config import Record, field_types
+
+
+def add_flags(group: Any, record: type[Record]) -> None:
+    """Add one flag per field. A flag that is not used leaves no trace: defaults stay in the record."""
+    for f in fields(record):
+        kind = field_types(f)[0]
+        if issubclass(kind, Record):
+            continue
+        how: dict[str, Any] = {"type": kind, "metavar": kind.__name__.upper()}
+        if kind is bool:
+            how = {"action": argparse.BooleanOptionalAction}
+        elif "choices" in f.metadata:
+            how = {"choices": f.metadata["choices"]}
+        default = "derived" if f.default is None else f.default
+        help_text = f"{f.metadata['help']} (default {default})".replace("%", "%%")
+        group.add_argument(f"--{f.name.replace('_', '-')}", default=argparse.SUPPRESS, help=help_text, **how)
+
+
+def given(arguments: argparse.Namespace, record: type[Record]) -> dict[str, Any]:
+    """The fields of a record that the user set."""
+    names = {f.name for f in fields(record)}
+    return {name: value for name, value in vars(arguments).items() if name in names}
