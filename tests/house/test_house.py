@@ -37,7 +37,7 @@ CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 900, 200, 350, 40
 # A module of someone else's, and the rooms that alone may import it.
 ONLY_IN = {
     **dict.fromkeys(("matplotlib", "ipywidgets", "IPython", "anywidget"), ("classroom",)),
-    "tqdm": ("classroom", "data", "runs"),
+    "tqdm": ("classroom", "data", "runs", "commands"),
     "torch.distributed": ("training/distributed",),
     **dict.fromkeys(("transformers", "logging", "pickle", "marshal", "shelve", "dill", "joblib"), ()),
 }
@@ -189,7 +189,7 @@ def files_and_functions_are_short(s: Source) -> list[str]:
 
 def nothing_forbidden(s: Source) -> list[str]:
     """No assert, print, exec, pickled weights, bare except, rooms without a name, or promises to do something later."""
-    bad, lower = [], not s.stands_in(["classroom", "runs", "__main__"])
+    bad, lower = [], not s.stands_in(["classroom", "runs", "commands", "__main__"])
     for node in s.find(ast.Assert, ast.Call, ast.ExceptHandler, ast.Attribute):
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         if isinstance(node, ast.Assert) and not s.stands_in(["classroom"]):
