@@ -15,8 +15,8 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m tinylm_lib", description="Train, sample and measure a language model."
     )
     commands = top.add_subparsers(dest="command", required=True)
-    for command in COMMANDS:
-        command.add(commands)
+    for add in COMMANDS:
+        add(commands)
     commands.add_parser("doctor", help="check this machine and say what to fix").set_defaults(do=run_doctor)
     p = commands.add_parser("lab", help="open the lessons in JupyterLab: lab [NN] [--solutions] [its own options]")
     p.set_defaults(do=run_lab)

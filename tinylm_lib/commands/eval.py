@@ -10,16 +10,16 @@ from ..training.evaluation import evaluate
 from ..training.loop import choose_device
 
 
-def add(commands: Any) -> None:
+def add_eval(commands: Any) -> None:
     """Add the command and its flags."""
     p = commands.add_parser("eval", help="measure a checkpoint")
-    p.set_defaults(do=run)
+    p.set_defaults(do=run_eval)
     p.add_argument("checkpoint", nargs="?", default=RunConfig.out, help=f"its folder (default {RunConfig.out})")
     p.add_argument("--corpus", help="another text, taken whole; default: the validation text of the training run")
     p.add_argument("--device", default="auto", help="auto takes the first of cuda, mps and cpu")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run_eval(arguments: argparse.Namespace) -> None:
     """Measure a checkpoint."""
     device = choose_device(arguments.device)
     folder = checkpoint.latest(arguments.checkpoint)

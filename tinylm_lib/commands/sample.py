@@ -16,10 +16,10 @@ from ..training.loop import choose_device
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # a character whose bytes have not all come yet
 
 
-def add(commands: Any) -> None:
+def add_sample(commands: Any) -> None:
     """Add the command and its flags."""
     p = commands.add_parser("sample", help="continue a prompt")
-    p.set_defaults(do=run)
+    p.set_defaults(do=run_sample)
     where = p.add_mutually_exclusive_group()
     where.add_argument("--checkpoint", default=RunConfig.out, help=f"folder of a checkpoint (default {RunConfig.out})")
     where.add_argument("--from", dest="hugging_face", metavar="PATH_OR_ID", help="a Hugging Face model: folder or id")
@@ -46,7 +46,7 @@ def opened(arguments: argparse.Namespace) -> tuple[TransformerLM, Tokenizer]:
     return found.model, found.tokenizer
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run_sample(arguments: argparse.Namespace) -> None:
     """Stream the continuation of a prompt."""
     device = choose_device(arguments.device)
     model, tokenizer = opened(arguments)

@@ -14,17 +14,17 @@ from .flags import add_flags, given
 RECORDS = {RunConfig: "the run", TrainConfig: "the recipe", ModelConfig: "the model"}
 
 
-def add(commands: Any) -> None:
+def add_train(commands: Any) -> None:
     """Add the command and its flags."""
     p = commands.add_parser("train", help="train a model on text")
-    p.set_defaults(do=run)
+    p.set_defaults(do=run_train)
     p.add_argument("--preset", choices=list(FAMILIES), help="architecture (default modern)")
     p.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
     for record, title in RECORDS.items():
         add_flags(p.add_argument_group(title), record)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run_train(arguments: argparse.Namespace) -> None:
     """Train a new model, or go on with one."""
     flags = {record: given(arguments, record) for record in RECORDS}
     if arguments.resume:
