@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from .token_file import write_blocks
 
 SMALL = 1 << 25  # bytes of text that one process encodes before others have started
 MOST_PROCESSES = 8  # each has torch in memory
+INTERRUPTS = {signal.SIGINT, signal.SIGTERM}
 _OWN: list[Tokenizer] = []  # the tokenizer of a process that encodes
 
 
@@ -70,7 +72,22 @@ def _encode(block: Block) -> np.ndarray:
 def _start(values: dict[str, Any]) -> None:
     """Prepare a process that encodes; Ctrl-C is for the one that started it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.name == "posix":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
     _OWN[:] = [tokenizer_from_dict(values)]
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """Let signals wait: half-started processes would print errors; those that start here inherit it until `_start`."""
+    if os.name != "posix":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _by_processes(blocks: Iterable[Block], tokenizer: Tokenizer) -> Iterator[np.ndarray]:
@@ -79,7 +96,8 @@ def _by_processes(blocks: Iterable[Block], tokenizer: Tokenizer) -> Iterator[np.
     with ProcessPoolExecutor(n, get_context("spawn"), _start, (tokenizer.to_dict(),)) as pool:
         try:
             for block in blocks:
-                waiting.append(pool.submit(_encode, block))
+                with _later():  # the first one starts the processes
+                    waiting.append(pool.submit(_encode, block))
                 if len(waiting) > 2 * n:
                     yield waiting.popleft().result()
             yield from (future.result() for future in waiting)
