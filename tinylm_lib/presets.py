@@ -82,7 +82,7 @@ def preset(name: str, size: str | None = None, **sizes_and_choices: Any) -> Mode
     if "n_heads" in sizes_and_choices:
         published.pop("n_kv_heads", None)
     config = ModelConfig.from_dict({**FAMILIES[name], **published, **sizes_and_choices})
-    stretch = {"max_seq_len"} == {"max_seq_len", "rope_scaling"} & sizes_and_choices.keys() and config.rope_scaling
-    if stretch and config.max_seq_len <= stretch.original_max_seq_len:
+    stretch = config.rope_scaling if "rope_scaling" not in sizes_and_choices else None
+    if stretch and "max_seq_len" in sizes_and_choices and config.max_seq_len <= stretch.original_max_seq_len:
         return replace(config, rope_scaling=None)
     return config
