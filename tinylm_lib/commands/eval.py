@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from ..data.corpora import load_corpus
-from ..runs.job import RunConfig, split_text, validation_windows
+from ..runs.dataset import encode_corpus, validation_windows
+from ..runs.job import RunConfig, same_dataset
 from ..training import checkpoint
 from ..training.evaluation import evaluate
 from ..training.loop import choose_device
@@ -28,11 +28,13 @@ def run_eval(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"{folder} was saved without its tokenizer or corpus; give --corpus, or a folder made by train"
         )
-    config = RunConfig.from_dict(found.extra["run"] if arguments.corpus is None else {"corpus": arguments.corpus})
-    text, what = load_corpus(config.corpus), f"all of {config.corpus}"
+    run = RunConfig.from_dict(found.extra.get("run", {}))
     if arguments.corpus is None:
-        text, what = split_text(text, config)[1], f"the last {config.validation_share:.0%} of {config.corpus}"
-    windows, n_bytes = validation_windows(text, found.tokenizer, found.model.config.max_seq_len, config.lines)
+        data = same_dataset(found, run)
+        ids, what = data.validation, f"the last {run.validation_share:.0%} of {data.name}"
+    else:
+        ids, what = encode_corpus(arguments.corpus, found.tokenizer).ids, f"all of {arguments.corpus}"
+    windows, n_bytes = validation_windows(ids, found.tokenizer, found.model.config.max_seq_len, run.lines)
     e = evaluate(found.model.to(device), windows(), n_bytes)
     print(f"{folder} (update {found.step}) on {what}, {e.n_tokens:,} tokens:")
     print(f"  {e.nats_per_token:.4f} nats per token, perplexity {e.perplexity:.3f}")
