@@ -112,9 +112,9 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
         raise ValueError("this checkpoint was not made by train, so there is no run to go on with")
     free = ("out", "device", "strategy", "compile", "eval_every", "prompt", "sample_tokens")
     recipe = found.extra["train"]
-    recipe["total_steps"] = flags.get("total_steps", recipe["total_steps"])
-    if recipe["total_steps"] < found.step:
-        raise ValueError(f"total_steps {recipe['total_steps']} is less than the {found.step} updates that are done")
+    recipe["total_steps"] = total = flags.get("total_steps", recipe["total_steps"])
+    if total < found.step:
+        raise ValueError(f"total_steps {total} is below the {found.step} updates that this run has had; raise it")
     stored = {**found.model.config.to_dict(), **recipe, **found.extra["run"]}
     if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
         kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)

@@ -59,5 +59,5 @@ class Pace:
         speed = self.speed(n, seconds)
         return (
             f"{self.elapsed:.0f} s, {speed['tokens_per_second']:,.0f} tokens per second in training, "
-            f"{speed['mfu']:.0%} of the peak of this machine's matrix products (MFU)."
+            f"{speed['mfu']:.0%} of the {self.peak / 1e9:,.0f} GFLOP/s that matrix products reached at the start (MFU)."
         )

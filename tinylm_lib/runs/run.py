@@ -90,18 +90,21 @@ def _work(job: Job) -> None:
 def farewell(job: Job, folder: Path, step: int) -> None:
     """Say what is saved where, and what to type next."""
     run = job.run
-    place = ["--checkpoint", run.out] if run.out != RunConfig.out else []
-    prompt = [f"--prompt={run.prompt}"] if run.prompt != RunConfig.prompt else []
+    place = [run.out] if run.out != RunConfig.out else []
+    can_be_typed = run.prompt.replace("\n", "\n" if os.name == "nt" else " ").isprintable()
+    prompt = [f"--prompt={run.prompt}"] if run.prompt != RunConfig.prompt and can_be_typed else []
     if step < job.recipe.total_steps:
         print(f"Stopped after update {step}, saved in {folder}.")
         start = "python" if job.team.size == 1 else "torchrun ..."
-        print(f"Go on with: {start} -m tinylm_lib {typed('train', '--resume', *(['--out', run.out] if place else []))}")
+        again = typed("train", "--resume", *(f"--out={path}" for path in place))
+        print(f"Continue with: {start} -m tinylm_lib {again}")
     else:
-        print(f"Saved in {folder}. Let it write: python -m tinylm_lib {typed('sample', *place, *prompt)}")
+        again = typed("sample", *(f"--checkpoint={path}" for path in place), *prompt)
+        print(f"Saved in {folder}. Let it write: python -m tinylm_lib {again}")
     best = best_checkpoint(folder) if job.team.first else None
     if best is not None and best != folder:
         print(f"The lowest validation loss, {checkpoint_loss(best):.3f}, is that of {best}:")
-        print(f"      python -m tinylm_lib {typed('sample', '--checkpoint', str(best), *prompt)}")
+        print(f"      python -m tinylm_lib {typed('sample', f'--checkpoint={best}', *prompt)}")
 
 
 def typed(*words: str) -> str:
@@ -125,13 +128,11 @@ def announce(job: Job) -> None:
     if f := job.floor:
         print(f"How frequent each token is takes off all but {f.unigram:.2f}, the token before all but {f.bigram:.2f},")
         print(f"      and all that is known about this language all but {f.floor:.3f}: nothing gets lower.")
-    if job.first_step > 1:
-        print(f"Going on after update {job.first_step - 1} of {job.recipe.total_steps}.")
     if 1 < job.first_step <= job.recipe.total_steps:
         group = max(job.optimizer.param_groups, key=lambda group: group["initial_lr"])
         was, now = group["lr"] / (group["initial_lr"] or 1), share_of_peak(job.recipe, job.first_step)
-        print(f"The learning rates were at {was:.0%} of their peak and are now at {now:.0%}, because the schedule ends")
-        print(f"      at update {job.recipe.total_steps}.")
+        print(f"Continuing after update {job.first_step - 1}, which had {was:.0%} of the peak learning rates, with")
+        print(f"      {now:.0%} of them, because the schedule ends at update {job.recipe.total_steps}.")
 
 
 def add_to_log(job: Job, entries: list[dict[str, Any]]) -> None:
@@ -277,6 +278,6 @@ def compiling(job: Job) -> Iterator[None]:
         if not job.run.compile or not isinstance(e, torch._dynamo.exc.TorchDynamoException):
             raise
         raise ValueError(
-            f"--compile did not work here: {str(e).strip().splitlines()[0]} It needs a C++ compiler (on Linux g++, on "
-            f"macOS that of xcode-select --install, on Windows Visual Studio's), on a GPU Triton; or leave it out"
+            f"--compile does not work here ({str(e).strip().splitlines()[0]}). It needs a C++ compiler (on Linux g++, "
+            f"on macOS that of xcode-select --install, on Windows Visual Studio's), on a GPU Triton; or leave it out"
         ) from None
