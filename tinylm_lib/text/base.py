@@ -12,6 +12,7 @@ class Tokenizer:
 
     kind: str  # its key in the table of tokenizers
     beginning: Sequence[int] = ()  # ids that a model wants before a text's first token
+    ending: Sequence[int] = ()  # ids that end a text: the first of these that a model writes
 
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts, such as an open file: those that `encode` gives for all of it at once."""
