@@ -54,7 +54,9 @@ def read_text(path: Path) -> str:
     if not path.is_file():
         folder = path.parent
         if (folder / MANIFEST).is_file() or next(folder.glob(f"*/{MANIFEST}"), None):
-            raise FileNotFoundError(f"{folder} holds a checkpoint of this library; open it with pretrained.load_model")
+            raise FileNotFoundError(
+                f"{folder} holds a checkpoint of this library; open it with checkpoint.load, or sample --checkpoint"
+            )
         raise FileNotFoundError(
             f"{path.name} is missing in {folder}; give a folder of Hugging Face that has it (save_hf writes "
             f"{TOKENIZER} for the tokenizer that it gets)"

@@ -164,7 +164,7 @@ def latest(folder: str | Path) -> Path:
                 warnings.warn(f"passed over a damaged checkpoint: {e}", stacklevel=2)
     if not found:
         if (folder / "config.json").is_file():
-            raise FileNotFoundError(f"{folder} holds a Hugging Face model; open it with pretrained.load_model")
+            raise FileNotFoundError(f"{folder} holds a Hugging Face model; use pretrained.load_hf, or sample --from")
         raise FileNotFoundError(f"no sound checkpoint in {folder}; train one, or give the folder that holds one")
     return max(found)[1]
 
