@@ -1,7 +1,7 @@
 """What a training run works with: its text, cut and encoded, its model, and where it goes on."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ class RunConfig(Record):
     """What a training run reads, writes and shows, beside the model and the recipe."""
 
     corpus: str = option("storyworld", "a built-in corpus, or the path of a UTF-8 text file")
+    source: str | None = option(None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub")
     tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, else bytes")
     lines: bool | None = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
     validation_share: float = option(0.05, "share of the text kept for validation, from its end", low=0.0, high=0.9)
@@ -43,10 +44,12 @@ class RunConfig(Record):
         check_record(self)
         if self.lines is None:
             object.__setattr__(self, "lines", self.corpus in LINES)
-        if self.tokenizer is None:
+        if self.source is not None and self.tokenizer is not None:
+            raise ValueError(f"a fine-tuned model keeps its tokenizer; leave out --tokenizer (got {self.tokenizer})")
+        if self.tokenizer is None and self.source is None:
             object.__setattr__(self, "tokenizer", "words" if self.corpus in LINES else "bytes")
-        for name in ("corpus", "out", "prompt"):
-            if (value := getattr(self, name)) != value.encode("utf-8", "ignore").decode("utf-8"):
+        for name in ("corpus", "source", "out", "prompt"):
+            if (value := getattr(self, name) or "") != value.encode("utf-8", "ignore").decode("utf-8"):
                 raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
         if not self.out:
             raise ValueError("out is empty; name a folder, such as . for this one")
@@ -97,6 +100,31 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     return _job(run, recipe, model, tokenizer, text, team)
 
 
+def fine_tune(
+    run: RunConfig, recipe: TrainConfig, found: Checkpoint, choices: dict[str, Any], team: Alone = ALONE
+) -> Job:
+    """Set up a new run that begins with the weights of a model, converted to fp32, and keeps its tokenizer.
+
+    choices: fields of its ModelConfig to replace; only dropouts can be.
+    Raises ValueError for other fields, for a seq_len above the model's max_seq_len, for weights that are not finite,
+    and for a text that the tokenizer cannot encode.
+    """
+    model = found.model
+    if wrong := [name for name in choices if not name.endswith("_dropout")]:
+        raise ValueError(f"a fine-tuned model keeps its sizes and choices; leave out --{wrong[0].replace('_', '-')}")
+    if recipe.seq_len > model.config.max_seq_len:
+        raise ValueError(f"seq_len {recipe.seq_len} exceeds max_seq_len {model.config.max_seq_len}; lower it")
+    if wrong := [name for name, p in model.named_parameters() if not p.isfinite().all()]:
+        raise ValueError(f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint")
+    with torch.device("meta"):
+        tuned = TransformerLM(replace(model.config, **choices))
+    check_memory(tuned.config, recipe, team.device)
+    tuned.to_empty(device="cpu").load_state_dict(model.state_dict())
+    torch.manual_seed(recipe.seed)
+    own_random_stream(team, recipe.seed)
+    return _job(run, recipe, tuned, found.tokenizer, load_corpus(run.corpus), team)
+
+
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     """Find the last checkpoint in the folder `out`, and how its run goes on.
 
@@ -137,7 +165,8 @@ def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, tokenizer: A
     batches = RandomWindows(
         ids, recipe.batch_size, recipe.seq_len, recipe.seed, team.device, starts, team.rank, team.size
     )
-    windows, n_bytes = validation_windows(validation, tokenizer, model.config.max_seq_len, run.lines)
+    longest = model.config.max_seq_len if run.lines else recipe.seq_len
+    windows, n_bytes = validation_windows(validation, tokenizer, longest, run.lines)
     floor = FLOORS[run.corpus](tokenizer) if run.corpus in FLOORS else None
     optimizer = build_optimizer(model, recipe)
     return Job(run, recipe, model, wrapped, team, tokenizer, optimizer, batches, windows, n_bytes, floor)

@@ -95,8 +95,10 @@ def announce(job: Job) -> None:
     n = count_parameters(config).total
     chosen = job.recipe.precision
     precision = " = ".join(dict.fromkeys((chosen, machine(job.team.device, chosen)["precision"])))
+    if run.source:
+        print(f"Fine-tuning {run.source}.")
     print(f"Model: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
-    print(f"Text: {run.corpus}, {len(job.batches.tokens):,} tokens ({run.tokenizer}) to learn from,")
+    print(f"Text: {run.corpus}, {len(job.batches.tokens):,} tokens ({job.tokenizer.kind}) to learn from,")
     print(f"      the last {run.validation_share:.0%} kept apart for validation.")
     print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
     if f := job.floor:
