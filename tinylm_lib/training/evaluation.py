@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import IGNORED
-from ..layers import evaluation_mode, values_at_hand
+from ..layers import at_least_fp32, evaluation_mode, values_at_hand
 from .distributed import ALONE, Alone
 
 
@@ -35,6 +35,22 @@ def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
         if high >= V or (low < 0 and not ((targets >= 0) | (targets == IGNORED)).all()):
             raise ValueError(f"targets must be 0..{V - 1} (vocab_size - 1) or {IGNORED}, got {low} to {high}")
     return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten().long(), ignore_index=IGNORED)
+
+
+def token_log_probs(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    """The log-probability of each token after the first, given those before it, in one forward pass.
+
+    ids (B, T), padding (B,): as in `TransformerLM.forward`.
+    Returns (B, T-1) in fp32 at least, natural logs: column t is that of ids[:, t + 1]. Padding and the token after it,
+    which nothing precedes, have 0, so the sum of a row is the log-probability of its text.
+    Raises TypeError or ValueError for ids that the model cannot read.
+    """
+    with evaluation_mode(model):
+        logits = at_least_fp32(model(ids, padding=padding)[:, :-1])  # (B, T-1, V)
+    found = logits.log_softmax(-1).gather(-1, ids[:, 1:, None].long()).squeeze(-1)  # (B, T-1)
+    if padding is not None:
+        found = found.where(torch.arange(found.shape[1], device=ids.device) >= padding[:, None], 0.0)  # (B, T-1)
+    return found
 
 
 class Evaluation(NamedTuple):
