@@ -70,7 +70,8 @@ def _work(job: Job) -> None:
                 unread.clear()
             if milestone:  # before the checkpoint: a run that goes on there has noted it
                 e = measure(job, step.step)
-                add_to_log(job, [{"update": step.step, "validation_loss": e.nats_per_token}])
+                if e is not None:
+                    add_to_log(job, [{"update": step.step, "validation_loss": e.nats_per_token}])
             if milestone or stop:
                 folder = save_checkpoint(job, step.step)
             if milestone:
@@ -98,8 +99,9 @@ def announce(job: Job) -> None:
     if run.source:
         print(f"Fine-tuning {run.source}.")
     print(f"Model: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
-    print(f"Text: {run.corpus}, {len(job.batches.tokens):,} tokens ({job.tokenizer.kind}) to learn from,")
-    print(f"      the last {run.validation_share:.0%} kept apart for validation.")
+    held_out = f"the last {run.validation_share:.0%} kept apart" if job.windows else "no text held out"
+    print(f"Text: {job.data.name}, {len(job.data.training):,} tokens ({job.tokenizer.kind}) to learn from,")
+    print(f"      {held_out} for validation.")
     print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
     if f := job.floor:
         print(f"How frequent each token is takes off all but {f.unigram:.2f}, the token before all but {f.bigram:.2f},")
@@ -131,12 +133,14 @@ def log_entries(steps: list[Step], out: str) -> list[dict[str, Any]]:
     ]
 
 
-def measure(job: Job, step: int) -> Evaluation:
-    """Evaluate the model after an update.
+def measure(job: Job, step: int) -> Evaluation | None:
+    """Evaluate the model after an update; None where no text is held out.
 
     Raises ValueError for weights and a validation loss that are not finite; what was saved before is kept.
     """
     check_state(job, step)
+    if job.windows is None:
+        return None
     e = evaluate(job.model, job.windows(), job.n_bytes, job.team)
     if not math.isfinite(e.nats_per_token):
         raise ValueError(
@@ -168,6 +172,7 @@ def save_checkpoint(job: Job, step: int) -> Path:
     """
     check_state(job, step)
     extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
+    extra["text_sha256"] = job.data.sha256
     extra["machine"] = machine(job.team.device, job.recipe.precision, job.team.size)
     folder, parts = Path(job.run.out) / f"step_{step:06d}", (job.model, job.optimizer, job.batches, step)
     checkpoint.save(folder, *parts, tokenizer=job.tokenizer, extra=extra, team=job.team)
@@ -191,13 +196,12 @@ def forget(newest: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def progress_text(job: Job, step: Step, e: Evaluation, seconds: float) -> str:
+def progress_text(job: Job, step: Step, e: Evaluation | None, seconds: float) -> str:
     """The losses on both parts of the text, how far the floor is where it is known, and a sample."""
-    lines = [
-        f"\nupdate {step.step}, {seconds:.0f} s: training loss {step.loss.item():.3f}, validation "
-        f"{e.nats_per_token:.3f} nats per token, {e.bits_per_byte:.3f} bits per byte"
-    ]
-    if job.floor:
+    lines = [f"\nupdate {step.step}, {seconds:.0f} s: training loss {step.loss.item():.3f}"]
+    if e is not None:
+        lines[0] += f", validation {e.nats_per_token:.3f} nats per token, {e.bits_per_byte:.3f} bits per byte"
+    if job.floor and e is not None:
         lines += distances(job, e.nats_per_token)
     if job.run.sample_tokens:
         lines += ["    " + line for line in sample_text(job, step.step).splitlines()]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import Tokenizer, checked, list_of
-from .cutting import pre_tokens, stream_pre_tokens
+from .cutting import BEFORE_SPACE, cut_blocks, pre_tokens, stream_pre_tokens
 
 Pair = tuple[bytes, bytes]
 
@@ -109,6 +109,7 @@ class BPETokenizer(Tokenizer):
     """
 
     kind = "bpe"
+    sized = True
 
     def __init__(self, vocab: dict[int, bytes], merges: list[Pair], special_tokens: Iterable[str] = ()):
         self.special_tokens = _check_special(special_tokens)
@@ -140,9 +141,12 @@ class BPETokenizer(Tokenizer):
                 raise ValueError(f"merge {pair} needs {missing[0]!r}, and vocab lacks it")
 
     @classmethod
-    def from_text(cls, text: str) -> "BPETokenizer":
-        """Learn a vocabulary of up to 1,000 tokens from a text."""
-        return _train([text], 1000, ())
+    def from_texts(cls, texts: Iterable[str], vocab_size: int | None = None) -> "BPETokenizer":
+        """Learn a vocabulary of up to vocab_size tokens, default 1,000, from a stream of texts.
+
+        Raises ValueError for a vocab_size below 256.
+        """
+        return _train(texts, 1000 if vocab_size is None else vocab_size, ())
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
@@ -152,6 +156,16 @@ class BPETokenizer(Tokenizer):
         """Yield the ids of a stream of texts: those that `encode` gives for all of it at once."""
         for pieces in stream_pre_tokens(texts, self.special_tokens):
             yield from self._ids_of(pieces)
+
+    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
+        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
+        if any(BEFORE_SPACE.match(token) for token in self.special_tokens):
+            return map("".join, stream_pre_tokens(texts, self.special_tokens))
+        return cut_blocks(texts, BEFORE_SPACE)
+
+    def count_bytes(self, tokens: Iterable[int]) -> int:
+        """Return how many bytes of text the ids are, also where they begin or end inside a character."""
+        return sum(len(self.vocab[t]) for t in tokens)
 
     def _ids_of(self, pieces: list[str]) -> list[int]:
         ids, known = [], self._known

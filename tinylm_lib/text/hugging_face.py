@@ -3,10 +3,12 @@
 import importlib
 import json
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 from .base import Tokenizer, checked
 from .bpe import BYTES, BPETokenizer
+from .cutting import WHOLE_LINES, cut_blocks
 
 
 def package(name: str) -> Any:
@@ -41,7 +43,7 @@ class HubTokenizer(Tokenizer):
             raise
         except BaseException as e:  # the package raises nothing narrower, and its panics are no Exceptions
             raise ValueError(f"the text describes no tokenizer: {e}") from None
-        self.text = text
+        self.text, self._line_end = text, self.encode("\n")
         self.vocab_size = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         places = range(len(marked) - len(plain) + 1)
         self.beginning = next((marked[:i] for i in places if marked[i : i + len(plain)] == plain), [])
@@ -50,9 +52,38 @@ class HubTokenizer(Tokenizer):
         """Return the ids of a text."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
-    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
-        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once, held in memory."""
-        yield from self.encode("".join(texts))
+    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
+        """Cut a stream of texts into whole lines, which `encode_block` can encode one by one, in any order.
+
+        The ids are those of the whole where no token goes from the end of a line into the next one, as in all models
+        that we know.
+        """
+        return cut_blocks(texts, WHOLE_LINES)
+
+    def encode_block(self, text: str, continues: bool) -> list[int]:
+        """Return the ids of a block; those of all blocks together are the ids of the whole.
+
+        continues: whether another block is before it. It is then read after a line end, because some tokenizers mark
+        where a text begins.
+        """
+        return self.encode("\n" + text)[len(self._line_end) :] if continues else self.encode(text)
+
+    def count_bytes(self, tokens: Iterable[int]) -> int:
+        """Return how many bytes of text the ids are.
+
+        Exact, also inside a character, where tokens are bytes as in GPT-2; otherwise as many as the decoded text has.
+        """
+        if self._sizes is None:
+            return super().count_bytes(tokens)
+        return sum(self._sizes[t] for t in tokens)
+
+    @cached_property
+    def _sizes(self) -> dict[int, int] | None:
+        """The bytes of each token, where the file says that tokens are bytes."""
+        if (json.loads(self.text).get("decoder") or {}).get("type") != "ByteLevel":
+            return None
+        added = {i: len(token.content.encode("utf-8")) for i, token in self._inner.get_added_tokens_decoder().items()}
+        return {i: len(name) for name, i in self._inner.get_vocab().items()} | added
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of ids, special tokens included; bytes that are not UTF-8 become U+FFFD.
