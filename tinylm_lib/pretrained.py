@@ -39,7 +39,7 @@ def open_model(source: str | Path) -> Checkpoint:
     else:
         raise FileNotFoundError(
             f"{str(source)!r} is not a model; give a folder with {MANIFEST} (of train) or {CONFIG} (of Hugging Face), "
-            f"the name of a shipped model ({', '.join(_shipped())}), or an id of the hub (owner/name)"
+            f"the name of a shipped model ({', '.join(_shipped())}), or an id of the hub, owner/name"
         )
     if found.tokenizer is None:
         raise ValueError(f"the checkpoint in {source} has no tokenizer; save it with checkpoint.save(..., tokenizer=)")
