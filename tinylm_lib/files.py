@@ -14,7 +14,12 @@ from safetensors import SafetensorError
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that takes its place at `path` when all is written; after an error nothing of it is left."""
+    """Open a new file that takes its place at `path` when all is written; after an error nothing of it is left.
+
+    Raises FileExistsError where `path` is a folder or a device, such as /dev/null, which would be replaced.
+    """
+    if path.exists() and not path.is_file():
+        raise FileExistsError(f"{path} is not a regular file; choose another name")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{secrets.token_hex(4)}.{path.name}.partial")
     try:

@@ -8,7 +8,9 @@ from .model import TransformerLM
 from .text.base import Tokenizer
 from .training.checkpoint import MANIFEST, Checkpoint, latest, load
 
-__all__ = ["load_hf", "load_hf_tokenizer", "load_model", "load_pretrained", "open_model", "save_hf"]
+__all__ = ["FINE_TUNING", "load_hf", "load_hf_tokenizer", "load_model", "load_pretrained", "open_model", "save_hf"]
+# Fields of TrainConfig that suit the training of a trained model. Source: measured, see the README.
+FINE_TUNING = {"matrix_lr": 1e-3, "embedding_lr": 1e-3, "warmup_steps": 20}
 WEIGHTS = Path(__file__).with_name("weights")
 
 

@@ -1,15 +1,20 @@
 """Flags made from the config records: each field is one."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
 from ..config import Record, field_types
 
+SPELLED = {"source": "from"}  # fields whose flag is a word that Python keeps for itself
 
-def add_flags(group: Any, record: type[Record]) -> None:
-    """Add one flag per field. A flag that is not used leaves no trace: defaults stay in the record."""
+
+def add_flags(group: Any, record: type[Record], tuning: Mapping[str, Any]) -> None:
+    """Add one flag per field. A flag that is not used leaves no trace: defaults stay in the record.
+
+    tuning: the defaults that are others with --from.
+    """
     for f in fields(record):
         kind = field_types(f)[0]
         if issubclass(kind, Record):
@@ -21,8 +26,10 @@ def add_flags(group: Any, record: type[Record]) -> None:
         elif "choices" in f.metadata:
             how = {"choices": f.metadata["choices"]}
         default = "derived" if f.default is None else f.default
-        help_text = f"{f.metadata['help']} (default {default})".replace("%", "%%")
-        group.add_argument(f"--{f.name.replace('_', '-')}", default=argparse.SUPPRESS, help=help_text, **how)
+        other = f"; with --from {tuning[f.name]}" if f.name in tuning else ""
+        help_text = f"{f.metadata['help']} (default {default}{other})".replace("%", "%%")
+        flag = f"--{SPELLED.get(f.name, f.name).replace('_', '-')}"
+        group.add_argument(flag, dest=f.name, default=argparse.SUPPRESS, help=help_text, **how)
 
 
 def given(arguments: argparse.Namespace, record: type[Record]) -> dict[str, Any]:

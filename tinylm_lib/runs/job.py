@@ -33,6 +33,7 @@ class RunConfig(Record):
 
     corpus: str | None = option(None, "a built-in corpus, or the path of a UTF-8 text file; else storyworld")
     tokens: str | None = option(None, "a token file of the command tokens in place of a corpus: mapped, not read")
+    source: str | None = option(None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub")
     tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, bytes for others")
     lines: bool | None = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
     validation_share: float = option(
@@ -55,9 +56,11 @@ class RunConfig(Record):
             object.__setattr__(self, "corpus", "storyworld")
         if self.lines is None:
             object.__setattr__(self, "lines", self.corpus in LINES)
-        if self.tokenizer is None and self.tokens is None:
+        if self.source is not None and self.tokenizer is not None:
+            raise ValueError(f"a fine-tuned model keeps its tokenizer; leave out --tokenizer (got {self.tokenizer})")
+        if (self.tokenizer, self.tokens, self.source) == (None, None, None):
             object.__setattr__(self, "tokenizer", "words" if self.corpus in LINES else "bytes")
-        for name in ("corpus", "tokens", "out", "prompt"):
+        for name in ("corpus", "tokens", "source", "out", "prompt"):
             if (value := getattr(self, name) or "") != value.encode("utf-8", "ignore").decode("utf-8"):
                 raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
         if not self.out:
@@ -119,6 +122,34 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     model = TransformerLM(config)
     own_random_stream(team, recipe.seed)
     return _job(run, recipe, model, data, team)
+
+
+def fine_tune(
+    run: RunConfig, recipe: TrainConfig, found: Checkpoint, choices: dict[str, Any], team: Alone = ALONE
+) -> Job:
+    """Set up a new run that begins with the weights of a model, converted to fp32, and keeps its tokenizer.
+
+    choices: fields of its ModelConfig to replace; only dropouts can be.
+    Raises ValueError for other fields, for a seq_len above the model's max_seq_len, for weights that are not finite,
+    and for a text that the tokenizer cannot encode.
+    """
+    model = found.model
+    if wrong := [name for name in choices if not name.endswith("_dropout")]:
+        raise ValueError(f"a fine-tuned model keeps its sizes and choices; leave out --{wrong[0].replace('_', '-')}")
+    if recipe.seq_len > model.config.max_seq_len:
+        raise ValueError(
+            f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {model.config.max_seq_len}; lower it"
+        )
+    if wrong := [name for name, p in model.named_parameters() if not p.isfinite().all()]:
+        raise ValueError(f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint")
+    with torch.device("meta"):
+        tuned = TransformerLM(replace(model.config, **choices))
+    check_memory(tuned.config, recipe, team.device)
+    tuned.to_empty(device="cpu").load_state_dict(model.state_dict())
+    torch.manual_seed(recipe.seed)
+    own_random_stream(team, recipe.seed)
+    run = _findable(run)
+    return _job(run, recipe, tuned, read_dataset(run, found.tokenizer), team)
 
 
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
@@ -202,7 +233,8 @@ def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, data: Datase
     batches = RandomWindows(data.training, *sizes, team.device, data.starts, team.rank, team.size)
     windows, n_bytes = None, None
     if run.validation_share:
-        windows, n_bytes = validation_windows(data.validation, data.tokenizer, model.config.max_seq_len, run.lines)
+        longest = model.config.max_seq_len if run.lines else recipe.seq_len
+        windows, n_bytes = validation_windows(data.validation, data.tokenizer, longest, run.lines)
     floor = FLOORS[run.corpus](data.tokenizer) if run.corpus in FLOORS else None
     optimizer = build_optimizer(model, recipe)
     return Job(run, recipe, model, wrapped, team, data, optimizer, batches, windows, n_bytes, floor)

@@ -120,6 +120,8 @@ def announce(job: Job) -> None:
     n = count_parameters(config).total
     chosen = job.recipe.precision
     precision = " = ".join(dict.fromkeys((chosen, machine(job.team.device, chosen)["precision"])))
+    if run.source:
+        print(f"Fine-tuning {run.source}.")
     print(f"Model: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
     held_out = f"the last {run.validation_share:.0%} kept apart" if job.windows else "no text held out"
     print(f"Text: {job.data.name}, {len(job.data.training):,} tokens ({job.tokenizer.kind}) to learn from,")
