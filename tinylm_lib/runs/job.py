@@ -10,6 +10,7 @@ from torch import nn
 from ..config import Record, TrainConfig, check_record, choice, option
 from ..data.corpora import LINES, load_corpus
 from ..data.windows import RandomWindows, every_document, every_window, split
+from ..files import work_folder
 from ..model import TransformerLM
 from ..presets import preset
 from ..storyworld.stories import Entropies, entropies
@@ -32,7 +33,7 @@ class RunConfig(Record):
     tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, else bytes")
     lines: bool | None = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
     validation_share: float = option(0.05, "share of the text kept for validation, from its end", low=0.0, high=0.9)
-    out: str = option("work/runs/last", "folder for the checkpoints")
+    out: str = option((work_folder() / "runs/last").as_posix(), "folder for the checkpoints")
     device: str = option("auto", "auto takes the first of cuda, mps and cpu")
     strategy: str = choice("none", *STRATEGIES, help="how many processes train one model; torchrun starts them")
     eval_every: int = option(400, "updates between two evaluations, samples and checkpoints", low=1)
