@@ -50,8 +50,8 @@ def explain(what, output):
         stop(f"{ROOT} cannot be written by you: copy the course to a folder of your own, {AGAIN}{log}")
     if re.search(NO_NETWORK, output):
         stop(
-            "no network: pip cannot reach its package index; check the connection, or behind a firewall set HTTPS_PROXY "
-            f"to your proxy or PIP_INDEX_URL to an index that is let through, {AGAIN}{log}"
+            "no network: pip cannot reach its package index; check the connection, or behind a firewall set "
+            f"HTTPS_PROXY to your proxy or PIP_INDEX_URL to an index that is let through, {AGAIN}{log}"
         )
     if re.search("No matching distribution found for torch|Cannot install torch because", output):
         stop(

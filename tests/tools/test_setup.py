@@ -304,7 +304,7 @@ def test_an_index_that_never_answers_is_given_up_before_anything_is_installed(co
 @pytest.mark.slow
 def test_an_index_is_reached_through_the_proxy(course):
     class Proxy(BaseHTTPRequestHandler):
-        def do_GET(self):  # noqa: N802
+        def do_GET(self):
             asked.append(self.path)
             self.send_error(404)
 

@@ -3,8 +3,8 @@
     python -m tinylm_lib lab [NN] [--work FOLDER] [--solutions] [options of JupyterLab]
 
 The copies lie in the work folder: FOLDER, or the one that the environment variable TINYLM_WORK names, or `work/` of the
-course. Kept parts, caches and JupyterLab's settings are there, too. With --prepare nothing but the copies is made;
-started by a JupyterHub, it becomes the server that the hub waits for. A copy is made once and never overwritten after an edit: a newer lesson is put beside it.
+course. Kept parts, caches and JupyterLab's settings are there, too. A copy is made once and never overwritten after an
+edit: a newer lesson is put next to it. Started by a JupyterHub, `lab` becomes the server that the hub waits for.
 """
 
 import argparse
@@ -144,6 +144,7 @@ def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subproces
             time.sleep(0.1)
     except BaseException:
         process.terminate()
+        end(process)
         raise
     process.terminate()
     raise OSError(f"JupyterLab did not start, its status is {process.wait()}: see its message above")
@@ -170,7 +171,13 @@ def end(process: subprocess.Popen) -> None:
 
 def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
     """The command line of JupyterLab: this Python's, offline and without questions, the user's options last."""
-    line = [sys.executable, "-m", "jupyterhub.singleuser" if HUB in os.environ else "jupyterlab", *_OFFLINE, f"--ServerApp.root_dir={work.resolve()}"]
+    line = [
+        sys.executable,
+        "-m",
+        "jupyterhub.singleuser" if HUB in os.environ else "jupyterlab",
+        *_OFFLINE,
+        f"--ServerApp.root_dir={work.resolve()}",
+    ]
     line.append(f"--LabApp.default_url=/lab/tree/{quote(name)}")
     if not _has_browser():
         line.append("--no-browser")
