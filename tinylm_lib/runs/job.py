@@ -12,6 +12,7 @@ from torch import nn
 from ..config import Record, TrainConfig, check_record, choice, option
 from ..data.corpora import CORPORA, LINES
 from ..data.windows import RandomWindows
+from ..files import work_folder
 from ..model import TransformerLM
 from ..presets import preset
 from ..storyworld.stories import Entropies, entropies
@@ -40,7 +41,7 @@ class RunConfig(Record):
         0.05, "share of the text kept for validation, from its end; 0 trains on all of it", low=0.0, high=0.9
     )
     eval_tokens: int = option(1_000_000, "an evaluation reads the first tokens of the validation text, so many", low=2)
-    out: str = option("work/runs/last", "folder for the checkpoints")
+    out: str = option((work_folder() / "runs/last").as_posix(), "folder for the checkpoints")
     device: str = option("auto", "auto takes the first of cuda, mps and cpu")
     strategy: str = choice("none", *STRATEGIES, help="how many processes train one model; torchrun starts them")
     compile: bool = option(False, "let torch.compile write faster code for this model; the first update takes long")
