@@ -3,17 +3,19 @@
 import argparse
 import re
 import sys
+from pathlib import Path
 
 import torch
 
+from . import __version__
 from .commands import COMMANDS
 
 
 def parser() -> argparse.ArgumentParser:
     """Build the command line."""
-    top = argparse.ArgumentParser(
-        prog="python -m tinylm_lib", description="Train, sample and measure a language model."
-    )
+    name = "tinylm" if Path(sys.argv[0]).stem == "tinylm" else "python -m tinylm_lib"
+    top = argparse.ArgumentParser(prog=name, description="Train, sample and measure a language model.")
+    top.add_argument("--version", action="version", version=f"tinylm {__version__}")
     commands = top.add_subparsers(dest="command", required=True)
     for add in COMMANDS:
         add(commands)
