@@ -160,20 +160,39 @@ class RandomWindows:
         self.seed, self.n_drawn = state["seed"], state["n_drawn"]
 
 
-def every_window(tokens: Tensor, batch_size: int, seq_len: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut consecutive windows that together hold every token but the first as a target, once.
+def every_window(
+    tokens: Tensor, batch_size: int, seq_len: int, stride: int | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut windows that together hold every token but the first as a target, once; at most a batch is in memory.
 
-    tokens (N,). Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
-    Raises ValueError for fewer than 2 tokens, and for a size below 1.
+    tokens (N,), integers. stride: each window begins so many tokens after the one before. What overlaps is input again
+    and counts only in the first window that holds it as a target, so that every token after the first seq_len is
+    predicted from at least seq_len - stride + 1 tokens before it. Default seq_len: windows do not overlap.
+    Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
+    Raises ValueError for fewer than 2 tokens, for a size below 1, and for a stride that is not in 1..seq_len.
     """
     _check_sizes(batch_size, seq_len)
+    stride = seq_len if stride is None else stride
+    if not 1 <= stride <= seq_len:
+        raise ValueError(f"stride must be from 1 to seq_len {seq_len}, got {stride}; a larger one would skip tokens")
     if len(tokens) < 2:
         raise ValueError(f"there is nothing to predict in {len(tokens)} tokens; give at least 2")
-    n_targets = len(tokens) - 1
-    padding = -n_targets % seq_len
-    x = torch.nn.functional.pad(tokens[:-1].long(), (0, padding)).view(-1, seq_len)
-    y = torch.nn.functional.pad(tokens[1:].long(), (0, padding), value=IGNORED).view(-1, seq_len)
-    return zip(x.split(batch_size), y.split(batch_size), strict=True)
+    n_windows = 1 + -(-max(0, len(tokens) - 1 - seq_len) // stride)
+    return (
+        _overlapping(tokens, first, min(batch_size, n_windows - first), seq_len, stride)
+        for first in range(0, n_windows, batch_size)
+    )
+
+
+def _overlapping(tokens: Tensor, first: int, n: int, seq_len: int, stride: int) -> tuple[Tensor, Tensor]:
+    """Cut n windows from number `first` on; x and y are (n, T)."""
+    begin, length = first * stride, (n - 1) * stride + seq_len
+    found = tokens[begin : begin + length + 1].long()
+    missing = length + 1 - len(found)
+    x = torch.nn.functional.pad(found[:-1], (0, missing)).unfold(0, seq_len, stride)
+    y = torch.nn.functional.pad(found[1:], (0, missing), value=IGNORED).unfold(0, seq_len, stride).clone()
+    y[int(first == 0) :, : seq_len - stride] = IGNORED
+    return x.contiguous(), y
 
 
 def every_document(tokens: Tensor, separator_id: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -14,7 +14,7 @@ from ..data.windows import every_document, every_window, positions, split, split
 from ..text.base import Tokenizer, line_end
 from ..text.tokenizers import TOKENIZERS
 
-WINDOWS_PER_BATCH = 32  # of an evaluation
+LINES_PER_BATCH, TOKENS_PER_BATCH = 32, 4096  # of an evaluation
 TOKENS_PER_COUNT = 1 << 18
 
 
@@ -41,8 +41,11 @@ def encode_corpus(
     vocab_size: how many tokens a new one learns, if its kind learns.
     """
     text = load_corpus(name)
-    tokenizer = tokenizer or TOKENIZERS[kind].from_text(text, vocab_size)
-    ids = torch.tensor(tokenizer.encode(text), dtype=torch.int32)
+    given, tokenizer = tokenizer, tokenizer or TOKENIZERS[kind].from_text(text, vocab_size)
+    try:
+        ids = torch.tensor(tokenizer.encode(text), dtype=torch.int32)
+    except ValueError as e:
+        raise ValueError(f"the model's tokenizer cannot encode {name}: {e}" if given else str(e)) from None
     return Tokens(ids, tokenizer, hashlib.sha256(text.encode("utf-8")).hexdigest())
 
 
@@ -82,21 +85,22 @@ def cut_dataset(found: Tokens, name: str, lines: bool, validation_share: float, 
 
 
 def validation_windows(
-    ids: Tensor, tokenizer: Tokenizer, max_seq_len: int, lines: bool
+    ids: Tensor, tokenizer: Tokenizer, longest: int, lines: bool, stride: int | None = None
 ) -> tuple[Callable[[], Iterator], int]:
     """Return a function that cuts the windows (B, T) of ids (M,) again, and how many bytes their targets are.
 
-    Raises ValueError for too few ids, and for a line of more than max_seq_len tokens.
+    longest: tokens of a window, or the most that a line may have where lines are scored. stride: as of `every_window`.
+    Raises ValueError for too few ids, and for a line that is longer.
     """
     if len(ids) < 2:
         raise ValueError(f"the validation text has {len(ids)} tokens; give more text or a larger validation_share")
 
     def windows() -> Iterator:
         if lines:
-            return every_document(ids, line_end(tokenizer), WINDOWS_PER_BATCH)
-        return every_window(ids, WINDOWS_PER_BATCH, min(max_seq_len, len(ids) - 1))
+            return every_document(ids, line_end(tokenizer), LINES_PER_BATCH)
+        return every_window(ids, max(1, TOKENS_PER_BATCH // longest), longest, stride)
 
-    if (longest := max(x.shape[1] for x, _ in windows())) > max_seq_len:
-        raise ValueError(f"a line has {longest} tokens, more than max_seq_len {max_seq_len}; raise it")
+    if (found := max(x.shape[1] for x, _ in windows())) > longest:
+        raise ValueError(f"a line has {found} tokens, more than max_seq_len {longest}; raise it, or choose --no-lines")
     targets = torch.cat([y[y != IGNORED].int() for _, y in windows()])  # (K)
     return windows, sum(tokenizer.count_bytes(part.tolist()) for part in targets.split(TOKENS_PER_COUNT))

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 from ..config import Record, TrainConfig, check_record, choice, option
 from ..data.corpora import CORPORA, LINES
 from ..data.windows import RandomWindows
+from ..files import work_folder
 from ..model import TransformerLM
 from ..presets import preset
 from ..storyworld.stories import Entropies, entropies
@@ -32,15 +34,17 @@ class RunConfig(Record):
 
     corpus: str | None = option(None, "a built-in corpus, or the path of a UTF-8 text file; else storyworld")
     tokens: str | None = option(None, "a token file of the command tokens in place of a corpus: mapped, not read")
+    source: str | None = option(None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub")
     tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, bytes for others")
     lines: bool | None = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
     validation_share: float = option(
         0.05, "share of the text kept for validation, from its end; 0 trains on all of it", low=0.0, high=0.9
     )
     eval_tokens: int = option(1_000_000, "an evaluation reads the first tokens of the validation text, so many", low=2)
-    out: str = option("work/runs/last", "folder for the checkpoints")
+    out: str = option((work_folder() / "runs/last").as_posix(), "folder for the checkpoints")
     device: str = option("auto", "auto takes the first of cuda, mps and cpu")
     strategy: str = choice("none", *STRATEGIES, help="how many processes train one model; torchrun starts them")
+    compile: bool = option(False, "let torch.compile write faster code for this model; the first update takes long")
     eval_every: int = option(400, "updates between two evaluations, samples and checkpoints", low=1)
     prompt: str = option("\n", "how the samples begin; the text's first token, where a line end is not in the text")
     sample_tokens: int = option(200, "length of a sample, in tokens", low=0)
@@ -53,9 +57,11 @@ class RunConfig(Record):
             object.__setattr__(self, "corpus", "storyworld")
         if self.lines is None:
             object.__setattr__(self, "lines", self.corpus in LINES)
-        if self.tokenizer is None and self.tokens is None:
+        if self.source is not None and self.tokenizer is not None:
+            raise ValueError(f"a fine-tuned model keeps its tokenizer; leave out --tokenizer (got {self.tokenizer})")
+        if (self.tokenizer, self.tokens, self.source) == (None, None, None):
             object.__setattr__(self, "tokenizer", "words" if self.corpus in LINES else "bytes")
-        for name in ("corpus", "tokens", "out", "prompt"):
+        for name in ("corpus", "tokens", "source", "out", "prompt"):
             if (value := getattr(self, name) or "") != value.encode("utf-8", "ignore").decode("utf-8"):
                 raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
         if not self.out:
@@ -96,6 +102,8 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
 
     Raises ValueError for settings that contradict one another.
     """
+    if taken := [p for p in (Path(run.out), *Path(run.out).parents) if p.exists() and not p.is_dir()]:
+        raise ValueError(f"out {run.out} cannot be a folder, because {taken[0]} is a file; choose another name")
     choices, size = dict(choices), None
     if run.tokens is None and TOKENIZERS[run.tokenizer].sized:
         size = choices.pop("vocab_size", None)  # the tokenizer's, which the model takes over
@@ -117,17 +125,50 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     return _job(run, recipe, model, data, team)
 
 
+def fine_tune(
+    run: RunConfig, recipe: TrainConfig, found: Checkpoint, choices: dict[str, Any], team: Alone = ALONE
+) -> Job:
+    """Set up a new run that begins with the weights of a model, converted to fp32, and keeps its tokenizer.
+
+    choices: fields of its ModelConfig to replace; only dropouts can be.
+    Raises ValueError for other fields, for a seq_len above the model's max_seq_len, for weights that are not finite,
+    and for a text that the tokenizer cannot encode.
+    """
+    model = found.model
+    if wrong := [name for name in choices if not name.endswith("_dropout")]:
+        raise ValueError(f"a fine-tuned model keeps its sizes and choices; leave out --{wrong[0].replace('_', '-')}")
+    if recipe.seq_len > model.config.max_seq_len:
+        raise ValueError(
+            f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {model.config.max_seq_len}; lower it"
+        )
+    if wrong := [name for name, p in model.named_parameters() if not p.isfinite().all()]:
+        raise ValueError(f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint")
+    with torch.device("meta"):
+        tuned = TransformerLM(replace(model.config, **choices))
+    check_memory(tuned.config, recipe, team.device)
+    tuned.to_empty(device="cpu").load_state_dict(model.state_dict())
+    torch.manual_seed(recipe.seed)
+    own_random_stream(team, recipe.seed)
+    run = _findable(run)
+    return _job(run, recipe, tuned, read_dataset(run, found.tokenizer), team)
+
+
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     """Find the last checkpoint in the folder `out`, and how its run goes on.
 
-    flags: the fields of the three configs that the user set.
+    flags: the fields of the three configs that the user set; another total_steps changes the schedule from here on.
     Raises ValueError for one that contradicts the run.
     """
     found = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
     if not {"run", "train"} <= set(found.extra):
         raise ValueError("this checkpoint was not made by train, so there is no run to go on with")
-    free = ("corpus", "tokens", "out", "device", "strategy", "eval_every", "eval_tokens", "prompt", "sample_tokens")
-    stored = {**found.model.config.to_dict(), **found.extra["train"], **found.extra["run"]}
+    free = ("corpus", "tokens", "out", "device", "strategy", "compile")
+    free += ("eval_every", "eval_tokens", "prompt", "sample_tokens")
+    recipe = found.extra["train"]
+    recipe["total_steps"] = total = flags.get("total_steps", recipe["total_steps"])
+    if total < found.step:
+        raise ValueError(f"total_steps {total} is below the {found.step} updates that this run has had; raise it")
+    stored = {**found.model.config.to_dict(), **recipe, **found.extra["run"]}
     if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
         kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)
         raise ValueError(f"a resumed run keeps its settings; leave out {kept}")
@@ -188,12 +229,13 @@ def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, data: Datase
     run = replace(run, prompt=_prompt(run, data))
     model = model.to(team.device)
     model.recompute = recipe.recompute
-    wrapped = team.wrap(model)
+    wrapped = torch.compile(team.wrap(model)) if run.compile else team.wrap(model)
     sizes = (recipe.batch_size, recipe.seq_len, recipe.seed)
     batches = RandomWindows(data.training, *sizes, team.device, data.starts, team.rank, team.size)
     windows, n_bytes = None, None
     if run.validation_share:
-        windows, n_bytes = validation_windows(data.validation, data.tokenizer, model.config.max_seq_len, run.lines)
+        longest = model.config.max_seq_len if run.lines else recipe.seq_len
+        windows, n_bytes = validation_windows(data.validation, data.tokenizer, longest, run.lines)
     floor = FLOORS[run.corpus](data.tokenizer) if run.corpus in FLOORS else None
     optimizer = build_optimizer(model, recipe)
     return Job(run, recipe, model, wrapped, team, data, optimizer, batches, windows, n_bytes, floor)
