@@ -79,15 +79,20 @@ def _start(values: dict[str, Any]) -> None:
 
 @contextmanager
 def _later() -> Iterator[None]:
-    """Let signals wait: half-started processes would print errors; those that start here inherit it until `_start`."""
-    if os.name != "posix":
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    """Let Ctrl-C and SIGTERM wait, also in the processes that start here: half-started ones would print errors."""
+    seen: list[int] = []
+    before = {number: signal.signal(number, lambda number, frame: seen.append(number)) for number in INTERRUPTS}
+    if os.name == "posix":
+        signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if os.name == "posix":
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in seen[:1]:
+            signal.raise_signal(number)
 
 
 def _by_processes(blocks: Iterable[Block], tokenizer: Tokenizer) -> Iterator[np.ndarray]:
