@@ -124,6 +124,27 @@ def test_large_weights_show_no_other_difference(name: str, tmp_path: Path) -> No
     assert (logits(load_hf(tmp_path)) - expected).abs().max() <= bound
 
 
+@pytest.mark.parametrize("name", ["Llama", "Llama, tied, stretched", "Qwen3, tied, biases", "GPT-2"])
+def test_padded_prompts_have_the_logits_of_their_attention_mask(name: str, tmp_path: Path) -> None:
+    theirs, padding = hugging(name), torch.tensor([0, 4, T - 1])
+    theirs.save_pretrained(tmp_path)
+    mask = (torch.arange(T) >= padding[:, None]).long()
+    with torch.no_grad():
+        at = (mask.cumsum(-1) - 1).clamp_min(0)
+        expected = theirs(IDS, attention_mask=mask, position_ids=at).logits
+        actual = load_hf(tmp_path)(IDS, padding=padding)
+    difference = (actual - expected)[mask.bool()].abs().max()
+    assert difference <= rounding(expected, N_PRODUCTS)
+
+
+def test_padded_prompts_are_continued_as_transformers_does(tmp_path: Path) -> None:
+    theirs, padding, n_new = hugging("GPT-2").double(), torch.tensor([0, 4, T - 1]), 41 - T
+    theirs.save_pretrained(tmp_path)
+    mask = (torch.arange(T) >= padding[:, None]).long()
+    expected = theirs.generate(IDS, attention_mask=mask, max_new_tokens=n_new, do_sample=False, pad_token_id=0)
+    assert torch.equal(generate(load_hf(tmp_path), IDS, n_new, temperature=0, padding=padding), expected)
+
+
 @pytest.mark.parametrize("name", ["Llama, biases, gelu", "Qwen3, tied, biases", "GPT-2"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_weights_keep_the_dtype_of_the_file(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
