@@ -25,6 +25,7 @@ from tinylm_lib.config import RopeScaling
 from tinylm_lib.hub import folder as hub_folder
 from tinylm_lib.hub.convert import read_config
 from tinylm_lib.pretrained import load_hf, load_hf_tokenizer, save_hf
+from tinylm_lib.text.hugging_face import HubTokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 transformers.logging.set_verbosity_error()
@@ -356,6 +357,24 @@ def test_what_we_cannot_compute_is_refused_by_name(what: str, tmp_path: Path) ->
     edit_json(tmp_path / "config.json", **changes)
     with pytest.raises(ValueError, match=f"{tmp_path}.*{re.escape(said)}"):
         load_hf(tmp_path)
+
+
+@pytest.mark.parametrize("ending", [[], [1], [7, 1]])
+def test_the_ids_that_end_a_text_are_written_and_read_here_and_there(ending: list[int], tmp_path: Path) -> None:
+    config = ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2)
+    save_hf(TransformerLM(config), tmp_path / "ours", tokenizer=HubTokenizer(trained().to_str(), ending))
+    assert load_hf_tokenizer(tmp_path / "ours").ending == ending
+    theirs = opened(tmp_path / "ours")
+    assert theirs.generation_config.eos_token_id == {0: None, 1: 1, 2: [7, 1]}[len(ending)]
+    theirs.save_pretrained(tmp_path / "theirs")
+    trained().save(str(tmp_path / "theirs" / "tokenizer.json"))
+    assert load_hf_tokenizer(tmp_path / "theirs").ending == ending
+
+
+def test_an_old_file_about_generation_is_not_taken_for_the_new_models(tmp_path: Path) -> None:
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 5}')
+    with pytest.raises(FileExistsError, match=r"holds a model already \(generation_config.json\)"):
+        save_hf(TransformerLM(ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2)), tmp_path)
 
 
 def test_a_window_that_is_off_is_no_window(tmp_path: Path) -> None:
