@@ -10,7 +10,7 @@ from .training.checkpoint import MANIFEST, Checkpoint, latest, load
 
 __all__ = ["FINE_TUNING", "load_hf", "load_hf_tokenizer", "load_model", "load_pretrained", "open_model", "save_hf"]
 # Fields of TrainConfig that suit the training of a trained model. Source: measured, see the README.
-FINE_TUNING = {"matrix_lr": 1e-3, "embedding_lr": 1e-3, "warmup_steps": 20}
+FINE_TUNING = {"matrix_lr": 1e-3, "embedding_lr": 1e-3}
 WEIGHTS = Path(__file__).with_name("weights")
 
 
@@ -39,7 +39,7 @@ def open_model(source: str | Path) -> Checkpoint:
     else:
         raise FileNotFoundError(
             f"{str(source)!r} is not a model; give a folder with {MANIFEST} (of train) or {CONFIG} (of Hugging Face), "
-            f"the name of a shipped model ({', '.join(_shipped())}), or an id of the hub (owner/name)"
+            f"the name of a shipped model ({', '.join(_shipped())}), or an id of the hub, owner/name"
         )
     if found.tokenizer is None:
         raise ValueError(f"the checkpoint in {source} has no tokenizer; save it with checkpoint.save(..., tokenizer=)")

@@ -48,10 +48,10 @@ def run_fine_tuning(config: RunConfig, flags: dict[type[Record], dict[str, Any]]
     """Train a model that others, or an earlier run, have trained."""
     if preset is not None:
         raise ValueError("a fine-tuned model keeps its sizes and choices; leave out --preset")
-    if "corpus" not in flags[RunConfig]:
-        raise ValueError("--from needs the text to learn from; give --corpus FILE")
+    if not {"corpus", "tokens"} & flags[RunConfig].keys():
+        raise ValueError("--from needs the text to learn from; give --corpus FILE or --tokens FILE")
     found = open_model(config.source)
-    seq_len = min(TrainConfig.seq_len, found.model.config.max_seq_len)
-    recipe = TrainConfig.from_dict({"seq_len": seq_len, **FINE_TUNING, **flags[TrainConfig]})
+    defaults = {**FINE_TUNING, "seq_len": min(TrainConfig.seq_len, found.model.config.max_seq_len)}
+    recipe = TrainConfig.from_dict({**defaults, **flags[TrainConfig]})
     with join(config.strategy, choose_device(config.device)) as team:
         work(fine_tune(config, recipe, found, flags[ModelConfig], team))

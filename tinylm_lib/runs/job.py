@@ -133,7 +133,9 @@ def fine_tune(
     if wrong := [name for name in choices if not name.endswith("_dropout")]:
         raise ValueError(f"a fine-tuned model keeps its sizes and choices; leave out --{wrong[0].replace('_', '-')}")
     if recipe.seq_len > model.config.max_seq_len:
-        raise ValueError(f"seq_len {recipe.seq_len} exceeds max_seq_len {model.config.max_seq_len}; lower it")
+        raise ValueError(
+            f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {model.config.max_seq_len}; lower it"
+        )
     if wrong := [name for name, p in model.named_parameters() if not p.isfinite().all()]:
         raise ValueError(f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint")
     with torch.device("meta"):
