@@ -71,7 +71,7 @@ def explained(what: str, path: Path) -> Iterator[None]:
         raise OSError(
             number,
             f"cannot write {what} {path}: {why}; free some space or choose another folder "
-            f"(checkpoints that stood there before are unharmed)",
+            f"(what was there before is unharmed)",
         ) from None
 
 

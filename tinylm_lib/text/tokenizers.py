@@ -1,6 +1,7 @@
 """The tokenizers by name: bytes, characters and words are here, byte-pair encoding is in `bpe`. Notebook 01."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class CharTokenizer(Tokenizer):
 
         Raises ValueError for an empty text.
         """
-        return cls("".join(sorted(set().union(*texts))))
+        return cls("".join(sorted(set(chain.from_iterable(texts)))))
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text.
@@ -118,7 +119,7 @@ class WordTokenizer(Tokenizer):
     @classmethod
     def from_texts(cls, texts: Iterable[str], vocab_size: int | None = None) -> "WordTokenizer":
         """Take the words of a stream of texts, however many there are."""
-        return cls.from_dict({"words": sorted(set().union(*cut_stream(texts, words)))})
+        return cls.from_dict({"words": sorted(set(chain.from_iterable(cut_stream(texts, words))))})
 
     def blocks(self, texts: Iterable[str]) -> Iterator[str]:
         """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
