@@ -60,6 +60,14 @@ def test_preset_derives_anew_what_a_new_size_makes_stale() -> None:
     assert preset("llama", "3-8b").n_kv_heads == 8
 
 
+def test_a_short_model_has_no_stretch_for_long_texts() -> None:
+    stretch = preset("llama").rope_scaling
+    assert preset("llama", max_seq_len=8192).rope_scaling is None
+    assert preset("llama", max_seq_len=8193).rope_scaling == stretch == RopeScaling(factor=32.0)
+    assert preset("llama", max_seq_len=1024, rope_scaling=stretch).rope_scaling == stretch
+    assert preset("llama", n_layers=2).rope_scaling == stretch
+
+
 @pytest.mark.parametrize(
     ("name", "size", "changes", "words"),
     [

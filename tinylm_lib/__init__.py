@@ -1,24 +1,52 @@
 """TinyLM: a modern decoder-only language model in a library small enough to read from end to end."""
 
+import sys
+
+if "".join(sys.argv[:1]).endswith(("-m", "tinylm", "tinylm.exe")):  # Ctrl-C while PyTorch loads is not an error
+    sys.excepthook = lambda kind, *rest: kind is KeyboardInterrupt or sys.__excepthook__(kind, *rest)
+
 from .cache import KVCache
 from .config import ModelConfig, TrainConfig
+from .data import RandomWindows, every_window, load_corpus, open_tokens, split, write_tokens
 from .model import TransformerLM
 from .presets import preset
+from .pretrained import load_hf, load_hf_tokenizer, load_pretrained, save_hf
 from .sampling import beam_search, generate, next_token_probs, stream
-from .training.evaluation import evaluate, next_token_loss
-from .training.loop import train
+from .text import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer, load_tokenizer, train_bpe
+from .training import build_optimizer, checkpoint, choose_device, evaluate, next_token_loss, train
 
+__version__ = "0.1.0"
 __all__ = [
+    "BPETokenizer",
+    "ByteTokenizer",
+    "CharTokenizer",
     "KVCache",
     "ModelConfig",
+    "RandomWindows",
+    "Tokenizer",
     "TrainConfig",
     "TransformerLM",
+    "WordTokenizer",
     "beam_search",
+    "build_optimizer",
+    "checkpoint",
+    "choose_device",
     "evaluate",
+    "every_window",
     "generate",
+    "load_corpus",
+    "load_hf",
+    "load_hf_tokenizer",
+    "load_pretrained",
+    "load_tokenizer",
     "next_token_loss",
     "next_token_probs",
+    "open_tokens",
     "preset",
+    "save_hf",
+    "split",
     "stream",
     "train",
+    "train_bpe",
+    "write_tokens",
 ]

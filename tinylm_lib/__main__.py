@@ -3,22 +3,24 @@
 import argparse
 import re
 import sys
+from pathlib import Path
 
 import torch
 
+from . import __version__
 from .commands import COMMANDS
 
 
 def parser() -> argparse.ArgumentParser:
     """Build the command line."""
-    top = argparse.ArgumentParser(
-        prog="python -m tinylm_lib", description="Train, sample and measure a language model."
-    )
+    name = "tinylm" if Path(sys.argv[0]).stem == "tinylm" else "python -m tinylm_lib"
+    top = argparse.ArgumentParser(prog=name, description="Train, sample and measure a language model.")
+    top.add_argument("--version", action="version", version=f"tinylm {__version__}")
     commands = top.add_subparsers(dest="command", required=True)
     for add in COMMANDS:
         add(commands)
     commands.add_parser("doctor", help="check this machine and say what to fix").set_defaults(do=run_doctor)
-    p = commands.add_parser("lab", help="open the lessons in JupyterLab: lab [NN] [--solutions] [its own options]")
+    p = commands.add_parser("lab", help="open the lessons in JupyterLab: lab [NN] [--work FOLDER] [its own options]")
     p.set_defaults(do=run_lab)
     return top
 

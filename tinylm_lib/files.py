@@ -12,6 +12,11 @@ from typing import BinaryIO
 from safetensors import SafetensorError
 
 
+def work_folder(default: Path = Path("work")) -> Path:
+    """Where everything that is made is kept: the folder that the environment variable TINYLM_WORK names."""
+    return Path(os.path.expanduser(os.environ.get("TINYLM_WORK") or default))
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that takes its place at `path` when all is written; after an error nothing of it is left.

@@ -195,8 +195,8 @@ class TransformerLM(nn.Module):
         padding (B,): how many ids of each sequence, from its first in the cache on, are padding. No token looks at
         them, positions are counted from the id after them, and their own logits mean nothing.
         Returns (B, T, V).
-        Raises TypeError for ids and padding that are not integers, ValueError for a wrong shape, an id or padding out
-        of range (seen on CPU only) and a sequence longer than max_seq_len or the cache.
+        Raises TypeError for ids that are not integers, ValueError for a wrong shape, ids and padding out of range (seen
+        on CPU only) and a sequence longer than max_seq_len or the cache.
         """
         start = 0 if cache is None else cache.length
         self._check(ids, start)
@@ -237,10 +237,7 @@ def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
     Raises TypeError for anything but a tensor of integers, ValueError for a wrong shape or an id out of range.
     """
     if not isinstance(ids, Tensor):
-        raise TypeError(
-            f"ids must be a tensor (B, T), got {type(ids).__name__}; use torch.tensor([[1, 2]]), "
-            f"or pad_left for prompts of different length"
-        )
+        raise TypeError(f"ids must be a tensor, got {type(ids).__name__}; use torch.tensor([[1, 2]]) or pad_left")
     if ids.dtype not in (torch.long, torch.int32):
         raise TypeError(f"ids must be integers (torch.long), got {ids.dtype}; use ids.long()")
     if ids.ndim != 2:
@@ -255,15 +252,8 @@ def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
 
 
 def check_padding(padding: Tensor, B: int, S: int, values: bool = True) -> None:
-    """Raise unless padding is (B,), integers in 0..S-1. values: as in `check_ids`.
-
-    Raises TypeError for anything but a tensor of integers, ValueError for a wrong shape or a number out of range.
-    """
-    if not isinstance(padding, Tensor) or padding.dtype not in (torch.long, torch.int32):
-        raise TypeError(
-            f"padding must be a tensor of integers, got {getattr(padding, 'dtype', type(padding).__name__)}"
-        )
-    if padding.shape != (B,):
-        raise ValueError(f"padding must be ({B},), one number per sequence, got {tuple(padding.shape)}")
-    if values and not ((padding >= 0) & (padding < S)).all():
-        raise ValueError(f"padding must leave each of {S} ids a token (0..{S - 1}), got {padding.tolist()}")
+    """Raise ValueError unless padding is (B,), integers in 0..S-1. values: as in `check_ids`."""
+    fits = isinstance(padding, Tensor) and padding.dtype in (torch.long, torch.int32) and padding.shape == (B,)
+    if not fits or (values and not ((padding >= 0) & (padding < S)).all()):
+        wanted = f"a tensor of {B} integers in 0..{S - 1}, the number of ids before the first token of each sequence"
+        raise ValueError(f"padding must be {wanted}; got {padding}")

@@ -1,5 +1,6 @@
 """Published architectures by name: the choices of each family, and its sizes. Notebook 10."""
 
+from dataclasses import replace
 from typing import Any
 
 from .config import ModelConfig, RopeScaling
@@ -65,7 +66,8 @@ def preset(name: str, size: str | None = None, **sizes_and_choices: Any) -> Mode
 
     name: cs336, cs190c, gpt, tiny_transformer, gpt2, llama or modern.
     size: one of the family's published sizes (`SIZES[name]`); default the first.
-    sizes_and_choices: fields of ModelConfig. A new d_model or n_heads without a d_ff or n_kv_heads derives these anew.
+    sizes_and_choices: fields of ModelConfig. A new d_model or n_heads without a d_ff or n_kv_heads derives these again,
+        and a max_seq_len that needs no stretch of the rotary frequencies leaves out the published one.
 
     Raises ValueError, listing what is possible, for an unknown name, size or field and for impossible sizes.
     """
@@ -79,4 +81,8 @@ def preset(name: str, size: str | None = None, **sizes_and_choices: Any) -> Mode
         published.pop("d_ff", None)
     if "n_heads" in sizes_and_choices:
         published.pop("n_kv_heads", None)
-    return ModelConfig.from_dict({**FAMILIES[name], **published, **sizes_and_choices})
+    config = ModelConfig.from_dict({**FAMILIES[name], **published, **sizes_and_choices})
+    stretch = config.rope_scaling if "rope_scaling" not in sizes_and_choices else None
+    if stretch and "max_seq_len" in sizes_and_choices and config.max_seq_len <= stretch.original_max_seq_len:
+        return replace(config, rope_scaling=None)
+    return config

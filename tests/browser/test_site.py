@@ -1,21 +1,24 @@
 """The exported site in a browser: every lesson opens from disk, and the search leads to the section that says it."""
 
+import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from support.browser import SCREENSHOTS, findings
+from support.browser import SCREENSHOTS, assert_fits, findings
 
 from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course.site import export
+from tinylm_lib.classroom.course.reference import write_reference
+from tinylm_lib.classroom.course.site import REFERENCE, export
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """All built lessons, exported."""
+    """All built lessons, exported, and the reference."""
     folder = tmp_path_factory.mktemp("site")
+    write_reference((folder / REFERENCE).parent)
     export(lab.NOTEBOOKS, folder)
     return folder
 
@@ -58,3 +61,29 @@ def test_the_index_has_no_serious_finding(open_exported, site, scheme):
     assert findings(page) == []
     page.get_by_label("Search all lessons").fill("softmax")
     assert findings(page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_reference_has_no_serious_finding(open_exported, site, scheme):
+    page = open_exported((site / REFERENCE).as_uri(), color_scheme=scheme)
+    page.screenshot(path=SCREENSHOTS / f"reference-{scheme}.png")
+    assert findings(page) == []
+
+
+def test_the_reference_fits_on_a_phone(open_exported, site):
+    for page in (REFERENCE, "api/tinylm_lib/config.html"):
+        opened = open_exported((site / page).as_uri(), viewport={"width": 390, "height": 844})
+        assert_fits(opened, "main, main .attr, main .docstring")
+
+
+def test_the_reference_searches_itself_from_disk(chromium, site):
+    with chromium.new_context() as context:
+        page, seen = context.new_page(), []
+        page.on("request", lambda request: seen.append(request.url))
+        page.goto((site / REFERENCE).as_uri())
+        page.get_by_role("searchbox").click()
+        page.keyboard.type("perplexity")
+        expect(page.locator(".search-result").first).to_contain_text("perplexity")
+        page.locator(".search-result a").first.click()
+        expect(page).to_have_url(re.compile(r"tinylm_lib/training/evaluation\.html#Evaluation"))
+        assert all(url.startswith((site.as_uri(), "data:")) for url in seen) and len(seen) > 1

@@ -252,7 +252,7 @@ def test_our_run_learns_and_its_clock_counts_the_validation(monkeypatch, short_t
 
 
 def test_hugging_face_twins_compute_the_same():
-    for config in (decoding.preset("llama", **decoding.LLAMA), peers.gpt2_style(**decoding.SMALL, ffn="gelu_tanh")):
+    for config in (decoding.preset("llama", **decoding.SMALL), peers.gpt2_style(**decoding.SMALL, ffn="gelu_tanh")):
         ours = decoding.model_of(config)
         torch.nn.init.normal_(ours.blocks[0].ffn.down_proj.weight)
         theirs = peers.hugging_face_twin(ours)
@@ -293,7 +293,7 @@ def test_the_peak_of_a_process_is_what_it_touched():
 
 def test_gpu_rows_work_on_small_models(monkeypatch, short_text):
     small = {
-        "DEVICE": "cpu", "BATCH": 2, "T": 64, "LARGE": decoding.SMALL, "BILLION": {**decoding.LLAMA},
+        "DEVICE": "cpu", "BATCH": 2, "T": 64, "LARGE": decoding.SMALL, "BILLION": {**decoding.SMALL},
         "GPU_MODEL": {"vocab_size": 65, "d_model": 16},
         "GPU_RECIPE": {"total_steps": 2, "warmup_steps": 0, "seq_len": 8},
         "alternate": lambda works, *a, **k: {name: [work() and 2.0] for name, work in works.items()},

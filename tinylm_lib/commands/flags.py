@@ -1,7 +1,7 @@
 """Flags made from the config records: each field is one."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -19,7 +19,8 @@ def add_flags(group: Any, record: type[Record], tuning: Mapping[str, Any]) -> No
         kind = field_types(f)[0]
         if issubclass(kind, Record):
             continue
-        how: dict[str, Any] = {"type": kind, "metavar": kind.__name__.upper()}
+        read = _or_none(kind) if kind in (int, float) and type(None) in field_types(f) else kind
+        how: dict[str, Any] = {"type": read, "metavar": kind.__name__.upper()}
         if kind is bool:
             how = {"action": argparse.BooleanOptionalAction}
         elif "choices" in f.metadata:
@@ -35,3 +36,13 @@ def given(arguments: argparse.Namespace, record: type[Record]) -> dict[str, Any]
     """The fields of a record that the user set."""
     names = {f.name for f in fields(record)}
     return {name: value for name, value in vars(arguments).items() if name in names}
+
+
+def _or_none(kind: type) -> Callable[[str], Any]:
+    """Read a number, or "none" as None."""
+
+    def number(text: str) -> Any:
+        return None if text == "none" else kind(text)
+
+    number.__name__ = f"{kind.__name__} or none"  # argparse names it in its errors
+    return number

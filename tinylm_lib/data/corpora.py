@@ -4,6 +4,7 @@ import codecs
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..files import work_folder
 from ..storyworld.stories import corpus
 from .download import Source, download
 
@@ -20,7 +21,7 @@ def pydoc_text() -> str:
     return "\n\n".join(topics[name].strip() for name in sorted(topics)) + "\n"
 
 
-CACHE = Path("work/cache/corpora")
+CACHE = work_folder() / "cache/corpora"
 SHAKESPEARE = Source(
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
     n_bytes=1_115_394,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 from ..config import Record, TrainConfig, check_record, choice, option
 from ..data.corpora import CORPORA, LINES
 from ..data.windows import RandomWindows
+from ..files import work_folder
 from ..model import TransformerLM
 from ..presets import preset
 from ..storyworld.stories import Entropies, entropies
@@ -39,9 +41,10 @@ class RunConfig(Record):
         0.05, "share of the text kept for validation, from its end; 0 trains on all of it", low=0.0, high=0.9
     )
     eval_tokens: int = option(1_000_000, "an evaluation reads the first tokens of the validation text, so many", low=2)
-    out: str = option("work/runs/last", "folder for the checkpoints")
+    out: str = option((work_folder() / "runs/last").as_posix(), "folder for the checkpoints")
     device: str = option("auto", "auto takes the first of cuda, mps and cpu")
     strategy: str = choice("none", *STRATEGIES, help="how many processes train one model; torchrun starts them")
+    compile: bool = option(False, "let torch.compile write faster code for this model; the first update takes long")
     eval_every: int = option(400, "updates between two evaluations, samples and checkpoints", low=1)
     prompt: str = option("\n", "how the samples begin; the text's first token, where a line end is not in the text")
     sample_tokens: int = option(200, "length of a sample, in tokens", low=0)
@@ -99,6 +102,8 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
 
     Raises ValueError for settings that contradict one another.
     """
+    if taken := [p for p in (Path(run.out), *Path(run.out).parents) if p.exists() and not p.is_dir()]:
+        raise ValueError(f"out {run.out} cannot be a folder, because {taken[0]} is a file; choose another name")
     choices, size = dict(choices), None
     if run.tokens is None and TOKENIZERS[run.tokenizer].sized:
         size = choices.pop("vocab_size", None)  # the tokenizer's, which the model takes over
@@ -151,14 +156,19 @@ def fine_tune(
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     """Find the last checkpoint in the folder `out`, and how its run goes on.
 
-    flags: the fields of the three configs that the user set.
+    flags: the fields of the three configs that the user set; another total_steps changes the schedule from here on.
     Raises ValueError for one that contradicts the run.
     """
     found = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
     if not {"run", "train"} <= set(found.extra):
         raise ValueError("this checkpoint was not made by train, so there is no run to go on with")
-    free = ("corpus", "tokens", "out", "device", "strategy", "eval_every", "eval_tokens", "prompt", "sample_tokens")
-    stored = {**found.model.config.to_dict(), **found.extra["train"], **found.extra["run"]}
+    free = ("corpus", "tokens", "out", "device", "strategy", "compile")
+    free += ("eval_every", "eval_tokens", "prompt", "sample_tokens")
+    recipe = found.extra["train"]
+    recipe["total_steps"] = total = flags.get("total_steps", recipe["total_steps"])
+    if total < found.step:
+        raise ValueError(f"total_steps {total} is below the {found.step} updates that this run has had; raise it")
+    stored = {**found.model.config.to_dict(), **recipe, **found.extra["run"]}
     if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
         kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)
         raise ValueError(f"a resumed run keeps its settings; leave out {kept}")
@@ -219,7 +229,7 @@ def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, data: Datase
     run = replace(run, prompt=_prompt(run, data))
     model = model.to(team.device)
     model.recompute = recipe.recompute
-    wrapped = team.wrap(model)
+    wrapped = torch.compile(team.wrap(model)) if run.compile else team.wrap(model)
     sizes = (recipe.batch_size, recipe.seq_len, recipe.seed)
     batches = RandomWindows(data.training, *sizes, team.device, data.starts, team.rank, team.size)
     windows, n_bytes = None, None

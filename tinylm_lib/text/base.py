@@ -12,7 +12,7 @@ class Tokenizer:
 
     kind: str  # its key in the table of tokenizers
     beginning: Sequence[int] = ()  # ids that a model wants before a text's first token
-    ending: Sequence[int] = ()  # ids of which each one ends a text
+    ending: Sequence[int] = ()  # ids of which each ends a text, the first that a model writes
     sized = False  # whether it learns as many tokens as one chooses
 
     @classmethod

@@ -14,6 +14,7 @@ from .cutting import BEFORE_SPACE, cut_blocks, pre_tokens, stream_pre_tokens
 Pair = tuple[bytes, bytes]
 
 BYTES = [bytes([b]) for b in range(256)]
+END_OF_TEXT = "<|endoftext|>"  # Source: Radford et al. 2019 (GPT-2), the released encoder
 REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32  # pre-tokens whose ids a tokenizer keeps at hand, and their characters
 
 
@@ -104,7 +105,8 @@ class BPETokenizer(Tokenizer):
     """Byte-level BPE: bytes, merged within pre-tokens; any text has ids, and a special token is one wherever it stands.
 
     vocab: the bytes of ids 0..V-1, all 256 single bytes among them. merges: in the order in which they were learnt.
-    special_tokens: texts that are never cut; one that vocab lacks gets the next id.
+    special_tokens: texts that are never cut; one that vocab lacks gets the next id. Where <|endoftext|> is one, it is
+    the `ending` of a text.
     Raises ValueError or TypeError for parts that do not fit.
     """
 
@@ -118,6 +120,7 @@ class BPETokenizer(Tokenizer):
         self.merges = [(first, second) for first, second in merges]
         self.ids = {token: i for i, token in self.vocab.items()}
         self.special_ids = {token: self.ids[token.encode("utf-8")] for token in self.special_tokens}
+        self.ending = [i for token, i in self.special_ids.items() if token == END_OF_TEXT]
         self._ranks = {pair: rank for rank, pair in enumerate(self.merges)}
         self._known: dict[str, list[int]] = {}  # ids of pre-tokens that came before
         self._check()

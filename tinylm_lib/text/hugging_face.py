@@ -2,11 +2,11 @@
 
 import importlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from .base import Tokenizer, checked
+from .base import Tokenizer, checked, list_of
 from .bpe import BYTES, BPETokenizer
 from .cutting import WHOLE_LINES, cut_blocks
 
@@ -27,12 +27,14 @@ class HubTokenizer(Tokenizer):
 
     text: the content of the file. `beginning` holds the ids that the file wants before a text's first token, such as
     Llama's <|begin_of_text|>; `encode` adds none. What the file says about cutting and filling up texts is left out.
+    ending: the ids that end a text, which the file does not say; those that the tokenizer lacks are left out, because
+    a model's default (Llama's 2, GPT-2's 50256) may be larger than its vocabulary and no model writes them.
     Raises ModuleNotFoundError without the package `tokenizers`, ValueError for a text that describes none.
     """
 
     kind = "hugging_face"
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, ending: Sequence[int] = ()):
         build = package("tokenizers").Tokenizer.from_str
         try:
             self._inner = build(text)
@@ -45,6 +47,7 @@ class HubTokenizer(Tokenizer):
             raise ValueError(f"the text describes no tokenizer: {e}") from None
         self.text, self._line_end = text, self.encode("\n")
         self.vocab_size = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self.ending = [i for i in ending if 0 <= i < self.vocab_size]
         places = range(len(marked) - len(plain) + 1)
         self.beginning = next((marked[:i] for i in places if marked[i : i + len(plain)] == plain), [])
 
@@ -94,12 +97,12 @@ class HubTokenizer(Tokenizer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` needs."""
-        return {"kind": self.kind, "text": self.text}
+        return {"kind": self.kind, "text": self.text, "ending": self.ending}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "HubTokenizer":
         """Build from `to_dict`'s result."""
-        return cls(values["text"])
+        return cls(values["text"], list_of(int, values.get("ending", [])))
 
 
 _PRINTED = [b for b in range(256) if chr(b).isprintable() and not chr(b).isspace()]

@@ -19,7 +19,6 @@ from .measure import Bar, Row, Settings, alternate, compare, ratio
 from .peers import gpt2_style, hugging_face_generate, hugging_face_twin, nanogpt_twin
 
 SMALL = {"vocab_size": 256, "d_model": 128, "n_layers": 4, "n_heads": 4, "max_seq_len": 512}
-LLAMA = {**SMALL, "rope_scaling": None}
 FULL_SIZE = {"init": "normal", "max_seq_len": 1024}  # 124M with the preset's own sizes
 
 
@@ -31,7 +30,7 @@ def model_of(config: Any, seed: int = 1) -> TransformerLM:
 
 def forward(s: Settings) -> Iterator[Row]:
     """A forward pass at equal weights, batch 1, T 256: small beside HF Llama, 124M beside HF GPT-2."""
-    small, large = preset("llama", **LLAMA), gpt2_style(ffn="gelu_tanh", **FULL_SIZE)
+    small, large = preset("llama", **SMALL), gpt2_style(ffn="gelu_tanh", **FULL_SIZE)
     yield forward_beside("HF Llama", "4 layers, d 128", model_of(small), Bar("≤", 0.9), s.rounds(20), 10)
     yield forward_beside("HF GPT-2", "124M", model_of(large), Bar("≤", 1.02), s.rounds(16), 1)
 
@@ -48,7 +47,7 @@ def forward_beside(peer: str, size: str, ours: TransformerLM, bar: Bar, rounds: 
 
 def writing(s: Settings) -> Iterator[Row]:
     """256 new tokens with the cache, batch 1 and 16, beside HF generate and nanoGPT's generate."""
-    llama, gpt2 = model_of(preset("llama", **LLAMA)), model_of(gpt2_style(**SMALL))
+    llama, gpt2 = model_of(preset("llama", **SMALL)), model_of(gpt2_style(**SMALL))
     hf, nano = hugging_face_twin(llama), nanogpt_twin(s.nanogpt, gpt2).eval() if s.nanogpt else None
     for batch_size in (1, 16):
         beside_hf = {

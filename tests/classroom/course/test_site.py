@@ -133,13 +133,14 @@ def test_all_lessons_are_exported_with_an_index_and_their_neighbours(course, tmp
 def test_one_lesson_alone_links_to_no_page_that_is_not_there(course, tmp_path):
     written = site.export(course, tmp_path / "site", ["04"])
     assert [path.name for path in written] == ["04_halves.html", "index.html"]
-    assert not re.search(r'href="0[35]', "".join(path.read_text(encoding="utf-8") for path in written))
+    assert not re.search(r'href="(0[35]|api)', "".join(path.read_text(encoding="utf-8") for path in written))
 
 
 def test_the_command_line_exports_to_a_folder_and_refuses_an_unknown_lesson(course, tmp_path, capsys):
     assert site.main(["03", "--to", str(tmp_path / "site")], course) == 0
-    names = ("03_halves.html", "index.html")
+    names = (site.REFERENCE, "03_halves.html", "index.html")
     assert capsys.readouterr().out.split() == [str(tmp_path / "site" / name) for name in names]
+    assert f'href="{site.REFERENCE}"' in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert site.main(["09", "--to", str(tmp_path / "site")], course) == 1
     assert capsys.readouterr().err == "no built lesson 09; there are 03, 04, 05: run make notebooks\n"
 

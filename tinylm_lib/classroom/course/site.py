@@ -1,5 +1,7 @@
 """Exports the built lessons as a site: one file each and an index with a search, all from disk, without a network.
 
+The reference of the library lies next to them, in api/.
+
 python -m tinylm_lib.classroom.course.site [NN ...] [--to FOLDER]
 """
 
@@ -26,7 +28,9 @@ from pygments.lexers import PythonLexer
 from ..display.theme import css
 from ..folders import NOTEBOOKS, WORK
 from ..views.base import MIME, SHARED, source
+from .reference import TOP, write_reference
 
+REFERENCE = f"api/{TOP}.html"
 OUTSIDE = re.compile(
     r"<(?:img|script|link|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|data)\s*=\s*"
     r"[\"']?(?!data:)[^\s\"'>]+",
@@ -99,7 +103,8 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = ()) -> list[P
         if path in wanted:
             around = (pages[place - 1] if place else None, pages[place + 1] if place + 1 < len(pages) else None)
             written.append(_write(folder / f"{path.stem}.html", lesson_page(rendered, pages[place], *around)))
-    return [*written, _write(folder / "index.html", index_page(pages, sections))]
+    reference = REFERENCE if (folder / REFERENCE).exists() else ""
+    return [*written, _write(folder / "index.html", index_page(pages, sections, reference))]
 
 
 def render(notebook: NotebookNode, page: Page) -> Rendered:
@@ -141,17 +146,21 @@ def lesson_page(rendered: Rendered, page: Page, before: Page | None = None, afte
     return _fill(f"{page.number} {page.topic} · TinyLM", "lesson", content, _script(rendered.modules), navigation)
 
 
-def index_page(pages: Sequence[Page], sections: Sequence[Sequence[str]]) -> str:
-    """The HTML of the list of lessons, with a search through their sections: file, lesson, anchor, heading, text."""
+def index_page(pages: Sequence[Page], sections: Sequence[Sequence[str]], reference: str = "") -> str:
+    """The HTML of the list of lessons, with a search through their sections: file, lesson, anchor, heading, text.
+
+    reference: the page of the library's reference, if there is one.
+    """
     lines = "".join(
         f'<li><a href="{page.file}"><span class="number">{page.number}</span><b>{escape(page.topic)}</b>'
         f'<span class="question">{escape(page.question)}</span></a></li>'
         for page in pages
     )
+    link = f'<p>The library: <a href="{reference}">the reference of its public names</a>.</p>' if reference else ""
     content = (
         "<h1>TinyLM</h1><p>A modern language model, built piece by piece. These pages hold the lessons as they ran; "
         f'their views move without a kernel and without a network.</p>{SEARCH}<p class="quiet" role="status"></p>'
-        f'<ul class="found"></ul><ul class="lessons">{lines}</ul>'
+        f'<ul class="found"></ul>{link}<ul class="lessons">{lines}</ul>'
         f'<script type="application/json" id="sections">{_json(sections)}</script>'
     )
     script = Path(__file__).with_name("search.js").read_text(encoding="utf-8")
@@ -165,6 +174,7 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     parser.add_argument("--to", type=Path, default=WORK / "site", metavar="FOLDER", help="default: work/site")
     options = parser.parse_args(argv)
     try:
+        print(write_reference(options.to / Path(REFERENCE).parent))
         for path in export(notebooks, options.to, options.numbers):
             print(path)
     except ValueError as error:
@@ -257,7 +267,8 @@ def _script(modules: set[str]) -> str:
 def _fill(title: str, kind: str, content: str, script: str, navigation: str = "") -> str:
     page = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     parts = {"kind": kind, "content": content, "script": script, "navigation": navigation}
-    return page.substitute(title=escape(title), look=css(), **parts)
+    syntax = Path(__file__).with_name("code.css").read_text(encoding="utf-8")
+    return page.substitute(title=escape(title), look=css(), syntax=syntax, **parts)
 
 
 def _write(path: Path, html: str) -> Path:
