@@ -13,11 +13,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.hub import trained
 
-from tinylm_lib import ModelConfig, TrainConfig, storyworld
+from tinylm_lib import ModelConfig, TrainConfig, TransformerLM, generate, storyworld
 from tinylm_lib.__main__ import main, parser
 from tinylm_lib.data import corpora
+from tinylm_lib.pretrained import save_hf
 from tinylm_lib.runs.job import RunConfig, begin
+from tinylm_lib.text.hugging_face import HubTokenizer
 from tinylm_lib.text.tokenizers import WordTokenizer
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
 
@@ -77,6 +80,32 @@ def test_a_run_trains_samples_and_is_measured(shell: Shell) -> None:
     first, second, third = (shell(f"{options} {seed}").splitlines()[0] for seed in (3, 3, 4))
     assert first == second != third
     assert first.startswith("the cat") and len(first.encode()) >= len("the cat") + 20
+
+
+def test_sample_ends_at_a_stop_and_takes_any_source(shell: Shell) -> None:
+    options = "--prompt 'One rainy day, calm' --temperature 0 --max-new-tokens"
+    whole = shell(f"sample --from storyworld {options} 60")
+    assert whole.count(".") > 2 and whole.endswith("\n")
+    first = shell(f"sample --checkpoint storyworld {options} 60 --stop . --stop nothing")
+    assert first == whole[: whole.index(".")] + "\n"
+    assert whole.startswith(shell(f"sample --from storyworld {options} 5")[:-1])
+
+
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+def test_sample_ends_where_a_model_of_hugging_face_ends_a_text(file: str, shell: Shell) -> None:
+    torch.manual_seed(0)
+    tokenizer = HubTokenizer(trained().to_str())
+    config = ModelConfig(vocab_size=300, d_model=16, n_layers=1, n_heads=2, max_seq_len=64, init="xavier")
+    model = TransformerLM(config)
+    save_hf(model, "model", tokenizer=tokenizer)
+    command = "sample --from model --prompt 'One day' --temperature 0 --max-new-tokens 40"
+    tokens = tokenizer.encode("One day")
+    written = generate(model, torch.tensor([tokens]), 40, temperature=0)[0].tolist()
+    end = next(i for i in range(len(tokens) + 3, len(written)) if written[i] not in written[len(tokens) : i])
+    assert shell(command) == tokenizer.decode(written) + "\n"
+    values = json.loads(Path("model/config.json").read_text("utf-8"))
+    (Path("model") / file).write_text(json.dumps({**values, "eos_token_id": [1, written[end]]}), encoding="utf-8")
+    assert shell(command) == tokenizer.decode(written[:end]) + "\n"
 
 
 def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +186,9 @@ MISTAKES = {
     "train --prompt=": "prompt is empty",
     "train --device quantum": "device 'quantum' is not here",
     "train --resume --preset gpt": "leave out --preset",
-    **dict.fromkeys(("train --resume --out NO", "sample --checkpoint NO", "eval NO"), "no sound checkpoint"),
+    **dict.fromkeys(("train --resume --out NO", "eval NO"), "no sound checkpoint"),
+    **dict.fromkeys(("sample --checkpoint NO", "sample --from NO"), "'NO' is not a model; give a folder"),
+    "sample --checkpoint RUN --stop=": "stop has an empty text",
     "sample --checkpoint RUN --prompt=": "prompt is empty",
     **{f"sample --checkpoint RUN --temperature {t}": "temperature must be 0 (greedy)" for t in (-1, "nan")},
     **{f"sample --checkpoint RUN --top-k {k}": "top_k must be an integer from 1 to 256" for k in (0, 257)},

@@ -108,7 +108,7 @@ def at_least_fp32(x: Tensor) -> Tensor:
 
 def values_at_hand(x: Tensor) -> bool:
     """Whether the values of x (...) can be read without waiting: on the CPU, and not while compiling."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+    return isinstance(x, Tensor) and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 class RMSNorm(nn.Module):

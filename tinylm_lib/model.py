@@ -203,7 +203,7 @@ class TransformerLM(nn.Module):
         T = ids.shape[1]
         at, mask = torch.arange(start, start + T, device=ids.device), None  # (T)
         if padding is not None:
-            check_padding(padding, len(ids), start + T, values=values_at_hand(padding))
+            check_padding(padding, len(ids), T if cache is None else cache.max_len, values=values_at_hand(padding))
             mask = (torch.arange(start + T, device=ids.device) >= padding[:, None])[:, None, None]  # (B, 1, 1, S)
             at = (at - padding[:, None]).clamp_min(0)  # (B, T)
         x = self.embed(ids) * self.embed_scale  # (B, T) -> (B, T, C)

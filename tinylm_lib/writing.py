@@ -109,7 +109,8 @@ class _Text:
     """Turns tokens into text as they come: each piece is what no later token can change.
 
     Only the tokens of the last piece and those after it are decoded. The last piece is needed because a decoder may
-    treat spaces at the beginning of a text in another way.
+    treat spaces at the beginning of a text in another way. Where a decoder replaces all bytes of a run by U+FFFD
+    because its end is not valid (byte fallback), what was valid has been shown.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: str, stop: Sequence[str]):
