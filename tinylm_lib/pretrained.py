@@ -1,5 +1,6 @@
 """Trained models: those that ship with the library, and those of Hugging Face, in and out. Notebook 05."""
 
+import os
 from pathlib import Path
 
 from .hub import load_hf, load_hf_tokenizer, save_hf
@@ -28,17 +29,17 @@ def load_model(source: str | Path) -> tuple[TransformerLM, Tokenizer]:
 
 def open_model(source: str | Path) -> Checkpoint:
     """As `load_model`, with what else a checkpoint holds; a model of Hugging Face is at step 0 and has no more."""
-    folder = Path(source)
+    is_folder = os.path.isdir(source)
     if str(source) in _shipped():
         found = load_pretrained(str(source))
-    elif folder.is_dir() and not (folder / CONFIG).is_file():
-        found = load(latest(folder))
-    elif folder.is_dir() or (not folder.exists() and HUB_ID.fullmatch(str(source))):
+    elif is_folder and not os.path.isfile(Path(source) / CONFIG):
+        found = load(latest(source))
+    elif is_folder or (not os.path.exists(source) and HUB_ID.fullmatch(str(source))):
         tokenizer = load_hf_tokenizer(source)
         found = Checkpoint(load_hf(source), 0, tokenizer, None, None, {}, {})
     else:
         raise FileNotFoundError(
-            f"{str(source)!r} is not a model; give a folder with {MANIFEST} (of train) or {CONFIG} (of Hugging Face), "
+            f"{str(source)!r} is not a model; train one, or give a folder with {MANIFEST} (of train) or {CONFIG} (of Hugging Face), "
             f"the name of a shipped model ({', '.join(_shipped())}), or an id of the hub, owner/name"
         )
     if found.tokenizer is None:
