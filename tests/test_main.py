@@ -19,6 +19,7 @@ from support.hub import trained
 import tinylm_lib
 from tinylm_lib import ModelConfig, TrainConfig, TransformerLM, generate, storyworld
 from tinylm_lib.__main__ import main, parser
+from tinylm_lib.commands.flags import SPELLED
 from tinylm_lib.data import corpora
 from tinylm_lib.pretrained import save_hf
 from tinylm_lib.runs import job, run
@@ -67,7 +68,7 @@ def test_every_field_is_a_flag() -> None:
     for record in (RunConfig, TrainConfig, ModelConfig):
         for f in dataclasses.fields(record):
             if f.name != "rope_scaling":
-                assert f"--{f.name.replace('_', '-')}" in shown
+                assert f"--{SPELLED.get(f.name, f.name).replace('_', '-')}" in shown
                 assert f.metadata["help"].split()[0] in shown
 
 

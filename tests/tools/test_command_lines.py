@@ -50,7 +50,7 @@ def values(action: argparse.Action) -> list[str]:
         return [v for v in [*INTS, "none"] if action.dest not in LONG or len(v) < 3]
     if kind in ("float", "float or none"):
         return [*FLOATS, "none"]
-    return PATHS if action.dest in ("corpus", "checkpoint") else TEXTS
+    return PATHS if action.dest in ("corpus", "source", "tokens") else TEXTS
 
 
 def command_line(rng: random.Random) -> list[str]:
