@@ -1,8 +1,8 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-# Whatever a tool keeps stays in the checkout, and whatever the machine has set for another Python stays out of it.
-CACHE := $(CURDIR)/work/cache
+# Whatever a tool keeps stays in the work folder, and whatever the machine has set for another Python stays out of it.
+CACHE := $(or $(TINYLM_WORK:~/%=$(HOME)/%),$(CURDIR)/work)/cache
 export CUDA_CACHE_PATH := $(CACHE)/cuda
 export HF_HOME := $(CACHE)/huggingface
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
@@ -27,8 +27,8 @@ export GOMP_SPINCOUNT := 1000
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-lab: set-up-lab ## open the course in JupyterLab, on your own copies of the notebooks in work/
-	@$(PY) -m tinylm_lib lab
+lab: set-up-lab ## open the course in JupyterLab on your own copies: make lab ARGS="05 --work ~/tinylm"
+	@$(PY) -m tinylm_lib lab $(ARGS)
 
 train: set-up-lab ## train a model on StoryWorld for about a minute, options in ARGS: make train ARGS="--help"
 	@$(PY) -m tinylm_lib train $(ARGS)

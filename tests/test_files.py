@@ -58,3 +58,14 @@ def test_a_failed_write_says_where_why_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=says) as e, explained("the notes", tmp_path / "x"):
         raise OSError(errno.ENOSPC, "full")
     assert e.value.errno == errno.ENOSPC
+
+
+@pytest.mark.skipif(os.name != "posix", reason="makes a pipe")
+def test_what_is_not_a_regular_file_is_never_replaced(tmp_path: Path) -> None:
+    """As /dev/null would be, where one has the right to."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(FileExistsError, match="is not a regular file; choose another name"), whole_file(path):
+            pass
+    assert (tmp_path / "pipe").is_fifo()
+    assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]

@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     for add in COMMANDS:
         add(commands)
     commands.add_parser("doctor", help="check this machine and say what to fix").set_defaults(do=run_doctor)
-    p = commands.add_parser("lab", help="open the lessons in JupyterLab: lab [NN] [--solutions] [its own options]")
+    p = commands.add_parser("lab", help="open the lessons in JupyterLab: lab [NN] [--work FOLDER] [its own options]")
     p.set_defaults(do=run_lab)
     return top
 

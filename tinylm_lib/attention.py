@@ -105,9 +105,12 @@ class Attention(nn.Module):
         """Cut the last dimension into heads. x (B, T, H*D). Returns (B, H, T, D)."""
         return x.unflatten(-1, (-1, self.d_head)).transpose(-3, -2)
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attend, and put the heads side by side. q (B, H, T, D), k and v (B, G, S, D). Returns (B, T, H*D)."""
-        y = attend(q, k, v, causal=True, dropout=self.dropout if self.training else 0.0)  # (B, H, T, D)
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Attend, and put the heads side by side. q (B, H, T, D), k and v (B, G, S, D). Returns (B, T, H*D).
+
+        mask: as in `attend`; no later key is allowed in any case.
+        """
+        y = attend(q, k, v, mask, causal=True, dropout=self.dropout if self.training else 0.0)  # (B, H, T, D)
         return y.transpose(-3, -2).flatten(-2)  # (B, H, T, D) -> (B, T, H*D)
 
     def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
@@ -121,4 +124,5 @@ class Attention(nn.Module):
         q, k = self.rotation(q, positions), self.rotation(k, positions)  # (B, H, T, D), (B, G, T, D)
         if extend is not None:
             k, v = extend(k, v)  # (B, G, S, D), (B, G, S, D)
-        return self.o_proj(self.mix(q, k, v))  # (B, T, C)
+        mask = positions.mask if isinstance(positions, Positions) else None  # (B, 1, 1, S)
+        return self.o_proj(self.mix(q, k, v, mask))  # (B, T, C)

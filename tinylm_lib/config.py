@@ -184,7 +184,7 @@ class TrainConfig(Record):
     beta1: float = option(0.9, "AdamW's decay of the first moment", low=0.0, high=0.99999)
     beta2: float = option(0.95, "AdamW's decay of the second moment", low=0.0, high=0.99999)
     adam_eps: float = option(1e-8, "AdamW's guard against division by zero", low=0.0)
-    clip_norm: float | None = option(1.0, "largest global gradient norm; None never clips", low=0.0)
+    clip_norm: float | None = option(1.0, "largest global gradient norm; none never clips", low=0.0)
     recompute: bool = option(False, "compute a block's activations again in the backward pass instead of keeping them")
     precision: str = choice("auto", "auto", "fp32", "bf16", help="of products; auto: bf16 where there are instructions")
     seed: int = option(1, "seed of the initial weights and of the batches", low=0, high=2**63 - 1)

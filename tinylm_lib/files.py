@@ -12,9 +12,19 @@ from typing import BinaryIO
 from safetensors import SafetensorError
 
 
+def work_folder(default: Path = Path("work")) -> Path:
+    """Where everything that is made is kept: the folder that the environment variable TINYLM_WORK names."""
+    return Path(os.path.expanduser(os.environ.get("TINYLM_WORK") or default))
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that takes its place at `path` when all is written; after an error nothing of it is left."""
+    """Open a new file that takes its place at `path` when all is written; after an error nothing of it is left.
+
+    Raises FileExistsError where `path` is a folder or a device, such as /dev/null, which would be replaced.
+    """
+    if path.exists() and not path.is_file():
+        raise FileExistsError(f"{path} is not a regular file; choose another name")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{secrets.token_hex(4)}.{path.name}.partial")
     try:
@@ -66,7 +76,7 @@ def explained(what: str, path: Path) -> Iterator[None]:
         raise OSError(
             number,
             f"cannot write {what} {path}: {why}; free some space or choose another folder "
-            f"(checkpoints that stood there before are unharmed)",
+            f"(what was there before is unharmed)",
         ) from None
 
 

@@ -188,21 +188,27 @@ class TransformerLM(nn.Module):
         if isinstance(self.position, LearnedPosition):
             init.position(self.position.weight)
 
-    def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+    def forward(self, ids: Tensor, cache: KVCache | None = None, padding: Tensor | None = None) -> Tensor:
         """Logits for the token after each position. Never probabilities.
 
         ids (B, T), integers in 0..V-1. cache: holds the earlier positions; the new ones are added to it.
+        padding (B,): how many ids of each sequence, from its first in the cache on, are padding. No token looks at
+        them, positions are counted from the id after them, and their own logits mean nothing.
         Returns (B, T, V).
-        Raises TypeError for ids that are not integers, ValueError for a wrong shape, an id out of range (seen
+        Raises TypeError for ids that are not integers, ValueError for a wrong shape, ids and padding out of range (seen
         on CPU only) and a sequence longer than max_seq_len or the cache.
         """
         start = 0 if cache is None else cache.length
         self._check(ids, start)
         T = ids.shape[1]
-        at = torch.arange(start, start + T, device=ids.device)  # (T)
+        at, mask = torch.arange(start, start + T, device=ids.device), None  # (T)
+        if padding is not None:
+            check_padding(padding, len(ids), start + T, values=values_at_hand(padding))
+            mask = (torch.arange(start + T, device=ids.device) >= padding[:, None])[:, None, None]  # (B, 1, 1, S)
+            at = (at - padding[:, None]).clamp_min(0)  # (B, T)
         x = self.embed(ids) * self.embed_scale  # (B, T) -> (B, T, C)
         x = self.dropout(self.position(x, at))  # (B, T, C)
-        positions = Positions(at, self.blocks[0].attention.rotation.rows(at))
+        positions = Positions(at, self.blocks[0].attention.rotation.rows(at), mask)
         for i, block in enumerate(self.blocks):
             x = self._run(block, x, positions, None if cache is None else partial(cache.extend, i))  # (B, T, C)
         if cache is not None:
@@ -228,8 +234,10 @@ def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
     """Raise unless ids is (B, T), not empty, of integers in 0..vocab_size-1.
 
     values: look at the ids themselves too, which makes a GPU wait.
-    Raises TypeError for another dtype, ValueError for a wrong shape or an id out of range.
+    Raises TypeError for anything but a tensor of integers, ValueError for a wrong shape or an id out of range.
     """
+    if not isinstance(ids, Tensor):
+        raise TypeError(f"ids must be a tensor, got {type(ids).__name__}; use torch.tensor([[1, 2]]) or pad_left")
     if ids.dtype not in (torch.long, torch.int32):
         raise TypeError(f"ids must be integers (torch.long), got {ids.dtype}; use ids.long()")
     if ids.ndim != 2:
@@ -241,3 +249,11 @@ def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
         if low < 0 or high >= vocab_size:
             wrong = low if low < 0 else high
             raise ValueError(f"token id {wrong} is outside 0..{vocab_size - 1} (vocab_size - 1)")
+
+
+def check_padding(padding: Tensor, B: int, S: int, values: bool = True) -> None:
+    """Raise ValueError unless padding is (B,), integers in 0..S-1. values: as in `check_ids`."""
+    fits = isinstance(padding, Tensor) and padding.dtype in (torch.long, torch.int32) and padding.shape == (B,)
+    if not fits or (values and not ((padding >= 0) & (padding < S)).all()):
+        wanted = f"a tensor of {B} integers in 0..{S - 1}, the number of ids before the first token of each sequence"
+        raise ValueError(f"padding must be {wanted}; got {padding}")

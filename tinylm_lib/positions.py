@@ -16,6 +16,7 @@ class Positions(NamedTuple):
 
     at: Tensor  # (T) integers, or (B, T) where the sequences of a batch differ
     rows: tuple[Tensor, Tensor] | None = None  # cos and sin, each (..., T, D)
+    mask: Tensor | None = None  # (B, 1, 1, S) bool, True where a key is allowed: False hides padding
 
 
 def frequencies(d: int, base: float = 10_000.0) -> Tensor:
@@ -185,7 +186,7 @@ class Rotary(Tables):
         Computed in fp32. Returns (..., T, D) in the dtype of x.
         Raises ValueError when the shapes do not fit, IndexError (on CPU) for a position outside the table.
         """
-        at, rows = positions if isinstance(positions, Positions) else Positions(positions)
+        at, rows, _ = positions if isinstance(positions, Positions) else Positions(positions)
         self._check(x, at)
         cos, sin = self.rows(at) if rows is None else rows
         if at.ndim == 2:

@@ -1,19 +1,21 @@
 """Writing: sampling, streaming and beam search, over a cache. Notebook 12."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from .cache import KVCache
 from .layers import at_least_fp32, evaluation_mode, pick
-from .model import check_ids
+from .model import check_ids, check_padding
 from .probabilities import check_finite, check_number, check_options, next_token_probs, sample
 
+P, R = ParamSpec("P"), TypeVar("R")
 STEPS_PER_LOOK = 16  # reading a flag stalls a GPU, so it is done once in so many tokens
 
 
@@ -23,8 +25,8 @@ class Context:
     Beyond max_seq_len each token is predicted from the last max_seq_len tokens, read anew.
     """
 
-    def __init__(self, model: nn.Module, ids: Tensor, room: int):
-        self.model, self.limit, self.pieces = model, model.config.max_seq_len, [ids]
+    def __init__(self, model: nn.Module, ids: Tensor, room: int, padding: Tensor | None = None):
+        self.model, self.limit, self.pieces, self.padding = model, model.config.max_seq_len, [ids], padding
         weight = model.embed.weight
         mixed = torch.is_autocast_enabled(weight.device.type)
         dtype = torch.get_autocast_dtype(weight.device.type) if mixed else weight.dtype
@@ -38,8 +40,11 @@ class Context:
         if self.cache is not None and self.cache.length + self.pieces[-1].shape[1] > self.cache.max_len:
             self.cache = None
         if self.cache is None:
-            self.pieces = [torch.cat(self.pieces, dim=1)[:, -self.limit :]]  # (B, T)
-        return self.model(self.pieces[-1], self.cache)[:, -1]  # (B, V)
+            ids = torch.cat(self.pieces, dim=1)  # (B, T)
+            self.pieces = [ids[:, -self.limit :]]  # (B, T)
+            if self.padding is not None:  # of the ids that are too many, it goes first
+                self.padding = (self.padding - max(0, ids.shape[1] - self.limit)).clamp_min(0)  # (B)
+        return self.model(self.pieces[-1], self.cache, self.padding)[:, -1]  # (B, V)
 
     def select(self, rows: Tensor) -> None:
         """Go on with the sequences `rows` (B,), in that order."""
@@ -60,6 +65,8 @@ class Options:
     pad_id: int = 0
     overflow: str = "slide"
     generator: torch.Generator | None = None
+    padding: Tensor | None = None
+    vocab_size: int | None = None
 
     def __post_init__(self) -> None:
         stops = tuple(t.item() if isinstance(t, Tensor) else t for t in self.stop_ids)
@@ -69,8 +76,14 @@ class Options:
         """Return how many tokens to add to ids (B, T) at most; raise TypeError or ValueError for an impossible wish."""
         vocab_size, limit = model.config.vocab_size, model.config.max_seq_len
         check_ids(ids, vocab_size)
+        if self.padding is not None:
+            check_padding(self.padding, *ids.shape)
         check_number("max_new_tokens", max_new_tokens, Integral, lambda n: n >= 0, "an integer of at least 0")
-        check_options(vocab_size, self.temperature, self.top_k, self.top_p, self.min_p)
+        drawn = vocab_size if self.vocab_size is None else self.vocab_size
+        check_number(
+            "vocab_size", drawn, Integral, lambda n: 1 <= n <= vocab_size, f"an integer from 1 to {vocab_size}"
+        )
+        check_options(drawn, self.temperature, self.top_k, self.top_p, self.min_p)
         for name, token in [("pad_id", self.pad_id), *(("stop id", t) for t in self.stop_ids)]:
             if not isinstance(token, Integral) or not 0 <= token < vocab_size:
                 raise ValueError(f"{name} {token} is outside 0..{vocab_size - 1} (vocab_size - 1)")
@@ -94,6 +107,8 @@ def generate(
     pad_id: int = 0,
     overflow: str = "slide",
     generator: torch.Generator | None = None,
+    padding: Tensor | None = None,
+    vocab_size: int | None = None,
 ) -> Tensor:
     """Continue every sequence of a batch.
 
@@ -101,16 +116,29 @@ def generate(
     the first of these it produces and is filled with pad_id from there. overflow: beyond the model's max_seq_len,
     "slide" predicts from the last max_seq_len tokens, "stop" ends there, "error" refuses at once.
     generator: source of randomness, on the device of ids; default torch's global one.
+    padding (B,): how many ids of each prompt, from its first on, are padding, see `pad_left`; a row is continued as its
+    text alone would be. vocab_size: ids from there on are never drawn, where the tokenizer has fewer than the model.
     Returns (B, T + n): prompts and continuations, n at most max_new_tokens, less where all sequences ended before.
     Raises TypeError or ValueError for prompts and options that cannot be followed, before anything is generated.
     """
-    options = Options(temperature, top_k, top_p, min_p, stop_ids, pad_id, overflow, generator)
+    options = Options(temperature, top_k, top_p, min_p, stop_ids, pad_id, overflow, generator, padding, vocab_size)
     n_tokens = options.n_tokens(model, ids, max_new_tokens)
     with evaluation_mode(model):
         new = list(_steps(model, ids, n_tokens, options))
     return torch.cat((ids, *_until_all_ended(new, options.stop_ids)), dim=1)
 
 
+def _with_options_of(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function that passes its options on the signature of the other, for editors and `help`."""
+
+    def shown(function: Callable[..., R]) -> Callable[P, R]:
+        function.__signature__ = signature(other).replace(return_annotation=signature(function).return_annotation)
+        return function
+
+    return shown
+
+
+@_with_options_of(generate)
 def stream(model: nn.Module, ids: Tensor, max_new_tokens: int, **options: Any) -> Iterator[Tensor]:
     """Yield the next token of every sequence, (B,), as soon as it is there. The options are those of `generate`.
 
@@ -119,27 +147,18 @@ def stream(model: nn.Module, ids: Tensor, max_new_tokens: int, **options: Any) -
     """
     chosen = Options(**options)
     steps = _steps(model, ids, chosen.n_tokens(model, ids, max_new_tokens), chosen)
-    modules = list(model.modules())
-
-    def each_in_evaluation_mode() -> Iterator[Tensor]:
-        while True:
-            with evaluation_mode(model, modules):
-                new = next(steps, None)
-            if new is None:
-                return
-            yield new[:, 0]  # (B)
-
-    return each_in_evaluation_mode()
+    one_more = evaluation_mode(model, list(model.modules()))(lambda: next(steps, None))  # the mode of a call is its own
+    return (new[:, 0] for new in iter(one_more, None))  # each (B)
 
 
 def _steps(model: nn.Module, ids: Tensor, n_tokens: int, options: Options) -> Iterator[Tensor]:
     """Yield the next token of every sequence, (B, 1), until all are finished; the caller sets evaluation mode."""
-    context = Context(model, ids, room=ids.shape[1] + n_tokens)
+    context = Context(model, ids, ids.shape[1] + n_tokens, options.padding)
     stops = torch.tensor(list(options.stop_ids), dtype=ids.dtype, device=ids.device)
     finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     maxima, new = [], None  # of the steps since the last look
     for step in range(1, n_tokens + 1):
-        logits = context.advance(new)  # (B, V)
+        logits = context.advance(new)[:, : options.vocab_size]  # (B, V)
         maxima.append(logits.amax(-1))
         new = options.draw(logits).to(ids.dtype)  # (B)
         if options.stop_ids:
@@ -190,12 +209,14 @@ def beam_search(
     n_beams: int,
     length_penalty: float = 1.0,
     stop_ids: Sequence[int] = (),
+    vocab_size: int | None = None,
 ) -> list[tuple[list[int], float]]:
     """Find probable continuations by keeping the `n_beams` best at every step.
 
     ids (T,): one prompt. length_penalty: continuations of n new tokens compare by log_prob / n**length_penalty, so 0
     favours short ones and 1 compares the mean per token. stop_ids: end a continuation
-    and stay in it; one among the n best is then set aside, and n others go on.
+    and stay in it; one among the n best is then set aside, and n others go on. vocab_size: as in `generate`; the
+    probabilities are those among the ids below it.
     Returns at most n_beams (tokens, log_prob), best first: the prompt with its continuation, and the natural log of the
     continuation's probability, in nats.
     Raises TypeError or ValueError for a prompt or an option that cannot be followed.
@@ -203,27 +224,25 @@ def beam_search(
     """
     check_number("n_beams", n_beams, Integral, lambda n: n >= 1, "an integer of at least 1")
     check_number("length_penalty", length_penalty, Real, math.isfinite, "a finite number")
-    if ids.ndim != 1:
-        raise ValueError(f"beam search takes one prompt, ids (T,), got {tuple(ids.shape)}")
-    options = Options(stop_ids=stop_ids, overflow="error")
+    if not isinstance(ids, Tensor) or ids.ndim != 1:
+        got = tuple(ids.shape) if isinstance(ids, Tensor) else f"a {type(ids).__name__}"
+        raise ValueError(f"beam search takes a tensor of one prompt, ids (T,), got {got}")
+    options = Options(stop_ids=stop_ids, overflow="error", vocab_size=vocab_size)
     options.n_tokens(model, ids[None], max_new_tokens)
     with evaluation_mode(model):
-        beams = _beams(model, ids, max_new_tokens, n_beams, set(options.stop_ids))
+        beams = _beams(model, ids, max_new_tokens, n_beams, options)
 
-    def score(beam: tuple[list[int], float]) -> float:
-        return beam[1] / max(1, len(beam[0]) - len(ids)) ** length_penalty
-
-    return sorted(beams, key=score, reverse=True)[:n_beams]
+    return sorted(beams, key=lambda b: b[1] / max(1, len(b[0]) - len(ids)) ** length_penalty, reverse=True)[:n_beams]
 
 
 def _beams(
-    model: nn.Module, ids: Tensor, max_new_tokens: int, n_beams: int, stop_ids: set[int]
+    model: nn.Module, ids: Tensor, max_new_tokens: int, n_beams: int, options: Options
 ) -> list[tuple[list[int], float]]:
     """The finished beams and those alive at the end, in no order."""
-    alive, finished, new = [(ids.tolist(), 0.0)], [], None
+    alive, finished, new, stop_ids = [(ids.tolist(), 0.0)], [], None, set(options.stop_ids)
     context = Context(model, ids[None], room=len(ids) + max_new_tokens)
     for _ in range(max_new_tokens):
-        logits = at_least_fp32(context.advance(new))  # (N, V)
+        logits = at_least_fp32(context.advance(new)[:, : options.vocab_size])  # (N, V)
         check_finite(logits.amax(-1))
         past = torch.tensor([[log_prob] for _, log_prob in alive], dtype=torch.float64)  # (N, 1)
         totals = (past + logits.log_softmax(-1).cpu().double()).flatten()  # (N*V)

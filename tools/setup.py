@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+PIP = VENV_PYTHON, "-I", "-m", "pip", "--disable-pip-version-check"
 STAMP = VENV / "setup.stamp"
 LOG = VENV / "setup.log"
 SUPPORTED = [(3, 11), (3, 12), (3, 13), (3, 10)]  # the pins were tested on the first, so it is looked for first
@@ -48,7 +49,10 @@ def explain(what, output):
     if re.search(READ_ONLY, output):
         stop(f"{ROOT} cannot be written by you: copy the course to a folder of your own, {AGAIN}{log}")
     if re.search(NO_NETWORK, output):
-        stop(f"no network: pip cannot reach its package index; check the connection or the proxy, {AGAIN}{log}")
+        stop(
+            "no network: pip cannot reach its package index; check the connection, or behind a firewall set "
+            f"HTTPS_PROXY to your proxy or PIP_INDEX_URL to an index that is let through, {AGAIN}{log}"
+        )
     if re.search("No matching distribution found for torch|Cannot install torch because", output):
         stop(
             f"the torch of constraints.txt does not exist for {platform.system()} {platform.machine()}: use a 64-bit "
@@ -60,7 +64,7 @@ def explain(what, output):
 
 
 def run(what, *command):
-    """Everything goes to the log; people see the large downloads, which take the time."""
+    """Everything goes to the log; people see what takes the time: large downloads, an index that does not answer."""
     command = [str(part) for part in command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
     output = ""
@@ -68,7 +72,7 @@ def run(what, *command):
         for line in process.stdout:
             log.write(line)
             output += line
-            if " MB)" in line:
+            if " MB)" in line or "Retrying (" in line:
                 print(line.rstrip(), flush=True)
     if process.returncode:
         explain(what, output)
@@ -145,10 +149,19 @@ def packages():
     return [*VENV.glob("lib/python*/site-packages/*.dist-info"), *VENV.glob("Lib/site-packages/*.dist-info")]
 
 
+def ask_index():
+    """Stop where no index answers: pip alone, with five retries for each package, is silent for minutes."""
+    print("Asking the package index for torch, which takes seconds, or a minute where nothing answers ...", flush=True)
+    command = [str(part) for part in (*PIP, "index", "versions", "torch")]
+    pipes, patience = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}, {"PIP_RETRIES": "1"}
+    asked = subprocess.run(command, errors="replace", env={**os.environ, **patience}, **pipes)
+    if asked.returncode and re.search(NO_NETWORK, asked.stdout):
+        explain("asking the package index", asked.stdout)
+
+
 def install(what, *requirements):
     print(f"Installing {what} ...", flush=True)
-    pip_install = [VENV_PYTHON, "-I", "-m", "pip", "--disable-pip-version-check", "install", "-c", "constraints.txt"]
-    run(f"installing {what}", *pip_install, *requirements)
+    run(f"installing {what}", *PIP, "install", "-c", "constraints.txt", *requirements)
 
 
 def set_up(extras):
@@ -169,6 +182,7 @@ def set_up(extras):
     for package in packages():
         if not (package / "RECORD").exists():  # written last: an interruption cut this one short, pip would keep it
             shutil.rmtree(str(package))
+    ask_index()
     install("torch, the largest part", "torch")
     install("the rest of the course", "-e", f".[{extras}]")
     switch_off = "-I", "-m", "jupyterlab.labextensions", "disable", "--level=sys_prefix"

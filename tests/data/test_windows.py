@@ -54,7 +54,13 @@ def test_what_is_neither_lists_the_corpora(name: str | Path) -> None:
         (b" \n\t \r\n", "is empty"),
         (b"\xef\xbb\xbf", "is empty"),
         (b"text\0more", r"is binary \(a zero byte at offset 4\)"),
-        ("hello".encode("utf-16"), r"is binary \(a zero byte at offset 3\)"),
+        ("hello".encode("utf-16"), r"is UTF-16; convert it with: iconv -f utf-16 -t utf-8 .*-Encoding Unicode"),
+        ("漢字".encode("utf-16"), "is UTF-16; convert it with: iconv -f utf-16 "),
+        (b"\xfe\xff" + "é".encode("utf-16-be"), "is UTF-16; .* -f utf-16 .*-Encoding BigEndianUnicode"),
+        ("hello ж".encode("utf-16-le"), "is UTF-16; .* -f utf-16le "),
+        ("hello ж".encode("utf-16-be"), "is UTF-16; .* -f utf-16be "),
+        (b"\0" * 9, r"is binary \(a zero byte at offset 0\)"),
+        (b"a\0bcd\0ef", r"is binary \(a zero byte at offset 1\)"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", r"is binary \(a zero byte at offset 8\)"),
         ("caf\xe9 noir".encode("latin-1"), r"is not UTF-8 \(byte 0xe9 at offset 3\)"),
         (b"text" + "🙂".encode()[:2], r"is not UTF-8 \(byte 0xf0 at offset 4\)"),
@@ -196,7 +202,7 @@ def test_windows_begin_at_the_given_starts_equally_often() -> None:
     [
         ([5, 9], ValueError, "none of 2 starts leaves room for a window .the last possible one is 4"),
         ([], ValueError, "none of 0 starts"),
-        ([-1, 0], ValueError, "at least 0"),
+        ([-2, 0], ValueError, "at least -1"),
         ([[0, 1]], ValueError, r"shape \(M,\)"),
         ([0.0, 1.0], TypeError, "must be integers, got torch.float32"),
         ([True, False], TypeError, "must be integers, got torch.bool"),
@@ -263,3 +269,53 @@ def test_consecutive_windows_hold_every_target_once(n_tokens: int, batch_size: i
     assert x[counted].tolist() == tokens[:-1].tolist()
     assert (x[~counted] == 0).all()
     assert (~counted).sum() < seq_len
+
+
+@examples(150)
+@given(st.integers(2, 60), st.integers(1, 5), st.integers(1, 12), st.data())
+def test_overlapping_windows_count_every_target_once_with_what_came_before_it(
+    n_tokens: int, batch_size: int, seq_len: int, data: st.DataObject
+) -> None:
+    stride = data.draw(st.integers(1, seq_len))
+    tokens = torch.arange(n_tokens, dtype=torch.int32).to(data.draw(st.sampled_from([torch.int32, torch.uint16])))
+    counted = []
+    for x, y in every_window(tokens, batch_size, seq_len, stride):
+        assert x.dtype == y.dtype == torch.long and x.shape == y.shape and len(x) <= batch_size
+        for row, column in (y != IGNORED).nonzero().tolist():
+            target = y[row, column].item()
+            seen = x[row, : column + 1].tolist()
+            assert seen == list(range(target - len(seen), target))
+            assert len(seen) >= min(target, seq_len - stride + 1)
+            counted.append(target)
+    assert counted == list(range(1, n_tokens))
+
+
+class Read:
+    """Tokens that note how many are read at a time."""
+
+    def __init__(self, n: int):
+        self.tokens, self.sizes = torch.arange(n), []
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, part: slice) -> torch.Tensor:
+        self.sizes.append(len(self.tokens[part]))
+        return self.tokens[part]
+
+
+@pytest.mark.parametrize("stride", [None, 3])
+def test_windows_are_read_a_batch_at_a_time(stride: int | None) -> None:
+    tokens = Read(1000)
+    windows = every_window(tokens, 4, 10, stride)
+    assert tokens.sizes == [], "nothing is read before it is needed"
+    next(windows)
+    assert len(tokens.sizes) == 1
+    list(windows)
+    assert max(tokens.sizes) <= 4 * 10 + 1
+
+
+@pytest.mark.parametrize("stride", [0, -1, 6])
+def test_a_stride_that_would_skip_or_repeat_tokens_is_refused(stride: int) -> None:
+    with pytest.raises(ValueError, match=f"stride must be from 1 to seq_len 5, got {stride}"):
+        every_window(torch.arange(20), 2, 5, stride)

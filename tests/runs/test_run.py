@@ -1,15 +1,13 @@
 """What a run keeps when something goes wrong: values that are not finite, Ctrl-C anywhere, half-deleted folders."""
 
 import math
-import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from support.toys import raising_from
+from support.runs import without_times
 
 from tinylm_lib.config import TrainConfig
 from tinylm_lib.runs import log, run
@@ -164,64 +162,4 @@ def test_ctrl_c_at_any_moment_saves_what_it_says_and_changes_no_bit(
         assert load(latest(job.run.out)).step == step < STEPS
         run.work(go_on(*find_run({"out": job.run.out})))
     for path in (f"step_{STEPS:06d}/{MANIFEST}", log.LOG_NAME):
-        assert (Path(job.run.out) / path).read_bytes() == (whole / path).read_bytes()
-
-
-def folders(out: Path) -> list[int]:
-    return sorted(int(p.name[5:]) for p in out.iterdir() if p.is_dir())
-
-
-def checkpoints(out: Path, whole: list[int], torn: list[int] = ()) -> None:
-    """A folder of checkpoints, some of which have lost their manifest."""
-    for n in [*whole, *torn]:
-        folder = out / f"step_{n:06d}"
-        folder.mkdir(parents=True)
-        (folder / "model-x").write_bytes(b"x")
-        if n in whole:
-            (folder / MANIFEST).write_bytes(b"{}")
-
-
-SPARED = [  # the newest, checkpoints that are whole, those without their manifest, and what is left
-    (5, [5], [], [5]), (15, [5, 10, 15], [], [10, 15]), (4, [1, 2, 3, 4], [], [3, 4]),
-    (1_000_001, [999_999, 1_000_000, 1_000_001], [], [1_000_000, 1_000_001]), (12, [5, 12], [10], [5, 12]),
-    (15, [5, 10, 15], [1, 7, 12], [10, 15]), (10, [5, 10], [15], [5, 10, 15]),
-    (18, [15, 18, 20, 25], [], [15, 18, 20, 25]),  # two later ones are damaged and passed over
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("newest", "whole", "torn", "left"), SPARED)
-def test_the_last_two_are_spared(
-    newest: int, whole: list[int], torn: list[int], left: list[int], tmp_path: Path
-) -> None:
-    checkpoints(tmp_path, whole, torn)
-    run.forget(tmp_path / f"step_{newest:06d}")
-    assert folders(tmp_path) == left
-
-
-def test_folders_of_somebody_else_are_left_alone(tmp_path: Path) -> None:
-    others = ["step_by_step", "step_1", "step_000001_best", "steps", "xstep_000001"]
-    for name in others:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "notes.txt").write_text("x", encoding="utf-8")
-    checkpoints(tmp_path, [5, 10, 15])
-    run.forget(tmp_path / "step_000015")
-    assert {p.name for p in tmp_path.iterdir()} == {*others, "step_000010", "step_000015"}
-    assert all((tmp_path / name / "notes.txt").exists() for name in others)
-
-
-def test_a_checkpoint_that_is_half_deleted_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoints(tmp_path, [5, 10, 15])
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", raising_from(KeyboardInterrupt(), 0, None))
-        with pytest.raises(KeyboardInterrupt):
-            run.forget(tmp_path / "step_000015")
-    assert not (tmp_path / "step_000005" / MANIFEST).exists()
-    run.forget(tmp_path / "step_000015")
-    assert folders(tmp_path) == [10, 15]
-
-
-def test_what_is_no_run_is_not_set_aside(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
-    run.set_aside(tmp_path)
-    run.set_aside(tmp_path / "nowhere")
-    assert os.listdir(tmp_path) == ["notes.txt"]
+        assert without_times((Path(job.run.out) / path).read_bytes()) == without_times((whole / path).read_bytes())

@@ -6,11 +6,14 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zipfile
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import distributions
 from itertools import chain
 from pathlib import Path
@@ -286,6 +289,37 @@ def test_no_network(course):
     assert "no network" in sentence(done)
     assert (course.root / ".venv" / "setup.log").exists() and ".venv/setup.log" in done.stderr.replace("\\", "/")
     set_up(course.run())
+
+
+@pytest.mark.slow
+def test_an_index_that_never_answers_is_given_up_before_anything_is_installed(course):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        index = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        patience = {"PIP_DEFAULT_TIMEOUT": "1", "PIP_RETRIES": "99"}
+        done = course.run(**patience, PIP_INDEX_URL=index, PIP_NO_INDEX="0", PIP_FIND_LINKS="")
+    assert "no network" in sentence(done) and "HTTPS_PROXY" in done.stderr
+    assert "Asking the package index" in done.stdout and "Installing" not in done.stdout
+
+
+@pytest.mark.slow
+def test_an_index_is_reached_through_the_proxy(course):
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_): ...
+
+    asked = []
+    with HTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{proxy.server_port}"
+        index = {"PIP_INDEX_URL": "http://index.invalid/simple", "PIP_NO_INDEX": "0", "PIP_FIND_LINKS": ""}
+        index["PIP_TRUSTED_HOST"] = "index.invalid"
+        done = course.run(**index, http_proxy=address, HTTP_PROXY=address, no_proxy="", NO_PROXY="")
+        proxy.shutdown()
+    assert asked[0] == "http://index.invalid/simple/torch/"
+    assert "does not exist for" in sentence(done)
 
 
 @pytest.mark.slow

@@ -258,7 +258,7 @@ def test_where_one_is_killed_the_others_say_so_and_the_run_goes_on(
     os.kill(killed.pid(1), signal.SIGKILL)
     assert killed.end() != 0
     assert time.monotonic() - started < 60
-    assert re.search(r"tinylm: process 0 of 2 lost another one \(.+\); .*with --resume", killed.said()), killed.said()
+    assert re.search(r"tinylm: process 0 of 2 lost another one \(.+\); .*train --resume", killed.said()), killed.said()
     assert load(latest(parts)).step < 120, "it was over before it was killed"
     resumed = train_run(parts, "--resume")
     assert resumed.end() == 0, resumed.said()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tinylm_lib import evaluate, next_token_loss
 from tinylm_lib.data.windows import every_window
-from tinylm_lib.training.evaluation import Evaluation
+from tinylm_lib.training.evaluation import Evaluation, token_log_probs
 
 V, LIMIT = SIZES["vocab_size"], SIZES["max_seq_len"]
 
@@ -114,6 +114,30 @@ def test_targets_are_integers_of_any_size(dtype: torch.dtype) -> None:
         next_token_loss(logits, targets.float())
 
 
+# --- token_log_probs -------------------------------------------------------------------------------------------------
+
+
+def test_token_log_probs_are_those_of_one_full_pass_per_token() -> None:
+    model, ids = toy_model("gpt"), toy_ids(3, 7, seed=2)
+    before, quiet = random_modes(model), evaluation_copy(model)
+    expected = [
+        [-nats(quiet(row[None, : t + 1])[0, -1].tolist(), int(row[t + 1])) for t in range(len(row) - 1)] for row in ids
+    ]
+    actual = token_log_probs(model, ids)
+    torch.testing.assert_close(actual, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-9)
+    assert not actual.requires_grad and modes(model) == before
+    assert token_log_probs(model, ids[:, :1]).shape == (3, 0)
+    assert torch.equal(token_log_probs(model, ids.int()), actual)
+
+
+def test_the_sum_of_a_padded_row_is_that_of_the_text_alone() -> None:
+    model, ids, padding = toy_model(), toy_ids(4, 7), torch.tensor([0, 2, 5, 6])
+    actual = token_log_probs(model, ids, padding)
+    for row, text, n in zip(actual, ids, padding, strict=True):
+        alone = token_log_probs(model, text[None, n:])[0]
+        torch.testing.assert_close(row, torch.cat((torch.zeros(int(n)).double(), alone)), rtol=1e-9, atol=1e-9)
+
+
 # --- evaluate --------------------------------------------------------------------------------------------------------
 
 
@@ -129,6 +153,24 @@ def test_every_token_counts_once_over_ragged_ends(n_tokens: int, batch_size: int
     result = evaluate(model, every_window(tokens, batch_size, seq_len))
     assert result.n_tokens == n_tokens - 1
     assert result.nats_per_token == pytest.approx(math.fsum(losses) / len(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize(("seq_len", "stride"), [(5, 1), (5, 2), (5, 5), (LIMIT, 7), (1, 1)])
+@pytest.mark.parametrize("n_tokens", [2, 5, 13, 50])
+def test_overlapping_windows_give_each_token_the_context_that_the_stride_promises(
+    seq_len: int, stride: int, n_tokens: int
+) -> None:
+    """By hand: token i counts in the first window that reaches it, and sees that window's tokens before it."""
+    model, tokens = toy_model(), toy_ids(1, n_tokens)[0]
+    quiet, losses, seen = evaluation_copy(model), [], []
+    for i in range(1, n_tokens):
+        begin = next(k for k in range(0, n_tokens, stride) if k + seq_len >= i)
+        losses.append(nats(quiet(tokens[None, begin:i])[0, -1].tolist(), tokens[i].item()))
+    windows = every_window(tokens, 3, seq_len, stride)
+    result = evaluate(model, windows, note=lambda nats: seen.extend(nats.tolist()))
+    assert result.n_tokens == n_tokens - 1
+    assert result.nats_per_token == pytest.approx(math.fsum(losses) / len(losses), rel=1e-5)
+    assert seen == pytest.approx(losses, rel=1e-5, abs=1e-6), "each target's nats, in their order"
 
 
 class Fixed(torch.nn.Module):

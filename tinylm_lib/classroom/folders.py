@@ -1,9 +1,28 @@
 """Where the course lies on this disk, and the only list of its lessons: the names of their files."""
 
 from pathlib import Path
+from tempfile import TemporaryFile
+
+from ..files import work_folder
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOKS, WORK = ROOT / "notebooks", ROOT / "work"
+NOTEBOOKS, WORK = ROOT / "notebooks", work_folder(ROOT / "work").absolute()
+
+
+def usable_work(folder: Path = WORK) -> Path:
+    """A work folder, made where it is missing so that nobody but its owner can open it.
+
+    Raises ValueError for one that is part of the course, OSError for one that cannot be written.
+    """
+    if folder.is_relative_to(ROOT) and not folder.is_relative_to(ROOT / "work"):
+        raise ValueError(f"the work folder {folder} is part of the course; choose one outside {ROOT}, or leave it out")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        name = "another one with TINYLM_WORK or lab --work, for example lab --work ~/tinylm"
+        raise OSError(f"the work folder {folder} cannot be written ({error.strerror}); choose {name}") from None
 
 
 def lessons(notebooks: Path = NOTEBOOKS) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Tokens in a file that carries its tokenizer, and is mapped into memory instead of read. Notebook 11."""
 
+import hashlib
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -12,18 +13,22 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from ..files import whole_file
+from ..files import sha256, whole_file
 from ..text.base import Tokenizer, checked
 from ..text.tokenizers import tokenizer_from_dict
 
 IDS_PER_WRITE = 1 << 18  # ids that are written at a time
 
 
-class TokenFile(NamedTuple):
-    """What a token file holds: ids (N,), mapped, torch.uint16 or torch.int32, and the tokenizer that made them."""
+class Tokens(NamedTuple):
+    """What a token file holds, or a text that was encoded: ids (N,), torch.uint16 or torch.int32, and their tokenizer.
+
+    sha256: of what was read; of a token file, of its tokenizer and ids, computed when the file was written.
+    """
 
     ids: Tensor
     tokenizer: Tokenizer
+    sha256: str
 
 
 def write_tokens(path: str | Path, ids: Iterable[int], tokenizer: Tokenizer) -> int:
@@ -33,31 +38,45 @@ def write_tokens(path: str | Path, ids: Iterable[int], tokenizer: Tokenizer) -> 
     Returns the number of ids.
     Raises ValueError for no ids, and for one outside the vocabulary.
     """
+    remaining = iter(ids)
+    return write_blocks(
+        path, iter(lambda: checked(islice(remaining, IDS_PER_WRITE), tokenizer.vocab_size), []), tokenizer
+    )
+
+
+def write_blocks(path: str | Path, blocks: Iterable[Sequence[int]], tokenizer: Tokenizer) -> int:
+    """Write blocks of ids, all inside the vocabulary, and their tokenizer to a file as `write_tokens` does.
+
+    Returns the number of ids.
+    Raises ValueError for no ids.
+    """
     code, dtype = ("U16", "<u2") if tokenizer.vocab_size <= 1 << 16 else ("I32", "<i4")
-    remaining, n_ids = iter(ids), 0
+    n_ids, digest = 0, hashlib.sha256(json.dumps(tokenizer.to_dict()).encode())
     with whole_file(Path(path)) as file:
-        file.write(_header(tokenizer, code, 0))
-        while block := checked(islice(remaining, IDS_PER_WRITE), tokenizer.vocab_size):
-            file.write(np.array(block, dtype).tobytes())
+        file.write(_header(tokenizer, code, 0, digest.hexdigest()))
+        for block in blocks:
+            raw = np.array(block, dtype).tobytes()
+            file.write(raw)
+            digest.update(raw)
             n_ids += len(block)
         if n_ids == 0:
             raise ValueError(f"there are no ids to write to {path}; give at least one")
         file.seek(0)
-        file.write(_header(tokenizer, code, n_ids))
+        file.write(_header(tokenizer, code, n_ids, digest.hexdigest()))
     return n_ids
 
 
-def _header(tokenizer: Tokenizer, code: str, n_ids: int) -> bytes:
+def _header(tokenizer: Tokenizer, code: str, n_ids: int, sha256: str) -> bytes:
     """The beginning of a safetensors file, as long for any number of ids: JSON, filled up with spaces."""
     size = n_ids * (2 if code == "U16" else 4)
     ids = json.dumps({"dtype": code, "shape": [n_ids], "data_offsets": [0, size]})
-    metadata = json.dumps({"format": "tinylm tokens", "tokenizer": json.dumps(tokenizer.to_dict())})
+    metadata = json.dumps({"format": "tinylm tokens", "tokenizer": json.dumps(tokenizer.to_dict()), "sha256": sha256})
     text = f'{{"__metadata__": {metadata}, "ids": {ids.ljust(100)}}}'.encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text
 
 
-def open_tokens(path: str | Path) -> TokenFile:
+def open_tokens(path: str | Path) -> Tokens:
     """Map a file of `write_tokens` into memory: what is looked at is read, when it is looked at.
 
     Raises FileNotFoundError for a missing file, ValueError for another or a damaged one.
@@ -72,6 +91,6 @@ def open_tokens(path: str | Path) -> TokenFile:
             ids, tokenizer = file.get_tensor("ids"), tokenizer_from_dict(json.loads(metadata["tokenizer"]))
             if ids.dim() != 1 or ids.dtype not in (torch.uint16, torch.int32):
                 raise ValueError(f"ids have shape {tuple(ids.shape)} and {ids.dtype}")
-            return TokenFile(ids, tokenizer)
+            return Tokens(ids, tokenizer, metadata.get("sha256") or sha256(Path(path)))
     except (SafetensorError, ValueError, KeyError, RecursionError) as e:
         raise ValueError(f"{path} is no token file, or a damaged one: {e}; write it again with write_tokens") from None

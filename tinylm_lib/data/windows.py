@@ -11,6 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..config import IGNORED
 
+TOKENS_PER_READ = 1 << 20  # where all are looked at, so that of a mapped file little is in memory
+
 
 def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
     """Cut off the end for validation, in one piece, so that no window straddles both.
@@ -24,6 +26,27 @@ def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
     return tokens[:cut], tokens[cut:]
 
 
+def split_lines(tokens: Tensor, end_id: int, validation_share: float = 0.1) -> tuple[Tensor, Tensor]:
+    """Cut off the last lines for validation, as many as the share of all lines is, rounded down.
+
+    tokens (N,). end_id: the token that ends a line. Returns training (N - M,) and validation (M,).
+    Raises ValueError where the share of the lines is not even one.
+    """
+    ends = positions(tokens, end_id)
+    n_lines = len(ends) + int(len(tokens) > 0 and tokens[-1].item() != end_id)  # the last one may lack its end
+    n_validation = int(n_lines * validation_share)
+    if n_validation == 0 < validation_share:
+        raise ValueError(f"{n_lines} lines leave none for validation; give more lines, or choose --no-lines")
+    cut = int(ends[n_lines - n_validation - 1]) + 1 if n_validation else len(tokens)
+    return tokens[:cut], tokens[cut:]
+
+
+def positions(tokens: Tensor, token_id: int) -> Tensor:
+    """Find a token in tokens (N,), reading a block at a time. Returns its positions (M,), torch.long."""
+    blocks = tokens.split(TOKENS_PER_READ)
+    return torch.cat([(block == token_id).nonzero()[:, 0] + i * TOKENS_PER_READ for i, block in enumerate(blocks)])
+
+
 def random_windows(
     tokens: Tensor,
     batch_size: int,
@@ -33,7 +56,8 @@ def random_windows(
 ) -> tuple[Tensor, Tensor]:
     """Cut random windows; each start that leaves room for seq_len inputs and the last target is equally likely.
 
-    tokens (N,), integers. starts (M,): the only positions where a window may begin, default all.
+    tokens (N,), integers. starts (M,): the only positions where a window may begin, default all; from -1 it begins with
+    the last token and continues with the first.
     Returns inputs x (B, T) and targets y (B, T), the same windows one token later; torch.long.
     Raises ValueError for fewer than seq_len + 1 tokens, for starts that all leave no room, and for a size below 1.
     """
@@ -58,14 +82,14 @@ def _draw(
 def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
     """Drop the starts (M,) from which a window would run over the end: those not below n_starts.
 
-    Returns (M',), torch.long. Raises ValueError for starts of which none is left or one is below 0, TypeError for
+    Returns (M',), torch.long. Raises ValueError for starts of which none is left or one is below -1, TypeError for
     fractions.
     """
     if starts.is_floating_point() or starts.dtype == torch.bool:
         raise TypeError(f"starts must be integers, got {starts.dtype}; a mask becomes starts with .nonzero()[:, 0]")
     starts = starts.long()
-    if starts.dim() != 1 or (starts < 0).any():
-        raise ValueError(f"starts must have shape (M,) and be at least 0, got {tuple(starts.shape)}: {starts}")
+    if starts.dim() != 1 or (starts < -1).any():
+        raise ValueError(f"starts must have shape (M,) and be at least -1, got {tuple(starts.shape)}: {starts}")
     if not len(fitting := starts[starts < n_starts]):
         raise ValueError(
             f"none of {len(starts)} starts leaves room for a window (the last possible one is {n_starts - 1}); "
@@ -136,20 +160,39 @@ class RandomWindows:
         self.seed, self.n_drawn = state["seed"], state["n_drawn"]
 
 
-def every_window(tokens: Tensor, batch_size: int, seq_len: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut consecutive windows that together hold every token but the first as a target, once.
+def every_window(
+    tokens: Tensor, batch_size: int, seq_len: int, stride: int | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut windows that together hold every token but the first as a target, once; at most a batch is in memory.
 
-    tokens (N,). Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
-    Raises ValueError for fewer than 2 tokens, and for a size below 1.
+    tokens (N,), integers. stride: each window begins so many tokens after the one before. What overlaps is input again
+    and counts only in the first window that holds it as a target, so that every token after the first seq_len is
+    predicted from at least seq_len - stride + 1 tokens before it. Default seq_len: windows do not overlap.
+    Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
+    Raises ValueError for fewer than 2 tokens, for a size below 1, and for a stride that is not in 1..seq_len.
     """
     _check_sizes(batch_size, seq_len)
+    stride = seq_len if stride is None else stride
+    if not 1 <= stride <= seq_len:
+        raise ValueError(f"stride must be from 1 to seq_len {seq_len}, got {stride}; a larger one would skip tokens")
     if len(tokens) < 2:
         raise ValueError(f"there is nothing to predict in {len(tokens)} tokens; give at least 2")
-    n_targets = len(tokens) - 1
-    padding = -n_targets % seq_len
-    x = torch.nn.functional.pad(tokens[:-1].long(), (0, padding)).view(-1, seq_len)
-    y = torch.nn.functional.pad(tokens[1:].long(), (0, padding), value=IGNORED).view(-1, seq_len)
-    return zip(x.split(batch_size), y.split(batch_size), strict=True)
+    n_windows = 1 + -(-max(0, len(tokens) - 1 - seq_len) // stride)
+    return (
+        _overlapping(tokens, first, min(batch_size, n_windows - first), seq_len, stride)
+        for first in range(0, n_windows, batch_size)
+    )
+
+
+def _overlapping(tokens: Tensor, first: int, n: int, seq_len: int, stride: int) -> tuple[Tensor, Tensor]:
+    """Cut n windows from number `first` on; x and y are (n, T)."""
+    begin, length = first * stride, (n - 1) * stride + seq_len
+    found = tokens[begin : begin + length + 1].long()
+    missing = length + 1 - len(found)
+    x = torch.nn.functional.pad(found[:-1], (0, missing)).unfold(0, seq_len, stride)
+    y = torch.nn.functional.pad(found[1:], (0, missing), value=IGNORED).unfold(0, seq_len, stride).clone()
+    y[int(first == 0) :, : seq_len - stride] = IGNORED
+    return x.contiguous(), y
 
 
 def every_document(tokens: Tensor, separator_id: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:

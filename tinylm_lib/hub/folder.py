@@ -12,10 +12,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..files import explained, put_in_place, sync
+from ..text.base import list_of
 from ..text.hugging_face import package
 from ..training.checkpoint import MANIFEST
 
 CONFIG, TENSORS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
+GENERATION = "generation_config.json"
 INDEX = f"{TENSORS}.index.json"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -33,7 +35,7 @@ def find_folder(path_or_id: str | Path) -> Path:
         raise ValueError(f"{folder} is a file; give the folder that holds {CONFIG}")
     if not HUB_ID.fullmatch(str(path_or_id)):
         raise FileNotFoundError(f"{path_or_id} is neither a folder nor a hub id (owner/name); give one of the two")
-    wanted = [CONFIG, "model*.safetensors", INDEX, TOKENIZER]
+    wanted = [CONFIG, GENERATION, "model*.safetensors", INDEX, TOKENIZER]
     try:
         return Path(package("huggingface_hub").snapshot_download(str(path_or_id), allow_patterns=wanted))
     except ModuleNotFoundError:
@@ -57,7 +59,10 @@ def read_text(path: Path) -> str:
             raise FileNotFoundError(
                 f"{folder} holds a checkpoint of this library; open it with checkpoint.load, or sample --checkpoint"
             )
-        raise FileNotFoundError(f"{path.name} is missing in {folder}; give the folder of a Hugging Face model")
+        raise FileNotFoundError(
+            f"{path.name} is missing in {folder}; give a folder of Hugging Face that has it (save_hf writes "
+            f"{TOKENIZER} for the tokenizer that it gets)"
+        )
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as e:
@@ -76,6 +81,21 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError(f"{path} is damaged (it holds no object); download it again")
     return values
+
+
+def eos_ids(folder: Path) -> list[int]:
+    """The ids that end a text: `eos_token_id` of the first file that has it, none where no file does.
+
+    Raises ValueError for one that is neither an id nor a list of ids.
+    """
+    for path in (folder / GENERATION, folder / CONFIG):
+        ids = read_json(path).get("eos_token_id") if path.is_file() else None
+        if ids is not None:
+            try:
+                return list_of(int, ids if isinstance(ids, list) else [ids])
+            except ValueError as e:
+                raise ValueError(f"{path}: eos_token_id must be an id or a list of ids: {e}") from None
+    return []
 
 
 class Stored(NamedTuple):
@@ -146,7 +166,7 @@ def write_folder(folder: Path, shards: list[list[str]], tensors: Mapping[str, An
     shards: the names of the tensors in each. tensors: makes each of them when it is asked for.
     Raises FileExistsError for a folder that holds a model, OSError where it cannot be written; nothing is left then.
     """
-    kept = (CONFIG, "tokenizer*.json", MANIFEST, "*.safetensors", "*.safetensors.index.json", *PICKLES)
+    kept = (CONFIG, GENERATION, "tokenizer*.json", MANIFEST, "*.safetensors", "*.safetensors.index.json", *PICKLES)
     if there := sorted(path.name for kind in kept for path in folder.glob(kind)):
         raise FileExistsError(f"{folder} holds a model already ({there[0]}); choose another folder, or empty it")
     with explained("the model", folder):

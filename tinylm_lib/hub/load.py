@@ -15,7 +15,7 @@ from ..text.base import Tokenizer
 from ..text.hugging_face import HubTokenizer, tokenizer_json
 from .convert import HubTensor, family_of, hub_tensors, read_config, to_ours, to_theirs, write_config
 from .families import Family
-from .folder import CONFIG, TOKENIZER, Stored, find_folder, read_json, read_text, stored_tensors, write_folder
+from .folder import CONFIG, TOKENIZER, Stored, eos_ids, find_folder, read_json, read_text, stored_tensors, write_folder
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' names and torch's
 TIED = "lm_head.weight"
@@ -64,7 +64,8 @@ def save_hf(
 
     The rows of interleaved heads are put into the order of halves, and back by `load_hf`.
     max_shard_bytes: tensors of more bytes than this are spread over several files.
-    tokenizer: of bytes, byte-level BPE or of Hugging Face; it is written beside the model as tokenizer.json.
+    tokenizer: of bytes, byte-level BPE or of Hugging Face; it is written next to the model as tokenizer.json, and its
+    `ending` as eos_token_id.
     Returns the folder.
     Raises ValueError, naming the fields, for a model or tokenizer that Hugging Face does not have; FileExistsError for
     a folder that holds a model; OSError, naming the folder and the remedy, where it cannot be written.
@@ -86,20 +87,22 @@ def save_hf(
         shards[-1].append(entry.name)
         room -= n_bytes
     texts = {} if tokenizer is None else {TOKENIZER: tokenizer_json(tokenizer), TOKENIZER_CONFIG: GENERIC}
+    if tokenizer is not None and tokenizer.ending:
+        values["eos_token_id"] = [*tokenizer.ending] if len(tokenizer.ending) > 1 else tokenizer.ending[0]
     write_folder(Path(folder), shards, made, {**texts, CONFIG: json.dumps(values, indent=2) + "\n"})
     return Path(folder)
 
 
 def load_hf_tokenizer(path_or_id: str | Path) -> HubTokenizer:
-    """Open the tokenizer.json of a folder, or of an id of the hub.
+    """Open the tokenizer.json of a folder, or of an id of the hub. Its `ending` is the model's eos_token_id.
 
     Raises FileNotFoundError or OSError where there is none, ValueError for a damaged one, ModuleNotFoundError without
     the package `tokenizers`.
     """
     path = find_folder(path_or_id) / TOKENIZER
-    text = read_text(path)
+    text, ending = read_text(path), eos_ids(path.parent)
     try:
-        return HubTokenizer(text)
+        return HubTokenizer(text, ending)
     except ValueError as e:
         raise ValueError(f"{path} is damaged or of a newer kind: {e}") from None
 

@@ -1,24 +1,28 @@
 """What a training run works with: its text, cut and encoded, its model, and where it goes on."""
 
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from ..config import Record, TrainConfig, check_record, choice, option
-from ..data.corpora import LINES, load_corpus
-from ..data.windows import RandomWindows, every_document, every_window, split
+from ..data.corpora import CORPORA, LINES
+from ..data.windows import RandomWindows
+from ..files import work_folder
 from ..model import TransformerLM
 from ..presets import preset
 from ..storyworld.stories import Entropies, entropies
-from ..text.base import line_end
+from ..text.base import Tokenizer
 from ..text.tokenizers import TOKENIZERS
 from ..training import checkpoint
 from ..training.checkpoint import Checkpoint
 from ..training.distributed import ALONE, STRATEGIES, Alone, own_random_stream
 from ..training.optim import build_optimizer
+from .dataset import Dataset, cut_dataset, encode_corpus, map_tokens, validation_windows
 from .machine import check_memory, machine, warn_of_changes
 
 FLOORS = {"storyworld": entropies}  # the languages of which it is known
@@ -28,25 +32,37 @@ FLOORS = {"storyworld": entropies}  # the languages of which it is known
 class RunConfig(Record):
     """What a training run reads, writes and shows, beside the model and the recipe."""
 
-    corpus: str = option("storyworld", "a built-in corpus, or the path of a UTF-8 text file")
-    tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, else bytes")
+    corpus: str | None = option(None, "a built-in corpus, or the path of a UTF-8 text file; else storyworld")
+    tokens: str | None = option(None, "a token file of the command tokens in place of a corpus: mapped, not read")
+    source: str | None = option(None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub")
+    tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, bytes for others")
     lines: bool | None = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
-    validation_share: float = option(0.05, "share of the text kept for validation, from its end", low=0.0, high=0.9)
-    out: str = option("work/runs/last", "folder for the checkpoints")
+    validation_share: float = option(
+        0.05, "share of the text kept for validation, from its end; 0 trains on all of it", low=0.0, high=0.9
+    )
+    eval_tokens: int = option(1_000_000, "an evaluation reads the first tokens of the validation text, so many", low=2)
+    out: str = option((work_folder() / "runs/last").as_posix(), "folder for the checkpoints")
     device: str = option("auto", "auto takes the first of cuda, mps and cpu")
     strategy: str = choice("none", *STRATEGIES, help="how many processes train one model; torchrun starts them")
+    compile: bool = option(False, "let torch.compile write faster code for this model; the first update takes long")
     eval_every: int = option(400, "updates between two evaluations, samples and checkpoints", low=1)
-    prompt: str = option("\n", "how the samples begin")
+    prompt: str = option("\n", "how the samples begin; the text's first token, where a line end is not in the text")
     sample_tokens: int = option(200, "length of a sample, in tokens", low=0)
 
     def __post_init__(self) -> None:
         check_record(self)
+        if self.tokens is not None and (self.corpus, self.tokenizer) != (None, None):
+            raise ValueError("tokens are a text with its tokenizer; leave out --corpus and --tokenizer, or --tokens")
+        if self.tokens is None and self.corpus is None:
+            object.__setattr__(self, "corpus", "storyworld")
         if self.lines is None:
             object.__setattr__(self, "lines", self.corpus in LINES)
-        if self.tokenizer is None:
+        if self.source is not None and self.tokenizer is not None:
+            raise ValueError(f"a fine-tuned model keeps its tokenizer; leave out --tokenizer (got {self.tokenizer})")
+        if (self.tokenizer, self.tokens, self.source) == (None, None, None):
             object.__setattr__(self, "tokenizer", "words" if self.corpus in LINES else "bytes")
-        for name in ("corpus", "out", "prompt"):
-            if (value := getattr(self, name)) != value.encode("utf-8", "ignore").decode("utf-8"):
+        for name in ("corpus", "tokens", "source", "out", "prompt"):
+            if (value := getattr(self, name) or "") != value.encode("utf-8", "ignore").decode("utf-8"):
                 raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
         if not self.out:
             raise ValueError("out is empty; name a folder, such as . for this one")
@@ -58,6 +74,7 @@ class RunConfig(Record):
 class Job:
     """Everything that a training run works with; `first_step` is the update it begins with.
 
+    windows: cuts those of the validation text, whose targets are n_bytes; both are None where no text is held out.
     wrapped: what is trained in the model's place, and with whom: `team`.
     """
 
@@ -66,13 +83,18 @@ class Job:
     model: TransformerLM
     wrapped: nn.Module
     team: Alone
-    tokenizer: Any
+    data: Dataset
     optimizer: torch.optim.Optimizer
     batches: RandomWindows
-    windows: Callable[[], Iterator]
-    n_bytes: int
+    windows: Callable[[], Iterator] | None
+    n_bytes: int | None
     floor: Entropies | None  # where it is known
     first_step: int = 1
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """What turns the text into ids."""
+        return self.data.tokenizer
 
 
 def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, Any], team: Alone = ALONE) -> Job:
@@ -80,12 +102,18 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
 
     Raises ValueError for settings that contradict one another.
     """
-    text = load_corpus(run.corpus)
-    tokenizer = TOKENIZERS[run.tokenizer].from_text(text)
+    if taken := [p for p in (Path(run.out), *Path(run.out).parents) if p.exists() and not p.is_dir()]:
+        raise ValueError(f"out {run.out} cannot be a folder, because {taken[0]} is a file; choose another name")
+    choices, size = dict(choices), None
+    if run.tokens is None and TOKENIZERS[run.tokenizer].sized:
+        size = choices.pop("vocab_size", None)  # the tokenizer's, which the model takes over
+    run = _findable(run)
+    data = read_dataset(run, vocab_size=size)
+    tokenizer = data.tokenizer
     choices = {"max_seq_len": recipe.seq_len, "vocab_size": tokenizer.vocab_size, **choices}
     for name, least, why in (
         ("max_seq_len", recipe.seq_len, "seq_len"),
-        ("vocab_size", tokenizer.vocab_size, f"what {run.tokenizer} need"),
+        ("vocab_size", tokenizer.vocab_size, f"what {tokenizer.kind} need"),
     ):
         if choices[name] < least:
             raise ValueError(f"{name} {choices[name]} is below {why}, {least}; raise it or leave it out")
@@ -94,31 +122,71 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     torch.manual_seed(recipe.seed)
     model = TransformerLM(config)
     own_random_stream(team, recipe.seed)
-    return _job(run, recipe, model, tokenizer, text, team)
+    return _job(run, recipe, model, data, team)
+
+
+def fine_tune(
+    run: RunConfig, recipe: TrainConfig, found: Checkpoint, choices: dict[str, Any], team: Alone = ALONE
+) -> Job:
+    """Set up a new run that begins with the weights of a model, converted to fp32, and keeps its tokenizer.
+
+    choices: fields of its ModelConfig to replace; only dropouts can be.
+    Raises ValueError for other fields, for a seq_len above the model's max_seq_len, for weights that are not finite,
+    and for a text that the tokenizer cannot encode.
+    """
+    model = found.model
+    if wrong := [name for name in choices if not name.endswith("_dropout")]:
+        raise ValueError(f"a fine-tuned model keeps its sizes and choices; leave out --{wrong[0].replace('_', '-')}")
+    if recipe.seq_len > model.config.max_seq_len:
+        raise ValueError(
+            f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {model.config.max_seq_len}; lower it"
+        )
+    if wrong := [name for name, p in model.named_parameters() if not p.isfinite().all()]:
+        raise ValueError(f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint")
+    with torch.device("meta"):
+        tuned = TransformerLM(replace(model.config, **choices))
+    check_memory(tuned.config, recipe, team.device)
+    tuned.to_empty(device="cpu").load_state_dict(model.state_dict())
+    torch.manual_seed(recipe.seed)
+    own_random_stream(team, recipe.seed)
+    run = _findable(run)
+    return _job(run, recipe, tuned, read_dataset(run, found.tokenizer), team)
 
 
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     """Find the last checkpoint in the folder `out`, and how its run goes on.
 
-    flags: the fields of the three configs that the user set.
+    flags: the fields of the three configs that the user set; another total_steps changes the schedule from here on.
     Raises ValueError for one that contradicts the run.
     """
     found = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
     if not {"run", "train"} <= set(found.extra):
         raise ValueError("this checkpoint was not made by train, so there is no run to go on with")
-    free = ("out", "device", "strategy", "eval_every", "prompt", "sample_tokens")
-    stored = {**found.model.config.to_dict(), **found.extra["train"], **found.extra["run"]}
+    free = ("corpus", "tokens", "out", "device", "strategy", "compile")
+    free += ("eval_every", "eval_tokens", "prompt", "sample_tokens")
+    recipe = found.extra["train"]
+    recipe["total_steps"] = total = flags.get("total_steps", recipe["total_steps"])
+    if total < found.step:
+        raise ValueError(f"total_steps {total} is below the {found.step} updates that this run has had; raise it")
+    stored = {**found.model.config.to_dict(), **recipe, **found.extra["run"]}
     if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
         kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)
         raise ValueError(f"a resumed run keeps its settings; leave out {kept}")
-    return found, RunConfig.from_dict({**found.extra["run"], **{n: flags[n] for n in free if n in flags}})
+    run = RunConfig.from_dict({**found.extra["run"], **{n: flags[n] for n in free if n in flags}})
+    return found, _findable(run)
+
+
+def _findable(run: RunConfig) -> RunConfig:
+    """The same settings with paths that name the same text from any folder."""
+    paths = {name: path for name in ("corpus", "tokens") if (path := getattr(run, name)) and path not in CORPORA}
+    return replace(run, **{name: os.path.abspath(path) for name, path in paths.items()})
 
 
 def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
     """Set up the continuation of a run from its checkpoint."""
     recipe = TrainConfig.from_dict(found.extra["train"])
     own_random_stream(team, recipe.seed + found.step)
-    job = _job(run, recipe, found.model, found.tokenizer, load_corpus(run.corpus), team)
+    job = _job(run, recipe, found.model, same_dataset(found, run), team)
     found.restore(job.model, job.optimizer, job.batches, team)
     if team.first:
         warn_of_changes(found.extra.get("machine", {}), machine(team.device, recipe.precision, team.size))
@@ -126,50 +194,65 @@ def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
     return job
 
 
-def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, tokenizer: Any, text: str, team: Alone) -> Job:
-    tokenizer.encode(run.prompt)
+def read_dataset(run: RunConfig, tokenizer: Tokenizer | None = None, vocab_size: int | None = None) -> Dataset:
+    """Read what a run trains and validates on, from a corpus or a token file.
+
+    tokenizer: the model's, where there is one. vocab_size: how many tokens a new one learns, if its kind learns.
+    """
+    if run.tokens is None:
+        found = encode_corpus(run.corpus, tokenizer, run.tokenizer, vocab_size)
+    else:
+        found = map_tokens(run.tokens, tokenizer)
+    return cut_dataset(found, run.tokens or run.corpus, run.lines, run.validation_share, run.eval_tokens)
+
+
+def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
+    """Read what the run of a checkpoint read before.
+
+    run: the settings in its `extra`, perhaps with another path of the same text.
+    Raises FileNotFoundError where the text is not there any more, ValueError where it has changed.
+    """
+    flag = "--corpus" if run.tokens is None else "--tokens"
+    try:
+        data = read_dataset(run, found.tokenizer)
+    except FileNotFoundError as e:
+        raise FileNotFoundError(f"{e}; if the text of this run has moved, give its path with {flag}") from None
+    if found.extra.get("text_sha256", data.sha256) != data.sha256:  # earlier versions did not keep it
+        raise ValueError(
+            f"{data.name} has changed since this run began; put back the text as it was, give the path of a copy with "
+            f"{flag}, or begin another run"
+        )
+    return data
+
+
+def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, data: Dataset, team: Alone) -> Job:
+    run = replace(run, prompt=_prompt(run, data))
     model = model.to(team.device)
     model.recompute = recipe.recompute
-    wrapped = team.wrap(model)
-    training, validation = split_text(text, run)
-    ids = torch.tensor(tokenizer.encode(training), dtype=torch.int32)
-    starts = (ids == line_end(tokenizer)).nonzero()[:, 0] if run.lines else None
-    batches = RandomWindows(
-        ids, recipe.batch_size, recipe.seq_len, recipe.seed, team.device, starts, team.rank, team.size
-    )
-    windows, n_bytes = validation_windows(validation, tokenizer, model.config.max_seq_len, run.lines)
-    floor = FLOORS[run.corpus](tokenizer) if run.corpus in FLOORS else None
+    wrapped = torch.compile(team.wrap(model)) if run.compile else team.wrap(model)
+    sizes = (recipe.batch_size, recipe.seq_len, recipe.seed)
+    batches = RandomWindows(data.training, *sizes, team.device, data.starts, team.rank, team.size)
+    windows, n_bytes = None, None
+    if run.validation_share:
+        longest = model.config.max_seq_len if run.lines else recipe.seq_len
+        windows, n_bytes = validation_windows(data.validation, data.tokenizer, longest, run.lines)
+    floor = FLOORS[run.corpus](data.tokenizer) if run.corpus in FLOORS else None
     optimizer = build_optimizer(model, recipe)
-    return Job(run, recipe, model, wrapped, team, tokenizer, optimizer, batches, windows, n_bytes, floor)
+    return Job(run, recipe, model, wrapped, team, data, optimizer, batches, windows, n_bytes, floor)
 
 
-def split_text(text: str, run: RunConfig) -> tuple[str, str]:
-    """Cut off the end of a text for validation, at the end of a line where lines are texts of their own.
+def _prompt(run: RunConfig, data: Dataset) -> str:
+    """How samples begin: as the user says; where that is nothing, with a line end or the text's first token.
 
-    Raises ValueError for too few lines.
+    Raises ValueError for a prompt that has no ids.
     """
-    if not run.lines:
-        return split(text, run.validation_share)
-    training, validation = split(text.splitlines(keepends=True), run.validation_share)
-    if not validation:
-        raise ValueError(f"{len(training)} lines leave none for validation; give more lines, or choose --no-lines")
-    return "\n" + "".join(training), "".join(validation)
-
-
-def validation_windows(text: str, tokenizer: Any, max_seq_len: int, lines: bool) -> tuple[Callable[[], Iterator], int]:
-    """Return a function that cuts the windows (B, T) of a text anew, and the bytes that their targets stand for.
-
-    Raises ValueError for a text too short, and for a line of more than max_seq_len tokens.
-    """
-    ids = torch.tensor(tokenizer.encode(text))
-    if len(ids) < 2:
-        raise ValueError(f"the validation text has {len(ids)} tokens; give more text or a larger validation_share")
-    if lines:
-        end, n_bytes = line_end(tokenizer), len(text[: text.rindex("\n") + 1].encode("utf-8"))
-        longest = max(x.shape[1] for x, _ in every_document(ids, end, 32))
-        if longest > max_seq_len:
-            raise ValueError(f"a line has {longest} tokens, more than max_seq_len {max_seq_len}; raise it")
-        return lambda: every_document(ids, end, 32), n_bytes
-    first = tokenizer.decode(ids[:1].tolist())
-    seq_len = min(max_seq_len, len(ids) - 1)
-    return lambda: every_window(ids, 32, seq_len), len(text.encode("utf-8")) - len(first.encode("utf-8"))
+    if run.prompt == RunConfig.prompt:
+        try:
+            if data.tokenizer.encode(run.prompt):
+                return run.prompt
+        except ValueError:  # a line end that the text does not have, so that the tokenizer lacks it
+            pass
+        return data.tokenizer.decode(data.training[:1].tolist())
+    if not data.tokenizer.encode(run.prompt):
+        raise ValueError(f"the prompt {run.prompt!r} has no tokens; a model continues at least one")
+    return run.prompt

@@ -3,6 +3,8 @@
 import math
 import os
 import platform
+import sys
+import time
 import warnings
 from typing import Any
 
@@ -63,3 +65,40 @@ def check_memory(config: ModelConfig, recipe: TrainConfig, device: torch.device)
             f"this takes at least {needed:,} bytes, and the machine has {main_memory():,}; lower d_model, n_layers, "
             f"d_ff, vocab_size, max_seq_len, batch_size or seq_len"
         )
+
+
+def product_rate(device: torch.device, precision: str) -> float:
+    """Floating-point operations per second of the fastest square matrix product, in a precision of PRECISIONS.
+
+    The side is doubled until a product takes 5 ms, so that this takes a moment on every machine.
+    """
+    dtype = torch.bfloat16 if machine(device, precision)["precision"] == "bf16" else torch.float32
+    rates: list[float] = []
+    for side in (256, 512, 1024, 2048, 4096):
+        square = torch.randn(side, side, generator=torch.Generator().manual_seed(side)).to(device, dtype)
+        seconds = min(_seconds(square) for _ in range(4))
+        rates.append(2 * side**3 / seconds)
+        if seconds > 0.005:
+            break
+    return max(rates)
+
+
+def _seconds(square: torch.Tensor) -> float:
+    """How long the product of a matrix (N, N) with itself takes."""
+    started = time.perf_counter()
+    (square @ square)[0, 0].item()  # waits for the device
+    return time.perf_counter() - started
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """The most bytes that the process had: on a GPU in tensors, elsewhere in all; None where the system does not say.
+
+    On a GPU the count begins where PyTorch's statistics were reset.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ModuleNotFoundError:  # on Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

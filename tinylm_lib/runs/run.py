@@ -2,12 +2,12 @@
 
 import io
 import math
-import re
-import shutil
+import os
+import shlex
 import signal
-import time
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,18 @@ from ..text.tokenizers import WordTokenizer
 from ..training import checkpoint
 from ..training.distributed import Alone
 from ..training.evaluation import Evaluation, evaluate
-from ..training.loop import Step, train
+from ..training.loop import Step, share_of_peak, train
 from .job import Job, RunConfig
 from .log import LOG_NAME, append_log, cut_log
 from .machine import machine
+from .pace import Pace
+from .run_folder import best_checkpoint, checkpoint_loss, forget, kept, set_aside
 
 STEPS_PER_LOG = 10  # updates between two looks at the loss; each look makes a GPU wait
 STORIES_PER_LOOK = 200  # to compare with the exact distribution of every word
-STEP = re.compile(r"step_(\d{6,})")  # the folder of a checkpoint
 REMEDY = (
     "Look at the learning rates (--matrix-lr, --embedding-lr: try a third), the warm-up (--warmup-steps), the clipping "
-    "(--clip-norm), the precision (--precision fp32) and the text, and start anew"
+    "(--clip-norm), the precision (--precision fp32) and the text, and start again"
 )
 
 
@@ -54,37 +55,61 @@ def _work(job: Job) -> None:
     if job.first_step > total:
         print(f"Nothing left to do: the run in {run.out} has had its {total} updates.")
         return
-    started, unread = time.perf_counter(), []
+    pace, unread = Pace(job), []
     if job.first_step > 1 and team.first:
         cut_log(Path(run.out) / LOG_NAME, job.first_step - 1)
     done = {"total": total, "initial": job.first_step - 1, "unit": "step", "disable": not team.first}
-    with tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar, stop_on_signals(team) as signals:
+    with tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar, stop_on_signals(team) as signals, compiling(job):
         for step in train(job.wrapped, job.optimizer, job.batches, job.recipe, job.first_step, team):
             bar.update()
             unread.append(step)
-            look, milestone = step.step % STEPS_PER_LOG == 0, step.step % run.eval_every == 0 or step.step == total
+            look = step.step % STEPS_PER_LOG == 0 or step.step == job.first_step
+            milestone = step.step % run.eval_every == 0 or step.step == total
             stop = (look or team.size == 1) and team.any(bool(signals))  # together, or one would wait for ever
             if look or milestone or stop:
-                add_to_log(job, log_entries(unread, run.out))
-                bar.set_postfix_str(f"loss {step.loss.item():.3f}", refresh=False)
+                noted = log_entries(unread, run.out)  # waits for the device
+                noted.append(pace.look(step.step, len(unread)))
+                add_to_log(job, noted)
+                speed = f"{noted[-1]['tokens_per_second']:,.0f} tokens/s"
+                bar.set_postfix_str(f"loss {step.loss.item():.3f}, {speed}", refresh=False)
                 unread.clear()
-            if milestone:  # before the checkpoint: a run that goes on there has noted it
-                e = measure(job, step.step)
+            e = measure(job, step.step) if milestone else None
+            if e is not None:  # before the checkpoint: a run that goes on there has noted it
                 add_to_log(job, [{"update": step.step, "validation_loss": e.nats_per_token}])
             if milestone or stop:
-                folder = save_checkpoint(job, step.step)
+                folder = save_checkpoint(job, step.step, e)
             if milestone:
-                bar.write(progress_text(job, step, e, time.perf_counter() - started))
+                bar.write(progress_text(job, step, e, pace.elapsed))
+                pace.skip()
             if stop:
                 break
-    elsewhere = "" if run.out == RunConfig.out else f" --checkpoint {run.out}"
-    if stop and step.step < total:
-        print(f"Stopped after update {step.step}, saved in {folder}.")
-        start = "python" if team.size == 1 else "torchrun ..."
-        print(f"Go on with: {start} -m tinylm_lib train --resume{elsewhere.replace('--checkpoint', '--out')}")
+    farewell(job, folder, step.step)
+    print(f"This took {pace.summary()}")
+
+
+def farewell(job: Job, folder: Path, step: int) -> None:
+    """Say what is saved where, and what to type next."""
+    run = job.run
+    place = [run.out] if run.out != RunConfig.out else []
+    can_be_typed = run.prompt.replace("\n", "\n" if os.name == "nt" else " ").isprintable()
+    prompt = [f"--prompt={run.prompt}"] if run.prompt != RunConfig.prompt and can_be_typed else []
+    if step < job.recipe.total_steps:
+        print(f"Stopped after update {step}, saved in {folder}.")
+        start = "python" if job.team.size == 1 else "torchrun ..."
+        again = typed("train", "--resume", *(f"--out={path}" for path in place))
+        print(f"Continue with: {start} -m tinylm_lib {again}")
     else:
-        prompt = "" if run.prompt == RunConfig.prompt else f" --prompt {run.prompt!r}"
-        print(f"Saved in {folder}. Let it write: python -m tinylm_lib sample{elsewhere}{prompt}")
+        again = typed("sample", *(f"--checkpoint={path}" for path in place), *prompt)
+        print(f"Saved in {folder}. Let it write: python -m tinylm_lib {again}")
+    best = best_checkpoint(folder) if job.team.first else None
+    if best is not None and best != folder:
+        print(f"The lowest validation loss, {checkpoint_loss(best):.3f}, is that of {best}:")
+        print(f"      python -m tinylm_lib {typed('sample', f'--checkpoint={best}', *prompt)}")
+
+
+def typed(*words: str) -> str:
+    """Words as they are typed into the shell of this system."""
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
 def announce(job: Job) -> None:
@@ -95,15 +120,21 @@ def announce(job: Job) -> None:
     n = count_parameters(config).total
     chosen = job.recipe.precision
     precision = " = ".join(dict.fromkeys((chosen, machine(job.team.device, chosen)["precision"])))
+    if run.source:
+        print(f"Fine-tuning {run.source}.")
     print(f"Model: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
-    print(f"Text: {run.corpus}, {len(job.batches.tokens):,} tokens ({run.tokenizer}) to learn from,")
-    print(f"      the last {run.validation_share:.0%} kept apart for validation.")
+    held_out = f"the last {run.validation_share:.0%} kept apart" if job.windows else "no text held out"
+    print(f"Text: {job.data.name}, {len(job.data.training):,} tokens ({job.tokenizer.kind}) to learn from,")
+    print(f"      {held_out} for validation.")
     print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
     if f := job.floor:
         print(f"How frequent each token is takes off all but {f.unigram:.2f}, the token before all but {f.bigram:.2f},")
         print(f"      and all that is known about this language all but {f.floor:.3f}: nothing gets lower.")
-    if job.first_step > 1:
-        print(f"Going on after update {job.first_step - 1} of {job.recipe.total_steps}.")
+    if 1 < job.first_step <= job.recipe.total_steps:
+        group = max(job.optimizer.param_groups, key=lambda group: group["initial_lr"])
+        was, now = group["lr"] / (group["initial_lr"] or 1), share_of_peak(job.recipe, job.first_step)
+        print(f"Continuing after update {job.first_step - 1}, which had {was:.0%} of the peak learning rates, with")
+        print(f"      {now:.0%} of them, because the schedule ends at update {job.recipe.total_steps}.")
 
 
 def add_to_log(job: Job, entries: list[dict[str, Any]]) -> None:
@@ -129,13 +160,17 @@ def log_entries(steps: list[Step], out: str) -> list[dict[str, Any]]:
     ]
 
 
-def measure(job: Job, step: int) -> Evaluation:
-    """Evaluate the model after an update.
+def measure(job: Job, step: int) -> Evaluation | None:
+    """Evaluate the model after an update, with a progress bar where it takes long; None without a validation text.
 
     Raises ValueError for weights and a validation loss that are not finite; what was saved before is kept.
     """
     check_state(job, step)
-    e = evaluate(job.model, job.windows(), job.n_bytes, job.team)
+    if job.windows is None:
+        return None
+    n, hidden = sum(1 for _ in job.windows()), not job.team.first
+    with tqdm(job.windows(), "evaluating", n, leave=False, disable=hidden, delay=1, dynamic_ncols=True) as windows:
+        e = evaluate(job.model, windows, job.n_bytes, job.team)
     if not math.isfinite(e.nats_per_token):
         raise ValueError(
             f"after update {step} the validation loss is {e.nats_per_token}; {kept(job.run.out)}. {REMEDY}"
@@ -152,21 +187,17 @@ def check_state(job: Job, step: int) -> None:
             raise ValueError(f"update {step} left {what} that are not finite; {kept(job.run.out)}. {REMEDY}")
 
 
-def kept(out: str) -> str:
-    """What is left of a run that failed."""
-    if any(Path(out).glob("step_*/" + checkpoint.MANIFEST)):
-        return f"the last checkpoint in {out} is kept"
-    return f"nothing was saved in {out} yet"
-
-
-def save_checkpoint(job: Job, step: int) -> Path:
-    """Write the checkpoint of an update and delete those before the last two. Returns its folder.
+def save_checkpoint(job: Job, step: int, e: Evaluation | None) -> Path:
+    """Write the checkpoint of an update; of those before, the last one and the best are kept. Returns its folder.
 
     Raises ValueError for values that are not finite; what was saved before is kept.
     """
     check_state(job, step)
     extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
+    extra["text_sha256"] = job.data.sha256
     extra["machine"] = machine(job.team.device, job.recipe.precision, job.team.size)
+    if e is not None:
+        extra["validation_loss"] = e.nats_per_token
     folder, parts = Path(job.run.out) / f"step_{step:06d}", (job.model, job.optimizer, job.batches, step)
     checkpoint.save(folder, *parts, tokenizer=job.tokenizer, extra=extra, team=job.team)
     if job.team.first:
@@ -174,29 +205,12 @@ def save_checkpoint(job: Job, step: int) -> Path:
     return folder
 
 
-def forget(newest: Path) -> None:
-    """Delete the checkpoints before the newest, all but the last one, and what a killed run left of others.
-
-    The manifest goes first: what is half deleted is no checkpoint.
-    """
-    numbers = {p: int(found[1]) for p in newest.parent.iterdir() if (found := STEP.fullmatch(p.name))}
-    before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.get)
-    spared = [p for p in before if (p / checkpoint.MANIFEST).exists()][-1:]
-    for old in before:
-        if old not in spared:
-            with suppress(OSError):
-                (old / checkpoint.MANIFEST).unlink(missing_ok=True)
-            shutil.rmtree(old, ignore_errors=True)
-
-
-def progress_text(job: Job, step: Step, e: Evaluation, seconds: float) -> str:
+def progress_text(job: Job, step: Step, e: Evaluation | None, seconds: float) -> str:
     """The losses on both parts of the text, how far the floor is where it is known, and a sample."""
-    lines = [
-        f"\nupdate {step.step}, {seconds:.0f} s: training loss {step.loss.item():.3f}, validation "
-        f"{e.nats_per_token:.3f} nats per token, {e.bits_per_byte:.3f} bits per byte"
-    ]
-    if job.floor:
-        lines += distances(job, e.nats_per_token)
+    lines = [f"\nupdate {step.step}, {seconds:.0f} s: training loss {step.loss.item():.3f}"]
+    if e is not None:
+        lines[0] += f", validation {e.nats_per_token:.3f} nats per token, {e.bits_per_byte:.3f} bits per byte"
+        lines += distances(job, e.nats_per_token) if job.floor else []
     if job.run.sample_tokens:
         lines += ["    " + line for line in sample_text(job, step.step).splitlines()]
     return "\n".join(lines)
@@ -231,14 +245,6 @@ def sample_text(job: Job, seed: int) -> str:
     return job.tokenizer.decode(ids[: over + 1])
 
 
-def set_aside(out: Path) -> None:
-    """Rename the folder of an earlier run, so that a new one never overwrites or mixes with it."""
-    if any(out.glob("step_*")) or (out / LOG_NAME).exists():
-        number = next(n for n in range(1, 10_000) if not Path(f"{out}.{n}").exists())
-        out.rename(f"{out}.{number}")
-        print(f"The earlier run in {out} is now {out}.{number}.")
-
-
 @contextmanager
 def stop_on_signals(team: Alone) -> Iterator[list[int]]:
     """Collect Ctrl-C (SIGINT) and SIGTERM in a list, so that the update under way can finish.
@@ -261,3 +267,20 @@ def stop_on_signals(team: Alone) -> Iterator[list[int]]:
         yield seen
     finally:
         restore()
+
+
+@contextmanager
+def compiling(job: Job) -> Iterator[None]:
+    """Say what to do where torch.compile fails.
+
+    Raises ValueError with the first line of what it says.
+    """
+    try:
+        yield
+    except RuntimeError as e:
+        if not job.run.compile or not isinstance(e, torch._dynamo.exc.TorchDynamoException):
+            raise
+        raise ValueError(
+            f"--compile does not work here ({str(e).strip().splitlines()[0]}). It needs a C++ compiler (on Linux g++, "
+            f"on macOS that of xcode-select --install, on Windows Visual Studio's), on a GPU Triton; or leave it out"
+        ) from None

@@ -8,15 +8,37 @@ from typing import Any
 
 
 class Tokenizer:
-    """What every tokenizer has beside its own encode, decode, to_dict, from_dict, from_text and vocab_size."""
+    """What every tokenizer has in addition to its own encode, decode, to_dict, from_dict, from_texts and vocab_size."""
 
     kind: str  # its key in the table of tokenizers
     beginning: Sequence[int] = ()  # ids that a model wants before a text's first token
+    ending: Sequence[int] = ()  # ids of which each ends a text, the first that a model writes
+    sized = False  # whether it learns as many tokens as one chooses
+
+    @classmethod
+    def from_text(cls, text: str, vocab_size: int | None = None) -> "Tokenizer":
+        """Build for a text as `from_texts` does for a stream of them."""
+        return cls.from_texts([text], vocab_size)
 
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts, such as an open file: those that `encode` gives for all of it at once."""
-        for text in texts:
-            yield from self.encode(text)
+        for i, block in enumerate(self.blocks(texts)):
+            yield from self.encode_block(block, i > 0)
+
+    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
+        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
+        return iter(texts)
+
+    def encode_block(self, text: str, continues: bool) -> list[int]:
+        """Return the ids of a block; those of all blocks together are the ids of the whole.
+
+        continues: whether another block is before it.
+        """
+        return self.encode(text)
+
+    def count_bytes(self, tokens: Iterable[int]) -> int:
+        """Return how many bytes of text the ids are, also where they begin or end inside a character."""
+        return len(self.decode(tokens).encode("utf-8"))
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer to a JSON file."""

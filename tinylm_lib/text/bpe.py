@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from .base import Tokenizer, checked, list_of
-from .cutting import pre_tokens, stream_pre_tokens
+from .cutting import BEFORE_SPACE, cut_blocks, pre_tokens, stream_pre_tokens
 
 Pair = tuple[bytes, bytes]
 
 BYTES = [bytes([b]) for b in range(256)]
+END_OF_TEXT = "<|endoftext|>"  # Source: Radford et al. 2019 (GPT-2), the released encoder
 REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32  # pre-tokens whose ids a tokenizer keeps at hand, and their characters
 
 
@@ -104,11 +105,13 @@ class BPETokenizer(Tokenizer):
     """Byte-level BPE: bytes, merged within pre-tokens; any text has ids, and a special token is one wherever it stands.
 
     vocab: the bytes of ids 0..V-1, all 256 single bytes among them. merges: in the order in which they were learnt.
-    special_tokens: texts that are never cut; one that vocab lacks gets the next id.
+    special_tokens: texts that are never cut; one that vocab lacks gets the next id. Where <|endoftext|> is one, it is
+    the `ending` of a text.
     Raises ValueError or TypeError for parts that do not fit.
     """
 
     kind = "bpe"
+    sized = True
 
     def __init__(self, vocab: dict[int, bytes], merges: list[Pair], special_tokens: Iterable[str] = ()):
         self.special_tokens = _check_special(special_tokens)
@@ -117,6 +120,7 @@ class BPETokenizer(Tokenizer):
         self.merges = [(first, second) for first, second in merges]
         self.ids = {token: i for i, token in self.vocab.items()}
         self.special_ids = {token: self.ids[token.encode("utf-8")] for token in self.special_tokens}
+        self.ending = [i for token, i in self.special_ids.items() if token == END_OF_TEXT]
         self._ranks = {pair: rank for rank, pair in enumerate(self.merges)}
         self._known: dict[str, list[int]] = {}  # ids of pre-tokens that came before
         self._check()
@@ -140,9 +144,12 @@ class BPETokenizer(Tokenizer):
                 raise ValueError(f"merge {pair} needs {missing[0]!r}, and vocab lacks it")
 
     @classmethod
-    def from_text(cls, text: str) -> "BPETokenizer":
-        """Learn a vocabulary of up to 1,000 tokens from a text."""
-        return _train([text], 1000, ())
+    def from_texts(cls, texts: Iterable[str], vocab_size: int | None = None) -> "BPETokenizer":
+        """Learn a vocabulary of up to vocab_size tokens, default 1,000, from a stream of texts.
+
+        Raises ValueError for a vocab_size below 256.
+        """
+        return _train(texts, 1000 if vocab_size is None else vocab_size, ())
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
@@ -152,6 +159,16 @@ class BPETokenizer(Tokenizer):
         """Yield the ids of a stream of texts: those that `encode` gives for all of it at once."""
         for pieces in stream_pre_tokens(texts, self.special_tokens):
             yield from self._ids_of(pieces)
+
+    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
+        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
+        if any(BEFORE_SPACE.match(token) for token in self.special_tokens):
+            return map("".join, stream_pre_tokens(texts, self.special_tokens))
+        return cut_blocks(texts, BEFORE_SPACE)
+
+    def count_bytes(self, tokens: Iterable[int]) -> int:
+        """Return how many bytes of text the ids are, also where they begin or end inside a character."""
+        return sum(len(self.vocab[t]) for t in tokens)
 
     def _ids_of(self, pieces: list[str]) -> list[int]:
         ids, known = [], self._known

@@ -2,11 +2,13 @@
 
 import importlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
-from .base import Tokenizer, checked
+from .base import Tokenizer, checked, list_of
 from .bpe import BYTES, BPETokenizer
+from .cutting import WHOLE_LINES, cut_blocks
 
 
 def package(name: str) -> Any:
@@ -25,12 +27,14 @@ class HubTokenizer(Tokenizer):
 
     text: the content of the file. `beginning` holds the ids that the file wants before a text's first token, such as
     Llama's <|begin_of_text|>; `encode` adds none. What the file says about cutting and filling up texts is left out.
+    ending: the ids that end a text, which the file does not say; those that the tokenizer lacks are left out, because
+    a model's default (Llama's 2, GPT-2's 50256) may be larger than its vocabulary and no model writes them.
     Raises ModuleNotFoundError without the package `tokenizers`, ValueError for a text that describes none.
     """
 
     kind = "hugging_face"
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, ending: Sequence[int] = ()):
         build = package("tokenizers").Tokenizer.from_str
         try:
             self._inner = build(text)
@@ -41,8 +45,9 @@ class HubTokenizer(Tokenizer):
             raise
         except BaseException as e:  # the package raises nothing narrower, and its panics are no Exceptions
             raise ValueError(f"the text describes no tokenizer: {e}") from None
-        self.text = text
+        self.text, self._line_end = text, self.encode("\n")
         self.vocab_size = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self.ending = [i for i in ending if 0 <= i < self.vocab_size]
         places = range(len(marked) - len(plain) + 1)
         self.beginning = next((marked[:i] for i in places if marked[i : i + len(plain)] == plain), [])
 
@@ -50,9 +55,38 @@ class HubTokenizer(Tokenizer):
         """Return the ids of a text."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
-    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
-        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once, held in memory."""
-        yield from self.encode("".join(texts))
+    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
+        """Cut a stream of texts into whole lines, which `encode_block` can encode one by one, in any order.
+
+        The ids are those of the whole where no token goes from the end of a line into the next one, as in all models
+        that we know.
+        """
+        return cut_blocks(texts, WHOLE_LINES)
+
+    def encode_block(self, text: str, continues: bool) -> list[int]:
+        """Return the ids of a block; those of all blocks together are the ids of the whole.
+
+        continues: whether another block is before it. It is then read after a line end, because some tokenizers mark
+        where a text begins.
+        """
+        return self.encode("\n" + text)[len(self._line_end) :] if continues else self.encode(text)
+
+    def count_bytes(self, tokens: Iterable[int]) -> int:
+        """Return how many bytes of text the ids are.
+
+        Exact, also inside a character, where tokens are bytes as in GPT-2; otherwise as many as the decoded text has.
+        """
+        if self._sizes is None:
+            return super().count_bytes(tokens)
+        return sum(self._sizes[t] for t in tokens)
+
+    @cached_property
+    def _sizes(self) -> dict[int, int] | None:
+        """The bytes of each token, where the file says that tokens are bytes."""
+        if (json.loads(self.text).get("decoder") or {}).get("type") != "ByteLevel":
+            return None
+        added = {i: len(token.content.encode("utf-8")) for i, token in self._inner.get_added_tokens_decoder().items()}
+        return {i: len(name) for name, i in self._inner.get_vocab().items()} | added
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of ids, special tokens included; bytes that are not UTF-8 become U+FFFD.
@@ -63,12 +97,12 @@ class HubTokenizer(Tokenizer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` needs."""
-        return {"kind": self.kind, "text": self.text}
+        return {"kind": self.kind, "text": self.text, "ending": self.ending}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "HubTokenizer":
         """Build from `to_dict`'s result."""
-        return cls(values["text"])
+        return cls(values["text"], list_of(int, values.get("ending", [])))
 
 
 _PRINTED = [b for b in range(256) if chr(b).isprintable() and not chr(b).isspace()]

@@ -1,12 +1,13 @@
 """The tokenizers by name: bytes, characters and words are here, byte-pair encoding is in `bpe`. Notebook 01."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from .base import Tokenizer, build_tokenizer, checked, list_of, read_tokenizer
 from .bpe import BPETokenizer
-from .cutting import cut_stream, words
+from .cutting import BEFORE_SPACE, cut_blocks, cut_stream, words
 from .hugging_face import HubTokenizer
 
 
@@ -37,9 +38,13 @@ class ByteTokenizer(Tokenizer):
         return cls()
 
     @classmethod
-    def from_text(cls, text: str) -> "ByteTokenizer":
-        """Build for a text; bytes fit every text."""
+    def from_texts(cls, texts: Iterable[str], vocab_size: int | None = None) -> "ByteTokenizer":
+        """Build for a stream of texts; bytes fit every text, so none is read."""
         return cls()
+
+    def count_bytes(self, tokens: Iterable[int]) -> int:
+        """Return how many bytes of text the ids are: one each."""
+        return sum(1 for _ in tokens)
 
 
 class CharTokenizer(Tokenizer):
@@ -55,12 +60,12 @@ class CharTokenizer(Tokenizer):
         self.vocab_size = len(characters)
 
     @classmethod
-    def from_text(cls, text: str) -> "CharTokenizer":
-        """Take the characters of a text.
+    def from_texts(cls, texts: Iterable[str], vocab_size: int | None = None) -> "CharTokenizer":
+        """Take the characters of a stream of texts, however many there are.
 
         Raises ValueError for an empty text.
         """
-        return cls("".join(sorted(set(text))))
+        return cls("".join(sorted(set(chain.from_iterable(texts)))))
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text.
@@ -112,9 +117,13 @@ class WordTokenizer(Tokenizer):
         self.vocab_size = len(vocabulary)
 
     @classmethod
-    def from_text(cls, text: str) -> "WordTokenizer":
-        """Take the words of a text."""
-        return cls(text)
+    def from_texts(cls, texts: Iterable[str], vocab_size: int | None = None) -> "WordTokenizer":
+        """Take the words of a stream of texts, however many there are."""
+        return cls.from_dict({"words": sorted(set(chain.from_iterable(cut_stream(texts, words))))})
+
+    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
+        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
+        return cut_blocks(texts, BEFORE_SPACE)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text.

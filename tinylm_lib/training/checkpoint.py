@@ -123,7 +123,7 @@ def load(folder: str | Path) -> Checkpoint:
     Raises FileNotFoundError for a folder without one, ValueError for damaged or foreign files.
     """
     folder = Path(folder)
-    manifest = _read_manifest(folder)
+    manifest = read_manifest(folder)
     try:
         for role in ("model", "training"):
             check_files(folder, manifest["files"][role])
@@ -156,7 +156,7 @@ def latest(folder: str | Path) -> Path:
     for candidate in [folder, *sorted(p for p in folder.glob("*") if p.is_dir())]:
         if (candidate / MANIFEST).is_file():
             try:
-                manifest = _read_manifest(candidate)
+                manifest = read_manifest(candidate)
                 for entry in manifest["files"].values():
                     check_files(candidate, entry)
                 found.append((manifest["step"], candidate))
@@ -201,7 +201,11 @@ def _write(
             file.write(text.encode())
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What a checkpoint says about itself, its files and the `extra` of the run; the tensors are not read.
+
+    Raises FileNotFoundError for a folder without one, ValueError for a damaged one.
+    """
     path = folder / MANIFEST
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint in {folder} ({MANIFEST} is missing); give the folder that holds one")
@@ -226,7 +230,7 @@ def _clean(folder: Path) -> None:
     with suppress(OSError):
         if (folder / MANIFEST).exists():
             try:
-                kept = {entry["name"] for entry in _read_manifest(folder)["files"].values()}
+                kept = {entry["name"] for entry in read_manifest(folder)["files"].values()}
             except ValueError:
                 return  # a damaged manifest says nothing about what it needs
         for path in folder.glob("*"):

@@ -125,7 +125,7 @@ class Replicas(Alone):
             traceback.clear_frames(e.__traceback__)
             raise ConnectionError(
                 f"process {dist.get_rank()} of {dist.get_world_size()} lost another one ({_brief(e)}); "
-                f"the last checkpoint is kept: start the same command again with --resume"
+                f"the last checkpoint is kept: continue with torchrun ... train --resume, and --out if you gave it"
             ) from None
         except BaseException as e:
             traceback.clear_frames(e.__traceback__)

@@ -1,15 +1,15 @@
 """How good is a model? Nats per token, perplexity, bits per byte. Notebooks 03 and 11."""
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import IGNORED
-from ..layers import evaluation_mode, values_at_hand
+from ..layers import at_least_fp32, evaluation_mode, values_at_hand
 from .distributed import ALONE, Alone
 
 
@@ -37,6 +37,22 @@ def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten().long(), ignore_index=IGNORED)
 
 
+def token_log_probs(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    """The log-probability of each token after the first, given those before it, in one forward pass.
+
+    ids (B, T), padding (B,): as in `TransformerLM.forward`.
+    Returns (B, T-1) in fp32 at least, natural logs: column t is that of ids[:, t + 1]. Padding and the token after it,
+    which nothing precedes, have 0, so the sum of a row is the log-probability of its text.
+    Raises TypeError or ValueError for ids that the model cannot read.
+    """
+    with evaluation_mode(model):
+        logits = at_least_fp32(model(ids, padding=padding)[:, :-1])  # (B, T-1, V)
+    found = logits.log_softmax(-1).gather(-1, ids[:, 1:, None].long()).squeeze(-1)  # (B, T-1)
+    if padding is not None:
+        found = found.where(torch.arange(found.shape[1], device=ids.device) >= padding[:, None], 0.0)  # (B, T-1)
+    return found
+
+
 class Evaluation(NamedTuple):
     """What `evaluate` measured."""
 
@@ -47,13 +63,18 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], n_bytes: int | None = None, team: Alone = ALONE
+    model: nn.Module,
+    windows: Iterable[tuple[Tensor, Tensor]],
+    n_bytes: int | None = None,
+    team: Alone = ALONE,
+    note: Callable[[Tensor], Any] | None = None,
 ) -> Evaluation:
     """Measure a model over every target of `windows`, each token counted once and equally.
 
     windows: pairs of ids (B, T) and targets (B, T), with -100 where a target does not count.
     n_bytes: bytes of text that the targets stand for; without it bits_per_byte is None.
     team: with whom this process shares the windows; all of them get the same result.
+    note: called with the nats (N,) of the targets of each pair that count, in their order.
     Returns nats per token, its exponential, bits per byte and the number of targets. Training mode is restored.
     Raises ValueError where no target counts, and for n_bytes below 1.
     """
@@ -67,6 +88,9 @@ def evaluate(
             if counted := int((y != IGNORED).sum()):
                 total += next_token_loss(logits, y.to(device)).cpu().double() * counted
                 n_tokens += counted
+                if note is not None:
+                    nats = F.cross_entropy(logits.flatten(0, 1).float(), y.to(device).flatten(), reduction="none")
+                    note(nats[y.to(device).flatten() != IGNORED])
     total, n_tokens = team.sum(total), int(team.sum(torch.tensor(n_tokens)))
     if n_tokens == 0:
         raise ValueError("there is no token to evaluate; give at least one window with a target that is not -100")

@@ -72,6 +72,12 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(device)
 
 
+def share_of_peak(recipe: TrainConfig, step: int) -> float:
+    """The fraction of the peak learning rates that the schedule gives an update."""
+    schedule = pick(SCHEDULES, recipe.schedule, "schedule")
+    return schedule(step, 1.0, recipe.floor, recipe.warmup_steps, recipe.total_steps)
+
+
 def train(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -93,11 +99,9 @@ def train(
     precision = pick(PRECISIONS, recipe.precision, "precision")
     limit = math.inf if recipe.clip_norm is None else recipe.clip_norm
     peaks = [group.setdefault("initial_lr", group["lr"]) for group in optimizer.param_groups]
-    schedule = pick(SCHEDULES, recipe.schedule, "schedule")
-    shape = (1.0, recipe.floor, recipe.warmup_steps, recipe.total_steps)
     optimizer.zero_grad(set_to_none=True)
     for step in range(first_step, recipe.total_steps + 1):
-        share = schedule(step, *shape)
+        share = share_of_peak(recipe, step)
         for group, peak in zip(optimizer.param_groups, peaks, strict=True):
             group["lr"] = share * peak
         model.train()

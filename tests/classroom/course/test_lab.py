@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 import urllib.request
 from pathlib import Path
 
@@ -156,14 +159,15 @@ def test_without_a_display_the_address_is_only_printed(monkeypatch, tmp_path):
     assert "--no-browser" not in lab.command(tmp_path, NAME)
 
 
-def test_what_is_set_stays_and_the_rest_is_kept_in_the_checkout(monkeypatch, tmp_path):
-    monkeypatch.setattr(lab, "WORK", tmp_path)
+def test_what_is_set_stays_and_the_rest_is_kept_in_the_work_folder(monkeypatch, tmp_path):
     for variable in lab.CACHES:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("MPLCONFIGDIR", "/mine")
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", "/also")
-    environment = lab._environment()
-    assert environment["MPLCONFIGDIR"] == "/mine"
+    monkeypatch.setenv("HF_HOME", str(lab.WORK / "cache" / "huggingface"))  # as make sets it, without knowing of --work
+    environment = lab._environment(tmp_path)
+    assert environment["MPLCONFIGDIR"] == "/mine" and environment["TINYLM_WORK"] == str(tmp_path)
+    assert environment["HF_HOME"] == str(tmp_path / "cache" / "huggingface")
     assert environment["IPYTHONDIR"] == str(tmp_path / "cache" / "ipython")
     course, also = environment["JUPYTER_CONFIG_PATH"].split(os.pathsep)
     assert also == "/also"
@@ -188,8 +192,9 @@ def test_a_lab_that_hangs_when_told_to_stop_is_killed(monkeypatch):
 
 
 @pytest.fixture
-def own_caches(monkeypatch, tmp_path):
-    monkeypatch.setattr(lab, "WORK", tmp_path)
+def own_caches(monkeypatch):
+    for variable in lab.CACHES:
+        monkeypatch.delenv(variable, raising=False)
 
 
 def test_a_lab_that_cannot_start_says_so(folders, own_caches, monkeypatch):
@@ -219,19 +224,21 @@ def test_a_lab_that_is_listed_before_it_listens_is_waited_for(folders, own_cache
     assert len(looks) == 4 and url == f"http://here/lab/tree/{NAME}?token=t"
 
 
+def opening(notebooks: Path, home: Path, *arguments: str) -> subprocess.Popen:
+    """A lab on these notebooks, in a session of its own."""
+    home.mkdir()
+    line = "from pathlib import Path; from tinylm_lib.classroom.course import lab"
+    line += f"; lab.NOTEBOOKS = Path({str(notebooks)!r})"
+    kept = {key: value for key, value in os.environ.items() if key not in lab.CACHES} | {"HOME": str(home)}
+    command = [sys.executable, "-c", f"{line}; raise SystemExit(lab.main({list(arguments)}))"]
+    return subprocess.Popen(command, env=kept, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
 def test_the_command_opens_the_lesson_at_the_printed_address_until_ctrl_c(folders, tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    opening = f"""
-import pathlib, sys
-from tinylm_lib.classroom.course import lab
-lab.NOTEBOOKS, lab.WORK = map(pathlib.Path, {list(map(str, folders))})
-sys.exit(lab.main(["05", "--no-browser"]))"""
-    kept = {key: value for key, value in os.environ.items() if key not in lab.CACHES}
-    options = {"env": {**kept, "HOME": str(home)}, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
-    with subprocess.Popen([sys.executable, "-c", opening], **options) as process:
+    home, work = tmp_path / "home", folders[1].rename(tmp_path / "my wörk")
+    with opening(folders[0], home, "05", "--no-browser", "--work", str(work)) as process:
         try:
             address = next(line.strip() for line in process.stdout if "http" in line)
             with urllib.request.urlopen(address) as answer:
@@ -240,6 +247,129 @@ sys.exit(lab.main(["05", "--no-browser"]))"""
                 assert [entry["name"] for entry in json.load(answer)["content"]] == [NAME]  # no folder of caches
         finally:
             os.killpg(process.pid, signal.SIGINT)
-        assert f"Your notebooks are in {folders[1]}" in process.stdout.read()
+        assert f"Your notebooks are in {work}" in process.stdout.read()
         assert process.wait(timeout=30) == 0
     assert list(home.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows ends a process without a signal that it could handle")
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("sent", ["SIGTERM", "SIGHUP"])
+def test_a_lab_that_is_told_to_stop_takes_jupyterlab_with_it(folders, tmp_path, sent, early):
+    with opening(folders[0], tmp_path / "home", "05", "--no-browser", "--work", str(folders[1])) as process:
+        runtime = folders[1] / "cache" / "jupyter" / "runtime"
+        while early and not list(runtime.glob("jpserver-*.json")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        if not early:
+            next(line for line in process.stdout if "http" in line)
+        (server,) = runtime.glob("jpserver-*.json")
+        process.send_signal(getattr(signal, sent))
+        assert process.wait(timeout=60) == 128 + getattr(signal, sent)
+        process.stdout.read()  # ends when the last process that writes there has ended
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(server.stem.removeprefix("jpserver-")), 0)
+
+
+# The work folder
+
+
+def test_the_flag_names_the_work_folder_and_prepare_only_makes_private_copies(folders, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lab, "NOTEBOOKS", folders[0])
+    monkeypatch.setattr(lab, "start", None)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for given, work in (("~/tiny lm", "tiny lm"), ("ünder/wörk", "ünder/wörk"), (str(tmp_path / "x"), "x")):
+        assert lab.main(["--prepare", "--work", given]) == 0
+        assert [path.name for path in (tmp_path / work).iterdir()] == [NAME]
+        if os.name == "posix":
+            assert (tmp_path / work).stat().st_mode & 0o777 == 0o700
+    assert capsys.readouterr().out == ""
+    (tmp_path / "x").chmod(0o755)
+    assert lab.main(["--prepare", "--work", "x"]) == 0
+    assert os.name != "posix" or (tmp_path / "x").stat().st_mode & 0o777 == 0o755  # its owner has shared it
+
+
+def test_a_work_folder_that_cannot_be_used_is_named(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(lab, "NOTEBOOKS", folders[0])
+    (tmp_path / "file").touch()
+    for work in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OSError, match=re.escape(f"the work folder {work} cannot be written")) as failed:
+            lab.main(["--prepare", "--work", str(work)])
+        assert "--work ~/tinylm" in str(failed.value)
+    for work in (ROOT / "notebooks", ROOT):
+        with pytest.raises(ValueError, match=re.escape(f"{work} is part of the course; choose one outside")):
+            lab.main(["--prepare", "--work", str(work)])
+
+
+SAYS = """
+from tinylm_lib.classroom.course import doctor
+from tinylm_lib.classroom.folders import WORK
+from tinylm_lib.classroom.workshop.parts import part_file
+from tinylm_lib.data.corpora import CACHE
+from tinylm_lib.runs.job import RunConfig
+print(WORK, part_file("relu"), CACHE, RunConfig.out, doctor.work().found, sep="\n")
+"""
+
+
+@pytest.mark.parametrize("given", ["{}", "~", "", None])
+def test_the_variable_names_the_work_folder_for_everything_that_is_kept(given, tmp_path):
+    env = {**os.environ, "HOME": str(tmp_path), "USERPROFILE": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    env.pop("TINYLM_WORK", None)
+    if given is not None:
+        env["TINYLM_WORK"] = given.format(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", SAYS], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    work, library = (tmp_path, tmp_path) if given else (ROOT / "work", Path("work"))
+    kept = [work / "parts" / "relu.py", library / "cache" / "corpora", library / "runs" / "last", work]
+    assert list(map(Path, done.stdout.splitlines())) == [work, *kept]
+
+
+NOBODY = 65534
+
+
+def course_copy(folder: Path) -> Path:
+    """The course without its work and its .venv, readable for everybody and writable for nobody."""
+    course = folder / "course"
+    for part in ("tinylm_lib", "notebooks"):
+        shutil.copytree(ROOT / part, course / part, ignore=shutil.ignore_patterns("__pycache__", "solutions"))
+    for path in [course, *course.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    return course
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="becomes two other users, which takes root and POSIX")
+def test_two_users_of_one_course_that_is_read_only_write_into_their_own_folders():
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        folder.chmod(0o755)
+        course, users = course_copy(folder), {name: NOBODY - n for n, name in enumerate(("ada", "bob"))}
+        before = {path: path.stat().st_mtime_ns for path in course.rglob("*")}
+        for name, number in users.items():
+            (folder / name).mkdir()
+            os.chown(folder / name, number, number)
+        read = f"import sys; sys.path.insert(0, {str(course)!r}); from tinylm_lib.classroom.course import lab"
+
+        def as_user(name, line, **variables):
+            become = f"import os; os.setgroups([]); os.setgid({users[name]}); os.setuid({users[name]})"
+            kept = {key: value for key, value in os.environ.items() if key not in lab.CACHES}
+            kept |= {"HOME": str(folder / name), **variables}
+            command = [sys.executable, "-c", f"{read}; {become}; {line}"]
+            return subprocess.run(command, env=kept, cwd=folder / name, capture_output=True, text=True)
+
+        for name in users:
+            for line in ("lab.main(['--prepare', '--work', '~/mine'])", "lab._environment(lab.usable_work(lab.WORK))"):
+                done = as_user(name, line, TINYLM_WORK=str(folder / name / "mine"))
+                assert done.returncode == 0, done.stderr
+            mine = folder / name / "mine"
+            assert len(list(mine.glob("*.ipynb"))) == 16 and mine.stat().st_mode & 0o77 == 0
+            assert {path.stat().st_uid for path in mine.rglob("*")} == {users[name]}
+        refused = as_user("bob", f"lab.main(['--prepare', '--work', {str(folder / 'ada' / 'mine')!r}])")
+        assert "Permission" in refused.stderr
+        refused = as_user("bob", "lab.main(['--prepare'])")
+        assert f"{course / 'work'} cannot be written (Permission denied); choose another" in refused.stderr
+        assert {path: path.stat().st_mtime_ns for path in course.rglob("*")} == before

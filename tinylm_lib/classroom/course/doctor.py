@@ -3,7 +3,6 @@
 import importlib.metadata
 import importlib.util
 import math
-import os
 import platform
 import shutil
 import sys
@@ -18,6 +17,7 @@ from ...presets import preset
 from ...runs.machine import main_memory
 from ...training.loop import choose_device
 from ..display.numbers import rounded
+from ..folders import WORK, usable_work
 
 OLDEST, NEWEST = (3, 10), (3, 13)
 PACKAGES = ("jupyterlab", "ipywidgets", "anywidget", "matplotlib", "safetensors")
@@ -34,7 +34,7 @@ class Observation(NamedTuple):
 
 def checkup() -> list[Observation]:
     """Look at everything that has gone wrong for somebody before."""
-    return [*software(), memory(), disk(), speed(), device_agrees()]
+    return [*software(), memory(), work(), disk(), speed(), device_agrees()]
 
 
 def report(findings: list[Observation]) -> str:
@@ -72,9 +72,17 @@ def memory() -> Observation:
     return Observation("memory", f"⟨{rounded(total, 3)} GiB⟩", "" if total > 3 else remedy)
 
 
+def work() -> Observation:
+    """Where copies of lessons, kept parts and caches go."""
+    try:
+        return Observation("work folder", str(usable_work(WORK)))
+    except (OSError, ValueError) as error:
+        return Observation("work folder", str(WORK), str(error))
+
+
 def disk() -> Observation:
     """Free space where the work is kept."""
-    free = shutil.disk_usage(os.getcwd()).free / 2**30
+    free = shutil.disk_usage(next(path for path in (WORK, *WORK.parents) if path.exists())).free / 2**30
     return Observation("free disk", f"⟨{rounded(free, 3)} GiB⟩", "" if free > 1 else "free at least 1 GiB on this disk")
 
 

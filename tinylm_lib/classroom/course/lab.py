@@ -1,8 +1,10 @@
 """Opens the course in JupyterLab, on the student's own copies of the notebooks.
 
-    python -m tinylm_lib lab [NN] [--solutions] [options of JupyterLab]
+    python -m tinylm_lib lab [NN] [--work FOLDER] [--solutions] [options of JupyterLab]
 
-The copies lie in `work/`. A copy is made once and never overwritten after an edit: a newer lesson is put beside it.
+The copies lie in the work folder: FOLDER, or the one that the environment variable TINYLM_WORK names, or `work/` of the
+course. Kept parts, caches and JupyterLab's settings are there, too. A copy is made once and never overwritten after an
+edit: a newer lesson is put next to it. Started by a JupyterHub, `lab` becomes the server that the hub waits for.
 """
 
 import argparse
@@ -10,6 +12,7 @@ import hashlib
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +27,7 @@ from urllib.parse import quote
 from jupyter_server.serverapp import list_running_servers
 
 from ...files import whole_file
-from ..folders import NOTEBOOKS, WORK
+from ..folders import NOTEBOOKS, WORK, usable_work
 from .moved import moved_imports
 
 CACHES = {
@@ -52,6 +55,7 @@ _OFFLINE = (
 NO_ANNOUNCEMENTS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
 # Without its state a view in a notebook that is opened again reads "Error displaying widget: model not found".
 SAVED_VIEWS = {"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}
+HUB = "JUPYTERHUB_SERVICE_URL"  # set by a JupyterHub, which starts servers itself
 START_SECONDS, STOP_SECONDS = 60, 10
 
 
@@ -65,17 +69,37 @@ def main(argv: Sequence[str] = ()) -> int:
     says = "the lesson to open, two digits; default: the first"
     parser.add_argument("lesson", nargs="?", default="", metavar="NN", help=says)
     parser.add_argument("--solutions", action="store_true", help="copy the solutions with the presenter's notes, too")
+    says = "where your copies, kept parts and caches are; default: TINYLM_WORK, or work/ of the course"
+    parser.add_argument("--work", default="", metavar="FOLDER", help=says)
+    parser.add_argument("--prepare", action="store_true", help="make the copies and start nothing")
     options, for_jupyter = parser.parse_known_args(list(argv))
+    work = Path(os.path.expanduser(options.work or WORK)).absolute()
     for folder in ("", "solutions/") if options.solutions else ("",):
-        for line in refresh(NOTEBOOKS / folder, WORK / folder):
+        for line in refresh(NOTEBOOKS / folder, usable_work(work) / folder):
             print(f"{folder}{line}")
-    process, url = start(WORK, find_lesson(NOTEBOOKS, options.lesson), for_jupyter)
-    print(f"The course is open at\n\n    {url}\n\nCtrl-C stops it. Your notebooks are in {WORK}", flush=True)
+    name = find_lesson(NOTEBOOKS, options.lesson)
+    if options.prepare:
+        return 0
+    if HUB in os.environ:
+        os.execve(sys.executable, command(work, name, for_jupyter), _environment(work))
+    for asked in {"SIGTERM", "SIGHUP"} & vars(signal).keys():
+        if signal.getsignal(getattr(signal, asked)) is signal.SIG_DFL:  # nohup ignores SIGHUP, so it stays ignored
+            signal.signal(getattr(signal, asked), _leave)
+    process, url = start(work, name, for_jupyter)
     try:
+        print(f"The course is open at\n\n    {url}\n\nCtrl-C stops it. Your notebooks are in {work}", flush=True)
         return process.wait()
     except KeyboardInterrupt:  # the terminal has sent it to JupyterLab, too
         end(process)
         return 0
+    except SystemExit:
+        process.terminate()
+        end(process)
+        raise
+
+
+def _leave(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def find_lesson(notebooks: Path, number: str) -> str:
@@ -107,16 +131,21 @@ def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subproces
 
     Raises OSError if it does not come up.
     """
-    environment = _environment()
+    environment = _environment(work)
     runtime = environment["JUPYTER_RUNTIME_DIR"]
     before = {server["pid"] for server in list_running_servers(runtime)}
     process = subprocess.Popen(command(work, name, options), env=environment)
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        for server in list_running_servers(runtime):
-            if server["pid"] not in before and Path(server["root_dir"]) == work.resolve() and _listens(server):
-                return process, f"{server['url']}lab/tree/{quote(name)}?token={server['token']}"
-        time.sleep(0.1)
+    try:
+        while time.monotonic() < deadline and process.poll() is None:
+            for server in list_running_servers(runtime):
+                if server["pid"] not in before and Path(server["root_dir"]) == work.resolve() and _listens(server):
+                    return process, f"{server['url']}lab/tree/{quote(name)}?token={server['token']}"
+            time.sleep(0.1)
+    except BaseException:
+        process.terminate()
+        end(process)
+        raise
     process.terminate()
     raise OSError(f"JupyterLab did not start, its status is {process.wait()}: see its message above")
 
@@ -142,7 +171,13 @@ def end(process: subprocess.Popen) -> None:
 
 def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
     """The command line of JupyterLab: this Python's, offline and without questions, the user's options last."""
-    line = [sys.executable, "-m", "jupyterlab", *_OFFLINE, f"--ServerApp.root_dir={work.resolve()}"]
+    line = [
+        sys.executable,
+        "-m",
+        "jupyterhub.singleuser" if HUB in os.environ else "jupyterlab",
+        *_OFFLINE,
+        f"--ServerApp.root_dir={work.resolve()}",
+    ]
     line.append(f"--LabApp.default_url=/lab/tree/{quote(name)}")
     if not _has_browser():
         line.append("--no-browser")
@@ -151,13 +186,15 @@ def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
     return [*line, *options]
 
 
-def _environment() -> dict[str, str]:
-    """The caller's variables, caches inside the checkout where unset, and settings: no pop-up, views are saved."""
-    cache = WORK / "cache"
+def _environment(work: Path) -> dict[str, str]:
+    """The caller's variables, caches in the work folder where unset, and settings: no pop-up, views are saved."""
+    cache = work / "cache"
     environment = {variable: str(cache / folder) for variable, folder in CACHES.items()}
     environment["GOMP_SPINCOUNT"] = "1000"  # spinning threads made training 10 times slower beside other work
     environment["JUPYTER_TOKEN"] = secrets.token_hex(16)  # Jupyter logs the address only with a token of its own
-    environment |= os.environ
+    ours = {variable for variable in CACHES if Path(os.environ.get(variable, "")).absolute().is_relative_to(WORK)}
+    environment |= {variable: value for variable, value in os.environ.items() if variable not in ours}  # make sets ours
+    environment["TINYLM_WORK"] = str(work)
     settings = cache / "jupyter" / "course" / "labconfig"
     settings.mkdir(parents=True, exist_ok=True)
     for name, content in (("page_config", NO_ANNOUNCEMENTS), ("default_setting_overrides", SAVED_VIEWS)):

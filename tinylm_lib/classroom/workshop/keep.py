@@ -10,6 +10,7 @@ from ...files import whole_file
 from ..checks.check import diagnose, is_open
 from ..display.cards import message
 from ..exercises import find_exercise
+from ..folders import WORK
 from .extract import KeepError, extract
 from .parts import check_in_fresh_process, is_off, part_file, sealed
 from .student_modules import CALLABLE
@@ -45,7 +46,7 @@ def keep(name: str, function: Callable[..., Any]) -> Kept:
 
 
 def _write(name: str, text: str, along: list[str]) -> Kept:
-    path, shown = part_file(name), f"`work/parts/{name}.py`"
+    path, shown = part_file(name), f"`{WORK.name}/parts/{name}.py`"
     called = ["Models that you build call it."] if name in CALLABLE else []
     if is_off():
         lines = [f"In a notebook of your own this writes {shown}.", *called]
@@ -68,7 +69,7 @@ def _write(name: str, text: str, along: list[str]) -> Kept:
         free = (path.parent / "earlier" / f"{name}_{n}.py" for n in count(1))
         aside = next(place for place in free if not place.exists())
         _write_whole(aside, earlier)
-        lines.append(f"The one that was there before is `work/parts/earlier/{aside.name}`.")
+        lines.append(f"The one that was there before is `{WORK.name}/parts/earlier/{aside.name}`.")
     _write_whole(path, text.encode())
     return _say(name, True, "kept", lines, "good")
 

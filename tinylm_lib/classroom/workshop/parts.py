@@ -42,7 +42,7 @@ class PartState(NamedTuple):
     def complaint(self) -> str:
         """What is wrong with a stale or a broken part, for its author."""
         reason = "passed an earlier check, not the one of today" if self.status == "stale" else "does not work"
-        return f"`work/parts/{self.name}.py` {reason}. {self.why}"
+        return f"`{WORK.name}/parts/{self.name}.py` {reason}. {self.why}"
 
 
 def is_off() -> bool:

@@ -1,0 +1,125 @@
+"""tokens: text files become a token file, which train maps instead of reading it."""
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from tqdm import tqdm
+
+from ..data.corpora import read_blocks
+from ..data.encoding import encode_files
+from ..data.token_file import open_tokens
+from ..files import explained
+from ..hub.folder import TOKENIZER
+from ..pretrained import load_hf_tokenizer
+from ..text.base import Tokenizer
+from ..text.tokenizers import TOKENIZERS, load_tokenizer
+from ..training import checkpoint
+
+LEARNT_FROM = 10_000_000  # characters, with which BPE takes seconds; more text hardly changes the merges
+
+
+def add_tokens(commands: Any) -> None:
+    """Add the command and its flags."""
+    p = commands.add_parser("tokens", help="encode text of any size into a file for train --tokens")
+    p.set_defaults(do=run_tokens)
+    p.add_argument("files", nargs="+", metavar="FILE", help="UTF-8 text; each file is a text of its own")
+    p.add_argument("--out", required=True, metavar="FILE", help="the token file; it must not exist")
+    kinds = (
+        f"{', '.join(TOKENIZERS)}: made from the files (bpe from the first {LEARNT_FROM // 10**6} million characters)"
+    )
+    others = "or one that exists: a file of Tokenizer.save, a token file, a run, a Hugging Face folder or hub id"
+    p.add_argument("--tokenizer", required=True, metavar="NAME_OR_PATH", help=f"{kinds}; {others}")
+    p.add_argument("--vocab-size", type=int, help="how many tokens bpe learns (default 1,000)")
+
+
+def run_tokens(arguments: argparse.Namespace) -> None:
+    """Encode files, and show how far it is."""
+    paths, out = [Path(name) for name in arguments.files], Path(arguments.out)
+    n_bytes = sum(_size(path) for path in paths)
+    if out.exists():
+        raise ValueError(f"{out} exists; delete it, or choose another name for --out")
+    with explained("the token file", out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=out.parent).close()
+    bar = {"total": n_bytes, "unit": "B", "unit_scale": True, "dynamic_ncols": True}
+    with stop_on_sigterm():
+        tokenizer = _tokenizer(arguments, paths, bar)
+        started = time.perf_counter()
+        with tqdm(desc="encoding", **bar) as shown:
+            n_ids = encode_files(paths, out, tokenizer, shown.update)
+    rate = n_bytes / 1e6 / (time.perf_counter() - started)
+    print(f"{out}: {n_ids:,} tokens ({tokenizer.kind}, {tokenizer.vocab_size:,} ids) of {n_bytes:,} bytes,")
+    print(f"      {n_bytes / n_ids:.2f} bytes per token, {rate:.1f} MB/s.")
+    print(f"Train with: python -m tinylm_lib train --tokens {out}")
+
+
+def _size(path: Path) -> int:
+    """The bytes of a file. Raises FileNotFoundError or ValueError for one that is missing, empty or a folder."""
+    if not path.is_file():
+        hint = f"give its files, such as {path}/*.txt" if path.is_dir() else "give UTF-8 text files"
+        raise FileNotFoundError(f"{path} is not a file; {hint}")
+    with open(path, "rb"):
+        pass
+    if not path.stat().st_size:
+        raise ValueError(f"{path} is empty; give files with text")
+    return path.stat().st_size
+
+
+def _tokenizer(arguments: argparse.Namespace, paths: list[Path], bar: dict[str, Any]) -> Tokenizer:
+    """Make the tokenizer that the flags name from the files, or open it.
+
+    Raises ValueError for a size where there is none to choose.
+    """
+    name, size = arguments.tokenizer, arguments.vocab_size
+    kind = TOKENIZERS.get(name)
+    if size is not None and not (kind and kind.sized):
+        raise ValueError(f"vocab_size {size} is for --tokenizer bpe; {name} has its own size, so leave it out")
+    if kind is None:
+        return open_tokenizer(name)
+    with tqdm(desc="vocabulary", **bar) as shown:
+        return kind.from_texts(_read(paths, LEARNT_FROM if kind.sized else None, shown), size)
+
+
+def _read(paths: list[Path], limit: int | None, bar: tqdm) -> Iterator[str]:
+    """Yield blocks of the files, of no more characters than a limit."""
+    for path in paths:
+        for text in read_blocks(path):
+            bar.update(len(text.encode("utf-8")))
+            yield text[:limit]
+            if limit is not None and (limit := limit - len(text)) <= 0:
+                return
+
+
+def open_tokenizer(source: str) -> Tokenizer:
+    """Open the tokenizer of a file, a token file, a run or checkpoint, or a model of Hugging Face.
+
+    Raises FileNotFoundError, OSError or ValueError where there is none.
+    """
+    path = Path(source)
+    if path.is_file():
+        with open(path, "rb") as file:
+            is_json = file.read(1) == b"{"  # a token file begins with a length
+        return load_tokenizer(path) if is_json else open_tokens(path).tokenizer
+    if not path.is_dir() or (path / TOKENIZER).is_file():
+        return load_hf_tokenizer(source)
+    tokenizer = checkpoint.load(checkpoint.latest(path)).tokenizer
+    if tokenizer is None:
+        raise ValueError(f"the checkpoint in {path} was saved without a tokenizer")
+    return tokenizer
+
+
+@contextmanager
+def stop_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does, so that nothing half-written is left."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

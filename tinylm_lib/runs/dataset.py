@@ -1,0 +1,106 @@
+"""What a run reads: the tokens of a text, cut into a part to train on and a part for validation."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..config import IGNORED
+from ..data.corpora import load_corpus
+from ..data.token_file import Tokens, open_tokens
+from ..data.windows import every_document, every_window, positions, split, split_lines
+from ..text.base import Tokenizer, line_end
+from ..text.tokenizers import TOKENIZERS
+
+LINES_PER_BATCH, TOKENS_PER_BATCH = 32, 4096  # of an evaluation
+TOKENS_PER_COUNT = 1 << 18
+
+
+class Dataset(NamedTuple):
+    """Token ids to train on (N,) and for validation (M,), their tokenizer, and where they came from.
+
+    name: a corpus, or the path of a file. sha256: of the text, or of what the token file holds.
+    starts (K,): the positions where a window may begin, None for all.
+    """
+
+    training: Tensor
+    validation: Tensor
+    starts: Tensor | None
+    tokenizer: Tokenizer
+    name: str
+    sha256: str
+
+
+def encode_corpus(
+    name: str, tokenizer: Tokenizer | None = None, kind: str = "bytes", vocab_size: int | None = None
+) -> Tokens:
+    """Encode a corpus with a tokenizer; default: a new one of a kind of TOKENIZERS, made from the corpus.
+
+    vocab_size: how many tokens a new one learns, if its kind learns.
+    """
+    text = load_corpus(name)
+    given, tokenizer = tokenizer, tokenizer or TOKENIZERS[kind].from_text(text, vocab_size)
+    try:
+        ids = torch.tensor(tokenizer.encode(text), dtype=torch.int32)
+    except ValueError as e:
+        raise ValueError(f"the model's tokenizer cannot encode {name}: {e}" if given else str(e)) from None
+    return Tokens(ids, tokenizer, hashlib.sha256(text.encode("utf-8")).hexdigest())
+
+
+def map_tokens(path: str, tokenizer: Tokenizer | None = None) -> Tokens:
+    """Map a token file, whose tokenizer must be the one given, if any.
+
+    Raises ValueError for a file that was made with another.
+    """
+    found = open_tokens(path)
+    if tokenizer is not None and tokenizer.to_dict() != found.tokenizer.to_dict():
+        raise ValueError(
+            f"{path} was made with another tokenizer ({found.tokenizer.kind}, {found.tokenizer.vocab_size} ids) than "
+            f"the model's ({tokenizer.kind}, {tokenizer.vocab_size} ids); make it again with the command tokens and "
+            f"--tokenizer FOLDER, the folder of the model"
+        )
+    return found
+
+
+def cut_dataset(found: Tokens, name: str, lines: bool, validation_share: float, eval_tokens: int) -> Dataset:
+    """Cut off the end for validation, of which the first eval_tokens are used.
+
+    lines: each line is a text of its own. The cut is then at the end of one, and windows begin with the end of the line
+    before; the first line has the last one before it.
+    Raises ValueError for too few lines.
+    """
+    ids, tokenizer, sha256 = found
+    starts = None
+    if lines:
+        end = line_end(tokenizer)
+        training, validation = split_lines(ids, end, validation_share)
+        starts = positions(training, end)
+        if len(starts) and starts[-1] == len(training) - 1:
+            starts = torch.cat((torch.tensor([-1]), starts))
+    else:
+        training, validation = split(ids, validation_share)
+    return Dataset(training, validation[:eval_tokens], starts, tokenizer, name, sha256)
+
+
+def validation_windows(
+    ids: Tensor, tokenizer: Tokenizer, longest: int, lines: bool, stride: int | None = None
+) -> tuple[Callable[[], Iterator], int]:
+    """Return a function that cuts the windows (B, T) of ids (M,) again, and how many bytes their targets are.
+
+    longest: tokens of a window, or the most that a line may have where lines are scored. stride: as of `every_window`.
+    Raises ValueError for too few ids, and for a line that is longer.
+    """
+    if len(ids) < 2:
+        raise ValueError(f"the validation text has {len(ids)} tokens; give more text or a larger validation_share")
+
+    def windows() -> Iterator:
+        if lines:
+            return every_document(ids, line_end(tokenizer), LINES_PER_BATCH)
+        return every_window(ids, max(1, TOKENS_PER_BATCH // longest), longest, stride)
+
+    if (found := max(x.shape[1] for x, _ in windows())) > longest:
+        raise ValueError(f"a line has {found} tokens, more than max_seq_len {longest}; raise it, or choose --no-lines")
+    targets = torch.cat([y[y != IGNORED].int() for _, y in windows()])  # (K)
+    return windows, sum(tokenizer.count_bytes(part.tolist()) for part in targets.split(TOKENS_PER_COUNT))

@@ -1,0 +1,75 @@
+"""The folder of a run: an earlier run is set aside, the last two checkpoints and the best one are kept."""
+
+import math
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from ..training.checkpoint import MANIFEST, read_manifest
+from .log import LOG_NAME
+
+STEP = re.compile(r"step_(\d{6,})")  # the folder of a checkpoint
+
+
+def set_aside(out: Path) -> None:
+    """Rename the folder of an earlier run, so that a new one never overwrites or mixes with it.
+
+    A folder that cannot be renamed, because we work in it or a disk is mounted there, gets a folder for it instead.
+    """
+    earlier = [*out.glob("step_*"), *out.glob(LOG_NAME)]
+    if not earlier:
+        return
+    fixed = Path.cwd().is_relative_to(out.resolve()) or os.path.ismount(out)
+    names = (f"{out / 'earlier' if fixed else out}.{n}" for n in range(1, 10_000))
+    aside = next(Path(name) for name in names if not Path(name).exists())
+    if fixed:
+        aside.mkdir()
+        for path in earlier:
+            path.rename(aside / path.name)
+    else:
+        out.rename(aside)
+    print(f"The earlier run in {out} is now {'in ' if fixed else ''}{aside}.")
+
+
+def kept(out: str) -> str:
+    """What is left of a run that failed."""
+    if any(Path(out).glob("step_*/" + MANIFEST)):
+        return f"the last checkpoint in {out} is kept"
+    return f"nothing was saved in {out} yet"
+
+
+def checkpoint_loss(folder: Path) -> float:
+    """The validation loss that a checkpoint was saved with; infinity where there is none."""
+    try:
+        return read_manifest(folder)["extra"].get("validation_loss", math.inf)
+    except (ValueError, OSError):
+        return math.inf
+
+
+def best_checkpoint(newest: Path) -> Path | None:
+    """The checkpoint of the lowest validation loss in a run, up to the newest; None where none has one."""
+    folders = [p for p, n in _numbers(newest.parent).items() if n <= _numbers(newest.parent)[newest]]
+    best = min(folders, key=checkpoint_loss)
+    return best if checkpoint_loss(best) < math.inf else None
+
+
+def forget(newest: Path) -> None:
+    """Delete the checkpoints before the newest, all but the last one and the best, and what a killed run left.
+
+    The manifest goes first: what is half deleted is not a checkpoint.
+    """
+    numbers = _numbers(newest.parent)
+    before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.get)
+    spared = [*[p for p in before if (p / MANIFEST).exists()][-1:], best_checkpoint(newest)]
+    for old in before:
+        if old not in spared:
+            with suppress(OSError):
+                (old / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _numbers(out: Path) -> dict[Path, int]:
+    """The folders of checkpoints and the updates in their names."""
+    return {p: int(found[1]) for p in sorted(out.iterdir()) if (found := STEP.fullmatch(p.name))}

@@ -1,0 +1,155 @@
+"""Text in, text out: one continuation as it grows, or those of many prompts at once. Notebook 12."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .sampling import STEPS_PER_LOOK, stream
+from .text.base import Tokenizer
+
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how a character looks whose bytes have not all come yet
+LONGEST_WAIT = 32  # tokens; a character has at most 4 bytes, so what is unfinished for longer is not text
+
+
+def pad_left(prompts: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor, Tensor]:
+    """Put prompts of different length into one batch, with `pad_id` in front of the shorter ones.
+
+    Returns ids (B, T) and padding (B,), the number of pads in each row, as the model and `generate` take them.
+    Raises ValueError where there is no prompt and for one without ids.
+    """
+    lengths = [len(prompt) for prompt in prompts]
+    if not lengths or not all(lengths):
+        raise ValueError(f"a batch needs prompts of at least one id each, got the lengths {lengths}")
+    padding = max(lengths) - torch.tensor(lengths)  # (B)
+    ids = torch.tensor([[pad_id] * n + list(prompt) for n, prompt in zip(padding.tolist(), prompts, strict=True)])
+    return ids, padding
+
+
+def stream_text(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    prompt: str,
+    max_new_tokens: int = 500,
+    *,
+    stop: Sequence[str] = (),
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> Iterator[str]:
+    """Yield the continuation of a prompt, piece by piece, each as soon as no later token can change it.
+
+    It ends at one of the ids in `tokenizer.ending`, before the first of the texts in `stop`, or after max_new_tokens.
+    The other options are those of `generate`; ids that the tokenizer lacks are never drawn. All are checked at the
+    call, before the first token. Beyond the model's max_seq_len it is predicted from the last tokens.
+    Raises TypeError or ValueError for a prompt and options that cannot be followed.
+    """
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "generator": generator}
+    found = _pieces(model, tokenizer, [_Text(tokenizer, prompt, stop)], max_new_tokens, 1, **options)
+    return (piece for (piece,) in found if piece)
+
+
+def write(
+    model: nn.Module,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    max_new_tokens: int = 500,
+    *,
+    stop: Sequence[str] = (),
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    generator: torch.Generator | None = None,
+) -> list[str]:
+    """Continue many prompts in one batch; each ends by itself. The options are those of `stream_text`.
+
+    Returns the continuations, without the prompts. At temperature 0 each is what its prompt alone gives, except where
+    two tokens are so equally probable that rounding decides.
+    Raises TypeError or ValueError for prompts and options that cannot be followed.
+    """
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "generator": generator}
+    texts = [_Text(tokenizer, prompt, stop) for prompt in _listed("prompts", prompts)]
+    found = _pieces(model, tokenizer, texts, max_new_tokens, STEPS_PER_LOOK, **options)
+    return ["".join(pieces) for pieces in zip(*found, strict=True)]
+
+
+def _pieces(
+    model: nn.Module, tokenizer: Tokenizer, texts: list["_Text"], n_tokens: int, n_at_once: int, **options: Any
+) -> Iterator[list[str]]:
+    """What is new in every text, one list per token and one for the rest.
+
+    n_at_once: for how many tokens to wait, because reading them stalls a GPU.
+    """
+    ids, padding = (t.to(next(model.parameters()).device) for t in pad_left([text.tokens for text in texts]))
+    V = model.config.vocab_size
+    options |= {"stop_ids": [i for i in tokenizer.ending if i < V], "vocab_size": min(tokenizer.vocab_size, V)}
+    steps = stream(model, ids, n_tokens, padding=padding if len(texts) > 1 else None, **options)
+
+    def read() -> Iterator[list[str]]:
+        while not all(text.ended for text in texts) and (columns := list(islice(steps, n_at_once))):
+            for new in torch.stack(columns).tolist():
+                yield [text.add(token) for text, token in zip(texts, new, strict=True)]
+        yield [text.rest() for text in texts]
+
+    return read()
+
+
+def _listed(name: str, texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise TypeError(f"{name} must be a list of texts, got the text {texts!r}; put it into a list")
+    return texts
+
+
+class _Text:
+    """Turns tokens into text as they come: each piece is what no later token can change.
+
+    Only the tokens of the last piece and those after it are decoded. The last piece is needed because a decoder may
+    treat spaces at the beginning of a text in another way.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: str, stop: Sequence[str]):
+        if not all(_listed("stop", stop)):
+            raise ValueError(f"stop has an empty text, got {list(stop)}; leave it out")
+        self.tokenizer, self.stop, self.ended = tokenizer, stop, False
+        self.tokens = [*tokenizer.beginning, *tokenizer.encode(prompt)]
+        if not self.tokens:
+            raise ValueError("the prompt is empty; a model continues at least one token")
+        self.n_read, self.n_shown = len(self.tokens), len(tokenizer.decode(self.tokens))
+        self.held = ""  # may be the beginning of a text in `stop`
+
+    def add(self, token: int) -> str:
+        """Read the next token and return what is new; nothing once the text has ended."""
+        if self.ended or token in self.tokenizer.ending:
+            return self.rest()
+        self.tokens.append(token)
+        text = self.tokenizer.decode(self.tokens)
+        if text.endswith(UNFINISHED) and len(self.tokens) - self.n_read < LONGEST_WAIT:
+            return ""
+        new = text[self.n_shown :]
+        self.tokens = self.tokens[self.n_read :]
+        self.n_read, self.n_shown = len(self.tokens), len(self.tokenizer.decode(self.tokens))
+        return self._until_stop(new)
+
+    def rest(self) -> str:
+        """End the text and return what was held back."""
+        if self.ended:
+            return ""
+        new = self._until_stop(self.tokenizer.decode(self.tokens)[self.n_shown :])
+        self.ended = True
+        return new + self.held
+
+    def _until_stop(self, new: str) -> str:
+        """What is certain of the held and the new text, which ends before a stop; what may begin one is held."""
+        text = self.held + new
+        if found := [(text.find(s) + len(s), text.find(s)) for s in self.stop if s in text]:
+            self.ended, self.held = True, ""
+            return text[: min(found)[1]]
+        begun = (n for s in self.stop for n in range(1, len(s)) if text.endswith(s[:n]))
+        certain = len(text) - max(begun, default=0)
+        self.held = text[certain:]
+        return text[:certain]
