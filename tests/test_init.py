@@ -24,9 +24,18 @@ def test_importing_loads_no_command_no_run_and_no_lesson() -> None:
 
 def test_the_version_is_known_where_nothing_is_installed() -> None:
     root = Path(tinylm_lib.__file__).parents[1]
-    program = (
-        "from importlib import metadata; metadata.version = None; import tinylm_lib; print(tinylm_lib.__version__)"
-    )
+    program = """
+from importlib import metadata
+
+def none(name, version=metadata.version):
+    if name.startswith("tinylm"):
+        raise metadata.PackageNotFoundError(name)
+    return version(name)
+
+metadata.version = none
+import tinylm_lib
+print(tinylm_lib.__version__)
+"""
     assert python(program, cwd=root).strip() == tinylm_lib.__version__
     assert all(part.isdecimal() for part in tinylm_lib.__version__.split("."))
 

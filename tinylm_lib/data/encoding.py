@@ -4,7 +4,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
@@ -75,7 +75,7 @@ def _start(values: dict[str, Any]) -> None:
 
 def _by_processes(blocks: Iterable[Block], tokenizer: Tokenizer) -> Iterator[np.ndarray]:
     """Encode blocks with a process on each core; the results come in order, and few blocks wait."""
-    n, waiting = min(os.cpu_count() or 1, MOST_PROCESSES), deque()
+    n, waiting = min(os.cpu_count() or 1, MOST_PROCESSES), deque[Future[np.ndarray]]()
     with ProcessPoolExecutor(n, get_context("spawn"), _start, (tokenizer.to_dict(),)) as pool:
         try:
             for block in blocks:
