@@ -159,7 +159,7 @@ class LayerNorm(nn.Module):
     extra_repr = RMSNorm.extra_repr
 
 
-NORMS = {"rms": RMSNorm, "layer": LayerNorm}
+NORMS: dict[str, type[RMSNorm] | type[LayerNorm]] = {"rms": RMSNorm, "layer": LayerNorm}
 
 
 def dropout(share: float) -> nn.Module:

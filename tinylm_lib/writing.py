@@ -5,8 +5,9 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from .model import TransformerLM
 from .sampling import STEPS_PER_LOOK, stream
 from .text.base import Tokenizer
 
@@ -29,7 +30,7 @@ def pad_left(prompts: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor,
 
 
 def stream_text(
-    model: nn.Module,
+    model: TransformerLM,
     tokenizer: Tokenizer,
     prompt: str,
     max_new_tokens: int = 500,
@@ -54,7 +55,7 @@ def stream_text(
 
 
 def write(
-    model: nn.Module,
+    model: TransformerLM,
     tokenizer: Tokenizer,
     prompts: Sequence[str],
     max_new_tokens: int = 500,
@@ -79,7 +80,7 @@ def write(
 
 
 def _pieces(
-    model: nn.Module, tokenizer: Tokenizer, texts: list["_Text"], n_tokens: int, n_at_once: int, **options: Any
+    model: TransformerLM, tokenizer: Tokenizer, texts: list["_Text"], n_tokens: int, n_at_once: int, **options: Any
 ) -> Iterator[list[str]]:
     """What is new in every text, one list per token and one for the rest.
 

@@ -141,7 +141,7 @@ def surprise_writer(file: Any, tokenizer: Tokenizer, text: Measured) -> Callable
 
 def pieces(tokenizer: Tokenizer, tokens: list[int]) -> Iterator[str]:
     """The text of each token; together they are the text. A character of several tokens is with the last of them."""
-    before, held = [], []
+    before, held = list[int](), list[int]()
     for i, token in enumerate(tokens, start=1):
         held.append(token)
         text = tokenizer.decode(before + held)[len(tokenizer.decode(before)) :]

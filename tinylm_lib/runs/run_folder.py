@@ -62,7 +62,7 @@ def forget(newest: Path) -> None:
     The manifest goes first: what is half deleted is not a checkpoint.
     """
     numbers = _numbers(newest.parent)
-    before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.get)
+    before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.__getitem__)
     spared = [*[p for p in before if (p / MANIFEST).exists()][-1:], best_checkpoint(newest)]
     for old in before:
         if old not in spared:
