@@ -11,6 +11,7 @@ export JUPYTER_CONFIG_DIR := $(CACHE)/jupyter/config
 export JUPYTER_DATA_DIR := $(CACHE)/jupyter/data
 export JUPYTER_RUNTIME_DIR := $(CACHE)/jupyter/runtime
 export MPLCONFIGDIR := $(CACHE)/matplotlib
+export MYPY_CACHE_DIR := $(CACHE)/mypy
 export NPM_CONFIG_CACHE := $(CACHE)/npm
 export RUFF_CACHE_DIR := $(CACHE)/ruff
 export TORCHINDUCTOR_CACHE_DIR := $(CACHE)/torchinductor
@@ -54,7 +55,7 @@ portable: set-up-test ## run notebooks and tests as other machines would, and li
 	@$(PY) tools/portable $(ARGS)
 
 clean: ## delete .venv and every cache, never your own notebooks in work/
-	rm -rf .venv work/cache .pytest_cache
+	rm -rf .venv work/cache .pytest_cache .mypy_cache build dist tinylm_lib.egg-info
 
 set-up-lab:
 	@$(FIND_PYTHON) && "$(PYTHON)" tools/setup.py lab

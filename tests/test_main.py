@@ -9,17 +9,27 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from support.hub import trained
 
-from tinylm_lib import ModelConfig, TrainConfig, storyworld
+import tinylm_lib
+from tinylm_lib import ModelConfig, TrainConfig, TransformerLM, generate, storyworld
 from tinylm_lib.__main__ import main, parser
+from tinylm_lib.commands.flags import SPELLED
 from tinylm_lib.data import corpora
+from tinylm_lib.pretrained import save_hf
+from tinylm_lib.runs import job, run
 from tinylm_lib.runs.job import RunConfig, begin
+from tinylm_lib.runs.log import read_log
+from tinylm_lib.text.hugging_face import HubTokenizer
 from tinylm_lib.text.tokenizers import WordTokenizer
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
+from tinylm_lib.training.evaluation import Evaluation
+from tinylm_lib.training.loop import Step
 
 SHAPE = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4"
 SMALL = f"{SHAPE} --seq-len 16 --sample-tokens 8 --warmup-steps 2 --prompt the"
@@ -58,7 +68,7 @@ def test_every_field_is_a_flag() -> None:
     for record in (RunConfig, TrainConfig, ModelConfig):
         for f in dataclasses.fields(record):
             if f.name != "rope_scaling":
-                assert f"--{f.name.replace('_', '-')}" in shown
+                assert f"--{SPELLED.get(f.name, f.name).replace('_', '-')}" in shown
                 assert f.metadata["help"].split()[0] in shown
 
 
@@ -77,6 +87,32 @@ def test_a_run_trains_samples_and_is_measured(shell: Shell) -> None:
     first, second, third = (shell(f"{options} {seed}").splitlines()[0] for seed in (3, 3, 4))
     assert first == second != third
     assert first.startswith("the cat") and len(first.encode()) >= len("the cat") + 20
+
+
+def test_sample_ends_at_a_stop_and_takes_any_source(shell: Shell) -> None:
+    options = "--prompt 'One rainy day, calm' --temperature 0 --max-new-tokens"
+    whole = shell(f"sample --from storyworld {options} 60")
+    assert whole.count(".") > 2 and whole.endswith("\n")
+    first = shell(f"sample --checkpoint storyworld {options} 60 --stop . --stop nothing")
+    assert first == whole[: whole.index(".")] + "\n"
+    assert whole.startswith(shell(f"sample --from storyworld {options} 5")[:-1])
+
+
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+def test_sample_ends_where_a_model_of_hugging_face_ends_a_text(file: str, shell: Shell) -> None:
+    torch.manual_seed(0)
+    tokenizer = HubTokenizer(trained().to_str())
+    config = ModelConfig(vocab_size=300, d_model=16, n_layers=1, n_heads=2, max_seq_len=64, init="xavier")
+    model = TransformerLM(config)
+    save_hf(model, "model", tokenizer=tokenizer)
+    command = "sample --from model --prompt 'One day' --temperature 0 --max-new-tokens 40"
+    tokens = tokenizer.encode("One day")
+    written = generate(model, torch.tensor([tokens]), 40, temperature=0)[0].tolist()
+    end = next(i for i in range(len(tokens) + 3, len(written)) if written[i] not in written[len(tokens) : i])
+    assert shell(command) == tokenizer.decode(written) + "\n"
+    values = json.loads(Path("model/config.json").read_text("utf-8"))
+    (Path("model") / file).write_text(json.dumps({**values, "eos_token_id": [1, written[end]]}), encoding="utf-8")
+    assert shell(command) == tokenizer.decode(written[:end]) + "\n"
 
 
 def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +173,158 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, shell: Shell, monkey
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=120)[0]
     step = int(re.search(r"Stopped after update (\d+)", said)[1])
-    assert f"train --resume --out {out}" in said
+    assert f"train --resume --out={out}" in said
     assert load(latest(out)).step == step
+    assert process.returncode == 0, "it did what it was asked to"
+
+
+WHILE_TORCH_LOADS = """
+import signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch.nn":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+@pytest.mark.parametrize(("program", "lines"), [(["-m", "tinylm_lib", "train"], 0), (["-c", "import tinylm_lib"], 3)])
+def test_ctrl_c_while_pytorch_loads_prints_no_traceback_of_the_program(
+    program: list[str], lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WHILE_TORCH_LOADS, encoding="utf-8")
+    code = str(Path(tinylm_lib.__file__).parents[1])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), code)))
+    done = subprocess.run([sys.executable, *program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGINT, "a shell makes 130 of it"
+    assert len(done.stderr.splitlines()) >= lines if lines else done.stderr == "", done.stderr
+
+
+def test_a_second_ctrl_c_interrupts(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(run, "log_entries", interrupted)
+    assert "tinylm: interrupted" in shell.train("--total-steps 4", status=130)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="quoted for cmd")
+@pytest.mark.parametrize("prompt", ["the cat's $HOME", "the\ncat", "-the", "the\tcat"])
+@pytest.mark.parametrize("out", ["a run", "-run", "run;ls", "it's"])
+def test_what_a_run_prints_can_be_pasted_into_a_shell(prompt: str, out: str, shell: Shell) -> None:
+    flags = [f"--out={out}", "--corpus=text.txt", f"--prompt={prompt}", *SHAPE.split(), "--sample-tokens=0"]
+    assert main(["train", *flags, "--total-steps=1", "--seq-len=16"]) == 0
+    said = shell.capsys.readouterr().out
+    typed = said[said.index("python -m tinylm_lib ") : said.index("\nThis took")]
+    command = shlex.split(typed)[3:]
+    pasted = subprocess.run(
+        ["sh", "-c", f"python() {{ printf '%s\\0' \"$@\"; }}; {typed}"], capture_output=True, text=True
+    )
+    assert pasted.stdout.split("\0")[2:-1] == command
+    assert main([*command, "--max-new-tokens=2"]) == 0
+    shown = shell.capsys.readouterr().out
+    assert shown.startswith(prompt if "\t" not in prompt else "\n"), "what cannot be typed is left out"
+
+
+def test_on_windows_commands_are_quoted_for_its_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.os, "name", "nt")
+    assert run.typed("sample", "--checkpoint=a run") == 'sample "--checkpoint=a run"'
+
+
+def test_a_run_can_be_made_longer(shell: Shell) -> None:
+    shell.train("--total-steps 8 --eval-every 4")
+    assert "total_steps 7 is below the 8 updates" in shell("train --resume --out run --total-steps 7", status=2)
+    assert "Nothing left to do" in shell("train --resume --out run --total-steps 8")
+    said = shell("train --resume --out run --total-steps 20")
+    share = 1 - (9 - 2) / (20 - 2)  # warm-up of 2 updates, then linear
+    assert "Continuing after update 8, which had 0% of the peak learning rates, with" in said
+    assert f" {share:.0%} of them, because the schedule ends at update 20." in said
+    entries = [entry for entry in read_log(Path("run/log.jsonl")) if "loss" in entry]
+    assert [entry["update"] for entry in entries] == list(range(1, 21))
+    assert entries[8]["lr_share"] == pytest.approx(share) and entries[-1]["lr_share"] == 0
+    assert load(latest(Path("run"))).extra["train"]["total_steps"] == 20
+
+
+def test_a_run_that_was_planned_longer_or_made_longer_before_its_end_is_the_same(shell: Shell) -> None:
+    """With a constant rate the schedule does not see the end."""
+    shell.train("--total-steps 12 --floor 1", out="whole")
+    shell.train("--total-steps 5 --floor 1")
+    shell("train --resume --out run --total-steps 12")
+    whole, run = weights("whole"), weights("run")
+    assert all(torch.equal(whole[name], run[name]) for name in whole)
+
+
+def test_the_best_checkpoint_is_named_with_the_command_that_samples_from_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([3.0, 1.5, 2.0, 2.5])
+
+    def evaluated(*arguments: object) -> Evaluation:
+        return Evaluation(next(losses), 1.0, 1.0, 1)
+
+    monkeypatch.setattr(run, "evaluate", evaluated)
+    said = shell.train("--total-steps 8 --eval-every 2")
+    assert folders_of("run") == ["step_000004", "step_000006", "step_000008"]
+    assert latest(Path("run")).name == "step_000008", "latest is the highest step"
+    command = re.search(
+        r"The lowest validation loss, 1.500, is that of .*step_000004:\n +python -m tinylm_lib (.*)", said
+    )[1]
+    assert shell(f"{command} --max-new-tokens 3").startswith("the")
+    losses = iter([1.0])
+    said = shell("train --resume --out run --total-steps 9")
+    assert "lowest validation loss" not in said, "it is the last one"
+    assert folders_of("run") == ["step_000008", "step_000009"]
+
+
+def folders_of(out: str) -> list[str]:
+    return sorted(p.name for p in Path(out).glob("step_*"))
+
+
+def test_an_optional_number_can_be_none(shell: Shell) -> None:
+    shell.train("--total-steps 2 --clip-norm none --d-ff none")
+    found = load(latest(Path("run")))
+    assert found.extra["train"]["clip_norm"] is None and found.model.config.d_ff == 64
+    with pytest.raises(SystemExit):
+        main(["train", "--clip-norm", "never"])
+    assert "invalid float or none value: 'never'" in shell.capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["train", "--batch-size", "none"])
+    assert "invalid int value: 'none'" in shell.capsys.readouterr().err
+
+
+@pytest.mark.parametrize("out", [os.devnull, "text.txt", "text.txt/deeper/run"])
+def test_a_file_as_the_folder_of_a_run_is_refused_before_anything_is_read(
+    out: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "load_corpus", lambda name: pytest.fail("it was read"))
+    taken = out.split("/deeper")[0]
+    assert f"out {out} cannot be a folder, because {taken} is a file" in shell.train("", out=out, status=2)
+
+
+def test_a_run_in_the_working_folder_can_be_started_again(shell: Shell) -> None:
+    for _ in range(2):
+        shell.train("--total-steps 2", out=".")
+    assert Path("text.txt").exists() and latest(Path()) == Path("step_000002")
+    assert latest(Path("earlier.1")).name == "step_000002"
+    assert "Nothing left to do" in shell("train --resume --out .")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler's own imports
+def test_without_a_compiler_compile_says_what_it_needs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> Iterator[Step]:
+        raise torch._dynamo.exc.TorchDynamoException("No working C++ compiler found in: (None, 'g++')\n\nlong")
+
+    monkeypatch.setattr(run, "train", broken)
+    said = shell.train("--total-steps 2 --compile", status=2)
+    assert "--compile does not work here (No working C++ compiler found in: (None, 'g++')). It needs" in said
+    for remedy in ("g++", "xcode-select --install", "Visual Studio", "Triton", "leave it out"):
+        assert remedy in said.splitlines()[-1]
+    with pytest.raises(torch._dynamo.exc.TorchDynamoException):
+        shell.train("--total-steps 2")
 
 
 MISTAKES = {
@@ -157,7 +343,9 @@ MISTAKES = {
     "train --prompt=": "prompt is empty",
     "train --device quantum": "device 'quantum' is not here",
     "train --resume --preset gpt": "leave out --preset",
-    **dict.fromkeys(("train --resume --out NO", "sample --checkpoint NO", "eval NO"), "no sound checkpoint"),
+    **dict.fromkeys(("train --resume --out NO", "eval NO"), "no sound checkpoint"),
+    **dict.fromkeys(("sample --checkpoint NO", "sample --from NO"), "'NO' is not a model; give a folder"),
+    "sample --checkpoint RUN --stop=": "stop has an empty text",
     "sample --checkpoint RUN --prompt=": "prompt is empty",
     **{f"sample --checkpoint RUN --temperature {t}": "temperature must be 0 (greedy)" for t in (-1, "nan")},
     **{f"sample --checkpoint RUN --top-k {k}": "top_k must be an integer from 1 to 256" for k in (0, 257)},

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from support.models import MODELS, NO_DROPOUT, SIZES, scrambled, some_ids, tiny
+from support.models import MODELS, NO_DROPOUT, SIZES, rounding, scrambled, some_ids, tiny
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
@@ -337,6 +338,75 @@ def test_bfloat16_runs_forward_and_backward(name: str, autocast: bool) -> None:
         assert (p.dtype, p.grad.dtype) == (kept, kept) and p.grad.isfinite().all(), key
 
 
+PADDING = torch.tensor([0, 3, 18, 11])  # of 19 ids: none, some, all but one
+
+
+def alone(model: TransformerLM, ids: Tensor) -> list[Tensor]:
+    """The logits of each row of ids (B, T) without its PADDING, computed by itself."""
+    return [model(row[None, n:])[0] for row, n in zip(ids, PADDING, strict=True)]
+
+
+@pytest.mark.parametrize("cuts", [[19], [1, 18], [7, 1, 11], [18, 1]])
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_changes_no_logit_whatever_is_in_it(name: str, cuts: list[int]) -> None:
+    model, ids = scrambled(tiny(name)).double(), some_ids(4, 19)
+    hidden = torch.arange(19) < PADDING[:, None]
+    for filled in (ids, ids.masked_fill(hidden, 0), ids.masked_fill(hidden, 40)):
+        with torch.no_grad():
+            cache = None if len(cuts) == 1 else KVCache(model.config, 4, 19, dtype=torch.float64)
+            actual = torch.cat([model(piece, cache, PADDING) for piece in filled.split(cuts, dim=1)], dim=1)
+            assert actual.isfinite().all()
+            for row, n, expected in zip(actual, PADDING, alone(model, ids), strict=True):
+                torch.testing.assert_close(row[n:], expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_adds_only_rounding_in_fp32(name: str) -> None:
+    model, ids = scrambled(tiny(name)), some_ids(4, 19)
+    with torch.no_grad():
+        for row, n, expected in zip(model(ids, padding=PADDING.int()), PADDING, alone(model, ids), strict=True):
+            assert (row[n:] - expected).abs().max() <= rounding(expected, 13)  # products: 6 per block, and the head
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("name", ["modern", "tiny_transformer", "gpt"])
+def test_padding_changes_no_gradient(name: str, recompute: bool) -> None:
+    model, ids, found = scrambled(tiny(name)).double().train(), some_ids(4, 19), []
+    for logits in (alone(model, ids), None):
+        model.zero_grad()
+        model.recompute = recompute and logits is None
+        logits = logits or [row[n:] for row, n in zip(model(ids, padding=PADDING), PADDING, strict=True)]
+        sum(row.logsumexp(-1).sum() for row in logits).backward()
+        found.append([p.grad.clone() for p in model.parameters()])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+
+
+def test_without_padding_no_layer_gets_a_mask() -> None:
+    """A mask would choose another kernel. The planted violation is padding of 0 everywhere."""
+    model, ids, masks = scrambled(tiny("llama")), some_ids(2, 9), []
+    model.blocks[1].register_forward_pre_hook(lambda module, inputs: masks.append(inputs[1].mask))
+    model(ids)
+    model(ids, padding=torch.tensor([0, 0]))
+    assert masks[0] is None and masks[1].shape == (2, 1, 1, 9)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize(
+    "padding",
+    [
+        [0, 1], 1, torch.tensor(1), torch.tensor([1]), torch.tensor([0, 1, 1]), torch.tensor([[0], [1]]),
+        torch.tensor([0.0, 1.0]), torch.tensor([False, True]), torch.tensor([-1, 0]), torch.tensor([0, 5]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_padding_that_does_not_fit_is_refused(cached: bool, padding: Any) -> None:
+    model, ids = scrambled(tiny("gpt")), some_ids(2, 5)
+    cache = KVCache(model.config, 2, 5) if cached else None
+    with pytest.raises(ValueError, match=r"padding must be a tensor of 2 integers in 0\.\.4, .*; got "):
+        model(ids, cache, padding)
+    assert cache is None or cache.length == 0
+
+
 def loss_and_gradients(run: Any, model: TransformerLM, ids: Tensor) -> list[Tensor]:
     """Logits and all gradients of one training step; the same dice for each call."""
     torch.manual_seed(1)
@@ -376,6 +446,23 @@ def test_cached_decoding_compiles_once_per_kind_of_call_and_equals_eager(name: s
             assert torch.equal(compiled(piece, caches[0]), model(piece, caches[1]))
     assert caches[0].length == 37
     assert counter.frame_count <= 3, "a step must not compile anew"
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("name", ["modern", "gpt"])
+def test_padding_compiles_whole_and_equals_eager(name: str) -> None:
+    model, ids = scrambled(tiny(name)), some_ids(4, 19)
+    counter = CompileCounter()
+    compiled = torch.compile(model, fullgraph=True, backend=counter)
+    with torch.no_grad():
+        assert torch.equal(compiled(ids, padding=PADDING), model(ids, padding=PADDING))
+        caches = [KVCache(model.config, 4, 19) for _ in range(2)]
+        for piece in ids.split([7] + [1] * 12, dim=1):
+            found = [
+                run(piece, cache, PADDING.clamp(max=6)) for run, cache in zip((compiled, model), caches, strict=True)
+            ]
+            assert torch.equal(*found)
+    assert counter.frame_count <= 4, "a step must not compile anew"
 
 
 @pytest.mark.usefixtures("fresh_compiler")
@@ -442,6 +529,10 @@ NO_IDS = [torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.uint
         (torch.tensor([[1, -100, 2]]), ValueError, ["-100", "0..40"]),
         (torch.tensor([[1, 41, 2]]), ValueError, ["41", "0..40"]),
         (torch.zeros(2, 38, dtype=torch.long), ValueError, ["38", "max_seq_len 37"]),
+        *(
+            (ids, TypeError, [type(ids).__name__, "torch.tensor([[1, 2]])", "pad_left"])
+            for ids in ([1, 2], [[1, 2]], "text", np.array([[1, 2]]), None)
+        ),
     ],
     ids=lambda x: f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else "",
 )

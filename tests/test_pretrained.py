@@ -92,7 +92,7 @@ def test_one_function_opens_every_kind_of_model(tmp_path: Path, monkeypatch: pyt
     assert isinstance(load_model("./storyworld")[1], ByteTokenizer)
 
 
-@pytest.mark.parametrize("source", ["nowhere", "a/b/c", "FILE", "x\0y", "a b/c"])
+@pytest.mark.parametrize("source", ["nowhere", "a/b/c", "FILE", "x\0y", "a b/c", "x" * 5000, "\ud800"])
 def test_what_is_not_a_model_lists_what_could_be(source: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileNotFoundError, match=r"is not a model; .* \(of train\) or .*\(storyworld\), or an id of"):

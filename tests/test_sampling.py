@@ -4,9 +4,11 @@ import dataclasses
 import inspect
 import itertools
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support import toys
@@ -239,6 +241,68 @@ def test_overflow_stop_ends_at_the_limit_and_error_refuses_before_the_first_toke
     assert len(passes.shapes) == n_out * (3 if n_new == n_out else 2), "what is refused and no new tokens are no work"
 
 
+# Their text alone slides beyond the limit early, late, and never; the batch itself is longer than the limit, or not.
+LENGTHS = [[5, 1, 9, 3], [2, LIMIT], [1, LIMIT + 3, 4]]
+POSITIONED = {**{name: {} for name in FAMILIES}, "none": {"position": "none"}, "post": {"block": "post_norm"}}
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("name", POSITIONED)
+def test_prompts_of_different_length_are_continued_as_each_alone(name: str, lengths: list[int]) -> None:
+    changes = {"n_heads": 4, "n_kv_heads": 2, "d_head": 4, **POSITIONED[name]}
+    model = toy_model(name if name in FAMILIES else "llama", seed=2, std=0.5, **changes)
+    prompts = [toy_ids(1, n, seed=n)[0] for n in lengths]
+    expected = [generate(model, prompt[None], LIMIT + 2, temperature=0)[0, len(prompt) :] for prompt in prompts]
+    assert len(torch.stack(expected).unique()) > 1, "the toy model repeats itself, so this compares too little"
+    T = max(lengths)
+    padding = T - torch.tensor(lengths)
+    for pad_id in (0, V - 1):
+        ids = torch.stack([torch.cat((torch.full((T - len(p),), pad_id), p)) for p in prompts])
+        options = {"temperature": 0, "padding": padding}
+        actual = generate(model, ids, LIMIT + 2, **options)
+        assert torch.equal(actual[:, :T], ids) and torch.equal(actual[:, T:], torch.stack(expected))
+        assert torch.equal(torch.stack(list(stream(model, ids, LIMIT + 2, **options)), dim=1), actual[:, T:])
+    assert padding.tolist() == [T - n for n in lengths], "the padding of the caller was changed"
+
+
+def test_padded_prompts_stop_and_are_sampled_as_others() -> None:
+    model, ids, padding = toy_model(std=0.3), toy_ids(3, 5), torch.tensor([0, 2, 4])
+    assert torch.equal(
+        generate(model, ids, 20, generator=seeded(3), padding=padding - padding),
+        generate(model, ids, 20, generator=seeded(3)),
+    )
+    free = generate(model, ids, 20, temperature=0, padding=padding)
+    stops = (int(free[1, 7]),)
+    expected = stopped(free, 5, stops, 3)
+    assert torch.equal(generate(model, ids, 20, temperature=0, padding=padding, stop_ids=stops, pad_id=3), expected)
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0}, {}, {"temperature": 1.7, "top_k": 3}, {"top_p": 0.9}], ids=str)
+@pytest.mark.parametrize("vocab_size", [1, 4, V])
+def test_ids_from_vocab_size_on_are_never_drawn(vocab_size: int, options: dict[str, Any]) -> None:
+    model, ids = toy_model(seed=3, std=0.1), toy_ids(4, 5)
+    options = {name: min(x, vocab_size) if name == "top_k" else x for name, x in options.items()}
+    actual = generate(model, ids, 40, generator=seeded(1), vocab_size=vocab_size, **options)[:, 5:]
+    assert actual.max() < vocab_size
+    assert generate(model, ids, 40, generator=seeded(1))[:, 5:].max() == V - 1, "the model draws them where it may"
+    streamed = list(stream(model, ids, 40, generator=seeded(1), vocab_size=vocab_size, **options))
+    assert torch.equal(torch.stack(streamed, dim=1), actual)
+    first = next_token_probs(toys.evaluation_copy(model)(ids)[:, -1, :vocab_size], **options)
+    assert torch.equal(actual[:, 0], sample(first, seeded(1)))
+
+
+def test_beams_hold_no_id_from_vocab_size_on() -> None:
+    model, prompt = toy_model(seed=3, std=0.1), toy_ids(1, 3)[0]
+    free = beam_search(model, prompt, 4, 6)
+    assert max(max(tokens[3:]) for tokens, _ in free) >= 5
+    for tokens, log_prob in beam_search(model, prompt, 4, 6, vocab_size=5):
+        assert max(tokens[3:]) < 5
+        logits = toys.evaluation_copy(model)(torch.tensor([tokens[:-1]]))[0, 2:, :5].log_softmax(-1)
+        assert log_prob == pytest.approx(float(logits[range(4), tokens[3:]].sum()))
+    with pytest.raises(ValueError, match="vocab_size must be an integer from 1 to 17, got 18"):
+        beam_search(model, prompt, 4, 6, vocab_size=18)
+
+
 STOPS = [(0,), (5,), (7,), (16,), (), (0, 1, 2), (3, 3), (16, 5, 9), tuple(range(V))]
 
 
@@ -393,6 +457,11 @@ BAD_REQUESTS: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
     ([[1]], {"overflow": "crop"}, ValueError, "overflow 'crop' is unknown; choose one of slide, stop, error"),
     *(([[1]], {"stop_ids": [3, t]}, ValueError, rf"stop id {t} is outside 0\.\.16") for t in (-1, 17, 2.5)),
     *(([[1]], {"pad_id": t}, ValueError, rf"pad_id {t} is outside 0\.\.16") for t in (-1, 17, 0.5)),
+    *(([[1]], {"vocab_size": n}, ValueError, f"vocab_size must be an integer from 1 to 17, got {n}")
+      for n in (0, 18, 2.5, True)),
+    ([[1]], {"vocab_size": 5, "top_k": 6}, ValueError, r"top_k must be an integer from 1 to 5 .*got 6"),
+    *(([[1, 2]], {"padding": p}, ValueError, r"padding must be a tensor of 1 integers in 0\.\.1, ")
+      for p in (1, [1], torch.tensor([2]), torch.tensor([-1]), torch.tensor([0, 0]), torch.tensor([0.5]))),
 ]  # fmt: skip
 
 
@@ -409,9 +478,19 @@ def test_bad_requests_are_refused_at_the_call(
     assert modes(model) == before
 
 
+@pytest.mark.parametrize("ids", [[1, 2], [[1, 2]], "text", np.array([[1, 2]]), None], ids=repr)
+def test_prompts_that_are_no_tensors_are_refused_with_the_way_to_make_one(ids: Any) -> None:
+    for call in (generate, stream):
+        with pytest.raises(TypeError, match=rf"got {type(ids).__name__}; use torch.tensor\(\[\[1, 2\]\]\) or pad_left"):
+            call(toy_model(), ids, 5)
+
+
 def test_stream_and_generate_take_the_same_options() -> None:
-    taken = inspect.signature(generate).parameters.values()
+    taken, streamed = (inspect.signature(call).parameters.values() for call in (generate, stream))
     assert {p.name: p.default for p in taken if p.kind is p.KEYWORD_ONLY} == dataclasses.asdict(Options())
+    assert list(taken) == list(streamed), "editors and `help` show the options of stream, too"
+    assert inspect.signature(stream).return_annotation == Iterator[Tensor]
+    assert "yield" not in inspect.getsource(generate) and "def stream" in inspect.getsource(stream)
     with pytest.raises(TypeError, match="temprature"):
         stream(toy_model(), toy_ids(1, 2), 1, temprature=0)
 

@@ -10,10 +10,11 @@ from .config import ModelConfig, TrainConfig
 from .data import RandomWindows, every_window, load_corpus, open_tokens, split, write_tokens
 from .model import TransformerLM
 from .presets import preset
-from .pretrained import load_hf, load_hf_tokenizer, load_pretrained, save_hf
+from .pretrained import load_hf, load_hf_tokenizer, load_model, load_pretrained, save_hf
 from .sampling import beam_search, generate, next_token_probs, stream
 from .text import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer, load_tokenizer, train_bpe
-from .training import build_optimizer, checkpoint, choose_device, evaluate, next_token_loss, train
+from .training import build_optimizer, checkpoint, choose_device, evaluate, next_token_loss, token_log_probs, train
+from .writing import pad_left, stream_text, write
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,16 +38,21 @@ __all__ = [
     "load_corpus",
     "load_hf",
     "load_hf_tokenizer",
+    "load_model",
     "load_pretrained",
     "load_tokenizer",
     "next_token_loss",
     "next_token_probs",
     "open_tokens",
+    "pad_left",
     "preset",
     "save_hf",
     "split",
     "stream",
+    "stream_text",
+    "token_log_probs",
     "train",
     "train_bpe",
+    "write",
     "write_tokens",
 ]

@@ -37,8 +37,11 @@ def run_doctor(arguments: argparse.Namespace) -> None:
 
 def run_lab(arguments: argparse.Namespace) -> None:
     """Open the lessons."""
-    from .classroom.course import lab
-
+    try:
+        from .classroom.course import lab
+    except ModuleNotFoundError as e:
+        remedy = 'which has them: run make lab in it, or python -m pip install -e ".[lab]"'
+        raise ModuleNotFoundError(f"{e}, which the lessons need; get a checkout of the repository, {remedy}") from None
     raise SystemExit(lab.main(arguments.others))
 
 

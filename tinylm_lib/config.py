@@ -3,7 +3,9 @@
 import dataclasses
 import math
 from dataclasses import dataclass, field, fields
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
+
+_R = TypeVar("_R", bound="Record")
 
 # What a choice fixes about sizes. The classes themselves stand in the tables NORMS, POSITIONS, FFNS, BLOCKS and INITS.
 FFN_RATIO = {"swiglu": 8 / 3, "geglu": 8 / 3, "gelu": 4, "gelu_tanh": 4, "relu": 4}  # d_ff / d_model
@@ -26,7 +28,7 @@ def check_record(record: Any) -> None:
     """Raise ValueError for the first field of a wrong type, an unknown name or a number out of its range."""
     for f in fields(record):
         value, meta, kinds = getattr(record, f.name), f.metadata, field_types(f)
-        if value is None and type(None) in kinds:
+        if value is None and (f.default is None or type(None) in kinds):
             continue
         fits = isinstance(value, kinds) or (float in kinds and type(value) is int)
         if not fits or (isinstance(value, bool) and bool not in kinds) or value in (math.inf, -math.inf):
@@ -45,6 +47,7 @@ def field_types(f: dataclasses.Field) -> tuple[type, ...]:
     return get_args(f.type) or (f.type,)
 
 
+@dataclass(frozen=True)
 class Record:
     """What the frozen records share: a plain dict in and out."""
 
@@ -53,7 +56,7 @@ class Record:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "Record":
+    def from_dict(cls: type[_R], values: dict[str, Any]) -> _R:
         """Build the record from `to_dict`'s result.
 
         Raises ValueError for a field that this version does not know.
@@ -96,9 +99,9 @@ class ModelConfig(Record):
     d_model: int = option(128, "C, width of the residual stream", low=1)
     n_layers: int = option(4, "number of blocks", low=1)
     n_heads: int = option(4, "H, number of query heads", low=1)
-    n_kv_heads: int | None = option(None, "G, number of key-value heads; default n_heads", low=1)
-    d_head: int | None = option(None, "D, width of one head; default d_model / n_heads", low=1)
-    d_ff: int | None = option(None, "F, inner width of the feed-forward; default from the ffn's ratio", low=1)
+    n_kv_heads: int = option(None, "G, number of key-value heads; default n_heads", low=1)
+    d_head: int = option(None, "D, width of one head; default d_model / n_heads", low=1)
+    d_ff: int = option(None, "F, inner width of the feed-forward; default from the ffn's ratio", low=1)
     d_ff_multiple_of: int = option(64, "a derived d_ff is rounded to a multiple of this", low=1)
 
     block: str = choice("pre_norm", "pre_norm", "post_norm", help="where the norms stand")

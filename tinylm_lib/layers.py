@@ -108,7 +108,7 @@ def at_least_fp32(x: Tensor) -> Tensor:
 
 def values_at_hand(x: Tensor) -> bool:
     """Whether the values of x (...) can be read without waiting: on the CPU, and not while compiling."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling()
+    return isinstance(x, Tensor) and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 class RMSNorm(nn.Module):
@@ -159,7 +159,7 @@ class LayerNorm(nn.Module):
     extra_repr = RMSNorm.extra_repr
 
 
-NORMS = {"rms": RMSNorm, "layer": LayerNorm}
+NORMS: dict[str, type[RMSNorm] | type[LayerNorm]] = {"rms": RMSNorm, "layer": LayerNorm}
 
 
 def dropout(share: float) -> nn.Module:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -164,7 +165,7 @@ class TransformerLM(nn.Module):
         self.embed_scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.position = added.from_config(config)
         self.dropout = dropout(config.embedding_dropout)
-        self.blocks = nn.ModuleList(block(config, rotation) for _ in range(config.n_layers))
+        self.blocks: Any = nn.ModuleList(block(config, rotation) for _ in range(config.n_layers))
         norm = pick(NORMS, config.norm, "norm")
         self.final_norm = norm(config.d_model, config.norm_eps) if block.final_norm else nn.Identity()
         self.lm_head = None if config.tie_embeddings else Linear(config.d_model, config.vocab_size)
@@ -174,12 +175,13 @@ class TransformerLM(nn.Module):
     def initialise(self) -> None:
         """Fill all weights anew, in the way that config.init names, from torch's global generator."""
         init = pick(INITS, self.config.init, "init")(self.config)
+        norms = tuple(NORMS.values())
         residual = [w for b in self.blocks for w in (b.attention.o_proj.weight, b.ffn.down_proj.weight)]
         for module in self.modules():
-            if isinstance(module, tuple(NORMS.values())):
+            if isinstance(module, norms):
                 nn.init.ones_(module.weight)
-            if getattr(module, "bias", None) is not None:
-                nn.init.zeros_(module.bias)
+            if isinstance(bias := getattr(module, "bias", None), Tensor):
+                nn.init.zeros_(bias)
             if isinstance(module, Linear) and not any(module.weight is w for w in residual):
                 init.linear(module.weight)
         for weight in residual:
@@ -203,7 +205,7 @@ class TransformerLM(nn.Module):
         T = ids.shape[1]
         at, mask = torch.arange(start, start + T, device=ids.device), None  # (T)
         if padding is not None:
-            check_padding(padding, len(ids), start + T, values=values_at_hand(padding))
+            check_padding(padding, len(ids), T if cache is None else cache.max_len, values=values_at_hand(padding))
             mask = (torch.arange(start + T, device=ids.device) >= padding[:, None])[:, None, None]  # (B, 1, 1, S)
             at = (at - padding[:, None]).clamp_min(0)  # (B, T)
         x = self.embed(ids) * self.embed_scale  # (B, T) -> (B, T, C)

@@ -120,6 +120,7 @@ class SinusoidalPosition(Tables):
     """The fixed vectors of `sinusoidal_table`, added to x."""
 
     vectors = 0
+    table: Tensor
 
     def __init__(self, max_seq_len: int, d_model: int):
         super().__init__()
@@ -154,6 +155,9 @@ class Rotary(Tables):
     Raises ValueError for an odd d_head and an unknown layout.
     Source: Su et al. 2021, "RoFormer", equations 14, 15 and 34. Notebook 06.
     """
+
+    cos: Tensor
+    sin: Tensor
 
     def __init__(
         self,

@@ -1,5 +1,6 @@
 """Trained models: those that ship with the library, and those of Hugging Face, in and out. Notebook 05."""
 
+import os
 from pathlib import Path
 
 from .hub import load_hf, load_hf_tokenizer, save_hf
@@ -10,7 +11,7 @@ from .training.checkpoint import MANIFEST, Checkpoint, latest, load
 
 __all__ = ["FINE_TUNING", "load_hf", "load_hf_tokenizer", "load_model", "load_pretrained", "open_model", "save_hf"]
 # Fields of TrainConfig that suit the training of a trained model. Source: measured, see the README.
-FINE_TUNING = {"matrix_lr": 1e-3, "embedding_lr": 1e-3, "warmup_steps": 20}
+FINE_TUNING = {"matrix_lr": 1e-3, "embedding_lr": 1e-3}
 WEIGHTS = Path(__file__).with_name("weights")
 
 
@@ -28,18 +29,18 @@ def load_model(source: str | Path) -> tuple[TransformerLM, Tokenizer]:
 
 def open_model(source: str | Path) -> Checkpoint:
     """As `load_model`, with what else a checkpoint holds; a model of Hugging Face is at step 0 and has no more."""
-    folder = Path(source)
+    is_folder = os.path.isdir(source)
     if str(source) in _shipped():
         found = load_pretrained(str(source))
-    elif folder.is_dir() and not (folder / CONFIG).is_file():
-        found = load(latest(folder))
-    elif folder.is_dir() or (not folder.exists() and HUB_ID.fullmatch(str(source))):
+    elif is_folder and not os.path.isfile(Path(source) / CONFIG):
+        found = load(latest(source))
+    elif is_folder or (not os.path.exists(source) and HUB_ID.fullmatch(str(source))):
         tokenizer = load_hf_tokenizer(source)
         found = Checkpoint(load_hf(source), 0, tokenizer, None, None, {}, {})
     else:
         raise FileNotFoundError(
-            f"{str(source)!r} is not a model; give a folder with {MANIFEST} (of train) or {CONFIG} (of Hugging Face), "
-            f"the name of a shipped model ({', '.join(_shipped())}), or an id of the hub (owner/name)"
+            f"{str(source)!r} is not a model; train one, or give a folder with {MANIFEST} (of train) or {CONFIG} (of "
+            f"Hugging Face), the name of a shipped model ({', '.join(_shipped())}), or an id of the hub, owner/name"
         )
     if found.tokenizer is None:
         raise ValueError(f"the checkpoint in {source} has no tokenizer; save it with checkpoint.save(..., tokenizer=)")

@@ -8,14 +8,15 @@ from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .cache import KVCache
 from .layers import at_least_fp32, evaluation_mode, pick
-from .model import check_ids, check_padding
+from .model import TransformerLM, check_ids, check_padding
 from .probabilities import check_finite, check_number, check_options, next_token_probs, sample
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 STEPS_PER_LOOK = 16  # reading a flag stalls a GPU, so it is done once in so many tokens
 
 
@@ -25,7 +26,7 @@ class Context:
     Beyond max_seq_len each token is predicted from the last max_seq_len tokens, read anew.
     """
 
-    def __init__(self, model: nn.Module, ids: Tensor, room: int, padding: Tensor | None = None):
+    def __init__(self, model: TransformerLM, ids: Tensor, room: int, padding: Tensor | None = None):
         self.model, self.limit, self.pieces, self.padding = model, model.config.max_seq_len, [ids], padding
         weight = model.embed.weight
         mixed = torch.is_autocast_enabled(weight.device.type)
@@ -72,7 +73,7 @@ class Options:
         stops = tuple(t.item() if isinstance(t, Tensor) else t for t in self.stop_ids)
         object.__setattr__(self, "stop_ids", stops)
 
-    def n_tokens(self, model: nn.Module, ids: Tensor, max_new_tokens: int) -> int:
+    def n_tokens(self, model: TransformerLM, ids: Tensor, max_new_tokens: int) -> int:
         """Return how many tokens to add to ids (B, T) at most; raise TypeError or ValueError for an impossible wish."""
         vocab_size, limit = model.config.vocab_size, model.config.max_seq_len
         check_ids(ids, vocab_size)
@@ -95,7 +96,7 @@ class Options:
 
 
 def generate(
-    model: nn.Module,
+    model: TransformerLM,
     ids: Tensor,
     max_new_tokens: int,
     *,
@@ -139,7 +140,7 @@ def _with_options_of(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Ca
 
 
 @_with_options_of(generate)
-def stream(model: nn.Module, ids: Tensor, max_new_tokens: int, **options: Any) -> Iterator[Tensor]:
+def stream(model: TransformerLM, ids: Tensor, max_new_tokens: int, **options: Any) -> Iterator[Tensor]:
     """Yield the next token of every sequence, (B,), as soon as it is there. The options are those of `generate`.
 
     All of them are checked at the call, before the first token. A sequence that met a stop id goes on as pads; the
@@ -151,7 +152,7 @@ def stream(model: nn.Module, ids: Tensor, max_new_tokens: int, **options: Any) -
     return (new[:, 0] for new in iter(one_more, None))  # each (B)
 
 
-def _steps(model: nn.Module, ids: Tensor, n_tokens: int, options: Options) -> Iterator[Tensor]:
+def _steps(model: TransformerLM, ids: Tensor, n_tokens: int, options: Options) -> Iterator[Tensor]:
     """Yield the next token of every sequence, (B, 1), until all are finished; the caller sets evaluation mode."""
     context = Context(model, ids, ids.shape[1] + n_tokens, options.padding)
     stops = torch.tensor(list(options.stop_ids), dtype=ids.dtype, device=ids.device)
@@ -203,7 +204,7 @@ OVERFLOWS = {"slide": _slide, "stop": _stop, "error": _refuse}
 
 
 def beam_search(
-    model: nn.Module,
+    model: TransformerLM,
     ids: Tensor,
     max_new_tokens: int,
     n_beams: int,
@@ -236,7 +237,7 @@ def beam_search(
 
 
 def _beams(
-    model: nn.Module, ids: Tensor, max_new_tokens: int, n_beams: int, options: Options
+    model: TransformerLM, ids: Tensor, max_new_tokens: int, n_beams: int, options: Options
 ) -> list[tuple[list[int], float]]:
     """The finished beams and those alive at the end, in no order."""
     alive, finished, new, stop_ids = [(ids.tolist(), 0.0)], [], None, set(options.stop_ids)

@@ -5,8 +5,9 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from .model import TransformerLM
 from .sampling import STEPS_PER_LOOK, stream
 from .text.base import Tokenizer
 
@@ -29,7 +30,7 @@ def pad_left(prompts: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor,
 
 
 def stream_text(
-    model: nn.Module,
+    model: TransformerLM,
     tokenizer: Tokenizer,
     prompt: str,
     max_new_tokens: int = 500,
@@ -54,7 +55,7 @@ def stream_text(
 
 
 def write(
-    model: nn.Module,
+    model: TransformerLM,
     tokenizer: Tokenizer,
     prompts: Sequence[str],
     max_new_tokens: int = 500,
@@ -79,7 +80,7 @@ def write(
 
 
 def _pieces(
-    model: nn.Module, tokenizer: Tokenizer, texts: list["_Text"], n_tokens: int, n_at_once: int, **options: Any
+    model: TransformerLM, tokenizer: Tokenizer, texts: list["_Text"], n_tokens: int, n_at_once: int, **options: Any
 ) -> Iterator[list[str]]:
     """What is new in every text, one list per token and one for the rest.
 
@@ -109,7 +110,8 @@ class _Text:
     """Turns tokens into text as they come: each piece is what no later token can change.
 
     Only the tokens of the last piece and those after it are decoded. The last piece is needed because a decoder may
-    treat spaces at the beginning of a text in another way.
+    treat spaces at the beginning of a text in another way. Where a decoder replaces all bytes of a run by U+FFFD
+    because its end is not valid (byte fallback), what was valid has been shown.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: str, stop: Sequence[str]):

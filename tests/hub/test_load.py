@@ -25,6 +25,7 @@ from tinylm_lib.config import RopeScaling
 from tinylm_lib.hub import folder as hub_folder
 from tinylm_lib.hub.convert import read_config
 from tinylm_lib.pretrained import load_hf, load_hf_tokenizer, save_hf
+from tinylm_lib.text.hugging_face import HubTokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 transformers.logging.set_verbosity_error()
@@ -122,6 +123,27 @@ def test_large_weights_show_no_other_difference(name: str, tmp_path: Path) -> No
     # Llama-like models of Hugging Face keep their norms and angles in fp32 even in an fp64 model.
     bound = 1e-9 if "GPT-2" in name else 5e-4 * expected.std()
     assert (logits(load_hf(tmp_path)) - expected).abs().max() <= bound
+
+
+@pytest.mark.parametrize("name", ["Llama", "Llama, tied, stretched", "Qwen3, tied, biases", "GPT-2"])
+def test_padded_prompts_have_the_logits_of_their_attention_mask(name: str, tmp_path: Path) -> None:
+    theirs, padding = hugging(name), torch.tensor([0, 4, T - 1])
+    theirs.save_pretrained(tmp_path)
+    mask = (torch.arange(T) >= padding[:, None]).long()
+    with torch.no_grad():
+        at = (mask.cumsum(-1) - 1).clamp_min(0)
+        expected = theirs(IDS, attention_mask=mask, position_ids=at).logits
+        actual = load_hf(tmp_path)(IDS, padding=padding)
+    difference = (actual - expected)[mask.bool()].abs().max()
+    assert difference <= rounding(expected, N_PRODUCTS)
+
+
+def test_padded_prompts_are_continued_as_transformers_does(tmp_path: Path) -> None:
+    theirs, padding, n_new = hugging("GPT-2").double(), torch.tensor([0, 4, T - 1]), 41 - T
+    theirs.save_pretrained(tmp_path)
+    mask = (torch.arange(T) >= padding[:, None]).long()
+    expected = theirs.generate(IDS, attention_mask=mask, max_new_tokens=n_new, do_sample=False, pad_token_id=0)
+    assert torch.equal(generate(load_hf(tmp_path), IDS, n_new, temperature=0, padding=padding), expected)
 
 
 @pytest.mark.parametrize("name", ["Llama, biases, gelu", "Qwen3, tied, biases", "GPT-2"])
@@ -335,6 +357,24 @@ def test_what_we_cannot_compute_is_refused_by_name(what: str, tmp_path: Path) ->
     edit_json(tmp_path / "config.json", **changes)
     with pytest.raises(ValueError, match=f"{tmp_path}.*{re.escape(said)}"):
         load_hf(tmp_path)
+
+
+@pytest.mark.parametrize("ending", [[], [1], [7, 1]])
+def test_the_ids_that_end_a_text_are_written_and_read_here_and_there(ending: list[int], tmp_path: Path) -> None:
+    config = ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2)
+    save_hf(TransformerLM(config), tmp_path / "ours", tokenizer=HubTokenizer(trained().to_str(), ending))
+    assert load_hf_tokenizer(tmp_path / "ours").ending == ending
+    theirs = opened(tmp_path / "ours")
+    assert theirs.generation_config.eos_token_id == {0: None, 1: 1, 2: [7, 1]}[len(ending)]
+    theirs.save_pretrained(tmp_path / "theirs")
+    trained().save(str(tmp_path / "theirs" / "tokenizer.json"))
+    assert load_hf_tokenizer(tmp_path / "theirs").ending == ending
+
+
+def test_an_old_file_about_generation_is_not_taken_for_the_new_models(tmp_path: Path) -> None:
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 5}')
+    with pytest.raises(FileExistsError, match=r"holds a model already \(generation_config.json\)"):
+        save_hf(TransformerLM(ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2)), tmp_path)
 
 
 def test_a_window_that_is_off_is_no_window(tmp_path: Path) -> None:

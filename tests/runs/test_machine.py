@@ -1,13 +1,15 @@
 """A run that goes on upon another machine says so, and on the same one it is silent."""
 
 import platform
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from tinylm_lib.__main__ import main
-from tinylm_lib.runs.machine import machine, warn_of_changes
+from tinylm_lib.runs import machine as module
+from tinylm_lib.runs.machine import machine, peak_memory, product_rate, warn_of_changes
 from tinylm_lib.training.checkpoint import latest, load
 from tinylm_lib.training.loop import PRECISIONS
 
@@ -67,3 +69,54 @@ def test_train_notes_the_machine_and_resume_compares_it(
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     with pytest.warns(UserWarning, match="threads was 1, is 3$"):
         assert main(resume) == 0
+
+
+def fake_products(monkeypatch: pytest.MonkeyPatch, rates: dict[int, float]) -> list[tuple[int, torch.dtype]]:
+    """Products that reach a rate for each side, some calls a bit less. Returns the sides and types that were tried."""
+    tried: list[tuple[int, torch.dtype]] = []
+
+    def seconds(square: torch.Tensor) -> float:
+        tried.append((len(square), square.dtype))
+        return 2 * len(square) ** 3 / rates[len(square)] * (1 + len(tried) % 3)
+
+    monkeypatch.setattr(module, "_seconds", seconds)
+    return tried
+
+
+def test_the_fastest_product_gives_the_rate_and_a_slow_machine_tries_small_ones_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried = fake_products(monkeypatch, {256: 1e9})  # 34 ms
+    assert product_rate(CPU, "fp32") == pytest.approx(1e9)
+    assert {side for side, _ in tried} == {256}
+    tried = fake_products(monkeypatch, {256: 9e10, 512: 2e11, 1024: 1e11})
+    assert product_rate(CPU, "fp32") == pytest.approx(2e11)
+    assert {side for side, _ in tried} == {256, 512, 1024}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_rate_is_that_of_the_precision_and_draws_no_random_number(
+    precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, state = fake_products(monkeypatch, {256: 1e9}), torch.get_rng_state()
+    product_rate(CPU, precision)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert {dtype for _, dtype in tried} == {getattr(torch, {"fp32": "float32", "bf16": "bfloat16"}[
+        machine(CPU, precision)["precision"]])}  # fmt: skip
+
+
+def test_a_real_product_takes_time() -> None:
+    assert module._seconds(torch.ones(64, 64)) > 0
+
+
+def test_peak_memory_is_in_bytes_and_grows_with_a_large_tensor() -> None:
+    pytest.importorskip("resource", reason="Windows does not say")
+    before = peak_memory(CPU)
+    block = torch.ones(before // 4)  # as many bytes as were there at most
+    after = peak_memory(CPU)
+    assert before + block.nbytes // 4 < after < 20 * block.nbytes
+
+
+def test_without_a_system_that_says_it_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert peak_memory(CPU) is None

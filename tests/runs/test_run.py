@@ -1,15 +1,22 @@
 """What a run keeps when something goes wrong: values that are not finite, Ctrl-C anywhere, half-deleted folders."""
 
+import json
 import math
+import shutil
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from support.runs import without_times
+from torch._dynamo.testing import CompileCounter
 
+from tinylm_lib import model
 from tinylm_lib.config import TrainConfig
+from tinylm_lib.data.windows import every_window
 from tinylm_lib.runs import log, run
 from tinylm_lib.runs.job import Job, RunConfig, begin, find_run, go_on
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
@@ -122,6 +129,98 @@ def test_the_log_holds_every_update_and_every_validation(job: Job, monkeypatch: 
     assert [entry["update"] for entry in validations] == [4, 8, 12, 16]
     measured = run.evaluate(job.model, job.windows(), job.n_bytes).nats_per_token
     assert validations[-1]["validation_loss"] == measured
+
+
+def test_the_log_says_how_fast_the_run_is_at_each_look(job: Job) -> None:
+    run.work(job)
+    entries = [entry for entry in log.read_log(Path(job.run.out) / log.LOG_NAME) if "seconds" in entry]
+    assert [entry["update"] for entry in entries] == [1, 4, 8, 10, 12, 16]
+    for entry in entries:
+        assert {"tokens_per_second", "mfu"} <= set(entry) <= {"update", "seconds", "tokens_per_second", "mfu", "memory"}
+        assert entry["tokens_per_second"] > 0
+    seconds = [entry["seconds"] for entry in entries]
+    assert seconds == sorted(seconds)
+
+
+def test_the_log_can_be_plotted_by_two_lines(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.work(job)
+    monkeypatch.chdir(job.run.out)
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    log_lines = [json.loads(line) for line in Path("log.jsonl").read_text(encoding="utf-8").splitlines()]
+    for key in ("loss", "validation_loss"):
+        (curve,) = pyplot.plot(*zip(*[(e["update"], e[key]) for e in log_lines if key in e], strict=True), label=key)
+        assert len(curve.get_xdata()) == {"loss": STEPS, "validation_loss": STEPS // EVERY}[key]
+    pyplot.close("all")
+
+
+def test_without_a_validation_text_a_run_trains_saves_and_says_so(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    job.windows = None
+    run.work(job)
+    said = capsys.readouterr().out
+    assert "nothing kept apart for validation" in said and "update 16, " in said
+    assert "nats per token, " not in said and "lowest validation loss" not in said
+    entries = log.read_log(Path(job.run.out) / log.LOG_NAME)
+    assert not any("validation_loss" in entry for entry in entries)
+    assert sorted(p.name for p in Path(job.run.out).glob("step_*")) == ["step_000012", "step_000016"]
+    assert "validation_loss" not in load(latest(job.run.out)).extra
+
+
+def test_every_window_is_shown_as_it_is_evaluated(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[dict] = []
+
+    class Bar(run.tqdm):
+        def __init__(self, *args: object, **options: object):
+            super().__init__(*args, **options)
+            bars.append({"n": self.total, "bar": self})
+
+    monkeypatch.setattr(run, "tqdm", Bar)
+    monkeypatch.setattr(job, "windows", lambda: every_window(torch.arange(100) % 7, 2, 5))
+    run.measure(job, 1)
+    (seen,) = bars
+    assert seen["n"] == seen["bar"].n == 10 and seen["bar"].delay >= 1
+
+
+def test_recompute_reaches_the_model_of_a_run(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    original = model.checkpoint
+    monkeypatch.setattr(model, "checkpoint", lambda *a, **k: calls.append(a) or original(*a, **k))
+    for recompute in (False, True):
+        again = begin(job.run, replace(job.recipe, recompute=recompute, total_steps=2), "modern", SIZES)
+        run.work(again)
+        assert len(calls) == (2 if recompute else 0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler's own imports
+def test_a_compiled_run_trains_one_graph_and_its_checkpoint_has_plain_names(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = CompileCounter()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=counter))
+    compiled = begin(replace(job.run, compile=True, out=str(tmp_path / "fast")), job.recipe, "modern", SIZES)
+    torch._dynamo.reset()
+    run.work(compiled)
+    torch._dynamo.reset()
+    assert counter.frame_count == 1, "evaluation and samples are not compiled"
+    run.work(job)
+    plain, fast = (load(latest(out)) for out in (job.run.out, compiled.run.out))
+    assert list(plain.model.state_dict()) == list(fast.model.state_dict())
+    assert all(map(torch.equal, plain.model.parameters(), fast.model.parameters())), "this compiler changes no bit"
+    found, settings = find_run({"out": job.run.out, "compile": True})
+    assert settings.compile and go_on(found, settings).wrapped is not found.model
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="inductor needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:torch._inductor")
+def test_a_run_compiled_by_the_real_compiler_learns_the_same(job: Job, tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    compiled = begin(replace(job.run, compile=True, out=str(tmp_path / "fast")), job.recipe, "modern", SIZES)
+    run.work(compiled)
+    torch._dynamo.reset()
+    run.work(job)
+    plain, fast = (log.read_log(Path(out) / log.LOG_NAME) for out in (job.run.out, compiled.run.out))
+    losses = [[e["loss"] for e in entries if "loss" in e] for entries in (plain, fast)]
+    assert losses[0][:4] == pytest.approx(losses[1][:4], rel=2e-2)  # bf16 where there are instructions
 
 
 @pytest.mark.parametrize("moment", ["train", "log_entries", "measure", "save_checkpoint", "progress_text"])

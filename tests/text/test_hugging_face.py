@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -57,6 +58,27 @@ def test_what_the_file_puts_before_a_text_is_kept_apart() -> None:
     assert list(HubTokenizer(trained().to_str()).beginning) == [] == list(ByteTokenizer().beginning)
 
 
+def write_eos(folder: Path, **files: Any) -> list[int]:
+    """The ids that end a text, where these files of a folder have this eos_token_id."""
+    for name in ("generation_config", "config"):
+        (folder / f"{name}.json").unlink(missing_ok=True)
+        if name in files:
+            (folder / f"{name}.json").write_text(json.dumps({"model_type": "llama", **files[name]}))
+    return load_hf_tokenizer(folder).ending
+
+
+def test_the_ids_that_end_a_text_come_from_the_models_files(folder: Path) -> None:
+    one, other, none = {"eos_token_id": 1}, {"eos_token_id": [7, 1]}, {"eos_token_id": None}
+    assert write_eos(folder) == write_eos(folder, config=none) == write_eos(folder, config={}) == []
+    assert write_eos(folder, config=one) == write_eos(folder, config=one, generation_config=none) == [1]
+    assert write_eos(folder, config=one, generation_config=other) == write_eos(folder, config=other) == [7, 1]
+    assert write_eos(folder, config=none, generation_config=one) == [1]
+    assert write_eos(folder, config={"eos_token_id": [50256, 5, 300, -1, 299]}) == [5, 299], "it has 300 tokens"
+    for wrong in ("1", [1, "</s>"], 1.0, {}):
+        with pytest.raises(ValueError, match=r"generation_config.json: eos_token_id must be an id or a list of ids"):
+            write_eos(folder, generation_config={"eos_token_id": wrong})
+
+
 def test_a_file_that_cuts_and_fills_up_texts_does_neither_here() -> None:
     theirs = tokenizers.Tokenizer.from_str(trained().to_str())
     theirs.enable_truncation(3)
@@ -68,14 +90,19 @@ def test_a_file_that_cuts_and_fills_up_texts_does_neither_here() -> None:
 
 
 def test_it_is_kept_in_files_and_checkpoints(tmp_path: Path) -> None:
-    ours = HubTokenizer(trained(begins=True).to_str())
+    ours = HubTokenizer(trained(begins=True).to_str(), [1, 9])
     ours.save(tmp_path / "mine.json")
     model = TransformerLM(ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2))
     checkpoint.save(tmp_path / "kept", model, tokenizer=ours)
     for again in (load_tokenizer(tmp_path / "mine.json"), HubTokenizer.load(tmp_path / "mine.json"),
                   tokenizer_from_dict(ours.to_dict()), checkpoint.load(tmp_path / "kept").tokenizer):  # fmt: skip
         assert type(again) is HubTokenizer and again.beginning == ours.beginning
+        assert again.ending == ours.ending == [1, 9]
         assert [again.encode(text) for text in TEXTS] == [ours.encode(text) for text in TEXTS]
+
+
+def test_one_that_was_kept_without_an_ending_has_none() -> None:
+    assert tokenizer_from_dict({"kind": "hugging_face", "text": trained().to_str()}).ending == []
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"model": {}}', '{"version": "1.0", "model": {"type": "New"}}'])

@@ -45,18 +45,19 @@ def values(action: argparse.Action) -> list[str]:
     """What a flag is tried with."""
     if action.choices:
         return [*action.choices, *action.choices, "", "nonsense"]
-    if action.type is int:
-        return [v for v in INTS if action.dest not in LONG or len(v) < 3]
-    if action.type is float:
-        return FLOATS
-    return PATHS if action.dest in ("corpus", "checkpoint") else TEXTS
+    kind = getattr(action.type, "__name__", "")
+    if kind in ("int", "int or none"):
+        return [v for v in [*INTS, "none"] if action.dest not in LONG or len(v) < 3]
+    if kind in ("float", "float or none"):
+        return [*FLOATS, "none"]
+    return PATHS if action.dest in ("corpus", "source", "tokens") else TEXTS
 
 
 def command_line(rng: random.Random) -> list[str]:
     """A random command: mostly one that works, with a few flags set to anything."""
     commands = next(a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)).choices
     name = rng.choice(["train", "train", "train", "train", "sample", "eval"])
-    actions = [a for a in commands[name]._actions if a.dest != "help"]
+    actions = [a for a in commands[name]._actions if a.dest not in ("help", "compile")]  # compiling takes long
     lines = {"train": BASE, "sample": "sample --checkpoint RUN --max-new-tokens 3 --seed 1", "eval": "eval RUN"}
     line = lines[name].split()
     for action in rng.choices(actions, k=rng.choice([0, 1, 1, 1, 2, 3])):

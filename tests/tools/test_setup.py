@@ -413,6 +413,35 @@ def test_make_without_a_python_says_so():
     assert "no-such-python" in sentence(done)
 
 
+@needs_make
+def test_make_passes_arguments_with_spaces_to_the_lab_and_caches_follow_the_work_folder(tmp_path):
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    (tmp_path / "show").write_text('#!/bin/sh\nprintf "%s|" "$@" "$MPLCONFIGDIR"\n')
+    (tmp_path / "show").chmod(0o755)
+    line = [
+        *["make", "--no-print-directory", "-o", "set-up-lab", "lab", "PY=./show"],
+        "ARGS=05 --work ~/x --work '~/a b'",
+    ]
+    for given, cache in (({}, tmp_path / "work"), ({"TINYLM_WORK": "~/my work"}, "/h/my work")):
+        env = {name: value for name, value in os.environ.items() if name != "TINYLM_WORK"} | {"HOME": "/h", **given}
+        done = subprocess.run(line, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+        assert done.stdout == f"-m|tinylm_lib|lab|05|--work|/h/x|--work|~/a b|{cache}/cache/matplotlib|"
+
+
+@needs_make
+def test_make_clean_deletes_no_work(tmp_path):
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    mine = ["work/00_start.ipynb", "work/parts/relu.py", "work/runs/last/log.jsonl", "work/site/index.html", "mine/x"]
+    for name in (*mine, "mine/cache/corpora/x", "work/cache/pip/x", ".venv/bin/python"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    subprocess.run(
+        ["make", "clean"], cwd=tmp_path, env=os.environ | {"TINYLM_WORK": str(tmp_path / "mine")}, check=True
+    )
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"Makefile", *mine, "mine/cache/corpora/x"}
+
+
 @pytest.mark.parametrize(("variable", "folder"), lab.CACHES.items())
 def test_make_and_the_lab_keep_their_caches_in_the_same_place(variable, folder):
     place = f"$(CACHE)/{folder}".rstrip("/")

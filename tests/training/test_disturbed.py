@@ -19,6 +19,7 @@ from support.traps import full_disk
 
 from tinylm_lib.__main__ import main
 from tinylm_lib.runs import log
+from tinylm_lib.runs.run_folder import best_checkpoint
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
 
 pytest.importorskip("resource", reason="Windows has neither SIGKILL nor limits of file sizes")
@@ -87,12 +88,17 @@ def saved() -> list[int]:
     return sorted(int(p.parent.name[5:]) for p in RUN.glob("step_*/" + MANIFEST))
 
 
-def assert_all_whole(n: int) -> None:
-    """So many checkpoints load, and nothing else is in their folders."""
+def spared() -> list[int]:
+    """The last two checkpoints and the best one, of those that are there."""
+    return sorted({*saved()[-2:], int(best_checkpoint(latest(RUN)).name[5:])})
+
+
+def assert_all_whole() -> None:
+    """The last two checkpoints and the best one load, and nothing else is in their folders."""
     for step in saved():
         assert load(RUN / f"step_{step:06d}").step == step
         assert len(list((RUN / f"step_{step:06d}").iterdir())) == 3, "half-written files are left"
-    assert len(saved()) == n
+    assert saved() == spared() and len(saved()) > 1
 
 
 # --- killed in the middle of a write ---------------------------------------------------------------------------------
@@ -130,7 +136,7 @@ def test_a_kill_at_each_step_of_a_write_changes_no_bit(
         newest, folders = saved()[-1], [*RUN.glob("step_*")]
         assert before + EVERY <= newest <= before + 2 * EVERY
         torn = any(RUN.glob("step_*/*.partial")) or any(not (p / MANIFEST).exists() for p in folders)
-        in_a_write += torn or len(folders) > 2
+        in_a_write += torn or len(folders) > len(spared())
         assert latest(RUN).name == f"step_{newest:06d}", "the last checkpoint is damaged"
     assert in_a_write >= N_EVENTS - 6, "the events are not those of a write"  # at first nothing is made, at last all is
     assert run_in(place) == 0
@@ -162,7 +168,7 @@ def test_a_log_that_fills_the_disk_in_the_middle_of_a_run(
     with full_disk(limit):
         said = fails(TRAIN)
     assert "cannot write the log run/log.jsonl: File too large; free some space or choose another folder" in said
-    assert_all_whole(2)
+    assert_all_whole()
     assert EVERY < saved()[-1] < N_STEPS
     assert not Path("run/log.jsonl").read_bytes().endswith(b"\n"), "this log is not torn, so nothing was cut"
     assert main(RESUME) == 0
@@ -197,7 +203,7 @@ def test_a_small_disk_that_is_full_in_the_middle_of_a_run(
     assert re.search(r"No space left on device.*; free some space or choose another folder", said)
     failed = int(re.search(r"cannot write the checkpoint run/step_(\d+): ", said)[1])
     assert 3 * EVERY <= failed < N_STEPS
-    assert_all_whole(2)
+    assert_all_whole()
     assert saved() == [failed - 2 * EVERY, failed - EVERY]
     assert "No space left on device" in fails(RESUME), "a second time"
     mounted("size=10m")

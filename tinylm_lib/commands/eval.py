@@ -21,9 +21,9 @@ from ..text.base import Tokenizer, line_end
 from ..training.checkpoint import Checkpoint
 from ..training.evaluation import evaluate
 from ..training.loop import choose_device
+from ..writing import LONGEST_WAIT, UNFINISHED
 
 LONGEST_WINDOW = 1024  # where nothing says how long those of the training were
-UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 
 
 class Measured(NamedTuple):
@@ -141,11 +141,11 @@ def surprise_writer(file: Any, tokenizer: Tokenizer, text: Measured) -> Callable
 
 def pieces(tokenizer: Tokenizer, tokens: list[int]) -> Iterator[str]:
     """The text of each token; together they are the text. A character of several tokens is with the last of them."""
-    before, held = [], []
+    before, held = list[int](), list[int]()
     for i, token in enumerate(tokens, start=1):
         held.append(token)
         text = tokenizer.decode(before + held)[len(tokenizer.decode(before)) :]
-        if text.endswith(UNFINISHED) and i < len(tokens):
+        if text.endswith(UNFINISHED) and i < len(tokens) and len(held) < LONGEST_WAIT:
             yield ""
         else:
             yield text

@@ -25,7 +25,8 @@ def add_flags(group: Any, record: type[Record], tuning: Mapping[str, Any]) -> No
             how = {"action": argparse.BooleanOptionalAction}
         elif "choices" in f.metadata:
             how = {"choices": f.metadata["choices"]}
-        default = "derived" if f.default is None else f.default
+        unset = "none" if kind is str and "choices" not in f.metadata else "derived"
+        default = unset if f.default is None else f.default
         other = f"; with --from {tuning[f.name]}" if f.name in tuning else ""
         help_text = f"{f.metadata['help']} (default {default}{other})".replace("%", "%%")
         flag = f"--{SPELLED.get(f.name, f.name).replace('_', '-')}"

@@ -24,7 +24,7 @@ def add_sample(commands: Any) -> None:
     p.add_argument("--top-k", type=int, help="keep the k most probable tokens")
     p.add_argument("--top-p", type=float, help="keep the most probable tokens up to this share")
     p.add_argument("--min-p", type=float, help="keep tokens with at least this share of the best one's probability")
-    p.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end before this text; can be repeated")
+    p.add_argument("--stop", metavar="TEXT", action="append", help="end before this text; can be repeated")
     p.add_argument("--seed", type=int, help="the same seed gives the same text; default: another text each time")
     p.add_argument("--device", default="auto", help="auto takes the first of cuda, mps and cpu")
 
@@ -37,9 +37,8 @@ def run_sample(arguments: argparse.Namespace) -> None:
         raise ValueError(f"seed must fit into 64 bits, got {arguments.seed}")
     generator = torch.Generator(device)
     generator.seed() if arguments.seed is None else generator.manual_seed(arguments.seed)
-    options = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "min_p", "stop")}
-    pieces = stream_text(
-        model.to(device), tokenizer, arguments.prompt, arguments.max_new_tokens, generator=generator, **options
-    )
+    options = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "min_p")}
+    options |= {"stop": arguments.stop or (), "generator": generator}
+    pieces = stream_text(model.to(device), tokenizer, arguments.prompt, arguments.max_new_tokens, **options)
     for piece in chain([arguments.prompt], pieces, ["\n"]):
         print(piece, end="", flush=True)

@@ -4,7 +4,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -97,7 +97,7 @@ def _later() -> Iterator[None]:
 
 def _by_processes(blocks: Iterable[Block], tokenizer: Tokenizer) -> Iterator[np.ndarray]:
     """Encode blocks with a process on each core; the results come in order, and few blocks wait."""
-    n, waiting = min(os.cpu_count() or 1, MOST_PROCESSES), deque()
+    n, waiting = min(os.cpu_count() or 1, MOST_PROCESSES), deque[Future[np.ndarray]]()
     with ProcessPoolExecutor(n, get_context("spawn"), _start, (tokenizer.to_dict(),)) as pool:
         try:
             for block in blocks:

@@ -44,7 +44,7 @@ def write_tokens(path: str | Path, ids: Iterable[int], tokenizer: Tokenizer) -> 
     )
 
 
-def write_blocks(path: str | Path, blocks: Iterable[Sequence[int]], tokenizer: Tokenizer) -> int:
+def write_blocks(path: str | Path, blocks: Iterable[Sequence[int] | np.ndarray], tokenizer: Tokenizer) -> int:
     """Write blocks of ids, all inside the vocabulary, and their tokenizer to a file as `write_tokens` does.
 
     Returns the number of ids.

@@ -1,6 +1,5 @@
 """Configs and tensors of Hugging Face checkpoints, into ours and back."""
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..config import ModelConfig, RopeScaling
+from ..config import ModelConfig, Record, RopeScaling
 from ..layers import pick
 from .families import MODEL_TYPES, REQUIRED, STRETCH, Counterpart, Family, Field, Values
 
@@ -38,7 +37,7 @@ def read_config(values: Values) -> ModelConfig:
     Raises ValueError naming the field, for one that is missing and for whatever our model cannot compute.
     """
     family = family_of(values)
-    ours = {}
+    ours: dict[str, Any] = {}
     for field in family.fields:
         ours |= _read(field, values)
     if family.rotary:
@@ -146,7 +145,7 @@ def write_config(config: ModelConfig) -> Values:
 
 
 def _plain(value: Any) -> Any:
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+    return value.to_dict() if isinstance(value, Record) else value
 
 
 def _written(kind: str, family: Family, config: ModelConfig) -> Values:

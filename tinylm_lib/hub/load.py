@@ -42,7 +42,7 @@ def load_hf(path_or_id: str | Path) -> TransformerLM:
     model = _skeleton(config)
     plan = _plan(model, family)
     _check_tensors(plan, found, folder)
-    state = {}
+    state: dict[str, Tensor] = {}
     for entry in plan:
         state |= to_ours(entry, found[entry.name].read(), config)
     if config.tie_embeddings and TIED in found and not torch.equal(found[TIED].read(), state["embed.weight"]):
@@ -79,7 +79,8 @@ def save_hf(
     dtype = next(iter(ours.values())).dtype
     values["torch_dtype"] = str(dtype).removeprefix("torch.")
     made = _Made({entry.name: entry for entry in plan}, ours, model.config)
-    shards, room = [[]], max_shard_bytes
+    shards: list[list[str]] = [[]]
+    room = max_shard_bytes
     for entry in plan:
         n_bytes = sum(ours[name].numel() for name in entry.ours) * dtype.itemsize
         if shards[-1] and n_bytes > room:
@@ -129,7 +130,7 @@ def _skeleton(config: ModelConfig) -> TransformerLM:
         return TransformerLM(config)
 
 
-def _plan(model: nn.Module, family: Family) -> list[HubTensor]:
+def _plan(model: TransformerLM, family: Family) -> list[HubTensor]:
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
     return list(hub_tensors(family, shapes, model.config.n_layers))
 

@@ -36,7 +36,7 @@ class RunConfig(Record):
     tokens: str | None = option(None, "a token file of the command tokens in place of a corpus: mapped, not read")
     source: str | None = option(None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub")
     tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, bytes for others")
-    lines: bool | None = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
+    lines: bool = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
     validation_share: float = option(
         0.05, "share of the text kept for validation, from its end; 0 trains on all of it", low=0.0, high=0.9
     )
@@ -162,7 +162,7 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     found = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
     if not {"run", "train"} <= set(found.extra):
         raise ValueError("this checkpoint was not made by train, so there is no run to go on with")
-    free = ("corpus", "tokens", "out", "device", "strategy", "compile")
+    free: tuple[str, ...] = ("corpus", "tokens", "out", "device", "strategy", "compile")
     free += ("eval_every", "eval_tokens", "prompt", "sample_tokens")
     recipe = found.extra["train"]
     recipe["total_steps"] = total = flags.get("total_steps", recipe["total_steps"])

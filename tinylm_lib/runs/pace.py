@@ -15,7 +15,7 @@ class Pace:
 
     def __init__(self, job: Job):
         config, recipe, team = job.model.config, job.recipe, job.team
-        self.device, self.looks = team.device, []
+        self.device, self.looks = team.device, list[tuple[int, float]]()
         self.tokens = recipe.micro_steps * recipe.batch_size * recipe.seq_len  # of one update, in all processes
         self.flops = recipe.micro_steps * training_flops(config, recipe.batch_size, recipe.seq_len)
         rate = torch.tensor(product_rate(team.device, recipe.precision), device=team.device)

@@ -193,7 +193,7 @@ def save_checkpoint(job: Job, step: int, e: Evaluation | None) -> Path:
     Raises ValueError for values that are not finite; what was saved before is kept.
     """
     check_state(job, step)
-    extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
+    extra: dict[str, Any] = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
     extra["text_sha256"] = job.data.sha256
     extra["machine"] = machine(job.team.device, job.recipe.precision, job.team.size)
     if e is not None:
@@ -239,7 +239,8 @@ def sample_text(job: Job, seed: int) -> str:
     device, ends = job.team.device, (line_end(job.tokenizer),) if job.run.lines else ()
     prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
     generator = torch.Generator(device).manual_seed(seed)
-    options = {"temperature": 0.8, "stop_ids": ends if job.team.size == 1 else (), "generator": generator}
+    stops = ends if job.team.size == 1 else ()
+    options: dict[str, Any] = {"temperature": 0.8, "stop_ids": stops, "generator": generator}
     ids = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
     over = next((i for i in range(prompt.shape[1], len(ids)) if ids[i] in ends), len(ids))
     return job.tokenizer.decode(ids[: over + 1])

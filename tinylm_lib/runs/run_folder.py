@@ -50,9 +50,10 @@ def checkpoint_loss(folder: Path) -> float:
 
 def best_checkpoint(newest: Path) -> Path | None:
     """The checkpoint of the lowest validation loss in a run, up to the newest; None where none has one."""
-    folders = [p for p, n in _numbers(newest.parent).items() if n <= _numbers(newest.parent)[newest]]
-    best = min(folders, key=checkpoint_loss)
-    return best if checkpoint_loss(best) < math.inf else None
+    numbers = _numbers(newest.parent)
+    losses = {p: checkpoint_loss(p) for p in numbers if numbers[p] <= numbers[newest]}
+    best = min(losses, key=losses.get)
+    return best if losses[best] < math.inf else None
 
 
 def forget(newest: Path) -> None:
@@ -61,7 +62,7 @@ def forget(newest: Path) -> None:
     The manifest goes first: what is half deleted is not a checkpoint.
     """
     numbers = _numbers(newest.parent)
-    before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.get)
+    before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.__getitem__)
     spared = [*[p for p in before if (p / MANIFEST).exists()][-1:], best_checkpoint(newest)]
     for old in before:
         if old not in spared:

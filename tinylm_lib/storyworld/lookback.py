@@ -34,7 +34,7 @@ def told_by(text: str) -> list[tuple[int, ...]] | None:
 
 def _slots(heard: Sequence[str]) -> list[Slot] | None:
     """What each word is in its sentence, and the word after the last; a word that may be several things is nothing."""
-    reader, whole, count = Reader(), [], 0
+    reader, whole, count = Reader(), list[Slot](), 0
     for word in heard:
         before = reader.readings
         if not reader.read(word):

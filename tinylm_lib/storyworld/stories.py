@@ -62,8 +62,8 @@ def story(generator: torch.Generator | None = None) -> Story:
 
 
 def _told(draws: list[float]) -> Story:
-    scene, said, mentions = Scene(), {}, {}
-    text, lookback, kinds, log_prob, drawn = [], [], [], 0.0, iter(draws)
+    scene, said, mentions = Scene(), dict[str, str](), dict[str, list[int]]()
+    text, lookback, kinds, log_prob, drawn = list[str](), [], list[str](), 0.0, iter(draws)
     while scene.name != "story_end":
         option = _drawn(options(scene), next(drawn))
         log_prob += math.log(option.p)

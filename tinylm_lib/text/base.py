@@ -2,21 +2,46 @@
 
 import json
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+_T = TypeVar("_T", bound="Tokenizer")
 
 
 class Tokenizer:
-    """What every tokenizer has in addition to its own encode, decode, to_dict, from_dict, from_texts and vocab_size."""
+    """Text to ids and back. A tokenizer has its own encode, decode, to_dict, from_dict, from_texts and vocab_size."""
 
     kind: str  # its key in the table of tokenizers
+    vocab_size: int  # V, number of ids
     beginning: Sequence[int] = ()  # ids that a model wants before a text's first token
     ending: Sequence[int] = ()  # ids of which each ends a text, the first that a model writes
     sized = False  # whether it learns as many tokens as one chooses
 
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        raise NotImplementedError
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """Return the text of ids."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `from_dict` needs, ready for JSON."""
+        raise NotImplementedError
+
     @classmethod
-    def from_text(cls, text: str, vocab_size: int | None = None) -> "Tokenizer":
+    def from_dict(cls: type[_T], values: dict[str, Any]) -> _T:
+        """Build from `to_dict`'s result."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_texts(cls: type[_T], texts: Iterable[str], vocab_size: int | None = None) -> _T:
+        """Build for a stream of texts. vocab_size: how many tokens to learn, where one chooses (`sized`)."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_text(cls: type[_T], text: str, vocab_size: int | None = None) -> _T:
         """Build for a text as `from_texts` does for a stream of them."""
         return cls.from_texts([text], vocab_size)
 
@@ -45,7 +70,7 @@ class Tokenizer:
         Path(path).write_text(json.dumps(self.to_dict(), ensure_ascii=False), encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | Path) -> "Tokenizer":
+    def load(cls: type[_T], path: str | Path) -> _T:
         """Read what `save` wrote.
 
         Raises FileNotFoundError for a missing file, ValueError for one that holds no tokenizer of this kind.
@@ -53,7 +78,7 @@ class Tokenizer:
         return read_tokenizer(path, {cls.kind: cls})
 
 
-def build_tokenizer(values: Any, kinds: dict[str, type[Tokenizer]]) -> Tokenizer:
+def build_tokenizer(values: Any, kinds: Mapping[str, type[_T]]) -> _T:
     """Build the tokenizer of one of some kinds from its `to_dict`.
 
     Raises ValueError for another kind and for values that are not of its kind.
@@ -67,7 +92,7 @@ def build_tokenizer(values: Any, kinds: dict[str, type[Tokenizer]]) -> Tokenizer
         raise ValueError(f"a {kind} tokenizer needs {e.args[0]!r}, and it is missing") from None
 
 
-def read_tokenizer(path: str | Path, kinds: dict[str, type[Tokenizer]]) -> Tokenizer:
+def read_tokenizer(path: str | Path, kinds: Mapping[str, type[_T]]) -> _T:
     """Read the tokenizer of one of some kinds from a JSON file.
 
     Raises FileNotFoundError for a missing file, ValueError for one that holds none.

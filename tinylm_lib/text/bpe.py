@@ -207,7 +207,9 @@ class BPETokenizer(Tokenizer):
     def from_dict(cls, values: dict[str, Any]) -> "BPETokenizer":
         """Build from `to_dict`'s result."""
         vocab = [text.encode("latin-1") for text in list_of(str, values["vocab"])]
-        merges = [[text.encode("latin-1") for text in list_of(str, pair)] for pair in list_of(list, values["merges"])]
+        merges: list[Any] = [
+            [t.encode("latin-1") for t in list_of(str, pair)] for pair in list_of(list, values["merges"])
+        ]
         return cls(dict(enumerate(vocab)), merges, list_of(str, values["special_tokens"]))
 
 

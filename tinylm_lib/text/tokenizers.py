@@ -164,7 +164,12 @@ class WordTokenizer(Tokenizer):
         return tokenizer
 
 
-TOKENIZERS = {"bytes": ByteTokenizer, "chars": CharTokenizer, "words": WordTokenizer, "bpe": BPETokenizer}
+TOKENIZERS: dict[str, type[Tokenizer]] = {
+    "bytes": ByteTokenizer,
+    "chars": CharTokenizer,
+    "words": WordTokenizer,
+    "bpe": BPETokenizer,
+}
 READABLE = {**TOKENIZERS, HubTokenizer.kind: HubTokenizer}  # one of Hugging Face comes from a file, never from a text
 
 

@@ -2,7 +2,7 @@
 
 from .checkpoint import Checkpoint
 from .distributed import ALONE, Replicas, Shards, join
-from .evaluation import Evaluation, evaluate, next_token_loss
+from .evaluation import Evaluation, evaluate, next_token_loss, token_log_probs
 from .loop import Step, choose_device, train
 from .optim import build_optimizer, orthogonalise, warmup_cosine, warmup_linear
 
@@ -19,6 +19,7 @@ __all__ = [
     "join",
     "next_token_loss",
     "orthogonalise",
+    "token_log_probs",
     "train",
     "warmup_cosine",
     "warmup_linear",

@@ -43,7 +43,7 @@ class Checkpoint:
 
     model: TransformerLM
     step: int
-    tokenizer: Any | None
+    tokenizer: Any
     optimizer_state: dict[str, Any] | None
     batches_state: dict[str, Any] | None
     random_states: dict[str, Tensor]
@@ -63,7 +63,7 @@ class Checkpoint:
                 raise ValueError(f"the checkpoint holds no state for {what}; it was saved without")
         weights = self.model.state_dict()
         _check_fit(model, weights, "the model given")
-        if optimizer is not None:
+        if optimizer is not None and self.optimizer_state is not None:
             optimizer.load_state_dict(_cut(self.optimizer_state, optimizer))
         if batches is not None:
             batches.load_state(self.batches_state)

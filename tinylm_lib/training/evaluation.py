@@ -89,8 +89,8 @@ def evaluate(
                 total += next_token_loss(logits, y.to(device)).cpu().double() * counted
                 n_tokens += counted
                 if note is not None:
-                    nats = F.cross_entropy(logits.flatten(0, 1).float(), y.to(device).flatten(), reduction="none")
-                    note(nats[y.to(device).flatten() != IGNORED])
+                    each = F.cross_entropy(logits.flatten(0, 1).float(), y.to(device).flatten(), reduction="none")
+                    note(each[y.to(device).flatten() != IGNORED])
     total, n_tokens = team.sum(total), int(team.sum(torch.tensor(n_tokens)))
     if n_tokens == 0:
         raise ValueError("there is no token to evaluate; give at least one window with a target that is not -100")

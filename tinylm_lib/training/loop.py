@@ -108,7 +108,7 @@ def train(
         losses = []
         for micro in range(recipe.micro_steps):
             x, y = next(batches, (None, None))
-            if x is None:
+            if x is None or y is None:
                 raise ValueError(f"batches ran out at update {step} of {recipe.total_steps}; give an endless source")
             team.sync(model, on=micro + 1 == recipe.micro_steps)
             with precision(device_type):

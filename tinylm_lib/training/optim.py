@@ -1,7 +1,6 @@
 """The optimizers, and the schedule that they share. Notebooks 11 and 14."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -72,7 +71,7 @@ class MuonAdamW(torch.optim.Optimizer):
         super().__init__(groups, {"betas": betas, "eps": eps, "momentum": momentum, "fused": True})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
+    def step(self, closure: Any = None) -> Any:
         """Update every parameter that has a gradient."""
         loss = None
         if closure is not None:
@@ -113,10 +112,10 @@ def adamw_update(parameters: list[Tensor], state: dict[Tensor, Any], group: dict
         if not state[p]:
             step = torch.zeros((), dtype=torch.float32, device=p.device)
             state[p].update(step=step, exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p))
-    columns = [[state[p][name] for p in parameters] for name in ("exp_avg", "exp_avg_sq", "step")]
+    means, squares, steps = ([state[p][name] for p in parameters] for name in ("exp_avg", "exp_avg_sq", "step"))
     beta1, beta2 = group["betas"]
     adamw(
-        parameters, [p.grad for p in parameters], *columns[:2], [], columns[2], fused=group["fused"], amsgrad=False,
+        parameters, [p.grad for p in parameters], means, squares, [], steps, fused=group["fused"], amsgrad=False,
         beta1=beta1, beta2=beta2, lr=group["lr"], weight_decay=group["weight_decay"], eps=group["eps"], maximize=False,
     )  # fmt: skip
 

@@ -11,7 +11,9 @@ import sys
 import tempfile
 import time
 import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import nbformat
 import pytest
@@ -203,25 +205,41 @@ def test_a_lab_that_cannot_start_says_so(folders, own_caches, monkeypatch):
         lab.start(folders[1], NAME)
 
 
-def test_a_lab_that_is_listed_before_it_listens_is_waited_for(folders, own_caches, monkeypatch):
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        address, port = door.getsockname()
+class Refusing(BaseHTTPRequestHandler):
+    """Answers a request with 200 if it has the right token, as JupyterLab does."""
+
+    def do_GET(self):
+        self.send_error(200 if self.path == "/api/status?token=t" else 403)
+
+    def log_message(self, *_): ...
+
+
+def test_a_lab_is_waited_for_until_it_answers_and_started_again_where_another_has_its_port(
+    folders, own_caches, monkeypatch
+):
+    with socket.socket() as door, HTTPServer(("127.0.0.1", 0), Refusing) as jupyter:
+        Thread(target=jupyter.serve_forever, daemon=True).start()
+        door.bind(("127.0.0.1", 0))  # bound, but it does not listen yet
         server = {"pid": 0, "root_dir": str(folders[1].resolve()), "url": "http://here/", "token": "t", "sock": ""}
-        looks = []
+        server |= {"hostname": "127.0.0.1", "base_url": "/", "secure": False, "password": False}
+        early, own = (server | {"port": port} for port in (door.getsockname()[1], jupyter.server_port))
+        looks, started, popen = [[], [early], [own | {"token": "of this one"}], [own]], [], subprocess.Popen
 
         def servers(_):
-            looks.append(len(looks))
-            if len(looks) == 4:
-                door.listen()
-            return [server | {"hostname": address, "port": port}] if len(looks) > 1 else []
+            if len(looks) == 2:
+                started[0].kill()  # it has lost the port
+                started[0].wait()
+            return looks.pop(0)
 
         monkeypatch.setattr(lab, "list_running_servers", servers)
         monkeypatch.setattr(lab, "command", lambda *_: HANGS)
+        monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1])
         process, url = lab.start(folders[1], NAME)
         process.kill()
         process.wait()
-    assert len(looks) == 4 and url == f"http://here/lab/tree/{NAME}?token=t"
+        jupyter.shutdown()
+    assert len(started) == 2 and process is started[1]
+    assert url == f"http://here/lab/tree/{NAME}?token=t"
 
 
 def opening(notebooks: Path, home: Path, *arguments: str) -> subprocess.Popen:
@@ -310,7 +328,7 @@ from tinylm_lib.classroom.folders import WORK
 from tinylm_lib.classroom.workshop.parts import part_file
 from tinylm_lib.data.corpora import CACHE
 from tinylm_lib.runs.job import RunConfig
-print(WORK, part_file("relu"), CACHE, RunConfig.out, doctor.work().found, sep="\n")
+print(WORK, part_file("relu"), CACHE, RunConfig.out, doctor.work().found, sep=chr(10))
 """
 
 
@@ -321,7 +339,7 @@ def test_the_variable_names_the_work_folder_for_everything_that_is_kept(given, t
     if given is not None:
         env["TINYLM_WORK"] = given.format(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-c", SAYS], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", SAYS], env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
     )
     work, library = (tmp_path, tmp_path) if given else (ROOT / "work", Path("work"))
     kept = [work / "parts" / "relu.py", library / "cache" / "corpora", library / "runs" / "last", work]

@@ -13,12 +13,13 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
 import webbrowser
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ NO_ANNOUNCEMENTS = {"disabledExtensions": {"@jupyterlab/apputils-extension:annou
 # Without its state a view in a notebook that is opened again reads "Error displaying widget: model not found".
 SAVED_VIEWS = {"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}
 HUB = "JUPYTERHUB_SERVICE_URL"  # set by a JupyterHub, which starts servers itself
-START_SECONDS, STOP_SECONDS = 60, 10
+START_SECONDS, STOP_SECONDS, ATTEMPTS = 300, 10, 3
 
 
 def main(argv: Sequence[str] = ()) -> int:
@@ -134,29 +135,41 @@ def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subproces
     environment = _environment(work)
     runtime = environment["JUPYTER_RUNTIME_DIR"]
     before = {server["pid"] for server in list_running_servers(runtime)}
-    process = subprocess.Popen(command(work, name, options), env=environment)
     deadline = time.monotonic() + START_SECONDS
-    try:
-        while time.monotonic() < deadline and process.poll() is None:
-            for server in list_running_servers(runtime):
-                if server["pid"] not in before and Path(server["root_dir"]) == work.resolve() and _listens(server):
-                    return process, f"{server['url']}lab/tree/{quote(name)}?token={server['token']}"
-            time.sleep(0.1)
-    except BaseException:
-        process.terminate()
-        end(process)
-        raise
+    for _ in range(ATTEMPTS):
+        process, listed = subprocess.Popen(command(work, name, options), env=environment), False
+        try:
+            while time.monotonic() < deadline and process.poll() is None:
+                for server in list_running_servers(runtime):
+                    if server["pid"] not in before and Path(server["root_dir"]) == work.resolve():
+                        if _answers(server):
+                            return process, f"{server['url']}lab/tree/{quote(name)}?token={server['token']}"
+                        listed = True
+                time.sleep(0.1)
+        except BaseException:
+            process.terminate()
+            end(process)
+            raise
+        if not listed:
+            break
     process.terminate()
     raise OSError(f"JupyterLab did not start, its status is {process.wait()}: see its message above")
 
 
-def _listens(server: dict[str, Any]) -> bool:
-    """Whether a browser would get through: Jupyter lists a server a moment before it binds the port."""
-    everywhere = server["hostname"] in ("*", "0.0.0.0", "::")
+def _answers(server: dict[str, Any]) -> bool:
+    """Whether a browser would get through: Jupyter lists a server before it binds the port.
+
+    Where many open the course at once, somebody else's server may get the port first, and refuses this one's token.
+    """
+    host = "localhost" if server["hostname"] in ("*", "0.0.0.0", "::") else server["hostname"]
     try:
-        with socket.create_connection(("localhost" if everywhere else server["hostname"], server["port"]), timeout=1):
-            return True
-    except OSError:
+        with closing(HTTPConnection(host, server["port"], timeout=10)) as connection:
+            connection.connect()
+            if server["secure"] or server["password"]:
+                return True
+            connection.request("GET", f"{server['base_url']}api/status?token={server['token']}")
+            return connection.getresponse().status == 200
+    except (OSError, HTTPException):
         return bool(server.get("sock"))  # a Unix socket has no port
 
 
