@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from tinylm_lib.config import TrainConfig
-from tinylm_lib.data.corpora import pydoc_text
+from tinylm_lib.data.corpora import CORPORA, pydoc_text
 from tinylm_lib.data.token_file import write_tokens
 from tinylm_lib.runs import run as runs
 from tinylm_lib.runs.job import Job, RunConfig, begin, find_run, go_on, same_dataset
 from tinylm_lib.runs.log import LOG_NAME, read_log
+from tinylm_lib.storyworld.stories import corpus
 from tinylm_lib.text.tokenizers import TOKENIZERS, CharTokenizer
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
 
@@ -61,6 +62,18 @@ def test_the_size_of_bpe_is_chosen_and_any_other_vocabulary_is_padded(start: Cal
     assert next(job.batches)[0].max() < job.tokenizer.vocab_size
     with pytest.raises(ValueError, match="vocab_size 50 is below what chars need"):
         start(text, {"vocab_size": 50}, tokenizer="chars")
+
+
+def test_a_run_with_a_padded_vocabulary_samples_and_is_compared_with_the_exact_distribution(
+    start: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind in ("words", "chars", "bytes"):
+        runs.work(start(TEXT, {"vocab_size": 5000}, tokenizer=kind, sample_tokens=40))
+    monkeypatch.setattr(runs, "STORIES_PER_LOOK", 2)
+    text = corpus(300, seed=0)
+    monkeypatch.setitem(CORPORA, "storyworld", lambda: text)
+    runs.work(start(TEXT, {"vocab_size": 5000, "max_seq_len": 300}, corpus="storyworld", sample_tokens=40))
+    assert "nats per token above the floor" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["words", "chars", "bpe", "bytes"])

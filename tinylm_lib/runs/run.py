@@ -241,6 +241,7 @@ def sample_text(job: Job, seed: int) -> str:
     generator = torch.Generator(device).manual_seed(seed)
     stops = ends if job.team.size == 1 else ()
     options: dict[str, Any] = {"temperature": 0.8, "stop_ids": stops, "generator": generator}
+    options["vocab_size"] = min(job.tokenizer.vocab_size, job.model.config.vocab_size)
     ids = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
     over = next((i for i in range(prompt.shape[1], len(ids)) if ids[i] in ends), len(ids))
     return job.tokenizer.decode(ids[: over + 1])

@@ -43,7 +43,7 @@ def gaps(model: nn.Module, tokenizer: Any, stories: Sequence[Story]) -> dict[str
             x = nn.utils.rnn.pad_sequence([row[:-1] for row in ids], batch_first=True)  # (B, T)
             logits = model(x.to(next(model.parameters()).device)).float().log_softmax(-1).cpu()  # (B, T, V)
             for story, row, p, log_q in zip(some, ids, exact, logits, strict=True):
-                log_q = log_q[: len(p)]  # (N, V)
+                log_q = log_q[: len(p), : p.shape[1]]  # (N, V), without the ids that only the model has
                 kl = torch.where(p > 0, p * (p.clamp(min=1e-30).log() - log_q), 0.0).sum(-1)  # (N)
                 columns.append(([*story.kinds, ""], kl, log_q.argmax(-1) == row[1:]))
     kinds = [kind or "other" for column in columns for kind in column[0]]
