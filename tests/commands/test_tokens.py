@@ -85,7 +85,7 @@ MISTAKES = {
     "tokens a.txt LATIN --out o --tokenizer bytes": "LATIN is not UTF-8 (byte 0xe9 at offset 3)",
     "tokens a.txt --out b.txt --tokenizer bytes": "b.txt exists; delete it, or choose another name for --out",
     "tokens a.txt --out FOLDER --tokenizer bytes": "FOLDER exists; delete it, or choose another name for --out",
-    "tokens a.txt --out b.txt/o --tokenizer bytes": "cannot write the token file b.txt/o: ",
+    "tokens a.txt --out b.txt/o --tokenizer bytes": "cannot write the token file b.txt",
     "tokens a.txt --out o --tokenizer bpe --vocab-size 255": "vocab_size must be at least 256",
     "tokens a.txt --out o --tokenizer words --vocab-size 300": "vocab_size 300 is for --tokenizer bpe; words has",
     "tokens a.txt --out o --tokenizer mine.json --vocab-size 300": "mine.json has its own size, so leave it out",
