@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.hub import END, trained
 from support.toys import SIZES, examples, toy_ids, toy_model
@@ -136,6 +136,7 @@ def test_every_token_is_decoded_a_few_times_however_long_the_text(token: int) ->
     stop=st.lists(st.text("ab\n", min_size=1, max_size=4), max_size=3),
     seed=st.integers(0, 99),
 )
+@example(text="abb", stop=["b", "abb"], seed=5)  # one token that completes both
 def test_text_ends_before_the_first_stop_wherever_tokens_begin(text: str, stop: list[str], seed: int) -> None:
     """The first stop is the one that is complete first. Merges let tokens end anywhere in it."""
     dice = random.Random(seed)
