@@ -345,7 +345,7 @@ MISTAKES = {
     "train --resume --preset gpt": "leave out --preset",
     "train --resume --out NO": "no sound checkpoint",
     **dict.fromkeys(("sample --checkpoint NO", "sample --from NO", "eval NO"), "'NO' is not a model; train one"),
-    "sample --checkpoint RUN --stop=": "stop has an empty text",
+    "sample --checkpoint RUN --stop=": "stop must be texts of at least one character",
     "sample --checkpoint RUN --prompt=": "prompt is empty",
     **{f"sample --checkpoint RUN --temperature {t}": "temperature must be 0 (greedy)" for t in (-1, "nan")},
     **{f"sample --checkpoint RUN --top-k {k}": "top_k must be an integer from 1 to 256" for k in (0, 257)},
