@@ -39,8 +39,8 @@ def open_model(source: str | Path) -> Checkpoint:
         found = Checkpoint(load_hf(source), 0, tokenizer, None, None, {}, {})
     else:
         raise FileNotFoundError(
-            f"{str(source)!r} is not a model; train one, or give a folder with {MANIFEST} (of train) or {CONFIG} (of Hugging Face), "
-            f"the name of a shipped model ({', '.join(_shipped())}), or an id of the hub, owner/name"
+            f"{str(source)!r} is not a model; give a folder with {MANIFEST} (of train) or {CONFIG} (of "
+            f"Hugging Face), the name of a shipped model ({', '.join(_shipped())}), or an id of the hub, owner/name"
         )
     if found.tokenizer is None:
         raise ValueError(f"the checkpoint in {source} has no tokenizer; save it with checkpoint.save(..., tokenizer=)")
