@@ -344,7 +344,7 @@ MISTAKES = {
     "train --device quantum": "device 'quantum' is not here",
     "train --resume --preset gpt": "leave out --preset",
     "train --resume --out NO": "no sound checkpoint",
-    **dict.fromkeys(("sample --checkpoint NO", "sample --from NO", "eval NO"), "'NO' is not a model; train one"),
+    **dict.fromkeys(("eval NO", "sample --checkpoint NO", "sample --from NO"), "'NO' is not a model; train one, or"),
     "sample --checkpoint RUN --stop=": "stop must be texts of at least one character",
     "sample --checkpoint RUN --prompt=": "prompt is empty",
     **{f"sample --checkpoint RUN --temperature {t}": "temperature must be 0 (greedy)" for t in (-1, "nan")},
