@@ -52,7 +52,7 @@ def main(text: Path, folder: Path) -> None:
 
     for piece in stream_text(model, tokenizer, "One", 20, stop=["."], temperature=0.8, top_p=0.95):
         print(piece, end="", flush=True)
-    print(*write(model, tokenizer, ["One", "There he met"], 10, temperature=0), sep="\n")
+    print(*write(model, tokenizer, ["One", "One snowy day"], 10, temperature=0), sep="\n")
     ids = tokenizer.encode("One")
     tokens, score = beam_search(model, torch.tensor(ids), 5, n_beams=3)[0]
     print(tokenizer.decode(tokens), score)
