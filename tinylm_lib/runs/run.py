@@ -241,9 +241,8 @@ def sample_text(job: Job, seed: int) -> str:
     device, ends = job.team.device, (line_end(job.tokenizer),) if job.run.lines else ()
     prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
     generator = torch.Generator(device).manual_seed(seed)
-    stops = ends if job.team.size == 1 else ()
-    options: dict[str, Any] = {"temperature": 0.8, "stop_ids": stops, "generator": generator}
+    options: dict[str, Any] = {"temperature": 0.8, "stop_ids": ends if job.team.size == 1 else ()}
     options["vocab_size"] = min(job.tokenizer.vocab_size, job.model.config.vocab_size)
-    ids = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
+    ids = generate(job.model, prompt, job.run.sample_tokens, **options, generator=generator)[0].tolist()
     over = next((i for i in range(prompt.shape[1], len(ids)) if ids[i] in ends), len(ids))
     return job.tokenizer.decode(ids[: over + 1])
