@@ -341,7 +341,7 @@ from tinylm_lib.classroom.folders import WORK
 from tinylm_lib.classroom.workshop.parts import part_file
 from tinylm_lib.data.corpora import CACHE
 from tinylm_lib.runs.job import RunConfig
-print(WORK, part_file("relu"), CACHE, RunConfig.out, doctor.work().found, sep=chr(10))
+print(WORK, part_file("relu"), CACHE, RunConfig.out, doctor.own_folder().found, sep=chr(10))
 """
 
 
