@@ -300,7 +300,7 @@ def test_an_optional_number_can_be_none(shell: Shell) -> None:
 def test_a_file_as_the_folder_of_a_run_is_refused_before_anything_is_read(
     out: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "load_corpus", lambda name: pytest.fail("it was read"))
+    monkeypatch.setattr(job, "read_dataset", lambda *arguments: pytest.fail("it was read"))
     taken = out.split("/deeper")[0]
     assert f"out {out} cannot be a folder, because {taken} is a file" in shell.train("", out=out, status=2)
 
@@ -343,9 +343,9 @@ MISTAKES = {
     "train --prompt=": "prompt is empty",
     "train --device quantum": "device 'quantum' is not here",
     "train --resume --preset gpt": "leave out --preset",
-    **dict.fromkeys(("train --resume --out NO", "eval NO"), "no sound checkpoint"),
-    **dict.fromkeys(("sample --checkpoint NO", "sample --from NO"), "'NO' is not a model; give a folder"),
-    "sample --checkpoint RUN --stop=": "stop has an empty text",
+    "train --resume --out NO": "no sound checkpoint",
+    **dict.fromkeys(("eval NO", "sample --checkpoint NO", "sample --from NO"), "'NO' is not a model; train one, or"),
+    "sample --checkpoint RUN --stop=": "stop must be texts of at least one character",
     "sample --checkpoint RUN --prompt=": "prompt is empty",
     **{f"sample --checkpoint RUN --temperature {t}": "temperature must be 0 (greedy)" for t in (-1, "nan")},
     **{f"sample --checkpoint RUN --top-k {k}": "top_k must be an integer from 1 to 256" for k in (0, 257)},

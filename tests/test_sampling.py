@@ -610,7 +610,7 @@ def test_beam_search_reads_the_prompt_once_or_not_at_all() -> None:
         ({"max_new_tokens": LIMIT - 2}, "3 prompt tokens and 10 new ones exceed max_seq_len 12"),
         ({"stop_ids": (5,)}, r"stop id 5 is outside 0\.\.4"),
         ({"ids": torch.tensor([[1, 2]])}, r"one prompt, ids \(T,\), got \(1, 2\)"),
-        ({"ids": [1, 2]}, r"a tensor of one prompt, ids \(T,\), got a list"),
+        ({"ids": [1, 2]}, r"a tensor of one prompt, ids \(T,\), got a list; use torch.tensor\(\["),
         ({"ids": torch.tensor([1, 5])}, r"token id 5 is outside 0\.\.4"),
         ({"ids": torch.tensor([]).long()}, "hold no token"),
     ],

@@ -124,5 +124,5 @@ class Attention(nn.Module):
         q, k = self.rotation(q, positions), self.rotation(k, positions)  # (B, H, T, D), (B, G, T, D)
         if extend is not None:
             k, v = extend(k, v)  # (B, G, S, D), (B, G, S, D)
-        mask = positions.mask if isinstance(positions, Positions) else None  # (B, 1, 1, S)
+        mask = positions.mask if isinstance(positions, Positions) else None
         return self.o_proj(self.mix(q, k, v, mask))  # (B, T, C)

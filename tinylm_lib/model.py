@@ -203,7 +203,7 @@ class TransformerLM(nn.Module):
         start = 0 if cache is None else cache.length
         self._check(ids, start)
         T = ids.shape[1]
-        at, mask = torch.arange(start, start + T, device=ids.device), None  # (T)
+        at, mask = torch.arange(start, start + T, device=ids.device), None  # at (T)
         if padding is not None:
             check_padding(padding, len(ids), T if cache is None else cache.max_len, values=values_at_hand(padding))
             mask = (torch.arange(start + T, device=ids.device) >= padding[:, None])[:, None, None]  # (B, 1, 1, S)

@@ -16,7 +16,7 @@ class Positions(NamedTuple):
 
     at: Tensor  # (T) integers, or (B, T) where the sequences of a batch differ
     rows: tuple[Tensor, Tensor] | None = None  # cos and sin, each (..., T, D)
-    mask: Tensor | None = None  # (B, 1, 1, S) bool, True where a key is allowed: False hides padding
+    mask: Tensor | None = None  # bool (B, 1, 1, S), True where a key is allowed: False hides padding
 
 
 def frequencies(d: int, base: float = 10_000.0) -> Tensor:

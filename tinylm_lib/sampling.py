@@ -41,7 +41,7 @@ class Context:
         if self.cache is not None and self.cache.length + self.pieces[-1].shape[1] > self.cache.max_len:
             self.cache = None
         if self.cache is None:
-            ids = torch.cat(self.pieces, dim=1)  # (B, T)
+            ids = torch.cat(self.pieces, dim=1)  # (B, S)
             self.pieces = [ids[:, -self.limit :]]  # (B, T)
             if self.padding is not None:  # of the ids that are too many, it goes first
                 self.padding = (self.padding - max(0, ids.shape[1] - self.limit)).clamp_min(0)  # (B)
@@ -227,7 +227,7 @@ def beam_search(
     check_number("length_penalty", length_penalty, Real, math.isfinite, "a finite number")
     if not isinstance(ids, Tensor) or ids.ndim != 1:
         got = tuple(ids.shape) if isinstance(ids, Tensor) else f"a {type(ids).__name__}"
-        raise ValueError(f"beam search takes a tensor of one prompt, ids (T,), got {got}")
+        raise ValueError(f"beam search takes a tensor of one prompt, ids (T,), got {got}; use torch.tensor([1, 2])")
     options = Options(stop_ids=stop_ids, overflow="error", vocab_size=vocab_size)
     options.n_tokens(model, ids[None], max_new_tokens)
     with evaluation_mode(model):

@@ -1,6 +1,6 @@
 """Text in, text out: one continuation as it grows, or those of many prompts at once. Notebook 12."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -19,11 +19,11 @@ def pad_left(prompts: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor,
     """Put prompts of different length into one batch, with `pad_id` in front of the shorter ones.
 
     Returns ids (B, T) and padding (B,), the number of pads in each row, as the model and `generate` take them.
-    Raises ValueError where there is no prompt and for one without ids.
+    Raises ValueError where there is no prompt and for one that is not a list or is empty.
     """
-    lengths = [len(prompt) for prompt in prompts]
+    lengths = [len(prompt) if hasattr(prompt, "__len__") else 0 for prompt in prompts]
     if not lengths or not all(lengths):
-        raise ValueError(f"a batch needs prompts of at least one id each, got the lengths {lengths}")
+        raise ValueError(f"prompts must be lists of at least one id, such as [[1, 2], [3]]; got {str(prompts)[:60]}")
     padding = max(lengths) - torch.tensor(lengths)  # (B)
     ids = torch.tensor([[pad_id] * n + list(prompt) for n, prompt in zip(padding.tolist(), prompts, strict=True)])
     return ids, padding
@@ -74,6 +74,7 @@ def write(
     Raises TypeError or ValueError for prompts and options that cannot be followed.
     """
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "generator": generator}
+    stop = _listed("stop", stop)
     texts = [_Text(tokenizer, prompt, stop) for prompt in _listed("prompts", prompts)]
     found = _pieces(model, tokenizer, texts, max_new_tokens, STEPS_PER_LOOK, **options)
     return ["".join(pieces) for pieces in zip(*found, strict=True)]
@@ -100,10 +101,10 @@ def _pieces(
     return read()
 
 
-def _listed(name: str, texts: Sequence[str]) -> Sequence[str]:
+def _listed(name: str, texts: Iterable[str]) -> list[str]:
     if isinstance(texts, str):
         raise TypeError(f"{name} must be a list of texts, got the text {texts!r}; put it into a list")
-    return texts
+    return list(texts)
 
 
 class _Text:
@@ -115,9 +116,9 @@ class _Text:
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: str, stop: Sequence[str]):
-        if not all(_listed("stop", stop)):
-            raise ValueError(f"stop has an empty text, got {list(stop)}; leave it out")
-        self.tokenizer, self.stop, self.ended = tokenizer, stop, False
+        self.tokenizer, self.stop, self.ended = tokenizer, _listed("stop", stop), False
+        if not all(isinstance(s, str) and s for s in self.stop):
+            raise ValueError(f"stop must be texts of at least one character, got {self.stop}")
         self.tokens = [*tokenizer.beginning, *tokenizer.encode(prompt)]
         if not self.tokens:
             raise ValueError("the prompt is empty; a model continues at least one token")

@@ -536,7 +536,7 @@ def count_without(layer: int, looks: list[tuple[int, int]], heads: list[int]) ->
     for query, key in looks:
         mask[heads, query, key] = False
     changed = deepcopy(model)
-    changed.blocks[layer].attention.mix = lambda q, k, v: attend(q, k, v, mask).transpose(1, 2).flatten(2)
+    changed.blocks[layer].attention.mix = lambda q, k, v, _: attend(q, k, v, mask).transpose(1, 2).flatten(2)
     with torch.no_grad():
         best = changed(many)[:, -1].argmax(-1).tolist()
     guesses = [tokenizer.decode([i]).strip() for i in best]

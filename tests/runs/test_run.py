@@ -157,7 +157,7 @@ def test_without_a_validation_text_a_run_trains_saves_and_says_so(job: Job, caps
     job.windows = None
     run.work(job)
     said = capsys.readouterr().out
-    assert "nothing kept apart for validation" in said and "update 16, " in said
+    assert "no text held out for validation" in said and "update 16, " in said
     assert "nats per token, " not in said and "lowest validation loss" not in said
     entries = log.read_log(Path(job.run.out) / log.LOG_NAME)
     assert not any("validation_loss" in entry for entry in entries)

@@ -66,7 +66,10 @@ def command_line(rng: random.Random) -> list[str]:
         elif action.nargs == 0:
             line.append(rng.choice(action.option_strings))
         else:
-            chosen, flag = rng.choice(OUTS if action.dest == "out" else values(action)), action.option_strings[0]
+            chosen, flag = (
+                rng.choice(OUTS if action.dest in ("out", "surprise") else values(action)),
+                action.option_strings[0],
+            )
             line += [f"{flag}={chosen}"] if rng.random() < 0.9 else [flag, chosen]
     if rng.random() < 0.03:
         line.insert(rng.randrange(len(line) + 1), rng.choice(TEXTS))

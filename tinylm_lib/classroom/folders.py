@@ -6,7 +6,9 @@ from tempfile import TemporaryFile
 from ..files import work_folder
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOKS, WORK = ROOT / "notebooks", work_folder(ROOT / "work").absolute()
+NOTEBOOKS = ROOT / "notebooks"
+# In a checkout; where only the library is installed, in the folder where one works, as for a training run.
+WORK = work_folder(ROOT / "work" if NOTEBOOKS.is_dir() else Path("work")).absolute()
 
 
 def usable_work(folder: Path = WORK) -> Path:

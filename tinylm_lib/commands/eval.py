@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -56,6 +57,8 @@ def add_eval(commands: Any) -> None:
 
 def run_eval(arguments: argparse.Namespace) -> None:
     """Measure a model of any source, in the dtype of its file."""
+    if arguments.surprise is not None and os.path.exists(arguments.surprise):
+        raise ValueError(f"{arguments.surprise} exists; delete it, or choose another name for --surprise")
     device, found = choose_device(arguments.device), open_model(arguments.source)
     text = text_to_measure(arguments, found)
     longest = window_length(arguments, found, text.lines)

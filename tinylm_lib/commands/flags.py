@@ -19,7 +19,8 @@ def add_flags(group: Any, record: type[Record], tuning: Mapping[str, Any]) -> No
         kind = field_types(f)[0]
         if issubclass(kind, Record):
             continue
-        read = _or_none(kind) if kind in (int, float) and type(None) in field_types(f) else kind
+        optional = f.default is None or type(None) in field_types(f)
+        read = _or_none(kind) if optional and kind in (int, float) else kind
         how: dict[str, Any] = {"type": read, "metavar": kind.__name__.upper()}
         if kind is bool:
             how = {"action": argparse.BooleanOptionalAction}

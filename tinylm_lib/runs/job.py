@@ -102,8 +102,6 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
 
     Raises ValueError for settings that contradict one another.
     """
-    if taken := [p for p in (Path(run.out), *Path(run.out).parents) if p.exists() and not p.is_dir()]:
-        raise ValueError(f"out {run.out} cannot be a folder, because {taken[0]} is a file; choose another name")
     choices, size = dict(choices), None
     if run.tokens is None and TOKENIZERS[run.tokenizer].sized:
         size = choices.pop("vocab_size", None)  # the tokenizer's, which the model takes over
@@ -177,7 +175,12 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
 
 
 def _findable(run: RunConfig) -> RunConfig:
-    """The same settings with paths that name the same text from any folder."""
+    """The same settings with paths that name the same text from any folder.
+
+    Raises ValueError for an `out` that cannot be a folder.
+    """
+    if taken := [p for p in (Path(run.out), *Path(run.out).parents) if p.exists() and not p.is_dir()]:
+        raise ValueError(f"out {run.out} cannot be a folder, because {taken[0]} is a file; choose another name")
     paths = {name: path for name in ("corpus", "tokens") if (path := getattr(run, name)) and path not in CORPORA}
     return replace(run, **{name: os.path.abspath(path) for name, path in paths.items()})
 

@@ -1,4 +1,4 @@
-"""The machine that a training run finds: what its bits depend on beside the settings, and how much fits."""
+"""The machine that a training run finds: what its bits depend on, how much fits, how fast it is, what it lacks."""
 
 import math
 import os
@@ -6,6 +6,8 @@ import platform
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -65,6 +67,23 @@ def check_memory(config: ModelConfig, recipe: TrainConfig, device: torch.device)
             f"this takes at least {needed:,} bytes, and the machine has {main_memory():,}; lower d_model, n_layers, "
             f"d_ff, vocab_size, max_seq_len, batch_size or seq_len"
         )
+
+
+@contextmanager
+def compiling(on: bool) -> Iterator[None]:
+    """Say what to do where torch.compile fails, if it is on.
+
+    Raises ValueError with the first line of what it says.
+    """
+    try:
+        yield
+    except RuntimeError as e:
+        if not on or not isinstance(e, torch._dynamo.exc.TorchDynamoException):
+            raise
+        raise ValueError(
+            f"--compile does not work here ({str(e).strip().splitlines()[0]}). It needs a C++ compiler (on Linux g++, "
+            f"on macOS that of xcode-select --install, on Windows Visual Studio's), on a GPU Triton; or leave it out"
+        ) from None
 
 
 def product_rate(device: torch.device, precision: str) -> float:

@@ -4,10 +4,8 @@ import io
 import math
 import os
 import shlex
-import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +19,14 @@ from ..storyworld.stories import entropy_per_story, story
 from ..text.base import line_end
 from ..text.tokenizers import WordTokenizer
 from ..training import checkpoint
-from ..training.distributed import Alone
 from ..training.evaluation import Evaluation, evaluate
 from ..training.loop import Step, share_of_peak, train
 from .job import Job, RunConfig
 from .log import LOG_NAME, append_log, cut_log
-from .machine import machine
+from .machine import compiling, machine
 from .pace import Pace
 from .run_folder import best_checkpoint, checkpoint_loss, forget, kept, set_aside
+from .signals import stop_on_signals
 
 STEPS_PER_LOG = 10  # updates between two looks at the loss; each look makes a GPU wait
 STORIES_PER_LOOK = 200  # to compare with the exact distribution of every word
@@ -59,7 +57,11 @@ def _work(job: Job) -> None:
     if job.first_step > 1 and team.first:
         cut_log(Path(run.out) / LOG_NAME, job.first_step - 1)
     done = {"total": total, "initial": job.first_step - 1, "unit": "step", "disable": not team.first}
-    with tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar, stop_on_signals(team) as signals, compiling(job):
+    with (
+        tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar,
+        stop_on_signals(team) as signals,
+        compiling(run.compile),
+    ):
         for step in train(job.wrapped, job.optimizer, job.batches, job.recipe, job.first_step, team):
             bar.update()
             unread.append(step)
@@ -239,50 +241,8 @@ def sample_text(job: Job, seed: int) -> str:
     device, ends = job.team.device, (line_end(job.tokenizer),) if job.run.lines else ()
     prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
     generator = torch.Generator(device).manual_seed(seed)
-    stops = ends if job.team.size == 1 else ()
-    options: dict[str, Any] = {"temperature": 0.8, "stop_ids": stops, "generator": generator}
+    options: dict[str, Any] = {"temperature": 0.8, "stop_ids": ends if job.team.size == 1 else ()}
     options["vocab_size"] = min(job.tokenizer.vocab_size, job.model.config.vocab_size)
-    ids = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
+    ids = generate(job.model, prompt, job.run.sample_tokens, **options, generator=generator)[0].tolist()
     over = next((i for i in range(prompt.shape[1], len(ids)) if ids[i] in ends), len(ids))
     return job.tokenizer.decode(ids[: over + 1])
-
-
-@contextmanager
-def stop_on_signals(team: Alone) -> Iterator[list[int]]:
-    """Collect Ctrl-C (SIGINT) and SIGTERM in a list, so that the update under way can finish.
-
-    The second one interrupts; of many processes none is: torchrun sends on what came from the keyboard already.
-    """
-    seen: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        seen.append(number)
-        if team.size == 1:
-            restore()
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield seen
-    finally:
-        restore()
-
-
-@contextmanager
-def compiling(job: Job) -> Iterator[None]:
-    """Say what to do where torch.compile fails.
-
-    Raises ValueError with the first line of what it says.
-    """
-    try:
-        yield
-    except RuntimeError as e:
-        if not job.run.compile or not isinstance(e, torch._dynamo.exc.TorchDynamoException):
-            raise
-        raise ValueError(
-            f"--compile does not work here ({str(e).strip().splitlines()[0]}). It needs a C++ compiler (on Linux g++, "
-            f"on macOS that of xcode-select --install, on Windows Visual Studio's), on a GPU Triton; or leave it out"
-        ) from None

@@ -1,6 +1,7 @@
 """The doctor says what is wrong with a machine, and how to fix it."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,14 @@ def test_a_package_that_is_not_there_is_missing(monkeypatch: pytest.MonkeyPatch)
 def test_little_memory_is_said(gib: float, found: str, fix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "main_memory", lambda: gib * 2**30)
     assert found in doctor.memory().found and doctor.memory().fix.partition(" ")[0] == fix
+
+
+def test_the_work_folder_is_named_and_one_that_cannot_be_written_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "WORK", tmp_path / "my work")
+    assert doctor.own_folder() == Observation("work folder", str(tmp_path / "my work"))
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(doctor, "WORK", tmp_path / "file" / "below")
+    assert "cannot be written" in doctor.own_folder().fix and "TINYLM_WORK" in doctor.own_folder().fix
+    assert "GiB" in doctor.disk().found

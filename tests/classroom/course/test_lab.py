@@ -310,6 +310,19 @@ def test_the_flag_names_the_work_folder_and_prepare_only_makes_private_copies(fo
     assert os.name != "posix" or (tmp_path / "x").stat().st_mode & 0o777 == 0o755  # its owner has shared it
 
 
+def test_under_a_jupyterhub_the_lab_becomes_the_server_that_the_hub_waits_for(folders, tmp_path, monkeypatch):
+    monkeypatch.setattr(lab, "NOTEBOOKS", folders[0])
+    monkeypatch.setenv("JUPYTERHUB_SERVICE_URL", "http://127.0.0.1:1/user/ada/")
+    became = []
+    monkeypatch.setattr(os, "execve", lambda *a: became.append(a) or sys.exit(0))
+    with pytest.raises(SystemExit):
+        lab.main(["--work", str(folders[1]), "--debug"])
+    ((program, line, environment),) = became
+    assert [program, *line[:3]] == [sys.executable, sys.executable, "-m", "jupyterhub.singleuser"]
+    assert f"--ServerApp.root_dir={folders[1].resolve()}" in line and line[-1] == "--debug"
+    assert environment["TINYLM_WORK"] == str(folders[1]) and environment["JUPYTERHUB_SERVICE_URL"]
+
+
 def test_a_work_folder_that_cannot_be_used_is_named(folders, tmp_path, monkeypatch):
     monkeypatch.setattr(lab, "NOTEBOOKS", folders[0])
     (tmp_path / "file").touch()
@@ -328,7 +341,7 @@ from tinylm_lib.classroom.folders import WORK
 from tinylm_lib.classroom.workshop.parts import part_file
 from tinylm_lib.data.corpora import CACHE
 from tinylm_lib.runs.job import RunConfig
-print(WORK, part_file("relu"), CACHE, RunConfig.out, doctor.work().found, sep=chr(10))
+print(WORK, part_file("relu"), CACHE, RunConfig.out, doctor.own_folder().found, sep=chr(10))
 """
 
 

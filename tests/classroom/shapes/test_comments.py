@@ -224,7 +224,9 @@ def room(lib: ModuleType, name: str) -> ModuleType:
 
 def exercise_model(lib: ModuleType, config: ModelConfig) -> None:
     """Training mode, every kind of cached call (S > T), and a sequence long enough for attention without a mask."""
-    run_model(lib, lib.TransformerLM(config))
+    model = lib.TransformerLM(config)
+    run_model(lib, model)
+    model(torch.randint(V, (B, S)), padding=torch.arange(B))
 
 
 def exercise_adapters(lib: ModuleType, config: ModelConfig) -> None:
@@ -261,7 +263,7 @@ def exercise_sampling(lib: ModuleType, config: ModelConfig) -> None:
     for more in [*alone, {"top_k": 9, "top_p": 0.9, "min_p": 0.01}]:
         lib.generate(model, ids, 2, stop_ids=(2, 3), **more)
     for overflow in ("slide", "stop"):
-        lib.generate(model, ids, S - T + 2, overflow=overflow)
+        lib.generate(model, ids, S - T + 2, overflow=overflow, padding=torch.arange(B))
     assert len(list(lib.stream(model, ids, 2))) == 2
 
 
@@ -280,6 +282,8 @@ def exercise_training(lib: ModuleType, config: ModelConfig) -> None:
     batches = data.RandomWindows(tokens, B, T)
     assert len(list(lib.train(model, training.build_optimizer(model, train_config), batches, train_config))) == 2
     lib.evaluate(model, data.every_window(tokens, B, T), n_bytes=101)
+    ids, padding = room(lib, "writing").pad_left([tokens[: T - n].tolist() for n in range(B)])
+    training.evaluation.token_log_probs(model, ids, padding)
 
 
 def exercise_capture(lib: ModuleType, config: ModelConfig) -> None:

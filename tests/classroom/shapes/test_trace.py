@@ -148,7 +148,7 @@ def test_a_module_of_the_library_is_traced_with_its_place_and_lesson() -> None:
     assert str(card).startswith("Attention.forward · tinylm_lib/attention.py · notebooks 05 and 07\n")
     margins = lines_of(card)
     assert margins["k = self.k_norm(self.split(self.k_proj(x)))"] == "✓ (B, G, T, D) = (2, 3, 5, 8)"
-    assert margins["return self.o_proj(self.mix(q, k, v))"] == "✓ (B, T, C) = (2, 5, 20)"
+    assert margins["return self.o_proj(self.mix(q, k, v, mask))"] == "✓ (B, T, C) = (2, 5, 20)"
     assert isinstance(attention, Attention) and attention.forward.__func__ is Attention.forward, "nothing is patched"
     assert "(5, 1) = " not in str(trace(softmax, torch.ones(5, 7), dim=-1, sizes={"T": 5, "V": 7}))
     assert "(T, 1)" not in str(trace(softmax, torch.ones(5, 7), dim=-1, sizes=config)), "the config names no 5"

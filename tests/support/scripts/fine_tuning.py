@@ -16,7 +16,6 @@ from tinylm_lib import (
     evaluate,
     every_window,
     load_hf,
-    load_hf_tokenizer,
     load_model,
     next_token_probs,
     pad_left,
@@ -52,7 +51,7 @@ def main(text: Path, folder: Path) -> None:
 
     for piece in stream_text(model, tokenizer, "One", 20, stop=["."], temperature=0.8, top_p=0.95):
         print(piece, end="", flush=True)
-    print(*write(model, tokenizer, ["One", "There he met"], 10, temperature=0), sep="\n")
+    print(*write(model, tokenizer, ["One", "One snowy day"], 10, temperature=0), sep="\n")
     ids = tokenizer.encode("One")
     tokens, score = beam_search(model, torch.tensor(ids), 5, n_beams=3)[0]
     print(tokenizer.decode(tokens), score)
@@ -60,10 +59,9 @@ def main(text: Path, folder: Path) -> None:
         logits: Tensor = model(torch.tensor([ids]))
     print(f"most probable: {tokenizer.decode([int(next_token_probs(logits[:, -1]).argmax())])!r}")
 
-    save_hf(model, folder / "hf", tokenizer=tokenizer)
-    again, same = load_hf(folder / "hf"), load_hf_tokenizer(folder / "hf")
-    difference = abs(log_prob(again, same, "One") - log_prob(model, tokenizer, "One"))
-    print(f"{difference:.1e} nats apart after the round trip; {again.config.n_layers} layers, {same.vocab_size} tokens")
+    again = load_hf(save_hf(model, folder / "hf"))
+    difference = abs(log_prob(again, tokenizer, "One") - log_prob(model, tokenizer, "One"))
+    print(f"{difference:.1e} nats apart after the round trip; {again.config.n_layers} layers")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ from tinylm_lib import (
     every_window,
     generate,
     load_corpus,
+    load_hf_tokenizer,
     open_tokens,
+    save_hf,
     split,
     stream,
     train,
@@ -56,6 +58,8 @@ def main(text_file: Path, folder: Path) -> float:
     saved = checkpoint.load(folder / "run")
     saved.model.to(device)
     prompt = torch.tensor([tokenizer.encode("the")], device=device)
+    save_hf(saved.model, folder / "hf", tokenizer=tokenizer)
+    assert load_hf_tokenizer(folder / "hf").encode("the") == tokenizer.encode("the")
     whole = generate(saved.model, prompt, 10, temperature=0.0)
     for token in stream(saved.model, prompt, 10, temperature=0.8, top_k=20, generator=torch.Generator(device)):
         print(tokenizer.decode(token.tolist()), end="", flush=True)

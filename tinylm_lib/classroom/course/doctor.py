@@ -34,7 +34,7 @@ class Observation(NamedTuple):
 
 def checkup() -> list[Observation]:
     """Look at everything that has gone wrong for somebody before."""
-    return [*software(), memory(), work(), disk(), speed(), device_agrees()]
+    return [*software(), memory(), own_folder(), disk(), speed(), device_agrees()]
 
 
 def report(findings: list[Observation]) -> str:
@@ -72,7 +72,7 @@ def memory() -> Observation:
     return Observation("memory", f"⟨{rounded(total, 3)} GiB⟩", "" if total > 3 else remedy)
 
 
-def work() -> Observation:
+def own_folder() -> Observation:
     """Where copies of lessons, kept parts and caches go."""
     try:
         return Observation("work folder", str(usable_work(WORK)))

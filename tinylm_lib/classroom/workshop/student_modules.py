@@ -20,6 +20,7 @@ from ...model import PreNormBlock, TransformerLM
 from ...positions import Positions, Rotary, SinusoidalPosition, Unchanged
 
 Functions = Mapping[str, Callable[..., Any]]
+UNPADDED = "your parts know no padding; give prompts of one length, or use the library's own model"
 
 
 def _calling(kind: type[nn.Module], name: str, call: Callable[..., Any], method: str = "forward") -> type[nn.Module]:
@@ -31,7 +32,12 @@ class YourRotary(Rotary):
     """Calls `rotate`, which turns neighbours: where this model pairs other coordinates, they are brought together."""
 
     def rows(self, positions: Tensor) -> None:
-        """positions (T,). There is nothing to look up: `rotate` computes its own angles."""
+        """positions (T,). There is nothing to look up: `rotate` computes its own angles.
+
+        Raises ValueError for the positions (B, T) of padded texts, which no part of the lessons knows.
+        """
+        if positions.ndim == 2:
+            raise ValueError(UNPADDED)
 
     def forward(self, x: Tensor, positions: Tensor | Positions) -> Tensor:
         at = positions.at if isinstance(positions, Positions) else positions
@@ -48,14 +54,16 @@ class YourAttention(Attention):
         return split_heads(x, x.shape[-1] // self.d_head) if split_heads else super().split(x)
 
     def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
-        """x (B, T, C). Returns (B, T, C)."""
+        """x (B, T, C). Returns (B, T, C). Raises ValueError for padded texts, which no part of the lessons knows."""
+        if isinstance(positions, Positions) and positions.mask is not None:
+            raise ValueError(UNPADDED)
         whole = self.parts.get("multi_head_attention")
         if whole and extend is None:
             weights = (self.q_proj.weight, self.k_proj.weight, self.v_proj.weight, self.o_proj.weight)
             return whole(x, *weights, x.shape[-1] // self.d_head)
         return super().forward(x, positions, extend)
 
-    def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: None = None) -> Tensor:
         """q (B, H, T, D), k and v (B, G, S, D), the newest last. Returns (B, T, H*D)."""
         merge_heads = self.parts.get("merge_heads", lambda y: y.transpose(-3, -2).flatten(-2))
         return merge_heads(self._mixed(q, k, v))  # (B, T, H*D)
