@@ -69,10 +69,7 @@ def _work(job: Job) -> None:
             milestone = step.step % run.eval_every == 0 or step.step == total
             stop = (look or team.size == 1) and team.any(bool(signals))  # together, or one would wait for ever
             if look or milestone or stop:
-                noted = [
-                    *log_entries(unread, run.out),
-                    pace.look(step.step, len(unread)),
-                ]  # the first waits for the GPU
+                noted = [*log_entries(unread, run.out), pace.look(step.step, len(unread))]  # waits, then looks
                 add_to_log(job, noted)
                 speed = f"{noted[-1]['tokens_per_second']:,.0f} tokens/s"
                 bar.set_postfix_str(f"loss {step.loss.item():.3f}, {speed}", refresh=False)
