@@ -69,8 +69,7 @@ def _work(job: Job) -> None:
             milestone = step.step % run.eval_every == 0 or step.step == total
             stop = (look or team.size == 1) and team.any(bool(signals))  # together, or one would wait for ever
             if look or milestone or stop:
-                noted = log_entries(unread, run.out)  # waits for the device
-                noted.append(pace.look(step.step, len(unread)))
+                noted = [*log_entries(unread, run.out), pace.look(step.step, len(unread))]  # waits, then looks
                 add_to_log(job, noted)
                 speed = f"{noted[-1]['tokens_per_second']:,.0f} tokens/s"
                 bar.set_postfix_str(f"loss {step.loss.item():.3f}, {speed}", refresh=False)
@@ -85,12 +84,11 @@ def _work(job: Job) -> None:
                 pace.skip()
             if stop:
                 break
-    farewell(job, folder, step.step)
-    print(f"This took {pace.summary()}")
+    farewell(job, folder, step.step, pace)
 
 
-def farewell(job: Job, folder: Path, step: int) -> None:
-    """Say what is saved where, and what to type next."""
+def farewell(job: Job, folder: Path, step: int, pace: Pace) -> None:
+    """Say what is saved where, what to type next, and how long it took."""
     run = job.run
     place = [run.out] if run.out != RunConfig.out else []
     can_be_typed = run.prompt.replace("\n", "\n" if os.name == "nt" else " ").isprintable()
@@ -107,6 +105,7 @@ def farewell(job: Job, folder: Path, step: int) -> None:
     if best is not None and best != folder:
         print(f"The lowest validation loss, {checkpoint_loss(best):.3f}, is that of {best}:")
         print(f"      python -m tinylm_lib {typed('sample', f'--checkpoint={best}', *prompt)}")
+    print(f"This took {pace.summary()}")
 
 
 def typed(*words: str) -> str:
