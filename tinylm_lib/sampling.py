@@ -147,9 +147,9 @@ def stream(model: TransformerLM, ids: Tensor, max_new_tokens: int, **options: An
     stream ends within 16 tokens of the last sequence's end. Between two tokens the model is in its own mode.
     """
     chosen = Options(**options)
-    steps = _steps(model, ids, chosen.n_tokens(model, ids, max_new_tokens), chosen)
-    one_more = evaluation_mode(model, list(model.modules()))(lambda: next(steps, None))  # the mode of a call is its own
-    return (new[:, 0] for new in iter(one_more, None))  # each (B)
+    steps = zip(_steps(model, ids, chosen.n_tokens(model, ids, max_new_tokens), chosen))  # a tensor is slow to compare
+    one_more = evaluation_mode(model, list(model.modules()))(lambda: next(steps, ()))  # the mode of a call is its own
+    return (new[:, 0] for (new,) in iter(one_more, ()))  # each (B)
 
 
 def _steps(model: TransformerLM, ids: Tensor, n_tokens: int, options: Options) -> Iterator[Tensor]:
