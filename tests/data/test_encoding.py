@@ -38,7 +38,7 @@ def pieces() -> HubTokenizer:
 
 
 def several() -> dict:
-    ours = {kind: TOKENIZERS[kind].from_text(SEED) for kind in TOKENIZERS}
+    ours = {kind: TOKENIZERS[kind].from_text(SEED * 3 + "\n漢é漢 b\nab ab") for kind in TOKENIZERS}
     specials = {"special": train_bpe(SEED, 300, ["<e>"]), "spaced": train_bpe(SEED, 300, ["<a b>", "b\na"])}
     return {**ours, **specials, "hub": HubTokenizer(trained().to_str()), "marking": marking(), "pieces": pieces()}
 

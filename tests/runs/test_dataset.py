@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
 from support.hub import trained
 
@@ -61,7 +62,7 @@ def test_the_bytes_of_the_targets_are_exact_wherever_the_text_is_cut(kind: str, 
 def test_a_special_token_counts_as_its_text() -> None:
     tokenizer = train_bpe("abc " * 9, 260, ["<é>"])
     assert tokenizer.count_bytes(tokenizer.encode("a<é>")) == 5
-    theirs = trained()
+    theirs = tokenizers.Tokenizer.from_str(trained().to_str())
     theirs.add_special_tokens(["<é>"])
     assert HubTokenizer(theirs.to_str()).count_bytes(theirs.encode("a<é>").ids) == 5
     plain = HubTokenizer(re.sub(r'"decoder": ?\{[^}]*\}', '"decoder":null', trained().to_str(pretty=False)))
