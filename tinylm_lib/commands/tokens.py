@@ -18,6 +18,7 @@ from ..data.token_file import open_tokens
 from ..files import explained
 from ..hub.folder import TOKENIZER
 from ..pretrained import load_hf_tokenizer
+from ..runs.run import typed
 from ..text.base import Tokenizer
 from ..text.tokenizers import TOKENIZERS, load_tokenizer
 from ..training import checkpoint
@@ -57,7 +58,7 @@ def run_tokens(arguments: argparse.Namespace) -> None:
     rate = n_bytes / 1e6 / (time.perf_counter() - started)
     print(f"{out}: {n_ids:,} tokens ({tokenizer.kind}, {tokenizer.vocab_size:,} ids) of {n_bytes:,} bytes,")
     print(f"      {n_bytes / n_ids:.2f} bytes per token, {rate:.1f} MB/s.")
-    print(f"Train with: python -m tinylm_lib train --tokens {out}")
+    print(f"Train with: python -m tinylm_lib {typed('train', f'--tokens={out}')}")
 
 
 def _size(path: Path) -> int:
