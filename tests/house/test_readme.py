@@ -1,0 +1,67 @@
+"""The README's commands and Python, run as they are printed where they need no network."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.hub import trained
+
+from tinylm_lib import ModelConfig, TransformerLM, save_hf, storyworld
+from tinylm_lib.__main__ import parser
+from tinylm_lib.text.hugging_face import HubTokenizer
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+HUB_ID = "Qwen/Qwen3-0.6B"
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```\n", README, re.M | re.S)
+BLOCKS = [text for kind, text in FENCED if kind == "python"]
+RUNNING = [block for block in BLOCKS if "c.Spawner" not in block and "load_dataset" not in block]
+SHELL = "".join(text for kind, text in FENCED if not kind).replace("\\\n", " ")
+COMMANDS = re.findall(r"^(?:.*-m tinylm_lib|tinylm) (\w.*?)(?: {2,}#.*)?$", SHELL, re.M)
+
+
+def test_the_patterns_find_what_they_are_for() -> None:
+    assert len(RUNNING) >= 6 and len(BLOCKS) - len(RUNNING) == 2
+    assert len(COMMANDS) >= 25 and {c.split()[0] for c in COMMANDS} >= {"train", "tokens", "sample", "eval", "lab"}
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if not c.startswith("lab") and "--help" not in c])
+def test_every_flag_of_a_command_exists(command: str) -> None:
+    arguments, others = parser().parse_known_args(shlex.split(command))
+    assert not others and callable(arguments.do)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with what the blocks open: a text, a run's log, a model of Hugging Face."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "stories.txt").write_text(storyworld.corpus(300, seed=5), "utf-8")
+    log = folder / "work/runs/last/log.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text('{"update": 1, "loss": 3.5}\n{"update": 2, "loss": 3.0}\n{"update": 2, "validation_loss": 3.1}\n')
+    torch.manual_seed(3)
+    model = TransformerLM(ModelConfig(vocab_size=300, d_model=32, n_heads=2, n_layers=1, max_seq_len=64))
+    save_hf(model, folder / "hub", tokenizer=HubTokenizer(trained().to_str()))
+    return folder
+
+
+@pytest.mark.parametrize("block", RUNNING, ids=[block.split("\n", 1)[0][:30] for block in RUNNING])
+def test_a_block_of_python_runs(block: str, folder: Path) -> None:
+    code = block.replace(HUB_ID, "hub")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg", "PYTHONWARNINGS": "error"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if losses := re.findall(r": (\d\.\d+) nats", done.stdout):  # the fine-tuning
+        assert len(losses) == 3 and min(map(float, losses)) > 0.3
+    if "save_hf" in block:
+        assert (folder / "work/my_model/config.json").is_file()
+
+
+def test_fine_tuning_takes_25_lines() -> None:
+    (block,) = [block for block in RUNNING if "FINE_TUNING" in block]
+    assert len([line for line in block.splitlines() if line.strip()]) <= 25
