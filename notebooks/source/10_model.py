@@ -649,7 +649,7 @@ hint("init_weights")
 
 # %% [markdown] slide="subslide" minutes=1
 # ### The library's version
-# The count agrees with every family of the table. `TransformerLM` is the loop of section 1, with checks in front; skip its cache, which is for lesson 13, and its padding, which is for prompts of different length.
+# The count agrees with every family of the table. `TransformerLM` is the loop of section 1, with checks in front; skip its cache (lesson 13) and its padding (prompts of different length).
 
 # %%
 from tinylm_lib.cost import count_parameters as library_count
