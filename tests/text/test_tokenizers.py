@@ -69,8 +69,8 @@ def test_words_lose_nothing(text: str) -> None:
     + [("chars", *row) for row in [("abxaxb", "x", 2), ("ü", "ü", 0), ("ab\n", "\n", 2), ("zyx", "z", 0)]],
 )
 def test_an_unknown_part_is_named_with_its_position(kind: str, text: str, part: str, at: int) -> None:
-    tokenizer, stream = TOKENIZERS[kind].from_text("a b "), text if kind == "words" else [text]
-    for encode in (tokenizer.encode, lambda _: list(tokenizer.encode_iterable(stream))):
+    tokenizer = TOKENIZERS[kind].from_text("a b ")
+    for encode in (tokenizer.encode, lambda text: list(tokenizer.encode_iterable(text))):
         with pytest.raises(
             ValueError, match=re.escape(f"{part!r} at position {at} is none of the 3 known ones")
         ) as said:

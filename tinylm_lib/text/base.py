@@ -47,19 +47,8 @@ class Tokenizer:
 
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts, such as an open file: those that `encode` gives for all of it at once."""
-        for i, block in enumerate(self.blocks(texts)):
-            yield from self.encode_block(block, i > 0)
-
-    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
-        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
-        return iter(texts)
-
-    def encode_block(self, text: str, continues: bool) -> list[int]:
-        """Return the ids of a block; those of all blocks together are the ids of the whole.
-
-        continues: whether another block is before it.
-        """
-        return self.encode(text)
+        for text in texts:
+            yield from self.encode(text)
 
     def count_bytes(self, tokens: Iterable[int]) -> int:
         """Return how many bytes of text the ids are, also where they begin or end inside a character."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from .base import Tokenizer, checked, list_of
-from .cutting import BEFORE_SPACE, cut_blocks, pre_tokens, stream_pre_tokens
+from .cutting import pre_tokens, stream_pre_tokens
+from .reading import is_file, read_blocks
 
 Pair = tuple[bytes, bytes]
 
@@ -160,12 +161,6 @@ class BPETokenizer(Tokenizer):
         for pieces in stream_pre_tokens(texts, self.special_tokens):
             yield from self._ids_of(pieces)
 
-    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
-        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
-        if any(BEFORE_SPACE.match(token) for token in self.special_tokens):
-            return map("".join, stream_pre_tokens(texts, self.special_tokens))
-        return cut_blocks(texts, BEFORE_SPACE)
-
     def count_bytes(self, tokens: Iterable[int]) -> int:
         """Return how many bytes of text the ids are, also where they begin or end inside a character."""
         return sum(len(self.vocab[t]) for t in tokens)
@@ -223,23 +218,12 @@ def train_bpe(path_or_text: str | Path, vocab_size: int, special_tokens: Iterabl
     a file that is not UTF-8; FileNotFoundError for a missing one.
     """
     if isinstance(path_or_text, Path):
-        with open(path_or_text, encoding="utf-8-sig", newline="") as file:
-            try:
-                return _train(iter(lambda: file.read(1 << 20), ""), vocab_size, special_tokens)
-            except UnicodeDecodeError as e:
-                raise ValueError(f"{path_or_text} is not UTF-8 ({e}); convert it first") from None
-    if _is_file(path_or_text):
+        return _train(read_blocks(path_or_text), vocab_size, special_tokens)
+    if is_file(path_or_text):
         raise ValueError(
             f"{path_or_text!r} is a file; to read it give Path({path_or_text!r}), a str is the text itself"
         )
     return _train([path_or_text], vocab_size, special_tokens)
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return len(text) < 4096 and Path(text).is_file()
-    except (OSError, ValueError):  # too long, or with a zero byte: no file has such a name
-        return False
 
 
 def _train(texts: Iterable[str], vocab_size: int, special_tokens: Iterable[str]) -> BPETokenizer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .base import Tokenizer, build_tokenizer, checked, list_of, read_tokenizer
 from .bpe import BPETokenizer
-from .cutting import BEFORE_SPACE, cut_blocks, cut_stream, words
+from .cutting import cut_stream, words
 from .hugging_face import HubTokenizer
 
 
@@ -72,14 +72,17 @@ class CharTokenizer(Tokenizer):
 
         Raises ValueError for a character that has no id, naming the first one and its position.
         """
-        try:
-            return [self.ids[c] for c in text]
-        except KeyError as e:
-            c = e.args[0]
-            raise ValueError(
-                f"character {c!r} at position {text.index(c)} is none of the {self.vocab_size} known ones; "
-                f"build the tokenizer from a text that has it, or use bytes"
-            ) from None
+        return list(self.encode_iterable([text]))
+
+    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once."""
+        for position, c in enumerate(chain.from_iterable(texts)):
+            if c not in self.ids:
+                raise ValueError(
+                    f"character {c!r} at position {position} is none of the {self.vocab_size} known ones; "
+                    f"build the tokenizer from a text that has it, or use bytes"
+                )
+            yield self.ids[c]
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of ids.
@@ -120,10 +123,6 @@ class WordTokenizer(Tokenizer):
     def from_texts(cls, texts: Iterable[str], vocab_size: int | None = None) -> "WordTokenizer":
         """Take the words of a stream of texts, however many there are."""
         return cls.from_dict({"words": sorted(set(chain.from_iterable(cut_stream(texts, words))))})
-
-    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
-        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
-        return cut_blocks(texts, BEFORE_SPACE)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text.
