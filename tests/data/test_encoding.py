@@ -114,9 +114,9 @@ def test_a_file_that_cannot_be_encoded_is_named_and_leaves_nothing(
         (b"b" * 9 + "é".encode() + b"\xff", ByteTokenizer(), r"1\.txt is not UTF-8 \(byte 0xff at offset 11\)"),
         ("b".encode("utf-16"), ByteTokenizer(), r"1\.txt is UTF-16"),
         (b"b" * 12 + b"c", CharTokenizer("ab"), r"1\.txt: character 'c' at position 12"),
-        (b"b " * 12 + b"c", WordTokenizer("a b"), r"1\.txt: word ' c' at position 23"),
+        (b"b " * 12 + b"c", WordTokenizer("b b"), r"1\.txt: word ' c' at position 23"),
     ):
-        paths = files(tmp_path, "ab", "")
+        paths = files(tmp_path, "b", "")
         paths[1].write_bytes(second)
         with pytest.raises(ValueError, match=says) as said:
             encode_files(paths, tmp_path / "out", tokenizer, int)

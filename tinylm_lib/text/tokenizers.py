@@ -1,11 +1,12 @@
 """The tokenizers by name: bytes, characters and words are here, byte-pair encoding is in `bpe`. Notebook 01."""
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from .base import Tokenizer, build_tokenizer, checked, list_of, read_tokenizer
+from .base import Tokenizer, checked, list_of
 from .bpe import BPETokenizer
 from .cutting import cut_stream, words
 from .hugging_face import HubTokenizer
@@ -67,15 +68,11 @@ class CharTokenizer(Tokenizer):
         """
         return cls("".join(sorted(set(chain.from_iterable(texts)))))
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text.
+    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
         Raises ValueError for a character that has no id, naming the first one and its position.
         """
-        return list(self.encode_iterable([text]))
-
-    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
-        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once."""
         for position, c in enumerate(chain.from_iterable(texts)):
             if c not in self.ids:
                 raise ValueError(
@@ -124,15 +121,11 @@ class WordTokenizer(Tokenizer):
         """Take the words of a stream of texts, however many there are."""
         return cls.from_dict({"words": sorted(set(chain.from_iterable(cut_stream(texts, words))))})
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text.
+    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
         Raises ValueError for a word that has no id, naming the first one and its position.
         """
-        return list(self.encode_iterable([text]))
-
-    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
-        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once."""
         position = 0
         for pieces in cut_stream(texts, words):
             for word in pieces:
@@ -177,7 +170,13 @@ def tokenizer_from_dict(values: Any) -> Tokenizer:
 
     Raises ValueError for an unknown kind and for values that are not of its kind.
     """
-    return build_tokenizer(values, READABLE)
+    kind = values.get("kind") if isinstance(values, dict) else None
+    if not isinstance(kind, str) or kind not in READABLE:
+        raise ValueError(f"its kind {kind!r} is none of {', '.join(READABLE)}")
+    try:
+        return READABLE[kind].from_dict(values)
+    except KeyError as e:
+        raise ValueError(f"a {kind} tokenizer needs {e.args[0]!r}, and it is missing") from None
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -185,4 +184,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
     Raises FileNotFoundError for a missing file, ValueError for one that holds no tokenizer.
     """
-    return read_tokenizer(path, READABLE)
+    try:
+        return tokenizer_from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as e:
+        raise ValueError(f"{path} holds no tokenizer: {e}") from None
