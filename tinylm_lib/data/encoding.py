@@ -14,20 +14,15 @@ def encode_files(paths: list[Path], out: Path, tokenizer: Tokenizer, progress: C
 
     Each file is a text: its ids are those that `encode` gives for all of it, then comes the first of the tokenizer's
     `ending`, where it has one.
-    progress: is called with the number of bytes of each block.
+    progress: is called with the number of bytes of each block that is read.
     Returns the number of ids.
     Raises ValueError, naming the file, for one that is not UTF-8 text or holds what has no id.
     """
 
-    def texts(path: Path) -> Iterator[str]:
-        for text in read_blocks(path):
-            yield text
-            progress(len(text.encode("utf-8")))
-
     def ids() -> Iterator[int]:
         for path in paths:
             try:
-                yield from tokenizer.encode_iterable(texts(path))
+                yield from tokenizer.encode_iterable(read_blocks(path, progress))
             except UnicodeError:  # of reading, which names the file
                 raise
             except ValueError as e:

@@ -1,8 +1,9 @@
 """Text files, read in blocks: UTF-8 only, and a clear error for anything that is not. Notebook 01."""
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 BYTES_PER_READ = 1 << 20
 
@@ -15,9 +16,10 @@ def is_file(name: str | Path) -> bool:
         return False
 
 
-def read_blocks(path: Path) -> Iterator[str]:
+def read_blocks(path: Path, progress: Callable[[int], Any] = lambda n_bytes: None) -> Iterator[str]:
     """Yield the text of a UTF-8 file, without its byte-order mark, in blocks: in constant memory.
 
+    progress: is called with the number of bytes of each block.
     Raises UnicodeError (a ValueError) for a binary or differently encoded file, naming the first wrong byte and its
     offset.
     """
@@ -26,6 +28,7 @@ def read_blocks(path: Path) -> Iterator[str]:
         raw = None
         while raw != b"":
             raw = file.read(BYTES_PER_READ)
+            progress(len(raw))
             if n_read == 0 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise UnicodeError(
                     f"{path} is UTF-16; convert it with: iconv -f utf-16 -t utf-8 FILE > NEW "
