@@ -162,7 +162,8 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "words": WordTokenizer,
     "bpe": BPETokenizer,
 }
-READABLE = {**TOKENIZERS, HubTokenizer.kind: HubTokenizer}  # one of Hugging Face comes from a file, never from a text
+# One of Hugging Face comes from a file, never from a text.
+READABLE: dict[str, type[Tokenizer]] = {**TOKENIZERS, HubTokenizer.kind: HubTokenizer}
 
 
 def tokenizer_from_dict(values: Any) -> Tokenizer:
