@@ -89,7 +89,7 @@ MISTAKES = {
     "tokens a.txt --out o --tokenizer bpe --vocab-size 255": "vocab_size must be at least 256",
     "tokens a.txt --out o --tokenizer words --vocab-size 300": "vocab_size 300 is for --tokenizer bpe; words has",
     "tokens a.txt --out o --tokenizer mine.json --vocab-size 300": "mine.json has its own size, so leave it out",
-    "tokens a.txt --out o --tokenizer mine.json": "a.txt, counted from character 0: character 't' at position 0",
+    "tokens a.txt --out o --tokenizer mine.json": "a.txt: character 't' at position 0",
     "tokens a.txt --out o --tokenizer b.txt": "b.txt is no token file",
     "tokens a.txt --out o --tokenizer wordz": "wordz is neither a folder nor a hub id (owner/name)",
     "tokens a.txt --out o --tokenizer FOLDER": "no sound checkpoint in FOLDER",
@@ -133,7 +133,7 @@ def test_what_is_interrupted_leaves_nothing(number: int, shell: Shell, monkeypat
     folder = Path.cwd()
     monkeypatch.undo()
     text = folder / "large.txt"
-    text.write_text(FIRST * 20_000, encoding="utf-8")  # more than one process encodes alone
+    text.write_text(FIRST * 20_000, encoding="utf-8")  # enough for a minute
     command = f"-m tinylm_lib tokens {text} --out {folder / 'o'} --tokenizer bpe"
     process = subprocess.Popen([sys.executable, *command.split()], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120

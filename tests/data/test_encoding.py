@@ -1,4 +1,4 @@
-"""Files become a token file: the same ids as encoding the whole, in blocks, by processes, in constant memory."""
+"""Files become a token file: the same ids as encoding the whole, in constant memory."""
 
 import tracemalloc
 from pathlib import Path
@@ -10,12 +10,11 @@ from support.hub import trained
 from support.toys import examples
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from tinylm_lib.data import encoding
-from tinylm_lib.data.corpora import read_blocks
 from tinylm_lib.data.encoding import encode_files
 from tinylm_lib.data.token_file import open_tokens
 from tinylm_lib.text.bpe import train_bpe
 from tinylm_lib.text.hugging_face import HubTokenizer
+from tinylm_lib.text.reading import read_blocks
 from tinylm_lib.text.tokenizers import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer
 
 ALPHABET = "ab'.1_ \n\t\x1c<e>é漢"
@@ -49,21 +48,20 @@ TOKENIZER = several()
 @pytest.mark.parametrize("name", TOKENIZER)
 @examples(300)
 @given(text=st.text(ALPHABET, min_size=1), size=st.integers(1, 9), cut=st.integers(1, 6))
-def test_blocks_have_the_ids_of_the_whole(name: str, text: str, size: int, cut: int) -> None:
+def test_streams_have_the_ids_of_the_whole(name: str, text: str, size: int, cut: int) -> None:
     tokenizer = WordTokenizer(text) if name == "words" else TOKENIZER[name]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tinylm_lib.text.cutting.CHARACTERS_PER_CUT", cut)
         texts = [text[i : i + size] for i in range(0, len(text), size)]
-        blocks = list(tokenizer.blocks(texts))
-        assert "".join(blocks) == text
-        found = [i for n, block in enumerate(blocks) for i in tokenizer.encode_block(block, n > 0)]
-        assert found == list(tokenizer.encode_iterable(texts)) == tokenizer.encode(text)
+        assert list(tokenizer.encode_iterable(texts)) == tokenizer.encode(text)
 
 
-def test_texts_are_cut_into_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_come_before_all_of_the_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tinylm_lib.text.cutting.CHARACTERS_PER_CUT", 4)
     for name, tokenizer in TOKENIZER.items():
-        assert len(list(tokenizer.blocks(["ab ab\nab ab\n"] * 9))) >= 9, name
+        texts = iter(["ab ab\nab ab\n"] * 9)
+        next(iter(tokenizer.encode_iterable(texts)))
+        assert len(list(texts)) >= 6, name
 
 
 def files(folder: Path, *texts: str) -> list[Path]:
@@ -75,7 +73,7 @@ def files(folder: Path, *texts: str) -> list[Path]:
 
 @pytest.mark.parametrize("name", TOKENIZER)
 def test_each_file_is_a_text_with_its_ending(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinylm_lib.data.corpora.BYTES_PER_READ", 7)
+    monkeypatch.setattr("tinylm_lib.text.reading.BYTES_PER_READ", 7)
     monkeypatch.setattr("tinylm_lib.text.cutting.CHARACTERS_PER_CUT", 5)
     tokenizer, done, texts = several()[name], [], [SEED * 3, "漢é漢 b", "\ufeffab ab"]
     for ending in ((), (1, 2)):
@@ -83,32 +81,16 @@ def test_each_file_is_a_text_with_its_ending(name: str, tmp_path: Path, monkeypa
         n = encode_files(files(tmp_path, *texts), tmp_path / f"out{len(ending)}", tokenizer, done.append)
         expected = [i for text in texts for i in (*tokenizer.encode(text.lstrip("\ufeff")), *ending[:1])]
         assert open_tokens(tmp_path / f"out{len(ending)}").ids.tolist() == expected and n == len(expected)
-    assert sum(done) == 2 * len("".join(texts).lstrip().encode()) - 2 * 3, "a byte-order mark is not text"
-
-
-def test_several_processes_write_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tinylm_lib.data.corpora.BYTES_PER_READ", 1000)
-    monkeypatch.setattr("tinylm_lib.text.cutting.CHARACTERS_PER_CUT", 500)
-    tokenizer, paths = TOKENIZER["special"], files(tmp_path, SEED * 200, "ab " * 999)
-    encode_files(paths, tmp_path / "alone", tokenizer, int)
-    monkeypatch.setattr(encoding, "SMALL", 0)
-    encode_files(paths, tmp_path / "together", tokenizer, int)
-    assert (tmp_path / "alone").read_bytes() == (tmp_path / "together").read_bytes()
-    paths[1].write_bytes(b"ab \xff")
-    with pytest.raises(ValueError, match=r"1\.txt is not UTF-8"):
-        encode_files(paths, tmp_path / "out", tokenizer, int)
-    words = WordTokenizer("a b")
-    with pytest.raises(ValueError, match=r"0\.txt, counted from character 0: word ' ab' at position 3"):
-        encode_files(paths[:1], tmp_path / "out", words, int)
-    assert not list(tmp_path.glob("*out*"))
+    assert len(done) > 10 and sum(done) == 2 * len("".join(texts).encode()), "the progress is that of the files' bytes"
 
 
 @pytest.mark.parametrize("name", TOKENIZER)
 @pytest.mark.usefixtures("one_thread")
 def test_memory_does_not_grow_with_the_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The vocabulary and the ids of a megabyte need no more than those of a tenth of it."""
-    monkeypatch.setattr("tinylm_lib.data.corpora.BYTES_PER_READ", 4000)
+    monkeypatch.setattr("tinylm_lib.text.reading.BYTES_PER_READ", 4000)
     monkeypatch.setattr("tinylm_lib.text.cutting.CHARACTERS_PER_CUT", 2000)
+    monkeypatch.setattr("tinylm_lib.data.token_file.IDS_PER_WRITE", 1000)
     kind, line = TOKENIZERS.get(name), "ab ab 'b it's 11 ..' ab\n"
     peaks = []
     for n in (4_000, 40_000):
@@ -124,17 +106,19 @@ def test_memory_does_not_grow_with_the_files(name: str, tmp_path: Path, monkeypa
 def test_a_file_that_cannot_be_encoded_is_named_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tinylm_lib.data.corpora.BYTES_PER_READ", 10)
+    monkeypatch.setattr("tinylm_lib.text.reading.BYTES_PER_READ", 10)
     for second, tokenizer, says in (
         (b"b" * 12 + b"\0", ByteTokenizer(), r"1\.txt is binary \(a zero byte at offset 12\)"),
         (b"b" * 12 + b"\xff", ByteTokenizer(), r"1\.txt is not UTF-8 \(byte 0xff at offset 12\)"),
         (b"b" * 9 + "é".encode()[:1], ByteTokenizer(), r"1\.txt is not UTF-8 \(byte 0xc3 at offset 9\)"),
         (b"b" * 9 + "é".encode() + b"\xff", ByteTokenizer(), r"1\.txt is not UTF-8 \(byte 0xff at offset 11\)"),
         ("b".encode("utf-16"), ByteTokenizer(), r"1\.txt is UTF-16"),
-        (b"b" * 12 + b"c", CharTokenizer("ab"), r"1\.txt, counted from character 10: character 'c' at position 2"),
+        (b"b" * 12 + b"c", CharTokenizer("ab"), r"1\.txt: character 'c' at position 12"),
+        (b"b " * 12 + b"c", WordTokenizer("b b"), r"1\.txt: word ' c' at position 23"),
     ):
-        paths = files(tmp_path, "ab", "")
+        paths = files(tmp_path, "b", "")
         paths[1].write_bytes(second)
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=says) as said:
             encode_files(paths, tmp_path / "out", tokenizer, int)
+        assert str(said.value).count("1.txt") == 1
         assert not list(tmp_path.glob("*out*"))

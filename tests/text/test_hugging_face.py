@@ -94,8 +94,8 @@ def test_it_is_kept_in_files_and_checkpoints(tmp_path: Path) -> None:
     ours.save(tmp_path / "mine.json")
     model = TransformerLM(ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2))
     checkpoint.save(tmp_path / "kept", model, tokenizer=ours)
-    for again in (load_tokenizer(tmp_path / "mine.json"), HubTokenizer.load(tmp_path / "mine.json"),
-                  tokenizer_from_dict(ours.to_dict()), checkpoint.load(tmp_path / "kept").tokenizer):  # fmt: skip
+    kept = checkpoint.load(tmp_path / "kept").tokenizer
+    for again in (load_tokenizer(tmp_path / "mine.json"), tokenizer_from_dict(ours.to_dict()), kept):
         assert type(again) is HubTokenizer and again.beginning == ours.beginning
         assert again.ending == ours.ending == [1, 9]
         assert [again.encode(text) for text in TEXTS] == [ours.encode(text) for text in TEXTS]

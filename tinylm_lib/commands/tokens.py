@@ -12,7 +12,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ..data.corpora import read_blocks
 from ..data.encoding import encode_files
 from ..data.token_file import open_tokens
 from ..files import explained
@@ -20,6 +19,7 @@ from ..hub.folder import TOKENIZER
 from ..pretrained import load_hf_tokenizer
 from ..runs.run import typed
 from ..text.base import Tokenizer
+from ..text.reading import read_blocks
 from ..text.tokenizers import TOKENIZERS, load_tokenizer
 from ..training import checkpoint
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -38,23 +38,12 @@ def write_tokens(path: str | Path, ids: Iterable[int], tokenizer: Tokenizer) -> 
     Returns the number of ids.
     Raises ValueError for no ids, and for one outside the vocabulary.
     """
-    remaining = iter(ids)
-    return write_blocks(
-        path, iter(lambda: checked(islice(remaining, IDS_PER_WRITE), tokenizer.vocab_size), []), tokenizer
-    )
-
-
-def write_blocks(path: str | Path, blocks: Iterable[Sequence[int] | np.ndarray], tokenizer: Tokenizer) -> int:
-    """Write blocks of ids, all inside the vocabulary, and their tokenizer to a file as `write_tokens` does.
-
-    Returns the number of ids.
-    Raises ValueError for no ids.
-    """
     code, dtype = ("U16", "<u2") if tokenizer.vocab_size <= 1 << 16 else ("I32", "<i4")
-    n_ids, digest = 0, hashlib.sha256(json.dumps(tokenizer.to_dict()).encode())
+    remaining, n_ids = iter(ids), 0
+    digest = hashlib.sha256(json.dumps(tokenizer.to_dict()).encode())
     with whole_file(Path(path)) as file:
         file.write(_header(tokenizer, code, 0, digest.hexdigest()))
-        for block in blocks:
+        while block := checked(islice(remaining, IDS_PER_WRITE), tokenizer.vocab_size):
             raw = np.array(block, dtype).tobytes()
             file.write(raw)
             digest.update(raw)

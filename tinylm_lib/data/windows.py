@@ -206,7 +206,7 @@ def every_document(tokens: Tensor, separator_id: int, batch_size: int) -> Iterat
     _check_sizes(batch_size, 1)
     if len(tokens) and tokens[0] != separator_id:
         tokens = torch.cat((torch.tensor([separator_id], dtype=tokens.dtype), tokens))
-    marks = (tokens == separator_id).nonzero()[:, 0].tolist()
+    marks = positions(tokens, separator_id).tolist()
     if len(marks) < 2:
         raise ValueError(f"no document ends in {len(tokens)} tokens; give a text with at least one separator after it")
     documents = [slice(start, end + 1) for start, end in pairwise(marks)]

@@ -2,7 +2,7 @@
 
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,7 +10,11 @@ _T = TypeVar("_T", bound="Tokenizer")
 
 
 class Tokenizer:
-    """Text to ids and back. A tokenizer has its own encode, decode, to_dict, from_dict, from_texts and vocab_size."""
+    """Text to ids and back.
+
+    A tokenizer has its own decode, to_dict, from_dict, from_texts and vocab_size, and encode or encode_iterable: the
+    second where tokens cross the ends of texts, or where an error gives a position.
+    """
 
     kind: str  # its key in the table of tokenizers
     vocab_size: int  # V, number of ids
@@ -20,7 +24,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
-        raise NotImplementedError
+        return list(self.encode_iterable([text]))
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of ids."""
@@ -47,19 +51,8 @@ class Tokenizer:
 
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts, such as an open file: those that `encode` gives for all of it at once."""
-        for i, block in enumerate(self.blocks(texts)):
-            yield from self.encode_block(block, i > 0)
-
-    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
-        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
-        return iter(texts)
-
-    def encode_block(self, text: str, continues: bool) -> list[int]:
-        """Return the ids of a block; those of all blocks together are the ids of the whole.
-
-        continues: whether another block is before it.
-        """
-        return self.encode(text)
+        for text in texts:
+            yield from self.encode(text)
 
     def count_bytes(self, tokens: Iterable[int]) -> int:
         """Return how many bytes of text the ids are, also where they begin or end inside a character."""
@@ -69,48 +62,16 @@ class Tokenizer:
         """Write the tokenizer to a JSON file."""
         Path(path).write_text(json.dumps(self.to_dict(), ensure_ascii=False), encoding="utf-8")
 
-    @classmethod
-    def load(cls: type[_T], path: str | Path) -> _T:
-        """Read what `save` wrote.
-
-        Raises FileNotFoundError for a missing file, ValueError for one that holds no tokenizer of this kind.
-        """
-        return read_tokenizer(path, {cls.kind: cls})
-
-
-def build_tokenizer(values: Any, kinds: Mapping[str, type[_T]]) -> _T:
-    """Build the tokenizer of one of some kinds from its `to_dict`.
-
-    Raises ValueError for another kind and for values that are not of its kind.
-    """
-    kind = values.get("kind") if isinstance(values, dict) else None
-    if not isinstance(kind, str) or kind not in kinds:
-        raise ValueError(f"its kind {kind!r} is none of {', '.join(kinds)}")
-    try:
-        return kinds[kind].from_dict(values)
-    except KeyError as e:
-        raise ValueError(f"a {kind} tokenizer needs {e.args[0]!r}, and it is missing") from None
-
-
-def read_tokenizer(path: str | Path, kinds: Mapping[str, type[_T]]) -> _T:
-    """Read the tokenizer of one of some kinds from a JSON file.
-
-    Raises FileNotFoundError for a missing file, ValueError for one that holds none.
-    """
-    try:
-        return build_tokenizer(json.loads(Path(path).read_text(encoding="utf-8")), kinds)
-    except (ValueError, RecursionError) as e:
-        raise ValueError(f"{path} holds no tokenizer: {e}") from None
-
 
 def checked(tokens: Iterable[int], vocab_size: int) -> list[int]:
     """The tokens as a list of int.
 
     Raises ValueError for a token outside 0..vocab_size-1.
     """
-    tokens = [operator.index(t) for t in tokens]
-    if wrong := [t for t in tokens if not 0 <= t < vocab_size]:
-        raise ValueError(f"token id {wrong[0]} is outside 0..{vocab_size - 1} (vocab_size - 1)")
+    tokens = list(map(operator.index, tokens))
+    if tokens and not 0 <= min(tokens) <= max(tokens) < vocab_size:
+        wrong = next(t for t in tokens if not 0 <= t < vocab_size)
+        raise ValueError(f"token id {wrong} is outside 0..{vocab_size - 1} (vocab_size - 1)")
     return tokens
 
 

@@ -3,13 +3,14 @@
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from .base import Tokenizer, checked, list_of
-from .cutting import BEFORE_SPACE, cut_blocks, pre_tokens, stream_pre_tokens
+from .cutting import stream_pre_tokens
+from .reading import is_file, read_blocks
 
 Pair = tuple[bytes, bytes]
 
@@ -113,7 +114,7 @@ class BPETokenizer(Tokenizer):
     kind = "bpe"
     sized = True
 
-    def __init__(self, vocab: dict[int, bytes], merges: list[Pair], special_tokens: Iterable[str] = ()):
+    def __init__(self, vocab: dict[int, bytes], merges: Iterable[Sequence[bytes]], special_tokens: Iterable[str] = ()):
         self.special_tokens = _check_special(special_tokens)
         self.vocab = self._complete(vocab)
         self.vocab_size = len(self.vocab)
@@ -151,30 +152,15 @@ class BPETokenizer(Tokenizer):
         """
         return _train(texts, 1000 if vocab_size is None else vocab_size, ())
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text."""
-        return self._ids_of(pre_tokens(text, self.special_tokens))
-
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts: those that `encode` gives for all of it at once."""
         for pieces in stream_pre_tokens(texts, self.special_tokens):
-            yield from self._ids_of(pieces)
-
-    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
-        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
-        if any(BEFORE_SPACE.match(token) for token in self.special_tokens):
-            return map("".join, stream_pre_tokens(texts, self.special_tokens))
-        return cut_blocks(texts, BEFORE_SPACE)
+            for piece in pieces:
+                yield from self._known.get(piece) or self._merge(piece)
 
     def count_bytes(self, tokens: Iterable[int]) -> int:
         """Return how many bytes of text the ids are, also where they begin or end inside a character."""
         return sum(len(self.vocab[t]) for t in tokens)
-
-    def _ids_of(self, pieces: list[str]) -> list[int]:
-        ids, known = [], self._known
-        for piece in pieces:
-            ids += known.get(piece) or self._merge(piece)
-        return ids
 
     def _merge(self, piece: str) -> list[int]:
         if piece in self.special_ids:
@@ -207,9 +193,7 @@ class BPETokenizer(Tokenizer):
     def from_dict(cls, values: dict[str, Any]) -> "BPETokenizer":
         """Build from `to_dict`'s result."""
         vocab = [text.encode("latin-1") for text in list_of(str, values["vocab"])]
-        merges: list[Any] = [
-            [t.encode("latin-1") for t in list_of(str, pair)] for pair in list_of(list, values["merges"])
-        ]
+        merges = [[text.encode("latin-1") for text in list_of(str, pair)] for pair in list_of(list, values["merges"])]
         return cls(dict(enumerate(vocab)), merges, list_of(str, values["special_tokens"]))
 
 
@@ -223,23 +207,12 @@ def train_bpe(path_or_text: str | Path, vocab_size: int, special_tokens: Iterabl
     a file that is not UTF-8; FileNotFoundError for a missing one.
     """
     if isinstance(path_or_text, Path):
-        with open(path_or_text, encoding="utf-8-sig", newline="") as file:
-            try:
-                return _train(iter(lambda: file.read(1 << 20), ""), vocab_size, special_tokens)
-            except UnicodeDecodeError as e:
-                raise ValueError(f"{path_or_text} is not UTF-8 ({e}); convert it first") from None
-    if _is_file(path_or_text):
+        return _train(read_blocks(path_or_text), vocab_size, special_tokens)
+    if is_file(path_or_text):
         raise ValueError(
             f"{path_or_text!r} is a file; to read it give Path({path_or_text!r}), a str is the text itself"
         )
     return _train([path_or_text], vocab_size, special_tokens)
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return len(text) < 4096 and Path(text).is_file()
-    except (OSError, ValueError):  # too long, or with a zero byte: no file has such a name
-        return False
 
 
 def _train(texts: Iterable[str], vocab_size: int, special_tokens: Iterable[str]) -> BPETokenizer:

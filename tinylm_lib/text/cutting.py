@@ -22,9 +22,7 @@ PRE_TOKEN = regex.compile(
     regex.VERBOSE,
 )
 CHARACTERS_PER_CUT = 1 << 16  # characters of a stream that are cut at a time
-# As much of a text as possible; no word and no pre-token contains a visible character and the space after it.
-BEFORE_SPACE = re.compile(r".*\S(?=[ \n])", re.DOTALL)
-WHOLE_LINES = re.compile(r".*\n(?=\S)", re.DOTALL)
+LINE_START = re.compile(r"(?<=\n)(?=\S)")
 
 
 def words(text: str) -> list[str]:
@@ -70,19 +68,6 @@ def cut_stream(texts: Iterable[str], cut: Callable[[str], list[str]], reach: int
         yield pieces
         rest = rest[sum(map(len, pieces)) :]
     yield cut(rest)
-
-
-def cut_blocks(texts: Iterable[str], head: re.Pattern) -> Iterator[str]:
-    """Cut a stream of texts after what `head` matches of it: after as many characters as `cut_stream`, or more.
-
-    In memory are the longest text and what it takes until `head` matches.
-    """
-
-    def cut(text: str) -> list[str]:
-        found = head.match(text)
-        return [text] if found is None else [found[0], text[found.end() :], ""]  # the stream keeps the last two
-
-    return (block for pieces in cut_stream(texts, cut) if (block := "".join(pieces)))
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[str]:

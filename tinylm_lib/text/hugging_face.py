@@ -8,7 +8,7 @@ from typing import Any
 
 from .base import Tokenizer, checked, list_of
 from .bpe import BYTES, BPETokenizer
-from .cutting import WHOLE_LINES, cut_blocks
+from .cutting import LINE_START, cut_stream
 
 
 def package(name: str) -> Any:
@@ -55,21 +55,14 @@ class HubTokenizer(Tokenizer):
         """Return the ids of a text."""
         return self._inner.encode(text, add_special_tokens=False).ids
 
-    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
-        """Cut a stream of texts into whole lines, which `encode_block` can encode one by one, in any order.
+    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the ids of a stream of texts, cut between lines: those that `encode` gives for all of it at once.
 
-        The ids are those of the whole where no token goes from the end of a line into the next one, as in all models
-        that we know.
+        So it is where no token goes from the end of a line into the next one, as in all models that we know. All but
+        the first lines are read after a line end, because some tokenizers mark where a text begins.
         """
-        return cut_blocks(texts, WHOLE_LINES)
-
-    def encode_block(self, text: str, continues: bool) -> list[int]:
-        """Return the ids of a block; those of all blocks together are the ids of the whole.
-
-        continues: whether another block is before it. It is then read after a line end, because some tokenizers mark
-        where a text begins.
-        """
-        return self.encode("\n" + text)[len(self._line_end) :] if continues else self.encode(text)
+        for i, text in enumerate(filter(None, map("".join, cut_stream(texts, LINE_START.split)))):
+            yield from self.encode("\n" + text)[len(self._line_end) :] if i else self.encode(text)
 
     def count_bytes(self, tokens: Iterable[int]) -> int:
         """Return how many bytes of text the ids are.

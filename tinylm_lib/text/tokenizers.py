@@ -1,13 +1,14 @@
 """The tokenizers by name: bytes, characters and words are here, byte-pair encoding is in `bpe`. Notebook 01."""
 
+import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from .base import Tokenizer, build_tokenizer, checked, list_of, read_tokenizer
+from .base import Tokenizer, checked, list_of
 from .bpe import BPETokenizer
-from .cutting import BEFORE_SPACE, cut_blocks, cut_stream, words
+from .cutting import cut_stream, words
 from .hugging_face import HubTokenizer
 
 
@@ -67,19 +68,18 @@ class CharTokenizer(Tokenizer):
         """
         return cls("".join(sorted(set(chain.from_iterable(texts)))))
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text.
+    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
         Raises ValueError for a character that has no id, naming the first one and its position.
         """
-        try:
-            return [self.ids[c] for c in text]
-        except KeyError as e:
-            c = e.args[0]
-            raise ValueError(
-                f"character {c!r} at position {text.index(c)} is none of the {self.vocab_size} known ones; "
-                f"build the tokenizer from a text that has it, or use bytes"
-            ) from None
+        for position, c in enumerate(chain.from_iterable(texts)):
+            if c not in self.ids:
+                raise ValueError(
+                    f"character {c!r} at position {position} is none of the {self.vocab_size} known ones; "
+                    f"build the tokenizer from a text that has it, or use bytes"
+                )
+            yield self.ids[c]
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of ids.
@@ -121,19 +121,11 @@ class WordTokenizer(Tokenizer):
         """Take the words of a stream of texts, however many there are."""
         return cls.from_dict({"words": sorted(set(chain.from_iterable(cut_stream(texts, words))))})
 
-    def blocks(self, texts: Iterable[str]) -> Iterator[str]:
-        """Cut a stream of texts into blocks that `encode_block` can encode one by one, in any order."""
-        return cut_blocks(texts, BEFORE_SPACE)
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text.
+    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
+        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
         Raises ValueError for a word that has no id, naming the first one and its position.
         """
-        return list(self.encode_iterable([text]))
-
-    def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
-        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once."""
         position = 0
         for pieces in cut_stream(texts, words):
             for word in pieces:
@@ -170,7 +162,8 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "words": WordTokenizer,
     "bpe": BPETokenizer,
 }
-READABLE = {**TOKENIZERS, HubTokenizer.kind: HubTokenizer}  # one of Hugging Face comes from a file, never from a text
+# One of Hugging Face comes from a file, never from a text.
+READABLE: dict[str, type[Tokenizer]] = {**TOKENIZERS, HubTokenizer.kind: HubTokenizer}
 
 
 def tokenizer_from_dict(values: Any) -> Tokenizer:
@@ -178,7 +171,13 @@ def tokenizer_from_dict(values: Any) -> Tokenizer:
 
     Raises ValueError for an unknown kind and for values that are not of its kind.
     """
-    return build_tokenizer(values, READABLE)
+    kind = values.get("kind") if isinstance(values, dict) else None
+    if not isinstance(kind, str) or kind not in READABLE:
+        raise ValueError(f"its kind {kind!r} is none of {', '.join(READABLE)}")
+    try:
+        return READABLE[kind].from_dict(values)
+    except KeyError as e:
+        raise ValueError(f"a {kind} tokenizer needs {e.args[0]!r}, and it is missing") from None
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -186,4 +185,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
     Raises FileNotFoundError for a missing file, ValueError for one that holds no tokenizer.
     """
-    return read_tokenizer(path, READABLE)
+    try:
+        return tokenizer_from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as e:
+        raise ValueError(f"{path} holds no tokenizer: {e}") from None
