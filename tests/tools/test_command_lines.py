@@ -67,7 +67,7 @@ def command_line(rng: random.Random) -> list[str]:
             line.append(rng.choice(action.option_strings))
         else:
             chosen, flag = (
-                rng.choice(OUTS if action.dest in ("out", "surprise") else values(action)),
+                rng.choice(OUTS if action.dest == "out" else values(action)),
                 action.option_strings[0],
             )
             line += [f"{flag}={chosen}"] if rng.random() < 0.9 else [flag, chosen]

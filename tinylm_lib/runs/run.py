@@ -60,7 +60,7 @@ def _work(job: Job) -> None:
     with (
         tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar,
         stop_on_signals(team) as signals,
-        compiling(run.compile),
+        compiling(),
     ):
         for step in train(job.wrapped, job.optimizer, job.batches, job.recipe, job.first_step, team):
             bar.update()
@@ -80,7 +80,7 @@ def _work(job: Job) -> None:
             if milestone or stop:
                 folder = save_checkpoint(job, step.step, e)
             if milestone:
-                bar.write(progress_text(job, step, e, pace.elapsed))
+                bar.write(progress_text(job, step, e, noted[-1]["seconds"]))
                 pace.skip()
             if stop:
                 break
