@@ -3,13 +3,12 @@
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from ..config import Record, TrainConfig, check_record, choice, option
+from ..config import ModelConfig, Record, TrainConfig, check_record, choice, option
 from ..data.corpora import CORPORA, LINES
 from ..data.windows import RandomWindows
 from ..files import work_folder
@@ -64,6 +63,8 @@ class RunConfig(Record):
         for name in ("corpus", "tokens", "source", "out", "prompt"):
             if (value := getattr(self, name) or "") != value.encode("utf-8", "ignore").decode("utf-8"):
                 raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
+            if name in ("corpus", "tokens") and value and value not in CORPORA:  # found from any folder
+                object.__setattr__(self, name, os.path.abspath(value))
         if not self.out:
             raise ValueError("out is empty; name a folder, such as . for this one")
         if not self.prompt:
@@ -105,7 +106,6 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     choices, size = dict(choices), None
     if run.tokens is None and TOKENIZERS[run.tokenizer].sized:
         size = choices.pop("vocab_size", None)  # the tokenizer's, which the model takes over
-    run = _findable(run)
     data = read_dataset(run, vocab_size=size)
     tokenizer = data.tokenizer
     choices = {"max_seq_len": recipe.seq_len, "vocab_size": tokenizer.vocab_size, **choices}
@@ -115,12 +115,7 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     ):
         if choices[name] < least:
             raise ValueError(f"{name} {choices[name]} is below {why}, {least}; raise it or leave it out")
-    config = preset(family, **choices)
-    check_memory(config, recipe, team.device)
-    torch.manual_seed(recipe.seed)
-    model = TransformerLM(config)
-    own_random_stream(team, recipe.seed)
-    return _job(run, recipe, model, data, team)
+    return _new(run, recipe, preset(family, **choices), data, team)
 
 
 def fine_tune(
@@ -135,20 +130,12 @@ def fine_tune(
     model = found.model
     if wrong := [name for name in choices if not name.endswith("_dropout")]:
         raise ValueError(f"a fine-tuned model keeps its sizes and choices; leave out --{wrong[0].replace('_', '-')}")
-    if recipe.seq_len > model.config.max_seq_len:
-        raise ValueError(
-            f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {model.config.max_seq_len}; lower it"
-        )
+    if recipe.seq_len > (limit := model.config.max_seq_len):
+        raise ValueError(f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {limit}; lower it")
     if wrong := [name for name, p in model.named_parameters() if not p.isfinite().all()]:
         raise ValueError(f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint")
-    with torch.device("meta"):
-        tuned = TransformerLM(replace(model.config, **choices))
-    check_memory(tuned.config, recipe, team.device)
-    tuned.to_empty(device="cpu").load_state_dict(model.state_dict())
-    torch.manual_seed(recipe.seed)
-    own_random_stream(team, recipe.seed)
-    run = _findable(run)
-    return _job(run, recipe, tuned, read_dataset(run, found.tokenizer), team)
+    data = read_dataset(run, found.tokenizer)
+    return _new(run, recipe, replace(model.config, **choices), data, team, model.state_dict())
 
 
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
@@ -170,19 +157,7 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
         kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)
         raise ValueError(f"a resumed run keeps its settings; leave out {kept}")
-    run = RunConfig.from_dict({**found.extra["run"], **{n: flags[n] for n in free if n in flags}})
-    return found, _findable(run)
-
-
-def _findable(run: RunConfig) -> RunConfig:
-    """The same settings with paths that name the same text from any folder.
-
-    Raises ValueError for an `out` that cannot be a folder.
-    """
-    if taken := [p for p in (Path(run.out), *Path(run.out).parents) if p.exists() and not p.is_dir()]:
-        raise ValueError(f"out {run.out} cannot be a folder, because {taken[0]} is a file; choose another name")
-    paths = {name: path for name in ("corpus", "tokens") if (path := getattr(run, name)) and path not in CORPORA}
-    return replace(run, **{name: os.path.abspath(path) for name, path in paths.items()})
+    return found, RunConfig.from_dict({**found.extra["run"], **{n: flags[n] for n in free if n in flags}})
 
 
 def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
@@ -226,6 +201,23 @@ def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
             f"{flag}, or begin another run"
         )
     return data
+
+
+def _new(
+    run: RunConfig,
+    recipe: TrainConfig,
+    config: ModelConfig,
+    data: Dataset,
+    team: Alone,
+    weights: dict[str, Tensor] | None = None,
+) -> Job:
+    check_memory(config, recipe, team.device)
+    torch.manual_seed(recipe.seed)
+    model = TransformerLM(config)
+    if weights is not None:
+        model.load_state_dict(weights)
+    own_random_stream(team, recipe.seed)
+    return _job(run, recipe, model, data, team)
 
 
 def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, data: Dataset, team: Alone) -> Job:
