@@ -336,7 +336,7 @@ MISTAKES = {
     "train --d-model 30": "d_model 30 is not divisible by n_heads 4",
     "train --n-kv-heads 3": "n_kv_heads 3 does not divide n_heads 4",
     "train --d-head 7": "d_head 7 is odd",
-    "train --max-seq-len 8": "max_seq_len 8 is below seq_len, 128",
+    "train --max-seq-len 8": "seq_len 128 exceeds the model's max_seq_len 8; lower it",
     "train --vocab-size 100": "vocab_size 100 is below what words need, 345",
     "train --warmup-steps 5000": "warmup_steps 5000 exceeds total_steps",
     "train --total-steps 0": "total_steps must be at least 1",

@@ -146,7 +146,7 @@ def test_a_model_of_hugging_face_goes_there_and_back(shell: Shell, kind: str) ->
 
 
 MISTAKES = {
-    "--from nowhere --corpus text.txt": "'nowhere' is not a model; give a folder with checkpoint.json",
+    "--from nowhere --corpus text.txt": "'nowhere' is not a model; train one, or give a folder",
     "--from owner/name --corpus text.txt": "there is no folder owner/name, and the hub did not give it",
     "--from untold --corpus text.txt": "the checkpoint in untold has no tokenizer",
     "--from words --corpus text.txt": "text.txt: word ' the' at position 14 is none of the 4",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..config import ModelConfig, Record, TrainConfig, check_record, choice, option
 from ..data.corpora import CORPORA, LINES
@@ -107,15 +107,11 @@ def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, A
     if run.tokens is None and TOKENIZERS[run.tokenizer].sized:
         size = choices.pop("vocab_size", None)  # the tokenizer's, which the model takes over
     data = read_dataset(run, vocab_size=size)
-    tokenizer = data.tokenizer
-    choices = {"max_seq_len": recipe.seq_len, "vocab_size": tokenizer.vocab_size, **choices}
-    for name, least, why in (
-        ("max_seq_len", recipe.seq_len, "seq_len"),
-        ("vocab_size", tokenizer.vocab_size, f"what {tokenizer.kind} need"),
-    ):
-        if choices[name] < least:
-            raise ValueError(f"{name} {choices[name]} is below {why}, {least}; raise it or leave it out")
-    return _new(run, recipe, preset(family, **choices), data, team)
+    choices = {"max_seq_len": recipe.seq_len, "vocab_size": (least := data.tokenizer.vocab_size), **choices}
+    if choices["vocab_size"] < least:
+        kind = data.tokenizer.kind
+        raise ValueError(f"vocab_size {choices['vocab_size']} is below what {kind} need, {least}; leave it out")
+    return _job(run, recipe, preset(family, **choices), data, team)
 
 
 def fine_tune(
@@ -127,15 +123,13 @@ def fine_tune(
     Raises ValueError for other fields, for a seq_len above the model's max_seq_len, for weights that are not finite,
     and for a text that the tokenizer cannot encode.
     """
-    model = found.model
     if wrong := [name for name in choices if not name.endswith("_dropout")]:
         raise ValueError(f"a fine-tuned model keeps its sizes and choices; leave out --{wrong[0].replace('_', '-')}")
-    if recipe.seq_len > (limit := model.config.max_seq_len):
-        raise ValueError(f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {limit}; lower it")
-    if wrong := [name for name, p in model.named_parameters() if not p.isfinite().all()]:
+    if wrong := [name for name, p in found.model.named_parameters() if not p.isfinite().all()]:
         raise ValueError(f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint")
-    data = read_dataset(run, found.tokenizer)
-    return _new(run, recipe, replace(model.config, **choices), data, team, model.state_dict())
+    job = _job(run, recipe, replace(found.model.config, **choices), read_dataset(run, found.tokenizer), team)
+    replace(found, random_states={}).restore(job.model, team=team)
+    return job
 
 
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
@@ -163,8 +157,8 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
 def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
     """Set up the continuation of a run from its checkpoint."""
     recipe = TrainConfig.from_dict(found.extra["train"])
+    job = _job(run, recipe, found.model.config, same_dataset(found, run), team)
     own_random_stream(team, recipe.seed + found.step)
-    job = _job(run, recipe, found.model, same_dataset(found, run), team)
     found.restore(job.model, job.optimizer, job.batches, team)
     if team.first:
         warn_of_changes(found.extra.get("machine", {}), machine(team.device, recipe.precision, team.size))
@@ -203,26 +197,15 @@ def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
     return data
 
 
-def _new(
-    run: RunConfig,
-    recipe: TrainConfig,
-    config: ModelConfig,
-    data: Dataset,
-    team: Alone,
-    weights: dict[str, Tensor] | None = None,
-) -> Job:
+def _job(run: RunConfig, recipe: TrainConfig, config: ModelConfig, data: Dataset, team: Alone) -> Job:
+    """Set up a run with new weights, which are drawn from the seed of the recipe."""
+    if recipe.seq_len > config.max_seq_len:
+        raise ValueError(f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {config.max_seq_len}; lower it")
+    run = replace(run, prompt=_prompt(run, data))
     check_memory(config, recipe, team.device)
     torch.manual_seed(recipe.seed)
-    model = TransformerLM(config)
-    if weights is not None:
-        model.load_state_dict(weights)
+    model = TransformerLM(config).to(team.device)
     own_random_stream(team, recipe.seed)
-    return _job(run, recipe, model, data, team)
-
-
-def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, data: Dataset, team: Alone) -> Job:
-    run = replace(run, prompt=_prompt(run, data))
-    model = model.to(team.device)
     model.recompute = recipe.recompute
     wrapped = torch.compile(team.wrap(model)) if run.compile else team.wrap(model)
     sizes = (recipe.batch_size, recipe.seq_len, recipe.seed)

@@ -16,7 +16,6 @@ from ..cost import count_parameters
 from ..sampling import generate
 from ..storyworld.gaps import gaps
 from ..storyworld.stories import entropy_per_story, story
-from ..text.base import line_end
 from ..text.tokenizers import WordTokenizer
 from ..training import checkpoint
 from ..training.evaluation import Evaluation, evaluate
@@ -90,21 +89,19 @@ def _work(job: Job) -> None:
 def farewell(job: Job, folder: Path, step: int, pace: Pace) -> None:
     """Say what is saved where, what to type next, and how long it took."""
     run = job.run
-    place = [run.out] if run.out != RunConfig.out else []
     can_be_typed = run.prompt.replace("\n", "\n" if os.name == "nt" else " ").isprintable()
     prompt = [f"--prompt={run.prompt}"] if run.prompt != RunConfig.prompt and can_be_typed else []
     if step < job.recipe.total_steps:
         print(f"Stopped after update {step}, saved in {folder}.")
         start = "python" if job.team.size == 1 else "torchrun ..."
-        again = typed("train", "--resume", *(f"--out={path}" for path in place))
-        print(f"Continue with: {start} -m tinylm_lib {again}")
+        print(f"Continue with: {start} -m tinylm_lib {typed('train', '--resume', f'--out={run.out}')}")
     else:
-        again = typed("sample", *(f"--checkpoint={path}" for path in place), *prompt)
-        print(f"Saved in {folder}. Let it write: python -m tinylm_lib {again}")
+        sample = typed("sample", f"--from={run.out}", *prompt)
+        print(f"Saved in {folder}. Let it write: python -m tinylm_lib {sample}")
     best = best_checkpoint(folder) if job.team.first else None
     if best is not None and best != folder:
         print(f"The lowest validation loss, {checkpoint_loss(best):.3f}, is that of {best}:")
-        print(f"      python -m tinylm_lib {typed('sample', f'--checkpoint={best}', *prompt)}")
+        print(f"      python -m tinylm_lib {typed('sample', f'--from={best}', *prompt)}")
     print(f"This took {pace.summary()}")
 
 
@@ -149,16 +146,13 @@ def log_entries(steps: list[Step], out: str) -> list[dict[str, Any]]:
 
     Raises ValueError naming the first whose loss or gradient norm is not finite; what was saved before is kept.
     """
-    losses, norms = (
-        torch.stack(values).tolist() for values in zip(*((s.loss, s.grad_norm) for s in steps), strict=True)
-    )
-    for step, loss, norm in zip(steps, losses, norms, strict=True):
+    entries = list[dict[str, Any]]()
+    read = torch.stack([torch.stack((step.loss, step.grad_norm)) for step in steps]).tolist()
+    for step, (loss, norm) in zip(steps, read, strict=True):
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise ValueError(f"update {step.step} has loss {loss} and gradient norm {norm}; {kept(out)}. {REMEDY}")
-    return [
-        {"update": step.step, "loss": loss, "grad_norm": norm, "lr_share": step.lr_share}
-        for step, loss, norm in zip(steps, losses, norms, strict=True)
-    ]
+        entries.append({"update": step.step, "loss": loss, "grad_norm": norm, "lr_share": step.lr_share})
+    return entries
 
 
 def measure(job: Job, step: int) -> Evaluation | None:
@@ -194,11 +188,9 @@ def save_checkpoint(job: Job, step: int, e: Evaluation | None) -> Path:
     Raises ValueError for values that are not finite; what was saved before is kept.
     """
     check_state(job, step)
-    extra: dict[str, Any] = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
-    extra["text_sha256"] = job.data.sha256
+    extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict(), "text_sha256": job.data.sha256}
     extra["machine"] = machine(job.team.device, job.recipe.precision, job.team.size)
-    if e is not None:
-        extra["validation_loss"] = e.nats_per_token
+    extra |= {} if e is None else {"validation_loss": e.nats_per_token}
     folder, parts = Path(job.run.out) / f"step_{step:06d}", (job.model, job.optimizer, job.batches, step)
     checkpoint.save(folder, *parts, tokenizer=job.tokenizer, extra=extra, team=job.team)
     if job.team.first:
@@ -233,15 +225,10 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
 
 
 def sample_text(job: Job, seed: int) -> str:
-    """A sample, up to the end of the line where lines are texts of their own.
-
-    Many processes write as many tokens each, because all are needed for one, and cut it afterwards.
-    """
-    device, ends = job.team.device, (line_end(job.tokenizer),) if job.run.lines else ()
+    """A sample, cut at the end of the line where lines are texts of their own: all processes write as many tokens."""
+    device, n_ids = job.team.device, min(job.tokenizer.vocab_size, job.model.config.vocab_size)
     prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
-    generator = torch.Generator(device).manual_seed(seed)
-    options: dict[str, Any] = {"temperature": 0.8, "stop_ids": ends if job.team.size == 1 else ()}
-    options["vocab_size"] = min(job.tokenizer.vocab_size, job.model.config.vocab_size)
-    ids = generate(job.model, prompt, job.run.sample_tokens, **options, generator=generator)[0].tolist()
-    over = next((i for i in range(prompt.shape[1], len(ids)) if ids[i] in ends), len(ids))
-    return job.tokenizer.decode(ids[: over + 1])
+    options = {"temperature": 0.8, "vocab_size": n_ids, "generator": torch.Generator(device).manual_seed(seed)}
+    tokens = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
+    text, n = job.tokenizer.decode(tokens), len(job.run.prompt)
+    return text[:n] + text[n:].partition("\n")[0] if job.run.lines else text
