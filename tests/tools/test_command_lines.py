@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_lib.__main__ import lack_of_memory, main, parser
+from tinylm_lib.__main__ import failure, main, parser
 from tinylm_lib.config import ModelConfig, TrainConfig
 from tinylm_lib.data import corpora
 from tinylm_lib.runs import machine
@@ -138,7 +138,7 @@ def test_random_command_lines_end_well(n: int, seed: int, place: Path, capsys: p
 
 
 @pytest.mark.parametrize(("line", "says"), [
-    (["eval", "a\nb\u2028c\ud800"], r"tinylm: no sound checkpoint in a\nb\u2028c\ud800; train one"),
+    (["eval", "a\nb\u2028c\ud800"], r"tinylm: 'a\nb\u2028c\ud800' is not a model; train one"),
     (["sample", "--prompt=--"], "error: -- cannot be the value of a flag"),
     (["sample", "\n"], r"error: unrecognized arguments: \n"),
     (["train", "--out="], "tinylm: out is empty; name a folder"),
@@ -189,11 +189,11 @@ def test_a_machine_that_does_not_tell_its_memory_refuses_nothing(monkeypatch) ->
     check_memory(ModelConfig(d_model=10**9), TrainConfig(), torch.device("cpu"))
 
 
-def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory() -> None:
-    assert lack_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) == ""
+def test_other_errors_of_torch_are_not_taken_for_a_failure() -> None:
+    assert failure(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) == ""
     full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-    assert "another 20.00 GiB" in lack_of_memory(full)
+    assert "another 20.00 GiB" in failure(full)
     with pytest.raises(RuntimeError) as lack:
         torch.empty(2**55)
-    assert f"another {2**57} bytes" in lack_of_memory(lack.value)
-    assert lack_of_memory(MemoryError()).startswith("there is not enough memory; lower")
+    assert f"another {2**57} bytes" in failure(lack.value)
+    assert failure(MemoryError()).startswith("there is not enough memory; lower")

@@ -28,9 +28,7 @@ def add_tokens(commands: Any) -> None:
     p.set_defaults(do=run_tokens)
     p.add_argument("files", nargs="+", metavar="FILE", help="UTF-8 text; each file is a text of its own")
     p.add_argument("--out", required=True, metavar="FILE", help="the token file; it must not exist")
-    kinds = (
-        f"{', '.join(TOKENIZERS)}: made from the files (bpe from the first {LEARNT_FROM // 10**6} million characters)"
-    )
+    kinds = f"{', '.join(TOKENIZERS)}: made from the files (bpe from the first {LEARNT_FROM:,} characters)"
     others = "or one that exists: a file of Tokenizer.save, a token file, a run, a Hugging Face folder or hub id"
     p.add_argument("--tokenizer", required=True, metavar="NAME_OR_PATH", help=f"{kinds}; {others}")
     p.add_argument("--vocab-size", type=int, help="how many tokens bpe learns (default 1,000)")

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,21 +93,13 @@ class Job:
     floor: Entropies | None  # where it is known
     first_step: int = 1
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """What turns the text into ids."""
-        return self.data.tokenizer
-
 
 def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, Any], team: Alone = ALONE) -> Job:
     """Set up a new run of a preset with some fields of its ModelConfig chosen.
 
     Raises ValueError for settings that contradict one another.
     """
-    choices, size = dict(choices), None
-    if run.tokens is None and TOKENIZERS[run.tokenizer].sized:
-        size = choices.pop("vocab_size", None)  # the tokenizer's, which the model takes over
-    data = read_dataset(run, vocab_size=size)
+    data = read_dataset(run, vocab_size=choices.get("vocab_size"))
     choices = {"max_seq_len": recipe.seq_len, "vocab_size": (least := data.tokenizer.vocab_size), **choices}
     if choices["vocab_size"] < least:
         kind = data.tokenizer.kind
@@ -190,10 +183,7 @@ def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
     except FileNotFoundError as e:
         raise FileNotFoundError(f"{e}; if the text of this run has moved, give its path with {flag}") from None
     if found.extra.get("text_sha256", data.sha256) != data.sha256:  # earlier versions did not keep it
-        raise ValueError(
-            f"{data.name} has changed since this run began; put back the text as it was, give the path of a copy with "
-            f"{flag}, or begin another run"
-        )
+        raise ValueError(f"{data.name} has changed since this run began; give a copy of the old text with {flag}")
     return data
 
 
@@ -224,13 +214,10 @@ def _prompt(run: RunConfig, data: Dataset) -> str:
 
     Raises ValueError for a prompt that has no ids.
     """
-    if run.prompt == RunConfig.prompt:
-        try:
-            if data.tokenizer.encode(run.prompt):
-                return run.prompt
-        except ValueError:  # a line end that the text does not have, so that the tokenizer lacks it
-            pass
-        return data.tokenizer.decode(data.training[:1].tolist())
-    if not data.tokenizer.encode(run.prompt):
+    typed = run.prompt != RunConfig.prompt
+    with nullcontext() if typed else suppress(ValueError):  # a tokenizer may lack the line end
+        if data.tokenizer.encode(run.prompt):
+            return run.prompt
+    if typed:
         raise ValueError(f"the prompt {run.prompt!r} has no tokens; a model continues at least one")
-    return run.prompt
+    return data.tokenizer.decode(data.training[:1].tolist())

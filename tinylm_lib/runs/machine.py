@@ -5,8 +5,6 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from timeit import repeat
 from typing import Any
 
@@ -67,21 +65,6 @@ def check_memory(config: ModelConfig, recipe: TrainConfig, device: torch.device)
             f"this takes at least {needed:,} bytes, and the machine has {main_memory():,}; lower d_model, n_layers, "
             f"d_ff, vocab_size, max_seq_len, batch_size or seq_len"
         )
-
-
-@contextmanager
-def compiling() -> Iterator[None]:
-    """Say what to do where torch.compile fails.
-
-    Raises ValueError with the first line of what it says.
-    """
-    try:
-        yield
-    except torch._dynamo.exc.TorchDynamoException as e:
-        raise ValueError(
-            f"--compile does not work here ({str(e).strip().splitlines()[0]}). It needs a C++ compiler (on Linux g++, "
-            f"on macOS that of xcode-select --install, on Windows Visual Studio's), on a GPU Triton; or leave it out"
-        ) from None
 
 
 def product_rate(device: torch.device, precision: str) -> float:

@@ -22,7 +22,7 @@ from ..training.evaluation import Evaluation, evaluate
 from ..training.loop import Step, share_of_peak, train
 from .job import Job, RunConfig
 from .log import LOG_NAME, append_log, cut_log
-from .machine import compiling, machine
+from .machine import machine
 from .pace import Pace
 from .run_folder import best_checkpoint, checkpoint_loss, forget, kept, set_aside
 from .signals import stop_on_signals
@@ -56,11 +56,7 @@ def _work(job: Job) -> None:
     if job.first_step > 1 and team.first:
         cut_log(Path(run.out) / LOG_NAME, job.first_step - 1)
     done = {"total": total, "initial": job.first_step - 1, "unit": "step", "disable": not team.first}
-    with (
-        tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar,
-        stop_on_signals(team) as signals,
-        compiling(),
-    ):
+    with tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar, stop_on_signals(team) as signals:
         for step in train(job.wrapped, job.optimizer, job.batches, job.recipe, job.first_step, team):
             bar.update()
             unread.append(step)
@@ -70,8 +66,8 @@ def _work(job: Job) -> None:
             if look or milestone or stop:
                 noted = [*log_entries(unread, run.out), pace.look(step.step, len(unread))]  # waits, then looks
                 add_to_log(job, noted)
-                speed = f"{noted[-1]['tokens_per_second']:,.0f} tokens/s"
-                bar.set_postfix_str(f"loss {step.loss.item():.3f}, {speed}", refresh=False)
+                loss, speed = noted[-2]["loss"], noted[-1]["tokens_per_second"]
+                bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s", refresh=False)
                 unread.clear()
             e = measure(job, step.step) if milestone else None
             if e is not None:  # before the checkpoint: a run that goes on there has noted it
@@ -92,8 +88,8 @@ def farewell(job: Job, folder: Path, step: int, pace: Pace) -> None:
     can_be_typed = run.prompt.replace("\n", "\n" if os.name == "nt" else " ").isprintable()
     prompt = [f"--prompt={run.prompt}"] if run.prompt != RunConfig.prompt and can_be_typed else []
     if step < job.recipe.total_steps:
-        print(f"Stopped after update {step}, saved in {folder}.")
         start = "python" if job.team.size == 1 else "torchrun ..."
+        print(f"Stopped after update {step}, saved in {folder}.")
         print(f"Continue with: {start} -m tinylm_lib {typed('train', '--resume', f'--out={run.out}')}")
     else:
         sample = typed("sample", f"--from={run.out}", *prompt)
@@ -118,21 +114,19 @@ def announce(job: Job) -> None:
     n = count_parameters(config).total
     chosen = job.recipe.precision
     precision = " = ".join(dict.fromkeys((chosen, machine(job.team.device, chosen)["precision"])))
-    if run.source:
-        print(f"Fine-tuning {run.source}.")
-    print(f"Model: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
+    source = f" of {run.source}, to fine-tune" if run.source else ""
+    print(f"Model{source}: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
     held_out = f"the last {run.validation_share:.0%} kept apart" if job.windows else "no text held out"
-    print(f"Text: {job.data.name}, {len(job.data.training):,} tokens ({job.tokenizer.kind}) to learn from,")
+    print(f"Text: {job.data.name}, {len(job.data.training):,} tokens ({job.data.tokenizer.kind}) to learn from,")
     print(f"      {held_out} for validation.")
     print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
     if f := job.floor:
         print(f"How frequent each token is takes off all but {f.unigram:.2f}, the token before all but {f.bigram:.2f},")
         print(f"      and all that is known about this language all but {f.floor:.3f}: nothing gets lower.")
     if 1 < job.first_step <= job.recipe.total_steps:
-        group = max(job.optimizer.param_groups, key=lambda group: group["initial_lr"])
-        was, now = group["lr"] / (group["initial_lr"] or 1), share_of_peak(job.recipe, job.first_step)
-        print(f"Continuing after update {job.first_step - 1}, which had {was:.0%} of the peak learning rates, with")
-        print(f"      {now:.0%} of them, because the schedule ends at update {job.recipe.total_steps}.")
+        rate = share_of_peak(job.recipe, job.first_step)
+        print(f"Continuing after update {job.first_step - 1} with {rate:.0%} of the peak learning rates,")
+        print(f"      because the schedule ends at update {job.recipe.total_steps}.")
 
 
 def add_to_log(job: Job, entries: list[dict[str, Any]]) -> None:
@@ -192,7 +186,7 @@ def save_checkpoint(job: Job, step: int, e: Evaluation | None) -> Path:
     extra["machine"] = machine(job.team.device, job.recipe.precision, job.team.size)
     extra |= {} if e is None else {"validation_loss": e.nats_per_token}
     folder, parts = Path(job.run.out) / f"step_{step:06d}", (job.model, job.optimizer, job.batches, step)
-    checkpoint.save(folder, *parts, tokenizer=job.tokenizer, extra=extra, team=job.team)
+    checkpoint.save(folder, *parts, tokenizer=job.data.tokenizer, extra=extra, team=job.team)
     if job.team.first:
         forget(folder)
     return folder
@@ -213,9 +207,9 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
     """How far StoryWorld's floor is: for a story, and with words as tokens for each kind of look-back."""
     floor = entropy_per_story()
     lines = [f"{nats_per_token / job.floor.floor * floor:.2f} nats per story, and the floor is {floor:.2f}"]
-    if isinstance(job.tokenizer, WordTokenizer):
+    if isinstance(job.data.tokenizer, WordTokenizer):
         generator = torch.Generator().manual_seed(job.recipe.seed)
-        found = gaps(job.model, job.tokenizer, [story(generator) for _ in range(STORIES_PER_LOOK)])
+        found = gaps(job.model, job.data.tokenizer, [story(generator) for _ in range(STORIES_PER_LOOK)])
         kinds = ", ".join(f"{kind} {gap.right:.1%}" for kind, gap in found.items() if kind not in ("all", "other"))
         lines += [
             f"{found['all'].nats:.3f} nats per token above the floor, without the noise of a sample",
@@ -226,9 +220,9 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
 
 def sample_text(job: Job, seed: int) -> str:
     """A sample, cut at the end of the line where lines are texts of their own: all processes write as many tokens."""
-    device, n_ids = job.team.device, min(job.tokenizer.vocab_size, job.model.config.vocab_size)
-    prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
+    device, n_ids = job.team.device, min(job.data.tokenizer.vocab_size, job.model.config.vocab_size)
+    prompt = torch.tensor([job.data.tokenizer.encode(job.run.prompt)], device=device)
     options = {"temperature": 0.8, "vocab_size": n_ids, "generator": torch.Generator(device).manual_seed(seed)}
     tokens = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
-    text, n = job.tokenizer.decode(tokens), len(job.run.prompt)
+    text, n = job.data.tokenizer.decode(tokens), len(job.run.prompt)
     return text[:n] + text[n:].partition("\n")[0] if job.run.lines else text
