@@ -1,7 +1,6 @@
 """tokens: text files become a token file, which train maps instead of reading it."""
 
 import argparse
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,10 +57,9 @@ def _size(path: Path) -> int:
     if not path.is_file():
         hint = f"give its files, such as {path}/*.txt" if path.is_dir() else "give UTF-8 text files"
         raise FileNotFoundError(f"{path} is not a file; {hint}")
-    with open(path, "rb") as file:
-        if not (n_bytes := file.seek(0, os.SEEK_END)):
-            raise ValueError(f"{path} is empty; give files with text")
-    return n_bytes
+    if not path.stat().st_size:
+        raise ValueError(f"{path} is empty; give files with text")
+    return path.stat().st_size
 
 
 def _tokenizer(arguments: argparse.Namespace, paths: list[Path], bar: dict[str, Any]) -> Tokenizer:
