@@ -126,8 +126,8 @@ def test_storyworld_is_read_line_by_line_and_its_floor_is_shown(shell: Shell, mo
     assert number("", shell("eval run"), " nats per token") == pytest.approx(loss, abs=6e-4)
     assert type(load(latest(Path("run"))).tokenizer) is WordTokenizer
     job = begin(RunConfig(), TrainConfig(batch_size=4), "modern", {})
-    assert (next(job.batches)[0][:, 0] == job.tokenizer.encode("\n")[0]).all()
-    held_out = job.tokenizer.decode(torch.cat([y[y >= 0] for _, y in job.windows()]).tolist())
+    assert (next(job.batches)[0][:, 0] == job.data.tokenizer.encode("\n")[0]).all()
+    held_out = job.data.tokenizer.decode(torch.cat([y[y >= 0] for _, y in job.windows()]).tolist())
     assert held_out == "".join(text.splitlines(keepends=True)[-20:])
     assert job.n_bytes == len(held_out.encode())
 
@@ -241,8 +241,8 @@ def test_a_run_can_be_made_longer(shell: Shell) -> None:
     assert "Nothing left to do" in shell("train --resume --out run --total-steps 8")
     said = shell("train --resume --out run --total-steps 20")
     share = 1 - (9 - 2) / (20 - 2)  # warm-up of 2 updates, then linear
-    assert "Continuing after update 8, which had 0% of the peak learning rates, with" in said
-    assert f" {share:.0%} of them, because the schedule ends at update 20." in said
+    assert f"Continuing after update 8 with {share:.0%} of the peak learning rates,\n" in said
+    assert "because the schedule ends at update 20.\n" in said
     entries = [entry for entry in read_log(Path("run/log.jsonl")) if "loss" in entry]
     assert [entry["update"] for entry in entries] == list(range(1, 21))
     assert entries[8]["lr_share"] == pytest.approx(share) and entries[-1]["lr_share"] == 0
@@ -305,11 +305,10 @@ def test_a_file_as_the_folder_of_a_run_is_refused_before_anything_is_read(
     assert f"out {out} cannot be a folder, because {taken} is a file" in shell.train("", out=out, status=2)
 
 
-def test_a_run_in_the_working_folder_can_be_started_again(shell: Shell) -> None:
-    for _ in range(2):
-        shell.train("--total-steps 2", out=".")
+def test_a_run_in_the_working_folder_is_kept(shell: Shell) -> None:
+    shell.train("--total-steps 2", out=".")
+    assert ". holds a run, and a folder in use cannot be renamed" in shell.train("--total-steps 2", out=".", status=2)
     assert Path("text.txt").exists() and latest(Path()) == Path("step_000002")
-    assert latest(Path("earlier.1")).name == "step_000002"
     assert "Nothing left to do" in shell("train --resume --out .")
 
 
@@ -323,8 +322,6 @@ def test_without_a_compiler_compile_says_what_it_needs(shell: Shell, monkeypatch
     assert "--compile does not work here (No working C++ compiler found in: (None, 'g++')). It needs" in said
     for remedy in ("g++", "xcode-select --install", "Visual Studio", "Triton", "leave it out"):
         assert remedy in said.splitlines()[-1]
-    with pytest.raises(torch._dynamo.exc.TorchDynamoException):
-        shell.train("--total-steps 2")
 
 
 MISTAKES = {
@@ -336,7 +333,7 @@ MISTAKES = {
     "train --d-model 30": "d_model 30 is not divisible by n_heads 4",
     "train --n-kv-heads 3": "n_kv_heads 3 does not divide n_heads 4",
     "train --d-head 7": "d_head 7 is odd",
-    "train --max-seq-len 8": "max_seq_len 8 is below seq_len, 128",
+    "train --max-seq-len 8": "seq_len 128 exceeds the model's max_seq_len 8; lower it",
     "train --vocab-size 100": "vocab_size 100 is below what words need, 345",
     "train --warmup-steps 5000": "warmup_steps 5000 exceeds total_steps",
     "train --total-steps 0": "total_steps must be at least 1",

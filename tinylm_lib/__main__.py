@@ -50,8 +50,18 @@ def in_one_line(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def lack_of_memory(e: Exception) -> str:
-    """What to tell the user where memory ran out; "" for other errors. On a CPU only its text tells."""
+def failure(e: Exception) -> str:
+    """What to say of a mistake of the user's and of a machine that lacks something; "" for other errors.
+
+    On a CPU only the text of an error shows that memory ran out.
+    """
+    if isinstance(e, ValueError | TypeError | OSError | ModuleNotFoundError):
+        return str(e) or type(e).__name__
+    if isinstance(e, RuntimeError) and isinstance(e, torch._dynamo.exc.TorchDynamoException):
+        return (
+            f"--compile does not work here ({str(e).strip().splitlines()[0]}). It needs a C++ compiler (on Linux g++, "
+            f"on macOS that of xcode-select --install, on Windows Visual Studio's), on a GPU Triton; or leave it out"
+        )
     signs = "can't allocate memory|not enough memory|Storage size calculation overflowed"
     if not isinstance(e, MemoryError | torch.OutOfMemoryError) and not re.search(signs, str(e)):
         return ""
@@ -71,13 +81,10 @@ def main(argv: list[str] | None = None) -> int:
         top.error(f"unrecognized arguments: {in_one_line(' '.join(others))}")
     try:
         arguments.do(arguments)
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as e:
-        print(f"tinylm: {in_one_line(str(e))}", file=sys.stderr)
-        return 2
-    except (MemoryError, RuntimeError) as e:
-        if not (lack := lack_of_memory(e)):
+    except Exception as e:
+        if not (said := failure(e)):
             raise
-        print(f"tinylm: {lack}", file=sys.stderr)
+        print(f"tinylm: {in_one_line(said)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\ntinylm: interrupted", file=sys.stderr)

@@ -1,6 +1,5 @@
 """The command eval: runs, shipped models and models of Hugging Face, on texts, lines, token files and windows."""
 
-import json
 import math
 import os
 import re
@@ -16,7 +15,7 @@ from support.hub import trained
 from support.models import scramble
 from torch import nn
 
-from tinylm_lib import ModelConfig, TransformerLM, evaluate, storyworld
+from tinylm_lib import ModelConfig, TransformerLM, evaluate, storyworld, token_log_probs
 from tinylm_lib.__main__ import main
 from tinylm_lib.data.token_file import write_tokens
 from tinylm_lib.data.windows import every_document, every_window
@@ -150,23 +149,12 @@ def bytes_run() -> tuple[TransformerLM, ByteTokenizer]:
     return model, ByteTokenizer()
 
 
-@pytest.mark.parametrize("options", ["--stride 7", "--lines", ""])
-def test_the_surprise_of_each_token_adds_up_to_the_text_and_its_loss(shell: Shell, options: str) -> None:
-    """With bytes, characters such as 🙂 take several tokens."""
-    bytes_run()
-    text = ENGLISH.replace("\n", " ") if options == "" else ENGLISH.replace("crow had", "crow\nhad")
-    Path("text.txt").write_text(text.replace("cheese", ""), encoding="utf-8")
-    if options == "--lines":
-        text = "\n".join(line[:30] for line in text.splitlines()) + "\n"
-        Path("text.txt").write_text(text, encoding="utf-8")
-    nats, bits, n_tokens = shell.measured(f"eval bytes --corpus text.txt --surprise seen.jsonl {options}")
-    seen = [json.loads(line) for line in Path("seen.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert "".join(entry["text"] for entry in seen) == Path("text.txt").read_text(encoding="utf-8")
-    assert bytes(entry["token"] for entry in seen) == Path("text.txt").read_bytes()
-    known = [entry["nats"] for entry in seen if entry["nats"] is not None]
-    assert len(known) == n_tokens == len(seen) - (options != "--lines")
-    assert math.fsum(known) / n_tokens == pytest.approx(nats, abs=6e-5)
-    assert bits == pytest.approx(nats / math.log(2), abs=1e-3), "each byte is a token"
+def test_the_surprise_of_each_token_is_a_recipe_that_adds_up_to_the_loss(shell: Shell) -> None:
+    model, tokenizer = bytes_run()
+    tokens = tokenizer.encode(ENGLISH)[:40]
+    Path("text.txt").write_bytes(bytes(tokens))
+    nats = -token_log_probs(model, torch.tensor([tokens]))[0]
+    assert shell.measured("eval bytes --corpus text.txt")[0] == pytest.approx(nats.mean().item(), abs=6e-5)
 
 
 def test_a_limit_measures_the_first_tokens(shell: Shell) -> None:
@@ -176,6 +164,12 @@ def test_a_limit_measures_the_first_tokens(shell: Shell) -> None:
     assert n_tokens == 16
     assert nats == pytest.approx(evaluate(model, every_window(ids, 1, 16)).nats_per_token, abs=6e-5)
     assert bits == pytest.approx(nats / math.log(2), abs=1e-3)
+
+
+def test_a_limit_of_the_command_replaces_that_of_the_run(shell: Shell) -> None:
+    options = "--seq-len 16 --total-steps 2 --validation-share 0.2 --eval-tokens 10"
+    shell(f"train --corpus text.txt --out run {SHAPE} {options}")
+    assert [shell.measured(f"eval run {more}")[2] for more in ("", "--eval-tokens 30")] == [9, 29]
 
 
 def test_a_run_is_measured_from_another_folder(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -197,10 +191,8 @@ MISTAKES = {
     "bytes --corpus text.txt --lines --stride 4": "whole lines are scored here; leave out --seq-len and --stride",
     "bytes --corpus text.txt --lines": "a line has 73 tokens, more than max_seq_len 48",
     "bytes --corpus text.txt --eval-tokens 1": "eval_tokens must be at least 2, got 1",
-    "bytes --corpus text.txt --surprise .": ". exists; delete it, or choose another name for --surprise",
-    "bytes --corpus text.txt --surprise text.txt": "text.txt exists; delete it, or choose another name",
     "bytes --tokens words.tokens": "was made with another tokenizer",
-    "words --corpus text.txt": "the model's tokenizer cannot encode text.txt: word 'One'",
+    "words --corpus text.txt": "the tokenizer cannot encode text.txt: word 'One'",
     "broken --corpus text.txt": "broken predicts nan nats per token; its weights are damaged",
     "untold --corpus text.txt": "the checkpoint in untold has no tokenizer",
 }

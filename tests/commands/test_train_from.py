@@ -55,7 +55,7 @@ def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor
 
 def test_the_run_begins_with_the_weights_of_its_source(shell: Shell) -> None:
     shown = shell(f"train --from source --corpus text.txt {FEW} --matrix-lr 0 --embedding-lr 0")
-    assert "Fine-tuning source." in shown
+    assert "Model of source, to fine-tune: " in shown
     assert_same(open_model("tuned").model.state_dict(), open_model("source").model.state_dict())
     shell(f"train --from source --corpus text.txt {FEW}")
     for name, weight in open_model("tuned").model.state_dict().items():
@@ -146,7 +146,7 @@ def test_a_model_of_hugging_face_goes_there_and_back(shell: Shell, kind: str) ->
 
 
 MISTAKES = {
-    "--from nowhere --corpus text.txt": "'nowhere' is not a model; train one, or give a folder with checkpoint.json",
+    "--from nowhere --corpus text.txt": "'nowhere' is not a model; train one, or give a folder",
     "--from owner/name --corpus text.txt": "there is no folder owner/name, and the hub did not give it",
     "--from untold --corpus text.txt": "the checkpoint in untold has no tokenizer",
     "--from words --corpus text.txt": "text.txt: word ' the' at position 14 is none of the 4",

@@ -68,9 +68,8 @@ def test_speed_counts_training_alone(team: Alone, clock: Clock) -> None:
     assert [second["update"], second["seconds"], third["update"], third["seconds"]] == [10, 10.0, 20, 1014.0]
     assert [second["tokens_per_second"], third["tokens_per_second"]] == [945.0, 525.0]
     assert third["mfu"] == pytest.approx(10 * flops / 4 / PEAK / team.size, abs=5e-5) and third["mfu"] > 0.01
-    share = 19 * flops / 6 / PEAK / team.size
-    said = f"1014 s, 665 tokens per second in training, {share:.0%} of the {team.size} GFLOP/s that matrix products"
-    assert found.summary().startswith(said)
+    said = f"1014 s, 525 tokens per second in training, {third['mfu']:.0%} of the {team.size} GFLOP/s that matrix"
+    assert found.summary().startswith(said), "the median of three looks"
     json.dumps(third)
 
 
@@ -82,12 +81,11 @@ def test_one_update_is_summed_up_too(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("memory", [None, 12345])
-def test_memory_is_noted_where_it_is_known(memory: int | None, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_noted(memory: int | None, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "peak_memory", lambda device: memory)
     found, _ = started(Alone())
     clock.now += 1
-    keys = ["update", "seconds", "tokens_per_second", "mfu", "memory"]
-    assert list(found.look(1, 1)) == (keys if memory else keys[:-1])
+    assert found.look(1, 1)["memory"] == memory
 
 
 def test_on_a_gpu_memory_is_counted_from_the_start_of_the_run(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from support.toys import raising_from
 
 from tinylm_lib import TransformerLM
 from tinylm_lib.runs import run_folder
-from tinylm_lib.runs.log import LOG_NAME
 from tinylm_lib.training.checkpoint import MANIFEST, save
 
 
@@ -85,21 +84,14 @@ def test_a_run_is_set_aside_whole_and_never_twice_to_the_same_name(tmp_path: Pat
 
 
 @pytest.mark.parametrize("out", [".", "..", "../work", "sub/.."])
-def test_the_folder_that_we_work_in_keeps_its_name_and_its_other_files(
-    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_folder_that_we_work_in_is_not_renamed(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work" / "sub").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "work")
-    folder = Path(out)
-    (folder / "notes.txt").write_text("mine", encoding="utf-8")
-    for _ in range(2):
-        checkpoints(folder, [5, 10])
-        (folder / LOG_NAME).write_bytes(b"{}")
-        run_folder.set_aside(folder)
-    assert (folder / "notes.txt").exists() and not list(folder.glob("step_*")) and not (folder / LOG_NAME).exists()
-    for n in (1, 2):
-        assert sorted(os.listdir(folder / f"earlier.{n}")) == [LOG_NAME, "step_000005", "step_000010"]
-    assert f"is now in {Path(out) / 'earlier.2'}." in capsys.readouterr().out
+    run_folder.set_aside(Path(out))
+    checkpoints(Path(out), [5, 10])
+    with pytest.raises(ValueError, match=r"holds a run, .* choose another one for --out"):
+        run_folder.set_aside(Path(out))
+    assert len(list(Path(out).glob("step_*"))) == 2
 
 
 def evaluated(out: Path, losses: dict[int, float | None]) -> None:

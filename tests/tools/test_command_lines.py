@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_lib.__main__ import lack_of_memory, main, parser
+from tinylm_lib.__main__ import failure, main, parser
 from tinylm_lib.config import ModelConfig, TrainConfig
 from tinylm_lib.data import corpora
 from tinylm_lib.runs import machine
@@ -67,7 +67,7 @@ def command_line(rng: random.Random) -> list[str]:
             line.append(rng.choice(action.option_strings))
         else:
             chosen, flag = (
-                rng.choice(OUTS if action.dest in ("out", "surprise") else values(action)),
+                rng.choice(OUTS if action.dest == "out" else values(action)),
                 action.option_strings[0],
             )
             line += [f"{flag}={chosen}"] if rng.random() < 0.9 else [flag, chosen]
@@ -189,11 +189,11 @@ def test_a_machine_that_does_not_tell_its_memory_refuses_nothing(monkeypatch) ->
     check_memory(ModelConfig(d_model=10**9), TrainConfig(), torch.device("cpu"))
 
 
-def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory() -> None:
-    assert lack_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) == ""
+def test_other_errors_of_torch_are_not_taken_for_a_failure() -> None:
+    assert failure(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) == ""
     full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
-    assert "another 20.00 GiB" in lack_of_memory(full)
+    assert "another 20.00 GiB" in failure(full)
     with pytest.raises(RuntimeError) as lack:
         torch.empty(2**55)
-    assert f"another {2**57} bytes" in lack_of_memory(lack.value)
-    assert lack_of_memory(MemoryError()).startswith("there is not enough memory; lower")
+    assert f"another {2**57} bytes" in failure(lack.value)
+    assert failure(MemoryError()).startswith("there is not enough memory; lower")

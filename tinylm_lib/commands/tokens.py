@@ -2,10 +2,7 @@
 
 import argparse
 import signal
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -16,12 +13,11 @@ from ..data.encoding import encode_files
 from ..data.token_file import open_tokens
 from ..files import explained
 from ..hub.folder import TOKENIZER
-from ..pretrained import load_hf_tokenizer
+from ..pretrained import load_hf_tokenizer, open_model
 from ..runs.run import typed
 from ..text.base import Tokenizer
 from ..text.reading import read_blocks
 from ..text.tokenizers import TOKENIZERS, load_tokenizer
-from ..training import checkpoint
 
 LEARNT_FROM = 10_000_000  # characters, with which BPE takes seconds; more text hardly changes the merges
 
@@ -32,9 +28,7 @@ def add_tokens(commands: Any) -> None:
     p.set_defaults(do=run_tokens)
     p.add_argument("files", nargs="+", metavar="FILE", help="UTF-8 text; each file is a text of its own")
     p.add_argument("--out", required=True, metavar="FILE", help="the token file; it must not exist")
-    kinds = (
-        f"{', '.join(TOKENIZERS)}: made from the files (bpe from the first {LEARNT_FROM // 10**6} million characters)"
-    )
+    kinds = f"{', '.join(TOKENIZERS)}: made from the files (bpe from the first {LEARNT_FROM:,} characters)"
     others = "or one that exists: a file of Tokenizer.save, a token file, a run, a Hugging Face folder or hub id"
     p.add_argument("--tokenizer", required=True, metavar="NAME_OR_PATH", help=f"{kinds}; {others}")
     p.add_argument("--vocab-size", type=int, help="how many tokens bpe learns (default 1,000)")
@@ -49,15 +43,13 @@ def run_tokens(arguments: argparse.Namespace) -> None:
     with explained("the token file", out):
         out.parent.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out.parent).close()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does, it leaves nothing half-written
     bar = {"total": n_bytes, "unit": "B", "unit_scale": True, "dynamic_ncols": True}
-    with stop_on_sigterm():
-        tokenizer = _tokenizer(arguments, paths, bar)
-        started = time.perf_counter()
-        with tqdm(desc="encoding", **bar) as shown:
-            n_ids = encode_files(paths, out, tokenizer, shown.update)
-    rate = n_bytes / 1e6 / (time.perf_counter() - started)
+    tokenizer = _tokenizer(arguments, paths, bar)
+    with tqdm(desc="encoding", **bar) as shown:
+        n_ids = encode_files(paths, out, tokenizer, shown.update)
     print(f"{out}: {n_ids:,} tokens ({tokenizer.kind}, {tokenizer.vocab_size:,} ids) of {n_bytes:,} bytes,")
-    print(f"      {n_bytes / n_ids:.2f} bytes per token, {rate:.1f} MB/s.")
+    print(f"      {n_bytes / n_ids:.2f} bytes per token.")
     print(f"Train with: python -m tinylm_lib {typed('train', f'--tokens={out}')}")
 
 
@@ -66,8 +58,6 @@ def _size(path: Path) -> int:
     if not path.is_file():
         hint = f"give its files, such as {path}/*.txt" if path.is_dir() else "give UTF-8 text files"
         raise FileNotFoundError(f"{path} is not a file; {hint}")
-    with open(path, "rb"):
-        pass
     if not path.stat().st_size:
         raise ValueError(f"{path} is empty; give files with text")
     return path.stat().st_size
@@ -108,19 +98,6 @@ def open_tokenizer(source: str) -> Tokenizer:
         with open(path, "rb") as file:
             is_json = file.read(1) == b"{"  # a token file begins with a length
         return load_tokenizer(path) if is_json else open_tokens(path).tokenizer
-    if not path.is_dir() or (path / TOKENIZER).is_file():
-        return load_hf_tokenizer(source)
-    tokenizer = checkpoint.load(checkpoint.latest(path)).tokenizer
-    if tokenizer is None:
-        raise ValueError(f"the checkpoint in {path} was saved without a tokenizer")
-    return tokenizer
-
-
-@contextmanager
-def stop_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does, so that nothing half-written is left."""
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    if path.is_dir() and not (path / TOKENIZER).is_file():
+        return open_model(path).tokenizer
+    return load_hf_tokenizer(source)

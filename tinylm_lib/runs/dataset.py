@@ -15,7 +15,6 @@ from ..text.base import Tokenizer, line_end
 from ..text.tokenizers import TOKENIZERS
 
 LINES_PER_BATCH, TOKENS_PER_BATCH = 32, 4096  # of an evaluation
-TOKENS_PER_COUNT = 1 << 18
 
 
 class Dataset(NamedTuple):
@@ -41,11 +40,11 @@ def encode_corpus(
     vocab_size: how many tokens a new one learns, if its kind learns.
     """
     text = load_corpus(name)
-    given, tokenizer = tokenizer, tokenizer or TOKENIZERS[kind].from_text(text, vocab_size)
+    tokenizer = tokenizer or TOKENIZERS[kind].from_text(text, vocab_size)
     try:
         ids = torch.tensor(tokenizer.encode(text), dtype=torch.int32)
     except ValueError as e:
-        raise ValueError(f"the model's tokenizer cannot encode {name}: {e}" if given else str(e)) from None
+        raise ValueError(f"the tokenizer cannot encode {name}: {e}") from None
     return Tokens(ids, tokenizer, hashlib.sha256(text.encode("utf-8")).hexdigest())
 
 
@@ -102,5 +101,4 @@ def validation_windows(
 
     if (found := max(x.shape[1] for x, _ in windows())) > longest:
         raise ValueError(f"a line has {found} tokens, more than max_seq_len {longest}; raise it, or choose --no-lines")
-    targets = torch.cat([y[y != IGNORED].int() for _, y in windows()])  # (K)
-    return windows, sum(tokenizer.count_bytes(part.tolist()) for part in targets.split(TOKENS_PER_COUNT))
+    return windows, sum(tokenizer.count_bytes(y[y != IGNORED].tolist()) for _, y in windows())

@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..config import Record, TrainConfig, check_record, choice, option
+from ..config import ModelConfig, Record, TrainConfig, check_record, choice, option
 from ..data.corpora import CORPORA, LINES
 from ..data.windows import RandomWindows
 from ..files import work_folder
@@ -64,6 +64,8 @@ class RunConfig(Record):
         for name in ("corpus", "tokens", "source", "out", "prompt"):
             if (value := getattr(self, name) or "") != value.encode("utf-8", "ignore").decode("utf-8"):
                 raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
+            if name in ("corpus", "tokens") and value and value not in CORPORA:  # found from any folder
+                object.__setattr__(self, name, os.path.abspath(value))
         if not self.out:
             raise ValueError("out is empty; name a folder, such as . for this one")
         if not self.prompt:
@@ -91,36 +93,18 @@ class Job:
     floor: Entropies | None  # where it is known
     first_step: int = 1
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """What turns the text into ids."""
-        return self.data.tokenizer
-
 
 def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, Any], team: Alone = ALONE) -> Job:
     """Set up a new run of a preset with some fields of its ModelConfig chosen.
 
     Raises ValueError for settings that contradict one another.
     """
-    choices, size = dict(choices), None
-    if run.tokens is None and TOKENIZERS[run.tokenizer].sized:
-        size = choices.pop("vocab_size", None)  # the tokenizer's, which the model takes over
-    run = _findable(run)
-    data = read_dataset(run, vocab_size=size)
-    tokenizer = data.tokenizer
-    choices = {"max_seq_len": recipe.seq_len, "vocab_size": tokenizer.vocab_size, **choices}
-    for name, least, why in (
-        ("max_seq_len", recipe.seq_len, "seq_len"),
-        ("vocab_size", tokenizer.vocab_size, f"what {tokenizer.kind} need"),
-    ):
-        if choices[name] < least:
-            raise ValueError(f"{name} {choices[name]} is below {why}, {least}; raise it or leave it out")
-    config = preset(family, **choices)
-    check_memory(config, recipe, team.device)
-    torch.manual_seed(recipe.seed)
-    model = TransformerLM(config)
-    own_random_stream(team, recipe.seed)
-    return _job(run, recipe, model, data, team)
+    data = read_dataset(run, vocab_size=choices.get("vocab_size"))
+    choices = {"max_seq_len": recipe.seq_len, "vocab_size": (least := data.tokenizer.vocab_size), **choices}
+    if choices["vocab_size"] < least:
+        kind = data.tokenizer.kind
+        raise ValueError(f"vocab_size {choices['vocab_size']} is below what {kind} need, {least}; leave it out")
+    return _job(run, recipe, preset(family, **choices), data, team)
 
 
 def fine_tune(
@@ -132,23 +116,13 @@ def fine_tune(
     Raises ValueError for other fields, for a seq_len above the model's max_seq_len, for weights that are not finite,
     and for a text that the tokenizer cannot encode.
     """
-    model = found.model
     if wrong := [name for name in choices if not name.endswith("_dropout")]:
         raise ValueError(f"a fine-tuned model keeps its sizes and choices; leave out --{wrong[0].replace('_', '-')}")
-    if recipe.seq_len > model.config.max_seq_len:
-        raise ValueError(
-            f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {model.config.max_seq_len}; lower it"
-        )
-    if wrong := [name for name, p in model.named_parameters() if not p.isfinite().all()]:
+    if wrong := [name for name, p in found.model.named_parameters() if not p.isfinite().all()]:
         raise ValueError(f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint")
-    with torch.device("meta"):
-        tuned = TransformerLM(replace(model.config, **choices))
-    check_memory(tuned.config, recipe, team.device)
-    tuned.to_empty(device="cpu").load_state_dict(model.state_dict())
-    torch.manual_seed(recipe.seed)
-    own_random_stream(team, recipe.seed)
-    run = _findable(run)
-    return _job(run, recipe, tuned, read_dataset(run, found.tokenizer), team)
+    job = _job(run, recipe, replace(found.model.config, **choices), read_dataset(run, found.tokenizer), team)
+    replace(found, random_states={}).restore(job.model, team=team)
+    return job
 
 
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
@@ -170,26 +144,14 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
         kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)
         raise ValueError(f"a resumed run keeps its settings; leave out {kept}")
-    run = RunConfig.from_dict({**found.extra["run"], **{n: flags[n] for n in free if n in flags}})
-    return found, _findable(run)
-
-
-def _findable(run: RunConfig) -> RunConfig:
-    """The same settings with paths that name the same text from any folder.
-
-    Raises ValueError for an `out` that cannot be a folder.
-    """
-    if taken := [p for p in (Path(run.out), *Path(run.out).parents) if p.exists() and not p.is_dir()]:
-        raise ValueError(f"out {run.out} cannot be a folder, because {taken[0]} is a file; choose another name")
-    paths = {name: path for name in ("corpus", "tokens") if (path := getattr(run, name)) and path not in CORPORA}
-    return replace(run, **{name: os.path.abspath(path) for name, path in paths.items()})
+    return found, RunConfig.from_dict({**found.extra["run"], **{n: flags[n] for n in free if n in flags}})
 
 
 def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
     """Set up the continuation of a run from its checkpoint."""
     recipe = TrainConfig.from_dict(found.extra["train"])
+    job = _job(run, recipe, found.model.config, same_dataset(found, run), team)
     own_random_stream(team, recipe.seed + found.step)
-    job = _job(run, recipe, found.model, same_dataset(found, run), team)
     found.restore(job.model, job.optimizer, job.batches, team)
     if team.first:
         warn_of_changes(found.extra.get("machine", {}), machine(team.device, recipe.precision, team.size))
@@ -221,16 +183,19 @@ def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
     except FileNotFoundError as e:
         raise FileNotFoundError(f"{e}; if the text of this run has moved, give its path with {flag}") from None
     if found.extra.get("text_sha256", data.sha256) != data.sha256:  # earlier versions did not keep it
-        raise ValueError(
-            f"{data.name} has changed since this run began; put back the text as it was, give the path of a copy with "
-            f"{flag}, or begin another run"
-        )
+        raise ValueError(f"{data.name} has changed since this run began; give a copy of the old text with {flag}")
     return data
 
 
-def _job(run: RunConfig, recipe: TrainConfig, model: TransformerLM, data: Dataset, team: Alone) -> Job:
+def _job(run: RunConfig, recipe: TrainConfig, config: ModelConfig, data: Dataset, team: Alone) -> Job:
+    """Set up a run with new weights, which are drawn from the seed of the recipe."""
+    if recipe.seq_len > config.max_seq_len:
+        raise ValueError(f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {config.max_seq_len}; lower it")
     run = replace(run, prompt=_prompt(run, data))
-    model = model.to(team.device)
+    check_memory(config, recipe, team.device)
+    torch.manual_seed(recipe.seed)
+    model = TransformerLM(config).to(team.device)
+    own_random_stream(team, recipe.seed)
     model.recompute = recipe.recompute
     wrapped = torch.compile(team.wrap(model)) if run.compile else team.wrap(model)
     sizes = (recipe.batch_size, recipe.seq_len, recipe.seed)
@@ -249,13 +214,10 @@ def _prompt(run: RunConfig, data: Dataset) -> str:
 
     Raises ValueError for a prompt that has no ids.
     """
-    if run.prompt == RunConfig.prompt:
-        try:
-            if data.tokenizer.encode(run.prompt):
-                return run.prompt
-        except ValueError:  # a line end that the text does not have, so that the tokenizer lacks it
-            pass
-        return data.tokenizer.decode(data.training[:1].tolist())
-    if not data.tokenizer.encode(run.prompt):
+    typed = run.prompt != RunConfig.prompt
+    with nullcontext() if typed else suppress(ValueError):  # a tokenizer may lack the line end
+        if data.tokenizer.encode(run.prompt):
+            return run.prompt
+    if typed:
         raise ValueError(f"the prompt {run.prompt!r} has no tokens; a model continues at least one")
-    return run.prompt
+    return data.tokenizer.decode(data.training[:1].tolist())

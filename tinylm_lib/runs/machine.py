@@ -4,10 +4,8 @@ import math
 import os
 import platform
 import sys
-import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from timeit import repeat
 from typing import Any
 
 import torch
@@ -69,44 +67,12 @@ def check_memory(config: ModelConfig, recipe: TrainConfig, device: torch.device)
         )
 
 
-@contextmanager
-def compiling(on: bool) -> Iterator[None]:
-    """Say what to do where torch.compile fails, if it is on.
-
-    Raises ValueError with the first line of what it says.
-    """
-    try:
-        yield
-    except RuntimeError as e:
-        if not on or not isinstance(e, torch._dynamo.exc.TorchDynamoException):
-            raise
-        raise ValueError(
-            f"--compile does not work here ({str(e).strip().splitlines()[0]}). It needs a C++ compiler (on Linux g++, "
-            f"on macOS that of xcode-select --install, on Windows Visual Studio's), on a GPU Triton; or leave it out"
-        ) from None
-
-
 def product_rate(device: torch.device, precision: str) -> float:
-    """Floating-point operations per second of the fastest square matrix product, in a precision of PRECISIONS.
-
-    The side is doubled until a product takes 5 ms, so that this takes a moment on every machine.
-    """
+    """Floating-point operations per second of the fastest of four square matrix products. precision: of PRECISIONS."""
     dtype = torch.bfloat16 if machine(device, precision)["precision"] == "bf16" else torch.float32
-    rates: list[float] = []
-    for side in (256, 512, 1024, 2048, 4096):
-        square = torch.randn(side, side, generator=torch.Generator().manual_seed(side)).to(device, dtype)
-        seconds = min(_seconds(square) for _ in range(4))
-        rates.append(2 * side**3 / seconds)
-        if seconds > 0.005:
-            break
-    return max(rates)
-
-
-def _seconds(square: torch.Tensor) -> float:
-    """How long the product of a matrix (N, N) with itself takes."""
-    started = time.perf_counter()
-    (square @ square)[0, 0].item()  # waits for the device
-    return time.perf_counter() - started
+    side = 1024 if device.type == "cpu" else 4096  # large enough to reach the peak, and a moment on every machine
+    square = torch.randn(side, side, generator=torch.Generator().manual_seed(side)).to(device, dtype)
+    return 2 * side**3 / min(repeat(lambda: (square @ square)[0, 0].item(), number=1, repeat=4))  # item() waits
 
 
 def peak_memory(device: torch.device) -> int | None:

@@ -16,14 +16,13 @@ from ..cost import count_parameters
 from ..sampling import generate
 from ..storyworld.gaps import gaps
 from ..storyworld.stories import entropy_per_story, story
-from ..text.base import line_end
 from ..text.tokenizers import WordTokenizer
 from ..training import checkpoint
 from ..training.evaluation import Evaluation, evaluate
 from ..training.loop import Step, share_of_peak, train
 from .job import Job, RunConfig
 from .log import LOG_NAME, append_log, cut_log
-from .machine import compiling, machine
+from .machine import machine
 from .pace import Pace
 from .run_folder import best_checkpoint, checkpoint_loss, forget, kept, set_aside
 from .signals import stop_on_signals
@@ -57,11 +56,7 @@ def _work(job: Job) -> None:
     if job.first_step > 1 and team.first:
         cut_log(Path(run.out) / LOG_NAME, job.first_step - 1)
     done = {"total": total, "initial": job.first_step - 1, "unit": "step", "disable": not team.first}
-    with (
-        tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar,
-        stop_on_signals(team) as signals,
-        compiling(run.compile),
-    ):
+    with tqdm(**done, dynamic_ncols=True, mininterval=0.5) as bar, stop_on_signals(team) as signals:
         for step in train(job.wrapped, job.optimizer, job.batches, job.recipe, job.first_step, team):
             bar.update()
             unread.append(step)
@@ -71,8 +66,8 @@ def _work(job: Job) -> None:
             if look or milestone or stop:
                 noted = [*log_entries(unread, run.out), pace.look(step.step, len(unread))]  # waits, then looks
                 add_to_log(job, noted)
-                speed = f"{noted[-1]['tokens_per_second']:,.0f} tokens/s"
-                bar.set_postfix_str(f"loss {step.loss.item():.3f}, {speed}", refresh=False)
+                loss, speed = noted[-2]["loss"], noted[-1]["tokens_per_second"]
+                bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s", refresh=False)
                 unread.clear()
             e = measure(job, step.step) if milestone else None
             if e is not None:  # before the checkpoint: a run that goes on there has noted it
@@ -80,7 +75,7 @@ def _work(job: Job) -> None:
             if milestone or stop:
                 folder = save_checkpoint(job, step.step, e)
             if milestone:
-                bar.write(progress_text(job, step, e, pace.elapsed))
+                bar.write(progress_text(job, step, e, noted[-1]["seconds"]))
                 pace.skip()
             if stop:
                 break
@@ -90,21 +85,19 @@ def _work(job: Job) -> None:
 def farewell(job: Job, folder: Path, step: int, pace: Pace) -> None:
     """Say what is saved where, what to type next, and how long it took."""
     run = job.run
-    place = [run.out] if run.out != RunConfig.out else []
     can_be_typed = run.prompt.replace("\n", "\n" if os.name == "nt" else " ").isprintable()
     prompt = [f"--prompt={run.prompt}"] if run.prompt != RunConfig.prompt and can_be_typed else []
     if step < job.recipe.total_steps:
-        print(f"Stopped after update {step}, saved in {folder}.")
         start = "python" if job.team.size == 1 else "torchrun ..."
-        again = typed("train", "--resume", *(f"--out={path}" for path in place))
-        print(f"Continue with: {start} -m tinylm_lib {again}")
+        print(f"Stopped after update {step}, saved in {folder}.")
+        print(f"Continue with: {start} -m tinylm_lib {typed('train', '--resume', f'--out={run.out}')}")
     else:
-        again = typed("sample", *(f"--checkpoint={path}" for path in place), *prompt)
-        print(f"Saved in {folder}. Let it write: python -m tinylm_lib {again}")
+        sample = typed("sample", f"--from={run.out}", *prompt)
+        print(f"Saved in {folder}. Let it write: python -m tinylm_lib {sample}")
     best = best_checkpoint(folder) if job.team.first else None
     if best is not None and best != folder:
         print(f"The lowest validation loss, {checkpoint_loss(best):.3f}, is that of {best}:")
-        print(f"      python -m tinylm_lib {typed('sample', f'--checkpoint={best}', *prompt)}")
+        print(f"      python -m tinylm_lib {typed('sample', f'--from={best}', *prompt)}")
     print(f"This took {pace.summary()}")
 
 
@@ -121,21 +114,19 @@ def announce(job: Job) -> None:
     n = count_parameters(config).total
     chosen = job.recipe.precision
     precision = " = ".join(dict.fromkeys((chosen, machine(job.team.device, chosen)["precision"])))
-    if run.source:
-        print(f"Fine-tuning {run.source}.")
-    print(f"Model: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
+    source = f" of {run.source}, to fine-tune" if run.source else ""
+    print(f"Model{source}: {n:,} parameters ({sizes}) on {device}, precision {precision}{together}.")
     held_out = f"the last {run.validation_share:.0%} kept apart" if job.windows else "no text held out"
-    print(f"Text: {job.data.name}, {len(job.data.training):,} tokens ({job.tokenizer.kind}) to learn from,")
+    print(f"Text: {job.data.name}, {len(job.data.training):,} tokens ({job.data.tokenizer.kind}) to learn from,")
     print(f"      {held_out} for validation.")
     print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
     if f := job.floor:
         print(f"How frequent each token is takes off all but {f.unigram:.2f}, the token before all but {f.bigram:.2f},")
         print(f"      and all that is known about this language all but {f.floor:.3f}: nothing gets lower.")
     if 1 < job.first_step <= job.recipe.total_steps:
-        group = max(job.optimizer.param_groups, key=lambda group: group["initial_lr"])
-        was, now = group["lr"] / (group["initial_lr"] or 1), share_of_peak(job.recipe, job.first_step)
-        print(f"Continuing after update {job.first_step - 1}, which had {was:.0%} of the peak learning rates, with")
-        print(f"      {now:.0%} of them, because the schedule ends at update {job.recipe.total_steps}.")
+        rate = share_of_peak(job.recipe, job.first_step)
+        print(f"Continuing after update {job.first_step - 1} with {rate:.0%} of the peak learning rates,")
+        print(f"      because the schedule ends at update {job.recipe.total_steps}.")
 
 
 def add_to_log(job: Job, entries: list[dict[str, Any]]) -> None:
@@ -149,16 +140,13 @@ def log_entries(steps: list[Step], out: str) -> list[dict[str, Any]]:
 
     Raises ValueError naming the first whose loss or gradient norm is not finite; what was saved before is kept.
     """
-    losses, norms = (
-        torch.stack(values).tolist() for values in zip(*((s.loss, s.grad_norm) for s in steps), strict=True)
-    )
-    for step, loss, norm in zip(steps, losses, norms, strict=True):
+    entries = list[dict[str, Any]]()
+    read = torch.stack([torch.stack((step.loss, step.grad_norm)) for step in steps]).tolist()
+    for step, (loss, norm) in zip(steps, read, strict=True):
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise ValueError(f"update {step.step} has loss {loss} and gradient norm {norm}; {kept(out)}. {REMEDY}")
-    return [
-        {"update": step.step, "loss": loss, "grad_norm": norm, "lr_share": step.lr_share}
-        for step, loss, norm in zip(steps, losses, norms, strict=True)
-    ]
+        entries.append({"update": step.step, "loss": loss, "grad_norm": norm, "lr_share": step.lr_share})
+    return entries
 
 
 def measure(job: Job, step: int) -> Evaluation | None:
@@ -194,13 +182,11 @@ def save_checkpoint(job: Job, step: int, e: Evaluation | None) -> Path:
     Raises ValueError for values that are not finite; what was saved before is kept.
     """
     check_state(job, step)
-    extra: dict[str, Any] = {"run": job.run.to_dict(), "train": job.recipe.to_dict()}
-    extra["text_sha256"] = job.data.sha256
+    extra = {"run": job.run.to_dict(), "train": job.recipe.to_dict(), "text_sha256": job.data.sha256}
     extra["machine"] = machine(job.team.device, job.recipe.precision, job.team.size)
-    if e is not None:
-        extra["validation_loss"] = e.nats_per_token
+    extra |= {} if e is None else {"validation_loss": e.nats_per_token}
     folder, parts = Path(job.run.out) / f"step_{step:06d}", (job.model, job.optimizer, job.batches, step)
-    checkpoint.save(folder, *parts, tokenizer=job.tokenizer, extra=extra, team=job.team)
+    checkpoint.save(folder, *parts, tokenizer=job.data.tokenizer, extra=extra, team=job.team)
     if job.team.first:
         forget(folder)
     return folder
@@ -221,9 +207,9 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
     """How far StoryWorld's floor is: for a story, and with words as tokens for each kind of look-back."""
     floor = entropy_per_story()
     lines = [f"{nats_per_token / job.floor.floor * floor:.2f} nats per story, and the floor is {floor:.2f}"]
-    if isinstance(job.tokenizer, WordTokenizer):
+    if isinstance(job.data.tokenizer, WordTokenizer):
         generator = torch.Generator().manual_seed(job.recipe.seed)
-        found = gaps(job.model, job.tokenizer, [story(generator) for _ in range(STORIES_PER_LOOK)])
+        found = gaps(job.model, job.data.tokenizer, [story(generator) for _ in range(STORIES_PER_LOOK)])
         kinds = ", ".join(f"{kind} {gap.right:.1%}" for kind, gap in found.items() if kind not in ("all", "other"))
         lines += [
             f"{found['all'].nats:.3f} nats per token above the floor, without the noise of a sample",
@@ -233,15 +219,10 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
 
 
 def sample_text(job: Job, seed: int) -> str:
-    """A sample, up to the end of the line where lines are texts of their own.
-
-    Many processes write as many tokens each, because all are needed for one, and cut it afterwards.
-    """
-    device, ends = job.team.device, (line_end(job.tokenizer),) if job.run.lines else ()
-    prompt = torch.tensor([job.tokenizer.encode(job.run.prompt)], device=device)
-    generator = torch.Generator(device).manual_seed(seed)
-    options: dict[str, Any] = {"temperature": 0.8, "stop_ids": ends if job.team.size == 1 else ()}
-    options["vocab_size"] = min(job.tokenizer.vocab_size, job.model.config.vocab_size)
-    ids = generate(job.model, prompt, job.run.sample_tokens, **options, generator=generator)[0].tolist()
-    over = next((i for i in range(prompt.shape[1], len(ids)) if ids[i] in ends), len(ids))
-    return job.tokenizer.decode(ids[: over + 1])
+    """A sample, cut at the end of the line where lines are texts of their own: all processes write as many tokens."""
+    device, n_ids = job.team.device, min(job.data.tokenizer.vocab_size, job.model.config.vocab_size)
+    prompt = torch.tensor([job.data.tokenizer.encode(job.run.prompt)], device=device)
+    options = {"temperature": 0.8, "vocab_size": n_ids, "generator": torch.Generator(device).manual_seed(seed)}
+    tokens = generate(job.model, prompt, job.run.sample_tokens, **options)[0].tolist()
+    text, n = job.data.tokenizer.decode(tokens), len(job.run.prompt)
+    return text[:n] + text[n:].partition("\n")[0] if job.run.lines else text

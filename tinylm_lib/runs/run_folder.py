@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from ..training.checkpoint import MANIFEST, read_manifest
@@ -16,21 +17,15 @@ STEP = re.compile(r"step_(\d{6,})")  # the folder of a checkpoint
 def set_aside(out: Path) -> None:
     """Rename the folder of an earlier run, so that a new one never overwrites or mixes with it.
 
-    A folder that cannot be renamed, because we work in it or a disk is mounted there, gets a folder for it instead.
+    Raises ValueError for a folder that cannot be renamed, because we work in it or a disk is mounted there.
     """
-    earlier = [*out.glob("step_*"), *out.glob(LOG_NAME)]
-    if not earlier:
+    if not [*out.glob("step_*"), *out.glob(LOG_NAME)]:
         return
-    fixed = Path.cwd().is_relative_to(out.resolve()) or os.path.ismount(out)
-    names = (f"{out / 'earlier' if fixed else out}.{n}" for n in range(1, 10_000))
-    aside = next(Path(name) for name in names if not Path(name).exists())
-    if fixed:
-        aside.mkdir()
-        for path in earlier:
-            path.rename(aside / path.name)
-    else:
-        out.rename(aside)
-    print(f"The earlier run in {out} is now {'in ' if fixed else ''}{aside}.")
+    if Path.cwd().is_relative_to(out.resolve()) or os.path.ismount(out):
+        raise ValueError(f"{out} holds a run, and a folder in use cannot be renamed; choose another one for --out")
+    aside = next(path for n in count(1) if not (path := Path(f"{out}.{n}")).exists())
+    out.rename(aside)
+    print(f"The earlier run in {out} is now {aside}.")
 
 
 def kept(out: str) -> str:

@@ -1,8 +1,8 @@
 """How good is a model? Nats per token, perplexity, bits per byte. Notebooks 03 and 11."""
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -63,18 +63,13 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    model: nn.Module,
-    windows: Iterable[tuple[Tensor, Tensor]],
-    n_bytes: int | None = None,
-    team: Alone = ALONE,
-    note: Callable[[Tensor], Any] | None = None,
+    model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], n_bytes: int | None = None, team: Alone = ALONE
 ) -> Evaluation:
     """Measure a model over every target of `windows`, each token counted once and equally.
 
     windows: pairs of ids (B, T) and targets (B, T), with -100 where a target does not count.
     n_bytes: bytes of text that the targets stand for; without it bits_per_byte is None.
     team: with whom this process shares the windows; all of them get the same result.
-    note: called with the nats (N,) of the targets of each pair that count, in their order.
     Returns nats per token, its exponential, bits per byte and the number of targets. Training mode is restored.
     Raises ValueError where no target counts, and for n_bytes below 1.
     """
@@ -88,9 +83,6 @@ def evaluate(
             if counted := int((y != IGNORED).sum()):
                 total += next_token_loss(logits, y.to(device)).cpu().double() * counted
                 n_tokens += counted
-                if note is not None:
-                    each = F.cross_entropy(logits.flatten(0, 1).float(), y.to(device).flatten(), reduction="none")
-                    note(each[y.to(device).flatten() != IGNORED])
     total, n_tokens = team.sum(total), int(team.sum(torch.tensor(n_tokens)))
     if n_tokens == 0:
         raise ValueError("there is no token to evaluate; give at least one window with a target that is not -100")
