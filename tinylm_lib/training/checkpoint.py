@@ -107,12 +107,9 @@ def save(
     with explained("the checkpoint", folder):
         try:
             _write(folder, manifest, weights, training, team)
-        except Exception:
+        finally:
             if team.first:
                 _clean(folder)
-            raise
-    if team.first:
-        _clean(folder)
     team.wait()
     return folder
 
@@ -164,7 +161,7 @@ def latest(folder: str | Path) -> Path:
                 warnings.warn(f"passed over a damaged checkpoint: {e}", stacklevel=2)
     if not found:
         if (folder / "config.json").is_file():
-            raise FileNotFoundError(f"{folder} holds a Hugging Face model; use pretrained.load_hf, or sample --from")
+            raise FileNotFoundError(f"{folder} holds a Hugging Face model; open it with load_model")
         raise FileNotFoundError(f"no sound checkpoint in {folder}; train one, or give the folder that holds one")
     return max(found)[1]
 
