@@ -50,7 +50,7 @@ def stream_text(
     Raises TypeError or ValueError for a prompt and options that cannot be followed.
     """
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "generator": generator}
-    found = _pieces(model, tokenizer, [prompt], max_new_tokens, stop, 1, **options)
+    found = _pieces(model, tokenizer, [_Text(tokenizer, prompt, stop)], max_new_tokens, 1, **options)
     return (piece for (piece,) in found if piece)
 
 
@@ -74,27 +74,19 @@ def write(
     Raises TypeError or ValueError for prompts and options that cannot be followed.
     """
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "generator": generator}
-    found = _pieces(model, tokenizer, prompts, max_new_tokens, stop, STEPS_PER_LOOK, **options)
+    stop = _listed("stop", stop)
+    texts = [_Text(tokenizer, prompt, stop) for prompt in _listed("prompts", prompts)]
+    found = _pieces(model, tokenizer, texts, max_new_tokens, STEPS_PER_LOOK, **options)
     return ["".join(pieces) for pieces in zip(*found, strict=True)]
 
 
 def _pieces(
-    model: TransformerLM,
-    tokenizer: Tokenizer,
-    prompts: Iterable[str],
-    n_tokens: int,
-    stop: Iterable[str],
-    n_at_once: int,
-    **options: Any,
+    model: TransformerLM, tokenizer: Tokenizer, texts: list["_Text"], n_tokens: int, n_at_once: int, **options: Any
 ) -> Iterator[list[str]]:
     """What is new in every text, one list per token and one for the rest.
 
     n_at_once: for how many tokens to wait, because reading them stalls a GPU.
     """
-    stop = _listed("stop", stop)
-    if not all(isinstance(s, str) and s for s in stop):
-        raise ValueError(f"stop must be texts of at least one character, got {stop}")
-    texts = [_Text(tokenizer, prompt, stop) for prompt in _listed("prompts", prompts)]
     ids, padding = (t.to(next(model.parameters()).device) for t in pad_left([text.tokens for text in texts]))
     V = model.config.vocab_size
     options |= {"stop_ids": [i for i in tokenizer.ending if i < V], "vocab_size": min(tokenizer.vocab_size, V)}
@@ -124,7 +116,9 @@ class _Text:
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: str, stop: Sequence[str]):
-        self.tokenizer, self.stop, self.ended = tokenizer, stop, False
+        self.tokenizer, self.stop, self.ended = tokenizer, _listed("stop", stop), False
+        if not all(isinstance(s, str) and s for s in self.stop):
+            raise ValueError(f"stop must be texts of at least one character, got {self.stop}")
         self.tokens = [*tokenizer.beginning, *tokenizer.encode(prompt)]
         if not self.tokens:
             raise ValueError("the prompt is empty; a model continues at least one token")
