@@ -35,10 +35,9 @@ def find_folder(path_or_id: str | Path) -> Path:
     if not HUB_ID.fullmatch(str(path_or_id)):
         raise FileNotFoundError(f"{path_or_id} is neither a folder nor a hub id (owner/name); give one of the two")
     wanted = [CONFIG, GENERATION, "model*.safetensors", INDEX, TOKENIZER]
+    hub = package("huggingface_hub")
     try:
-        return Path(package("huggingface_hub").snapshot_download(str(path_or_id), allow_patterns=wanted))
-    except ModuleNotFoundError:
-        raise
+        return Path(hub.snapshot_download(str(path_or_id), allow_patterns=wanted))
     except Exception as e:  # whatever goes wrong on the way, its last lines differ between versions
         why = (str(e).strip().splitlines() or [""])[0] or type(e).__name__
         raise OSError(
