@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -47,8 +46,8 @@ def native_precision(device_type: str) -> AbstractContextManager:
     return pick(PRECISIONS, "bf16" if multiplies_bf16(device_type) else "fp32", "precision")(device_type)
 
 
-# Each takes the type of the device. bf16 is for matrix products; weights and sums stay in fp32.
-PRECISIONS = {"fp32": nullcontext, "bf16": partial(torch.autocast, dtype=torch.bfloat16), "auto": native_precision}
+# By the type of the device. In bf16 are products only; weights and sums stay in fp32.
+PRECISIONS = {"fp32": nullcontext, "bf16": lambda kind: torch.autocast(kind, torch.bfloat16), "auto": native_precision}
 
 
 def choose_device(name: str = "auto") -> torch.device:
