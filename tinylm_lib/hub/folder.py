@@ -56,7 +56,7 @@ def read_text(path: Path) -> str:
         if (folder / MANIFEST).is_file() or next(folder.glob(f"*/{MANIFEST}"), None):
             raise FileNotFoundError(f"{folder} holds a checkpoint of this library; open it with load_model")
         raise FileNotFoundError(
-            f"{path.name} is missing in {folder}; give a folder of Hugging Face that has it (save_hf writes "
+            f"{path.name} is missing in {folder}; give the folder of a Hugging Face model that has it (save_hf writes "
             f"{TOKENIZER} for the tokenizer that it gets)"
         )
     try:
