@@ -122,7 +122,7 @@ def test_low_precision_logits_are_computed_in_fp32(dtype: torch.dtype) -> None:
 
 
 BAD_OPTIONS = {
-    "temperature": ("positive finite number", [-0.1, math.nan, math.inf, "0.5"]),
+    "temperature": ("positive and finite", [-0.1, math.nan, math.inf, "0.5"]),
     "top_k": ("from 1 to 17 .*", [0, 18, -3, 1.5, 2.0, math.nan, math.inf, True, "0.5"]),
     "top_p": ("above 0 and at most 1", [0, 1.1, -0.5, math.nan, "0.5"]),
     "min_p": ("from 0 to 1", [-0.01, 1.01, math.nan, "0.5"]),

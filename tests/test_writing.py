@@ -21,7 +21,7 @@ from tinylm_lib.text.base import Tokenizer
 from tinylm_lib.text.bpe import BPETokenizer, train_bpe
 from tinylm_lib.text.hugging_face import HubTokenizer
 from tinylm_lib.text.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
-from tinylm_lib.writing import LONGEST_WAIT, pad_left, stream_text, write
+from tinylm_lib.writing import LONGEST_WAIT, pad_left, stream_text
 
 STORIES = storyworld.corpus(60, seed=3)
 WORLD = "naïve 🦊 日本語 ½  two  spaces\n\nend"
@@ -189,25 +189,28 @@ LETTERS = CharTokenizer("abcdefghijklmnopq")
 
 
 @pytest.mark.parametrize("name", ["modern", "tiny_transformer", "gpt"])
-def test_many_prompts_are_continued_as_each_alone(name: str) -> None:
+def test_many_prompts_in_one_batch_are_continued_as_each_alone(name: str) -> None:
+    """What the README shows: pad_left, generate, and each row up to the end of its text."""
     model, prompts = toy_model(name, seed=2, std=0.5), ["abc", "q", "hijklmno"]
-    for stop in ((), ("c", "ab"), ("zz",)):
-        alone = ["".join(stream_text(model, LETTERS, p, 30, temperature=0, stop=stop)) for p in prompts]
-        assert write(model, LETTERS, iter(prompts), 30, temperature=0, stop=iter(stop)) == alone
-    sampled = [write(model, LETTERS, prompts, 30, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
-    assert sampled[0] == sampled[1] != sampled[2]
+    tokenizer = CharTokenizer(LETTERS.characters)
+    for ending in ((), (2, 9), (5,)):
+        tokenizer.ending = ending
+        ids, padding = pad_left([tokenizer.encode(prompt) for prompt in prompts])
+        rows = generate(model, ids, 30, temperature=0, padding=padding, stop_ids=tokenizer.ending)
+        rows = rows[:, ids.shape[1] :].tolist()
+        new = (itertools.takewhile(lambda t: t not in tokenizer.ending, row) for row in rows)
+        alone = ["".join(stream_text(model, tokenizer, prompt, 30, temperature=0)) for prompt in prompts]
+        assert [tokenizer.decode(tokens) for tokens in new] == alone
 
 
-def test_each_of_many_texts_ends_by_itself_and_all_end_the_work() -> None:
+def test_the_work_ends_with_the_text() -> None:
     tokenizer = ByteTokenizer()
     tokenizer.ending = [0]
-    script = [[*b"one\0two"], [*b"three\n\0"], [*b"x"]]
-    model = Scripted(script, 256)
-    assert write(model, tokenizer, ["a", "bb", "c"], 9, temperature=0, stop=["ee\n"]) == ["one", "thr", "x" * 9]
-    assert write(Scripted(script, 256), tokenizer, ["a"] * 3, 0, temperature=0) == ["", "", ""]
-    ended = Scripted([[*b"one\0"], [*b"end."]], 256)
-    assert write(ended, tokenizer, ["a", "bb"], 900, temperature=0, stop=["."]) == ["one", "end"]
-    assert ended.n_read <= 32, "the work goes on after all texts have ended"
+    for script, stop in ((b"one\0two", []), (b"one.two", ["."])):
+        model = Scripted([[*script]], 256)
+        assert "".join(stream_text(model, tokenizer, "a", 900, temperature=0, stop=iter(stop))) == "one"
+        assert model.n_read == 4
+    assert list(stream_text(Scripted([[1]], 256), tokenizer, "a", 0)) == []
 
 
 def test_pad_left_puts_pads_before_the_shorter_prompts() -> None:
@@ -240,16 +243,6 @@ def test_what_cannot_be_written_is_refused_at_the_call(wrong: dict[str, Any], er
     options = {"prompt": "abc", "max_new_tokens": 5, **wrong}
     with pytest.raises(error, match=says):
         stream_text(toy_model(), LETTERS, **options)
-    prompt = options.pop("prompt")
-    with pytest.raises(error, match=says):
-        write(toy_model(), LETTERS, ["ab", prompt], **options)
-
-
-def test_one_text_for_many_prompts_and_no_prompt_are_refused() -> None:
-    with pytest.raises(TypeError, match="prompts must be a list of texts, got the text 'abc'"):
-        write(toy_model(), LETTERS, "abc")
-    with pytest.raises(ValueError, match="at least one id"):
-        write(toy_model(), LETTERS, [])
 
 
 def test_a_prompt_longer_than_the_window_is_continued_from_its_end() -> None:

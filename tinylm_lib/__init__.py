@@ -14,7 +14,7 @@ from .pretrained import load_hf, load_hf_tokenizer, load_model, load_pretrained,
 from .sampling import beam_search, generate, next_token_probs, stream
 from .text import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer, load_tokenizer, train_bpe
 from .training import build_optimizer, checkpoint, choose_device, evaluate, next_token_loss, token_log_probs, train
-from .writing import pad_left, stream_text, write
+from .writing import pad_left, stream_text
 
 __version__ = "0.1.0"
 __all__ = [
@@ -53,6 +53,5 @@ __all__ = [
     "token_log_probs",
     "train",
     "train_bpe",
-    "write",
     "write_tokens",
 ]

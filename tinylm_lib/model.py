@@ -200,9 +200,13 @@ class TransformerLM(nn.Module):
         Raises TypeError for ids that are not integers, ValueError for a wrong shape, ids and padding out of range (seen
         on CPU only) and a sequence longer than max_seq_len or the cache.
         """
-        start = 0 if cache is None else cache.length
-        self._check(ids, start)
-        T = ids.shape[1]
+        check_ids(ids, self.config.vocab_size, values=values_at_hand(ids))
+        start, T = 0 if cache is None else cache.length, ids.shape[1]
+        if start + T > self.config.max_seq_len:
+            raise ValueError(
+                f"{start + T} positions exceed max_seq_len {self.config.max_seq_len}; "
+                f"shorten the input or build the model with a larger max_seq_len"
+            )
         at, mask = torch.arange(start, start + T, device=ids.device), None  # at (T)
         if padding is not None:
             check_padding(padding, len(ids), T if cache is None else cache.max_len, values=values_at_hand(padding))
@@ -223,14 +227,6 @@ class TransformerLM(nn.Module):
             return checkpoint(block, x, positions, None, use_reentrant=False)
         return block(x, positions, extend)
 
-    def _check(self, ids: Tensor, start: int) -> None:
-        check_ids(ids, self.config.vocab_size, values=values_at_hand(ids))
-        if start + ids.shape[1] > self.config.max_seq_len:
-            raise ValueError(
-                f"{start + ids.shape[1]} positions exceed max_seq_len {self.config.max_seq_len}; "
-                f"shorten the input or build the model with a larger max_seq_len"
-            )
-
 
 def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
     """Raise unless ids is (B, T), not empty, of integers in 0..vocab_size-1.
@@ -249,8 +245,7 @@ def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
     if values:
         low, high = (int(x) for x in ids.aminmax())
         if low < 0 or high >= vocab_size:
-            wrong = low if low < 0 else high
-            raise ValueError(f"token id {wrong} is outside 0..{vocab_size - 1} (vocab_size - 1)")
+            raise ValueError(f"token id {low if low < 0 else high} is outside 0..{vocab_size - 1} (vocab_size - 1)")
 
 
 def check_padding(padding: Tensor, B: int, S: int, values: bool = True) -> None:

@@ -67,9 +67,7 @@ def check_finite(maxima: Tensor) -> None:
 
 def check_options(V: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None) -> None:
     """Raise ValueError, naming the option and its range, for options that `next_token_probs` cannot follow."""
-    check_number(
-        "temperature", temperature, Real, lambda t: 0 <= t < math.inf, "0 (greedy) or a positive finite number"
-    )
+    check_number("temperature", temperature, Real, lambda t: 0 <= t < math.inf, "0 (greedy) or positive and finite")
     if top_k is not None:
         check_number("top_k", top_k, Integral, lambda k: 1 <= k <= V, f"an integer from 1 to {V} (vocab_size)")
     if top_p is not None:

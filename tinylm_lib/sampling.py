@@ -70,24 +70,21 @@ class Options:
     vocab_size: int | None = None
 
     def __post_init__(self) -> None:
-        stops = tuple(t.item() if isinstance(t, Tensor) else t for t in self.stop_ids)
-        object.__setattr__(self, "stop_ids", stops)
+        object.__setattr__(self, "stop_ids", tuple(t.item() if isinstance(t, Tensor) else t for t in self.stop_ids))
 
     def n_tokens(self, model: TransformerLM, ids: Tensor, max_new_tokens: int) -> int:
         """Return how many tokens to add to ids (B, T) at most; raise TypeError or ValueError for an impossible wish."""
-        vocab_size, limit = model.config.vocab_size, model.config.max_seq_len
-        check_ids(ids, vocab_size)
+        V, limit = model.config.vocab_size, model.config.max_seq_len
+        check_ids(ids, V)
         if self.padding is not None:
             check_padding(self.padding, *ids.shape)
         check_number("max_new_tokens", max_new_tokens, Integral, lambda n: n >= 0, "an integer of at least 0")
-        drawn = vocab_size if self.vocab_size is None else self.vocab_size
-        check_number(
-            "vocab_size", drawn, Integral, lambda n: 1 <= n <= vocab_size, f"an integer from 1 to {vocab_size}"
-        )
+        drawn = V if self.vocab_size is None else self.vocab_size
+        check_number("vocab_size", drawn, Integral, lambda n: 1 <= n <= V, f"an integer from 1 to {V}")
         check_options(drawn, self.temperature, self.top_k, self.top_p, self.min_p)
         for name, token in [("pad_id", self.pad_id), *(("stop id", t) for t in self.stop_ids)]:
-            if not isinstance(token, Integral) or not 0 <= token < vocab_size:
-                raise ValueError(f"{name} {token} is outside 0..{vocab_size - 1} (vocab_size - 1)")
+            if not isinstance(token, Integral) or not 0 <= token < V:
+                raise ValueError(f"{name} {token} is outside 0..{V - 1} (vocab_size - 1)")
         return pick(OVERFLOWS, self.overflow, "overflow")(ids.shape[1], max_new_tokens, limit)
 
     def draw(self, logits: Tensor) -> Tensor:
@@ -125,8 +122,9 @@ def generate(
     options = Options(temperature, top_k, top_p, min_p, stop_ids, pad_id, overflow, generator, padding, vocab_size)
     n_tokens = options.n_tokens(model, ids, max_new_tokens)
     with evaluation_mode(model):
-        new = list(_steps(model, ids, n_tokens, options))
-    return torch.cat((ids, *_until_all_ended(new, options.stop_ids)), dim=1)
+        new = torch.cat((ids[:, :0], *_steps(model, ids, n_tokens, options)), dim=1)  # (B, n)
+    stopped = torch.isin(new, ids.new_tensor(options.stop_ids)).cumsum(1) > 0  # (B, n)
+    return torch.cat((ids, new[:, : 1 + int((~stopped).any(0).sum())]), dim=1)  # no columns of nothing but pads
 
 
 def _with_options_of(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
@@ -155,8 +153,7 @@ def stream(model: TransformerLM, ids: Tensor, max_new_tokens: int, **options: An
 def _steps(model: TransformerLM, ids: Tensor, n_tokens: int, options: Options) -> Iterator[Tensor]:
     """Yield the next token of every sequence, (B, 1), until all are finished; the caller sets evaluation mode."""
     context = Context(model, ids, ids.shape[1] + n_tokens, options.padding)
-    stops = torch.tensor(list(options.stop_ids), dtype=ids.dtype, device=ids.device)
-    finished = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    stops, finished = ids.new_tensor(options.stop_ids), torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
     maxima, new = [], None  # of the steps since the last look
     for step in range(1, n_tokens + 1):
         logits = context.advance(new)[:, : options.vocab_size]  # (B, V)
@@ -171,16 +168,6 @@ def _steps(model: TransformerLM, ids: Tensor, n_tokens: int, options: Options) -
         yield new[:, None]  # (B, 1)
         if step % STEPS_PER_LOOK == 0 and finished.all():
             return
-
-
-def _until_all_ended(new: list[Tensor], stop_ids: Sequence[int]) -> list[Tensor]:
-    """Leave out the columns (B, 1) in which every sequence is padding."""
-    if not new or not stop_ids:
-        return new
-    columns = torch.cat(new, dim=1)
-    stopped = torch.isin(columns, torch.tensor(list(stop_ids), dtype=columns.dtype, device=columns.device))
-    ends = stopped.int().argmax(-1).where(stopped.any(-1), len(new) - 1)  # (B)
-    return new[: int(ends.max()) + 1]
 
 
 def _slide(n_prompt: int, n_new: int, limit: int) -> int:
@@ -232,7 +219,6 @@ def beam_search(
     options.n_tokens(model, ids[None], max_new_tokens)
     with evaluation_mode(model):
         beams = _beams(model, ids, max_new_tokens, n_beams, options)
-
     return sorted(beams, key=lambda b: b[1] / max(1, len(b[0]) - len(ids)) ** length_penalty, reverse=True)[:n_beams]
 
 

@@ -1,14 +1,13 @@
-"""Text in, text out: one continuation as it grows, or those of many prompts at once. Notebook 12."""
+"""Text in, text out: prompts of different length in one batch, and a continuation as it grows. Notebook 12."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .model import TransformerLM
-from .sampling import STEPS_PER_LOOK, stream
+from .sampling import stream
 from .text.base import Tokenizer
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how a character looks whose bytes have not all come yet
@@ -49,62 +48,20 @@ def stream_text(
     call, before the first token. Beyond the model's max_seq_len it is predicted from the last tokens.
     Raises TypeError or ValueError for a prompt and options that cannot be followed.
     """
-    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "generator": generator}
-    found = _pieces(model, tokenizer, [_Text(tokenizer, prompt, stop)], max_new_tokens, 1, **options)
-    return (piece for (piece,) in found if piece)
-
-
-def write(
-    model: TransformerLM,
-    tokenizer: Tokenizer,
-    prompts: Sequence[str],
-    max_new_tokens: int = 500,
-    *,
-    stop: Sequence[str] = (),
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
-    generator: torch.Generator | None = None,
-) -> list[str]:
-    """Continue many prompts in one batch; each ends by itself. The options are those of `stream_text`.
-
-    Returns the continuations, without the prompts. At temperature 0 each is what its prompt alone gives, except where
-    two tokens are so equally probable that rounding decides.
-    Raises TypeError or ValueError for prompts and options that cannot be followed.
-    """
-    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "generator": generator}
-    stop = _listed("stop", stop)
-    texts = [_Text(tokenizer, prompt, stop) for prompt in _listed("prompts", prompts)]
-    found = _pieces(model, tokenizer, texts, max_new_tokens, STEPS_PER_LOOK, **options)
-    return ["".join(pieces) for pieces in zip(*found, strict=True)]
-
-
-def _pieces(
-    model: TransformerLM, tokenizer: Tokenizer, texts: list["_Text"], n_tokens: int, n_at_once: int, **options: Any
-) -> Iterator[list[str]]:
-    """What is new in every text, one list per token and one for the rest.
-
-    n_at_once: for how many tokens to wait, because reading them stalls a GPU.
-    """
-    ids, padding = (t.to(next(model.parameters()).device) for t in pad_left([text.tokens for text in texts]))
-    V = model.config.vocab_size
+    text, V = _Text(tokenizer, prompt, stop), model.config.vocab_size
+    ids = torch.tensor([text.tokens], device=model.embed.weight.device)  # (1, T)
+    options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     options |= {"stop_ids": [i for i in tokenizer.ending if i < V], "vocab_size": min(tokenizer.vocab_size, V)}
-    steps = stream(model, ids, n_tokens, padding=padding if len(texts) > 1 else None, **options)
-
-    def read() -> Iterator[list[str]]:
-        while not all(text.ended for text in texts) and (columns := list(islice(steps, n_at_once))):
-            for new in torch.stack(columns).tolist():
-                yield [text.add(token) for text, token in zip(texts, new, strict=True)]
-        yield [text.rest() for text in texts]
-
-    return read()
+    return filter(None, _pieces(text, stream(model, ids, max_new_tokens, generator=generator, **options)))
 
 
-def _listed(name: str, texts: Iterable[str]) -> list[str]:
-    if isinstance(texts, str):
-        raise TypeError(f"{name} must be a list of texts, got the text {texts!r}; put it into a list")
-    return list(texts)
+def _pieces(text: "_Text", steps: Iterator[Tensor]) -> Iterator[str]:
+    """What is new with each token (1,), and the rest."""
+    for new in steps:
+        yield text.add(int(new))
+        if text.ended:
+            return
+    yield text.rest()
 
 
 class _Text:
@@ -116,7 +73,9 @@ class _Text:
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: str, stop: Sequence[str]):
-        self.tokenizer, self.stop, self.ended = tokenizer, _listed("stop", stop), False
+        if isinstance(stop, str):
+            raise TypeError(f"stop must be a list of texts, got the text {stop!r}; put it into a list")
+        self.tokenizer, self.stop, self.ended = tokenizer, list(stop), False
         if not all(isinstance(s, str) and s for s in self.stop):
             raise ValueError(f"stop must be texts of at least one character, got {self.stop}")
         self.tokens = [*tokenizer.beginning, *tokenizer.encode(prompt)]

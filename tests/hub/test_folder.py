@@ -151,18 +151,22 @@ def test_sample_writes_what_the_model_says(
     assert main(["sample", "--from", str(folder), "--prompt", "", *OPTIONS[2:]]) == 0, "the beginning alone is a prompt"
 
 
-def test_each_kind_of_folder_has_its_flag(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoint.save(tmp_path / "run" / "step_000001", TransformerLM(CONFIG), tokenizer=ByteTokenizer())
-    for place in (tmp_path / "run" / "step_000001", tmp_path / "run"):
-        assert main(["sample", "--from", str(place)]) == 2
-        said = "holds a checkpoint of this library; open it with checkpoint.load, or sample --checkpoint"
-        assert said in capsys.readouterr().err
-    assert main(["sample", "--checkpoint", str(folder)]) == 2
-    assert "holds a Hugging Face model; use pretrained.load_hf, or sample --from" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stop:
-        main(["sample", "--checkpoint", str(folder), "--from", str(folder)])
-    assert stop.value.code == 2
-    assert "not allowed with argument" in capsys.readouterr().err
+def test_each_kind_of_folder_is_sampled_from_and_a_wrong_function_names_the_right_one(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    checkpoint.save(run / "step_000001", TransformerLM(CONFIG), tokenizer=ByteTokenizer())
+    for place in (run / "step_000001", run, folder):
+        texts = set()
+        for flag in ("--from", "--checkpoint"):
+            assert main(["sample", flag, str(place), *OPTIONS]) == 0
+            texts.add(capsys.readouterr().out)
+        assert len(texts) == 1 and texts.pop().startswith("One day")
+    for place in (run / "step_000001", run):
+        with pytest.raises(FileNotFoundError, match="holds a checkpoint of this library; open it with load_model"):
+            load_hf(place)
+    with pytest.raises(FileNotFoundError, match="holds a Hugging Face model; open it with load_model"):
+        checkpoint.latest(folder)
 
 
 @pytest.mark.parametrize("name", ["", " ", "gpt2", "a/b/c", "../nowhere/at/all", "a b/c", "https://x.org/a", "a/\0"])

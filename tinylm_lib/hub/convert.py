@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..config import ModelConfig, Record, RopeScaling
+from ..config import ModelConfig, RopeScaling
 from ..layers import pick
 from .families import MODEL_TYPES, REQUIRED, STRETCH, Counterpart, Family, Field, Values
 
@@ -133,7 +133,7 @@ def write_config(config: ModelConfig) -> Values:
             continue
         names = [f.name for f in fields(config) if getattr(back, f.name) != getattr(config, f.name)]
         if set(names) <= set(NO_PLACE):
-            rest = {name: _plain(getattr(config, name)) for name in names}
+            rest = {name: value for name, value in config.to_dict().items() if name in names}
             return {**values, REST: rest} if rest else values
         wrong = [name for name in names if name not in NO_PLACE]
         said = ", ".join(f"{name} {getattr(back, name)!r} (not {getattr(config, name)!r})" for name in wrong)
@@ -142,10 +142,6 @@ def write_config(config: ModelConfig) -> Values:
         f"Hugging Face has no such model; the nearest is {min(refusals)[1]}. "
         f"Build the model so, or keep it with checkpoint.save"
     )
-
-
-def _plain(value: Any) -> Any:
-    return value.to_dict() if isinstance(value, Record) else value
 
 
 def _written(kind: str, family: Family, config: ModelConfig) -> Values:

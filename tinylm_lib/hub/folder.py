@@ -3,7 +3,7 @@
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from ..files import explained, put_in_place, sync
-from ..text.base import list_of
 from ..text.hugging_face import package
 from ..training.checkpoint import MANIFEST
 
@@ -36,10 +35,9 @@ def find_folder(path_or_id: str | Path) -> Path:
     if not HUB_ID.fullmatch(str(path_or_id)):
         raise FileNotFoundError(f"{path_or_id} is neither a folder nor a hub id (owner/name); give one of the two")
     wanted = [CONFIG, GENERATION, "model*.safetensors", INDEX, TOKENIZER]
+    hub = package("huggingface_hub")
     try:
-        return Path(package("huggingface_hub").snapshot_download(str(path_or_id), allow_patterns=wanted))
-    except ModuleNotFoundError:
-        raise
+        return Path(hub.snapshot_download(str(path_or_id), allow_patterns=wanted))
     except Exception as e:  # whatever goes wrong on the way, its last lines differ between versions
         why = (str(e).strip().splitlines() or [""])[0] or type(e).__name__
         raise OSError(
@@ -56,11 +54,9 @@ def read_text(path: Path) -> str:
     if not path.is_file():
         folder = path.parent
         if (folder / MANIFEST).is_file() or next(folder.glob(f"*/{MANIFEST}"), None):
-            raise FileNotFoundError(
-                f"{folder} holds a checkpoint of this library; open it with checkpoint.load, or sample --checkpoint"
-            )
+            raise FileNotFoundError(f"{folder} holds a checkpoint of this library; open it with load_model")
         raise FileNotFoundError(
-            f"{path.name} is missing in {folder}; give a folder of Hugging Face that has it (save_hf writes "
+            f"{path.name} is missing in {folder}; give the folder of a Hugging Face model that has it (save_hf writes "
             f"{TOKENIZER} for the tokenizer that it gets)"
         )
     try:
@@ -91,10 +87,10 @@ def eos_ids(folder: Path) -> list[int]:
     for path in (folder / GENERATION, folder / CONFIG):
         ids = read_json(path).get("eos_token_id") if path.is_file() else None
         if ids is not None:
-            try:
-                return list_of(int, ids if isinstance(ids, list) else [ids])
-            except ValueError as e:
-                raise ValueError(f"{path}: eos_token_id must be an id or a list of ids: {e}") from None
+            found = ids if isinstance(ids, list) else [ids]
+            if not all(isinstance(i, int) for i in found):
+                raise ValueError(f"{path}: eos_token_id must be an id or a list of ids, got {str(ids)[:40]!r}")
+            return found
     return []
 
 
@@ -160,10 +156,10 @@ def _shards(folder: Path) -> dict[str, str]:
     return named
 
 
-def write_folder(folder: Path, shards: list[list[str]], tensors: Mapping[str, Any], texts: dict[str, str]) -> None:
+def write_folder(folder: Path, shards: list[dict[str, Callable[[], Tensor]]], texts: dict[str, str]) -> None:
     """Write a model: its tensors in shards, and texts by file name; the last of these comes last of all.
 
-    shards: the names of the tensors in each. tensors: makes each of them when it is asked for.
+    shards: for each file, what makes its tensors (...), by their names; one file after the other is in memory.
     Raises FileExistsError for a folder that holds a model, OSError where it cannot be written; nothing is left then.
     """
     kept = (CONFIG, GENERATION, "tokenizer*.json", MANIFEST, "*.safetensors", "*.safetensors.index.json", *PICKLES)
@@ -172,18 +168,19 @@ def write_folder(folder: Path, shards: list[list[str]], tensors: Mapping[str, An
     with explained("the model", folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder) as partial:
-            names, n_bytes = [TENSORS] if len(shards) == 1 else _shard_names(len(shards)), 0
-            for name, shard in zip(names, shards, strict=True):
-                made = {tensor: tensors[tensor] for tensor in shard}
+            n, n_bytes, placed = len(shards), 0, {}
+            for i, shard in enumerate(shards, 1):
+                name = TENSORS if n == 1 else f"model-{i:05d}-of-{n:05d}.safetensors"
+                made = {tensor: make().cpu() for tensor, make in shard.items()}
                 n_bytes += sum(t.nbytes for t in made.values())
                 save_file(made, Path(partial) / name, metadata={"format": "pt"})
-            if len(shards) > 1:
-                placed = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
+                placed |= dict.fromkeys(shard, name)
+            if n > 1:
                 index = {"metadata": {"total_size": n_bytes}, "weight_map": placed}
                 texts = {INDEX: json.dumps(index, indent=2), **texts}
             for name, text in texts.items():
                 (Path(partial) / name).write_text(text, encoding="utf-8")
-            _move([Path(partial) / name for name in (*names, *texts)], folder)
+            _move([Path(partial) / name for name in dict.fromkeys((*placed.values(), *texts))], folder)
 
 
 def _move(files: list[Path], folder: Path) -> None:
@@ -196,7 +193,3 @@ def _move(files: list[Path], folder: Path) -> None:
             (folder / path.name).unlink(missing_ok=True)
         raise
     sync(folder)
-
-
-def _shard_names(n: int) -> list[str]:
-    return [f"model-{i:05d}-of-{n:05d}.safetensors" for i in range(1, n + 1)]

@@ -1,9 +1,9 @@
 """Whole models of Hugging Face, in and out."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,19 +78,18 @@ def save_hf(
     plan = _plan(skeleton, family_of(values))
     dtype = next(iter(ours.values())).dtype
     values["torch_dtype"] = str(dtype).removeprefix("torch.")
-    made = _Made({entry.name: entry for entry in plan}, ours, model.config)
-    shards: list[list[str]] = [[]]
+    shards: list[dict[str, Callable[[], Tensor]]] = [{}]
     room = max_shard_bytes
     for entry in plan:
         n_bytes = sum(ours[name].numel() for name in entry.ours) * dtype.itemsize
         if shards[-1] and n_bytes > room:
-            shards, room = [*shards, []], max_shard_bytes
-        shards[-1].append(entry.name)
+            shards, room = [*shards, {}], max_shard_bytes
+        shards[-1][entry.name] = partial(to_theirs, entry, [ours[name] for name in entry.ours], model.config)
         room -= n_bytes
     texts = {} if tokenizer is None else {TOKENIZER: tokenizer_json(tokenizer), TOKENIZER_CONFIG: GENERIC}
     if tokenizer is not None and tokenizer.ending:
         values["eos_token_id"] = [*tokenizer.ending] if len(tokenizer.ending) > 1 else tokenizer.ending[0]
-    write_folder(Path(folder), shards, made, {**texts, CONFIG: json.dumps(values, indent=2) + "\n"})
+    write_folder(Path(folder), shards, {**texts, CONFIG: json.dumps(values, indent=2) + "\n"})
     return Path(folder)
 
 
@@ -106,23 +105,6 @@ def load_hf_tokenizer(path_or_id: str | Path) -> HubTokenizer:
         return HubTokenizer(text, ending)
     except ValueError as e:
         raise ValueError(f"{path} is damaged or of a newer kind: {e}") from None
-
-
-class _Made(Mapping):
-    """Their tensors by name, each made when it is asked for."""
-
-    def __init__(self, plan: dict[str, HubTensor], ours: dict[str, Tensor], config: ModelConfig):
-        self.plan, self.ours, self.config = plan, ours, config
-
-    def __getitem__(self, name: str) -> Tensor:
-        entry = self.plan[name]
-        return to_theirs(entry, [self.ours[n].detach().cpu() for n in entry.ours], self.config)
-
-    def __iter__(self) -> Any:
-        return iter(self.plan)
-
-    def __len__(self) -> int:
-        return len(self.plan)
 
 
 def _skeleton(config: ModelConfig) -> TransformerLM:

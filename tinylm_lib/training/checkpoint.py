@@ -55,10 +55,8 @@ class Checkpoint:
         team: with whom this process trains the model, and perhaps has only a shard of it.
         Raises ValueError, before anything is changed, where the model has other shapes or a state was not saved.
         """
-        for what, target, state in [
-            ("optimizer", optimizer, self.optimizer_state),
-            ("batches", batches, self.batches_state),
-        ]:
+        states = {"optimizer": (optimizer, self.optimizer_state), "batches": (batches, self.batches_state)}
+        for what, (target, state) in states.items():
             if target is not None and state is None:
                 raise ValueError(f"the checkpoint holds no state for {what}; it was saved without")
         weights = self.model.state_dict()
@@ -106,13 +104,16 @@ def save(
     weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
     with explained("the checkpoint", folder):
         try:
-            _write(folder, manifest, weights, training, team)
-        except Exception:
+            folder.mkdir(parents=True, exist_ok=True)
+            roles = {"model": weights, "training": training}
+            manifest["files"] = {role: team.write(folder, role, tensors) for role, tensors in roles.items()}
+            if team.first:
+                text = json.dumps({**manifest, "sha256": _seal(manifest)}, indent=1, ensure_ascii=False)
+                with whole_file(folder / MANIFEST) as file:
+                    file.write(text.encode())
+        finally:
             if team.first:
                 _clean(folder)
-            raise
-    if team.first:
-        _clean(folder)
     team.wait()
     return folder
 
@@ -164,7 +165,7 @@ def latest(folder: str | Path) -> Path:
                 warnings.warn(f"passed over a damaged checkpoint: {e}", stacklevel=2)
     if not found:
         if (folder / "config.json").is_file():
-            raise FileNotFoundError(f"{folder} holds a Hugging Face model; use pretrained.load_hf, or sample --from")
+            raise FileNotFoundError(f"{folder} holds a Hugging Face model; open it with load_model")
         raise FileNotFoundError(f"no sound checkpoint in {folder}; train one, or give the folder that holds one")
     return max(found)[1]
 
@@ -187,18 +188,6 @@ def _cut(state: dict[str, Any], optimizer: Any) -> dict[str, Any]:
 
     own = {i: {k: cut(v, parameters.get(i)) for k, v in values.items()} for i, values in state["state"].items()}
     return {**state, "state": own}
-
-
-def _write(
-    folder: Path, manifest: dict[str, Any], weights: dict[str, Tensor], training: dict[str, Tensor], team: Alone
-) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {"model": team.write(folder, "model", weights), "training": team.write(folder, "training", training)}
-    if team.first:
-        manifest = {**manifest, "files": files}
-        with whole_file(folder / MANIFEST) as file:
-            text = json.dumps({**manifest, "sha256": _seal(manifest)}, indent=1, ensure_ascii=False)
-            file.write(text.encode())
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -41,22 +41,13 @@ def multiplies_bf16(device_type: str) -> bool:
     return device_type == "cpu" and bool(cpu.get("avx512_bf16") or cpu.get("amx_bf16"))
 
 
-def full_precision(device_type: str) -> AbstractContextManager:
-    """fp32 throughout."""
-    return nullcontext()
-
-
-def bfloat16_products(device_type: str) -> AbstractContextManager:
-    """Matrix products in bf16, weights and sums in fp32."""
-    return torch.autocast(device_type, torch.bfloat16)
-
-
 def native_precision(device_type: str) -> AbstractContextManager:
     """Products in bf16 where the device has instructions for them, in fp32 elsewhere."""
-    return (bfloat16_products if multiplies_bf16(device_type) else full_precision)(device_type)
+    return pick(PRECISIONS, "bf16" if multiplies_bf16(device_type) else "fp32", "precision")(device_type)
 
 
-PRECISIONS = {"fp32": full_precision, "bf16": bfloat16_products, "auto": native_precision}
+# By the type of the device. In bf16 are products only; weights and sums stay in fp32.
+PRECISIONS = {"fp32": nullcontext, "bf16": lambda kind: torch.autocast(kind, torch.bfloat16), "auto": native_precision}
 
 
 def choose_device(name: str = "auto") -> torch.device:

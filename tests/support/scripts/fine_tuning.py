@@ -15,6 +15,7 @@ from tinylm_lib import (
     build_optimizer,
     evaluate,
     every_window,
+    generate,
     load_hf,
     load_model,
     next_token_probs,
@@ -24,7 +25,6 @@ from tinylm_lib import (
     stream_text,
     token_log_probs,
     train,
-    write,
 )
 
 
@@ -51,7 +51,8 @@ def main(text: Path, folder: Path) -> None:
 
     for piece in stream_text(model, tokenizer, "One", 20, stop=["."], temperature=0.8, top_p=0.95):
         print(piece, end="", flush=True)
-    print(*write(model, tokenizer, ["One", "One snowy day"], 10, temperature=0), sep="\n")
+    batch, padding = pad_left([tokenizer.encode(prompt) for prompt in ("One", "One snowy day")])
+    print(*map(tokenizer.decode, generate(model, batch, 10, temperature=0, padding=padding).tolist()), sep="\n")
     ids = tokenizer.encode("One")
     tokens, score = beam_search(model, torch.tensor(ids), 5, n_beams=3)[0]
     print(tokenizer.decode(tokens), score)
