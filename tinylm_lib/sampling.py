@@ -122,8 +122,8 @@ def generate(
     options = Options(temperature, top_k, top_p, min_p, stop_ids, pad_id, overflow, generator, padding, vocab_size)
     n_tokens = options.n_tokens(model, ids, max_new_tokens)
     with evaluation_mode(model):
-        new = torch.cat((ids[:, :0], *_steps(model, ids, n_tokens, options)), dim=1)  # (B, n)
-    stopped = torch.isin(new, ids.new_tensor(options.stop_ids)).cumsum(1) > 0  # (B, n)
+        new = torch.cat((ids[:, :0], *_steps(model, ids, n_tokens, options)), dim=1)  # (B, N)
+    stopped = torch.isin(new, ids.new_tensor(options.stop_ids)).cumsum(1) > 0  # (B, N)
     return torch.cat((ids, new[:, : 1 + int((~stopped).any(0).sum())]), dim=1)  # no columns of nothing but pads
 
 

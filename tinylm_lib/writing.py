@@ -49,7 +49,7 @@ def stream_text(
     Raises TypeError or ValueError for a prompt and options that cannot be followed.
     """
     text, V = _Text(tokenizer, prompt, stop), model.config.vocab_size
-    ids = torch.tensor([text.tokens], device=model.embed.weight.device)  # (1, T)
+    ids = torch.tensor([text.tokens], device=model.embed.weight.device)
     options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     options |= {"stop_ids": [i for i in tokenizer.ending if i < V], "vocab_size": min(tokenizer.vocab_size, V)}
     return filter(None, _pieces(text, stream(model, ids, max_new_tokens, generator=generator, **options)))
@@ -85,8 +85,8 @@ class _Text:
         self.held = ""  # may be the beginning of a text in `stop`
 
     def add(self, token: int) -> str:
-        """Read the next token and return what is new; nothing once the text has ended."""
-        if self.ended or token in self.tokenizer.ending:
+        """Read the next token and return what is new."""
+        if token in self.tokenizer.ending:
             return self.rest()
         self.tokens.append(token)
         text = self.tokenizer.decode(self.tokens)
@@ -99,8 +99,6 @@ class _Text:
 
     def rest(self) -> str:
         """End the text and return what was held back."""
-        if self.ended:
-            return ""
         new = self._until_stop(self.tokenizer.decode(self.tokens)[self.n_shown :])
         self.ended = True
         return new + self.held

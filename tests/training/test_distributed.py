@@ -212,7 +212,7 @@ def test_a_strategy_that_does_not_fit_the_start_is_named(
     command = ["train", "--out", str(tmp_path / "run"), *options]
     for strategy in ("ddp", "fsdp"):
         assert main([*command, "--strategy", strategy]) == 2
-        assert "torchrun --nproc-per-node 2 -m tinylm_lib train --strategy" in capsys.readouterr().err
+        assert "torchrun --nproc-per-node 2 -m tinylm_lib train, or choose --strategy none" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(command) == 2
     assert "torchrun started 2 processes, and strategy none is for one; give ddp or fsdp" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """eval: how well a model predicts a text."""
 
 import argparse
-import math
 from typing import Any
 
 import torch
@@ -46,8 +45,6 @@ def run_eval(arguments: argparse.Namespace) -> None:
     windows, n_bytes = validation_windows(ids, found.tokenizer, longest, lines, arguments.stride)
     with tqdm(windows(), "evaluating", sum(1 for _ in windows()), leave=False, delay=2) as shown:
         e = evaluate(found.model.to(device), shown, n_bytes)
-    if not math.isfinite(e.nats_per_token):
-        raise ValueError(f"{arguments.source} predicts {e.nats_per_token} nats per token; its weights are damaged")
     dtype = str(next(found.model.parameters()).dtype).removeprefix("torch.")
     cut = "whole lines" if lines else f"windows of {longest}"
     print(f"{arguments.source} (update {found.step}, {dtype}) on {what}, {e.n_tokens:,} tokens in {cut}:")
@@ -90,8 +87,8 @@ def window_length(arguments: argparse.Namespace, found: Checkpoint, lines: bool)
         if (arguments.seq_len, arguments.stride) != (None, None):
             raise ValueError("whole lines are scored here; leave out --seq-len and --stride, or choose --no-lines")
         return limit
-    if arguments.seq_len is None:
-        return min(found.extra.get("train", {}).get("seq_len", LONGEST_WINDOW), limit)
-    if not 1 <= arguments.seq_len <= limit:
-        raise ValueError(f"seq_len must be from 1 to the model's max_seq_len {limit}, got {arguments.seq_len}")
-    return arguments.seq_len
+    trained = min(found.extra.get("train", {}).get("seq_len", LONGEST_WINDOW), limit)
+    seq_len = trained if arguments.seq_len is None else arguments.seq_len
+    if not 1 <= seq_len <= limit:
+        raise ValueError(f"seq_len must be from 1 to the model's max_seq_len {limit}, got {seq_len}")
+    return seq_len

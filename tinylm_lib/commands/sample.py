@@ -1,6 +1,7 @@
 """sample: a model continues a prompt."""
 
 import argparse
+import sys
 from itertools import chain
 from typing import Any
 
@@ -39,6 +40,8 @@ def run_sample(arguments: argparse.Namespace) -> None:
     generator.seed() if arguments.seed is None else generator.manual_seed(arguments.seed)
     options = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "min_p")}
     options |= {"stop": arguments.stop or (), "generator": generator}
+    if (n := len(tokenizer.encode(arguments.prompt))) > (limit := model.config.max_seq_len):
+        print(f"tinylm: the model sees only the last {limit} of the prompt's {n} tokens", file=sys.stderr)
     pieces = stream_text(model.to(device), tokenizer, arguments.prompt, arguments.max_new_tokens, **options)
     for piece in chain([arguments.prompt], pieces, ["\n"]):
         print(piece, end="", flush=True)

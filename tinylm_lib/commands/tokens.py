@@ -2,7 +2,7 @@
 
 import argparse
 import signal
-from collections.abc import Iterator
+from itertools import chain, takewhile
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -19,7 +19,7 @@ from ..text.base import Tokenizer
 from ..text.reading import read_blocks
 from ..text.tokenizers import TOKENIZERS, load_tokenizer
 
-LEARNT_FROM = 10_000_000  # characters, with which BPE takes seconds; more text hardly changes the merges
+LEARNT_FROM = 10_000_000  # bytes, with which BPE takes seconds; more text hardly changes the merges
 
 
 def add_tokens(commands: Any) -> None:
@@ -28,7 +28,7 @@ def add_tokens(commands: Any) -> None:
     p.set_defaults(do=run_tokens)
     p.add_argument("files", nargs="+", metavar="FILE", help="UTF-8 text; each file is a text of its own")
     p.add_argument("--out", required=True, metavar="FILE", help="the token file; it must not exist")
-    kinds = f"{', '.join(TOKENIZERS)}: made from the files (bpe from the first {LEARNT_FROM:,} characters)"
+    kinds = f"{', '.join(TOKENIZERS)}: made from the files (bpe from the first {LEARNT_FROM // 10**6} MB)"
     others = "or one that exists: a file of Tokenizer.save, a token file, a run, a Hugging Face folder or hub id"
     p.add_argument("--tokenizer", required=True, metavar="NAME_OR_PATH", help=f"{kinds}; {others}")
     p.add_argument("--vocab-size", type=int, help="how many tokens bpe learns (default 1,000)")
@@ -75,17 +75,8 @@ def _tokenizer(arguments: argparse.Namespace, paths: list[Path], bar: dict[str, 
     if kind is None:
         return open_tokenizer(name)
     with tqdm(desc="vocabulary", **bar) as shown:
-        return kind.from_texts(_read(paths, LEARNT_FROM if kind.sized else None, shown), size)
-
-
-def _read(paths: list[Path], limit: int | None, bar: tqdm) -> Iterator[str]:
-    """Yield blocks of the files, of no more characters than a limit."""
-    for path in paths:
-        for text in read_blocks(path):
-            bar.update(len(text.encode("utf-8")))
-            yield text[:limit]
-            if limit is not None and (limit := limit - len(text)) <= 0:
-                return
+        blocks = chain.from_iterable(read_blocks(path, shown.update) for path in paths)
+        return kind.from_texts(takewhile(lambda _: not kind.sized or shown.n <= LEARNT_FROM, blocks), size)
 
 
 def open_tokenizer(source: str) -> Tokenizer:

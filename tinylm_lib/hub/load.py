@@ -20,7 +20,7 @@ from .folder import CONFIG, TOKENIZER, Stored, eos_ids, find_folder, read_json, 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' names and torch's
 TIED = "lm_head.weight"
 TOKENIZER_CONFIG = "tokenizer_config.json"
-GENERIC = '{"tokenizer_class": "PreTrainedTokenizerFast"}\n'  # otherwise transformers adds the family's own tokens
+GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}  # otherwise transformers adds the family's own tokens
 
 
 def load_hf(path_or_id: str | Path) -> TransformerLM:
@@ -86,9 +86,12 @@ def save_hf(
             shards, room = [*shards, {}], max_shard_bytes
         shards[-1][entry.name] = partial(to_theirs, entry, [ours[name] for name in entry.ours], model.config)
         room -= n_bytes
-    texts = {} if tokenizer is None else {TOKENIZER: tokenizer_json(tokenizer), TOKENIZER_CONFIG: GENERIC}
-    if tokenizer is not None and tokenizer.ending:
-        values["eos_token_id"] = [*tokenizer.ending] if len(tokenizer.ending) > 1 else tokenizer.ending[0]
+    texts = {}
+    if tokenizer is not None:
+        marks = {"bos_token": tokenizer.beginning, "eos_token": tokenizer.ending}
+        values |= {f"{mark}_id": list(ids) if len(ids) > 1 else ids[0] for mark, ids in marks.items() if ids}
+        names = GENERIC | {mark: tokenizer.decode(ids[:1]) for mark, ids in marks.items() if ids}
+        texts = {TOKENIZER: tokenizer_json(tokenizer), TOKENIZER_CONFIG: json.dumps(names) + "\n"}
     write_folder(Path(folder), shards, {**texts, CONFIG: json.dumps(values, indent=2) + "\n"})
     return Path(folder)
 

@@ -56,8 +56,7 @@ def map_tokens(path: str, tokenizer: Tokenizer | None = None) -> Tokens:
     found = open_tokens(path)
     if tokenizer is not None and tokenizer.to_dict() != found.tokenizer.to_dict():
         raise ValueError(
-            f"{path} was made with another tokenizer ({found.tokenizer.kind}, {found.tokenizer.vocab_size} ids) than "
-            f"the model's ({tokenizer.kind}, {tokenizer.vocab_size} ids); make it again with the command tokens and "
+            f"{path} was made with another tokenizer than the model's; make it again with the command tokens and "
             f"--tokenizer FOLDER, the folder of the model"
         )
     return found

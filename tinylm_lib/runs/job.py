@@ -46,14 +46,14 @@ class RunConfig(Record):
     strategy: str = choice("none", *STRATEGIES, help="how many processes train one model; torchrun starts them")
     compile: bool = option(False, "let torch.compile write faster code for this model; the first update takes long")
     eval_every: int = option(400, "updates between two evaluations, samples and checkpoints", low=1)
-    prompt: str = option("\n", "how the samples begin; the text's first token, where a line end is not in the text")
+    prompt: str = option("\n", "how the samples begin; the text's first token, where the tokenizer has no line end")
     sample_tokens: int = option(200, "length of a sample, in tokens", low=0)
 
     def __post_init__(self) -> None:
         check_record(self)
         if self.tokens is not None and (self.corpus, self.tokenizer) != (None, None):
             raise ValueError("tokens are a text with its tokenizer; leave out --corpus and --tokenizer, or --tokens")
-        if self.tokens is None and self.corpus is None:
+        if (self.tokens, self.corpus) == (None, None):
             object.__setattr__(self, "corpus", "storyworld")
         if self.lines is None:
             object.__setattr__(self, "lines", self.corpus in LINES)

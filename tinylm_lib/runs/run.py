@@ -52,6 +52,9 @@ def _work(job: Job) -> None:
     if job.first_step > total:
         print(f"Nothing left to do: the run in {run.out} has had its {total} updates.")
         return
+    if job.first_step == 1 and run.source and (e := measure(job, 0)):
+        add_to_log(job, [{"update": 0, "validation_loss": e.nats_per_token}])
+        print(f"Before the first update: validation {e.nats_per_token:.3f} nats per token.")
     pace, unread = Pace(job), []
     if job.first_step > 1 and team.first:
         cut_log(Path(run.out) / LOG_NAME, job.first_step - 1)

@@ -26,7 +26,6 @@ from .tensors import Entry, list_files, read_tensors, write_tensors
 # What gloo, NCCL and torch's store say when another process is gone.
 LOST = re.compile(r"gloo|nccl|TCPStore|store|connection|broken pipe|timed? ?out|peer", re.IGNORECASE)
 TIMEOUT = timedelta(minutes=10)  # without a word from a process that neither works nor ends
-COMMAND = "torchrun --nproc-per-node 2 -m tinylm_lib train"
 
 
 class Alone:
@@ -107,7 +106,7 @@ class Replicas(Alone):
         Raises ValueError where there is no torchrun or no device, ConnectionError where another process is lost.
         """
         if "LOCAL_RANK" not in os.environ:
-            raise ValueError(f"this strategy trains in many processes; start them: {COMMAND} --strategy ddp")
+            raise ValueError("start it with torchrun --nproc-per-node 2 -m tinylm_lib train, or choose --strategy none")
         own = own_device(device, int(os.environ["LOCAL_RANK"]))
         # Where a process is lost, torchrun ends the others with SIGTERM: they shall have the time to say what happened.
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
