@@ -762,7 +762,7 @@ for name, matrix in (("gradient", gradient), ("Muon", orthogonalise(gradient[Non
 
 # %% tags=["source-hidden"]
 class Unmasked(Attention):
-    def mix(self, q, k, v):
+    def mix(self, q, k, v, mask=None):
         return attend(q, k, v).transpose(-3, -2).flatten(-2)  # (B, H, T, D) -> (B, T, H*D)
 
 

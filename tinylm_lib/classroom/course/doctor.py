@@ -17,7 +17,7 @@ from ...presets import preset
 from ...runs.machine import main_memory
 from ...training.loop import choose_device
 from ..display.numbers import rounded
-from ..folders import WORK, usable_work
+from ..folders import ROOT, WORK, usable_work
 
 OLDEST, NEWEST = (3, 10), (3, 13)
 PACKAGES = ("jupyterlab", "ipywidgets", "anywidget", "matplotlib", "safetensors")
@@ -75,7 +75,8 @@ def memory() -> Observation:
 def own_folder() -> Observation:
     """Where copies of lessons, kept parts and caches go."""
     try:
-        return Observation("work folder", str(usable_work(WORK)))
+        folder = usable_work(WORK)
+        return Observation("work folder", "work, in the course" if folder == ROOT / "work" else str(folder))
     except (OSError, ValueError) as error:
         return Observation("work folder", str(WORK), str(error))
 
