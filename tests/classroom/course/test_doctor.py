@@ -38,7 +38,9 @@ def test_the_work_folder_is_named_and_one_that_cannot_be_written_is_a_finding(
     assert doctor.own_folder() == Observation("work folder", str(tmp_path / "my work"))
     monkeypatch.setattr(doctor, "ROOT", tmp_path)
     monkeypatch.setattr(doctor, "WORK", tmp_path / "work")
-    assert doctor.own_folder() == Observation("work folder", "work, in the course"), "no path of a machine in a notebook"
+    assert doctor.own_folder() == Observation("work folder", "work, in the course"), (
+        "no path of a machine in a notebook"
+    )
     (tmp_path / "file").touch()
     monkeypatch.setattr(doctor, "WORK", tmp_path / "file" / "below")
     assert "cannot be written" in doctor.own_folder().fix and "TINYLM_WORK" in doctor.own_folder().fix
