@@ -89,6 +89,13 @@ def test_a_run_trains_samples_and_is_measured(shell: Shell) -> None:
     assert first.startswith("the cat") and len(first.encode()) >= len("the cat") + 20
 
 
+def test_a_prompt_longer_than_the_model_sees_is_said(shell: Shell) -> None:
+    shell.train("--total-steps 1")
+    for n, said in ((16, False), (17, True)):
+        shown = shell(f"sample --checkpoint run --max-new-tokens 1 --prompt {'a' * n}")
+        assert (f"the model sees only the last 16 of the prompt's {n} tokens" in shown) == said
+
+
 def test_sample_ends_at_a_stop_and_takes_any_source(shell: Shell) -> None:
     options = "--prompt 'One rainy day, calm' --temperature 0 --max-new-tokens"
     whole = shell(f"sample --from storyworld {options} 60")

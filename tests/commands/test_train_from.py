@@ -1,5 +1,6 @@
 """train --from: a model of any source learns another text, and what it becomes needs nothing but its run folder."""
 
+import json
 import os
 import re
 import shlex
@@ -74,6 +75,14 @@ def test_what_was_tuned_needs_its_own_folder_alone(shell: Shell) -> None:
     assert f"{losses[-1]:.4f} nats per token" in shell("eval tuned")
     assert shell("sample --checkpoint tuned --prompt 'the cat' --max-new-tokens 4").startswith("the cat")
     shell(f"train --from tuned --corpus text.txt {FEW.replace('tuned', 'again')}")
+
+
+def test_a_fine_tuned_run_says_how_good_the_model_was_before(shell: Shell) -> None:
+    said = shell(f"train --from source --corpus text.txt {FEW} --matrix-lr 0 --embedding-lr 0")
+    entries = [json.loads(line) for line in Path("tuned/log.jsonl").read_text().splitlines()]
+    losses = {e["update"]: e["validation_loss"] for e in entries if "validation_loss" in e}
+    assert losses[0] == losses[4] and f"Before the first update: validation {losses[0]:.3f} nats" in said
+    assert "Before the first update" not in shell(f"train --corpus text.txt {FEW} --d-model 16 --n-heads 2 --out new")
 
 
 def test_rates_and_lengths_have_their_own_defaults_and_flags_win(shell: Shell) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from support.hub import trained
+from support.hub import BEGIN, END, trained
 from support.models import rounding, scramble, scrambled
 from support.traps import Trap, check_trap
 from torch import Tensor, nn
@@ -369,6 +369,16 @@ def test_the_ids_that_end_a_text_are_written_and_read_here_and_there(ending: lis
     theirs.save_pretrained(tmp_path / "theirs")
     trained().save(str(tmp_path / "theirs" / "tokenizer.json"))
     assert load_hf_tokenizer(tmp_path / "theirs").ending == ending
+
+
+def test_the_names_of_what_begins_and_ends_a_text_reach_transformers(tmp_path: Path) -> None:
+    model = TransformerLM(ModelConfig(vocab_size=300, d_model=8, n_layers=1, n_heads=2))
+    save_hf(model, tmp_path / "marked", tokenizer=HubTokenizer(trained(begins=True).to_str(), [1]))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "marked")
+    assert (theirs.bos_token, theirs.eos_token) == (BEGIN, END) and (theirs.bos_token_id, theirs.eos_token_id) == (0, 1)
+    assert opened(tmp_path / "marked").config.bos_token_id == 0
+    save_hf(model, tmp_path / "plain", tokenizer=HubTokenizer(trained().to_str()))
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "plain").eos_token is None
 
 
 def test_an_old_file_about_generation_is_not_taken_for_the_new_models(tmp_path: Path) -> None:
