@@ -90,7 +90,7 @@ def test_a_run_trains_samples_and_is_measured(shell: Shell) -> None:
 
 
 def test_a_prompt_longer_than_the_model_sees_is_said(shell: Shell) -> None:
-    shell.train("--total-steps 1")
+    shell.train("--total-steps 2")
     for n, said in ((16, False), (17, True)):
         shown = shell(f"sample --checkpoint run --max-new-tokens 1 --prompt {'a' * n}")
         assert (f"the model sees only the last 16 of the prompt's {n} tokens" in shown) == said
