@@ -589,7 +589,7 @@ def test_dropout_is_carried(tmp_path: Path) -> None:
 
 
 def test_a_place_without_a_model_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"config.json is missing in .*give a folder of Hugging Face"):
+    with pytest.raises(FileNotFoundError, match=r"config.json is missing in .*give the folder of a Hugging Face"):
         load_hf(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match=r"is a file; give the folder that holds config.json"):

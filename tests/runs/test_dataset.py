@@ -106,7 +106,7 @@ def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     write_tokens(path, [0, 1], CharTokenizer("ab"))
     assert map_tokens(path, CharTokenizer("ab")).ids.tolist() == [0, 1]
     for other in (CharTokenizer("ba"), ByteTokenizer()):
-        with pytest.raises(ValueError, match=r"f was made with another tokenizer \(chars, 2 ids\) than the model's"):
+        with pytest.raises(ValueError, match="f was made with another tokenizer than the model's"):
             map_tokens(path, other)
 
 

@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterator
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ WORDS = r"Returns\b|Yields\b|Raises\b|Source(?: of [\w ]+)?:"
 
 def write_reference(folder: Path) -> Path:
     """Writes the pages of all public names below a folder; returns the first of them."""
-    modules = {name: doc.Module.from_name(name) for name in rooms()}
+    modules = {name: doc.Module(import_module(name)) for name in rooms()}
     for module in modules.values():
         if module.modulename == TOP:
             offered = {name: getattr(module.obj, name) for name in module.obj.__all__}
