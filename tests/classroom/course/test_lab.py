@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -274,20 +275,28 @@ def test_the_command_opens_the_lesson_at_the_printed_address_until_ctrl_c(folder
 @pytest.mark.skipif(os.name == "nt", reason="Windows ends a process without a signal that it could handle")
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("sent", ["SIGTERM", "SIGHUP"])
-def test_a_lab_that_is_told_to_stop_takes_jupyterlab_with_it(folders, tmp_path, sent, early):
+def test_a_lab_that_is_told_to_stop_takes_jupyterlab_with_it(folders, tmp_path, sent, early, request):
+    kept = signal.signal(
+        getattr(signal, sent), signal.SIG_DFL
+    )  # under nohup this process ignores SIGHUP, and so would lab
+    request.addfinalizer(lambda: signal.signal(getattr(signal, sent), kept))
     with opening(folders[0], tmp_path / "home", "05", "--no-browser", "--work", str(folders[1])) as process:
-        runtime = folders[1] / "cache" / "jupyter" / "runtime"
-        while early and not list(runtime.glob("jpserver-*.json")):
-            assert process.poll() is None
-            time.sleep(0.01)
-        if not early:
-            next(line for line in process.stdout if "http" in line)
-        (server,) = runtime.glob("jpserver-*.json")
-        process.send_signal(getattr(signal, sent))
-        assert process.wait(timeout=60) == 128 + getattr(signal, sent)
-        process.stdout.read()  # ends when the last process that writes there has ended
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(server.stem.removeprefix("jpserver-")), 0)
+        try:
+            runtime = folders[1] / "cache" / "jupyter" / "runtime"
+            while early and not list(runtime.glob("jpserver-*.json")):
+                assert process.poll() is None
+                time.sleep(0.01)
+            if not early:
+                next(line for line in process.stdout if "http" in line)
+            (server,) = runtime.glob("jpserver-*.json")
+            process.send_signal(getattr(signal, sent))
+            assert process.wait(timeout=60) == 128 + getattr(signal, sent)
+            process.stdout.read()  # ends when the last process that writes there has ended
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(server.stem.removeprefix("jpserver-")), 0)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # a test that fails shall not wait for ever
 
 
 # The work folder
