@@ -138,7 +138,7 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path) -> None:
     cut = [whole[:4], whole[:60], whole[:-1], whole[:-50]]
     for damaged in (b"", *cut, whole + b"x", b"plain text, no tokens", b"\xff" * 99):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="file is not a token file, or it is damaged"):
+        with pytest.raises(ValueError, match="file is not a token file, or damaged"):
             open_tokens(path)
     ours, ids = {"format": "tinylm tokens"}, torch.zeros(3, dtype=torch.int32)
     good = {**ours, "tokenizer": json.dumps(CharTokenizer("abc").to_dict())}
@@ -147,5 +147,5 @@ def test_foreign_and_damaged_files_are_named(tmp_path: Path) -> None:
         *((ids, {**ours, "tokenizer": "[" * 100_000}), (ids.float(), good), (ids.bool(), good), (ids[None], good)),
     ):
         save_file({"ids": content}, path, metadata)
-        with pytest.raises(ValueError, match="file is not a token file, or it is damaged"):
+        with pytest.raises(ValueError, match="file is not a token file, or damaged"):
             open_tokens(path)

@@ -82,6 +82,4 @@ def open_tokens(path: str | Path) -> Tokens:
                 raise ValueError(f"ids have shape {tuple(ids.shape)} and {ids.dtype}")
             return Tokens(ids, tokenizer, metadata.get("sha256") or sha256(Path(path)))
     except (SafetensorError, ValueError, KeyError, RecursionError) as e:
-        raise ValueError(
-            f"{path} is not a token file, or it is damaged: {e}; write it again with write_tokens"
-        ) from None
+        raise ValueError(f"{path} is not a token file, or damaged: {e}; write it again with write_tokens") from None
