@@ -462,7 +462,7 @@ def test_padding_compiles_whole_and_equals_eager(name: str) -> None:
                 run(piece, cache, PADDING.clamp(max=6)) for run, cache in zip((compiled, model), caches, strict=True)
             ]
             assert torch.equal(*found)
-    assert counter.frame_count <= 4, "a step must not compile anew"
+    assert counter.frame_count <= 4, "a step must not compile again"
 
 
 @pytest.mark.usefixtures("fresh_compiler")

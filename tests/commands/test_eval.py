@@ -199,16 +199,11 @@ MISTAKES = {
 
 @pytest.mark.parametrize("command", MISTAKES)
 def test_a_mistake_is_one_line(shell: Shell, command: str) -> None:
-    model, tokenizer = bytes_run()
+    model, _ = bytes_run()
     words = WordTokenizer("the cat sat")
     write_tokens("words.tokens", words.encode(" cat"), words)
     checkpoint.save("words", model, tokenizer=words)
     checkpoint.save("untold", model)
-    with torch.no_grad():
-        model.embed.weight[65] = math.nan
-    checkpoint.save("broken", model, tokenizer=tokenizer)
-    text = Path("text.txt").read_text(encoding="utf-8")
-    Path("text.txt").write_text("A" + text if "broken" in command else text, encoding="utf-8")
     before = sorted(Path().rglob("*"))
     said = shell(f"eval {command}", status=2)
     assert said.startswith("tinylm: ") and said.count("\n") == 1

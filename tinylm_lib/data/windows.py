@@ -30,7 +30,7 @@ def split_lines(tokens: Tensor, end_id: int, validation_share: float = 0.1) -> t
     """Cut off the last lines for validation, as many as the share of all lines is, rounded down.
 
     tokens (N,). end_id: the token that ends a line. Returns training (N - M,) and validation (M,).
-    Raises ValueError where the share of the lines is not even one.
+    Raises ValueError where that is less than one line.
     """
     ends = positions(tokens, end_id)
     n_lines = len(ends) + int(len(tokens) > 0 and tokens[-1].item() != end_id)  # the last one may lack its end

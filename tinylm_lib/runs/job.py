@@ -33,13 +33,11 @@ class RunConfig(Record):
     """What a training run reads, writes and shows, beside the model and the recipe."""
 
     corpus: str | None = option(None, "a built-in corpus, or the path of a UTF-8 text file; else storyworld")
-    tokens: str | None = option(None, "a token file of the command tokens in place of a corpus: mapped, not read")
+    tokens: str | None = option(None, "a token file of the command tokens instead of a corpus: mapped, not read")
     source: str | None = option(None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub")
     tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, bytes for others")
     lines: bool = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
-    validation_share: float = option(
-        0.05, "share of the text kept for validation, from its end; 0 trains on all of it", low=0.0, high=0.9
-    )
+    validation_share: float = option(0.05, "fraction of the end held out for validation, or 0", low=0.0, high=0.9)
     eval_tokens: int = option(1_000_000, "an evaluation reads the first tokens of the validation text, so many", low=2)
     out: str = option((work_folder() / "runs/last").as_posix(), "folder for the checkpoints")
     device: str = option("auto", "auto takes the first of cuda, mps and cpu")
@@ -150,7 +148,7 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
 def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
     """Set up the continuation of a run from its checkpoint."""
     recipe = TrainConfig.from_dict(found.extra["train"])
-    job = _job(run, recipe, found.model.config, same_dataset(found, run), team)
+    job = _job(run, recipe, found.model.config, same_dataset(found, run), team, found.model)
     own_random_stream(team, recipe.seed + found.step)
     found.restore(job.model, job.optimizer, job.batches, team)
     if team.first:
@@ -187,14 +185,16 @@ def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
     return data
 
 
-def _job(run: RunConfig, recipe: TrainConfig, config: ModelConfig, data: Dataset, team: Alone) -> Job:
-    """Set up a run with new weights, which are drawn from the seed of the recipe."""
+def _job(
+    run: RunConfig, recipe: TrainConfig, config: ModelConfig, data: Dataset, team: Alone, model: Any = None
+) -> Job:
+    """Set up a run, by default of a new model, whose weights are drawn from the seed of the recipe."""
     if recipe.seq_len > config.max_seq_len:
         raise ValueError(f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {config.max_seq_len}; lower it")
     run = replace(run, prompt=_prompt(run, data))
     check_memory(config, recipe, team.device)
     torch.manual_seed(recipe.seed)
-    model = TransformerLM(config).to(team.device)
+    model = (model or TransformerLM(config)).to(team.device)
     own_random_stream(team, recipe.seed)
     model.recompute = recipe.recompute
     wrapped = torch.compile(team.wrap(model)) if run.compile else team.wrap(model)
