@@ -1,7 +1,8 @@
 """The grammar of a lesson's source: which tags and keys a cell may carry, and what its text must keep to.
 
-    # %% [markdown] slide="slide" minutes=6         a section, and how long it takes to teach
-    # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2
+    # %% [markdown] plan=80                         a section that a class of 50 minutes leaves out; 110: also one of 80
+    # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2 plan=80
+    # %% [markdown] slide="say"                     said, not shown: on a slide it is in the speaker's notes
     # %% evidence="heads-removed"                   what each sentence marked [[heads-removed]] rests on
     # %% rows=["S0-13"]                             a claim of the documents this course grew from, covered by this cell
     # %% tags=["check"]                             comes after its exercise
@@ -12,7 +13,8 @@
     # %% tags=["nbval-ignore-output"]               at most one output cell in ten
 
 No `show(...)` of a thing stands before the exercise of its name. An exercise holds its solution between the lines
-`# SOLUTION` and `# END`; a student gets `raise NotImplementedError`.
+`# SOLUTION` and `# END`; a student gets `raise NotImplementedError`. In other cells of more than 12 lines a slide shows
+the lines between `# ESSENTIAL` and `# END`. `plans` says how a note is written and computes the minutes of a section.
 """
 
 import ast
@@ -25,22 +27,22 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-KEYS = {"tags": list, "rows": list, "evidence": str, "name": str, "minutes": int, "difficulty": int, "slide": str}
+KEYS = {"tags": list, "rows": list, "evidence": str, "name": str, "minutes": int, "difficulty": int, "plan": int, "slide": str}
 TAGS = {
     "code": ("exercise", "check", "solution", "source-hidden", "raises-exception", "nbval-ignore-output"),
     "markdown": ("solution", "note"),
 }
-SLIDES = ("slide", "subslide", "fragment", "skip")
+SLIDES = ("slide", "subslide", "fragment", "skip", "say")
+PLANS = (50, 80, 110)
 BANNED = {
     r"\bclear_output\b": "nbval cannot compare clear_output: print the final state once",
     r"\bdisplay_id\b|\bupdate_display\b": "nbval cannot compare display updates: display the final state once",
     r"\bimport tqdm\b|\bfrom tqdm import\b": "a bare tqdm prints its speed: use `from tqdm.auto import tqdm`",
     r"\bset_matplotlib_formats\b|['\"]svg['\"]": "an untrusted notebook shows no SVG: use figures.display",
 }
-MAX_LINES, MEDIAN_LINES = 25, 6
-SOLUTION, END = "# SOLUTION", "# END"
+MAX_LINES, MEDIAN_LINES, SLIDE_LINES = 25, 6, 12
+SOLUTION, ESSENTIAL, END = "# SOLUTION", "# ESSENTIAL", "# END"
 SOLUTION_BLOCK = re.compile(rf"^( *){SOLUTION}\n(.*?)^ *{END}$", re.MULTILINE | re.DOTALL)
-TEACHES = re.compile(r"Teaches\*? in (\d+) minutes?(?:, plus (\d+) of exercises)?\.")
 RUNS = re.compile(r"Runs\*? in about \d+ s\b")
 
 Problem = tuple[int, str]
@@ -67,8 +69,20 @@ def stub(text: str) -> str:
 
 
 def solved(text: str) -> str:
-    """The code of an exercise with its solution, without the marker lines."""
-    return "\n".join(line for line in text.split("\n") if line.strip() not in (SOLUTION, END))
+    """The code of a cell, an exercise with its solution, without the marker lines."""
+    return "\n".join(line for line in text.split("\n") if line.strip() not in (SOLUTION, ESSENTIAL, END))
+
+
+def essential(text: str) -> list[list[int]]:
+    """The first and the last of each group of essential lines, counted from 1 without the marker lines."""
+    found, n_lines = [], 0
+    for line in map(str.strip, text.split("\n")):
+        if line == ESSENTIAL:
+            found.append([n_lines + 1, n_lines])
+        elif line == END and found and found[-1][1] < found[-1][0]:
+            found[-1][1] = n_lines
+        n_lines += line not in (SOLUTION, ESSENTIAL, END)
+    return found
 
 
 def grammar_problems(cells: Sequence[Cell], number: str, topic: str) -> list[Problem]:
@@ -106,17 +120,23 @@ def _fact_problems(cell: Cell) -> Iterator[str]:
         yield 'an exercise needs all three: name="softmax" minutes=10 difficulty=2'
     if not exercise and {"name", "difficulty"} & facts.keys():
         yield 'only an exercise has a name and a difficulty: remove them or add tags=["exercise"]'
-    if not exercise and "minutes" in facts and (cell.kind == "code" or cell.tags):
-        yield "minutes belong to an exercise or to a plain markdown cell that begins a section"
+    if not exercise and "minutes" in facts:
+        yield "minutes belong to an exercise; those of a section are computed"
+    if "plan" in facts and (facts["plan"] not in PLANS[1:] or not (exercise or re.search("^## ", cell.text, re.M))):
+        yield f"plan is {PLANS[1]} or {PLANS[2]}, of an exercise or of the cell with the heading of a section"
     if not 1 <= facts.get("difficulty", 1) <= 5 or facts.get("minutes", 1) < 1:
         yield "difficulty goes from 1 to 5, minutes from 1 up"
 
 
 def _block_problems(cell: Cell) -> Iterator[Problem]:
     exercise = "exercise" in cell.tags
-    marks = [line for line in map(str.strip, cell.text.split("\n")) if line in (SOLUTION, END)]
+    marks = [line for line in map(str.strip, cell.text.split("\n")) if line in (SOLUTION, ESSENTIAL, END)]
     blocks = [block[2].strip() for block in SOLUTION_BLOCK.finditer(cell.text)]
-    if marks != [SOLUTION, END] * len(blocks):
+    if ESSENTIAL in marks:
+        n_lines = sum(last - first + 1 for first, last in essential(cell.text))
+        if exercise or marks != [ESSENTIAL, END] * (len(marks) // 2) or not 1 <= n_lines <= SLIDE_LINES:
+            yield cell.line, f"between `{ESSENTIAL}` and `{END}` are 1 to {SLIDE_LINES} lines of a cell, not of an exercise"
+    elif marks != [SOLUTION, END] * len(blocks):
         yield cell.line, f"close each `{SOLUTION}` with an `{END}` before the next one"
     elif blocks and not exercise:
         yield cell.line, f'remove `{SOLUTION}` and `{END}`, or add tags=["exercise"]'
@@ -166,13 +186,6 @@ def _title_problems(cells: Sequence[Cell], number: str, topic: str) -> Iterator[
         yield 1, f"begin with a markdown cell whose first line is `{heading}`"
     if not RUNS.search(title):
         yield 1, "say in the title cell how long the lesson runs: `*Runs* in about 20 s on two cores.`"
-    all_minutes = sum(cell.meta.get("minutes", 0) for cell in cells)
-    exercises = sum(cell.meta["minutes"] for cell in cells if "exercise" in cell.tags)
-    found = TEACHES.search(title)
-    if not found or (int(found[1]), int(found[2] or 0)) != (all_minutes - exercises, exercises):
-        more = f", plus {exercises} of exercises" if exercises else ""
-        wanted = f"*Teaches* in {all_minutes - exercises} minutes{more}."
-        yield 1, f"the minutes of the cells add up to `{wanted}`: say so in the title cell, or mend them"
 
 
 def _order_problems(cells: Sequence[Cell]) -> Iterator[Problem]:

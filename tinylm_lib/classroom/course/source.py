@@ -9,7 +9,8 @@ import jupytext
 from nbformat import NotebookNode, v4
 
 from .claims import claim_problems, linked
-from .grammar import Cell, grammar_problems, solved, stub
+from .grammar import Cell, essential, grammar_problems, solved, stub
+from .plans import plan_table, title_problems
 
 FILE_NAME = re.compile(r"(\d\d)_([a-z]+)\.py")
 HEADER = re.compile(r"# %%(?= |$)")
@@ -34,22 +35,27 @@ def read_lesson(path: Path) -> Lesson:
         says = "rename it to NN_topic.py, two digits and one lower-case word: 05_attention.py"
         raise ValueError(f"{path.name}:1: {says}")
     cells = _cells(path)
-    if found := grammar_problems(cells, *named.groups()) or sorted(claim_problems(cells)):
+    if found := grammar_problems(cells, *named.groups()) or sorted([*title_problems(cells), *claim_problems(cells)]):
         raise ValueError("\n".join(f"{path.name}:{line}: {text}" for line, text in found))
     return Lesson(path.stem, named[1], cells)
 
 
 def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
-    """The lesson for the role `student` or `solution`, not yet executed; a cell's id is its place in the source."""
+    """The lesson for the role `student` or `solution`, not yet executed; a cell's id is its place in the source.
+
+    In the solution's the plans for the presenter follow the title.
+    """
     left_out = {"solution", "note"} if role == "student" else set()
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell}
-    return v4.new_notebook(
-        cells=[
-            make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell))
-            for place, cell in enumerate(linked(lesson.cells))
-            if not left_out & set(cell.tags)
-        ]
-    )
+    cells = [
+        make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell))
+        for place, cell in enumerate(linked(lesson.cells))
+        if not left_out & set(cell.tags)
+    ]
+    if role == "solution":
+        note = {"tags": ["note"], "slideshow": {"slide_type": "notes"}}
+        cells.insert(1, v4.new_markdown_cell(plan_table(lesson.cells), id=f"{lesson.number}-plan", metadata=note))
+    return v4.new_notebook(cells=cells)
 
 
 def _cells(path: Path) -> tuple[Cell, ...]:
@@ -67,17 +73,18 @@ def _cells(path: Path) -> tuple[Cell, ...]:
 
 def _text(cell: Cell, role: str) -> str:
     if "exercise" not in cell.tags:
-        return cell.text
+        return solved(cell.text) if cell.kind == "code" else cell.text
     headline = "# Exercise {name}: difficulty {difficulty} of 5, about {minutes} minutes\n".format(**cell.meta)
     return headline + (stub(cell.text) if role == "student" else solved(cell.text))
 
 
 def _metadata(cell: Cell) -> dict[str, Any]:
-    slide = "notes" if "note" in cell.tags else cell.meta.get("slide")
+    slide = "notes" if "note" in cell.tags or cell.meta.get("slide") == "say" else cell.meta.get("slide")
+    facts = {key: cell.meta[key] for key in ("name", "difficulty", "minutes", "rows") if key in cell.meta}
     parts = {
         "tags": cell.tags,
         "slideshow": slide and {"slide_type": slide},
         "jupyter": "source-hidden" in cell.tags and {"source_hidden": True},
-        "tinylm": {key: cell.meta[key] for key in ("name", "difficulty", "minutes", "rows") if key in cell.meta},
+        "tinylm": facts | ({"essential": lines} if (lines := essential(cell.text)) else {}),
     }
     return {key: value for key, value in parts.items() if value}
