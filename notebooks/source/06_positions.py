@@ -88,7 +88,7 @@ for position, n_layers in (("none", 1), ("none", 2), ("rotary", 1)):
 # %% [markdown] slide="say"
 # With random weights it matters only whether the difference is 0, not how large it is.
 #
-# A leak is not a ruler, though. To find *the word two positions back*, whatever the words are, a head has to know where the words are. So we make that the task: a model of one layer and one head reads random tokens and must name the token two positions back. No token helps to guess another, so only positions can help.
+# A leak of the order is not enough to measure distances. To find *the word two positions back*, whatever the words are, a head has to know where the words are. So we make that the task: a model of one layer and one head reads random tokens and must name the token two positions back. No token helps to guess another, so only positions can help.
 
 # %% [markdown] slide="subslide"
 # ### A head learns to count to two
@@ -114,6 +114,7 @@ def train_head(position: str, back: int, n_updates: int) -> tuple[TransformerLM,
     return head, loss.item() if n_updates else math.log(32)
 
 
+# %% slide="skip"
 def attention_map(head: TransformerLM) -> torch.Tensor:
     """The mean attention weights over 64 new texts."""
     new = torch.randint(32, (64, 32), generator=torch.Generator().manual_seed(1))  # (B, T)
@@ -127,21 +128,20 @@ maps = {(kind, n): attention_map(train_head(kind, 2, n)[0]) for kind in kinds fo
 
 # %% tags=["source-hidden"] slide="subslide"
 weight_back = {key: learned(grid.diagonal(-2).mean().item(), 0.02, 1.0) for key, grid in maps.items()}
-fig, grid_axes = plt.subplots(2, 4, figsize=(11.4, 6.7), layout="constrained", sharex=True, sharey=True)
+fig, grid_axes = plt.subplots(2, 4, figsize=(11.4, 6), layout="constrained", sharex=True, sharey=True)
 for ax, ((kind, n), weights) in zip(grid_axes.flat, maps.items(), strict=True):
     ax.imshow(weights[:16, :16], cmap=figures.HEAT, vmin=0, vmax=1)
-    ax.set_title(f"{n} updates" if kind == "none" else "", size=19)
     ax.set(xticks=[0, 5, 10, 15], yticks=[0, 5, 10, 15])
+    ax.set_title(f"{n} updates" if kind == "none" else "", size=20)
+    ax.tick_params(labelsize=17)
     ax.grid(visible=False)
 for ax, name in zip(grid_axes[:, 0], kinds.values(), strict=True):
-    ax.set_ylabel(f"{name}\nfrom position", size=17)
-for ax in grid_axes[[0, 1, 1, 1, 1], [0, 0, 1, 2, 3]]:
-    ax.set_xlabel("looks at position", size=16)
-grid_axes[0, 0].xaxis.label.set_visible(False)
+    ax.set_ylabel(name, size=20)
+fig.supxlabel("looks at position", size=18)
 figures.display(
     fig,
     alt="Eight attention maps, after 0, 30, 60 and 120 updates. Above, without positions, they stay blurred. Below, with positions, a dark diagonal line appears: each position looks two positions back.",
-    caption="A head learns to count to two. Each row of a map shows where one position looks. Without positions (above) the head finds no line, however long it trains; with rotary positions (below) every position learns to look two back.",
+    caption="A head learns to count to two. Each row of a map shows where one position looks. Without positions (above) no line appears; with rotary positions (below) every position learns to look two back.",
     table={"updates": list(moments), **{f"weight two back, {name}": [weight_back[kind, n] for n in moments] for kind, name in kinds.items()}},
 )
 
@@ -167,8 +167,9 @@ def trained(back=2, position="rotary"):
     ax.imshow(attention_map(head)[:16, :16], cmap=figures.HEAT, vmin=0, vmax=1)
     ax.grid(visible=False)
     ax.set(title=f"{back} back, positions: {position}", xlabel="looks at position", ylabel="from position")
-    seen = f"The head was trained to find the token {back} back, with positions: {position}."
-    figures.display(fig, alt=seen, caption=seen, table={"back": [back], "positions": [position]})
+    alt = f"An attention map of a head that was trained to find the token {back} back."
+    caption = "Does a line appear, and at which distance from the diagonal?"
+    figures.display(fig, alt=alt, caption=caption, table={"back": [back], "positions": [position]})
 
 
 control(trained, back=(1, 8), position=["none", "learned", "sinusoidal", "rotary"])
@@ -244,14 +245,17 @@ hint("sinusoidal")
 # %% [markdown] slide="subslide"
 # The table for 64 positions and 64 numbers, as a picture. Read one row: that is the fingerprint of a position.
 
-# %%
+# %% slide="skip"
 from tinylm_lib.positions import sinusoidal_table
 
+# %%
+# ESSENTIAL
 waves = sinusoidal_table(64, 64)  # (positions, d)
-fig, ax = plt.subplots(figsize=(10, 5.6), layout="constrained")
+fig, ax = plt.subplots(figsize=(10.4, 5), layout="constrained")
 image = ax.imshow(waves, cmap=figures.SIGNED, vmin=-1, vmax=1, aspect="auto")
 fig.colorbar(image, ax=ax, ticks=[-1, 0, 1])
-ax.set(title="Fast waves at the left, slow ones at the right", xlabel="number of the vector", ylabel="position")
+ax.set(title="Fast waves at the left, slow ones at the right", xlabel="number in the row", ylabel="position")
+# END
 ax.grid(visible=False)
 figures.display(
     fig,
@@ -318,19 +322,20 @@ for p in (0, 7, 50):
 # Is there one matrix that moves *every* row three positions on? We let least squares look for it.
 
 # %% evidence="linear-map"
-rows = sinusoidal_table(64, 4).double()  # (64, 4)
-M = torch.linalg.lstsq(rows[:-3], rows[3:]).solution  # (4, 4): row p times M is row p + 3
-print("waves:        largest error", f"{(rows[:-3] @ M - rows[3:]).abs().max():.0e}")
+clock = sinusoidal_table(64, 4).double()  # (64, 4)
+M = torch.linalg.lstsq(clock[:-3], clock[3:]).solution  # (4, 4): row p times M is row p + 3
+error = (clock[:-3] @ M - clock[3:]).abs().max()
 random_rows = torch.randn(64, 4, generator=torch.Generator().manual_seed(6)).double()
-no_M = torch.linalg.lstsq(random_rows[:-3], random_rows[3:]).solution
-print("random rows:  largest error", f"{(random_rows[:-3] @ no_M - random_rows[3:]).abs().max():.0f}")
-assert (rows[:-3] @ M - rows[3:]).abs().max() < 1e-6 < 1 < (random_rows[:-3] @ no_M - random_rows[3:]).abs().max()
+best = torch.linalg.lstsq(random_rows[:-3], random_rows[3:]).solution
+random_error = (random_rows[:-3] @ best - random_rows[3:]).abs().max()
+print(f"largest error: {error:.4f} for the waves, {random_error:.1f} for random rows")
+assert error < 1e-6 < 1 < random_error
 
 # %% tags=["source-hidden"] slide="subslide"
 names = ["sin, fast", "cos, fast", "sin, slow", "cos, slow"]
 figures.heat_map(
-    M.round(decimals=2), names, names, title="The matrix that moves every row three positions on", limits=(-1, 1),
-    y="of position p: row", x="of position p + 3: column",
+    M.round(decimals=2), names, names, title="One matrix moves every row on by 3", limits=(-1, 1),
+    y="position p: row", x="position p + 3: column",
     caption="Two blocks, a rotation by 3 radians for the fast pair and by 0.03 for the slow one, and zeros everywhere else.",
 )  # fmt: skip
 
@@ -357,7 +362,7 @@ for p in range(3):
 
 # %% tags=["source-hidden"] slide="subslide"
 tips = [(rotation(p) @ arrow).tolist() for p in range(7)]
-fig, ax = plt.subplots(figsize=(7.0, 6.6), layout="constrained")
+fig, ax = plt.subplots(figsize=(6.2, 6), layout="constrained")
 for p, (x, y) in enumerate(tips):
     figures.arrow(ax, (0, 0), (x, y), letter="C", width=2.8)
     ax.text(1.17 * x, 1.17 * y, f"{p}", ha="center", va="center", size=20, weight="bold")
@@ -459,6 +464,8 @@ rope_view(model, tokenizer, "\nOne day, Carlos thanked Jamal.", layer=2, head=2,
 texts_seen = [storyworld.story(torch.Generator().manual_seed(seed)).text for seed in range(1_000, 1_040)]
 stories = torch.tensor([tokenizer.encode("\n" + text)[:90] for text in texts_seen])  # (B, T)
 
+
+# %%
 
 @torch.no_grad()
 def loss_with(stopped: range, removed: range) -> float:
@@ -599,6 +606,8 @@ assert rotary.cos.shape == (512, 64) and not rotary.state_dict()
 classic = preset("tiny_transformer", "tiny")
 assert (classic.position, classic.embedding_dropout) == ("sinusoidal", 0.1)
 assert TransformerLM(classic).embed_scale == math.sqrt(classic.d_model)
+
+# %%
 show(sinusoidal_table, Rotary)
 
 # %% slide="subslide"
@@ -612,15 +621,15 @@ trace(rotary, queries, window, sizes={"B": 3, "H": 2, "T": 5, "D": 64})
 # How can a rotation find "two back"? Suppose that the query is the key, rotated *back* by two positions:
 
 # %%
-key = torch.randn(64, generator=torch.Generator().manual_seed(6))  # one key, equal at every position
+one_key = torch.randn(64, generator=torch.Generator().manual_seed(6))  # one key, equal at every position
 away = torch.arange(6)
-keys_behind = rotary(key.expand(6, 64), 40 - away)  # (6, D): at 40, 39, 38, ...
-looking_back = rotary(key[None], torch.tensor([40 - 2]))  # (1, D): rotated back by 2, then to position 40
+keys_behind = rotary(one_key.expand(6, 64), 40 - away)  # (6, D): at 40, 39, 38, ...
+looking_back = rotary(one_key[None], torch.tensor([40 - 2]))  # (1, D): rotated back by 2, then to position 40
 print("positions back:", away.tolist())
 print("score:         ", [round(score, 1) for score in (keys_behind @ looking_back[0] / 8).tolist()])
 
 # %% [markdown]
-# The score is highest two positions back, whatever the key is. So a head needs only this: a part of $W_k$ that gives every word the same vector, and a $W_q$ that gives this vector rotated back by two.
+# The score is highest two positions back, because there the rotations cancel and the key meets itself. So a head needs only this: a part of $W_k$ that gives every word the same vector, and a $W_q$ that gives this vector rotated back by two.
 
 # %% [markdown] slide="subslide"
 # ### The library's four answers
@@ -656,7 +665,7 @@ for name, (added, rotated) in POSITIONS.items():
 # ## 6. Beyond the trained length
 # The shipped model was trained on 128 positions. We copy its weights into a model with a longer table and read 40 texts, each from the line end before a story.
 
-# %%
+# %% slide="skip"
 from dataclasses import replace
 
 
@@ -666,6 +675,7 @@ def shipped_with(**changes) -> TransformerLM:
     return other_model
 
 
+# %%
 longer = shipped_with(max_seq_len=2048)
 tokens = torch.tensor(tokenizer.encode("\n" + storyworld.corpus(220, seed=77)))
 line_ends = (tokens == tokens[0]).nonzero()[:, 0]
@@ -766,6 +776,7 @@ tried = {
 }
 
 
+# %%
 def tests(rotated: torch.Tensor) -> list[bool]:
     length_stays = torch.allclose(rotated.norm(dim=-1), vectors.norm(dim=-1), rtol=1e-4)
     scores = (rotated[0::2] * rotated[1::2]).sum(-1)  # (3)
@@ -818,7 +829,7 @@ for name, rotated in tried.items():
 # The rotation of all pairs is one matrix, with a small rotation for each pair along its diagonal:
 
 # %% slide="skip"
-D, p = 6, 20
+D, p = 4, 20
 pair_angles = p * frequencies(D)  # (D/2)
 R = torch.block_diag(*[rotation(angle) for angle in pair_angles.tolist()])
 assert R.shape == (D, D)
@@ -827,7 +838,7 @@ assert R.shape == (D, D)
 names = [str(i) for i in range(D)]
 figures.heat_map(
     R, names, names, title="A small rotation for each pair", y="new number: row", x="old number: column", limits=(-1, 1),
-    caption="Position 20, D = 6. Even rows say a cos - b sin, odd rows a sin + b cos; the last pair hardly rotates. Each 0.00 is exactly 0.",
+    caption="Position 20, D = 4. Even rows say a cos - b sin, odd rows a sin + b cos; the last pair hardly rotates. Each 0.00 is exactly 0.",
 )  # fmt: skip
 
 # %% tags=["source-hidden"]
@@ -860,11 +871,11 @@ for name, y in {"matrix": R @ x, "partner": x * cos + partner * sin, "complex": 
 # checkpoints in Hugging Face's format. (Those from Meta itself are interleaved.) A reordering leads from one to the other:
 
 # %% evidence="reordering"
-order = torch.arange(D).view(2, -1).T.flatten()  # (D)
-neighbours, halves = Rotary(D, 64), Rotary(D, 64, layout="halves")
-words, places = torch.randn(5, D, generator=torch.Generator().manual_seed(6)), torch.tensor([3, 1, 4, 15, 9])
+order = torch.arange(6).view(2, -1).T.flatten()  # (D)
+neighbours, halves = Rotary(6, 64), Rotary(6, 64, layout="halves")
+words, places = torch.randn(5, 6, generator=torch.Generator().manual_seed(6)), torch.tensor([3, 1, 4, 15, 9])
 reordered = neighbours(words[:, order], places) - halves(words, places)[:, order]
-print("order", order.tolist(), "largest difference", f"{reordered.abs().max():.0e}")
+print("order", order.tolist(), f"largest difference {fixed(reordered.abs().max(), 5)}")
 assert reordered.abs().max() < 1e-5
 print(f"without reordering {(neighbours(words, places) - halves(words, places)).abs().max():.1f}")
 
@@ -900,9 +911,10 @@ print(f"{'knowing nothing':<17}{math.log(tokenizer.vocab_size):.2f} nats, ln {to
 # ### On q and k, not on v
 # Rotary rotates what is *matched*. What is fetched should be the same wherever the word is. We move six words on by 50 positions:
 
-# %% rows=["S3-2"] evidence="values"
+# %% slide="skip"
 from tinylm_lib.attention import attend
 
+# %% rows=["S3-2"] evidence="values"
 small = Rotary(8, 64)
 q, k, v = torch.randn(3, 6, 8, generator=torch.Generator().manual_seed(6))  # (T, D) each
 for name, rotate_v in {"v as it is": False, "v rotated as well": True}.items():
@@ -960,7 +972,7 @@ wavelengths = {base: 2 * math.pi / frequencies(128, base) for base in (10_000.0,
 slower = wavelengths[500_000.0] / wavelengths[10_000.0]  # (64)
 assert slower[0] == 1 and (slower.diff() > 0).all() and slower[-1] > 40
 slow = [int((row > length).sum()) for row in wavelengths.values()]
-with figures.axes("A larger base slows the slow pairs most", "pair", "wavelength in positions", (9.6, 5.4)) as (figure, ax):
+with figures.axes("A larger base slows the slow pairs most", "pair", "wavelength in positions", (9.6, 5.2)) as (figure, ax):
     for base, row in wavelengths.items():
         (line,) = ax.plot(range(64), row)
         ax.text(64.5, row[-1], f"base\n{base:,.0f}", color=line.get_color(), va="center")
