@@ -7,7 +7,7 @@
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: do not add the position to the word, rotate the word by it, because the angle between two rotated words depends only on how far they are apart.
-# Sections 1 to 5 are the core, with one exercise. Sections 6 and 7 test the idea until it fails, and section 8 is for students who will load, train or stretch real models.
+# Sections 1 to 5 are the core, with one exercise. Sections 6 and 7 test the idea until it fails. Section 8 goes further, with what students need when they load, train or stretch real models.
 # Before the class: open the lesson, run section 1 and try the two controls, so that you have seen the head being trained again.
 
 # %% slide="skip"
@@ -551,7 +551,7 @@ for layer in range(3):
 # - *the results are put behind each other instead of back in their places* (`in blocks`): `cat` makes two blocks. Stack and flatten.
 # - *a coordinate is paired with one half a vector away* (`halves`): A real layout, but not the one of this exercise. Section 8 has both.
 # - *the rows are counted instead of looking at `positions`* (`by row`): It works until a text is continued from a cache, where the first row is not at position 0.
-# - *angles are computed in the dtype of x* (`all rounded`): Ask for the number 1001 in bf16. It becomes 1000.
+# - *angles are computed in the dtype of x* (`all rounded`): bf16 keeps only a few bits of a number, so large odd positions are rounded to even ones.
 #
 # **Cut if short.** The library's version and the table; give the exercise as homework and show the trace.
 
@@ -810,7 +810,7 @@ for name, rotated in tried.items():
 # The last two pass. A third test finds forgotten positions: another offset must give another score. Miscounted pairs are found only by comparing with known numbers, as `check` does.
 
 # %% [markdown] tags=["note"]
-# **Say.** This section is for students who will load or train real models: how the rotation is computed, the two layouts of published weights, and how models read texts longer than those of their training.
+# **Say.** Here is what you need when you load or train real models: how the rotation is computed, the two layouts of published weights, and how models read texts longer than those of their training.
 #
 # **Draw.** Six numbers in a row; join neighbours above the row, and the halves below it. Both are the same rotation, in another order.
 #
@@ -1002,7 +1002,7 @@ figures.display(
 # - One matrix moves every sinusoidal row on by the same number of positions, and it rotates each pair. [[linear-map]] Rotary positions apply this rotation to queries and keys, so a score depends on the two words and their offset, not on where they are. [[offset-only]]
 # - In the shipped model only the faster half of the pairs gives information about the order of the words. The slower half is used as well, but whether it rotates makes no difference. [[slow-pairs]]
 # - At positions far beyond those of its training the shipped model has the same loss [[far-positions]], but in texts longer than those of its training its loss rises. [[long-texts]]
-# - For engineers: there are two layouts, and a reordering leads from one to the other. [[reordering]] In the wrong layout the shipped model's loss rises from 0.79 to 3.42 nats, without an error. [[wrong-layout]] Values are not rotated, so that the result does not depend on where the words are. [[values]] The tables are kept in fp32, because rounded ones make the score depend on the position. [[tables]] A larger base slows every pair but the first. [[base]]
+# - For engineers: there are two layouts, and a reordering leads from one to the other. [[reordering]] In the wrong layout the shipped model's loss rises by more than 2 nats, without an error. [[wrong-layout]] Values are not rotated, so that the result does not depend on where the words are. [[values]] The tables are kept in fp32, because rounded ones make the score depend on the position. [[tables]] A larger base slows every pair but the first. [[base]]
 #
 # Next, lesson 07: why a layer looks back in several ways at once.
 
