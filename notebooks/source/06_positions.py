@@ -51,6 +51,7 @@ for sentence in (ids, swapped):
 # %% [markdown]
 # Lesson 05 compared words by what they *are*. A small model with random weights and **no positions** reads both sentences.
 
+
 # %% slide="skip"
 def random_model(position: str, n_layers: int) -> TransformerLM:
     torch.manual_seed(6)
@@ -127,7 +128,8 @@ kinds = {"none": "no positions", "rotary": "with positions"}
 maps = {(kind, n): attention_map(train_head(kind, 2, n)[0]) for kind in kinds for n in moments}
 
 # %% tags=["source-hidden"] slide="subslide"
-weight_back = {key: learned(grid.diagonal(-2).mean().item(), 0.02, 1.0) for key, grid in maps.items()}
+weight_back = {shown: learned(grid.diagonal(-2).mean().item(), 0.02, 1.0) for shown, grid in maps.items()}
+by_kind = {f"weight two back, {name}": [weight_back[kind, n] for n in moments] for kind, name in kinds.items()}
 fig, grid_axes = plt.subplots(2, 4, figsize=(11.4, 6), layout="constrained", sharex=True, sharey=True)
 for ax, ((kind, n), weights) in zip(grid_axes.flat, maps.items(), strict=True):
     ax.imshow(weights[:16, :16], cmap=figures.HEAT, vmin=0, vmax=1)
@@ -142,7 +144,7 @@ figures.display(
     fig,
     alt="Eight attention maps, after 0, 30, 60 and 120 updates. Above, without positions, they stay blurred. Below, with positions, a dark diagonal line appears: each position looks two positions back.",
     caption="A head learns to count to two. Each row of a map shows where one position looks. Without positions (above) no line appears; with rotary positions (below) every position learns to look two back.",
-    table={"updates": list(moments), **{f"weight two back, {name}": [weight_back[kind, n] for n in moments] for kind, name in kinds.items()}},
+    table={"updates": list(moments), **by_kind},
 )
 
 # %% slide="skip" evidence="two-back"
@@ -167,6 +169,7 @@ def trained(back=2, position="rotary"):
     ax.imshow(attention_map(head)[:16, :16], cmap=figures.HEAT, vmin=0, vmax=1)
     ax.grid(visible=False)
     ax.set(title=f"{back} back, positions: {position}", xlabel="looks at position", ylabel="from position")
+    ax.set(xticks=[0, 5, 10, 15], yticks=[0, 5, 10, 15])
     alt = f"An attention map of a head that was trained to find the token {back} back."
     caption = "Does a line appear, and at which distance from the diagonal?"
     figures.display(fig, alt=alt, caption=caption, table={"back": [back], "positions": [position]})
@@ -467,6 +470,7 @@ stories = torch.tensor([tokenizer.encode("\n" + text)[:90] for text in texts_see
 
 # %%
 
+
 @torch.no_grad()
 def loss_with(stopped: range, removed: range) -> float:
     """Nats per token if some pairs do not rotate, and some are left at 0, in all heads and layers."""
@@ -559,6 +563,7 @@ for layer in range(3):
 # ## 5. Your turn
 # Rotate the pairs of any number of texts and heads.
 
+
 # %% tags=["exercise"] name="rotate" minutes=10 difficulty=3
 def rotate(x, positions, base):
     """x (..., T, D): row t is rotated to positions[t], its pairs (0, 1), (2, 3), ... by position * base^(-2i/D) radians.
@@ -592,7 +597,7 @@ hint("rotate")
 
 # %% slide="skip"
 from tinylm_lib.classroom import show, trace
-from tinylm_lib.positions import POSITIONS, LearnedPosition, Rotary
+from tinylm_lib.positions import POSITIONS, Rotary
 
 # %% rows=["S0-24", "S0-27", "S1-16", "S4-6"] slide="skip"
 rotary = Rotary(64, max_seq_len=512, base=10_000.0)
@@ -640,7 +645,8 @@ print(f"{'position':<12}{'added to x':<20}{'q and k':<11}{'weights':>8}   table"
 for name, (added, rotated) in POSITIONS.items():
     reader = random_model(name, n_layers=1)
     n_weights = sum(w.numel() for w in reader.position.parameters())
-    stored = [*reader.position.state_dict().values(), *reader.position.buffers(), *reader.blocks[0].attention.rotation.buffers()]
+    parts = (reader.position, reader.blocks[0].attention.rotation)
+    stored = [table for part in parts for table in (*part.parameters(), *part.buffers())]
     size = " x ".join(map(str, stored[0].shape)) if stored else "none"
     print(f"{name:<12}{added.__name__:<20}{rotated.__name__:<11}{n_weights:>8,}   {size}")
 
@@ -715,7 +721,8 @@ with torch.no_grad():
         short_logits = model(texts[:, end - 128 : end])  # (40, 128, V)
         from_start = next_token_loss(long_logits[:, end - 64 : end], targets)
         last_only = next_token_loss(short_logits[:, -64:], targets)
-        print(f"tokens {end - 64:3d} to {end - 1:3d}: read from the start {from_start:.2f}, the last 128 only {last_only:.2f}")
+        span = f"tokens {end - 64:3d} to {end - 1:3d}"
+        print(f"{span}: read from the start {from_start:.2f}, the last 128 only {last_only:.2f}")
         assert from_start < last_only + 0.01 if end == 128 else from_start > last_only + 0.1
 
 # %% [markdown]
@@ -972,7 +979,8 @@ wavelengths = {base: 2 * math.pi / frequencies(128, base) for base in (10_000.0,
 slower = wavelengths[500_000.0] / wavelengths[10_000.0]  # (64)
 assert slower[0] == 1 and (slower.diff() > 0).all() and slower[-1] > 40
 slow = [int((row > length).sum()) for row in wavelengths.values()]
-with figures.axes("A larger base slows the slow pairs most", "pair", "wavelength in positions", (9.6, 5.2)) as (figure, ax):
+title = "A larger base slows the slow pairs most"
+with figures.axes(title, "pair", "wavelength in positions", (9.6, 5.2)) as (figure, ax):
     for base, row in wavelengths.items():
         (line,) = ax.plot(range(64), row)
         ax.text(64.5, row[-1], f"base\n{base:,.0f}", color=line.get_color(), va="center")
