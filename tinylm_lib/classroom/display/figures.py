@@ -58,7 +58,8 @@ def display(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Seque
     Raises: ValueError if anything a reader needs is missing.
     """
     ax = figure.axes[0] if figure.axes else None
-    if not (ax and ax.get_title(loc="left") + ax.get_title() and ax.get_xlabel() and ax.get_ylabel()):
+    x = (ax and ax.get_xlabel()) or figure.get_supxlabel()
+    if not (ax and ax.get_title(loc="left") + ax.get_title() and x and ax.get_ylabel()):
         raise ValueError("a figure needs a title and two axis labels: make it with `axes(title, x, y)`")
     if not alt.strip() or not caption.strip():
         raise ValueError("a figure needs an alt text (what it shows) and a caption (what to see in it)")
