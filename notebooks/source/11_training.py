@@ -52,6 +52,7 @@ for i in range(4):
 # %% [markdown]
 # At each position the model gives a **probability** to every token of its vocabulary (lesson 03). The **loss** of one prediction is the **negative log-likelihood**: minus the logarithm of the probability that the target got, in nats. It is 0 if the model was certain and right.
 
+
 # %%
 def word_losses(model, ids):
     """The loss at each position of ids (1, T) that has a target, in nats."""
@@ -332,7 +333,8 @@ ways = {
     "Adam": descend(lambda weights: torch.optim.Adam(weights, lr=0.3)),
 }
 too_far = descend(lambda weights: torch.optim.SGD(weights, lr=0.07))
-print(f"plain steps at 0.06: {height(ways['plain steps'][-1]):.2f} above the bottom; at 0.07: {height(too_far[-1]) / 1000:.0f} thousand")
+print(f"plain steps at 0.06 end {height(ways['plain steps'][-1]):.2f} above the bottom")
+print(f"plain steps at 0.07 end {height(too_far[-1]) / 1000:.0f} thousand above it")
 
 # %% tags=["source-hidden"] slide="subslide"
 fig, axes = plt.subplots(3, 1, figsize=(8.6, 5.6), layout="constrained", sharex=True, sharey=True)
@@ -342,10 +344,11 @@ for ax, (name, points) in zip(axes, ways.items(), strict=True):
     ax.contour(xs, ys, ground.sqrt(), levels=9, colors="#b9c3cc", linewidths=1)
     ax.plot(*zip(*points, strict=True), marker="o", markersize=4, linewidth=1.6, linestyle="-")
     ax.plot(0, 0, marker="*", markersize=16, color="#b34700")
-    ax.text(-8.8, -1.7, name)
-axes[0].set(title="Three ways down a narrow valley", xlabel=" ", ylabel=" ")
-axes[2].set(xlabel="first weight")
+    ax.text(1.9, -1.7, name, ha="right")
+axes[0].set(title="Three ways down a narrow valley", ylabel=" ")
+axes[0].set_xlabel(" ", size=1)
 axes[1].set(ylabel="second weight")
+axes[2].set(xlabel="first weight")
 figures.display(
     fig,
     alt="Three paths of 40 steps in a narrow valley. Plain steps jump from side to side and then creep along the valley; momentum and Adam reach the neighbourhood of the lowest point.",
@@ -604,8 +607,10 @@ predict(
 # %% slide="subslide" evidence="rate-valley"
 from tinylm_lib.classroom import learned
 
-fig, ax = plt.subplots(figsize=(8.6, 4.2), layout="constrained")
+fig, ax = plt.subplots(figsize=(8.6, 4.4), layout="constrained")
 ax.semilogx(rates, found.values(), marker="o")
+ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
+ax.set_xticks([], minor=True)
 ax.set(title="Five learning rates, 60 updates each", xlabel="learning rate", ylabel="loss at the end (nats per token)")
 limits = [(3.6, 3.9), (2.65, 2.85), (1.75, 1.95), (1.85, 2.1), (2.3, 2.9)]
 shown = [learned(loss, *limit) for loss, limit in zip(found.values(), limits, strict=True)]
@@ -978,7 +983,9 @@ def show_symptoms(title, hows):
 
 
 # %% tags=["source-hidden"] slide="subslide"
-show_symptoms(f"Wrong targets, no mask (ln V is {math.log(V):.2f}, the floor {levels.floor:.2f} nats per token)", IN_DATA)
+show_symptoms(
+    f"Wrong targets, no mask: ln V is {math.log(V):.2f}, the floor {levels.floor:.2f} nats per token", IN_DATA
+)
 
 # %% [markdown]
 # - **Not shifted.** The loss falls far below the floor. On text that was not read before this is impossible: there is a mistake or a leak. On new text with the right targets the loss is over 11, because the model repeats what it read last.
@@ -1041,7 +1048,8 @@ healthy = fresh()
 next_token_loss(healthy(x), y).backward()
 head = healthy.lm_head.weight.grad  # (V, C)
 for factor in (1, 1000):
-    print(f"gradient of lm_head times {factor:>4}: norm {(factor * head).norm():7.2f}, mean {abs(factor * head.mean()):.4f}")
+    norm, mean = (factor * head).norm(), (factor * head).mean()
+    print(f"gradient of lm_head times {factor:>4}: norm {norm:7.2f}, mean {abs(mean):.4f}")
 assert abs(1000 * head.mean()) < 1e-4 < head.norm()
 
 # %% [markdown]
@@ -1312,7 +1320,9 @@ tiny = torch.tensor([[3.0, 1.0], [1.0, 3.0]])
 steps_of = {"gradient": tiny, "Adam, first step": tiny.sign(), "Muon": orthogonalise(tiny[None])[0]}
 for name, matrix in steps_of.items():
     strong, weak = torch.linalg.svdvals(matrix).tolist()
-    print(f"{name:<17}{[[round(x, 1) + 0.0 for x in row] for row in matrix.tolist()]}  strengths {strong:.1f}, {weak:.1f}")
+    print(
+        f"{name:<17}{[[round(x, 1) + 0.0 for x in row] for row in matrix.tolist()]}  strengths {strong:.1f}, {weak:.1f}"
+    )
 assert torch.linalg.svdvals(tiny.sign())[1] < 1e-6
 assert torch.linalg.svdvals(steps_of["Muon"])[1] > 0.9 * torch.linalg.svdvals(steps_of["Muon"])[0]
 

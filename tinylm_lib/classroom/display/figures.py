@@ -192,7 +192,8 @@ def shaded_words(
                 style = {"family": "DejaVu Sans Mono", "size": WORD_POINTS, "color": _readable_on(ground)}
                 ax.text(right, down, word, va="center_baseline", **style)
     alt = f"{title}: the text {len(rows)} times, each word on a ground that is darker for a larger number."
-    table = ([word, *(fixed(value, 1) for value in column)] for word, *column in zip(words, *rows.values(), strict=True))
+    numbers = zip(words, *rows.values(), strict=True)
+    table = ([word, *(fixed(value, 1) for value in values)] for word, *values in numbers)
     _publish(figure, alt, caption, number_table(["word", *rows], table))
 
 
