@@ -34,15 +34,17 @@ from tinylm_lib.pretrained import load_pretrained
 
 # %% [markdown] slide="slide"
 # ## 1. What must the model predict?
-# A text has no labels, so where do the right answers come from? From the text itself: at each position the right answer, the **target**, is the next token. Here is a story that was not used in training, and two models with the same architecture: one has random weights, the other has been trained.
+# A text has no labels, so where do the right answers come from? From the text itself: at each position the right answer, the **target**, is the next token. Here is a story, and two models of one architecture: one with random weights, one trained (on other stories).
 
-# %% rows=["S4-21"]
+# %% slide="skip"
 shipped = load_pretrained("storyworld")
 tokenizer = shipped.tokenizer
 V = tokenizer.vocab_size
 trained = shipped.model.eval()
 torch.manual_seed(11)
 untrained = TransformerLM(trained.config).eval()
+
+# %% rows=["S4-21"]
 story = storyworld.story(torch.Generator().manual_seed(11)).text
 ids = torch.tensor([tokenizer.encode("\n" + story)])  # (1, T)
 words = [tokenizer.decode([token]).strip() or "(line end)" for token in ids[0].tolist()]
@@ -53,7 +55,7 @@ for i in range(4):
 # At each position the model gives a **probability** to every token of its vocabulary (lesson 03). The **loss** of one prediction is the **negative log-likelihood**: minus the logarithm of the probability that the target got, in nats. It is 0 if the model was certain and right.
 
 
-# %%
+# %% slide="skip"
 def word_losses(model, ids):
     """The loss at each position of ids (1, T) that has a target, in nats."""
     with torch.no_grad():
@@ -61,13 +63,16 @@ def word_losses(model, ids):
     return [-log_probs[0, i, ids[0, i + 1]].item() for i in range(ids.shape[1] - 1)]
 
 
+# %% slide="skip"
 before = word_losses(untrained, ids)
 after = word_losses(trained, ids)
 
-# %% tags=["source-hidden"]
+# %% tags=["source-hidden"] slide="skip"
 quotes = [i for i, word in enumerate(words[1:]) if word in ("Busy", "trees", "listen", "indoors")]
 first_time = sum(after[i] for i in quotes[:4]) / 4
 second_time = sum(after[i] for i in quotes[4:]) / 4
+
+# %% tags=["source-hidden"]
 predict(
     "In this story somebody says *Busy trees listen indoors*, and remembers it later. What is the trained model's loss on these four words, the first and the second time?",
     key=lambda: "high, then near 0" if first_time > 2 and second_time < 0.1 else "something else",
@@ -94,7 +99,7 @@ print(f"mean loss before training {sum(before) / len(before):.1f}, after trainin
 print(f"'Busy trees listen indoors': first {first_time:.1f}, second {second_time + 0:.1f} nats per word")
 
 # %% [markdown]
-# Training has removed the surprise wherever the story determines the next word: names, places, the potter's silver cup, even a whole quotation. [[story-shaded]] Words that the story picks at random keep their loss. How does a model get from the upper picture to the lower one?
+# Training has removed the surprise where earlier words determine the next one: the place, the silver cup, even a whole quotation. [[story-shaded]] Words that the story picks at random keep their loss. How does a model get from the upper picture to the lower one?
 #
 # ### Your turn
 # The targets are the inputs **shifted by one**.
@@ -122,7 +127,7 @@ hint("next_token_pairs")
 # Two slices along the second axis: all but the last token, all but the first. Common mistakes: to slice the batch axis (`ids[1:]`); to use `roll`, which makes the first token the target of the last; to use the same slice twice.
 
 # %% [markdown]
-# Does the model have to run once for each target? The causal mask (lesson 05) lets each position see only its own past. So one pass should give the same predictions as one pass for each position:
+# Does the model have to run once for each target? The causal mask (lesson 05) lets each position see only its own past, so one pass should be enough:
 
 # %% rows=["S4-24"] evidence="one-pass"
 read = ids[:, :10]  # (1, 10)
@@ -157,7 +162,7 @@ assert math.isclose(loss, sum(after) / len(after), rel_tol=1e-4)
 # - *7 starts* (`a start missing`): `randint` never draws its upper end, so the upper end itself must be the number of starts.
 # - *Starts at multiples of seq_len* (`whole blocks`): then a token always has the same position in its window. Any start that leaves room is allowed.
 # - *Draw x, then draw y* (`other windows`): the targets belong to the inputs, so draw once.
-# - *About 10 %* or *90 %* for the leak: this is right for one window, but each token is in 33 of them.
+# - **90* for the leak: this is right for one window, but each token is in 33 of them.
 #
 # **Cut if short.** The exercise; show its solution and the trace.
 
@@ -165,10 +170,11 @@ assert math.isclose(loss, sum(after) / len(after), rel_tol=1e-4)
 # ## 2. Batches, and text that is held out
 # First we hold out some text for **validation**. The model never trains on it.
 
-# %%
+# %% slide="skip"
 from tinylm_lib import preset
 from tinylm_lib.data import split
 
+# %%
 stories = storyworld.corpus(3000, seed=0).splitlines(keepends=True)
 training, held_out = split(stories, validation_share=0.1)  # the held-out stories are the last ones
 train_ids = torch.tensor(tokenizer.encode("\n" + "".join(training)))
@@ -178,12 +184,14 @@ print(f"{len(training)} stories, {len(train_ids):,} tokens to train on, {len(hel
 # %% [markdown]
 # We train on **windows**: T = 32 tokens and, for the last target, one more, so 33 in all. Windows may start anywhere, so they overlap. Why not take all windows, shuffle them, and hold out a tenth of those?
 
-# %% slide="skip" evidence="shuffled-windows"
+# %% slide="skip"
 T = 32
 some = train_ids[:4000]
 starts = torch.randperm(len(some) - T, generator=torch.Generator().manual_seed(1))
 for_validation = starts[: len(starts) // 10]
 for_training = starts[len(starts) // 10 :]
+
+# %% slide="skip" evidence="shuffled-windows"
 trained_on = torch.zeros(len(some), dtype=torch.bool)
 trained_on[for_training[:, None] + torch.arange(T + 1)] = True
 leaked = 100 * trained_on[for_validation[:, None] + torch.arange(T + 1)].float().mean().item()
@@ -246,13 +254,14 @@ print("starts of 200 windows", x[:, 0].unique().tolist())
 # Now follow one batch on its whole way: from ids to logits, to a loss, and back to the gradient of one matrix. Going back through the model by the chain rule is called **backpropagation** (lesson 02).
 
 
-# %%
+# %% slide="skip"
 def fresh(seed: int = 1, **sizes) -> TransformerLM:
     """A small model with new random weights."""
     torch.manual_seed(seed)
     return TransformerLM(preset("modern", vocab_size=V, **{"d_model": 48, **sizes}))
 
 
+# %%
 def one_batch(model, x, y):
     logits = model(x)  # (B, T) -> (B, T, V)
     losses = -logits.log_softmax(-1).gather(-1, y[..., None])  # (B, T, 1)
@@ -286,11 +295,13 @@ trace(one_batch, fresh(), x, y, sizes={"B": 16, "T": T, "C": 48})
 # ## 3. One step
 # The **gradient** contains, for each parameter, how fast the loss changes when this parameter changes. Here is the model `gpt` of lesson 10 with one batch of random tokens and one step of the optimizer that most language models use:
 
-# %% rows=["S2-15", "S2-16"]
+# %%
 torch.manual_seed(0)
 gpt = TransformerLM(preset("gpt")).eval()
 noise = torch.randint(10_000, (2, 16))  # (2, 16)
 optimizer = torch.optim.AdamW(gpt.parameters(), lr=1e-4)
+
+# %% rows=["S2-15", "S2-16"]
 loss = next_token_loss(gpt(noise[:, :-1]), noise[:, 1:])
 loss.backward()
 norm = torch.nn.utils.get_total_norm([p.grad for p in gpt.parameters()])
@@ -299,9 +310,9 @@ new_loss = next_token_loss(gpt(noise[:, :-1]), noise[:, 1:])
 print(f"loss {loss:.2f}, gradient norm {norm:.1f}, loss after one step {new_loss:.2f}")
 
 # %% [markdown]
-# (The **gradient norm** is the length of all gradients as one long vector.) The loss on this batch is now lower. GPT-3 was trained with about 94,000 such steps, on 300 billion tokens ([Brown et al. 2020](https://arxiv.org/abs/2005.14165)).
+# (The **gradient norm** is the length of all gradients as one long vector.) GPT-3 was trained with about 94,000 such steps, on 300 billion tokens ([Brown et al. 2020](https://arxiv.org/abs/2005.14165)).
 #
-# What does a step do with the gradient $g$? The plain way is `w - lr * g` (lesson 02), where `lr` is the **learning rate**. It has a weakness, which a loss with only two weights shows: a valley that is 30 times steeper in one direction than in the other.
+# The plain step is `w - lr * g` (lesson 02), with `lr` the **learning rate**. A loss with only two weights shows its weakness: a valley that is 30 times steeper in one direction than in the other.
 
 # %% slide="skip"
 import matplotlib.pyplot as plt
@@ -309,10 +320,12 @@ import matplotlib.pyplot as plt
 plt.style.use(figures.STYLE)
 
 
+# %% slide="skip"
 def height(at):
     return (at[0] ** 2 + 30 * at[1] ** 2) / 2
 
 
+# %% slide="skip"
 def descend(make_optimizer, updates=40):
     """All points of a way down from (-8, 1.5)."""
     at = torch.tensor([-8.0, 1.5], requires_grad=True)
@@ -332,6 +345,8 @@ ways = {
     "with momentum": descend(lambda weights: torch.optim.SGD(weights, lr=0.02, momentum=0.8)),
     "Adam": descend(lambda weights: torch.optim.Adam(weights, lr=0.3)),
 }
+
+# %%
 too_far = descend(lambda weights: torch.optim.SGD(weights, lr=0.07))
 print(f"plain steps at 0.06 end {height(ways['plain steps'][-1]):.2f} above the bottom")
 print(f"plain steps at 0.07 end {height(too_far[-1]) / 1000:.0f} thousand above it")
@@ -368,7 +383,7 @@ v_hat = v / (1 - beta2**1)
 print(f"m {m:.3f}, v {v:.5f}; corrected: m {m_hat:.2f}, v {v_hat:.2f}; step {lr * m_hat / math.sqrt(v_hat):.2f}")
 
 # %% [markdown]
-# Both means start at 0, so at first they are too small: m is a tenth of g. After $t$ steps the start still has the weight $\beta^t$, so divide by $1 - \beta^t$ (`m_hat`, `v_hat`). Steps count from 1, because step 0 would divide by 0.
+# Both means start at 0, so at first they are too small: m is a tenth of g. After $t$ steps the start still has the weight $\beta^t$, so divide by $1 - \beta^t$ (`m_hat`, `v_hat`). Steps count from 1.
 
 
 # %% tags=["source-hidden"]
@@ -438,7 +453,7 @@ for t, g in enumerate((0.5, 0.5, -0.2), start=1):
     assert abs(w - weight.item()) < 1e-6
 
 # %% [markdown]
-# If Adam divides the size of a gradient away, are small gradients no problem at all? Four weights start at 0 and make 100 steps with lr 0.01; each has gradients of another kind:
+# If Adam divides the size of a gradient away, do small gradients still matter? Four weights make 100 steps with lr 0.01, each with gradients of another kind:
 
 # %% slide="subslide" evidence="small-gradients"
 kinds = {
@@ -460,10 +475,10 @@ assert min(moved["always 1"], moved["always 0.000001"]) > 0.98 > 0.5 > moved["0.
 assert moved["always 0.000000000001"] < 0.001
 
 # %% [markdown]
-# Size alone does not matter: a gradient of a millionth moves its weight just as far. What matters is whether the gradients **agree**. A small gradient in large noise moves its weight far less, because the noise cancels in m but not in v. And below eps (here 1e-8) a gradient moves nothing. [[small-gradients]] That is why small gradients are a warning even with Adam: they may drown in noise, fall below eps, or become 0 where numbers have few bits (lesson 14).
+# A gradient of a millionth moves its weight as far as a gradient of 1: what counts is whether the gradients **agree**. In noise, a small gradient moves its weight far less, because the noise cancels in m but not in v. Far below eps (1e-8) it moves almost nothing. [[small-gradients]] So small gradients matter even with Adam: they may drown in noise, fall below eps, or become 0 where numbers have few bits (lesson 14).
 
 # %% [markdown] tags=["note"]
-# **Say.** This is the whole of training in ten lines. Read them aloud one by one, and let the class say what each is for before you do.
+# **Say.** This is the whole of training in ten lines. Read them aloud one by one, and let the class say what each of them does before you do.
 #
 # **Draw.** A circle of five words with arrows: windows, loss, gradients, update, and again. Everything else in this lesson improves one of the five arrows.
 #
@@ -481,10 +496,11 @@ assert moved["always 0.000000000001"] < 0.001
 # ## 4. The loop
 # You now have every part of a training loop. It uses your functions where they pass their checks, and the library's where they do not:
 
-# %%
+# %% slide="skip"
 from tinylm_lib.classroom import diagnose, find_exercise
 
 
+# %% slide="skip"
 def yours(function):
     """The function if it passes its check, otherwise the library's."""
     name = function.__name__
@@ -493,6 +509,7 @@ def yours(function):
     return function if passed else find_exercise(name).reference
 
 
+# %%
 draw_windows = yours(random_windows)
 update = yours(adamw_step)
 
@@ -528,7 +545,7 @@ course = plain_loop(learner, rate=0.01, updates=100)
 reached = sum(course[-10:]) / 10  # mean loss of the last ten updates
 
 # %% [markdown]
-# How good is that? To compare, lesson 00 measured what a predictor loses that knows only so much. No model can have a loss below the **floor**, because the remaining uncertainty is pure chance.
+# How good is that? Lesson 00 measured the loss of predictors that know only so much. No model can stay below the **floor** on new text, because the remaining uncertainty is pure chance.
 
 # %%
 levels = storyworld.entropies(tokenizer, n_stories=2000)
@@ -554,16 +571,18 @@ predict(
 )
 
 # %% evidence="ten-lines"
-from tinylm_lib.sampling import generate
-
 assert reached < levels.bigram < levels.unigram
 print(f"first loss {course[0]:.1f}, mean of the last ten {reached:.1f}")
+
+# %%
+from tinylm_lib.sampling import generate
+
 prompt = torch.tensor([tokenizer.encode("\nOne")])  # (1, 2)
 written = generate(learner, prompt, 10, temperature=0)  # (1, 12)
 print("it writes:", tokenizer.decode(written[0].tolist()).strip())
 
 # %% [markdown]
-# These ten lines train a language model, and every part of them is one that you wrote or could have written. [[ten-lines]] The library's `train` has the same lines and a few more; section 9 adds two of them and shows that both give the same losses. [[same-loop]]
+# These ten lines train a language model, and you could have written every part of them. [[ten-lines]] The library's `train` is this loop and a little more: with a schedule and clipping, ours gives the same losses. [[same-loop]]
 
 # %% [markdown] tags=["note"]
 # **Say.** The learning rate is the one number that you will search for in every training of your life. The search is simple: a few short runs, a constant factor apart, and a look at the curve.
@@ -623,7 +642,7 @@ figures.display(
 assert found[0.0001] > found[0.001] > found[0.01] < found[0.03] < found[0.1]
 
 # %% [markdown]
-# The curve is a **U** with a flat bottom. [[rate-valley]] Search in factors of 3 to 10, and take the lowest point or the next one to its left, because a longer run has more opportunities to fail. The bottom is somewhere else for another batch size, length or optimizer, so search again when you change these. During a run the rate is usually not constant: it first rises, and then falls (section 9).
+# The curve is a **U**. [[rate-valley]] Search in factors of 3 to 10. The lowest point depends on the model, the batch size, the length of the run and the optimizer, so search again when you change these. During a long run the rate is usually not constant: it first rises, and then falls (section 9).
 
 # %% [markdown] tags=["note"]
 # **Say.** Two habits of people whose trainings work: learn one batch by heart before any long run, and look at what the model gets right, not only at the loss. Start the cell of the real run now and talk while it runs.
@@ -644,26 +663,29 @@ assert found[0.0001] > found[0.001] > found[0.01] < found[0.03] < found[0.1]
 # ## 6. The real run
 # Before any long run, train on **one batch, again and again** ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)). If the model cannot learn one batch by heart, no long run will help. From here on we use the library's `train` and its default optimizer: AdamW for tables and vectors, Muon for the matrices of the blocks (section 9).
 
-# %% rows=["S4-56"] evidence="one-batch"
+# %% slide="skip"
 import itertools
 
 from tinylm_lib import TrainConfig, train
 from tinylm_lib.data import RandomWindows
 from tinylm_lib.training import build_optimizer
 
-recipe = TrainConfig(total_steps=20, schedule="cosine", warmup_steps=5, precision="fp32")
-small = fresh()
+# %% rows=["S4-56"]
+short = TrainConfig(total_steps=20, schedule="cosine", warmup_steps=5, precision="fp32")
+parrot = fresh()
 batch = next(RandomWindows(train_ids, batch_size=8, seq_len=T, seed=3))
-for s in train(small, build_optimizer(small, recipe), itertools.repeat(batch), recipe):
+for s in train(parrot, build_optimizer(parrot, short), itertools.repeat(batch), short):
     if s.step in (1, 5, 10, 20):
         print(f"update {s.step:>2}: loss {s.loss:.1f}, {s.lr_share:.0%} of the peak rate, norm {s.grad_norm:.0f}")
-probs = small(batch[0]).detach().softmax(-1)  # (B, T, V)
+
+# %% evidence="one-batch"
+probs = parrot(batch[0]).detach().softmax(-1)  # (B, T, V)
 entropy = torch.special.entr(probs).sum(-1).mean()  # (B, T, V) -> (B, T) -> ()
-assert s.loss < levels.floor / 2
+assert next_token_loss(parrot(batch[0]), batch[1]) < levels.floor / 2
 print(f"entropy of its predictions: {entropy:.1f}; of one that knows nothing: {math.log(V):.1f}")
 
 # %% [markdown]
-# The loss goes far below the floor of the language, and the predictions have hardly any entropy: the model knows this batch by heart. So model, loss and loop can learn. [[one-batch]]
+# The loss goes far below the floor of the language, with hardly any entropy in the predictions: the model knows this batch by heart. So model, loss and loop can learn. [[one-batch]]
 #
 # Now the language: 2 layers of width 128, batches of 8 whole stories, each story read once. After some updates we note which words are right. Words that earlier words determine are sorted by what must be looked up: a *pronoun*, a *place*, a person's *trait*, the *owner* of a thing, a *quotation*.
 
@@ -672,6 +694,7 @@ from torch.nn.functional import kl_div
 
 from tinylm_lib.storyworld import gaps
 
+# %% slide="skip"
 counts = torch.zeros(V, V)  # row: the token before, column: the next token
 counts.index_put_((train_ids[:-1], train_ids[1:]), torch.tensor(1.0), accumulate=True)
 predictors = {
@@ -679,6 +702,8 @@ predictors = {
     "frequencies": (counts.sum(0) / counts.sum()).expand(V, V),
     "the token before": counts / counts.sum(1, keepdim=True).clamp(min=1),
 }
+
+# %% slide="skip"
 source = torch.Generator().manual_seed(6)
 test_stories = [storyworld.story(source) for _ in range(40)]
 recent = new_ids[: 40 * T].view(40, T)  # (40, T)
@@ -700,21 +725,24 @@ def noting(steps, lm, kl, right, by_word):
         yield s
 
 
-# %% rows=["S4-58"] slide="subslide"
+# %% slide="skip"
 from tinylm_lib.classroom import training_view
 from tinylm_lib.data import every_document
 
-line_end = tokenizer.encode("\n")[0]
+# %%
 recipe = TrainConfig(total_steps=300, schedule="cosine", warmup_steps=10, batch_size=8, precision="fp32")
+expected = {100: (1.18, 1.1825), 200: (0.949, 0.953), 300: (0.872, 0.881)}
+line_end = tokenizer.encode("\n")[0]
+
+# %% rows=["S4-58"] slide="subslide"
 model = fresh(d_model=128)
 kl, right, by_word = {}, {}, {}
 batches = every_document(train_ids, line_end, batch_size=8)
 steps = noting(train(model, build_optimizer(model, recipe), batches, recipe), model, kl, right, by_word)
-expected = {100: (1.18, 1.1825), 200: (0.949, 0.953), 300: (0.872, 0.881)}
 await training_view(steps, model, tokenizer, total_steps=recipe.total_steps, levels=levels, expected=expected)
 
 # %% [markdown]
-# The curve is smooth. Does the model also learn smoothly? (Processors round differently, and over hundreds of updates this adds up; `expected` is the range for any machine, and ⟨ ⟩ marks such numbers.)
+# The curve is smooth. Does each skill grow smoothly, too? (Processors round differently, and over hundreds of updates this adds up; `expected` is the range for any machine.)
 
 # %% tags=["source-hidden"]
 predict(
@@ -788,7 +816,7 @@ for seed, (*fractions, pronoun_at, place_at) in RECORDED.items():
     print(f"{seed:<8}", *(f"{x:>{w}.2f} " for x, w in columns), f"{pronoun_at:>13} {place_at:>12}", sep=" ")
 
 # %% [markdown]
-# In all four runs more than half of the pronouns and no place are right at update 40, and after 200 updates nearly all places are right. Owners and quotations are still unsolved at the end. The order of pronouns and places is not the same: here places are complete first, with seeds 2 and 3 pronouns, with seed 4 both arrive together. So the loss comes steadily closer to the floor, but it is a sum of skills that arrive at different times, and part of their order is chance. [[skills-in-time]]
+# In all four runs places come suddenly: none is right at update 40, nearly all are at update 200. Owners and quotations are still unsolved at the end. But here places are complete before pronouns, with seeds 2 and 3 after them. So the loss comes steadily closer to the floor, but it is a sum of skills that arrive at different times, and part of their order is chance. [[skills-in-time]]
 
 # %% [markdown] tags=["note"]
 # **Say.** The number to report comes from text that was held out. Then make it fail: 40 stories, read again and again.
@@ -816,6 +844,8 @@ new = evaluate(model, every_document(new_ids, line_end, batch_size=32), n_bytes)
 nats = new.nats_per_token
 assert math.isclose(new.perplexity, math.exp(nats)) and model.training
 assert math.isclose(new.bits_per_byte, nats * new.n_tokens / math.log(2) / n_bytes)
+
+# %%
 print(f"{nats:.2f} nats per token, perplexity {new.perplexity:.1f}, bits per byte {new.bits_per_byte:.2f}")
 for name, start in (("nothing", math.log(V)), ("the token before", levels.bigram)):
     print(f"{(start - nats) / (start - levels.floor):.0%} of the way from knowing {name} to the floor")
@@ -833,7 +863,7 @@ assert (nearest[1], nearest[10], nearest[40], nearest[300]) == ("nothing", "the 
 assert "frequencies" not in nearest.values()
 
 # %% [markdown]
-# There is no stage of frequencies in this run: the loss passes that level while the model already learns which token follows which. [[nearest-predictor]] It was the same with three other random initializations. So a loss below a level does not mean that the model knows just what the level is named after. (In larger models such a stage has been seen: [Chang and Bergen 2022](https://arxiv.org/abs/2110.02406).)
+# There is no stage of frequencies in this run, nor with three other random initializations: the loss passes that level while the model already learns which token follows which. [[nearest-predictor]] (In larger models such a stage has been seen: [Chang and Bergen 2022](https://arxiv.org/abs/2110.02406).)
 #
 # ### Learning by heart
 # Now a small model reads only 40 stories, again and again. We measure three losses: on training windows, on windows held out by shuffling (the leak of section 2), and on new stories.
@@ -843,6 +873,8 @@ few = torch.tensor(tokenizer.encode("".join(training[:40])))
 order = torch.randperm(len(few) - T, generator=torch.Generator().manual_seed(1))
 used = order[len(order) // 10 :]
 every_window = few.unfold(0, T + 1, 1)  # a row for every start
+
+# %% slide="skip"
 groups = {
     "training": every_window[used[:64]],
     "leak": every_window[order[:64]],
@@ -850,12 +882,12 @@ groups = {
 }
 
 # %%
-recipe = TrainConfig(total_steps=160, schedule="cosine", precision="fp32")
+again = TrainConfig(total_steps=160, schedule="cosine", precision="fp32")
 small = fresh()
 courses = {name: [] for name in groups}
 seen_at = []
-batches = RandomWindows(few, batch_size=16, seq_len=T, starts=used)
-for s in train(small, build_optimizer(small, recipe), batches, recipe):
+again_and_again = RandomWindows(few, batch_size=16, seq_len=T, starts=used)
+for s in train(small, build_optimizer(small, again), again_and_again, again):
     if s.step in (10, 20, 40, 80, 160):
         seen_at.append(s.step)
         for name, rows in groups.items():
@@ -904,6 +936,7 @@ class Unmasked(Attention):
         return attend(q, k, v).transpose(-3, -2).flatten(-2)  # (B, H, T, D) -> (B, T, H*D)
 
 
+# %% tags=["source-hidden"] slide="skip"
 def changed(how: str) -> TransformerLM:
     lm = fresh()
     if how == "no causal mask":
@@ -939,10 +972,12 @@ def symptoms(how: str) -> list[float | str]:
     return [losses[0], sum(losses[-10:]) / 10, new_loss, " ".join(tokenizer.decode(written[0].tolist()).split())]
 
 
-# %% tags=["source-hidden"]
+# %% tags=["source-hidden"] slide="skip"
 IN_DATA = ["nothing wrong", "not shifted", "shifted twice", "another text's targets", "no causal mask"]
 IN_STEPS = ["softmax in the model", "gradients never cleared", "rate 100 times as large", "all matrices start at 0"]
 seen = {how: symptoms(how) for how in (*IN_DATA, *IN_STEPS)}
+
+# %% tags=["source-hidden"]
 predict(
     "Which mistake has the lowest training loss after 60 updates?",
     key=lambda: min(seen, key=lambda how: seen[how][1]),
@@ -965,6 +1000,7 @@ heads = ["", "first loss", "after 60", "new stories", "writes"]
 large_losses = {"not shifted": (11.46, 11.56), "softmax in the model": (15.2, 16.8)}
 
 
+# %% tags=["source-hidden"] slide="skip"
 def row_of(how):
     *losses, text = seen[how]
     if how in ("gradients never cleared", "rate 100 times as large"):  # they jump about
@@ -975,6 +1011,7 @@ def row_of(how):
     return [how, *shown, text]
 
 
+# %% tags=["source-hidden"] slide="skip"
 def show_symptoms(title, hows):
     rows = [row_of(how) for how in hows]
     html = number_table(heads, rows).replace("font-size:13px", "font-size:18px").replace('padding="3"', 'padding="6"')
@@ -988,16 +1025,16 @@ show_symptoms(
 )
 
 # %% [markdown]
-# - **Not shifted.** The loss falls far below the floor. On text that was not read before this is impossible: there is a mistake or a leak. On new text with the right targets the loss is over 11, because the model repeats what it read last.
-# - **Shifted twice.** The loss looks like that of a slow but healthy run. New text with the right targets gives it away, and so does what the model writes: it leaves words out.
+# - **Not shifted.** A loss far below the floor on text that was not read before is impossible: there is a mistake or a leak. The model repeats what it read last.
+# - **Shifted twice.** The loss looks like a slow but healthy run. New text with the right targets gives it away, and what the model writes: it leaves words out.
 # - **Another text's targets.** The input does not help to predict them, so the loss stops at the level of frequencies.
-# - **No causal mask.** The loss looks even better, on new text, too, because the future can be read. What the model writes gives it away, and so does the comparison of one pass with one position at a time (section 1).
+# - **No causal mask.** The loss looks even better, on new text, too, because the future can be read. What the model writes gives it away, and so does section 1's comparison.
 
 # %% tags=["source-hidden"] slide="subslide"
 show_symptoms("Mistakes in the model and in the steps, in nats per token", ["nothing wrong", *IN_STEPS])
 
 # %% [markdown]
-# - **Softmax in the model.** The first loss is near $\ln V$ = 5.84 (a healthy start is a little above: lesson 03) and hardly moves, because the loss takes the softmax of probabilities. (The loss on new stories is measured without the extra softmax; nothing limited the logits, and they have become very large.)
+# - **Softmax in the model.** The loss hardly moves from $\ln V$ = 5.84, because it takes the softmax of probabilities. (On new stories it is measured without the extra softmax: the logits have become very large.)
 # - **Gradients never cleared**, and **a rate too large**: the losses jump about, far above the run with nothing wrong.
 # - **All matrices start at 0.** Exactly $\ln V$ for ever, because no gradient arrives anywhere.
 #
@@ -1005,7 +1042,7 @@ show_symptoms("Mistakes in the model and in the steps, in nats per token", ["not
 
 # %% [markdown] slide="slide"
 # ### The loss is NaN
-# A loss of NaN stays NaN. Somebody wrote a causal mask with one diagonal too few, in the second block only, so the first position may look at nothing: its softmax divides 0 by 0.
+# A loss of NaN stays NaN. Here the mask of the second block has one diagonal too few, so the first position may look at nothing: its softmax divides 0 by 0.
 
 
 # %%
@@ -1017,16 +1054,19 @@ class Strict(Attention):
         return (weights @ v).transpose(-3, -2).flatten(-2)  # (B, H, T, D) -> (B, T, H*D)
 
 
+# %%
 broken = fresh()
 broken.blocks[1].attention = Strict(broken.config)
 x, y = draw_windows(train_ids, 8, T, torch.Generator().manual_seed(5))  # (8, T), (8, T)
+
+# %%
 loss = next_token_loss(broken(x), y)
 loss.backward()
 gradients = [p.grad for p in broken.parameters()]
 print(f"loss {loss.item()}; NaN in {sum(bool(g.isnan().any()) for g in gradients)} of {len(gradients)} gradients")
 
 # %% [markdown]
-# The gradients do not say where it began, because nearly all of them are NaN, also below the mistake. The forward pass does: `capture` keeps every module's input and output in the order of the run (lesson 10). Which output is the first bad one?
+# Nearly all gradients are NaN, so they do not show where it began. The forward pass does: `capture` keeps every module's input and output in the order of the run. Which output is the first bad one?
 
 # %% slide="subslide" evidence="first-bad"
 from tinylm_lib.classroom import capture
@@ -1039,7 +1079,7 @@ print("the module before it is fine:", caught.outputs["blocks.1.attention.v_proj
 assert bad[0] == "blocks.1.attention.o_proj" and at_positions == [0]
 
 # %% [markdown]
-# So it happened between `v_proj` and `o_proj` of block 1, in its `mix`, and only at position 0: a row of the mask without any allowed position. [[first-bad]] (If a NaN first appears in the backward pass, `torch.autograd.set_detect_anomaly(True)` names the operation.) If a correct model becomes NaN in a long run, go back to the last checkpoint, and lower the rate or lengthen the warm-up.
+# So it happened between `v_proj` and `o_proj` of block 1, in its `mix`, and only at position 0: a row of the mask without any allowed position. [[first-bad]] (If a NaN first appears in the backward pass, `torch.autograd.set_detect_anomaly(True)` names the operation.)
 #
 # To watch gradients, print **norms**, not means:
 
@@ -1053,7 +1093,7 @@ for factor in (1, 1000):
 assert abs(1000 * head.mean()) < 1e-4 < head.norm()
 
 # %% [markdown]
-# A gradient that explodes has the same mean as a healthy one. Here the mean is even 0 by construction: for each prediction the gradients of the logits sum to 0, because probabilities sum to 1. [[norms-not-means]]
+# A gradient a thousand times too large has the same mean. Here it is 0 by construction: for each prediction the gradients of the logits sum to 0, because probabilities sum to 1. [[norms-not-means]]
 
 # %% [markdown] tags=["note"]
 # **Say.** Six tools that long runs need. Each is independent of the others: choose two or three.
@@ -1076,7 +1116,7 @@ assert abs(1000 * head.mean()) < 1e-4 < head.norm()
 # %% [markdown] slide="slide" plan=110
 # ## 9. For engineers
 # ### A schedule for the learning rate
-# At step 1 Adam moves every weight by about the full rate, although its gradient comes from a single batch. A **warm-up** makes the first steps small: the rate rises from **0** at step 0 in a straight line to its peak at step W. Later the rate falls, because near the goal large steps jump across it. Half a **cosine** does that gently, for steps $t$ from $W$ to $N$, the last one ([Loshchilov and Hutter 2016](https://arxiv.org/abs/1608.03983), with the warm-up in front):
+# At step 1 Adam moves every weight by about the full rate, although its gradient comes from a single batch. A **warm-up** makes the first steps small: a straight line from **0** at step 0 to the peak at step W. Later the rate falls, because near the goal large steps jump across it: half a **cosine** for steps $t$ from $W$ to $N$, the last one ([Loshchilov and Hutter 2016](https://arxiv.org/abs/1608.03983), with the warm-up in front):
 #
 # $$\text{lr}(t) = \text{floor} + (\text{peak} - \text{floor})\;\tfrac{1}{2}\Bigl(1 + \cos\bigl(\pi\,\tfrac{t - W}{N - W}\bigr)\Bigr)$$
 #
@@ -1175,6 +1215,7 @@ set_rate = yours(warmup_cosine)
 clip = yours(clip_gradients)
 
 
+# %% slide="subslide"
 def full_loop(model, updates):
     """The plain loop with a schedule and clipping; return the losses and the windows that were read."""
     source = torch.Generator().manual_seed(5)
@@ -1200,20 +1241,22 @@ def full_loop(model, updates):
     return losses, windows_read
 
 
-# %% evidence="same-loop"
-losses, windows_read = full_loop(fresh(), updates=20)
+# %%
+plain_losses, windows_read = full_loop(fresh(), updates=20)
 adamw = TrainConfig(
     total_steps=100, schedule="cosine", warmup_steps=10, floor=0.1, clip_norm=1.0,
     optimizer="adamw", matrix_lr=0.01, embedding_lr=0.01, precision="fp32",
 )  # fmt: skip
+
+# %% evidence="same-loop"
 twin = fresh()
 library_steps = itertools.islice(train(twin, build_optimizer(twin, adamw), iter(windows_read), adamw), 20)
-apart = [abs(s.loss.item() - loss) for s, loss in zip(library_steps, losses, strict=True)]
+apart = [abs(s.loss.item() - loss) for s, loss in zip(library_steps, plain_losses, strict=True)]
 assert max(apart) < 1e-3
 print("20 updates: every loss of the library's loop is within 0.001 of the loss of the plain one")
 
 # %% [markdown]
-# The library's loop adds what long runs need: several batches for one update, numbers of fewer bits, and a step number to resume from. It yields after each update, so that the caller can look, save or stop, and it switches dropout on with `model.train()`.
+# The library's loop adds what long runs need: several batches for one update, fewer bits, and a step number to resume from. It yields after each update, so that the caller can look, save or stop.
 
 # %% slide="skip"
 from tinylm_lib.classroom import show
@@ -1224,8 +1267,10 @@ show(train)
 # ### A batch too large for memory
 # Read it in parts with equally many targets and add up the gradients: **accumulation**. Each part's loss is divided by the number of parts, so that the sum is the mean over all. (AdamW hides a missing division, because m and the root of v grow alike.)
 
-# %% rows=["S2-19"] evidence="accumulation"
+# %%
 x, y = next(RandomWindows(train_ids, batch_size=32, seq_len=T, seed=2))  # (32, T), (32, T)
+
+# %% rows=["S2-19"] evidence="accumulation"
 whole = fresh()
 next_token_loss(whole(x), y).backward()
 parts = fresh()
@@ -1237,7 +1282,7 @@ print("4 parts of 8 windows: the gradient of all 32")
 
 # %% [markdown]
 # ### Stop and resume
-# A run should survive a power cut. What must be saved so that it continues *exactly* as if nothing had happened? We train 20 updates. Then 10, save, load into another model, and 10 more: once with everything that was saved, once without the optimizer's running means.
+# What must be saved so that a run continues *exactly* as if nothing had happened? We train 20 updates; then 10, save, load into another model, and 10 more, with and without the optimizer's running means.
 
 
 # %% slide="skip"
@@ -1246,18 +1291,16 @@ from pathlib import Path
 
 from tinylm_lib.training import checkpoint
 
-recipe = TrainConfig(total_steps=20, schedule="cosine", warmup_steps=5, precision="fp32")
-
-
+# %% slide="skip"
 def run_parts(seed: int = 1):
     lm = fresh(seed)
-    return lm, build_optimizer(lm, recipe), RandomWindows(train_ids, batch_size=8, seq_len=T, seed=1)
+    return lm, build_optimizer(lm, short), RandomWindows(train_ids, batch_size=8, seq_len=T, seed=1)
 
 
 # %% rows=["S4-55"] evidence="resume"
-straight = [s.loss.item() for s in train(*run_parts(), recipe)]
+straight = [s.loss.item() for s in train(*run_parts(), short)]
 lm, optimizer, batches = run_parts()
-*_, last = itertools.islice(train(lm, optimizer, batches, recipe), 10)
+*_, last = itertools.islice(train(lm, optimizer, batches, short), 10)
 with tempfile.TemporaryDirectory() as place:
     folder = Path(place) / "saved"
     checkpoint.save(folder, lm, optimizer, batches, step=last.step, tokenizer=tokenizer)
@@ -1265,7 +1308,7 @@ with tempfile.TemporaryDirectory() as place:
         saved = checkpoint.load(folder)
         lm, optimizer, batches = run_parts(seed=7)
         saved.restore(lm, optimizer if with_optimizer else None, batches)
-        rest = train(lm, optimizer, batches, recipe, first_step=saved.step + 1)
+        rest = train(lm, optimizer, batches, short, first_step=saved.step + 1)
         off = [abs(s.loss.item() - loss) for s, loss in zip(rest, straight[10:], strict=True)]
         assert (max(off) == 0) == with_optimizer
         print("with the optimizer's state: every loss is the same" if with_optimizer else "without: they differ")
@@ -1311,11 +1354,12 @@ print("with its products in bf16 the loss is less than 0.01 away")
 
 # %% [markdown]
 # ### Muon
-# AdamW treats a matrix as a list of numbers. But a matrix has directions, each with a strength, its **singular value**, and a gradient is often much stronger in some directions than in others. **Muon** brings all strengths close to each other ([Jordan et al. 2024](https://kellerjordan.github.io/posts/muon/)). A gradient of 2x2 shows the difference:
+# AdamW treats a matrix as a list of numbers. But a matrix has directions, each with a strength, its **singular value**. **Muon** brings the strengths of a gradient close to each other ([Jordan et al. 2024](https://kellerjordan.github.io/posts/muon/)). A gradient of 2x2 shows the difference:
 
-# %% evidence="muon"
+# %% slide="skip"
 from tinylm_lib.training import orthogonalise
 
+# %% evidence="muon"
 tiny = torch.tensor([[3.0, 1.0], [1.0, 3.0]])
 steps_of = {"gradient": tiny, "Adam, first step": tiny.sign(), "Muon": orthogonalise(tiny[None])[0]}
 for name, matrix in steps_of.items():
@@ -1327,7 +1371,7 @@ assert torch.linalg.svdvals(tiny.sign())[1] < 1e-6
 assert torch.linalg.svdvals(steps_of["Muon"])[1] > 0.9 * torch.linalg.svdvals(steps_of["Muon"])[0]
 
 # %% [markdown]
-# The gradient has two directions, (1, 1) with a strength of 4 and (1, -1) with a strength of 2. Adam's first step, the signs, is all ones: it moves the first direction and ignores the second. Muon moves both equally. [[muon]] In the real gradient of a block the difference is larger:
+# The gradient has two directions, (1, 1) with a strength of 4 and (1, -1) with a strength of 2. Adam's first step, all ones, moves the first and ignores the second. Muon moves both about equally. [[muon]] In a real gradient the strengths differ more:
 
 # %%
 gradient = whole.blocks[0].attention.o_proj.weight.grad  # (C, C)
@@ -1336,16 +1380,16 @@ for name, matrix in (("gradient", gradient), ("Muon", orthogonalise(gradient[Non
     print(f"{name:<9}the middle strength is {strengths.median() / strengths[0]:.2f} of the largest")
 
 # %% [markdown]
-# The rows of a table are read one at a time, and a vector has one direction only, so AdamW moves these. Lesson 14 measures what Muon gains.
+# Tables, whose rows are read one at a time, and vectors are left to AdamW. Lesson 14 measures what Muon gains.
 
 # %% [markdown] slide="slide"
 # ## What you have now
 # - Training removes the surprise where earlier words determine the next one. [[story-shaded]] The targets are the inputs shifted by one, and one pass gives a prediction, and a loss, at every position. [[one-pass]]
-# - Validation text must not overlap with the training text: hold out whole stories. Windows held out at random overlap with the training windows, and their loss does not show overfitting. [[shuffled-windows]] [[overfitting]]
+# - Hold out whole stories. Windows held out at random overlap with the training windows, and their loss does not show overfitting. [[shuffled-windows]] [[overfitting]]
 # - AdamW keeps two running means, corrected for their start at 0; its weight decay is a fraction of the weight before the step. [[adamw-by-hand]] Gradients that agree move a weight far, however small they are, down to eps. [[small-gradients]]
 # - A training loop of your own: windows, loss, gradients, update. [[ten-lines]] With a schedule and clipping it gives the same losses as the library's loop. [[same-loop]]
 # - The loss after a short run is a U over the learning rate. [[rate-valley]]
-# - Skills arrive at different times, while the model comes steadily closer to the floor. Places changed from wrong to right within some tens of updates; traits and owners rose gradually. [[skills-in-time]]
+# - Skills arrive at different times, while the model comes steadily closer to the floor. [[skills-in-time]]
 # - When the loss is NaN, the first bad output of the forward pass shows where. [[first-bad]] Norms of gradients show their size, means do not. [[norms-not-means]]
 #
 # Next, lesson 12: the model has learned probabilities. How do you write with them?
