@@ -282,8 +282,8 @@ trace(one_batch, fresh(), x, y, sizes={"B": 16, "T": T, "C": 48})
 # **Ask.** Plain steps with a rate of 0.07 diverge in this valley. Which direction is to blame, the long one or the narrow one? (The narrow one, so one rate for all directions is limited by the steepest.)
 #
 # **Usual answers.**
-# - *by 10* in the prediction: m is 100 times as large, but so is the root of v.
-# - *by 5*: that is the plain step, lr times g.
+# - *By 10* (`by 10`): m is 100 times as large, but so is the root of v.
+# - *By 5* (`by 5`): that is the plain step, lr times g.
 # - *The decay is added to the gradient* (`coupled`): then it is divided by the root of v, too. That is Adam with L2, and its difference from AdamW is the W.
 # - *The corrected means are returned* (`corrected moments kept`): the running means continue uncorrected; correct them only in the step.
 # - *eps inside the root* (`eps inside`): the root of 1e-8 is 1e-4, so gradients below that would hardly move anything.
@@ -485,10 +485,10 @@ assert moved["always 0.000000000001"] < 0.001
 # **Ask.** Which lines depend on the text being language? (None: the same loop trains on anything that comes as ids.)
 #
 # **Usual answers.**
-# - *none of them* in the prediction: 100 updates teach a small model much about a small language; such a result would mean a broken loop.
-# - *one that knows only frequencies*: the loop passes this level within its first updates.
-# - *The gradients must be set to 0*: `torch.autograd.grad` returns new ones each time; `loss.backward()` adds to the old ones. Section 8 shows what a forgotten reset looks like.
-# - *Why `no_grad`?*: the update itself is not part of the model, so it needs no gradient.
+# - *None of these predictors* (`none of them`): 100 updates teach a small model much about a small language; such a result would mean a broken loop.
+# - *Frequencies, as the simplest* (`one that knows only frequencies`): the loop passes this level within its first updates.
+# - *The gradients must be set to 0 first* (`gradients never cleared`, a mistake of section 8): `torch.autograd.grad` returns new ones each time; `loss.backward()` adds to the old ones.
+# - *A list of gradients comes back* (`returns the step`, `param last`): `update` must return the new tensor, m and v, in this order.
 #
 # **Cut if short.** Nothing: this is the heart. Let the levels be said, not derived.
 
@@ -589,13 +589,12 @@ print("it writes:", tokenizer.decode(written[0].tolist()).strip())
 #
 # **Draw.** Empty axes: learning rate from left to right in factors of ten, loss upwards. Let the class draw the curve before you show it.
 #
-# **Ask.** Why is the left end bad, and why is the right end bad? (Left: too little distance in 60 updates. Right: each step jumps over the lower ground, as in the valley.)
+# **Ask.** Why is the left end bad, and why is the right end bad? (Left: too little distance in 60 updates. Right: each step jumps over the lower ground, as in the valley.) Is the best rate a property of the model? (Not alone: batch size, length of the run and optimizer count, too.)
 #
 # **Usual answers.**
-# - *0.0001*: such a rate is on the left branch: safe, but 60 updates lead nowhere.
-# - *0.1*: the steps are larger, but they jump across.
-# - *0.03*: nearly as good, and close to the edge; with other data or a longer run it may be too large.
-# - *The best rate is a property of the model*: it depends on batch, length of the run and optimizer, too. Section 6 uses another optimizer, so its rates are others.
+# - *The smallest, it is the safest* (`0.0001`): it is on the left branch: 60 updates do not lead far.
+# - *The largest, it is the fastest* (`0.1`): its steps jump across the valley.
+# - *The second largest* (`0.03`): it comes close in this run; look at the figure, and how steep the curve is on its right.
 #
 # **Cut if short.** The control; the figure says the same.
 
@@ -649,13 +648,12 @@ assert found[0.0001] > found[0.001] > found[0.01] < found[0.03] < found[0.1]
 #
 # **Draw.** Five lines that rise from 0 to 1 at different times, and below them one smooth curve that falls: the loss is a mean over skills.
 #
-# **Ask.** Which skill comes first: pronouns, places, or who owns what? While the run is under way, let somebody read the samples of update 5 and update 75 aloud.
+# **Ask.** Which skill comes first: pronouns, places, or who owns what? While the run is under way, let somebody read the samples of update 5 and update 75 aloud. Afterwards: is the order a law? (The recorded runs with other first weights show another one.) Has the model understood the story? (Owners are right about half the time, quotations hardly ever.)
 #
 # **Usual answers.**
-# - *still nearly none* in the prediction: a place is named several times in a story, so looking it up pays early.
-# - *about a third*: the loss is a mean over all words; a single skill does not have to follow it.
-# - *Skills arrive in order of difficulty*: part of the order is chance. The recorded runs with other first weights show another order of pronouns and places.
-# - *The model has understood the story*: who owns what is right only half the time, and quotations hardly ever. The picture shows it word by word.
+# - *A place is too hard* (`still nearly none`): a place is named several times in a story, so looking it up pays early.
+# - *As slowly as the loss* (`about a third`): the loss is a mean over all words; a single skill does not have to follow it.
+# - *All places at once, suddenly* (`nearly all`, which is right): nearly; in between, some of them are right, so the change is fast but gradual.
 #
 # **Cut if short.** The table of recorded runs.
 
@@ -826,9 +824,9 @@ for seed, (*fractions, pronoun_at, place_at) in RECORDED.items():
 # **Ask.** The windows that were held out by shuffling: which of the two curves will they follow?
 #
 # **Usual answers.**
-# - *The validation curve*: they overlap with the training windows (section 2), so they follow the training curve and hide the overfitting.
-# - *Perplexity is the better number*: it is e to the loss, so it ranks models in the same order. Only bits per byte compare different tokenizers.
-# - *It was first a model of frequencies*: this run has no such stage; the table of nearest predictors shows it.
+# - *The curve of new stories, they are held out, too*: they overlap with the training windows (section 2), so they follow the training curve and hide the overfitting.
+# - *Perplexity is the better number*: it is e to the power of the loss, so it ranks models in the same order. Only bits per byte compare different tokenizers.
+# - *First it was a model of frequencies*: this run has no such stage, as the list of nearest predictors shows.
 #
 # **Cut if short.** The nearest predictor.
 
@@ -914,9 +912,9 @@ print(f"keep update {seen_at[best]}")
 # **Ask.** Which of these would you notice from the loss curve alone? (Only some: "shifted twice" looks like a slow, healthy run.)
 #
 # **Usual answers.**
-# - *no causal mask* in the prediction: it must first find the answer in what it reads, and in 60 updates it has only begun to.
-# - *shifted twice*: two words ahead is harder to predict than one, not easier.
-# - *softmax in the model*: its probabilities pass through a second softmax, which makes them nearly equal, so the loss cannot fall far.
+# - *The one that can see the answer* (`no causal mask`): it must first find the answer in what it reads, and in 60 updates it has only begun to.
+# - *The double shift* (`shifted twice`): two words ahead is harder to predict than one, not easier.
+# - *The extra softmax* (`softmax in the model`): its probabilities pass through a second softmax, which makes them nearly equal, so the loss cannot fall far.
 # - *Find the NaN in the gradients*: they pass it on to nearly all tensors; go through the forward pass and take the first bad output.
 # - *A mean gradient of 0 means that nothing arrives*: positive and negative numbers cancel; look at the norm.
 #
@@ -1108,8 +1106,8 @@ assert abs(1000 * head.mean()) < 1e-4 < head.norm()
 # - *Small gradients are stretched, too* (`always`): below the limit nothing changes.
 # - *The cosine begins at step 1* (`from the first step`): it begins where the warm-up ends.
 # - *The rate rises again after the last step* (`goes on`): after the end it stays at the floor.
-# - *6.5* in the prediction: then each tensor would be clipped by itself.
-# - *near 0.9* in the prediction on bf16: in fp32 it would be; bf16 has no number between 0.996 and 1.
+# - *The limit itself* (`6.5`): then each tensor would be clipped by itself.
+# - *Where arithmetic says* (`near 0.9`): in fp32 it would be; bf16 has no number between 0.996 and 1.
 #
 # **Cut if short.** Any part: only "The loop again" uses the two exercises.
 
