@@ -8,6 +8,7 @@ from typing import Any
 
 PLACES = {
     "display.cards": ("card", "number_table"),
+    "display.control": ("control",),
     "display.numbers": ("fixed", "learned", "measured", "rounded"),
     "display.source": ("show",),
     "shapes.capture": ("capture",),
