@@ -6,7 +6,7 @@
 # *Runs* in about 50 s on two cores. *Teaches* in about 50 minutes, plus 39 of exercises.
 
 # %% [markdown] tags=["note"]
-# The lesson as a whole. It has one picture (a story shaded by loss, section 1, and again in section 6) and one piece of code (the loop of section 4). If you have only ten minutes, show these two. Start the kernel and run all cells before the class: the real run of section 6 takes about half a minute. In 50 minutes the class does sections 1 to 6 and 8 with the first exercise; 80 minutes add section 7 and the exercises of sections 2 and 3; 110 minutes add section 9.
+# The lesson as a whole. It has one picture (a story shaded by loss, section 1, and again in section 6) and one piece of code (the loop of section 4). If you have only ten minutes, show these two. Start the kernel and run all cells before the class: the real run of section 6 takes about half a minute. The shortest plan has all sections but 7 and 9, and the first exercise; the second adds section 7 and two exercises; the longest adds section 9 and its two.
 
 # %% slide="skip"
 import math
@@ -97,7 +97,9 @@ figures.shaded_words(
 determined = [loss for loss, kind in zip(after, story.kinds, strict=True) if kind]
 assert sum(determined) / len(determined) < 0.3 and min(before) > 3 and first_time > 2
 print(f"mean loss before training {sum(before) / len(before):.1f}, after training {sum(after) / len(after):.1f} nats")
-print(f"after training, on the {len(determined)} words that must be looked up: {sum(determined) / len(determined):.1f} nats")
+print(
+    f"after training, on the {len(determined)} words that must be looked up: {sum(determined) / len(determined):.1f} nats"
+)
 
 # %% [markdown]
 # Training has removed the surprise where the story determines the next word: a place, the silver cup, even a whole quotation. [[story-shaded]] Words that the story picks at random keep a loss. How does a model get from the upper picture to the lower one?
@@ -590,10 +592,10 @@ print("it writes:", tokenizer.decode(written[0].tolist()).strip())
 #
 # **Draw.** Empty axes: learning rate from left to right in factors of ten, loss upwards. Let the class draw the curve before you show it.
 #
-# **Ask.** Why is the left end bad, and why is the right end bad? (Left: too little distance in 60 updates. Right: each step jumps over the lower ground, as in the valley.) Is the best rate a property of the model? (Not alone: batch size, length of the run and optimizer count, too.)
+# **Ask.** Why is the left end bad, and why is the right end bad? (Left: too little distance in so few updates. Right: each step jumps over the lower ground, as in the valley.) Is the best rate a property of the model? (Not alone: batch size, length of the run and optimizer count, too.)
 #
 # **Usual answers.**
-# - *The smallest, it is the safest* (`0.0001`): it is on the left branch: 60 updates do not lead far.
+# - *The smallest, it is the safest* (`0.0001`): it is on the left branch: so few updates do not lead far.
 # - *The largest, it is the fastest* (`0.1`): its steps jump across the valley.
 # - *The second largest* (`0.03`): it comes close in this run; look at the figure, and how steep the curve is on its right.
 #
@@ -642,7 +644,33 @@ figures.display(
 assert found[0.0001] > found[0.001] > found[0.01] < found[0.03] < found[0.1]
 
 # %% [markdown]
-# The curve is a **U**. [[rate-valley]] Search in factors of 3 to 10. The lowest point depends on the model, the batch size, the length of the run and the optimizer, so search again when you change these. During a long run the rate is usually not constant: it first rises, and then falls (section 9).
+# The curve is a **U**. [[rate-valley]] Watch how the loss falls with each rate:
+
+
+# %% slide="skip"
+from ipywidgets import SelectionSlider
+
+from tinylm_lib.classroom import control
+
+
+# %% slide="subslide"
+def try_rate(rate=0.01):
+    losses = plain_loop(fresh(), rate, updates=30)
+    fig, ax = plt.subplots(figsize=(8.6, 3.6), layout="constrained")
+    ax.plot(range(1, 31), losses)
+    ax.set(title=f"30 updates at a rate of {rate}", xlabel="update", ylabel="nats per token", ylim=(0, 7))
+    figures.display(
+        fig,
+        alt=f"The loss of 30 updates with a learning rate of {rate}.",
+        caption="Too small: a slow, even fall. Too large: a restless curve that stays higher.",
+        table={"update": [1, 30], "loss": [f"{losses[0]:.1f}", f"{losses[-1]:.1f}"]},
+    )
+
+
+control(try_rate, rate=SelectionSlider(options=[0.0001, 0.001, 0.01, 0.03, 0.1, 0.3], value=0.01))
+
+# %% [markdown]
+# Search in factors of 3 to 10. The lowest point depends on the model, the batch size, the length of the run and the optimizer, so search again when you change these. During a long run the rate is usually not constant: it first rises, and then falls (section 9).
 
 # %% [markdown] tags=["note"]
 # **Say.** Two habits of people whose trainings work: learn one batch by heart before any long run, and look at what the model gets right, not only at the loss. Start the cell of the real run now and talk while it runs.
@@ -1289,6 +1317,7 @@ import tempfile
 from pathlib import Path
 
 from tinylm_lib.training import checkpoint
+
 
 # %% slide="skip"
 def run_parts(seed: int = 1):
