@@ -103,7 +103,8 @@ print(
 
 # %% [markdown]
 # Training has removed the surprise where the story determines the next word: a place, the silver cup, even a whole quotation. [[story-shaded]] Words that the story picks at random keep a loss. How does a model get from the upper picture to the lower one?
-#
+
+# %% [markdown] slide="subslide"
 # ### Your turn
 # The targets are the inputs **shifted by one**.
 
@@ -141,8 +142,12 @@ torch.testing.assert_close(at_once, torch.stack(one_by_one, dim=1), atol=1e-4, r
 print("one pass over 10 tokens predicts the same as 10 passes, one for each position")
 
 # %% [markdown]
-# So in training one pass checks all predictions at once, while writing needs one pass for each new token. [[one-pass]] Without the mask the model could read each answer in its own input. (BERT sees both sides, so it hides the words that it has to predict: [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).)
-#
+# So in training one pass checks all predictions at once, while writing needs one pass for each new token. [[one-pass]]
+
+# %% [markdown] slide="say"
+# Without the mask the model could read each answer in its own input. (BERT sees both sides, so it hides the words that it has to predict: [Devlin et al. 2019](https://arxiv.org/abs/1810.04805).)
+
+# %% [markdown] slide="subslide"
 # The **loss** of a text is the mean over its positions. `next_token_loss` computes exactly this mean:
 
 # %% rows=["S2-13"]
@@ -215,7 +220,8 @@ print(f"shuffled: {leaked:.0f} % of the held-out tokens were trained on")
 
 # %% [markdown]
 # That is a **leak**, and section 7 shows how it misleads. The problem is not the shuffling but the overlap. So hold out whole stories, as we did: then no held-out token is in a training window. [[shuffled-windows]]
-#
+
+# %% [markdown] slide="subslide"
 # ### Your turn
 # A batch is B windows. They start **anywhere** that leaves room for seq_len tokens and one more, the last target. All randomness comes from the generator that is **given**, so that a run can be repeated.
 
@@ -253,7 +259,7 @@ x, y = library_windows(numbered, 200, 4, torch.Generator().manual_seed(1))  # (2
 print("one row of x", x[0].tolist(), "and of y", y[0].tolist())
 print("starts of 200 windows", x[:, 0].unique().tolist())
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # Now follow one batch on its whole way: from ids to logits, to a loss, and back to the gradient of one matrix. Going back through the model by the chain rule is called **backpropagation** (lesson 02).
 
 
@@ -312,9 +318,10 @@ optimizer.step()
 new_loss = next_token_loss(gpt(noise[:, :-1]), noise[:, 1:])
 print(f"loss {loss:.2f}, gradient norm {norm:.1f}, loss after one step {new_loss:.2f}")
 
-# %% [markdown]
+# %% [markdown] slide="say"
 # (The **gradient norm** is the length of all gradients as one long vector.) GPT-3 was trained with about 94,000 such steps, on 300 billion tokens ([Brown et al. 2020](https://arxiv.org/abs/2005.14165)).
-#
+
+# %% [markdown] slide="subslide"
 # The plain step is `w - lr * g` (lesson 02), with `lr` the **learning rate**. A loss with only two weights shows its weakness: a valley that is 30 times steeper in one direction than in the other.
 
 # %% slide="skip"
@@ -374,7 +381,7 @@ figures.display(
     table={"way": list(ways), "height at the end": [float(height(points[-1])) for points in ways.values()]},
 )
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # **Momentum** steps along a running mean of the gradients: what points from side to side cancels, and what points along the valley adds up. **Adam** also divides by the usual size of the gradient, separately for each weight, so the steep and the flat direction move at the same pace ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It keeps two running means: m of the gradient, v of its square, and steps by $m / \sqrt{v}$. For one weight, the first step is:
 
 # %%
@@ -385,7 +392,7 @@ m_hat = m / (1 - beta1**1)
 v_hat = v / (1 - beta2**1)
 print(f"m {m:.3f}, v {v:.5f}; corrected: m {m_hat:.2f}, v {v_hat:.2f}; step {lr * m_hat / math.sqrt(v_hat):.2f}")
 
-# %% [markdown]
+# %% [markdown] slide="say"
 # Both means start at 0, so at first they are too small: m is a tenth of g. After $t$ steps the start still has the weight $\beta^t$, so divide by $1 - \beta^t$ (`m_hat`, `v_hat`). Steps count from 1.
 
 
@@ -401,9 +408,13 @@ predict(
     because="m is 100 times as large, and so is the root of v: at step 1 only the sign of the gradient counts.",
 )
 
-# %% [markdown]
-# The W in **AdamW** is *weight decay*: each weight also shrinks by a fraction of itself, and this has no part in m and v ([Loshchilov and Hutter 2017](https://arxiv.org/abs/1711.05101)). The fraction is `lr * decay` in PyTorch and here. (In the paper's algorithm 2 only the schedule, not the learning rate itself, multiplies the decay.)
-#
+# %% [markdown] slide="subslide"
+# The W in **AdamW** is *weight decay*: each weight also shrinks by a fraction of itself, and this has no part in m and v ([Loshchilov and Hutter 2017](https://arxiv.org/abs/1711.05101)). The fraction is `lr * decay` in PyTorch and here.
+
+# %% [markdown] slide="say"
+# (In the paper's algorithm 2 only the schedule, not the learning rate itself, multiplies the decay.)
+
+# %% [markdown] slide="subslide"
 # ### Your turn
 # With $g$ the gradient, $t$ the step, counted from 1, $\lambda$ the decay, and on the right the $w$ that came in:
 #
@@ -438,7 +449,7 @@ hint("adamw_step")
 # %% [markdown] tags=["solution"]
 # Two running means, one correction each, one line for the weight. Common mistakes: to return the corrected means; eps inside the root; beta1 and beta2 exchanged, which shows from the third step on; the decay in the gradient.
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # The same rule step by step, next to PyTorch's own optimizer:
 
 # %% evidence="adamw-by-hand"
@@ -455,10 +466,10 @@ for t, g in enumerate((0.5, 0.5, -0.2), start=1):
     print(f"step {t}: {w:.6f} by hand, {weight.item():.6f} by torch")
     assert abs(w - weight.item()) < 1e-6
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # If Adam divides the size of a gradient away, do small gradients still matter? Four weights make 100 steps with lr 0.01, each with gradients of another kind:
 
-# %% slide="subslide" evidence="small-gradients"
+# %% evidence="small-gradients"
 kinds = {
     "always 1": torch.ones(100),
     "always 0.000001": torch.full((100,), 1e-6),
@@ -477,7 +488,7 @@ for kind, gradients in kinds.items():
 assert min(moved["always 1"], moved["always 0.000001"]) > 0.98 > 0.5 > moved["0.1, with noise of size 1"]
 assert moved["always 0.000000000001"] < 0.001
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # A gradient of a millionth moves its weight as far as a gradient of 1: what counts is whether the gradients **agree**. In noise, a small gradient moves its weight far less, because the noise cancels in m but not in v. Far below eps (1e-8) it moves almost nothing. [[small-gradients]] So small gradients matter even with Adam: they may drown in noise, fall below eps, or become 0 where numbers have few bits (lesson 14).
 
 # %% [markdown] tags=["note"]
@@ -516,11 +527,11 @@ def yours(function):
 draw_windows = yours(random_windows)
 update = yours(adamw_step)
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # One round of the loop is one update: draw windows, compute the loss, compute its gradients, update every tensor of weights.
 
 
-# %% slide="subslide"
+# %%
 def plain_loop(model, rate, updates):
     """Train the model with one learning rate; return the loss before each update."""
     source = torch.Generator().manual_seed(5)
@@ -547,7 +558,7 @@ learner = fresh()
 course = plain_loop(learner, rate=0.01, updates=100)
 reached = sum(course[-10:]) / 10  # mean loss of the last ten updates
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # How good is that? Lesson 00 measured the loss of predictors that know only so much. No model can stay below the **floor** on new text, because the remaining uncertainty is pure chance.
 
 # %%
@@ -669,7 +680,7 @@ def try_rate(rate=0.01):
 
 control(try_rate, rate=SelectionSlider(options=[0.0001, 0.001, 0.01, 0.03, 0.1, 0.3], value=0.01))
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # Search in factors of 3 to 10. The lowest point depends on the model, the batch size, the length of the run and the optimizer, so search again when you change these. During a long run the rate is usually not constant: it first rises, and then falls (section 9).
 
 # %% [markdown] tags=["note"]
@@ -688,7 +699,10 @@ control(try_rate, rate=SelectionSlider(options=[0.0001, 0.001, 0.01, 0.03, 0.1, 
 
 # %% [markdown] slide="slide"
 # ## 6. The real run
-# Before any long run, train on **one batch, again and again** ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)). If the model cannot learn one batch by heart, no long run will help. From here on we use the library's `train` and its default optimizer: AdamW for tables and vectors, Muon for the matrices of the blocks (section 9).
+# Before any long run, train on **one batch, again and again** ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)). If the model cannot learn one batch by heart, no long run will help.
+
+# %% [markdown] slide="say"
+# From here on we use the library's `train` and its default optimizer: AdamW for tables and vectors, Muon for the matrices of the blocks (section 9).
 
 # %% slide="skip"
 import itertools
@@ -713,7 +727,8 @@ print(f"entropy of its predictions: {entropy:.1f}; of one that knows nothing: {m
 
 # %% [markdown]
 # The loss goes far below the floor of the language, with hardly any entropy in the predictions: the model knows this batch by heart. So model, loss and loop can learn. [[one-batch]]
-#
+
+# %% [markdown] slide="subslide"
 # Now the language: 2 layers of width 128, batches of 8 whole stories, each story read once. After some updates we note which words are right. Words that earlier words determine are sorted by what must be looked up: a *pronoun*, a *place*, a person's *trait*, the *owner* of a thing, a *quotation*.
 
 # %% slide="skip"
@@ -768,8 +783,11 @@ batches = every_document(train_ids, line_end, batch_size=8)
 steps = noting(train(model, build_optimizer(model, recipe), batches, recipe), model, kl, right, by_word)
 await training_view(steps, model, tokenizer, total_steps=recipe.total_steps, levels=levels, expected=expected)
 
-# %% [markdown]
-# The curve is smooth. Does each skill grow smoothly, too? (Processors round differently, and over hundreds of updates this adds up; `expected` is the range for any machine.)
+# %% [markdown] slide="subslide"
+# The curve is smooth. Does each skill grow smoothly, too?
+
+# %% [markdown] slide="say"
+# (Processors round differently, and over hundreds of updates this adds up; `expected` is the range for any machine.)
 
 # %% tags=["source-hidden"]
 predict(
@@ -878,8 +896,12 @@ for name, start in (("nothing", math.log(V)), ("the token before", levels.bigram
     print(f"{(start - nats) / (start - levels.floor):.0%} of the way from knowing {name} to the floor")
 
 # %% [markdown]
-# **Perplexity**, $e$ to the power of the loss, is the number of equally likely tokens that would have the same loss. Both depend on what a token is; **bits per byte** do not (lesson 01), so they compare models with different tokenizers. `evaluate` switches to evaluation mode and back; if you forget the way back, you train on without dropout (lesson 09).
-#
+# **Perplexity**, $e$ to the power of the loss, is the number of equally likely tokens that would have the same loss. Both depend on what a token is; **bits per byte** do not (lesson 01), so they compare models with different tokenizers.
+
+# %% [markdown] slide="say"
+# `evaluate` switches to evaluation mode and back; if you forget the way back, you train on without dropout (lesson 09).
+
+# %% [markdown] slide="subslide"
 # The loss passed one level after the other. Did the model also *become* one predictor after the other: first frequencies, then the token before? The **KL divergence** (lesson 03) measures how far it is from each:
 
 # %% evidence="nearest-predictor"
@@ -890,8 +912,12 @@ assert (nearest[1], nearest[10], nearest[40], nearest[300]) == ("nothing", "the 
 assert "frequencies" not in nearest.values()
 
 # %% [markdown]
-# There is no stage of frequencies in this run, nor with three other random initializations: the loss passes that level while the model already learns which token follows which. [[nearest-predictor]] (In larger models such a stage has been seen: [Chang and Bergen 2022](https://arxiv.org/abs/2110.02406).)
-#
+# There is no stage of frequencies in this run, nor with three other random initializations: the loss passes that level while the model already learns which token follows which. [[nearest-predictor]]
+
+# %% [markdown] slide="say"
+# (In larger models such a stage has been seen: [Chang and Bergen 2022](https://arxiv.org/abs/2110.02406).)
+
+# %% [markdown] slide="slide"
 # ### Learning by heart
 # Now a small model reads only 40 stories, again and again. We measure three losses: on training windows, on windows held out by shuffling (the leak of section 2), and on new stories.
 
@@ -1051,7 +1077,7 @@ show_symptoms(
     f"Wrong targets, no mask: ln V is {math.log(V):.2f}, the floor {levels.floor:.2f} nats per token", IN_DATA
 )
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # - **Not shifted.** A loss far below the floor on text that was not read before is impossible: there is a mistake or a leak. The model repeats what it read last.
 # - **Shifted twice.** The loss looks like a slow but healthy run. New text with the right targets gives it away, and what the model writes: it leaves words out.
 # - **Another text's targets.** The input does not help to predict them, so the loss stops at the level of frequencies.
@@ -1060,7 +1086,7 @@ show_symptoms(
 # %% tags=["source-hidden"] slide="subslide"
 show_symptoms("Mistakes in the model and in the steps, in nats per token", ["nothing wrong", *IN_STEPS])
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # - **Softmax in the model.** The loss hardly moves from $\ln V$ = 5.84, because it takes the softmax of probabilities. (On new stories it is measured without the extra softmax: the logits have become very large.)
 # - **Gradients never cleared**, and **a rate too large**: the losses jump about, far above the run with nothing wrong.
 # - **All matrices start at 0.** Exactly $\ln V$ for ever, because no gradient arrives anywhere.
@@ -1092,10 +1118,10 @@ loss.backward()
 gradients = [p.grad for p in broken.parameters()]
 print(f"loss {loss.item()}; NaN in {sum(bool(g.isnan().any()) for g in gradients)} of {len(gradients)} gradients")
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # Nearly all gradients are NaN, so they do not show where it began. The forward pass does: `capture` keeps every module's input and output in the order of the run. Which output is the first bad one?
 
-# %% slide="subslide" evidence="first-bad"
+# %% evidence="first-bad"
 from tinylm_lib.classroom import capture
 
 caught = capture(broken, x)
@@ -1106,8 +1132,12 @@ print("the module before it is fine:", caught.outputs["blocks.1.attention.v_proj
 assert bad[0] == "blocks.1.attention.o_proj" and at_positions == [0]
 
 # %% [markdown]
-# So it happened between `v_proj` and `o_proj` of block 1, in its `mix`, and only at position 0: a row of the mask without any allowed position. [[first-bad]] (If a NaN first appears in the backward pass, `torch.autograd.set_detect_anomaly(True)` names the operation.)
-#
+# So it happened between `v_proj` and `o_proj` of block 1, in its `mix`, and only at position 0: a row of the mask without any allowed position. [[first-bad]]
+
+# %% [markdown] slide="say"
+# (If a NaN first appears in the backward pass, `torch.autograd.set_detect_anomaly(True)` names the operation.)
+
+# %% [markdown] slide="subslide"
 # To watch gradients, print **norms**, not means:
 
 # %% evidence="norms-not-means"
@@ -1192,7 +1222,7 @@ hint("warmup_cosine")
 # %% [markdown] tags=["solution"]
 # Three parts with two borders, and one fraction of the way for the middle part. Common mistakes: to count from 0, so that the first step does nothing; a cosine that begins at step 1; no end, so that the cosine rises again.
 
-# %% [markdown]
+# %% [markdown] slide="slide"
 # ### Clipping
 # Sometimes a batch has a huge gradient. **Clipping** limits its length: above the limit, all numbers shrink by one factor, so the direction stays. The length is that of *all* gradients together ([Pascanu et al. 2013](https://arxiv.org/abs/1211.5063)). Two tensors, (3, 4) and (12), have lengths of 5 and 12, together $\sqrt{5^2 + 12^2} = 13$.
 
@@ -1233,7 +1263,7 @@ hint("clip_gradients")
 # %% [markdown] tags=["solution"]
 # The length of the lengths is the length of the whole. Common mistakes: one limit for each tensor; to stretch what is short.
 
-# %% [markdown]
+# %% [markdown] slide="slide"
 # ### The loop again
 # With these two functions the plain loop has two more lines, and it is the loop that the library runs. Do they really agree? `train` gets the same first weights, the same windows and AdamW:
 
@@ -1282,7 +1312,7 @@ apart = [abs(s.loss.item() - loss) for s, loss in zip(library_steps, plain_losse
 assert max(apart) < 1e-3
 print("20 updates: every loss of the library's loop is within 0.001 of the loss of the plain one")
 
-# %% [markdown]
+# %% [markdown] slide="say"
 # The library's loop adds what long runs need: several batches for one update, fewer bits, and a step number to resume from. It yields after each update, so that the caller can look, save or stop.
 
 # %% slide="skip"
@@ -1290,9 +1320,12 @@ from tinylm_lib.classroom import show
 
 show(train)
 
-# %% [markdown]
+# %% [markdown] slide="slide"
 # ### A batch too large for memory
-# Read it in parts with equally many targets and add up the gradients: **accumulation**. Each part's loss is divided by the number of parts, so that the sum is the mean over all. (AdamW hides a missing division, because m and the root of v grow alike.)
+# Read it in parts with equally many targets and add up the gradients: **accumulation**. Each part's loss is divided by the number of parts, so that the sum is the mean over all.
+
+# %% [markdown] slide="say"
+# (AdamW hides a missing division, because m and the root of v grow alike.)
 
 # %%
 x, y = next(RandomWindows(train_ids, batch_size=32, seq_len=T, seed=2))  # (32, T), (32, T)
@@ -1307,7 +1340,7 @@ for p, q in zip(whole.parameters(), parts.parameters(), strict=True):
     torch.testing.assert_close(p.grad, q.grad, atol=1e-5, rtol=1e-4)
 print("4 parts of 8 windows: the gradient of all 32")
 
-# %% [markdown]
+# %% [markdown] slide="slide"
 # ### Stop and resume
 # What must be saved so that a run continues *exactly* as if nothing had happened? We train 20 updates; then 10, save, load into another model, and 10 more, with and without the optimizer's running means.
 
@@ -1343,7 +1376,8 @@ with tempfile.TemporaryDirectory() as place:
 
 # %% [markdown]
 # Equal to the last bit. Saved are the weights, the optimizer's state, the position in the text, the step number (for the schedule) and the state of the random generators (for dropout). [[resume]]
-#
+
+# %% [markdown] slide="slide"
 # ### Fewer bits
 # Numbers of half the size are moved twice as fast (lesson 14 measures it). **bf16** has 16 bits: the range of fp32, with fewer digits (lesson 03). May everything be bf16?
 
@@ -1380,7 +1414,7 @@ with torch.no_grad():
 assert 0 < abs(mixed - full) < 0.01
 print("with its products in bf16 the loss is less than 0.01 away")
 
-# %% [markdown]
+# %% [markdown] slide="slide"
 # ### Muon
 # AdamW treats a matrix as a list of numbers. But a matrix has directions, each with a strength, its **singular value**. **Muon** brings the strengths of a gradient close to each other ([Jordan et al. 2024](https://kellerjordan.github.io/posts/muon/)). A gradient of 2x2 shows the difference:
 
@@ -1407,7 +1441,7 @@ for name, matrix in (("gradient", gradient), ("Muon", orthogonalise(gradient[Non
     strengths = torch.linalg.svdvals(matrix)  # (C)
     print(f"{name:<9}the middle strength is {strengths.median() / strengths[0]:.2f} of the largest")
 
-# %% [markdown]
+# %% [markdown] slide="say"
 # Tables, whose rows are read one at a time, and vectors are left to AdamW. Lesson 14 measures what Muon gains.
 
 # %% [markdown] slide="slide"
