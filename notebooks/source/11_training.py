@@ -362,7 +362,7 @@ print(f"plain steps at 0.06 end {height(ways['plain steps'][-1]):.2f} above the 
 print(f"plain steps at 0.07 end {height(too_far[-1]) / 1000:.0f} thousand above it")
 
 # %% tags=["source-hidden"] slide="subslide"
-fig, axes = plt.subplots(3, 1, figsize=(8.6, 5.6), layout="constrained", sharex=True, sharey=True)
+fig, axes = plt.subplots(3, 1, figsize=(8.6, 5.2), layout="constrained", sharex=True, sharey=True)
 xs, ys = torch.linspace(-9, 2, 90), torch.linspace(-2, 2, 60)
 ground = height(torch.meshgrid(xs, ys, indexing="xy"))
 for ax, (name, points) in zip(axes, ways.items(), strict=True):
@@ -371,7 +371,7 @@ for ax, (name, points) in zip(axes, ways.items(), strict=True):
     ax.plot(0, 0, marker="*", markersize=16, color="#b34700")
     ax.text(1.9, -1.7, name, ha="right")
 axes[0].set(title="Three ways down a narrow valley", ylabel=" ")
-axes[0].set_xlabel(" ", size=1)
+axes[0].set_xlabel(" ", labelpad=-18)
 axes[1].set(ylabel="second weight")
 axes[2].set(xlabel="first weight")
 figures.display(
@@ -469,13 +469,15 @@ for t, g in enumerate((0.5, 0.5, -0.2), start=1):
 # %% [markdown] slide="subslide"
 # If Adam divides the size of a gradient away, do small gradients still matter? Four weights make 100 steps with lr 0.01, each with gradients of another kind:
 
-# %% evidence="small-gradients"
+# %%
 kinds = {
     "always 1": torch.ones(100),
     "always 0.000001": torch.full((100,), 1e-6),
     "0.1, with noise of size 1": 0.1 + torch.randn(100, generator=torch.Generator().manual_seed(2)),
     "always 0.000000000001": torch.full((100,), 1e-12),
 }
+
+# %% evidence="small-gradients"
 moved = {}
 for kind, gradients in kinds.items():
     weight = torch.zeros(1, requires_grad=True)
@@ -636,16 +638,20 @@ predict(
     because="Too small a rate does not get far, too large a rate jumps across: in between is the best one.",
 )
 
-# %% slide="subslide" evidence="rate-valley"
+# %% slide="skip"
 from tinylm_lib.classroom import learned
 
+limits = [(3.6, 3.9), (2.65, 2.85), (1.75, 1.95), (1.85, 2.1), (2.3, 2.9)]
+shown = [learned(loss, *limit) for loss, limit in zip(found.values(), limits, strict=True)]
+
+# %% slide="subslide" evidence="rate-valley"
+# ESSENTIAL
 fig, ax = plt.subplots(figsize=(8.6, 4.4), layout="constrained")
 ax.semilogx(rates, found.values(), marker="o")
 ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
 ax.set_xticks([], minor=True)
 ax.set(title="Five learning rates, 60 updates each", xlabel="learning rate", ylabel="loss at the end (nats per token)")
-limits = [(3.6, 3.9), (2.65, 2.85), (1.75, 1.95), (1.85, 2.1), (2.3, 2.9)]
-shown = [learned(loss, *limit) for loss, limit in zip(found.values(), limits, strict=True)]
+# END
 figures.display(
     fig,
     alt="The loss after 60 updates falls from a rate of 0.0001 to a rate of 0.01 and rises again to 0.1: a U.",
@@ -666,10 +672,12 @@ from tinylm_lib.classroom import control
 
 # %% slide="subslide"
 def try_rate(rate=0.01):
+    # ESSENTIAL
     losses = plain_loop(fresh(), rate, updates=30)
     fig, ax = plt.subplots(figsize=(8.6, 3.6), layout="constrained")
     ax.plot(range(1, 31), losses)
     ax.set(title=f"30 updates at a rate of {rate}", xlabel="update", ylabel="nats per token", ylim=(0, 7))
+    # END
     figures.display(
         fig,
         alt=f"The loss of 30 updates with a learning rate of {rate}.",
@@ -802,11 +810,11 @@ predict(
 )
 
 # %% tags=["source-hidden"] slide="subslide"
-begin = words.index("whispered") - 2
+begin = words.index("Afterwards") - 1
 figures.shaded_words(
     words[begin + 1 :],
     {f"after {step} updates": by_word[step][begin:] for step in (60, 120, 300)},
-    title="The second half of the story, while the model learns",
+    title="The end of the story, while the model learns",
     caption="The darker a word, the higher its loss, up to 6 nats. Watch Eastbridge, a place, and the quotation at the end.",
     limit=6,
 )
@@ -1358,18 +1366,20 @@ def run_parts(seed: int = 1):
     return lm, build_optimizer(lm, short), RandomWindows(train_ids, batch_size=8, seq_len=T, seed=1)
 
 
-# %% rows=["S4-55"] evidence="resume"
+# %%
 straight = [s.loss.item() for s in train(*run_parts(), short)]
 lm, optimizer, batches = run_parts()
 *_, last = itertools.islice(train(lm, optimizer, batches, short), 10)
+
+# %% rows=["S4-55"] evidence="resume"
 with tempfile.TemporaryDirectory() as place:
     folder = Path(place) / "saved"
     checkpoint.save(folder, lm, optimizer, batches, step=last.step, tokenizer=tokenizer)
     for with_optimizer in (True, False):
         saved = checkpoint.load(folder)
-        lm, optimizer, batches = run_parts(seed=7)
-        saved.restore(lm, optimizer if with_optimizer else None, batches)
-        rest = train(lm, optimizer, batches, short, first_step=saved.step + 1)
+        other, its_optimizer, its_batches = run_parts(seed=7)
+        saved.restore(other, its_optimizer if with_optimizer else None, its_batches)
+        rest = train(other, its_optimizer, its_batches, short, first_step=saved.step + 1)
         off = [abs(s.loss.item() - loss) for s, loss in zip(rest, straight[10:], strict=True)]
         assert (max(off) == 0) == with_optimizer
         print("with the optimizer's state: every loss is the same" if with_optimizer else "without: they differ")

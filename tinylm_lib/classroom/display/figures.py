@@ -180,7 +180,7 @@ def shaded_words(
             line, column = line + 1, 0
         places.append((line, column))
         column += len(word) + 1
-    with drawing(PAGE_INCHES, 0.6 + len(rows) * (0.55 + 0.27 * (line + 1))) as figure:
+    with drawing(PAGE_INCHES, 0.5 + len(rows) * (0.5 + 0.26 * (line + 1))) as figure:
         figure.suptitle(title, x=0.012, ha="left", weight="bold", size=19)
         for ax, (name, values) in zip(figure.subplots(len(rows), squeeze=False)[:, 0], rows.items(), strict=True):
             ax.set(xlim=(-0.5, width + 0.5), ylim=(line + 0.5, -0.5))
