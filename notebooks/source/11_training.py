@@ -6,7 +6,7 @@
 # *Runs* in about 50 s on two cores. *Teaches* in about 50 minutes, plus 39 of exercises.
 
 # %% [markdown] tags=["note"]
-# The lesson as a whole. It has one picture (a story shaded by loss, section 1, and again in section 6) and one piece of code (the loop of section 4). If you have only ten minutes, show these two. Start the kernel and run all cells before the class: the real run of section 6 takes about half a minute. The shortest plan has all sections but 7 and 9, and the first exercise; the second adds section 7 and two exercises; the longest adds section 9 and its two.
+# The lesson as a whole. It has one picture (a story shaded by loss, section 1, and again in section 6) and one piece of code (the loop of section 4). If you have only ten minutes, show these two. Start the kernel and run all cells before the class: the real run of section 6 takes about half a minute. The shortest plan leaves out sections 7 and 9 and has one exercise; the next adds section 7 and two exercises; the longest adds section 9 and its two.
 
 # %% slide="skip"
 import math
