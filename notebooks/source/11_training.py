@@ -84,7 +84,7 @@ predict(
     because="The first time nothing in the story determines the words; the second time they are a quotation.",
 )
 
-# %% slide="subslide"
+# %% tags=["source-hidden"] slide="subslide"
 figures.shaded_words(
     words[1:],
     {"before training": before, "after training": after},
@@ -93,7 +93,7 @@ figures.shaded_words(
     limit=6,
 )
 
-# %% evidence="story-shaded"
+# %% slide="skip" evidence="story-shaded"
 determined = [loss for loss, kind in zip(after, story.kinds, strict=True) if kind]
 assert sum(determined) / len(determined) < 0.3 and min(before) > 3 and first_time > 2
 print(f"mean loss before training {sum(before) / len(before):.1f}, after training {sum(after) / len(after):.1f} nats")
@@ -101,10 +101,10 @@ print(
     f"after training, on the {len(determined)} words that must be looked up: {sum(determined) / len(determined):.1f} nats"
 )
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # Training has removed the surprise where the story determines the next word: a place, the silver cup, even a whole quotation. [[story-shaded]] Words that the story picks at random keep a loss. How does a model get from the upper picture to the lower one?
 
-# %% [markdown] slide="subslide"
+# %% [markdown]
 # ### Your turn
 # The targets are the inputs **shifted by one**.
 
@@ -362,7 +362,7 @@ print(f"plain steps at 0.06 end {height(ways['plain steps'][-1]):.2f} above the 
 print(f"plain steps at 0.07 end {height(too_far[-1]) / 1000:.0f} thousand above it")
 
 # %% tags=["source-hidden"] slide="subslide"
-fig, axes = plt.subplots(3, 1, figsize=(8.6, 5.2), layout="constrained", sharex=True, sharey=True)
+fig, axes = plt.subplots(3, 1, figsize=(8.6, 4.8), layout="constrained", sharex=True, sharey=True)
 xs, ys = torch.linspace(-9, 2, 90), torch.linspace(-2, 2, 60)
 ground = height(torch.meshgrid(xs, ys, indexing="xy"))
 for ax, (name, points) in zip(axes, ways.items(), strict=True):
@@ -660,7 +660,7 @@ figures.display(
 )
 assert found[0.0001] > found[0.001] > found[0.01] < found[0.03] < found[0.1]
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # The curve is a **U**. [[rate-valley]] Watch how the loss falls with each rate:
 
 
@@ -670,7 +670,7 @@ from ipywidgets import SelectionSlider
 from tinylm_lib.classroom import control
 
 
-# %% slide="subslide"
+# %%
 def try_rate(rate=0.01):
     # ESSENTIAL
     losses = plain_loop(fresh(), rate, updates=30)
@@ -925,7 +925,7 @@ assert "frequencies" not in nearest.values()
 # %% [markdown] slide="say"
 # (In larger models such a stage has been seen: [Chang and Bergen 2022](https://arxiv.org/abs/2110.02406).)
 
-# %% [markdown] slide="slide"
+# %% [markdown] slide="subslide"
 # ### Learning by heart
 # Now a small model reads only 40 stories, again and again. We measure three losses: on training windows, on windows held out by shuffling (the leak of section 2), and on new stories.
 
@@ -954,12 +954,14 @@ for s in train(small, build_optimizer(small, again), again_and_again, again):
         for name, rows in groups.items():
             courses[name].append(evaluate(small, [(rows[:, :-1], rows[:, 1:])]).nats_per_token)
 
-# %% evidence="overfitting" slide="subslide"
+# %% tags=["source-hidden"] slide="subslide"
 figures.loss_curve(
     {name: (seen_at, losses) for name, losses in courses.items()},
     title="Only new text shows overfitting",
     caption="On new stories the loss turns: from there on the model learns the 40 stories, no longer the language. The leak shows nothing of it.",
 )
+
+# %% slide="skip" evidence="overfitting"
 best = min(range(len(seen_at)), key=lambda i: courses["new stories"][i])
 assert all((losses[-1] > min(losses) + 0.1) == (name == "new stories") for name, losses in courses.items())
 print(f"keep update {seen_at[best]}")
@@ -1101,7 +1103,7 @@ show_symptoms("Mistakes in the model and in the steps, in nats per token", ["not
 #
 # So: know $\ln V$ and the floor, learn one batch by heart, compare with new text, and read what the model writes.
 
-# %% [markdown] slide="slide"
+# %% [markdown] slide="subslide"
 # ### The loss is NaN
 # A loss of NaN stays NaN. Here the mask of the second block has one diagonal too few, so the first position may look at nothing: its softmax divides 0 by 0.
 
@@ -1230,7 +1232,7 @@ hint("warmup_cosine")
 # %% [markdown] tags=["solution"]
 # Three parts with two borders, and one fraction of the way for the middle part. Common mistakes: to count from 0, so that the first step does nothing; a cosine that begins at step 1; no end, so that the cosine rises again.
 
-# %% [markdown] slide="slide"
+# %% [markdown] slide="subslide"
 # ### Clipping
 # Sometimes a batch has a huge gradient. **Clipping** limits its length: above the limit, all numbers shrink by one factor, so the direction stays. The length is that of *all* gradients together ([Pascanu et al. 2013](https://arxiv.org/abs/1211.5063)). Two tensors, (3, 4) and (12), have lengths of 5 and 12, together $\sqrt{5^2 + 12^2} = 13$.
 
@@ -1271,7 +1273,7 @@ hint("clip_gradients")
 # %% [markdown] tags=["solution"]
 # The length of the lengths is the length of the whole. Common mistakes: one limit for each tensor; to stretch what is short.
 
-# %% [markdown] slide="slide"
+# %% [markdown] slide="subslide"
 # ### The loop again
 # With these two functions the plain loop has two more lines, and it is the loop that the library runs. Do they really agree? `train` gets the same first weights, the same windows and AdamW:
 
@@ -1328,7 +1330,7 @@ from tinylm_lib.classroom import show
 
 show(train)
 
-# %% [markdown] slide="slide"
+# %% [markdown] slide="subslide"
 # ### A batch too large for memory
 # Read it in parts with equally many targets and add up the gradients: **accumulation**. Each part's loss is divided by the number of parts, so that the sum is the mean over all.
 
@@ -1348,7 +1350,7 @@ for p, q in zip(whole.parameters(), parts.parameters(), strict=True):
     torch.testing.assert_close(p.grad, q.grad, atol=1e-5, rtol=1e-4)
 print("4 parts of 8 windows: the gradient of all 32")
 
-# %% [markdown] slide="slide"
+# %% [markdown] slide="subslide"
 # ### Stop and resume
 # What must be saved so that a run continues *exactly* as if nothing had happened? We train 20 updates; then 10, save, load into another model, and 10 more, with and without the optimizer's running means.
 
@@ -1387,7 +1389,7 @@ with tempfile.TemporaryDirectory() as place:
 # %% [markdown]
 # Equal to the last bit. Saved are the weights, the optimizer's state, the position in the text, the step number (for the schedule) and the state of the random generators (for dropout). [[resume]]
 
-# %% [markdown] slide="slide"
+# %% [markdown] slide="subslide"
 # ### Fewer bits
 # Numbers of half the size are moved twice as fast (lesson 14 measures it). **bf16** has 16 bits: the range of fp32, with fewer digits (lesson 03). May everything be bf16?
 
@@ -1424,7 +1426,7 @@ with torch.no_grad():
 assert 0 < abs(mixed - full) < 0.01
 print("with its products in bf16 the loss is less than 0.01 away")
 
-# %% [markdown] slide="slide"
+# %% [markdown] slide="subslide"
 # ### Muon
 # AdamW treats a matrix as a list of numbers. But a matrix has directions, each with a strength, its **singular value**. **Muon** brings the strengths of a gradient close to each other ([Jordan et al. 2024](https://kellerjordan.github.io/posts/muon/)). A gradient of 2x2 shows the difference:
 
