@@ -74,7 +74,7 @@ second_time = sum(after[i] for i in quotes[4:]) / 4
 
 # %% tags=["source-hidden"]
 predict(
-    "In this story somebody says *Busy trees listen indoors*, and remembers it later. What is the trained model's loss on these four words, the first and the second time?",
+    "In this story somebody says 'Busy trees listen indoors', and somebody thinks of it later. What is the trained model's loss on these four words, the first and the second time?",
     key=lambda: "high, then near 0" if first_time > 2 and second_time < 0.1 else "something else",
     choices={
         "high both times": "Rare words are not always surprising: what did the model read before them?",
@@ -102,7 +102,7 @@ print(
 )
 
 # %% [markdown] slide="subslide"
-# Training has removed the surprise where the story determines the next word: a place, the silver cup, even a whole quotation. [[story-shaded]] Words that the story picks at random keep a loss. How does a model get from the upper picture to the lower one?
+# Training has removed the surprise where the story determines the next word: a place, the silver cup, even a whole quotation. [[story-shaded]] Words that the story picks at random still have a loss. How does a model get from the upper picture to the lower one?
 
 # %% [markdown]
 # ### Your turn
@@ -377,12 +377,12 @@ axes[2].set(xlabel="first weight")
 figures.display(
     fig,
     alt="Three paths of 40 steps in a narrow valley. Plain steps jump from side to side and then creep along the valley; momentum and Adam reach the neighbourhood of the lowest point.",
-    caption="40 steps from the same start; the star is the lowest point. Plain steps jump from side to side, and their rate cannot be larger, because the steep direction limits it. Then they creep along the flat direction.",
+    caption="40 steps to the star, each way with a rate found by trying. Plain steps jump from side to side and then creep: their rate cannot be much larger, because the steep direction limits it.",
     table={"way": list(ways), "height at the end": [float(height(points[-1])) for points in ways.values()]},
 )
 
 # %% [markdown] slide="subslide"
-# **Momentum** steps along a running mean of the gradients: what points from side to side cancels, and what points along the valley adds up. **Adam** also divides by the usual size of the gradient, separately for each weight, so the steep and the flat direction move at the same pace ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It keeps two running means: m of the gradient, v of its square, and steps by $m / \sqrt{v}$. For one weight, the first step is:
+# **Momentum** steps along a running mean of the gradients: what points from side to side cancels, and what points along the valley adds up. **Adam** also divides by the usual size of the gradient, separately for each weight, so steep and flat directions move at about the same pace ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It keeps two running means: m of the gradient, v of its square, and steps by $m / \sqrt{v}$. For one weight, the first step is:
 
 # %%
 g, lr, beta1, beta2 = 0.5, 0.1, 0.9, 0.999
@@ -1458,7 +1458,7 @@ for name, matrix in (("gradient", gradient), ("Muon", orthogonalise(gradient[Non
 
 # %% [markdown] slide="slide"
 # ## What you have now
-# - The trained model has a high loss only on words that the story picks at random. [[story-shaded]] The targets are the inputs shifted by one, and one pass gives a prediction, and a loss, at every position. [[one-pass]]
+# - On a new story, the trained model has a low loss on the words that must be looked up. [[story-shaded]] The targets are the inputs shifted by one, and one pass gives a prediction, and a loss, at every position. [[one-pass]]
 # - Hold out whole stories. Windows held out at random overlap with the training windows, and their loss does not show overfitting. [[shuffled-windows]] [[overfitting]]
 # - AdamW keeps two running means, corrected for their start at 0; its weight decay is a fraction of the weight before the step. [[adamw-by-hand]] Gradients that agree move a weight far, however small they are, down to eps. [[small-gradients]]
 # - A training loop of your own: windows, loss, gradients, update. [[ten-lines]] With a schedule and clipping it gives the same losses as the library's loop. [[same-loop]]
