@@ -645,13 +645,11 @@ limits = [(3.6, 3.9), (2.65, 2.85), (1.75, 1.95), (1.85, 2.1), (2.3, 2.9)]
 shown = [learned(loss, *limit) for loss, limit in zip(found.values(), limits, strict=True)]
 
 # %% slide="subslide" evidence="rate-valley"
-# ESSENTIAL
 fig, ax = plt.subplots(figsize=(8.6, 4.4), layout="constrained")
 ax.semilogx(rates, found.values(), marker="o")
 ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
 ax.set_xticks([], minor=True)
 ax.set(title="Five learning rates, 60 updates each", xlabel="learning rate", ylabel="loss at the end (nats per token)")
-# END
 figures.display(
     fig,
     alt="The loss after 60 updates falls from a rate of 0.0001 to a rate of 0.01 and rises again to 0.1: a U.",
