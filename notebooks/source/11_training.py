@@ -260,7 +260,7 @@ print("one row of x", x[0].tolist(), "and of y", y[0].tolist())
 print("starts of 200 windows", x[:, 0].unique().tolist())
 
 # %% [markdown] slide="subslide"
-# Now follow one batch on its whole way: from ids to logits, to a loss, and back to the gradient of one matrix. Going back through the model by the chain rule is called **backpropagation** (lesson 02).
+# Follow one batch from ids to logits, to a loss, and back to the gradient of one matrix. The way back, by the chain rule, is **backpropagation** (lesson 02).
 
 
 # %% slide="skip"
@@ -302,7 +302,7 @@ trace(one_batch, fresh(), x, y, sizes={"B": 16, "T": T, "C": 48})
 
 # %% [markdown] slide="slide"
 # ## 3. One step
-# The **gradient** contains, for each parameter, how fast the loss changes when this parameter changes. Here is the model `gpt` of lesson 10 with one batch of random tokens and one step of the optimizer that most language models use:
+# The **gradient** contains, for each parameter, how fast the loss changes with it. Here is one step for the model `gpt` of lesson 10, with random tokens and the optimizer that most language models use:
 
 # %%
 torch.manual_seed(0)
@@ -735,7 +735,7 @@ print(f"entropy of its predictions: {entropy:.1f}; of one that knows nothing: {m
 # The loss goes far below the floor of the language, with hardly any entropy in the predictions: the model knows this batch by heart. So model, loss and loop can learn. [[one-batch]]
 
 # %% [markdown] slide="subslide"
-# Now the language: 2 layers of width 128, batches of 8 whole stories, each story read once. After some updates we note which words are right. Words that earlier words determine are sorted by what must be looked up: a *pronoun*, a *place*, a person's *trait*, the *owner* of a thing, a *quotation*.
+# Now the language: 2 layers of width 128, batches of 8 whole stories, each read once. After some updates we note which words are right, sorted by what must be looked up: a *pronoun*, a *place*, a person's *trait*, the *owner* of a thing, a *quotation*.
 
 # %% slide="skip"
 from torch.nn.functional import kl_div
@@ -885,7 +885,7 @@ for seed, (*fractions, pronoun_at, place_at) in RECORDED.items():
 
 # %% [markdown] slide="slide" plan=80
 # ## 7. How good is it, really?
-# Here each story was read once, so even the training loss is nearly honest. The number to report still comes from the stories that were held out:
+# Each story was read once, so even the training loss is nearly honest. But report the loss on the stories that were held out:
 
 # %% rows=["S4-54"]
 from tinylm_lib import evaluate
@@ -908,7 +908,7 @@ for name, start in (("nothing", math.log(V)), ("the token before", levels.bigram
 # `evaluate` switches to evaluation mode and back; if you forget the way back, you train on without dropout (lesson 09).
 
 # %% [markdown] slide="subslide"
-# The loss passed one level after the other. Did the model also *become* one predictor after the other: first frequencies, then the token before? The **KL divergence** (lesson 03) measures how far it is from each:
+# The loss passed one level after the other. Did the model also *become* one predictor after the other? The **KL divergence** (lesson 03) measures how far it is from each:
 
 # %% evidence="nearest-predictor"
 nearest = {step: min(from_each, key=from_each.get) for step, from_each in kl.items()}
@@ -925,7 +925,7 @@ assert "frequencies" not in nearest.values()
 
 # %% [markdown] slide="subslide"
 # ### Learning by heart
-# Now a small model reads only 40 stories, again and again. We measure three losses: on training windows, on windows held out by shuffling (the leak of section 2), and on new stories.
+# A small model reads only 40 stories, again and again. We measure its loss on training windows, on windows held out by shuffling (the leak), and on new stories.
 
 # %% slide="skip"
 few = torch.tensor(tokenizer.encode("".join(training[:40])))
@@ -1099,7 +1099,7 @@ show_symptoms("Mistakes in the model and in the steps, in nats per token", ["not
 # - **Gradients never cleared**, and **a rate too large**: the losses jump about, far above the run with nothing wrong.
 # - **All matrices start at 0.** Exactly $\ln V$ for ever, because no gradient arrives anywhere.
 #
-# So: know $\ln V$ and the floor, learn one batch by heart, compare with new text, and read what the model writes.
+# So know $\ln V$ and the floor, compare with new text, and read what the model writes.
 
 # %% [markdown] slide="subslide"
 # ### The loss is NaN
@@ -1273,7 +1273,7 @@ hint("clip_gradients")
 
 # %% [markdown] slide="subslide"
 # ### The loop again
-# With these two functions the plain loop has two more lines, and it is the loop that the library runs. Do they really agree? `train` gets the same first weights, the same windows and AdamW:
+# These two functions are two more lines of the plain loop. Does it now agree with the library's `train`? Both get the same first weights, the same windows and AdamW:
 
 # %%
 set_rate = yours(warmup_cosine)
@@ -1321,7 +1321,7 @@ assert max(apart) < 1e-3
 print("20 updates: every loss of the library's loop is within 0.001 of the loss of the plain one")
 
 # %% [markdown] slide="say"
-# The library's loop adds what long runs need: several batches for one update, fewer bits, and a step number to resume from. It yields after each update, so that the caller can look, save or stop.
+# The library's loop adds several batches for one update, fewer bits, and a step number to resume from. It yields after each update, so that the caller can look, save or stop.
 
 # %% slide="skip"
 from tinylm_lib.classroom import show
@@ -1350,7 +1350,7 @@ print("4 parts of 8 windows: the gradient of all 32")
 
 # %% [markdown] slide="subslide"
 # ### Stop and resume
-# What must be saved so that a run continues *exactly* as if nothing had happened? We train 20 updates; then 10, save, load into another model, and 10 more, with and without the optimizer's running means.
+# What must be saved so that a run continues *exactly*? We train 20 updates; then 10, save, load into another model, and 10 more, with and without the optimizer's running means.
 
 
 # %% slide="skip"
@@ -1456,14 +1456,14 @@ for name, matrix in (("gradient", gradient), ("Muon", orthogonalise(gradient[Non
 
 # %% [markdown] slide="slide"
 # ## What you have now
-# - On a new story, the trained model has a low loss on the words that must be looked up. [[story-shaded]] The targets are the inputs shifted by one, and one pass gives a prediction, and a loss, at every position. [[one-pass]]
-# - Hold out whole stories. Windows held out at random overlap with the training windows, and their loss does not show overfitting. [[shuffled-windows]] [[overfitting]]
-# - AdamW keeps two running means, corrected for their start at 0; its weight decay is a fraction of the weight before the step. [[adamw-by-hand]] Gradients that agree move a weight far, however small they are, down to eps. [[small-gradients]]
+# - On a new story, the trained model has a low loss on the words that must be looked up. [[story-shaded]] The targets are the inputs shifted by one; one pass gives a loss at every position. [[one-pass]]
+# - Hold out whole stories: windows held out at random overlap with the training windows and hide overfitting. [[shuffled-windows]] [[overfitting]]
+# - AdamW keeps two running means and decays each weight by a fraction of itself. [[adamw-by-hand]] Gradients that agree move a weight far, even small ones. [[small-gradients]]
 # - A training loop of your own: windows, loss, gradients, update. [[ten-lines]] With a schedule and clipping it gives the same losses as the library's loop. [[same-loop]]
 # - The loss after a short run is a U over the learning rate. [[rate-valley]]
 # - Skills arrive at different times, while the model comes steadily closer to the floor. [[skills-in-time]]
 # - When the loss is NaN, the first bad output of the forward pass shows where. [[first-bad]] Norms of gradients show their size, means do not. [[norms-not-means]]
-# - For engineers: warm-up and cosine [[schedule]], one factor that clips all gradients [[clipping]], the gradient of a large batch from its parts [[accumulation]], a run that resumes exactly [[resume]], products in bf16 but not weights [[bf16-products]] [[bf16-weight]], and a step with strengths close to each other. [[muon]]
+# - For engineers: a schedule [[schedule]], clipping [[clipping]], accumulation [[accumulation]], exact resuming [[resume]], products but not weights in bf16 [[bf16-products]] [[bf16-weight]], Muon [[muon]].
 #
 # Next, lesson 12: the model has learned probabilities. How do you write with them?
 
