@@ -169,6 +169,26 @@ def test_a_curve_of_any_length_is_drawn(shown, steps):
     assert shown[0]["text/html"].count("<tr>") == 1 + min(len(steps), figures.TABLE_ROWS)
 
 
+def test_words_are_shaded_by_their_numbers_and_fit_the_page(shown, drawn):
+    words = [*"One warm evening , modest David cycled to Eastbridge .".split() * 4, "home"]
+    low, high = [0.0] * len(words), [9.0] * len(words)
+    figures.shaded_words(words, {"after": low, "before": high}, title="A story", caption="c", limit=6)
+    after, before = drawn[0].axes
+    assert [text.get_text() for text in after.texts] == words
+    drawn[0].set_dpi(figures.PIXELS_PER_INCH * figures.SHARPNESS)
+    drawn[0].draw_without_rendering()
+    for text, ground in zip(after.texts, after.patches, strict=True):
+        around, word = ground.get_window_extent(), text.get_window_extent()
+        assert around.x0 <= word.x0 and word.x1 <= around.x1 <= drawn[0].bbox.x1
+    for ax in (after, before):
+        assert all(contrast(text.get_color(), ax.patches[i].get_facecolor()) > 4.5 for i, text in enumerate(ax.texts))
+    assert (
+        linear(after.patches[0].get_facecolor()).mean() > 0.9 > 0.1 > linear(before.patches[0].get_facecolor()).mean()
+    )
+    html = shown[0]["text/html"]
+    assert "A story: the text 2 times" in html and table_rows(html)[-1] == ["home", "0.0", "9.0"]
+
+
 def test_names_at_the_right_do_not_cover_each_other():
     with figures.axes("t", "x", "y") as (figure, ax):
         ax.plot([0, 1], [0, 1])

@@ -26,6 +26,7 @@ PIXELS_PER_INCH, SHARPNESS = 96, 1.5
 TABLE_ROWS = 8
 CELL_INCHES, CELL_POINTS = 0.62, 13
 UPRIGHT = 5  # letters of a name that fit above a cell
+PAGE_INCHES, WORD_POINTS = 10.6, 13
 RAMP_STEPS = 10  # of a ramp in a flat picture: two numbers that differ by a tenth of it have two colours
 TINTS = (0.5, 0.2)  # of a colour on white: the edges of its lines, and its fills
 MASKED = SURFACES["soft"].light
@@ -156,11 +157,45 @@ def cells(
         if np.isnan(shades[i, j]):
             ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fc=MASKED, ec=LINE, hatch="////", linewidth=0))
             continue
-        light = np.dot(np.power(hues(shades[i, j])[:3], 2.2), (0.21, 0.72, 0.07))
-        color = "white" if light < DARK else "black"
+        color = _readable_on(hues(shades[i, j]))
         ax.text(j, i, fixed(value, digits[i]), ha="center", va="center", size=CELL_POINTS, color=color)
     ax.set_yticks(range(len(rows)), rows)
     unframed(ax)
+
+
+def _readable_on(color: Sequence[float]) -> str:
+    return "white" if np.dot(np.power(color[:3], 2.2), (0.21, 0.72, 0.07)) < DARK else "black"
+
+
+def shaded_words(
+    words: Sequence[str], rows: Mapping[str, Sequence[float]], *, title: str, caption: str, limit: float
+) -> None:
+    """Shows a text once for each row of numbers, {name: one per word}: the ground of a word is darker for a larger one.
+
+    limit: the number of the darkest ground; at 0 it is nearly white.
+    """
+    letter = 0.602 * WORD_POINTS / 72  # inches, in DejaVu Sans Mono
+    width, places, line, column = int((PAGE_INCHES - 0.3) / letter), [], 0, 0
+    for word in words:
+        if column + len(word) > width:
+            line, column = line + 1, 0
+        places.append((line, column))
+        column += len(word) + 1
+    with drawing(PAGE_INCHES, 0.5 + len(rows) * (0.5 + 0.26 * (line + 1))) as figure:
+        figure.suptitle(title, x=0.012, ha="left", weight="bold", size=19)
+        for ax, (name, values) in zip(figure.subplots(len(rows), squeeze=False)[:, 0], rows.items(), strict=True):
+            ax.set(xlim=(-0.5, width + 0.5), ylim=(line + 0.5, -0.5))
+            ax.set_title(name, size=15, weight="normal", pad=4)
+            ax.axis("off")
+            for word, (down, right), value in zip(words, places, values, strict=True):
+                ground = HEAT(min(1.0, float(value) / limit))
+                ax.add_patch(Rectangle((right - 0.4, down - 0.44), len(word) + 0.8, 0.88, fc=ground, linewidth=0))
+                style = {"family": "DejaVu Sans Mono", "size": WORD_POINTS, "color": _readable_on(ground)}
+                ax.text(right, down, word, va="center_baseline", **style)
+    alt = f"{title}: the text {len(rows)} times, each word on a ground that is darker for a larger number."
+    numbers = zip(words, *rows.values(), strict=True)
+    table = ([word, *(fixed(value, 1) for value in values)] for word, *values in numbers)
+    _publish(figure, alt, caption, number_table(["word", *rows], table))
 
 
 def unframed(ax: Axes) -> None:
