@@ -71,7 +71,7 @@ function frame(el, name, ...children) {
     event.preventDefault();
     form.requestSubmit();
   });
-  const view = make("section", { class: "tinylm-view", "aria-label": name }, form);
+  const view = make("div", { class: "tinylm-view", role: "region", "aria-label": name }, form); // slides are sections, and a view may be on one
   el.replaceChildren(make("style", {}, STYLE), view);
   return view;
 }
