@@ -1,6 +1,7 @@
 // Fits what a lesson says onto slides, and gives them their keys. Views are drawn by `drawView`.
 
 const LETTER_POINTS = 13, LEAST_PIXELS = 18, LARGEST = 1.5; // figures: points that are supposed, pixels of their text, growth
+const TALL = 1.3; // width by height of a picture that has its caption at its side
 const BODY = 1152, LETTER = .604; // pixels of a line; the width of a letter of code, by its height
 const find = (selector, root = document) => [...root.querySelectorAll(selector)];
 const bottom = (node) => node.getBoundingClientRect().bottom;
@@ -46,6 +47,7 @@ function legible(image, body) {
   image.dataset.wide = image.width;
   image.dataset.least = Math.min((LEAST_PIXELS * 72) / (points * 96) * image.width + 1, body.clientWidth);
   image.style.width = `${image.dataset.least}px`;
+  image.closest("figure").classList.toggle("tall", image.naturalWidth < TALL * image.naturalHeight);
 }
 
 /** A picture takes the room that its slide has left, and type grows where there is room. */
@@ -65,7 +67,7 @@ function grow(leaf) {
 }
 
 const SPLIT = ".part, .cell, ul, ol, table, tbody, pre, .rich:not([data-view]), .rich > div, blockquote";
-const WHOLE = "table, pre, .rich > div"; // is split only where it is longer than a slide
+const WHOLE = "table, pre, .cell, .rich > div"; // is split only where it is longer than a slide
 const isLead = (node) => node && (/^H\d$/.test(node.tagName) || (node.tagName === "P" && node.textContent.trim().endsWith(":")));
 
 /** Takes what is below a line out of a box, and returns it in a copy of the box; nothing if all of it has to stay or to go. */
@@ -102,6 +104,7 @@ function flow(leaf) {
   find("[data-view]", leaf).forEach(drawView);
   leaf.classList.add("measured");
   answer(leaf, true);
+  narrow(leaf);
   const body = leaf.querySelector(".body"), height = body.clientHeight;
   for (const image of find("figure img", body)) legible(image, body);
   const rest = below(body, body.getBoundingClientRect().top + height, height);
@@ -115,6 +118,7 @@ function flow(leaf) {
     leaf.after(next);
     if (leaf.classList.contains("section")) next.querySelector("header").append(named(leaf));
   }
+  narrow(leaf);
   grow(leaf);
   leaf.classList.remove("measured");
   if (rest) flow(leaf.nextElementSibling);
@@ -126,10 +130,12 @@ function named(leaf) {
   return name;
 }
 
-/** The size of type at which no line of a code or an output wraps. */
-function narrow(pre) {
-  const longest = Math.max(...find(".line", pre).map((each) => each.textContent.length));
-  pre.style.setProperty("--fits", `${Math.floor((10 * (BODY - 44)) / (longest * LETTER)) / 10}px`);
+/** The size of type at which no line of the code on a slide wraps, and that for what it prints. */
+function narrow(leaf) {
+  for (const kind of ["code", "output"]) {
+    const longest = Math.max(...find(`.body pre.${kind} .line`, leaf).filter((each) => !each.closest("dialog")).map((each) => each.textContent.length));
+    leaf.style.setProperty(`--${kind}-fits`, `${Math.floor((10 * (BODY - 44)) / (longest * LETTER)) / 10}px`);
+  }
 }
 
 function number() {
@@ -184,7 +190,6 @@ window.addEventListener("load", () => {
   page.classList.add("measuring");
   find("pre.output").forEach(line);
   find(".leaf details").forEach(unfold);
-  find(".leaf pre").forEach(narrow);
   find("[data-view]").forEach((place) => { place.dataset.preventSwipe = ""; });
   find(".leaf").forEach(flow);
   number();
