@@ -3,7 +3,7 @@
 from playwright.sync_api import Page
 
 LEAST_PIXELS = 18
-FIND = """least => {
+FIND = """async least => {
   const SPEAKS = /\\b(un)?fold(s|ed|ing)?\\b/i, body = document.documentElement, found = [];
   const seen = node => node.checkVisibility({visibilityProperty: true, opacityProperty: true}) && !node.closest("dialog, .unseen");
   const KINDS = {".tinylm-view": "view", "figure": "figure", "table": "table", "pre.code": "code", "pre": "output",
@@ -15,9 +15,10 @@ FIND = """least => {
     const say = (what, size = 0) => tell.set(what, Math.max(size, tell.get(what) ?? 0));
     Reveal.slide(h, v);
     while (Reveal.availableFragments().next) Reveal.nextFragment();
+    await new Promise(done => requestAnimationFrame(() => setTimeout(done)));  // views that follow their width
     const scale = Reveal.getScale(), room = leaf.querySelector(".body"), box = room.getBoundingClientRect();
     for (const node of leaf.querySelectorAll(".body *, header, footer")) {
-      if (!seen(node) || node.closest("math")?.contains(node.parentElement)) continue;
+      if (!seen(node) || node.matches(".part, .cell, .rich, [data-view] > div, form") || node.closest("math")?.contains(node.parentElement)) continue;
       const at = node.getBoundingClientRect(), within = node.closest("header, footer") ?? room, edge = within.getBoundingClientRect();
       if (!at.width || !at.height) continue;
       const below = (at.bottom - edge.bottom) / scale, aside = (at.right - edge.right) / scale, before = (edge.left - at.left) / scale;

@@ -86,10 +86,11 @@ function mount(el, model) {
     data = model.get("data");
     const { steps, loss, smooth, share, norm, levels, total } = data, [wide, half] = widths(), narrow = wide < 720;
     const top = 1.08 * Math.max(...levels.map(([, value]) => value), ...smooth, 0.1);
-    const main = chart("Loss in nats per token over the updates", { wide, high: narrow ? 300 : 330, right: narrow ? 16 : 290 * grown(), total, top, grown: grown(),
+    const larger = grown(), longest = Math.max(...levels.map(([name]) => `${name}0.00 knowing `.length)), low = larger > 1 ? 30 : 0;
+    const main = chart("Loss in nats per token over the updates", { wide, high: (narrow ? 300 : 330) - low, right: narrow ? 16 : Math.max(290, 8.9 * longest * larger), total, top, grown: larger,
       lines: [["raw", steps, loss], ["line", steps, smooth]], levels: narrow ? [] : levels, count: 6 });
     const small = [["share", "learning rate, share of its peak", share, 1], ["norm", "gradient norm, before clipping", norm, 1.1 * Math.max(...norm, 0.1)]].map(([kind, name, values, most]) => {
-      const drawn = chart(name, { wide: half, high: 130, right: 12, total, top: most, grown: grown(), lines: [[`line ${kind}`, steps, values]], count: 2 });
+      const drawn = chart(name, { wide: half, high: 130 - low / 3, right: 12, total, top: most, grown: larger, lines: [[`line ${kind}`, steps, values]], count: 2 });
       const value = make("b", {});
       return { ...drawn, values, value, figure: make("figure", {}, make("figcaption", {}, `${name}: `, value), drawn.picture) };
     });
@@ -151,7 +152,7 @@ function mount(el, model) {
   view.classList.add("training");
   lay();
   const watch = new ResizeObserver(() => {
-    const now = Math.min(1030, Math.max(320, charts.clientWidth));
+    const now = Math.min(1030 * grown(), Math.max(320, charts.clientWidth));
     if (!charts.clientWidth || Math.abs(now - room) < 8) return;
     room = now;
     lay();
