@@ -43,7 +43,8 @@ def rows(cell: NotebookNode) -> float:
     """About how many lines of text a cell is high on a slide."""
     if cell.cell_type == "markdown":
         return _text_rows(cell.source)
-    code = 0 if _is_folded(cell) else min(cell.source.count("\n") + 1, CODE_LINES + 1)
+    folded = _is_folded(cell) or any(map(is_rich, cell.outputs))
+    code = 0 if folded else min(cell.source.count("\n") + 1, CODE_LINES + 1)
     printed = sum(_printed(output).rstrip().count("\n") + 1 for output in cell.outputs if _printed(output))
     return CODE_ROW * (code + printed) + 0.6 * bool(code) + 0.6 * bool(printed) + sum(map(_rich_rows, cell.outputs))
 
@@ -95,6 +96,7 @@ def _kind(cell: NotebookNode, following: NotebookNode | None, room: float, asked
 
 def _text_rows(source: str) -> float:
     source = re.sub(r"\$\$.*?\$\$", "\n\n$$\n\n", source, flags=re.S)
+    source = re.sub(r"^(#+ .*)$", r"\1\n", source, flags=re.M)  # a text may begin on the line below its heading
     found = 0.0
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|]|\d+\.) )", source.strip()):
         words = " ".join(re.sub(r"\]\([^)]*\)|[*_`$\\]", "", block).split())

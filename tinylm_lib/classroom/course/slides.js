@@ -101,7 +101,7 @@ function below(box, end, height, first = true) {
 
 /** Divides a slide until each part fits, as far as its pieces allow; one slide at a time has a place on the page. */
 function flow(leaf) {
-  find("[data-view]", leaf).forEach(drawView);
+  find("[data-view]", leaf).forEach((place) => drawView(place));
   leaf.classList.add("measured");
   answer(leaf, true);
   narrow(leaf);
@@ -199,7 +199,7 @@ window.addEventListener("load", () => {
   Reveal.initialize({
     width: 1280, height: 720, margin: 0, minScale: .1, maxScale: 4, center: false, hash: true, hashOneBasedIndex: true, controls: false,
     transition: "none", backgroundTransition: "none", navigationMode: "linear", scrollActivationWidth: null,
-    keyboardCondition: (event) => !event.target.closest?.(INSIDE), plugins: window.RevealNotes ? [RevealNotes] : [],
+    keyboardCondition: (event) => !event.target?.closest?.(INSIDE), plugins: window.RevealNotes ? [RevealNotes] : [],
   });
   keys();
 });

@@ -140,7 +140,8 @@ class Deck:
         """A note before a section is read there; the others where they are."""
         if not self.instructor:
             return
-        before = following is not None and following.cell_type == "markdown" and following.source.startswith("## ")
+        heading = following is not None and following.source.startswith("## ")
+        before = heading and "note" in cell.metadata.get("tags", ())
         notes = self._before if before or not self.columns else self.columns[-1][-1].notes
         notes.append(self._markdown.render(cell.source))
 
