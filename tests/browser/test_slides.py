@@ -2,7 +2,6 @@
 
 import base64
 import io
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from playwright.sync_api import Page, expect
 from support.browser import SCREENSHOTS, findings
 from support.decks import deck_findings
 
-from tinylm_lib.classroom.course.handout import find_chromium, handout
+from tinylm_lib.classroom.course.handout import handout
 from tinylm_lib.classroom.course.slides import write_slides
 from tinylm_lib.classroom.display.cards import fold
 from tinylm_lib.classroom.folders import NOTEBOOKS, lessons
@@ -231,9 +230,6 @@ def test_students_slides_have_no_speaker_view(open_made):
 
 def test_a_handout_is_printed(open_made, tmp_path):
     open_made(*asked())
-    if find_chromium() is None:
-        pytest.skip("needs a Chromium outside of Playwright")
     path = handout(tmp_path / "to" / "00_halves.html")
     text = path.read_bytes()
     assert path.name == "00_halves.pdf" and text.startswith(b"%PDF") and text.count(b"/Type /Page\n") == 2
-    assert shutil.which("chromium") is None or find_chromium() == shutil.which("chromium")

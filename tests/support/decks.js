@@ -20,7 +20,7 @@ async least => {
       const below = (at.bottom - edge.bottom) / scale, aside = (at.right - edge.right) / scale, before = (edge.left - at.left) / scale;
       if (below > 1.5) say(`the ${kind(node)} overflows by`, below);
       if (aside > 1.5 || before > 1.5) say(`the ${kind(node)} is too wide by`, Math.max(aside, before));
-      const beyond = node.clientWidth ? (at.left - edge.right) / scale + node.scrollWidth : 0;  // text may leave its element
+      const beyond = node.scrollWidth && node instanceof HTMLElement ? (at.left - edge.right) / scale + node.scrollWidth : 0;  // text may leave its element
       if (beyond > 1.5) say(`the ${kind(node)} is too wide by`, beyond);
       const cut = Math.max(node.scrollWidth - node.clientWidth, node.scrollHeight - node.clientHeight);
       if (/auto|scroll|hidden/.test(getComputedStyle(node).overflow) && cut > 1.5) say(`the ${kind(node)} is cut by`, cut);
@@ -40,7 +40,8 @@ async least => {
     const shown = [...leaf.querySelectorAll(".body p, .body li, figcaption")].filter(seen);
     for (const text of shown) if (SPEAKS.test(text.textContent)) say(`speaks of what is folded: ${words(text.textContent.slice(Math.max(0, text.textContent.search(SPEAKS) - 10)))}`);
     for (const code of leaf.querySelectorAll(".folded")) {
-      const [part, all] = [".folded > pre", "dialog pre"].map(one => code.parentElement.querySelector(one).textContent.match(/[\w.]+/g));
+      const [part, all] = [".folded > pre", "dialog pre"].map(one =>
+        [...code.parentElement.querySelectorAll(`${one} .line`)].flatMap(line => line.textContent.match(/[\w.]+/g) ?? []));
       for (const text of shown.flatMap(each => [...each.querySelectorAll("code")]))
         if (all.includes(text.textContent) && !part.includes(text.textContent)) say(`speaks of what is folded: ${text.textContent}`);
       if ("unmarked" in code.dataset) say(`long code without essential lines: ${code.querySelector(".opens").textContent}`);

@@ -105,7 +105,8 @@ def test_the_instructor_gets_exercise_hints_and_solution_one_after_the_other():
     ((_, task, hints, solution),) = shown(*cells, instructor=True)
     assert "return" not in task and hints.startswith("Hints")
     assert (
-        solution.startswith("Solution: softmax def softmax(x, dim): secret = x.exp()") and "Probabilities" not in solution
+        solution.startswith("Solution: softmax def softmax(x, dim): secret = x.exp()")
+        and "Probabilities" not in solution
     )
     assert solution.endswith("Exponents first.")
     hint = deck(*cells, instructor=True).columns[1][2].parts[0]

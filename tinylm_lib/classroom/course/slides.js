@@ -1,6 +1,7 @@
 // Fits what a lesson says onto slides, and gives them their keys. Views are drawn by `drawView`.
 
 const LETTER_POINTS = 13, LEAST_PIXELS = 18, LARGEST = 1.5; // figures: points that are supposed, pixels of their text, growth
+const LINES = 3; // for notes below a printed slide
 const TALL = 1.3; // width by height of a picture that has its caption at its side
 const BODY = 1152, LETTER = .604; // pixels of a line; the width of a letter of code, by its height
 const find = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -147,12 +148,13 @@ function number() {
 /** Pages for a printer in place of slides. */
 function print() {
   page.classList.add("handout");
+  document.getElementById("deck").remove(); // what reveal.js would print
   for (const leaf of find(".leaf")) {
     const sheet = document.createElement("div"), more = document.createElement("div"), notes = leaf.querySelector("aside.notes");
     const told = notes && !leaf.classList.contains("continued");
     sheet.className = told ? "sheet told" : "sheet";
-    more.className = told ? "" : "lines";
-    if (told) more.innerHTML = notes.innerHTML;
+    more.className = told ? "more" : "lines";
+    more.innerHTML = told ? notes.innerHTML : "<i></i>".repeat(LINES);
     leaf.replaceWith(sheet);
     sheet.append(leaf, more);
   }
