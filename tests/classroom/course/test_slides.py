@@ -8,7 +8,7 @@ import pytest
 from nbformat import NotebookNode, v4
 
 from tinylm_lib.classroom.course import handout, slides
-from tinylm_lib.classroom.course.cells import OUTSIDE, page_of, plain
+from tinylm_lib.classroom.course.cells import OUTSIDE, page_of, words_of
 from tinylm_lib.classroom.views.predict import predict
 
 TITLE = "# 03 Halves & more\n**What is\nhalf?**\n\n*Needs* nothing."
@@ -47,12 +47,12 @@ def content(made: slides.Deck) -> str:
 def shown(*cells: NotebookNode, instructor: bool = False) -> list[list[str]]:
     """The words on each slide, column by column, without the title's."""
     columns = deck(*cells, instructor=instructor).columns
-    return [[plain("".join(slide.parts)) for slide in column] for column in columns[1:]]
+    return [[words_of("".join(slide.parts)) for slide in column] for column in columns[1:]]
 
 
 def test_the_first_slide_has_number_topic_and_question():
     (slide,) = deck().columns[0]
-    assert plain("".join(slide.parts)) == "03 Halves & more What is half? Needs nothing."
+    assert words_of("".join(slide.parts)) == "03 Halves & more What is half? Needs nothing."
     html = deck().html()
     assert "<title>03 Halves &amp; more · TinyLM</title>" in html and 'class="leaf title"' in html
 
@@ -116,7 +116,7 @@ def test_the_instructor_gets_exercise_hints_and_solution_one_after_the_other():
 def test_a_note_is_read_on_the_slide_of_the_section_after_it_and_what_is_only_said_where_it_is():
     cells = (note("Of the lesson.", "note"), code("import math"), note("Of one.", "note"), text("## 1. One\nWords."))
     made = deck(*cells, note("Say it."), text("## 2. Two\nWords."), instructor=True)
-    notes = [[plain("".join(slide.notes)) for slide in column] for column in made.columns]
+    notes = [[words_of("".join(slide.notes)) for slide in column] for column in made.columns]
     assert notes == [["Of the lesson."], ["Of one. Say it."], [""]]
     assert content(made).count('<aside class="notes">') == 2 and "RevealNotes=" in made.html()
 
@@ -132,15 +132,15 @@ def test_code_of_more_than_twelve_lines_shows_its_essential_ones_and_all_on_a_bu
     (column,) = deck(text("## 1. One\nWords."), code(LONG, tinylm={"essential": [[3, 4], [18, 19]]})).columns[1:]
     html = column[-1].parts[-1]
     part, _, whole = html.partition("<details>")
-    assert re.findall(r"x\d+", plain(part)) == ["x3", "x4", "x18", "x19"] and "data-unmarked" not in html
+    assert re.findall(r"x\d+", words_of(part)) == ["x3", "x4", "x18", "x19"] and "data-unmarked" not in html
     assert re.findall(r"⋯ \d+ lines", part) == ["⋯ 2 lines", "⋯ 13 lines", "⋯ 1 lines"]
-    assert whole.startswith("<summary>All 20 lines</summary>") and len(re.findall(r"x\d+", plain(whole))) == 20
+    assert whole.startswith("<summary>All 20 lines</summary>") and len(re.findall(r"x\d+", words_of(whole))) == 20
 
 
 def test_without_marks_its_last_lines_are_shown_and_the_slides_are_open():
     (column,) = deck(text("## 1. One\nWords."), code(LONG)).columns[1:]
     part = column[-1].parts[-1].partition("<details>")[0]
-    assert re.findall(r"x\d+", plain(part)) == [f"x{i}" for i in range(9, 21)] and "data-unmarked" in part
+    assert re.findall(r"x\d+", words_of(part)) == [f"x{i}" for i in range(9, 21)] and "data-unmarked" in part
     (column,) = deck(text("## 1. One\nWords."), code("def f():\n    pass\n\n\n" * 3 + "f()\n" * 3)).columns[1:]
     assert "<details>" not in column[-1].parts[-1] and "data-unmarked" not in column[-1].parts[-1]
 

@@ -98,12 +98,12 @@ def output_html(output: NotebookNode, modules: set[str]) -> str:
     return f'<pre class="output">{escape(strip_ansi(output.data.get("text/plain", "")))}</pre>'
 
 
-def linked(content: str, page: Page, headings: list[tuple[int, str, str]]) -> str:
+def led_to_anchors(content: str, page: Page, headings: list[tuple[int, str, str]]) -> str:
     """The HTML with its links to headings, as JupyterLab names them, led to the anchors of the page.
 
     Raises: ValueError for a heading that the lesson does not have, and where something would be fetched.
     """
-    anchors = {plain(text).replace(" ", "-"): anchor for _, anchor, text in headings}
+    anchors = {words_of(text).replace(" ", "-"): anchor for _, anchor, text in headings}
 
     def lead(link: re.Match[str]) -> str:
         heading = unquote(unescape(link[1]))
@@ -116,7 +116,7 @@ def linked(content: str, page: Page, headings: list[tuple[int, str, str]]) -> st
     return re.sub(r'href="#([^"]+)"', lead, content)
 
 
-def plain(html: str) -> str:
+def words_of(html: str) -> str:
     """The words of some HTML in one line."""
     apart = re.sub(r"</?(?:p|li|h\d|td|th|tr|pre|div|blockquote|summary)\b[^>]*>", " ", html)
     return " ".join(unescape(re.sub(r"<[^>]+>", "", apart)).split())

@@ -98,9 +98,9 @@ def _text_rows(source: str) -> float:
     source = re.sub(r"\$\$.*?\$\$", "\n\n$$\n\n", source, flags=re.S)
     source = re.sub(r"^(#+ .*)$", r"\1\n", source, flags=re.M)  # a text may begin on the line below its heading
     found = 0.0
-    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|]|\d+\.) )", source.strip()):
-        words = " ".join(re.sub(r"\]\([^)]*\)|[*_`$\\]", "", block).split())
-        found += 2 if block.startswith(("#", "$$")) else ceil(len(words) / LETTERS) + 0.4
+    for piece in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|]|\d+\.) )", source.strip()):
+        words = " ".join(re.sub(r"\]\([^)]*\)|[*_`$\\]", "", piece).split())
+        found += 2 if piece.startswith(("#", "$$")) else ceil(len(words) / LETTERS) + 0.4
     return found
 
 

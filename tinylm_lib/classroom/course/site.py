@@ -26,12 +26,12 @@ from .cells import (
     built_lessons,
     colored,
     json_in_html,
-    linked,
+    led_to_anchors,
     output_html,
     own,
     page_of,
-    plain,
     views_script,
+    words_of,
     write_page,
 )
 from .reference import TOP, write_reference
@@ -91,8 +91,8 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
         elif cell.cell_type == "code":
             shown.append(_code_cell(cell, modules))
             codes[-1] += f"\n{escape(cell.source)}"
-    content = linked("\n".join(shown), page, prose.headings)
-    said = [plain(text + code) for text, code in zip(texts, codes, strict=True)]
+    content = led_to_anchors("\n".join(shown), page, prose.headings)
+    said = [words_of(text + code) for text, code in zip(texts, codes, strict=True)]
     return Rendered(content, prose.headings, said[1:], modules)
 
 
@@ -151,7 +151,7 @@ def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
     """What the search knows of a lesson: its sections with what they say, but for the sources."""
     lesson = f"{page.number} {page.topic}"
     found = zip(rendered.headings, rendered.texts, strict=True)
-    return [[page.file, lesson, anchor, plain(text), said] for (_, anchor, text), said in found if text != "Sources"]
+    return [[page.file, lesson, anchor, words_of(text), said] for (_, anchor, text), said in found if text != "Sources"]
 
 
 def _code_cell(cell: NotebookNode, modules: set[str]) -> str:

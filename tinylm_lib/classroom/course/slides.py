@@ -32,12 +32,12 @@ from .cells import (
     Prose,
     built_lessons,
     colored,
-    linked,
+    led_to_anchors,
     output_html,
     own,
     page_of,
-    plain,
     views_script,
+    words_of,
     write_page,
 )
 from .cut import CODE_LINES, cut, is_prediction, is_rich
@@ -84,7 +84,7 @@ class Deck:
         columns = "".join(f"<section>{''.join(map(self._slide, slides))}</section>" for slides in self.columns)
         return Template(own("slides.html")).substitute(
             title=f"{self.page.number} {escape(self.page.topic)} · TinyLM",
-            slides=linked(columns, self.page, self.prose.headings),
+            slides=led_to_anchors(columns, self.page, self.prose.headings),
             look=css(),
             deck=own("reveal/reveal.css"),
             style=own("code.css") + own("slides.css"),
@@ -130,7 +130,7 @@ class Deck:
             anchor, title, rest = re.match(r'<h2 id="([\w-]+)">(.*?)</h2>(.*)', section, re.S).groups()
             asked = QUESTION.search(source.partition("\n")[2]) if not first.strip() else None
             question = " ".join((asked[1] or asked[2]).split()) if asked else ""
-            self._begin("slide", anchor, plain(title), question[: QUESTION_LETTERS + 1], "section")
+            self._begin("slide", anchor, words_of(title), question[: QUESTION_LETTERS + 1], "section")
             self._put(f"<h2>{title}</h2>{rest}")
 
     def _title(self) -> str:
