@@ -15,6 +15,7 @@ from ..views.base import MIME
 
 ROWS, LETTERS = 16, 74  # of a slide: lines of text, and the letters of a line
 LEAD_ROWS = 2.6  # of a sentence that may introduce a picture on its slide
+AFTER_ROWS = 3.6  # that may stay with the picture before them
 CODE_ROW = 0.72  # of a line of text: the height of a line of code
 CODE_LINES = 12  # that a slide shows of a cell
 TOOLS = {"check", "hint", "keep", "progress"}  # calls that a reader makes alone
@@ -116,7 +117,7 @@ def _rich_rows(output: NotebookNode) -> float:
         return 0
     asked = output.data.get(MIME, {"module": ""})
     if asked["module"] != "predict":
-        return ROWS - 2
+        return ROWS - AFTER_ROWS
     data = asked["data"]
     return 4 + _text_rows(data["question"]) + _text_rows(data["because"]) + len(data.get("items", ()))
 

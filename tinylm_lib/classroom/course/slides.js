@@ -61,7 +61,7 @@ function grow(leaf) {
   } else if (!leaf.querySelector("[data-view]")) {
     for (const size of ["large", "medium"]) {
       leaf.classList.add(size);
-      if (free() >= 0) return;
+      if (free() >= 0 && body.scrollWidth <= body.clientWidth) return;
       leaf.classList.remove(size);
     }
   } else if (free() < -1) leaf.classList.add("wide");

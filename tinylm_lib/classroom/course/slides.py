@@ -47,7 +47,7 @@ QUESTION = re.compile(r"\*\*([^*]+\?)\*\*|(?:^|(?<=[.:!?])\s+)([A-Z][^.:!?*$]*\?
 QUESTION_LETTERS = 90  # of a question that fits into the last line of a slide
 CALL_LINES = 3  # of code that only asks for a view or a figure: shown on a button
 SECTION = re.compile(r'(?=<h2 id="[\w-]+">)')
-FOLDED = '<button type="button" class="gap" data-opens>⋯ {} lines</button>'
+FOLDED = '<button type="button" class="gap" data-opens>⋯ {} line{}</button>'
 
 
 @dataclass
@@ -250,7 +250,7 @@ def _essential(lines: Sequence[str], shown: Sequence[Sequence[int]]) -> Iterator
     end = 0
     for first, last in [*shown, (len(lines) + 1, len(lines))]:
         if first > end + 1:
-            yield FOLDED.format(first - end - 1)
+            yield FOLDED.format(first - end - 1, "s" if first - end > 2 else "")
         yield from lines[first - 1 : last]
         end = last
 
