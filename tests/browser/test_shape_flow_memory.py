@@ -161,6 +161,6 @@ def test_they_fit_a_page_at_200_percent(open_page):
     page = open_page(viewport={"width": 640, "height": 900})
     page.locator('[data-step="attention"]').click()
     page.locator('[data-step="attention"]').press("ArrowRight")
-    assert_fits(page, "section.tinylm-view")
-    for view in page.locator("section.tinylm-view").all():
+    assert_fits(page, ".tinylm-view")
+    for view in page.locator(".tinylm-view").all():
         assert view.evaluate("card => card.scrollWidth <= card.clientWidth")

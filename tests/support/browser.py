@@ -20,11 +20,10 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_play
 
 from tinylm_lib.classroom.course import lab, site
 from tinylm_lib.classroom.course.build import build_notebooks
+from tinylm_lib.classroom.course.handout import find_chromium
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "work" / "screenshots"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
-MAC = [f"/Applications/{name}.app/Contents/MacOS/{name}" for name in ("Google Chrome", "Chromium")]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
 HEAD = """# %% [markdown]
@@ -141,7 +140,7 @@ def sample(request, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """Headless Chromium; without one the test is skipped, or fails where BROWSER=required."""
-    path = next(filter(None, map(shutil.which, [*NAMES, *MAC])), None)
+    path = find_chromium()
     if path is None:
         verdict = pytest.fail if os.environ.get("BROWSER") == "required" else pytest.skip
         verdict("NOT TESTED IN A BROWSER: install Chromium (Debian: apt-get install chromium)")

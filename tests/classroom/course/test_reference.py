@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tinylm_lib
-from tinylm_lib.classroom.course import reference, site
+from tinylm_lib.classroom.course import cells, reference, site
 from tinylm_lib.config import ModelConfig
 
 
@@ -66,7 +66,7 @@ def test_every_link_leads_somewhere_and_nothing_is_fetched(pages: Path) -> None:
             target = (path.parent / file).resolve() if file else path
             assert target in parsed, f"{path}: {link}"
             assert not anchor or anchor in parsed[target].anchors, f"{path}: {link}"
-        fetched = [found[0] for found in site.OUTSIDE.finditer(path.read_text(encoding="utf-8"))]
+        fetched = [found[0] for found in cells.OUTSIDE.finditer(path.read_text(encoding="utf-8"))]
         assert all('rel="icon"' in one or "data:," in one for one in fetched), f"{path}: {fetched}"
 
 

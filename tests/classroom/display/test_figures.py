@@ -259,3 +259,10 @@ def test_a_flat_picture_is_small_and_close_to_the_whole_one():
     assert np.abs(one - other).mean() < 2
     middle = one[len(one) // 3]
     assert len({tuple(pixel) for pixel in middle}) >= 5, "1.00 and 0.93 have one colour"
+
+
+def test_a_picture_knows_the_points_of_its_smallest_text():
+    with figures.axes("One", "x", "y") as (figure, ax):
+        ax.text(0.5, 0.5, "small", size=11)
+        ax.text(0.2, 0.5, "", size=3)
+    assert 'data-points="11"' in figures.framed(figure, "A word.", "See it.", "")

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from .site import TITLE
+from .cells import TITLE
 
 TABLE = re.compile(r"(?<=\| lesson \| question \|\n\|---\|---\|\n)(?:\|.*\n)*")
 

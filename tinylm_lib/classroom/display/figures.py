@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 from PIL import Image
 
 from .cards import fold, number_table
@@ -252,9 +253,11 @@ def _image(figure: Figure, alt: str, flat: bool, sharpness: float) -> str:
         drawn, buffer = _flat(Image.open(buffer)), io.BytesIO()
         drawn.save(buffer, format="png", optimize=True)
     width = round(figure.get_figwidth() * PIXELS_PER_INCH)
+    points = min(text.get_fontsize() for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip())
     card = "max-width:100%;height:auto;background:#fff;border:1px solid #c5ccd3;border-radius:10px"
     data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<img alt="{escape(alt)}" width="{width}" style="{card}" src="data:image/png;base64,{data}">'
+    facts = f'width="{width}" data-points="{points:g}" style="{card}"'
+    return f'<img alt="{escape(alt)}" {facts} src="data:image/png;base64,{data}">'
 
 
 def _loss_table(curves: Mapping[str, tuple], levels: Mapping[str, float]) -> dict[str, list]:

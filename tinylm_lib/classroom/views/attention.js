@@ -23,33 +23,33 @@ const CARD = `
   .main > :first-child { min-width: 0; max-width: 100% } .main.whole > :first-child { flex: 2 1 560px }
   .main > :last-child { flex: 1 1 220px; max-width: 640px }
   .say { min-height: 0; margin-bottom: 8px }
-  .exact, .telling { font-size: 15px; margin: 0 0 14px; font-variant-numeric: tabular-nums }
+  .exact, .telling { font-size: var(--type-label); margin: 0 0 14px; font-variant-numeric: tabular-nums }
   .scroll { overflow-x: auto; padding: 2px 46px 4px 2px; margin-right: -24px }
   table { table-layout: fixed; border-collapse: separate; border-spacing: 2px; font-variant-numeric: tabular-nums; margin: 0 }
-  th { font-weight: 400; font-size: 15px; color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
+  th { font-weight: 400; font-size: var(--type-label); color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
   thead th { height: 74px; padding: 0; vertical-align: bottom; text-align: left }
-  thead td { font-size: 14px; line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
+  thead td { font-size: var(--type-small); line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
   thead span { display: block; width: 0; white-space: nowrap; transform: translate(20px, -4px) rotate(-50deg); transform-origin: 0 100% }
   th.on { color: var(--ink); font-weight: 700 }
   tbody td { position: relative; width: clamp(27px, calc((100cqw - 110px) / var(--tokens)), min(40px, max(30px, 640px / var(--tokens)))); height: 31px; padding: 0; text-align: center;
-    font-size: clamp(11px, calc((100cqw - 110px) / var(--tokens) * .36), 14px); border-radius: 4px; cursor: pointer }
+    font-size: clamp(11px, calc((100cqw - 110px) / var(--tokens) * .36), var(--type-small)); border-radius: 4px; cursor: pointer }
   tbody td.faint { color: var(--quiet) }
   tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
   td.told::after, .legend .ring { content: ""; border: 2px solid currentColor; border-radius: 9px }
   td.told::after { position: absolute; inset: 1px }
-  .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 14px; color: var(--quiet); margin: 10px 0 0 }
+  .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: var(--type-small); color: var(--quiet); margin: 10px 0 0 }
   .legend i { display: inline-block; width: 26px; height: 14px; border-radius: 3px; vertical-align: -2px; margin-right: 6px }
   .legend .ramp { width: 74px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
-  .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 10px; align-items: center; font-size: 15px; margin: 0 }
+  .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 10px; align-items: center; font-size: var(--type-label); margin: 0 }
   .bars i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
   .bars .number { text-align: right; font-variant-numeric: tabular-nums }
   .bars .on { font-weight: 700 }
-  .strips { margin: 14px 0 0; font-size: 14px }
+  .strips { margin: 14px 0 0; font-size: var(--type-small) }
   .strips svg { display: block; width: 100%; height: 34px; margin: 1px 0 7px; border-bottom: 1px solid var(--line); border-radius: 3px; background: var(--soft) }
   .strips rect { fill: var(--accent) }
-  .why { color: var(--quiet); font-size: 15px; margin: 14px 0 0 }
+  .why { color: var(--quiet); font-size: var(--type-label); margin: 14px 0 0 }
   .maps { display: grid; grid-template-columns: max-content repeat(var(--heads), minmax(64px, 150px)); gap: 10px; overflow-x: auto; padding: 4px; align-items: center }
-  .maps span { font-size: 14px; color: var(--quiet); font-variant-numeric: tabular-nums }
+  .maps span { font-size: var(--type-small); color: var(--quiet); font-variant-numeric: tabular-nums }
   .maps .over { text-align: center }
   .maps label { position: relative; display: block; text-align: center; border-radius: 8px; padding: 5px 5px 2px; cursor: pointer }
   .maps label:hover { background: var(--soft) }

@@ -9,6 +9,8 @@ const ANSWER = `
   border-radius: 9px; cursor: pointer; font-size: 18px }
 .tinylm-view.predict .options label:hover { background: var(--soft) }
 .tinylm-view.predict .options label:has(:checked) { border-color: var(--accent); box-shadow: inset 0 0 0 1px var(--accent) }
+.tinylm-view.predict .options .right { border-color: var(--good); box-shadow: inset 0 0 0 1px var(--good) }
+.tinylm-view.predict .options .right::after { content: "✓"; color: var(--good); font-weight: 700 }
 .tinylm-view.predict .options input { accent-color: var(--accent); width: 18px; height: 18px; margin: 0 }
 .tinylm-view.predict .field { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin: 0 0 14px; font-size: 18px }
 .tinylm-view.predict .field input { font: inherit; width: 9em; padding: 6px 10px; border: 1px solid var(--quiet); border-radius: 8px;
@@ -35,6 +37,7 @@ const KINDS = {
       read: () => inputs.find((input) => input.checked)?.value,
       missing: "Choose one first.",
       isRight: (answer, key) => answer === key,
+      mark: (key) => inputs.find((input) => input.value === key).closest("label").classList.add("right"),
       otherwise: () => "",
     };
   },
@@ -104,7 +107,11 @@ function mount(el, data) {
     verdict.className = `verdict ${tone}`;
     verdict.replaceChildren(...pieces.flatMap((piece) => [...prose(piece), " "]));
   };
-  const reveal = make("button", { type: "button", class: "plain", onclick: () => say("", `It is **${answer}**.`, because) }, "Show the answer");
+  const show = () => {
+    form.mark?.(key);
+    say("", `It is **${answer}**.`, because);
+  };
+  const reveal = make("button", { type: "button", class: "plain reveal-answer", onclick: show }, "Show the answer");
   reveal.hidden = true;
   const judge = () => {
     const guess = form.read();

@@ -23,7 +23,7 @@ const FLOW = `
 .tinylm-view.shape-flow .twist { flex: 0 0 16px; color: var(--accent); font-size: 13px; text-align: center }
 .tinylm-view.shape-flow .times { color: var(--quiet); white-space: nowrap }
 .tinylm-view.shape-flow .opens .name { font-weight: 700 }
-.tinylm-view.shape-flow .shape { font: 14px/1.2 var(--mono); letter-spacing: -.03em; color: var(--quiet) }
+.tinylm-view.shape-flow .shape { font: var(--type-small)/1.2 var(--mono); letter-spacing: -.03em; color: var(--quiet) }
 .tinylm-view.shape-flow .shape b { font-weight: 700 }
 .tinylm-view.shape-flow .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; font-size: var(--type-small) }
 .tinylm-view.shape-flow svg { display: block; overflow: visible }

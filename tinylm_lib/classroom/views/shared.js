@@ -28,7 +28,7 @@ const STYLE = `
 .tinylm-view svg text { font: var(--type-small) var(--font); fill: var(--ink) }
 .tinylm-view svg .quiet { fill: var(--quiet) }
 .tinylm-view .segments { display: flex; flex-wrap: wrap; row-gap: 4px; align-items: center }
-.tinylm-view .segments legend { float: left; padding: 0 10px 0 0; color: var(--quiet); font-size: 15px }
+.tinylm-view .segments legend { float: left; padding: 0 10px 0 0; color: var(--quiet); font-size: var(--type-label) }
 .tinylm-view .segments label { position: relative; padding: 5px 14px; margin-left: -1px; border: 1px solid var(--line); cursor: pointer }
 .tinylm-view .segments label:first-of-type { border-radius: 8px 0 0 8px }
 .tinylm-view .segments label:last-of-type { border-radius: 0 8px 8px 0 }
@@ -71,7 +71,7 @@ function frame(el, name, ...children) {
     event.preventDefault();
     form.requestSubmit();
   });
-  const view = make("section", { class: "tinylm-view", "aria-label": name }, form);
+  const view = make("div", { class: "tinylm-view", role: "region", "aria-label": name }, form); // slides are sections, and a view may be on one
   el.replaceChildren(make("style", {}, STYLE), view);
   return view;
 }

@@ -10,7 +10,7 @@ const CUTS = `
 .tinylm-view.tokens .token.on { outline: 3px solid var(--focus); outline-offset: 1px }
 .tinylm-view.tokens .token i { font-style: normal; opacity: .62 }
 .tinylm-view.tokens .token.new i { opacity: 1 }
-.tinylm-view.tokens .token small { font-size: 15px; padding: 0 2px }
+.tinylm-view.tokens .token small { font-size: var(--type-label); padding: 0 2px }
 .tinylm-view.tokens .end { flex-basis: 100%; height: 0 }
 .tinylm-view.tokens .refused { font: var(--type-text)/1.45 var(--font); margin: 0; align-self: center }
 .tinylm-view.tokens .say { margin: 0 0 16px; min-height: 1.35em }

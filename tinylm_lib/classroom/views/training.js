@@ -34,6 +34,7 @@ const LOOK = `
 .tinylm-view.training .error:empty { margin: 0 }
 `;
 
+const TYPE = 14; // pixels of the text that the charts are drawn for
 const fit = (x) => (x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2));
 
 /** Round numbers for an axis from 0 to top. */
@@ -43,15 +44,15 @@ function ticks(top, most) {
 }
 
 /** A chart of lines over the updates; returns its picture and a function that marks an update. */
-function chart(name, { wide, high, right, total, top, lines, levels = [], count = 4 }) {
-  const left = 46, below = 26, x = (step) => left + (step / total) * (wide - left - right), y = (value) => 8 + (1 - Math.min(1.02, value / top)) * (high - below - 8);
+function chart(name, { wide, high, right, total, top, lines, levels = [], count = 4, grown }) {
+  const left = 46 * grown, below = 26 * grown, x = (step) => left + (step / total) * (wide - left - right), y = (value) => 8 + (1 - Math.min(1.02, value / top)) * (high - below - 8);
   const path = (kind, steps, values) => draw("path", { class: kind, d: values.map((value, i) => `${i ? "L" : "M"}${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`).join("") });
   const grid = ticks(top, count).flatMap((value) => [draw("line", { class: "grid", x1: left, x2: wide - right, y1: y(value), y2: y(value) }),
     draw("text", { class: "quiet", x: left - 8, y: y(value) + 5, "text-anchor": "end" }, String(value))]);
   const steps = ticks(total, Math.max(2, Math.floor(wide / 160))).map((value) => draw("text", { class: "quiet", x: x(value), y: high - 4, "text-anchor": "middle" }, String(value)));
   let lowest = 1e9; // names of levels, from below, never on top of one another
   const named = [...levels].sort((a, b) => a[1] - b[1]).flatMap(([text, value]) => {
-    lowest = Math.min(y(value) + 5, lowest - 18);
+    lowest = Math.min(y(value) + 5, lowest - 18 * grown);
     return [draw("line", { class: "level", x1: left, x2: wide - right, y1: y(value), y2: y(value) }),
       draw("text", { x: wide - right + 8, y: lowest }, `${fit(value)} knowing ${text}`)];
   });
@@ -76,6 +77,7 @@ function mount(el, model) {
   buttons.append(...asks);
   let marks = [], data = {}, slide = null, room = 1030; // pixels for the drawings, so that their text keeps its size
 
+  const grown = () => (parseFloat(getComputedStyle(charts).getPropertyValue("--type-small")) || TYPE) / TYPE; // larger on slides
   const widths = () => (room < 720 ? [room, room] : [room, (room - 28) / 2]);
 
   const words = (i) => `${data.steps[i]} of ${data.total}`;
@@ -84,10 +86,11 @@ function mount(el, model) {
     data = model.get("data");
     const { steps, loss, smooth, share, norm, levels, total } = data, [wide, half] = widths(), narrow = wide < 720;
     const top = 1.08 * Math.max(...levels.map(([, value]) => value), ...smooth, 0.1);
-    const main = chart("Loss in nats per token over the updates", { wide, high: narrow ? 300 : 330, right: narrow ? 16 : 290, total, top,
+    const larger = grown(), longest = Math.max(...levels.map(([name]) => `${name}0.00 knowing `.length)), low = larger > 1 ? 30 : 0;
+    const main = chart("Loss in nats per token over the updates", { wide, high: (narrow ? 300 : 330) - low, right: narrow ? 16 : Math.max(290, 8.9 * longest * larger), total, top, grown: larger,
       lines: [["raw", steps, loss], ["line", steps, smooth]], levels: narrow ? [] : levels, count: 6 });
     const small = [["share", "learning rate, share of its peak", share, 1], ["norm", "gradient norm, before clipping", norm, 1.1 * Math.max(...norm, 0.1)]].map(([kind, name, values, most]) => {
-      const drawn = chart(name, { wide: half, high: 130, right: 12, total, top: most, lines: [[`line ${kind}`, steps, values]], count: 2 });
+      const drawn = chart(name, { wide: half, high: 130 - low / 3, right: 12, total, top: most, grown: larger, lines: [[`line ${kind}`, steps, values]], count: 2 });
       const value = make("b", {});
       return { ...drawn, values, value, figure: make("figure", {}, make("figcaption", {}, `${name}: `, value), drawn.picture) };
     });
@@ -149,7 +152,7 @@ function mount(el, model) {
   view.classList.add("training");
   lay();
   const watch = new ResizeObserver(() => {
-    const now = Math.min(1030, Math.max(320, charts.clientWidth));
+    const now = Math.min(1030 * grown(), Math.max(320, charts.clientWidth));
     if (!charts.clientWidth || Math.abs(now - room) < 8) return;
     room = now;
     lay();

@@ -1,0 +1,235 @@
+"""Slides in a browser at 1280 x 720: what does not fit, lesson by lesson, their keys, the speaker view, the handout."""
+
+import base64
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat import v4
+from PIL import Image
+from playwright.sync_api import Page, expect
+from support.browser import SCREENSHOTS, findings
+from support.decks import deck_findings
+
+from tinylm_lib.classroom.course.handout import handout
+from tinylm_lib.classroom.course.slides import write_slides
+from tinylm_lib.classroom.display.cards import fold
+from tinylm_lib.classroom.folders import NOTEBOOKS, lessons
+from tinylm_lib.classroom.views.predict import predict
+
+pytestmark = pytest.mark.browser
+
+# Cut by rules alone: these lessons wait for their second edition. One without a finding has to leave this list.
+OPEN = {"00", "01", "02", "03", "05", "07", "08", "09", "10", "12", "13", "14", "15"}
+SIZE = {"viewport": {"width": 1280, "height": 720}}
+TITLE = "# 00 Halves\n**What is half?**\n\n*Needs* nothing."
+LONG = "\n".join(f"value{i} = {i}" for i in range(1, 21))
+FIGURE = '<figure><img alt="A line." width="400" data-points="9" src="data:image/png;base64,{}"></figure>'
+
+
+@pytest.fixture(scope="module")
+def decks(tmp_path_factory) -> Path:
+    """The slides of all built lessons."""
+    folder = tmp_path_factory.mktemp("slides")
+    write_slides(NOTEBOOKS / "solutions", folder)
+    return folder
+
+
+@pytest.fixture
+def open_deck(open_exported) -> Callable[..., Page]:
+    """A function that opens slides from disk; a request, an error or a message on the console fails the test."""
+    said = []
+
+    def open_deck(path: Path, part: str = "", **options) -> Page:
+        page = open_exported(path.as_uri() + part, **SIZE | options)
+        page.on("console", lambda message: said.append(message.text))
+        page.wait_for_function("window.Reveal?.isReady()")
+        return page
+
+    yield open_deck
+    assert said == []
+
+
+@pytest.fixture
+def open_made(open_deck, tmp_path) -> Callable[..., Page]:
+    """A function that opens the slides of a section made of these cells."""
+
+    def open_made(*cells, instructor: bool = False, **options) -> Page:
+        all_cells = [v4.new_markdown_cell(TITLE), v4.new_markdown_cell("## 1. One\nWords."), *cells]
+        nbformat.write(v4.new_notebook(cells=all_cells), tmp_path / "00_halves.ipynb")
+        (path,) = write_slides(tmp_path, tmp_path / "to", instructor=instructor)
+        return open_deck(path, "#/2/1", **options)
+
+    return open_made
+
+
+def html(text: str, source: str = "look()"):
+    """A cell that shows some HTML."""
+    return v4.new_code_cell(source, outputs=[v4.new_output("display_data", {"text/html": text, "text/plain": ""})])
+
+
+def thin_picture() -> str:
+    """A figure that is four times as high as wide, so that its text of 9 points is small on a slide."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (20, 80)).save(buffer, format="png")
+    return FIGURE.format(base64.b64encode(buffer.getvalue()).decode())
+
+
+def asked():
+    """A cell that asks for a prediction, and one that prints its answer."""
+    choices = {"one": "Half of 2.", "two": "", "three": "Half of 6."}
+    view = predict("What is half of 4?", key=lambda: "two", choices=choices, because="Twice two is four.")
+    question = v4.new_code_cell("", outputs=[v4.new_output("display_data", view._repr_mimebundle_()[0])])
+    question.source = "ask()"
+    return question, v4.new_code_cell("print(2)", outputs=[v4.new_output("stream", name="stdout", text="it is 2")])
+
+
+@pytest.mark.parametrize("number", sorted(lessons()))
+def test_the_slides_of_a_lesson_fit(open_deck, decks, number):
+    (path,) = decks.glob(f"{number}_*.html")
+    page = open_deck(path)
+    found = deck_findings(page, number)
+    n_slides = page.locator("section.leaf").count()
+    print(f"{path.stem}: {n_slides} slides, {len(found)} findings", *found, sep="\n")
+    if number in OPEN:
+        assert found, f"the slides of lesson {number} fit: take it out of OPEN"
+    else:
+        assert found == []
+
+
+def test_what_does_not_fit_is_found(open_made):
+    table = "<table>" + "".join(f"<tr><td>row {i}</td></tr>" for i in range(30)) + "</table>"
+    page = open_made(
+        html(f'<div style="height: 640px">{"wide" * 60}</div>'), html('<p><b style="font-size: 12px">tiny</b></p>'),
+        v4.new_markdown_cell("### Then\nThe folded code says `value3` and `value19`."), v4.new_code_cell(LONG),
+        html(thin_picture()), html(f'<div style="overflow: auto; height: 90px">{table}</div>'),
+    )  # fmt: skip
+    found = deck_findings(page, "00")
+    for what in (
+        "the card overflows by", "the card is too wide by", "text of 12.0 px in the card: tiny",
+        "px in the figure: A line.", "speaks of what is folded: The folded", "speaks of what is folded: value3",
+        "the table overflows by", "long code without essential lines: All 20 lines",
+    ):  # fmt: skip
+        assert any(line.startswith("00 slide 2.") and what in line for line in found), (what, found)
+    assert not any("value19" in line for line in found)
+
+
+def test_long_text_tables_and_outputs_are_divided_and_nothing_is_lost(open_made):
+    words = "\n\n".join(f"Paragraph {i}. " + "Some words that fill a line or two of a slide. " * 4 for i in range(9))
+    rows = "| name | value |\n|---|---|\n" + "\n".join(f"| row {i} | {i} |" for i in range(40))
+    items = "\n".join(f"{i}. item {i} " + "and what is said of it " * 5 for i in range(1, 15))
+    printed = v4.new_output("stream", name="stdout", text="\n".join(f"line {i}" for i in range(60)))
+    page = open_made(*map(v4.new_markdown_cell, (words, rows, items)), v4.new_code_cell("print()", outputs=[printed]))
+    assert deck_findings(page, "00") == []
+    text = page.locator(".slides").text_content()
+    assert all(text.count(f"Paragraph {i}.") == 1 for i in range(9)) and text.count("line 59") == 1
+    first = "cells => cells.map(cell => cell.textContent)"
+    assert page.locator("tbody td:first-child").evaluate_all(first) == [f"row {i}" for i in range(40)]
+    assert page.locator("thead").count() > 1
+    numbers = "lists => lists.flatMap(list => [...list.children].map((_, i) => list.start + i))"
+    assert page.locator("ol").evaluate_all(numbers) == list(range(1, 15))
+
+
+def test_a_key_gives_the_answer_and_another_what_prints_it(open_made):
+    page = open_made(*asked())
+    page.keyboard.press("ArrowRight")
+    verdict, printed = page.locator(".present .present .verdict"), page.locator(".line", has_text="it is 2")
+    right = page.locator(".present .present label.right")
+    expect(verdict).to_be_empty()
+    page.keyboard.press("ArrowRight")
+    expect(verdict).to_have_text("It is two. Twice two is four.")
+    expect(right).to_contain_text("two")
+    expect(printed).to_be_hidden()
+    page.keyboard.press("ArrowRight")
+    expect(printed).to_be_visible()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(verdict).to_be_empty()
+    assert right.count() == 0
+
+
+def test_a_view_keeps_its_keys_and_gives_them_back(open_made):
+    page = open_made(*asked(), v4.new_markdown_cell("### Then\nMore."))
+    page.keyboard.press("ArrowRight")
+    page.get_by_label("one").check()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_label("two")).to_be_checked()
+    page.get_by_role("button", name="Check my guess").click()
+    verdict = page.locator(".present .present .verdict")
+    expect(verdict).to_contain_text("Right")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("Reveal.getIndices()").get("f") == -1
+    page.keyboard.press("PageDown")  # what a presenter's remote control sends
+    expect(verdict).to_have_text("It is two. Twice two is four.")
+    page.get_by_label("one").focus()
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("heading", name="Then")).to_be_visible()
+
+
+def test_what_is_folded_opens_over_the_slide(open_made):
+    page = open_made(v4.new_code_cell(LONG), html(f"<div>{fold('The numbers', '<p>seven</p>')}</div>"))
+    page.get_by_role("button", name="All 20 lines").click()
+    expect(page.get_by_text("value1 = 1", exact=True)).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("Reveal.getIndices()")["v"] == 0
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("value1 = 1", exact=True)).to_be_hidden()
+    assert not page.evaluate("Reveal.isOverview()")
+    page.locator("[data-opens]").click()
+    expect(page.get_by_text("value1 = 1", exact=True)).to_be_visible()
+
+
+def test_d_goes_to_the_dark_and_back(open_made):
+    page = open_made(*asked(), color_scheme="light")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    page.keyboard.press("d")
+    dark = page.evaluate(paper)
+    assert light != dark
+    page.keyboard.press("d")
+    assert page.evaluate(paper) == light
+    dark_first = open_made(*asked(), color_scheme="dark")
+    assert dark_first.evaluate(paper) == dark
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_slides_have_no_serious_finding(open_deck, decks, scheme):
+    page = open_deck(decks / "06_positions.html", color_scheme=scheme)
+    for slide in ("#/1", "#/2", "#/3/2", "#/5/2", "#/5/4"):
+        page.evaluate("place => { location.hash = place }", slide)
+        page.wait_for_timeout(300)
+        page.screenshot(path=SCREENSHOTS / f"slides{slide.replace('/', '-').replace('#', '')}-{scheme}.png")
+        assert findings(page, ".slides section.leaf.present") == []
+
+
+def test_the_speaker_view_has_notes_next_slide_and_clock(open_made):
+    note = v4.new_markdown_cell("Ask **who** knows.", metadata={"slideshow": {"slide_type": "notes"}})
+    page = open_made(note, v4.new_markdown_cell("### Then\nMore."), instructor=True)
+    with page.expect_popup() as opened:
+        page.keyboard.press("s")
+    speaker = opened.value
+    expect(speaker.locator(".speaker-controls-notes")).to_contain_text("Ask who knows.")
+    expect(speaker.locator(".clock-value")).to_contain_text(":")
+    expect(speaker.frame_locator("#current-slide iframe").get_by_role("heading", name="1. One")).to_be_visible()
+    expect(speaker.frame_locator("#upcoming-slide iframe").get_by_role("heading", name="Then")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(speaker.frame_locator("#current-slide iframe").get_by_role("heading", name="Then")).to_be_visible()
+    speaker.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("heading", name="1. One")).to_be_visible()
+
+
+def test_students_slides_have_no_speaker_view(open_made):
+    page = open_made(*asked())
+    page.keyboard.press("s")
+    assert len(page.context.pages) == 1
+
+
+def test_a_handout_is_printed(open_made, tmp_path):
+    open_made(*asked())
+    path = handout(tmp_path / "to" / "00_halves.html")
+    text = path.read_bytes()
+    assert path.name == "00_halves.pdf" and text.startswith(b"%PDF") and text.count(b"/Type /Page\n") == 2

@@ -1,0 +1,14 @@
+"""What does not fit on the slides of a lesson: found in a browser, slide by slide, with everything shown."""
+
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+LEAST_PIXELS = 18
+FIND = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+
+
+def deck_findings(page: Page, number: str) -> list[str]:
+    """What does not fit in open slides, one line each: "06 slide 4.2: the table overflows by 80 px"."""
+    page.wait_for_function("window.Reveal?.isReady()")
+    return [f"{number} {found}" for found in page.evaluate(FIND, LEAST_PIXELS)]

@@ -1,0 +1,282 @@
+"""Makes offline slides of the built lessons with reveal.js: one file each, whose views work without a kernel.
+
+python -m tinylm_lib.classroom.course.slides [NN ...] [--to FOLDER] [--instructor] [--pdf]
+
+Students' slides have no solutions and no notes; with `--instructor` NN_topic_instructor.html has both, and the key S
+opens the speaker view.
+"""
+
+import ast
+import re
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from html import escape
+from itertools import pairwise
+from pathlib import Path
+from string import Template
+
+import nbformat
+from nbconvert.filters.markdown_mistune import MarkdownWithMath
+from nbformat import NotebookNode
+
+from ..display.cards import inline
+from ..display.theme import css
+from ..exercises import EXERCISES
+from ..folders import NOTEBOOKS, WORK
+from ..views.base import MIME
+from .cells import (
+    Page,
+    Prose,
+    built_lessons,
+    colored,
+    led_to_anchors,
+    output_html,
+    own,
+    page_of,
+    views_script,
+    words_of,
+    write_page,
+)
+from .cut import CODE_LINES, cut, is_prediction, is_rich
+from .handout import handout
+
+QUESTION = re.compile(r"\*\*([^*]+\?)\*\*|(?:^|(?<=[.:!?])\s+)([A-Z][^.:!?*$]*\?)", re.M)
+QUESTION_LETTERS = 90  # of a question that fits into the last line of a slide
+CALL_LINES = 3  # of code that only asks for a view or a figure: shown on a button
+SECTION = re.compile(r'(?=<h2 id="[\w-]+">)')
+FOLDED = '<button type="button" class="gap" data-opens>⋯ {} line{}</button>'
+
+
+@dataclass
+class Slide:
+    """One slide: its section, what is on it, and what the presenter reads."""
+
+    section: str
+    question: str
+    kind: str = ""
+    anchor: str = ""
+    parts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Deck:
+    """The slides of a lesson, in columns that each begin with a section."""
+
+    def __init__(self, notebook: NotebookNode, page: Page, instructor: bool):
+        self.page, self.instructor = page, instructor
+        self.prose, self.modules = Prose(), set()
+        self.columns: list[list[Slide]] = []
+        self._markdown = MarkdownWithMath(renderer=self.prose)
+        self._before: list[str] = []  # notes of the section that comes next
+        cells = deepcopy(notebook)
+        cut(cells)
+        for cell, following in zip(cells.cells, [*cells.cells[1:], None], strict=True):
+            self._add(cell, cell.metadata.get("slideshow", {}).get("slide_type"), following)
+
+    def html(self) -> str:
+        """The whole page.
+
+        Raises: ValueError where something would be fetched from elsewhere.
+        """
+        columns = "".join(f"<section>{''.join(map(self._slide, slides))}</section>" for slides in self.columns)
+        return Template(own("slides.html")).substitute(
+            title=f"{self.page.number} {escape(self.page.topic)} · TinyLM",
+            slides=led_to_anchors(columns, self.page, self.prose.headings),
+            look=css(),
+            deck=own("reveal/reveal.css"),
+            style=own("code.css") + own("slides.css"),
+            library="\n".join(own(f"reveal/{name}.js") for name in ("reveal", *(["notes"] if self.instructor else []))),
+            views=views_script(self.modules),
+            script=own("slides.js"),
+        )
+
+    def _add(self, cell: NotebookNode, kind: str | None, following: NotebookNode | None) -> None:
+        tags = cell.metadata.get("tags", ())
+        if kind == "notes":
+            self._note(cell, following)
+        elif kind == "skip" or ("solution" in tags and not self.instructor):
+            return
+        elif "exercise" in tags:
+            self._exercise(cell)
+        elif cell.cell_type == "markdown":
+            self._text(cell.source, kind, "solution" in tags)
+        elif cell.cell_type == "code":
+            self._begin(kind)
+            self._put(f'<div class="cell">{self._code(cell)}{"".join(self._outputs(cell))}</div>', kind)
+
+    def _begin(self, kind: str | None, anchor: str = "", title: str = "", question: str = "", look: str = "") -> None:
+        """Begins a slide if the kind says so."""
+        if kind == "slide" or not self.columns:
+            self.columns.append([Slide(title, question or self.page.question, look, anchor, notes=self._before)])
+            self._before = []
+        elif kind == "subslide":
+            last = self.columns[-1][-1]
+            self.columns[-1].append(Slide(last.section, last.question, look))
+
+    def _put(self, html: str, kind: str | None = None) -> None:
+        fragment = " fragment" if kind == "fragment" else ""
+        self.columns[-1][-1].parts.append(f'<div class="part{fragment}">{html}</div>')
+
+    def _text(self, source: str, kind: str | None, solves: bool) -> None:
+        first, *sections = SECTION.split(self._markdown.render(source))
+        if first.strip():
+            title = first.startswith("<h1")
+            self._begin(None if solves else kind, look="title" if title else "")
+            self._put(self._title() + first.partition("</p>")[2] if title else first, kind)
+        for section in sections:
+            anchor, title, rest = re.match(r'<h2 id="([\w-]+)">(.*?)</h2>(.*)', section, re.S).groups()
+            asked = QUESTION.search(source.partition("\n")[2]) if not first.strip() else None
+            question = " ".join((asked[1] or asked[2]).split()) if asked else ""
+            self._begin("slide", anchor, words_of(title), question[: QUESTION_LETTERS + 1], "section")
+            self._put(f"<h2>{title}</h2>{rest}")
+
+    def _title(self) -> str:
+        number, topic, question = map(escape, self.page[1:])
+        return f'<p class="number">{number}</p><h1>{topic}</h1><p class="asked">{question}</p>'
+
+    def _note(self, cell: NotebookNode, following: NotebookNode | None) -> None:
+        """A note before a section is read there; the others where they are."""
+        if not self.instructor:
+            return
+        heading = following is not None and following.source.startswith("## ")
+        before = heading and "note" in cell.metadata.get("tags", ())
+        notes = self._before if before or not self.columns else self.columns[-1][-1].notes
+        notes.append(self._markdown.render(cell.source))
+
+    def _exercise(self, cell: NotebookNode) -> None:
+        facts = cell.metadata["tinylm"]
+        head = "Exercise: <code>{name}</code>".format(**facts)
+        about = "Difficulty {difficulty} of 5, about {minutes} minutes.".format(**facts)
+        self._begin("subslide", look="exercise")
+        self._put(f'<h3>{head}</h3><p class="about">{about}</p>{_pre(_lines(_stub(cell.source, facts["name"])))}')
+        if known := EXERCISES.get(facts["name"]):  # lesson 00 checks one of its own
+            hints = "".join(f'<li class="fragment">{inline(text)}</li>' for text in known.hints)
+            self._begin("subslide", look="hints")
+            self._put(f"<h3>Hints: <code>{facts['name']}</code></h3><ol>{hints}</ol>")
+        if self.instructor:
+            self._begin("subslide", look="solution")
+            self._put(f"<h3>Solution: <code>{facts['name']}</code></h3>{_pre(_lines(_without_words(cell.source)))}")
+
+    def _code(self, cell: NotebookNode) -> str:
+        """The code of a cell: all of it, or its essential lines with all of it behind a button."""
+        if cell.metadata.get("jupyter", {}).get("source_hidden") or not cell.source.strip():
+            return ""
+        lines, marked = _lines(cell.source), cell.metadata.get("tinylm", {}).get("essential")
+        if any(map(is_rich, cell.outputs)) and (len(lines) <= CALL_LINES or is_prediction(cell)):
+            return f'<details class="source"><summary>Code</summary>{_pre(lines)}</details>'
+        if len(_squeezed(lines)) <= CODE_LINES:
+            return _pre(lines)
+        shown = marked or [[len(lines) - CODE_LINES + 1, len(lines)]]
+        all_of_it = f"<details><summary>All {len(lines)} lines</summary>{_pre(lines)}</details>"
+        unmarked = "" if marked else " data-unmarked"
+        return f'<div class="folded"{unmarked}>{_pre(list(_essential(lines, shown)))}{all_of_it}</div>'
+
+    def _outputs(self, cell: NotebookNode) -> Iterator[str]:
+        for output in cell.outputs:
+            yield output_html(output, self.modules)
+            if output.get("data", {}).get(MIME, {}).get("module") == "predict":
+                yield '<span class="fragment answer"></span>'
+
+    def _slide(self, slide: Slide) -> str:
+        section = f"<b>{escape(slide.section)}</b>" if slide.section and slide.kind != "section" else ""
+        lesson = f"{self.page.number} {escape(self.page.topic)}"
+        question = slide.question if len(slide.question) <= QUESTION_LETTERS else self.page.question
+        notes = f'<aside class="notes">{"".join(slide.notes)}</aside>' if slide.notes else ""
+        anchor = f' id="{slide.anchor}"' if slide.anchor else ""
+        return (
+            f'<section{anchor} class="leaf {slide.kind}"><header><span>{lesson}</span>{section}</header>'
+            f'<div class="body">{"".join(slide.parts)}</div>'
+            f'<footer><span class="question">{escape(question)}</span><span class="page"></span></footer>'
+            f"{notes}</section>"
+        )
+
+
+def write_slides(notebooks: Path, folder: Path, numbers: Sequence[str] = (), instructor: bool = False) -> list[Path]:
+    """Writes the slides of each built lesson, or of the lessons named; returns the paths written.
+
+    notebooks: the folder of the solution notebooks.
+    Raises: ValueError for a lesson that is not built, or if slides would need the network.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    ending = "_instructor" if instructor else ""
+    written = []
+    for number, path in built_lessons(notebooks, numbers).items():
+        if not numbers or number in numbers:
+            notebook = nbformat.read(path, as_version=4)
+            deck = Deck(notebook, page_of(path, notebook), instructor)
+            written.append(write_page(folder / f"{path.stem}{ending}.html", deck.html()))
+    return written
+
+
+def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
+    """The command line; returns the exit status."""
+    parser = ArgumentParser(prog="python -m tinylm_lib.classroom.course.slides", description=__doc__.split("\n")[0])
+    parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: only these lessons")
+    parser.add_argument("--to", type=Path, default=WORK / "slides", metavar="FOLDER", help="default: work/slides")
+    parser.add_argument("--instructor", action="store_true", help="with solutions, notes and a speaker view")
+    parser.add_argument("--pdf", action="store_true", help="also a handout to print, through Chromium")
+    options = parser.parse_args(argv)
+    try:
+        for path in write_slides(notebooks / "solutions", options.to, options.numbers, options.instructor):
+            print(path, flush=True)
+            if options.pdf:
+                print(handout(path), flush=True)
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _lines(source: str) -> list[str]:
+    """The coloured lines of some code, without the remarks to our formatter."""
+    return colored(re.sub(r"  # fmt: skip$", "", source.strip("\n"), flags=re.M)).split("\n")
+
+
+def _pre(lines: Sequence[str]) -> str:
+    spans = (f'<span class="line">{line}</span>' for line in _squeezed(lines))
+    return f'<pre class="code">{"".join(spans)}</pre>'
+
+
+def _squeezed(lines: Sequence[str]) -> list[str]:
+    """The lines with at most one blank line in a row, and none first."""
+    return [line for before, line in pairwise(["", *lines]) if before.strip() or line.strip()]
+
+
+def _essential(lines: Sequence[str], shown: Sequence[Sequence[int]]) -> Iterator[str]:
+    """The lines that are shown, and between them a button for those that are not."""
+    end = 0
+    for first, last in [*shown, (len(lines) + 1, len(lines))]:
+        if first > end + 1:
+            yield FOLDED.format(first - end - 1, "s" if first - end > 2 else "")
+        yield from lines[first - 1 : last]
+        end = last
+
+
+def _stub(source: str, name: str) -> str:
+    """An exercise without its solution: the signature and what is asked for."""
+    node = _defined(source, name)
+    says = node.body[0]
+    is_docstring = isinstance(says, ast.Expr) and isinstance(says.value, ast.Constant)
+    end = says.end_lineno if is_docstring else says.lineno - 1
+    return "\n".join([*source.split("\n")[node.lineno - 1 : end], "    ..."])
+
+
+def _without_words(source: str) -> str:
+    """An exercise without its first comment and its docstrings, which were on the slide before."""
+    lines = source.split("\n")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
+            says = node.body[0]
+            lines[says.lineno - 1 : says.end_lineno] = [None] * (says.end_lineno - says.lineno + 1)
+    return "\n".join(line for line in lines if line is not None and not line.startswith("# Exercise "))
+
+
+def _defined(source: str, name: str) -> ast.FunctionDef | ast.ClassDef:
+    return next(node for node in ast.parse(source).body if getattr(node, "name", "") == name)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
