@@ -64,7 +64,7 @@ class _Gathered:
         own = thing if isinstance(thing, type) else _original(thing)
         if self._is_new(own.__name__, thing):
             text = self._class(own) if isinstance(own, type) else self._function(name, thing, own)
-            for needed in _names_from_outside(text):
+            for needed in names_from_outside(text):
                 self.take(needed, own.__name__)
             self.texts.append(text)
         if name != own.__name__ and self._is_new(name, thing):
@@ -218,7 +218,7 @@ def _at_the_margin(text: str) -> str:
     return ast.unparse(node)
 
 
-def _names_from_outside(text: str) -> list[str]:
+def names_from_outside(text: str) -> list[str]:
     """The names that a definition looks up outside of itself: in its body, its defaults, annotations, decorators."""
     tables = [symtable.symtable(text, "part", "exec")]
     for table in tables:

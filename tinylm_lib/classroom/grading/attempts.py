@@ -1,0 +1,242 @@
+"""An exercise's last attempt out of a notebook's cells, with all that it refers to. Nothing is run: the text is read."""
+
+import ast
+import contextlib
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+from ..workshop.extract import names_from_outside
+
+MEASURES = re.compile(r"\A\s*%%(time|timeit|capture|prun)\b.*")  # cells that are Python behind their first line
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+NOTHING = re.compile(r"\A\s*%%")
+
+
+class Attempt(NamedTuple):
+    """A function with its surroundings, as a text that can be run on its own.
+
+    body: the definition alone; library: what it takes from tinylm_lib, by name; problem: why there is no text.
+    """
+
+    text: str = ""
+    body: str = ""
+    library: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Statement(NamedTuple):
+    """One statement at the left margin: what it binds, what it looks up, and what it writes into without binding it."""
+
+    text: str
+    node: ast.stmt
+    binds: frozenset[str]
+    needs: frozenset[str]
+    changes: frozenset[str]
+
+
+class Cells:
+    """All that the code cells of a notebook say, in their order there, whatever the order in which they were run."""
+
+    def __init__(self, texts: Iterable[str]):
+        self.statements: list[Statement] = []
+        self.broken: list[tuple[str, str]] = []  # the text of a cell that is not Python, and why
+        for text in texts:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a doubtful escape, which was said when the cell was run
+                try:
+                    self.statements += _statements(_python(text))
+                except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+                    self.broken.append((text, _said(error)))
+
+    def attempt(self, name: str) -> Attempt | None:
+        """The last attempt at a function, None where there is only the stub; a broken one if there is no other."""
+        written = [i for i, s in enumerate(self.statements) if name in s.binds]
+        found = [i for i in written if _is_written_out(self.statements[i].node)]
+        found = found or [i for i in written if _is_made(self.statements[i].node)]
+        if found:
+            chosen = self._with_all_it_needs(name, found[-1])
+            text = "\n\n".join([*self._future(), *(self.statements[i].text for i in chosen)]) + "\n"
+            return Attempt(text, self.statements[found[-1]].text, self._library(chosen))
+        for text, why in reversed(self.broken):
+            if re.search(rf"^\s*(async )?def {name}\b|^{name}\s*=", text, re.M):
+                return Attempt(body=text, problem=f"its cell has a syntax error, {why}")
+        return None
+
+    def defines(self, name: str) -> bool:
+        """Whether there is a function of this name, be it the stub."""
+        return any(name in s.binds and isinstance(s.node, FUNCTION) for s in self.statements)
+
+    def _with_all_it_needs(self, name: str, at: int) -> list[int]:
+        """The numbers of a statement and of all it needs, each behind what it needs itself."""
+        chosen: list[int] = []
+        begun: set[int] = set()
+
+        def take(i: int, own: str) -> None:
+            if i not in begun:
+                begun.add(i)
+                for needed in sorted(self.statements[i].needs - {own}):
+                    for provider in self._providers(needed):
+                        take(provider, needed)
+                chosen.append(i)
+
+        for i in self._down_to(name, at):
+            take(i, name)
+        return chosen
+
+    def _providers(self, name: str) -> list[int]:
+        """The statements that make a name what it is: the last that binds it, what this starts from, what follows."""
+        binding = [i for i, s in enumerate(self.statements) if name in s.binds]
+        if not binding:
+            return [i for i, s in enumerate(self.statements) if "*" in s.binds]
+        imports = [i for i in binding if isinstance(self.statements[i].node, ast.Import)]  # torch, torch.nn
+        real = [i for i in binding if not _is_stub(self.statements[i].node)] or binding
+        if real[-1] in imports:
+            return imports
+        later = [i for i, s in enumerate(self.statements) if i > real[-1] and name in s.changes]
+        return [*self._down_to(name, real[-1]), *later]
+
+    def _down_to(self, name: str, last: int) -> list[int]:
+        """The statements that bind a name up to the last one, as far back as each starts from the one before."""
+        found = [last]
+        while name in _looked_up_at_once(self.statements[found[0]].node):
+            earlier = [i for i, s in enumerate(self.statements[: found[0]]) if name in s.binds and not _is_stub(s.node)]
+            if not earlier:
+                break
+            found.insert(0, earlier[-1])
+        return found
+
+    def _future(self) -> list[str]:
+        found = [s for s in self.statements if isinstance(s.node, ast.ImportFrom) and s.node.module == "__future__"]
+        return list(dict.fromkeys(s.text for s in found))
+
+    def _library(self, chosen: list[int]) -> tuple[str, ...]:
+        """What is taken from the library, by name; modules through what is looked up in them."""
+        found: list[str] = []
+        used = [node for i in chosen for node in ast.walk(self.statements[i].node)]
+        for node in (self.statements[i].node for i in chosen):
+            for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
+                where = alias.name if isinstance(node, ast.Import) else node.module or ""
+                if where.split(".")[0] == "tinylm_lib":
+                    short = alias.asname or alias.name.split(".")[0]
+                    inside = [n.attr for n in used if isinstance(n, ast.Attribute) and _root(n) == short]
+                    found += inside or [alias.name]
+        texts = [n.value for n in used if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        found += ["tinylm_lib" for text in texts if text.startswith("tinylm_lib")]
+        return tuple(dict.fromkeys(found))
+
+
+def _python(text: str) -> str:
+    """A cell without what only Jupyter understands."""
+    if measured := MEASURES.match(text):
+        text = text[measured.end() :]
+    elif NOTHING.match(text):
+        return ""
+    if re.search(r"^\s*[%!?]|[!%?]", text, re.M):
+        with contextlib.suppress(SyntaxError, ValueError):
+            ast.parse(text)
+            return text
+        return TransformerManager().transform_cell(text)
+    return text
+
+
+def _statements(text: str) -> Iterator[Statement]:
+    for node in ast.parse(text).body:
+        for part in _parts(node):
+            segment = ast.unparse(part) if part is not node else _segment(text, node)
+            stored = {n.id for n in _at_once(part) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+            added = {n.target.id for n in _at_once(part) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
+            stored |= {n.name for n in _at_once(part) if isinstance(n, FUNCTION)}
+            imports = [n for n in _at_once(part) if isinstance(n, ast.Import | ast.ImportFrom)]
+            stored |= {alias.asname or alias.name.split(".")[0] for n in imports for alias in n.names}
+            needs = frozenset(names_from_outside(segment)) - (stored - added - _looked_up_at_once(part))
+            own = {part.name} if isinstance(part, FUNCTION) else set()
+            yield Statement(segment, part, frozenset(stored - added), needs - own, frozenset(added | _written_into(part)))
+
+
+def _parts(node: ast.stmt) -> list[ast.stmt]:
+    """A statement; of an import each name alone, since only some may be needed."""
+    if isinstance(node, ast.Import):
+        return [ast.Import([alias]) for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module != "__future__":
+        return [ast.ImportFrom(node.module, [alias], node.level) for alias in node.names]
+    return [node]
+
+
+def _segment(text: str, node: ast.stmt) -> str:
+    decorators = getattr(node, "decorator_list", [])
+    if not decorators:
+        return ast.get_source_segment(text, node) or ast.unparse(node)
+    return "\n".join(text.split("\n")[min(d.lineno for d in decorators) - 1 : node.end_lineno])
+
+
+def _at_once(node: ast.AST) -> Iterator[ast.AST]:
+    """All parts of a statement that run when it does: not the inside of functions, of lambdas, of comprehensions."""
+    yield node
+    inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        children = [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
+    elif isinstance(node, ast.ClassDef):
+        children = [*node.decorator_list, *node.bases, *(n for n in node.body if not isinstance(n, inner))]
+        children = [c for c in children if not isinstance(c, ast.stmt)]
+    elif isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        children = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+        children = [] if isinstance(node, ast.Lambda) else children
+    else:
+        children = list(ast.iter_child_nodes(node))
+    for child in children:
+        yield from _at_once(child)
+
+
+def _looked_up_at_once(node: ast.AST) -> set[str]:
+    found = {n.id for n in _at_once(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    return found
+
+
+def _written_into(node: ast.AST) -> set[str]:
+    """The names of things that a statement changes: by index, by attribute, or by a method called for nothing else."""
+    found = set()
+    for n in _at_once(node):
+        if isinstance(n, ast.Subscript | ast.Attribute) and not isinstance(n.ctx, ast.Load):
+            found.add(_root(n))
+        elif isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and isinstance(n.value.func, ast.Attribute):
+            found.add(_root(n.value.func))
+    return found - {""}
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_written_out(node: ast.stmt) -> bool:
+    """Whether it is a function, and not the stub, or a compound statement that holds one."""
+    return (isinstance(node, FUNCTION) and not _is_stub(node)) or isinstance(node, ast.If | ast.Try | ast.With)
+
+
+def _is_made(node: ast.stmt) -> bool:
+    """Whether it may make a function of something: not an import, not a number of the lesson."""
+    makers = ast.Lambda | ast.Name | ast.Attribute | ast.Call
+    return isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, makers)
+
+
+def _is_stub(node: ast.stmt) -> bool:
+    """Whether a function does nothing but raise NotImplementedError, or nothing at all."""
+    if not isinstance(node, FUNCTION):
+        return False
+    return all(
+        isinstance(part, ast.Pass)
+        or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+        or (isinstance(part, ast.Raise) and part.exc is not None and "NotImplemented" in ast.unparse(part.exc))
+        for part in node.body
+    )
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: {error.msg}"
+    return f"{type(error).__name__}: {error}"
