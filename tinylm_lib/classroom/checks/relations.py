@@ -142,7 +142,10 @@ def _ignored(exercise: Exercise, probe: Probe, learner: Learner) -> Iterator[Fin
         if other := moved(probe, place):
             mine, right = learner.moved(i, place).value, observe_one(exercise.reference, other).value
             if same(mine, base_mine, 0.0) and not same(right, base_right):
-                yield f"ignores {name}", f"Your result stays the same whatever `{name}` is: it is never used on the way."
+                yield (
+                    f"ignores {name}",
+                    f"Your result stays the same whatever `{name}` is: it is never used on the way.",
+                )
 
 
 def _scaled(mine: Tensor, right: Tensor) -> Finding | None:

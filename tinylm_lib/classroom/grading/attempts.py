@@ -1,6 +1,7 @@
-"""An exercise's last attempt out of a notebook's cells, with all that it refers to. Nothing is run: the text is read."""
+"""The last attempt at an exercise, out of a notebook's cells, with all that it refers to: read, and never run."""
 
 import ast
+import builtins
 import contextlib
 import re
 import warnings
@@ -33,9 +34,9 @@ class Statement(NamedTuple):
 
     text: str
     node: ast.stmt
-    binds: frozenset[str]
-    needs: frozenset[str]
-    changes: frozenset[str]
+    binds: set[str]
+    needs: set[str]
+    changes: set[str]
 
 
 class Cells:
@@ -61,10 +62,19 @@ class Cells:
             chosen = self._with_all_it_needs(name, found[-1])
             text = "\n\n".join([*self._future(), *(self.statements[i].text for i in chosen)]) + "\n"
             return Attempt(text, self.statements[found[-1]].text, self._library(chosen))
+        for other in self._checked_as(name):
+            if aliased := self.attempt(other):
+                return aliased._replace(text=f"{aliased.text}\n\n{name} = {other}\n")
         for text, why in reversed(self.broken):
             if re.search(rf"^\s*(async )?def {name}\b|^{name}\s*=", text, re.M):
                 return Attempt(body=text, problem=f"its cell has a syntax error, {why}")
         return None
+
+    def _checked_as(self, name: str) -> list[str]:
+        """The names of functions that were given to a check of this exercise, the last first."""
+        calls = [n for s in self.statements for n in ast.walk(s.node) if isinstance(n, ast.Call) and len(n.args) == 2]
+        given = [n.args[1] for n in calls if isinstance(n.args[0], ast.Constant) and n.args[0].value == name]
+        return [n.id for n in reversed(given) if isinstance(n, ast.Name) and n.id != name]
 
     def defines(self, name: str) -> bool:
         """Whether there is a function of this name, be it the stub."""
@@ -91,6 +101,8 @@ class Cells:
         """The statements that make a name what it is: the last that binds it, what this starts from, what follows."""
         binding = [i for i, s in enumerate(self.statements) if name in s.binds]
         if not binding:
+            if hasattr(builtins, name):
+                return []
             return [i for i, s in enumerate(self.statements) if "*" in s.binds]
         imports = [i for i in binding if isinstance(self.statements[i].node, ast.Import)]  # torch, torch.nn
         real = [i for i in binding if not _is_stub(self.statements[i].node)] or binding
@@ -147,14 +159,9 @@ def _statements(text: str) -> Iterator[Statement]:
     for node in ast.parse(text).body:
         for part in _parts(node):
             segment = ast.unparse(part) if part is not node else _segment(text, node)
-            stored = {n.id for n in _at_once(part) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-            added = {n.target.id for n in _at_once(part) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
-            stored |= {n.name for n in _at_once(part) if isinstance(n, FUNCTION)}
-            imports = [n for n in _at_once(part) if isinstance(n, ast.Import | ast.ImportFrom)]
-            stored |= {alias.asname or alias.name.split(".")[0] for n in imports for alias in n.names}
-            needs = frozenset(names_from_outside(segment)) - (stored - added - _looked_up_at_once(part))
-            own = {part.name} if isinstance(part, FUNCTION) else set()
-            yield Statement(segment, part, frozenset(stored - added), needs - own, frozenset(added | _written_into(part)))
+            binds = _bound_at_once(part)
+            needs = names_from_outside(segment) - (binds - _looked_up_at_once(part))
+            yield Statement(segment, part, binds, needs, _changed_at_once(part))
 
 
 def _parts(node: ast.stmt) -> list[ast.stmt]:
@@ -174,37 +181,49 @@ def _segment(text: str, node: ast.stmt) -> str:
 
 
 def _at_once(node: ast.AST) -> Iterator[ast.AST]:
-    """All parts of a statement that run when it does: not the inside of functions, of lambdas, of comprehensions."""
+    """All parts of a statement that run when it does, in the names of the notebook: not the inside of functions."""
     yield node
-    inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+    children: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, ast.ClassDef):
+        children = [*node.decorator_list, *node.bases]
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         children = [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
-    elif isinstance(node, ast.ClassDef):
-        children = [*node.decorator_list, *node.bases, *(n for n in node.body if not isinstance(n, inner))]
-        children = [c for c in children if not isinstance(c, ast.stmt)]
     elif isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-        children = [n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-        children = [] if isinstance(node, ast.Lambda) else children
-    else:
-        children = list(ast.iter_child_nodes(node))
+        children = ()
     for child in children:
         yield from _at_once(child)
 
 
+def _bound_at_once(node: ast.AST) -> set[str]:
+    """The names that a statement gives to something, but for those that it only adds to."""
+    bound: set[str] = set()
+    for n in _at_once(node):
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
+            bound.add(n.id)
+        elif isinstance(n, FUNCTION):
+            bound.add(n.name)
+        elif isinstance(n, ast.Import | ast.ImportFrom):
+            bound |= {alias.asname or alias.name.split(".")[0] for alias in n.names}
+    return bound - _added_to_at_once(node)
+
+
+def _added_to_at_once(node: ast.AST) -> set[str]:
+    return {_root(n.target) for n in _at_once(node) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
+
+
 def _looked_up_at_once(node: ast.AST) -> set[str]:
-    found = {n.id for n in _at_once(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-    return found
+    return {n.id for n in _at_once(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
-def _written_into(node: ast.AST) -> set[str]:
-    """The names of things that a statement changes: by index, by attribute, or by a method called for nothing else."""
-    found = set()
+def _changed_at_once(node: ast.AST) -> set[str]:
+    """The names of things that a statement changes: `x += 1`, `x[0] = 1`, `x.y = 1`, `x.append(1)`."""
+    changed = _added_to_at_once(node)
     for n in _at_once(node):
         if isinstance(n, ast.Subscript | ast.Attribute) and not isinstance(n.ctx, ast.Load):
-            found.add(_root(n))
+            changed.add(_root(n))
         elif isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and isinstance(n.value.func, ast.Attribute):
-            found.add(_root(n.value.func))
-    return found - {""}
+            changed.add(_root(n.value.func))
+    return changed
 
 
 def _root(node: ast.AST) -> str:

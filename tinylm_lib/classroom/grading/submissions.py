@@ -22,7 +22,7 @@ class Submission:
     """What a student handed in for one lesson.
 
     attempts: by exercise, None for one that was not attempted; problem: why nothing could be read, or "".
-    taken: what is to be known of where it was found; digest: of all that it was read from.
+    taken: what is to be known of where it was found; files: all that it was read from; digest: of their contents.
     """
 
     student: str
@@ -31,9 +31,10 @@ class Submission:
     problem: str = ""
     taken: dict[str, str] = field(default_factory=dict)
     digest: str = ""
+    files: tuple[Path, ...] = ()
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     """Why a file is not a notebook of ours, in words."""
 
 
@@ -67,9 +68,10 @@ def _student(folder: Path, path: Path) -> str:
     """The folder below the given one, or the name of the file without the lesson's."""
     inside = path.relative_to(folder).parts
     if len(inside) > 1 and inside[0] not in ("parts", "work"):
-        return PLATFORM.sub("", inside[0])
-    alone = TOPIC.sub("", path.stem).strip(" _-") if path.suffix == ".ipynb" else ""
-    return alone or folder.resolve().name
+        name = PLATFORM.sub("", inside[0])
+    else:
+        name = TOPIC.sub("", path.stem).strip(" _-") if path.suffix == ".ipynb" else ""
+    return "".join(c if c.isprintable() else "?" for c in name or folder.resolve().name)
 
 
 def _of_student(student: str, paths: list[Path], folder: Path) -> Iterator[Submission]:
@@ -81,9 +83,11 @@ def _of_student(student: str, paths: list[Path], folder: Path) -> Iterator[Submi
             content = _content(path, folder)
             lesson, cells = _notebook(path, content)
             read.setdefault(lesson, []).append((path, content, cells))
-        except _Unreadable as error:
+        except Exception as error:  # whatever a file may hold, it costs the others nothing
+            if not isinstance(error, _UnreadableError):
+                error = f"it cannot be read ({type(error).__name__})"
             lesson = m[1] if (m := TOPIC.search(path.stem)) else ""
-            yield Submission(student, lesson, problem=f"{path.name}: {error}", digest=str(error))
+            yield Submission(student, lesson, problem=f"{path.name}: {error}", digest=str(error), files=(path,))
     lessons = {*read, *(EXERCISES[name].lesson for name in parts)}
     for lesson in sorted(lessons):
         yield _of_lesson(student, lesson, read.get(lesson, []), parts, folder)
@@ -106,23 +110,24 @@ def _of_lesson(
                 content = _content(parts[name], folder)
                 digest.update(content)
                 attempts[name] = _part(name, content)
-            except _Unreadable as error:
+            except _UnreadableError as error:
                 attempts[name] = Attempt(problem=str(error))
-    return Submission(student, lesson, attempts, "", taken, digest.hexdigest()[:16])
+    files = (*(path for path, _, _ in notebooks), *(path for name, path in parts.items() if name in attempts))
+    return Submission(student, lesson, attempts, "", taken, digest.hexdigest()[:16], files)
 
 
 def _content(path: Path, folder: Path) -> bytes:
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise _Unreadable("a link out of the folder, which is not followed")
+        raise _UnreadableError("a link out of the folder, which is not followed")
     if not path.is_file():
-        raise _Unreadable("not a regular file")
+        raise _UnreadableError("not a regular file")
     try:
         size = path.stat().st_size
         if size > MOST_BYTES:
-            raise _Unreadable(f"{size / 2**20:,.0f} MB are too many for a notebook; at most {MOST_BYTES >> 20}")
+            raise _UnreadableError(f"{size / 2**20:,.0f} MB are too many for a notebook; at most {MOST_BYTES >> 20}")
         return path.read_bytes()
     except OSError as error:
-        raise _Unreadable(f"it cannot be read: {error.strerror}") from None
+        raise _UnreadableError(f"it cannot be read: {error.strerror}") from None
 
 
 def _notebook(path: Path, content: bytes) -> tuple[str, Cells]:
@@ -131,10 +136,10 @@ def _notebook(path: Path, content: bytes) -> tuple[str, Cells]:
         notebook = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         why = "empty" if not content.strip() else f"not JSON ({error})"
-        raise _Unreadable(f"it cannot be read as a notebook: it is {why}") from None
+        raise _UnreadableError(f"it cannot be read as a notebook: it is {why}") from None
     cells = notebook.get("cells") if isinstance(notebook, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
-        raise _Unreadable("it cannot be read as a notebook: it has no list of cells")
+        raise _UnreadableError("it cannot be read as a notebook: it has no list of cells")
     sources = [cell.get("source", "") for cell in cells if cell.get("cell_type") == "code"]
     texts = ["".join(map(str, source)) if isinstance(source, list) else str(source) for source in sources]
     code = Cells(texts)
@@ -153,12 +158,12 @@ def _lesson(path: Path, notebook: dict, code: Cells) -> str:
         return max(LESSONS, key=defined.count)
     if found := TOPIC.search(path.stem):
         return found[1]
-    raise _Unreadable("it has none of our exercises: is it the notebook of another course?")
+    raise _UnreadableError("it has none of our exercises: is it the notebook of another course?")
 
 
 def _part(name: str, content: bytes) -> Attempt:
-    """A kept part, which stands on its own."""
+    """A kept part, which stands on its own; its seal says what the function is called there."""
     text = content.decode("utf-8", errors="replace")
-    cells = Cells([text])
-    found = cells.attempt(name)
-    return found or Attempt(problem=f"the kept part does not define `{name}`")
+    called = re.search(r'^# tinylm-part: .*"function": "(\w+)"', text, re.M)
+    alias = f"\n\n{name} = {called[1]}\n" if called and called[1] != name else ""
+    return Cells([text + alias]).attempt(name) or Attempt(problem=f"the kept part does not define `{name}`")

@@ -1,0 +1,153 @@
+"""Starting the processes that run students' code, with limits, and reading what they say."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..folders import ROOT
+from .submissions import Submission
+
+MOST_BYTES = 32 * 2**20  # of one answer
+STARTING = 180.0  # seconds until a process has imported torch
+UNREADABLE = "what its process says cannot be read"
+CONFINE = [sys.executable, "-I", "-S", str(Path(__file__).with_name("confine.py"))]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one process may use: seconds for each exercise, CPU seconds in all, bytes, and numbers."""
+
+    seconds: float = 40.0
+    cpu_seconds: int = 120
+    memory: int = 4 * 2**30
+    file_size: int = 64 * 2**20
+    files: int = 256
+    processes: int = 64
+
+
+class _EarlyEndError(Exception):
+    """How a process ended that did not say all."""
+
+
+def permitted() -> list[str]:
+    """What this system lets us take from a student's code, of "network", "files" and "processes"."""
+    if sys.platform != "linux":
+        return []
+    with TemporaryDirectory() as folder:
+        command = [*_confined(Limits(), ()), sys.executable, "-I", "-S", "-c", ""]
+        return json.loads(subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout)["permitted"]
+
+
+def answers(submission: Submission, limits: Limits, hidden: Sequence[Path] = ()) -> dict[str, dict]:
+    """What the processes say of each exercise. One that ends early costs only the exercise that it was at."""
+    waiting = {name: a.text for name, a in submission.attempts.items() if a and not a.problem}
+    found: dict[str, dict] = {}
+    while waiting:
+        try:
+            for answer in _run(waiting, limits, hidden):
+                found[answer["exercise"]] = answer
+        except _EarlyEndError as end:
+            found[next(name for name in waiting if name not in found)] = {"why": str(end)}
+        waiting = {name: text for name, text in waiting.items() if name not in found}
+    return found
+
+
+def _run(texts: dict[str, str], limits: Limits, hidden: Sequence[Path]) -> Iterator[dict]:
+    """Yields what one process says, exercise by exercise. Raises _EarlyEndError when it says no more, or nonsense."""
+    own = {name: value for name, value in asdict(limits).items() if name != "seconds"}
+    job = json.dumps({"limits": own, "exercises": texts}).encode()
+    command = [*_confined(limits, hidden), sys.executable, "-m", f"{__package__}.child"]
+    with TemporaryDirectory(prefix="tinylm-grade-", ignore_cleanup_errors=True) as folder:
+        process = subprocess.Popen(
+            command, cwd=folder, env=_environment(folder), start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            with suppress(OSError):
+                process.stdin.write(job)
+                process.stdin.close()
+            lines = _lines(process)
+            if sys.platform == "linux":
+                _message(lines, STARTING, process, "permitted")
+            _message(lines, STARTING, process, "ready")
+            for name in texts:
+                answer = _message(lines, limits.seconds, process, "exercise")
+                if answer["exercise"] != name:
+                    raise _EarlyEndError(UNREADABLE)
+                yield answer
+                if answer.get("last"):
+                    return
+        finally:
+            _end(process)
+
+
+def _confined(limits: Limits, hidden: Sequence[Path]) -> list[str]:
+    """The beginning of a command that confines the rest; nothing where the system is not Linux."""
+    if sys.platform != "linux":
+        return []
+    paths = [str(path.resolve()) for path in hidden if path.exists()]
+    return [*CONFINE, json.dumps({"bytes": 4 * limits.file_size, "hidden": paths, "processes": limits.processes})]
+
+
+def _environment(folder: str) -> dict[str, str]:
+    """What Python needs, and nothing of ours that a student's code could use."""
+    kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
+    return kept | {
+        "HOME": folder, "USERPROFILE": folder, "TMPDIR": folder, "TEMP": folder, "LANG": "C.UTF-8",
+        "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "", "TINYLM_WORKSHOP": "off", "TINYLM_WORK": folder,
+    }  # fmt: skip
+
+
+def _lines(process: subprocess.Popen) -> "queue.Queue[bytes]":
+    """What a process writes, line by line; an empty one is the end."""
+    lines: queue.Queue[bytes] = queue.Queue(maxsize=2)
+
+    def read() -> None:
+        with suppress(OSError, ValueError):
+            while line := process.stdout.readline(MOST_BYTES):
+                lines.put(line)
+        lines.put(b"")
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines
+
+
+def _message(lines: "queue.Queue[bytes]", seconds: float, process: subprocess.Popen, key: str) -> dict:
+    """The next message, which has this key. Raises _EarlyEndError for anything else."""
+    try:
+        line = lines.get(timeout=seconds)
+    except queue.Empty:
+        raise _EarlyEndError(f"it did not end within {seconds:.0f} s and was stopped") from None
+    if not line:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(2)
+        code = process.returncode or 0
+        by = f"by signal {code - 128}" if code > 128 else f"by signal {-code}" if code < 0 else f"with status {code}"
+        raise _EarlyEndError(f"its process ended early, {by}")
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        message = None
+    if not isinstance(message, dict) or key not in message:
+        raise _EarlyEndError(UNREADABLE)
+    return message
+
+
+def _end(process: subprocess.Popen) -> None:
+    """End a process and all that it has started."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+    process.wait()
