@@ -23,6 +23,7 @@ from ..exercises.base import Probe
 SECONDS = 5.0
 SEED = 20_260_101
 LOOSELY = {bool: bool, int: Integral, float: Real, str: str, list: list, tuple: tuple, dict: dict}
+LONGEST = 10_000  # characters that are kept of what is printed, twice as many at most
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-6}
 
 
@@ -68,6 +69,15 @@ class Outcome:
     error: BaseException | None = None
     arguments: tuple = ()
     ended: bool = True
+
+
+class _Printed(io.StringIO):
+    """The beginning of what is printed."""
+
+    def write(self, text: str) -> int:
+        if self.tell() < LONGEST:
+            super().write(text[:LONGEST])
+        return len(text)
 
 
 class _Stop(BaseException):
@@ -187,6 +197,8 @@ def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
     strictly: a subclass of a list, tuple, dict or number is Strange, too.
     """
     if isinstance(value, Tensor):
+        if value.is_meta or value.layout is not torch.strided:
+            return Strange("tensor without numbers" if value.is_meta else "sparse tensor")
         with torch._C.DisableTorchFunctionSubclass():  # a subclass has no say in what it holds
             return value.detach().to("cpu", copy=True).as_subclass(Tensor)
     kind = type(value)
@@ -217,7 +229,7 @@ def _call(function: Callable[..., Any], probe: Probe, seed: int) -> Call:
     wanted = [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point()] if probe.gradients else []
     for tensor in wanted:
         tensor.requires_grad_()
-    printed = io.StringIO()
+    printed = _Printed()
     dtype, threaded = torch.get_default_dtype(), threading.current_thread() is not threading.main_thread()
     try:
         sys.stdout = sys.stderr = printed
@@ -239,7 +251,11 @@ def _call(function: Callable[..., Any], probe: Probe, seed: int) -> Call:
 
 
 def _raised(error: BaseException) -> Raised:
-    return Raised(type(error).__name__, str(error), _line(error))
+    try:
+        message = str(error)
+    except Exception:  # it is a learner's own exception
+        message = ""
+    return Raised(type(error).__name__, message, _line(error))
 
 
 def _gradients(result: Any, wanted: list[Tensor]) -> list[Tensor | None]:

@@ -57,7 +57,8 @@ class Cells:
         """The last attempt at a function, None where there is only the stub; a broken one if there is no other."""
         written = [i for i, s in enumerate(self.statements) if name in s.binds]
         found = [i for i in written if _is_written_out(self.statements[i].node)]
-        found = found or [i for i in written if _is_made(self.statements[i].node)]
+        made = [i for i in written if _is_made(self.statements[i].node, name if found else "")]
+        found = sorted(found + [i for i in made if not found or i > found[-1]])
         if found:
             chosen = self._with_all_it_needs(name, found[-1])
             text = "\n\n".join([*self._future(), *(self.statements[i].text for i in chosen)]) + "\n"
@@ -237,10 +238,14 @@ def _is_written_out(node: ast.stmt) -> bool:
     return (isinstance(node, FUNCTION) and not _is_stub(node)) or isinstance(node, ast.If | ast.Try | ast.With)
 
 
-def _is_made(node: ast.stmt) -> bool:
-    """Whether it may make a function of something: not an import, not a number of the lesson."""
-    makers = ast.Lambda | ast.Name | ast.Attribute | ast.Call
-    return isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, makers)
+def _is_made(node: ast.stmt, wrapped: str = "") -> bool:
+    """Whether it may make a function of something, or only of one that it wraps: no import, no number of the lesson."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return False
+    if wrapped:
+        made = isinstance(node.value, ast.Call) and _root(node.value.func) != wrapped
+        return made and wrapped in _looked_up_at_once(node)
+    return isinstance(node.value, ast.Lambda | ast.Name | ast.Attribute | ast.Call)
 
 
 def _is_stub(node: ast.stmt) -> bool:

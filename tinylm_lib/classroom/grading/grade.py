@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import Any
 
 from torch import Generator
 
-from ..checks.calling import SEED, Outcome, moved, outcome_of
+from ..checks.calling import SEED, Outcome, Strange, moved, outcome_of
 from ..checks.check import is_open, judge, no_function
 from ..exercises import EXERCISES, find_exercise
 from ..exercises.base import Exercise, Probe
@@ -27,7 +28,7 @@ def grade(
     """Yields a Mark for each exercise of each lesson that was handed in, as soon as it is known.
 
     results: a file to which each finished submission is appended, a line of JSON; what it has already is not run again.
-    jobs: how many processes at a time; as many as there are cores where it is None.
+    jobs: how many processes at a time; as many as there are cores where it is None. Closing the generator ends them.
     Raises FileNotFoundError for a folder without notebooks.
     """
     found, limits = submissions(folder), limits or Limits()
@@ -35,10 +36,10 @@ def grade(
     hidden = [path for s in found for path in s.files] + [results] * (results is not None)
     for submission in found:
         yield from known.get(_key(submission), ())
+    stop = threading.Event()
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        open_ones = [s for s in found if _key(s) not in known]
-        running = {pool.submit(answers, s, limits, hidden): s for s in open_ones}
         try:
+            running = {pool.submit(answers, s, limits, hidden, stop): s for s in found if _key(s) not in known}
             for done in as_completed(running):
                 submission = running[done]
                 marks = _marks(submission, done)
@@ -46,13 +47,17 @@ def grade(
                     _append(results, _key(submission), marks)
                 yield from marks
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            stop.set()
+            pool.shutdown(cancel_futures=True)
 
 
 def _key(submission: Submission) -> str:
     """Which submission this is: another one, or other exercises, and it is graded again."""
-    digest = EXERCISES[next(iter(EXERCISES))].digest
-    return " ".join((submission.student, submission.lesson, submission.digest, digest))
+    return " ".join((submission.student, submission.lesson, submission.digest, _digest_of_exercises()))
+
+
+def _digest_of_exercises() -> str:
+    return next(iter(EXERCISES.values())).digest
 
 
 def _known(results: Path | None) -> dict[str, list[Mark]]:
@@ -85,11 +90,13 @@ class Received:
         self._again, self._moved = answer["again"], {(i, place): data for i, place, data in answer["moved"]}
 
     def again(self, i: int) -> Outcome:
+        """What came of a probe with other random numbers; the same as before where it was not tried."""
         return _outcome(self.probes[i], self._again[i]) if i < len(self._again) else self.outcomes[i]
 
-    def moved(self, i: int, place: int) -> Outcome | None:
+    def moved(self, i: int, place: int) -> Outcome:
+        """What came of a probe with other numbers for one of its arguments; something strange where it was not tried."""
         data = self._moved.get((i, place))
-        return data and _outcome(moved(self.probes[i], place), data)
+        return _outcome(moved(self.probes[i], place), data) if data else Outcome(Strange("not tried"))
 
 
 def _outcome(probe: Probe, data: dict[str, Any]) -> Outcome:

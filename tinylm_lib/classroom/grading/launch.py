@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -47,13 +48,19 @@ def permitted() -> list[str]:
         return json.loads(subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout)["permitted"]
 
 
-def answers(submission: Submission, limits: Limits, hidden: Sequence[Path] = ()) -> dict[str, dict]:
-    """What the processes say of each exercise. One that ends early costs only the exercise that it was at."""
+def answers(
+    submission: Submission, limits: Limits, hidden: Sequence[Path] = (), stop: threading.Event | None = None
+) -> dict[str, dict]:
+    """What the processes say of each exercise. One that ends early costs only the exercise that it was at.
+
+    stop: once it is set, the process is ended and what has no answer yet is left out.
+    """
+    stop = stop or threading.Event()
     waiting = {name: a.text for name, a in submission.attempts.items() if a and not a.problem}
     found: dict[str, dict] = {}
-    while waiting:
+    while waiting and not stop.is_set():
         try:
-            for answer in _run(waiting, limits, hidden):
+            for answer in _run(waiting, limits, hidden, stop):
                 found[answer["exercise"]] = answer
         except _EarlyEndError as end:
             found[next(name for name in waiting if name not in found)] = {"why": str(end)}
@@ -61,7 +68,7 @@ def answers(submission: Submission, limits: Limits, hidden: Sequence[Path] = ())
     return found
 
 
-def _run(texts: dict[str, str], limits: Limits, hidden: Sequence[Path]) -> Iterator[dict]:
+def _run(texts: dict[str, str], limits: Limits, hidden: Sequence[Path], stop: threading.Event) -> Iterator[dict]:
     """Yields what one process says, exercise by exercise. Raises _EarlyEndError when it says no more, or nonsense."""
     own = {name: value for name, value in asdict(limits).items() if name != "seconds"}
     job = json.dumps({"limits": own, "exercises": texts}).encode()
@@ -75,12 +82,11 @@ def _run(texts: dict[str, str], limits: Limits, hidden: Sequence[Path]) -> Itera
             with suppress(OSError):
                 process.stdin.write(job)
                 process.stdin.close()
-            lines = _lines(process)
-            if sys.platform == "linux":
-                _message(lines, STARTING, process, "permitted")
-            _message(lines, STARTING, process, "ready")
+            lines = _lines(process, len(texts) + 2)
+            for key in ("permitted", "ready")[sys.platform != "linux" :]:
+                _message(process, lines, STARTING, stop, key)
             for name in texts:
-                answer = _message(lines, limits.seconds, process, "exercise")
+                answer = _message(process, lines, limits.seconds, stop, "exercise")
                 if answer["exercise"] != name:
                     raise _EarlyEndError(UNREADABLE)
                 yield answer
@@ -108,26 +114,29 @@ def _environment(folder: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _lines(process: subprocess.Popen) -> "queue.Queue[bytes]":
-    """What a process writes, line by line; an empty one is the end."""
-    lines: queue.Queue[bytes] = queue.Queue(maxsize=2)
+def _lines(process: subprocess.Popen, n: int) -> "queue.Queue[bytes]":
+    """The first n lines that a process writes; an empty one is the end."""
+    lines: queue.Queue[bytes] = queue.Queue()
 
     def read() -> None:
-        with suppress(OSError, ValueError):
-            while line := process.stdout.readline(MOST_BYTES):
-                lines.put(line)
-        lines.put(b"")
+        with process.stdout as channel:
+            for _ in range(n):
+                lines.put(channel.readline(MOST_BYTES))
 
     threading.Thread(target=read, daemon=True).start()
     return lines
 
 
-def _message(lines: "queue.Queue[bytes]", seconds: float, process: subprocess.Popen, key: str) -> dict:
+def _message(
+    process: subprocess.Popen, lines: "queue.Queue[bytes]", seconds: float, stop: threading.Event, key: str
+) -> dict:
     """The next message, which has this key. Raises _EarlyEndError for anything else."""
-    try:
-        line = lines.get(timeout=seconds)
-    except queue.Empty:
-        raise _EarlyEndError(f"it did not end within {seconds:.0f} s and was stopped") from None
+    line, deadline = None, time.monotonic() + seconds
+    while line is None:
+        if stop.is_set() or time.monotonic() > deadline:
+            raise _EarlyEndError(f"it did not end within {seconds:.0f} s and was stopped")
+        with suppress(queue.Empty):
+            line = lines.get(timeout=0.2)
     if not line:
         with suppress(subprocess.TimeoutExpired):
             process.wait(2)

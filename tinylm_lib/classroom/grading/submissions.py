@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..exercises import EXERCISES
+from ..folders import lessons
 from .attempts import Attempt, Cells
 
 MOST_BYTES = 64 * 2**20
 LESSONS = sorted({exercise.lesson for exercise in EXERCISES.values()})
-TOPIC = re.compile(rf"(?:^|[\W_])({'|'.join(LESSONS)})_[a-z]+(?:[ _-]*(?:Copy)?\(?\d+\)?)*(?=$|[\W_])")
+# In a checkout the lessons have their names; where only the library is installed, any word may be one.
+NAMES = "|".join(f"{lesson}_{lessons().get(lesson, '[a-z]+')}" for lesson in LESSONS)
+TOPIC = re.compile(rf"(?:^|[\W_])({NAMES})(?:[ _-]*(?:Copy)?\(?\d+\)?)*(?=$|[\W_])")
 PLATFORM = re.compile(r"_\d+_assignsubmission_\w+$")  # what Moodle appends to a student's name
 
 
@@ -86,10 +89,9 @@ def _of_student(student: str, paths: list[Path], folder: Path) -> Iterator[Submi
         except Exception as error:  # whatever a file may hold, it costs the others nothing
             if not isinstance(error, _UnreadableError):
                 error = f"it cannot be read ({type(error).__name__})"
-            lesson = m[1] if (m := TOPIC.search(path.stem)) else ""
+            lesson = m[1][:2] if (m := TOPIC.search(path.stem)) else ""
             yield Submission(student, lesson, problem=f"{path.name}: {error}", digest=str(error), files=(path,))
-    lessons = {*read, *(EXERCISES[name].lesson for name in parts)}
-    for lesson in sorted(lessons):
+    for lesson in sorted({*read, *(EXERCISES[name].lesson for name in parts)}):
         yield _of_lesson(student, lesson, read.get(lesson, []), parts, folder)
 
 
@@ -157,7 +159,7 @@ def _lesson(path: Path, notebook: dict, code: Cells) -> str:
     if defined:
         return max(LESSONS, key=defined.count)
     if found := TOPIC.search(path.stem):
-        return found[1]
+        return found[1][:2]
     raise _UnreadableError("it has none of our exercises: is it the notebook of another course?")
 
 
