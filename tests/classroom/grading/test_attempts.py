@@ -1,5 +1,7 @@
 """What is taken out of a notebook: the last attempt, with all that it refers to, in an order in which it runs."""
 
+import runpy
+
 import pytest
 
 from tinylm_lib.classroom.grading.attempts import Cells
@@ -9,8 +11,6 @@ STUB = 'def scale(x):\n    """x (N)."""\n    raise NotImplementedError'
 
 def run(tmp_path, *cells: str, name: str = "scale"):
     """The function that an attempt's text defines, as the child would get it."""
-    import runpy
-
     (tmp_path / "text.py").write_text(Cells(cells).attempt(name).text)
     return runpy.run_path(str(tmp_path / "text.py"))[name]
 
@@ -55,7 +55,9 @@ GOOD = {  # each gives 6 for 2
     "only checked under another name": [STUB, "def triple(x): return 3 * x", "check('scale', triple)"],
     "a library's import above, and an own one": ["from tinylm_lib.layers import scale", "def scale(x): return 3 * x"],
     "a condition": ["if True:\n    def scale(x): return 3 * x"],
-    "magics": ["%%time\n%matplotlib inline\n!pip install x\ndef scale(x): return 3 * x", "%%bash\nrm -rf scale", "?scale"],
+    "magics": [
+        "%%time\n%matplotlib inline\n!pip install x\ndef scale(x): return 3 * x", "%%bash\nrm -rf scale", "?scale",
+    ],
     "broken cells around": ["def scale(x: return", "x = (", "def scale(x): return 3 * x", "print 'old'"],
     "a future import": [
         "from __future__ import annotations", "def scale(x: Missing) -> Missing: return 3 * x",

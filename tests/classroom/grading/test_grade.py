@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import socket
 import threading
 
@@ -41,7 +42,11 @@ HONEST = {
         "",
     ),
 }
-BELOW = "SMALL = False\ndef shares(x, dim):\n    return x / x.sum(dim, keepdim=True)\ndef top(x, dim):\n    return x.amax(dim, keepdim=True)"
+BELOW = """SMALL = False
+def shares(x, dim):
+    return x / x.sum(dim, keepdim=True)
+def top(x, dim):
+    return x.amax(dim, keepdim=True)"""
 
 
 def notebook(path, *cells):
@@ -67,8 +72,6 @@ def test_an_honest_notebook_gets_its_verdict(marks, name):
 
 @pytest.mark.parametrize("name", ["mistake", "axis", "detached", "writes", "chance", "ignores"])
 def test_the_grader_says_what_the_check_says(marks, name, tmp_path):
-    import runpy
-
     (tmp_path / "own.py").write_text("import torch\n" + HONEST[name][0])
     found = diagnose("softmax", runpy.run_path(str(tmp_path / "own.py"))["softmax"])
     assert marks[name, "softmax"].mistake == found.mistake

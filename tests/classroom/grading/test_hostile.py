@@ -86,9 +86,9 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
         body("import shutil", "shutil.rmtree({folder!r}, ignore_errors=True)", "shutil.rmtree('..', True)"), MISTAKE, ""
     ),
     "kills": (body("os.kill(os.getppid(), 9) if os.getppid() else None", "os.kill(0, 15)", "time.sleep(60)"), "", ""),
-    "unknown_package": ("import torch, no_such_package as n\ndef attention(q, k, v, mask=None): return n.f(q)", NOT_RUN, ""),
+    "unknown_package": ("import no_such_package as n\ndef attention(q, k, v, mask=None): return n.f(q)", NOT_RUN, ""),
     "modules_swapped": (
-        "import sys, types\nsys.modules['json'] = sys.modules['base64'] = sys.modules['torch'] = types.ModuleType('x')\n"
+        "import sys, types\nfor name in ('json', 'base64', 'torch'): sys.modules[name] = types.ModuleType('x')\n"
         "def attention(q, k, v, mask=None): return sys and q", MISTAKE, "",
     ),
     "many_processes": (
@@ -103,7 +103,7 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     "many_files": (
         body("for i in range(9999):", "    with open(f'{i}', 'wb') as f: f.write(b'x' * 10_000_000)"), MISTAKE, RAISES
     ),
-    "nested": ("def attention(q, k, v, mask=None):\n    x = []\n    for _ in range(10**6): x = [x]\n    return x", "", ""),
+    "nested": (body("x = []", "for _ in range(10**6): x = [x]", result="x"), "", ""),
 }  # fmt: skip
 
 

@@ -93,7 +93,8 @@ def test_anything_that_is_not_a_value_is_refused(data):
 @pytest.mark.parametrize("name", EXERCISES)
 def test_every_probe_of_every_exercise_sees_the_same_on_both_sides(name):
     exercise = EXERCISES[name]
-    for call, again, probe in zip(*(calls_of(exercise.reference, exercise.probes) for _ in "ab"), exercise.probes):
+    calls, others = (calls_of(exercise.reference, exercise.probes) for _ in "ab")
+    for call, again, probe in zip(calls, others, exercise.probes, strict=True):
         here = outcome_of(call, probe)
         fresh = probe.make(torch.Generator().manual_seed(SEED))
         there = outcome_of(decode_call(over_the_wire(encode_call(again)), fresh), probe)

@@ -94,7 +94,7 @@ class Received:
         return _outcome(self.probes[i], self._again[i]) if i < len(self._again) else self.outcomes[i]
 
     def moved(self, i: int, place: int) -> Outcome:
-        """What came of a probe with other numbers for one of its arguments; something strange where it was not tried."""
+        """What came of a probe with other numbers for one argument; something strange where it was not tried."""
         data = self._moved.get((i, place))
         return _outcome(moved(self.probes[i], place), data) if data else Outcome(Strange("not tried"))
 
