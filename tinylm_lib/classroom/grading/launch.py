@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ..folders import ROOT
+from .confine import TOO_MANY
 from .submissions import Submission
 
 MOST_BYTES = 32 * 2**20  # of one answer
@@ -140,9 +141,7 @@ def _message(
     if not line:
         with suppress(subprocess.TimeoutExpired):
             process.wait(2)
-        code = process.returncode or 0
-        by = f"by signal {code - 128}" if code > 128 else f"by signal {-code}" if code < 0 else f"with status {code}"
-        raise _EarlyEndError(f"its process ended early, {by}")
+        raise _EarlyEndError(_reason(process.returncode or 0))
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -150,6 +149,14 @@ def _message(
     if not isinstance(message, dict) or key not in message:
         raise _EarlyEndError(UNREADABLE)
     return message
+
+
+def _reason(code: int) -> str:
+    """What the status of a process means that ended before it had said all."""
+    if code == TOO_MANY:
+        return "it started too many processes and was stopped"
+    number = -code if code < 0 else code - 128
+    return f"its process ended early, {f'by signal {number}' if number > 0 else f'with status {code}'}"
 
 
 def _end(process: subprocess.Popen) -> None:
