@@ -18,8 +18,8 @@ STUDENTS, LESSONS = 30, ("05", "11", "12")
 # Each is our own reference, every second one with a mistake, another for each student.
 CELL = """
 from tinylm_lib.classroom.exercises import find_exercise
-def {name}({parameters}):
-    return find_exercise("{name}").reference({parameters}, on=frozenset({faults}))
+def {name}(*arguments):
+    return find_exercise("{name}").reference(*arguments, on=frozenset({faults}))
 """
 
 
@@ -27,7 +27,7 @@ def cell(exercise: Exercise, student: int) -> str:
     """What one student wrote."""
     faults = [*exercise.faults]
     chosen = [faults[student % len(faults)]] if student % 2 else []
-    return CELL.format(name=exercise.name, parameters=", ".join(exercise.parameters), faults=chosen)
+    return CELL.format(name=exercise.name, faults=chosen)
 
 
 def class_of(folder: Path, n_students: int) -> None:

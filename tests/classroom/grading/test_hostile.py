@@ -1,10 +1,15 @@
 """Submissions that attack the grader: each is one line, the marks of its neighbours are right, and nothing is left."""
 
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tinylm_lib.classroom.grading.confine import descendants
 from tinylm_lib.classroom.grading.grade import grade
 from tinylm_lib.classroom.grading.launch import Limits, permitted
 from tinylm_lib.classroom.grading.marks import VERDICTS, Mark
@@ -143,3 +148,43 @@ def test_an_attack_is_one_line(marks: dict[str, dict[str, Mark]], name: str) -> 
 def test_it_costs_the_others_nothing(marks: dict[str, dict[str, Mark]], name: str) -> None:
     assert marks[name]["causal_mask"].verdict == "right", marks[name]
     assert name in HOSTILE or marks[name]["attention"].verdict == "right"
+
+
+FORKING = """
+import os, time
+def attention(q, k, v, mask=None):
+    if not os.fork():
+        os.setsid()
+        while True: time.sleep(0.1)
+    while True: time.sleep(0.1)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes with the one that started them")
+def test_a_killed_grader_leaves_no_process(tmp_path: Path) -> None:
+    notebook(tmp_path / "class" / "ann.ipynb", FORKING)
+    program = "import sys, pathlib\nfrom tinylm_lib.classroom.grading.grade import grade\n"
+    program += "if __name__ == '__main__': list(grade(pathlib.Path(sys.argv[1])))"
+    grader = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "class")])
+    try:
+        wait_for(lambda: len(descendants(grader.pid)) >= 3, "the fork of the submission")  # S, the child, its child
+        left = descendants(grader.pid)
+    finally:
+        grader.kill()
+        grader.wait()
+    wait_for(lambda: not any(is_alive(pid) for pid in left), "the end of all")
+
+
+def wait_for(holds: Callable[[], bool], what: str) -> None:
+    for _ in range(1200):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"waited in vain for {what}")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,6 +1,7 @@
 """What goes from the process that runs a student's code to the one that judges: values, exactly, and nothing else."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 VALUES = [
     None, True, 3, -(10**30), 2.5, float("inf"), "text\n\u202e", [1, (2.0, "a")], {"a": [None]}, (), Strange("Thing"),
     Raised("ValueError", "why", "x = 1"), torch.arange(6.0).view(2, 3).mT, torch.tensor(3), torch.empty(0, 4),
+    torch.arange(8).view(2, 4)[:1, 3], torch.ones(2, dtype=torch.complex64).conj(),
     *(torch.ones(2, 3).to(dtype) for dtype in DTYPES.values()),
 ]  # fmt: skip
 
@@ -90,10 +92,8 @@ def test_anything_that_is_not_a_value_is_refused(data):
         decode(data)
 
 
-@pytest.mark.parametrize("name", EXERCISES)
-def test_every_probe_of_every_exercise_sees_the_same_on_both_sides(name):
-    exercise = EXERCISES[name]
-    calls, others = (calls_of(exercise.reference, exercise.probes) for _ in "ab")
+def assert_the_same_on_both_sides(exercise, function):
+    calls, others = (calls_of(function, exercise.probes) for _ in "ab")
     for call, again, probe in zip(calls, others, exercise.probes, strict=True):
         here = outcome_of(call, probe)
         fresh = probe.make(torch.Generator().manual_seed(SEED))
@@ -101,6 +101,18 @@ def test_every_probe_of_every_exercise_sees_the_same_on_both_sides(name):
         assert same(here.value, there.value, 0.0), probe.holds
         assert here.changed == there.changed and (here.gradients is None) == (there.gradients is None)
         assert same(here.gradients or [], there.gradients or [], 0.0)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_every_probe_of_every_exercise_sees_the_same_on_both_sides(name):
+    assert_the_same_on_both_sides(EXERCISES[name], EXERCISES[name].reference)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXERCISES)
+def test_it_sees_the_same_of_every_mistake(name):
+    for fault in EXERCISES[name].faults:
+        assert_the_same_on_both_sides(EXERCISES[name], partial(EXERCISES[name].reference, on=frozenset({fault})))
 
 
 def test_what_a_function_does_to_its_arguments_is_seen_on_the_other_side():

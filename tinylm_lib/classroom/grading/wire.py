@@ -47,8 +47,8 @@ def _tensor(value: Tensor) -> dict:
     name = str(value.dtype).removeprefix("torch.")
     if name not in DTYPES or value.layout != torch.strided or value.device.type != "cpu":
         return encode(Strange(f"tensor of {name} on {value.device}"))
-    flat = value.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
-    return {"tensor": [name, list(value.shape), base64.b64encode(flat.numpy().tobytes()).decode()]}
+    flat = torch.empty(value.numel(), dtype=value.dtype).copy_(value.detach().reshape(-1))  # whatever its strides
+    return {"tensor": [name, list(value.shape), base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode()]}
 
 
 def decode(data: Any) -> Any:
