@@ -104,7 +104,7 @@ def test_a_file_that_is_no_notebook_of_ours_is_one_line(tmp_path, name):
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(reading, "NOTEBOOK_BYTES", 2**20)
     path = notebook(tmp_path / "big.ipynb", MASK)
     path.write_bytes(path.read_bytes() + b" " * 2**21)
     assert "2 MB are too many" in submissions(tmp_path)[0].problem

@@ -23,7 +23,7 @@ from ..exercises.base import Probe
 SECONDS = 5.0
 SEED = 20_260_101
 LOOSELY = {bool: bool, int: Integral, float: Real, str: str, list: list, tuple: tuple, dict: dict}
-LONGEST = 10_000  # characters that are kept of what is printed, twice as many at most
+LONGEST_OUTPUT = 10_000  # characters that are kept of what is printed, twice as many at most
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-6}
 
 
@@ -75,8 +75,8 @@ class _Printed(io.StringIO):
     """The beginning of what is printed."""
 
     def write(self, text: str) -> int:
-        if self.tell() < LONGEST:
-            super().write(text[:LONGEST])
+        if self.tell() < LONGEST_OUTPUT:
+            super().write(text[:LONGEST_OUTPUT])
         return len(text)
 
 

@@ -53,7 +53,7 @@ def main(given: str, *command: str) -> int:
                 return TOO_MANY
             time.sleep(EVERY)
     finally:
-        end(parent)
+        kill_below(parent)
 
 
 def confine(folder: str, n_bytes: int, hidden: list[str]) -> list[str]:
@@ -105,7 +105,7 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def end(pid: int) -> None:
+def kill_below(pid: int) -> None:
     """Kill everything below a process, until nothing is left."""
     while below := descendants(pid):
         for one in below:

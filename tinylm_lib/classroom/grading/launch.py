@@ -18,7 +18,7 @@ from ..folders import ROOT
 from .confine import TOO_MANY
 from .submissions import Submission
 
-MOST_BYTES = 32 * 2**20  # of one answer
+ANSWER_BYTES = 32 * 2**20  # of one answer
 STARTING = 180.0  # seconds until a process has imported torch
 UNREADABLE = "what its process says cannot be read"
 CONFINE = [sys.executable, "-I", "-S", str(Path(__file__).with_name("confine.py"))]
@@ -122,7 +122,7 @@ def _lines(process: subprocess.Popen, n: int) -> "queue.Queue[bytes]":
     def read() -> None:
         with process.stdout as channel:
             for _ in range(n):
-                lines.put(channel.readline(MOST_BYTES))
+                lines.put(channel.readline(ANSWER_BYTES))
 
     threading.Thread(target=read, daemon=True).start()
     return lines

@@ -12,7 +12,7 @@ from ..exercises import EXERCISES
 from ..folders import lessons
 from .attempts import Attempt, Cells
 
-MOST_BYTES = 64 * 2**20
+NOTEBOOK_BYTES = 64 * 2**20
 LESSONS = sorted({exercise.lesson for exercise in EXERCISES.values()})
 # In a checkout the lessons have their names; where only the library is installed, any word may be one.
 NAMES = "|".join(f"{lesson}_{lessons().get(lesson, '[a-z]+')}" for lesson in LESSONS)
@@ -125,8 +125,10 @@ def _content(path: Path, folder: Path) -> bytes:
         raise _UnreadableError("not a regular file")
     try:
         size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise _UnreadableError(f"{size / 2**20:,.0f} MB are too many for a notebook; at most {MOST_BYTES >> 20}")
+        if size > NOTEBOOK_BYTES:
+            raise _UnreadableError(
+                f"{size / 2**20:,.0f} MB are too many for a notebook; at most {NOTEBOOK_BYTES >> 20}"
+            )
         return path.read_bytes()
     except OSError as error:
         raise _UnreadableError(f"it cannot be read: {error.strerror}") from None

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from ..checks.calling import Call, Raised, Strange, plain
 
-LONGEST = 10_000  # characters of a text
-DTYPES = {
+LONGEST_TEXT = 10_000  # characters of a text
+SENT_DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
         torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
@@ -31,7 +31,7 @@ def encode(value: Any) -> Any:
     if type(value) is int:
         return value if abs(value) < 10**4000 else encode(Strange("int of more than 4,000 digits"))
     if type(value) is str:
-        return {"text": value[:LONGEST]}
+        return {"text": value[:LONGEST_TEXT]}
     if type(value) is Tensor:
         return _tensor(value)
     if type(value) in (list, tuple):
@@ -39,13 +39,13 @@ def encode(value: Any) -> Any:
     if type(value) is dict:
         return {"dict": [[str(key), encode(item)] for key, item in value.items()]}
     if type(value) is Raised:
-        return {"raised": [str(part)[:LONGEST] for part in (value.kind, value.message, value.line)]}
+        return {"raised": [str(part)[:LONGEST_TEXT] for part in (value.kind, value.message, value.line)]}
     return {"strange": str(value.kind if type(value) is Strange else type(value).__name__)[:100]}
 
 
 def _tensor(value: Tensor) -> dict:
     name = str(value.dtype).removeprefix("torch.")
-    if name not in DTYPES or value.layout != torch.strided or value.device.type != "cpu":
+    if name not in SENT_DTYPES or value.layout != torch.strided or value.device.type != "cpu":
         return encode(Strange(f"tensor of {name} on {value.device}"))
     flat = torch.empty(value.numel(), dtype=value.dtype).copy_(value.detach().reshape(-1))  # whatever its strides
     return {"tensor": [name, list(value.shape), base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode()]}
@@ -63,13 +63,13 @@ def decode(data: Any) -> Any:
 
 def _read_tensor(inside: list) -> Tensor:
     name, shape, text = inside
-    if name not in DTYPES or type(shape) is not list or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
+    if name not in SENT_DTYPES or type(shape) is not list or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
         raise ValueError("not a tensor")
     content = bytearray(base64.b64decode(text, validate=True))
-    if math.prod(shape) * DTYPES[name].itemsize != len(content) or len(shape) > 64:
+    if math.prod(shape) * SENT_DTYPES[name].itemsize != len(content) or len(shape) > 64:
         raise ValueError("a tensor of another size than it says")
     flat = torch.frombuffer(content, dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
-    return flat.view(DTYPES[name]).reshape(shape)
+    return flat.view(SENT_DTYPES[name]).reshape(shape)
 
 
 def _texts(inside: list) -> list[str]:
