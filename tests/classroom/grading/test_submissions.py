@@ -107,7 +107,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "NOTEBOOK_BYTES", 2**20)
     path = notebook(tmp_path / "big.ipynb", MASK)
     path.write_bytes(path.read_bytes() + b" " * 2**21)
-    assert "2 MB are too many" in submissions(tmp_path)[0].problem
+    assert "it has 2 MB, more than 1" in submissions(tmp_path)[0].problem
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows makes links and pipes for administrators only")

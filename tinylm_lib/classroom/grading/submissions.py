@@ -126,9 +126,7 @@ def _content(path: Path, folder: Path) -> bytes:
     try:
         size = path.stat().st_size
         if size > NOTEBOOK_BYTES:
-            raise _UnreadableError(
-                f"{size / 2**20:,.0f} MB are too many for a notebook; at most {NOTEBOOK_BYTES >> 20}"
-            )
+            raise _UnreadableError(f"it has {size / 2**20:,.0f} MB, more than {NOTEBOOK_BYTES >> 20}")
         return path.read_bytes()
     except OSError as error:
         raise _UnreadableError(f"it cannot be read: {error.strerror}") from None
