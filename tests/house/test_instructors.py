@@ -17,7 +17,8 @@ from tinylm_lib.classroom.folders import NOTEBOOKS, lessons
 
 ROOT = Path(__file__).parents[2]
 PAGE, MAKEFILE = ((ROOT / name).read_text("utf-8") for name in ("INSTRUCTORS.md", "Makefile"))
-SHELL = "".join(re.findall(r"^```\n(.*?)^```\n", PAGE, re.M | re.S)).replace("\\\n", " ")
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```\n", PAGE, re.M | re.S)
+SHELL = "".join(text for kind, text in FENCED if not kind).replace("\\\n", " ")
 INLINE = re.findall(r"`([^`]+)`", re.sub(r"(?ms)^```.*?^```\n", "", PAGE))
 LINES = "\n".join([SHELL, *(" ".join(text.split()) for text in INLINE)])
 MADE = sorted(set(re.findall(r"^(?:[A-Z_]+=\S+ )*make ([a-z-]+)(?: ARGS=\"(.*?)\")?", LINES, re.M)))
