@@ -20,7 +20,8 @@ def parser() -> argparse.ArgumentParser:
     for add in COMMANDS:
         add(commands)
     commands.add_parser("doctor", help="check this machine and say what to fix").set_defaults(do=run_doctor)
-    p = commands.add_parser("lab", help="open the lessons in JupyterLab: lab [NN] [--work FOLDER] [its own options]")
+    lab_help = "open the lessons in JupyterLab: lab [NN] [--work FOLDER] [its own options]"
+    p = commands.add_parser("lab", help=lab_help, add_help=False)  # the lab says itself what its options are
     p.set_defaults(do=run_lab)
     return top
 

@@ -1,4 +1,4 @@
-"""The README's recipes for a class and for machines of others: the commands of their files, as far as they run here."""
+"""The recipes for a class and for machines of others: the commands of their files, as far as they run here."""
 
 import json
 import os
@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MAKEFILE, README = (ROOT / "Makefile").read_text(), (ROOT / "README.md").read_text(encoding="utf-8")
+MAKEFILE, README, INSTRUCTORS = (
+    (ROOT / name).read_text(encoding="utf-8") for name in ("Makefile", "README.md", "INSTRUCTORS.md")
+)
 posix = pytest.mark.skipif(os.name == "nt", reason="Binder, Codespaces and JupyterHub run on Linux")
 
 
@@ -102,7 +104,7 @@ def is_up(address: str) -> bool:
     not (find_spec("jupyterhub") and shutil.which("configurable-http-proxy")), reason="no JupyterHub on this machine"
 )
 def test_jupyterhub_starts_the_course_for_each_user_in_a_folder_of_their_own(tmp_path):
-    (line,) = re.findall(r"^c\.Spawner\.cmd = .+$", README, re.MULTILINE)
+    (line,) = re.findall(r"^c\.Spawner\.cmd = .+$", INSTRUCTORS, re.MULTILINE)
     line = re.sub(r'"[^"]+/\.venv/bin/python"', repr(sys.executable), line)
     with socket.socket() as a, socket.socket() as b, socket.socket() as c:
         for one in (a, b, c):

@@ -11,10 +11,27 @@ from tinylm_lib.classroom.folders import NOTEBOOKS, lessons
 from tinylm_lib.classroom.workshop import progress
 
 README = "Read.\n\n| lesson | question |\n|---|---|\n| [00 old](notebooks/00_old.ipynb) | Old? |\n\nMore.\n"
-SOURCES = {
-    "04_tables": "# %% [markdown]\n# # 04 Tables\n# **What is\n# a \\\\row?**\n",
-    "05_halves": "# %% [markdown]\n# # 05 Halves\n#\n# **What is half?**\n\n# %% [markdown]\n# **Not this.**\n",
-}
+INSTRUCTORS = "| lesson | needs | builds | runs | teaches | exercises |\n|---|---|---|---|---|---|\n| old |\n\nMore.\n"
+TABLES = """# %% [markdown]
+# # 04 Tables
+# **What is
+# a \\\\row?**
+#
+# *Needs* 03. *Builds* `a.py`,
+# half. *Runs* in about 5 s on
+# two cores. *Teaches* in about 40 minutes, plus 7 of exercises.
+"""
+HALVES = """# %% [markdown]
+# # 05 Halves
+#
+# **What is half?**
+#
+# *Needs* 04. *Builds* nothing. *Runs* in about 12 s on two cores. *Teaches* in 1 minute.
+
+# %% [markdown]
+# **Not this.**
+"""
+SOURCES = {"04_tables": TABLES, "05_halves": HALVES}
 
 
 @pytest.fixture
@@ -38,6 +55,21 @@ def test_the_table_of_the_readme_is_made_from_the_sources(course, monkeypatch, c
     )
     assert build.stale(course) == [] and build.main([], course) == 0
     assert "README.md" not in capsys.readouterr().out
+
+
+def test_the_table_for_instructors_has_what_the_titles_say_and_its_sums(course, monkeypatch, capsys):
+    monkeypatch.setattr(build, "why_stale", lambda *_: None)
+    page = course.parent / "INSTRUCTORS.md"
+    page.write_text(INSTRUCTORS)
+    assert "INSTRUCTORS.md has another table of lessons; run make notebooks" in build.stale(course)
+    assert build.main([], course) == 0 and "INSTRUCTORS.md: the table of lessons" in capsys.readouterr().out
+    assert page.read_text() == INSTRUCTORS.replace(
+        "| old |\n",
+        "| [04 tables](notebooks/04_tables.ipynb) | 03 | `a.py`, half | 5 s | 40 | 7 |\n"
+        "| [05 halves](notebooks/05_halves.ipynb) | 04 | nothing | 12 s | 1 | 0 |\n"
+        "| all | | | | 41 | 7 |\n",
+    )
+    assert build.stale(course) == []
 
 
 def test_the_exercises_are_those_of_the_lessons_in_their_order():

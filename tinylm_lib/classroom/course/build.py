@@ -21,7 +21,7 @@ from nbclient.exceptions import CellControlSignal, DeadKernelError
 from nbformat import NotebookNode
 
 from ..folders import NOTEBOOKS
-from .contents import with_table
+from .contents import PAGES, with_tables
 from .source import read_lesson, to_notebook
 
 MAKERS = "course/build course/claims course/grammar course/source display/cards display/figures display/numbers"
@@ -106,8 +106,7 @@ def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
     found = {path: f"{why}; run make notebooks" for path, source in places.items() if (why := why_stale(source, path))}
     built = {*notebooks.glob("*.ipynb"), *notebooks.glob("solutions/*.ipynb")}
     found |= dict.fromkeys(built - places.keys(), "has no source; delete it")
-    if _new_readme(notebooks):
-        found[notebooks.parent / "README.md"] = "has another table of lessons; run make notebooks"
+    found |= dict.fromkeys(_new_pages(notebooks), "has another table of lessons; run make notebooks")
     return [f"{_shown(path, notebooks)} {text}" for path, text in sorted(found.items())]
 
 
@@ -124,9 +123,10 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
         for source in () if options.check else sources:
             if options.numbers or any(why_stale(source, path) for path in _places(source, notebooks).values()):
                 print(*build_notebooks(source, notebooks), sep="\n", flush=True)
-        if not options.check and (new := _new_readme(notebooks)):
-            (notebooks.parent / "README.md").write_text(new, encoding="utf-8", newline="\n")
-            print("README.md: the table of lessons")
+        pages = {} if options.check else _new_pages(notebooks)
+        for page, text in pages.items():
+            page.write_text(text, encoding="utf-8", newline="\n")
+            print(f"{page.name}: the table of lessons")
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
@@ -142,12 +142,12 @@ def _sources(notebooks: Path, numbers: Sequence[str] = ()) -> list[Path]:
     return [source for source in sources if not numbers or source.name[:2] in numbers]
 
 
-def _new_readme(notebooks: Path) -> str | None:
-    """The README with the table of these lessons, None where it has it, or where there is no README."""
-    readme = notebooks.parent / "README.md"
-    old = readme.read_text(encoding="utf-8") if readme.exists() else ""
-    new = with_table(old, _sources(notebooks))
-    return new if new != old else None
+def _new_pages(notebooks: Path) -> dict[Path, str]:
+    """The pages whose table of lessons is not that of the sources, with the text that they should have."""
+    sources = _sources(notebooks)
+    pages = [path for name in PAGES if (path := notebooks.parent / name).exists()]
+    texts = {path: path.read_text(encoding="utf-8") for path in pages}
+    return {path: new for path, old in texts.items() if (new := with_tables(old, sources)) != old}
 
 
 def _places(source: Path, notebooks: Path) -> dict[str, Path]:

@@ -1,20 +1,45 @@
-"""The table of lessons in the README, made from the first lines of their sources."""
+"""The tables of lessons in README.md and INSTRUCTORS.md, made from the first lines of their sources."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from .cells import TITLE
 
-TABLE = re.compile(r"(?<=\| lesson \| question \|\n\|---\|---\|\n)(?:\|.*\n)*")
+PAGES = ("README.md", "INSTRUCTORS.md")
+QUESTIONS, NEEDS = "| lesson | question |", "| lesson | needs | builds | runs | teaches | exercises |"
+FACTS = re.compile(
+    r"\*Needs\* (.+?)\. \*Builds\* (.+?)\. \*Runs\* in about (\d+ s)\b.*? "
+    r"\*Teaches\* in (?:about )?(\d+) minutes?(?:, plus (\d+) of exercises)?\."
+)
 
 
-def with_table(readme: str, sources: list[Path]) -> str:
-    """A README with the table of these lessons in it; without a table it stays as it is."""
-    return TABLE.sub("".join(map(_row, sources)).replace("\\", r"\\"), readme)
+def with_tables(page: str, sources: Sequence[Path]) -> str:
+    """A page with its tables of these lessons; a page that has none stays as it is."""
+    rows = {QUESTIONS: map(_question, sources), NEEDS: _needs(sources)}
+    for head, lines in rows.items():
+        above = re.escape(f"{head}\n{re.sub('[^|]+', '---', head)}\n")
+        page = re.sub(rf"(?<={above})(?:\|.*\n)*", "".join(lines).replace("\\", r"\\"), page)
+    return page
 
 
-def _row(source: Path) -> str:
+def _title(source: Path) -> str:
     first, *_ = re.split(r"(?m)^# %%.*\n", source.read_text(encoding="utf-8"))[1:] or [""]
-    title = TITLE.match(re.sub(r"(?m)^# ?", "", first))
-    question = " ".join(title["question"].split()) if title else ""
-    return f"| [{source.stem.replace('_', ' ')}](notebooks/{source.stem}.ipynb) | {question} |\n"
+    return re.sub(r"(?m)^# ?", "", first)
+
+
+def _link(source: Path) -> str:
+    return f"[{source.stem.replace('_', ' ')}](notebooks/{source.stem}.ipynb)"
+
+
+def _question(source: Path) -> str:
+    title = TITLE.match(_title(source))
+    return f"| {_link(source)} | {' '.join(title['question'].split()) if title else ''} |\n"
+
+
+def _needs(sources: Sequence[Path]) -> list[str]:
+    found = [FACTS.search(" ".join(_title(source).split())) for source in sources]
+    facts = [match.groups(default="0") if match else ("",) * 3 + ("0",) * 2 for match in found]
+    rows = [f"| {' | '.join((_link(source), *row))} |\n" for source, row in zip(sources, facts, strict=True)]
+    teaches, exercises = (sum(int(row[column]) for row in facts) for column in (3, 4))
+    return [*rows, f"| all | | | | {teaches} | {exercises} |\n"]
