@@ -1,6 +1,7 @@
 """Calling a function that may do anything: raise, never end, print, change what it was given, return nonsense."""
 
 import contextlib
+import copy
 import ctypes
 import io
 import random
@@ -11,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -20,6 +22,8 @@ from ..exercises.base import Probe
 
 SECONDS = 5.0
 SEED = 20_260_101
+LOOSELY = {bool: bool, int: Integral, float: Real, str: str, list: list, tuple: tuple, dict: dict}
+LONGEST_OUTPUT = 10_000  # characters that are kept of what is printed, twice as many at most
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-6}
 
 
@@ -40,8 +44,23 @@ class Raised:
 
 
 @dataclass
+class Call:
+    """What came of one call where the function runs, in plain values: nothing is looked at or compared yet.
+
+    arguments: as they are after the call; gradients: in the order of the arguments.
+    """
+
+    result: Any = None
+    arguments: tuple = ()
+    gradients: list[Tensor | None] | None = None
+    printed: str = ""
+    error: BaseException | None = None
+    ended: bool = True
+
+
+@dataclass
 class Outcome:
-    """What came of one call, in plain values: tensors detached and copied, gradients in the order of the arguments."""
+    """What a probe sees of one call, in plain values: tensors detached and copied."""
 
     value: Any = None
     gradients: list[Tensor | None] | None = None
@@ -50,6 +69,15 @@ class Outcome:
     error: BaseException | None = None
     arguments: tuple = ()
     ended: bool = True
+
+
+class _Printed(io.StringIO):
+    """The beginning of what is printed."""
+
+    def write(self, text: str) -> int:
+        if self.tell() < LONGEST_OUTPUT:
+            super().write(text[:LONGEST_OUTPUT])
+        return len(text)
 
 
 class _Stop(BaseException):
@@ -61,11 +89,58 @@ def observe(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int =
 
     The list is shorter than `probes` only after a call that did not end: its last outcome says so.
     """
-    outcomes: list[Outcome] = []
-    calls = (lambda probe=probe: outcomes.append(_observe(function, probe, seed)) for probe in probes)
-    if not within(SECONDS, calls):
-        outcomes.append(Outcome(Raised("TimeIsUpError", "", ""), ended=False))
-    return outcomes[: len(probes)]
+    return [outcome_of(call, probe) for call, probe in zip(calls_of(function, probes, seed), probes, strict=False)]
+
+
+def calls_of(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int = SEED) -> list[Call]:
+    """As `observe`, where nothing is compared yet."""
+    calls: list[Call] = []
+    if not within(SECONDS, (lambda probe=probe: calls.append(_call(function, probe, seed)) for probe in probes)):
+        calls.append(Call(Raised("TimeIsUpError", "", ""), ended=False))
+    return calls[: len(probes)]
+
+
+def outcome_of(call: Call, probe: Probe) -> Outcome:
+    """What a probe sees of a call: this needs the function no more."""
+    untouched = probe.make(torch.Generator().manual_seed(SEED))
+    outcome = Outcome(call.result, call.gradients, [], call.printed, call.error, untouched, call.ended)
+    if not call.ended:
+        return outcome
+    if not isinstance(call.result, Raised):
+        try:
+            outcome.value = plain(probe.sees(call.arguments, call.result) if probe.sees else call.result)
+        except Exception as error:  # of a result that nobody expected
+            outcome.value, outcome.error, outcome.gradients = _raised(error), error, None
+    both = enumerate(zip(call.arguments, untouched, strict=True))
+    outcome.changed = [i for i, (a, b) in both if not same(plain(a), plain(b), 0.0)]
+    return outcome
+
+
+def moved(probe: Probe, place: int) -> Probe | None:
+    """The probe with other numbers for one argument; None where that is no float tensor, or chance is looked at."""
+    arguments = probe.make(torch.Generator().manual_seed(SEED))
+    argument = arguments[place]
+    if probe.sees is not None or not isinstance(argument, Tensor) or not argument.is_floating_point():
+        return None
+    noise = torch.randn(argument.shape, generator=torch.Generator().manual_seed(3)).to(argument.dtype)
+    other = (*arguments[:place], 3 * noise - argument, *arguments[place + 1 :])
+    return Probe(probe.holds, lambda _: copy.deepcopy(other))
+
+
+class Learner:
+    """A learner's function, called when something is to be known of it."""
+
+    def __init__(self, function: Callable[..., Any], probes: tuple[Probe, ...]):
+        self.function, self.probes = function, probes
+        self.outcomes = observe(function, probes)
+
+    def again(self, i: int) -> Outcome:
+        """What comes of a probe with other random numbers."""
+        return observe(self.function, (self.probes[i],), seed=1)[0]
+
+    def moved(self, i: int, place: int) -> Outcome:
+        """What comes of a probe with other numbers for one of its arguments, see `moved`."""
+        return observe(self.function, (moved(self.probes[i], place),))[0]
 
 
 def agrees(mine: Outcome, right: Outcome, probe: Probe, wholly: bool = True) -> bool:
@@ -116,16 +191,25 @@ def _zero(gradient: Tensor | None, other: Tensor | None) -> Tensor | None:
     return torch.zeros_like(other) if gradient is None and other is not None else gradient
 
 
-def plain(value: Any, depth: int = 0) -> Any:
-    """A copy in plain values that nothing can change any more; whatever is none of them is Strange."""
+def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
+    """A copy in plain values that nothing can change any more; whatever is none of them is Strange.
+
+    strictly: a subclass of a list, tuple, dict or number is Strange, too.
+    """
     if isinstance(value, Tensor):
-        return value.detach().to("cpu", copy=True)
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if type(value) in (list, tuple) and depth < 4 and len(value) <= 10_000:
-        return type(value)(plain(item, depth + 1) for item in value)
-    if type(value) is dict and depth < 4:
-        return {str(key): plain(item, depth + 1) for key, item in value.items()}
+        if value.is_meta or value.layout is not torch.strided:
+            return Strange("tensor without numbers" if value.is_meta else "sparse tensor")
+        with torch._C.DisableTorchFunctionSubclass():  # a subclass has no say in what it holds
+            return value.detach().to("cpu", copy=True).as_subclass(Tensor)
+    kind = type(value)
+    if not strictly:
+        kind = next((to for to, of in LOOSELY.items() if isinstance(value, of)), kind)
+    if value is None or kind in (bool, int, float, str):
+        return value if kind is type(value) else kind(value)
+    if kind in (list, tuple) and depth < 4 and len(value) <= 10_000:
+        return kind(plain(item, depth + 1, strictly) for item in value)
+    if kind is dict and depth < 4:
+        return {str(key): plain(item, depth + 1, strictly) for key, item in value.items()}
     return Strange(type(value).__name__)
 
 
@@ -135,40 +219,43 @@ def observe_one(function: Callable[..., Any], probe: Probe, seed: int = SEED) ->
     seed: of torch's own generator, which no exercise should use.
     """
     with _undisturbed():
-        return _observe(function, probe, seed)
+        return outcome_of(_call(function, probe, seed), probe)
 
 
-def _observe(function: Callable[..., Any], probe: Probe, seed: int) -> Outcome:
+def _call(function: Callable[..., Any], probe: Probe, seed: int) -> Call:
     """What comes of one call; what is printed is kept apart, and nothing is put back."""
     arguments = probe.make(torch.Generator().manual_seed(SEED))
-    untouched = probe.make(torch.Generator().manual_seed(SEED))
-    outcome = Outcome(arguments=untouched)
+    call = Call(arguments=arguments)
     wanted = [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point()] if probe.gradients else []
     for tensor in wanted:
         tensor.requires_grad_()
-    printed = io.StringIO()
+    printed = _Printed()
     dtype, threaded = torch.get_default_dtype(), threading.current_thread() is not threading.main_thread()
     try:
         sys.stdout = sys.stderr = printed
         torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the whole stack for CUDA, each time
         with torch.enable_grad():
             result = function(*arguments)
-            outcome.value = plain(probe.sees(arguments, result) if probe.sees else result)
-            outcome.gradients = _gradients(result, wanted) if wanted else None
+            call.result = plain(result, strictly=probe.sees is None)
+            call.gradients = _gradients(result, wanted) if wanted else None
     except _Stop:
         raise
     except BaseException as error:  # whatever a learner's code raises, an exit included
         if isinstance(error, KeyboardInterrupt) and not threaded:
             raise  # not the code's own: the reader stopped it
-        outcome.error, outcome.value = error, Raised(type(error).__name__, str(error), _line(error))
-        outcome.gradients = None
+        call.error, call.result, call.gradients = error, _raised(error), None
     finally:
         torch.set_default_dtype(dtype)
-    outcome.printed = printed.getvalue()
-    outcome.changed = [
-        i for i, (a, b) in enumerate(zip(arguments, untouched, strict=True)) if not same(plain(a), plain(b), 0.0)
-    ]
-    return outcome
+    call.printed = printed.getvalue()
+    return call
+
+
+def _raised(error: BaseException) -> Raised:
+    try:
+        message = str(error)
+    except Exception:  # it is a learner's own exception
+        message = ""
+    return Raised(type(error).__name__, message, _line(error))
 
 
 def _gradients(result: Any, wanted: list[Tensor]) -> list[Tensor | None]:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from ..display.cards import Card, card, fold, inline, message, paragraph
 from ..exercises import find_exercise
-from ..exercises.base import Diagnosis, Exercise
+from ..exercises.base import Diagnosis, Exercise, Probe
 from ..shapes.trace import explain_shapes
-from .calling import SECONDS, SEED, Outcome, Raised, agrees, observe, observe_one, same, still_running, within
+from .calling import SECONDS, SEED, Learner, Outcome, Raised, agrees, observe_one, same, still_running, within
 from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_numbers, of_parts
 
 ADVICE = {  # for errors that say what is wrong, but not why
@@ -91,30 +91,51 @@ def hint(name: str) -> Card:
 
 
 def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
-    """Probe the function and look for the mistake: in the catalogue, then by its kind, then by what fails first."""
+    """Probe the function and look for the mistake; where shapes do not fit, say which."""
     if not callable(function):
-        text = f"`{exercise.signature}` should be a function, and this is a {type(function).__name__}."
-        return Examined(Diagnosis(False, "no function", text))
-    rights = [_outcome(exercise.name, frozenset(), i) for i in range(len(exercise.probes))]  # torch starts up here
-    outcomes = observe(function, exercise.probes)
-    if isinstance(outcomes[0].error, NotImplementedError):
+        return Examined(no_function(exercise, type(function).__name__))
+    _rights(exercise)  # torch starts up here
+    learner = Learner(function, exercise.probes)
+    found = judge(exercise, learner)
+    first = next((i for i, right in enumerate(found.states) if not right), None)
+    shapes = None if first is None else _shapes(exercise.probes[first], learner.outcomes[first], function)
+    if not shapes:
+        return found
+    said = f"{found.diagnosis.message}\n{shapes.text}"
+    return Examined(found.diagnosis._replace(message=said), found.states, shapes)
+
+
+def no_function(exercise: Exercise, kind: str) -> Diagnosis:
+    """What is said of something that cannot be called."""
+    return Diagnosis(False, "no function", f"`{exercise.signature}` should be a function, and this is a {kind}.")
+
+
+def judge(exercise: Exercise, learner: Learner) -> Examined:
+    """Say what is right, or look for the mistake: in the catalogue, then by its kind, then by what fails first.
+
+    It decides by the outcomes alone and never calls the function, which may be in another process.
+    """
+    outcomes = learner.outcomes
+    if isinstance(outcomes[0].value, Raised) and outcomes[0].value.kind == NotImplementedError.__name__:
         return Examined(Diagnosis(False, None, f"{exercise.name}: {NOT_YET}"))
-    pairs = [Comparison(*three) for three in zip(exercise.probes, outcomes, rights, strict=False)]
+    pairs = [Comparison(*three) for three in zip(exercise.probes, outcomes, _rights(exercise), strict=False)]
     states = [agrees(p.mine, p.right, p.probe) for p in pairs]
     if all(states) and len(states) == len(exercise.probes):
         return Examined(_passed(exercise), states)
     wrong = [pair for pair, right in zip(pairs, states, strict=True) if not right]
-    mistake, said = next(_findings(exercise, pairs, wrong, function))
-    shapes = _shapes(wrong[0], function)
-    said += f"\n{shapes.text}" if shapes else ""
-    return Examined(Diagnosis(False, mistake, said), states, shapes)
+    return Examined(Diagnosis(False, *next(_findings(exercise, pairs, wrong, learner))), states)
 
 
-def _shapes(pair: Comparison, function: Callable[..., Any]) -> Card | None:
+def _rights(exercise: Exercise) -> list[Outcome]:
+    """What is right for each probe."""
+    return [_outcome(exercise.name, frozenset(), i) for i in range(len(exercise.probes))]
+
+
+def _shapes(probe: Probe, outcome: Outcome, function: Callable[..., Any]) -> Card | None:
     """Why shapes do not fit, where that is what the function raised; it runs once more for it."""
-    error, found = pair.mine.error, []
+    error, found = outcome.error, []
     if isinstance(error, Exception):
-        arguments = pair.probe.make(torch.Generator().manual_seed(SEED))
+        arguments = probe.make(torch.Generator().manual_seed(SEED))
         within(SECONDS, [lambda: found.append(explain_shapes(function, arguments, error))])
     return found[0] if found else None
 
@@ -137,7 +158,7 @@ def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
 
 
 def _findings(
-    exercise: Exercise, pairs: list[Comparison], wrong: list[Comparison], function: Callable
+    exercise: Exercise, pairs: list[Comparison], wrong: list[Comparison], learner: Learner
 ) -> Iterator[Finding]:
     """All that can be said of the mistake, the best first; there is always something."""
     if not wrong[0].mine.ended:
@@ -163,11 +184,11 @@ def _findings(
         if isinstance(wrong[0].mine.value, Raised):
             yield "another exception", f"{_raised(exercise, wrong[0])}. It {asked}"
         yield "nothing refused", f"{_call(exercise, wrong[0])} {asked}"
-    plain = [p for p in wrong if p.probe.sees is None]
-    if any(not same(observe(function, (p.probe,), seed=1)[0].value, p.mine.value, wholly=False) for p in plain):
+    plain = [i for i in _wrong(pairs, wholly=True) if pairs[i].probe.sees is None]
+    if any(not same(learner.again(i).value, pairs[i].mine.value, wholly=False) for i in plain):
         yield "random", "Called twice with the same arguments, your function gives two results. Nothing here is random."
     yield from of_parts(wrong)
-    yield from of_numbers(exercise, pairs, function)
+    yield from of_numbers(exercise, pairs, learner)
     yield None, f"The first thing that does not hold: {wrong[0].probe.holds}. {_evidence(exercise, wrong[0])}"
 
 

@@ -1,7 +1,6 @@
 """How a wrong result relates to the right one: what can be said of a mistake that no catalogue knows."""
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..exercises.base import Exercise, Probe
-from .calling import SEED, Outcome, Raised, Strange, is_number, observe, same
+from .calling import Learner, Outcome, Raised, Strange, is_number, moved, observe_one, same
 
 
 class Comparison(NamedTuple):
@@ -102,7 +101,7 @@ def of_gradients(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Fi
                 yield "wrong gradient", f"The result is right, but the gradient of `{name}` is not."
 
 
-def of_numbers(exercise: Exercise, pairs: Sequence[Comparison], function: Callable[..., Any]) -> Iterator[Finding]:
+def of_numbers(exercise: Exercise, pairs: Sequence[Comparison], learner: Learner) -> Iterator[Finding]:
     """What turns the right numbers into these: a factor, an offset, an axis, an argument that is never looked at."""
     pairs = [p._replace(mine=_flat(p.mine), right=_flat(p.right)) for p in pairs]
     both = [(p.mine.value, p.right.value) for p in pairs if is_number(p.mine.value) and is_number(p.right.value)]
@@ -119,7 +118,7 @@ def of_numbers(exercise: Exercise, pairs: Sequence[Comparison], function: Callab
     ]  # fmt: skip
     if not wrong:
         return
-    yield from _ignored(exercise, max(wrong, key=lambda p: p.right.value.numel()).probe, function)
+    yield from _ignored(exercise, max(wrong, key=lambda p: p.right.value.numel()).probe, learner)
     exact = [p for p in wrong if p.mine.value.numel() > 1 and p.mine.value.dtype.itemsize > 2]  # bf16 hides a relation
     for test in (_scaled, _offset, _function, _moved):
         found = [test(p.mine.value.double(), p.right.value.double()) for p in exact]
@@ -135,21 +134,18 @@ def _flat(outcome: Outcome) -> Outcome:
     return replace(outcome, value=torch.cat([part.flatten().double() for part in value]))
 
 
-def _ignored(exercise: Exercise, probe: Probe, function: Callable[..., Any]) -> Iterator[Finding]:
+def _ignored(exercise: Exercise, probe: Probe, learner: Learner) -> Iterator[Finding]:
     """Arguments that change the right result and leave the learner's as it is."""
-    if probe.sees is not None:
-        return
-    base_mine, base_right = (observe(f, (probe,))[0].value for f in (function, exercise.reference))
-    arguments = probe.make(torch.Generator().manual_seed(SEED))
-    for place, (name, argument) in enumerate(zip(exercise.parameters, arguments, strict=False)):
-        if not _is_float(argument):
-            continue
-        noise = torch.randn(argument.shape, generator=torch.Generator().manual_seed(3)).to(argument.dtype)
-        other = (*arguments[:place], 3 * noise - argument, *arguments[place + 1 :])
-        moved = Probe(probe.holds, lambda _, other=other: copy.deepcopy(other))
-        mine, right = (observe(f, (moved,))[0].value for f in (function, exercise.reference))
-        if same(mine, base_mine, 0.0) and not same(right, base_right):
-            yield f"ignores {name}", f"Your result stays the same whatever `{name}` is: it is never used on the way."
+    i = exercise.probes.index(probe)
+    base_mine, base_right = learner.outcomes[i].value, observe_one(exercise.reference, probe).value
+    for place, name in enumerate(exercise.parameters[: len(learner.outcomes[i].arguments)]):
+        if other := moved(probe, place):
+            mine, right = learner.moved(i, place).value, observe_one(exercise.reference, other).value
+            if same(mine, base_mine, 0.0) and not same(right, base_right):
+                yield (
+                    f"ignores {name}",
+                    f"Your result stays the same whatever `{name}` is: it is never used on the way.",
+                )
 
 
 def _scaled(mine: Tensor, right: Tensor) -> Finding | None:

@@ -10,7 +10,7 @@ class Mark:
     """A verdict on one exercise of one student.
 
     student: the name of the file or folder; lesson: two digits, or "" where it is unknown; exercise: its name, or "".
-    verdict: one of VERDICTS; "mistake" is one that has a name, which is in `mistake`, and "not right" one that has none.
+    verdict: one of VERDICTS; a "mistake" has a name, which is in `mistake`, and what is "not right" has none.
     says: one line of plain text: what the check says, or why it could not be run.
     """
 

@@ -64,7 +64,7 @@ class _Gathered:
         own = thing if isinstance(thing, type) else _original(thing)
         if self._is_new(own.__name__, thing):
             text = self._class(own) if isinstance(own, type) else self._function(name, thing, own)
-            for needed in _names_from_outside(text):
+            for needed in sorted(names_from_outside(text)):
                 self.take(needed, own.__name__)
             self.texts.append(text)
         if name != own.__name__ and self._is_new(name, thing):
@@ -218,12 +218,12 @@ def _at_the_margin(text: str) -> str:
     return ast.unparse(node)
 
 
-def _names_from_outside(text: str) -> list[str]:
+def names_from_outside(text: str) -> set[str]:
     """The names that a definition looks up outside of itself: in its body, its defaults, annotations, decorators."""
     tables = [symtable.symtable(text, "part", "exec")]
     for table in tables:
         tables += table.get_children()
-    return sorted({symbol.get_name() for table in tables for symbol in table.get_symbols() if symbol.is_global()})
+    return {symbol.get_name() for table in tables for symbol in table.get_symbols() if symbol.is_global()}
 
 
 def _imports(tree: ast.Module, name: str, value: Any) -> Iterator[str]:

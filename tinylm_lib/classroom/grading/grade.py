@@ -1,0 +1,146 @@
+"""Grading submitted notebooks: each lesson of a student runs in a process of its own and is judged in this one."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from torch import Generator
+
+from ..checks.calling import SEED, Outcome, Strange, moved, outcome_of
+from ..checks.check import is_open, judge, no_function
+from ..exercises import EXERCISES, find_exercise
+from ..exercises.base import Exercise, Probe
+from .launch import Limits, answers
+from .marks import Mark
+from .submissions import Submission, submissions
+from .wire import decode_call
+
+
+def grade(
+    folder: Path, results: Path | None = None, jobs: int | None = None, limits: Limits | None = None
+) -> Iterator[Mark]:
+    """Yields a Mark for each exercise of each lesson that was handed in, as soon as it is known.
+
+    results: a file to which each finished submission is appended, a line of JSON; what it has already is not run again.
+    jobs: how many processes at a time; as many as there are cores where it is None. Closing the generator ends them.
+    Raises FileNotFoundError for a folder without notebooks.
+    """
+    found, limits = submissions(folder), limits or Limits()
+    known = _known(results)
+    hidden = [path for s in found for path in s.files] + [results] * (results is not None)
+    for submission in found:
+        yield from known.get(_key(submission), ())
+    stop = threading.Event()
+    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+        try:
+            running = {pool.submit(answers, s, limits, hidden, stop): s for s in found if _key(s) not in known}
+            for done in as_completed(running):
+                submission = running[done]
+                marks = _marks(submission, done)
+                if results:
+                    _append(results, _key(submission), marks)
+                yield from marks
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def _key(submission: Submission) -> str:
+    """Which submission this is: another one, or other exercises, and it is graded again."""
+    return " ".join((submission.student, submission.lesson, submission.digest, _digest_of_exercises()))
+
+
+def _digest_of_exercises() -> str:
+    return next(iter(EXERCISES.values())).digest
+
+
+def _known(results: Path | None) -> dict[str, list[Mark]]:
+    """What a results file holds; a last line that was cut off is not there."""
+    known = {}
+    for line in results.read_text("utf-8").splitlines() if results and results.exists() else ():
+        with suppress(ValueError, TypeError, KeyError):
+            entry = json.loads(line)
+            known[entry["key"]] = [Mark(**mark) for mark in entry["marks"]]
+    return known
+
+
+def _append(results: Path, key: str, marks: list[Mark]) -> None:
+    line = json.dumps({"key": key, "marks": [asdict(mark) for mark in marks]}) + "\n"
+    results.parent.mkdir(parents=True, exist_ok=True)
+    with open(results, "ab+") as file:
+        if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+            line = "\n" + line  # the last one was cut off
+        file.write(line.encode())
+
+
+class Received:
+    """A learner's function in another process: what has come of it there."""
+
+    def __init__(self, exercise: Exercise, answer: dict[str, Any]):
+        self.probes = exercise.probes
+        self.outcomes = [_outcome(probe, data) for probe, data in zip(self.probes, answer["calls"], strict=False)]
+        if not self.outcomes or (self.outcomes[-1].ended and len(self.outcomes) < len(self.probes)):
+            raise ValueError("calls are missing")
+        self._again, self._moved = answer["again"], {(i, place): data for i, place, data in answer["moved"]}
+
+    def again(self, i: int) -> Outcome:
+        """What came of a probe with other random numbers; the same as before where it was not tried."""
+        return _outcome(self.probes[i], self._again[i]) if i < len(self._again) else self.outcomes[i]
+
+    def moved(self, i: int, place: int) -> Outcome:
+        """What came of a probe with other numbers for one argument; something strange where it was not tried."""
+        data = self._moved.get((i, place))
+        return _outcome(moved(self.probes[i], place), data) if data else Outcome(Strange("not tried"))
+
+
+def _outcome(probe: Probe, data: dict[str, Any]) -> Outcome:
+    return outcome_of(decode_call(data, probe.make(Generator().manual_seed(SEED))), probe)
+
+
+def _marks(submission: Submission, done: Future) -> list[Mark]:
+    who = (submission.student, submission.lesson)
+    if problem := submission.problem or (done.exception() and f"{type(done.exception()).__name__}: {done.exception()}"):
+        return [Mark(*who, "", "could not be run", "", _line(problem))]
+    said = done.result()
+    marks = []
+    for name, attempt in submission.attempts.items():
+        if attempt is None:
+            marks.append(Mark(*who, name, "not attempted", "", ""))
+            continue
+        verdict, mistake, says = _judged(find_exercise(name), attempt.problem, said.get(name, {}))
+        notes = [submission.taken.get(name, "")]
+        if attempt.library:
+            notes.append("calls the library's " + ", ".join(attempt.library))
+        says = " ".join([says, *(f"({note})" for note in notes if note)])
+        marks.append(Mark(*who, name, verdict, mistake, _line(says)))
+    return marks
+
+
+def _judged(exercise: Exercise, problem: str, answer: dict[str, Any]) -> tuple[str, str, str]:
+    """A verdict, the mistake's name and what is said of one exercise."""
+    if why := problem or answer.get("why"):
+        return "could not be run", "", str(why)
+    try:
+        if "kind" in answer:
+            found = no_function(exercise, str(answer["kind"])[:100])
+        else:
+            found = judge(exercise, Received(exercise, answer)).diagnosis
+    except Exception as error:  # values that no function of ours returns
+        return "could not be run", "", f"what its process says cannot be read ({type(error).__name__})"
+    if found.passed:
+        return "right", "", found.message
+    if is_open(found):
+        return "not attempted", "", ""
+    return ("mistake" if found.mistake else "not right"), found.mistake or "", found.message
+
+
+def _line(text: str) -> str:
+    """One line of plain text, without what could move a cursor or turn the reading direction."""
+    shown = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(shown.split())[:1000]
