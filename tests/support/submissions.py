@@ -61,7 +61,7 @@ def make_submissions(
             kind = draw.choices(("right", "mistake", "not attempted"), (6, 3, 1))[0]
             chosen[name] = draw.choice(variants(name, kind))
         if i == 1:
-            chosen = {name: copied(planted["student_01", name]) for name in exercises}
+            chosen = {name: copied(name, planted["student_01", name]) for name in exercises}
         if i % 4 == 3 and harmful:
             what = harmful[i // 4 % len(harmful)]
             name, body, verdict = HARMFUL[what]
@@ -98,14 +98,14 @@ def variants(name: str, kind: str) -> list[Planted]:
     ]
 
 
-def copied(planted: Planted) -> Planted:
+def copied(name: str, planted: Planted) -> Planted:
     """The same code under other names and with a comment."""
     if not planted.code:
         return planted
     tree = ast.parse(planted.code)
     local = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in local:
+        if isinstance(node, ast.Name) and node.id in local - {name}:
             node.id = f"my_{node.id}"
     return planted._replace(code=f"# I wrote this alone\n{ast.unparse(tree)}")
 

@@ -46,8 +46,8 @@ def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell}
     return v4.new_notebook(
         cells=[
-            make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell) | for_nbgrader)
-            for place, (cell, for_nbgrader) in enumerate(_graded(linked(lesson.cells), role))
+            make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell) | graded)
+            for place, (cell, graded) in enumerate(_graded(linked(lesson.cells), role))
             if not left_out & set(cell.tags)
         ]
     )

@@ -26,7 +26,6 @@ LOOKS = {
 }
 WORDS = {word: (sign, tone) for sign, word, tone in LOOKS.values()}
 ATTEMPTED = ("right", "mistake", "not right")
-READ = "Read"
 
 
 def in_order(marks: Iterable[Mark]) -> list[Mark]:
@@ -84,8 +83,9 @@ class Pages:
     def _mark(self, mark: Mark) -> str:
         sign, _, tone = LOOKS[mark.verdict]
         head = f'<h3>{_code(mark.exercise)}<span class="sign">{sign} {escape(mark.mistake or mark.verdict)}</span></h3>'
-        says = inline(mark.says.removeprefix(f"{mark.exercise}: "))
-        return f'<div class="mark {tone}">{head}<p>{says}</p>{self._answer(mark, READ)}</div>'
+        says = mark.says.removeprefix(f"{mark.exercise}: right. ")
+        text = f"<p>{inline(says)}</p>" if says else ""
+        return f'<div class="mark {tone}">{head}{text}{self._answer(mark, "Read")}</div>'
 
     def _answer(self, mark: Mark, before: str) -> str:
         """The section that answers a mark, as a paragraph."""
@@ -166,8 +166,8 @@ class Pages:
     def _groups(self) -> Iterator[str]:
         yield (
             "<p>These functions have one text if their own names, comments, annotations and layout are left out. "
-            f"Functions of fewer than {LONG} lines are listed only next to a longer one. The list has no verdict: where "
-            "a lesson prepares an exercise well, students may write the same independently.</p>"
+            f"Functions of fewer than {LONG} lines are listed only next to a longer one. The list has no verdict: "
+            "where a lesson prepares an exercise well, students may write the same independently.</p>"
         )
         for group in self.groups:
             shared = ", ".join(f"{_code(name)} ({_count(n, 'line')})" for name, n in group.exercises.items())
