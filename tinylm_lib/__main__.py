@@ -1,4 +1,4 @@
-"""The command line: python -m tinylm_lib train | sample | eval | doctor | lab | grade; flags come from config records."""
+"""The command line: python -m tinylm_lib train | sample | eval | doctor | lab | grade; flags: from config records."""
 
 import argparse
 import re

@@ -17,21 +17,21 @@ LESSONS = ("05", "06", "11")
 SLOW = ("adamw_of_torch", "rate_of_torch")  # torch.optim loads a large part of torch at its first use
 # What a few students hand in instead of an attempt: by name, the exercise, its code, and the verdict.
 HARMFUL = {
-    "endless": ("attention", "while True:\n        pass", "not right"),
-    "huge": ("attention", "return torch.zeros(25_000_000_000)", "could not be run"),
+    "endless": ("attention", "while True:\n        pass", "wrong"),
+    "huge": ("attention", "return torch.zeros(25_000_000_000)", "wrong"),
     "leaves": ("rotate", "import os\n    os._exit(0)", "could not be run"),
-    "loud": ("sinusoidal", 'while True:\n        print("right" * 1_000_000)', "not right"),
-    "foreign": ("rotate", "import a_package_that_nobody_has\n    return x", "not right"),
+    "loud": ("sinusoidal", 'while True:\n        print("right" * 1_000_000)', "wrong"),
+    "foreign": ("rotate", "import a_package_that_nobody_has\n    return x", "wrong"),
     "patches": (
         "causal_mask",
         "import tinylm_lib.classroom.checks.calling as c\n    c.same = c.agrees = lambda *a, **k: True\n"
         "    return torch.zeros(n, n)",
-        "not right",
+        "wrong",
     ),
     "pretends": (
         "clip_gradients",
         "class Same(list):\n        __eq__ = lambda self, other: True\n    return Same(grads)",
-        "not right",
+        "wrong",
     ),
 }
 
@@ -58,7 +58,7 @@ def make_submissions(
     for i in range(students):
         student, chosen = f"student_{i + 1:02}", {}
         for name in exercises:
-            kind = draw.choices(("right", "mistake", "not attempted"), (6, 3, 1))[0]
+            kind = draw.choices(("right", "wrong", "not attempted"), (6, 3, 1))[0]
             chosen[name] = draw.choice(variants(name, kind))
         if i == 1:
             chosen = {name: copied(name, planted["student_01", name]) for name in exercises}
@@ -88,7 +88,7 @@ def write_notebook(folder: Path, lesson: str, codes: dict[str, str]) -> Path:
 
 
 def variants(name: str, kind: str) -> list[Planted]:
-    """All that the catalogue has for an exercise: `right`, `mistake`, or the stub."""
+    """All that the catalogue has for an exercise: `right`, `wrong`, or the stub."""
     if kind == "not attempted":
         return [Planted(kind, "stub")]
     catalogue = _Catalogue(CATALOGUE[EXERCISES[name].lesson])
@@ -104,8 +104,9 @@ def copied(name: str, planted: Planted) -> Planted:
         return planted
     tree = ast.parse(planted.code)
     local = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    local -= {name, *(node.arg for node in ast.walk(tree) if isinstance(node, ast.arg))}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in local - {name}:
+        if isinstance(node, ast.Name) and node.id in local:
             node.id = f"my_{node.id}"
     return planted._replace(code=f"# I wrote this alone\n{ast.unparse(tree)}")
 

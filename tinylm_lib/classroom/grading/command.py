@@ -26,7 +26,7 @@ from tqdm import tqdm
 from .grade import grade, graded_before
 from .launch import Limits, permitted
 from .marks import Mark
-from .pages import Pages
+from .pages import Pages, counted
 from .report import as_table, in_a_line, write_report
 from .sections import find_sections
 from .similar import alike
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] = ()) -> int:
             f"{options.folder} holds nothing of lesson {', '.join(options.lessons)}; leave out --lessons for all"
         )
     results = _usable(to, folder) / "results.jsonl"
-    _say(f"{len(found)} notebooks of {len({s.student for s in found})} students" + _missing())
+    _say(f"{counted(len(found), 'notebook')} of {counted(len({s.student for s in found}), 'student')}" + _missing())
     if n := graded_before(found, results):
         _say(f"{n} of them are graded already, by an earlier run")
     marks: list[Mark] = []

@@ -72,7 +72,7 @@ class Pages:
     def of_class(self) -> str:
         """The HTML of the class: the exercises, the commonest mistakes, the students, and who handed in one text."""
         n, stopped = len(self.files), [mark for mark in in_order(self.marks) if mark.verdict == "could not be run"]
-        parts = [f"<h1>The class</h1><p class='quiet'>{_count(n, 'submission')}</p>", _summary(self.marks)]
+        parts = [f"<h1>The class</h1><p class='quiet'>{counted(n, 'submission')}</p>", _summary(self.marks)]
         parts += ["<h2>The exercises</h2>", self._exercises(), "<h2>The commonest mistakes</h2>", *self._mistakes()]
         parts += ["<h2>The students</h2>", self._students()]
         if stopped:
@@ -130,19 +130,23 @@ class Pages:
         once = [self._mistake(marks) for marks in found.values() if len(marks) == 1]
         yield from map(self._mistake, often) if often else ["<p>No mistake was made twice.</p>"]
         if once:
-            says = f"{_count(len(once), 'mistake')} made by one student each"
+            says = f"{counted(len(once), 'mistake')} made by one student each"
             yield f"<details><summary>{says}</summary>{''.join(once)}</details>"
 
     def _mistake(self, marks: Sequence[Mark]) -> str:
+        """A mistake, why it is one, where it is answered and who made it; what is not in the catalogue is quoted."""
         mark = marks[0]
         faults = find_exercise(mark.exercise).faults
         known = [faults[name] for name in mark.mistake.split(" + ") if name in faults]
-        says = " ".join(f"It looks as if {fault.looks}. {fault.why}" for fault in known) or mark.says
-        who = ", ".join(self._link(one.student) for one in marks)
         title = f'<span class="sign">✗ {escape(mark.mistake or "a mistake without a name")}</span>'
-        head = f'<h3>{title}{_code(mark.exercise)}<span class="n">{_count(len(marks), "student")}</span></h3>'
-        answer = self._answer(mark, "Answered in")
-        return f'<div class="mark bad">{head}<p>{inline(says)}</p>{answer}<p class="small quiet">{who}</p></div>'
+        head = f'<h3>{title}{_code(mark.exercise)}<span class="n">{counted(len(marks), "student")}</span></h3>'
+        if known:
+            says = " ".join(f"It looks as if {fault.looks}. {fault.why}" for fault in known)
+            who = ", ".join(self._link(one.student) for one in marks)
+            text = f'<p>{inline(says)}</p><p class="small quiet">{who}</p>'
+        else:
+            text = "".join(f'<p class="small">{self._link(one.student)}: {inline(one.says)}</p>' for one in marks)
+        return f'<div class="mark bad">{head}{text}{self._answer(mark, "Answered in")}</div>'
 
     def _students(self) -> str:
         """A table of signs: the students below one another, the exercises side by side."""
@@ -170,7 +174,7 @@ class Pages:
             "where a lesson prepares an exercise well, students may write the same independently.</p>"
         )
         for group in self.groups:
-            shared = ", ".join(f"{_code(name)} ({_count(n, 'line')})" for name, n in group.exercises.items())
+            shared = ", ".join(f"{_code(name)} ({counted(n, 'line')})" for name, n in group.exercises.items())
             sides = "".join(self._side_by_side(group, name) for name in group.exercises)
             head = f"<h3><span>{' and '.join(map(self._link, group.students))}</span></h3>"
             texts = f"<details><summary>side by side</summary>{sides}</details>"
@@ -228,7 +232,8 @@ def _code(name: str) -> str:
     return f"<code>{escape(name)}</code>" if name else ""
 
 
-def _count(n: int, what: str) -> str:
+def counted(n: int, what: str) -> str:
+    """`1 student`, `2 students`."""
     return f"{n} {what}{'s' * (n != 1)}"
 
 
