@@ -1,8 +1,9 @@
-"""The command line: python -m tinylm_lib train | sample | eval | doctor | lab. Flags come from the config records."""
+"""The command line: python -m tinylm_lib train | sample | eval | doctor | lab | grade; flags: from config records."""
 
 import argparse
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -22,7 +23,9 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("doctor", help="check this machine and say what to fix").set_defaults(do=run_doctor)
     lab_help = "open the lessons in JupyterLab: lab [NN] [--work FOLDER] [its own options]"
     p = commands.add_parser("lab", help=lab_help, add_help=False)  # the lab says itself what its options are
-    p.set_defaults(do=run_lab)
+    p.set_defaults(do=run_course, module="course.lab")
+    p = commands.add_parser("grade", help="grade submitted notebooks: grade FOLDER [--help]", add_help=False)
+    p.set_defaults(do=run_course, module="grading.command")
     return top
 
 
@@ -36,14 +39,14 @@ def run_doctor(arguments: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
-def run_lab(arguments: argparse.Namespace) -> None:
-    """Open the lessons."""
+def run_course(arguments: argparse.Namespace) -> None:
+    """Hand all further arguments to a program of the classroom."""
     try:
-        from .classroom.course import lab
+        program = import_module(f".classroom.{arguments.module}", __package__)
     except ModuleNotFoundError as e:
         remedy = 'which has them: run make lab in it, or python -m pip install -e ".[lab]"'
         raise ModuleNotFoundError(f"{e}, which the lessons need; get a checkout of the repository, {remedy}") from None
-    raise SystemExit(lab.main(arguments.others))
+    raise SystemExit(program.main(arguments.others))
 
 
 def in_one_line(text: str) -> str:
@@ -78,7 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     if [] in vars(arguments).values():
         top.error("-- cannot be the value of a flag")  # what argparse makes of --prompt=--
     arguments.others = others
-    if others and arguments.do is not run_lab:
+    if others and arguments.do is not run_course:
         top.error(f"unrecognized arguments: {in_one_line(' '.join(others))}")
     try:
         arguments.do(arguments)

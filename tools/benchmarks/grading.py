@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from tinylm_lib.classroom.exercises import EXERCISES
 from tinylm_lib.classroom.exercises.base import Exercise
 from tinylm_lib.classroom.grading.grade import grade
+from tinylm_lib.classroom.grading.submissions import submissions
 
 from .measure import Row, Settings
 
@@ -47,7 +48,7 @@ def graded(s: Settings) -> Iterator[Row]:
     with TemporaryDirectory() as folder:
         class_of(Path(folder), n_students)
         start = time.perf_counter()
-        verdicts = Counter(mark.verdict for mark in grade(Path(folder)))
+        verdicts = Counter(mark.verdict for mark in grade(submissions(Path(folder))))
         seconds = time.perf_counter() - start
     found = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
     note = f"{os.cpu_count()} processes at a time; {found}"

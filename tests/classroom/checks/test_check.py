@@ -114,6 +114,15 @@ def test_two_mistakes_at_once_are_both_named():
     assert found.mistake == "centred + eps outside"
 
 
+def test_where_nbgrader_runs_it_what_is_not_right_raises(monkeypatch, capsys):
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    assert check("softmax", torch.softmax).passed
+    for function, said in ((lambda x, dim: x.softmax(0), "axis"), (raises(NotImplementedError()), "not attempted yet")):
+        with pytest.raises(AssertionError, match=said):
+            check("softmax", function)
+    assert "not right yet" in capsys.readouterr().out, "the card is shown, too"
+
+
 @pytest.mark.parametrize("function", [diagnose, check, lambda name, f: hint(name)])
 def test_an_unknown_name_is_a_key_error(function):
     with pytest.raises(KeyError, match=r"there is no exercise 'softmx'; there are .*softmax"):

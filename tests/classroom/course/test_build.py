@@ -159,6 +159,17 @@ def test_a_cell_has_the_same_id_in_both_copies_and_marks_become_metadata(tmp_pat
     assert solution[3].metadata == {"tags": ["note"], "slideshow": {"slide_type": "notes"}}
 
 
+def test_nbgrader_finds_the_answer_and_the_check_that_earns_its_points_in_the_students_copy(tmp_path):
+    text = LESSON.replace('print("solved', 'check("half", half)\n    print("solved')
+    facts = [cell.metadata.get("nbgrader") for cell in notebook(tmp_path, "student", text).cells]
+    kind = {"schema_version": 3, "task": False}
+    answer = {**kind, "grade_id": "half", "solution": True, "grade": False, "locked": False}
+    graded = {**kind, "grade_id": "check-half", "solution": False, "grade": True, "locked": True, "points": 1}
+    assert [fact for fact in facts if fact] == [answer, graded]
+    assert "nbgrader" not in nbformat.writes(notebook(tmp_path, "solution", text))
+    assert nbformat.writes(notebook(tmp_path, "student")).count("nbgrader") == 1, "a cell without check() never fails"
+
+
 def test_the_unsolved_copy_runs_to_its_end_and_the_solved_one_passes(course):
     outputs = {}
     for role, path in (("student", "05_halves.ipynb"), ("solution", "solutions/05_halves.ipynb")):

@@ -37,6 +37,9 @@ GOOD = {  # each gives 6 for 2
         "def scale(x): return even(4) * x", "def even(n): return n or odd(n)", "def odd(n): return even(n)",
         "def even(n): return 3 if n < 2 else odd(1)",
     ],
+    "a helper whose name the lesson uses again": [
+        "def turn(x): return 2 * x\n\ndef scale(x): return x + turn(x)", "turn = len", "print(turn('ab'))",
+    ],
     "recursion": ["def scale(x, n=3): return x + scale(x, n - 1) if n else 0"],
     "a class": ["class Base:\n    n = 3", "class Scale(Base):\n    def of(self, x): return self.n * x",
                 "def scale(x): return Scale().of(x)"],

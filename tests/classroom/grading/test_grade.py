@@ -14,6 +14,7 @@ from tinylm_lib.classroom.grading import grade as grading
 from tinylm_lib.classroom.grading.grade import grade
 from tinylm_lib.classroom.grading.launch import Limits, permitted
 from tinylm_lib.classroom.grading.marks import VERDICTS
+from tinylm_lib.classroom.grading.submissions import submissions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STUB = "def cross_entropy(logits, targets):\n    raise NotImplementedError"
@@ -60,7 +61,7 @@ def marks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("honest")
     for name, (cell, _, _) in HONEST.items():
         notebook(folder / f"{name}.ipynb", "%matplotlib inline", STUB, cell, BELOW, "import torch", "x = 1 /")
-    return {(mark.student, mark.exercise): mark for mark in grade(folder, limits=Limits(seconds=120))}
+    return {(mark.student, mark.exercise): mark for mark in grade(submissions(folder), limits=Limits(seconds=120))}
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -87,18 +88,18 @@ def test_what_is_done_is_not_done_again_and_a_line_that_was_cut_off_is(tmp_path,
     folder, results = tmp_path / "class", tmp_path / "marks.jsonl"
     for name in ("ann", "bob", "cem"):
         notebook(folder / f"{name}.ipynb", STUB)
-    first = sorted(map(str, grade(folder, results)))
+    first = sorted(map(str, grade(submissions(folder), results)))
     lines = results.read_bytes().splitlines(keepends=True)
     results.write_bytes(lines[0] + lines[1] + lines[2][:40])
     run = []
     real = grading.answers
     monkeypatch.setattr(grading, "answers", lambda s, *rest: run.append(s.student) or real(s, *rest))
-    assert sorted(map(str, grade(folder, results))) == first and len(run) == 1
-    assert sorted(map(str, grade(folder, results))) == first and len(run) == 1
+    assert sorted(map(str, grade(submissions(folder), results))) == first and len(run) == 1
+    assert sorted(map(str, grade(submissions(folder), results))) == first and len(run) == 1
     notebook(folder / "bob.ipynb", "def softmax(x, dim): pass")
-    assert len([*grade(folder, results)]) == 6 and run[1:] == ["bob"]
+    assert len([*grade(submissions(folder), results)]) == 6 and run[1:] == ["bob"]
     monkeypatch.setattr(grading, "_digest_of_exercises", lambda: "other")
-    assert len([*grade(folder, results)]) == 6 and sorted(run[2:]) == ["ann", "bob", "cem"]
+    assert len([*grade(submissions(folder), results)]) == 6 and sorted(run[2:]) == ["ann", "bob", "cem"]
 
 
 def test_an_error_of_ours_costs_one_submission_only(tmp_path, monkeypatch):
@@ -112,7 +113,7 @@ def test_an_error_of_ours_costs_one_submission_only(tmp_path, monkeypatch):
         return real(submission, *rest)
 
     monkeypatch.setattr(grading, "answers", fails)
-    ann, *bob = sorted(grade(tmp_path), key=lambda mark: mark.student)
+    ann, *bob = sorted(grade(submissions(tmp_path)), key=lambda mark: mark.student)
     assert ann.verdict == "could not be run" and ann.says == "OSError: no more processes" and len(bob) == 2
 
 
@@ -129,7 +130,7 @@ def test_a_socket_reaches_nobody(tmp_path):
         pytest.skip("this system permits no network namespaces")
     with socket.create_server(("127.0.0.1", 0)) as server:
         notebook(tmp_path / "ann.ipynb", CLOSED.replace("PORT", str(server.getsockname()[1])))
-        mark = next(mark for mark in grade(tmp_path) if mark.exercise == "softmax")
+        mark = next(mark for mark in grade(submissions(tmp_path)) if mark.exercise == "softmax")
         server.settimeout(0.2)
         with pytest.raises(TimeoutError):
             server.accept()
@@ -152,14 +153,16 @@ def test_other_submissions_and_the_environment_are_not_to_be_read(tmp_path, monk
     folder = tmp_path / "class"
     notebook(folder / "ann.ipynb", READS.replace("FOLDER", str(folder)).replace("secret", "sec' 'ret"))
     notebook(folder / "bob.ipynb", "answer = 'secret'\ndef softmax(x, dim): return answer")
-    mark = next(m for m in grade(folder, tmp_path / "m.jsonl") if (m.student, m.exercise) == ("ann", "softmax"))
+    mark = next(
+        m for m in grade(submissions(folder), tmp_path / "m.jsonl") if (m.student, m.exercise) == ("ann", "softmax")
+    )
     assert "1 files, 0 with the word" in mark.says and "TOKEN" not in mark.says, mark
 
 
 def test_the_probes_of_one_submission_leave_the_grader_as_it_was(tmp_path):
     before = (sorted(os.environ.items()), os.getcwd(), threading.active_count())
     notebook(tmp_path / "ann.ipynb", "import torch, os\nos.chdir('/')\ndef softmax(x, dim): return x.softmax(dim)")
-    assert {mark.verdict for mark in grade(tmp_path)} <= set(VERDICTS)
+    assert {mark.verdict for mark in grade(submissions(tmp_path))} <= set(VERDICTS)
     assert (sorted(os.environ.items()), os.getcwd(), threading.active_count()) == before
 
 
@@ -167,6 +170,6 @@ def test_the_library_is_named_where_it_is_called(tmp_path):
     notebook(
         tmp_path / "ann.ipynb", "from tinylm_lib.layers import softmax as s\ndef softmax(x, dim): return s(x, dim)"
     )
-    mark = next(mark for mark in grade(tmp_path) if mark.exercise == "softmax")
+    mark = next(mark for mark in grade(submissions(tmp_path)) if mark.exercise == "softmax")
     assert mark.verdict == "right" and mark.says.endswith("(calls the library's softmax)")
     assert find_exercise("softmax").lesson == mark.lesson

@@ -13,6 +13,7 @@ from tinylm_lib.classroom.grading.confine import descendants
 from tinylm_lib.classroom.grading.grade import grade
 from tinylm_lib.classroom.grading.launch import Limits, permitted
 from tinylm_lib.classroom.grading.marks import VERDICTS, Mark
+from tinylm_lib.classroom.grading.submissions import submissions
 
 pytest.importorskip("resource", reason="Windows has no limits for processes; what is left is a time limit")
 pytestmark = pytest.mark.slow
@@ -129,7 +130,7 @@ def marks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Mark]
         notebook(folder / f"{name}.ipynb", cell.replace("{folder!r}", repr(str(folder))), RIGHT_MASK)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     found: dict[str, dict[str, Mark]] = {}
-    for mark in grade(folder, limits=Limits(seconds=60)):
+    for mark in grade(submissions(folder), limits=Limits(seconds=60)):
         assert found.setdefault(mark.student, {}).setdefault(mark.exercise, mark) is mark
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before or "files" not in permitted()
     return found
@@ -164,7 +165,8 @@ def attention(q, k, v, mask=None):
 def test_a_killed_grader_leaves_no_process(tmp_path: Path) -> None:
     notebook(tmp_path / "class" / "ann.ipynb", FORKING)
     program = "import sys, pathlib\nfrom tinylm_lib.classroom.grading.grade import grade\n"
-    program += "if __name__ == '__main__': list(grade(pathlib.Path(sys.argv[1])))"
+    program += "from tinylm_lib.classroom.grading.submissions import submissions\n"
+    program += "if __name__ == '__main__': list(grade(submissions(pathlib.Path(sys.argv[1]))))"
     grader = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "class")])
     try:
         wait_for(lambda: len(descendants(grader.pid)) >= 3, "the fork of the submission")  # S, the child, its child

@@ -85,7 +85,7 @@ def test_a_fresh_process_says_what_is_missing_there_and_one_that_ends_early_or_n
 
 
 @pytest.mark.parametrize("switch", [None, "on", "off", ""])
-@pytest.mark.parametrize("variable", [None, "PYTEST_VERSION", "PYTEST_CURRENT_TEST"])
+@pytest.mark.parametrize("variable", [None, "PYTEST_VERSION", "PYTEST_CURRENT_TEST", "NBGRADER_EXECUTION"])
 def test_when_the_workshop_is_off(switch, variable, monkeypatch):
     environment = {"TINYLM_WORKSHOP": switch, variable: "8.3"}
     monkeypatch.setattr(os, "environ", {key: value for key, value in environment.items() if key and value is not None})

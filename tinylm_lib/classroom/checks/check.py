@@ -1,5 +1,6 @@
 """Checks that name the mistake: the learner's function is compared with a reference under every known fault."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
@@ -25,6 +26,7 @@ ADVICE = {  # for errors that say what is wrong, but not why
     "unexpected keyword argument": "The check calls your function with its arguments in their order",
 }
 MARKS = {True: ("✓", "#1f8f6a"), False: ("✗", "#d9541e"), None: ("·", "#8a94a0")}
+GRADED = "NBGRADER_EXECUTION"  # set by nbgrader where it runs or validates a notebook
 NOT_YET = "not attempted yet"
 SECOND = "There may be a second mistake: mend this one and check again."
 
@@ -62,7 +64,8 @@ def diagnose(name: str, function: Callable[..., Any]) -> Diagnosis:
 def check(name: str, function: Callable[..., Any]) -> Result:
     """Shows a card that says what holds, or which mistake it looks like, and returns the same as a Diagnosis.
 
-    Raises KeyError for an unknown name, and Interrupted, below a card, if the reader stops it.
+    Raises KeyError for an unknown name, and Interrupted, below a card, if the reader stops it. Where nbgrader runs the
+    notebook, it raises AssertionError for a function that is not right, because a cell that raises gets no points.
     """
     exercise = find_exercise(name)
     try:
@@ -71,6 +74,8 @@ def check(name: str, function: Callable[..., Any]) -> Result:
         _stopped(exercise).show()
         raise Interrupted(f"you stopped the check of {name}") from None
     _card(exercise, found).show()
+    if GRADED in os.environ and not found.diagnosis.passed:
+        raise AssertionError(found.diagnosis.message)
     return Result(*found.diagnosis)
 
 

@@ -1,6 +1,7 @@
 """One percent-format source becomes two notebooks, the student's and the solution's; see `grammar`."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,8 @@ def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
     left_out = {"solution", "note"} if role == "student" else set()
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell}
     cells = [
-        make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell))
-        for place, cell in enumerate(linked(lesson.cells))
+        make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell) | graded)
+        for place, (cell, graded) in enumerate(_graded(linked(lesson.cells), role))
         if not left_out & set(cell.tags)
     ]
     if role == "solution":
@@ -76,6 +77,19 @@ def _text(cell: Cell, role: str) -> str:
         return solved(cell.text) if cell.kind == "code" else cell.text
     headline = "# Exercise {name}: difficulty {difficulty} of 5, about {minutes} minutes\n".format(**cell.meta)
     return headline + (stub(cell.text) if role == "student" else solved(cell.text))
+
+
+def _graded(cells: Iterable[Cell], role: str) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Each cell with what nbgrader reads in a student's copy: where the answer is, and which check earns its points."""
+    name, points = "", 0
+    for cell in cells:
+        kind: dict[str, Any] = {}
+        if "exercise" in cell.tags:
+            name, points = cell.meta["name"], cell.meta["difficulty"]
+            kind = {"grade_id": name, "solution": True, "grade": False, "locked": False}
+        elif "check" in cell.tags and f'check("{name}"' in cell.text:
+            kind = {"grade_id": f"check-{name}", "solution": False, "grade": True, "locked": True, "points": points}
+        yield cell, {"nbgrader": {"schema_version": 3, "task": False, **kind}} if kind and role == "student" else {}
 
 
 def _metadata(cell: Cell) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Statement(NamedTuple):
     binds: set[str]
     needs: set[str]
     changes: set[str]
+    cell: int = 0
 
 
 class Cells:
@@ -45,11 +46,11 @@ class Cells:
     def __init__(self, texts: Iterable[str]):
         self.statements: list[Statement] = []
         self.broken: list[tuple[str, str]] = []  # the text of a cell that is not Python, and why
-        for text in texts:
+        for number, text in enumerate(texts):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a doubtful escape, which was said when the cell was run
                 try:
-                    self.statements += _statements(_python(text))
+                    self.statements += [s._replace(cell=number) for s in _statements(_python(text))]
                 except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                     self.broken.append((text, _said(error)))
 
@@ -90,7 +91,7 @@ class Cells:
             if i not in begun:
                 begun.add(i)
                 for needed in sorted(self.statements[i].needs - {own}):
-                    for provider in self._providers(needed):
+                    for provider in self._providers(needed, self.statements[i].cell):
                         take(provider, needed)
                 chosen.append(i)
 
@@ -98,8 +99,11 @@ class Cells:
             take(i, name)
         return chosen
 
-    def _providers(self, name: str) -> list[int]:
-        """The statements that make a name what it is: the last that binds it, what this starts from, what follows."""
+    def _providers(self, name: str, cell: int) -> list[int]:
+        """The statements that make a name what it is: the last that binds it, what this starts from, what follows.
+
+        A cell that needs a name and binds it means its own, although the lesson may use the name again below.
+        """
         binding = [i for i, s in enumerate(self.statements) if name in s.binds]
         if not binding:
             if hasattr(builtins, name):
@@ -107,6 +111,7 @@ class Cells:
             return [i for i, s in enumerate(self.statements) if "*" in s.binds]
         imports = [i for i in binding if isinstance(self.statements[i].node, ast.Import)]  # torch, torch.nn
         real = [i for i in binding if not _is_stub(self.statements[i].node)] or binding
+        real = [i for i in real if self.statements[i].cell == cell] or real
         if real[-1] in imports:
             return imports
         later = [i for i, s in enumerate(self.statements) if i > real[-1] and name in s.changes]

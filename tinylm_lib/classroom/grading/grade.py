@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict
@@ -18,21 +18,19 @@ from ..exercises import EXERCISES, find_exercise
 from ..exercises.base import Exercise, Probe
 from .launch import Limits, answers
 from .marks import Mark
-from .submissions import Submission, submissions
+from .submissions import Submission
 from .wire import decode_call
 
 
 def grade(
-    folder: Path, results: Path | None = None, jobs: int | None = None, limits: Limits | None = None
+    found: Sequence[Submission], results: Path | None = None, jobs: int | None = None, limits: Limits | None = None
 ) -> Iterator[Mark]:
-    """Yields a Mark for each exercise of each lesson that was handed in, as soon as it is known.
+    """Yields a Mark for each exercise of each submission, as soon as it is known.
 
     results: a file to which each finished submission is appended, a line of JSON; what it has already is not run again.
     jobs: how many processes at a time; as many as there are cores where it is None. Closing the generator ends them.
-    Raises FileNotFoundError for a folder without notebooks.
     """
-    found, limits = submissions(folder), limits or Limits()
-    known = _known(results)
+    known, limits = _known(results), limits or Limits()
     hidden = [path for s in found for path in s.files] + [results] * (results is not None)
     for submission in found:
         yield from known.get(_key(submission), ())
@@ -49,6 +47,12 @@ def grade(
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
+
+
+def graded_before(found: Sequence[Submission], results: Path) -> int:
+    """How many of these submissions a results file holds."""
+    known = _known(results)
+    return sum(_key(submission) in known for submission in found)
 
 
 def _key(submission: Submission) -> str:

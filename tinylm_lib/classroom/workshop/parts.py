@@ -4,7 +4,7 @@
 
 checks such a file in a fresh process. It holds a docstring, a seal (`_SEAL` and JSON), imports, helpers, the function.
 All of this is off where outputs must not depend on a student: with TINYLM_WORKSHOP=off in the environment, and under
-pytest (which runs nbval) unless it is TINYLM_WORKSHOP=on.
+pytest (which runs nbval) and nbgrader unless it is TINYLM_WORKSHOP=on.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..checks.check import diagnose
+from ..checks.check import GRADED, diagnose
 from ..exercises import find_exercise, names
 from ..exercises.base import Diagnosis, Exercise
 from ..folders import ROOT, WORK
@@ -47,8 +47,8 @@ class PartState(NamedTuple):
 
 def is_off() -> bool:
     """Whether the workshop neither reads nor writes parts here."""
-    switch = os.environ.get("TINYLM_WORKSHOP")
-    return switch == "off" or (switch != "on" and not {"PYTEST_VERSION", "PYTEST_CURRENT_TEST"}.isdisjoint(os.environ))
+    switch, others = os.environ.get("TINYLM_WORKSHOP"), {"PYTEST_VERSION", "PYTEST_CURRENT_TEST", GRADED}
+    return switch == "off" or (switch != "on" and not others.isdisjoint(os.environ))
 
 
 def part_file(name: str) -> Path:

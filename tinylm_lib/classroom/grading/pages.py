@@ -1,0 +1,242 @@
+"""A page for each student and one for the class; they load nothing, and what a student wrote is escaped in them."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from string import Template
+from urllib.parse import quote
+
+from ..display.cards import inline
+from ..display.theme import css
+from ..exercises import find_exercise, names
+from .marks import Mark
+from .sections import Section, answer_to
+from .similar import LONG, Alike
+
+# How a verdict looks: its sign, the word in a count and the class in the style of a page.
+LOOKS = {
+    "right": ("✓", "right", "good"),
+    "mistake": ("✗", "wrong", "bad"),
+    "not right": ("✗", "wrong", "bad"),
+    "not attempted": ("○", "not attempted", "open"),
+    "could not be run": ("!", "could not be run", "stop"),
+}
+WORDS = {word: (sign, tone) for sign, word, tone in LOOKS.values()}
+ATTEMPTED = ("right", "mistake", "not right")
+
+
+def in_order(marks: Iterable[Mark]) -> list[Mark]:
+    """The marks by student, then in the order of the lessons and their exercises."""
+    place = {name: i for i, name in enumerate(names())}
+    return sorted(marks, key=lambda m: (m.student.casefold(), m.student, m.lesson, place.get(m.exercise, -1)))
+
+
+@dataclass(frozen=True)
+class Pages:
+    """What the pages are made from.
+
+    sections: where the lessons answer. groups: who handed in one text. texts: what was handed in for each (student,
+    exercise). site: the address of the exported lessons, to which the pages link; empty: they only name the section.
+    """
+
+    marks: Sequence[Mark]
+    sections: Mapping[tuple[str, str], Section] = field(default_factory=dict)
+    groups: Sequence[Alike] = ()
+    texts: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    site: str = ""
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """The file of each student's page; a long name is cut, and gets a number if it is taken."""
+        found: dict[str, str] = {}
+        for student in dict.fromkeys(mark.student for mark in in_order(self.marks)):
+            name = f"students/{student[:50]}.html"
+            taken = {other.casefold() for other in found.values()}
+            found[student] = name if name.casefold() not in taken else f"students/{student[:50]}-{len(found)}.html"
+        return found
+
+    def of_student(self, student: str) -> str:
+        """The HTML of one student: each exercise, what the check says, and the section that answers it."""
+        mine = [mark for mark in in_order(self.marks) if mark.student == student]
+        parts = [f"<h1>{escape(student)}</h1>", _summary(mine)]
+        for lesson in dict.fromkeys(mark.lesson for mark in mine):
+            here = [mark for mark in mine if mark.lesson == lesson]
+            known = (section.lesson for mark in here if (section := answer_to(mark, self.sections)))
+            parts.append(f"<h2>{escape(next(known, f'Lesson {lesson}' if lesson else 'No lesson of the course'))}</h2>")
+            parts += map(self._mark, here)
+        return _fill(student, parts)
+
+    def of_class(self) -> str:
+        """The HTML of the class: the exercises, the commonest mistakes, the students, and who handed in one text."""
+        n, stopped = len(self.files), [mark for mark in in_order(self.marks) if mark.verdict == "could not be run"]
+        parts = [f"<h1>The class</h1><p class='quiet'>{counted(n, 'submission')}</p>", _summary(self.marks)]
+        parts += ["<h2>The exercises</h2>", self._exercises(), "<h2>The commonest mistakes</h2>", *self._mistakes()]
+        parts += ["<h2>The students</h2>", self._students()]
+        if stopped:
+            rows = ((self._link(m.student), escape(m.lesson), _code(m.exercise), inline(m.says)) for m in stopped)
+            parts += ["<h2>What could not be run</h2>", _table(("student", "lesson", "exercise", "why"), rows)]
+        return _fill("The class", [*parts, "<h2>Submissions with one text</h2>", *self._groups()])
+
+    def _mark(self, mark: Mark) -> str:
+        sign, _, tone = LOOKS[mark.verdict]
+        head = f'<h3>{_code(mark.exercise)}<span class="sign">{sign} {escape(mark.mistake or mark.verdict)}</span></h3>'
+        says = mark.says.removeprefix(f"{mark.exercise}: right. ")
+        text = f"<p>{inline(says)}</p>" if says else ""
+        return f'<div class="mark {tone}">{head}{text}{self._answer(mark, "Read")}</div>'
+
+    def _answer(self, mark: Mark, before: str) -> str:
+        """The section that answers a mark, as a paragraph."""
+        section = answer_to(mark, self.sections)
+        if section is None or mark.verdict in ("right", "could not be run"):
+            return ""
+        name = f"{escape(section.lesson)}, section {inline(section.heading)}"
+        if self.site:
+            name = f'<a href="{escape(self.site.rstrip("/"))}/{section.page}">{name}</a>'
+        return f'<p class="small"><span class="quiet">{before}:</span> {name}</p>'
+
+    def _link(self, student: str) -> str:
+        return f'<a href="{quote(self.files[student], errors="backslashreplace")}">{escape(student)}</a>'
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, str]]:
+        """The (lesson, exercise) of which there is a mark, in their order."""
+        return [key for key in ((find_exercise(e).lesson, e) for e in names()) if key in self._by_exercise]
+
+    @cached_property
+    def _by_exercise(self) -> dict[tuple[str, str], dict[str, Mark]]:
+        """The marks of each (lesson, exercise), by student."""
+        found: dict[tuple[str, str], dict[str, Mark]] = {}
+        for mark in in_order(self.marks):
+            found.setdefault((mark.lesson, mark.exercise), {})[mark.student] = mark
+        return found
+
+    def _exercises(self) -> str:
+        rows = []
+        for key in self._columns:
+            counts = _counts(self._by_exercise[key].values())
+            rows.append((key[0], _code(key[1]), _bar(counts), *(str(n or "") for n in counts.values())))
+        return _table(("lesson", "exercise", "", *WORDS), rows, "exercises")
+
+    def _mistakes(self) -> Iterator[str]:
+        """A part for each mistake that two students or more made; the others are folded."""
+        found: dict[tuple[str, str, str], list[Mark]] = {}
+        for mark in in_order(self.marks):
+            if LOOKS[mark.verdict][1] == "wrong":
+                found.setdefault((mark.lesson, mark.exercise, mark.mistake), []).append(mark)
+        often = sorted((marks for marks in found.values() if len(marks) > 1), key=len, reverse=True)
+        once = [self._mistake(marks) for marks in found.values() if len(marks) == 1]
+        yield from map(self._mistake, often) if often else ["<p>No mistake was made twice.</p>"]
+        if once:
+            says = f"{counted(len(once), 'mistake')} made by one student each"
+            yield f"<details><summary>{says}</summary>{''.join(once)}</details>"
+
+    def _mistake(self, marks: Sequence[Mark]) -> str:
+        """A mistake, why it is one, where it is answered and who made it; what is not in the catalogue is quoted."""
+        mark = marks[0]
+        faults = find_exercise(mark.exercise).faults
+        known = [faults[name] for name in mark.mistake.split(" + ") if name in faults]
+        title = f'<span class="sign">✗ {escape(mark.mistake or "a mistake without a name")}</span>'
+        head = f'<h3>{title}{_code(mark.exercise)}<span class="n">{counted(len(marks), "student")}</span></h3>'
+        if known:
+            says = " ".join(f"It looks as if {fault.looks}. {fault.why}" for fault in known)
+            who = ", ".join(self._link(one.student) for one in marks)
+            text = f'<p>{inline(says)}</p><p class="small quiet">{who}</p>'
+        else:
+            text = "".join(f'<p class="small">{self._link(one.student)}: {inline(one.says)}</p>' for one in marks)
+        return f'<div class="mark bad">{head}{text}{self._answer(mark, "Answered in")}</div>'
+
+    def _students(self) -> str:
+        """A table of signs: the students below one another, the exercises side by side."""
+        lessons = [lesson for lesson, _ in self._columns]
+        marked = [' class="first"' * (i == lessons.index(lesson)) for i, lesson in enumerate(lessons)]
+        names = (
+            f"<th scope='col'{m}><span>{' '.join(key)}</span></th>"
+            for key, m in zip(self._columns, marked, strict=True)
+        )
+        rows = []
+        for student in self.files:
+            marks = [self._by_exercise[key].get(student) for key in self._columns]
+            signs = (f"<td{m}>{_sign(mark)}</td>" for mark, m in zip(marks, marked, strict=True))
+            right = sum(mark is not None and mark.verdict == "right" for mark in marks)
+            rows.append(f'<tr><th scope="row">{self._link(student)}</th>{"".join(signs)}<td>{right}</td></tr>')
+        head = f'<tr><th scope="col">student</th>{"".join(names)}<th scope="col">right</th></tr>'
+        key = ", ".join(f"{sign} {word}" for word, (sign, _) in WORDS.items())
+        body = f'<table class="class"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
+        return f'<p class="small quiet">{key}, empty: not handed in</p><div class="scroll">{body}</div>'
+
+    def _groups(self) -> Iterator[str]:
+        yield (
+            "<p>These functions have one text if their own names, comments, annotations and layout are left out. "
+            f"Functions of fewer than {LONG} lines are listed only next to a longer one. The list has no verdict: "
+            "where a lesson prepares an exercise well, students may write the same independently.</p>"
+        )
+        for group in self.groups:
+            shared = ", ".join(f"{_code(name)} ({counted(n, 'line')})" for name, n in group.exercises.items())
+            sides = "".join(self._side_by_side(group, name) for name in group.exercises)
+            head = f"<h3><span>{' and '.join(map(self._link, group.students))}</span></h3>"
+            texts = f"<details><summary>side by side</summary>{sides}</details>"
+            yield f'<div class="mark open">{head}<p>{shared}</p>{texts}</div>'
+        if not self.groups:
+            yield "<p>There are none.</p>"
+
+    def _side_by_side(self, group: Alike, exercise: str) -> str:
+        texts = ((who, self.texts.get((who, exercise), "").strip()) for who in group.students)
+        columns = (f"<div><h4>{escape(who)}</h4><pre>{escape(text)}</pre></div>" for who, text in texts)
+        return f'<div class="side">{"".join(columns)}</div>'
+
+
+def _counts(marks: Iterable[Mark]) -> dict[str, int]:
+    """How many marks have each word."""
+    counts = Counter(LOOKS[mark.verdict][1] for mark in marks)
+    return {word: counts[word] for word in WORDS}
+
+
+def _summary(marks: Iterable[Mark]) -> str:
+    """A bar, and its numbers in words."""
+    counts = _counts(marks)
+    items = (
+        f'<li class="{WORDS[w][1]}"><span class="sign">{WORDS[w][0]}</span> {n} {w}</li>'
+        for w, n in counts.items()
+        if n
+    )
+    return f'{_bar(counts)}<ul class="counts">{"".join(items)}</ul>'
+
+
+def _bar(counts: Mapping[str, int]) -> str:
+    parts = (f'<span class="{WORDS[word][1]}" style="--n:{n}">{n}</span>' for word, n in counts.items() if n)
+    return f'<div class="bar" aria-hidden="true">{"".join(parts)}</div>'
+
+
+def _sign(mark: Mark | None) -> str:
+    """A verdict in one character, with its words for who points at it or listens."""
+    if mark is None:
+        return ""
+    sign, _, tone = LOOKS[mark.verdict]
+    says = escape(mark.mistake or mark.verdict)
+    return (
+        f'<span class="sign {tone}" title="{says}" aria-hidden="true">{sign}</span><span class="hidden">{says}</span>'
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "plain") -> str:
+    """A table of cells of HTML."""
+    top = "".join(f'<th scope="col">{text}</th>' for text in head)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _code(name: str) -> str:
+    return f"<code>{escape(name)}</code>" if name else ""
+
+
+def counted(n: int, what: str) -> str:
+    """`1 student`, `2 students`."""
+    return f"{n} {what}{'s' * (n != 1)}"
+
+
+def _fill(title: str, parts: Sequence[str]) -> str:
+    page = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    return page.substitute(title=escape(f"{title} · TinyLM"), look=css(), content="\n".join(parts))
