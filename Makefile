@@ -21,7 +21,7 @@ unexport PYTHONHOME PYTHONPATH
 # A waiting thread soon gives its core away: with other work on the machine a training step is several times faster.
 export GOMP_SPINCOUNT := 1000
 
-.PHONY: help lab train test test-all bench weights notebooks site portable clean set-up-lab set-up-test
+.PHONY: help lab train test test-all bench weights notebooks site slides portable clean set-up-lab set-up-test
 .NOTPARALLEL:
 
 help: ## list these targets
@@ -47,6 +47,9 @@ weights: set-up-test ## train the model that ships with the library again, about
 
 notebooks: set-up-test ## build and execute the notebooks from notebooks/source
 	@$(PY) -m tinylm_lib.classroom.course.build
+
+slides: set-up-lab ## write the lessons as slides into work/slides: make slides ARGS="05 --instructor --pdf --to FOLDER"
+	@$(PY) -m tinylm_lib.classroom.course.slides $(ARGS)
 
 site: set-up-lab ## export the built lessons as an offline site into work/site: make site ARGS="05 --to FOLDER"
 	@$(PY) -m tinylm_lib.classroom.course.site $(ARGS)

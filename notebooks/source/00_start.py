@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=2
+# %% [markdown] slide="slide"
 # # 00 Start
 # **Can a program learn to write by doing nothing but guess what comes next?**
 #
 # *Needs* Python and what a logarithm is. *Builds* nothing yet: today you see the whole thing work, then you take it apart. *Runs* in about 20 s on
-# two cores. *Teaches* in 47 minutes, plus 10 of exercises.
+# two cores. *Teaches* in about 52 minutes, plus 10 of exercises.
 #
 # In this series you build a language model, every part of it, until you can read each line of a small library called `tinylm_lib` and say
 # why it is there. Run a cell with <kbd>Shift</kbd>+<kbd>Enter</kbd>. Nothing here can break anything: this is your own copy.
@@ -25,7 +25,7 @@ from tinylm_lib.training import build_optimizer
 
 _ = torch.manual_seed(0)
 
-# %% [markdown] slide="slide" minutes=2
+# %% [markdown] slide="slide"
 # ## 1. Is this machine ready?
 # The doctor checks the usual problems. A number between ⟨angle brackets⟩ was measured on the machine
 # that ran this page; yours will differ.
@@ -41,7 +41,7 @@ print(doctor.report(doctor.checkup()))
 # Let everyone run the doctor before you go on: a broken installation found now costs a minute, in section 4 it costs the lesson.
 # Common finds: a Python from the system instead of the project's, and a laptop in power-saving mode (slow matrix product).
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 2. Watch one write
 # A trained model ships with the library. It has read stories from a small made-up world, *StoryWorld*, and learned from them alone. Lesson 01 says what StoryWorld is.
 
@@ -139,7 +139,7 @@ print(nonsense[:300])
 # Same parts, same size, same program. All that lies between the two texts is in the values of those parameters, and they came from
 # guessing. This lesson follows the guess; the rest of the series builds what makes it.
 
-# %% [markdown] slide="slide" minutes=8
+# %% [markdown] slide="slide"
 # ## 3. One guess
 # A guess is not one word. It is a **probability for every word** that the model knows. All of them together are called a *distribution*.
 
@@ -271,7 +271,7 @@ print("3 stories, 3 positions each: no guess before the changed word differs, an
 # To cut for a short class: the counting of beginnings. Keep the causal rule, lesson 05 rests on it.
 # Ask whether a translation model with an encoder is autoregressive. Many say no, because they take the word for *decoder-only*; T5 is the counterexample.
 
-# %% [markdown] slide="slide" minutes=11
+# %% [markdown] slide="slide"
 # ## 4. How good is a guess?
 # We score a guess by how surprised the model is. If it gave the word that really came the probability $p$, its *loss* for this word is $-\ln p$, counted in *nats*. We also say that the word *costs* so many nats.
 
@@ -434,7 +434,7 @@ assert exact_cost < shipped_cost < small_cost < readers.bigram
 # While it trains, ask the room: which of the lines will it pass, and when? The shipped model trained for some minutes; how that went stands in
 # `tinylm_lib/weights/storyworld/log.txt`. To cut for a short class: the table of the kinds of words.
 
-# %% [markdown] slide="slide" minutes=10
+# %% [markdown] slide="slide"
 # ## 5. Where does it look?
 # The model was sure that *He* must follow *…came to Hillcrest.* Only one word in that sentence determines it, the name. Does the model look there?
 #
@@ -585,7 +585,7 @@ for what, other in (("a name of the other sex", other_sex), ("the same name", sa
 # Ask before the ablation: *what would you change to find out whether the model needs this head?* The usual wrong answer to the prediction is *below 0.1*. After the ablation the usual wrong conclusion is that the first-layer head decides the pronoun; ask what 0 means to the layers above.
 # Draw on the board: two sentences, Carlos and Mia, and one wire of each that is swapped. To cut for a short class: the first table, and only report the two heads.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 6. The whole model on one page
 # The model is a stack of three *blocks*, the layers of section 5. In each are an *attention*, which looks back, a *feed-forward* part, which works on
 # each word by itself, and two *norms*, which bring the input of each part to one size (inside the attention you will see two small ones more).
@@ -697,7 +697,7 @@ else:
 # The library does the same thing, only it remembers the earlier positions instead of computing them again (lesson 13). The greedy story is always
 # the same one: chance is part of writing, and lesson 12 is about how much of it.
 
-# %% [markdown] slide="slide" minutes=2
+# %% [markdown] slide="slide"
 # ## 8. Break it
 # The model is excellent on stories. Now we hand it the same words in random order. Knowing nothing costs ln V, whatever comes.
 
@@ -739,7 +739,7 @@ assert min(shuffled_costs) > 2 * math.log(V) and still_sure > 0.8 * sure
 # %% [markdown]
 # The model has learned the world that it was trained in. On this text from outside that world it is still sure of its first choice, and mostly wrong. So a single probability does not warn us: it says how sure the model is, not whether it is right. [[shuffled]]
 
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # ## How the series works
 # | lesson | you build |
 # |---|---|

@@ -1,8 +1,8 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 01 Tokens
 # **How does a text become numbers, and how well can the next one be guessed at best?**
 #
-# *Needs* 00. *Builds* the two steps of `bpe.py`: find the most common pair, merge it. *Runs* in about 15 s on two cores. *Teaches* in 38 minutes, plus 20 of exercises.
+# *Needs* 00. *Builds* the two steps of `bpe.py`: find the most common pair, merge it. *Runs* in about 15 s on two cores. *Teaches* in about 39 minutes, plus 20 of exercises.
 
 # %%
 import math
@@ -21,7 +21,7 @@ from tinylm_lib.text import learn_merges, merge, pre_tokens, train_bpe
 
 _ = torch.manual_seed(1)
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 1. What is a token?
 # A model computes with numbers. So a text is cut into pieces, the **tokens**, and each different piece gets a number, its **id**. How
 # should we cut? Three plain ways, on one story.
@@ -80,7 +80,7 @@ print(f"the table is {tuple(embed.weight.shape)}; id 10 stands for its row 10: {
 # Ask why not simply words: names, typing errors, other languages, code. Ask why not simply bytes: attention costs grow with the length.
 # To cut for a short class: the embedding cell; lesson 02 takes it up again.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 2. Growing tokens
 # Start from bytes, so that no text is refused. Then make the sequence shorter: take the **two neighbours that occur most often** and give the pair
 # a new id. Do it again, and again. This is *byte-pair encoding*, BPE. (Ours starts from bytes, as GPT-2's does; the BPE of Sennrich et al. 2016 starts from characters, and characters that it has not seen are unknown to it.)
@@ -236,7 +236,7 @@ for a, b in learn_merges({"a hat, that hat": 1}, n_merges=4):
 # Half of the lesson with both exercises. In a short class solve most_common_pair together and leave bpe_merge_step as homework: everything after it
 # uses the library's version. Common wrong answers: `Counter.most_common` for ties, a `for` loop that merges 5 5 5 twice.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 3. Where merges stop
 # One of the steps above has joined a blank to the word after it. On a longer text this goes on, and nothing stops it at the end of a word. Let us
 # look at the first merges of the stories, cut nowhere:
@@ -337,7 +337,7 @@ predict(
 # %%
 print([plain.vocab[i] for i in plain.encode("<|end|>")])
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 4. What is StoryWorld?
 # The text of this series is made by a program that throws dice: somebody comes to a place with a thing and meets somebody with another thing, things are
 # given away or traded, and at the end of the story some of it is told again. Every sentence, name and colour is drawn with a probability that we know.
@@ -394,7 +394,7 @@ stories = [storyworld.story(torch.Generator().manual_seed(seed)) for seed in ran
 print("product:", math.prod(math.exp(s.log_prob) for s in stories))
 print(f"sum of logarithms: {sum(s.log_prob for s in stories):.1f}")
 
-# %% [markdown] slide="slide" minutes=9
+# %% [markdown] slide="slide"
 # ## 5. How predictable is it?
 # Section 4 gave the loss of each *word*. Now the same reader, who knows everything that can be known, reads the same story *letter by letter*. It has to predict about five times as many tokens. Is the loss of
 # the whole story higher, lower, or the same?
@@ -561,7 +561,7 @@ figures.display(
 # Let the class do *foggy* by hand, and *frosty* after it: *r* instead of *o*. Ask what *gray* and *green* would lose at which letter. Before the table, ask for the sum over a whole story. The usual wrong answer is *characters, because each is so easy to predict*; the next one is
 # *words, because there are fewer of them*. Then ask why the simple readers do depend on the cut: they forget, and a longer token makes them forget less. In a short class skip the simple readers.
 
-# %% [markdown] slide="slide" minutes=2
+# %% [markdown] slide="slide"
 # ## 6. Break it
 # A program shows what a model writes, token by token, as it comes. The text is Chinese, and a token can be a single byte.
 

@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 02 Linear
 # **How does a layer make new features out of old ones, and where do the first ones come from?**
 #
 # *Needs* lesson 01. *Builds* `Linear` and `Embedding` in `layers.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in 90 minutes, plus 15 of exercises.
+# *Teaches* in about 64 minutes, plus 15 of exercises.
 
 # %%
 import math
@@ -25,7 +25,7 @@ from tinylm_lib.storyworld import sentences
 
 _ = torch.manual_seed(2)
 
-# %% [markdown] slide="slide" minutes=26
+# %% [markdown] slide="slide"
 # ## 1. Tensors, quickly (skip what you know)
 # Everything inside a model is a **tensor**: numbers in a grid, with any number of axes. Here are the first tokens of two stories, as ids. As in training, a line end comes before each story.
 
@@ -196,7 +196,7 @@ print(f"weights {weights[0]:.2f} and {weights[1]:.2f}, guess {guess:.2f}, loss {
 # Most of the room knows some of this. Ask for the broadcasting rule first; *from the right* is what people forget. The square trap costs real
 # projects days: let everybody say what they expect. In a short class skip the matrix product of three axes and the timing in section 3.
 
-# %% [markdown] slide="slide" minutes=10
+# %% [markdown] slide="slide"
 # ## 2. A linear map asks questions
 # A word is described by four features. A layer shall make three new ones from them. How? Each new feature is a **question**, and the question is a list of
 # weights, one for each old feature.
@@ -277,7 +277,7 @@ hint("linear")
 # $(in, out)$. The usual slips: `x @ weight`, which a square weight does not punish; `weight @ x`, right for a single vector only;
 # and `weight.reshape(in, out)`, which has the right shape and the wrong numbers (section 3). `torch.einsum("...i,oi->...o", x, weight)` says the same in letters.
 
-# %% [markdown] slide="subslide" minutes=2
+# %% [markdown] slide="subslide"
 # ### The library's version
 # A layer keeps its weight, and calls PyTorch's `F.linear`, which is the same product. It can also add a learned number to each output, the *bias*; ours has
 # none unless asked.
@@ -297,7 +297,7 @@ trace(layer, torch.randn(2, 5, 64), sizes={"B": 2, "T": 5})
 # Draw the weight on the board as a list of questions, row by row. Then point at a column: what one old feature contributes to all answers. Both readings
 # return in section 3. Ask who would have written x @ weight.
 
-# %% [markdown] slide="slide" minutes=15
+# %% [markdown] slide="slide"
 # ## 3. Why (out, in)?
 # Stored as $(in, out)$, we could write `x @ weight`, without the transpose. Does the order matter? First, what does a transpose do?
 
@@ -453,7 +453,7 @@ for n, n_in, n_out in ((1, 512, 2048), (1, 2048, 512), (64, 512, 2048), (64, 204
 # Common wrong answer: a transpose copies. Let someone walk through the line of 18 numbers with the finger, once for each stride. The timing surprises those who have
 # read otherwise; do it on several laptops and collect the ratios on the board. If you take the mean or the median in place of the fastest run, other programs can change the ratio by a factor of 3.
 
-# %% [markdown] slide="slide" minutes=13
+# %% [markdown] slide="slide"
 # ## 4. How large at the start?
 # Before training, the weights are random. How large should they be? An output is a sum over all inputs. Let inputs and weights be drawn
 # independently around the mean 0 with a standard deviation of 1 (the typical distance from the mean; its square is the *variance*). Then a product of two also has the variance 1.
@@ -542,7 +542,7 @@ assert uncut.abs().max() > 4 * 0.02 and cut.abs().max() < 3.001 * 0.02
 # %% [markdown] tags=["note"]
 # Ask why gradients sum over the outputs: an input feeds all of them (a column of the weight). If time is short, tell the factor 0.98658 and show only the trap.
 
-# %% [markdown] slide="slide" minutes=9
+# %% [markdown] slide="slide"
 # ## 5. Where vectors come from
 # A linear map needs numbers, and an id is only a name: token 4 is not twice token 2. So each token of the vocabulary has a vector of its own. They stand
 # as **rows** in a table of shape $(V, C)$, and the id says which row.
@@ -612,7 +612,7 @@ hint("embedding")
 # because `|` binds more tightly than `<`. `F.embedding(ids, weight)` alone is right, too: it refuses by itself, on the CPU. The usual slips: `weight[:, ids]`, which takes
 # columns; `one_hot(ids)` without V, which is as wide as the largest id that happens to occur; `assert`, which `python -O` leaves out; and a `.tolist()` on the way, which the gradient cannot follow.
 
-# %% [markdown] slide="subslide" minutes=8
+# %% [markdown] slide="subslide"
 # ### The library's version
 # PyTorch's `F.embedding` with a table of its own. It equals yours, and the product with one-hot vectors:
 
@@ -837,7 +837,7 @@ assert all(abs(nats - losses["as it is"]) < 0.1 for name, nats in losses.items()
 # (otherwise it helps to find itself). Ask, too, what the row of a word that never occurs looks like after training: as at the start, unless weight decay shrinks it or the output layer uses the same table. These
 # results hold for six kinds of words: with others, such as the weather, the mean cosine is higher.
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 6. Break it
 # **A table that is no parameter.** The course note of section 3 keeps its table of vectors as a plain tensor. Everything runs.
 

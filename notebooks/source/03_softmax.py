@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 03 Softmax
 # **How do scores become probabilities, and what does a wrong probability cost?**
 #
 # *Needs* lessons 01 and 02. *Builds* `softmax` in `layers.py` and `next_token_loss` in `evaluation.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in 52 minutes, plus 30 of exercises.
+# *Teaches* in about 57 minutes, plus 30 of exercises.
 
 # %%
 import math
@@ -17,7 +17,7 @@ from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(3)
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 1. Scores are not probabilities
 # Here is the beginning of a story. Two people have met. Who acts next?
 
@@ -108,7 +108,7 @@ assert beyond.allclose(torch.tensor(1 / 3))
 # Ask before the exponential: what else makes numbers positive? Squares (then -3 beats 2) and absolute values (the same) come up, and both lose the order.
 # With 50 minutes: cut section 4, it returns in lesson 12.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 2. When it overflows
 # Scores can be large. Nobody stops a model from giving 1005.
 
@@ -184,7 +184,7 @@ for gap in (80.0, 104.0):
 # Most rooms say *inf* or *1*. Let someone compute 1/inf and inf/inf on the board. Then ask which number one may subtract from all scores: any. Why
 # the maximum, and not the mean? (With the mean, three small scores and a very large one still overflow.)
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 3. Many rows at once
 # A model gives scores for every position of every text, shape $(B, T, V)$, and each row along the last axis is a whole of its own.
 # So the maximum and the sum are taken **along one axis**, `dim`.
@@ -242,7 +242,7 @@ hint("softmax")
 # `x.max()`, one maximum for the whole tensor (a row that lies far below it becomes 0 / 0); a fixed `-1` where `dim` should stand; `x -= ...`,
 # which changes the caller's tensor; and a forgotten `keepdim=True`.
 
-# %% [markdown] slide="subslide" minutes=2
+# %% [markdown] slide="subslide"
 # ### The library's version
 # It agrees with PyTorch's own.
 
@@ -282,7 +282,7 @@ assert (sums - 1).abs().max() < 1e-6 and (sums != 1).any()
 # %% [markdown]
 # Each probability is rounded, and a sum of rounded numbers is off by a few units in the last place. So compare with a tolerance: `assert_close`, never `==`.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 4. Temperature
 # How sure is the model about its next word? StoryWorld knows the exact probabilities, so we print them next to the model's.
 
@@ -363,7 +363,7 @@ softmax_view(top.values, [tokenizer.decode([i]) for i in top.indices.tolist()])
 # %% [markdown]
 # What is added to all scores changes no probability, but beyond 88.72 the plain formula ends in NaN. A low temperature alone can take it there, too.
 
-# %% [markdown] slide="slide" minutes=8
+# %% [markdown] slide="slide"
 # ## 5. The loss of a prediction
 # The story continued with *Carlos*, and the model had given him a probability of 0.615. How good is that?
 #
@@ -499,7 +499,7 @@ hint("cross_entropy")
 # masked after. The usual slips: `.mean()` over all positions (padding then counts as free), `softmax` followed by `log` (a probability of 0 has the loss inf),
 # and taking the mean per text first.
 
-# %% [markdown] slide="subslide" minutes=2
+# %% [markdown] slide="subslide"
 # ### The library's version
 # It agrees with our loop. Only its last line computes; the rest guards against wrong calls.
 
@@ -522,7 +522,7 @@ pair[:, 1:].view(-1)
 # Ask: the sum or the mean, does it matter for learning? (The gradient of the sum grows with the batch; a step size found for 8 texts is wrong for 64.)
 # The gradient $p - y$ is worth a pause: let the room say what happens to the score of a token to which the model never gives any probability.
 
-# %% [markdown] slide="slide" minutes=9
+# %% [markdown] slide="slide"
 # ## 6. What does a wrong probability cost?
 # The exact probability of *Carlos* is 0.5, and the model gave him more. Carlos came, so the model's loss was even lower than that of the exact probability. But with *Jamal* its loss would have been higher, and by a larger difference. So one word does not
 # show how good a probability is. We need the **mean loss** over everything that can come. Let $q_i$ be the exact probability of token $i$, and $p_i$ the probability that the model gives it. Token $i$ comes with probability
@@ -661,7 +661,7 @@ for name, row in opinions.items():
 # Ask first: the model gave Carlos more than the exact 0.5, and Carlos came. Was that good? The usual wrong answer is *yes, its loss was lower*. Let the room bet on both names with 0.6 and 0.4 and add up the losses of 10 stories in which each
 # comes 5 times. Draw the valley before you show the figure. The divergence is not symmetric: exchange p and q for *nearly certain* and another number comes out.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 7. What should the first loss be?
 # A new model knows nothing. Before you train, you should know what its loss ought to be: if the loss is far from that, look for the reason before you train. A right first loss does not prove that all
 # is well (section 8). Here is an untrained model with a vocabulary of 10,000, and random tokens.
@@ -769,7 +769,7 @@ assert 1 <= n_below < 0.2 * len(first_losses)
 # %% [markdown]
 # So 9.1634 is a low value, but within the noise: some batches of these models are even lower, although the tokens are random and nothing can be known about them. The mean lies a little *above* $\ln V$. [[first-loss-noise]]
 
-# %% [markdown] slide="slide" minutes=2
+# %% [markdown] slide="slide"
 # ## 8. Break it: softmax twice
 # A model whose last line is a softmax returns probabilities. `next_token_loss` takes them for scores and applies softmax again. Nothing complains: the
 # shapes fit, and the first loss is close to $\ln V$, as it should be. What is the lowest loss that such a model can reach?

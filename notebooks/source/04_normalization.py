@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 04 Normalization
 # **How do numbers keep one size, however many layers they pass?**
 #
 # *Needs* lessons 02 and 03. *Builds* `RMSNorm` and `LayerNorm` in `layers.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in 41 minutes, plus 22 of exercises.
+# *Teaches* in about 41 minutes, plus 22 of exercises.
 
 # %%
 import math
@@ -19,7 +19,7 @@ from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(4)
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 1. Sizes drift
 # In a model a vector passes many layers, and each may change the size of its numbers, perhaps only a little. How much is that, in the end? The simplest
 # case is a chain of linear maps.
@@ -113,7 +113,7 @@ print("the largest of all stands at the word", tokenizer.decode([ids.flatten()[m
 # %% [markdown] tags=["note"]
 # Real maps do not only turn: they stretch some directions more than others, and then even a factor of 1 on average wanders. If time is short, skip the second half of section 4.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 2. RMSNorm: divide by the size
 # By hand first. The numbers 3 and 4:
 
@@ -196,7 +196,7 @@ with torch.no_grad():
         cosine = torch.cosine_similarity(result, x, dim=-1)  # (B, T)
         print(f"gains {gains}: cosine of before and after {cosine.mean():.2f} on average")
 
-# %% [markdown] slide="slide" minutes=8
+# %% [markdown] slide="slide"
 # ## 3. LayerNorm: the mean goes, too
 # LayerNorm is the older one. It first takes the **mean** from all numbers, and then does the same as RMSNorm; and it has a learned offset per feature
 # beside the gain.
@@ -326,7 +326,7 @@ assert max(removed["the mean"], *random_losses) < whole + 0.01 < removed["the st
 # Common wrong answer: that LayerNorm needs no gain because it has an offset. In the second half ask at the first percentage "small compared with what?". The usual wrong conclusion: the mean holds little,
 # so a model can be trained without centring. What fails there: most directions hold little, and this model never had centring.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 4. The small number inside the root
 # A vector of zeros has the size 0, and 0 / 0 is NaN. That is what $\epsilon$ is for: it keeps the divisor above 0. [[eps-zeros]] It is added **inside** the root, to the mean of the squares.
 
@@ -433,7 +433,7 @@ for name, rule, eps_here in (
 # 0, automatic differentiation gives NaN if eps is outside. The true derivative is finite there, $1/\epsilon$, but PyTorch differentiates our formula step by step: the plain root has an infinite slope at 0, and infinity times 0
 # is NaN. (Other ways to compute the root, such as `torch.linalg.vector_norm`, avoid the NaN.) With eps inside, the root never meets a 0. [[eps-outside]]
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 5. Sixteen bits
 # On a GPU the numbers that pass between layers often have 16 bits each. fp16 ends at 65,504; bf16 reaches as far as fp32, but keeps only two to three digits.
 
@@ -539,7 +539,7 @@ hint("layer_norm")
 # One line more than RMSNorm, and the offset at the end. Once the vector is centred, its variance is the mean of its squares. `x.var(-1)` without
 # `unbiased=False` divides by C - 1; with many features nobody sees it in a loss curve, and yet it is another function.
 
-# %% [markdown] slide="subslide" minutes=2
+# %% [markdown] slide="subslide"
 # ### The library's version
 # As modules, which hold gain and offset as parameters. They agree with PyTorch's own.
 
@@ -557,7 +557,7 @@ trace(RMSNorm(C), x, sizes={"B": B, "T": T, "C": C})
 # `rsqrt` is one over the root, in one step. `at_least_fp32` goes to fp32, and leaves fp64 alone. LayerNorm leaves its arithmetic to PyTorch; on a GPU that
 # is one kernel instead of several.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 7. Break it: one line, two orders
 # Two published course notes define the same RMSNorm, and disagree in the last line. One multiplies by the gain and then casts back.
 # The other casts back and then multiplies.

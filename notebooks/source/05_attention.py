@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 05 Attention
 # **How does a word find the earlier word it depends on?**
 #
 # *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in 45 minutes, plus 24 of exercises.
+# *Teaches* in about 52 minutes, plus 24 of exercises.
 
 # %%
 import math
@@ -24,7 +24,7 @@ from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(5)
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 1. One word looks back
 # Read this and stop at the gap:
 #
@@ -94,7 +94,7 @@ print({name: round(share, 2) for name, share in zip(("person", "fan", "book"), r
 # Let the room say what the full stop in *Carlos came to Hillcrest.* would ask for (*He* follows). Common wrong answer: keys and values are the same. Ask: what would come back then?
 # For 50 minutes cut the noise experiment in section 4 and the table at the end of section 5.
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 2. All queries at once
 # Who writes queries, keys and values? Nobody. Each word has a vector, and three learned linear maps make the three of it.
 #
@@ -169,7 +169,7 @@ figures.display(
 # - Keys and values share $S$: each key that can be found has something to hand over.
 # - $d_v$ is free, and $T$ and $S$ may differ: in section 1 one query met sixteen keys.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 3. Why divide by a root?
 # A score is a sum of $d_k$ products. If all numbers in queries and keys are independent, with mean 0 and standard deviation 1, each product has the variance 1, and variances add up (lesson 02).
 
@@ -245,7 +245,7 @@ assert long[3] < 1e-3
 # Before the paragraph on it, ask: why not divide by d_k itself? The usual wrong answer: because then no gradient arrives. (The table shows the opposite. With long random keys all scores are near 0, and every key gets the same weight; training can undo this.)
 # Next section: the room often says that row 0 "attends to nothing". It attends to itself. The two ways to write the rule, i >= j and j <= i, are one.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 4. No looking ahead
 # A model learns by guessing the next word at every position at once. But the next word stands right there, one place to the right. So no position may see what comes later. Which query may look at which key?
 # For four words, with invented scores:
@@ -353,7 +353,7 @@ hint("attention")
 # The formula from left to right, with the mask between scale and softmax. `.mT` and `dim=-1` count from the end, so leading axes pass through. The usual slips: `k.T` (turns all axes round), `dim=0` or `dim=1`,
 # the root of another size, -100 in place of $-\infty$ (it wins where all scores lie lower), and `~mask * -inf`: 0 times infinity is NaN.
 
-# %% [markdown] slide="subslide" minutes=3
+# %% [markdown] slide="subslide"
 # ### The library's version
 # `causal_mask` agrees with the mask we typed in, and `attend` with the result of section 2. A forbidden key is as good as absent. Leading axes pass through: each text is read by itself.
 
@@ -473,7 +473,7 @@ for n in (1, 2, 3):
 # With one layer that is right for the last position: the last word may see everything anyway. With two, and no mask, the *earlier* words have looked ahead in the first layer, and the last word reads what they found. So with more than one layer, even the last result needs the mask. [[reading-again]] The earlier
 # positions always need it: if you use their results, as a loss at every position does, the mask is needed with a single layer, too. [[no-mask]] (A single new query, with stored keys, needs none: lesson 13.)
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 5. The shipped model looks back
 # Has a trained model found the same trick? Here is one *head* (one of several attentions side by side, lesson 07) in the last layer of the model that ships with the library, with our text. The buttons show
 # the steps of sections 2 to 4, here with $d_k$ = 32; *mix* is the weighted sum. Read the row of the last word first. Then choose *all heads*: does any
@@ -608,7 +608,7 @@ for kind, n in told.most_common():
 # %% [markdown]
 # Three kinds are always found by one head of the last layer: object, pronoun and place. The others are found partly, or in an earlier layer. (The best head was chosen on these same stories, which flatters it. And to find a word is not yet to use it: lesson 07 removes the heads.)
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 6. What order means
 # Nothing in the formula knows where a word stands: keys are matched, wherever they are. (The shipped model turns queries and keys by their place, lesson 06.) What is order to a model without
 # positions? Our two texts have the same words before the same last word, in another order. We build untrained models of the
@@ -654,7 +654,7 @@ assert gap(1, 0, pair[0], torch.cat((pair[0, :6], pair[0, 5:]))) > 0.01  # one w
 # random models show: whether a model learns to use the difference is another question (Haviv et al. 2022 say yes). Order is only a hint
 # there; lesson 06 tells the model outright.
 
-# %% [markdown] slide="slide" minutes=3
+# %% [markdown] slide="slide"
 # ## 7. Break it: which way round?
 # Published notes write masks in three ways: True = allowed, True = *blocked*, and numbers to be added, 0 and $-\infty$. Each is right with its own code. Exchange them:
 

@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 07 Heads
 # **How can a word look back for several things at once?**
 #
 # *Needs* lessons 05 and 06. *Builds* `Attention` in `attention.py`. *Runs* in about 12 s on two cores.
-# *Teaches* in 47 minutes, plus 33 of exercises.
+# *Teaches* in about 54 minutes, plus 33 of exercises.
 
 # %%
 import time
@@ -21,7 +21,7 @@ from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(7)
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 1. One budget, one average
 # > Carlos sang to Jamal.
 #
@@ -126,7 +126,7 @@ figures.heat_map(
 # Ask before the cell with longer values: could the one head fetch both? (Yes, if the values name the role.) The usual wrong answer: two words need two heads, whatever the values hold.
 # The jobs of the four heads come in section 4, when the part of each one in the output projection can be removed.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 2. Cut the features into heads
 # Each of the four heads could have all the features, but that would be four times the work. The usual way is another: the heads **share the features**. With $C$ features and $H$ heads, each
 # head gets a block of $D = C / H$ neighbouring features of q, k and v, and does attention with these alone.
@@ -202,7 +202,7 @@ hint("split_heads")
 # Two moves. First the last axis becomes two, (H, D): the features lie side by side in memory, so this cuts each position into blocks. Then H moves in front of T.
 # The usual slips: straight to (B, H, T, D), as above; (D, H) instead of (H, D), which deals the features out like cards; `n_heads` taken for the size of a head.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 3. Put them together again, and mix
 # Afterwards each position has $H$ answers of $D$ numbers. Put them **side by side** and it has $C$ numbers again, as it came:
 
@@ -309,7 +309,7 @@ hint("multi_head_attention")
 # Five steps in three lines. The usual slips: the scale by the root of C instead of D (with one head nobody sees it), weights used as (in, out),
 # keys made with w_q, no output projection, and all mistakes of the two exercises before.
 
-# %% [markdown] slide="subslide" minutes=3
+# %% [markdown] slide="subslide"
 # ### The library's version
 # `Attention` takes its sizes from a config. With our weights, and position "none", it equals the loop.
 # In its source `extend` is for lesson 13; `q_norm`, `k_norm`, `Positions` and the biases are options you can skip.
@@ -366,7 +366,7 @@ for name, mode in (("training", True), ("evaluation", False)):
 # That merging and projecting is a sum of maps, one per head, is a good one-minute proof on the board. For 50 minutes: leave rotation and dropout for
 # reading at home. A frequent question: why no curve between the heads and $w_o$? (That is the job of lesson 08.)
 
-# %% [markdown] slide="slide" minutes=9
+# %% [markdown] slide="slide"
 # ## 4. What is each head for?
 # Several heads are like several spotlights on a stage, each with its own beam. It is tempting to give each one a name: the singer's light, the listener's light. We compare two ways to find these
 # names in the shipped model: **where** a head looks, and **what breaks** without it.
@@ -605,7 +605,7 @@ for kind, depth, head in (("name", 2, 1), ("name", 1, 2), ("object", 2, 0), ("pl
 # Let the room name the heads from the first map, then vote on the prediction. The usual wrong answer: "head = one grammatical relation", so without the names head most names are lost.
 # Then ask: which single head *do* the names need most? (Head 2 of layer 1, which no one would pick from the first map.) Spend the time on the second map; with 50 minutes, cut the average answers at the end.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 5. What it costs
 # Are more heads more expensive? Count first. One layer, with its features cut into one head or many:
 
@@ -677,7 +677,7 @@ for n_heads in (1, 4, 8, 16):
 # from one head to 16, because mask and softmax touch every score. The kernel behind `attend` still computes every score, but it need not store them all (Dao et al. 2022), and on our machines its
 # time grew by about half.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 6. Fewer keys and values
 # A model that writes a text word by word keeps the keys and values of all earlier words, in every layer. This store is the **KV-cache**; lesson 13 builds
 # it. For long texts it is large. The queries are not in it: each is used once. So where could one save?
@@ -728,7 +728,7 @@ assert kv_cache_bytes(full, 1, 8192) == 4 * kv_cache_bytes(few, 1, 8192) and ful
 # %% [markdown] tags=["note"]
 # Ask why nobody groups the *queries* instead: the cache holds none. Common wrong answer to the prediction: that the scores shrink, too.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 7. How many heads?
 # If $D = C / H$, then $H$ must divide $C$. The config says so before anything runs:
 
@@ -773,7 +773,7 @@ for name, (width, n_heads) in sorted(published.items(), key=lambda item: item[1]
 # %% [markdown] tags=["note"]
 # The room will ask for "the best number". There is none in the sources; a sweep on the task decides. 512 with 8 heads of 64 or 16 of 32 are both in use.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 8. Break it: reshape in place of transpose
 # Three layers, each with the right shapes: one that only reshapes in the split, one in the merge, one in both. The weights are those of section 3.
 

@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 08 Feedforward
 # **What does a position do with what it has fetched?**
 #
 # *Needs* lessons 02 to 07. *Builds* `silu`, `gelu` and `swiglu` (in the library: `layers.py`, and `GatedMLP` in `feedforward.py`). *Runs* in about 14 s on two cores.
-# *Teaches* in 37 minutes, plus 26 of exercises.
+# *Teaches* in about 45 minutes, plus 26 of exercises.
 
 # %%
 import copy
@@ -23,7 +23,7 @@ from tinylm_lib.storyworld import CLASSES, gaps
 
 _ = torch.manual_seed(8)
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 1. Fetching is not enough
 # > One cold morning, friendly Amara came to Foxhollow. \_\_\_ had a gray cup.
 #
@@ -106,7 +106,7 @@ print(f"{T} positions in another order, or one alone: each has the same result a
 # The contrast to ask for is lesson 05: there one changed word moved later results. With only the first layer's feed-forward switched off, about half of the pronouns are right. If time is short, cut the tanh form in
 # section 3 and the two slips in section 7.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 2. Why a bend is needed
 # "Works on" sounds like a job for a linear map. Why is that not enough? The smallest piece of work: a position has fetched two facts, *it is pink* and *it is a fan*, each 0 or 1, and something
 # should happen only if **both** are true.
@@ -150,7 +150,7 @@ assert torch.relu(total).equal(wanted)
 # %% [markdown]
 # A number that is bent is a **unit**. The classic feed-forward maps $C$ features *up* to $F$ units, bends them, and maps *down* to $C$ again (Vaswani et al. 2017). Without its biases: $W_{down}\,\text{bend}(W_{up}\, x)$.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 3. Four bends
 # ReLU multiplies a number by 1 or by 0. Softer bends multiply it by a **gate** between 0 (shut) and 1 (open), and the number itself decides how far it is open.
 #
@@ -311,7 +311,7 @@ print(f"from the exact form it differs by at most {(by_hand - layers.gelu(x)).ab
 # %% [markdown] tags=["note"]
 # That SiLU goes down before it goes up surprises most. Ask what a gate of 1 everywhere would be. (No bend at all.)
 
-# %% [markdown] slide="slide" minutes=9
+# %% [markdown] slide="slide"
 # ## 4. A gate of its own
 # In SiLU one number answers two questions: *whether* to pass and *what*. Two questions deserve two maps. The **gate** route says whether, the **up** route says what, and the two are multiplied. By hand, for two
 # units: one wants to say 3, the other as much as 1000.
@@ -506,7 +506,7 @@ assert gates_held - with_gates > 0.7 * (with_none - with_gates)
 # %% [markdown] tags=["note"]
 # Ask which unit will open at *golden*. A fair objection is that the six are cherry-picked: they are, and the count of classes shows it; let the room name a unit at random and look. The usual wrong answer for unit 239 is "it opens at verbs". Common wrong answer: that this gate lies between 0 and 1.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 5. How wide?
 # The classic feed-forward has two matrices and $F = 4C$. SwiGLU has three. To have as many parameters it must be narrower: $2 \cdot C \cdot 4C = 3 \cdot C \cdot F$, so
 #
@@ -559,7 +559,7 @@ print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item(
 # %% [markdown]
 # Such a model runs, and could be trained, without a feed-forward. The library's rule never goes below one multiple, and a config refuses `d_ff=0`.
 
-# %% [markdown] slide="slide" minutes=3
+# %% [markdown] slide="slide"
 # ## 6. Where the work is
 # Attention is the famous part. Does it do most of the work? Count the multiplications for one token. A matrix of $a \times b$ takes $a \cdot b$. Each key takes $D$ for its score and $D$ for its part in the weighted sum,
 # in each head; we count all keys of a text of full length. Four parts: *attention's matrices* (query, key, value, output), the *scores* with the weighted sums, the *feed-forward*, and the *output map* from $C$ features to $V$ words.
@@ -630,7 +630,7 @@ even = small["feed-forward"] / (small["scores"] / models["GPT-2 small"].max_seq_
 assert even == 4 * C  # 2 * C * T = 8 * C * C
 print(f"GPT-2 small: as much for the scores as for the feed-forward at {even:,.0f} tokens")
 
-# %% [markdown] slide="slide" minutes=3
+# %% [markdown] slide="slide"
 # ## 7. Break it: wrong routes
 # The shipped model, with the weights it has, under three other rules:
 

@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 09 Block
 # **How can dozens of layers be stacked so that the model still learns?**
 #
 # *Needs* lessons 04, 05, 07 and 08. *Builds* `PreNormBlock` in `model.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in 41 minutes, plus 7 of exercises.
+# *Teaches* in about 49 minutes, plus 7 of exercises.
 
 # %%
 import math
@@ -19,7 +19,7 @@ from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(9)
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 1. One behind the other: slopes multiply
 # You have built two parts: attention, which fetches, and the feed-forward, which works on each position's own word and on what was fetched. A model has dozens of them, one behind the other. Can
 # each take what the one before returns? The norm of lesson 04 can take care of the sizes. But layers also have to *learn*, and what they learn from comes back from the end.
@@ -111,7 +111,7 @@ assert (replaced[:, 0] > 100 * replaced[:, -1]).all()  # for each seed
 # Ask before the prediction: who has read that deep networks have *vanishing* gradients? That is the usual wrong answer here. A product can go both ways, and these blocks explode. He et al. (2016, section 4.1), who
 # introduced the residual connection for layers with batch norm, write that vanishing gradients are unlikely to be their difficulty. Let the room multiply 0.5 by itself ten times (about a thousandth).
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 2. Add instead of replace
 # The fix is one plus sign: a part does not replace the vector, it **adds** to it. $x$ becomes $x + f(x)$. This is a **residual connection** (He et al. 2016). What does it do to the slope?
 #
@@ -256,7 +256,7 @@ torch.testing.assert_close(stream, caught.inputs["final_norm"])
 # (The median over all words.) The last feed-forward adds a longer vector than the one that is there. It is like a shared notebook: everyone reads all of it and writes into it, nobody tears
 # out a page. Except that here everyone writes on the same page: the additions overlap, and a later part can also subtract what an earlier one wrote.
 
-# %% [markdown] slide="slide" minutes=12
+# %% [markdown] slide="slide"
 # ## 3. Where does the norm stand?
 # Each part should meet vectors of one size (lesson 04). There are two places for the norm that sees to it: **pre-norm**, $x + f(\text{norm}(x))$, and **post-norm**,
 # $\text{norm}(x + f(x))$. Both are used with a plus sign for each part.
@@ -506,7 +506,7 @@ for what, (pre, post) in {"": ["pre-norm", "post-norm"], **rows}.items():
 # Ask before the recipes: what would you have to try before you say "post-norm has large gradients"? Both usual answers, "its gradients vanish" and "they explode", generalise one recipe. [[recipes]]
 # The last prediction is the important one: most people expect the smaller learning rate or the warm-up to help within these 30 updates. (A much smaller rate does help post-norm, but only after many more updates.) For 50 minutes: show the training's output, do not wait for it.
 
-# %% [markdown] slide="slide" minutes=3
+# %% [markdown] slide="slide"
 # ## 4. What is the last norm for?
 # The last line of the table: behind its last block a pre-norm model has one more norm, before the map to the vocabulary. It makes all words
 # equally large, and multiplies each feature by its gain (lesson 04). Let us leave it out of the shipped model, once the division alone, once the gains as well:
@@ -556,7 +556,7 @@ print(f"mean gain {model.final_norm.weight.mean():.2f}")
 # (`std` is how widely one word's logits are spread: the median over the words.) Without the division the ranking stays, but the model is surer, and a wrong guess made with certainty is expensive (lesson 03). The rest of the last row is the missing gains:
 # they made everything smaller, each feature by its own factor. The division takes from the stream how far it has grown, which differs from word to word: the median size is 5, the largest 70.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 5. First weights and dropout
 # L blocks make 2L additions. If 12 blocks add 24 vectors of one size, pointing anywhere, how large is the sum? Variances add up (lesson 02), so $\sqrt{24}$ times as large as one of them.
 # GPT-2 therefore draws the maps that *write into the stream* smaller by $\sqrt{2L}$ (Radford et al. 2019). One can go further and start them
@@ -654,7 +654,7 @@ hint("pre_norm_block")
 # The same line twice, and the second one starts from what the first has made. The usual slips: `x = norm1(x)`, which puts the copy in the place of the stream (every sum then passes a norm, as in post-norm); the old `x` in the second line (section 7);
 # `norm1(x + attention(x))`, which is post-norm; and `x += ...`, which changes the caller's tensor.
 
-# %% [markdown] slide="subslide" minutes=2
+# %% [markdown] slide="subslide"
 # ### The library's version
 # Attention also gets the positions, and dropout stands on what is added. (`extend`, `Positions` and `rotation`: ignore them for now.)
 
@@ -682,7 +682,7 @@ for name in ("cs336", "cs190c", "gpt", "tiny_transformer"):
     biases = "no biases" if one.attention.q_proj.bias is None else "with biases"
     print(f"{name:<17}{widths}, {norm}, {config.ffn}, dropout {config.residual_dropout}, {biases} in attention")
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 7. Break it: the old x
 # One letter. The second sum starts from `x` instead of `h`:
 

@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 10 Model
 # **All parts are built. What do they make together, and how large is it?**
 #
 # *Needs* lessons 02 to 09. *Builds* `count_parameters` in `cost.py`, and explains `TransformerLM` in `model.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in 42 minutes, plus 36 of exercises.
+# *Teaches* in about 50 minutes, plus 36 of exercises.
 
 # %%
 import importlib
@@ -25,7 +25,7 @@ from tinylm_lib.storyworld import CLASSES
 
 _ = torch.manual_seed(10)
 
-# %% [markdown] slide="slide" minutes=8
+# %% [markdown] slide="slide"
 # ## 1. From ids to logits
 # You have built an embedding, norms, attention, positions, a feed-forward and a block. What is still missing? A loop.
 
@@ -161,7 +161,7 @@ with torch.device("meta"):
 # The usual wrong answer to the names: "the model first believes that Mia is a boy". Ask what the readout would have to show for that. (Another result for Carlos.)
 # To cut for 50 minutes: section 6 from the second table on, and two of the three mistakes in section 8.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 2. One class, many models
 # Four models of published courses, GPT-2, Llama, and this course's own: how many different models is that? In the library it is one class and a **config** for each, a record of
 # plain choices. A name such as `cs336` stands for some of them, and sizes come on top. This is what they choose:
@@ -230,7 +230,7 @@ for name in ("layers", "positions", "feedforward", "attention", "model"):
     file = importlib.import_module(f"tinylm_lib.{name}")
     print(f"{name + '.py':<15} {file.__doc__.split('.')[0]}")
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 3. How many parameters?
 # "A model of 7 billion parameters": where are they? Count one by hand, with V tokens, width C, inner width F and L layers. We take `gpt` at its usual size, which the table leaves out.
 
@@ -313,7 +313,7 @@ with torch.device("meta"):
 # The medium model is a seventh of what was said. GPT-2's smallest has 7 million parameters more than the 117 announced; the others fit. GPT-3's sizes are published (Brown et al. 2020, section 2.1); for
 # models whose makers publish none, every number you read is a guess.
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 4. One matrix, two jobs
 # The embedding has a row for each token. The head has a row for each token, too. Could they be the same rows?
 #
@@ -396,7 +396,7 @@ print("equal:", torch.equal(head.weight, tied.embed.weight), " one tensor:", hea
 assert untied.lm_head.bias is None
 assert all("bias" not in name for name in model.state_dict())  # and none anywhere else in `modern`
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 5. First weights, first words
 # Before training, what should the weights be? Drawn at random, with a mean of 0; the recipes differ in the spread. For a map from 512 to 2048 features:
 
@@ -486,7 +486,7 @@ with torch.no_grad():
         fresh.train(training)
         print(f"training mode {training}: two calls differ by up to {(fresh(tokens) - fresh(tokens)).abs().max():.1f}")
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 6. How large should it be?
 # What does it take to train N parameters? In fp32 each has its value, its gradient, and two moments of AdamW (lesson 11): 4 numbers of 4 bytes. That is before a single text. In the forward
 # pass everything that the backward pass needs is kept as well, the **activations**. We count both:
@@ -647,7 +647,7 @@ hint("init_weights")
 # `modules()` goes through all depths and begins with the module itself. What decides is the *kind* of part, not the number of dimensions: a loop over `parameters()` that draws everything at
 # random spoils the gains (section 8). A head without a bias has `bias` None.
 
-# %% [markdown] slide="subslide" minutes=1
+# %% [markdown] slide="subslide"
 # ### The library's version
 # The count agrees with every family of the table. `TransformerLM` is the loop of section 1, with checks in front; skip its cache (lesson 13) and its padding (prompts of different length).
 
@@ -679,7 +679,7 @@ print(tokenizer.decode(written[0].tolist()).strip())
 # If all but the last are yours, this is your model: its parts ran in your code. (`cached_attention` is lesson 13's. `tied_logits` and `init_weights` are not in the list: the shipped model is not tied, and its
 # weights are loaded.)
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 8. Break it: spoiled gains
 # The function of a course note draws *all* parameters from $N(0, 0.02^2)$, the gains of the norms, too. Does the first loss show this mistake?
 

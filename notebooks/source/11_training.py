@@ -3,7 +3,7 @@
 # **How does a model learn?**
 #
 # *Needs* lessons 03, 09 and 10. *Builds* `random_windows` in `data.py`, the schedule in `optim.py`, by hand AdamW's rule, and explains `train` in `training.py`.
-# *Runs* in about 50 s on two cores. *Teaches* in about 50 minutes, plus 39 of exercises.
+# *Runs* in about 50 s on two cores. *Teaches* in about 64 minutes, plus 38 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson as a whole. It has one picture (a story shaded by loss, section 1, and again in section 6) and one piece of code (the loop of section 4). If you have only ten minutes, show these two. Start the kernel and run all cells before the class: the real run of section 6 takes about half a minute. The shortest plan leaves out sections 7 and 9 and has one exercise; the next adds section 7 and two exercises; the longest adds section 9 and its two.
@@ -109,7 +109,7 @@ print(
 # The targets are the inputs **shifted by one**.
 
 
-# %% tags=["exercise"] name="next_token_pairs" minutes=4 difficulty=1
+# %% tags=["exercise"] name="next_token_pairs" minutes=3 difficulty=1
 def next_token_pairs(ids):
     """ids (B, T), whole numbers, each row a text of its own. Returns inputs and targets, both (B, T - 1).
 

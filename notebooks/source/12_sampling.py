@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 12 Sampling
 # **How does a list of probabilities become a text?**
 #
 # *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `sampling.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in 41 minutes, plus 40 of exercises.
+# *Teaches* in about 51 minutes, plus 40 of exercises.
 
 # %%
 import math
@@ -27,7 +27,7 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 1. Which of them?
 # A trained model reads a text and gives each word of its vocabulary a score. Which one do we write? Here is the beginning of a story, and what the shipped model thinks of its next word:
 
@@ -91,7 +91,7 @@ print("1000 darts:", {word.strip(): int((darts == i).sum()) for i, word in enume
 # %% [markdown] tags=["note"]
 # Ask: what would a story look like in which every word is the likeliest one? Section 5 shows it. The common wrong answer: the best story. (Section 6 shows that a search finds what the model overrates.) With less time, cut the judging of the cuts in section 2 and the table model in section 5.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 2. One dial and three cuts
 # Greedy is dull, and a draw may hit a word that fits nothing: the *others* above are words like *Victor*, whom nobody has met. Each is rare, but there are hundreds of them. What can be done?
 #
@@ -194,7 +194,7 @@ assert wrong["min-p 0.1", 2] < 1.1 * wrong["no cut", 1]
 # %% [markdown]
 # At temperature 1 a cut helps little. Most of what is wrong there falls on words that are at least a tenth as probable as the best one, because min-p keeps it: a likely word takes the position of another, and no cut sees that. What a cut removes is the tail, and a high temperature makes the tail large. At 2, min-p brings the wrong words back to what they were at 1, and loses next to nothing. With another model or another text another cut may win, so measure.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 3. Is it drawn right?
 # A sampler with a mistake still writes texts, and they look fine. How would you notice? Not by reading one. **Count**, and compare with the probabilities.
 
@@ -255,7 +255,7 @@ drawn_words = sample(only_three.expand(10_000, -1), seeded(12))
 assert set(drawn_words.tolist()) == set(chosen)
 assert len(sample(next_token_probs(logits[None], temperature=0).expand(1000, -1)).unique()) == 1
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 4. From words to a text
 # A word is drawn. How does a text come of it? Append it, and ask again.
 
@@ -350,7 +350,7 @@ for written in batches:
 # %% [markdown]
 # A seed repeats a *run*, with the same model, options and batch, and not a text.
 
-# %% [markdown] slide="slide" minutes=3
+# %% [markdown] slide="slide"
 # ## 5. Why does it repeat itself?
 # Take the simplest model of all: a table of which word follows which (lesson 00). Let it write greedily.
 
@@ -398,7 +398,7 @@ for penalty in (1, 1.2):
     punished = logits.index_copy(0, said, lower).softmax(-1)
     print(f"penalty {penalty}: Kira or Noah goes on with {punished[chosen[1:]].sum():.2f}")
 
-# %% [markdown] slide="slide" minutes=11
+# %% [markdown] slide="slide"
 # ## 6. Looking ahead: beam search
 # Greedy takes the best next word. Does that lead to the most probable *text*? By hand, two words:
 
@@ -778,7 +778,7 @@ hint("beam_search")
 # %% [markdown] tags=["solution"]
 # The search starts with one beam, of log probability 0: the start is given. All that grew is ranked *together*, for two children of one beam may beat both of another. The usual slips: `tokens.append`, which changes a list that other beams hold; a look at the last token only; and a product of probabilities, which is 0 after some hundred words.
 
-# %% [markdown] slide="subslide" minutes=1
+# %% [markdown] slide="subslide"
 # ### The library's version
 # One function for dial and cuts, as in section 2. (`TINIEST` keeps `warmth` off 0 and infinity; `values_at_hand`: can numbers be looked at without waiting for a GPU?) In `_beams`, the loop of the search, all beams are one batch, and a cache remembers what was read (lesson 13).
 
@@ -789,7 +789,7 @@ show(next_token_probs, sample, sampling._beams)
 # %% [markdown]
 # `sample` divides each probability by a random number of its own, and takes the largest. If these follow the exponential distribution, each word wins as often as its probability says (section 3 counted), and a GPU need not wait for the processor in between.
 
-# %% [markdown] slide="slide" minutes=2
+# %% [markdown] slide="slide"
 # ## 8. Break it: cut to zero
 # On probabilities a cut writes 0. On logits it must write $-\infty$, since e to $-\infty$ is 0. Somebody writes 0 there, too. We keep the best five of the names after *brave*:
 

@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 13 Cache
 # **Must writing get slower with every word?**
 #
 # *Needs* lessons 05 to 07, 10 and 12 (`generate`). *Builds* `KVCache` in `cache.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in 37 minutes, plus 12 of exercises.
+# *Teaches* in about 40 minutes, plus 12 of exercises.
 
 # %%
 import time
@@ -21,7 +21,7 @@ from tinylm_lib.pretrained import load_pretrained
 
 _ = torch.manual_seed(13)
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 1. Everything again, for each word
 # To write one word, the model reads the text. Then the word is appended, and for the next one the model reads the text again, one word longer. How much reading is that in all?
 #
@@ -92,7 +92,7 @@ print(f"they are equal near {round(maps / key, -2):.0f} keys")
 # Have the room add the calls for four words, then for eight. Common wrong answer: "twice the text, twice the time", because one thinks of reading it once.
 # If time is short: show the table's output, skip its code.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 2. How much of it is new?
 # We read 12 tokens, then the same with one more, and compare what the layers made of the first 12.
 
@@ -154,7 +154,7 @@ cache_view(model, tokenizer, "\n" + tokenizer.decode(ids[0, 1:14].tolist()), n_p
 # Ask: why keep k and v, not the stream x? (One could: k and v are maps of it. Then each step would make them all again, which is the work we want to save.)
 # Ask also for a model where this fails: one without a causal mask.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 3. A piece at a time
 # A prompt is known from the start, so all of its positions go through the model at once. This is called **prefill**; the steps after it, one token each, are **decoding**. A very long prompt is
 # read in **chunks**, so that its scores do not all stand in memory together.
@@ -305,7 +305,7 @@ hint("cached_attention")
 # `arange`s is as good. The usual slips: a T by T mask, or one that starts in the upper left corner (right without a past, so the first test passes); no mask, because "decoding needs none" (right for one new position);
 # writing into the caches that were handed in.
 
-# %% [markdown] slide="subslide" minutes=3
+# %% [markdown] slide="subslide"
 # ### The library's version
 # `torch.cat` has a cost of its own: to append one position it copies all the old ones, which is the square of section 1 again. So `KVCache` takes its memory once, room for `max_len` positions; `.length` says how many are filled.
 # `extend` does what `remember` did, but its `_write` (not shown) copies the new ones into the tensor, from place `.length` on. `reset` forgets the text; `select` is what beam search uses (lesson 12).
@@ -348,7 +348,7 @@ assert generate(mine, prompt, max_new_tokens=6, temperature=0).equal(written)
 print("the same 6 tokens")
 using(mine)
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 5. What it costs: bytes
 # Keys and values, for each layer, text, key-value head and position, a vector of D numbers:
 #
@@ -428,7 +428,7 @@ for length in (256, 1024, 4096, 32_768):
 # %% [markdown]
 # So 256 positions make 256 by 256 scores, for each head and layer; GPT-3 reads 2,048 (Brown et al. 2020, section 2.1), which is 8 times as many positions and 64 times the scores.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 6. What it costs: time
 # Back to the question. With a cache a step reads one position: is it then the same for every word?
 
@@ -519,7 +519,7 @@ figures.display(
 # %% [markdown] tags=["note"]
 # With learned positions there is a plainer reason, too: every word would move one place, and all its keys with it. On a very fast machine the lower curve may look flat.
 
-# %% [markdown] slide="slide" minutes=3
+# %% [markdown] slide="slide"
 # ## 7. Break it
 # Three mistakes that raise no error. How bad is each? Of 64 stories we read the first 20 tokens as the prompt, in one piece, and 20 more one by one. The loss is the mean cost of a guess, in nats. (The guess at the last token of the prompt belongs to both and is not counted.)
 

@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 14 Speed
 # **How fast could it be, and what keeps it from that?**
 #
 # *Needs* lessons 05, 08, 10 and 11. *Builds* `training_flops` in `cost.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in 40 minutes, plus 16 of exercises.
+# *Teaches* in about 47 minutes, plus 16 of exercises.
 
 # %%
 import io
@@ -28,7 +28,7 @@ from tinylm_lib.training import build_optimizer
 
 _ = torch.manual_seed(14)
 
-# %% [markdown] slide="slide" minutes=3
+# %% [markdown] slide="slide"
 # ## 1. Count first
 # Your model trains. Is it fast? Without a number to compare with, nobody can say. So we count first what there is to do, then measure how fast this machine does such things, and only then look at the clock.
 #
@@ -77,7 +77,7 @@ predict(
 # Let the room guess the intensity of norm, softmax and residual addition first (all about 1 or below). Common slip: "FLOPS" as a speed. Here a FLOP is a piece of work; speed is FLOPs per second.
 # In a short session: section 5 without fp16, section 6 without waiting for the run.
 
-# %% [markdown] slide="slide" minutes=8
+# %% [markdown] slide="slide"
 # ## 2. The roof of this machine
 # Two speeds of the machine matter. How many FLOPs per second does it reach at best? A large product tells: its **peak**. How many bytes per second come from memory? Reading and copying something large tells: its **bandwidth**.
 
@@ -200,7 +200,7 @@ figures.display(
 # Ask about the two additions before you show the figure: the same intensity, so the same speed? The usual wrong answer is yes, because the line has only one height there. The roofline describes numbers that come from memory, and 1,200,000 bytes stay in the cache from one round to the next.
 # Second trap: "this point is above the roof, so the roof is wrong". Read the repeated measurements first, and ask whether the bytes of this point fit into a cache. On a machine that is busy with other work, even large work can lie well above a roof that was measured in a bad moment.
 
-# %% [markdown] slide="slide" minutes=8
+# %% [markdown] slide="slide"
 # ## 3. Where a training step's time goes
 # How many FLOPs does one update take? Forward, each weight is multiplied once and added once for each token: 2 FLOPs. Lesson 10 said: twice as much again backward. Why twice? By hand, for one linear map $y = xW^T$, when `back` is the gradient that comes back at $y$:
 
@@ -382,7 +382,7 @@ print("the matrix products take", measured(slowdown, "times as long as alone", 0
 # Before the profiler's table, ask which of the four groups is the largest. Two usual wrong answers: "the products, nearly all of it", from counting FLOPs, and "norms and other small operations", from the one ratio above. Collect the tables of the room, and let somebody repeat it with another number of threads (`torch.set_num_threads`).
 # A machine with many cores has a higher peak and a lower MFU at these sizes: good to compare across the room.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 4. Attention without the table
 # Attention has a table of T times T weights for each head. Lesson 05 built it whole: scores, softmax, weighted sum, each written to memory and read again.
 
@@ -438,7 +438,7 @@ for length in (256, 512, 1024):
 # %% [markdown]
 # Both kernels give the same result. [[same-attention]] Twice the tokens make a table four times as large; in training it would also have to be kept for the backward pass. The library's `attend` calls this function, with `is_causal` instead of a mask of its own, so that a kernel can leave out blocks of keys that are all masked.
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 5. Fewer passes, fewer bytes, fewer digits
 # ### Compile
 # What FlashAttention does for attention, can it be done for norms and sums? `model.compile()` watches the model run once, notes all operations as one **graph**, and writes code in which neighbours share a pass over memory. That takes a C++ compiler and a while, so it is not run here. Recorded on two shared cores: 0.66 to 0.87 of the time for each update, after a first one of 35 s (Source: `make bench ARGS="--only compiled"`). nanoGPT on a GPU: 135 ms instead of about 250 (Karpathy 2022, its README).
@@ -556,7 +556,7 @@ print("at once, in 4 parts, recomputed: the same gradient")
 # %% [markdown]
 # Recomputing costs a second forward pass: forward and backward then take 4 passes' worth of FLOPs instead of 3. Lesson 15 measures what it saves.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 6. What is each choice worth?
 # To be done sooner, one can also learn more from each update. The recipe of `modern` makes many choices: rotary positions, SwiGLU, norms on queries and keys, blocks that start at 0, a head of its own, Muon for the matrices, a falling learning rate. What is each worth? Exchange one, leave all else, compare: an **ablation**. On StoryWorld the floor is known, so we measure nats per token above it (lesson 11), on stories that the model has not seen. `gap_after` trains a model of these sizes, with this recipe, and each run's learning rate falls to 0 at its own end.
 #
@@ -747,7 +747,7 @@ hint("training_flops")
 # Multiply-adds for one token: each weight of each matrix once, and two products per layer that have no weights. Then times 2 for multiply and add, times 3 for forward and backward, times the tokens. The usual slips: one of attention's two products is forgotten, the tied head counts nothing
 # because it has no weights of its own, `n_kv_heads` narrows the scores as well (each query head has its own), and everything is counted for the forward pass only.
 
-# %% [markdown] slide="subslide" minutes=1
+# %% [markdown] slide="subslide"
 # ### The library's version
 # It agrees with section 3, and with what PyTorch counts when the products are run: [[flops-counted]]
 
@@ -761,7 +761,7 @@ print(f"ours {cost.training_flops(config, B, T):,}, counted {counter.get_total_f
 assert counter.get_total_flops() == step_flops
 show(cost.training_flops, cost.forward_flops, cost.mfu)
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 8. On a GPU, and break it
 # All of this holds on a GPU, with other numbers:
 

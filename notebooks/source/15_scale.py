@@ -1,9 +1,9 @@
-# %% [markdown] slide="slide" minutes=1
+# %% [markdown] slide="slide"
 # # 15 Scale
 # **What does more of everything buy?**
 #
 # *Needs* lessons 10, 11 and 14. *Builds* nothing new: it uses `cost.py` and `distributed.py`. *Runs* in about 30 s on two cores.
-# *Teaches* in 40 minutes, plus 20 of exercises.
+# *Teaches* in about 37 minutes, plus 20 of exercises.
 
 # %%
 import importlib
@@ -28,7 +28,7 @@ from tinylm_lib.training import ALONE, build_optimizer
 
 _ = torch.manual_seed(15)
 
-# %% [markdown] slide="slide" minutes=3
+# %% [markdown] slide="slide"
 # ## 1. Three things to buy
 # A model can have more **parameters** N. It can read more **tokens** D. Both cost **compute** C, counted in floating-point operations (FLOPs). Lesson 14: 2 forward and 4 backward for each weight that is multiplied, and for each token. So **C = 6 N D**, nearly (Kaplan et al. 2020, section 2.1; they count N without embeddings, we count all).
 #
@@ -65,7 +65,7 @@ predict(
 # %% [markdown] tags=["note"]
 # Ask who would spend everything on N, and who on D. Write the votes on the board for section 4. To cut for a short hour: the ladder in section 2, and the second half of section 5.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 2. A grid of small models
 # What does the loss do when N or D grows? Theory does not say. We train small models and look. All read StoryWorld and have two layers; the width differs (and the widest of the grid has four heads). Each is trained more than once, from different first weights
 # and on other batches: without several **seeds** nobody knows which difference is chance.
@@ -196,7 +196,7 @@ assert ((fallen > 0.2).sum(0) >= 2).sum() >= 4  # four kinds or more use two blo
 # %% [markdown] tags=["note"]
 # Ask before the table: without block 1, which kinds of words go wrong? The usual wrong answer is "everything, because the later blocks build on it". Places hardly suffer. Then ask what a probe on the output of block 1 could have found, and whether that would contradict the table.
 
-# %% [markdown] slide="slide" minutes=7
+# %% [markdown] slide="slide"
 # ## 3. A law, and what it cannot know
 # Put the grid into one formula (Hoffmann et al. 2022, section 3.3):
 #
@@ -291,7 +291,7 @@ print(f"the law says {says(law, N / 1e4, D / 1e5):.2f}, the model has {loss:.2f}
 # %% [markdown] tags=["note"]
 # The common wrong answer: "E is the entropy of the language". It is a parameter of a curve. Ask what would have to be true for the two to agree.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide"
 # ## 4. What Chinchilla says
 # A budget C is given. Large model and little text, or small model and much text? Two runs of our grid cost nearly the same:
 
@@ -404,7 +404,7 @@ hint("compute_optimal")
 # %% [markdown] tags=["solution"]
 # With $D = rN$ the compute is $6 r N^2$. Divide by $6r$, then take the root, and the tokens follow. The usual slips: the ratio outside the root, the 6 forgotten, and 2 in place of 6 (the forward pass alone). Four times the compute buys twice the parameters *and* twice the tokens.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 5. One update in pieces
 # A larger batch uses a machine better (lesson 14). Does it teach more? Its gradient is a mean over texts, so it has less noise. By how much? We compare the gradients of small batches with that of 64 texts, in one of the small models of section 2.
 
@@ -474,7 +474,7 @@ for name, n_bytes in held.items():
 # %% [markdown]
 # Four pieces keep a quarter. Recompute keeps far less still, for a second forward pass: about a third more FLOPs, since a forward pass is a third of an update (Chen et al. 2016). In the backward pass the activations of one block at a time come on top.
 
-# %% [markdown] slide="slide" minutes=6
+# %% [markdown] slide="slide"
 # ## 6. Many processes
 # A batch in pieces can also go to many machines. In **data-parallel** training every process has a copy of the model and a part of the batch. Then all of them average their gradients, an **all-reduce**, and make the same update. By hand, with two processes in one:
 
@@ -575,7 +575,7 @@ assert 2 * curves["two, fsdp"][0] == curves["one process"][0]
 # %% [markdown]
 # The same losses, to 4 digits (`rtol`, the allowed relative difference, says so): sums in another order round elsewhere in the last digits. More processes change how long it takes, not what is learned. And with `fsdp` each keeps half. For a run of your own: `torchrun --nproc-per-node 2 -m tinylm_lib train --strategy fsdp`.
 
-# %% [markdown] slide="slide" minutes=4
+# %% [markdown] slide="slide"
 # ## 7. Seven billion, a trillion
 # Now the large ones, on paper: a **7B** is Llama 2's published shape, the **1T** (a trillion) one that we make up, of 128 layers. Training keeps 16 bytes per parameter (lesson 10), and activations on top. No training reaches a GPU's peak. We plan with 40 %: Llama 3's makers report 38 to 43 % (Grattafiori et al. 2024).
 
@@ -611,7 +611,7 @@ print(f"so they reached {SHARE * hours / reported:.1%} of the peak")
 # %% [markdown]
 # For this run a few lines of arithmetic come within about a tenth. But they contain a guess, the fraction of the peak. Lesson 14 lists published ones from a fifth to nearly three quarters, so the plan of another run can differ by a factor of two.
 
-# %% [markdown] slide="slide" minutes=3
+# %% [markdown] slide="slide"
 # ## 8. Break it: equal tokens
 # One thing changes: a colleague compares sizes after equal numbers of *tokens*, as in the figure of section 2, and not at equal *compute*.
 

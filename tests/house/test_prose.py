@@ -26,11 +26,14 @@ NUMBER = re.compile(r"(?<![\w.\-])\d[\d,]*(?:\.\d+)?(?![\w])")
 
 
 def sections(notebook) -> list[tuple[str, str]]:
-    """(prose, code and outputs) of each section: what stands between two headings of the second rank."""
-    found = [["", ""]]
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown" and re.match(r"## ", cell.source):
+    """(prose, code and outputs) of each section: from its heading of the second rank, or the note before it, on."""
+    found, noted = [["", ""]], False
+    cells = [cell for cell in notebook.cells if not cell.id.endswith("-plan")]  # whose numbers the build computes
+    for cell, following in zip(cells, [*cells[1:], v4.new_raw_cell()], strict=True):
+        is_note = "note" in cell.metadata.get("tags", ()) and following.source.startswith("## ")
+        if is_note or (cell.cell_type == "markdown" and cell.source.startswith("## ") and not noted):
             found.append(["", ""])
+        noted = is_note
         if cell.cell_type == "markdown":
             found[-1][0] += "\n\n" + cell.source
         else:

@@ -22,10 +22,15 @@ from nbformat import NotebookNode
 
 from ..folders import NOTEBOOKS
 from .contents import PAGES, with_tables
+from .cut import cut
 from .source import read_lesson, to_notebook
 
-MAKERS = "course/build course/claims course/grammar course/source display/cards display/figures display/numbers"
-BUILDER = [Path(__file__).parents[1] / f"{name}.py" for name in (*MAKERS.split(), "views/base", "views/predict")]
+MAKERS = {
+    "course": "build claims cut grammar plans source",
+    "display": "cards control figures numbers",
+    "views": "base predict",
+}
+BUILDER = [Path(__file__).parents[1] / room / f"{name}.py" for room, names in MAKERS.items() for name in names.split()]
 CELL_SECONDS, STUDENT_SECONDS = 120, 60
 # Spinning threads stall on a busy machine; nobody's kept parts may take part in what is built.
 SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
@@ -52,6 +57,7 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
             if seconds > 2 * STUDENT_SECONDS:
                 raise ValueError(report[-1])
         _tidy(notebook, path.stem)
+        cut(notebook)
         notebook.metadata = {**KERNEL, "tinylm": {"lesson": lesson.name, "role": role, **_seals(source, notebook)}}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8", newline="\n")

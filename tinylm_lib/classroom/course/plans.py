@@ -88,11 +88,10 @@ def note_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
 
 
 def _minutes(cell: Cell) -> float:
-    if cell.kind == "markdown":
-        words = re.sub(r"\$+[^$]*\$+|`[^`]*`", " formula ", cell.text).split()
-        return 0.0 if cell.tags else len(words) / WORDS_PER_MINUTE
-    if PLUMBING & set(cell.tags):
+    if cell.meta.get("slide") == "skip" or (cell.tags and cell.kind == "markdown") or PLUMBING & set(cell.tags):
         return 0.0
+    if cell.kind == "markdown":
+        return len(re.sub(r"\$+[^$]*\$+|`[^`]*`", " formula ", cell.text).split()) / WORDS_PER_MINUTE
     tree = ast.parse(cell.text)
     called = [ast.unparse(node.func).split(".") for node in ast.walk(tree) if isinstance(node, ast.Call)]
     looked_at = sum(CALLS.get(name[-1], 0.0) + VIEW * name[-1].endswith("_view") for name in called)
