@@ -14,9 +14,9 @@ from tinylm_lib.classroom.folders import NOTEBOOKS
 
 LESSON = '''# %% [markdown] slide="slide"
 # # 05 Halves
-# *Needs* nothing. *Runs* in about 2 s on two cores. *Teaches* in 5 minutes, plus 4 of exercises.
+# *Needs* nothing. *Runs* in about 2 s on two cores. *Teaches* in about 2 minutes, plus 4 of exercises.
 
-# %% [markdown] slide="slide" minutes=5
+# %% [markdown] slide="slide" plan=80
 # ## 1. Halving
 
 # %% tags=["source-hidden"]
@@ -69,10 +69,10 @@ def course(tmp_path_factory):
 REFUSED = {
     "unknown tag": ('tags=["check"]', 'tags=["chekc"]', "22: unknown tag 'chekc' for a code cell; known tags:"),
     "tag of another kind": ('tags=["note"]', 'tags=["check"]', "11: unknown tag 'check' for a markdown cell"),
-    "unknown key": ('slide="slide" minutes', 'slides="x" minutes', "5: unknown 'slides' in the cell header; known"),
+    "unknown key": ('slide="slide" plan', 'slides="x" plan', "5: unknown 'slides' in the cell header; known"),
     "text in the header": ('# %% tags=["check"]', '# %% here tags=["check"]', "22: unknown 'title' in the cell header"),
-    "minutes as text": ("minutes=5", 'minutes="5"', "5: minutes must be of type int, not '5'"),
-    "slide of no kind": ('[markdown] slide="slide" m', '[markdown] slide="big" m', "5: slide must be one of"),
+    "minutes as text": ("minutes=4", 'minutes="4"', "14: minutes must be of type int, not '4'"),
+    "slide of no kind": ('[markdown] slide="slide" p', '[markdown] slide="big" p', "5: slide must be one of"),
     "raw cell": ('[markdown] tags=["note"]', "[raw]", "11: make it a code or a markdown cell, not raw"),
     "no end": ("    # END\n", "", "14: close each `# SOLUTION` with an `# END`"),
     "end first": ("    # SOLUTION\n", "    # END\n    # SOLUTION\n", "14: close each `# SOLUTION`"),
@@ -86,10 +86,15 @@ REFUSED = {
     "another name": ('name="half"', 'name="third"', "14: define third in the exercise"),
     "name elsewhere": ('tags=["check"]', 'tags=["check"] name="half"', "22: only an exercise has a name"),
     "minutes on code": ('tags=["check"]', 'tags=["check"] minutes=1', "22: minutes belong to an exercise or"),
+    "minutes of a section": ("plan=80", "minutes=5", "5: minutes belong to an exercise; those of a section"),
+    "plan of 60": ("plan=80", "plan=60", "5: plan is 80 or 110, of an exercise or of the cell with the heading"),
+    "plan of a plain cell": ('tags=["check"]', 'tags=["check"] plan=80', "22: plan is 80 or 110"),
+    "essential without end": ('print("a long cell")', "# ESSENTIAL\nx = 1", "31: between `# ESSENTIAL` and `# END`"),
+    "too much is essential": ('print("a long cell")', "# ESSENTIAL\n" + "x = 1\n" * 13 + "# END", "31: between `# ESSENT"),
     "exercise without check": (' tags=["check"]', "", '14: add a cell with tags=["check"]'),
     "check first": ('tags=["source-hidden"]', 'tags=["check"]', "8: put the check after its exercise"),
     "title": ("# # 05 Halves", "# # 5 Halves", "1: begin with a markdown cell whose first line is `# 05 Halves`"),
-    "sum of minutes": ("in 5 minutes", "in 6 minutes", "1: the minutes of the cells add up to `*Teaches* in 5 min"),
+    "sum of minutes": ("in about 2 m", "in about 6 m", "1: say in the title cell `*Teaches* in about 2 minutes, plus 4 of"),
     "no running time": ("about 2 s", "a moment", "1: say in the title cell how long the lesson runs"),
     "text before the cells": ("# %% [markdown] sl", "import os\n# %% [markdown] sl", "1: begin with a `# %%` header"),
     "header in a string": ('"a plain cell"', '"""\n# %% no\n"""', "1: begin with a `# %%` header"),
@@ -122,7 +127,7 @@ def test_rules_for_all_cells_and_all_problems_are_told_at_once(tmp_path):
     long = LESSON.replace('print("a plain cell")', "x = 1\n" * 20).replace('print("a long cell")', "x = 1\n" * 20)
     long = long.replace("    two = 2\n", "    two = 2\n" * 10)
     exercise = LESSON[LESSON.index('# %% tags=["exercise"]') : LESSON.index('# %% [markdown] tags=["solution"]')]
-    two = LESSON.replace('"a plain cell")', '"a plain cell");').replace("in 5 minutes", "in 7 minutes")
+    two = LESSON.replace('"a plain cell")', '"a plain cell");').replace("about 2 s", "a moment")
     twice = f"{LESSON}\n{exercise}".replace("plus 4", "plus 8")
     for text, message in ((long, "the median is 1"), (twice, "'half' is taken"), (two, r"^[^\n]+\n[^\n]+$")):
         with pytest.raises(ValueError, match=message):
@@ -153,10 +158,10 @@ def test_a_cell_has_the_same_id_in_both_copies_and_marks_become_metadata(tmp_pat
     ids = {cell.id: cell.cell_type for cell in solution}
     assert [cell.id for cell in student] == ["05-000", "05-001", "05-002", "05-004", "05-005", "05-007"]
     assert all(ids[cell.id] == cell.cell_type for cell in student)
-    assert student[1].metadata == {"slideshow": {"slide_type": "slide"}, "tinylm": {"minutes": 5}}
+    assert student[1].metadata == {"slideshow": {"slide_type": "slide"}}
     assert student[2].metadata == {"tags": ["source-hidden"], "jupyter": {"source_hidden": True}}
     assert student[3].metadata["tinylm"] == {"name": "half", "minutes": 4, "difficulty": 1}
-    assert solution[3].metadata == {"tags": ["note"], "slideshow": {"slide_type": "notes"}}
+    assert solution[4].metadata == {"tags": ["note"], "slideshow": {"slide_type": "notes"}}
 
 
 def test_nbgrader_finds_the_answer_and_the_check_that_earns_its_points_in_the_students_copy(tmp_path):
