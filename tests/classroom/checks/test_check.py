@@ -114,6 +114,10 @@ def test_two_mistakes_at_once_are_both_named():
     assert found.mistake == "centred + eps outside"
 
 
+def test_what_is_strange_keeps_its_name():
+    assert calling.plain(calling.plain(NotATensor())).kind == "NotATensor"
+
+
 def test_where_nbgrader_runs_it_what_is_not_right_raises(monkeypatch, capsys):
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     assert check("softmax", torch.softmax).passed

@@ -210,7 +210,7 @@ def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
         return kind(plain(item, depth + 1, strictly) for item in value)
     if kind is dict and depth < 4:
         return {str(key): plain(item, depth + 1, strictly) for key, item in value.items()}
-    return Strange(type(value).__name__)
+    return value if kind is Strange else Strange(type(value).__name__)
 
 
 def observe_one(function: Callable[..., Any], probe: Probe, seed: int = SEED) -> Outcome:

@@ -24,7 +24,7 @@ LOOKS = {
     "not attempted": ("○", "not attempted", "open"),
     "could not be run": ("!", "could not be run", "stop"),
 }
-WORDS = {word: (sign, tone) for sign, word, tone in LOOKS.values()}
+SIGNS = {word: (sign, tone) for sign, word, tone in LOOKS.values()}
 ATTEMPTED = ("right", "mistake", "not right")
 
 
@@ -118,7 +118,7 @@ class Pages:
         for key in self._columns:
             counts = _counts(self._by_exercise[key].values())
             rows.append((key[0], _code(key[1]), _bar(counts), *(str(n or "") for n in counts.values())))
-        return _table(("lesson", "exercise", "", *WORDS), rows, "exercises")
+        return _table(("lesson", "exercise", "", *SIGNS), rows, "exercises")
 
     def _mistakes(self) -> Iterator[str]:
         """A part for each mistake that two students or more made; the others are folded."""
@@ -163,9 +163,9 @@ class Pages:
             right = sum(mark is not None and mark.verdict == "right" for mark in marks)
             rows.append(f'<tr><th scope="row">{self._link(student)}</th>{"".join(signs)}<td>{right}</td></tr>')
         head = f'<tr><th scope="col">student</th>{"".join(names)}<th scope="col">right</th></tr>'
-        key = ", ".join(f"{sign} {word}" for word, (sign, _) in WORDS.items())
+        key = ", ".join(f"{sign} {word}" for word, (sign, _) in SIGNS.items())
         body = f'<table class="class"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
-        return f'<p class="small quiet">{key}, empty: not handed in</p><div class="scroll">{body}</div>'
+        return f'<p class="small quiet">{key}, empty: not handed in</p><div class="scroll" tabindex="0">{body}</div>'
 
     def _groups(self) -> Iterator[str]:
         yield (
@@ -185,20 +185,20 @@ class Pages:
     def _side_by_side(self, group: Alike, exercise: str) -> str:
         texts = ((who, self.texts.get((who, exercise), "").strip()) for who in group.students)
         columns = (f"<div><h4>{escape(who)}</h4><pre>{escape(text)}</pre></div>" for who, text in texts)
-        return f'<div class="side">{"".join(columns)}</div>'
+        return f'<div class="side" tabindex="0">{"".join(columns)}</div>'
 
 
 def _counts(marks: Iterable[Mark]) -> dict[str, int]:
     """How many marks have each word."""
     counts = Counter(LOOKS[mark.verdict][1] for mark in marks)
-    return {word: counts[word] for word in WORDS}
+    return {word: counts[word] for word in SIGNS}
 
 
 def _summary(marks: Iterable[Mark]) -> str:
     """A bar, and its numbers in words."""
     counts = _counts(marks)
     items = (
-        f'<li class="{WORDS[w][1]}"><span class="sign">{WORDS[w][0]}</span> {n} {w}</li>'
+        f'<li class="{SIGNS[w][1]}"><span class="sign">{SIGNS[w][0]}</span> {n} {w}</li>'
         for w, n in counts.items()
         if n
     )
@@ -206,7 +206,7 @@ def _summary(marks: Iterable[Mark]) -> str:
 
 
 def _bar(counts: Mapping[str, int]) -> str:
-    parts = (f'<span class="{WORDS[word][1]}" style="--n:{n}">{n}</span>' for word, n in counts.items() if n)
+    parts = (f'<span class="{SIGNS[word][1]}" style="--n:{n}">{n}</span>' for word, n in counts.items() if n)
     return f'<div class="bar" aria-hidden="true">{"".join(parts)}</div>'
 
 
@@ -225,7 +225,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "plai
     """A table of cells of HTML."""
     top = "".join(f'<th scope="col">{text}</th>' for text in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    inside = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll" tabindex="0"><table class="{kind}">{inside}</table></div>'
 
 
 def _code(name: str) -> str:
