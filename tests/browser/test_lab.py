@@ -17,7 +17,7 @@ import math
 from tinylm_lib.classroom.display.figures import loss_curve
 from tinylm_lib.classroom.display.numbers import measured
 
-# %% [markdown] minutes=1
+# %% [markdown]
 # ## 1. A loss that falls
 # > **Predict.** Where does the curve end?
 

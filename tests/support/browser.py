@@ -21,6 +21,8 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_play
 from tinylm_lib.classroom.course import lab, site
 from tinylm_lib.classroom.course.build import build_notebooks
 from tinylm_lib.classroom.course.handout import find_chromium
+from tinylm_lib.classroom.course.plans import parts
+from tinylm_lib.classroom.course.source import read_cells
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "work" / "screenshots"
@@ -30,7 +32,7 @@ HEAD = """# %% [markdown]
 # # 00 Sample
 # **What is seen?**
 #
-# *Needs* nothing. *Builds* nothing. *Runs* in about 9 s on two cores. *Teaches* in 1 minute.
+# *Needs* nothing. *Builds* nothing. *Runs* in about 9 s on two cores. *Teaches* in about {} minutes.
 """
 # The cells that every lesson of a view begins with: its own first cell is number 4.
 OPENING = r"""
@@ -47,7 +49,7 @@ from tinylm_lib.pretrained import load_pretrained
 # %%
 ready = load_pretrained("storyworld")
 
-# %% [markdown] minutes=1
+# %% [markdown]
 # ## 1. Try it
 # Shares are $w_j = \frac{e^{s_j}}{\sum_k e^{s_k}}$.
 """
@@ -127,6 +129,8 @@ def build_lesson(course: Path, cells: str) -> Path:
     source = course / "notebooks" / "source" / "00_sample.py"
     source.parent.mkdir(parents=True)
     source.write_text(HEAD + cells, encoding="utf-8")
+    minutes = sum(part.minutes for part in parts(read_cells(source)))
+    source.write_text(HEAD.format(minutes) + cells, encoding="utf-8")
     build_notebooks(source, course / "notebooks")
     return course / "notebooks"
 

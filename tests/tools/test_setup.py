@@ -403,7 +403,20 @@ def make(*arguments, **environment):
 def test_make_alone_lists_the_targets():
     done = make()
     assert re.findall(r"^  make ([a-z-]+)  ", done.stdout, re.MULTILINE) == [
-        *("help", "lab", "train", "test", "test-all", "bench", "weights", "notebooks", "site", "portable", "clean")
+        *(
+            "help",
+            "lab",
+            "train",
+            "test",
+            "test-all",
+            "bench",
+            "weights",
+            "notebooks",
+            "slides",
+            "site",
+            "portable",
+            "clean",
+        )
     ]
 
 

@@ -170,7 +170,7 @@ def test_a_curve_of_any_length_is_drawn(shown, steps):
 
 
 def test_words_are_shaded_by_their_numbers_and_fit_the_page(shown, drawn):
-    words = [*"One warm evening , modest David cycled to Eastbridge .".split() * 4, "home"]
+    words = [*["One", "warm", "evening", ",", "modest", "David", "cycled", "to", "Eastbridge", "."] * 4, "home"]
     low, high = [0.0] * len(words), [9.0] * len(words)
     figures.shaded_words(words, {"after": low, "before": high}, title="A story", caption="c", limit=6)
     after, before = drawn[0].axes

@@ -27,7 +27,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-KEYS = {"tags": list, "rows": list, "evidence": str, "name": str, "minutes": int, "difficulty": int, "plan": int, "slide": str}
+KEYS = {
+    **dict.fromkeys(("tags", "rows"), list),
+    **dict.fromkeys(("evidence", "name", "slide"), str),
+    **dict.fromkeys(("minutes", "difficulty", "plan"), int),
+}
 TAGS = {
     "code": ("exercise", "check", "solution", "source-hidden", "raises-exception", "nbval-ignore-output"),
     "markdown": ("solution", "note"),
@@ -135,7 +139,8 @@ def _block_problems(cell: Cell) -> Iterator[Problem]:
     if ESSENTIAL in marks:
         n_lines = sum(last - first + 1 for first, last in essential(cell.text))
         if exercise or marks != [ESSENTIAL, END] * (len(marks) // 2) or not 1 <= n_lines <= SLIDE_LINES:
-            yield cell.line, f"between `{ESSENTIAL}` and `{END}` are 1 to {SLIDE_LINES} lines of a cell, not of an exercise"
+            allowed = f"1 to {SLIDE_LINES} lines of a cell that is not an exercise"
+            yield cell.line, f"between `{ESSENTIAL}` and `{END}` may be {allowed}"
     elif marks != [SOLUTION, END] * len(blocks):
         yield cell.line, f"close each `{SOLUTION}` with an `{END}` before the next one"
     elif blocks and not exercise:

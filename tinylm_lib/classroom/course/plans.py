@@ -5,10 +5,12 @@ minutes that its header states. All are estimates.
 """
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from .claims import HEADING
 from .grammar import PLANS, Cell, Problem
 
 WORDS_PER_MINUTE = 130
@@ -16,7 +18,6 @@ WORDS_PER_MINUTE = 130
 CALLS = {"predict": 2.0, "control": 2.0, "trace": 1.0, "show": 1.0}
 FIGURE, VIEW, CODE = 1.0, 2.0, 0.25
 PLUMBING = {"exercise", "check", "solution"}
-HEADING = re.compile(r"^## (.+?) *$", re.MULTILINE)
 TEACHES = re.compile(r"Teaches\*? in about (\d+) minutes?(?:, plus (\d+) of exercises)?\.")
 NOTE = ("Say.", "Draw.", "Ask.", "Usual answers.", "Cut if short.")
 
@@ -65,13 +66,14 @@ def plan_table(cells: Sequence[Cell]) -> str:
     sums = plan_minutes(cells)
     lines.append(f"| **together** | {' | '.join(f'**{minutes}**' for minutes in sums.values())} |")
     long = [f"The plan for {plan} minutes is too long by {sums[plan] - plan}." for plan in PLANS if sums[plan] > plan]
-    said = "Minutes are estimates, computed from words, pictures, predictions and exercises; what is left is for questions."
+    said = "All minutes are estimates, computed from words, pictures, predictions and exercises."
     return "\n".join(["**Plans.** " + " ".join([said, *long]), "", *lines])
 
 
 def title_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
     """Other minutes in the title than those of the sections and exercises."""
-    talk, exercises = (sum(part.minutes for part in parts(cells) if part.is_exercise == which) for which in (False, True))
+    exercises = sum(part.minutes for part in parts(cells) if part.is_exercise)
+    talk = sum(part.minutes for part in parts(cells)) - exercises
     found = TEACHES.search(" ".join(cells[0].text.split()))
     if not found or (int(found[1]), int(found[2] or 0)) != (talk, exercises):
         more = f", plus {exercises} of exercises" if exercises else ""
@@ -80,7 +82,7 @@ def title_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
 
 def note_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
     """Each numbered section without a note in the one form directly before it."""
-    for before, cell in zip(cells, cells[1:], strict=False):
+    for before, cell in itertools.pairwise(cells):
         if cell.kind == "markdown" and not cell.tags and re.match(r"## \d", cell.text):
             said = tuple(re.findall(r"^\*\*(.+?)\*\*", before.text, re.MULTILINE)) if "note" in before.tags else ()
             if said != NOTE:

@@ -35,7 +35,7 @@ def read_lesson(path: Path) -> Lesson:
     if not named:
         says = "rename it to NN_topic.py, two digits and one lower-case word: 05_attention.py"
         raise ValueError(f"{path.name}:1: {says}")
-    cells = _cells(path)
+    cells = read_cells(path)
     if found := grammar_problems(cells, *named.groups()) or sorted([*title_problems(cells), *claim_problems(cells)]):
         raise ValueError("\n".join(f"{path.name}:{line}: {text}" for line, text in found))
     return Lesson(path.stem, named[1], cells)
@@ -59,7 +59,8 @@ def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
     return v4.new_notebook(cells=cells)
 
 
-def _cells(path: Path) -> tuple[Cell, ...]:
+def read_cells(path: Path) -> tuple[Cell, ...]:
+    """The cells of a source, not yet checked."""
     text = path.read_text(encoding="utf-8")
     lines = [number for number, line in enumerate(text.split("\n"), 1) if HEADER.match(line)]
     nodes = jupytext.reads(text, fmt="py:percent").cells
