@@ -136,6 +136,16 @@ def test_one_lesson_alone_links_to_no_page_that_is_not_there(course, tmp_path):
     assert not re.search(r'href="(0[35]|api)', "".join(path.read_text(encoding="utf-8") for path in written))
 
 
+def test_slides_and_handouts_that_are_there_are_linked_from_their_lesson_and_the_index(course, tmp_path):
+    folder = tmp_path / "site"
+    (folder / "slides").mkdir(parents=True)
+    for name in ("03_halves.html", "03_halves.pdf", "04_halves.html", "03_halves_instructor.html"):
+        (folder / "slides" / name).touch()
+    lessons = [path.read_text(encoding="utf-8") for path in site.export(course, folder)]
+    found = [re.findall(r'href="slides/([^"]+)"', text) for text in lessons]
+    assert found == [["03_halves.html", "03_halves.pdf"], ["04_halves.html"], [], found[0] + found[1]]
+
+
 def test_the_command_line_exports_to_a_folder_and_refuses_an_unknown_lesson(course, tmp_path, capsys):
     assert site.main(["03", "--to", str(tmp_path / "site")], course) == 0
     names = (site.REFERENCE, "03_halves.html", "index.html")

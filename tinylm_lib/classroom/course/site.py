@@ -10,6 +10,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from html import escape
+from itertools import zip_longest
 from pathlib import Path
 from string import Template
 from typing import NamedTuple
@@ -37,6 +38,7 @@ from .cells import (
 from .reference import TOP, write_reference
 
 REFERENCE = f"api/{TOP}.html"
+DECKS = {".html": "Slides", ".pdf": "Handout (PDF)"}
 SEARCH = (
     '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all lessons" '
     'placeholder="Search all lessons"></form>'
@@ -69,9 +71,20 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = ()) -> list[P
         sections += _sections(rendered, pages[place])
         if path in wanted:
             around = (pages[place - 1] if place else None, pages[place + 1] if place + 1 < len(pages) else None)
-            written.append(write_page(folder / f"{path.stem}.html", lesson_page(rendered, pages[place], *around)))
+            slides = slide_links(folder, pages[place])
+            written.append(
+                write_page(folder / f"{path.stem}.html", lesson_page(rendered, pages[place], *around, slides))
+            )
     reference = REFERENCE if (folder / REFERENCE).exists() else ""
-    return [*written, write_page(folder / "index.html", index_page(pages, sections, reference))]
+    slides = [slide_links(folder, page) for page in pages]
+    return [*written, write_page(folder / "index.html", index_page(pages, sections, reference, slides))]
+
+
+def slide_links(folder: Path, page: Page) -> str:
+    """Links to the slides and the handout of a lesson, where the folder `slides` of the site has them."""
+    files = {f"slides/{Path(page.file).with_suffix(kind)}": what for kind, what in DECKS.items()}
+    there = [f'<a href="{file}">{what}</a>' for file, what in files.items() if (folder / file).exists()]
+    return f'<p class="slides">{" · ".join(there)}</p>' if there else ""
 
 
 def render(notebook: NotebookNode, page: Page) -> Rendered:
@@ -96,8 +109,10 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
     return Rendered(content, prose.headings, said[1:], modules)
 
 
-def lesson_page(rendered: Rendered, page: Page, before: Page | None = None, after: Page | None = None) -> str:
-    """The whole HTML of one lesson."""
+def lesson_page(
+    rendered: Rendered, page: Page, before: Page | None = None, after: Page | None = None, slides: str = ""
+) -> str:
+    """The whole HTML of one lesson. slides: links to them, as HTML."""
     headings = (f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in rendered.headings if level == 2)
     home = f'<a class="home" href="index.html">TinyLM: all lessons</a>{SEARCH}'
     links = [(before, "before", "← ", ""), (after, "next", "", " →")]
@@ -106,20 +121,22 @@ def lesson_page(rendered: Rendered, page: Page, before: Page | None = None, afte
         for page, where, left, right in links
         if page
     )
-    navigation = f'<nav aria-label="This lesson">{home}<ol>{"".join(headings)}</ol></nav>'
+    navigation = f'<nav aria-label="This lesson">{home}<ol>{"".join(headings)}</ol>{slides}</nav>'
     content = rendered.content + (f"<footer>{footer}</footer>" if footer else "")
     return _fill(f"{page.number} {page.topic} · TinyLM", "lesson", content, views_script(rendered.modules), navigation)
 
 
-def index_page(pages: Sequence[Page], sections: Sequence[Sequence[str]], reference: str = "") -> str:
+def index_page(
+    pages: Sequence[Page], sections: Sequence[Sequence[str]], reference: str = "", slides: Sequence[str] = ()
+) -> str:
     """The HTML of the list of lessons, with a search through their sections: file, lesson, anchor, heading, text.
 
-    reference: the page of the library's reference, if there is one.
+    reference: the page of the library's reference, if there is one. slides: of each page the links to its slides.
     """
     lines = "".join(
         f'<li><a href="{page.file}"><span class="number">{page.number}</span><b>{escape(page.topic)}</b>'
-        f'<span class="question">{escape(page.question)}</span></a></li>'
-        for page in pages
+        f'<span class="question">{escape(page.question)}</span></a>{links}</li>'
+        for page, links in zip_longest(pages, slides, fillvalue="")
     )
     link = f'<p>The library: <a href="{reference}">the reference of its public names</a>.</p>' if reference else ""
     content = (
