@@ -469,8 +469,6 @@ stories = torch.tensor([tokenizer.encode("\n" + text)[:90] for text in texts_see
 
 
 # %%
-
-
 @torch.no_grad()
 def loss_with(stopped: range, removed: range) -> float:
     """Nats per token if some pairs do not rotate, and some are left at 0, in all heads and layers."""
