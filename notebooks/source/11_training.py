@@ -22,7 +22,7 @@ from tinylm_lib.pretrained import load_pretrained
 #
 # **Draw.** The sentence *One warm evening , modest David* on the board, and below each word the word that the model should predict there. The column under the last word stays empty: a text of T tokens gives T - 1 targets.
 #
-# **Ask.** Which words of this story could you have predicted yourself? Nobody can predict *trees* the first time; everybody can the second time.
+# **Ask.** Which words of this story could you have predicted yourself? (Collect a few; do not say yet why.)
 #
 # **Usual answers.**
 # - *The first word is the target of the last* (`wraps around`): nothing is known after the last token, so it is not an input.
@@ -161,7 +161,7 @@ assert math.isclose(loss, sum(after) / len(after), rel_tol=1e-4)
 # %% [markdown] tags=["note"]
 # **Say.** Hold out text before anything else happens. A batch is drawn at random, and its targets come with it.
 #
-# **Draw.** A line of 12 tokens with two overlapping windows of 5 (4 inputs and the last target) above it. Shade one as held out: most of it is inside the other one.
+# **Draw.** A line of 12 tokens with two overlapping windows of 5 (4 inputs and the last target) above it. After the prediction shade one as held out: most of it is inside the other one.
 #
 # **Ask.** How many windows of 4 inputs fit into 12 tokens? (8: the last target needs a token, too.)
 #
@@ -353,7 +353,7 @@ def descend(make_optimizer, updates=40):
 ways = {
     "plain steps": descend(lambda weights: torch.optim.SGD(weights, lr=0.06)),
     "with momentum": descend(lambda weights: torch.optim.SGD(weights, lr=0.02, momentum=0.8)),
-    "Adam": descend(lambda weights: torch.optim.Adam(weights, lr=0.3)),
+    "Adam": descend(lambda weights: torch.optim.Adam(weights, lr=0.3, betas=(0.8, 0.95))),
 }
 
 # %%
@@ -496,7 +496,7 @@ assert moved["always 0.000000000001"] < 0.001
 # %% [markdown] tags=["note"]
 # **Say.** This is the whole of training in ten lines. Read them aloud one by one, and let the class say what each of them does before you do.
 #
-# **Draw.** A circle of five words with arrows: windows, loss, gradients, update, and again. Everything else in this lesson improves one of the five arrows.
+# **Draw.** A circle of four words with arrows: windows, loss, gradients, update, and again. Everything else in this lesson improves one of the four.
 #
 # **Ask.** Which lines depend on the text being language? (None: the same loop trains on anything that comes as ids.)
 #
@@ -690,7 +690,7 @@ control(try_rate, rate=SelectionSlider(options=[0.0001, 0.001, 0.01, 0.03, 0.1, 
 # Search in factors of 3 to 10. The lowest point depends on the model, the batch size, the length of the run and the optimizer, so search again when you change these. During a long run the rate is usually not constant: it first rises, and then falls (section 9).
 
 # %% [markdown] tags=["note"]
-# **Say.** Two habits of people whose trainings work: learn one batch by heart before any long run, and look at what the model gets right, not only at the loss. Start the cell of the real run now and talk while it runs.
+# **Say.** Two habits of people whose trainings work: learn one batch by heart before any long run, and look at what the model gets right, not only at the loss. In the live notebook, start the cell of the real run before you talk about one batch.
 #
 # **Draw.** Five lines that rise from 0 to 1 at different times, and below them one smooth curve that falls: the loss is a mean over skills.
 #
@@ -985,7 +985,9 @@ print(f"keep update {seen_at[best]}")
 
 # %% [markdown] slide="slide"
 # ## 8. What does a mistake look like?
-# A broken training seldom raises an error: it has a loss, and the loss falls. Here is the same small run of 60 updates with one mistake at a time.
+# A broken training seldom raises an error: its loss falls. Here is a small run (60 updates, batches of 8, AdamW at 0.01) with one mistake at a time:
+# - *Not shifted*: the target is the token just read. *Shifted twice*: the target is two tokens ahead.
+# - *No causal mask*: each position may read the future. *Softmax in the model*: the loss gets probabilities as logits.
 
 
 # %% tags=["source-hidden"] slide="skip"
@@ -1129,7 +1131,7 @@ print(f"loss {loss.item()}; NaN in {sum(bool(g.isnan().any()) for g in gradients
 # %% [markdown] slide="subslide"
 # Nearly all gradients are NaN, so they do not show where it began. The forward pass does: `capture` keeps every module's input and output in the order of the run. Which output is the first bad one?
 
-# %% evidence="first-bad"
+# %% rows=["S4-50"] evidence="first-bad"
 from tinylm_lib.classroom import capture
 
 caught = capture(broken, x)
@@ -1142,7 +1144,7 @@ assert bad[0] == "blocks.1.attention.o_proj" and at_positions == [0]
 # %% [markdown]
 # So it happened between `v_proj` and `o_proj` of block 1, in its `mix`, and only at position 0: a row of the mask without any allowed position. [[first-bad]]
 
-# %% [markdown] slide="say"
+# %% [markdown] slide="skip"
 # (If a NaN first appears in the backward pass, `torch.autograd.set_detect_anomaly(True)` names the operation.)
 
 # %% [markdown] slide="subslide"

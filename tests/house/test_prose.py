@@ -30,7 +30,7 @@ def sections(notebook) -> list[tuple[str, str]]:
     found, noted = [["", ""]], False
     cells = [cell for cell in notebook.cells if not cell.id.endswith("-plan")]  # whose numbers the build computes
     for cell, following in zip(cells, [*cells[1:], v4.new_raw_cell()], strict=True):
-        is_note = "note" in cell.metadata.get("tags", ()) and following.source.startswith("## ")
+        is_note = cell.source.startswith("**Say.**") and following.source.startswith("## ")
         if is_note or (cell.cell_type == "markdown" and cell.source.startswith("## ") and not noted):
             found.append(["", ""])
         noted = is_note

@@ -4,6 +4,7 @@ import nbformat
 from nbformat import v4
 
 from tinylm_lib.classroom.course import site
+from tinylm_lib.classroom.course.cells import words_of
 from tinylm_lib.classroom.exercises import EXERCISES
 from tinylm_lib.classroom.folders import NOTEBOOKS
 from tinylm_lib.classroom.grading.marks import Mark
@@ -19,7 +20,7 @@ def test_every_exercise_has_a_section_where_the_site_has_it():
         page = site.Page(file, exercise.lesson, "", "")
         headings = {at: text for _, at, text in site.render(nbformat.read(path, as_version=4), page).headings}
         plain = section.heading.replace("`", "").replace("*", "")
-        assert site._plain(headings[anchor]) == plain and section.lesson.startswith(exercise.lesson)
+        assert words_of(headings[anchor]) == plain and section.lesson.startswith(exercise.lesson)
 
 
 def test_a_mistake_that_a_note_names_is_answered_there(tmp_path):
