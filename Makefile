@@ -40,7 +40,7 @@ test-all: set-up-test ## the same and what takes long: browsers, compilers, many
 	@$(PY) tools/run_tests.py --all $(ARGS)
 
 bench: set-up-test ## measure beside nanoGPT, minbpe and Hugging Face: make bench ARGS="--help"
-	@PYTHONPATH=tools $(PY) -m benchmarks $(ARGS)
+	@PYTHONPATH=tools:tests $(PY) -m benchmarks $(ARGS)
 
 weights: set-up-test ## train the model that ships with the library again, about ten minutes
 	@$(PY) tools/weights.py

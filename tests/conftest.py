@@ -6,6 +6,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.training.checkpoint import Checkpoint
+
+
+@pytest.fixture(scope="module")
+def ready() -> Checkpoint:
+    """The shipped model with its tokenizer."""
+    return load_pretrained("storyworld")
+
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:

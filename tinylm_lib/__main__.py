@@ -1,4 +1,4 @@
-"""The command line: python -m tinylm_lib train | sample | eval | doctor | lab | grade; flags: from config records."""
+"""The command line: python -m tinylm_lib train | sample | eval | page | doctor | lab | grade; flags: from records."""
 
 import argparse
 import re
@@ -26,6 +26,8 @@ def parser() -> argparse.ArgumentParser:
     p.set_defaults(do=run_course, module="course.lab")
     p = commands.add_parser("grade", help="grade submitted notebooks: grade FOLDER [--help]", add_help=False)
     p.set_defaults(do=run_course, module="grading.command")
+    p = commands.add_parser("page", help="write a model as one HTML file: page SOURCE [--help]", add_help=False)
+    p.set_defaults(do=run_course, module="page.command")
     return top
 
 

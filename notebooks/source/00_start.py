@@ -3,10 +3,10 @@
 # **Can a program learn to write by doing nothing but guess what comes next?**
 #
 # *Needs* Python and what a logarithm is. *Builds* nothing yet: today you see the whole thing work, then you take it apart. *Runs* in about 20 s on
-# two cores. *Teaches* in about 52 minutes, plus 10 of exercises.
+# two cores. *Teaches* in about 54 minutes, plus 10 of exercises.
 #
 # In this series you build a language model, every part of it, until you can read each line of a small library called `tinylm_lib` and say
-# why it is there. Run a cell with <kbd>Shift</kbd>+<kbd>Enter</kbd>. Nothing here can break anything: this is your own copy.
+# why it is there. In JupyterLab you run a cell with <kbd>Shift</kbd>+<kbd>Enter</kbd>, and nothing can break: that notebook is your own copy.
 
 # %%
 import copy

@@ -2,7 +2,7 @@
 # # 01 Tokens
 # **How does a text become numbers, and how well can the next one be guessed at best?**
 #
-# *Needs* 00. *Builds* the two steps of `bpe.py`: find the most common pair, merge it. *Runs* in about 15 s on two cores. *Teaches* in about 39 minutes, plus 20 of exercises.
+# *Needs* 00. *Builds* the two steps of `bpe.py`: find the most common pair, merge it. *Runs* in about 15 s on two cores. *Teaches* in about 41 minutes, plus 20 of exercises.
 
 # %%
 import math

@@ -3,7 +3,7 @@
 # **How does a layer make new features out of old ones, and where do the first ones come from?**
 #
 # *Needs* lesson 01. *Builds* `Linear` and `Embedding` in `layers.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in about 64 minutes, plus 15 of exercises.
+# *Teaches* in about 66 minutes, plus 15 of exercises.
 
 # %%
 import math

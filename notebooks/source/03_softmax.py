@@ -3,7 +3,7 @@
 # **How do scores become probabilities, and what does a wrong probability cost?**
 #
 # *Needs* lessons 01 and 02. *Builds* `softmax` in `layers.py` and `next_token_loss` in `evaluation.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in about 57 minutes, plus 30 of exercises.
+# *Teaches* in about 59 minutes, plus 30 of exercises.
 
 # %%
 import math

@@ -3,7 +3,7 @@
 # **How do numbers keep one size, however many layers they pass?**
 #
 # *Needs* lessons 02 and 03. *Builds* `RMSNorm` and `LayerNorm` in `layers.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in about 41 minutes, plus 22 of exercises.
+# *Teaches* in about 43 minutes, plus 22 of exercises.
 
 # %%
 import math

@@ -3,7 +3,7 @@
 # **How does a word find the earlier word it depends on?**
 #
 # *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 10 s on two cores.
-# *Teaches* in about 52 minutes, plus 24 of exercises.
+# *Teaches* in about 54 minutes, plus 24 of exercises.
 
 # %%
 import math
@@ -479,7 +479,7 @@ for n in (1, 2, 3):
 # the steps of sections 2 to 4, here with $d_k$ = 32; *mix* is the weighted sum. Read the row of the last word first. Then choose *all heads*: does any
 # other head find the fan? (The text begins with a line end, because every story in the training did.) In JupyterLab you can type a text, too. Try *One foggy day, careful Mia came to Hillcrest.*: where StoryWorld knows which word tells the next one, that word has a ring.
 
-# %%
+# %% tags=["signature"]
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 attention_view(model, tokenizer, "\n" + text, layer=2, head=0)

@@ -3,12 +3,12 @@
 # **How does a model know which word came first?**
 #
 # *Needs* lessons 02 to 05. *Builds* `positions.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in about 56 minutes, plus 18 of exercises.
+# *Teaches* in about 55 minutes, plus 18 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: do not add the position to the word, rotate the word by it, because the angle between two rotated words depends only on how far they are apart.
 # Sections 1 to 5 are the core, with one exercise. Sections 6 and 7 test the idea until it fails. Section 8 goes further, with what students need when they load, train or stretch real models.
-# Before the class: open the lesson, run section 1 and try the two controls, so that you have seen the head being trained again.
+# Before the class: open the lesson, run section 1 and try its control, so that you have seen the head being trained again.
 
 # %% slide="skip"
 import math
@@ -30,9 +30,9 @@ plt.style.use(figures.STYLE)
 # **Ask.** Before the prediction: "How would *you* give a position to a vector?" Collect the proposals on the board, because sections 2 and 3 try them in turn.
 #
 # **Usual answers.**
-# - *Number the words and add the number* (a proposal from the room): What happens far into a long text, when the number is large and the other features are about 1? Section 2 adds waves, which stay small.
-# - *the probabilities of the two names are exchanged* (prediction): A word is weighted by what it is. The same words get the same weights, in whatever order they come, and a sum does not depend on the order.
-# - *all scores change a little* (prediction): Where would the change come from? Name a number in the layer that depends on the order.
+# - *Number the words and add the number* (from the room): What happens far into a long text, when the number is large and the other features are about 1? Section 2 adds waves, which stay small.
+# - *Jamal and Carlos exchange their probabilities* (`the logits of the two names are exchanged`): A word is weighted by what it is. The same words get the same weights, in whatever order they come, and a sum does not depend on the order.
+# - *Everything changes, but only a little* (`all logits change a little`): Where would the change come from? Name a number in the layer that depends on the order.
 #
 # **Cut if short.** The control at the end of the section; show the picture of the eight maps only.
 
@@ -61,30 +61,30 @@ def random_model(position: str, n_layers: int) -> TransformerLM:
 
 @torch.no_grad()
 def difference(reader: TransformerLM) -> float:
-    """The largest difference between the scores for the next word after the two sentences."""
+    """The largest difference between the logits for the next token after the two sentences."""
     return (reader(ids) - reader(swapped))[0, -1].abs().max().item()
 
 
 # %% tags=["source-hidden"]
 predict(
-    "One layer of attention without positions reads both sentences. How do its scores after the full stop differ?",
+    "One layer of attention without positions reads both sentences. How do its logits for the next token, after the full stop, differ?",
     key=lambda: "they are equal" if difference(random_model("none", 1)) < 1e-4 else "something else",
     choices={
-        "the scores of the two names are exchanged": "A weight belongs to a word, not to its position. Which number in the layer depends on the order?",
-        "all scores change a little": "The full stop sees the same set of words. Does a weighted sum depend on the order of what is added?",
+        "the logits of the two names are exchanged": "A weight belongs to a word, not to its position. Which number in the layer depends on the order?",
+        "all logits change a little": "The full stop sees the same set of words. Does a weighted sum depend on the order of what is added?",
         "they are equal": "",
     },
     because="The query of the full stop meets the same keys and values, only in another order, and a sum does not depend on the order.",
 )
 
-# %% rows=["S0-26"] evidence="order"
+# %% tags=["source-hidden"] rows=["S0-26"] evidence="order"
 for position, n_layers in (("none", 1), ("none", 2), ("rotary", 1)):
     largest = difference(random_model(position, n_layers))
     print(f"positions: {position:<7} layers: {n_layers}   largest difference {largest:.2f}")
     assert largest < 1e-4 if (position, n_layers) == ("none", 1) else largest > 0.02
 
 # %% [markdown]
-# One layer without positions gives the same scores to both sentences. [[order]] With two layers some of the order leaks through the mask, because the second layer sees what each word could see in the first (lesson 05).
+# One layer without positions gives the same logits after both sentences. [[order]] With two layers some of the order leaks through the mask, because the second layer sees what each word could see in the first (lesson 05).
 
 # %% [markdown] slide="say"
 # With random weights it matters only whether the difference is 0, not how large it is.
@@ -155,17 +155,17 @@ for kind, (low, high) in {"none": (2.3, 3.4), "rotary": (0.0001, 0.2)}.items():
     weight = maps[kind, 120].diagonal(-2).mean()
     assert weight > 0.7 if kind == "rotary" else weight < 0.2
 
-# %% [markdown]
+# %% [markdown] slide="say"
 # With positions the head finds the token two positions back in 120 updates, and its loss goes to nearly 0. Without them it cannot. [[two-back]]
 
 # %% [markdown] slide="subslide"
-# Train your own. `control` runs the function again for each choice that you make; every line of it is here to copy.
+# Train your own: `control` runs `trained` again at each choice.
 
 
-# %%
+# %% slide="skip"
 def trained(back=2, position="rotary"):
     head, _ = train_head(position, back, n_updates=120)
-    fig, ax = plt.subplots(figsize=(7, 5.8), layout="constrained")
+    fig, ax = plt.subplots(figsize=(6, 5), layout="constrained")
     ax.imshow(attention_map(head)[:16, :16], cmap=figures.HEAT, vmin=0, vmax=1)
     ax.grid(visible=False)
     ax.set(title=f"{back} back, positions: {position}", xlabel="looks at position", ylabel="from position")
@@ -175,6 +175,7 @@ def trained(back=2, position="rotary"):
     figures.display(fig, alt=alt, caption=caption, table={"back": [back], "positions": [position]})
 
 
+# %%
 control(trained, back=(1, 8), position=["none", "learned", "sinusoidal", "rotary"])
 
 # %% [markdown] slide="say"
@@ -191,7 +192,7 @@ control(trained, back=(1, 8), position=["none", "learned", "sinusoidal", "rotary
 # - *all sines come before all cosines* (`two blocks`): `cat` puts the two tables after each other. Stack them along a new last axis, then flatten.
 # - *every column has a speed of its own* (`own speed for each`): i counts pairs, and two neighbours share one angle.
 # - *the pairs are counted from 1* (`frequencies from one`): Pair 0 has the exponent 0, so its speed is 1.
-# - *The product of rows 0 and 53* (prediction, the first choice): Ask how far apart the two rows of the question are.
+# - *It has changed, because the rows are others* (`1.497`): Ask how far apart the two rows of the question are. 1.497 is the product of rows 0 and 53.
 # - *The network cannot separate word and position once they are added* (from the room): In hundreds of dimensions there is room for both, and the first linear maps learn to read either.
 #
 # **Cut if short.** The exercise; show its solution for one row and go to the heat map.
@@ -223,9 +224,11 @@ from tinylm_lib.classroom import check, hint, keep
 
 # %% tags=["exercise"] name="sinusoidal" minutes=8 difficulty=2 plan=80
 def sinusoidal(n, d):
-    """Returns (n, d): for each position p = 0 .. n-1 the row [sin a_0, cos a_0, sin a_1, cos a_1, ...].
+    """Returns (n, d): row p is [sin a_0, cos a_0, sin a_1, cos a_1, ...].
 
-    a_i = p * 10000^(-2i/d) radians, for i = 0 .. d/2 - 1. d is even. fp32 is precise enough.
+    a_i = p * 10000^(-2i/d) radians, for i = 0 .. d/2 - 1. d is even.
+    sinusoidal(2, 4): [0, 1, 0, 1] and [0.8415, 0.5403, 0.0100, 1.0000].
+    The positions are p = 0 .. n-1; fp32 is precise enough.
     """
     # SOLUTION
     frequencies = 10_000.0 ** (-torch.arange(0, d, 2) / d)
@@ -251,14 +254,13 @@ hint("sinusoidal")
 # %% slide="skip"
 from tinylm_lib.positions import sinusoidal_table
 
-# %%
-# ESSENTIAL
 waves = sinusoidal_table(64, 64)  # (positions, d)
+
+# %% tags=["source-hidden"]
 fig, ax = plt.subplots(figsize=(10.4, 5), layout="constrained")
 image = ax.imshow(waves, cmap=figures.SIGNED, vmin=-1, vmax=1, aspect="auto")
 fig.colorbar(image, ax=ax, ticks=[-1, 0, 1])
 ax.set(title="Fast waves at the left, slow ones at the right", xlabel="number in the row", ylabel="position")
-# END
 ax.grid(visible=False)
 figures.display(
     fig,
@@ -269,7 +271,7 @@ figures.display(
 )
 
 # %% [markdown] slide="subslide"
-# What do these rows know? Take the row of a position and the row three positions later, and multiply.
+# What do these rows know? In a smaller table, `rows`, each has 8 numbers. Take the dot product of a row and the row three positions later.
 
 # %% slide="skip"
 rows = sinusoidal_table(64, 8)  # (64, 8)
@@ -318,7 +320,7 @@ for p in (0, 7, 50):
 # - *Their directions have changed, so their score has changed* (from the room): The dot product depends on the two lengths and the angle between them, and none of the three has changed.
 # - *Rotating loses what the word meant* (from the room): A rotation can be undone and keeps all lengths, and both vectors are rotated.
 #
-# **Cut if short.** The matrix of the identity in higher precision; keep the picture of the arrows and the three scores.
+# **Cut if short.** The last step, the product of two rotations; keep the picture of the arrows and the three scores.
 
 # %% [markdown] slide="slide"
 # ## 3. Rotate the word itself
@@ -362,6 +364,13 @@ def rotation(angle: float) -> torch.Tensor:
 arrow = torch.tensor([1.0, 0.0], dtype=torch.float64)
 for p in range(3):
     print(f"position {p}:", rotation(1.0 * p) @ arrow)
+
+# %% slide="skip"
+for block, angle in ((M[:2, :2], 3.0), (M[2:, 2:], 0.03)):
+    assert (block - rotation(angle)).abs().max() < 1e-6
+
+# %% [markdown] slide="say"
+# The two blocks of the picture are such matrices, for 3 and for 0.03 radians. (There a row that begins with a sine is multiplied from the left, here a column that begins with a cosine. The two differences cancel.)
 
 # %% tags=["source-hidden"] slide="subslide"
 tips = [(rotation(p) @ arrow).tolist() for p in range(7)]
@@ -412,14 +421,14 @@ for m, n in ((3, 5), (110, 10), (3010, 3007)):
 # %% [markdown] tags=["note"]
 # **Say.** One pair comes round again, so a head has many pairs, each with its own frequency. Then we ask the shipped model what it uses the fast and the slow pairs for, by stopping them and by removing them.
 #
-# **Draw.** Three clock hands: a fast, a middle and a slow one. Which of them helps to tell neighbours apart, and which tells the beginning of a text from its end?
+# **Draw.** Three clock hands: a fast, a middle and a slow one. Which of them helps to distinguish neighbours, and which the beginning of a text from its end?
 #
 # **Ask.** Before the second prediction: "What are the slow pairs good for, in a model that reads at most 128 tokens?" After the last table: "Must a model that *can* have a head for two back *learn* one?"
 #
 # **Usual answers.**
-# - *22* (prediction): That is three and a half turns. Where does the arrow point after half a turn?
-# - *nothing happens in either case* (prediction): You think of the rotation alone. A pair is also a part of the score when it does not rotate.
-# - *both raise it* (prediction): How far does the slowest pair rotate in 128 positions? Could the model notice?
+# - *It is close to a multiple of the full turn* (`22`): That is three and a half turns. Where does the arrow point after half a turn?
+# - *They do nothing, so nothing is lost* (`nothing happens in either case`): You think of the rotation alone. A pair is also a part of the score when it does not rotate.
+# - *Every pair is used, so both do harm* (`both raise it`): How far does the slowest pair rotate in 128 positions? Could the model notice?
 # - *Why not one slow pair that never repeats?* (from the room): Neighbours would then differ by an angle too small to matter.
 #
 # **Cut if short.** The view (show its picture), and the last table of the section.
@@ -450,14 +459,14 @@ from tinylm_lib.positions import frequencies
 for i, frequency in enumerate(frequencies(8).tolist()):
     print(f"pair {i}: frequency {frequency:.3f}, wavelength {2 * math.pi / frequency:,.0f}")
 
-# %% [markdown] slide="subslide"
-# A fast pair tells neighbours apart but repeats, and a slow one hardly moves from word to word. Here is a real head: layer 2, its query of the full stop and its key of *Carlos*, before they are rotated. In *score and distance* move both words on.
+# %% [markdown]
+# A fast pair distinguishes neighbours but repeats, and a slow one hardly moves from word to word. Here are the pairs of a real head: layer 2, its query of the full stop and its key of *Carlos*, before they are rotated.
 
 # %%
 rope_view(model, tokenizer, "\nOne day, Carlos thanked Jamal.", layer=2, head=2, key=4, part="bank")
 
 # %% [markdown] slide="say"
-# Read down a column of *all pairs*: that is how a position looks. The score keeps the promise of section 3 for all pairs at once, because it is the same wherever the two words are. With waves added it is not. (The view adds the waves directly to q and k, which is simpler than in a model, where they are added to x before the matrices.) *Layouts* belongs to section 8.
+# Read down a column of *all pairs*: that is how a position looks. In *score and distance* move both words on. The score keeps the promise of section 3 for all pairs at once, because it is the same wherever the two words are. With waves added it is not. (The view adds the waves directly to q and k, which is simpler than in a model, where they are added to x before the matrices.) *Layouts* shows two ways to form the pairs, which come next.
 
 # %% [markdown] slide="subslide"
 # ### What does the shipped model use them for?
@@ -485,7 +494,7 @@ def loss_with(stopped: range, removed: range) -> float:
 
 
 # %% [markdown] slide="say"
-# In this model pair $i$ consists of the numbers $i$ and $i + 16$; section 8 says why. The slower half of the pairs rotates by at most a fifth of a circle within the 128 positions that this model was trained on, and the slowest hardly at all.
+# In this model pair $i$ consists of the numbers $i$ and $i + 16$, so the **partner** of a number is half a vector away. Models use two such **layouts**: *halves*, as here, and *interleaved*, where neighbours are partners, as in section 3. The rotation is the same, but a model has to keep the layout that it was trained with.
 
 # %% slide="skip"
 nothing, everything = range(0), range(16)
@@ -508,7 +517,7 @@ predict(
     because="The model does not get any position from these pairs. But they are a part of every score, whether they rotate or not, and the model uses that part.",
 )
 
-# %% evidence="slow-pairs"
+# %% tags=["source-hidden"] evidence="slow-pairs"
 print(f"loss of the shipped model: {whole:.2f} nats per token; what is added to it:")
 print(f"{'pairs':<10}{'wavelengths':<20}{'stopped':>8}{'removed':>9}")
 for i, pairs in enumerate(quarters):
@@ -519,16 +528,18 @@ print(f"{'all':<10}{'':<20}{fixed(stop[4], 2):>8}")
 assert min(stop[:2]) > 0.5 > min(remove) > 0.02 > 0.01 > max(stop[2:4])
 assert sum(remove[:2]) > sum(stop[:2]) + 0.3 and stop[4] > 2
 
-# %% [markdown]
+# %% [markdown] slide="fragment"
 # The faster half gives this model the order of the words. For the slower half it makes no difference whether the pairs rotate, but the model does use them: without their part of the scores the loss rises. [[slow-pairs]]
 
 # %% [markdown] slide="say"
+# The slower half of the pairs rotates by at most a fifth of a circle within the 128 positions that this model was trained on, and the slowest hardly at all.
+#
 # This is not a division of labour, because the faster half does more than give the order: removing its pairs costs more than stopping them. In Gemma 7B, too, the fastest pairs were found to make attention patterns by position, and the slow ones are suspected to carry meaning (Barbero et al. 2024). What slow pairs do in longer texts cannot be seen here, because this model reads at most 128 tokens.
 
 # %% [markdown] slide="subslide"
 # Does the shipped model have a head like the one of section 1, for any fixed distance up to 20? For each of its 12 heads we take the mean attention weight at each distance, and print the largest.
 
-# %% evidence="no-fixed-distance"
+# %% tags=["source-hidden"] evidence="no-fixed-distance"
 caught = capture(model, stories)
 for layer in range(3):
     weights = caught.attention(layer).weights  # (B, H, T, S)
@@ -551,11 +562,11 @@ for layer in range(3):
 # - *the minus is missing* (`no minus`): With a plus in both lines (1, 1) grows. A rotation keeps the length.
 # - *the pairs turn the other way* (`backwards`): Rotate (1, 0) by a small angle on the board. In which direction does the second number go?
 # - *the results are put behind each other instead of back in their places* (`in blocks`): `cat` makes two blocks. Stack and flatten.
-# - *a coordinate is paired with one half a vector away* (`halves`): A real layout, but not the one of this exercise. Section 8 has both.
+# - *a coordinate is paired with one half a vector away* (`halves`): That is the layout of the shipped model. In this exercise neighbours are partners, as in section 3.
 # - *the rows are counted instead of looking at `positions`* (`by row`): It works until a text is continued from a cache, where the first row is not at position 0.
 # - *angles are computed in the dtype of x* (`all rounded`): bf16 keeps only a few bits of a number, so large odd positions are rounded to even ones.
 #
-# **Cut if short.** The library's version and the table; give the exercise as homework and show the trace.
+# **Cut if short.** The library's version and everything after it. Keep the exercise: show all hints when half of its time is over, and let the class finish it at home.
 
 # %% [markdown] slide="slide"
 # ## 5. Your turn
@@ -564,10 +575,13 @@ for layer in range(3):
 
 # %% tags=["exercise"] name="rotate" minutes=10 difficulty=3
 def rotate(x, positions, base):
-    """x (..., T, D): row t is rotated to positions[t], its pairs (0, 1), (2, 3), ... by position * base^(-2i/D) radians.
+    """Rotates row t of x (..., T, D) to positions[t].
 
-    positions (T,): any integers in any order, large or negative ones too. Angles in fp32 or better.
-    Returns (..., T, D) in the dtype of x; x stays as it was.
+    Pair i, the numbers 2i and 2i + 1, by position * base^(-2i/D) radians.
+    positions (T,): any integers in any order, large or negative ones too.
+    [[1, 0, 1, 0]] at [1], base 10000: [[0.5403, 0.8415, 1.0000, 0.0100]].
+    Angles in fp32 or better. Returns (..., T, D) in the dtype of x;
+    x stays as it was.
     """
     # SOLUTION
     D = x.shape[-1]
@@ -587,7 +601,7 @@ hint("rotate")
 
 # %% [markdown] tags=["solution"]
 # The angles are (T, D/2) and broadcast from the right over texts and heads. `stack` and `flatten(-2)` put each pair back where it was, and `cat` would make halves. Common mistakes:
-# a lost minus; `arange(T)` in place of `positions`, which works until a text is continued; angles in the dtype of `x`; no cast at the end.
+# a lost minus; `arange(T)` instead of `positions`, which works until a text is continued; angles in the dtype of `x`; no cast at the end.
 
 # %% [markdown] slide="subslide"
 # ### The library's version
@@ -610,7 +624,7 @@ classic = preset("tiny_transformer", "tiny")
 assert (classic.position, classic.embedding_dropout) == ("sinusoidal", 0.1)
 assert TransformerLM(classic).embed_scale == math.sqrt(classic.d_model)
 
-# %%
+# %% slide="fragment"
 show(sinusoidal_table, Rotary)
 
 # %% slide="subslide"
@@ -638,7 +652,7 @@ print("score:         ", [round(score, 1) for score in (keys_behind @ looking_ba
 # ### The library's four answers
 # A position is **added to the vectors $x$, once**, or it **rotates $q$ and $k$, in every layer**:
 
-# %% rows=["S4-49"]
+# %% tags=["source-hidden"] rows=["S4-49"]
 print(f"{'position':<12}{'added to x':<20}{'q and k':<11}{'weights':>8}   table")
 for name, (added, rotated) in POSITIONS.items():
     reader = random_model(name, n_layers=1)
@@ -659,8 +673,8 @@ for name, (added, rotated) in POSITIONS.items():
 # **Ask.** The prediction is the heart of the section. Ask those who say "the same" why the long text fails nevertheless.
 #
 # **Usual answers.**
-# - *far higher* (prediction, most of the room): What does a score depend on? Which offsets occur in the moved text?
-# - *a little higher* (prediction): Same question. Is there an offset that was not trained?
+# - *These positions are new to it* (`far higher`, most of the room): What does a score depend on? Which offsets occur in the moved text?
+# - *Rounding grows with the position* (`a little higher`): The tables are precise. Same question. Is there an offset that was not trained?
 # - *Then rotary works with any length* (after the first result): True of the arithmetic. Look at the next table.
 #
 # **Cut if short.** Show the prediction and its answer, and say what the table shows.
@@ -686,6 +700,9 @@ line_ends = (tokens == tokens[0]).nonzero()[:, 0]
 texts = torch.stack([tokens[start : start + 513] for start in line_ends[:200:5]])  # (40, 513)
 print(f"40 texts of 512 tokens; a story has about {len(tokens) / 220:.0f}")
 
+# %% [markdown] slide="say"
+# Section 4 measured the loss on other texts, and on shorter ones, so it was not quite the same there.
+
 
 # %% tags=["source-hidden"]
 @torch.no_grad()
@@ -704,7 +721,7 @@ predict(
     because="Only offsets count, and within 128 words there is none that was not trained.",
 )  # fmt: skip
 
-# %% evidence="far-positions"
+# %% tags=["source-hidden"] evidence="far-positions"
 assert abs(starts[1900] - starts[0]) < 0.005
 print("128 tokens, by their first position:", {start: round(loss, 2) for start, loss in starts.items()})
 
@@ -727,7 +744,7 @@ with torch.no_grad():
 # Positions far from those of the training do no harm [[far-positions]], but in a long text something else is new: distances beyond 127, and more words to look at than ever in training. The loss grows, and the tokens are not the reason, because the same tokens have a low loss when only the last 128 are in view. [[long-texts]] "Works with any length" is true of the arithmetic only.
 
 # %% [markdown] slide="say"
-# The first loss is a mean over tokens 0 to 127, and the first line of the table one over tokens 64 to 127, which have more words to go by. The model refuses what its table does not hold:
+# The first loss is a mean over tokens 0 to 127, and the first line of the table one over tokens 64 to 127, which have more words to go by. The model raises an error for more positions than its table has.
 
 # %% tags=["raises-exception"] slide="skip"
 model(texts[:, :200])
@@ -740,18 +757,18 @@ model(texts[:, :200])
 # **Ask.** The prediction, and afterwards: "Which third test would find forgotten positions?"
 #
 # **Usual answers.**
-# - *0* (prediction): Which of them still rotates every pair, only by another angle?
-# - *4* (prediction): Without the minus, or with another pair's partner, no pair is rotated at all.
+# - *A wrong rotation fails a test of rotations* (`0`): Which of them still rotates every pair, only by another angle?
+# - *Every rotation passes* (`4`): Without the minus, or with another pair's partner, no pair is rotated at all.
 # - *Rotating by 0 is not a rotation* (from the room): It keeps all lengths, and its scores depend on nothing, so on nothing but the offset.
 #
-# **Cut if short.** The code of the four mistakes; show the table of yes and no.
+# **Cut if short.** The drawing; keep the prediction and the table of yes and no.
 
 # %% [markdown] slide="slide" plan=80
 # ## 7. Break it: wrong, and nothing complains
 # Two tests of a rotation: *lengths stay*, and *the score depends on the offset only*. We try them with one query and one key, always three positions apart, on four mistakes:
 #
 # - **no minus**: $a\cos\theta + b\sin\theta$ in even positions of the vector;
-# - **layouts mixed**: the angles of neighbours, but each number's partner half a vector away;
+# - **wrong partner**: the angles belong to pairs of neighbours, but each number is combined with the one half a vector away;
 # - **pairs counted from 1**: each pair has the frequency of the next one;
 # - **positions forgotten**: every angle is 0.
 
@@ -771,17 +788,17 @@ def looked_up(speeds: torch.Tensor, minus: float = -1.0) -> Positions:
     return Positions(where, (angles.cos().repeat_interleave(2, dim=-1), sin))
 
 
-# %%
+# %% slide="skip"
 tried = {
     "right": turn(vectors, looked_up(speeds)),
     "no minus": turn(vectors, looked_up(speeds, minus=1.0)),
-    "layouts mixed": turn_halves(vectors, looked_up(speeds)),
+    "wrong partner": turn_halves(vectors, looked_up(speeds)),
     "pairs counted from 1": turn(vectors, looked_up(speeds * speeds[1])),
     "positions forgotten": turn(vectors, looked_up(0 * speeds)),
 }
 
 
-# %%
+# %% slide="skip"
 def tests(rotated: torch.Tensor) -> list[bool]:
     length_stays = torch.allclose(rotated.norm(dim=-1), vectors.norm(dim=-1), rtol=1e-4)
     scores = (rotated[0::2] * rotated[1::2]).sum(-1)  # (3)
@@ -806,7 +823,7 @@ predict(
     because=f"These pass: {' and '.join(passing)}. Slower pairs are rotations, too, and so is rotating by 0.",
 )  # fmt: skip
 
-# %%
+# %% tags=["source-hidden"] slide="subslide"
 print(f"{'':<24}{'length stays':<16}{'offset only':<16}right numbers")
 for name, rotated in tried.items():
     print(f"{name:<24}" + "".join(f"{'yes' if passed else 'NO':<16}" for passed in tests(rotated)).rstrip())
@@ -822,8 +839,8 @@ for name, rotated in tried.items():
 # **Ask.** "You load a checkpoint, no error is raised, and the loss is far too high. How do you find out whether the layout is wrong?"
 #
 # **Usual answers.**
-# - *64* (prediction): That is the diagonal alone. Each number also needs its partner.
-# - *32* (prediction): That is the number of blocks, and each block has four numbers.
+# - *One for each number* (`64`): That is the diagonal alone. Each number also needs its partner.
+# - *One for each pair* (`32`): That is the number of blocks, and each block has four numbers.
 # - *The shapes would not fit* (from the room): All shapes are the same in both layouts. That is the trap.
 #
 # **Cut if short.** All of it; the students can read it alone.
@@ -831,7 +848,7 @@ for name, rotated in tried.items():
 # %% [markdown] slide="slide" plan=110
 # ## 8. For engineers
 # ### One matrix, two fast ways
-# The rotation of all pairs is one matrix, with a small rotation for each pair along its diagonal:
+# The rotation of all pairs is one matrix, with a small rotation for each pair along its diagonal.
 
 # %% slide="skip"
 D, p = 4, 20
@@ -969,7 +986,7 @@ assert wave / token > 30 and wave / scaled < 2
 
 # %% [markdown] slide="subslide"
 # ### Longer texts
-# By the formula of section 2, a larger **base** slows every pair but the first, and the slow ones most. [Llama 3](https://arxiv.org/abs/2407.21783) has 500,000 in place of 10,000, for texts of up to 8,192 tokens, with heads of $D = 128$ (Grattafiori et al. 2024):
+# By the formula of section 2, a larger **base** slows every pair but the first, and the slow ones most. [Llama 3](https://arxiv.org/abs/2407.21783) has 500,000 instead of 10,000, for texts of up to 8,192 tokens, with heads of $D = 128$ (Grattafiori et al. 2024).
 
 # %% tags=["source-hidden"] evidence="base"
 length = 8192
@@ -1002,9 +1019,22 @@ figures.display(
 # - **ALiBi** has no positions in the vectors. It subtracts from each score a number that grows with the distance ([Press et al. 2022](https://arxiv.org/abs/2108.12409)).
 # - **T5** adds a learned number to each score, one for each head and range of distances, its *relative position bias* ([Raffel et al. 2020](https://arxiv.org/abs/1910.10683)).
 
+# %% [markdown] tags=["note"]
+# **Say.** We began with a model that cannot know who thanked whom. Now the angle between a query and a key depends on how far apart two words are. The first three points are from sections 1 to 4, the fourth is from section 6 and the last from section 8: say only those whose section you taught.
+#
+# **Draw.** Once more the query and the key of section 3, with the angle between them.
+#
+# **Ask.** At the door: "Nothing is added to the word. How does a score depend on the distance nevertheless?"
+#
+# **Usual answers.**
+# - *The vector of the word is rotated, so it contains the position* (from the room): Only its query and its key are rotated. The vector itself and its value stay.
+# - *The mask shows what came before* (from the room): The first model of section 1 had the mask as well, and it gave the same logits.
+#
+# **Cut if short.** The list; students read it. Keep the question.
+
 # %% [markdown] slide="slide"
 # ## What you have now
-# - One layer of attention without positions gives the same scores after both orders of our sentence. [[order]] With positions a head learns to find the token at a fixed distance, and without them it does not. [[two-back]] The shipped model has no such head for the distances that we tried. [[no-fixed-distance]]
+# - One layer of attention without positions gives the same logits after both orders of our sentence. [[order]] With positions a head learns to find the token at a fixed distance, and without them it does not. [[two-back]] The shipped model has no such head for the distances that we tried. [[no-fixed-distance]]
 # - One matrix moves every sinusoidal row on by the same number of positions, and it rotates each pair. [[linear-map]] Rotary positions apply this rotation to queries and keys, so a score depends on the two words and their offset, not on where they are. [[offset-only]]
 # - In the shipped model only the faster half of the pairs gives information about the order of the words. The slower half is used as well, but whether it rotates makes no difference. [[slow-pairs]]
 # - At positions far beyond those of its training the shipped model has the same loss [[far-positions]], but in texts longer than those of its training its loss rises. [[long-texts]]

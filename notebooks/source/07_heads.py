@@ -3,7 +3,7 @@
 # **How can a word look back for several things at once?**
 #
 # *Needs* lessons 05 and 06. *Builds* `Attention` in `attention.py`. *Runs* in about 12 s on two cores.
-# *Teaches* in about 54 minutes, plus 33 of exercises.
+# *Teaches* in about 56 minutes, plus 33 of exercises.
 
 # %%
 import time
@@ -388,7 +388,7 @@ found = [heads_that_find(model, tokenizer, one_set) for one_set in sets]
 looked_at = {kind: torch.stack([finds[kind] for finds in found]) for kind in kinds}  # each (sets, layers, heads)
 assert looked_at["name"].shape == (3, 3, 4)
 
-# %% tags=["source-hidden"] rows=["S3-5"]
+# %% tags=["signature", "source-hidden"] rows=["S3-5"]
 all_heads = [(layer, head) for layer in range(3) for head in range(4)]
 rows = [f"layer {layer}, head {head}" for layer, head in all_heads]
 figures.heat_map(

@@ -3,7 +3,7 @@
 # **What does a position do with what it has fetched?**
 #
 # *Needs* lessons 02 to 07. *Builds* `silu`, `gelu` and `swiglu` (in the library: `layers.py`, and `GatedMLP` in `feedforward.py`). *Runs* in about 14 s on two cores.
-# *Teaches* in about 45 minutes, plus 26 of exercises.
+# *Teaches* in about 47 minutes, plus 26 of exercises.
 
 # %%
 import copy
@@ -409,7 +409,7 @@ opened = layers.silu(caught.outputs["blocks.2.ffn.gate_proj"])  # (B, T, F)
 says = caught.outputs["blocks.2.ffn.up_proj"]
 average = [opened[ids == tokenizer.encode(word)[0]].mean(0)[units] for word in words]
 
-# %% tags=["source-hidden"] rows=["S0-31"]
+# %% tags=["signature", "source-hidden"] rows=["S0-31"]
 figures.heat_map(
     torch.stack(average, -1),
     [f"unit {unit}" for unit in units],

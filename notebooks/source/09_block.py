@@ -3,7 +3,7 @@
 # **How can dozens of layers be stacked so that the model still learns?**
 #
 # *Needs* lessons 04, 05, 07 and 08. *Builds* `PreNormBlock` in `model.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in about 49 minutes, plus 7 of exercises.
+# *Teaches* in about 52 minutes, plus 7 of exercises.
 
 # %%
 import math
@@ -293,7 +293,7 @@ with figures.axes("One block, two places for the norm", "left: pre-norm", "top t
     ax.set(xlim=(-0.05, 1.08), ylim=(0, 1.06))
     ax.axis("off")
 
-# %% tags=["source-hidden"] rows=["S0-38"]
+# %% tags=["signature", "source-hidden"] rows=["S0-38"]
 figures.display(
     figure,
     alt="Two blocks beside their streams. Pre-norm: a norm reads the stream, attention adds to it; another norm reads it, the feed-forward adds. Post-norm: attention reads the stream and adds, then a norm stands on the stream itself; the same with the feed-forward.",

@@ -3,7 +3,7 @@
 # **All parts are built. What do they make together, and how large is it?**
 #
 # *Needs* lessons 02 to 09. *Builds* `count_parameters` in `cost.py`, and explains `TransformerLM` in `model.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in about 50 minutes, plus 36 of exercises.
+# *Teaches* in about 52 minutes, plus 36 of exercises.
 
 # %%
 import importlib

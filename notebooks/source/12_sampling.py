@@ -3,7 +3,7 @@
 # **How does a list of probabilities become a text?**
 #
 # *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `sampling.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in about 51 minutes, plus 40 of exercises.
+# *Teaches* in about 53 minutes, plus 40 of exercises.
 
 # %%
 import math

@@ -3,7 +3,7 @@
 # **Must writing get slower with every word?**
 #
 # *Needs* lessons 05 to 07, 10 and 12 (`generate`). *Builds* `KVCache` in `cache.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in about 40 minutes, plus 12 of exercises.
+# *Teaches* in about 42 minutes, plus 12 of exercises.
 
 # %%
 import time

@@ -3,7 +3,7 @@
 # **How fast could it be, and what keeps it from that?**
 #
 # *Needs* lessons 05, 08, 10 and 11. *Builds* `training_flops` in `cost.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in about 47 minutes, plus 16 of exercises.
+# *Teaches* in about 50 minutes, plus 16 of exercises.
 
 # %%
 import io

@@ -3,7 +3,7 @@
 # **What does more of everything buy?**
 #
 # *Needs* lessons 10, 11 and 14. *Builds* nothing new: it uses `cost.py` and `distributed.py`. *Runs* in about 30 s on two cores.
-# *Teaches* in about 37 minutes, plus 20 of exercises.
+# *Teaches* in about 40 minutes, plus 20 of exercises.
 
 # %%
 import importlib

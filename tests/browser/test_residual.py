@@ -88,3 +88,10 @@ def test_at_200_percent_the_page_does_not_move_sideways(open_page):
     page = open_page(**ZOOMED)
     assert_fits(page, VIEW)
     page.locator(VIEW).screenshot(path=SCREENSHOTS / "residual-zoomed.png")
+
+
+def test_on_a_phone_no_header_of_the_course_is_wider_than_its_column(open_page):
+    page = open_page(viewport={"width": 390, "height": 844})
+    assert_fits(page, f"{VIEW} .course *")
+    widths = "titles => titles.map(title => title.scrollWidth - title.clientWidth)"
+    assert max(page.locator(f"{VIEW} .course .title").evaluate_all(widths)) == 0

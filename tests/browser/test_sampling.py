@@ -1,15 +1,12 @@
 """The view of sampling in JupyterLab and in an exported page: its shares are those of `next_token_probs`."""
 
-import random
-
 import pytest
 import torch
 from playwright.sync_api import Page, expect
 from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, findings
 
 from tinylm_lib import generate
-from tinylm_lib.classroom.views.base import source
-from tinylm_lib.pretrained import load_pretrained
+from tinylm_lib.classroom.course import site
 from tinylm_lib.probabilities import next_token_probs
 
 pytestmark = pytest.mark.browser
@@ -21,8 +18,11 @@ SAYS, WORDS = f"{VIEW} .say", f"{VIEW} .text .shade"
 
 
 @pytest.fixture(scope="module")
-def ready():
-    return load_pretrained("storyworld")
+def exported(sample) -> str:
+    """The address of the lesson as a page on its own, without the model of a site."""
+    page = site.export(sample, sample.parent / "pages")[0]
+    page.with_name(site.MODEL).unlink()
+    return page.as_uri()
 
 
 def written(ready, n: int, seed: int, **options) -> list[int]:
@@ -74,32 +74,6 @@ def move(page: Page, ready) -> None:
         slide(page, name, off)
     expect(page.locator(SAYS)).to_contain_text("345 of 345 words may be drawn")
     assert cuts(page) == []
-
-
-def table(V: int) -> list[dict]:
-    """A hundred settings, corners included."""
-    chance = random.Random(12)
-    rows = [(0, 3, 0.5, 0.5), (1, None, None, None), (1, 1, None, None), (0.05, None, 1, 0), (3, V, 0.01, None)]
-    rows += [(2, None, None, 1), (1, 9, 0.9, 0.3)]
-    while len(rows) < 100:
-        temperature = chance.choice([0, 0.3, 1, round(chance.uniform(0.05, 3), 2)])
-        top_k = chance.choice([None, chance.randint(1, V), chance.randint(1, 20)])
-        top_p = chance.choice([None, 1, round(chance.uniform(0.01, 1), 2)])
-        rows.append((temperature, top_k, top_p, chance.choice([None, 0, round(chance.uniform(0, 1), 2), 0.01])))
-    return [dict(zip(("temperature", "top_k", "top_p", "min_p"), row, strict=True)) for row in rows]
-
-
-def test_the_script_computes_what_the_library_computes_ties_included(open_page):
-    logits = torch.randn(3, 60, generator=torch.Generator().manual_seed(1)) * torch.tensor([[1.0], [4.0], [1.0]])
-    logits[2] = logits[2].round()  # many are equal
-    settings = table(60)
-    module = source("sampling").replace("export default", "const view =")
-    each = "rows.map(row => settings.map(each => nextTokenProbs(row, each).probs))"
-    run = f"([rows, settings]) => {{ {module}\n return {each} }}"
-    found = torch.tensor(open_page().evaluate(run, [logits.tolist(), settings]))  # (3, 100, V)
-    expected = torch.stack([next_token_probs(logits, **each) for each in settings], dim=1)
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
-    assert ((found > 0) == (expected > 0)).all()
 
 
 def test_in_jupyterlab_the_kernel_writes_on(run_sample, ready):

@@ -1,7 +1,10 @@
 """The exported site in a browser: every lesson opens from disk, and the search leads to the section that says it."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 from playwright.sync_api import expect
@@ -9,7 +12,7 @@ from support.browser import SCREENSHOTS, assert_fits, findings
 
 from tinylm_lib.classroom.course import lab
 from tinylm_lib.classroom.course.reference import write_reference
-from tinylm_lib.classroom.course.site import REFERENCE, export
+from tinylm_lib.classroom.course.site import GUIDE, REFERENCE, export
 
 pytestmark = pytest.mark.browser
 
@@ -30,14 +33,14 @@ def test_a_word_is_found_in_its_section(open_exported, site):
     expect(field).to_be_focused()
     page.keyboard.type("causal mask")
     expect(status).to_contain_text("sections have “causal”, “mask”.")
-    expect(page.locator(".lessons")).to_be_hidden()
+    expect(page.locator(".front")).to_be_hidden()
     first = page.locator(".found li").first
     assert {mark.lower() for mark in first.locator("mark").all_inner_texts()} <= {"causal", "mask"}
     heading = first.locator("a").inner_text()
     anchor = first.locator("a").get_attribute("href")
     page.screenshot(path=SCREENSHOTS / "site-search.png")
     page.keyboard.press("Escape")
-    expect(page.locator(".lessons")).to_be_visible()
+    expect(page.locator(".front")).to_be_visible()
     field.fill("<b>nothing .* like it")
     expect(status).to_contain_text("No sections have")
     lesson = open_exported(f"{site.as_uri()}/{anchor}")
@@ -55,11 +58,90 @@ def test_a_lesson_searches_all_lessons(open_exported, site):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_index_has_no_serious_finding(open_exported, site, scheme):
-    page = open_exported((site / "index.html").as_uri(), color_scheme=scheme)
-    page.screenshot(path=SCREENSHOTS / f"site-{scheme}.png")
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_the_front_page_fits_and_has_no_serious_finding_before_and_while_the_model_writes(
+    open_exported, site, scheme, width
+):
+    size = {"viewport": {"width": width, "height": {390: 844, 1280: 800, 1920: 1080}[width]}}
+    page = open_exported((site / "index.html").as_uri(), color_scheme=scheme, reduced_motion="reduce", **size)
+    page.screenshot(path=SCREENSHOTS / f"front-{width}-{scheme}.png", full_page=True)
+    assert_fits(page, "h1, .stage svg:visible, .doors > div, .map li")
     assert findings(page) == []
-    page.get_by_label("Search all lessons").fill("softmax")
+    if width == 390:
+        small = page.locator(".narrow text").evaluate_all(
+            "all => Math.min(...all.map(t => t.getBoundingClientRect().height))"
+        )
+        assert small >= 18
+    page.get_by_role("button", name="Watch it write").click()
+    expect(page.locator(".token:not(.given)").nth(8)).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    page.screenshot(path=SCREENSHOTS / f"front-live-{width}-{scheme}.png")
+    assert_fits(page, ".writer, .writer :is(.bar button, table, textarea, .text)")
+    assert findings(page) == []
+
+
+def test_a_visitor_asks_with_the_keyboard_and_the_model_writes_a_story_with_exact_probabilities(open_exported, site):
+    page = open_exported((site / "index.html").as_uri())
+    expect(page.locator(".stage figure")).to_be_visible()
+    expect(page.locator(".writer")).to_have_count(0)
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the text")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Watch it write")).to_be_focused()
+    page.keyboard.press("Enter")
+    written = page.locator(".token:not(.given)")
+    expect(written.nth(3)).to_be_visible()
+    expect(page.locator(".stage figure")).to_have_count(0)
+    expect(page.get_by_text("Now the word after it:")).to_be_visible()
+    expect(page.locator(".stage")).to_be_in_viewport()
+    field = page.get_by_label("Begin a text")
+    field.fill("One day/")
+    field.press("/")
+    expect(field).to_be_focused()
+    assert "/" in field.input_value()
+
+
+def test_the_front_page_without_scripts_has_the_picture_the_doors_and_the_list(open_exported, site):
+    page = open_exported((site / "index.html").as_uri(), java_script_enabled=False)
+    expect(page.get_by_role("img", name="A story, with threads between its words")).to_be_visible()
+    expect(page.get_by_role("button", name="Watch it write")).to_be_hidden()
+    assert page.locator(".doors h2").all_inner_texts() == ["To learn", "To teach", "To build with it"]
+    assert page.locator(".map li").count() == len(list(lab.NOTEBOOKS.glob("*.ipynb")))
+
+
+def test_words_of_the_picture_do_not_overlap_in_another_font(open_exported, site):
+    page = open_exported((site / "index.html").as_uri(), reduced_motion="reduce")
+    for font in ("DejaVu Sans", "sans-serif", "serif"):
+        page.add_style_tag(content=f".stage text {{ font-family: {font} !important }}")
+        boxes = page.locator(".wide text").evaluate_all(
+            "all => all.map(t => t.getBBox()).map(b => [b.x, b.y, b.width])"
+        )
+        ends = [(y, x, x + width) for x, y, width in boxes]
+        assert all(right <= left + 3 for (y, _, right), (y2, left, _) in pairwise(ends) if y == y2)
+
+
+def test_the_pages_are_joined_front_lessons_and_the_page_for_instructors(open_exported, site):
+    page = open_exported((site / "index.html").as_uri())
+    addresses = page.locator(".front a, nav a").evaluate_all("all => all.map(a => a.href.split('#')[0])")
+    assert {GUIDE, "00_start.html", "15_scale.html", REFERENCE} <= {
+        address.removeprefix(f"{site.as_uri()}/") for address in addresses
+    }
+    for address in addresses:
+        assert Path(url2pathname(urlsplit(address).path)).exists()
+
+
+@pytest.mark.parametrize(("width", "is_open"), [(390, False), (1440, True)])
+def test_the_contents_of_a_lesson_are_open_where_they_have_a_column_of_their_own(open_exported, site, width, is_open):
+    page = open_exported((site / "05_attention.html").as_uri(), viewport={"width": width, "height": 900})
+    expect(page.locator(".contents ol")).to_be_visible(visible=is_open)
+    assert page.locator("h1").bounding_box()["y"] < 450
+    assert findings(page, "nav") == []
+
+
+def test_the_page_for_instructors_has_no_serious_finding_and_fits(open_exported, site):
+    page = open_exported((site / GUIDE).as_uri(), viewport={"width": 390, "height": 844})
+    assert_fits(page, "main > :is(p, pre, h2, table)")
     assert findings(page) == []
 
 

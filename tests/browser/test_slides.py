@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from support.browser import SCREENSHOTS, findings
 from support.decks import deck_findings
 
+from tinylm_lib.classroom.course.cut import cut
 from tinylm_lib.classroom.course.handout import handout
 from tinylm_lib.classroom.course.slides import write_slides
 from tinylm_lib.classroom.display.cards import fold
@@ -58,7 +59,9 @@ def open_made(open_deck, tmp_path) -> Callable[..., Page]:
 
     def open_made(*cells, instructor: bool = False, **options) -> Page:
         all_cells = [v4.new_markdown_cell(TITLE), v4.new_markdown_cell("## 1. One\nWords."), *cells]
-        nbformat.write(v4.new_notebook(cells=all_cells), tmp_path / "00_halves.ipynb")
+        notebook = v4.new_notebook(cells=all_cells)
+        cut(notebook)
+        nbformat.write(notebook, tmp_path / "00_halves.ipynb")
         (path,) = write_slides(tmp_path, tmp_path / "to", instructor=instructor)
         return open_deck(path, "#/2/1", **options)
 
@@ -168,6 +171,15 @@ def test_a_view_keeps_its_keys_and_gives_them_back(open_made):
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("heading", name="Then")).to_be_visible()
+
+
+def test_g_and_the_number_of_a_slide_go_there(open_made):
+    page = open_made(v4.new_markdown_cell("### Then\nMore."), v4.new_markdown_cell("## 2. Two\nWords."))
+    for typed, number in {"3": "3.1", "2.2": "2.2"}.items():
+        page.keyboard.press("g")
+        page.keyboard.type(typed)
+        page.keyboard.press("Enter")
+        expect(page.locator(".leaf.present:visible .page")).to_have_text(number)
 
 
 def test_what_is_folded_opens_over_the_slide(open_made):

@@ -7,6 +7,8 @@ import nbformat
 import pytest
 from nbformat import v4
 
+from tinylm_lib.classroom.course.notes import introduces
+
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 BUILT = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")])
 # What is no claim: other lessons and sections, years, how long something takes, code, and names with digits.
@@ -30,7 +32,7 @@ def sections(notebook) -> list[tuple[str, str]]:
     found, noted = [["", ""]], False
     cells = [cell for cell in notebook.cells if not cell.id.endswith("-plan")]  # whose numbers the build computes
     for cell, following in zip(cells, [*cells[1:], v4.new_raw_cell()], strict=True):
-        is_note = cell.source.startswith("**Say.**") and following.source.startswith("## ")
+        is_note = introduces(cell.source, following.source)
         if is_note or (cell.cell_type == "markdown" and cell.source.startswith("## ") and not noted):
             found.append(["", ""])
         noted = is_note

@@ -13,6 +13,10 @@ from support.hub import trained
 
 from tinylm_lib import ModelConfig, TransformerLM, save_hf, storyworld
 from tinylm_lib.__main__ import parser
+from tinylm_lib.classroom.folders import lessons
+from tinylm_lib.classroom.page.command import main as write_page
+from tinylm_lib.cost import count_parameters
+from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.text.hugging_face import HubTokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -27,10 +31,14 @@ COMMANDS = re.findall(r"^(?:.*-m tinylm_lib|tinylm) (\w.*?)(?: {2,}#.*)?$", SHEL
 
 def test_the_patterns_find_what_they_are_for() -> None:
     assert len(RUNNING) >= 6 and len(BLOCKS) - len(RUNNING) == 1
-    assert len(COMMANDS) >= 25 and {c.split()[0] for c in COMMANDS} >= {"train", "tokens", "sample", "eval", "lab"}
+    assert len(COMMANDS) >= 25
+    assert {c.split()[0] for c in COMMANDS} >= {"train", "tokens", "sample", "eval", "lab", "page"}
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if not c.startswith(("lab", "grade")) and "--help" not in c])
+OTHERS = ("lab", "grade", "page")  # their flags are those of the classroom
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if not c.startswith(OTHERS) and "--help" not in c])
 def test_every_flag_of_a_command_exists(command: str) -> None:
     arguments, others = parser().parse_known_args(shlex.split(command))
     assert not others and callable(arguments.do)
@@ -65,3 +73,23 @@ def test_a_block_of_python_runs(block: str, folder: Path) -> None:
 def test_fine_tuning_takes_25_lines() -> None:
     (block,) = [block for block in RUNNING if "FINE_TUNING" in block]
     assert len([line for line in block.splitlines() if line.strip()]) <= 25
+
+
+def test_the_first_numbers_are_those_of_the_model_and_the_course() -> None:
+    shipped = load_pretrained("storyworld")
+    parameters = count_parameters(shipped.model.config).total
+    assert f"\n**{parameters:,} parameters · {len(lessons())} lessons · two CPU cores · offline**\n" in README
+    stories = [storyworld.story(torch.Generator().manual_seed(n)) for n in range(60)]
+    above = storyworld.gaps(shipped.model.eval(), shipped.tokenizer, stories)["all"].nats
+    floor = storyworld.entropies(shipped.tokenizer, n_stories=2000).floor
+    said = f"mean loss is {floor + above:.2f} nats per word; no model can have one below {floor:.2f}"
+    assert said in " ".join(README.split())
+
+
+def test_the_command_for_a_page_writes_one_of_the_size_that_is_said(tmp_path, monkeypatch, capsys) -> None:
+    (command,) = [c for c in COMMANDS if c.startswith("page")]
+    monkeypatch.chdir(tmp_path)
+    assert write_page(shlex.split(command)[1:]) == 0
+    (page,) = tmp_path.iterdir()
+    size = f"{page.stat().st_size / 1e6:.1f} MB"
+    assert f"{page.name} ({size})" in capsys.readouterr().out and f"{size} for the model that ships" in README

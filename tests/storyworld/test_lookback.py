@@ -36,6 +36,12 @@ def test_what_storyworld_does_not_tell_has_no_ground_truth(text):
     assert told_by(text) is None
 
 
+def test_a_second_story_has_no_ground_truth(stories):
+    one, other = stories[0].text, stories[1].text
+    assert told_by(f"\n{one}\n") is not None
+    assert told_by(f"{one}\n{words(other)[0]}") is told_by(f"\n{one}\n{other}") is None
+
+
 def test_the_share_is_a_mean_over_the_words_whose_next_one_is_told():
     weights = torch.tensor([[[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]], [[1, 0, 0], [1, 0, 0], [0, 0, 1.0]]])
     share = share_told(weights, [(), (1,), (0, 2)])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks import __main__ as bench
-from benchmarks import decoding, gpu, measure, peers, recipe, steps, text
+from benchmarks import decoding, gpu, live, measure, peers, recipe, steps, text
 from benchmarks.measure import Bar, Row, Settings, Spread, alternate, compare, ratio, show, table
 
 from tinylm_lib.cost import training_flops
@@ -310,3 +310,13 @@ def test_gpu_rows_work_on_small_models(monkeypatch, short_text):
     loss, seconds = gpu.shakespeare(s)
     assert loss.bar.limit == 1.0
     assert seconds.note.endswith(measure.REMEDIES["nanoGPT"])
+
+
+def test_the_live_rows_are_medians_and_without_a_browser_say_what_is_missing(monkeypatch):
+    found = [{"opened": 0.5, "rate": rate, "wait": wait, "n_long": 1} for rate, wait in ((9, 0.02), (7, 0.09), (8, 0))]
+    opened, rate, wait = live.rows("here", found, "small")
+    assert (opened.ours, rate.ours, wait.ours) == (0.5, 8, 0.02)
+    assert wait.note == "at most 90 ms in 3 texts; 3 tasks longer than 50 ms"
+    monkeypatch.setattr(live, "find_chromium", lambda: None)
+    (row,) = live.live(Settings())
+    assert row.note == "not run: install Chromium, Chrome or Edge" and row.met is None

@@ -28,6 +28,7 @@ PLACES = {
     "views.softmax": ("softmax_view",),
     "views.token": ("token_view",),
     "views.training": ("training_view",),
+    "page.export": ("export_page",),
     "experiments.heads": ("heads_that_find",),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),

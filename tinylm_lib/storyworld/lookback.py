@@ -21,7 +21,7 @@ def told_by(text: str) -> list[tuple[int, ...]] | None:
     heard = words(text)
     first = int(heard[:1] == ["\n"])
     slots = _slots(heard[first:])
-    if slots is None:
+    if slots is None or "\n" in heard[first:-1]:
         return None
     mentions: dict[str, list[int]] = {}
     tells: list[tuple[int, ...]] = [()] * first

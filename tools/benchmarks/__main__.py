@@ -14,12 +14,13 @@ import torch
 
 from tinylm_lib.data.corpora import load_corpus
 
-from . import ablation, decoding, gpu, grading, recipe, steps, text
+from . import ablation, decoding, gpu, grading, live, recipe, steps, text
 from .measure import Row, Settings, machine, table
 from .peers import load_minbpe, load_nanogpt
 
 ROWS: dict[str, Callable[[Settings], Iterator[Row]]] = {
     **recipe.ROWS, **ablation.ROWS, **steps.ROWS, **decoding.ROWS, **text.ROWS, **gpu.ROWS, **grading.ROWS,
+    **live.ROWS,
 }  # fmt: skip
 LONG = [*recipe.ROWS, *ablation.ROWS]  # minutes each: a quick run leaves them out
 

@@ -158,7 +158,7 @@ def test_a_cell_has_the_same_id_in_both_copies_and_marks_become_metadata(tmp_pat
     ids = {cell.id: cell.cell_type for cell in solution}
     assert [cell.id for cell in student] == ["05-000", "05-001", "05-002", "05-004", "05-005", "05-007"]
     assert all(ids[cell.id] == cell.cell_type for cell in student)
-    assert student[1].metadata == {"slideshow": {"slide_type": "slide"}}
+    assert student[1].metadata == {"slideshow": {"slide_type": "slide"}, "tinylm": {"plan": 80}}
     assert student[2].metadata == {"tags": ["source-hidden"], "jupyter": {"source_hidden": True}}
     assert student[3].metadata["tinylm"] == {"name": "half", "minutes": 4, "difficulty": 1}
     assert solution[4].metadata == {"tags": ["note"], "slideshow": {"slide_type": "notes"}}

@@ -12,7 +12,7 @@ from tinylm_lib.classroom.folders import NOTEBOOKS
 
 LESSON = """# %% [markdown]
 # # 05 Halves
-# *Needs* nothing. *Runs* in about 2 s on two cores. *Teaches* in about 2 minutes.
+# *Needs* nothing. *Runs* in about 2 s on two cores. *Teaches* in about 3 minutes.
 
 # %% [markdown]
 # ## 1. Halving & more

@@ -10,7 +10,7 @@ from tinylm_lib.classroom.exercises import EXERCISES, names
 from tinylm_lib.classroom.folders import NOTEBOOKS, lessons
 from tinylm_lib.classroom.workshop import progress
 
-README = "Read.\n\n| lesson | question |\n|---|---|\n| [00 old](notebooks/00_old.ipynb) | Old? |\n\nMore.\n"
+README = "9 lessons · x.\n\n| lesson | question |\n|---|---|\n| [00 old](notebooks/00_old.ipynb) | Old? |\n\nMore.\n"
 INSTRUCTORS = "| lesson | needs | builds | runs | teaches | exercises |\n|---|---|---|---|---|---|\n| old |\n\nMore.\n"
 TABLES = """# %% [markdown]
 # # 04 Tables
@@ -52,7 +52,7 @@ def test_the_table_of_the_readme_is_made_from_the_sources(course, monkeypatch, c
         "| [00 old](notebooks/00_old.ipynb) | Old? |\n",
         "| [04 tables](notebooks/04_tables.ipynb) | What is a \\\\row? |\n"
         "| [05 halves](notebooks/05_halves.ipynb) | What is half? |\n",
-    )
+    ).replace("9 lessons", "2 lessons")
     assert build.stale(course) == [] and build.main([], course) == 0
     assert "README.md" not in capsys.readouterr().out
 

@@ -1,11 +1,12 @@
-"""The minutes of a lesson, its plans, and the notes before its sections."""
+"""The minutes of a lesson and its plans."""
 
 from pathlib import Path
 
 import pytest
 
 from tinylm_lib.classroom.course.grammar import PLANS, Cell
-from tinylm_lib.classroom.course.plans import NOTE, note_problems, parts, plan_minutes, plan_table, title_problems
+from tinylm_lib.classroom.course.notes import note_problems
+from tinylm_lib.classroom.course.plans import parts, plan_minutes, plan_table, title_problems
 from tinylm_lib.classroom.course.source import read_cells
 from tinylm_lib.classroom.folders import NOTEBOOKS
 
@@ -23,7 +24,7 @@ def code(words: str, **meta: object) -> Cell:
 
 
 LESSON = [
-    text("# 05 Halves\n*Teaches* in about 8 minutes, plus 6 of exercises."),
+    text("# 05 Halves\n*Teaches* in about 9 minutes, plus 6 of exercises."),
     text("## 1. Halving\n" + "word " * 390),
     code("figures.display(figure)", tags=["source-hidden"]),
     code("predict('How much?', key=lambda: 1)", tags=["source-hidden"]),
@@ -32,43 +33,52 @@ LESSON = [
     text("## 2. More\n" + "word " * 130, plan=110),
     text("word " * 1000, tags=["note"]),
     text("word " * 1000, slide="skip"),
-    text("## Sources\n" + "word " * 1000),
+    text("**Say.** A\n\n**Draw.** B\n\n**Ask.** C\n\n**Cut if short.** " + "word " * 1000, tags=["note"]),
+    text("## What you have now\n- It.\n\n## Sources\n" + "word " * 1000),
 ]
 
 
 def test_a_section_takes_its_words_and_its_pictures_and_an_exercise_what_its_header_says() -> None:
     found = [(part.name, part.minutes, part.plan) for part in parts(LESSON)]
-    assert found == [("Title", 1, 50), ("1. Halving", 6, 50), ("`half`", 6, 80), ("2. More", 1, 110)]
-    assert plan_minutes(LESSON) == {50: 7, 80: 13, 110: 14}
-    assert not list(title_problems(LESSON))
+    assert found == [
+        ("Title", 1, 50),
+        ("1. Halving", 6, 50),
+        ("`half`", 6, 80),
+        ("2. More", 1, 110),
+        ("What you have now", 1, 50),
+    ]
+    assert plan_minutes(parts(LESSON)) == {50: 8, 80: 14, 110: 15}
+    assert not list(title_problems(LESSON[0].text, parts(LESSON)))
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("8 minutes", "9 minutes"), ("plus 6", "plus 5"), (", plus 6 of exercises", "")]
+    ("old", "new"), [("9 minutes", "8 minutes"), ("plus 6", "plus 5"), (", plus 6 of exercises", "")]
 )
 def test_the_title_states_the_computed_minutes(old: str, new: str) -> None:
-    wrong = [text(LESSON[0].text.replace(old, new)), *LESSON[1:]]
-    assert [line for line, says in title_problems(wrong) if "about 8 minutes, plus 6 of exercises" in says] == [1]
+    found = title_problems(LESSON[0].text.replace(old, new), parts(LESSON))
+    assert [line for line, says in found if "about 9 minutes, plus 6 of exercises" in says] == [1]
+
+
+def test_sources_in_a_cell_of_their_own_count_nothing_either() -> None:
+    assert parts([*LESSON, text("## Sources\n" + "word " * 1000)]) == parts(LESSON)
 
 
 def test_the_table_shows_each_part_where_it_is_taught_and_which_plan_is_too_long() -> None:
-    table = plan_table([*LESSON, text("## 3. Long\n" + "word " * 130 * 50)])
+    table = plan_table(parts([*LESSON, text("## 3. Long\n" + "word " * 130 * 50)]))
     assert "| exercise `half` |  | 6 | 6 |" in table and "| 2. More |  |  | 1 |" in table
-    assert "| **together** | **57** | **63** | **64** |" in table
-    assert "for 50 minutes is too long by 7" in table and "for 80" not in table
+    assert "| **together** | **58** | **64** | **65** |" in table
+    assert "for 50 minutes is too long by 8" in table and "for 80" not in table
 
 
-def test_a_section_needs_its_note_directly_before_it() -> None:
-    note = text("\n\n".join(f"**{part}** x" for part in NOTE), tags=["note"])
-    assert not list(note_problems([LESSON[0], note, LESSON[1]]))
-    swapped = text(note.text.replace("Say.", "Ask.", 1), tags=["note"])
-    for before in (LESSON[0], swapped):
-        assert len(list(note_problems([note, before, LESSON[1]]))) == 1
+def test_drawings_and_questions_come_on_top_of_a_plan_that_has_their_section():
+    long = [text("**Say.**\n\n**Draw.** A circle.", tags=["note"]), text("## 4. Long\nWords.", plan=80)]
+    assert "| on top, a minute for each *Draw* and *Ask* | 2 | 3 | 3 |" in plan_table(parts([*LESSON, *long]))
+    assert "on top" not in plan_table(parts(LESSON[:-3]))
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_the_plans_of_a_lesson_fit_and_each_section_has_its_note(source: Path) -> None:
     cells = read_cells(source)
-    sums = plan_minutes(cells)
+    sums = plan_minutes(parts(cells))
     good = not list(note_problems(cells)) and all(sums[plan] <= plan for plan in PLANS)
     assert good == (source.name[:2] not in OPEN)

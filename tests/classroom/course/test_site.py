@@ -34,7 +34,7 @@ def page(*cells: NotebookNode) -> str:
 
 
 def content(*cells: NotebookNode) -> str:
-    return re.search(r"<main>(.*)</main>", page(*cells), re.S)[1]
+    return re.search(r"<main[^>]*>(.*)</main>", page(*cells), re.S)[1]
 
 
 @pytest.fixture
@@ -122,18 +122,21 @@ def test_the_table_of_contents_leads_to_every_section():
 
 def test_all_lessons_are_exported_with_an_index_and_their_neighbours(course, tmp_path):
     written = site.export(course, tmp_path / "site")
-    assert [path.name for path in written] == ["03_halves.html", "04_halves.html", "05_halves.html", "index.html"]
+    names = ["03_halves.html", "04_halves.html", "05_halves.html", "model.js", "index.html"]
+    assert [path.name for path in written] == names
     middle, index = (path.read_text(encoding="utf-8") for path in (written[1], written[-1]))
     around = re.findall(r'class="(before|next)" href="([^"]+)"', middle)
-    assert around == [("before", "03_halves.html"), ("next", "05_halves.html")]
+    assert around == 2 * [("before", "03_halves.html"), ("next", "05_halves.html")]  # above the lesson and below it
     assert re.findall(r'<li><a href="([^"]+)">', index) == ["03_halves.html", "04_halves.html", "05_halves.html"]
     assert index.count('question">What is half?') == 3 and "Halves &amp; more" in index
 
 
 def test_one_lesson_alone_links_to_no_page_that_is_not_there(course, tmp_path):
     written = site.export(course, tmp_path / "site", ["04"])
-    assert [path.name for path in written] == ["04_halves.html", "index.html"]
-    assert not re.search(r'href="(0[35]|api)', "".join(path.read_text(encoding="utf-8") for path in written))
+    assert [path.name for path in written] == ["04_halves.html", "model.js", "index.html"]
+    assert not re.search(
+        r'href="(0[35]|api|instructors)', "".join(path.read_text(encoding="utf-8") for path in written)
+    )
 
 
 def test_slides_and_handouts_that_are_there_are_linked_from_their_lesson_and_the_index(course, tmp_path):
@@ -143,12 +146,12 @@ def test_slides_and_handouts_that_are_there_are_linked_from_their_lesson_and_the
         (folder / "slides" / name).touch()
     lessons = [path.read_text(encoding="utf-8") for path in site.export(course, folder)]
     found = [re.findall(r'href="slides/([^"]+)"', text) for text in lessons]
-    assert found == [["03_halves.html", "03_halves.pdf"], ["04_halves.html"], [], found[0] + found[1]]
+    assert found == [["03_halves.html", "03_halves.pdf"], ["04_halves.html"], [], [], found[0] + found[1]]
 
 
 def test_the_command_line_exports_to_a_folder_and_refuses_an_unknown_lesson(course, tmp_path, capsys):
     assert site.main(["03", "--to", str(tmp_path / "site")], course) == 0
-    names = (site.REFERENCE, "03_halves.html", "index.html")
+    names = (site.REFERENCE, "03_halves.html", "model.js", "index.html")
     assert capsys.readouterr().out.split() == [str(tmp_path / "site" / name) for name in names]
     assert f'href="{site.REFERENCE}"' in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert site.main(["09", "--to", str(tmp_path / "site")], course) == 1
@@ -163,7 +166,8 @@ def test_a_lesson_without_a_title_is_refused(course, tmp_path):
 
 def test_every_built_lesson_can_be_exported(tmp_path):
     written = site.export(lab.NOTEBOOKS, tmp_path)
-    assert len(written) == 1 + len(list(lab.NOTEBOOKS.glob("*.ipynb")))
+    lessons = [path.with_suffix(".html").name for path in sorted(lab.NOTEBOOKS.glob("*.ipynb"))]
+    assert [path.name for path in written] == [*lessons, "model.js", "instructors.html", "index.html"]
 
 
 def test_the_search_knows_what_every_section_says(tmp_path):
@@ -191,3 +195,44 @@ def test_a_link_to_a_section_leads_to_its_heading():
     assert f'<a href="#{anchor}">section 2</a>' in html
     with pytest.raises(ValueError, match=r"05_halves.html: a link leads to 'elsewhere'; there is 05-Halves"):
         page(heading, v4.new_markdown_cell("It is so ([section 3](#elsewhere))."))
+
+
+def test_only_the_front_page_and_lessons_whose_views_ask_the_model_load_its_script(tmp_path):
+    mime = {"application/vnd.tinylm.view+json": {"module": "sampling", "data": {}}, "text/html": "", "text/plain": ""}
+    asking = {**mime, "application/vnd.tinylm.view+json": {"module": "sampling", "data": {"model": "0123"}}}
+    for number, data in (("03", mime), ("04", asking)):
+        made = notebook(v4.new_code_cell("x", outputs=[shown(**data)]), title=TITLE.replace("05", number))
+        nbformat.write(made, tmp_path / f"{number}_halves.ipynb")
+    silent, speaking, _, index = (path.read_text(encoding="utf-8") for path in site.export(tmp_path, tmp_path / "site"))
+    assert [re.findall(r'src="(?!data:)([^"]*)"', text) for text in (silent, speaking, index)] == [
+        [],
+        ["model.js"],
+        ["model.js"],
+    ]
+
+
+def test_every_page_says_what_it_is_to_machines_and_lets_the_keyboard_skip_its_navigation(course, tmp_path):
+    *lessons, _, index = (path.read_text(encoding="utf-8") for path in site.export(course, tmp_path / "site"))
+    for text in (*lessons, index):
+        name, title, about, graph = (
+            re.search(pattern, text)[1]
+            for pattern in (
+                "<title>(.*?)</title>", '"og:title" content="(.*?)"', 'name="description" content="(.*?)"',
+                '"og:description" content="(.*?)"',
+            )
+        )  # fmt: skip
+        assert name == title and about == graph and len(about) > 10
+        assert text.index('<a class="skip" href="#content">') < text.index("<nav") < text.index('<main id="content">')
+    assert 'name="description" content="What is half?"' in lessons[0]
+    assert 'make lab ARGS="03"' in lessons[0]
+
+
+def test_the_page_for_instructors_leads_to_the_lessons_of_the_site_and_fetches_nothing(course, tmp_path):
+    links = "[03](notebooks/03_halves.ipynb) [09](notebooks/09_no.ipynb) [law](CONTRIBUTING.md) [out](https://x.org)"
+    text = f"# Teach & learn\n{links}\n\n## Plans\n"
+    (course.parent / "INSTRUCTORS.md").write_text(text, encoding="utf-8")
+    *_, guide, index = (path.read_text(encoding="utf-8") for path in site.export(course, tmp_path / "site", ["03"]))
+    main = re.search("<main.*</main>", guide, re.S)[0]
+    assert re.findall('<a href="(.*?)"', main) == ["03_halves.html", "https://x.org"]
+    assert "<title>Teach &amp; learn · TinyLM</title>" in guide and re.search('<a href="#part-1">Plans</a>', guide)
+    assert '<a href="instructors.html">' in index

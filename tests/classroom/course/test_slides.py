@@ -9,6 +9,9 @@ from nbformat import NotebookNode, v4
 
 from tinylm_lib.classroom.course import handout, slides
 from tinylm_lib.classroom.course.cells import OUTSIDE, page_of, words_of
+from tinylm_lib.classroom.course.cut import cut
+from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_lib.classroom.views.base import View
 from tinylm_lib.classroom.views.predict import predict
 
 TITLE = "# 03 Halves & more\n**What is\nhalf?**\n\n*Needs* nothing."
@@ -19,14 +22,24 @@ def softmax(x, dim):
     return secret / secret.sum(dim, keepdim=True)'''
 EXERCISE = {"tags": ["exercise"], "tinylm": {"name": "softmax", "difficulty": 2, "minutes": 8}}
 LONG = "\n".join(f"x{i} = {i}" for i in range(1, 21))
+USUAL = """**Say.** Halves.
+
+**Usual answers.**
+- *the first axis* (`first axis`, or `fixed axis`): `dim` says which.
+- *ninety* (`90`): Is 90 half?
+- *the higher* (`high again`): Which is it?
+- *the lower* (`low`, the right one): Yes.
+- *nobody knows it* (from the room): `low`, perhaps.
+
+**Cut if short.** - *low*: Nothing."""
 
 
 def text(source: str, **metadata) -> NotebookNode:
     return v4.new_markdown_cell(source, metadata=metadata)
 
 
-def note(source: str, *tags: str) -> NotebookNode:
-    return text(source, slideshow={"slide_type": "notes"}, tags=list(tags))
+def note(source: str) -> NotebookNode:
+    return text(source, slideshow={"slide_type": "notes"})
 
 
 def code(source: str, html: str | None = None, **metadata) -> NotebookNode:
@@ -36,12 +49,22 @@ def code(source: str, html: str | None = None, **metadata) -> NotebookNode:
 
 def deck(*cells: NotebookNode, instructor: bool = False) -> slides.Deck:
     notebook = v4.new_notebook(cells=[text(TITLE), *cells])
+    cut(notebook)
     return slides.Deck(notebook, page_of(Path("03_halves.ipynb"), notebook), instructor)
 
 
 def content(made: slides.Deck) -> str:
     """The HTML of the slides alone."""
     return re.search(r'<div class="slides">.*?</div>\n<script>', made.html(), re.S)[0]
+
+
+def asking(view: View) -> NotebookNode:
+    return v4.new_code_cell("ask()", outputs=[v4.new_output("display_data", view._repr_mimebundle_()[0])])
+
+
+def notes_of(made: slides.Deck) -> list[list[str]]:
+    """The words of the notes of each slide, column by column."""
+    return [[words_of("".join(slide.notes)) for slide in column] for column in made.columns]
 
 
 def shown(*cells: NotebookNode, instructor: bool = False) -> list[list[str]]:
@@ -57,23 +80,19 @@ def test_the_first_slide_has_number_topic_and_question():
     assert "<title>03 Halves &amp; more · TinyLM</title>" in html and 'class="leaf title"' in html
 
 
-def test_each_section_is_a_column_that_names_it_and_its_question_on_every_slide():
+def test_each_section_is_a_column_that_names_it_on_every_slide_below_the_question_of_the_lesson():
     cells = (
         text("## 1. One\nIt is so. Who thanked whom?"),
         text("### More\nWords."),
         text("Words.\n\n## 2. Two\nMore."),
+        text("## Sources\n- *What Is a Half?*"),
     )
-    columns = deck(*cells).columns[1:]
-    assert [[slide.section for slide in column] for column in columns] == [["1. One"] * 2, ["2. Two"]]
-    assert [column[0].question for column in columns] == ["Who thanked whom?", "What is half?"]
-    html = deck(*cells).html()
-    assert html.count("<b>1. One</b>") == 1 and html.count('<span class="question">Who thanked whom?</span>') == 2
-
-
-def test_a_question_that_is_longer_than_the_line_gives_way_to_that_of_the_lesson():
-    (column,) = deck(text("## 1. One\nWhy " + "so " * 40 + "far?")).columns[1:]
-    html = deck(text("## 1. One\nWhy " + "so " * 40 + "far?")).html()
-    assert len(column[0].question) > slides.QUESTION_LETTERS and html.count('class="question">What is half?<') == 2
+    made = deck(*cells)
+    columns = made.columns[1:]
+    assert [[slide.section for slide in column] for column in columns] == [["1. One"] * 2, ["2. Two"], ["Sources"]]
+    html = made.html()
+    assert html.count("<b>1. One</b>") == 1 and html.count('<span class="question">What is half?</span>') == 5
+    assert html.count('<span class="question">') == 5
 
 
 def test_a_link_leads_to_the_slide_of_its_section():
@@ -113,12 +132,56 @@ def test_the_instructor_gets_exercise_hints_and_solution_one_after_the_other():
     assert hint.count('<li class="fragment">') == hint.count("<li") >= 2
 
 
-def test_a_note_is_read_on_the_slide_of_the_section_after_it_and_what_is_only_said_where_it_is():
-    cells = (note("Of the lesson.", "note"), code("import math"), note("Of one.", "note"), text("## 1. One\nWords."))
-    made = deck(*cells, note("Say it."), text("## 2. Two\nWords."), instructor=True)
-    notes = [[words_of("".join(slide.notes)) for slide in column] for column in made.columns]
-    assert notes == [["Of the lesson."], ["Of one. Say it."], [""]]
+def test_a_note_that_introduces_a_section_is_read_there_and_the_others_where_they_are():
+    cells = (note("Of the lesson."), code("import math"), note("**Say.** Of one."), text("## 1. One\nWords."))
+    made = deck(*cells, note("Of it."), text("## 2. Two\nWords."), instructor=True)
+    notes = notes_of(made)
+    assert notes[0][0].startswith("To jump, press G") and notes[0][0].endswith("Of the lesson.")
+    assert notes[1:] == [["Say. Of one. Of it."], [""]]
     assert content(made).count('<aside class="notes">') == 2 and "RevealNotes=" in made.html()
+
+
+def test_a_prediction_and_an_exercise_have_their_answers_and_the_first_that_knows_a_name_has_it():
+    number = predict("Half of 4?", key=lambda: 2, number="of it", within=0, because="It is.", feedback={90.0: "No."})
+    choices = predict("Which?", key=lambda: "low", choices={"low": "", "High again": "No."}, because="So.")
+    cells = (note(USUAL), text("## 1. One\nTry."), asking(number), asking(choices), code(SOLVED, **EXERCISE))
+    made = deck(*cells, asking(choices), text("## 2. Two\nMore."), asking(choices), instructor=True)
+    (first, half, which, exercise, hints, solution, again), (_, later) = notes_of(made)[1:]
+    assert all(name in first for name in ("ninety", "high again", "the first axis", "nobody knows it"))
+    assert half == "Answer. 2 of it. It is. Usual answers. ninety (90): Is 90 half?"
+    assert (
+        which
+        == "Answer. low. So. Usual answers. the higher (high again): Which is it? the lower (low, the right one): Yes."
+    )
+    assert exercise == "Usual answers. the first axis (first axis, or fixed axis): dim says which."
+    assert hints == solution == "" and again == later == "Answer. low. So."
+    assert "Is 90" not in content(deck(*cells))
+
+
+def test_a_section_that_a_plan_leaves_out_says_where_that_plan_continues():
+    sections = [text(f"## {i}. Part\nTry.", tinylm={"plan": plan}) for i, plan in ((1, 50), (2, 80), (3, 110), (4, 80))]
+    exercises = [code(SOLVED, tags=["exercise"], tinylm=EXERCISE["tinylm"] | {"plan": 80}) for _ in range(2)]
+    sections[1:] = [exercises[0], *sections[1:], exercises[1], text("## What you have now\n- It.")]
+    made = deck(*sections, instructor=True)
+    first, *notes = [column[0] for column in notes_of(made)[1:]]
+    assert first == "" and notes == [
+        "From the plan of 80 minutes. With less time go to What you have now: G, 6, Enter.",
+        "From the plan of 110 minutes. With less time go to 4. Part: G, 5, Enter.",
+        "From the plan of 80 minutes. With less time go to What you have now: G, 6, Enter.",
+        "",
+    ]
+    assert notes_of(made)[1][1] == "From the plan of 80 minutes. With less time this exercise is homework."
+    assert notes_of(made)[4][1] == ""
+
+
+@pytest.mark.parametrize("lesson", ["06_positions", "11_training"])
+def test_each_prediction_and_exercise_has_its_usual_answers(lesson):
+    notebook = nbformat.read(NOTEBOOKS / "solutions" / f"{lesson}.ipynb", as_version=4)
+    made = slides.Deck(notebook, page_of(Path(f"{lesson}.ipynb"), notebook), instructor=True)
+    all_slides = [slide for column in made.columns for slide in column]
+    asks = [slide for slide in all_slides if slide.kind == "exercise" or "fragment answer" in "".join(slide.parts)]
+    silent = [words_of("".join(slide.parts))[:90] for slide in asks if "Usual answers." not in "".join(slide.notes)]
+    assert len(asks) > 5 and silent == []
 
 
 def test_plumbing_and_what_the_source_skips_is_not_on_the_slides():
@@ -157,9 +220,8 @@ def test_hidden_code_is_not_shown_and_a_call_for_a_picture_is_on_a_button():
 def test_the_answer_of_a_prediction_comes_on_a_key_and_then_what_prints_it():
     said = {"number": "of it", "because": "It is.", "feedback": {1: "No."}}
     view = predict("Half of 4?", key=lambda: 2, within=0, **said)
-    asked = v4.new_code_cell("ask()", outputs=[v4.new_output("display_data", view._repr_mimebundle_()[0])])
     answer = v4.new_code_cell("print(2)", outputs=[v4.new_output("stream", name="stdout", text="2\n")])
-    made = deck(text("## 1. One\nWords."), asked, answer)
+    made = deck(text("## 1. One\nWords."), asking(view), answer)
     question, printed = made.columns[1][1].parts
     assert question.count('<span class="fragment answer"></span>') == 1 and 'data-view="predict"' in question
     assert printed.startswith('<div class="part fragment">') and made.modules == {"predict"}

@@ -89,6 +89,29 @@ def test_only_what_is_needed_is_taken():
     assert found.text == "import torch\n\ndef scale(x):\n    return torch.add(x,  x)\n"
 
 
+CHAIN = "\n".join(f"def f{i}(x): return f{i + 1}(x)" for i in range(1500)) + "\ndef f1500(x): return x"
+
+
+@pytest.mark.parametrize("cells", [
+    [CHAIN, "def scale(x): return f0(x)"], [STUB, "check('scale', twice)\ncheck('twice', scale)"],
+], ids=["a chain", "a circle"])  # fmt: skip
+def test_a_chain_without_end_is_said(cells):
+    assert "a chain that is too long, or never ends" in Cells(cells).attempt("scale").problem
+
+
+@pytest.mark.parametrize("cell", [
+    "\n" * 150_000 + "def scale(x): return x", "def scale(x): return x" + "\n" * 150_000 + "= (", "x=1\n" * 4000,
+], ids=["blank lines", "blank lines in a broken cell", "many statements"])  # fmt: skip
+def test_the_time_to_read_a_cell_grows_no_faster_than_the_cell(cell):
+    """Each of these took minutes, and would run into the time limit of the tests."""
+    Cells([cell]).attempt("scale")
+
+
+def test_statements_are_cut_by_bytes_and_by_every_kind_of_line_end():
+    found = Cells(["é = 'ö'; scale = lambda x: 'ä' + x; b = 1\r\nc = 2\rd = 3"])
+    assert [s.text for s in found.statements] == ["é = 'ö'", "scale = lambda x: 'ä' + x", "b = 1", "c = 2", "d = 3"]
+
+
 def test_a_broken_cell_says_its_line():
     found = Cells([STUB, "# mine\ndef scale(x):\n    return (x"]).attempt("scale")
     assert found.text == "" and found.problem == "its cell has a syntax error, line 3: '(' was never closed"

@@ -14,6 +14,7 @@ from tinylm_lib.classroom.grading import grade as grading
 from tinylm_lib.classroom.grading.grade import grade
 from tinylm_lib.classroom.grading.launch import Limits, permitted
 from tinylm_lib.classroom.grading.marks import VERDICTS
+from tinylm_lib.classroom.grading.results import Results
 from tinylm_lib.classroom.grading.submissions import submissions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -88,18 +89,20 @@ def test_what_is_done_is_not_done_again_and_a_line_that_was_cut_off_is(tmp_path,
     folder, results = tmp_path / "class", tmp_path / "marks.jsonl"
     for name in ("ann", "bob", "cem"):
         notebook(folder / f"{name}.ipynb", STUB)
-    first = sorted(map(str, grade(submissions(folder), results)))
+
+    def run_again() -> list[str]:
+        return sorted(map(str, grade(submissions(folder), Results(results))))
+
+    first = run_again()
     lines = results.read_bytes().splitlines(keepends=True)
     results.write_bytes(lines[0] + lines[1] + lines[2][:40])
     run = []
     real = grading.answers
     monkeypatch.setattr(grading, "answers", lambda s, *rest: run.append(s.student) or real(s, *rest))
-    assert sorted(map(str, grade(submissions(folder), results))) == first and len(run) == 1
-    assert sorted(map(str, grade(submissions(folder), results))) == first and len(run) == 1
+    assert run_again() == first and len(run) == 1
+    assert run_again() == first and len(run) == 1
     notebook(folder / "bob.ipynb", "def softmax(x, dim): pass")
-    assert len([*grade(submissions(folder), results)]) == 6 and run[1:] == ["bob"]
-    monkeypatch.setattr(grading, "_digest_of_exercises", lambda: "other")
-    assert len([*grade(submissions(folder), results)]) == 6 and sorted(run[2:]) == ["ann", "bob", "cem"]
+    assert len(run_again()) == 6 and run[1:] == ["bob"]
 
 
 def test_an_error_of_ours_costs_one_submission_only(tmp_path, monkeypatch):
@@ -154,7 +157,9 @@ def test_other_submissions_and_the_environment_are_not_to_be_read(tmp_path, monk
     notebook(folder / "ann.ipynb", READS.replace("FOLDER", str(folder)).replace("secret", "sec' 'ret"))
     notebook(folder / "bob.ipynb", "answer = 'secret'\ndef softmax(x, dim): return answer")
     mark = next(
-        m for m in grade(submissions(folder), tmp_path / "m.jsonl") if (m.student, m.exercise) == ("ann", "softmax")
+        m
+        for m in grade(submissions(folder), Results(tmp_path / "m.jsonl"))
+        if (m.student, m.exercise) == ("ann", "softmax")
     )
     assert "1 files, 0 with the word" in mark.says and "TOKEN" not in mark.says, mark
 

@@ -106,6 +106,7 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
             "        while True: time.sleep(0.1)", "    os._exit(0)", "os.wait()",
         ), "", "",
     ),
+    "answers_twice": (body("os.fork()", "os.write(3, b'{}')"), "", ""),
     "many_files": (
         body("for i in range(9999):", "    with open(f'{i}', 'wb') as f: f.write(b'x' * 10_000_000)"), MISTAKE, RAISES
     ),

@@ -26,7 +26,7 @@ def found(folder):
     ("ann.ipynb", "ann"), ("ann_05_attention.ipynb", "ann"), ("05_attention_ann.ipynb", "ann"),
     ("05_attention-ann lee.ipynb", "ann lee"), ("leeann_12345_67890_05_attention.ipynb", "leeann_12345_67890"),
     ("leeann_12345_67890_05_attention-2.ipynb", "leeann_12345_67890"), ("ann/05_attention.ipynb", "ann"),
-    ("Ann Lee_4711_assignsubmission_file_/05_attention.ipynb", "Ann Lee"), ("ann/lesson/x.ipynb", "ann"),
+    ("Ann Lee_4711_assignsubmission_file_/05_attention.ipynb", "Ann Lee_4711"), ("ann/lesson/x.ipynb", "ann"),
     ("ann_05_attention-Copy1.ipynb", "ann"), ("ann_05_attention (1).ipynb", "ann"),
     ("2024_05_ann.ipynb", "2024_05_ann"), ("05_attention.ipynb", "class"), ("a\nb\u202e.ipynb", "a?b?"),
 ])  # fmt: skip
@@ -90,6 +90,8 @@ BAD = {
     "cells": (b'{"cells": {"a": 1}}', "no list of cells"), "inside": (b'{"cells": [1]}', "no list of cells"),
     "deep": (b"[" * 100_000, "it cannot be read"),
     "other": (b'{"cells": [{"cell_type": "code", "source": "x = 1"}]}', "the notebook of another course?"),
+    "long": (json.dumps({"cells": [{"cell_type": "code", "source": "#" * 200_001}]}).encode(), "200,001 characters"),
+    "many": (json.dumps({"cells": [{"cell_type": "code", "source": "x\n" * 2_001}]}).encode(), "2,001 statements"),
     "odd": (b'{"cells": [{"cell_type": "code", "source": 3}, {"source": null}], "metadata": 4}', "of another course?"),
 }  # fmt: skip
 
@@ -115,12 +117,32 @@ def test_what_leads_out_of_the_folder_is_not_followed(tmp_path):
     outside = notebook(tmp_path / "secret" / "x.ipynb", MASK)
     notebook(tmp_path / "class" / "good.ipynb", MASK)
     (tmp_path / "class" / "linked.ipynb").symlink_to(outside)
+    (tmp_path / "class" / "copied.ipynb").symlink_to("good.ipynb")
     (tmp_path / "class" / "folder").symlink_to(outside.parent)
     (tmp_path / "class" / "loop").symlink_to(tmp_path / "class")
     os.mkfifo(tmp_path / "class" / "pipe.ipynb")
     ours = {s.student: s.problem for s in submissions(tmp_path / "class")}
-    assert set(ours) == {"good", "linked", "pipe"} and not ours["good"]
-    assert "a link out of the folder" in ours["linked"] and "not a regular file" in ours["pipe"]
+    assert set(ours) == {"good", "linked", "copied", "folder", "loop", "pipe"} and not ours["good"]
+    assert "linked.ipynb: a link, which" in ours["linked"] and "a link to a folder" in ours["folder"]
+    assert "copied.ipynb: a link, which" in ours["copied"], "another student's work is not one's own"
+    assert "not a regular file" in ours["pipe"]
+
+
+def test_students_of_one_name_are_two_and_a_file_s_problem_is_its_own(tmp_path):
+    for number in (11, 12):
+        notebook(tmp_path / f"Li Wei_{number}_assignsubmission_file_" / "05_attention.ipynb", MASK)
+        notebook(tmp_path / "ann" / f"{number}.ipynb").write_bytes(b"")
+    first, second, *anns = submissions(tmp_path)
+    assert (first.student, second.student) == ("Li Wei_11", "Li Wei_12")
+    assert len({ann.digest for ann in anns}) == 2, "the results of one would be those of the other"
+
+
+def test_a_kept_part_that_nobody_can_read_costs_its_exercise_only(tmp_path):
+    notebook(tmp_path / "ann" / "05_attention.ipynb", MASK)
+    (tmp_path / "ann" / "parts").mkdir()
+    (tmp_path / "ann" / "parts" / "attention.py").write_text("!ls\n" * 600 + "def attention(q): return q\n")
+    (one,) = submissions(tmp_path)
+    assert one.attempts["causal_mask"] and one.attempts["attention"].problem
 
 
 @pytest.mark.parametrize(("name", "says"), [("nothing", "is not a folder"), (".", "holds no notebooks")])

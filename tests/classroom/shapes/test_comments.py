@@ -309,6 +309,8 @@ def exercise_stories(lib: ModuleType, config: ModelConfig) -> None:
     stories = [storyworld.story(), storyworld.story()]
     storyworld.gaps(model, AnyWords(), stories)
     room(lib, "classroom.experiments.heads").heads_that_find(model, AnyWords(), stories)
+    beginning = "".join(words("\n" + stories[0].text)[:30])
+    room(lib, "classroom.course.threads").clear_threads(model, AnyWords(), beginning)
 
 
 def exercise_view(lib: ModuleType, config: ModelConfig) -> None:

@@ -9,7 +9,7 @@ from support.views import Numbers, ask, shipped, table_rows, unpacked
 
 from tinylm_lib.attention import causal_mask
 from tinylm_lib.classroom.shapes.capture import capture
-from tinylm_lib.classroom.views.attention import attention_view
+from tinylm_lib.classroom.views.attention import attention_view, typed_text
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
 TEXT = "her kite <b>"
@@ -52,15 +52,27 @@ def test_a_model_whose_layers_are_too_large_stores_one_and_its_kernel_answers_fo
 
 def test_a_typed_text_begins_after_the_same_blanks_and_may_have_32_tokens(model):
     view = attention_view(model, ByteTokenizer(), "\n abc ", layer=1)
-    assert view.data["text"] == "abc" and view.data["tokens"] == ["↵", "␣", "a", "b", "c", "␣"]
+    assert view.data["text"] == "\n abc " and view.data["tokens"] == ["↵", "␣", "a", "b", "c", "␣"]
     before = ask(view, text=" de ")
     assert before["tokens"] == ["↵", "␣", "d", "e"] and list(before["layers"]) == ["0", "1"]
     refused = "the view shows 2 to 32 tokens, not 33: take a shorter piece of the text"
     assert ask(view, text="x" * 31) == {**before, "error": refused}
-    assert len(ask(view, text="")["tokens"]) == 2 and view.data["error"] == ""
+    assert ask(view, text=" \n ") == {**before, "error": "the text is empty: type a text"}
     assert len(ask(view, text="x" * 30)["tokens"]) == 32
     assert ask(view, text="One foggy day")["tokens"] == ["↵", *"One", "␣", *"foggy", "␣", *"day"]
     assert "text" not in attention_view(model, ByteTokenizer(), [97, 98, 99]).data
+
+
+@pytest.mark.parametrize(
+    ("text", "lead", "begins"),
+    [
+        ("One stormy evening, shy Elsa", "\n ", "\n"), ("One stormy evening, shy Elsa", "", "\n"),
+        ("One the", "\n ", "\n"), ("One the", "", ""), ("the pink fan", "\n", "\n "), ("the pink fan", " ", " "),
+        ("zeppelin", "\n ", "\n "),
+    ],
+)  # fmt: skip
+def test_a_typed_text_begins_so_that_the_tokenizer_knows_its_first_word(text, lead, begins):
+    assert typed_text(shipped().tokenizer, f" {text}\n", lead) == begins + text
 
 
 def test_a_story_carries_what_tells_its_next_words():

@@ -5,10 +5,11 @@ import re
 
 import pytest
 import torch
-from support.views import WIDGET, ask, shipped, stored, unpacked
+from support.views import WIDGET, Numbers, ask, shipped, stored, unpacked
 
-from tinylm_lib import preset
+from tinylm_lib import TransformerLM, preset
 from tinylm_lib.classroom.display.cards import number_table
+from tinylm_lib.classroom.live.record import live_record
 from tinylm_lib.classroom.views import base
 from tinylm_lib.classroom.views.attention import attention_view
 from tinylm_lib.classroom.views.base import MIME, SCRIPTS, View, few_digits, packed, source
@@ -107,6 +108,17 @@ def test_a_text_its_ids_and_a_batch_of_one_are_the_same_and_too_few_or_too_many_
     for least, most, remedy in ((5, 9, "take a longer one"), (0, 3, "take a shorter piece of the text")):
         with pytest.raises(ValueError, match=f"the view shows {least} to {most} tokens, not 4: {remedy}"):
             base.ids_of(ByteTokenizer(), "kite", least, most)
+
+
+def test_only_what_a_page_can_compute_with_is_recognized_by_it():
+    words, model = shipped().tokenizer, shipped().model
+    known = base.page_model(model, words)
+    assert known == {"model": live_record(model, words)["fingerprint"]}
+    for view in (attention_view, shape_flow, sampling_view):
+        assert view(model, words, STORY).data["model"] == known["model"]
+    gpt = TransformerLM(preset("gpt2", "small", vocab_size=345, d_model=12, n_layers=1))
+    assert base.page_model(model, Numbers()) == base.page_model(gpt, words) == {}
+    assert "model" not in attention_view(model, words, words.encode(STORY)).data | shape_flow(model.config).data
 
 
 def test_a_kernel_answers_a_request_with_data_or_with_what_is_wrong():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.models import scrambled, tiny
-from support.views import ask, shipped
+from support.views import ask
 
 from tinylm_lib import generate
 from tinylm_lib.classroom.views.sampling import Writer, sampling_view
@@ -15,11 +15,6 @@ from tinylm_lib.text.tokenizers import ByteTokenizer
 
 PROMPT = "\nOne sunny day, brave Mia"
 OPTIONS = {"temperature": 1.3, "top_k": 30, "top_p": 0.9, "min_p": 0.02}
-
-
-@pytest.fixture(scope="module")
-def ready():
-    return shipped()
 
 
 @pytest.fixture(scope="module")

@@ -95,6 +95,8 @@ def test_a_kernel_walks_another_text_or_says_what_is_wrong(model):
     data = ask(view, text="a red", layer=1)
     assert data["tokens"] == ["a", "␣", "r", "e", "d"] and data["layer"] == 1 and data["error"] == ""
     assert ask(view, text="a", layer=0) == {**data, "error": "the view shows 2 to 12 tokens, not 1: take a longer one"}
+    assert ask(view, typed=" a red ", layer=1)["text"] == "a red" and view.data["error"] == ""
+    assert ask(view, typed=" ", layer=1)["error"] == "the text is empty: type a text"
     assert not shape_flow(model.config).live
 
 

@@ -199,6 +199,13 @@ def test_what_is_interrupted_from_outside_is_shown_as_far_as_it_came(shown):
     assert shown[0].data["state"] == "stopped" and shown[0].data["loss"] == [2.0, 1.5]
 
 
+@pytest.mark.parametrize("n_updates", [0, 2])
+def test_an_expected_update_that_did_not_come_is_named(shown, n_updates):
+    with pytest.raises(ValueError, match=f"expected names update 3, but {n_updates} updates came.* make model"):
+        watch(made_up([4.0, 3.0][:n_updates]), 3, expected={3: (1.0, 2.0)})
+    assert shown[0].data["loss"] == [4.0, 3.0][:n_updates]
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"total_steps": 0}, "total_steps must be at least 1, got 0"),
     ({"total_steps": 3, "prompt": ""}, "prompt is empty"),

@@ -26,7 +26,7 @@ from .cut import cut
 from .source import read_lesson, to_notebook
 
 MAKERS = {
-    "course": "build claims cut grammar plans source",
+    "course": "build claims cut grammar notes plans source",
     "display": "cards control figures numbers",
     "views": "base predict",
 }

@@ -1,6 +1,5 @@
 """The cells of a built lesson as HTML that fetches nothing, for the site and for the slides."""
 
-import json
 import re
 from collections.abc import Sequence
 from html import escape, unescape
@@ -16,7 +15,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from ..views.base import MIME, SHARED, source
+from ..views.base import MIME, SHARED, json_in_html, source
 
 OUTSIDE = re.compile(
     r"<(?:img|script|link|iframe|source|video|audio|object|embed)\b[^>]*?\b(?:src|href|data)\s*=\s*"
@@ -120,11 +119,6 @@ def words_of(html: str) -> str:
     """The words of some HTML in one line."""
     apart = re.sub(r"</?(?:p|li|h\d|td|th|tr|pre|div|blockquote|summary)\b[^>]*>", " ", html)
     return " ".join(unescape(re.sub(r"<[^>]+>", "", apart)).split())
-
-
-def json_in_html(data: Any) -> str:
-    """Data that a script element may contain."""
-    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def views_script(modules: set[str]) -> str:

@@ -15,12 +15,12 @@ FACTS = re.compile(
 
 
 def with_tables(page: str, sources: Sequence[Path]) -> str:
-    """A page with its tables of these lessons; a page that has none stays as it is."""
+    """A page with its tables of these lessons and their number; a page that has none stays as it is."""
     rows = {QUESTIONS: map(_question, sources), NEEDS: _needs(sources)}
     for head, lines in rows.items():
         above = re.escape(f"{head}\n{re.sub('[^|]+', '---', head)}\n")
         page = re.sub(rf"(?<={above})(?:\|.*\n)*", "".join(lines).replace("\\", r"\\"), page)
-    return page
+    return re.sub(r"\d+(?= lessons ·)", str(len(sources)), page)
 
 
 def _title(source: Path) -> str:

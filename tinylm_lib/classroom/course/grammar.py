@@ -8,13 +8,14 @@
     # %% tags=["check"]                             comes after its exercise
     # %% [markdown] tags=["solution"]               in the solution notebook only: the explanation
     # %% [markdown] tags=["note"]                   for the presenter: in the solution notebook only, slide type notes
+    # %% tags=["signature"]                         its figure is the lesson's picture on the site, not the first one
     # %% tags=["source-hidden"]                     the code is folded, its output is not
     # %% tags=["raises-exception"]                  must raise, in the build and under nbval
     # %% tags=["nbval-ignore-output"]               at most one output cell in ten
 
 No `show(...)` of a thing stands before the exercise of its name. An exercise holds its solution between the lines
 `# SOLUTION` and `# END`; a student gets `raise NotImplementedError`. In other cells of more than 12 lines a slide shows
-the lines between `# ESSENTIAL` and `# END`. `plans` says how a note is written and computes the minutes of a section.
+the lines between `# ESSENTIAL` and `# END`. `notes` says how a note is written, `plans` how minutes are computed.
 """
 
 import ast
@@ -33,7 +34,7 @@ KEYS = {
     **dict.fromkeys(("minutes", "difficulty", "plan"), int),
 }
 TAGS = {
-    "code": ("exercise", "check", "solution", "source-hidden", "raises-exception", "nbval-ignore-output"),
+    "code": ("exercise", "check", "solution", "signature", "source-hidden", "raises-exception", "nbval-ignore-output"),
     "markdown": ("solution", "note"),
 }
 SLIDES = ("slide", "subslide", "fragment", "skip", "say")

@@ -1,8 +1,57 @@
 /** Draws a view with the module that draws it in JupyterLab, in the place of its picture. */
 function drawView(place) {
-  const state = { data: JSON.parse(place.querySelector("script").textContent) };
-  const model = { get: (name) => state[name], set: (name, value) => { state[name] = value; }, on() {}, off() {}, save_changes() {} };
+  const module = views[place.dataset.view], data = JSON.parse(place.querySelector("script").textContent), listeners = new Set();
+  const answer = answerOf(module, data), state = { data, live: Boolean(answer) };
+  const model = {
+    get: (name) => state[name],
+    set(name, value) { state[name] = value; },
+    on(event, listen) { if (event === "change:data") listeners.add(listen); },
+    off(event, listen) { listeners.delete(listen); },
+    save_changes() {},
+    async send(request) {
+      try {
+        const changes = await answer(request);
+        state.data = { ...state.data, ...changes, error: "" };
+      } catch ({ name, message }) {
+        if (name === "Replaced") return; // a newer request has its own answer
+        state.data = { ...state.data, error: message };
+      }
+      for (const listen of listeners) listen();
+    },
+  };
   const el = document.createElement("div");
-  views[place.dataset.view].render({ model, el });
+  module.render({ model, el });
   place.replaceChildren(place.querySelector("script"), el);
+}
+
+let opened, askers = 0; // the model of the page is opened once, for the first view that asks
+
+/** What answers to a view without a kernel, if the page has the very model that the view was made with; else null. */
+function answerOf(module, data) {
+  const { record, stories } = globalThis.tinylmModel ?? {};
+  if (!record || record.fingerprint !== data.model || !module.answers) return null;
+  const tokenizer = tinylm.tokenizer(record.tokenizer), by = `view ${askers += 1}`, lead = /^\s*/.exec(data.text ?? "")[0];
+  const toldBy = (words) => (stories && new tinylm.StoryReader(stories).told(words)) ?? [];
+  const isKnown = (text) => {
+    try { return Boolean(tokenizer.encode(text)); } catch { return false; }
+  };
+  return module.answers({
+    data,
+    tokenizer,
+    toldBy,
+    begun(typed) { // as typed_text in views/attention.py
+      const text = typed.replace(/^[\p{White_Space}\x1c-\x1f]+|[\p{White_Space}\x1c-\x1f]+$/gu, "");
+      if (!text) throw new Error("the text is empty: type a text");
+      const words = tinylm.words(text), leads = [...(toldBy(words).length ? ["\n"] : []), lead, "\n", "\n "];
+      return (leads.find((each) => isKnown(each + words[0])) ?? lead) + text;
+    },
+    read: async (ids, wants) => (await (opened ??= tinylm.open(record))).read(ids, { ...wants, by }),
+    ids(text, least, most) { // as ids_of and readable in views/base.py
+      const ids = tokenizer.encode(text);
+      if (least <= ids.length && ids.length <= most) return ids;
+      const remedy = ids.length > most ? "take a shorter piece of the text" : "take a longer one";
+      throw new Error(`the view shows ${least} to ${most} tokens, not ${ids.length}: ${remedy}`);
+    },
+    readable: (id) => tokenizer.decode([id]).replace(/^ +| +$/g, "").replaceAll("\n", "↵").replaceAll("\t", "⇥") || "␣",
+  });
 }

@@ -1,8 +1,8 @@
-// The search on the index: every section of every lesson that has all the words, the best first. Nothing is fetched.
+// The search on the front page: every section of every lesson that has all the words, the best first. Nothing is fetched.
 
 const sections = JSON.parse(document.getElementById("sections").textContent); // [file, lesson, anchor, heading, text]
 const field = document.querySelector("[type=search]"), found = document.querySelector(".found");
-const status = document.querySelector("[role=status]"), lessons = document.querySelector(".lessons");
+const status = document.querySelector("[role=status]"), front = document.querySelector(".front");
 const MOST = 30, AROUND = 90;
 
 const count = (text, word) => text.split(word).length - 1;
@@ -46,7 +46,7 @@ function line([file, lesson, anchor, heading, text], words) {
 function search() {
   const words = [...new Set(field.value.toLowerCase().match(/\S+/g) ?? [])], sought = words.length > 0;
   const sections = sought ? matching(words) : [];
-  lessons.hidden = sought;
+  front.hidden = sought;
   found.replaceChildren(...sections.slice(0, MOST).map((section) => line(section, words)));
   const many = sections.length > MOST ? `, the best ${MOST} are shown` : "";
   status.textContent = sought ? `${sections.length || "No"} section${sections.length === 1 ? " has" : "s have"} “${words.join("”, “")}”${many}.` : "";
@@ -54,9 +54,13 @@ function search() {
 
 field.addEventListener("input", search);
 field.form.addEventListener("submit", (event) => { event.preventDefault(); found.querySelector("a")?.focus(); });
+field.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") { field.value = ""; search(); }
+});
 document.addEventListener("keydown", (event) => {
-  if (event.key === "/" && event.target !== field) { event.preventDefault(); field.focus(); }
-  if (event.key === "Escape") { field.value = ""; search(); field.focus(); }
+  if (event.key !== "/" || event.target.closest("input, textarea")) return;
+  event.preventDefault();
+  field.focus();
 });
 field.value = new URLSearchParams(location.search).get("q") ?? "";
 search();

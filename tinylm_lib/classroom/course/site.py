@@ -8,9 +8,8 @@ python -m tinylm_lib.classroom.course.site [NN ...] [--to FOLDER]
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
-from itertools import zip_longest
 from pathlib import Path
 from string import Template
 from typing import NamedTuple
@@ -21,12 +20,12 @@ from nbformat import NotebookNode
 
 from ..display.theme import css
 from ..folders import NOTEBOOKS, WORK
+from ..views.base import MIME
 from .cells import (
     Page,
     Prose,
     built_lessons,
     colored,
-    json_in_html,
     led_to_anchors,
     output_html,
     own,
@@ -35,23 +34,42 @@ from .cells import (
     words_of,
     write_page,
 )
+from .front import MODEL, MapEntry, front_page, map_entry, model_script
 from .reference import TOP, write_reference
 
 REFERENCE = f"api/{TOP}.html"
+GUIDE = "instructors.html"
 DECKS = {".html": "Slides", ".pdf": "Handout (PDF)"}
+MODEL_TAG = f'<script src="{MODEL}" defer></script>'
+DESCRIPTION = (
+    "A course and a small library: build a modern language model, piece by piece. A trained model of the course writes "
+    "in this page."
+)
 SEARCH = (
     '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all lessons" '
     'placeholder="Search all lessons"></form>'
 )
+HOME = f'<a class="home" href="index.html">TinyLM: all lessons</a>{SEARCH}'
 
 
 class Rendered(NamedTuple):
-    """A lesson as HTML, the headings in it (level, anchor, HTML), what each section says, and the views it needs."""
+    """A lesson as HTML, the headings in it (level, anchor, HTML), what each section says, and the views it needs.
+
+    asks: whether one of the views can be answered by a model of the site.
+    """
 
     content: str
     headings: list[tuple[int, str, str]]
     texts: list[str]
     modules: set[str]
+    asks: bool = False
+
+
+class SiteProse(Prose):
+    """Prose whose tables the keyboard can reach: on a phone they scroll."""
+
+    def table(self, text: str) -> str:
+        return f'<table tabindex="0">{text}</table>\n'
 
 
 def export(notebooks: Path, folder: Path, numbers: Sequence[str] = ()) -> list[Path]:
@@ -76,8 +94,13 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = ()) -> list[P
                 write_page(folder / f"{path.stem}.html", lesson_page(rendered, pages[place], *around, slides))
             )
     reference = REFERENCE if (folder / REFERENCE).exists() else ""
-    slides = [slide_links(folder, page) for page in pages]
-    return [*written, write_page(folder / "index.html", index_page(pages, sections, reference, slides))]
+    cards = [map_entry(lessons[path], page, slide_links(folder, page)) for path, page in zip(known, pages, strict=True)]
+    written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
+    if (handbook := notebooks.parent / "INSTRUCTORS.md").exists():
+        guide = guide_page(handbook.read_text(encoding="utf-8"), [page.file for page in pages])
+        written.append(write_page(folder / GUIDE, guide))
+    front = index_page(cards, sections, GUIDE if handbook.exists() else "", reference)
+    return [*written, write_page(folder / "index.html", front)]
 
 
 def slide_links(folder: Path, page: Page) -> str:
@@ -92,7 +115,7 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
 
     Raises: ValueError where something would be fetched from elsewhere.
     """
-    prose, modules, shown, texts, codes = Prose(), set(), [], [""], [""]
+    prose, modules, shown, texts, codes = SiteProse(), set(), [], [""], [""]
     markdown = MarkdownWithMath(renderer=prose)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -106,46 +129,62 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
             codes[-1] += f"\n{escape(cell.source)}"
     content = led_to_anchors("\n".join(shown), page, prose.headings)
     said = [words_of(text + code) for text, code in zip(texts, codes, strict=True)]
-    return Rendered(content, prose.headings, said[1:], modules)
+    outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())]
+    asks = any("model" in data[MIME]["data"] for data in outputs if MIME in data)
+    return Rendered(content, prose.headings, said[1:], modules, asks)
 
 
 def lesson_page(
     rendered: Rendered, page: Page, before: Page | None = None, after: Page | None = None, slides: str = ""
 ) -> str:
     """The whole HTML of one lesson. slides: links to them, as HTML."""
-    headings = (f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in rendered.headings if level == 2)
-    home = f'<a class="home" href="index.html">TinyLM: all lessons</a>{SEARCH}'
     links = [(before, "before", "← ", ""), (after, "next", "", " →")]
-    footer = "".join(
+    around = "".join(
         f'<a class="{where}" href="{page.file}">{left}{page.number} {escape(page.topic)}{right}</a>'
         for page, where, left, right in links
         if page
     )
-    navigation = f'<nav aria-label="This lesson">{home}<ol>{"".join(headings)}</ol>{slides}</nav>'
-    content = rendered.content + (f"<footer>{footer}</footer>" if footer else "")
-    return _fill(f"{page.number} {page.topic} · TinyLM", "lesson", content, views_script(rendered.modules), navigation)
+    run = (
+        f'<p class="quiet">The outputs are those of one run. To run and change the code: '
+        f'<code>make lab ARGS="{page.number}"</code></p>'
+    )
+    top = f'<p class="around">{around}</p>' if around else ""
+    navigation = f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings)}{slides}{run}</nav>'
+    content = rendered.content + (f"<footer>{around}</footer>" if around else "")
+    title, script = f"{page.number} {page.topic} · TinyLM", views_script(rendered.modules)
+    model = MODEL_TAG if rendered.asks else ""
+    return _fill(title, "lesson", content, script, navigation, page.question, own("code.css"), model)
+
+
+def guide_page(text: str, lessons: Collection[str]) -> str:
+    """The HTML of a page in Markdown. Its links to notebooks lead to the lessons among these files; others are text."""
+    prose = SiteProse()
+    content = MarkdownWithMath(renderer=prose).render(text)
+
+    def lead(link: re.Match[str]) -> str:
+        page = f"{Path(link[1]).stem}.html"
+        return f'<a href="{page}">{link[2]}</a>' if page in lessons else link[2]
+
+    content = re.sub(r'<a href="(?!https?:)([^"]*)">(.*?)</a>', lead, content)
+    navigation = f'<nav aria-label="This page">{HOME}{_contents(prose.headings)}</nav>'
+    title = words_of(prose.headings[0][2])
+    return _fill(f"{title} · TinyLM", "lesson", content, "", navigation, title, own("code.css"))
 
 
 def index_page(
-    pages: Sequence[Page], sections: Sequence[Sequence[str]], reference: str = "", slides: Sequence[str] = ()
+    lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str = "", reference: str = ""
 ) -> str:
-    """The HTML of the list of lessons, with a search through their sections: file, lesson, anchor, heading, text.
+    """The HTML of the front page, with a search through the sections of lessons: file, lesson, anchor, heading, text.
 
-    reference: the page of the library's reference, if there is one. slides: of each page the links to its slides.
+    guide, reference: the pages for instructors and of the library's public names, where there are such.
     """
-    lines = "".join(
-        f'<li><a href="{page.file}"><span class="number">{page.number}</span><b>{escape(page.topic)}</b>'
-        f'<span class="question">{escape(page.question)}</span></a>{links}</li>'
-        for page, links in zip_longest(pages, slides, fillvalue="")
-    )
-    link = f'<p>The library: <a href="{reference}">the reference of its public names</a>.</p>' if reference else ""
-    content = (
-        "<h1>TinyLM</h1><p>A modern language model, built piece by piece. These pages hold the lessons as they ran; "
-        f'their views move without a kernel and without a network.</p>{SEARCH}<p class="quiet" role="status"></p>'
-        f'<ul class="found"></ul>{link}<ul class="lessons">{lines}</ul>'
-        f'<script type="application/json" id="sections">{json_in_html(sections)}</script>'
-    )
-    return _fill("TinyLM: all lessons", "index", content, own("search.js"))
+    links = '<a href="#lessons">Lessons</a>' + (f'<a href="{reference}">Reference</a>' if reference else "")
+    navigation = f'<nav aria-label="This site"><a class="home" href="index.html">TinyLM</a>{links}{SEARCH}</nav>'
+    found = '<p class="quiet" role="status"></p><ul class="found"></ul>'
+    content = f'{found}<div class="front">{front_page(lessons, sections, guide, reference)}</div>'
+    script = "".join(f"{{\n{own(name)}}}\n" for name in ("search.js", "front.js"))
+    title, look = "TinyLM: build a language model", own("front.css")
+    return _fill(title, "index", content, script, navigation, DESCRIPTION, look, MODEL_TAG)
 
 
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
@@ -164,6 +203,11 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     return 0
 
 
+def _contents(headings: Sequence[tuple[int, str, str]]) -> str:
+    lines = "".join(f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in headings if level == 2)
+    return f'<details class="contents"><summary>Contents</summary><ol>{lines}</ol></details>'
+
+
 def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
     """What the search knows of a lesson: its sections with what they say, but for the sources."""
     lesson = f"{page.number} {page.topic}"
@@ -178,9 +222,12 @@ def _code_cell(cell: NotebookNode, modules: set[str]) -> str:
     return f'<div class="cell">{code}{"".join(output_html(output, modules) for output in cell.outputs)}</div>'
 
 
-def _fill(title: str, kind: str, content: str, script: str, navigation: str = "") -> str:
-    parts = {"kind": kind, "content": content, "script": script, "navigation": navigation, "syntax": own("code.css")}
-    return Template(own("page.html")).substitute(title=escape(title), look=css(), **parts)
+def _fill(
+    title: str, kind: str, content: str, script: str, navigation: str, description: str, style: str, model: str = ""
+) -> str:
+    words = {"title": escape(title), "description": escape(description)}
+    parts = {"kind": kind, "content": content, "script": script, "navigation": navigation, "style": style}
+    return Template(own("page.html")).substitute(words, look=css(), model=model, **parts)
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ function number() {
   }));
 }
 
-/** Pages for a printer in place of slides. */
+/** Pages for a printer instead of slides. */
 function print() {
   page.classList.add("handout");
   document.getElementById("deck").remove(); // what reveal.js would print

@@ -10,13 +10,13 @@ import ast
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import nbformat
 from nbconvert.filters.markdown_mistune import MarkdownWithMath
@@ -40,12 +40,15 @@ from .cells import (
     words_of,
     write_page,
 )
-from .cut import CODE_LINES, cut, is_prediction, is_rich
+from .cut import CODE_LINES, is_prediction, is_rich
+from .grammar import PLANS
 from .handout import handout
+from .notes import NOTE, UsualAnswer, introduces, usual_answers
 
-QUESTION = re.compile(r"\*\*([^*]+\?)\*\*|(?:^|(?<=[.:!?])\s+)([A-Z][^.:!?*$]*\?)", re.M)
-QUESTION_LETTERS = 90  # of a question that fits into the last line of a slide
 CALL_LINES = 3  # of code that only asks for a view or a figure: shown on a button
+JUMP = "**To jump**, press G in the window of the slides, type a slide's number and press Enter. O shows all slides."
+SHORTER = "**From the plan of {} minutes.** With less time go to *{}*: G, {}, Enter."
+HOMEWORK = "**From the plan of {} minutes.** With less time this exercise is homework."
 SECTION = re.compile(r'(?=<h2 id="[\w-]+">)')
 FOLDED = '<button type="button" class="gap" data-opens>⋯ {} line{}</button>'
 
@@ -55,26 +58,27 @@ class Slide:
     """One slide: its section, what is on it, and what the presenter reads."""
 
     section: str
-    question: str
     kind: str = ""
     anchor: str = ""
+    plan: int = PLANS[0]
     parts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 class Deck:
-    """The slides of a lesson, in columns that each begin with a section."""
+    """The slides of a lesson that the build has cut, in columns that each begin with a section."""
 
     def __init__(self, notebook: NotebookNode, page: Page, instructor: bool):
         self.page, self.instructor = page, instructor
         self.prose, self.modules = Prose(), set()
         self.columns: list[list[Slide]] = []
         self._markdown = MarkdownWithMath(renderer=self.prose)
-        self._before: list[str] = []  # notes of the section that comes next
-        cells = deepcopy(notebook)
-        cut(cells)
-        for cell, following in zip(cells.cells, [*cells.cells[1:], None], strict=True):
+        self._before = ""  # the note of the section that comes next
+        self._usual: list[UsualAnswer] = []  # of the section, until a slide is about them
+        for cell, following in zip(notebook.cells, [*notebook.cells[1:], None], strict=True):
             self._add(cell, cell.metadata.get("slideshow", {}).get("slide_type"), following)
+        if instructor:
+            self._say_plans()
 
     def html(self) -> str:
         """The whole page.
@@ -95,42 +99,41 @@ class Deck:
 
     def _add(self, cell: NotebookNode, kind: str | None, following: NotebookNode | None) -> None:
         tags = cell.metadata.get("tags", ())
+        if kind == "skip" or (not self.instructor and (kind == "notes" or "solution" in tags)):
+            return
         if kind == "notes":
             self._note(cell, following)
-        elif kind == "skip" or ("solution" in tags and not self.instructor):
-            return
         elif "exercise" in tags:
             self._exercise(cell)
         elif cell.cell_type == "markdown":
-            self._text(cell.source, kind, "solution" in tags)
+            self._text(cell, kind, "solution" in tags)
         elif cell.cell_type == "code":
             self._begin(kind)
             self._put(f'<div class="cell">{self._code(cell)}{"".join(self._outputs(cell))}</div>', kind)
 
-    def _begin(self, kind: str | None, anchor: str = "", title: str = "", question: str = "", look: str = "") -> None:
+    def _begin(self, kind: str | None, look: str = "", title: str = "", anchor: str = "", plan: int = PLANS[0]) -> None:
         """Begins a slide if the kind says so."""
         if kind == "slide" or not self.columns:
-            self.columns.append([Slide(title, question or self.page.question, look, anchor, notes=self._before)])
-            self._before = []
+            self.columns.append([Slide(title, look, anchor, plan)])
+            self._usual = usual_answers(self._before)
+            self._say(self._before)
+            self._before = ""
         elif kind == "subslide":
-            last = self.columns[-1][-1]
-            self.columns[-1].append(Slide(last.section, last.question, look))
+            self.columns[-1].append(Slide(self.columns[-1][-1].section, look))
 
     def _put(self, html: str, kind: str | None = None) -> None:
         fragment = " fragment" if kind == "fragment" else ""
         self.columns[-1][-1].parts.append(f'<div class="part{fragment}">{html}</div>')
 
-    def _text(self, source: str, kind: str | None, solves: bool) -> None:
-        first, *sections = SECTION.split(self._markdown.render(source))
+    def _text(self, cell: NotebookNode, kind: str | None, solves: bool) -> None:
+        first, *sections = SECTION.split(self._markdown.render(cell.source))
         if first.strip():
             title = first.startswith("<h1")
             self._begin(None if solves else kind, look="title" if title else "")
             self._put(self._title() + first.partition("</p>")[2] if title else first, kind)
         for section in sections:
             anchor, title, rest = re.match(r'<h2 id="([\w-]+)">(.*?)</h2>(.*)', section, re.S).groups()
-            asked = QUESTION.search(source.partition("\n")[2]) if not first.strip() else None
-            question = " ".join((asked[1] or asked[2]).split()) if asked else ""
-            self._begin("slide", anchor, words_of(title), question[: QUESTION_LETTERS + 1], "section")
+            self._begin("slide", "section", words_of(title), anchor, _plan(cell))
             self._put(f"<h2>{title}</h2>{rest}")
 
     def _title(self) -> str:
@@ -138,13 +141,33 @@ class Deck:
         return f'<p class="number">{number}</p><h1>{topic}</h1><p class="asked">{question}</p>'
 
     def _note(self, cell: NotebookNode, following: NotebookNode | None) -> None:
-        """A note before a section is read there; the others where they are."""
-        if not self.instructor:
-            return
-        heading = following is not None and following.source.startswith("## ")
-        before = heading and "note" in cell.metadata.get("tags", ())
-        notes = self._before if before or not self.columns else self.columns[-1][-1].notes
-        notes.append(self._markdown.render(cell.source))
+        """A note that introduces a section is read there, the others where they are."""
+        if following is not None and introduces(cell.source, following.source):
+            self._before = cell.source
+        else:
+            self._say(cell.source)
+
+    def _say(self, *paragraphs: str) -> None:
+        """Adds to the notes of the last slide."""
+        if said := "\n\n".join(filter(None, paragraphs)):
+            self.columns[-1][-1].notes.append(self._markdown.render(said))
+
+    def _usual_here(self, names: Iterable[str]) -> str:
+        """The usual answers that go by one of these names, for the first slide that knows it."""
+        known = set(map(str.casefold, names))
+        here = [answer for answer in self._usual if answer.names & known]
+        self._usual = [answer for answer in self._usual if answer not in here]
+        return "\n".join([f"**{NOTE[3]}**", *(answer.text for answer in here)]) if here else ""
+
+    def _say_plans(self) -> None:
+        """Says first how to jump, and in each section that a shorter plan leaves out where that plan continues."""
+        self.columns[0][0].notes.insert(0, self._markdown.render(JUMP))
+        firsts = [column[0] for column in self.columns]
+        for place, first in enumerate(firsts):
+            kept = [number for number in range(place + 1, len(firsts)) if firsts[number].plan < first.plan]
+            if kept:
+                says = SHORTER.format(first.plan, firsts[kept[0]].section, kept[0] + 1)
+                first.notes.insert(0, self._markdown.render(says))
 
     def _exercise(self, cell: NotebookNode) -> None:
         facts = cell.metadata["tinylm"]
@@ -152,7 +175,11 @@ class Deck:
         about = "Difficulty {difficulty} of 5, about {minutes} minutes.".format(**facts)
         self._begin("subslide", look="exercise")
         self._put(f'<h3>{head}</h3><p class="about">{about}</p>{_pre(_lines(_stub(cell.source, facts["name"])))}')
-        if known := EXERCISES.get(facts["name"]):  # lesson 00 checks one of its own
+        known = EXERCISES.get(facts["name"])  # lesson 00 checks one of its own
+        if self.instructor:
+            later = _plan(cell) > self.columns[-1][0].plan
+            self._say(HOMEWORK.format(_plan(cell)) if later else "", self._usual_here(known.faults if known else ()))
+        if known:
             hints = "".join(f'<li class="fragment">{inline(text)}</li>' for text in known.hints)
             self._begin("subslide", look="hints")
             self._put(f"<h3>Hints: <code>{facts['name']}</code></h3><ol>{hints}</ol>")
@@ -179,17 +206,20 @@ class Deck:
             yield output_html(output, self.modules)
             if output.get("data", {}).get(MIME, {}).get("module") == "predict":
                 yield '<span class="fragment answer"></span>'
+                asked = output.data[MIME]["data"]
+                if self.instructor:
+                    answer = "**Answer.** {answer}. {because}".format(**asked)
+                    self._say(answer, self._usual_here(_guesses(asked)))
 
     def _slide(self, slide: Slide) -> str:
         section = f"<b>{escape(slide.section)}</b>" if slide.section and slide.kind != "section" else ""
         lesson = f"{self.page.number} {escape(self.page.topic)}"
-        question = slide.question if len(slide.question) <= QUESTION_LETTERS else self.page.question
         notes = f'<aside class="notes">{"".join(slide.notes)}</aside>' if slide.notes else ""
         anchor = f' id="{slide.anchor}"' if slide.anchor else ""
         return (
             f'<section{anchor} class="leaf {slide.kind}"><header><span>{lesson}</span>{section}</header>'
             f'<div class="body">{"".join(slide.parts)}</div>'
-            f'<footer><span class="question">{escape(question)}</span><span class="page"></span></footer>'
+            f'<footer><span class="question">{escape(self.page.question)}</span><span class="page"></span></footer>'
             f"{notes}</section>"
         )
 
@@ -272,6 +302,16 @@ def _without_words(source: str) -> str:
             says = node.body[0]
             lines[says.lineno - 1 : says.end_lineno] = [None] * (says.end_lineno - says.lineno + 1)
     return "\n".join(line for line in lines if line is not None and not line.startswith("# Exercise "))
+
+
+def _plan(cell: NotebookNode) -> int:
+    return cell.metadata.get("tinylm", {}).get("plan", PLANS[0])
+
+
+def _guesses(asked: dict[str, Any]) -> list[str]:
+    """The answers to a prediction that it has a word for, as a note names them."""
+    guesses = [asked["key"], *(wrong for wrong, _ in asked["feedback"])]
+    return [f"{guess:g}" if isinstance(guess, float) else str(guess) for guess in guesses]
 
 
 def _defined(source: str, name: str) -> ast.FunctionDef | ast.ClassDef:

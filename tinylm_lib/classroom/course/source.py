@@ -11,7 +11,7 @@ from nbformat import NotebookNode, v4
 
 from .claims import claim_problems, linked
 from .grammar import Cell, essential, grammar_problems, solved, stub
-from .plans import plan_table, title_problems
+from .plans import Part, parts, plan_table, title_problems
 
 FILE_NAME = re.compile(r"(\d\d)_([a-z]+)\.py")
 HEADER = re.compile(r"# %%(?= |$)")
@@ -19,11 +19,12 @@ HEADER = re.compile(r"# %%(?= |$)")
 
 @dataclass(frozen=True)
 class Lesson:
-    """A checked lesson: its name `NN_topic`, its number `NN` and its cells in order."""
+    """A checked lesson: its name `NN_topic`, its number `NN`, its cells in order and what of them is taught when."""
 
     name: str
     number: str
     cells: tuple[Cell, ...]
+    taught: tuple[Part, ...]
 
 
 def read_lesson(path: Path) -> Lesson:
@@ -36,9 +37,13 @@ def read_lesson(path: Path) -> Lesson:
         says = "rename it to NN_topic.py, two digits and one lower-case word: 05_attention.py"
         raise ValueError(f"{path.name}:1: {says}")
     cells = read_cells(path)
-    if found := grammar_problems(cells, *named.groups()) or sorted([*title_problems(cells), *claim_problems(cells)]):
+    found, taught = grammar_problems(cells, *named.groups()), []
+    if not found:
+        taught = parts(cells)
+        found = sorted([*title_problems(cells[0].text, taught), *claim_problems(cells)])
+    if found:
         raise ValueError("\n".join(f"{path.name}:{line}: {text}" for line, text in found))
-    return Lesson(path.stem, named[1], cells)
+    return Lesson(path.stem, named[1], cells, tuple(taught))
 
 
 def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
@@ -55,7 +60,7 @@ def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
     ]
     if role == "solution":
         note = {"tags": ["note"], "slideshow": {"slide_type": "notes"}}
-        cells.insert(1, v4.new_markdown_cell(plan_table(lesson.cells), id=f"{lesson.number}-plan", metadata=note))
+        cells.insert(1, v4.new_markdown_cell(plan_table(lesson.taught), id=f"{lesson.number}-plan", metadata=note))
     return v4.new_notebook(cells=cells)
 
 
@@ -95,7 +100,7 @@ def _graded(cells: Iterable[Cell], role: str) -> Iterator[tuple[Cell, dict[str, 
 
 def _metadata(cell: Cell) -> dict[str, Any]:
     slide = "notes" if "note" in cell.tags or cell.meta.get("slide") == "say" else cell.meta.get("slide")
-    facts = {key: cell.meta[key] for key in ("name", "difficulty", "minutes", "rows") if key in cell.meta}
+    facts = {key: cell.meta[key] for key in ("name", "difficulty", "minutes", "plan", "rows") if key in cell.meta}
     parts = {
         "tags": cell.tags,
         "slideshow": slide and {"slide_type": slide},

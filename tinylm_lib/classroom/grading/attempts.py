@@ -51,11 +51,17 @@ class Cells:
                 warnings.simplefilter("ignore")  # of a doubtful escape, which was said when the cell was run
                 try:
                     self.statements += [s._replace(cell=number) for s in _statements(_python(text))]
-                except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+                except Exception as error:  # of a text that was made to break Python's parser, or IPython's
                     self.broken.append((text, _said(error)))
 
     def attempt(self, name: str) -> Attempt | None:
         """The last attempt at a function, None where there is only the stub; a broken one if there is no other."""
+        try:
+            return self._attempt(name)
+        except RecursionError:
+            return Attempt(problem="its functions refer to one another in a chain that is too long, or never ends")
+
+    def _attempt(self, name: str) -> Attempt | None:
         written = [i for i, s in enumerate(self.statements) if name in s.binds]
         found = [i for i in written if _is_written_out(self.statements[i].node)]
         made = [i for i in written if _is_made(self.statements[i].node, name if found else "")]
@@ -65,10 +71,10 @@ class Cells:
             text = "\n\n".join([*self._future(), *(self.statements[i].text for i in chosen)]) + "\n"
             return Attempt(text, self.statements[found[-1]].text, self._library(chosen))
         for other in self._checked_as(name):
-            if aliased := self.attempt(other):
+            if aliased := self._attempt(other):
                 return aliased._replace(text=f"{aliased.text}\n\n{name} = {other}\n")
         for text, why in reversed(self.broken):
-            if re.search(rf"^\s*(async )?def {name}\b|^{name}\s*=", text, re.M):
+            if re.search(rf"^[ \t]*(async )?def {name}\b|^{name}[ \t]*=", text, re.M):
                 return Attempt(body=text, problem=f"its cell has a syntax error, {why}")
         return None
 
@@ -153,7 +159,7 @@ def _python(text: str) -> str:
         text = text[measured.end() :]
     elif NOTHING.match(text):
         return ""
-    if re.search(r"^\s*[%!?]|[!%?]", text, re.M):
+    if re.search("[!%?]", text):
         with contextlib.suppress(SyntaxError, ValueError):
             ast.parse(text)
             return text
@@ -162,9 +168,10 @@ def _python(text: str) -> str:
 
 
 def _statements(text: str) -> Iterator[Statement]:
+    lines = re.split("\r\n|\r|\n", text)
     for node in ast.parse(text).body:
         for part in _parts(node):
-            segment = ast.unparse(part) if part is not node else _segment(text, node)
+            segment = ast.unparse(part) if part is not node else _segment(lines, node)
             binds = _bound_at_once(part)
             needs = names_from_outside(segment) - (binds - _looked_up_at_once(part))
             yield Statement(segment, part, binds, needs, _changed_at_once(part))
@@ -179,11 +186,14 @@ def _parts(node: ast.stmt) -> list[ast.stmt]:
     return [node]
 
 
-def _segment(text: str, node: ast.stmt) -> str:
-    decorators = getattr(node, "decorator_list", [])
-    if not decorators:
-        return ast.get_source_segment(text, node) or ast.unparse(node)
-    return "\n".join(text.split("\n")[min(d.lineno for d in decorators) - 1 : node.end_lineno])
+def _segment(lines: list[str], node: ast.stmt) -> str:
+    """As ast.get_source_segment, with its decorators, and without splitting the text for each statement."""
+    if decorators := getattr(node, "decorator_list", []):
+        return "\n".join(lines[min(d.lineno for d in decorators) - 1 : node.end_lineno])
+    own = lines[node.lineno - 1 : node.end_lineno]
+    own[-1] = own[-1].encode()[: node.end_col_offset].decode()
+    own[0] = own[0].encode()[node.col_offset :].decode()
+    return "\n".join(own)
 
 
 def _at_once(node: ast.AST) -> Iterator[ast.AST]:

@@ -7,7 +7,7 @@ of them and run in processes of their own, with limits; INSTRUCTORS.md says what
 
 The target folder gets marks.csv, marks.json, class.html (for you: exercises, commonest mistakes, students, submissions
 with one text) and students/NAME.html (one for each student). If the command is stopped, the same command continues:
-what is in the target's results.jsonl is not run again, unless a submission or our checks have changed.
+what is in the target's results.jsonl is not run again, unless a submission, the course or --seconds has changed.
 
 The exit status is 0 if everything was graded, whatever the marks are, 2 for a mistake in the call, 130 after Ctrl-C.
 """
@@ -23,11 +23,12 @@ from tempfile import TemporaryFile
 
 from tqdm import tqdm
 
-from .grade import grade, graded_before
+from .grade import grade
 from .launch import Limits, permitted
 from .marks import Mark
 from .pages import Pages, counted
 from .report import as_table, in_a_line, write_report
+from .results import Results
 from .sections import find_sections
 from .similar import alike
 from .submissions import LESSONS, submissions
@@ -48,13 +49,14 @@ def main(argv: Sequence[str] = ()) -> int:
         raise ValueError(
             f"{options.folder} holds nothing of lesson {', '.join(options.lessons)}; leave out --lessons for all"
         )
-    results = _usable(to, folder) / "results.jsonl"
+    limits = Limits(seconds=options.seconds)
+    results = Results(_usable(to, folder) / "results.jsonl", limits)
     _say(f"{counted(len(found), 'notebook')} of {counted(len({s.student for s in found}), 'student')}" + _missing())
-    if n := graded_before(found, results):
+    if n := sum(results.of(s) is not None for s in found):
         _say(f"{n} of them are graded already, by an earlier run")
     marks: list[Mark] = []
     try:
-        with closing(grade(found, results, options.jobs, Limits(seconds=options.seconds))) as graded:
+        with closing(grade(found, results, options.jobs, limits)) as graded:
             marks.extend(_with_progress(graded, len(found)))
     except KeyboardInterrupt:
         _say("\nwhat is finished is kept: the same command continues")

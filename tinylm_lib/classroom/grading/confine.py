@@ -1,9 +1,10 @@
-"""Runs a command where it can do less, as far as Linux permits: python confine.py JSON COMMAND ...
+"""Runs a command where it can do less, as far as Linux permits: python confine.py FILE COMMAND ...
 
 In namespaces of its own, the command has no network, sees no other processes and can write nowhere but in its folder,
-a small one in memory; `hidden` files look empty to it. This file runs on its own, without the library. The first line
-that it writes to its standard output says what was permitted. When the command ends, or this process is ended with
-SIGTERM, everything that the command has started is killed, and so it is when there are more than `processes` of them.
+a small one in memory; `hidden` files look empty to it. FILE has the options as JSON and is deleted. This file runs on
+its own, without the library. The first line that it writes to its standard output says what was permitted. When the
+command ends, or this process is ended with SIGTERM, everything that the command has started is killed, and so it is
+when there are more than `processes` of them.
 """
 
 import contextlib
@@ -24,7 +25,9 @@ EVERY = 0.1  # seconds between two looks at what runs
 
 def main(given: str, *command: str) -> int:
     """Confine this process, run the command and wait. Returns its status, 128 and its signal, or TOO_MANY."""
-    options = json.loads(given)
+    with open(given, encoding="utf-8") as file:
+        options = json.load(file)
+    os.unlink(given)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for what, value in ((DEATH_SIGNAL, signal.SIGKILL), (SUBREAPER, 1), (NO_NEW_PRIVILEGES, 1)):
         libc.prctl(what, value, 0, 0, 0)

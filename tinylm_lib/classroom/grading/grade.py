@@ -1,86 +1,51 @@
 """Grading submitted notebooks: each lesson of a student runs in a process of its own and is judged in this one."""
 
-import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import suppress
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from torch import Generator
 
 from ..checks.calling import SEED, Outcome, Strange, moved, outcome_of
 from ..checks.check import is_open, judge, no_function
-from ..exercises import EXERCISES, find_exercise
+from ..exercises import find_exercise
 from ..exercises.base import Exercise, Probe
 from .launch import Limits, answers
 from .marks import Mark
+from .results import Results
 from .submissions import Submission
 from .wire import decode_call
 
 
 def grade(
-    found: Sequence[Submission], results: Path | None = None, jobs: int | None = None, limits: Limits | None = None
+    found: Sequence[Submission], results: Results | None = None, jobs: int | None = None, limits: Limits | None = None
 ) -> Iterator[Mark]:
     """Yields a Mark for each exercise of each submission, as soon as it is known.
 
-    results: a file to which each finished submission is appended, a line of JSON; what it has already is not run again.
+    results: what earlier runs have found, which is not run again; each finished submission is added.
     jobs: how many processes at a time; as many as there are cores where it is None. Closing the generator ends them.
     """
-    known, limits = _known(results), limits or Limits()
-    hidden = [path for s in found for path in s.files] + [results] * (results is not None)
-    for submission in found:
-        yield from known.get(_key(submission), ())
+    limits = limits or Limits()
+    hidden = [path for s in found for path in s.files] + ([results.path] if results else [])
+    known = [results.of(s) if results else None for s in found]
+    for marks in known:
+        yield from marks or ()
     stop = threading.Event()
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         try:
-            running = {pool.submit(answers, s, limits, hidden, stop): s for s in found if _key(s) not in known}
+            waiting = [s for s, marks in zip(found, known, strict=True) if marks is None]
+            running = {pool.submit(answers, s, limits, hidden, stop): s for s in waiting}
             for done in as_completed(running):
                 submission = running[done]
                 marks = _marks(submission, done)
                 if results:
-                    _append(results, _key(submission), marks)
+                    results.add(submission, marks)
                 yield from marks
         finally:
             stop.set()
             pool.shutdown(cancel_futures=True)
-
-
-def graded_before(found: Sequence[Submission], results: Path) -> int:
-    """How many of these submissions a results file holds."""
-    known = _known(results)
-    return sum(_key(submission) in known for submission in found)
-
-
-def _key(submission: Submission) -> str:
-    """Which submission this is: another one, or other exercises, and it is graded again."""
-    return " ".join((submission.student, submission.lesson, submission.digest, _digest_of_exercises()))
-
-
-def _digest_of_exercises() -> str:
-    return next(iter(EXERCISES.values())).digest
-
-
-def _known(results: Path | None) -> dict[str, list[Mark]]:
-    """What a results file holds; a last line that was cut off is not there."""
-    known = {}
-    for line in results.read_text("utf-8").splitlines() if results and results.exists() else ():
-        with suppress(ValueError, TypeError, KeyError):
-            entry = json.loads(line)
-            known[entry["key"]] = [Mark(**mark) for mark in entry["marks"]]
-    return known
-
-
-def _append(results: Path, key: str, marks: list[Mark]) -> None:
-    line = json.dumps({"key": key, "marks": [asdict(mark) for mark in marks]}) + "\n"
-    results.parent.mkdir(parents=True, exist_ok=True)
-    with open(results, "ab+") as file:
-        if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-            line = "\n" + line  # the last one was cut off
-        file.write(line.encode())
 
 
 class Received:

@@ -18,7 +18,7 @@ from ..folders import ROOT
 from .confine import TOO_MANY
 from .submissions import Submission
 
-ANSWER_BYTES = 32 * 2**20  # of one answer
+ANSWER_BYTES = 8 * 2**20  # of one answer
 STARTING = 180.0  # seconds until a process has imported torch
 UNREADABLE = "what its process says cannot be read"
 CONFINE = [sys.executable, "-I", "-S", str(Path(__file__).with_name("confine.py"))]
@@ -45,7 +45,7 @@ def permitted() -> list[str]:
     if sys.platform != "linux":
         return []
     with TemporaryDirectory() as folder:
-        command = [*_confined(Limits(), ()), sys.executable, "-I", "-S", "-c", ""]
+        command = [*_confined(Limits(), (), folder), sys.executable, "-I", "-S", "-c", ""]
         return json.loads(subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout)["permitted"]
 
 
@@ -73,8 +73,8 @@ def _run(texts: dict[str, str], limits: Limits, hidden: Sequence[Path], stop: th
     """Yields what one process says, exercise by exercise. Raises _EarlyEndError when it says no more, or nonsense."""
     own = {name: value for name, value in asdict(limits).items() if name != "seconds"}
     job = json.dumps({"limits": own, "exercises": texts}).encode()
-    command = [*_confined(limits, hidden), sys.executable, "-m", f"{__package__}.child"]
     with TemporaryDirectory(prefix="tinylm-grade-", ignore_cleanup_errors=True) as folder:
+        command = [*_confined(limits, hidden, folder), sys.executable, "-m", f"{__package__}.child"]
         process = subprocess.Popen(
             command, cwd=folder, env=_environment(folder), start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -97,12 +97,14 @@ def _run(texts: dict[str, str], limits: Limits, hidden: Sequence[Path], stop: th
             _end(process)
 
 
-def _confined(limits: Limits, hidden: Sequence[Path]) -> list[str]:
+def _confined(limits: Limits, hidden: Sequence[Path], folder: str) -> list[str]:
     """The beginning of a command that confines the rest; nothing where the system is not Linux."""
     if sys.platform != "linux":
         return []
     paths = [str(path.resolve()) for path in hidden if path.exists()]
-    return [*CONFINE, json.dumps({"bytes": 4 * limits.file_size, "hidden": paths, "processes": limits.processes})]
+    options = Path(folder, "confine.json")  # the paths of a large class are too long for a command line
+    options.write_text(json.dumps({"bytes": 4 * limits.file_size, "hidden": paths, "processes": limits.processes}))
+    return [*CONFINE, str(options)]
 
 
 def _environment(folder: str) -> dict[str, str]:

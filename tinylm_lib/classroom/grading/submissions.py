@@ -13,11 +13,12 @@ from ..folders import lessons
 from .attempts import Attempt, Cells
 
 NOTEBOOK_BYTES = 64 * 2**20
+CHARACTERS, STATEMENTS = 200_000, 2_000  # of all code; the longest lesson has 40,000 and 340
 LESSONS = sorted({exercise.lesson for exercise in EXERCISES.values()})
 # In a checkout the lessons have their names; where only the library is installed, any word may be one.
 NAMES = "|".join(f"{lesson}_{lessons().get(lesson, '[a-z]+')}" for lesson in LESSONS)
 TOPIC = re.compile(rf"(?:^|[\W_])({NAMES})(?:[ _-]*(?:Copy)?\(?\d+\)?)*(?=$|[\W_])")
-PLATFORM = re.compile(r"_\d+_assignsubmission_\w+$")  # what Moodle appends to a student's name
+PLATFORM = re.compile(r"(?<=\d)_assignsubmission_\w+$")  # Moodle appends it to a student's name and number
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,11 @@ def submissions(folder: Path) -> list[Submission]:
     files: dict[str, list[Path]] = {}
     for path in _files(folder):
         files.setdefault(_student(folder, path), []).append(path)
-    found = [one for student in sorted(files) for one in _of_student(student, files[student], folder)]
+    found = [one for student in sorted(files) for one in _of_student(student, files[student])]
+    found += [
+        Submission(path.name, "", problem=f"{path.name}: a link to a folder, which is not followed")
+        for path in sorted(folder.iterdir()) if path.is_symlink() and path.is_dir()
+    ]  # fmt: skip
     if not found:
         raise FileNotFoundError(f"{folder} holds no notebooks (*.ipynb); put one, or a folder, for each student there")
     return found
@@ -77,26 +82,27 @@ def _student(folder: Path, path: Path) -> str:
     return "".join(c if c.isprintable() else "?" for c in name or folder.resolve().name)
 
 
-def _of_student(student: str, paths: list[Path], folder: Path) -> Iterator[Submission]:
+def _of_student(student: str, paths: list[Path]) -> Iterator[Submission]:
     """A submission for each lesson, from its first notebook that has an attempt, and from kept parts."""
     parts = {p.stem: p for p in paths if p.suffix == ".py" and p.stem in EXERCISES}
     read: dict[str, list[tuple[Path, bytes, Cells]]] = {}
     for path in (path for path in paths if path.suffix == ".ipynb"):
         try:
-            content = _content(path, folder)
+            content = _content(path)
             lesson, cells = _notebook(path, content)
             read.setdefault(lesson, []).append((path, content, cells))
         except Exception as error:  # whatever a file may hold, it costs the others nothing
             if not isinstance(error, _UnreadableError):
                 error = f"it cannot be read ({type(error).__name__})"
             lesson = m[1][:2] if (m := TOPIC.search(path.stem)) else ""
-            yield Submission(student, lesson, problem=f"{path.name}: {error}", digest=str(error), files=(path,))
+            problem = f"{path.name}: {error}"
+            yield Submission(student, lesson, problem=problem, digest=problem, files=(path,))
     for lesson in sorted({*read, *(EXERCISES[name].lesson for name in parts)}):
-        yield _of_lesson(student, lesson, read.get(lesson, []), parts, folder)
+        yield _of_lesson(student, lesson, read.get(lesson, []), parts)
 
 
 def _of_lesson(
-    student: str, lesson: str, notebooks: list[tuple[Path, bytes, Cells]], parts: dict[str, Path], folder: Path
+    student: str, lesson: str, notebooks: list[tuple[Path, bytes, Cells]], parts: dict[str, Path]
 ) -> Submission:
     attempts: dict[str, Attempt | None] = {}
     taken: dict[str, str] = {}
@@ -109,7 +115,7 @@ def _of_lesson(
         elif not path and name in parts:
             taken[name] = f"from the kept part {parts[name].name}, since the notebook has no attempt"
             try:
-                content = _content(parts[name], folder)
+                content = _content(parts[name])
                 digest.update(content)
                 attempts[name] = _part(name, content)
             except _UnreadableError as error:
@@ -118,9 +124,9 @@ def _of_lesson(
     return Submission(student, lesson, attempts, "", taken, digest.hexdigest()[:16], files)
 
 
-def _content(path: Path, folder: Path) -> bytes:
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise _UnreadableError("a link out of the folder, which is not followed")
+def _content(path: Path) -> bytes:
+    if path.is_symlink():  # to a file of ours, or to another student's
+        raise _UnreadableError("a link, which is not followed")
     if not path.is_file():
         raise _UnreadableError("not a regular file")
     try:
@@ -144,8 +150,18 @@ def _notebook(path: Path, content: bytes) -> tuple[str, Cells]:
         raise _UnreadableError("it cannot be read as a notebook: it has no list of cells")
     sources = [cell.get("source", "") for cell in cells if cell.get("cell_type") == "code"]
     texts = ["".join(map(str, source)) if isinstance(source, list) else str(source) for source in sources]
-    code = Cells(texts)
+    code = _cells(texts)
     return _lesson(path, notebook, code), code
+
+
+def _cells(texts: list[str]) -> Cells:
+    """The cells. Raises _UnreadableError for many times the code of a lesson, which could take hours to search."""
+    if (n := sum(map(len, texts))) > CHARACTERS:
+        raise _UnreadableError(f"its code has {n:,} characters, more than {CHARACTERS:,}")
+    code = Cells(texts)
+    if (n := len(code.statements)) > STATEMENTS:
+        raise _UnreadableError(f"its code has {n:,} statements, more than {STATEMENTS:,}")
+    return code
 
 
 def _lesson(path: Path, notebook: dict, code: Cells) -> str:
@@ -168,4 +184,4 @@ def _part(name: str, content: bytes) -> Attempt:
     text = content.decode("utf-8", errors="replace")
     called = re.search(r'^# tinylm-part: .*"function": "(\w+)"', text, re.M)
     alias = f"\n\n{name} = {called[1]}\n" if called and called[1] != name else ""
-    return Cells([text + alias]).attempt(name) or Attempt(problem=f"the kept part does not define `{name}`")
+    return _cells([text + alias]).attempt(name) or Attempt(problem=f"the kept part does not define `{name}`")

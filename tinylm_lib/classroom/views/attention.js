@@ -2,6 +2,7 @@
 
 const STAGES = ["scores", "scaled", "masked", "weights", "mixed"];
 const SHARES = ["weights", "mixed"];
+const MOST_TOKENS = 32; // as in attention.py
 const LEVELS = 10, PATIENCE = 15_000; // shades in a small map; milliseconds until a kernel counts as silent
 const WHY = {
   scores: "A score is a dot product: how well the question of one word fits the offer of another.",
@@ -14,7 +15,7 @@ const CARD = `
 .tinylm-view.attention {
   [hidden] { display: none !important }
   .bar { margin-bottom: 10px }
-  .field { flex: 1 1 100% } .field [role=alert] { color: var(--bad); flex: 1 1 100% } .field [role=alert]:empty { position: absolute }
+  .field { flex: 1 1 100% } .field [role=alert] { color: var(--bad); flex: 1 1 100%; min-width: 0; max-height: 6em; overflow: auto; overflow-wrap: anywhere } .field [role=alert]:empty { position: absolute }
   .sentence { font-size: 21px; line-height: 1.75; margin: 4px 0 14px }
   .sentence span { padding: 3px 5px; margin-right: 2px; border-radius: 6px; cursor: pointer }
   .sentence .later { background: none; color: var(--quiet) }
@@ -25,14 +26,14 @@ const CARD = `
   .say { min-height: 0; margin-bottom: 8px }
   .exact, .telling { font-size: var(--type-label); margin: 0 0 14px; font-variant-numeric: tabular-nums }
   .scroll { overflow-x: auto; padding: 2px 46px 4px 2px; margin-right: -24px }
-  table { table-layout: fixed; border-collapse: separate; border-spacing: 2px; font-variant-numeric: tabular-nums; margin: 0 }
+  table { --cell: clamp(8px, calc((100cqw - var(--names)) / var(--tokens) - 2px), min(40px, max(30px, 640px / var(--tokens)))); --names: 110px; table-layout: fixed; border-collapse: separate; border-spacing: 2px; font-variant-numeric: tabular-nums; margin: 0 }
   th { font-weight: 400; font-size: var(--type-label); color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
   thead th { height: 74px; padding: 0; vertical-align: bottom; text-align: left }
   thead td { font-size: var(--type-small); line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
   thead span { display: block; width: 0; white-space: nowrap; transform: translate(20px, -4px) rotate(-50deg); transform-origin: 0 100% }
   th.on { color: var(--ink); font-weight: 700 }
-  tbody td { position: relative; width: clamp(27px, calc((100cqw - 110px) / var(--tokens)), min(40px, max(30px, 640px / var(--tokens)))); height: 31px; padding: 0; text-align: center;
-    font-size: clamp(11px, calc((100cqw - 110px) / var(--tokens) * .36), var(--type-small)); border-radius: 4px; cursor: pointer }
+  tbody td { position: relative; width: var(--cell); height: clamp(21px, calc(var(--cell) * 1.3), 31px); padding: 0; text-align: center;
+    font-size: clamp(0px, calc((var(--cell) - 24px) * 9999), clamp(11px, calc(var(--cell) * .36), var(--type-small))); border-radius: 4px; cursor: pointer }
   tbody td.faint { color: var(--quiet) }
   tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
   td.told::after, .legend .ring { content: ""; border: 2px solid currentColor; border-radius: 9px }
@@ -63,6 +64,11 @@ const CARD = `
   .maps .ring { fill: none; stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke }
   :is(.shade, .hatched, .ramp, .bars i, .maps svg) { print-color-adjust: exact; forced-color-adjust: none }
   @media (forced-colors: active) { tbody td.on { outline: 3px solid var(--focus); forced-color-adjust: none } .strips rect { fill: CanvasText } }
+  @container (max-width: 600px) {
+    .scroll { padding-right: 2px; margin-right: 0 }
+    table { --names: 94px }
+    thead span { font-size: clamp(9px, calc(var(--cell) + 2px), var(--type-label)); transform: translate(calc(var(--cell) / 2 + .7em), -4px) rotate(-90deg) }
+  }
   @media print { .field { display: none } .main { break-inside: avoid } }
 }`;
 
@@ -313,7 +319,7 @@ function mount(el, model, kept) {
   });
 
   const problem = make("span", { role: "alert" });
-  const typed = make("input", { type: "text", value: kept.typed ?? model.get("data").text, autocomplete: "off", spellcheck: "false", "aria-label": "Your own text", oninput: () => { kept.typed = typed.value; } });
+  const typed = make("input", { type: "text", value: kept.typed ?? model.get("data").text?.trim(), autocomplete: "off", spellcheck: "false", "aria-label": "Your own text", oninput: () => { kept.typed = typed.value; } });
   const field = make("label", { class: "field" }, "Your own text", typed, make("button", { type: "submit" }, "Look"), problem);
   /** Sends a request to the kernel about the text that is shown; the answer is a change of the data. */
   function ask(request) {
@@ -337,7 +343,34 @@ function mount(el, model, kept) {
   return { problem, typed };
 }
 
+/** The numbers of each head, row after row, as `packed` of base.py writes them. */
+function packed(heads, places) {
+  const half = 64 ** places / 2, places64 = Array.from({ length: places }, (_, at) => 64 ** (places - 1 - at));
+  const units = heads.map((rows) => {
+    const largest = rows.reduce((most, row) => row.reduce((top, x) => Math.max(top, Math.abs(x)), most), 1e-9);
+    return Number((largest / (half - 1)).toPrecision(6));
+  });
+  const whole = (x, unit) => half + Math.max(1 - half, Math.min(half - 1, Math.round(x / unit)));
+  const letters = (n) => places64.map((power) => DIGITS[Math.floor(n / power) % 64]).join("");
+  const digits = heads.map((rows, head) => rows.map((row) => Array.from(row, (x) => letters(whole(x, units[head]))).join("")).join(""));
+  return { places, units, digits };
+}
+
+/** What the model of a page answers where there is no kernel, as `answer` of attention.py. */
+function answers({ data, tokenizer, begun, toldBy, ids, read, readable }) {
+  return async ({ text, layers = [...Array(data.n_layers).keys()] }) => {
+    const asked = ids(text === undefined ? data.text : begun(text), 2, MOST_TOKENS), { queries, keys, values } = await read(asked, { parts: true });
+    const stored = (layer) => ({ q: packed(queries[layer], 2), k: packed(keys[layer], 2), v: packed(values[layer], 1) });
+    return {
+      tokens: asked.map(readable),
+      told: tokenizer.kind === "words" ? toldBy(tokenizer.pieces(asked)) : [],
+      layers: Object.fromEntries(layers.map((layer) => [layer, stored(layer)])),
+    };
+  };
+}
+
 export default {
+  answers,
   render({ model, el }) {
     const { layer, head } = model.get("data"), kept = { state: { layer, head } };
     let parts = mount(el, model, kept);

@@ -18,7 +18,7 @@ from ..display.figures import MASKED, RAMP_STEPS, drawing, unframed
 from ..display.numbers import fixed
 from ..display.theme import HEAT, INK, LINE
 from ..shapes.capture import Captured, Stages
-from .base import View, capture_ids, check_index, ids_of, leading_blanks, named, packed, pictured, readable
+from .base import View, capture_ids, check_index, ids_of, leading_blanks, named, packed, page_model, pictured, readable
 
 _MOST_TOKENS, _MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
 _MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
@@ -33,8 +33,7 @@ def attention_view(
     """The attention of a model as a view: scores, scaled, masked, weights and what is mixed, or all heads at once.
 
     layer, head: the first to be shown, counted from 0. Of the beginning of a StoryWorld story it is marked which words
-    tell the next one. Beside a kernel another text of up to 32 tokens can be typed: a story begins after a line end,
-    another text after the blanks of this one.
+    tell the next one. Beside a kernel another text of up to 32 tokens can be typed; see `typed_text`.
     Raises: ValueError for a layer or head that the model does not have, and for fewer than 2 or more than 17 tokens.
     """
     n_layers = model.config.n_layers
@@ -44,9 +43,9 @@ def attention_view(
     lead = leading_blanks(text_or_ids) if isinstance(text_or_ids, str) else ""
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        text = request.get("text", "").strip()
-        begun = ("\n" if told_by(text) else lead) + text
-        asked = ids_of(tokenizer, begun, 2, _MOST_LIVE_TOKENS) if "text" in request else ids
+        asked = ids
+        if "text" in request:
+            asked = ids_of(tokenizer, typed_text(tokenizer, request["text"], lead), 2, _MOST_LIVE_TOKENS)
         caught = capture_ids(model, asked)
         return _stored(caught, tokenizer, {i: caught.attention(i) for i in request.get("layers", range(n_layers))})
 
@@ -57,7 +56,7 @@ def attention_view(
         data["layers"] = {str(layer): data["layers"][str(layer)]}
     data |= {"layer": layer, "head": head, "n_layers": n_layers}
     if isinstance(text_or_ids, str):
-        data["text"] = text_or_ids.strip()
+        data |= {"text": text_or_ids, **page_model(model, tokenizer)}
     tokens, told = data["tokens"], data["told"]
     one = stages[layer]
     scores, scaled, weights = (each[0, head].float().cpu() for each in (one.scores, one.scaled, one.weights))
@@ -76,6 +75,28 @@ def attention_view(
         answer=answer,
         sharpness=1.0,
     )
+
+
+def typed_text(tokenizer: Any, text: str, lead: str) -> str:
+    """A typed text with what stands before it: a line end before a story, before another text what the view began with.
+
+    lead: what the view began with. Where the tokenizer does not know the first word so, but after a line end, or after
+    a line end and a blank, these stand there.
+    Raises: ValueError for an empty text.
+    """
+    text = text.strip()
+    if not text:
+        raise ValueError("the text is empty: type a text")
+    leads = [*(["\n"] if told_by(text) else []), lead, "\n", "\n "]
+    return next((each for each in leads if _is_known(tokenizer, each + words(text)[0])), lead) + text
+
+
+def _is_known(tokenizer: Any, text: str) -> bool:
+    try:
+        tokenizer.encode(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _stored(caught: Captured, tokenizer: Any, stages: dict[int, Stages]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import anywidget
@@ -14,11 +15,14 @@ from traitlets import Bool, Dict
 from ...model import TransformerLM
 from ..display.figures import SHARPNESS, framed
 from ..display.theme import css
+from ..live.record import live_record
 from ..shapes.capture import Captured, capture
 
 SCRIPTS = Path(__file__).parent
 MIME = "application/vnd.tinylm.view+json"
 SHARED = "shared"
+LIVE = SCRIPTS.parent / "live"
+FROM_LIVE = {"sampling": "nextTokenProbs"}  # what a module takes from the script of the same name there
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
@@ -82,8 +86,24 @@ def source(module: str) -> str:
     if not path.exists():
         known = sorted(each.stem for each in SCRIPTS.glob("*.js") if each.stem != SHARED)
         raise ValueError(f"no view module {module!r}; there are {', '.join(known)}")
-    look = f"const PALETTE = {json.dumps(css())};\n" if module == SHARED else ""
-    return look + path.read_text(encoding="utf-8")
+    before = f"const PALETTE = {json.dumps(css())};\n" if module == SHARED else ""
+    if taken := FROM_LIVE.get(module):
+        body = indent((LIVE / path.name).read_text(encoding="utf-8"), "  ")
+        before = f"const {taken} = (() => {{\n{body}  return {taken};\n}})();\n"
+    return before + path.read_text(encoding="utf-8")
+
+
+def json_in_html(data: Any) -> str:
+    """Data that a script element may contain."""
+    return json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+
+
+def page_model(model: TransformerLM, tokenizer: Any) -> dict[str, str]:
+    """The entry of data by which a page that has this very model answers as a kernel; none if no page can have it."""
+    try:
+        return {"model": live_record(model, tokenizer)["fingerprint"]}
+    except (TypeError, ValueError):
+        return {}
 
 
 def few_digits(values: Any) -> Any:

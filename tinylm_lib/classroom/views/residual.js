@@ -35,6 +35,11 @@ const SHEET = `
 .tinylm-view.residual .course .stream i { background: var(--axis-C) }
 .tinylm-view.residual .course .attention i { background: var(--axis-D) }
 .tinylm-view.residual .course .ffn i { background: var(--axis-F) }
+@container (max-width: 600px) {
+  .tinylm-view.residual .course { grid-template-columns: repeat(4, minmax(0, 1fr)); column-gap: 8px }
+  .tinylm-view.residual .course .name { grid-column: 1 / -1; margin-top: 4px }
+  .tinylm-view.residual .course .title:empty { display: none }
+}
 .tinylm-view.residual .note { color: var(--quiet); font-size: var(--type-small); margin: 10px 0 0 }
 `;
 

@@ -12,6 +12,7 @@ from ...model import TransformerLM
 from ..display.cards import number_table
 from ..display.figures import drawing
 from ..display.theme import HEAT, QUIET, TURN
+from .attention import typed_text
 from .base import View, capture_ids, few_digits, ids_of, leading_blanks, named, pictured, readable_tokens
 
 _MOST_TOKENS, _MOST_LIVE_TOKENS, _BEST = 16, 32, 5
@@ -38,7 +39,7 @@ def residual_view(model: TransformerLM, tokenizer: Any, text: str) -> View:
     """
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return _data(model, tokenizer, leading_blanks(text) + request["text"].strip(), _MOST_LIVE_TOKENS)
+        return _data(model, tokenizer, typed_text(tokenizer, request["text"], leading_blanks(text)), _MOST_LIVE_TOKENS)
 
     data = _data(model, tokenizer, text, _MOST_TOKENS)
     tokens, d, t = data["tokens"], data["depth"], data["position"]

@@ -1,6 +1,7 @@
 // Sampling step by step: temperature, top-k, top-p and min-p make the shares that the next word is drawn from.
 
 const ROWS = 12, PAUSE = 160, VISIBLE = 0.0005;
+const MOST_WRITTEN = 60; // as in sampling.py
 const OFF = { top_k: null, top_p: null, min_p: null };
 const SCALES = [0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1];
 const SHEET = `
@@ -41,39 +42,6 @@ const SHEET = `
 `;
 
 const sum = (values) => values.reduce((a, b) => a + b, 0);
-function softmax(values) {
-  const top = values.reduce((a, b) => Math.max(a, b)), shares = values.map((x) => Math.exp(x - top)), all = sum(shares);
-  return shares.map((x) => x / all);
-}
-
-/** The library's next_token_probs: the options in its order, each to what the last left, and how many words each left. */
-function nextTokenProbs(logits, { temperature, top_k, top_p, min_p }) {
-  const V = logits.length, kept = {};
-  if (temperature === 0) {
-    const best = logits.indexOf(logits.reduce((a, b) => Math.max(a, b)));
-    const probs = logits.map((_, i) => Number(i === best));
-    return { warm: probs, probs, order: ranking(logits), kept: { temperature: 1 } };
-  }
-  const top = logits.reduce((a, b) => Math.max(a, b)), warm = softmax(logits.map((x) => (x - top) / temperature)), order = ranking(warm);
-  let ranked = order.map((i) => warm[i]);
-  const keep = (name, fits) => {
-    const left = ranked.map((p, at) => (fits(p, at) ? p : 0)), all = sum(left);
-    kept[name] = left.filter((p) => p > 0).length;
-    ranked = left.map((p) => p / all);
-  };
-  if (top_k !== null) keep("top_k", (_, at) => at < top_k);
-  if (top_p !== null && top_p < 1) {
-    let before = 0;
-    keep("top_p", (p) => { before += p; return before - p < top_p; });
-  }
-  if (min_p !== null) keep("min_p", (p) => p >= min_p * ranked[0]);
-  const probs = new Array(V).fill(0);
-  order.forEach((i, at) => { probs[i] = ranked[at]; });
-  return { warm, probs, order, kept };
-}
-
-/** Ids from the largest value to the smallest, the lower id first among equals. */
-const ranking = (values) => [...values.keys()].sort((a, b) => values[b] - values[a] || a - b);
 
 /** The numbers of a row of logits, which come as the bytes of fp32. */
 function unpack(text) {
@@ -166,7 +134,7 @@ function mount(el, model) {
     const key = model.get("data").logits[state.at];
     if (key !== own.key) {
       const logits = unpack(key);
-      Object.assign(own, { key, logits, probs: softmax(logits) });
+      Object.assign(own, { key, logits, probs: nextTokenProbs(logits).probs });
     }
     return nextTokenProbs(own.logits, state.options);
   }
@@ -180,10 +148,10 @@ function mount(el, model) {
   function drawText() {
     const steps = path();
     const word = ([id, p], i) => make("span", { class: "shade", style: `--a: ${p.toFixed(3)}`, title: `${words[id]}: drawn with a share of ${fixed(p, 2)}`, "data-step": i + 1 }, words[id]);
-    text.replaceChildren(make("span", { class: "given" }, prompt), ...steps.slice(0, state.at).map(word));
+    text.replaceChildren(make("span", { class: "given" }, prompt.trim()), ...steps.slice(0, state.at).map(word));
     const next = !live && steps[state.at], last = state.at && steps[state.at - 1];
     const drawn = last ? `Word ${state.at}: **${words[last[0]]}**, drawn with a share of ${fixed(last[1], 2)}. ` : "";
-    note.replaceChildren(...prose(live ? `${drawn}The shade is the share that a word was drawn with.`
+    note.replaceChildren(...prose(live ? `${drawn}The shade is the share that a word was drawn with.${model.get("data").note ?? ""}`
       : `${drawn}The buttons show ${steps.length} words drawn beforehand (seed ${begunSeed}, ${asked(begun).replaceAll("*", "")})${next ? "" : ", and here they end"}; the sliders move the bars only.`));
     buttons.one.disabled = buttons.ten.disabled = state.waiting || (!live && !next);
     buttons.again.disabled = state.waiting || !state.at;
@@ -259,7 +227,33 @@ function mount(el, model) {
   };
 }
 
+/** The bytes of a row of logits in fp32, as text. */
+const pack = ({ buffer, byteOffset, byteLength }) => btoa(String.fromCharCode(...new Uint8Array(buffer, byteOffset, byteLength)));
+
+/** What the model of a page answers where there is no kernel, as `Writer` of sampling.py, but with random numbers of its own. */
+function answers({ data, tokenizer, read }) {
+  const prompt = tokenizer.encode(data.prompt), note = " The page draws with random numbers of its own, so a seed gives other words here than in Python.";
+  let written, generator, turn = 0; // written: the ids, each with its probability, and the logits before and after each
+  return async ({ n, begin, seed, ...options }) => {
+    if (begin) {
+      generator = new tinylm.Generator(seed);
+      written = { path: [], logits: [(await read(prompt)).logits] };
+    }
+    const { path, logits } = written, room = MOST_WRITTEN - path.length;
+    if (n > room) throw new Error(`n must be from 1 to ${room}, since ${path.length} of ${MOST_WRITTEN} tokens are written: begin again, got ${n}`);
+    for (let i = 0; i < n; i++) {
+      const { probs } = nextTokenProbs(logits.at(-1), options), id = tinylm.draw(probs, generator);
+      const found = await read([...prompt, ...path.map(([before]) => before), id]);
+      path.push([id, Number(probs[id].toPrecision(5))]);
+      logits.push(found.logits);
+    }
+    turn += 1;
+    return { turn, note, path: [...path], logits: logits.map(pack) };
+  };
+}
+
 export default {
+  answers,
   render({ model, el }) {
     const hear = mount(el, model);
     model.on("change:data", hear);

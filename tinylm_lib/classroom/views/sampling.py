@@ -14,7 +14,7 @@ from ..display.cards import number_table
 from ..display.figures import drawing
 from ..display.numbers import fixed
 from ..display.theme import LINE, SERIES
-from .base import Answer, View, few_digits, named, pictured, readable_tokens
+from .base import Answer, View, few_digits, named, page_model, pictured, readable_tokens
 
 _SHOWN, _WRITTEN, _MOST_WRITTEN, _LARGEST_VOCABULARY, _HOTTEST = 8, 12, 60, 600, 3
 _OPTIONS = ("temperature", "top_k", "top_p", "min_p")
@@ -96,8 +96,9 @@ def sampling_view(
         turn += 1
         return {"turn": turn, **writer.data()}
 
-    data = {"prompt": prompt.strip(), "words": readable_tokens(tokenizer, range(V)), "options": options, "seed": seed}
-    return _pictured({**data, "turn": turn, **writer.data()}, writer.logits[0], answer)
+    data = {"prompt": prompt, "words": readable_tokens(tokenizer, range(V)), "options": options, "seed": seed}
+    data |= {"turn": turn, **writer.data(), **page_model(model, tokenizer)}
+    return _pictured(data, writer.logits[0], answer)
 
 
 def _pictured(data: dict[str, Any], logits: Tensor, answer: Answer) -> View:
@@ -120,8 +121,8 @@ def _pictured(data: dict[str, Any], logits: Tensor, answer: Answer) -> View:
         _draw(*zip(*rows[:_SHOWN], strict=True)),
         text=f"Sampling the next word. {says}",
         alt=f"Bar chart of the likeliest next words: the model's own shares and those they are drawn with. {says}",
-        caption=f"The next word after “{data['prompt']}”. The bar is the share that a word is drawn with, the stroke "
-        f"the model's own. {says}",
+        caption=f"The next word after “{data['prompt'].strip()}”. The bar is the share that a word is drawn with, the "
+        f"stroke the model's own. {says}",
         numbers=number_table(["word", "the model's", "drawn with"], cells),
         answer=answer,
     )

@@ -40,14 +40,21 @@ const FLOW = `
 .tinylm-view.shape-flow dt { color: var(--quiet) } .tinylm-view.shape-flow dd { margin: 0; font-variant-numeric: tabular-nums; min-width: 0; overflow-wrap: anywhere }
 .tinylm-view.shape-flow .note, .tinylm-view.shape-flow .legend { color: var(--quiet); font-size: var(--type-small); margin: 0 0 8px }
 .tinylm-view.shape-flow .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; margin: 14px 0 0 }
-.tinylm-view.shape-flow .wrong { color: var(--bad); margin: 0 }
+.tinylm-view.shape-flow .wrong { color: var(--bad); margin: 0; max-height: 6em; overflow: auto; overflow-wrap: anywhere }
+.tinylm-view.shape-flow .field { flex: 1 1 100% }
 @container (max-width: 800px) {
   .tinylm-view.shape-flow .row { grid-template-columns: 24px minmax(128px, 1fr) 204px 70px 58px; font-size: 14px } .tinylm-view.shape-flow .row > :last-child { display: none }
   .tinylm-view.shape-flow .step svg { width: 70px }
   .tinylm-view.shape-flow .name { padding-left: calc(var(--depth) * 12px) }
 }
+@container (max-width: 560px) {
+  .tinylm-view.shape-flow .row { grid-template-columns: 24px minmax(0, 1fr) 138px; padding-right: 0 } .tinylm-view.shape-flow .row > :nth-child(n + 4) { display: none }
+  .tinylm-view.shape-flow .name { padding-left: calc(var(--depth) * 7px) }
+  .tinylm-view.shape-flow .step .shape { font-size: 13px; padding: 2px 0 }
+}
 `;
 
+const MOST_TOKENS = 12, MOST_HEADS = 4, MOST_COLUMNS = 24, COLUMNS_OF_A_HEAD = 6, FEW = 3; // as in shape_flow.py
 const LEVELS = 8, MASKED = ".", ROOM = 0.3; // the frame of a row in a small picture is so much larger, so that it hides little
 const colored = (axes) => [...axes].map((letter) => (/[A-Z]/.test(letter) ? make("b", { style: `color: var(--axis-${letter})` }, letter) : letter === "*" ? "·" : letter));
 /** A shape, letters in their colours beside the numbers. */
@@ -173,7 +180,7 @@ function mount(el, model, state) {
     go();
   });
 
-  const controls = [], lead = /^\s*/.exec(data.text ?? "")[0]; // a field cannot hold the line end that begins a story
+  const controls = [];
   if (tokens.length) controls.push(segments("Follow", "token", tokens.map((token, i) => [i, token]), state.token, follow));
   const { field } = state, isTyping = document.activeElement === field;
   if (state.text !== data.text) field.value = (state.text = data.text ?? "").trimStart(); // what is being typed outlives another answer
@@ -190,11 +197,57 @@ function mount(el, model, state) {
     make("p", { class: "legend" }, ...data.legend.map(([letter, words]) => make("span", {}, ...colored(letter), ` ${words}`))), live);
   view.classList.add("shape-flow");
   if (isTyping) field.focus();
-  view.querySelector("form").addEventListener("submit", () => model.get("live") && model.send({ text: lead + field.value, layer: data.layer }));
+  view.querySelector("form").addEventListener("submit", () => model.get("live") && model.send({ typed: field.value, layer: data.layer }));
   show();
 }
 
+/** A picture of rows [token] (C), or of heads [head][token] (D), and each token's first numbers: `_seen` of shape_flow.py. */
+function seen(flow) {
+  const isHeads = Array.isArray(flow[0]), matrices = isHeads ? flow.slice(0, MOST_HEADS) : [flow], width = matrices[0][0].length;
+  const columns = Math.min(width, isHeads && width !== matrices[0].length ? COLUMNS_OF_A_HEAD : isHeads ? width : MOST_COLUMNS);
+  const heads = matrices.map((rows) => rows.map((row) => [...row.slice(0, columns)]));
+  const top = heads.flat(2).reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 1e-9);
+  const letter = (x) => (Number.isFinite(x) ? String.fromCharCode(97 + LEVELS + Math.round((LEVELS * x) / top)) : MASKED);
+  const number = (x) => (Number.isFinite(x) ? fixed(x, 2).replace("−", "-") : "−∞");
+  return {
+    cells: heads[0].flatMap((_, at) => heads.flatMap((rows) => rows[at].map(letter))).join(""), heads: heads.length, columns,
+    first: heads[0].map((row) => row.slice(0, FEW).map(number).join(" ")),
+  };
+}
+
+/** What the model of a page answers where there is no kernel, as `answer` of shape_flow.py: another text, the same steps. */
+function answers({ data, begun, ids, read, readable }) {
+  const isProduct = ({ name }) => ["scores", "mixed"].includes(name); // of queries and keys: their FLOPs grow with the square of T
+  const products = data.steps.filter(isProduct).reduce((sum, { flops }) => sum + flops, 0);
+  const squared = (step) => (isProduct(step) ? step.flops : ["attention", "block"].includes(step.name) ? products : 0);
+  return async ({ typed, layer, text = begun(typed) }) => {
+    const asked = ids(text, 2, MOST_TOKENS), T = asked.length, ratio = T / data.seq_len, tokens = asked.map(readable);
+    const found = (await read(asked, { steps: layer })).steps, largest = (row) => row.reduce((best, x, at) => (x > row[best] ? at : best), 0);
+    const percent = (x) => `${(100 * x).toFixed(0)} %`, later = (n) => (n > 1 ? `the ${n} that come later` : n ? "the one that comes later" : "what comes later, but nothing does");
+    const facts = {
+      ids: asked, embed: asked.map((id) => `row ${id}`), "rotation.q": [...asked.keys()], "rotation.k": [...asked.keys()],
+      weights: found.weights[0].map((row) => `Head 0 gives ${percent(row[largest(row)])} to ${tokens[largest(row)]}.`),
+      masked: asked.map((_, at) => later(T - 1 - at)),
+      head: found.head.map((row) => {
+        const best = largest(row), share = 1 / row.reduce((sum, x) => sum + Math.exp(x - row[best]), 0);
+        return `Best guess for the next: “${readable(best)}”, ${percent(share)}.`;
+      }),
+    };
+    const steps = data.steps.map((step) => {
+      const flow = found[step.name], more = squared(step), axes = step.axes.split(" ");
+      return {
+        ...step, shape: step.shape.map((n, at) => ("TS".includes(axes[at]) ? T : n)), flops: Math.round((step.flops - more) * ratio + more * ratio ** 2),
+        ...(facts[step.name] && { facts: facts[step.name] }), ...(flow && seen(flow)),
+      };
+    });
+    const flops = steps.reduce((sum, step) => sum + (step.depth ? 0 : step.flops * step.times), 0);
+    const legend = data.legend.map(([letter, words]) => [letter, "TS".includes(letter) ? words.replace(/\d+/, T) : words]);
+    return { steps, layer, legend, tokens, seq_len: T, flops, text };
+  };
+}
+
 export default {
+  answers,
   render({ model, el }) {
     const field = make("input", { type: "text", autocomplete: "off" });
     const state = { name: "embed", open: ["block"], token: Math.max(0, model.get("data").tokens.length - 1), field };

@@ -15,7 +15,8 @@ from ..display.numbers import fixed
 from ..display.theme import AXIS_COLORS, LINE, QUIET
 from ..shapes.letters import legend, spelled
 from ..shapes.model_steps import ModelStep, model_steps, sized, sizes_of, values
-from .base import View, check_index, ids_of, pictured, readable_tokens
+from .attention import typed_text
+from .base import View, check_index, ids_of, leading_blanks, page_model, pictured, readable_tokens
 
 _MOST_TOKENS, _LONGEST = 12, 1024
 MOST_COLUMNS, _MOST_HEADS, _COLUMNS_OF_A_HEAD = 24, 4, 6
@@ -43,9 +44,12 @@ def shape_flow(
         raise ValueError("values of a text need the model and its tokenizer: shape_flow(model, tokenizer, text)")
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return _data_of(model_or_config, tokenizer, str(request["text"]), int(request["layer"]))
+        asked = typed_text(tokenizer, request["typed"], lead) if "typed" in request else str(request["text"])
+        return _data_of(model_or_config, tokenizer, asked, int(request["layer"]))
 
-    return _view(answer({"text": text, "layer": layer}), answer)
+    lead = leading_blanks(text)
+    data = answer({"text": text, "layer": layer})
+    return _view({**data, **page_model(model_or_config, tokenizer)}, answer)
 
 
 def _data_of(model: TransformerLM, tokenizer: Any, text: str, layer: int) -> dict[str, Any]:

@@ -76,6 +76,17 @@ class Run:
         low, high = max(0, i - 1 - reach), min(last, i + reach)
         return (self.sums[high] - self.sums[low]) / (high - low)
 
+    def compare_expected(self) -> None:
+        """Raise ValueError where the smoothed loss is not in its range, or the update did not come."""
+        n_updates = len(self.sums) - 1
+        for step, limits in self.expected.items():
+            if not self.step - n_updates < step <= self.step:
+                raise ValueError(
+                    f"expected names update {step}, but {n_updates} updates came, the last of them update {self.step}; "
+                    f"steps can be watched once: make model, batches and steps again, and check total_steps"
+                )
+            learned(self.smooth(step), *limits)
+
     def curves(self) -> dict[str, list[float]]:
         """The points by what they are points of."""
         names = ("steps", "loss", "share", "norm")
@@ -130,8 +141,8 @@ async def training_view(
     steps: what `train` returned; it is not changed by being watched. levels: what predictors of this language lose at
     best, from `storyworld.entropies`; they are drawn beside ln V. expected: at some updates, the lowest and highest
     smoothed loss that this recipe reaches on any machine. prompt: how samples begin.
-    Raises: ValueError for less than 1 step, an empty prompt, a loss that is not finite and one that was not expected;
-    the view keeps the curves.
+    Raises: ValueError for less than 1 step, an empty prompt, a loss that is not finite and one that was not expected,
+    and where an update that is expected did not come; the view keeps the curves.
     """
     if total_steps < 1:
         raise ValueError(f"total_steps must be at least 1, got {total_steps}")
@@ -160,8 +171,7 @@ async def training_view(
         view.html, view.text = _figure_html(run), f"A training run. {run.says()}"
         handle.update(view) if handle else display(view)
     if run.state == FINISHED:
-        for step, limits in run.expected.items():
-            learned(run.smooth(step), *limits)
+        run.compare_expected()
 
 
 async def _follow(run: Run, steps: Iterator[Step], write: Callable[[], None], view: View | None) -> None:

@@ -1,0 +1,458 @@
+"""A model's page in a real browser, opened from disk: what it writes and shows is what the library computes."""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import pytest
+import torch
+from playwright.sync_api import Page, expect
+from support.browser import SCREENSHOTS, assert_fits, findings
+from support.models import scramble
+from support.toys import evaluation_copy
+
+from tinylm_lib import ModelConfig, TransformerLM, generate, storyworld
+from tinylm_lib.classroom import export_page
+from tinylm_lib.classroom.shapes.capture import capture
+from tinylm_lib.probabilities import next_token_probs
+from tinylm_lib.text.tokenizers import BPETokenizer, ByteTokenizer, CharTokenizer
+
+pytestmark = pytest.mark.browser
+
+BEGINNING = "One sunny day, brave Mia"
+LATER = "One foggy evening, clever Victor went to Foxhollow. She"
+THINNEST = 0.12  # attention that the page draws
+TEXT = "to be, or not to be: that is the question. Ça va 🙂\n"
+OTHERS = {
+    "chars": CharTokenizer.from_text(TEXT),
+    "bytes": ByteTokenizer(),
+    "bpe": BPETokenizer.from_text(TEXT * 3, vocab_size=290),
+}
+VIEW = ".tinylm-view.writer"
+TOKENS, ROWS = f"{VIEW} .token", f"{VIEW} tbody tr:not(.empty)"
+
+
+@pytest.fixture(scope="module")
+def address(ready, tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("page") / "my_model.html"
+    return export_page(ready.model, ready.tokenizer, path, title="Stories", beginning=f"\n{BEGINNING}").as_uri()
+
+
+@pytest.fixture
+def open_story(open_exported, address) -> Iterator[Callable[..., Page]]:
+    """A function that opens the page of the shipped model and waits for its first probabilities."""
+    complaints = []
+
+    def open_story(**options) -> Page:
+        page = open_exported(address, **options)
+        page.on("console", lambda message: complaints.append(message.text))
+        expect(page.locator(f"{VIEW} .say")).to_contain_text("345 words")
+        return page
+
+    yield open_story
+    assert complaints == []
+
+
+def half(model: TransformerLM) -> TransformerLM:
+    """The model as a page has it."""
+    return evaluation_copy(model).half().double()
+
+
+def field(page: Page):
+    return page.get_by_label("Begin a text")
+
+
+def press(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def slide(page: Page, value: float) -> None:
+    page.get_by_role("slider", name="temperature").fill(str(value))
+
+
+def begin(page: Page, text: str) -> None:
+    """Types a beginning of a story, and waits until its tokens are there and the next one is known."""
+    field(page).fill(text)
+    expect(page.locator(TOKENS)).to_have_count(len(storyworld.words(f"\n{text}")))
+    expect(page.locator(f"{VIEW} .coming.on")).to_have_count(1)
+
+
+def grow(page: Page, n: int) -> None:
+    """Writes n tokens, one after the other."""
+    before = page.locator(TOKENS).count()
+    for more in range(1, n + 1):
+        press(page, page.locator(f"{VIEW} .bar .plain").first.inner_text())
+        expect(page.locator(TOKENS)).to_have_count(before + more)
+
+
+def text_of(page: Page) -> str:
+    """The text as the page shows it, without its signs for line ends."""
+    parts = page.locator(f"{VIEW} .sheet > span:not(.coming)").evaluate_all("nodes => nodes.map(n => n.textContent)")
+    return re.sub("^↵ ", "\n", "".join(parts)).replace("↵", "")
+
+
+def bars(page: Page) -> list[list[str]]:
+    return page.locator(ROWS).evaluate_all("rows => rows.map(row => [...row.cells].map(cell => cell.textContent))")
+
+
+def number(percent: str) -> float:
+    return 0.0005 if percent.startswith("<") else float(percent.removesuffix("\u00a0%")) / 100
+
+
+# What it computes
+
+
+@pytest.mark.parametrize("temperature", [1, 0.5, 2])
+def test_the_bars_are_the_probabilities_of_the_library_and_sum_to_1(open_story, ready, temperature):
+    page = open_story()
+    slide(page, temperature)
+    ids = torch.tensor([ready.tokenizer.encode(f"\n{BEGINNING}")])
+    probs = next_token_probs(half(ready.model)(ids)[:, -1].detach(), temperature)[0]
+    order = probs.argsort(descending=True)[:8].tolist()
+    named = {1: "model", 0.5: "model, T\u00a00.5", 2: "model, T\u00a02"}[temperature]
+    expect(page.locator(f"{VIEW} thead .number").first).to_have_text(named)
+    found = bars(page)
+    assert [row[0] for row in found[:8]] == [ready.tokenizer.decode([token]).strip() for token in order]
+    assert found[8][0] == "337 others"
+    expected = [*probs[order].tolist(), 1 - probs[order].sum().item()]
+    shown = [number(row[2]) for row in found]
+    assert shown == pytest.approx(expected, abs=0.0006)
+    assert sum(shown) == pytest.approx(1, abs=9 * 0.0005)
+    widths = page.locator(f"{ROWS} .track i").evaluate_all("bars => bars.map(bar => parseFloat(bar.style.width) / 100)")
+    assert widths == pytest.approx(expected, abs=1e-4) and sum(widths) == pytest.approx(1, abs=1e-6)
+
+
+def test_next_to_them_are_the_exact_probabilities_of_storyworld(open_story):
+    page, reader = open_story(), storyworld.Reader()
+    for word in storyworld.words(BEGINNING):
+        reader.read(word)
+    exact = {word.strip(): p for word, p in reader.next_word_probs().items()}
+    assert {row[0]: number(row[3]) for row in bars(page)[:8]} == pytest.approx(exact, abs=0.0005)
+    assert bars(page)[8][3] == "0\u00a0%"
+    begin(page, f"{BEGINNING} ran to")
+    reader.read(" ran"), reader.read(" to")
+    exact = {word.strip(): p for word, p in reader.next_word_probs().items()}  # more places than bars
+    found = bars(page)
+    assert all(number(row[3]) == pytest.approx(exact[row[0]], abs=0.0005) for row in found[:8])
+    assert number(found[8][3]) == pytest.approx(1 - sum(exact[row[0]] for row in found[:8]), abs=0.0005)
+    begin(page, f"{BEGINNING} ran to Foxhollow.")
+    assert bars(page)[0][0] == "She" and [row[3] for row in bars(page)] == ["100\u00a0%", *["0\u00a0%"] * 8]
+
+
+def test_without_chance_it_writes_the_text_of_the_library(open_story, ready):
+    page = open_story()
+    begin(page, "One dark evening,")
+    slide(page, 0)
+    grow(page, 40)
+    ids = torch.tensor([ready.tokenizer.encode("\nOne dark evening,")])
+    tokens = generate(half(ready.model), ids, 40, temperature=0)[0].tolist()
+    assert text_of(page) == ready.tokenizer.decode(tokens)
+    expect(page.locator(f"{VIEW} .say")).to_have_text(
+        re.compile(r"It drew .+ \(100\s%, exact .+\)\. Now the word after it:")
+    )
+
+
+def test_a_seed_gives_the_same_text_again_and_another_seed_another_one(open_story):
+    page, texts = open_story(), []
+    for seed in (7, 7, 8):
+        page.get_by_label("seed").fill(str(seed))
+        page.get_by_label("seed").press("Tab")
+        press(page, "Begin again")
+        slide(page, 2)
+        expect(page.locator(TOKENS)).to_have_count(7)
+        grow(page, 12)
+        texts.append(text_of(page))
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_threads_lead_to_what_the_last_layer_looks_at(open_story, ready):
+    page = open_story()
+    begin(page, LATER)
+    ids = torch.tensor([ready.tokenizer.encode(f"\n{LATER}")])
+    weights = capture(half(ready.model), ids).attention(2).weights[0, :, -1]  # -> (H, S)
+    expected = {(head, place) for head, place in (weights >= THINNEST).nonzero().tolist()}
+
+    def threads() -> set[tuple[int, int]]:
+        paths = "paths => paths.map(path => [Number(path.dataset.head), Number(path.dataset.from)])"
+        return {tuple(each) for each in page.locator(f"{VIEW} .threads path").evaluate_all(paths)}
+
+    assert threads() == expected and len({head for head, _ in expected}) > 1
+    for head in range(4):
+        page.get_by_role("radio", name=str(head), exact=True).check(force=True)
+        assert threads() == {each for each in expected if each[0] == head}
+
+
+def test_words_that_determine_the_next_one_are_underlined(open_story):
+    page = open_story()
+    begin(page, LATER.removesuffix(" She"))
+    told = page.locator(f"{VIEW} .token.told")
+    assert told.all_inner_texts() == ["Victor"]  # whose pronoun comes next
+    begin(page, "One foggy evening,")
+    expect(told).to_have_count(0)  # any trait may come
+
+
+def test_the_first_impossible_word_is_marked_and_named(open_story):
+    page = open_story()
+    say, wrong = page.locator(f"{VIEW} .say"), page.locator(f"{VIEW} .token.false")
+    press(page, "One sunny day, brave kite")
+    expect(say).to_contain_text("✗ kite cannot come here in any story: its exact probability is 0")
+    assert wrong.all_inner_texts() == ["kite"]
+    assert {row[3] for row in bars(page)} == {"unknown"}
+    grow(page, 2)
+    expect(say).to_contain_text("After kite, which no story continues with, exact probabilities do not exist. It drew ")
+    assert {row[3] for row in bars(page)} == {"unknown"}
+    assert wrong.all_inner_texts() == ["kite"]
+    begin(page, LATER)  # the story's hero is a boy
+    assert wrong.all_inner_texts() == ["She"]
+    press(page, BEGINNING)
+    expect(wrong).to_have_count(0)
+    expect(page.locator(f"{VIEW} .coming.on")).to_have_count(1)
+    assert number(bars(page)[0][3]) == 0.125
+
+
+def test_looking_back_shows_what_the_model_expected_there(open_story, ready):
+    page = open_story()
+    begin(page, LATER)
+    page.locator(TOKENS, has_text="Victor").click()
+    ids = torch.tensor([ready.tokenizer.encode(f"\n{LATER}")])
+    probs = half(ready.model)(ids[:, :6])[0, -1].softmax(-1)
+    given = f"The model gives it a probability of {100 * probs[ids[0, 6]].item():.1f}\u00a0%; "
+    says = f"{given}the exact probability is 2.5\u00a0%."
+    expect(page.locator(f"{VIEW} .say")).to_contain_text(says)
+    assert page.locator(f"{VIEW} .token.on").all_inner_texts() == ["Victor"]
+    text = page.get_by_role("listbox")
+    text.press("ArrowRight")
+    expect(page.locator(f"{VIEW} .token.on")).to_have_text("went")
+    text.press("End")
+    expect(page.locator(f"{VIEW} .coming.on")).to_have_count(1)
+    grow(page, 1)  # the end, not the place that was looked at, is continued
+    assert text_of(page).startswith(f"\n{LATER} ")
+
+
+def test_a_bar_can_be_taken_instead_of_chance(open_story):
+    page = open_story()
+    press(page, "cycled")
+    expect(page.locator(TOKENS)).to_have_count(8)
+    assert text_of(page) == f"\n{BEGINNING} cycled"
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_every_tokenizer_writes_on_beyond_what_the_model_can_read(kind, open_exported, tmp_path):
+    tokenizer = OTHERS[kind]
+    sizes = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24, "max_seq_len": 10}
+    model = scramble(TransformerLM(ModelConfig(vocab_size=tokenizer.vocab_size, **sizes)), 0.4, seed=5)
+    path = export_page(model, tokenizer, tmp_path / "page.html", beginning="to be, Ça")
+    page = open_exported(path.as_uri())
+    given = tokenizer.encode("to be, Ça")
+    expect(page.locator(TOKENS)).to_have_count(len(given))
+    slide(page, 0)
+    ids = given[:]
+    while len(ids) < 18:  # the page moves its window of 10 by 5
+        window = ids[-(-(len(ids) - 10) // 5) * 5 :] if len(ids) > 10 else ids
+        with torch.no_grad():
+            ids.append(int(half(model)(torch.tensor([window]))[0, -1, : tokenizer.vocab_size].argmax()))
+    grow(page, 18 - len(given))
+    shown = tokenizer.decode(ids)
+    assert text_of(page) == shown or (shown.startswith(text_of(page)) and shown.endswith("\ufffd"))
+    assert page.locator(f"{VIEW} .unread").count() > 0
+
+
+# What a visitor may type
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("One 🙂", "The model does not know “🙂”. It knows 345 words, such as "),
+    ("One sunny day, brave Zoe", "The model does not know “Zoe”."),
+    ("one sunny", "The model does not know “one”. It knows “One”."),
+    ("Elsa gave", "A story cannot begin with “Elsa”: the model knows this word only after a blank. Try “One”."),
+    ("One sunny day,brave", "The model knows “brave” only after a blank."),
+    ("One sunny day, One", "The model knows “One” only without a blank before it: at the beginning of a story or"),
+    ("One sunny day ,", "The model knows “,” only without a blank before it."),
+    ("One\tsunny", "The model does not know “⇥”."),
+    ("<img src=x onerror=alert(1)>", "The model does not know “<”."),
+    ("x" * 10_000, "The model does not know “xxxxxxxxxxxxxxxxxxxx…”."),
+    ("</textarea><script>document.title='gone'</script>", "The model does not know “<”."),
+], ids=["emoji", "other", "small", "first", "blank", "later", "mark", "tab", "html", "long", "script"])  # fmt: skip
+def test_what_the_model_does_not_know_is_said_next_to_the_field(text, message, open_story):
+    page = open_story()
+    field(page).fill(text)
+    field(page).press("Enter")
+    problem = page.locator(f"{VIEW} .problem")
+    expect(problem).to_contain_text(message)
+    expect(field(page)).to_be_focused()
+    expect(field(page)).to_have_attribute("aria-invalid", "true")
+    assert page.locator(f"{VIEW} :is(img, script)").count() == 0 and page.title() == "Stories"
+    assert text_of(page) == f"\n{BEGINNING}"  # as it was
+    for name in ("Write", "One word", "Begin again", "cycled"):
+        expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
+    assert_fits(page, f"{VIEW} *:not(.unseen)")
+    begin(page, "One windy")
+    expect(problem).to_have_text("The model reads this as 3 tokens.")
+    grow(page, 2)
+
+
+def test_an_unknown_word_is_said_only_when_the_keys_rest(open_story):
+    page = open_story()
+    page.clock.install()
+    problem = page.locator(f"{VIEW} .problem")
+    field(page).press("End")
+    field(page).press_sequentially(" cycl")
+    page.clock.run_for(600)
+    assert problem.inner_text() == ""
+    page.clock.run_for(200)
+    assert problem.inner_text().startswith("The model does not know “cycl”. It knows 345 words, such as ")
+    field(page).press_sequentially("ed")
+    assert problem.inner_text() == "The model reads this as 8 tokens."
+
+
+def test_more_blanks_than_one_are_read_as_one(open_story):
+    page = open_story()
+    field(page).fill(" One  sunny   day, ")
+    expect(page.locator(f"{VIEW} .problem")).to_have_text("The model reads this as 5 tokens.")
+    expect(page.locator(TOKENS)).to_have_count(5)
+    assert text_of(page) == "\nOne sunny day,"
+
+
+def test_ten_thousand_characters_are_read_from_their_end(open_story):
+    page = open_story()
+    field(page).fill("One" + " brave" * 1700)
+    n = 1 + 1 + 1700  # the line end comes first
+    read = n - -(-(n - 128) // 64) * 64
+    expect(page.locator(f"{VIEW} .problem")).to_have_text(
+        f"The model reads this as {n:,} tokens, but sees only the last {read} of them."
+    )
+    expect(page.locator(TOKENS)).to_have_count(read)
+    grow(page, 2)
+
+
+def test_an_empty_field_lets_the_model_begin(open_story):
+    page = open_story()
+    begin(page, "")
+    expect(page.locator(f"{VIEW} .problem")).to_have_text(
+        "The field is empty, so the model begins the text on its own."
+    )
+    grow(page, 1)
+    assert text_of(page) == "\nOne"
+
+
+def test_an_empty_beginning_has_a_button_with_a_name(open_exported, ready, tmp_path):
+    page = open_exported(export_page(ready.model, ready.tokenizer, tmp_path / "page.html").as_uri())
+    sample = page.locator("blockquote").inner_text()
+    assert field(page).input_value() == " ".join(sample.split()[:5])
+    begin(page, BEGINNING)
+    press(page, "nothing")
+    expect(page.locator(TOKENS)).to_have_count(1)
+    expect(page.locator(f"{VIEW} .coming.on")).to_have_count(1)
+    assert field(page).input_value() == "" and bars(page)[0][0] == "One"
+
+
+def test_where_nothing_is_read_before_it_an_empty_field_is_a_mistake(open_exported, tmp_path):
+    model = TransformerLM(ModelConfig(vocab_size=256, d_model=16, n_layers=1, n_heads=2, d_ff=24))
+    page = open_exported(export_page(model, ByteTokenizer(), tmp_path / "page.html", beginning="a").as_uri())
+    expect(page.locator(TOKENS)).to_have_count(1)
+    field(page).fill("")
+    field(page).press("Enter")
+    expect(page.locator(f"{VIEW} .problem")).to_have_text("Type at least one byte.")
+    field(page).fill("🙂")
+    expect(page.locator(TOKENS)).to_have_count(4)
+    assert page.locator(TOKENS).all_inner_texts() == ["", "", "", "🙂"]
+
+
+# How it behaves
+
+
+def test_it_writes_until_the_story_ends_and_nothing_moves_meanwhile(open_story):
+    page, boxes = open_story(viewport={"width": 1280, "height": 800}), []
+    parts = page.locator(f"{VIEW} :is(.text, .bar, .next, .say, table, .more)")
+    places = "nodes => nodes.map(n => { const r = n.getBoundingClientRect(); return [r.x, r.y, r.width, r.height] })"
+    begin(page, "One foggy day, wise Ben went to Hillcrest. He had a pink fan. There he met Tara, a poet with a blue")
+    slide(page, 0)
+    boxes.append(parts.evaluate_all(places))
+    press(page, "Write")
+    for n in (30, 40, 50, 60):
+        page.wait_for_function("([tokens, n]) => document.querySelectorAll(tokens).length >= n", arg=[TOKENS, n])
+        boxes.append(parts.evaluate_all(places))
+    expect(page.get_by_role("button", name="Write", exact=True)).to_have_count(1)
+    boxes.append(parts.evaluate_all(places))
+    assert all(one == other for one, other in pairwise(boxes))
+    text = text_of(page)
+    assert text.endswith(" home.\n") and text.count("\n") == 2
+    assert storyworld.parse(text.strip())
+
+
+def test_it_can_be_paused_warmed_and_continued_while_it_writes(open_story):
+    page = open_story()
+    first_bar = page.locator(f"{VIEW} .track i").first
+    expect(first_bar).to_have_css("transition-property", "width, left")
+    slide(page, 0)
+    press(page, "Write")
+    expect(first_bar).to_have_css("transition-property", "all")  # no motion: the bars are those of the numbers
+    page.wait_for_function("tokens => document.querySelectorAll(tokens).length > 10", arg=TOKENS)
+    assert bars(page)[0][2] == "100\u00a0%"
+    slide(page, 2)  # under the hand, while it writes
+    expect(page.locator(f"{ROWS} .number").first).not_to_have_text("100\u00a0%")
+    press(page, "Pause")
+    n = page.locator(TOKENS).count()
+    page.wait_for_timeout(500)
+    assert page.locator(TOKENS).count() <= n + 1
+    press(page, "Write")
+    page.wait_for_function("([tokens, n]) => document.querySelectorAll(tokens).length > n + 2", arg=[TOKENS, n])
+    field(page).fill("xyz")  # who types, stops it
+    expect(page.get_by_role("button", name="Write", exact=True)).to_have_count(1)
+    field(page).fill(BEGINNING)
+    expect(page.locator(TOKENS)).to_have_count(7)
+
+
+def test_the_keyboard_is_enough(open_story):
+    page, seen = open_story(), []
+    wanted = ["Pause", "One word", "Begin again", "seed", "temperature", "all"]
+    focus = """() => {
+      const node = document.activeElement, outline = (each) => getComputedStyle(each).outlineStyle;
+      const name = node.ariaLabel || node.labels?.[0]?.textContent || node.textContent;
+      return [name, [outline(node), outline(node.parentNode)].includes("solid")];
+    }"""
+    field(page).focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Pause")).to_have_count(1)
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        name, is_visible = page.evaluate(focus)
+        assert is_visible, name
+        seen.append(name)
+        if name == wanted[-1]:
+            break
+        if name == "Pause":
+            page.keyboard.press("Space")
+            expect(page.get_by_role("button", name="Write", exact=True)).to_be_focused()
+    assert [name for name in seen if name in wanted] == wanted
+    text = page.get_by_role("listbox")
+    text.focus()
+    text.press("ArrowLeft")
+    expect(page.locator(f"{VIEW} .token.on")).to_have_count(1)
+    assert text.get_attribute("aria-activedescendant") == page.locator(".token.on").get_attribute("id")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_the_page_fits_and_has_no_barrier(open_story, width, scheme):
+    page = open_story(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    begin(page, LATER)
+    assert findings(page) == []
+    page.locator(TOKENS).nth(5).click()
+    expect(page.locator(f"{VIEW} .token.on")).to_have_count(1)
+    field(page).fill("nothing")
+    field(page).press("Enter")
+    assert findings(page) == []
+    assert_fits(page, f"{VIEW} *:not(.unseen, .begin button)")  # which move sideways in their row
+    sizes = "nodes => nodes.map(node => parseFloat(getComputedStyle(node).fontSize))"
+    assert min(page.locator(f"{VIEW} *:not(.unseen, svg *, [type=radio], [type=range])").evaluate_all(sizes)) >= 18
+    page.screenshot(path=SCREENSHOTS / f"page-{width}-{scheme}.png", full_page=True)
+
+
+def test_without_scripts_the_page_is_legible(chromium, address):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address)
+    seen = page.locator("main").inner_text()
+    assert "A sample of its text is below." in seen and "654,656" in seen and " home." in seen
+    context.close()

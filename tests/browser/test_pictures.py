@@ -1,0 +1,45 @@
+"""The README's pictures: what it says of them is what the front page shows."""
+
+import re
+import sys
+from pathlib import Path
+
+import pictures
+import pytest
+from PIL import Image
+from playwright.sync_api import Browser
+
+from tinylm_lib.classroom.course.site import export
+from tinylm_lib.classroom.folders import NOTEBOOKS
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", pictures.SCHEMES)
+def test_the_page_shows_what_the_readme_says(chromium: Browser, tmp_path: Path, scheme: str) -> None:
+    *_, index = export(NOTEBOOKS, tmp_path, ["00"])
+    with pictures.writing(chromium, index.as_uri(), scheme) as view:
+        text, rows = view.locator(".sheet").inner_text(), view.locator("tbody tr").all_inner_texts()
+        (word,) = view.locator(".told").all_inner_texts()
+        ink = view.evaluate("node => getComputedStyle(node).color")
+    first, second = (re.findall(r"[\w.]+", row) for row in rows[:2])
+    assert text.endswith("Then they traded their things. Soon Elsa handed the?")
+    assert word == first[0] == "blue" and first[2] == "100" and second[0] == "green" and second[2] == "0"
+    assert f"*blue* {first[1]} % and *green* {second[1]} %" in README
+    assert (sum(map(int, re.findall(r"\d+", ink)[:3])) < 200) == (scheme == "light")
+
+
+@pytest.mark.parametrize("name", re.findall(r"\.github/views/[\w.-]+", README))
+def test_a_picture_of_the_readme_is_sharp_and_small(name: str) -> None:
+    path = Path(__file__).parents[2] / name
+    assert path.stat().st_size < 600_000
+    with Image.open(path) as picture:
+        assert picture.width >= 1600  # twice the width that a page gives it
+
+
+def test_without_a_browser_nothing_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys) -> None:
+    monkeypatch.setattr(pictures, "find_chromium", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["pictures.py", "--to", str(tmp_path / "views")])
+    assert pictures.main() == 1
+    assert "install one" in capsys.readouterr().err and not list(tmp_path.iterdir())

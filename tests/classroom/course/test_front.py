@@ -1,0 +1,133 @@
+"""The front page: what the map shows of a lesson, and the only script of the site that has a file of its own."""
+
+import base64
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from nbformat import NotebookNode, v4
+from PIL import Image
+
+from tinylm_lib import storyworld
+from tinylm_lib.classroom.course import front
+from tinylm_lib.classroom.course.cells import Page
+from tinylm_lib.classroom.display.theme import SERIES
+from tinylm_lib.classroom.live.stories import stories_record
+from tinylm_lib.pretrained import load_pretrained
+
+PAGE = Page("05_halves.html", "05", "Halves & more", "What is <half>?")
+TITLE = """# 05 Halves
+**What is half?**
+
+*Needs* 04. *Builds* `half` in
+`a<b.py`. *Runs* in about 9 s on two cores. *Teaches* in about 40 minutes, plus 12 of exercises."""
+
+
+def png(color: str, size: tuple[int, int] = (60, 40), margin: int = 0) -> str:
+    drawn, buffer = Image.new("RGB", size, "white"), io.BytesIO()
+    drawn.paste(color, (margin, margin, size[0] - margin, size[1] - margin))
+    drawn.save(buffer, format="png")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def opened(text: str) -> Image.Image:
+    return Image.open(io.BytesIO(base64.b64decode(text))).convert("RGB")
+
+
+def cell(color: str, module: str = "", tags: tuple[str, ...] = ()) -> NotebookNode:
+    data = {"text/html": f'<figure><img alt="A &lt;b&gt;" src="data:image/png;base64,{png(color)}"></figure>'}
+    if module:
+        data["application/vnd.tinylm.view+json"] = {"module": module, "data": {}}
+    output = v4.new_output("display_data", data)
+    return v4.new_code_cell("x", outputs=[output], metadata={"tags": list(tags)} if tags else {})
+
+
+def lesson(*cells: NotebookNode, title: str = TITLE, slides: str = "") -> front.MapEntry:
+    return front.map_entry(v4.new_notebook(cells=[v4.new_markdown_cell(title), *cells]), PAGE, slides)
+
+
+def color_of(lesson: front.MapEntry) -> tuple[int, ...]:
+    return opened(lesson.picture).getpixel((5, 5))
+
+
+def test_a_lesson_has_the_facts_of_its_title_and_a_lesson_without_them_has_none():
+    assert lesson()[1:3] == ("`half` in `a<b.py`", 52)
+    assert lesson(title="# 05 Halves\n**What?**")[1:3] == ("", 0)
+
+
+def test_its_picture_is_the_first_figure_but_not_that_of_a_prediction():
+    red, blue = cell("#f00"), cell("#00f")
+    assert color_of(lesson(v4.new_code_cell("x"), red, blue)) == (255, 0, 0)
+    assert color_of(lesson(cell("#0f0", module="predict"), blue, red)) == (0, 0, 255)
+    assert color_of(lesson(cell("#0f0", module="rope"), blue)) == (0, 255, 0)
+    assert lesson(cell("#0f0", module="predict")).picture == lesson().picture == ""
+
+
+def test_the_figure_that_the_source_marks_as_its_signature_comes_before_the_first():
+    assert color_of(lesson(cell("#f00"), cell("#00f", tags=("signature", "source-hidden")))) == (0, 0, 255)
+
+
+def test_a_view_is_something_that_moves_and_a_prediction_is_not_one():
+    assert lesson(cell("#f00", module="predict"), cell("#f00", module="rope")).has_view
+    assert not lesson(cell("#f00", module="predict"), cell("#f00")).has_view
+
+
+@pytest.mark.parametrize(
+    ("size", "smaller"), [((1200, 600), (560, 280)), ((300, 1200), (79, 315)), ((200, 100), (200, 100))]
+)
+def test_a_thumbnail_has_no_margins_and_keeps_its_shape(size, smaller):
+    wide = (size[0] + 80, size[1] + 80)
+    found = opened(front.thumbnail(png("#05a", wide, margin=40)))
+    assert found.size == smaller
+    assert np.abs(np.asarray(found).astype(int) - (0, 0x55, 0xAA)).max() <= 2
+    blank = opened(front.thumbnail(png("#fff", size)))
+    assert blank.getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_a_few_dots_keep_their_colours_in_a_thumbnail():
+    drawn, buffer = np.full((300, 500, 3), 255, np.uint8), io.BytesIO()
+    drawn[:60] = np.random.default_rng(0).integers(0, 256, (60, 500, 1))  # as black letters with soft edges
+    colors = [tuple(round(255 * level) for level in to_rgb(color)) for color in SERIES]
+    for place, color in enumerate(colors):
+        drawn[100:103, 50 * place : 50 * place + 3] = color
+    Image.fromarray(drawn).save(buffer, format="png")
+    found = opened(front.thumbnail(base64.b64encode(buffer.getvalue()).decode()))
+    seen = [found.getpixel((50 * place + 1, 101)) for place in range(len(colors))]
+    assert np.abs(np.subtract(seen, colors)).max() <= 16
+
+
+def test_a_card_shows_everything_escaped_and_lessons_are_in_groups_of_four():
+    cards = [front.MapEntry(PAGE._replace(number=f"{n:02}"), "`a<b`", 50, "", n == 3, "") for n in (3, 4, 7, 12, 16)]
+    html = front.front_page(cards, [], "", "")
+    assert "Halves &amp; more" in html and "What is &lt;half&gt;?" in html and "<code>a&lt;b</code>." in html
+    assert re.findall("<h3>(.*?)</h3>", html) == [front.QUARTERS[n] for n in (0, 1, 3)]
+    assert re.findall(r"<h3>|class=\"number\">(\d\d)", html) == ["", "03", "", "04", "07", "", "12", "16"]
+    assert html.count("interactive view") == 1
+    assert "5 lessons, about 4 hours" in html
+
+
+def test_the_front_page_without_lessons_guide_or_reference_has_no_link_to_them():
+    assert "href=" not in front.front_page([], [], "", "")
+    assert re.findall('href="(.*?)"', front.front_page([], [], "a.html", "b.html")) == ["a.html", "b.html"]
+
+
+def test_the_picture_has_the_words_of_a_story_twice_once_for_a_phone_and_both_are_described():
+    html = front.front_page([], [], "", "")
+    assert storyworld.told_by(front.STORY) is not None
+    drawings = re.findall('<svg role="img" aria-label="(.*?)".*?</svg>', html, re.S)
+    assert len(drawings) == 2 and all("Elsa ran to Springfield" in label for label in drawings)
+    assert html.count(">Springfield</text>") == 2 * storyworld.words(front.STORY).count(" Springfield")
+
+
+def test_the_script_has_the_shipped_model_and_its_stories_as_data():
+    script = front.model_script()
+    assert "</script" not in script.lower()
+    code, data = script.split("globalThis.tinylmModel = ")
+    found = json.loads(data.removesuffix(";\n"))
+    config = load_pretrained("storyworld").model.config
+    assert found["record"]["config"]["d_model"] == config.d_model
+    assert found["stories"] == json.loads(json.dumps(stories_record()))
+    assert "globalThis.tinylm = " in code and "tinylm.writer = writer" in code

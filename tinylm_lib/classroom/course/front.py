@@ -1,0 +1,126 @@
+"""The site's front page: a model that writes, three ways in, and the map of the course."""
+
+import base64
+import io
+import re
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from string import Template
+from typing import NamedTuple
+
+from nbformat import NotebookNode
+from PIL import Image, ImageChops
+
+from ...cost import count_parameters
+from ...pretrained import load_pretrained
+from ..live.record import live_record
+from ..live.stories import stories_record
+from ..page.export import writer_script
+from ..views.base import MIME, json_in_html
+from .cells import Page, own
+from .contents import FACTS
+from .threads import clear_threads, threads_drawing
+
+MODEL = "model.js"
+# A story of StoryWorld, which the front page shows before the model writes one of its own.
+STORY = (
+    "\nOne stormy evening, shy Elsa ran to Springfield. She brought a golden lantern. There she met Ivan, a pilot with "
+    'a yellow bell. Ivan whispered to Elsa, "Young dreams dance nearby." Then Elsa gave Ivan the golden lantern. Then '
+    "Ivan gave Elsa the yellow bell. Afterwards they left Springfield for Brookside. Often Elsa thought, "
+    '"Young dreams dance nearby."'
+)
+WIDE, NARROW = 1060, 460  # units of the drawing of this story: for a laptop, and for a phone
+QUARTERS = ("A text becomes numbers", "A word looks back", "A model learns", "It writes, fast and at scale")
+GROUP_SIZE = 4
+SIGNATURE = "signature"  # the tag of the cell whose figure is the lesson's picture, not the first one
+THUMBNAIL, COLORS = (560, 315), 128
+FIGURE = re.compile(r'<img\b[^>]*?\bsrc="data:image/png;base64,([^"]+)"')
+
+
+class MapEntry(NamedTuple):
+    """What the map shows of a lesson: its page, what it builds, its minutes, a picture, and what it has."""
+
+    page: Page
+    builds: str
+    minutes: int
+    picture: str
+    has_view: bool
+    slides: str
+
+
+@cache
+def model_script() -> str:
+    """The script of the site that has a file of its own: `tinylm`, and `tinylmModel` with model and stories as data."""
+    shipped = load_pretrained("storyworld")
+    data = {"record": live_record(shipped.model, shipped.tokenizer), "stories": stories_record()}
+    return f"{writer_script()}globalThis.tinylmModel = {json_in_html(data)};\n"
+
+
+def map_entry(notebook: NotebookNode, page: Page, slides: str = "") -> MapEntry:
+    """What the map shows of a built lesson. slides: links to its slides, as HTML."""
+    facts = FACTS.search(" ".join(notebook.cells[0].source.split()))
+    builds, minutes = (facts[2], int(facts[4]) + int(facts[5] or 0)) if facts else ("", 0)
+    cells = sorted(notebook.cells, key=lambda cell: SIGNATURE not in cell.metadata.get("tags", ()))  # it comes first
+    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
+    shown = [data for data in outputs if data.get(MIME, {}).get("module") != "predict"]
+    pictures = (found[1] for data in shown if (found := FIGURE.search(data.get("text/html", ""))))
+    picture = next(pictures, "")
+    return MapEntry(page, builds, minutes, picture and thumbnail(picture), any(MIME in data for data in shown), slides)
+
+
+def thumbnail(png: str) -> str:
+    """A small picture without the margins of the large one; both are PNG in base64."""
+    drawn = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+    white = Image.new("RGB", drawn.size, "white")
+    drawn = drawn.crop(ImageChops.difference(drawn, white).getbbox())
+    drawn.thumbnail(THUMBNAIL, Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    drawn.quantize(COLORS, Image.Quantize.FASTOCTREE).save(buffer, format="png", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def front_page(lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str, reference: str) -> str:
+    """The content of the front page, with a search through sections: file, lesson, anchor, heading, text.
+
+    guide, reference: the pages for instructors and of the library's public names, or nothing.
+    """
+    shipped = load_pretrained("storyworld")
+    threads = clear_threads(shipped.model.eval(), shipped.tokenizer, STORY)
+    drawings = {name: threads_drawing(STORY, threads, width) for name, width in (("wide", WIDE), ("narrow", NARROW))}
+    first = lessons[0].page if lessons else None
+    return Template(own("front.html")).substitute(
+        drawings,
+        parameters=f"{count_parameters(shipped.model.config).total:,}",
+        heads="".join(f'<li class="head-{n}">head {n}</li>' for n in range(shipped.model.config.n_heads)),
+        start=f'<a class="start" href="{first.file}">Start with lesson {first.number}</a>' if first else "",
+        lessons=len(lessons),
+        hours=round(sum(lesson.minutes for lesson in lessons) / 60),
+        guide=f'<a href="{guide}">Teaching with TinyLM</a>' if guide else "",
+        reference=f'<a href="{reference}">The reference of all public names</a>' if reference else "",
+        map=_map(lessons),
+        sections=json_in_html(sections),
+    )
+
+
+def _map(lessons: Sequence[MapEntry]) -> str:
+    groups: dict[str, list[str]] = {}
+    for lesson in lessons:
+        group = QUARTERS[min(int(lesson.page.number) // GROUP_SIZE, len(QUARTERS) - 1)]
+        groups.setdefault(group, []).append(_card(lesson))
+    return "".join(f"<h3>{name}</h3><ol>{''.join(cards)}</ol>" for name, cards in groups.items())
+
+
+def _card(lesson: MapEntry) -> str:
+    page = lesson.page
+    picture = f'<img alt="" src="data:image/png;base64,{lesson.picture}">' if lesson.picture else ""
+    builds = re.sub("`(.+?)`", r"<code>\1</code>", escape(lesson.builds))
+    facts = [f"{lesson.minutes} min"] if lesson.minutes else []
+    facts += ["interactive view"] if lesson.has_view else []
+    return (
+        f'<li><a href="{page.file}"><span class="picture">{picture}</span>'
+        f'<span class="number">{page.number}</span> <b>{escape(page.topic)}</b>'
+        f'<span class="question">{escape(page.question)}</span></a>'
+        f'<p class="builds">{f"<i>Builds</i> {builds}." if builds else ""}</p>'
+        f'<p class="facts">{" · ".join(facts)}</p>{lesson.slides}</li>'
+    )

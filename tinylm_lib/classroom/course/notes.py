@@ -1,0 +1,53 @@
+"""The presenter's note before a section: its one form, and the answers that it expects from a class.
+
+    - *the minus is missing* (`no minus`): With a plus in both lines (1, 1) grows.
+
+Such an answer goes by the names between backticks in the brackets: what our checks call a mistake, or a choice of a
+prediction.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .claims import HEADING
+from .grammar import Cell, Problem
+
+NOTE = ("Say.", "Draw.", "Ask.", "Usual answers.", "Cut if short.")
+UNTAUGHT = "Sources"
+ANSWER = re.compile(r"^- \*.+?\* \(([^)]*)\):.*", re.MULTILINE)
+BOARD = re.compile(r"^\*\*(?:Draw|Ask)\.\*\*", re.MULTILINE)
+
+
+class UsualAnswer(NamedTuple):
+    """What a class may say: its names, in small letters, and the whole line of the note."""
+
+    names: frozenset[str]
+    text: str
+
+
+def introduces(note: str, following: str) -> bool:
+    """Whether a note is about the section below it: one in the old form is about what is above it."""
+    return note.startswith(f"**{NOTE[0]}**") and following.startswith("## ")
+
+
+def usual_answers(note: str) -> list[UsualAnswer]:
+    """The answers with names that a note expects, in its order."""
+    found = ANSWER.finditer(note.partition(f"**{NOTE[3]}**")[2])
+    return [UsualAnswer(frozenset(re.findall(r"`([^`]+)`", line[1].casefold())), line[0]) for line in found]
+
+
+def board_work(note: str) -> int:
+    """How often a note asks to draw or to ask something."""
+    return len(BOARD.findall(note))
+
+
+def note_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
+    """Each section that is taught without a note in the one form directly before it."""
+    for before, cell in itertools.pairwise(cells):
+        heading = HEADING.match(cell.text) if cell.kind == "markdown" and not cell.tags else None
+        if heading and heading[1] != UNTAUGHT:
+            said = tuple(re.findall(r"^\*\*(.+?)\*\*", before.text, re.MULTILINE)) if "note" in before.tags else ()
+            if said != NOTE:
+                yield cell.line, f"a note with {', '.join(NOTE)} must be directly before this section, not {said}"

@@ -1,0 +1,1 @@
+"""A trained model in one HTML file, which writes in any browser."""

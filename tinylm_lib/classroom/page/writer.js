@@ -1,0 +1,464 @@
+// A model that writes in the page: a beginning to type, the text with its attention, the probabilities of what comes next.
+
+const ROWS = 8; // likeliest tokens that have a bar of their own
+const MOST = 1000; // tokens that one press of Write adds at most
+const THINNEST = 0.12; // attention that is drawn as a thread
+const VISIBLE = 0.0005; // a probability that rounds to more than 0.0 %
+const IDLE_MS = 700; // without a key, until a beginning is called wrong
+const EXACT = "Exact: the stories come from a small program with known rules, so their true probabilities can be computed. Temperature does not change them.";
+const UNITS = { words: "word", chars: "character", bytes: "byte", bpe: "token" };
+const LOOK = `
+.tinylm-view.writer { --type-label: 18px; --type-small: 18px; --type-text: 18px; max-width: none;
+  [hidden] { display: none !important }
+  .begin { margin: 0 0 8px }
+  .begin > div { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin: 0 0 6px; color: var(--quiet) }
+  .begin label { font-weight: 700; color: var(--ink); margin-right: 14px }
+  .begin button { max-width: min(100%, 17em); padding: 2px 14px; border-radius: 20px; border-color: var(--line); overflow: hidden; text-overflow: ellipsis; white-space: nowrap }
+  .begin button:hover, th button:hover:enabled { background: var(--soft) }
+  textarea { display: block; width: 100%; resize: none; font: inherit; font-size: 20px; line-height: 1.35; padding: 8px 14px; color: var(--ink);
+    background: var(--paper); border: 1px solid var(--quiet); border-radius: 10px }
+  textarea[aria-invalid=true] { border: 2px solid var(--bad); padding: 7px 13px }
+  textarea:focus-visible, .text:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px }
+  .problem { min-height: 1.45em; margin: 4px 0 0; color: var(--quiet) }
+  .problem.wrong { color: var(--bad); font-weight: 600 }
+  .both { display: grid; grid-template-columns: minmax(0, 1.45fr) minmax(390px, 1fr); grid-template-rows: auto auto 1fr; gap: 14px 36px; align-items: start }
+  .next { grid-column: 2; grid-row: 1 / 4 }
+  .text { position: relative; height: 332px; overflow-y: auto; border: 1px solid var(--line); border-radius: 12px; scrollbar-gutter: stable }
+  .sheet { position: relative; isolation: isolate; min-height: 100%; padding: 8px 20px 26px; font-size: 24px; line-height: 52px; white-space: pre-wrap; overflow-wrap: break-word; cursor: default }
+  .threads { position: absolute; inset: 0; z-index: -1; width: 100%; height: 100%; pointer-events: none }
+  .threads path { fill: none; stroke-linecap: round; opacity: .75 } .threads path.aside { opacity: .28 }
+  .token { padding: 4px 0; border-radius: 6px }
+  .token.given { color: var(--quiet) }
+  .token.unread, .past { color: var(--quiet); opacity: .82 }
+  .token.seen { background: var(--soft); color: var(--ink) }
+  .token.line { color: var(--quiet) }
+  .token.on, .coming.on { background: var(--ink); color: var(--paper); box-shadow: 0 0 0 2px var(--ink); forced-color-adjust: none }
+  .token.told { border-bottom: 4px solid var(--focus); color: var(--ink); font-weight: 700 }
+  .token.false { color: var(--bad); text-decoration: underline wavy var(--bad) 2px; text-underline-offset: 5px; font-weight: 700 }
+  .token.false.on { background: var(--bad); color: var(--paper); box-shadow: 0 0 0 2px var(--bad) }
+  .coming { display: inline-block; min-width: 1.7em; margin-left: 10px; line-height: 34px; text-align: center; border: 2px dashed var(--quiet); border-radius: 7px; color: var(--quiet) }
+  .coming.on { border-color: var(--ink) }
+  .say { font-size: 19px; line-height: 1.4; min-height: 4.2em; margin: 0 0 4px }
+  .say.wrong, .say.wrong b { color: var(--bad) }
+  .bar { gap: 10px 12px; margin: 0 }
+  .bar .main { min-width: 7.2em }
+  .slide { display: grid; grid-template-columns: max-content minmax(60px, 1fr) 6em; flex: 1 1 100% }
+  .slide input { width: 100%; height: 28px }
+  .more { display: flex; flex-wrap: wrap; gap: 10px 26px; align-items: center; color: var(--quiet) }
+  .seed { display: flex; flex-wrap: wrap; gap: 0 10px; align-items: center; margin-left: auto; color: var(--quiet) } .seed label { display: flex; gap: 10px; align-items: center }
+  .hint { margin: 4px 0 0; line-height: 1.35; color: var(--quiet) } .more .hint { flex: 1 1 100%; margin: -8px 0 0 }
+  .seed input { font: inherit; width: 5.2em; padding: 4px 10px; color: var(--ink); background: var(--paper); border: 1px solid var(--quiet); border-radius: 8px }
+  .segments { margin: 0 } .segments label { padding: 3px 12px } .segments label::after { content: ""; position: absolute; inset: auto 10px 2px; height: 4px; border-radius: 2px; background: var(--head, none) }
+  h2 { font-size: 22px; line-height: 1.3; margin: 0 0 2px }
+  .swatch { display: inline-block; width: 22px; height: 13px; border-radius: 3px; margin-right: 7px; background: var(--accent) }
+  .swatch.tick { width: 4px; height: 18px; border-radius: 2px; vertical-align: -3px; background: var(--focus) }
+  .swatch.under { height: 4px; border-radius: 0; background: var(--focus); vertical-align: 4px }
+  table { width: 100%; table-layout: fixed; border-collapse: separate; border-spacing: 0; margin: 0; font-variant-numeric: tabular-nums }
+  :is(td, th) { height: 36px; padding: 0 8px 0 0; font-size: 18px; font-weight: 400; line-height: 1.2; text-align: left; background: none; border: 0; white-space: nowrap }
+  thead th { color: var(--quiet); height: 28px }
+  .number { text-align: right; padding: 0 }
+  th button { max-width: 100%; padding: 2px 6px; border-color: transparent; background: none; color: var(--ink); font-weight: 600; overflow: hidden; text-overflow: ellipsis; text-align: left; border-radius: 8px }
+  th button:disabled { color: var(--ink); border-color: transparent }
+  tr.drawn th button { background: var(--ink); color: var(--paper) }
+  tr.rest th { padding-left: 7px; color: var(--quiet) }
+  td.unknown { color: var(--quiet) }
+  tr.empty { visibility: hidden }
+  tr.faint :is(th button, td) { color: var(--quiet); font-weight: 400 }
+  .track { position: relative; display: block; height: 18px; border-radius: 4px; background: var(--soft) }
+  .track i { position: absolute; inset: 0 auto 0 0; border-radius: 4px; background: var(--accent) }
+  .track s { position: absolute; top: -4px; height: 26px; width: 4px; margin-left: -2px; border-radius: 2px; background: var(--focus) }
+  :is(.track *, .swatch, .threads *) { print-color-adjust: exact; forced-color-adjust: none }
+  @media (prefers-reduced-motion: no-preference) { &:not(.writing) .track :is(i, s) { transition: width var(--motion), left var(--motion) } }
+  @container (max-width: 900px) {
+    .both { grid-template-columns: minmax(0, 1fr); grid-template-rows: none } .next { grid-column: 1; grid-row: auto }
+  }
+  @container (max-width: 560px) {
+    .begin > div { flex-wrap: nowrap; overflow-x: auto; padding: 2px } .begin > div > * { flex: none } .begin span { display: none }
+    .sheet { font-size: 22px; line-height: 46px; padding-inline: 12px } .text { height: 304px } .say { min-height: 5.6em }
+    .slide { grid-template-columns: max-content minmax(60px, 1fr) 4.6em }
+    .bar button { padding: 6px 12px } .bar .main { min-width: 5.6em } .seed { margin-left: 0 }
+    th button { padding-inline: 4px; font-weight: 400 } tr.rest th { padding-left: 5px } .swatch { width: 14px }
+    .problem { min-height: 2.9em }
+  }
+}
+@media (max-width: 600px) { .tinylm-view.writer { padding: 14px 12px 16px } }`;
+
+const percent = (p) => (p > 0 && p < VISIBLE ? "<0.1\u00a0%" : `${p === 0 || p > 0.9995 ? Math.round(100 * p) : fixed(100 * p, 1)}\u00a0%`);
+const swatch = (name) => make("i", { class: `swatch ${name}` });
+const hint = (text) => make("p", { class: "hint" }, text);
+const bold = (...words) => make("b", {}, ...words);
+const quoted = (name) => bold(/[\p{L}\p{N}]/u.test(name) ? name : `“${name}”`);
+/** The last words of a text that is too long for a button. */
+const ending = (text) => (text.length > 30 ? text.replace(/^.*? (?=.{1,22}$)/s, "… ") : text);
+let writers = 0;
+
+/** A token by itself: what cannot be seen gets a sign. Every word of a list of words begins with a blank, so it says nothing. */
+function readable(text, kind) {
+  const trimmed = kind === "words" ? text.trim() : text;
+  const signs = (trimmed || text).replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥");
+  return signs.replace(/[\p{Cc}\p{Cf}\p{Z}]/gu, (sign) => `U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`);
+}
+
+/** A text without the blanks that a tokenizer of words has no token for: one between two words is enough. */
+const joined = (text, words) => (words && !words.includes(" ") ? text.replace(/ +/g, " ").replace(/^ | $| (?=\n)/g, "") : text);
+
+/** Why a tokenizer does not know a token: the same word may be known with a blank before it, without one, or in other letters. */
+function reason({ word, place }, { words }, begins, text, tryThis, knows) {
+  const shown = readable(word.trim() || word), name = `“${shown.length > 20 ? `${shown.slice(0, 20)}…` : shown}”`, bare = word.trim();
+  if (words?.includes(` ${word}`))
+    return place === begins ? `A ${text} cannot begin with ${name}: the model knows this word only after a blank.${tryThis}` : `The model knows ${name} only after a blank.`;
+  if (bare && words?.includes(bare)) return `The model knows ${name} only without a blank before it${/\p{L}/u.test(bare) ? `: at the beginning of a ${text} or after a quotation mark` : ""}.`;
+  const like = words?.find((each) => each.trim().toLowerCase() === bare.toLowerCase());
+  return `The model does not know ${name}. It knows ${like && bare ? `“${like.trim()}”` : knows}.`;
+}
+
+/** The text of each id of a sequence, one after the other; the bytes of one character are text when the last has come. */
+function reading(tokenizer) {
+  let open = [];
+  return (id) => {
+    open.push(id);
+    const text = tokenizer.decode(open);
+    if (text.endsWith("\ufffd") && open.length < 4) return "";
+    open = [];
+    return text;
+  };
+}
+
+/** The likeliest next tokens and all others, each with the model's probability and, where it is known, the exact one. */
+function chances(unit, hasExact, take) {
+  const row = (body) => {
+    const name = make("th", { scope: "row" }, body), bar = make("i"), tick = make("s"), now = make("td", { class: "number" }), exact = make("td", { class: "number" });
+    return { name, bar, tick, now, exact, line: make("tr", {}, name, make("td", {}, make("span", { class: "track" }, bar, tick)), now, ...(hasExact ? [exact] : [])) };
+  };
+  const rows = Array.from({ length: ROWS }, () => {
+    const button = make("button", { type: "button", onclick: () => take(rows.find((each) => each.button === button).id) });
+    return { ...row(button), button };
+  });
+  const rest = row("");
+  rest.line.className = "rest";
+  const column = (name, ...text) => make("th", { scope: "col", class: name }, ...text);
+  const by = make("span", {}, "model"), widths = ["32%", "", "4.6em", ...(hasExact ? ["4.8em"] : [])];
+  const table = make("table", {}, make("colgroup", {}, ...widths.map((width) => make("col", { style: width && `width: ${width}` }))),
+    make("thead", {}, make("tr", {}, column("", unit), make("th", { scope: "col", class: "number", colspan: 2 }, swatch(""), by), ...(hasExact ? [column("number", swatch("tick"), "exact")] : []))),
+    make("tbody", {}, ...rows.map(({ line }) => line), rest.line));
+
+  function fill(parts, p, exact) {
+    parts.bar.style.width = `${100 * p}%`;
+    parts.now.textContent = percent(p);
+    parts.tick.hidden = !exact;
+    parts.tick.style.left = `${100 * exact}%`;
+    parts.exact.textContent = exact === null ? "unknown" : percent(exact);
+    parts.exact.classList.toggle("unknown", exact === null);
+  }
+  /** exact: the exact probability of an id, or null where none is known. drawn: an id to mark. */
+  function show({ probs, order }, named, exact, drawn) {
+    rows.forEach((parts, at) => {
+      const id = order[at];
+      parts.line.className = id === undefined ? "empty" : id === drawn ? "drawn" : probs[id] < VISIBLE ? "faint" : "";
+      if (id === undefined) return;
+      parts.id = id;
+      parts.button.textContent = named(id);
+      parts.button.title = `Continue with ${named(id)}`;
+      fill(parts, probs[id], exact && exact(id));
+    });
+    const first = order.slice(0, ROWS), left = (p) => Math.max(0, 1 - first.reduce((sum, id) => sum + p(id), 0));
+    rest.name.textContent = order.length > ROWS ? `${(order.length - ROWS).toLocaleString("en")} others` : "";
+    rest.line.classList.toggle("empty", order.length <= ROWS);
+    fill(rest, left((id) => probs[id]), exact && left(exact));
+  }
+  return { table, show, name(model) { by.textContent = model; } };
+}
+
+/** The text, a span for each token, the one that comes next, and the threads of the attention. */
+function manuscript(unit, select) {
+  const name = `writer-${(writers += 1)}`, threads = draw("svg", { class: "threads", "aria-hidden": "true" });
+  const coming = make("span", { class: "coming", role: "option", id: `${name}-next`, "aria-label": `the next ${unit}` }, "?");
+  const past = make("span", { class: "past" }), words = make("span"), sheet = make("div", { class: "sheet", role: "presentation" }, threads, past, words, coming);
+  const box = make("div", { class: "text", role: "listbox", tabindex: 0, "aria-label": `The text, ${unit} by ${unit}` }, sheet);
+  let tokens = [], first = 0; // the position of the first token that has a span
+
+  /** Shows a text from its beginning; tokens before position `from` are only read. */
+  function begin(before, from) {
+    [tokens, first] = [[], from];
+    past.textContent = before;
+    words.replaceChildren();
+    threads.replaceChildren();
+    coming.classList.remove("on");
+  }
+  function add(text, isGiven) {
+    const blanks = /^ *(?=.)/.exec(text)?.[0] ?? "", place = first + tokens.length, isLine = text === "\n";
+    const token = make("span", { class: `token${isGiven ? " given" : ""}${isLine ? " line" : ""}`, role: "option", id: `${name}-${place}`, "data-place": place }, isLine ? "↵" : text.slice(blanks.length));
+    tokens.push(token);
+    words.append(blanks, token, isLine ? (place ? "\n" : " ") : "");
+  }
+  /**
+   * Marks the token at a position, or the next one, and draws a thread to each position it looks at: [position, head, weight].
+   * from: where the model began to read. told: the positions that determine it. impossible: that of the first token that cannot be where it is.
+   */
+  function mark(place, from, looks, told, impossible) {
+    const target = tokens[place - first] ?? coming;
+    for (const old of sheet.querySelectorAll(".on, .seen, .told")) old.classList.remove("on", "seen", "told");
+    target.classList.add("on");
+    tokens.forEach((token, at) => { token.classList.toggle("unread", first + at < from); token.removeAttribute("aria-selected"); });
+    coming.removeAttribute("aria-selected");
+    target.setAttribute("aria-selected", "true");
+    box.setAttribute("aria-activedescendant", target.id);
+    const over = target.offsetTop - box.scrollTop, under = over + target.offsetHeight - box.clientHeight;
+    if (over < 0 || under > 0) box.scrollTop += over < 0 ? over - 12 : under + 12;
+    tokens[impossible - first]?.classList.add("false");
+    for (const each of told) tokens[each - first]?.classList.add("told");
+    const seen = looks.filter(([from]) => tokens[from - first]);
+    for (const [from] of seen) tokens[from - first].classList.add("seen");
+    threads.replaceChildren(...seen.map(([from, head, weight]) => thread(tokens[from - first], target, head, weight, told.length && !told.includes(from))));
+  }
+  function thread(from, to, head, weight, isAside) {
+    const line = (node) => [node.offsetLeft + node.offsetWidth / 2 + 6 * ((head % 4) - 1.5), node.offsetTop, node.offsetTop + node.offsetHeight];
+    const [x, top, below] = line(from), [x2, top2, below2] = line(to), same = Math.abs(top - top2) < 12;
+    const end = same ? below2 : top2, lift = same ? 22 : Math.max(14, (end - below) / 2);
+    const d = `M${x},${below}C${x},${below + lift} ${x2},${same ? end + lift : end - lift} ${x2},${end}`;
+    return draw("path", { d, class: isAside ? "aside" : false, "data-head": head, "data-from": from.dataset.place, style: `stroke: var(--series-${(head % 5) + 1}); stroke-width: ${(1 + 6 * weight).toFixed(1)}px` });
+  }
+  box.addEventListener("click", ({ target }) => {
+    const token = target.closest("[role=option]");
+    if (token) select(token === coming ? Infinity : Number(token.dataset.place));
+  });
+  return { name, box, begin, add, mark, first: () => first };
+}
+
+/** What the rules of StoryWorld say about a text that is read token by token; `word` gives the text of an id. */
+function rules(stories, word) {
+  const { StoryReader } = globalThis.tinylm, reader = new StoryReader(stories), words = [];
+  const begins = (place) => Math.max(0, words.lastIndexOf("\n", place - 1)); // where the story of a position begins
+  const found = {
+    broken: Infinity, // the position of the first token that no story has there; after it, nothing is known exactly
+    isOver: false, // whether a story has just ended
+    read(id) {
+      const place = words.push(word(id)) - 1;
+      found.isOver = false;
+      if (found.broken < Infinity || (place === 0 && words[0] === "\n")) return; // a line end before the first story is not a part of it
+      if (reader.read(words[place])) found.isOver = words[place] === "\n"; else found.broken = place;
+    },
+    /** The exact probability of each id at a position, as a function; null where it is not known. */
+    exact(place) {
+      if (place > found.broken || (place === 0 && words[0] === "\n")) return null;
+      const past = place < words.length ? new StoryReader(stories) : reader;
+      if (past !== reader) for (const each of words.slice(begins(place), place)) past.read(each);
+      const probs = past.probs();
+      return (id) => probs.get(word(id)) ?? 0;
+    },
+    /** The positions of the words that determine the one at a position. */
+    told(place) {
+      if (place > found.broken) return [];
+      const first = begins(place);
+      return reader.told(words.slice(first, place))?.at(-1)?.map((each) => first + each) ?? [];
+    },
+  };
+  return found;
+}
+const NO_RULES = { broken: Infinity, isOver: false, read() {}, exact: () => null, told: () => [] };
+
+/**
+ * A visitor begins a text, and a model writes it.
+ *
+ * record: of live_record. live: what `open` gives for it, or its promise. beginnings: texts to begin with; white space
+ * that the first begins with is read before every text and not typed. stories: of stories_record for a model of
+ * StoryWorld, otherwise null: its exact probabilities are then shown, and writing stops at the end of a story.
+ * Returns { write }, which presses Write.
+ */
+function writer(el, { record, live, beginnings, stories }) {
+  const { tokenizer: open, nextTokenProbs, draw: drawn, Generator } = globalThis.tinylm, { max_seq_len: limit, n_heads } = record.config;
+  const tokenizer = open(record.tokenizer), V = tokenizer.vocab_size, unit = UNITS[tokenizer.kind], text = stories ? "story" : "text", before = /^\s*/.exec(beginnings[0])[0];
+  const word = (id) => tokenizer.decode([id]), named = (id) => readable(word(id), tokenizer.kind), many = (n) => n.toLocaleString("en");
+  // ids: the text, of which the visitor has given so many. at: the position whose probabilities are shown, those of `seen`.
+  // last: what was drawn last. run: the number of the press of Write that is writing, or 0.
+  const state = { ids: [], given: 0, at: 0, seen: null, last: null, from: null, seed: 0, temperature: 1, head: "all", run: 0 };
+  let generator, read, story, typing, runs = 0, looks = 0;
+  // Where the model begins to read a text of n tokens that is longer than it can read: it moves in large steps, because
+  // after each step all is read again.
+  const step = Math.ceil(limit / 2), start = (n) => (n > limit ? Math.ceil((n - limit) / step) * step : 0);
+
+  const paper = manuscript(unit, (place) => { pause(); look(place); });
+  const field = make("textarea", { id: `${paper.name}-field`, rows: 2, "aria-describedby": `${paper.name}-problem`, spellcheck: "false", autocapitalize: "off", autocomplete: "off", "data-lm-suppress-shortcuts": "true" });
+  const problem = make("p", { class: "problem", id: `${paper.name}-problem`, role: "status" });
+  const offers = beginnings.map((text) => make("button", { type: "button", class: "plain", onclick: () => { field.value = text.trimStart(); begin(); } }, ending(text.trim()) || "nothing"));
+  const bars = chances(unit, Boolean(stories), (id) => { pause(); add(id, null); look(); });
+  const say = make("p", { class: "say" }), status = make("p", { class: "unseen", role: "status" }), heading = make("h2");
+  const buttons = {
+    write: make("button", { type: "button", class: "main", onclick: () => (state.run ? pause() : write()) }, "Write"),
+    one: make("button", { type: "button", class: "plain", onclick: () => { pause(); if (agreed()) grow(); } }, `One ${unit}`),
+    again: make("button", { type: "button", class: "plain", onclick: () => begin() }, "Begin again"),
+  };
+  const number = make("input", { type: "number", min: 0, step: 1, value: state.seed, onchange: () => {
+    state.seed = Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.round(Number(number.value)) || 0));
+    number.value = state.seed;
+    begin();
+  } });
+  const warmth = slider("temperature", { min: 0, max: 2, step: 0.05, value: state.temperature },
+    (t) => (t === 0 ? "0: greedy" : fixed(t, 2)), (t) => { state.temperature = t; show(); });
+  const choice = segments("attention heads", "head", [["all", "all"], ...Array.from({ length: n_heads }, (_, h) => [String(h), String(h)])], "all",
+    (head) => { state.head = head; show(); });
+  choice.querySelectorAll("label").forEach((label, at) => { if (at) label.style.setProperty("--head", `var(--series-${((at - 1) % 5) + 1})`); });
+
+  const own = record.tokenizer.words, usual = own?.filter((each) => /^ \p{Ll}{4,}$/u.test(each)) ?? [];
+  const examples = usual.length < 3 ? "" : `, such as ${[1, 2, 3].map((n) => usual[Math.floor((n * usual.length) / 4)].trim()).join(", ").replace(/,(?=[^,]*$)/, " and")}`;
+  const first = beginnings.map((text) => /^\s*([\p{L}\p{N}]+)/u.exec(text)?.[1]).find(Boolean) ?? own?.find((each) => /^\p{L}/u.test(each));
+
+  /** The ids of what is typed; a mistake is said next to the field. */
+  function typed() {
+    try {
+      const ids = tokenizer.encode(before + joined(field.value, own));
+      if (!ids.length) return { wrong: `Type at least one ${unit}.` };
+      if (!field.value.trim()) return { ids, note: "The field is empty, so the model begins the text on its own." };
+      const count = `The model reads this as ${many(ids.length)} token${ids.length === 1 ? "" : "s"}`;
+      return { ids, note: ids.length > limit ? `${count}, but sees only the last ${ids.length - start(ids.length)} of them.` : `${count}.` };
+    } catch (error) {
+      if (error.name !== "Unknown") throw error;
+      return { wrong: reason(error, record.tokenizer, before.length, text, first ? ` Try “${first}”.` : "", `${many(V)} ${unit}s${examples}`) };
+    }
+  }
+  function report({ wrong, note }) {
+    problem.textContent = wrong ?? note;
+    problem.classList.toggle("wrong", Boolean(wrong));
+    field.setAttribute("aria-invalid", String(Boolean(wrong)));
+    allow();
+  }
+  /** Lets a visitor press only what makes sense now: while the field holds a mistake, the text is still the last one. */
+  function allow() {
+    const isWrong = field.getAttribute("aria-invalid") === "true", isPast = state.at < state.ids.length;
+    view.classList.toggle("writing", Boolean(state.run));
+    buttons.write.disabled = buttons.again.disabled = isWrong;
+    buttons.one.disabled = isWrong || Boolean(state.run);
+    for (const button of bars.table.querySelectorAll("button")) button.disabled = isWrong || Boolean(state.run) || isPast;
+  }
+  /** Whether the text begins as the field says; a mistake gets the focus. */
+  function agreed() {
+    clearTimeout(typing);
+    const found = typed();
+    report(found);
+    if (found.wrong) field.focus();
+    else if (state.from !== field.value) restart(found.ids);
+    return !found.wrong;
+  }
+  function begin() {
+    pause();
+    state.from = null;
+    if (agreed()) look();
+  }
+  function restart(ids) {
+    Object.assign(state, { ids: [], given: ids.length, at: 0, seen: null, last: null, from: field.value });
+    generator = new Generator(state.seed);
+    const first = start(ids.length);
+    story = stories ? rules(stories, word) : NO_RULES;
+    read = reading(tokenizer);
+    paper.begin(first ? tokenizer.decode(ids.slice(0, first)) : "", first);
+    for (const id of ids) add(id, null);
+  }
+  /** Appends a token; p: the probability that it was drawn with, null where it was not drawn. */
+  function add(id, p) {
+    state.last = p === null ? null : { id, p, exact: story.exact(state.ids.length)?.(id) };
+    const place = state.ids.push(id) - 1, text = read(id);
+    story.read(id);
+    if (place >= paper.first()) paper.add(text, place < state.given);
+  }
+
+  /** Reads the text before a position, or all of it, and shows what the model makes of it; false where something newer came. */
+  async function look(place = Infinity) {
+    const mine = (looks += 1), at = Math.min(place, state.ids.length), from = start(at);
+    if (at === 0) return false; // before the first token there is nothing to read
+    let found;
+    try {
+      found = await (await live).read(state.ids.slice(from, at), { attention: true, rows: 1, by: paper.name });
+    } catch (error) {
+      if (error.name !== "Replaced") report({ wrong: `The model cannot read this: ${error.message}` });
+    }
+    if (!found || mine !== looks) return false;
+    Object.assign(state, { at, seen: { logits: found.logits.slice(0, V), rows: found.attention.at(-1).map(([row]) => row), from } });
+    show();
+    return true;
+  }
+  const probabilities = () => nextTokenProbs(state.seen.logits, { temperature: state.temperature });
+
+  function show() {
+    if (!state.seen) return;
+    const { at, ids, seen } = state, now = probabilities(), written = ids[at], threads = [];
+    seen.rows.forEach((row, head) => {
+      if (state.head === "all" || Number(state.head) === head) row.forEach((weight, i) => { if (weight >= THINNEST) threads.push([seen.from + i, head, weight]); });
+    });
+    paper.mark(at, seen.from, threads, story.told(at), story.broken);
+    bars.name(state.temperature === 1 ? "model" : `model, T\u00a0${Number(state.temperature.toFixed(2))}`);
+    bars.show(now, named, story.exact(at), written);
+    heading.textContent = written === undefined ? `The next ${unit}` : "What could come here";
+    const isBroken = story.broken === (written === undefined ? at - 1 : at);
+    say.replaceChildren(...(isBroken ? broken() : written === undefined ? latest() : expected(written, now.probs[written])));
+    say.classList.toggle("wrong", isBroken);
+    allow();
+  }
+  const exactly = (p) => (p === undefined ? ["."] : ["; the exact probability is ", bold(percent(p)), "."]);
+  const broken = () => ["✗ ", quoted(named(state.ids[story.broken])), " cannot come here in any story: its exact probability is ", bold("0"), ". After it, exact probabilities do not exist."];
+  const lost = () => (story.broken < state.at ? ["After ", quoted(named(state.ids[story.broken])), ", which no story continues with, exact probabilities do not exist. "] : []);
+  const expected = (id, p) => [...lost(), quoted(named(id)), `${state.at < state.given ? " belongs to the beginning" : " is in the text"}. The model gives it a probability of `, bold(percent(p)), ...exactly(story.exact(state.at)?.(id))];
+  const latest = () => (state.last
+    ? [...lost(), "It drew ", quoted(named(state.last.id)), ` (${percent(state.last.p)}${state.last.exact === undefined ? "" : `, exact ${percent(state.last.exact)}`}). Now the ${unit} after it:`]
+    : [...lost(), `Each of the ${many(V)} ${unit}s has a probability of coming next. `, bold("Write"), ` draws ${unit} after ${unit}.`]);
+
+  /** Draws a token and reads it; false where the text has ended or something newer came. */
+  async function grow() {
+    if ((state.at !== state.ids.length || !state.seen) && !(await look())) return false;
+    const { probs } = probabilities(), id = drawn(probs, generator);
+    add(id, probs[id]);
+    return (await look()) && !story.isOver;
+  }
+  async function write() {
+    if (!agreed()) return;
+    const mine = (state.run = runs += 1);
+    buttons.write.textContent = "Pause";
+    for (let n = 0; n < MOST && state.run === mine && (await grow()); n++) {
+      const letters = word(state.ids.at(-1)).length;
+      await new Promise((done) => { setTimeout(done, 40 + 22 * letters); });
+    }
+    if (state.run === mine) pause();
+  }
+  function pause() {
+    if (!state.run) return;
+    state.run = 0;
+    buttons.write.textContent = "Write";
+    status.textContent = `The text now ends: ${tokenizer.decode(state.ids.slice(-20))}`;
+    show();
+  }
+
+  field.value = beginnings[0].trimStart();
+  field.addEventListener("input", () => {
+    pause();
+    clearTimeout(typing);
+    const found = typed();
+    if (found.wrong) {
+      problem.textContent = "";
+      typing = setTimeout(() => report(found), IDLE_MS);
+    } else { report(found); restart(found.ids); look(); }
+  });
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    write();
+  });
+  paper.box.addEventListener("keydown", (event) => {
+    const moves = { ArrowLeft: state.at - 1, ArrowRight: state.at + 1, Home: Math.max(1, paper.first()), End: Infinity, Escape: Infinity };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    pause();
+    look(Math.max(1, paper.first(), moves[event.key]));
+  });
+
+  const view = frame(el, "A model that writes", make("style", {}, LOOK),
+    make("div", { class: "begin" }, make("div", {}, make("label", { for: field.id }, "Begin a text"), ...(offers.length > 1 ? [make("span", {}, "or try:"), ...offers] : [])), field, problem),
+    make("div", { class: "both" }, paper.box,
+      make("div", { class: "bar" }, buttons.write, buttons.one, buttons.again, make("div", { class: "seed" }, make("label", {}, "seed", number), `same seed, same ${text}`)),
+      make("div", { class: "next" }, heading, say, bars.table, stories ? hint(EXACT) : ""),
+      make("div", { class: "more" }, warmth, hint("low: the likeliest; high: more surprising"), choice,
+        hint("Threads lead to what the last layer’s heads look at; thicker: more attention"),
+        ...(stories ? [make("span", {}, swatch("under"), `determines the next ${unit}`), make("span", {}, "↵ start of a story")] : []))),
+    status);
+  view.classList.add("writer");
+  begin();
+  return { write };
+}
