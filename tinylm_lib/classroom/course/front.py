@@ -14,11 +14,12 @@ from PIL import Image, ImageChops
 
 from ...cost import count_parameters
 from ...pretrained import load_pretrained
+from ..folders import own
 from ..live.record import live_record
 from ..live.stories import stories_record
-from ..page.export import writer_script
+from ..page.export import IMPOSSIBLE, writer_script
 from ..views.base import MIME, json_in_html
-from .cells import Page, own
+from .cells import Page
 from .contents import FACTS
 from .threads import clear_threads, threads_drawing
 
@@ -30,6 +31,8 @@ STORY = (
     "Ivan gave Elsa the yellow bell. Afterwards they left Springfield for Brookside. Often Elsa thought, "
     '"Young dreams dance nearby."'
 )
+# How a visitor may begin a story: the model writes on from the first.
+FIRST_WORDS = ("\nOne stormy evening, shy Elsa", "\nOne hot day,", IMPOSSIBLE)
 WIDE, NARROW = 1060, 460  # units of the drawing of this story: for a laptop, and for a phone
 QUARTERS = ("A text becomes numbers", "A word looks back", "A model learns", "It writes, fast and at scale")
 GROUP_SIZE = 4
@@ -51,9 +54,10 @@ class MapEntry(NamedTuple):
 
 @cache
 def model_script() -> str:
-    """The script of the site that has a file of its own: `tinylm`, and `tinylmModel` with model and stories as data."""
+    """The script of the site that has a file of its own: `tinylm`, and `tinylmModel` with the model as data."""
     shipped = load_pretrained("storyworld")
     data = {"record": live_record(shipped.model, shipped.tokenizer), "stories": stories_record()}
+    data["beginnings"] = FIRST_WORDS
     return f"{writer_script()}globalThis.tinylmModel = {json_in_html(data)};\n"
 
 
@@ -89,7 +93,7 @@ def front_page(lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], g
     threads = clear_threads(shipped.model.eval(), shipped.tokenizer, STORY)
     drawings = {name: threads_drawing(STORY, threads, width) for name, width in (("wide", WIDE), ("narrow", NARROW))}
     first = lessons[0].page if lessons else None
-    return Template(own("front.html")).substitute(
+    return Template(own("course/front.html")).substitute(
         drawings,
         parameters=f"{count_parameters(shipped.model.config).total:,}",
         heads="".join(f'<li class="head-{n}">head {n}</li>' for n in range(shipped.model.config.n_heads)),
