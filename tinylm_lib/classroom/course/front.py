@@ -9,8 +9,9 @@ from html import escape
 from string import Template
 from typing import NamedTuple
 
+import numpy as np
 from nbformat import NotebookNode
-from PIL import Image, ImageChops
+from PIL import Image
 
 from ...cost import count_parameters
 from ...pretrained import load_pretrained
@@ -38,6 +39,7 @@ QUARTERS = ("A text becomes numbers", "A word looks back", "A model learns", "It
 GROUP_SIZE = 4
 SIGNATURE = "signature"  # the tag of the cell whose figure is the lesson's picture, not the first one
 THUMBNAIL, COLORS = (560, 315), 128
+PAPER, RUN, EDGE = 240, 40, 6  # brightness of what is not drawn; pixels of a line, longer than letters; pixels around
 FIGURE = re.compile(r'<img\b[^>]*?\bsrc="data:image/png;base64,([^"]+)"')
 
 
@@ -74,14 +76,38 @@ def map_entry(notebook: NotebookNode, page: Page, slides: str = "") -> MapEntry:
 
 
 def thumbnail(png: str) -> str:
-    """A small picture without the margins of the large one; both are PNG in base64."""
+    """A small picture of what is drawn in the large one, without most of the text around it; both are PNG in base64."""
     drawn = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-    white = Image.new("RGB", drawn.size, "white")
-    drawn = drawn.crop(ImageChops.difference(drawn, white).getbbox())
+    drawn = drawn.crop(_drawing(np.asarray(drawn).min(-1) < PAPER) or drawn.getbbox())
     drawn.thumbnail(THUMBNAIL, Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     drawn.quantize(COLORS, Image.Quantize.FASTOCTREE).save(buffer, format="png", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _drawing(ink: np.ndarray) -> tuple[int, int, int, int] | None:
+    """The smallest box with all straight lines and areas of a picture, whose letters are too small to be either.
+
+    Too small to be read in a thumbnail are the names and numbers of the axes, which are outside. If there are no lines,
+    the box has all the ink; None for an empty picture.
+    """
+    sides = [_in_long_runs(ink), _in_long_runs(ink.T).T]
+    rows, columns = np.nonzero(sides[0] | sides[1])
+    if not len(rows):
+        rows, columns = np.nonzero(ink)
+    if not len(rows):
+        return None
+    bottom, right = ink.shape
+    left, top = max(0, columns.min() - EDGE), max(0, rows.min() - EDGE)
+    return left, top, min(right, columns.max() + 1 + EDGE), min(bottom, rows.max() + 1 + EDGE)
+
+
+def _in_long_runs(ink: np.ndarray) -> np.ndarray:
+    """Where the ink of a row is at least RUN pixels long without a gap."""
+    sums = np.pad(ink.cumsum(1), ((0, 0), (1, 0)))
+    starts = sums[:, RUN:] - sums[:, :-RUN] == RUN  # whether a run of RUN pixels begins here
+    begun = np.pad(starts, ((0, 0), (0, RUN - 1))).cumsum(1)
+    return begun - np.pad(begun, ((0, 0), (RUN, 0)))[:, : ink.shape[1]] > 0
 
 
 def front_page(lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str, reference: str) -> str:
