@@ -49,7 +49,7 @@ SEARCH = (
     '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all lessons" '
     'placeholder="Search all lessons"></form>'
 )
-HOME = f'<a class="home" href="index.html">TinyLM: all lessons</a>{SEARCH}'
+HOME = f'<a class="home" href="index.html">TinyLM<span class="long">: all lessons</span></a>{SEARCH}'
 
 
 class Rendered(NamedTuple):
@@ -141,7 +141,7 @@ def lesson_page(
     links = [(before, "before", "← ", ""), (after, "next", "", " →")]
     around = "".join(
         f'<a class="{where}" href="{page.file}">{left}{page.number}'
-        f'<span class="topic"> {escape(page.topic)}</span>{right}</a>'
+        f'<span class="long"> {escape(page.topic)}</span>{right}</a>'
         for page, where, left, right in links
         if page
     )
