@@ -91,15 +91,18 @@ def _drawing(ink: np.ndarray) -> tuple[int, int, int, int] | None:
     Too small to be read in a thumbnail are the names and numbers of the axes, which are outside. If there are no lines,
     the box has all the ink; None for an empty picture.
     """
-    sides = [_in_long_runs(ink), _in_long_runs(ink.T).T]
-    rows, columns = np.nonzero(sides[0] | sides[1])
-    if not len(rows):
-        rows, columns = np.nonzero(ink)
-    if not len(rows):
+    if not ink.any():
         return None
-    bottom, right = ink.shape
-    left, top = max(0, columns.min() - EDGE), max(0, rows.min() - EDGE)
-    return left, top, min(right, columns.max() + 1 + EDGE), min(bottom, rows.max() + 1 + EDGE)
+    lines = _in_long_runs(ink) | _in_long_runs(ink.T).T
+    left, top, right, bottom = _box(ink)
+    box = _box(lines) if lines.any() else (left, top, right, bottom)
+    return max(left, box[0] - EDGE), max(top, box[1] - EDGE), min(right, box[2] + EDGE), min(bottom, box[3] + EDGE)
+
+
+def _box(ink: np.ndarray) -> tuple[int, int, int, int]:
+    """The smallest box with all ink: left, top, right, bottom."""
+    rows, columns = np.nonzero(ink)
+    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
 
 
 def _in_long_runs(ink: np.ndarray) -> np.ndarray:
