@@ -170,7 +170,7 @@ def test_a_new_story_has_the_next_seed_and_is_written_at_once(open_story):
     first = text_of(page)
     press(page, "New story")
     expect(page.get_by_label("seed")).to_have_value("1")
-    expect(page.locator(TOKENS)).to_have_count(19)
+    expect(page.locator(TOKENS).nth(18)).to_be_visible()
     press(page, "Pause")
     assert not text_of(page).startswith(first)
     page.get_by_label("seed").fill("0")

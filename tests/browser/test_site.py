@@ -160,7 +160,7 @@ def test_the_head_of_a_lesson_has_two_rows_on_a_phone_and_every_lesson_fits(open
     size = "node => parseFloat(getComputedStyle(node).fontSize)"
     assert page.get_by_role("searchbox").evaluate(size) >= 16  # below that, a phone enlarges the page
     for path in sorted(site.glob("[0-9]*.html")):
-        page.goto(path.as_uri())
+        page = open_exported(path.as_uri(), viewport={"width": 390, "height": 844})
         assert page.evaluate("document.documentElement.scrollWidth") == 390, path.name
         sizes = page.locator(":is(code, pre):visible").evaluate_all(f"all => all.map({size})")
         assert min(sizes) >= 14, path.name

@@ -161,7 +161,7 @@ function chances(unit, hasExact, take) {
   const rest = row("");
   rest.line.className = "rest";
   const column = (facts, ...text) => make("th", { scope: "col", role: "columnheader", ...facts }, ...text);
-  const by = make("span", {}, "model"), widths = ["9.4em", "", "4.6em", ...(hasExact ? ["4.8em"] : [])];
+  const by = make("span", {}, "model"), widths = ["9.2em", "", "4.6em", ...(hasExact ? ["4.8em"] : [])];
   const table = make("table", { role: "table", class: hasExact ? "" : "alone" }, make("colgroup", {}, ...widths.map((width) => make("col", { style: width && `width: ${width}` }))),
     make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, column({}, unit), column({ class: "number", colspan: 2 }, swatch(""), by),
       ...(hasExact ? [column({ class: "number" }, swatch("tick"), "exact")] : []))),
