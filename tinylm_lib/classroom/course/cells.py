@@ -24,7 +24,7 @@ OUTSIDE = re.compile(
     r"[\"']?(?!data:)[^\s\"'>]+",
     re.IGNORECASE,
 )
-SETTINGS = {"torch.manual_seed", "torch.set_grad_enabled", "plt.style.use"}  # what a cell of imports may call
+SET_UP = {"torch.manual_seed", "torch.set_grad_enabled", "plt.style.use"}  # what a cell of imports may call
 TITLE = re.compile(r"# (?P<number>\d\d) (?P<topic>.+)\n+\*\*(?P<question>.+?)\*\*", re.S)
 
 
@@ -94,7 +94,7 @@ def only_imports(code: str) -> bool:
         return False
     done = [getattr(line, "value", None) for line in rest]
     names = {ast.unparse(value.func) if isinstance(value, ast.Call) else "" for value in done}
-    return "import " in code and names <= SETTINGS
+    return "import " in code and names <= SET_UP
 
 
 def output_html(output: NotebookNode, modules: set[str]) -> str:
