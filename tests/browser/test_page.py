@@ -496,6 +496,16 @@ def test_on_a_phone_the_text_and_four_bars_are_seen_while_it_writes(open_story, 
     assert len(bars(page)) == 6 and sum(number(row[2]) for row in bars(page)) == pytest.approx(1, abs=6 * 0.0005)
 
 
+def test_on_a_phone_a_table_without_exact_probabilities_has_the_width_of_the_window(open_exported, tmp_path):
+    model = TransformerLM(ModelConfig(vocab_size=256, d_model=16, n_layers=1, n_heads=2, d_ff=24))
+    path = export_page(model, ByteTokenizer(), tmp_path / "page.html", beginning="a")
+    page = open_exported(path.as_uri(), viewport={"width": 390, "height": 844})
+    slide(page, 0.35)
+    expect(page.locator(f"{VIEW} thead .number")).to_have_text("model, T\u00a00.35")
+    assert_fits(page, f"{VIEW} thead span")
+    expect(page.get_by_text("Choose a byte of the text to see what was expected there")).to_be_visible()
+
+
 def test_a_phone_that_is_turned_shows_more_bars(open_story):
     page = open_story(viewport={"width": 390, "height": 844})
     expect(page.locator(f"{ROWS}:visible")).to_have_count(6)

@@ -7,7 +7,6 @@ const MOST = 1000; // tokens that one press of Write adds at most
 const THINNEST = 0.12; // attention that is drawn as a thread
 const VISIBLE = 0.0005; // a probability that rounds to more than 0.0 %
 const IDLE_MS = 700; // without a key, until a beginning is called wrong
-const CHOOSE = "Choose a word of the text to see what was expected there, or a bar to continue with its word.";
 const EXACT = "Exact: the stories come from a small program with known rules, so their true probabilities can be computed. Temperature does not change them.";
 const UNITS = { words: "word", chars: "character", bytes: "byte", bpe: "token" };
 const LOOK = `
@@ -92,7 +91,7 @@ const LOOK = `
     table, thead, tbody { display: block } tr { display: grid; grid-template-columns: minmax(0, 1fr) 5em 5em; align-items: center }
     :is(td, th) { height: auto; line-height: 26px } tbody tr { padding-bottom: 7px }
     thead th:first-child { grid-row: 1 } thead .number { padding: 0 } td:has(.track) { grid-area: 2 / 1 / 3 / -1; padding: 0 } .track { height: 12px } .track s { height: 18px; top: -3px }
-    thead tr { grid-template-columns: minmax(0, 1fr) max-content 5em } .alone tr, .alone thead tr { grid-template-columns: minmax(0, 1fr) 5em }
+    thead tr { grid-template-columns: minmax(0, 1fr) max-content 5em } .alone tr { grid-template-columns: minmax(0, 1fr) 5em } .alone thead tr { grid-template-columns: minmax(0, 1fr) max-content }
     th button { padding: 0 4px; margin-left: -4px; line-height: 24px } tr.rest th { padding-left: 0 } .swatch { width: 14px } .segments label { padding-inline: 9px } .segments legend { padding-right: 8px }
   }
 }
@@ -492,7 +491,7 @@ function writer(el, { record, live, beginnings, stories }) {
     make("div", { class: "begin" }, make("div", {}, make("label", { for: field.id }, "Begin a text"), ...(offers.length > 1 ? [make("span", {}, "or try:"), ...offers] : [])), field, problem),
     make("div", { class: "both" }, paper.box,
       make("div", { class: "bar" }, buttons.write, buttons.one, buttons.again),
-      make("div", { class: "next" }, make("div", { class: "what" }, heading, buttons.end), say, bars.table, hint(CHOOSE), stories ? hint(EXACT) : ""),
+      make("div", { class: "next" }, make("div", { class: "what" }, heading, buttons.end), say, bars.table, hint(`Choose a ${unit} of the text to see what was expected there, or a bar to continue with its ${unit}.`), stories ? hint(EXACT) : ""),
       make("div", { class: "more" }, make("div", { class: "knobs" }, make("label", { class: "seed" }, "seed", number), warmth),
         hint(`The same seed gives the same ${text}. At temperature 0 the likeliest ${unit} is always taken; higher is more surprising.`), choice,
         hint("A thread has the colour of its head and leads to what the head looks at, in the last layer; thicker: more attention."),
