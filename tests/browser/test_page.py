@@ -29,7 +29,7 @@ OTHERS = {
     "bpe": BPETokenizer.from_text(TEXT * 3, vocab_size=290),
 }
 VIEW = ".tinylm-view.writer"
-TOKENS, ROWS = f"{VIEW} .token", f"{VIEW} tbody tr:not(.empty)"
+TOKENS, ROWS = f"{VIEW} .token", f"{VIEW} tbody tr:not(.empty, [hidden])"
 
 
 @pytest.fixture(scope="module")
@@ -154,15 +154,30 @@ def test_without_chance_it_writes_the_text_of_the_library(open_story, ready):
 
 def test_a_seed_gives_the_same_text_again_and_another_seed_another_one(open_story):
     page, texts = open_story(), []
-    for seed in (7, 7, 8):
+    slide(page, 2)
+    for seed in (7, 0, 7, 8):
         page.get_by_label("seed").fill(str(seed))
         page.get_by_label("seed").press("Tab")
-        press(page, "Begin again")
-        slide(page, 2)
         expect(page.locator(TOKENS)).to_have_count(7)
         grow(page, 12)
         texts.append(text_of(page))
-    assert texts[0] == texts[1] != texts[2]
+    assert texts[0] == texts[2] != texts[3]
+
+
+def test_a_new_story_has_the_next_seed_and_is_written_at_once(open_story):
+    page = open_story()
+    grow(page, 12)
+    first = text_of(page)
+    press(page, "New story")
+    expect(page.get_by_label("seed")).to_have_value("1")
+    expect(page.locator(TOKENS).nth(18)).to_be_visible()
+    press(page, "Pause")
+    assert not text_of(page).startswith(first)
+    page.get_by_label("seed").fill("0")
+    page.get_by_label("seed").press("Tab")
+    grow(page, 12)
+    assert text_of(page) == first
+    expect(page.get_by_text("The same seed gives the same story.")).to_be_visible()
 
 
 def test_threads_lead_to_what_the_last_layer_looks_at(open_story, ready):
@@ -223,6 +238,12 @@ def test_looking_back_shows_what_the_model_expected_there(open_story, ready):
     text = page.get_by_role("listbox")
     text.press("ArrowRight")
     expect(page.locator(f"{VIEW} .token.on")).to_have_text("went")
+    press(page, "Back to the end")
+    expect(page.locator(f"{VIEW} .coming.on")).to_have_count(1)
+    expect(page.get_by_role("button", name="Back to the end")).to_be_hidden()
+    expect(text).to_be_focused()
+    text.press("ArrowLeft")
+    expect(page.get_by_role("button", name="Back to the end")).to_be_visible()
     text.press("End")
     expect(page.locator(f"{VIEW} .coming.on")).to_have_count(1)
     grow(page, 1)  # the end, not the place that was looked at, is continued
@@ -234,6 +255,10 @@ def test_a_bar_can_be_taken_instead_of_chance(open_story):
     press(page, "cycled")
     expect(page.locator(TOKENS)).to_have_count(8)
     assert text_of(page) == f"\n{BEGINNING} cycled"
+    expect(page.locator(f"{VIEW} .coming.on")).to_have_count(1)
+    name = bars(page)[0][0]
+    page.locator(f"{VIEW} .track").first.click()  # all of a row is its button
+    expect(page.locator(TOKENS).last).to_have_text(name)
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -283,7 +308,7 @@ def test_what_the_model_does_not_know_is_said_next_to_the_field(text, message, o
     expect(field(page)).to_have_attribute("aria-invalid", "true")
     assert page.locator(f"{VIEW} :is(img, script)").count() == 0 and page.title() == "Stories"
     assert text_of(page) == f"\n{BEGINNING}"  # as it was
-    for name in ("Write", "One word", "Begin again", "cycled"):
+    for name in ("Write", "One word", "New story", "cycled"):
         expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
     assert_fits(page, f"{VIEW} *:not(.unseen)")
     begin(page, "One windy")
@@ -340,7 +365,7 @@ def test_an_empty_beginning_has_a_button_with_a_name(open_exported, ready, tmp_p
     sample = page.locator("blockquote").inner_text()
     assert field(page).input_value() == " ".join(sample.split()[:5])
     begin(page, BEGINNING)
-    press(page, "nothing")
+    press(page, "empty text")
     expect(page.locator(TOKENS)).to_have_count(1)
     expect(page.locator(f"{VIEW} .coming.on")).to_have_count(1)
     assert field(page).input_value() == "" and bars(page)[0][0] == "One"
@@ -405,7 +430,7 @@ def test_it_can_be_paused_warmed_and_continued_while_it_writes(open_story):
 
 def test_the_keyboard_is_enough(open_story):
     page, seen = open_story(), []
-    wanted = ["Pause", "One word", "Begin again", "seed", "temperature", "all"]
+    wanted = ["Pause", "One word", "New story", "seed", "temperature", "all"]
     focus = """() => {
       const node = document.activeElement, outline = (each) => getComputedStyle(each).outlineStyle;
       const name = node.ariaLabel || node.labels?.[0]?.textContent || node.textContent;
@@ -432,6 +457,79 @@ def test_the_keyboard_is_enough(open_story):
     assert text.get_attribute("aria-activedescendant") == page.locator(".token.on").get_attribute("id")
 
 
+PLACES = """parts => parts.map(part => {
+  const { left, top, right, bottom } = part.getBoundingClientRect();
+  return { left, top, right, bottom };
+})"""
+
+
+def assert_in_window(page: Page, parts: str, n: int) -> None:
+    """The first n of some parts of the page are in its window, after it has scrolled there."""
+    size = page.viewport_size
+    page.wait_for_function(
+        "([parts, n]) => [...document.querySelectorAll(parts)].slice(0, n)"
+        ".every(part => part.getBoundingClientRect().bottom <= innerHeight)",
+        arg=[parts, n],
+    )
+    places = page.locator(parts).evaluate_all(PLACES)[:n]
+    assert len(places) == n
+    for place in places:
+        assert 0 <= place["left"] < place["right"] <= size["width"]
+        assert 0 <= place["top"] < place["bottom"] <= size["height"]
+
+
+@pytest.mark.parametrize("height", [844, 620])  # 620: as much as the bars of a browser leave
+def test_on_a_phone_the_text_and_four_bars_are_seen_while_it_writes(open_story, height):
+    page = open_story(viewport={"width": 390, "height": height})
+    press(page, "Write")
+    expect(page.locator(TOKENS).nth(40)).to_be_visible()
+    for parts, n in (".text", 1), (".bar button", 3), ("tbody tr", 4), (".coming", 1):
+        assert_in_window(page, f"{VIEW} {parts}", n)
+    press(page, "Pause")
+    (text,), (bar, *_) = (page.locator(f"{VIEW} {part}").evaluate_all(PLACES) for part in (".text", ".track"))
+    assert text["bottom"] - text["top"] == 190 and bar["right"] - bar["left"] == text["right"] - text["left"]
+    buttons = page.locator(f"{VIEW} .bar button").evaluate_all(PLACES)
+    assert len({button["top"] for button in buttons}) == 1
+    knobs = page.locator(f"{VIEW} .knobs label").evaluate_all(PLACES)
+    assert knobs[0]["right"] < knobs[1]["left"] and knobs[1]["top"] < knobs[0]["bottom"]
+    assert field(page).bounding_box()["height"] < 50  # one line
+    assert len(bars(page)) == 6 and sum(number(row[2]) for row in bars(page)) == pytest.approx(1, abs=6 * 0.0005)
+
+
+def test_on_a_phone_a_table_without_exact_probabilities_has_the_width_of_the_window(open_exported, tmp_path):
+    model = TransformerLM(ModelConfig(vocab_size=256, d_model=16, n_layers=1, n_heads=2, d_ff=24))
+    path = export_page(model, ByteTokenizer(), tmp_path / "page.html", beginning="a")
+    page = open_exported(path.as_uri(), viewport={"width": 390, "height": 844})
+    slide(page, 0.35)
+    expect(page.locator(f"{VIEW} thead .number")).to_have_text("model, T\u00a00.35")
+    assert_fits(page, f"{VIEW} thead span")
+    expect(page.get_by_text("Choose a byte of the text to see what was expected there")).to_be_visible()
+
+
+def test_a_phone_that_is_turned_shows_more_bars(open_story):
+    page = open_story(viewport={"width": 390, "height": 844})
+    expect(page.locator(f"{ROWS}:visible")).to_have_count(6)
+    page.set_viewport_size({"width": 844, "height": 390})
+    expect(page.locator(f"{ROWS}:visible")).to_have_count(9)
+
+
+def test_the_exact_probability_is_not_in_a_colour_of_a_head(open_story):
+    page = open_story()
+    begin(page, LATER.removesuffix(" She"))
+    color = "node => getComputedStyle(node)"
+    tick = page.locator(f"{VIEW} .track s").first.evaluate(f"{color}.backgroundColor")
+    under = page.locator(f"{VIEW} .told").first.evaluate(f"{color}.borderBottomColor")
+    assert tick == under == page.locator(VIEW).evaluate(f"{color}.color")
+    press(page, "One sunny day, brave kite")
+    expect(page.locator(f"{VIEW} .false")).to_have_count(1)
+    page.locator(TOKENS).nth(2).click()
+    wrong = page.locator(f"{VIEW} .token.false").evaluate(f"{color}.color")
+    heads = page.locator(f"{VIEW} .segments label").evaluate_all(
+        "labels => labels.map(label => getComputedStyle(label, '::after').backgroundColor)"
+    )
+    assert len({tick, wrong, *heads}) == 2 + len(heads)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280, 1920])
 def test_the_page_fits_and_has_no_barrier(open_story, width, scheme):
@@ -444,6 +542,10 @@ def test_the_page_fits_and_has_no_barrier(open_story, width, scheme):
     field(page).press("Enter")
     assert findings(page) == []
     assert_fits(page, f"{VIEW} *:not(.unseen, .begin button)")  # which move sideways in their row
+    offers = page.locator(f"{VIEW} .begin button").all_inner_texts()
+    assert sorted(offers, key=len) == offers
+    cut = "names => names.filter(name => name.scrollWidth > name.clientWidth).map(name => name.textContent)"
+    assert page.locator(f"{VIEW} th button").evaluate_all(cut) == []
     sizes = "nodes => nodes.map(node => parseFloat(getComputedStyle(node).fontSize))"
     assert min(page.locator(f"{VIEW} *:not(.unseen, svg *, [type=radio], [type=range])").evaluate_all(sizes)) >= 18
     page.screenshot(path=SCREENSHOTS / f"page-{width}-{scheme}.png", full_page=True)

@@ -95,3 +95,14 @@ def test_on_a_phone_no_header_of_the_course_is_wider_than_its_column(open_page):
     assert_fits(page, f"{VIEW} .course *")
     widths = "titles => titles.map(title => title.scrollWidth - title.clientWidth)"
     assert max(page.locator(f"{VIEW} .course .title").evaluate_all(widths)) == 0
+
+
+def test_on_a_phone_only_the_box_of_the_grid_moves_sideways_and_the_names_of_its_rows_stay(open_page):
+    page = open_page(viewport={"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    box, selected = page.locator(f"{VIEW} .scroll"), page.locator(f"{VIEW} [aria-selected=true]")
+    page.wait_for_function(f"document.querySelector('{VIEW} .scroll').scrollLeft > 0")
+    edges = "node => { const r = node.getBoundingClientRect(); return [r.left, r.right] }"
+    left, right = box.evaluate(edges)
+    name, cell = page.locator(f"{VIEW} th[scope=row]").first.evaluate(edges), selected.evaluate(edges)
+    assert left <= name[0] < name[1] <= cell[0] < cell[1] <= right

@@ -74,6 +74,12 @@ def test_the_front_page_fits_and_has_no_serious_finding_before_and_while_the_mod
         assert small >= 18
     page.get_by_role("button", name="Watch it write").click()
     expect(page.locator(".token:not(.given)").nth(8)).to_be_visible()
+    if width == 390:
+        seen = page.locator(".writer :is(.text, tbody tr:nth-child(-n + 4))")
+        places = seen.evaluate_all(
+            "parts => parts.map(part => part.getBoundingClientRect()).map(p => [p.top, p.bottom])"
+        )
+        assert len(places) == 5 and all(0 <= top < bottom <= 844 for top, bottom in places)
     page.get_by_role("button", name="Pause").click()
     page.screenshot(path=SCREENSHOTS / f"front-live-{width}-{scheme}.png")
     assert_fits(page, ".writer, .writer :is(.bar button, table, textarea, .text)")
@@ -91,6 +97,7 @@ def test_a_visitor_asks_with_the_keyboard_and_the_model_writes_a_story_with_exac
     expect(page.get_by_role("button", name="Watch it write")).to_be_focused()
     page.keyboard.press("Enter")
     written = page.locator(".token:not(.given)")
+    expect(page.get_by_role("button", name="Pause")).to_be_focused()
     expect(written.nth(3)).to_be_visible()
     expect(page.locator(".stage figure")).to_have_count(0)
     expect(page.get_by_text("Now the word after it:")).to_be_visible()
@@ -106,6 +113,7 @@ def test_the_front_page_without_scripts_has_the_picture_the_doors_and_the_list(o
     page = open_exported((site / "index.html").as_uri(), java_script_enabled=False)
     expect(page.get_by_role("img", name="A story, with threads between its words")).to_be_visible()
     expect(page.get_by_role("button", name="Watch it write")).to_be_hidden()
+    expect(page.get_by_text("No server needed")).to_be_hidden()  # without scripts it does not write
     assert page.locator(".doors h2").all_inner_texts() == ["To learn", "To teach", "To build with it"]
     assert page.locator(".map li").count() == len(list(lab.NOTEBOOKS.glob("*.ipynb")))
 
@@ -137,6 +145,25 @@ def test_the_contents_of_a_lesson_are_open_where_they_have_a_column_of_their_own
     expect(page.locator(".contents ol")).to_be_visible(visible=is_open)
     assert page.locator("h1").bounding_box()["y"] < 450
     assert findings(page, "nav") == []
+
+
+def test_the_head_of_a_lesson_has_two_rows_on_a_phone_and_every_lesson_fits(open_exported, site):
+    page = open_exported((site / "04_normalization.html").as_uri(), viewport={"width": 390, "height": 844})
+    parts = page.locator("nav :is(.home, [type=search], .around a, summary)")
+    boxes = parts.evaluate_all("parts => parts.map(part => part.getBoundingClientRect()).map(p => [p.top, p.bottom])")
+    rows = [boxes[0]]
+    for top, bottom in sorted(boxes):
+        if top >= rows[-1][1]:
+            rows.append([top, bottom])
+    assert len(boxes) == 5 and len(rows) == 2
+    assert page.get_by_role("link", name="03 Softmax").count() == 2  # one of them at the end
+    size = "node => parseFloat(getComputedStyle(node).fontSize)"
+    assert page.get_by_role("searchbox").evaluate(size) >= 16  # below that, a phone enlarges the page
+    for path in sorted(site.glob("[0-9]*.html")):
+        page = open_exported(path.as_uri(), viewport={"width": 390, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, path.name
+        sizes = page.locator(":is(code, pre):visible").evaluate_all(f"all => all.map({size})")
+        assert min(sizes) >= 14, path.name
 
 
 def test_the_page_for_instructors_has_no_serious_finding_and_fits(open_exported, site):

@@ -30,3 +30,8 @@ def usable_work(folder: Path = WORK) -> Path:
 def lessons(notebooks: Path = NOTEBOOKS) -> dict[str, str]:
     """The topic of each lesson by its number, `{"00": "start", ...}`; empty where only the library is installed."""
     return dict(path.stem.split("_", 1) for path in sorted(notebooks.glob("source/[0-9][0-9]_*.py")))
+
+
+def own(name: str) -> str:
+    """The text of a file of the classroom, such as course/page.html."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")

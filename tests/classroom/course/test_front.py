@@ -87,10 +87,23 @@ def test_a_thumbnail_has_no_margins_and_keeps_its_shape(size, smaller):
     assert blank.getpixel((0, 0)) == (255, 255, 255)
 
 
+def test_a_thumbnail_leaves_out_the_letters_around_a_drawing_and_keeps_those_inside():
+    drawn = np.full((200, 300, 3), 255, np.uint8)
+    drawn[150, 60:280] = drawn[20:151, 60] = (92, 102, 112)  # two axes
+    drawn[10:30, 5:12] = drawn[170:190, 100:130:2] = 0  # letters beside them
+    drawn[80:90, 200:206] = (255, 0, 0)  # and inside
+    buffer = io.BytesIO()
+    Image.fromarray(drawn).save(buffer, format="png")
+    found = np.asarray(opened(front.thumbnail(base64.b64encode(buffer.getvalue()).decode()))).astype(int)
+    assert found.shape[:2] == (131 + 2 * front.EDGE, 220 + front.EDGE)  # right of the axis nothing is drawn
+    assert found.sum(-1).min() > 200 and (np.abs(found - (255, 0, 0)).max(-1) < 3).sum() == 60
+
+
 def test_a_few_dots_keep_their_colours_in_a_thumbnail():
     drawn, buffer = np.full((300, 500, 3), 255, np.uint8), io.BytesIO()
     drawn[:60] = np.random.default_rng(0).integers(0, 256, (60, 500, 1))  # as black letters with soft edges
     colors = [tuple(round(255 * level) for level in to_rgb(color)) for color in SERIES]
+    drawn[298] = 0  # a line, which says where the drawing is
     for place, color in enumerate(colors):
         drawn[100:103, 50 * place : 50 * place + 3] = color
     Image.fromarray(drawn).save(buffer, format="png")
@@ -130,4 +143,7 @@ def test_the_script_has_the_shipped_model_and_its_stories_as_data():
     config = load_pretrained("storyworld").model.config
     assert found["record"]["config"]["d_model"] == config.d_model
     assert found["stories"] == json.loads(json.dumps(stories_record()))
+    reader = storyworld.Reader()
+    *possible, wrong = [reader.read(word) for word in storyworld.words(found["beginnings"][-1].lstrip())]
+    assert len(found["beginnings"]) == 3 and min(possible) > 0 == wrong
     assert "globalThis.tinylm = " in code and "tinylm.writer = writer" in code

@@ -81,6 +81,11 @@ def test_every_kind_of_output_is_shown_and_escaped():
 def test_a_hidden_source_is_folded_and_an_empty_cell_shows_nothing():
     hidden = v4.new_code_cell("x = 1", metadata={"jupyter": {"source_hidden": True}})
     assert "<details><summary>Code</summary><pre" in content(hidden)
+    assert "<details><summary>Imports</summary><pre" in content(
+        v4.new_code_cell("import a\n\n_ = torch.manual_seed(3)")
+    )
+    for code in ("import a\nx = 1", "import a\nprint(3)", "%matplotlib inline\nimport a", "torch.manual_seed(3)"):
+        assert "<details>" not in content(v4.new_code_cell(code))
     assert "<details>" not in content(v4.new_code_cell("x = 1")) and "<pre" not in content(v4.new_code_cell(""))
 
 

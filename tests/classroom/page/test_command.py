@@ -23,11 +23,12 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_a_shipped_model_becomes_a_page(run):
-    status, said, wrong = run("storyworld", "--title", "A & B", "--beginning", "One")
+    status, said, wrong = run("storyworld", "--title", "A & B", "--beginning", "One", "--trained-on", "many a story")
     assert (status, wrong) == (0, "")
     assert said.startswith("my_model.html (1.") and said.endswith(" MB); open it in a browser\n")
     page = Path("my_model.html").read_text("utf-8")
     assert "<title>A &amp; B</title>" in page and '"beginnings": ["One"' in page
+    assert "<dt>Trained on</dt><dd>many a story</dd>" in page
 
 
 def test_the_file_can_be_chosen(run):
@@ -52,4 +53,4 @@ def test_a_mistake_is_one_line_and_nothing_is_written(arguments, run):
 
 def test_help_names_the_flags(run):
     status, said, _ = run("--help")
-    assert status == 0 and all(flag in said for flag in ("SOURCE", "--to", "--title", "--beginning"))
+    assert status == 0 and all(flag in said for flag in ("SOURCE", "--to", "--title", "--beginning", "--trained-on"))

@@ -82,13 +82,20 @@ def test_without_scripts_the_page_says_what_the_model_is_and_shows_a_text_of_it(
         "654,656, stored in half precision",
         "3, with 4 attention heads each",
         "345 words",
-        "up to the last 128 words",
+        "up to 128 tokens: the last ones of a longer text",
+        "100,000 stories of StoryWorld, which a small program writes",
     }
     assert all(fact in seen.texts["dd"] for fact in expected), seen.texts["dd"]
     sample = written(ready.model, ready.tokenizer, "\nOne sunny day", stop=["\n"])
     assert seen.texts["blockquote"].strip() == sample.strip()
     assert "temperature 1 and seed 0" in seen.texts["p"]
     assert "A sample of its text is below" in seen.texts["p"]
+
+
+def test_what_a_model_was_trained_on_is_said_only_if_it_is_known(toy, tmp_path):
+    assert "Trained on" not in export_page(toy, CHARACTERS, tmp_path / "x.html").read_text("utf-8")
+    seen = Seen(export_page(toy, CHARACTERS, tmp_path / "x.html", trained_on=" 3 <letters>").read_text("utf-8"))
+    assert "3 <letters>" in seen.texts["dd"] and "Trained on" in seen.texts["dt"]
 
 
 def test_the_page_has_the_record_and_for_storyworld_the_exact_probabilities(shipped, ready):
@@ -148,6 +155,7 @@ def test_half_of_a_surrogate_pair_in_a_vocabulary_is_no_obstacle(tmp_path):
     ({"beginning": ""}, ValueError, "beginning must have at least one token, got ''"),
     ({"beginning": "aé"}, ValueError, "beginning 'aé' cannot be read; choose another one: character 'é' at position 1"),
     ({"beginning": 3}, TypeError, "beginning must be a text, got 3"),
+    ({"trained_on": 3}, TypeError, "trained_on must be a text, got 3; give trained_on='letters', or leave it out"),
     ({"path": "my_model"}, ValueError, r"path must end with \.html, so that a browser opens it \(got 'my_model'\)"),
     ({"path": "missing/my_model.html"}, FileNotFoundError, "the folder missing does not exist; create it"),
     ({"path": "folder.html"}, IsADirectoryError, "folder.html is a folder; choose another name"),

@@ -1,5 +1,6 @@
 """The cells of a built lesson as HTML that fetches nothing, for the site and for the slides."""
 
+import ast
 import re
 from collections.abc import Sequence
 from html import escape, unescape
@@ -15,6 +16,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from ..folders import own
 from ..views.base import MIME, SHARED, json_in_html, source
 
 OUTSIDE = re.compile(
@@ -22,6 +24,7 @@ OUTSIDE = re.compile(
     r"[\"']?(?!data:)[^\s\"'>]+",
     re.IGNORECASE,
 )
+SET_UP = {"torch.manual_seed", "torch.set_grad_enabled", "plt.style.use"}  # what a cell of imports may call
 TITLE = re.compile(r"# (?P<number>\d\d) (?P<topic>.+)\n+\*\*(?P<question>.+?)\*\*", re.S)
 
 
@@ -83,6 +86,17 @@ def colored(code: str) -> str:
     return highlight(code, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)).rstrip()
 
 
+def only_imports(code: str) -> bool:
+    """Whether a cell only imports, but for the seed and the look of figures, so that a reader may pass over it."""
+    try:
+        rest = [line for line in ast.parse(code).body if not isinstance(line, (ast.Import, ast.ImportFrom))]
+    except SyntaxError:  # a magic of IPython
+        return False
+    done = [getattr(line, "value", None) for line in rest]
+    names = {ast.unparse(value.func) if isinstance(value, ast.Call) else "" for value in done}
+    return "import " in code and names <= SET_UP
+
+
 def output_html(output: NotebookNode, modules: set[str]) -> str:
     """One output of a cell; the modules of the views among them are added to a set."""
     if output.output_type in ("stream", "error"):
@@ -127,15 +141,10 @@ def views_script(modules: set[str]) -> str:
         return ""
     scripts = ((module, source(module)) for module in sorted(modules))
     drawn = (f"(() => {{\n{text.replace('export default', f'views.{module} =')}}})();" for module, text in scripts)
-    text = "\n".join(["const views = {};", source(SHARED), *drawn, own("mount.js")])
+    text = "\n".join(["const views = {};", source(SHARED), *drawn, own("course/mount.js")])
     if "</script" in text.lower():
         raise ValueError("a module of a view may not hold </script: the page would end there")
     return text
-
-
-def own(name: str) -> str:
-    """The text of a file of this folder."""
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def write_page(path: Path, html: str) -> Path:

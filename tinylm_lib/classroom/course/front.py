@@ -9,16 +9,18 @@ from html import escape
 from string import Template
 from typing import NamedTuple
 
+import numpy as np
 from nbformat import NotebookNode
-from PIL import Image, ImageChops
+from PIL import Image
 
 from ...cost import count_parameters
 from ...pretrained import load_pretrained
+from ..folders import own
 from ..live.record import live_record
 from ..live.stories import stories_record
-from ..page.export import writer_script
+from ..page.export import IMPOSSIBLE, writer_script
 from ..views.base import MIME, json_in_html
-from .cells import Page, own
+from .cells import Page
 from .contents import FACTS
 from .threads import clear_threads, threads_drawing
 
@@ -30,11 +32,14 @@ STORY = (
     "Ivan gave Elsa the yellow bell. Afterwards they left Springfield for Brookside. Often Elsa thought, "
     '"Young dreams dance nearby."'
 )
+# How a visitor may begin a story: the model writes on from the first.
+FIRST_WORDS = ("\nOne stormy evening, shy Elsa", "\nOne hot day,", IMPOSSIBLE)
 WIDE, NARROW = 1060, 460  # units of the drawing of this story: for a laptop, and for a phone
 QUARTERS = ("A text becomes numbers", "A word looks back", "A model learns", "It writes, fast and at scale")
 GROUP_SIZE = 4
 SIGNATURE = "signature"  # the tag of the cell whose figure is the lesson's picture, not the first one
 THUMBNAIL, COLORS = (560, 315), 128
+PAPER, RUN, EDGE = 240, 40, 6  # brightness of what is not drawn; pixels of a line, longer than letters; pixels around
 FIGURE = re.compile(r'<img\b[^>]*?\bsrc="data:image/png;base64,([^"]+)"')
 
 
@@ -51,9 +56,10 @@ class MapEntry(NamedTuple):
 
 @cache
 def model_script() -> str:
-    """The script of the site that has a file of its own: `tinylm`, and `tinylmModel` with model and stories as data."""
+    """The script of the site that has a file of its own: `tinylm`, and `tinylmModel` with the model as data."""
     shipped = load_pretrained("storyworld")
     data = {"record": live_record(shipped.model, shipped.tokenizer), "stories": stories_record()}
+    data["beginnings"] = FIRST_WORDS
     return f"{writer_script()}globalThis.tinylmModel = {json_in_html(data)};\n"
 
 
@@ -70,14 +76,41 @@ def map_entry(notebook: NotebookNode, page: Page, slides: str = "") -> MapEntry:
 
 
 def thumbnail(png: str) -> str:
-    """A small picture without the margins of the large one; both are PNG in base64."""
+    """A small picture of what is drawn in the large one, without most of the text around it; both are PNG in base64."""
     drawn = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-    white = Image.new("RGB", drawn.size, "white")
-    drawn = drawn.crop(ImageChops.difference(drawn, white).getbbox())
+    drawn = drawn.crop(_drawing(np.asarray(drawn).min(-1) < PAPER) or drawn.getbbox())
     drawn.thumbnail(THUMBNAIL, Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     drawn.quantize(COLORS, Image.Quantize.FASTOCTREE).save(buffer, format="png", optimize=True)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _drawing(ink: np.ndarray) -> tuple[int, int, int, int] | None:
+    """The smallest box with all straight lines and areas of a picture, whose letters are too small to be either.
+
+    Too small to be read in a thumbnail are the names and numbers of the axes, which are outside. If there are no lines,
+    the box has all the ink; None for an empty picture.
+    """
+    if not ink.any():
+        return None
+    lines = _in_long_runs(ink) | _in_long_runs(ink.T).T
+    left, top, right, bottom = _box(ink)
+    box = _box(lines) if lines.any() else (left, top, right, bottom)
+    return max(left, box[0] - EDGE), max(top, box[1] - EDGE), min(right, box[2] + EDGE), min(bottom, box[3] + EDGE)
+
+
+def _box(ink: np.ndarray) -> tuple[int, int, int, int]:
+    """The smallest box with all ink: left, top, right, bottom."""
+    rows, columns = np.nonzero(ink)
+    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+
+def _in_long_runs(ink: np.ndarray) -> np.ndarray:
+    """Where the ink of a row is at least RUN pixels long without a gap."""
+    sums = np.pad(ink.cumsum(1), ((0, 0), (1, 0)))
+    starts = sums[:, RUN:] - sums[:, :-RUN] == RUN  # whether a run of RUN pixels begins here
+    begun = np.pad(starts, ((0, 0), (0, RUN - 1))).cumsum(1)
+    return begun - np.pad(begun, ((0, 0), (RUN, 0)))[:, : ink.shape[1]] > 0
 
 
 def front_page(lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str, reference: str) -> str:
@@ -89,7 +122,7 @@ def front_page(lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], g
     threads = clear_threads(shipped.model.eval(), shipped.tokenizer, STORY)
     drawings = {name: threads_drawing(STORY, threads, width) for name, width in (("wide", WIDE), ("narrow", NARROW))}
     first = lessons[0].page if lessons else None
-    return Template(own("front.html")).substitute(
+    return Template(own("course/front.html")).substitute(
         drawings,
         parameters=f"{count_parameters(shipped.model.config).total:,}",
         heads="".join(f'<li class="head-{n}">head {n}</li>' for n in range(shipped.model.config.n_heads)),

@@ -19,7 +19,7 @@ from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from nbformat import NotebookNode
 
 from ..display.theme import css
-from ..folders import NOTEBOOKS, WORK
+from ..folders import NOTEBOOKS, WORK, own
 from ..views.base import MIME
 from .cells import (
     Page,
@@ -27,8 +27,8 @@ from .cells import (
     built_lessons,
     colored,
     led_to_anchors,
+    only_imports,
     output_html,
-    own,
     page_of,
     views_script,
     words_of,
@@ -49,7 +49,7 @@ SEARCH = (
     '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all lessons" '
     'placeholder="Search all lessons"></form>'
 )
-HOME = f'<a class="home" href="index.html">TinyLM: all lessons</a>{SEARCH}'
+HOME = f'<a class="home" href="index.html">TinyLM<span class="long">: all lessons</span></a>{SEARCH}'
 
 
 class Rendered(NamedTuple):
@@ -140,7 +140,8 @@ def lesson_page(
     """The whole HTML of one lesson. slides: links to them, as HTML."""
     links = [(before, "before", "← ", ""), (after, "next", "", " →")]
     around = "".join(
-        f'<a class="{where}" href="{page.file}">{left}{page.number} {escape(page.topic)}{right}</a>'
+        f'<a class="{where}" href="{page.file}">{left}{page.number}'
+        f'<span class="long"> {escape(page.topic)}</span>{right}</a>'
         for page, where, left, right in links
         if page
     )
@@ -149,11 +150,11 @@ def lesson_page(
         f'<code>make lab ARGS="{page.number}"</code></p>'
     )
     top = f'<p class="around">{around}</p>' if around else ""
-    navigation = f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings)}{slides}{run}</nav>'
+    navigation = f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings, slides + run)}</nav>'
     content = rendered.content + (f"<footer>{around}</footer>" if around else "")
     title, script = f"{page.number} {page.topic} · TinyLM", views_script(rendered.modules)
     model = MODEL_TAG if rendered.asks else ""
-    return _fill(title, "lesson", content, script, navigation, page.question, own("code.css"), model)
+    return _fill(title, "lesson", content, script, navigation, page.question, own("course/code.css"), model)
 
 
 def guide_page(text: str, lessons: Collection[str]) -> str:
@@ -168,7 +169,7 @@ def guide_page(text: str, lessons: Collection[str]) -> str:
     content = re.sub(r'<a href="(?!https?:)([^"]*)">(.*?)</a>', lead, content)
     navigation = f'<nav aria-label="This page">{HOME}{_contents(prose.headings)}</nav>'
     title = words_of(prose.headings[0][2])
-    return _fill(f"{title} · TinyLM", "lesson", content, "", navigation, title, own("code.css"))
+    return _fill(f"{title} · TinyLM", "lesson", content, "", navigation, title, own("course/code.css"))
 
 
 def index_page(
@@ -182,8 +183,8 @@ def index_page(
     navigation = f'<nav aria-label="This site"><a class="home" href="index.html">TinyLM</a>{links}{SEARCH}</nav>'
     found = '<p class="quiet" role="status"></p><ul class="found"></ul>'
     content = f'{found}<div class="front">{front_page(lessons, sections, guide, reference)}</div>'
-    script = "".join(f"{{\n{own(name)}}}\n" for name in ("search.js", "front.js"))
-    title, look = "TinyLM: build a language model", own("front.css")
+    script = "".join(f"{{\n{own(name)}}}\n" for name in ("course/search.js", "course/front.js"))
+    title, look = "TinyLM: build a language model", own("course/front.css")
     return _fill(title, "index", content, script, navigation, DESCRIPTION, look, MODEL_TAG)
 
 
@@ -203,9 +204,9 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     return 0
 
 
-def _contents(headings: Sequence[tuple[int, str, str]]) -> str:
+def _contents(headings: Sequence[tuple[int, str, str]], after: str = "") -> str:
     lines = "".join(f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in headings if level == 2)
-    return f'<details class="contents"><summary>Contents</summary><ol>{lines}</ol></details>'
+    return f'<details class="contents"><summary>Contents</summary><ol>{lines}</ol>{after}</details>'
 
 
 def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
@@ -217,8 +218,10 @@ def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
 
 def _code_cell(cell: NotebookNode, modules: set[str]) -> str:
     code = f'<pre class="code"><code>{colored(cell.source)}</code></pre>' if cell.source.strip() else ""
-    if cell.metadata.get("jupyter", {}).get("source_hidden"):
-        code = f"<details><summary>Code</summary>{code}</details>"
+    folded = "Code" if cell.metadata.get("jupyter", {}).get("source_hidden") else ""
+    folded = "Imports" if only_imports(cell.source) else folded
+    if folded:
+        code = f"<details><summary>{folded}</summary>{code}</details>"
     return f'<div class="cell">{code}{"".join(output_html(output, modules) for output in cell.outputs)}</div>'
 
 
@@ -227,7 +230,7 @@ def _fill(
 ) -> str:
     words = {"title": escape(title), "description": escape(description)}
     parts = {"kind": kind, "content": content, "script": script, "navigation": navigation, "style": style}
-    return Template(own("page.html")).substitute(words, look=css(), model=model, **parts)
+    return Template(own("course/page.html")).substitute(words, look=css(), model=model, **parts)
 
 
 if __name__ == "__main__":

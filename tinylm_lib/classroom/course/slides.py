@@ -25,7 +25,7 @@ from nbformat import NotebookNode
 from ..display.cards import inline
 from ..display.theme import css
 from ..exercises import EXERCISES
-from ..folders import NOTEBOOKS, WORK
+from ..folders import NOTEBOOKS, WORK, own
 from ..views.base import MIME
 from .cells import (
     Page,
@@ -34,7 +34,6 @@ from .cells import (
     colored,
     led_to_anchors,
     output_html,
-    own,
     page_of,
     views_script,
     words_of,
@@ -86,15 +85,17 @@ class Deck:
         Raises: ValueError where something would be fetched from elsewhere.
         """
         columns = "".join(f"<section>{''.join(map(self._slide, slides))}</section>" for slides in self.columns)
-        return Template(own("slides.html")).substitute(
+        return Template(own("course/slides.html")).substitute(
             title=f"{self.page.number} {escape(self.page.topic)} · TinyLM",
             slides=led_to_anchors(columns, self.page, self.prose.headings),
             look=css(),
-            deck=own("reveal/reveal.css"),
-            style=own("code.css") + own("slides.css"),
-            library="\n".join(own(f"reveal/{name}.js") for name in ("reveal", *(["notes"] if self.instructor else []))),
+            deck=own("course/reveal/reveal.css"),
+            style=own("course/code.css") + own("course/slides.css"),
+            library="\n".join(
+                own(f"course/reveal/{name}.js") for name in ("reveal", *(["notes"] if self.instructor else []))
+            ),
             views=views_script(self.modules),
-            script=own("slides.js"),
+            script=own("course/slides.js"),
         )
 
     def _add(self, cell: NotebookNode, kind: str | None, following: NotebookNode | None) -> None:

@@ -15,17 +15,19 @@ from ...pretrained import load_pretrained
 from ...text.base import Tokenizer
 from ...writing import stream_text
 from ..display.theme import css
+from ..folders import own
 from ..live.record import live_record
 from ..live.scripts import engine_script
 from ..live.stories import stories_record
 from ..views.base import SHARED, json_in_html, source
 
-# For a model of StoryWorld, after one's own beginning: one that determines the next word, and one that no story has.
+IMPOSSIBLE = "\nOne sunny day, brave kite"  # no story of StoryWorld begins like this
+# For a model of StoryWorld, after one's own beginning: the first determines the next word.
 BEGINNINGS = (
     "\nOne dark evening, calm Mia ran to Foxhollow. She had a golden bowl. There she met Farah, a doctor with a "
     'yellow basket. Farah whispered to Mia, "Early dreams return forever." Then they traded their things. Afterwards '
     'they left Foxhollow for Northgate. Often Mia thought, "Early dreams',
-    "\nOne sunny day, brave kite",
+    IMPOSSIBLE,
 )
 UNITS = {"words": "words", "bytes": "bytes", "chars": "characters", "bpe": "tokens"}
 SEED, SAMPLE_TOKENS = 0, 300
@@ -38,11 +40,13 @@ def export_page(
     *,
     title: str = "My language model",
     beginning: str = "\n",
+    trained_on: str = "",
 ) -> Path:
     """Write a model as one HTML file in which it writes, shows its attention and the probabilities of what comes next.
 
     path: the file, in a folder that exists; an older one is replaced. beginning: how the first text begins; the white
-    space at its start is read by the model before everything that a visitor types.
+    space at its start is read by the model before everything that a visitor types. trained_on: what the model was
+    trained on, in a few words for the page; known for the shipped model, otherwise left out where it is empty.
     Returns the path. Raises FileNotFoundError or IsADirectoryError for a path that cannot be a file's, TypeError or
     ValueError for a title or beginning that is empty or has unknown words, and for a model that a page cannot compute
     with (see `live_record`). Then nothing is written.
@@ -50,15 +54,17 @@ def export_page(
     path = _target(path)
     if not isinstance(title, str) or not title.strip():
         raise ValueError(f"title must be a text of at least one letter, got {title!r}; give title='My model'")
+    if not isinstance(trained_on, str):
+        raise TypeError(f"trained_on must be a text, got {trained_on!r}; give trained_on='letters', or leave it out")
     record, stories = live_record(model, tokenizer), _stories(tokenizer)
     _check_beginning(tokenizer, beginning)
     sample = _sample(model, tokenizer, beginning, ("\n",) if stories else ())
     beginnings = [*_opening(tokenizer, beginning, sample), beginning, *(BEGINNINGS if stories else ())]
-    page = Template(_own("page.html")).substitute(
+    page = Template(own("page/page.html")).substitute(
         title=escape(title.strip()),
         look=css(),
         parameters=f"{count_parameters(model.config).total:,}",
-        facts=_facts(model, tokenizer),
+        facts=_facts(model, tokenizer, trained_on.strip() or _training_of(record)),
         source=f"Written by Python when this page was made, with temperature 1 and seed {SEED}.",
         sample=escape(sample.strip("\n")),
         options=json_in_html({"record": record, "stories": stories, "beginnings": beginnings}),
@@ -71,7 +77,7 @@ def export_page(
 
 def writer_script() -> str:
     """One plain script: `tinylm` with the engine, and with `tinylm.writer(el, options)` of writer.js."""
-    text = f"{engine_script()}(() => {{\n{source(SHARED)}\n{_own('writer.js')}\ntinylm.writer = writer;\n}})();"
+    text = f"{engine_script()}(() => {{\n{source(SHARED)}\n{own('page/writer.js')}\ntinylm.writer = writer;\n}})();"
     if "</script" in text.lower():
         raise ValueError("a script may not hold </script: the page would end there")
     return text
@@ -124,7 +130,15 @@ def _sample(model: TransformerLM, tokenizer: Tokenizer, beginning: str, stop: tu
     return beginning + "".join(pieces)
 
 
-def _facts(model: TransformerLM, tokenizer: Tokenizer) -> str:
+def _training_of(record: dict[str, Any]) -> str:
+    """What the model of a record was trained on, if it is the shipped one; otherwise nothing."""
+    shipped = load_pretrained("storyworld")
+    if record["fingerprint"] != live_record(shipped.model, shipped.tokenizer)["fingerprint"]:
+        return ""
+    return f"{shipped.extra['n_stories']:,} stories of StoryWorld, which a small program writes"
+
+
+def _facts(model: TransformerLM, tokenizer: Tokenizer, trained_on: str) -> str:
     config, unit = model.config, UNITS[tokenizer.kind]
     facts = {
         "Parameters": f"{count_parameters(config).total:,}, stored in half precision",
@@ -132,10 +146,7 @@ def _facts(model: TransformerLM, tokenizer: Tokenizer) -> str:
         "Width": f"{config.d_model} numbers per position",
         "Vocabulary": f"{tokenizer.vocab_size:,} {unit}",
         "Runs": "in this page: nothing is downloaded and nothing is sent",
-        "Reads": f"up to the last {config.max_seq_len:,} {unit}",
+        "Reads": f"up to {config.max_seq_len:,} tokens: the last ones of a longer text",
     }
+    facts |= {"Trained on": escape(trained_on)} if trained_on else {}
     return "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts.items())
-
-
-def _own(name: str) -> str:
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")

@@ -1,6 +1,8 @@
 // A model that writes in the page: a beginning to type, the text with its attention, the probabilities of what comes next.
 
-const ROWS = 8; // likeliest tokens that have a bar of their own
+const ROWS = 8, FEW = 5; // likeliest tokens that have a bar of their own, and on a phone
+const SEEN = 4; // bars that are in the window while it writes, together with the text
+const PHONE = "(max-width: 600px)", MARGIN = 8; // pixels between what is shown and the edge of the window
 const MOST = 1000; // tokens that one press of Write adds at most
 const THINNEST = 0.12; // attention that is drawn as a thread
 const VISIBLE = 0.0005; // a probability that rounds to more than 0.0 %
@@ -8,7 +10,7 @@ const IDLE_MS = 700; // without a key, until a beginning is called wrong
 const EXACT = "Exact: the stories come from a small program with known rules, so their true probabilities can be computed. Temperature does not change them.";
 const UNITS = { words: "word", chars: "character", bytes: "byte", bpe: "token" };
 const LOOK = `
-.tinylm-view.writer { --type-label: 18px; --type-small: 18px; --type-text: 18px; max-width: none;
+.tinylm-view.writer { --type-label: 18px; --type-small: 18px; --type-text: 18px; --focus: var(--ink); --bad: light-dark(#b3001b, #ff8c96); max-width: none;
   [hidden] { display: none !important }
   .begin { margin: 0 0 8px }
   .begin > div { display: flex; flex-wrap: wrap; gap: 6px 10px; align-items: center; margin: 0 0 6px; color: var(--quiet) }
@@ -21,7 +23,7 @@ const LOOK = `
   textarea:focus-visible, .text:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px }
   .problem { min-height: 1.45em; margin: 4px 0 0; color: var(--quiet) }
   .problem.wrong { color: var(--bad); font-weight: 600 }
-  .both { display: grid; grid-template-columns: minmax(0, 1.45fr) minmax(390px, 1fr); grid-template-rows: auto auto 1fr; gap: 14px 36px; align-items: start }
+  .both { display: grid; grid-template-columns: minmax(0, 1.45fr) minmax(430px, 1fr); grid-template-rows: auto auto 1fr; gap: 14px 36px; align-items: start }
   .next { grid-column: 2; grid-row: 1 / 4 }
   .text { position: relative; height: 332px; overflow-y: auto; border: 1px solid var(--line); border-radius: 12px; scrollbar-gutter: stable }
   .sheet { position: relative; isolation: isolate; min-height: 100%; padding: 8px 20px 26px; font-size: 24px; line-height: 52px; white-space: pre-wrap; overflow-wrap: break-word; cursor: default }
@@ -33,26 +35,31 @@ const LOOK = `
   .token.seen { background: var(--soft); color: var(--ink) }
   .token.line { color: var(--quiet) }
   .token.on, .coming.on { background: var(--ink); color: var(--paper); box-shadow: 0 0 0 2px var(--ink); forced-color-adjust: none }
-  .token.told { border-bottom: 4px solid var(--focus); color: var(--ink); font-weight: 700 }
+  .token.told { border-bottom: 4px solid var(--ink); border-radius: 6px 6px 0 0; color: var(--ink); font-weight: 700 }
   .token.false { color: var(--bad); text-decoration: underline wavy var(--bad) 2px; text-underline-offset: 5px; font-weight: 700 }
   .token.false.on { background: var(--bad); color: var(--paper); box-shadow: 0 0 0 2px var(--bad) }
   .coming { display: inline-block; min-width: 1.7em; margin-left: 10px; line-height: 34px; text-align: center; border: 2px dashed var(--quiet); border-radius: 7px; color: var(--quiet) }
   .coming.on { border-color: var(--ink) }
+  .what { display: flex; justify-content: space-between; align-items: center; min-height: 38px }
+  .what button { padding: 2px 12px }
   .say { font-size: 19px; line-height: 1.4; min-height: 4.2em; margin: 0 0 4px }
   .say.wrong, .say.wrong b { color: var(--bad) }
   .bar { gap: 10px 12px; margin: 0 }
   .bar .main { min-width: 7.2em }
-  .slide { display: grid; grid-template-columns: max-content minmax(60px, 1fr) 6em; flex: 1 1 100% }
-  .slide input { width: 100%; height: 28px }
+  .knobs { display: flex; gap: 24px; flex: 1 1 100% }
+  .slide { display: grid; grid-template-columns: max-content minmax(48px, 1fr) 2.6em; flex: 1 1 0; min-width: 0 }
+  .slide input { width: 100%; height: 28px } .slide output { min-width: 0; text-align: right }
   .more { display: flex; flex-wrap: wrap; gap: 10px 26px; align-items: center; color: var(--quiet) }
-  .seed { display: flex; flex-wrap: wrap; gap: 0 10px; align-items: center; margin-left: auto; color: var(--quiet) } .seed label { display: flex; gap: 10px; align-items: center }
+  .seed { display: flex; gap: 10px; align-items: center }
   .hint { margin: 4px 0 0; line-height: 1.35; color: var(--quiet) } .more .hint { flex: 1 1 100%; margin: -8px 0 0 }
+  .legend { display: flex; flex-wrap: wrap; gap: 2px 26px; flex: 1 1 100% }
   .seed input { font: inherit; width: 5.2em; padding: 4px 10px; color: var(--ink); background: var(--paper); border: 1px solid var(--quiet); border-radius: 8px }
   .segments { margin: 0 } .segments label { padding: 3px 12px } .segments label::after { content: ""; position: absolute; inset: auto 10px 2px; height: 4px; border-radius: 2px; background: var(--head, none) }
   h2 { font-size: 22px; line-height: 1.3; margin: 0 0 2px }
   .swatch { display: inline-block; width: 22px; height: 13px; border-radius: 3px; margin-right: 7px; background: var(--accent) }
-  .swatch.tick { width: 4px; height: 18px; border-radius: 2px; vertical-align: -3px; background: var(--focus) }
-  .swatch.under { height: 4px; border-radius: 0; background: var(--focus); vertical-align: 4px }
+  .swatch.tick { width: 4px; height: 18px; border-radius: 2px; vertical-align: -3px; background: var(--ink) }
+  .swatch.under { height: 4px; border-radius: 0; background: var(--ink); vertical-align: 0 }
+  .swatch.wavy { width: auto; height: auto; background: none; font-style: normal; color: var(--bad); text-decoration: underline wavy var(--bad) 2px; text-underline-offset: 5px }
   table { width: 100%; table-layout: fixed; border-collapse: separate; border-spacing: 0; margin: 0; font-variant-numeric: tabular-nums }
   :is(td, th) { height: 36px; padding: 0 8px 0 0; font-size: 18px; font-weight: 400; line-height: 1.2; text-align: left; background: none; border: 0; white-space: nowrap }
   thead th { color: var(--quiet); height: 28px }
@@ -63,22 +70,29 @@ const LOOK = `
   tr.rest th { padding-left: 7px; color: var(--quiet) }
   td.unknown { color: var(--quiet) }
   tr.empty { visibility: hidden }
+  tr:has(button:enabled) { cursor: pointer } tr:has(button:enabled):hover .track { box-shadow: 0 0 0 1px var(--line) }
   tr.faint :is(th button, td) { color: var(--quiet); font-weight: 400 }
   .track { position: relative; display: block; height: 18px; border-radius: 4px; background: var(--soft) }
   .track i { position: absolute; inset: 0 auto 0 0; border-radius: 4px; background: var(--accent) }
-  .track s { position: absolute; top: -4px; height: 26px; width: 4px; margin-left: -2px; border-radius: 2px; background: var(--focus) }
+  .track s { position: absolute; top: -4px; height: 26px; width: 4px; margin-left: -2px; border-radius: 2px; background: var(--ink); box-shadow: 0 0 0 1.5px var(--paper) }
   :is(.track *, .swatch, .threads *) { print-color-adjust: exact; forced-color-adjust: none }
   @media (prefers-reduced-motion: no-preference) { &:not(.writing) .track :is(i, s) { transition: width var(--motion), left var(--motion) } }
-  @container (max-width: 900px) {
+  @container (max-width: 980px) {
     .both { grid-template-columns: minmax(0, 1fr); grid-template-rows: none } .next { grid-column: 1; grid-row: auto }
   }
   @container (max-width: 560px) {
-    .begin > div { flex-wrap: nowrap; overflow-x: auto; padding: 2px } .begin > div > * { flex: none } .begin span { display: none }
-    .sheet { font-size: 22px; line-height: 46px; padding-inline: 12px } .text { height: 304px } .say { min-height: 5.6em }
-    .slide { grid-template-columns: max-content minmax(60px, 1fr) 4.6em }
-    .bar button { padding: 6px 12px } .bar .main { min-width: 5.6em } .seed { margin-left: 0 }
-    th button { padding-inline: 4px; font-weight: 400 } tr.rest th { padding-left: 5px } .swatch { width: 14px }
-    .problem { min-height: 2.9em }
+    .begin > div { flex-wrap: nowrap; overflow-x: auto; padding: 2px; margin-bottom: 4px } .begin > div > * { flex: none } .begin span { display: none } .begin label { margin-right: 4px }
+    textarea { height: 42px; padding: 7px 10px; font-size: 18px } textarea[aria-invalid=true] { padding: 6px 9px }
+    .both { gap: 10px }
+    .text { height: 190px } .sheet { font-size: 21px; line-height: 43px; padding: 4px 10px 24px }
+    .bar { flex-wrap: nowrap; gap: 8px } .bar button { padding: 5px 4px; flex: 1 1 auto; white-space: nowrap } .bar .main { min-width: 5.2em }
+    .knobs { gap: 10px } .seed, .slide { gap: 6px } .seed input { width: 3.2em; padding: 4px 8px }
+    .what { min-height: 34px } h2 { font-size: 20px } .say { font-size: 18px; min-height: 2.8em; margin: 0 }
+    table, thead, tbody { display: block } tr { display: grid; grid-template-columns: minmax(0, 1fr) 5em 5em; align-items: center }
+    :is(td, th) { height: auto; line-height: 26px } tbody tr { padding-bottom: 7px }
+    thead th:first-child { grid-row: 1 } thead .number { padding: 0 } td:has(.track) { grid-area: 2 / 1 / 3 / -1; padding: 0 } .track { height: 12px } .track s { height: 18px; top: -3px }
+    thead tr { grid-template-columns: minmax(0, 1fr) max-content 5em } .alone tr { grid-template-columns: minmax(0, 1fr) 5em } .alone thead tr { grid-template-columns: minmax(0, 1fr) max-content }
+    th button { padding: 0 4px; margin-left: -4px; line-height: 24px } tr.rest th { padding-left: 0 } .swatch { width: 14px } .segments label { padding-inline: 9px } .segments legend { padding-right: 8px }
   }
 }
 @media (max-width: 600px) { .tinylm-view.writer { padding: 14px 12px 16px } }`;
@@ -90,6 +104,9 @@ const bold = (...words) => make("b", {}, ...words);
 const quoted = (name) => bold(/[\p{L}\p{N}]/u.test(name) ? name : `“${name}”`);
 /** The last words of a text that is too long for a button. */
 const ending = (text) => (text.length > 30 ? text.replace(/^.*? (?=.{1,22}$)/s, "… ") : text);
+/** What the signs in a story mean. */
+const legend = () => make("div", { class: "legend" }, make("span", {}, swatch("under"), "determines the word"),
+  make("span", {}, make("i", { class: "swatch wavy" }, "word"), "impossible in a story"), make("span", {}, "↵ start of a story"));
 let writers = 0;
 
 /** A token by itself: what cannot be seen gets a sign. Every word of a list of words begins with a blank, so it says nothing. */
@@ -124,23 +141,30 @@ function reading(tokenizer) {
   };
 }
 
-/** The likeliest next tokens and all others, each with the model's probability and, where it is known, the exact one. */
+/**
+ * The likeliest next tokens and all others, each with the model's probability and, where it is known, the exact one.
+ *
+ * Roles are said because on a phone the parts of the table have the look of blocks, which takes their meaning from them.
+ */
 function chances(unit, hasExact, take) {
   const row = (body) => {
-    const name = make("th", { scope: "row" }, body), bar = make("i"), tick = make("s"), now = make("td", { class: "number" }), exact = make("td", { class: "number" });
-    return { name, bar, tick, now, exact, line: make("tr", {}, name, make("td", {}, make("span", { class: "track" }, bar, tick)), now, ...(hasExact ? [exact] : [])) };
+    const cell = (className, ...children) => make("td", { role: "cell", class: className }, ...children);
+    const name = make("th", { scope: "row", role: "rowheader" }, body), bar = make("i"), tick = make("s"), now = cell("number"), exact = cell("number");
+    return { name, bar, tick, now, exact, line: make("tr", { role: "row" }, name, cell("", make("span", { class: "track" }, bar, tick)), now, ...(hasExact ? [exact] : [])) };
   };
   const rows = Array.from({ length: ROWS }, () => {
-    const button = make("button", { type: "button", onclick: () => take(rows.find((each) => each.button === button).id) });
-    return { ...row(button), button };
+    const button = make("button", { type: "button" }), parts = { ...row(button), button };
+    parts.line.addEventListener("click", () => { if (!button.disabled) take(parts.id); }); // all of the row is the button's
+    return parts;
   });
   const rest = row("");
   rest.line.className = "rest";
-  const column = (name, ...text) => make("th", { scope: "col", class: name }, ...text);
-  const by = make("span", {}, "model"), widths = ["32%", "", "4.6em", ...(hasExact ? ["4.8em"] : [])];
-  const table = make("table", {}, make("colgroup", {}, ...widths.map((width) => make("col", { style: width && `width: ${width}` }))),
-    make("thead", {}, make("tr", {}, column("", unit), make("th", { scope: "col", class: "number", colspan: 2 }, swatch(""), by), ...(hasExact ? [column("number", swatch("tick"), "exact")] : []))),
-    make("tbody", {}, ...rows.map(({ line }) => line), rest.line));
+  const column = (facts, ...text) => make("th", { scope: "col", role: "columnheader", ...facts }, ...text);
+  const by = make("span", {}, "model"), widths = ["9.2em", "", "4.6em", ...(hasExact ? ["4.8em"] : [])];
+  const table = make("table", { role: "table", class: hasExact ? "" : "alone" }, make("colgroup", {}, ...widths.map((width) => make("col", { style: width && `width: ${width}` }))),
+    make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, column({}, unit), column({ class: "number", colspan: 2 }, swatch(""), by),
+      ...(hasExact ? [column({ class: "number" }, swatch("tick"), "exact")] : []))),
+    make("tbody", { role: "rowgroup" }, ...rows.map(({ line }) => line), rest.line));
 
   function fill(parts, p, exact) {
     parts.bar.style.width = `${100 * p}%`;
@@ -150,10 +174,11 @@ function chances(unit, hasExact, take) {
     parts.exact.textContent = exact === null ? "unknown" : percent(exact);
     parts.exact.classList.toggle("unknown", exact === null);
   }
-  /** exact: the exact probability of an id, or null where none is known. drawn: an id to mark. */
-  function show({ probs, order }, named, exact, drawn) {
+  /** The likeliest n. exact: the exact probability of an id, or null where none is known. drawn: an id to mark. */
+  function show({ probs, order }, n, named, exact, drawn) {
     rows.forEach((parts, at) => {
       const id = order[at];
+      parts.line.hidden = at >= n;
       parts.line.className = id === undefined ? "empty" : id === drawn ? "drawn" : probs[id] < VISIBLE ? "faint" : "";
       if (id === undefined) return;
       parts.id = id;
@@ -161,12 +186,12 @@ function chances(unit, hasExact, take) {
       parts.button.title = `Continue with ${named(id)}`;
       fill(parts, probs[id], exact && exact(id));
     });
-    const first = order.slice(0, ROWS), left = (p) => Math.max(0, 1 - first.reduce((sum, id) => sum + p(id), 0));
-    rest.name.textContent = order.length > ROWS ? `${(order.length - ROWS).toLocaleString("en")} others` : "";
-    rest.line.classList.toggle("empty", order.length <= ROWS);
+    const first = order.slice(0, n), left = (p) => Math.max(0, 1 - first.reduce((sum, id) => sum + p(id), 0));
+    rest.name.textContent = order.length > n ? `${(order.length - n).toLocaleString("en")} others` : "";
+    rest.line.classList.toggle("empty", order.length <= n);
     fill(rest, left((id) => probs[id]), exact && left(exact));
   }
-  return { table, show, name(model) { by.textContent = model; } };
+  return { table, show, row: (n) => rows[n].line, name(model) { by.textContent = model; } };
 }
 
 /** The text, a span for each token, the one that comes next, and the threads of the attention. */
@@ -204,7 +229,7 @@ function manuscript(unit, select) {
     target.setAttribute("aria-selected", "true");
     box.setAttribute("aria-activedescendant", target.id);
     const over = target.offsetTop - box.scrollTop, under = over + target.offsetHeight - box.clientHeight;
-    if (over < 0 || under > 0) box.scrollTop += over < 0 ? over - 12 : under + 12;
+    if (over < 0 || under > 0) box.scrollTop += over < 0 ? over - 12 : under + 20; // threads run below a line
     tokens[impossible - first]?.classList.add("false");
     for (const each of told) tokens[each - first]?.classList.add("told");
     const seen = looks.filter(([from]) => tokens[from - first]);
@@ -263,7 +288,7 @@ const NO_RULES = { broken: Infinity, isOver: false, read() {}, exact: () => null
  * record: of live_record. live: what `open` gives for it, or its promise. beginnings: texts to begin with; white space
  * that the first begins with is read before every text and not typed. stories: of stories_record for a model of
  * StoryWorld, otherwise null: its exact probabilities are then shown, and writing stops at the end of a story.
- * Returns { write }, which presses Write.
+ * Returns { start }, which shows all of it and presses Write.
  */
 function writer(el, { record, live, beginnings, stories }) {
   const { tokenizer: open, nextTokenProbs, draw: drawn, Generator } = globalThis.tinylm, { max_seq_len: limit, n_heads } = record.config;
@@ -272,6 +297,7 @@ function writer(el, { record, live, beginnings, stories }) {
   // ids: the text, of which the visitor has given so many. at: the position whose probabilities are shown, those of `seen`.
   // last: what was drawn last. run: the number of the press of Write that is writing, or 0.
   const state = { ids: [], given: 0, at: 0, seen: null, last: null, from: null, seed: 0, temperature: 1, head: "all", run: 0 };
+  const phone = matchMedia(PHONE);
   let generator, read, story, typing, runs = 0, looks = 0;
   // Where the model begins to read a text of n tokens that is longer than it can read: it moves in large steps, because
   // after each step all is read again.
@@ -280,21 +306,19 @@ function writer(el, { record, live, beginnings, stories }) {
   const paper = manuscript(unit, (place) => { pause(); look(place); });
   const field = make("textarea", { id: `${paper.name}-field`, rows: 2, "aria-describedby": `${paper.name}-problem`, spellcheck: "false", autocapitalize: "off", autocomplete: "off", "data-lm-suppress-shortcuts": "true" });
   const problem = make("p", { class: "problem", id: `${paper.name}-problem`, role: "status" });
-  const offers = beginnings.map((text) => make("button", { type: "button", class: "plain", onclick: () => { field.value = text.trimStart(); begin(); } }, ending(text.trim()) || "nothing"));
+  const offers = beginnings.map((text) => make("button", { type: "button", class: "plain", title: text.trim(), onclick: () => { field.value = text.trimStart(); begin(); } }, ending(text.trim()) || "empty text"));
+  offers.sort((one, other) => one.textContent.length - other.textContent.length);
   const bars = chances(unit, Boolean(stories), (id) => { pause(); add(id, null); look(); });
   const say = make("p", { class: "say" }), status = make("p", { class: "unseen", role: "status" }), heading = make("h2");
   const buttons = {
     write: make("button", { type: "button", class: "main", onclick: () => (state.run ? pause() : write()) }, "Write"),
     one: make("button", { type: "button", class: "plain", onclick: () => { pause(); if (agreed()) grow(); } }, `One ${unit}`),
-    again: make("button", { type: "button", class: "plain", onclick: () => begin() }, "Begin again"),
+    again: make("button", { type: "button", class: "plain", onclick: () => { sow(state.seed + 1); write(); } }, `New ${text}`),
+    end: make("button", { type: "button", class: "plain", hidden: true, onclick: () => { look(); paper.box.focus({ preventScroll: true }); } }, "Back to the end"),
   };
-  const number = make("input", { type: "number", min: 0, step: 1, value: state.seed, onchange: () => {
-    state.seed = Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.round(Number(number.value)) || 0));
-    number.value = state.seed;
-    begin();
-  } });
+  const number = make("input", { type: "number", min: 0, step: 1, value: state.seed, onchange: () => sow(Number(number.value)) });
   const warmth = slider("temperature", { min: 0, max: 2, step: 0.05, value: state.temperature },
-    (t) => (t === 0 ? "0: greedy" : fixed(t, 2)), (t) => { state.temperature = t; show(); });
+    (t) => fixed(t, 2), (t) => { state.temperature = t; show(); });
   const choice = segments("attention heads", "head", [["all", "all"], ...Array.from({ length: n_heads }, (_, h) => [String(h), String(h)])], "all",
     (head) => { state.head = head; show(); });
   choice.querySelectorAll("label").forEach((label, at) => { if (at) label.style.setProperty("--head", `var(--series-${((at - 1) % 5) + 1})`); });
@@ -328,6 +352,7 @@ function writer(el, { record, live, beginnings, stories }) {
     view.classList.toggle("writing", Boolean(state.run));
     buttons.write.disabled = buttons.again.disabled = isWrong;
     buttons.one.disabled = isWrong || Boolean(state.run);
+    buttons.end.hidden = !isPast || !state.seen;
     for (const button of bars.table.querySelectorAll("button")) button.disabled = isWrong || Boolean(state.run) || isPast;
   }
   /** Whether the text begins as the field says; a mistake gets the focus. */
@@ -343,6 +368,18 @@ function writer(el, { record, live, beginnings, stories }) {
     pause();
     state.from = null;
     if (agreed()) look();
+  }
+  /** The text begins again with this seed. */
+  function sow(seed) {
+    state.seed = Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.round(seed) || 0));
+    number.value = state.seed;
+    begin();
+  }
+  /** Scrolls, where it must, until the text and the first bars are in the window; isNew: until all that fits is in it. */
+  function reveal(isNew) {
+    const { top } = paper.box.getBoundingClientRect(), { bottom } = bars.row(SEEN - 1).getBoundingClientRect(), start = isNew ? view.getBoundingClientRect().top - MARGIN : 0;
+    const by = Math.min(top - MARGIN, Math.max(bottom + MARGIN - innerHeight, start));
+    if (by) scrollBy({ top: by, behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "instant" : "smooth" });
   }
   function restart(ids) {
     Object.assign(state, { ids: [], given: ids.length, at: 0, seen: null, last: null, from: field.value });
@@ -386,8 +423,8 @@ function writer(el, { record, live, beginnings, stories }) {
     });
     paper.mark(at, seen.from, threads, story.told(at), story.broken);
     bars.name(state.temperature === 1 ? "model" : `model, T\u00a0${Number(state.temperature.toFixed(2))}`);
-    bars.show(now, named, story.exact(at), written);
-    heading.textContent = written === undefined ? `The next ${unit}` : "What could come here";
+    bars.show(now, phone.matches ? FEW : ROWS, named, story.exact(at), written);
+    heading.textContent = written === undefined ? `The next ${unit}` : "Expected here";
     const isBroken = story.broken === (written === undefined ? at - 1 : at);
     say.replaceChildren(...(isBroken ? broken() : written === undefined ? latest() : expected(written, now.probs[written])));
     say.classList.toggle("wrong", isBroken);
@@ -408,10 +445,11 @@ function writer(el, { record, live, beginnings, stories }) {
     add(id, probs[id]);
     return (await look()) && !story.isOver;
   }
-  async function write() {
+  async function write(isNew = false) {
     if (!agreed()) return;
     const mine = (state.run = runs += 1);
     buttons.write.textContent = "Pause";
+    reveal(isNew);
     for (let n = 0; n < MOST && state.run === mine && (await grow()); n++) {
       const letters = word(state.ids.at(-1)).length;
       await new Promise((done) => { setTimeout(done, 40 + 22 * letters); });
@@ -452,13 +490,20 @@ function writer(el, { record, live, beginnings, stories }) {
   const view = frame(el, "A model that writes", make("style", {}, LOOK),
     make("div", { class: "begin" }, make("div", {}, make("label", { for: field.id }, "Begin a text"), ...(offers.length > 1 ? [make("span", {}, "or try:"), ...offers] : [])), field, problem),
     make("div", { class: "both" }, paper.box,
-      make("div", { class: "bar" }, buttons.write, buttons.one, buttons.again, make("div", { class: "seed" }, make("label", {}, "seed", number), `same seed, same ${text}`)),
-      make("div", { class: "next" }, heading, say, bars.table, stories ? hint(EXACT) : ""),
-      make("div", { class: "more" }, warmth, hint("low: the likeliest; high: more surprising"), choice,
-        hint("Threads lead to what the last layer’s heads look at; thicker: more attention"),
-        ...(stories ? [make("span", {}, swatch("under"), `determines the next ${unit}`), make("span", {}, "↵ start of a story")] : []))),
+      make("div", { class: "bar" }, buttons.write, buttons.one, buttons.again),
+      make("div", { class: "next" }, make("div", { class: "what" }, heading, buttons.end), say, bars.table, hint(`Choose a ${unit} of the text to see what was expected there, or a bar to continue with its ${unit}.`), stories ? hint(EXACT) : ""),
+      make("div", { class: "more" }, make("div", { class: "knobs" }, make("label", { class: "seed" }, "seed", number), warmth),
+        hint(`The same seed gives the same ${text}. At temperature 0 the likeliest ${unit} is always taken; higher is more surprising.`), choice,
+        hint("A thread has the colour of its head and leads to what the head looks at, in the last layer; thicker: more attention."),
+        stories ? legend() : "")),
     status);
   view.classList.add("writer");
+  phone.addEventListener("change", show);
   begin();
-  return { write };
+  return {
+    start() {
+      buttons.write.focus({ preventScroll: true });
+      write(true);
+    },
+  };
 }

@@ -36,6 +36,7 @@ const SHEET = `
 .tinylm-view.residual .course .attention i { background: var(--axis-D) }
 .tinylm-view.residual .course .ffn i { background: var(--axis-F) }
 @container (max-width: 600px) {
+  .tinylm-view.residual th[scope=row] { position: sticky; left: -4px; z-index: 1; background: var(--paper); box-shadow: 0 0 0 3px var(--paper) }
   .tinylm-view.residual .course { grid-template-columns: repeat(4, minmax(0, 1fr)); column-gap: 8px }
   .tinylm-view.residual .course .name { grid-column: 1 / -1; margin-top: 4px }
   .tinylm-view.residual .course .title:empty { display: none }
@@ -126,13 +127,18 @@ function show(holder, data, state) {
     select(Math.min(end, Math.max(0, next[0])), Math.min(T - 1, Math.max(0, next[1])));
   });
 
-  holder.replaceChildren(make("div", { class: "scroll" }, grid),
+  const scroll = make("div", { class: "scroll" }, grid);
+  holder.replaceChildren(scroll,
     make("p", { class: "legend" }, make("span", {}, "probability from 0", make("i"), "to 1"), make("span", {}, make("u", {}, "underlined"), ": the word of the end"),
       make("span", {}, "read upwards: each block adds to the stream below it")),
     make("div", { class: "parts" }, make("div", {}, say, top), make("div", {}, head, course,
       make("p", { class: "note" }, normed ? "Length is the norm of the vector. In this model each sum is brought to one size by a norm."
         : "Length is the norm of the vector. Vectors point in different directions, so their lengths do not simply add up."))), live);
   draw();
+  requestAnimationFrame(() => { // what is said is about this cell, so it is seen
+    const node = cells[state.depth][state.position];
+    scroll.scrollLeft = node.offsetLeft + node.offsetWidth - scroll.clientWidth + 8; // its frame, too
+  });
 }
 
 export default {

@@ -6,6 +6,7 @@ const STYLE = `
   box-sizing: border-box; container-type: inline-size; max-width: 1080px; margin: 6px 0 14px; padding: 18px 24px 20px;
   border: 1px solid var(--line); border-radius: 12px; background: var(--paper); color: var(--ink);
   font: var(--type-text)/1.45 var(--font); text-align: left }
+@media (max-width: 600px) { .tinylm-view { padding-inline: 14px } }
 @media (prefers-color-scheme: dark) { .tinylm-view { --turn: .56 } }
 [data-jp-theme-light="true"] .tinylm-view { color-scheme: light; --turn: .72 }
 [data-jp-theme-light="false"] .tinylm-view { color-scheme: dark; --turn: .56 }
@@ -19,8 +20,8 @@ const STYLE = `
 .tinylm-view fieldset { border: 0; padding: 0; margin: 0; min-width: 0 }
 .tinylm-view .say { font-size: var(--type-say); line-height: 1.35; margin: 0 0 14px; min-height: 2.7em }
 .tinylm-view .say b { color: var(--accent) }
-.tinylm-view .slide { display: flex; gap: 10px; align-items: center; font-size: var(--type-label); color: var(--quiet) }
-.tinylm-view .slide input { width: 190px; accent-color: var(--accent); cursor: pointer }
+.tinylm-view .slide { display: flex; max-width: 100%; gap: 10px; align-items: center; font-size: var(--type-label); color: var(--quiet) }
+.tinylm-view .slide input { width: 190px; min-width: 48px; accent-color: var(--accent); cursor: pointer }
 .tinylm-view .slide output { color: var(--ink); min-width: 3.6em; font-variant-numeric: tabular-nums }
 .tinylm-view .field { display: flex; gap: 10px; align-items: center; flex-wrap: wrap; font-size: var(--type-label); color: var(--quiet) }
 .tinylm-view .field input { font: inherit; font-size: var(--type-text); flex: 1 1 260px; padding: 6px 12px; color: var(--ink); background: var(--paper);
@@ -41,7 +42,7 @@ const STYLE = `
   background: var(--accent); color: var(--on-accent) }
 .tinylm-view button.plain { background: none; color: var(--accent) }
 .tinylm-view button:disabled { border-color: var(--line); background: none; color: var(--quiet); cursor: default }
-.tinylm-view code { font: .92em var(--mono); background: var(--soft); color: inherit;
+.tinylm-view code { font: max(14px, .92em) var(--mono); background: var(--soft); color: inherit;
   padding: 1px 5px; border-radius: 4px }
 .tinylm-view .shade { --a: 0; background: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
   color-mix(in srgb, var(--middle) calc(clamp(0, var(--a) * 2, 1) * 100%), var(--pale)));

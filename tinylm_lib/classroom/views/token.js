@@ -31,6 +31,10 @@ const CUTS = `
 .tinylm-view.tokens .own { border-top: 1px solid var(--line); margin: 14px 0 0; padding: 14px 0 0 }
 .tinylm-view.tokens .wrong { color: var(--bad); margin: 6px 0 0 }
 .tinylm-view.tokens .wrong:empty { display: none }
+@container (max-width: 480px) {
+  .tinylm-view.tokens .counts { grid-template-columns: max-content minmax(0, 1fr) min-content min-content; column-gap: 8px; font-size: var(--type-small) }
+  .tinylm-view.tokens .replay .slide { flex-wrap: wrap }
+}
 `;
 
 const SIGNS = { " ": "␣", "\n": "↵", "\t": "⇥" };
