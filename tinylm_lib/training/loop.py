@@ -53,6 +53,11 @@ PRECISIONS = {
 }  # fmt: skip
 
 
+def rounds_to_tf32(precision: str, device_type: str) -> bool:
+    """Whether fp32 products are rounded to TF32: on an NVIDIA GPU, where the precision of that name was asked for."""
+    return device_type == "cuda" and {"tf32": True}.get(precision, False)
+
+
 @contextmanager
 def tf32_products(agreed: bool) -> Iterator[None]:
     """Let a GPU round the factors of fp32 products to TF32, 10 bits of fraction, where that was agreed to."""
@@ -112,7 +117,7 @@ def train(
             group["lr"] = share * peak
         model.train()
         losses = []
-        with tf32_products(recipe.precision == "tf32" and device_type == "cuda"):
+        with tf32_products(rounds_to_tf32(recipe.precision, device_type)):
             for micro in range(recipe.micro_steps):
                 x, y = next(batches, (None, None))
                 if x is None or y is None:
