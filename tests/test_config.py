@@ -86,7 +86,7 @@ IMPOSSIBLE = [
     (TrainConfig, {"warmup_steps": 700, "total_steps": 600}, "warmup_steps 700 .*total_steps 600"),
     (TrainConfig, {"optimizer": "sgd"}, "optimizer 'sgd' .*muon, adamw"),
     (TrainConfig, {"schedule": "steps"}, "schedule 'steps' .*linear, cosine"),
-    (TrainConfig, {"precision": "fp8"}, "precision 'fp8' .*fp32, bf16"),
+    (TrainConfig, {"precision": "fp8"}, "precision 'fp8' .*fp32, tf32, bf16"),
     (RopeScaling, {"low_freq_factor": 4}, "high_freq_factor .*low_freq_factor, got 4.0 and 4"),
 ]
 

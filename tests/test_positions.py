@@ -143,7 +143,7 @@ def test_tables_stay_fp32_and_exact_wherever_they_go(name: str, change: Callable
         tables = dict(change(TABLES[name]()).named_buffers())
     finally:
         torch.use_deterministic_algorithms(False)
-    assert {t.dtype for t in tables.values()} == {torch.float32}
+    assert {t.dtype for name, t in tables.items() if name != "partner"} == {torch.float32}
     torch.testing.assert_close(tables, dict(TABLES[name]().named_buffers()), rtol=0, atol=0)
 
 
@@ -167,7 +167,7 @@ def test_tables_are_built_in_double_precision() -> None:
 
 def test_all_layers_share_one_rotation() -> None:
     model = TransformerLM(tiny("llama"))
-    assert sum(t.numel() for t in model.buffers()) == 2 * SIZES["max_seq_len"] * SIZES["d_head"]
+    assert sum(t.numel() for t in model.buffers()) == (2 * SIZES["max_seq_len"] + 1) * SIZES["d_head"]
     TransformerLM(tiny("llama", max_seq_len=100)).load_state_dict(model.state_dict())
 
 

@@ -35,7 +35,7 @@ class Scripted(nn.Module):
         self.config = ModelConfig(vocab_size=vocab_size, max_seq_len=4096, d_model=2, n_layers=1, n_heads=1)
         self.embed, self.script, self.n_read = nn.Embedding(vocab_size, 2), script, 0
 
-    def forward(self, ids: Tensor, cache: Any, padding: Tensor | None) -> Tensor:
+    def forward(self, ids: Tensor, cache: Any, padding: Tensor | None, last_only: bool) -> Tensor:
         new = [row[min(self.n_read, len(row) - 1)] for row in self.script]
         self.n_read += 1
         return nn.functional.one_hot(torch.tensor(new), self.config.vocab_size).float()[:, None]

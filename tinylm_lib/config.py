@@ -189,7 +189,10 @@ class TrainConfig(Record):
     adam_eps: float = option(1e-8, "AdamW's guard against division by zero", low=0.0)
     clip_norm: float | None = option(1.0, "largest global gradient norm; none never clips", low=0.0)
     recompute: bool = option(False, "compute a block's activations again in the backward pass instead of keeping them")
-    precision: str = choice("auto", "auto", "fp32", "bf16", help="of products; auto: bf16 where there are instructions")
+    precision: str = choice(
+        "auto", "auto", "fp32", "tf32", "bf16",
+        help="of products; auto: bf16 where there are instructions; tf32: on NVIDIA GPUs, fp32 elsewhere",
+    )  # fmt: skip
     seed: int = option(1, "seed of the initial weights and of the batches", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:

@@ -128,8 +128,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d). Returns (..., d) in the dtype of x."""
         z = at_least_fp32(x)
-        z = z * torch.rsqrt((z * z).mean(-1, keepdim=True) + self.eps)
-        return (z * self.weight).to(x.dtype)
+        return F.rms_norm(z, self.weight.shape, self.weight.to(z.dtype), self.eps).to(x.dtype)
 
     def extra_repr(self) -> str:
         """Shown by print(model)."""

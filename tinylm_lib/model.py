@@ -190,13 +190,16 @@ class TransformerLM(nn.Module):
         if isinstance(self.position, LearnedPosition):
             init.position(self.position.weight)
 
-    def forward(self, ids: Tensor, cache: KVCache | None = None, padding: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, cache: KVCache | None = None, padding: Tensor | None = None, last_only: bool = False
+    ) -> Tensor:
         """Logits for the token after each position. Never probabilities.
 
         ids (B, T), integers in 0..V-1. cache: holds the earlier positions; the new ones are added to it.
         padding (B,): how many ids of each sequence, from its first in the cache on, are padding. No token looks at
         them, positions are counted from the id after them, and their own logits mean nothing.
-        Returns (B, T, V).
+        last_only: logits after the last position alone, all that writing needs; the others would cost T times the head.
+        Returns (B, T, V), or (B, 1, V) with last_only.
         Raises TypeError for ids that are not integers, ValueError for a wrong shape, ids and padding out of range (seen
         on CPU only) and a sequence longer than max_seq_len or the cache.
         """
@@ -219,8 +222,12 @@ class TransformerLM(nn.Module):
             x = self._run(block, x, positions, None if cache is None else partial(cache.extend, i))  # (B, T, C)
         if cache is not None:
             cache.length += T
+        return self.unembed(self.final_norm(x[:, -1:] if last_only else x))
+
+    def unembed(self, x: Tensor) -> Tensor:
+        """What the model says of a normalised stream: x (..., C). Returns logits (..., V)."""
         head = self.embed if self.lm_head is None else self.lm_head
-        return F.linear(self.final_norm(x), head.weight)  # (B, T, C) -> (B, T, V)
+        return F.linear(x, head.weight)
 
     def _run(self, block: nn.Module, x: Tensor, positions: Positions, extend: Callable | None) -> Tensor:
         if self.recompute and self.training and extend is None:

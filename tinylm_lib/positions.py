@@ -96,10 +96,10 @@ class LearnedPosition(nn.Module):
 
 
 class Tables(nn.Module):
-    """Fixed fp32 tables that follow the module to its device, never to a lower precision nor into the state dict."""
+    """Fixed tables that follow the module to its device, never to a lower precision nor into the state dict."""
 
     def tables(self) -> dict[str, Tensor]:
-        """The tables by name, computed on the CPU in fp64 and returned in fp32."""
+        """The tables by name, computed on the CPU in fp64; numbers are returned in fp32, places as integers."""
         raise NotImplementedError
 
     def build(self, device: Any = None) -> None:
@@ -158,6 +158,7 @@ class Rotary(Tables):
 
     cos: Tensor
     sin: Tensor
+    partner: Tensor
 
     def __init__(
         self,
@@ -173,11 +174,15 @@ class Rotary(Tables):
         self.build()
 
     def tables(self) -> dict[str, Tensor]:
-        """`cos` and `sin`, each (max_seq_len, D): by what a coordinate and its partner count; the first subtracts."""
+        """`cos` and `sin`, each (max_seq_len, D): by what a coordinate and its partner count; the first subtracts.
+
+        `partner` (D): the other coordinate of each one's pair.
+        """
         speeds = frequencies(self.d_head, self.base)
         a = angles(self.max_seq_len, speeds if self.scaling is None else stretch(speeds, self.scaling))
         cos, sin = torch.stack((a.cos(), a.cos()), self.pair), torch.stack((-a.sin(), a.sin()), self.pair)
-        return {"cos": cos.flatten(-2).float(), "sin": sin.flatten(-2).float()}
+        partner = torch.arange(self.d_head, device="cpu").unflatten(-1, self.unfolded).flip(self.pair).flatten(-2)
+        return {"cos": cos.flatten(-2).float(), "sin": sin.flatten(-2).float(), "partner": partner}
 
     def rows(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Look up `cos` and `sin` of positions (...). Returns two of (..., D)."""
@@ -197,8 +202,7 @@ class Rotary(Tables):
             batch = (len(x), *[1] * (x.ndim - 3), *cos.shape[1:])
             cos, sin = cos.view(batch), sin.view(batch)
         z = at_least_fp32(x)
-        partner = z.unflatten(-1, self.unfolded).flip(self.pair).flatten(-2)  # (..., T, D)
-        return torch.addcmul(z * cos, partner, sin).to(x.dtype)  # (..., T, D)
+        return torch.addcmul(z * cos, z.index_select(-1, self.partner), sin).to(x.dtype)  # (..., T, D)
 
     def _check(self, x: Tensor, positions: Tensor) -> None:
         fits = positions.ndim in (1, 2) and x.ndim > positions.ndim and x.shape[-1] == self.d_head

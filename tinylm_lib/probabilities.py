@@ -85,7 +85,12 @@ def check_number(name: str, value: Any, kind: type, fits: Callable[[Any], bool],
 def sample(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Draw one token per row. probs (B, V). Returns (B,).
 
-    The largest of p / e, with e exponential noise, wins with probability p: no device sync, unlike torch.multinomial.
+    A random point between 0 and the sum falls into the stretch of one token, with that token's probability. In fp64,
+    where the device has it: rounding would give a rare token of a large vocabulary too much or nothing. One number a
+    row and no device sync, unlike torch.multinomial.
     """
-    noise = torch.empty_like(probs).exponential_(generator=generator).clamp_min_(torch.finfo(probs.dtype).tiny)
-    return (probs / noise).argmax(-1)  # (B, V) -> (B)
+    precise = probs.dtype if probs.device.type == "mps" else torch.float64
+    ends = probs.cumsum(-1, dtype=precise)  # (B, V)
+    point = torch.rand(len(probs), 1, dtype=precise, device=probs.device, generator=generator)  # (B, 1)
+    drawn = torch.searchsorted(ends, point * ends[:, -1:], right=True)[:, 0]  # (B)
+    return drawn.clamp_max(probs.shape[-1] - 1)  # where probs are NaN, every comparison is false

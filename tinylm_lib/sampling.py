@@ -45,7 +45,7 @@ class Context:
             self.pieces = [ids[:, -self.limit :]]  # (B, T)
             if self.padding is not None:  # of the ids that are too many, it goes first
                 self.padding = (self.padding - max(0, ids.shape[1] - self.limit)).clamp_min(0)  # (B)
-        return self.model(self.pieces[-1], self.cache, self.padding)[:, -1]  # (B, V)
+        return self.model(self.pieces[-1], self.cache, self.padding, last_only=True)[:, 0]  # (B, V)
 
     def select(self, rows: Tensor) -> None:
         """Go on with the sequences `rows` (B,), in that order."""

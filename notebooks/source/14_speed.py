@@ -3,7 +3,7 @@
 # **How fast could it be, and what keeps it from that?**
 #
 # *Needs* lessons 05, 08, 10 and 11. *Builds* `training_flops` in `cost.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in about 50 minutes, plus 16 of exercises.
+# *Teaches* in about 57 minutes, plus 16 of exercises.
 
 # %%
 import io
@@ -439,7 +439,110 @@ for length in (256, 512, 1024):
 # Both kernels give the same result. [[same-attention]] Twice the tokens make a table four times as large; in training it would also have to be kept for the backward pass. The library's `attend` calls this function, with `is_causal` instead of a mask of its own, so that a kernel can leave out blocks of keys that are all masked.
 
 # %% [markdown] slide="slide"
-# ## 5. Fewer passes, fewer bytes, fewer digits
+# ## 5. Fewer calls, fewer bytes, fewer digits
+# ### The price of a call
+# Products and memory are two limits. A model that *writes*, one token at a time, can meet a third one. How many operations does PyTorch run for one token of the shipped model, after 100 that are in the cache (lesson 13)? We sort them as above.
+
+# %%
+from tinylm_lib import KVCache
+from tinylm_lib.probabilities import sample
+
+# %%
+writer = load_pretrained("storyworld").model
+hundred = torch.randint(writer.config.vocab_size, (1, 101))  # (1, T)
+cache = KVCache(writer.config, batch_size=1, max_len=101)
+with torch.no_grad():
+    writer(hundred[:, :100], cache)
+
+
+# %%
+@torch.no_grad()
+def one_token() -> torch.Tensor:
+    cache.length = 100  # the token that was added is overwritten
+    return writer(hundred[:, 100:], cache)  # (1, 1, V)
+
+
+for _ in range(10):  # the first tokens are slower
+    one_token()
+with without_messages(), profile(activities=[ProfilerActivity.CPU]) as profiler:
+    one_token()
+token = {name: [] for name in GROUPS if name != "optimizer"}
+for operation in profiler.events():
+    token[group(operation)].append(operation.self_cpu_time_total)
+
+# %% evidence="calls"
+for name, spans in token.items():
+    print(f"{name:<16}", measured(len(spans), "operations", 1, 5000), end=" ")
+    print(measured(100 * sum(spans) / sum(map(sum, token.values())), "% of the time", 0.1, 100))
+assert len(token["matrix products"]) < 0.1 * sum(map(len, token.values()))
+
+# %% [markdown]
+# Only a few of them are matrix products. [[calls]] The rest are norms, rotations, sums, copies into the cache, transposes that only say how numbers are to be read, and many operations that others call to prepare their work. Nearly all have a few hundred numbers to work on. What does such a small operation cost?
+
+
+# %%
+def microseconds(work: Callable[[], object], times: int = 500) -> float:
+    """The time of one short call, from the best of several rounds of many."""
+    return 1e6 * seconds(lambda: [work() for _ in range(times)]) / times
+
+
+# %%
+small = {n: torch.randn(n) for n in (1, 1000, 100_000)}
+prices = {n: microseconds(lambda x=x: torch.add(x, x)) for n, x in small.items()}
+
+# %% tags=["source-hidden"]
+predict(
+    "Two vectors are added: of 1 number each, or of 1,000. How much longer does the second addition take?",
+    key=lambda: "less than twice" if prices[1000] < 2 * prices[1] else "2 to 10 times",
+    choices={
+        "less than twice": "",
+        "2 to 10 times": "On a slow machine, perhaps. Here the adding itself was too short to notice.",
+        "about 1,000 times": "It does a thousand times the work, but the work is not what takes the time.",
+    },
+    because="Before anything is added, Python calls PyTorch, which looks at types and shapes, chooses the machine code and finds room for the result. That takes longer than adding 1,000 numbers.",
+)
+
+# %% evidence="overhead"
+for n, price in prices.items():
+    print(f"{n:>7,} numbers:", measured(price, "µs", 0.05, 10_000))
+n_bytes = sum(p.numel() * p.element_size() for p in writer.parameters())
+token_price = microseconds(one_token, times=20)
+print("one token takes", measured(token_price, "µs", 20, 1e6), end="; ")
+print("its weights, read once at this bandwidth,", measured(1e6 * n_bytes / bandwidth, "µs", 1, 1e5))
+assert token_price > 1e6 * n_bytes / bandwidth
+
+# %% [markdown]
+# The time before the work begins is called **overhead**. The token above takes longer than it takes to read all of its weights from memory [[overhead]], so neither the peak nor the bandwidth sets its pace. In a large model it is the other way round: the price of a call is the same, while the work in it grows.
+#
+# Two remedies: fewer calls, and no needless work in them. The products for q, k and v read the same x. Stack their weights, and three calls become one:
+
+# %%
+block = writer.blocks[0].attention
+separate = [each.weight.detach() for each in (block.q_proj, block.k_proj, block.v_proj)]  # three times (C, C)
+stacked = torch.cat(separate)  # (3*C, C)
+for tokens in (1, 800):
+    x = torch.randn(tokens, stacked.shape[1])
+    torch.testing.assert_close(x @ stacked.T, torch.cat([x @ w.T for w in separate], dim=-1), atol=1e-4, rtol=1e-4)
+    three = microseconds(lambda x=x: [x @ w.T for w in separate], times=50)
+    one = microseconds(lambda x=x: x @ stacked.T, times=50)
+    print(f"{tokens:>3} tokens: one product takes", measured(100 * one / three, "% of the time of three", 5, 400))
+
+# %% [markdown]
+# If it saves so much, why does our library keep three? Three products are the smaller part of a token's operations, so the token as a whole gains far less than this line; and three names, `q_proj`, `k_proj`, `v_proj`, are what checkpoints on the hub have, what we look into, and what you exchange for your own. Libraries that are made for speed alone stack them.
+#
+# Needless work is the better catch. Here is one way to draw a word: divide each probability by exponential noise, and take the largest. It draws correctly. But it needs a random number for every word of the vocabulary, while the dart of lesson 12 needs one. [[one-dart]]
+
+# %% evidence="one-dart"
+probs = torch.randn(1, 50_257).softmax(-1)  # (1, V), as many words as GPT-2 has
+noisy = microseconds(lambda: (probs / torch.empty_like(probs).exponential_()).argmax(-1), times=10)
+dart = microseconds(lambda: sample(probs), times=10)
+print("drawing one of 50,257 words takes", measured(noisy, "µs by noise", 1, 1e6), end=", ")
+print(measured(dart, "µs by one dart", 1, 1e6))
+assert dart < noisy
+
+# %% [markdown]
+# So look at the number of calls when many short ones follow each other, at the bytes when numbers come from memory, and at the FLOPs only when the products are large.
+#
 # ### Compile
 # What FlashAttention does for attention, can it be done for norms and sums? `model.compile()` watches the model run once, notes all operations as one **graph**, and writes code in which neighbours share a pass over memory. That takes a C++ compiler and a while, so it is not run here. Recorded on two shared cores: 0.66 to 0.87 of the time for each update, after a first one of 35 s (Source: `make bench ARGS="--only compiled"`). nanoGPT on a GPU: 135 ms instead of about 250 (Karpathy 2022, its README).
 #

@@ -31,13 +31,15 @@ def test_a_machine_is_described_in_plain_values() -> None:
 def test_the_precision_is_the_one_that_auto_chose(has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TINYLM_BF16", raising=False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has})
-    assert [machine(CPU, name)["precision"] for name in PRECISIONS] == ["fp32", "bf16", "bf16" if has else "fp32"]
+    expected = {"fp32": "fp32", "tf32": "fp32", "bf16": "bf16", "auto": "bf16" if has else "fp32"}
+    assert {name: machine(CPU, name)["precision"] for name in PRECISIONS} == expected
 
 
 def test_a_gpu_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU number {device.index}")
     assert machine(torch.device("cuda", 1), "fp32")["device"] == "GPU number 1"
     assert machine(torch.device("mps"), "fp32")["device"] == "mps"
+    assert [machine(torch.device("cuda", 1), name)["precision"] for name in ("fp32", "tf32")] == ["fp32", "tf32"]
 
 
 WAS = {"processor": "pdp11", "instructions": "none", "device": "X", "threads": 99, "precision": "bf16", "torch": "1"}

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tinylm_lib import TrainConfig, TransformerLM, next_token_loss, train
 from tinylm_lib.data.windows import RandomWindows
-from tinylm_lib.training.loop import PRECISIONS, Step, choose_device, multiplies_bf16
+from tinylm_lib.training.loop import PRECISIONS, Step, choose_device, multiplies_bf16, tf32_products
 from tinylm_lib.training.optim import SCHEDULES, build_optimizer
 
 Batches = Iterator[tuple[Tensor, Tensor]]
@@ -220,7 +220,7 @@ def test_a_machine_can_act_as_one_with_or_without_bf16_instructions(monkeypatch:
 
 
 @pytest.mark.parametrize("instructions", ["on", "off"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "auto"])
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "auto"])
 def test_every_product_of_an_update_has_the_precision_of_the_recipe(
     precision: str, instructions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +238,21 @@ def test_every_product_of_an_update_has_the_precision_of_the_recipe(
         run(new_model(), toy_run(2, precision=precision, optimizer="muon"))
     in_bf16 = precision == "bf16" or (precision == "auto" and instructions == "on")
     assert seen == {torch.bfloat16 if in_bf16 else torch.float32}
+
+
+def test_tf32_is_allowed_where_it_was_agreed_to_and_nowhere_else() -> None:
+    before = torch.get_float32_matmul_precision()
+    with tf32_products(agreed=False):
+        assert torch.get_float32_matmul_precision() == before
+    with pytest.raises(KeyError), tf32_products(agreed=True):
+        assert torch.get_float32_matmul_precision() == "high"
+        raise KeyError
+    assert torch.get_float32_matmul_precision() == before
+    seen = []
+    model = new_model()
+    model.register_forward_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))
+    run(model, toy_run(2, precision="tf32"))
+    assert seen == [before] * 2, "a processor has no TF32"
 
 
 # --- the same again --------------------------------------------------------------------------------------------------

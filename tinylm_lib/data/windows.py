@@ -149,6 +149,8 @@ class RandomWindows:
         self.generator.manual_seed(random.Random(f"{self.seed} {self.n_drawn}").getrandbits(32))
         self.n_drawn += 1
         x, y = _draw(self.tokens, self.batch_size, self.seq_len, self.generator, self.n_starts, self.starts, self.rows)
+        if self.device.type == "cuda":  # only a copy from pinned memory lets the processor go on meanwhile
+            x, y = x.pin_memory(), y.pin_memory()
         return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
 
     def state(self) -> dict[str, int]:

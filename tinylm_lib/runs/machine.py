@@ -13,7 +13,7 @@ import torch
 from ..config import ModelConfig, TrainConfig
 from ..cost import count_parameters
 from ..layers import pick
-from ..training.loop import PRECISIONS
+from ..training.loop import PRECISIONS, rounds_to_tf32, tf32_products
 
 
 def machine(device: torch.device, precision: str, n_processes: int = 1) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def machine(device: torch.device, precision: str, n_processes: int = 1) -> dict[
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
-        "precision": "bf16" if lowered else "fp32",
+        "precision": "bf16" if lowered else "tf32" if rounds_to_tf32(precision, device.type) else "fp32",
         "torch": str(torch.__version__),
         "processes": n_processes,
     }
@@ -72,7 +72,8 @@ def product_rate(device: torch.device, precision: str) -> float:
     dtype = torch.bfloat16 if machine(device, precision)["precision"] == "bf16" else torch.float32
     side = 1024 if device.type == "cpu" else 4096  # large enough to reach the peak, and a moment on every machine
     square = torch.randn(side, side, generator=torch.Generator().manual_seed(side)).to(device, dtype)
-    return 2 * side**3 / min(repeat(lambda: (square @ square)[0, 0].item(), number=1, repeat=4))  # item() waits
+    with tf32_products(rounds_to_tf32(precision, device.type)):
+        return 2 * side**3 / min(repeat(lambda: (square @ square)[0, 0].item(), number=1, repeat=4))  # item() waits
 
 
 def peak_memory(device: torch.device) -> int | None:

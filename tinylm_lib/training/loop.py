@@ -4,7 +4,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -47,7 +47,27 @@ def native_precision(device_type: str) -> AbstractContextManager:
 
 
 # By the type of the device. In bf16 are products only; weights and sums stay in fp32.
-PRECISIONS = {"fp32": nullcontext, "bf16": lambda kind: torch.autocast(kind, torch.bfloat16), "auto": native_precision}
+PRECISIONS = {
+    "fp32": nullcontext, "tf32": nullcontext, "bf16": lambda kind: torch.autocast(kind, torch.bfloat16),
+    "auto": native_precision,
+}  # fmt: skip
+
+
+def rounds_to_tf32(precision: str, device_type: str) -> bool:
+    """Whether fp32 products are rounded to TF32: on an NVIDIA GPU, where the precision of that name was asked for."""
+    return device_type == "cuda" and {"tf32": True}.get(precision, False)
+
+
+@contextmanager
+def tf32_products(agreed: bool) -> Iterator[None]:
+    """Let a GPU round the factors of fp32 products to TF32, 10 bits of fraction, where that was agreed to."""
+    before = torch.get_float32_matmul_precision()
+    try:
+        if agreed:
+            torch.set_float32_matmul_precision("high")
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -97,17 +117,20 @@ def train(
             group["lr"] = share * peak
         model.train()
         losses = []
-        for micro in range(recipe.micro_steps):
-            x, y = next(batches, (None, None))
-            if x is None or y is None:
-                raise ValueError(f"batches ran out at update {step} of {recipe.total_steps}; give an endless source")
-            team.sync(model, on=micro + 1 == recipe.micro_steps)
-            with precision(device_type):
-                loss = next_token_loss(model(x), y)
-            (loss / recipe.micro_steps).backward()
-            losses.append(loss.detach())
-        grad_norm = team.clip(parameters, limit)
-        with precision(device_type):  # the optimizer multiplies matrices, too
-            optimizer.step()
+        with tf32_products(rounds_to_tf32(recipe.precision, device_type)):
+            for micro in range(recipe.micro_steps):
+                x, y = next(batches, (None, None))
+                if x is None or y is None:
+                    raise ValueError(
+                        f"batches ran out at update {step} of {recipe.total_steps}; give an endless source"
+                    )
+                team.sync(model, on=micro + 1 == recipe.micro_steps)
+                with precision(device_type):
+                    loss = next_token_loss(model(x), y)
+                (loss / recipe.micro_steps).backward()
+                losses.append(loss.detach())
+            grad_norm = team.clip(parameters, limit)
+            with precision(device_type):  # the optimizer multiplies matrices, too
+                optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         yield Step(step, team.mean(torch.stack(losses).mean()), grad_norm, share)

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -75,9 +74,8 @@ def depths(model: TransformerLM, ids: Tensor) -> Depths:
     caught = capture_ids(model, ids)
     blocks = [f"blocks.{i}" for i in range(model.config.n_layers)]
     stream = torch.cat([caught.inputs[blocks[0]], *(caught.outputs[name] for name in blocks)])
-    head = model.embed if model.lm_head is None else model.lm_head
     with torch.no_grad():
-        logits = F.linear(model.final_norm(stream), head.weight)
+        logits = model.unembed(model.final_norm(stream))
     torch.testing.assert_close(logits[-1:], caught.logits)
     added = (torch.cat([caught.outputs[f"{name}.{part}"] for name in blocks]) for part in ("attention", "ffn"))
     lengths = (x.float().norm(dim=-1).cpu() for x in (stream, *added))
