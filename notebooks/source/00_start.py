@@ -65,7 +65,7 @@ print([tokenizer.decode([i]) for i in ids])
 
 
 # %%
-def write(model: TransformerLM, beginning: str, temperature: float = 1.0, seed: int = 2) -> str:
+def write(model: TransformerLM, beginning: str, temperature: float = 1.0, seed: int = 11) -> str:
     ids = torch.tensor([tokenizer.encode("\n" + beginning)])
     source = torch.Generator().manual_seed(seed)
     stop = tokenizer.encode("\n")
@@ -79,20 +79,20 @@ print(written)
 
 # %% [markdown]
 # All of it is written by one thing alone: a guess at the next word, again and again, like the completion on a phone that never stops. Now read it
-# slowly, like a proofreader. Does *she* mean the right person? Are the colours kept? Who has what, after each gift? It goes wrong, and not only once: find the first impossible sentence.
+# slowly, like a proofreader. Does *he* mean the right person? Are the colours kept? Who has what, after each gift? It goes wrong, and not only once: find the first impossible sentence.
 
 # %% tags=["source-hidden"]
 at = storyworld.parse(written).error_at
 sentences = {
-    "Then Priya gave Carlos the pink umbrella.": "",
-    "Then Carlos gave Priya the pink umbrella.": "He may: he brought it with him, in the second sentence.",
-    "Everybody saw that the pink umbrella was now with Priya.": "It was: Carlos had just given it to her.",
-    "With a smile, Priya thanked Carlos.": "She may: she had been given something.",
+    "There he met Jamal, a teacher with a green coat.": "He may: a story may bring anybody, with anything in hand.",
+    "Soon Jamal handed the blue ring to Carlos.": "",
+    "Afterwards they left Oakhill for Fairview.": "They may: Oakhill is where Carlos had cycled to.",
+    "The green coat was easy to see.": "It may: Jamal came with a green coat.",
 }
 predict(
     "Which sentence is impossible?",
     key=lambda: next(s for s in sentences if 0 <= at - written.index(s) < len(s)),
-    because="The umbrella was with Carlos, and Priya had only a drum: nobody can give away what another one has.",
+    because="The ring was with Carlos, and Jamal had only a coat: nobody can give away what another one has.",
     choices=sentences,
 )
 
@@ -104,7 +104,7 @@ before, after = storyworld.words(written[:at]), storyworld.words(written[at:])
 print(f"...{''.join(before[-10:])} >>>{after[0]} <<<{''.join(after[1:8])}...")
 
 # %% [markdown]
-# Carlos brought the pink umbrella, and Priya was there with a green drum. Only the drum was hers to give: whoever gives something away must have it. (The last sentence slips in the same way: by then the umbrella is with Priya.) Grammar, names, colours and the story's course are right. Keeping track of *who has what* is
+# Carlos brought the blue ring, and Jamal was there with a green coat. Only the coat was his to give: nobody can give away what another one has. (The last sentence slips in the same way: by then the ring is with Carlos.) Grammar, names, colours and the story's course are right. Keeping track of *who has what* is
 # harder, and section 4 measures how hard.
 #
 # What does the same model write before it has learned anything?
@@ -112,7 +112,7 @@ print(f"...{''.join(before[-10:])} >>>{after[0]} <<<{''.join(after[1:8])}...")
 # %%
 _ = torch.manual_seed(0)
 untrained = TransformerLM(model.config)
-nonsense = write(untrained, "One foggy afternoon, careful Carlos")
+nonsense = write(untrained, "One foggy afternoon, careful Carlos", seed=37)
 
 # %% tags=["source-hidden"]
 knows_all = all(word in tokenizer.ids for word in storyworld.words(nonsense))
