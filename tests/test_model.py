@@ -15,7 +15,7 @@ from support.models import MODELS, NO_DROPOUT, SIZES, rounding, scrambled, some_
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
-from tinylm_lib import KVCache, ModelConfig, TrainConfig, TransformerLM, next_token_loss, preset
+from tinylm_lib import KVCache, ModelConfig, TrainConfig, TransformerLM, generate, next_token_loss, preset
 from tinylm_lib.layers import LayerNorm, Linear, RMSNorm
 from tinylm_lib.model import BLOCKS, INITS
 from tinylm_lib.presets import FAMILIES
@@ -31,6 +31,22 @@ def watched(*modules: nn.Module) -> Iterator[list[Tensor]]:
     yield seen
     for hook in hooks:
         hook.remove()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_last_logits_alone_are_the_last_of_all_and_the_head_reads_one_position(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, ids = scrambled(tiny(name)), some_ids(3, 7)
+    read = []
+    unembed = TransformerLM.unembed
+    monkeypatch.setattr(TransformerLM, "unembed", lambda self, x: (read.append(tuple(x.shape)), unembed(self, x))[1])
+    for cache in (None, KVCache(model.config, 3, 7)):
+        last = model(ids, cache, last_only=True)
+        torch.testing.assert_close(last, model(ids)[:, -1:])
+    assert [shape[1] for shape in read] == [1, 7, 1, 7]
+    generate(model, ids, 3)
+    assert {shape[1] for shape in read[4:]} == {1}, "a prompt's other logits are not asked for"
 
 
 @pytest.mark.parametrize("name", MODELS)
