@@ -6,7 +6,8 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -140,6 +141,17 @@ def alternate(
             if i >= 0:
                 seconds[name].append((time.perf_counter() - start) / times)
     return seconds
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Let torch compute with n threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def ratio(ours: list[float], theirs: list[float]) -> Spread:
