@@ -105,6 +105,19 @@ def test_sample_ends_at_a_stop_and_takes_any_source(shell: Shell) -> None:
     assert whole.startswith(shell(f"sample --from storyworld {options} 5")[:-1])
 
 
+def test_weights_in_8_bits_write_and_are_measured(shell: Shell) -> None:
+    options = "--from storyworld --prompt 'One rainy day, calm' --temperature 0 --max-new-tokens 12"
+    assert shell(f"sample {options} --quantize int8").startswith("One rainy day, calm")
+    Path("stories.txt").write_text(storyworld.corpus(40, seed=99), encoding="utf-8")
+    measure = "eval storyworld --corpus stories.txt --lines"
+    full, small = (shell(f"{measure} {more}") for more in ("", "--quantize int8"))
+    assert ", float32)" in full and ", int8)" in small
+    values = [number("", text, " nats per token") for text in (full, small)]
+    assert values[0] != values[1] == pytest.approx(values[0], abs=0.01)
+    with pytest.raises(SystemExit):
+        main(["sample", "--quantize", "int4"])
+
+
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
 def test_sample_ends_where_a_model_of_hugging_face_ends_a_text(file: str, shell: Shell) -> None:
     torch.manual_seed(0)

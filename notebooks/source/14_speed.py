@@ -2,8 +2,8 @@
 # # 14 Speed
 # **How fast could it be, and what keeps it from that?**
 #
-# *Needs* lessons 05, 08, 10 and 11. *Builds* `training_flops` in `cost.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in about 57 minutes, plus 16 of exercises.
+# *Needs* lessons 05, 08, 10 and 11. *Builds* `training_flops` in `cost.py` and `quantize_int8` in `quantization.py`. *Runs* in about 35 s on two cores.
+# *Teaches* in about 65 minutes, plus 24 of exercises.
 
 # %%
 import io
@@ -22,9 +22,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tinylm_lib import TrainConfig, TransformerLM, preset, storyworld
 from tinylm_lib.classroom import ablation, check, figures, hint, keep, measured, predict, show
-from tinylm_lib.data import RandomWindows
+from tinylm_lib.data import RandomWindows, every_document
 from tinylm_lib.pretrained import load_pretrained
-from tinylm_lib.training import build_optimizer
+from tinylm_lib.training import build_optimizer, evaluate
 
 _ = torch.manual_seed(14)
 
@@ -75,7 +75,7 @@ predict(
 
 # %% [markdown] tags=["note"]
 # Let the room guess the intensity of norm, softmax and residual addition first (all about 1 or below). Common slip: "FLOPS" as a speed. Here a FLOP is a piece of work; speed is FLOPs per second.
-# In a short session: section 5 without fp16, section 6 without waiting for the run.
+# In a short session: section 5 without fp16, section 7 without waiting for the run.
 
 # %% [markdown] slide="slide"
 # ## 2. The roof of this machine
@@ -659,8 +659,125 @@ print("at once, in 4 parts, recomputed: the same gradient")
 # %% [markdown]
 # Recomputing costs a second forward pass: forward and backward then take 4 passes' worth of FLOPs instead of 3. Lesson 15 measures what it saves.
 
+# %% [markdown] tags=["note"]
+# **Say.** A model that writes reads every weight for every token, so its speed is that of the memory. Fewer bytes for each weight are fewer seconds for each token.
+#
+# **Draw.** A ruler from -0.254 to 0.254 with marks at whole steps, and the four weights of the first cell on it. Each moves to its nearest mark.
+#
+# **Ask.** One number of the row is now 10 times as large. What happens to the other three?
+#
+# **Usual answers.**
+# - *the largest number without its sign* (`largest without its sign`): A large negative weight would not fit. The farthest from 0 counts.
+# - *one scale for the whole matrix* (`one scale`): The small rows then get few steps. A scale of 4 bytes for each row costs little.
+# - *more than a hundredth of a nat* (`more than 0.1`): The roundings of many weights have both signs, so that most of their effect cancels.
+#
+# **Cut if short.** The time of one product: the bytes are enough.
+
+# %% [markdown] slide="slide" plan=110
+# ## 6. One byte for each weight
+# A model that writes reads all its weights for each token, and does only 2 FLOPs with each (section 2). So the bytes of the weights limit how fast it can write. In bf16 a weight takes 2 bytes. Can it be 1?
+#
+# One byte has 256 values, too few for floating-point numbers. But it can hold a whole number from -128 to 127 (`torch.int8`), and we can count **steps**: choose a step so small that the largest weight is 127 of them, and round each weight to the nearest whole number of steps. By hand, for one row:
+
+# %%
+row = torch.tensor([0.100, -0.021, 0.254, -0.0005])
+step = row.abs().max() / 127
+steps = (row / step).round().to(torch.int8)
+print(f"step {step:.4f}, steps {steps.tolist()}")
+print("weights again:", [f"{weight:.4f}" for weight in (steps * step).tolist()])
+assert ((steps * step - row).abs() <= step / 2 * 1.0001).all()
+
+# %% [markdown]
+# No weight moves by more than half a step. The smallest one became 0: whatever is smaller than half a step is lost. So one large number makes the steps coarse for everything that shares its scale. That is why each *row* of a matrix has a scale of its own, and not the matrix as a whole.
+
+
+# %% tags=["exercise"] name="quantize_int8" minutes=8 difficulty=2 plan=110
+def quantize_int8(weight):
+    """Round each row of weight (out, in), fp32, to whole steps. Returns values (out, in) and scale (out,).
+
+    values: torch.int8, the number of steps. scale: fp32, the size of a step of each row.
+    The number of a row that is the farthest from 0 takes 127 steps. A row of zeros has values of 0, and some
+    scale above 0.
+    """
+    # SOLUTION
+    scale = weight.abs().amax(1) / 127  # (N, K) -> (N)
+    scale = torch.where(scale > 0, scale, 1.0)
+    return (weight / scale[:, None]).round().to(torch.int8), scale
+    # END
+
+
+# %% tags=["check"]
+if check("quantize_int8", quantize_int8).passed:
+    keep("quantize_int8", quantize_int8)
+
+# %%
+hint("quantize_int8")
+
+# %% [markdown] tags=["solution"]
+# `amax(1)` takes the maximum along each row, and `scale[:, None]` gives the scales the axis that they need to divide the rows. `round` comes before the conversion, because `.to(torch.int8)` cuts off the digits behind the point.
+
+# %% [markdown] slide="subslide"
+# ### The library's version
+# `quantize_model` copies a model and keeps the matrix of each `Linear` and `Embedding` in this form, with the gains in fp32. `F.linear` multiplies with it as before, so the forward pass stays the same code.
+
+# %%
+from tinylm_lib import quantization
+
+tall = torch.randn(5, 32)
+counted, sizes = quantization.quantize_int8(tall)  # (5, 32), (5)
+torch.testing.assert_close(counted * sizes[:, None], tall, rtol=0, atol=0.51 * sizes.max().item())
+show(quantization.quantize_int8, quantization.quantize_model)
+
+# %%
+model_fp32 = shipped.model.eval()
+model_int8 = quantization.quantize_model(model_fp32)
+n_bytes = {m: sum(t.nbytes for t in m.state_dict().values()) for m in (model_fp32, model_int8)}
+print(f"{n_bytes[model_fp32]:,} bytes in fp32, {n_bytes[model_int8]:,} in int8")
+
+# %% [markdown]
+# A little more than a quarter, because the scales and the gains take 4 bytes each. What does the rounding cost? We measure both models on 100 stories that they have not seen.
+
+# %%
+unseen = "\n" + storyworld.corpus(100, seed=1_000_014)
+ids_of_stories = torch.tensor(shipped.tokenizer.encode(unseen))
+stories = list(every_document(ids_of_stories, shipped.tokenizer.encode("\n")[0], 20))
+loss_fp32, loss_int8 = (evaluate(m, stories).nats_per_token for m in (model_fp32, model_int8))
+
+# %% tags=["source-hidden"]
+lost_nats = loss_int8 - loss_fp32
+predict(
+    "Every matrix of the shipped model is rounded to 8 bits. By how many nats per token does its loss grow?",
+    key=lambda: "less than 0.01" if lost_nats < 0.01 else "0.01 to 0.1" if lost_nats < 0.1 else "more than 0.1",
+    choices={
+        "more than 0.1": "A weight moves by half a step at most, less than one part in 250 of the largest in its row.",
+        "0.01 to 0.1": "Each weight is a little off, but a product adds up many of them, some too large and some too small.",
+        "less than 0.01": "",
+    },
+    because="The roundings have both signs, so in a sum over a whole row most of them cancel.",
+)
+
+# %% evidence="eight-bits"
+print(f"{loss_fp32:.3f} nats per token in fp32, {loss_int8:.3f} in int8")
+assert abs(lost_nats) < 0.01
+
+# %% [markdown]
+# Rounding the matrices of this model to 8 bits changed its loss by less than a hundredth of a nat. [[eight-bits]] And the time? One product with one token, as in writing, with a matrix that does not fit into most caches:
+
+# %%
+token, matrix = torch.randn(1, 4096), torch.randn(4096, 4096)
+in_int8 = quantization.Int8Weight(matrix)
+print(f"{matrix.nbytes:,} bytes in fp32, {in_int8.values.nbytes + in_int8.scale.nbytes:,} in int8")
+full = seconds(lambda: nn.functional.linear(token, matrix), rounds=10)
+eight = seconds(lambda: nn.functional.linear(token, in_int8), rounds=10)
+print("in int8 it takes", measured(eight / full, "times as long as in fp32", 0.01, 300))
+
+# %% [markdown]
+# Below 1 means faster. If your processor has the instructions, PyTorch has a kernel that reads the bytes and multiplies at once. Without them the matrix is first converted to fp32, which takes longer than reading it. A small matrix that is in the cache gains nothing, because its bytes were not what the product waited for.
+#
+# Two limits. Only *weights* are rounded: what flows through the model keeps its digits. And 8 bits are for writing, not for training, because an update smaller than half a step would change nothing.
+
 # %% [markdown] slide="slide"
-# ## 6. What is each choice worth?
+# ## 7. What is each choice worth?
 # To be done sooner, one can also learn more from each update. The recipe of `modern` makes many choices: rotary positions, SwiGLU, norms on queries and keys, blocks that start at 0, a head of its own, Muon for the matrices, a falling learning rate. What is each worth? Exchange one, leave all else, compare: an **ablation**. On StoryWorld the floor is known, so we measure nats per token above it (lesson 11), on stories that the model has not seen. `gap_after` trains a model of these sizes, with this recipe, and each run's learning rate falls to 0 at its own end.
 #
 # One run says little: with another seed the weights start elsewhere and other stories come. So each choice runs with three seeds, and we look at the spread.
@@ -788,7 +905,7 @@ print(f"a constant learning rate, with the spread of only these two rows: {own_e
 # The usual wrong answer in this section: "a constant learning rate is worse, all three seeds say so". Let the room write down its limit before the simulation, and count how many tables it would have reported.
 
 # %% [markdown] slide="slide"
-# ## 7. Your turn
+# ## 8. Your turn
 # The roof of section 2, as a function.
 
 
@@ -865,7 +982,7 @@ assert counter.get_total_flops() == step_flops
 show(cost.training_flops, cost.forward_flops, cost.mfu)
 
 # %% [markdown] slide="slide"
-# ## 8. On a GPU, and break it
+# ## 9. On a GPU, and break it
 # All of this holds on a GPU, with other numbers:
 
 # %% tags=["nbval-ignore-output"]
@@ -937,6 +1054,7 @@ print(f"the scaler's number: over 1,000 when right: {least > 1000}; forgotten: {
 # - The matrix products of the forward and backward pass together take three times the FLOPs of the forward pass alone [[backward-twice]]; Muon's own products come on top. [[optimizer-products]] The linear maps take the same number of FLOPs for each token, and attention's scores take a number that grows with the length of the text. [[long-texts]] [[flops-counted]]
 # - In our runs the products of the linear maps took two fifths to a half of a step's time. The rest went to attention, which contains products of its own, to the optimizer and to many short operations. The proportions depend on the machine and on the sizes, so use a profiler. [[profile]]
 # - Attention in pieces gives the same result as attention with the whole table. [[same-attention]] Numbers of 16 bits take half the bytes of fp32, but in fp16 some small gradients become 0, nearly all of which come back if the loss is scaled. [[underflow]]
+# - Weights in 8 bits, as whole numbers of steps with one scale for each row, take about a quarter of the bytes of fp32, and cost the shipped model less than a hundredth of a nat per token. [[eight-bits]]
 # - An ablation measures what a choice is worth at one size and one length of training: learned positions were ahead in a short run [[short-ablation]] and behind in a longer, recorded one. Compare a difference with its standard error, and remember how many comparisons you make. [[long-ablation]]
 #
 # Next, lesson 15: what to do with ten, a thousand, a million times as many FLOPs.
@@ -947,6 +1065,7 @@ print(f"the scaler's number: over 1,000 when right: {least > 1000}; forgotten: {
 # - FLOPs of a step and MFU: Chowdhery et al. 2022, *PaLM: Scaling Language Modeling with Pathways*, table 3 and appendix B.
 # - Attention in pieces: Dao et al. 2022, *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*, section 3; Dao 2023, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*.
 # - Mixed precision and loss scaling: Micikevicius et al. 2018, *Mixed Precision Training*, section 3.
+# - 8 bits with a scale: Jacob et al. 2018, *Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference*, section 2.1 (there with a shifted zero).
 # - Recomputing: Chen et al. 2016, *Training Deep Nets with Sublinear Memory Cost*, section 3.
 # - Compiling on a GPU: Karpathy 2022, *nanoGPT*, README on GitHub.
 # - The GPU's numbers: NVIDIA 2021, *NVIDIA A100 Tensor Core GPU* data sheet.

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks import __main__ as bench
-from benchmarks import decoding, gpu, live, measure, peers, recipe, steps, text
+from benchmarks import decoding, gpu, live, measure, peers, quantized, recipe, steps, text
 from benchmarks.measure import Bar, Row, Settings, Spread, alternate, compare, ratio, show, table
 
 from tinylm_lib.cost import training_flops
@@ -129,7 +129,7 @@ def test_every_row_is_listed_and_a_quick_run_leaves_the_long_ones_out(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(bench.ROWS)
     assert all(len(line.split()) > 4 for line in lines)
-    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation"}
+    assert set(bench.ROWS) - set(bench.chosen(None, quick=True)) == {"recipe", "recipe-loss", "ablation", "int8-pydoc"}
     assert bench.chosen("recipe,cache", quick=True) == ["recipe", "cache"]
     quick = Settings(quick=True)
     assert (quick.rounds(20), quick.rounds(5), Settings().rounds(5)) == (5, 3, 5)
@@ -281,6 +281,26 @@ def test_text_is_the_file_or_as_long_and_bpe_of_hugging_face_gives_it_back(monke
     tokenizer = text.hugging_face_bpe(sample[:20_000])
     assert tokenizer.get_vocab_size() == 280
     assert tokenizer.decode(tokenizer.encode(sample[:20_000]).ids) == sample[:20_000]
+
+
+def test_the_rows_of_8_bits_count_bytes_and_nats_and_read_one_by_one_as_at_once(monkeypatch):
+    monkeypatch.setattr(quantized, "FULL_SIZE", {**decoding.SMALL, "vocab_size": 50_257, "n_layers": 1})
+    monkeypatch.setattr(quantized, "N_STORIES", 32)
+    rows = list(quantized.int8(Settings(quick=True)))
+    small, half = (row for row in rows if row.unit == "bytes")
+    assert half.ratio.middle == 0.5 and 0.25 < small.ratio.middle < 0.27  # positions stay in fp32
+    assert [row.peer for row in rows[:4]] == ["HF fp32"] * 4
+    assert [(row.unit, row.met) for row in rows[4:]] == [("nats", True)] * 2 and all(row.ours for row in rows[4:])
+    model = decoding.model_of(decoding.preset("llama", **decoding.SMALL))
+    ids = torch.randint(256, (3, 9))
+    with torch.no_grad():
+        torch.testing.assert_close(quantized.OneByOne(model)(ids), model(ids), rtol=0, atol=1e-4)
+
+
+def test_the_pydoc_row_trains_and_measures_the_held_out_text(monkeypatch):
+    monkeypatch.setattr(quantized, "PYDOC_STEPS", 2)
+    monkeypatch.setattr(quantized, "load_corpus", lambda name: {"pydoc": "a sentence of words. " * 200}[name])
+    assert [(row.unit, row.met) for row in quantized.int8_pydoc(Settings())] == [("nats", True)] * 2
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="peaks of processes are read from /proc")

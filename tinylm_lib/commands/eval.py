@@ -8,6 +8,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..pretrained import open_model
+from ..quantization import QUANTIZED
 from ..runs.dataset import encode_corpus, map_tokens, validation_windows
 from ..runs.job import RunConfig, same_dataset
 from ..training.checkpoint import Checkpoint
@@ -34,18 +35,19 @@ def add_eval(commands: Any) -> None:
     p.add_argument("--stride", type=int, help=stride)
     limit = "only the first N tokens; default: as in the training run, all of another text"
     p.add_argument("--eval-tokens", type=int, metavar="N", help=limit)
+    p.add_argument("--quantize", choices=QUANTIZED, help="with weights in 8 bits")
     p.add_argument("--device", default="auto", help="auto takes the first of cuda, mps and cpu")
 
 
 def run_eval(arguments: argparse.Namespace) -> None:
     """Measure a model of any source, in the dtype of its file."""
-    device, found = choose_device(arguments.device), open_model(arguments.source)
+    device, found = choose_device(arguments.device), open_model(arguments.source, arguments.quantize)
     ids, what, lines = text_to_measure(arguments, found)
     longest = window_length(arguments, found, lines)
     windows, n_bytes = validation_windows(ids, found.tokenizer, longest, lines, arguments.stride)
     with tqdm(windows(), "evaluating", sum(1 for _ in windows()), leave=False, delay=2) as shown:
         e = evaluate(found.model.to(device), shown, n_bytes)
-    dtype = str(next(found.model.parameters()).dtype).removeprefix("torch.")
+    dtype = arguments.quantize or str(next(found.model.parameters()).dtype).removeprefix("torch.")
     cut = "whole lines" if lines else f"windows of {longest}"
     print(f"{arguments.source} (update {found.step}, {dtype}) on {what}, {e.n_tokens:,} tokens in {cut}:")
     print(f"  {e.nats_per_token:.4f} nats per token, perplexity {e.perplexity:.3f}")

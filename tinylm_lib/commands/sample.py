@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..pretrained import load_model
+from ..quantization import QUANTIZED
 from ..runs.job import RunConfig
 from ..training.loop import choose_device
 from ..writing import stream_text
@@ -27,13 +28,14 @@ def add_sample(commands: Any) -> None:
     p.add_argument("--min-p", type=float, help="keep tokens with at least this fraction of the best one's probability")
     p.add_argument("--stop", metavar="TEXT", action="append", help="end before this text; can be repeated")
     p.add_argument("--seed", type=int, help="the same seed gives the same text; default: another text each time")
+    p.add_argument("--quantize", choices=QUANTIZED, help="weights in 8 bits: less memory, faster on a CPU")
     p.add_argument("--device", default="auto", help="auto takes the first of cuda, mps and cpu")
 
 
 def run_sample(arguments: argparse.Namespace) -> None:
     """Stream the continuation of a prompt."""
     device = choose_device(arguments.device)
-    model, tokenizer = load_model(arguments.source)
+    model, tokenizer = load_model(arguments.source, arguments.quantize)
     if arguments.seed is not None and arguments.seed.bit_length() > 63:
         raise ValueError(f"seed must fit into 64 bits, got {arguments.seed}")
     generator = torch.Generator(device)

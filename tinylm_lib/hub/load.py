@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ..config import ModelConfig
+from ..layers import pick
 from ..model import TransformerLM
 from ..positions import Tables
+from ..quantization import QUANTIZED, Int8Weight, quantize_model, refuse_quantized
 from ..text.base import Tokenizer
 from ..text.hugging_face import HubTokenizer, tokenizer_json
 from .convert import HubTensor, family_of, hub_tensors, read_config, to_ours, to_theirs, write_config
@@ -23,14 +25,18 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}  # otherwise transformers adds the family's own tokens
 
 
-def load_hf(path_or_id: str | Path) -> TransformerLM:
+def load_hf(path_or_id: str | Path, quantize: str | None = None) -> TransformerLM:
     """Open a GPT-2, Llama, Mistral, Qwen2 or Qwen3 of Hugging Face, on the CPU and in evaluation mode.
 
     path_or_id: a folder with config.json and safetensors, or an id of the hub, which is downloaded into its cache.
-    The weights keep the dtype of the file; `.float()` converts. Memory stays near the size of the files.
+    quantize: "int8" keeps each matrix in 8 bits as soon as it is read, see `quantize_model`.
+    The weights keep the dtype of the file; `.float()` converts. Memory stays near the size of the files; with int8 near
+    the number of parameters in bytes, and the largest matrix three times in fp32.
     Raises FileNotFoundError or OSError where there is no model, ValueError naming the file and the field or tensor
     for a damaged one and for what our model cannot compute.
     """
+    if quantize is not None:
+        pick(QUANTIZED, quantize, "quantize")
     folder = find_folder(path_or_id)
     values = read_json(folder / CONFIG)
     try:
@@ -42,12 +48,21 @@ def load_hf(path_or_id: str | Path) -> TransformerLM:
     model = _skeleton(config)
     plan = _plan(model, family)
     _check_tensors(plan, found, folder)
+    if config.tie_embeddings and TIED in found:
+        embedding = next(entry.name for entry in plan if entry.ours == ["embed.weight"])
+        if not torch.equal(found[TIED].read(), found[embedding].read()):
+            raise ValueError(f"{folder}: {TIED} is not the embedding, and tie_word_embeddings says it is; set it false")
+    if quantize is not None:
+        model = quantize_model(model.eval(), quantize)
+    small = {name: module for name, module in model.named_modules() if isinstance(module, Int8Weight)}
     state: dict[str, Tensor] = {}
     for entry in plan:
-        state |= to_ours(entry, found[entry.name].read(), config)
-    if config.tie_embeddings and TIED in found and not torch.equal(found[TIED].read(), state["embed.weight"]):
-        raise ValueError(f"{folder}: {TIED} is not the embedding, and tie_word_embeddings says it is; set it false")
-    model.load_state_dict(state, assign=True)
+        for name, weight in to_ours(entry, found[entry.name].read(), config).items():
+            try:
+                small[name].hold(weight) if name in small else state.update({name: weight})
+            except ValueError as e:
+                raise ValueError(f"{folder}: {entry.name}: {e}") from None
+    model.load_state_dict({**model.state_dict(), **state}, assign=True)
     for module in model.modules():
         if isinstance(module, Tables):
             module.build("cpu")
@@ -67,9 +82,11 @@ def save_hf(
     tokenizer: of bytes, byte-level BPE or of Hugging Face; it is written next to the model as tokenizer.json, and its
     `ending` as eos_token_id.
     Returns the folder.
-    Raises ValueError, naming the fields, for a model or tokenizer that Hugging Face does not have; FileExistsError for
-    a folder that holds a model; OSError, naming the folder and the remedy, where it cannot be written.
+    Raises ValueError, naming the fields, for a model or tokenizer that Hugging Face does not have, and for weights in 8
+    bits; FileExistsError for a folder that holds a model; OSError, naming the folder and the remedy, where it cannot be
+    written.
     """
+    refuse_quantized(model, "save_hf")
     if max_shard_bytes < 1:
         raise ValueError(f"max_shard_bytes must be at least 1, got {max_shard_bytes}")
     values, ours = write_config(model.config), model.state_dict()

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ..config import ModelConfig
 from ..files import explained, whole_file
 from ..model import TransformerLM
+from ..quantization import refuse_quantized
 from ..text.tokenizers import tokenizer_from_dict
 from .distributed import ALONE, Alone, cut_like, random_states, read_whole_tensors, set_random_state
 from .tensors import check_files, on_cpu, put_tensors, take_tensors
@@ -87,8 +88,9 @@ def save(
     team: with whom this process trains the model; all of them save together, into a folder that all can reach.
     Returns the folder.
     Raises OSError, naming the folder and the remedy, where it cannot be written (what stood there before still loads),
-    TypeError or ValueError for an extra that JSON cannot hold.
+    TypeError or ValueError for an extra that JSON cannot hold, ValueError for weights in 8 bits.
     """
+    refuse_quantized(model, "checkpoint.save")
     folder, training = Path(folder), random_states(team)
     manifest = {
         "format": FORMAT,

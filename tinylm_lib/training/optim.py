@@ -10,6 +10,7 @@ from torch.optim.adamw import adamw
 from ..config import TrainConfig
 from ..layers import pick
 from ..model import TransformerLM
+from ..quantization import refuse_quantized
 from .distributed import on_whole_matrices
 
 
@@ -126,8 +127,9 @@ RULES = {"muon": muon_update, "adamw": adamw_update}
 def build_optimizer(model: TransformerLM, recipe: TrainConfig) -> MuonAdamW:
     """The optimizer that the recipe names for the matrices of the blocks, AdamW for everything else.
 
-    Vectors (gains, biases) do not decay. Frozen parameters are left out.
+    Vectors (gains, biases) do not decay. Frozen parameters are left out. Raises ValueError for weights in 8 bits.
     """
+    refuse_quantized(model, "build_optimizer")
     inside = {id(p) for p in model.blocks.parameters() if p.ndim >= 2}
     parameters = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in parameters if id(p) in inside]

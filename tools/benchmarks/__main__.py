@@ -14,15 +14,15 @@ import torch
 
 from tinylm_lib.data.corpora import load_corpus
 
-from . import ablation, decoding, gpu, grading, live, recipe, steps, text
+from . import ablation, decoding, gpu, grading, live, quantized, recipe, steps, text
 from .measure import Row, Settings, machine, table
 from .peers import load_minbpe, load_nanogpt
 
 ROWS: dict[str, Callable[[Settings], Iterator[Row]]] = {
-    **recipe.ROWS, **ablation.ROWS, **steps.ROWS, **decoding.ROWS, **text.ROWS, **gpu.ROWS, **grading.ROWS,
-    **live.ROWS,
+    **recipe.ROWS, **ablation.ROWS, **steps.ROWS, **decoding.ROWS, **quantized.ROWS, **text.ROWS, **gpu.ROWS,
+    **grading.ROWS, **live.ROWS,
 }  # fmt: skip
-LONG = [*recipe.ROWS, *ablation.ROWS]  # minutes each: a quick run leaves them out
+LONG = [*recipe.ROWS, *ablation.ROWS, "int8-pydoc"]  # minutes each: a quick run leaves them out
 
 
 def parser() -> argparse.ArgumentParser:

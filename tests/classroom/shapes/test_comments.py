@@ -256,6 +256,15 @@ def exercise_attend(lib: ModuleType, config: ModelConfig) -> None:
         lib.attention.attend(q[0, 0], k[0, 0, :11], v[0, 0, :11], None if mask is None else mask[:, :11], causal)
 
 
+def exercise_quantization(lib: ModuleType, config: ModelConfig) -> None:
+    """Products with few rows and with many; torch's own is right, if slow, on a processor without vectors, too."""
+    quantization = room(lib, "quantization")
+    quantization.has_int8_product = lambda: True
+    weight = quantization.Int8Weight(torch.randn(F, 32))
+    for rows in (B, B * T):
+        weight.linear(torch.randn(rows, 32))
+
+
 def exercise_sampling(lib: ModuleType, config: ModelConfig) -> None:
     """All options, alone and together, beyond the longest sequence, and a stream."""
     model, ids = lib.TransformerLM(config), torch.randint(V, (B, T))
@@ -318,7 +327,8 @@ def exercise_view(lib: ModuleType, config: ModelConfig) -> None:
 
 
 EXERCISES = (
-    exercise_model, exercise_adapters, exercise_attend, exercise_sampling, exercise_training, exercise_capture,
+    exercise_model, exercise_adapters, exercise_attend, exercise_quantization, exercise_sampling, exercise_training,
+    exercise_capture,
 )  # fmt: skip
 
 

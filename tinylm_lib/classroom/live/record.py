@@ -11,6 +11,7 @@ from torch import Tensor
 from ...cost import count_parameters
 from ...model import TransformerLM
 from ...positions import frequencies, stretch
+from ...quantization import refuse_quantized
 from ...text.base import Tokenizer
 
 MOST_PARAMETERS = 5_000_000
@@ -56,6 +57,7 @@ def _check(model: Any, tokenizer: Any) -> None:
     """Refuse what the page lacks."""
     if not isinstance(model, TransformerLM):
         raise TypeError(f"model must be a TransformerLM, got {type(model).__name__}; use TransformerLM(config)")
+    refuse_quantized(model, "a page")
     for name, values in _SUPPOSED.items():
         if (value := getattr(model.config, name)) not in values:
             known = " or ".join(map(repr, values))

@@ -1,0 +1,154 @@
+"""Lesson 14: a matrix in 8 bits, one scale per row."""
+
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from .base import Exercise, Fault, Probe
+
+
+def quantize_int8(weight: Tensor, on: frozenset[str] = frozenset()) -> Any:
+    """Whole steps (out, in) in int8 and the size of a step (out,) of each row, and the mistakes that are `on`."""
+    scale = _scale(weight, on)
+    steps = weight / scale.reshape(-1, 1) if scale.numel() == len(weight) and scale.ndim < 2 else weight / scale
+    if "a shifted zero" in on:
+        steps = steps - weight.amin(1, keepdim=True) / scale[:, None] - 128
+    rounded = steps.round()
+    others = {"cut off": steps.trunc(), "rounded down": steps.floor(), "rounded up": steps.ceil()}
+    rounded = next((other for name, other in others.items() if name in on), rounded)
+    if any("and a limit" in name for name in on):
+        rounded = rounded.clamp(-128, 127)
+    if "only positive" in on:
+        rounded = rounded.clamp(0, 127)
+    values = rounded.to(torch.uint8 if "unsigned" in on else torch.int8)
+    if "not int8" in on:
+        values = rounded
+    if "steps per unit" in on:
+        scale = 1 / scale
+    if "in full again" in on:
+        return values * scale[:, None], scale
+    return (scale, values) if "swapped" in on else (values, scale)
+
+
+def _scale(weight: Tensor, on: frozenset[str]) -> Tensor:
+    """The size of a step, one number for each row unless that is the mistake."""
+    size = weight.abs()
+    largest = size.amax(1)
+    if on & {"largest without its sign", "largest without its sign, and a limit"}:
+        largest = weight.amax(1).clamp_min(1e-6)
+    spreads = {
+        "the mean size": size.mean(1) + 1e-6,
+        "the standard deviation": 3 * weight.std(1, correction=0) + 1e-6,
+        "largest minus smallest": weight.amax(1) - weight.amin(1) + 1e-6,
+        "a shifted zero": 127 / 255 * (weight.amax(1) - weight.amin(1) + 1e-6),
+        "one scale": weight.abs().max().reshape(1, 1).expand(len(weight), 1).squeeze(1),
+        "one for each column": size.amax(0, keepdim=True),
+    }
+    largest = next((spread for name, spread in spreads.items() if name in on), largest)
+    parts = {
+        "128 steps": 128,
+        "128 steps and a limit": 128,
+        "127.5 steps and a limit": 127.5,
+        "255 steps": 255,
+        "256 steps": 256,
+        "no steps": 1,
+    }
+    scale = largest / next((n for name, n in parts.items() if name in on), 127)
+    scale = scale.where(scale > 0, 0.0 if "unguarded" in on else 1.0)
+    if "one for each column" in on:
+        return scale
+    return scale[:, None] if "a column" in on else scale
+
+
+def _weight(g: Generator, *shape: int) -> Tensor:
+    """Rows of very different sizes."""
+    return torch.randn(*shape, generator=g) * torch.logspace(-2, 1, shape[0])[:, None]
+
+
+def _without_scale_of_zeros(arguments: tuple, result: Any) -> Any:
+    """Which scale a row of zeros has is left open, but it is above 0."""
+    values, scale = result
+    rows = arguments[0].abs().amax(1) > 0
+    return {"values": values, "scale": scale[rows], "all scales are above 0": bool((scale > 0).all())}
+
+
+QUANTIZE_INT8 = Exercise(
+    name="quantize_int8",
+    lesson="14",
+    order=1,
+    reference=quantize_int8,
+    probes=(
+        Probe("one row: its largest number takes 127 steps", lambda g: (torch.tensor([[2.54, 1.0, -0.13]]),)),
+        Probe("the largest number may be negative", lambda g: (torch.tensor([[0.5, -1.27, 0.3, 0.004]]),)),
+        Probe("no number is positive", lambda g: (torch.tensor([[-0.5, -1.27, -0.3]]),)),
+        Probe("each row has its own scale", lambda g: (torch.tensor([[1.27, 0.3], [-0.011, 0.0254], [90.0, -127.0]]),)),
+        Probe("numbers are rounded to the nearest step", lambda g: (torch.tensor([[127.0, 5.7, 5.2, -5.7, -5.2]]),)),
+        Probe("any matrix", lambda g: (_weight(g, 5, 8),)),
+        Probe("as many rows as columns", lambda g: (_weight(g, 6, 6),)),
+        Probe("a real size", lambda g: (_weight(g, 24, 40),)),
+        Probe(
+            "a row of zeros has values of 0 and a scale above 0",
+            lambda g: (torch.tensor([[1.0, -2.0, 0.3], [0.0, 0.0, 0.0]]),),
+            sees=_without_scale_of_zeros,
+        ),
+    ),
+    faults={
+        "largest without its sign": Fault(
+            "the largest number of the row counts, and not the largest absolute value",
+            "A large negative number must fit as well: what is the farthest from 0?",
+        ),
+        "largest without its sign, and a limit": Fault(
+            "the largest number of the row counts, and not the largest absolute value",
+            "A large negative number must fit as well, without being cut off: what is the farthest from 0?",
+        ),
+        "one scale": Fault("the whole matrix has one scale", "Each row has its own: small rows need small steps."),
+        "one for each column": Fault(
+            "each column has a scale", "A row of the weight makes one output feature: along which axis is the maximum?"
+        ),
+        "128 steps": Fault("the largest number takes 128 steps", "int8 ends at 127, and 128 becomes -128."),
+        "128 steps and a limit": Fault(
+            "the largest number takes 128 steps and is cut off at 127", "With 127 steps nothing has to be cut off."
+        ),
+        "127.5 steps and a limit": Fault(
+            "half of 255 steps are on each side of 0", "Then the largest number is cut off. Take 127 whole steps."
+        ),
+        "255 steps": Fault("the row has 255 steps on one side of 0", "int8 reaches from -128 to 127."),
+        "256 steps": Fault("the row has 256 steps on one side of 0", "int8 reaches from -128 to 127."),
+        "no steps": Fault("the largest number takes one step", "It should take 127: divide once more."),
+        "the mean size": Fault("the mean size of the row sets the scale", "The largest must fit into int8, too."),
+        "the standard deviation": Fault(
+            "three standard deviations set the scale",
+            "The largest must fit into int8, however far it is from the rest.",
+        ),
+        "largest minus smallest": Fault(
+            "the distance from the smallest to the largest number sets the scale",
+            "Steps are counted from 0 to both sides: how far does the row reach from there?",
+        ),
+        "a shifted zero": Fault(
+            "the smallest number of the row is stored as -128", "Here 0 stays 0: a value is a number of steps from 0."
+        ),
+        "cut off": Fault(
+            "the digits behind the point are cut off", "Round to the nearest step before `.to(torch.int8)`."
+        ),
+        "rounded down": Fault("every number is rounded down", "The nearest step may be above."),
+        "rounded up": Fault("every number is rounded up", "The nearest step may be below."),
+        "only positive": Fault("negative numbers become 0", "int8 has negative numbers, too."),
+        "unsigned": Fault("the values are unsigned", "The text names the dtype: torch.int8."),
+        "not int8": Fault("the values are still floating-point numbers", "Whole, but with 4 bytes each: convert them."),
+        "steps per unit": Fault("the scale is turned round", "values times scale is the weight."),
+        "in full again": Fault("the values are multiplied back", "Return the whole numbers of steps themselves."),
+        "swapped": Fault("values and scale are exchanged", "Look at their order in the text."),
+        "a column": Fault("the scales form a column", "The text names their shape: (out,)."),
+        "unguarded": Fault(
+            "a row of zeros is divided by 0", "Its largest absolute value is 0: give it some other scale, such as 1."
+        ),
+    },
+    hints=(
+        "How long must a step be, if the number that is the farthest from 0 takes exactly 127 of them?",
+        "One such number for each row, and a row of zeros must not divide by 0. Then count the steps of every number.",
+        "Divide each row by its scale, which needs an axis more for that, round, and only then convert to int8.",
+    ),
+)
+
+EXERCISES = (QUANTIZE_INT8,)
