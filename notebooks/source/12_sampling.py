@@ -794,7 +794,7 @@ torch.testing.assert_close(next_token_probs(logits[None], 0.7)[0], (logits / 0.7
 show(next_token_probs, sample, sampling._beams)
 
 # %% [markdown]
-# `sample` throws the dart of section 2 for every row at once: `cumsum` lays the probabilities side by side, and `searchsorted` finds the word in whose stretch the dart lies. It computes in fp64, because in a vocabulary of 50,000 words the rounding of fp32 would change how often the rare ones come.
+# `sample` throws the dart of section 2 for every row at once: `cumsum` lays the probabilities side by side, and `searchsorted` finds the word in whose stretch the dart lies. It computes in fp64, because in a large vocabulary the rounding of fp32 would change how often the rare words come.
 
 # %% [markdown] slide="slide"
 # ## 8. Break it: cut to zero

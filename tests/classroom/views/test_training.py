@@ -199,6 +199,12 @@ def test_what_is_interrupted_from_outside_is_shown_as_far_as_it_came(shown):
     assert shown[0].data["state"] == "stopped" and shown[0].data["loss"] == [2.0, 1.5]
 
 
+def test_a_sample_with_control_characters_can_be_drawn(shown, monkeypatch):
+    monkeypatch.setattr(training, "generate", lambda model, ids, n, **_: torch.tensor([[*b"a\0\x05\x7fb\tc\x1fd"]]))
+    watch(made_up([2.0]), 1)
+    assert shown[0].data["samples"][0] == [0, "a\ufffd\ufffd\ufffdb\tc\ufffdd"]
+
+
 @pytest.mark.parametrize("n_updates", [0, 2])
 def test_an_expected_update_that_did_not_come_is_named(shown, n_updates):
     with pytest.raises(ValueError, match=f"expected names update 3, but {n_updates} updates came.* make model"):

@@ -203,7 +203,8 @@ def _sample(model: TransformerLM, tokenizer: Any, ids: Sequence[int], n_tokens: 
     device = next(model.parameters()).device
     prompt = torch.tensor([list(ids)], device=device)
     new = generate(model, prompt, n_tokens, temperature=0.8, generator=torch.Generator(device).manual_seed(1))
-    return tokenizer.decode(new[0].tolist()).strip()[:_MOST_CHARACTERS]
+    text = tokenizer.decode(new[0].tolist()).strip()[:_MOST_CHARACTERS]
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)  # no font has a control character
 
 
 def _figure_html(run: Run) -> str:
