@@ -677,7 +677,7 @@ print("at once, in 4 parts, recomputed: the same gradient")
 # ## 6. One byte for each weight
 # A model that writes reads all its weights for each token, and does only 2 FLOPs with each (section 2). So the bytes of the weights limit how fast it can write. In bf16 a weight takes 2 bytes. Can it be 1?
 #
-# One byte has 256 values, too few for floating-point numbers. But it can hold a whole number from -128 to 127 (`torch.int8`), and we can count **steps**: choose a step so small that the largest weight is 127 of them, and round each weight to the nearest whole number of steps. By hand, for one row:
+# One byte has too few values for floating-point numbers. But it can hold a whole number from -128 to 127 (`torch.int8`), and we can count **steps**: choose a step so small that the largest weight is 127 of them, and round each weight to the nearest whole number of steps. By hand, for one row:
 
 # %%
 row = torch.tensor([0.100, -0.021, 0.254, -0.0005])
