@@ -6,7 +6,7 @@
 # *Teaches* in about 73 minutes, plus 15 of exercises.
 
 # %% [markdown] tags=["note"]
-# The lesson has one idea: a layer is a list of questions, each question is a list of weights, and the weights are learned. Sections 1 to 5 are the core. Section 6 asks what the rows of the shipped model's table have learned, section 7 shows two mistakes that raise no error, and section 8 is for students who want to know how tensors lie in memory and how weights begin.
+# The lesson has one idea: a layer is a list of questions, each question is a list of weights, and the weights are learned. Sections 1 to 5 are the core. Section 6 asks what the rows of the shipped model's table have learned, section 7 shows two mistakes that raise no error, and section 8 explains how tensors lie in memory and how large new weights are.
 # Before the class: run all cells once, and try the control at the end of section 4. If everybody knows tensors, leave out section 2 except for its last prediction.
 
 # %% slide="skip"
@@ -280,12 +280,12 @@ for w, feature in zip(questions["for a windy day?"], words["kite"], strict=True)
 print("kite, for a windy day?", answer)
 
 # %% [markdown] slide="subslide"
-# The answer is high if the word has what the question looks for. A negative weight counts against it: a person cannot be given. All questions for all words are one **matrix product** `x @ weight.T`: the dot product of each row of `x` with each row of `weight`.
+# The answer is high if the word has what the question looks for. A negative weight counts against it: a person cannot be given. Each word is asked all questions, so there is a dot product of each row of `x`, a word, with each row of the weight, a question.
 
 # %% slide="skip"
 x = torch.tensor(list(words.values()))  # (words, in)
 question_weights = torch.tensor(list(questions.values()))  # (out, in)
-answers = x @ question_weights.T  # (words, out)
+answers = torch.stack([torch.stack([word @ question for question in question_weights]) for word in x])  # (words, out)
 
 # %% slide="skip"
 def draw_grid(ax, numbers: torch.Tensor, row_names: list[str], column_names: list[str], digits: int = 0) -> None:
@@ -303,18 +303,18 @@ def draw_grid(ax, numbers: torch.Tensor, row_names: list[str], column_names: lis
 
 # %% tags=["source-hidden"]
 asked = ["windy?", "sing?", "give?"]
-grids = {"x (5, 4)": (x, list(words), features), "weight.T (4, 3)": (question_weights.T, features, asked)}
+grids = {"x (5, 4)": (x, list(words), features), "weight (3, 4)": (question_weights, asked, features)}
 grids["answers (5, 3)"] = (answers, list(words), asked)
-fig, three_axes = plt.subplots(1, 3, figsize=(12.4, 4.8), layout="constrained", width_ratios=(4, 3, 3))
+fig, three_axes = plt.subplots(1, 3, figsize=(12.4, 4.8), layout="constrained", width_ratios=(4, 4, 3))
 for ax, (title, (numbers, row_names, column_names)) in zip(three_axes, grids.items(), strict=True):
     draw_grid(ax, numbers, row_names, column_names)
     ax.set_title(title, size=21)
-fig.supxlabel("x @ weight.T = answers", size=20)
+fig.supxlabel("row of x  ·  row of weight  =  answer", size=20)
 three_axes[0].set_ylabel("word", size=18)
 figures.display(
     fig,
-    alt="Three grids of numbers: five words with four features, four features with three questions, and the five words with three answers.",
-    caption="A linear map as three grids. Take a row of the first and a column of the second, multiply them number by number and add up: that is one number of the third.",
+    alt="Three grids of numbers: five words with four features, three questions with four weights, and the five words with three answers.",
+    caption="A linear map as three grids. Take a row of the first and a row of the second, multiply them number by number and add up: that is one number of the third.",
     table={"word": list(words), **{name: answers[:, i].tolist() for i, name in enumerate(questions)}},
 )
 
@@ -342,7 +342,7 @@ predict(
 # %% [markdown]
 # *By itself*: if we change one word, do the answers of another change?
 
-# %% rows=["S1-6"] evidence="each-by-itself"
+# %% evidence="each-by-itself"
 batch = torch.ones(2, 5, 4)  # (B, T, in)
 changed_batch = batch.clone()
 changed_batch[1, 2] = 7.0
@@ -351,11 +351,21 @@ print("answers changed at:", differs.nonzero().tolist())
 assert differs.nonzero().tolist() == [[1, 2]]
 
 # %% [markdown]
-# They do not, and no other layer in the first half of this course looks from word to word either: that takes attention (lesson 05). [[each-by-itself]]
+# They do not: a linear map computes the answers of each word from that word alone. [[each-by-itself]] To look at other words takes attention (lesson 05).
 
 # %% [markdown] slide="subslide"
 # ### Your turn
-# The matrix product `a @ b` takes the **last** axis of `a` and the **last but one** axis of `b`. They must be equally long, and both disappear. Axes further to the left stay. `weight.T`, the **transpose**, exchanges rows and columns.
+# All these dot products are one **matrix product**. `a @ b` takes each row of `a` with each *column* of `b`:
+
+# %% rows=["S1-6"]
+a, b = torch.randn(1, 3), torch.randn(3, 6)
+product = a @ b  # (1, 3) @ (3, 6) -> (1, 6)
+dots = [a[0] @ b[:, j] for j in range(6)]
+torch.testing.assert_close(product[0], torch.stack(dots))
+print(f"{product.numel()} outputs, each a dot product of {a.shape[1]} numbers")
+
+# %% [markdown]
+# The **last** axis of the left side and the **last but one** axis of the right side must be equally long, and both disappear. Axes further to the left stay. The **transpose** `b.T` exchanges rows and columns.
 
 # %% slide="skip"
 from tinylm_lib.classroom import check, hint, keep
@@ -411,7 +421,7 @@ trace(layer, torch.randn(2, 5, 64), sizes={"B": 2, "T": 5})
 # **Usual answers.**
 # - *By 6* (`6`): That is the change per 1 of the weight. We change it by a hundredth of that.
 # - *By 0.01* (`0.01`): The gradient of that weight is not 1.
-# - *All five words are needed to have a low loss* (`stays above 0, other questions`): Fewer answers are easier to fit. What is harder is to find the questions that were meant.
+# - *Four words are too few for a low loss* (`stays above 0, other questions`): Fewer answers are easier to fit. What is harder is to find the questions that were meant.
 # - *It finds the same questions, because the loss is 0* (`goes to 0, the same questions`): Which of the four words has a colour?
 # - *The gradient points downhill* (from the room): It points uphill, so we subtract it.
 #
@@ -651,7 +661,7 @@ if check("embedding", embedding).passed:
 hint("embedding")
 
 # %% [markdown] tags=["solution"]
-# A tensor indexed with a tensor of ids gives a row for each id, in their shape. The range is checked first; the parentheses around both comparisons are needed, because `|` binds more tightly than `<`. `F.embedding(ids, weight)` alone is right, too, because on the CPU it refuses such ids itself. Common mistakes: `weight[:, ids]`, which takes columns; `one_hot(ids)` without V, which is as wide as the largest id that happens to occur; `assert`, which `python -O` leaves out; and `.tolist()` on the way, which the gradient cannot follow.
+# A tensor indexed with a tensor of ids gives a row for each id, in their shape. The range is checked first; both comparisons must be in parentheses, because `|` binds more tightly than `<`. `F.embedding(ids, weight)` alone is right, too, because on the CPU it refuses such ids itself. Common mistakes: `weight[:, ids]`, which takes columns; `one_hot(ids)` without V, which is as wide as the largest id that happens to occur; `assert`, which `python -O` leaves out; and `.tolist()` on the way, which the gradient cannot follow.
 
 # %% [markdown] slide="subslide"
 # ### The library's version
@@ -807,8 +817,8 @@ from copy import deepcopy
 
 he = tokenizer.encode(" He")[0]
 girls, boys = ids_of["girls"], ids_of["boys"]
-sentence = "\nOne snowy day, shy {} wandered to Eastbridge."
-prompts = torch.tensor([tokenizer.encode(sentence.format(name)) for name in kinds["girls"]])  # (N, T)
+texts = [f"One snowy day, shy {name} wandered to Eastbridge." for name in kinds["girls"]]
+prompts = torch.tensor([tokenizer.encode("\n" + text) for text in texts])  # (N, T)
 
 
 # %%
@@ -1004,7 +1014,7 @@ assert not torch.allclose(hasty(five_vectors, square_weight), five_vectors @ squ
 print(diagnose("linear", hasty).message)
 
 # %% [markdown] tags=["note"]
-# **Say.** This section is for those who write layers, load weights or initialize models: how a tensor lies in memory, why weights are stored as (out, in), and how large they are at the start.
+# **Say.** Here is what you use when you write layers, load weights or initialize models: how a tensor lies in memory, why weights are stored as (out, in), and how large they are at the start.
 #
 # **Draw.** The line of 18 numbers in memory. Let someone walk through it with a finger, once for each stride.
 #
