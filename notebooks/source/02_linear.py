@@ -103,6 +103,14 @@ figures.display(
 # %% [markdown] slide="say"
 # A picture of 128 dimensions is not possible, but a picture of two is. The **principal components** (Pearson 1901) of a cloud of points are the directions in which it varies most. They come from the points alone: the computation does not know the kinds, which only choose the colour of each point.
 
+# %% slide="skip" evidence="two-directions"
+held_by = {name: held for name, (_, held) in planes.items()}
+print("variance along the two directions:", ", ".join(f"{held:.0%} {name}" for name, held in held_by.items()))
+assert 0.08 < held_by["after training"] < 0.12 and held_by["after training"] > 1.4 * held_by["before training"]
+
+# %% [markdown] slide="say"
+# The two directions contain only 10 % of the variance, so the picture hides much: girls and boys overlap in it, and so do colours and traits. [[two-directions]]
+
 # %% [markdown] slide="subslide"
 # Can the eye be fooled? Let us count. For each word we look for the word whose vector has the most similar direction, in all 128 dimensions. How often are both of the same kind?
 
@@ -802,8 +810,15 @@ print(f"from the two numbers of the map: {in_two}")
 assert right_trained > 0.9 * len(labels) and max(*shuffled_right, n_right(untrained[word_ids], labels)) < 50
 assert in_two < right_trained - 10
 
+# %% slide="skip" evidence="mistakes"
+guessed = nearest_kind(trained[word_ids], labels)
+all_names = [name for names in kinds.values() for name in names]
+for i in (guessed != labels).nonzero()[:, 0].tolist():
+    print(f"{all_names[i]} is nearest to the {list(kinds)[guessed[i]]}")
+assert ((guessed < 2) == (labels < 2)).all()  # kinds 0 and 1 are girls and boys
+
 # %% [markdown]
-# So both are true for these kinds: two words have only a small part of their direction in common, and this part is enough to find the kind of 120 of the 126 words. [[nearest-kind]] The map of section 1 shows less than there is: where two kinds overlap in it, all 128 numbers still separate them.
+# So both are true for these kinds: two words have only a small part of their direction in common, and this part is enough to find the kind of 120 of the 126 words. [[nearest-kind]] The map of section 1 shows less than there is: where two kinds overlap in it, all 128 numbers still separate nearly all words. The six mistakes confuse girls and boys. [[mistakes]]
 
 # %% [markdown] slide="say"
 # That we can read the kind from a row does not prove that the model uses it. So we intervene, twice.
