@@ -1,6 +1,7 @@
-"""Lesson 01: which neighbours occur most often, and one number in their place."""
+"""Lesson 01: which neighbours occur most often, one number for them, and the merges that encode a text."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations, pairwise
 
 import torch
@@ -9,6 +10,7 @@ from torch import Generator
 from .base import Exercise, Fault, Probe
 
 Pair = tuple[int, int]
+Merge = tuple[bytes, bytes]
 
 TIES = {
     "first met": lambda tied: tied[0],
@@ -162,6 +164,93 @@ def _starts(ids: list[int], pair: Pair, on: frozenset[str]) -> list[int]:
     return starts[:1] if "first alone" in on else starts[-1:] if "last alone" in on else starts
 
 
+def bpe_encode(tokens: list[bytes], merges: Sequence[Merge], on: frozenset[str] = frozenset()) -> list[bytes]:
+    """The tokens after each merge in turn has joined all its occurrences, and the mistakes that are `on`."""
+    given, result = tokens, list(tokens)
+    if "nothing merged" in on:
+        return result
+    if "longest match" in on:
+        return _longest_match(b"".join(tokens), {a + b for a, b in merges})
+    if found := [name for name in CHOICES if name in on]:
+        return _one_by_one(result, merges, found[0])
+    for pair in _in_turn(list(merges), on):
+        if "stops early" in on and pair not in pairwise(result):
+            break
+        result = _joined(result, pair, on)
+        if "one merge" in on and pair in pairwise(given):
+            break
+    if "last merge alone" in on and merges:
+        result = _joined(list(given), merges[-1], on)
+    if "in place" in on:
+        given[:] = result
+    if "nothing else" in on:
+        result = [token for token in result if len(token) > 1]
+    return b"".join(result) if "glued" in on else result
+
+
+CHOICES = {
+    "most frequent": lambda pairs, ranks: max(pairs, key=lambda pair: (pairs.count(pair), -ranks[pair])),
+    "leftmost": lambda pairs, ranks: pairs[0],
+    "latest": lambda pairs, ranks: max(pairs, key=ranks.get),
+}
+
+
+def _one_by_one(tokens: list[bytes], merges: Sequence[Merge], choice: str) -> list[bytes]:
+    """The tokens if at each step one of the known pairs is chosen in another way than by its place in the merges."""
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    while known := [pair for pair in pairwise(tokens) if pair in ranks]:
+        tokens = _joined(tokens, CHOICES[choice](known, ranks), frozenset())
+    return tokens
+
+
+def _longest_match(text: bytes, made: set[bytes]) -> list[bytes]:
+    """The text cut from the left, each time into the longest token that fits."""
+    tokens = []
+    while text:
+        tokens.append(next(text[:n] for n in range(len(text), 0, -1) if n == 1 or text[:n] in made))
+        text = text[len(tokens[-1]) :]
+    return tokens
+
+
+def _in_turn(merges: list[Merge], on: frozenset[str]) -> list[Merge]:
+    """The merges in the order in which they are applied."""
+    if "backwards" in on:
+        return merges[::-1]
+    if "longest first" in on:
+        return sorted(merges, key=lambda pair: -len(pair[0] + pair[1]))
+    if "sorted" in on:
+        return sorted(merges)
+    return merges[:-1] if "last left out" in on else merges
+
+
+def _joined(tokens: list[bytes], pair: Merge, on: frozenset[str]) -> list[bytes]:
+    """The tokens with the occurrences of a pair joined."""
+    if "right to left" in on:
+        swapped = _joined([token[::-1] for token in tokens[::-1]], (pair[1][::-1], pair[0][::-1]), frozenset())
+        return [token[::-1] for token in swapped[::-1]]
+    starts, joined, i = _starts(tokens, pair, on & {"first alone", "either order"}), [], 0
+    while i < len(tokens):
+        found = i in starts
+        joined.append(b"".join(tokens[i : i + 1 + found]))
+        i += 1 + found
+    return joined
+
+
+def _bytes(text: str) -> list[bytes]:
+    """The single bytes of a text of plain letters."""
+    return [letter.encode() for letter in text]
+
+
+def _learnt(g: Generator, n_merges: int) -> tuple[list[bytes], list[Merge]]:
+    """A random text, and the merges that another text like it would teach."""
+    text, other = (_bytes("".join("abcd"[i] for i in _ids(g, n, 4))) for n in (50, 90))
+    merges: list[Merge] = []
+    for _ in range(n_merges):
+        merges.append(most_common_pair(other))
+        other = _joined(other, merges[-1], frozenset())
+    return text, merges
+
+
 def _ids(g: Generator, n: int, below: int, start: int = 0) -> list[int]:
     """n random ids, start..start + below - 1."""
     return (start + torch.randint(below, (n,), generator=g)).tolist()
@@ -179,7 +268,7 @@ MOST_COMMON_PAIR = Exercise(
     probes=(
         Probe("1 2 is the pair that 1 2 3 1 2 holds twice", lambda g: ([1, 2, 3, 1, 2],)),
         Probe("a pair has an order: 7 4 is not 4 7", lambda g: ([7, 4, 9, 4, 7, 5, 7, 4],)),
-        Probe("all neighbours count, at even places and at odd ones", lambda g: ([6, 8, 2, 6, 8, 9, 9, 5, 6, 8],)),
+        Probe("all neighbours count, at even positions and at odd ones", lambda g: ([6, 8, 2, 6, 8, 9, 9, 5, 6, 8],)),
         Probe("two ids are a pair", lambda g: ([0, 3],)),
         Probe("the last pair counts", lambda g: ([1, 5, 6, 1, 4, 5, 6],)),
         Probe("of equally frequent pairs the greater", lambda g: ([2, 6, 4, 5],)),
@@ -198,31 +287,31 @@ MOST_COMMON_PAIR = Exercise(
     faults={
         "rarest": Fault("the rarest pair is returned", "BPE grows by what occurs most often."),
         "presence": Fault("it is only noted whether a pair occurs, not how often", "The count decides; the greater pair wins only among equals."),
-        "single ids": Fault("ids are counted one by one", "Two frequent ids need not stand side by side: count pairs of neighbours."),
-        "first met": Fault("of equally frequent pairs the first is taken", "Asked for is the greater one. (`max` and `most_common` keep the first that they meet.)"),
-        "last met": Fault("of equally frequent pairs the last is taken", "Asked for is the greater one, wherever it stands."),
-        "smaller": Fault("of equally frequent pairs the smaller is taken", "Asked for is the greater one."),
+        "single ids": Fault("ids are counted one by one", "Two frequent ids need not be next to each other: count pairs of neighbours."),
+        "first met": Fault("of equally frequent pairs the first is taken", "The greater one is expected. (`max` and `most_common` keep the first that they meet.)"),
+        "last met": Fault("of equally frequent pairs the last is taken", "The greater one is expected, wherever it occurs."),
+        "smaller": Fault("of equally frequent pairs the smaller is taken", "The greater one is expected."),
         "by the second": Fault("ties are decided by the second id", "Pairs compare like words: first by the first id, then by the second."),
         "by the sum": Fault("ties are decided by the sum of the two ids", "Pairs compare like words: first by the first id, then by the second."),
         "first id only": Fault("ties are decided by the first id alone", "Where the first ids are equal, the second ones decide."),
-        "as text": Fault("ids are compared as text", "As text, 9 comes behind 10. Compare the numbers."),
+        "as text": Fault("ids are compared as text", "As text, 9 comes after 10. Compare the numbers."),
         "every second": Fault("every second pair is left out", "Neighbours overlap: 1 2 3 holds the pairs 1 2 and 2 3. Look at the step of your loop."),
         "last left out": Fault("the last pair is not counted", "n ids have n - 1 pairs of neighbours. Where does your loop end?"),
         "first left out": Fault("the first pair is not counted", "n ids have n - 1 pairs of neighbours. Where does your loop begin?"),
         "circle": Fault("the last id and the first are counted as a pair", "A text has two ends. (`ids[-1]` is the last id: does your loop begin one too early?)"),
-        "not neighbours": Fault("ids that are not neighbours are counted as pairs", "Only ids that stand side by side can be merged."),
-        "one apart": Fault("ids are paired across the one between them", "Neighbours are one place apart."),
+        "not neighbours": Fault("ids that are not neighbours are counted as pairs", "Only ids that are next to each other can be merged."),
+        "one apart": Fault("ids are paired across the one between them", "Neighbours are one position apart."),
         "either order": Fault("a pair and its reverse are counted together", "1 2 and 2 1 are different pairs: merged, they are different texts."),
-        "sorted": Fault("the ids are sorted first", "Sorting destroys the text: who stands beside whom is what is counted."),
+        "sorted": Fault("the ids are sorted first", "Sorting destroys the text: what is counted is which ids are next to each other."),
         "equal ids left out": Fault("pairs of two equal ids are left out", "5 5 is a pair like any other."),
         "no overlaps": Fault("of overlapping pairs only every other is counted", "5 5 5 holds two pairs of neighbours. Overlaps matter when pairs are merged, not when they are counted."),
-        "reversed": Fault("the two ids are returned in reversed order", "The id that stands first comes first."),
-        "with its count": Fault("the count is returned beside the pair", "Asked for is the pair alone: two ids."),
-        "count alone": Fault("the count of the pair is returned", "Asked for is the pair itself."),
-        "all of them": Fault("all of the most frequent pairs are returned", "One is asked for: the greater."),
+        "reversed": Fault("the two ids are returned in reversed order", "The id that comes first in the text comes first in the pair."),
+        "with its count": Fault("the count is returned together with the pair", "The pair alone is expected: two ids."),
+        "count alone": Fault("the count of the pair is returned", "The pair itself is expected."),
+        "all of them": Fault("all of the most frequent pairs are returned", "One is expected: the greater."),
     },
     hints=(
-        "Walk through the list and look at each id together with the one behind it. How many such pairs do n ids have?",
+        "Walk through the list and look at each id together with the one after it. How many such pairs do n ids have?",
         "Count in a dictionary from pair to number, or with `collections.Counter`; a tuple can be a key.",
         "A tie: Python compares tuples by their first item, then by their second. So does `max` with a key that is a tuple (count, pair).",
     ),
@@ -232,10 +321,10 @@ BPE_MERGE_STEP = Exercise(
     lesson="01",
     reference=bpe_merge_step,
     probes=(
-        Probe("7 stands for the pair 1 2", lambda g: ([5, 1, 2, 3], (1, 2), 7)),
+        Probe("the new id 7 replaces the pair 1 2", lambda g: ([5, 1, 2, 3], (1, 2), 7)),
         Probe("each occurrence is merged, at the start and at the end, too", lambda g: ([1, 2, 5, 1, 2, 3, 4, 1, 2], (1, 2), 7)),
-        Probe("occurrences may stand side by side", lambda g: ([3, 1, 2, 1, 2, 1, 2, 5], (1, 2), 7)),
-        Probe("both ids must be there, side by side, in this order", lambda g: ([1, 3, 2, 1, 1, 2, 2, 4, 1], (1, 2), 9)),
+        Probe("occurrences may be next to each other", lambda g: ([3, 1, 2, 1, 2, 1, 2, 5], (1, 2), 7)),
+        Probe("both ids must be there, next to each other, in this order", lambda g: ([1, 3, 2, 1, 1, 2, 2, 4, 1], (1, 2), 9)),
         Probe("without the pair nothing changes", lambda g: ([4, 3, 2, 1], (1, 2), 9)),
         Probe("overlaps: from left to right", lambda g: ([5, 5, 5, 3], (5, 5), 8)),
         Probe("an id is used once", lambda g: ([6, 6, 6, 6], (6, 6), 40)),
@@ -248,45 +337,90 @@ BPE_MERGE_STEP = Exercise(
     ),
     faults={
         "nothing merged": Fault("nothing is ever merged", "Is your condition ever true? A list never equals a tuple, even with the same ids in it: compare like with like."),
-        "first alone": Fault("only the first occurrence is merged", "Go on behind it: all occurrences are merged in one step."),
+        "first alone": Fault("only the first occurrence is merged", "Continue after it: all occurrences are merged in one step."),
         "last alone": Fault("only the last occurrence is merged", "All occurrences are merged in one step."),
-        "right to left": Fault("overlaps are merged from the right", "5 5 5 becomes NEW 5: whoever comes first is merged."),
-        "one step": Fault("after a merge you go on by one id instead of two", "Then the second id of the pair is used twice. How many ids has a merge consumed?"),
-        "three steps": Fault("after a merge you go on by three ids instead of two", "Then the id behind the pair is lost. How many ids has a merge consumed?"),
-        "next not looked at": Fault("the id behind a merged pair is copied without a look", "It may begin the next occurrence."),
-        "every second": Fault("only pairs at even places are merged", "A pair can begin anywhere: go on by one id where nothing was merged."),
-        "end lost": Fault("the last id is lost", "It begins no pair, and belongs to the result all the same. Where does your loop end?"),
+        "right to left": Fault("overlaps are merged from the right", "5 5 5 becomes NEW 5: the pair that comes first is merged."),
+        "one step": Fault("after a merge you move on by one id instead of two", "Then the second id of the pair is used twice. How many ids has a merge consumed?"),
+        "three steps": Fault("after a merge you move on by three ids instead of two", "Then the id after the pair is lost. How many ids has a merge consumed?"),
+        "next not looked at": Fault("the id after a merged pair is copied without a look", "It may begin the next occurrence."),
+        "every second": Fault("only pairs at even positions are merged", "A pair can begin anywhere: move on by one id where nothing was merged."),
+        "end lost": Fault("the last id is lost", "It cannot begin a pair, but it belongs to the result all the same. Where does your loop end?"),
         "end twice": Fault("the last id is there once too often", "It has been merged already: copy it only where it was not."),
         "end missed": Fault("a pair at the very end is not merged", "Where does your loop end? The last pair begins at the last id but one."),
         "start missed": Fault("a pair at the very start is not merged", "Where does your loop begin?"),
         "either order": Fault("the reversed pair is merged, too", "1 2 and 2 1 are different pairs."),
-        "wrong order": Fault("the reversed pair is merged instead", "Which id of the pair stands first?"),
-        "first id only": Fault("only the first id of the pair is looked at", "The id behind it must be the second one of the pair."),
+        "wrong order": Fault("the reversed pair is merged instead", "Which id of the pair comes first?"),
+        "first id only": Fault("only the first id of the pair is looked at", "The id after it must be the second one of the pair."),
         "second id only": Fault("only the second id of the pair is looked at", "The id before it must be the first one of the pair."),
-        "each by itself": Fault("each id that is in the pair is replaced by itself", "Only the two side by side are merged, and both become one."),
+        "each by itself": Fault("each id that is in the pair is replaced by itself", "Only the two next to each other are merged, and both become one."),
         "both replaced": Fault("new_id is written twice for one pair", "Two ids become one: the list gets shorter."),
-        "pair itself": Fault("the pair is put into the result", "new_id stands for it."),
-        "removed": Fault("the pair is removed and nothing put in its place", "new_id stands for it."),
+        "pair itself": Fault("the pair is put into the result", "new_id replaces it."),
+        "removed": Fault("the pair is removed and nothing is put there", "new_id replaces it."),
         "first id stays": Fault("new_id takes the place of the second id only", "It takes the place of both: the first one is in your new list already when you find the pair."),
-        "sum": Fault("the two ids are added up", "new_id stands for the pair; ids are names, not amounts."),
+        "sum": Fault("the two ids are added up", "new_id replaces the pair; ids are names, not amounts."),
         "the rest lost": Fault("what is not merged is lost", "Ids that belong to no occurrence are copied."),
         "used twice": Fault("an id that has been merged is merged once more", "5 5 5 becomes NEW 5: what the first merge used is gone."),
         "as text": Fault("the ids are searched as text", "As text, 1 2 is found inside 11 22. Compare numbers."),
-        "by identity": Fault("ids are compared by `is`", "That asks whether two names mean the same object, true by chance for numbers up to 256. Compare by `==`."),
-        "behind the pair": Fault("new_id is added behind the pair", "It takes the place of the two ids."),
+        "by identity": Fault("ids are compared by `is`", "That compares objects, not numbers, and is true by chance for numbers up to 256. Compare by `==`."),
+        "behind the pair": Fault("new_id is added after the pair", "It takes the place of the two ids."),
         "before the pair": Fault("new_id is added before the pair", "It takes the place of the two ids."),
         "own number": Fault("a number of your own takes the place of the pair", "The caller says which: new_id."),
-        "runs become one": Fault("occurrences side by side become one new_id", "1 2 1 2 holds the pair twice and becomes two ids."),
+        "runs become one": Fault("occurrences next to each other become one new_id", "1 2 1 2 holds the pair twice and becomes two ids."),
         "equal ids left out": Fault("a pair of two equal ids is not merged", "5 5 is a pair like any other."),
         "overlaps left out": Fault("occurrences that overlap are left out", "From left to right: the first is merged, and what it used is gone."),
         "nothing without the pair": Fault("nothing is returned where the pair does not occur", "Then the ids stay as they were."),
         "in place": Fault("the caller's list is changed", "Build a new list; the caller may still need the old one."),
     },
     hints=(
-        "Build a new list while you walk through the old one with an index. At each place there are two cases.",
+        "Build a new list while you walk through the old one with an index. At each position there are two cases.",
         "How far does the index move after a merge, and how far otherwise?",
-        "Mind the end: the last id has nobody behind it, but it must not get lost. A slice of two, `ids[i : i + 2]`, is shorter there and raises nothing (it is a list, and `pair` a tuple: they are never equal as they are).",
+        "Mind the end: no id comes after the last one, but it must not get lost. A slice of two, `ids[i : i + 2]`, is shorter there, without an error (it is a list, and `pair` a tuple: they are never equal as they are).",
+    ),
+)  # fmt: skip
+BPE_ENCODE = Exercise(
+    name="bpe_encode",
+    lesson="01",
+    reference=bpe_encode,
+    probes=(
+        Probe("a merge joins its two tokens", lambda g: (_bytes("hat"), [(b"h", b"a")])),
+        Probe("a later merge joins what an earlier one has made", lambda g: (_bytes("hat"), [(b"h", b"a"), (b"ha", b"t")])),
+        Probe("each merge joins all its occurrences", lambda g: (_bytes("that hat"), [(b"h", b"a"), (b"ha", b"t")])),
+        Probe("the merges are applied in the order in which they were learned", lambda g: (_bytes("abc"), [(b"b", b"c"), (b"a", b"b")])),
+        Probe("the merges are applied in the order in which they were learned", lambda g: (_bytes("abcxb"), [(b"a", b"b"), (b"b", b"c"), (b"x", b"b")])),
+        Probe("the merges are applied in the order in which they were learned", lambda g: (_bytes("abcd"), [(b"c", b"d"), (b"b", b"cd"), (b"b", b"c")])),
+        Probe("a merge that does not occur changes nothing", lambda g: (_bytes("cab"), [(b"x", b"y"), (b"a", b"b")])),
+        Probe("without merges the tokens stay", lambda g: (_bytes("cab"), [])),
+        Probe("one token stays as it is", lambda g: (_bytes("a"), [(b"a", b"b")])),
+        Probe("a pair has an order", lambda g: (_bytes("baab"), [(b"a", b"b")])),
+        Probe("overlaps: from left to right", lambda g: (_bytes("aaabaaaa"), [(b"a", b"a"), (b"aa", b"b")])),
+        Probe("long texts", lambda g: _learnt(g, 6)),
+        Probe("long texts, many merges", lambda g: _learnt(g, 25)),
+    ),
+    faults={
+        "nothing merged": Fault("nothing is merged", "Every merge of the list is applied. Is your result the list that you return?"),
+        "one merge": Fault("only the first merge that occurs is applied", "Continue with the next merge. Is your `return` inside the loop?"),
+        "last merge alone": Fault("each merge starts again from the single bytes", "A merge works on what the merges before it have made. Which list do you pass on?"),
+        "last left out": Fault("the last merge is not applied", "Where does your loop over the merges end?"),
+        "stops early": Fault("the loop ends at the first merge that does not occur", "This text does not contain that pair. Skip it and continue with the next merge."),
+        "first alone": Fault("each merge joins only its first occurrence", "All occurrences are joined before the next merge begins."),
+        "backwards": Fault("the merges are applied from the last to the first", "Later merges need the tokens that earlier ones make."),
+        "longest first": Fault("the merges are applied by length, the longest first", "The order in which they were learned decides, not the length."),
+        "sorted": Fault("the merges are sorted first", "The order in which they were learned decides, not the alphabet."),
+        "longest match": Fault("the text is cut into the longest tokens that fit, from the left", "That is another algorithm, WordPiece's. In BPE an earlier merge may use up a letter that a longer token would need."),
+        "most frequent": Fault("the pair that is most frequent in this text is joined first", "Counting belongs to learning. When you encode, the order of the merges decides."),
+        "leftmost": Fault("the leftmost known pair is joined first", "The merge that was learned first goes first, wherever it occurs."),
+        "latest": Fault("the merge that was learned last goes first", "The merge that was learned first goes first."),
+        "either order": Fault("the reversed pair is joined, too", "ab and ba are different pairs."),
+        "right to left": Fault("overlaps are joined from the right", "aaa becomes aa and a: the pair that comes first is joined."),
+        "in place": Fault("the caller's list is changed", "Build a new list; the caller may still need the old one."),
+        "glued": Fault("the tokens are joined into one bytes object", "Return the list of the tokens. Joined, they are only the text again."),
+        "nothing else": Fault("the bytes that no merge has joined are lost", "A byte that no merge joins is a token, too."),
+    },
+    hints=(
+        "Do it by hand for `that` with the merges `h a` and `ha t`. Which list does the second merge work on?",
+        "The outer loop goes over the merges, not over the text.",
+        "`merge` joins all occurrences of one pair and returns a new list, and a pair that does not occur changes nothing.",
     ),
 )  # fmt: skip
 
-EXERCISES = (MOST_COMMON_PAIR, BPE_MERGE_STEP)
+EXERCISES = (MOST_COMMON_PAIR, BPE_MERGE_STEP, BPE_ENCODE)
