@@ -145,6 +145,73 @@ def chosen(choose, pairs):
     return choose(counts, key=lambda pair: (counts[pair], pair))
 
 
+def encode_with_the_library_s_merge(tokens, merges):
+    for pair in merges:
+        tokens = bpe.merge(tokens, pair)
+    return tokens
+
+
+def encode_by_ranks(tokens, merges):
+    ranks, tokens = {tuple(pair): rank for rank, pair in enumerate(merges)}, list(tokens)
+    while known := [pair for pair in pairwise(tokens) if pair in ranks]:
+        tokens = bpe.merge(tokens, min(known, key=ranks.get))
+    return tokens
+
+
+def encode_with_ids(tokens, merges):
+    """Ids instead of bytes, as in the second exercise."""
+    names = [*dict.fromkeys([*tokens, *(token for pair in merges for token in pair)])]
+    ids = [names.index(token) for token in tokens]
+    for a, b in merges:
+        names.append(a + b)
+        ids = merge_by_skipping(ids, (names.index(a), names.index(b)), names.index(a + b))
+    return [names[id] for id in ids]
+
+
+def encode_in_a_copy(tokens, merges):
+    tokens = tokens.copy()
+    for a, b in merges:
+        for i in range(len(tokens)):
+            if tokens[i : i + 2] == [a, b]:
+                tokens[i : i + 2] = [a + b]
+    return tokens
+
+
+def encode_of_library(tokens, merges):
+    return bpe.apply_merges(b"".join(tokens), {pair: rank for rank, pair in enumerate(merges)})
+
+
+def returns_in_the_loop(tokens, merges):
+    for pair in merges:
+        return bpe.merge(tokens, pair)
+    return tokens
+
+
+def forgets_what_was_merged(tokens, merges):
+    merged = tokens
+    for pair in merges:
+        merged = bpe.merge(tokens, pair)
+    return merged
+
+
+def one_walk_along_the_text(tokens, merges):
+    out = tokens[:1]
+    for token in tokens[1:]:
+        if (out[-1], token) in merges:
+            out[-1] += token
+        else:
+            out.append(token)
+    return out
+
+
+def replaces_in_the_text(tokens, merges):
+    for a, b in merges:
+        while (a, b) in pairwise(tokens):
+            i = [*pairwise(tokens)].index((a, b))
+            tokens[i : i + 2] = [a + b]
+    return tokens
+
+
 RIGHT = {
     "most_common_pair": named(
         pair_by_counter, pair_by_loop, pair_by_sorting, pair_by_groups, pair_by_tensors, pair_by_rereading,
@@ -155,6 +222,7 @@ RIGHT = {
         merge_by_slices=lambda ids, pair, new_id: merged(ids, lambda *two: two == tuple(pair), new_id),
         merge_of_a_copy=lambda ids, pair, new_id: in_the_caller_s_list(list(ids), pair, new_id),
     ),
+    "bpe_encode": named(encode_with_the_library_s_merge, encode_by_ranks, encode_with_ids, encode_in_a_copy),
 }  # fmt: skip
 WRONG = {
     "most_common_pair": named(
@@ -174,5 +242,13 @@ WRONG = {
         merges_from_the_right=lambda ids, pair, new_id:
             merged(ids[::-1], lambda b, a: (a, b) == tuple(pair), new_id)[::-1],
     ),
+    "bpe_encode": named(
+        returns_in_the_loop, forgets_what_was_merged, one_walk_along_the_text, replaces_in_the_text,
+        from_the_last=lambda tokens, merges: encode_with_the_library_s_merge(tokens, merges[::-1]),
+        by_the_alphabet=lambda tokens, merges: encode_with_the_library_s_merge(tokens, sorted(merges)),
+        as_one_text=lambda tokens, merges: b"".join(tokens),
+    ),
 }  # fmt: skip
-LIBRARY = {"most_common_pair": pair_of_library, "bpe_merge_step": merge_of_library}
+LIBRARY = {
+    "most_common_pair": pair_of_library, "bpe_merge_step": merge_of_library, "bpe_encode": encode_of_library,
+}  # fmt: skip

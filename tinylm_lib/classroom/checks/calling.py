@@ -22,7 +22,7 @@ from ..exercises.base import Probe
 
 SECONDS = 5.0
 SEED = 20_260_101
-LOOSELY = {bool: bool, int: Integral, float: Real, str: str, list: list, tuple: tuple, dict: dict}
+LOOSELY = {bool: bool, int: Integral, float: Real, str: str, bytes: bytes, list: list, tuple: tuple, dict: dict}
 LONGEST_OUTPUT = 10_000  # characters that are kept of what is printed, twice as many at most
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-6}
 
@@ -204,7 +204,7 @@ def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
     kind = type(value)
     if not strictly:
         kind = next((to for to, of in LOOSELY.items() if isinstance(value, of)), kind)
-    if value is None or kind in (bool, int, float, str):
+    if value is None or kind in (bool, int, float, str, bytes):
         return value if kind is type(value) else kind(value)
     if kind in (list, tuple) and depth < 4 and len(value) <= 10_000:
         return kind(plain(item, depth + 1, strictly) for item in value)

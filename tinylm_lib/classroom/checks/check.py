@@ -293,7 +293,7 @@ def _short(value: Any, digits: int = 4) -> str:
             return _short(value.tolist(), digits)
         kind = "" if value.dtype == torch.float32 else f" of {dtype_name(value)}"
         return f"tensor {tuple(value.shape)}{kind}"
-    if isinstance(value, bool) or value is None or isinstance(value, int | str):
+    if isinstance(value, bool) or value is None or isinstance(value, int | str | bytes):
         return repr(value)
     if isinstance(value, float):
         return f"{value + 0.0:.{digits}g}"  # adding 0.0 makes -0.0 a 0

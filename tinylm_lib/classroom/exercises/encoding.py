@@ -1,0 +1,158 @@
+"""Lesson 01: a new text cut into tokens by the merges that were learned."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Generator
+
+from .base import Exercise, Fault, Probe
+from .tokens import most_common_pair
+
+Merge = tuple[bytes, bytes]
+
+
+def bpe_encode(tokens: list[bytes], merges: Sequence[Merge], on: frozenset[str] = frozenset()) -> list[bytes]:
+    """The tokens after each merge in turn has joined all its occurrences, and the mistakes that are `on`."""
+    given, result = tokens, list(tokens)
+    if "nothing merged" in on:
+        return result
+    if "longest match" in on:
+        return _longest_match(b"".join(tokens), {a + b for a, b in merges})
+    if found := [name for name in CHOICES if name in on]:
+        return _one_by_one(result, merges, found[0])
+    for pair in _in_turn(list(merges), on):
+        if "stops early" in on and pair not in pairwise(result):
+            break
+        result = _joined(result, pair, on)
+        if "one merge" in on and pair in pairwise(given):
+            break
+    if "last merge alone" in on and merges:
+        result = _joined(list(given), merges[-1], on)
+    if "in place" in on:
+        given[:] = result
+    if "nothing else" in on:
+        result = [token for token in result if len(token) > 1]
+    return b"".join(result) if "glued" in on else result
+
+
+CHOICES = {
+    "most frequent": lambda pairs, ranks: max(pairs, key=lambda pair: (pairs.count(pair), -ranks[pair])),
+    "leftmost": lambda pairs, ranks: pairs[0],
+    "latest": lambda pairs, ranks: max(pairs, key=ranks.get),
+}
+
+
+def _one_by_one(tokens: list[bytes], merges: Sequence[Merge], choice: str) -> list[bytes]:
+    """The tokens if at each step one of the known pairs is chosen in another way than by its place in the merges."""
+    ranks = {pair: rank for rank, pair in enumerate(merges)}
+    while known := [pair for pair in pairwise(tokens) if pair in ranks]:
+        tokens = _joined(tokens, CHOICES[choice](known, ranks), frozenset())
+    return tokens
+
+
+def _longest_match(text: bytes, made: set[bytes]) -> list[bytes]:
+    """The text cut from the left, each time into the longest token that fits."""
+    tokens = []
+    while text:
+        tokens.append(next(text[:n] for n in range(len(text), 0, -1) if n == 1 or text[:n] in made))
+        text = text[len(tokens[-1]) :]
+    return tokens
+
+
+def _in_turn(merges: list[Merge], on: frozenset[str]) -> list[Merge]:
+    """The merges in the order in which they are applied."""
+    if "backwards" in on:
+        return merges[::-1]
+    if "longest first" in on:
+        return sorted(merges, key=lambda pair: -len(pair[0] + pair[1]))
+    if "sorted" in on:
+        return sorted(merges)
+    return merges[:-1] if "last left out" in on else merges
+
+
+def _joined(tokens: list[bytes], pair: Merge, on: frozenset[str]) -> list[bytes]:
+    """The tokens with the occurrences of a pair joined."""
+    if "right to left" in on:
+        swapped = _joined([token[::-1] for token in tokens[::-1]], (pair[1][::-1], pair[0][::-1]), frozenset())
+        return [token[::-1] for token in swapped[::-1]]
+    starts, joined, i = _begins(tokens, pair, on), [], 0
+    while i < len(tokens):
+        found = i in starts
+        joined.append(b"".join(tokens[i : i + 1 + found]))
+        i += 1 + found
+    return joined
+
+
+def _begins(tokens: list[bytes], pair: Merge, on: frozenset[str]) -> list[int]:
+    """Where the pair begins, from left to right and without overlaps."""
+    wanted = (pair, pair[::-1]) if "either order" in on else (pair,)
+    begins: list[int] = []
+    for i, found in enumerate(pairwise(tokens)):
+        if found in wanted and not (begins and begins[-1] == i - 1):
+            begins.append(i)
+    return begins[:1] if "first alone" in on else begins
+
+
+def _bytes(text: str) -> list[bytes]:
+    """The single bytes of a text of plain letters."""
+    return [letter.encode() for letter in text]
+
+
+def _learnt(g: Generator, n_merges: int) -> tuple[list[bytes], list[Merge]]:
+    """A random text, and the merges that another text like it would teach."""
+    text, other = (_bytes("".join("abcd"[i] for i in torch.randint(4, (n,), generator=g))) for n in (50, 90))
+    merges: list[Merge] = []
+    for _ in range(n_merges):
+        merges.append(most_common_pair(other))
+        other = _joined(other, merges[-1], frozenset())
+    return text, merges
+
+
+BPE_ENCODE = Exercise(
+    name="bpe_encode",
+    lesson="01",
+    reference=bpe_encode,
+    probes=(
+        Probe("a merge joins its two tokens", lambda g: (_bytes("hat"), [(b"h", b"a")])),
+        Probe("a later merge joins what an earlier one has made", lambda g: (_bytes("hat"), [(b"h", b"a"), (b"ha", b"t")])),
+        Probe("each merge joins all its occurrences", lambda g: (_bytes("that hat"), [(b"h", b"a"), (b"ha", b"t")])),
+        Probe("the merges are applied in the order in which they were learned", lambda g: (_bytes("abc"), [(b"b", b"c"), (b"a", b"b")])),
+        Probe("the merges are applied in the order in which they were learned", lambda g: (_bytes("abcxb"), [(b"a", b"b"), (b"b", b"c"), (b"x", b"b")])),
+        Probe("the merges are applied in the order in which they were learned", lambda g: (_bytes("abcd"), [(b"c", b"d"), (b"b", b"cd"), (b"b", b"c")])),
+        Probe("a merge that does not occur changes nothing", lambda g: (_bytes("cab"), [(b"x", b"y"), (b"a", b"b")])),
+        Probe("without merges the tokens stay", lambda g: (_bytes("cab"), [])),
+        Probe("one token stays as it is", lambda g: (_bytes("a"), [(b"a", b"b")])),
+        Probe("a pair has an order", lambda g: (_bytes("baab"), [(b"a", b"b")])),
+        Probe("overlaps: from left to right", lambda g: (_bytes("aaabaaaa"), [(b"a", b"a"), (b"aa", b"b")])),
+        Probe("long texts", lambda g: _learnt(g, 6)),
+        Probe("long texts, many merges", lambda g: _learnt(g, 25)),
+    ),
+    faults={
+        "nothing merged": Fault("nothing is merged", "Every merge of the list is applied. Is your result the list that you return?"),
+        "one merge": Fault("only the first merge that occurs is applied", "Continue with the next merge. Is your `return` inside the loop?"),
+        "last merge alone": Fault("each merge starts again from the single bytes", "A merge works on what the merges before it have made. Which list do you pass on?"),
+        "last left out": Fault("the last merge is not applied", "Where does your loop over the merges end?"),
+        "stops early": Fault("the loop ends at the first merge that does not occur", "This text does not contain that pair. Skip it and continue with the next merge."),
+        "first alone": Fault("each merge joins only its first occurrence", "All occurrences are joined before the next merge begins."),
+        "backwards": Fault("the merges are applied from the last to the first", "Later merges need the tokens that earlier ones make."),
+        "longest first": Fault("the merges are applied by length, the longest first", "The order in which they were learned decides, not the length."),
+        "sorted": Fault("the merges are sorted first", "The order in which they were learned decides, not the alphabet."),
+        "longest match": Fault("the text is cut into the longest tokens that fit, from the left", "That is another algorithm, WordPiece's. In BPE an earlier merge may use up a letter that a longer token would need."),
+        "most frequent": Fault("the pair that is most frequent in this text is joined first", "Counting belongs to learning. When you encode, the order of the merges decides."),
+        "leftmost": Fault("the leftmost known pair is joined first", "The merge that was learned first goes first, wherever it occurs."),
+        "latest": Fault("the merge that was learned last goes first", "The merge that was learned first goes first."),
+        "either order": Fault("the reversed pair is joined, too", "ab and ba are different pairs."),
+        "right to left": Fault("overlaps are joined from the right", "aaa becomes aa and a: the pair that comes first is joined."),
+        "in place": Fault("the caller's list is changed", "Build a new list; the caller may still need the old one."),
+        "glued": Fault("the tokens are joined into one bytes object", "Return the list of the tokens. Joined, they are only the text again."),
+        "nothing else": Fault("the bytes that no merge has joined are lost", "A byte that no merge joins is a token, too."),
+    },
+    hints=(
+        "Do it by hand for `that` with the merges `h a` and `ha t`. Which list does the second merge work on?",
+        "The outer loop goes over the merges, not over the text.",
+        "`merge` joins all occurrences of one pair and returns a new list, and a pair that does not occur changes nothing.",
+    ),
+    order=1,
+)  # fmt: skip
+EXERCISES = (BPE_ENCODE,)
