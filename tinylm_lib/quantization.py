@@ -160,7 +160,7 @@ def has_int8_product() -> bool:
     values = (torch.arange(5 * WIDTH, dtype=torch.int32) * 37 % 255 - LARGEST).to(torch.int8).view(5, WIDTH)
     x = (values[:3] % 7).to(torch.bfloat16)  # small whole numbers: their products are exact
     try:
-        found = torch._weight_int8pack_mm(x, values, torch.ones(5, dtype=torch.bfloat16))  # (3, 5)
+        found = torch._weight_int8pack_mm(x, values, torch.ones(5, dtype=torch.bfloat16))
     except (RuntimeError, TypeError):
         return False
     return torch.equal(found, (x.float() @ values.float().T).to(torch.bfloat16))

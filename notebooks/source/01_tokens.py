@@ -104,7 +104,7 @@ def draw_pieces(ax: plt.Axes, row: int, pieces: list[str], losses: list[float]) 
 # %% tags=["signature", "source-hidden"] slide="subslide"
 priced = {way: cut_and_priced(way) for way in ways}
 fig, ax = plt.subplots(figsize=(11.4, 4.3), layout="constrained")
-for row, (way, (pieces, losses)) in enumerate(priced.items()):
+for row, (pieces, losses) in enumerate(priced.values()):
     draw_pieces(ax, row, pieces, losses)
 n_letters = sum(map(len, shown))
 ax.set(xlim=(0, n_letters + 10), ylim=(2.6, -0.6), xticks=[], ylabel="cut into")
