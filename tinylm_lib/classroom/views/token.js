@@ -14,7 +14,7 @@ const CUTS = `
 .tinylm-view.tokens .end { flex-basis: 100%; height: 0 }
 .tinylm-view.tokens .refused { font: var(--type-text)/1.45 var(--font); margin: 0; align-self: center }
 .tinylm-view.tokens .say { margin: 0 0 16px; min-height: 1.35em }
-.tinylm-view.tokens .say code, .tinylm-view.tokens .merge code { white-space: pre; font-size: 1em }
+.tinylm-view.tokens .say code, .tinylm-view.tokens .merge code { white-space: pre }
 .tinylm-view.tokens .replay { border-top: 1px solid var(--line); padding: 14px 0 0; margin: 0 0 14px }
 .tinylm-view.tokens .replay .bar { margin: 0 }
 .tinylm-view.tokens .replay .slide { flex: 1 1 320px; color: var(--ink) }
