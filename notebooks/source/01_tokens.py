@@ -612,7 +612,9 @@ figures.shaded_words(
     caption="Darker words have a higher loss: names, things and colours when they are new. What is mentioned again has nearly none, for both readers.",
 )  # fmt: skip
 far_off = [word for word, a, b in zip(story_words, word_losses, model_losses, strict=True) if abs(a - b) > 0.5]
-print(f"exact {sum(word_losses):.1f} nats, model {sum(model_losses):.1f}; words that differ by more than 0.5: {far_off}")
+print(
+    f"exact {sum(word_losses):.1f} nats, model {sum(model_losses):.1f}; words that differ by more than 0.5: {far_off}"
+)
 assert sum(model_losses) > sum(word_losses) and len(far_off) < 10
 
 # %% [markdown]
@@ -838,7 +840,9 @@ predict(
 # %% evidence="letters-back"
 for k, nats in by_letters.items():
     print(f"{k} letters back: {nats:.0f} nats per story")
-print(f"one word back:  {one_word:.0f}; a word has {n_bytes / n_tokens_of['words']:.1f} letters on average, with its blank")
+print(
+    f"one word back:  {one_word:.0f}; a word has {n_bytes / n_tokens_of['words']:.1f} letters on average, with its blank"
+)
 assert by_letters[3] > 1.2 * one_word > one_word > by_letters[5]
 
 # %% [markdown]
@@ -960,7 +964,9 @@ greetings = {
 }  # fmt: skip
 lengths_in = {language: len(bpe.encode(greeting)) for language, greeting in greetings.items()}
 for language, greeting in greetings.items():
-    print(f"{language:<8} {len(greeting):>2} characters, {len(greeting.encode()):>2} bytes, {lengths_in[language]:>2} tokens")
+    print(
+        f"{language:<8} {len(greeting):>2} characters, {len(greeting.encode()):>2} bytes, {lengths_in[language]:>2} tokens"
+    )
 assert all(n > lengths_in["English"] for language, n in lengths_in.items() if language != "English")
 
 # %% [markdown]

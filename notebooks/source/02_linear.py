@@ -295,6 +295,7 @@ x = torch.tensor(list(words.values()))  # (words, in)
 question_weights = torch.tensor(list(questions.values()))  # (out, in)
 answers = torch.stack([torch.stack([word @ question for question in question_weights]) for word in x])  # (words, out)
 
+
 # %% slide="skip"
 def draw_grid(ax, numbers: torch.Tensor, row_names: list[str], column_names: list[str], digits: int = 0) -> None:
     """Draws numbers (rows, columns) as shaded cells: blue is positive, orange negative."""
@@ -474,7 +475,8 @@ for i, (name, step) in enumerate(chain):
         ax.text(4 * i + 2, 0.42, step, ha="center", va="bottom", size=17)
         ax.text(4 * i + 2, -0.42, slopes[i], ha="center", va="top", size=17, color=figures.SERIES[1])
 ax.text(6, -1.45, "back from the loss: 2 · 1 · 3 = 6", ha="center", size=20, color=figures.SERIES[1])
-ax.set(xlim=(-1.3, 13.3), ylim=(-1.65, 0.85), title="Forward the values, backward the slopes", xlabel="step", ylabel="value")
+ax.set(xlim=(-1.3, 13.3), ylim=(-1.65, 0.85), xlabel="step", ylabel="value")
+ax.set_title("Forward the values, backward the slopes")
 ax.axis("off")
 figures.display(
     fig,
@@ -858,7 +860,9 @@ random_directions = random_directions / random_directions.norm(dim=-1, keepdim=T
 at_random = to_boys.norm(dim=-1, keepdim=True) * random_directions  # (3, N, C): three directions
 amounts = [0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0]
 mean_he = {"towards the boys": [probability_of_he(amount * to_boys) for amount in amounts]}
-mean_he["in a random direction"] = [max(probability_of_he(amount * arrows) for arrows in at_random) for amount in amounts]
+mean_he["in a random direction"] = [
+    max(probability_of_he(amount * arrows) for arrows in at_random) for amount in amounts
+]
 for name, probabilities in mean_he.items():
     print(f"the whole arrow {name:<22} mean probability of He {probabilities[-1]:.2f}")
 assert mean_he["towards the boys"][0] < 0.01 < 0.95 < mean_he["towards the boys"][-1]
