@@ -1,6 +1,6 @@
 """Plain values as JSON, on the way from a process that runs a student's code to one that never does.
 
-Decoding builds tensors, numbers, texts, lists and dicts and nothing else; what is not exactly such a value raises
+Decoding builds tensors, numbers, texts, bytes, lists and dicts and nothing else; what is not exactly such a value raises
 ValueError. A module, a generator or a recorded part among the arguments is sent as its state.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..checks.calling import Call, Raised, Strange, plain
 
-LONGEST_TEXT = 10_000  # characters of a text
+LONGEST_TEXT = 10_000  # characters of a text, bytes of a bytes object
 SENT_DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -32,6 +32,8 @@ def encode(value: Any) -> Any:
         return value if abs(value) < 10**4000 else encode(Strange("int of more than 4,000 digits"))
     if type(value) is str:
         return {"text": value[:LONGEST_TEXT]}
+    if type(value) is bytes:
+        return {"bytes": value[:LONGEST_TEXT].hex()}
     if type(value) is Tensor:
         return _tensor(value)
     if type(value) in (list, tuple):
@@ -56,7 +58,7 @@ def decode(data: Any) -> Any:
     if data is None or type(data) in (bool, int, float):
         return data
     (kind, inside), *more = data.items() if type(data) is dict and data else [(None, None)]
-    if more or kind not in DECODERS or type(inside) is not (str if kind in ("text", "strange") else list):
+    if more or kind not in DECODERS or type(inside) is not (str if kind in ("text", "bytes", "strange") else list):
         raise ValueError("not a plain value")
     return DECODERS[kind](inside)
 
@@ -80,6 +82,7 @@ def _texts(inside: list) -> list[str]:
 
 DECODERS: dict[str, Callable[[Any], Any]] = {
     "text": str,
+    "bytes": bytes.fromhex,
     "strange": Strange,
     "list": lambda inside: [decode(item) for item in inside],
     "tuple": lambda inside: tuple(decode(item) for item in inside),
