@@ -12,7 +12,8 @@ from tinylm_lib.classroom.grading.wire import SENT_DTYPES, decode, decode_call, 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 VALUES = [
-    None, True, 3, -(10**30), 2.5, float("inf"), "text\n\u202e", b"", b"\x00\xff", [1, (2.0, "a")], {"a": [None]}, (), Strange("Thing"),
+    None, True, 3, -(10**30), 2.5, float("inf"), "text\n\u202e", b"\x00\xff",
+    [1, (2.0, "a")], {"a": [None]}, (), Strange("Thing"),
     Raised("ValueError", "why", "x = 1"), torch.arange(6.0).view(2, 3).mT, torch.tensor(3), torch.empty(0, 4),
     torch.arange(8).view(2, 4)[:1, 3], torch.ones(2, dtype=torch.complex64).conj(),
     *(torch.ones(2, 3).to(dtype) for dtype in SENT_DTYPES.values()),

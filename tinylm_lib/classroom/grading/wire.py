@@ -1,6 +1,6 @@
 """Plain values as JSON, on the way from a process that runs a student's code to one that never does.
 
-Decoding builds tensors, numbers, texts, bytes, lists and dicts and nothing else; what is not exactly such a value raises
+Decoding builds tensors, numbers, texts, bytes, lists and dicts, nothing else; what is not exactly such a value raises
 ValueError. A module, a generator or a recorded part among the arguments is sent as its state.
 """
 
