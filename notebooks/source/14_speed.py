@@ -466,15 +466,15 @@ for _ in range(10):  # the first tokens are slower
     one_token()
 with without_messages(), profile(activities=[ProfilerActivity.CPU]) as profiler:
     one_token()
-token = {name: [] for name in GROUPS if name != "optimizer"}
+calls_of_one = {name: [] for name in GROUPS if name != "optimizer"}
 for operation in profiler.events():
-    token[group(operation)].append(operation.self_cpu_time_total)
+    calls_of_one[group(operation)].append(operation.self_cpu_time_total)
 
 # %% evidence="calls"
-for name, spans in token.items():
+for name, spans in calls_of_one.items():
     print(f"{name:<16}", measured(len(spans), "operations", 1, 5000), end=" ")
-    print(measured(100 * sum(spans) / sum(map(sum, token.values())), "% of the time", 0.1, 100))
-assert len(token["matrix products"]) < 0.1 * sum(map(len, token.values()))
+    print(measured(100 * sum(spans) / sum(map(sum, calls_of_one.values())), "% of the time", 0.1, 100))
+assert len(calls_of_one["matrix products"]) < 0.1 * sum(map(len, calls_of_one.values()))
 
 # %% [markdown]
 # Only a few of them are matrix products. [[calls]] The rest are norms, rotations, sums, copies into the cache, transposes that only say how numbers are to be read, and many operations that others call to prepare their work. Nearly all have a few hundred numbers to work on. What does such a small operation cost?
@@ -680,12 +680,12 @@ print("at once, in 4 parts, recomputed: the same gradient")
 # One byte can hold no more than a whole number from -128 to 127 (`torch.int8`). So we count **steps**: choose a step so small that the largest weight is 127 of them, and round each weight to the nearest whole number of steps. By hand, for one row:
 
 # %%
-row = torch.tensor([0.100, -0.021, 0.254, -0.0005])
-step = row.abs().max() / 127
-steps = (row / step).round().to(torch.int8)
+weight_row = torch.tensor([0.100, -0.021, 0.254, -0.0005])
+step = weight_row.abs().max() / 127
+steps = (weight_row / step).round().to(torch.int8)
 print(f"step {step:.4f}, steps {steps.tolist()}")
 print("weights again:", [f"{weight:.4f}" for weight in (steps * step).tolist()])
-assert ((steps * step - row).abs() <= step / 2 * 1.0001).all()
+assert ((steps * step - weight_row).abs() <= step / 2 * 1.0001).all()
 
 # %% [markdown]
 # No weight moves by more than half a step. The smallest one became 0: whatever is smaller than half a step is lost. So one large number makes the steps coarse for everything that shares its scale. That is why each *row* of a matrix has a scale of its own, and not the matrix as a whole.
@@ -723,7 +723,7 @@ hint("quantize_int8")
 # %%
 from tinylm_lib import quantization
 
-counted, sizes = quantization.quantize_int8(row[None])  # (1, 4), (1)
+counted, sizes = quantization.quantize_int8(weight_row[None])  # (1, 4), (1)
 assert torch.equal(counted[0], steps) and torch.equal(sizes[0], step)
 show(quantization.quantize_int8, quantization.quantize_model)
 
