@@ -144,12 +144,12 @@ def alternate(
 
 
 @contextmanager
-def threads(n: int) -> Iterator[None]:
-    """Let torch compute with n threads."""
+def threads(n: int) -> Iterator[str]:
+    """Let torch compute with n threads. Yields that in words, for a note."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:
-        yield
+        yield f"{n} thread{'s' * (n > 1)}"
     finally:
         torch.set_num_threads(before)
 

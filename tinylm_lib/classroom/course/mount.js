@@ -33,7 +33,8 @@ function answerOf(module, data) {
   const tokenizer = tinylm.tokenizer(record.tokenizer), by = `view ${askers += 1}`, lead = /^\s*/.exec(data.text ?? "")[0];
   const toldBy = (words) => (stories && new tinylm.StoryReader(stories).told(words)) ?? [];
   const isKnown = (text) => {
-    try { return Boolean(tokenizer.encode(text)); } catch { return false; }
+    try { tokenizer.encode(text); } catch { return false; }
+    return true;
   };
   return module.answers({
     data,
