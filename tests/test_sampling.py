@@ -395,6 +395,17 @@ def test_the_model_runs_in_evaluation_mode_without_gradients_and_gets_its_modes_
     assert not any(passes.training) and not any(passes.gradients)
 
 
+@pytest.mark.parametrize("options", [{}, {"temperature": 0}, {"stop_ids": [1], "vocab_size": 9}])
+def test_what_was_written_can_be_trained_on_and_so_can_the_model(options: dict[str, Any]) -> None:
+    """Nothing of the inference mode stays behind: autograd refuses to keep a tensor that was made in it."""
+    model, ids = toy_model("modern"), toy_ids(2, 4)
+    written = [generate(model, ids, 5, **options), torch.stack([*stream(model, ids, 5, **options)], dim=1)]
+    for tokens in written:
+        assert not tokens.is_inference()
+        model(tokens).logsumexp(-1).mean().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_broken_weights_give_a_clear_error_and_lose_nothing(value: float, temperature: float) -> None:

@@ -103,7 +103,7 @@ class Attention(nn.Module):
 
     def split(self, x: Tensor) -> Tensor:
         """Cut the last dimension into heads. x (B, T, H*D). Returns (B, H, T, D)."""
-        return x.unflatten(-1, (-1, self.d_head)).transpose(-3, -2)
+        return x.view(*x.shape[:-1], -1, self.d_head).transpose(-3, -2)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
         """Attend, and put the heads side by side. q (B, H, T, D), k and v (B, G, S, D). Returns (B, T, H*D).

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .config import ModelConfig
+from .layers import cast
 
 
 class KVCache:
@@ -43,7 +44,7 @@ class KVCache:
         end = self.length + k.shape[-2]
         self.keys[layer] = _write(self.keys[layer], k, self.length)
         self.values[layer] = _write(self.values[layer], v, self.length)
-        return self.keys[layer].narrow(2, 0, end).to(k.dtype), self.values[layer].narrow(2, 0, end).to(v.dtype)
+        return cast(self.keys[layer].narrow(2, 0, end), k.dtype), cast(self.values[layer].narrow(2, 0, end), v.dtype)
 
     def select(self, rows: Tensor) -> None:
         """Keep the sequences `rows` (B,) of the batch, in that order; a row may be taken several times."""

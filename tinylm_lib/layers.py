@@ -1,7 +1,7 @@
 """The smallest parts: linear maps, embeddings, softmax, activations and norms."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -106,6 +106,16 @@ def at_least_fp32(x: Tensor) -> Tensor:
     return x if x.dtype.itemsize >= 4 else x.float()
 
 
+def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x (...) in this dtype: `Tensor.to`, without its price where there is nothing to do."""
+    return x if x.dtype == dtype else x.to(dtype)
+
+
+def unchanged(x: Tensor) -> Tensor:
+    """x (...) itself: what a part that is switched off does."""
+    return x
+
+
 def values_at_hand(x: Tensor) -> bool:
     """Whether the values of x (...) can be read without waiting: on the CPU, and not while compiling."""
     return isinstance(x, Tensor) and x.device.type == "cpu" and not torch.compiler.is_compiling()
@@ -127,8 +137,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d). Returns (..., d) in the dtype of x."""
-        z = at_least_fp32(x)
-        return F.rms_norm(z, self.weight.shape, self.weight.to(z.dtype), self.eps).to(x.dtype)
+        z, gain = at_least_fp32(x), self.weight
+        return cast(F.rms_norm(z, gain.shape, cast(gain, z.dtype), self.eps), x.dtype)
 
     def extra_repr(self) -> str:
         """Shown by print(model)."""
@@ -161,9 +171,9 @@ class LayerNorm(nn.Module):
 NORMS: dict[str, type[RMSNorm] | type[LayerNorm]] = {"rms": RMSNorm, "layer": LayerNorm}
 
 
-def dropout(share: float) -> nn.Module:
+def dropout(share: float) -> Callable[[Tensor], Tensor]:
     """A layer that drops this share of its input in training, or none where the share is 0."""
-    return nn.Dropout(share) if share else nn.Identity()
+    return nn.Dropout(share) if share else unchanged
 
 
 @contextmanager

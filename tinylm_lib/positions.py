@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import ModelConfig, RopeScaling
-from .layers import at_least_fp32, pick, truncated_normal_
+from .layers import at_least_fp32, cast, pick, truncated_normal_
 
 
 class Positions(NamedTuple):
@@ -202,7 +202,7 @@ class Rotary(Tables):
             batch = (len(x), *[1] * (x.ndim - 3), *cos.shape[1:])
             cos, sin = cos.view(batch), sin.view(batch)
         z = at_least_fp32(x)
-        return torch.addcmul(z * cos, z.index_select(-1, self.partner), sin).to(x.dtype)  # (..., T, D)
+        return cast(torch.addcmul(z * cos, z.index_select(-1, self.partner), sin), x.dtype)  # (..., T, D)
 
     def _check(self, x: Tensor, positions: Tensor) -> None:
         fits = positions.ndim in (1, 2) and x.ndim > positions.ndim and x.shape[-1] == self.d_head

@@ -45,7 +45,8 @@ class Context:
             self.pieces = [ids[:, -self.limit :]]  # (B, T)
             if self.padding is not None:  # of the ids that are too many, it goes first
                 self.padding = (self.padding - max(0, ids.shape[1] - self.limit)).clamp_min(0)  # (B)
-        return self.model(self.pieces[-1], self.cache, self.padding, last_only=True)[:, 0]  # (B, V)
+        with torch.inference_mode():  # spares every small operation what autograd notes of it
+            return self.model(self.pieces[-1], self.cache, self.padding, last_only=True)[:, 0]  # (B, V)
 
     def select(self, rows: Tensor) -> None:
         """Go on with the sequences `rows` (B,), in that order."""
