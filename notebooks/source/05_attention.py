@@ -3,12 +3,12 @@
 # **How does a word find the earlier word it depends on?**
 #
 # *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 12 s on two cores.
-# *Teaches* in about 55 minutes, plus 18 of exercises.
+# *Teaches* in about 53 minutes, plus 18 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: attention is a soft lookup. A query is compared with all keys, softmax turns the scores into weights, and the result is the weighted sum of the values.
 # Sections 1, 2, 4, 5 and 6 are the core, with one exercise. Section 3 shows how such queries and keys are learned. Sections 7 to 10 test names and parts: is it an induction head, and what do the mask and the order of the words change? Section 11 is for students who build real models.
-# Before the class: run all cells once, try the control at the end of section 1, and click through the steps of the view in section 6.
+# Before the class: run all cells once, try the control at the end of section 1, and click through the steps of the view in section 6, which is in the notebook but not on a slide.
 
 # %% slide="skip"
 import math
@@ -59,33 +59,42 @@ guesses = [tokenizer.decode([i]).strip() for i in caught.logits[:, -1].argmax(-1
 
 
 # %% tags=["source-hidden"]
-def draw_look(ax: plt.Axes, one_text: str, looks: list[float], guess: str) -> None:
-    """Draws the words in a row, and an arc from the last one to each that it looks at, as thick as the weight."""
+def draw_words(ax: plt.Axes, one_text: str, guess: str) -> list[float]:
+    """Draws the words of a text in a row, and the guess. Returns where the middle of each word is."""
     letters, ground = {"size": 18, "family": "DejaVu Sans Mono"}, {"pink": "#ffc2da", "gray": "#d3d9df"}
     found = list(re.finditer(r"\w+|\.", one_text))
-    end = found[-1].start() + 2
-    for word, weight in zip(found, looks, strict=True):
+    for word in found:
         ax.text(word.start(), 0, word[0], **letters)
         if word[0] in ground:
-            ax.fill_between([word.start() - 0.3, word.end() + 0.3], -0.3, 0.55, color=ground[word[0]], linewidth=0)
-        if weight > 0.05:
-            middle, half = (sum(word.span()) / 2 + end) / 2, (end - sum(word.span()) / 2) / 2
-            angle = torch.linspace(0, math.pi, 90)
-            across, up = middle + half * angle.cos(), 0.7 + half / 6.8 * angle.sin()
-            ax.plot(across, up, "-", linewidth=18 * weight, color=figures.SERIES[0])
-            ax.text(middle, 0.9 + half / 6.8 + 0.3 * weight, f"{weight:.2f}", size=20, weight="bold", ha="center")
-    ax.text(end + 3, 0, guess, weight="bold", color=figures.SERIES[0], **letters)
+            sides = [word.start() - 0.3, word.end() + 0.3]
+            ax.fill_between(sides, -0.3, 0.55, color=ground[word[0]], linewidth=0)
+    ax.text(len(one_text) + 1, 0, guess, weight="bold", color=figures.SERIES[0], **letters)
     ax.set(xlim=(0, 73), ylim=(-0.35, 5.3))
     ax.axis("off")
+    return [sum(word.span()) / 2 for word in found]
 
 
-# %% [markdown] slide="subslide"
+# %% tags=["source-hidden"]
+def draw_arcs(ax: plt.Axes, middles: list[float], query: int, looks: list[float], side: int = 1) -> None:
+    """Draws an arc from one word to each that it looks at, as thick as the weight. side: 1 above the words, -1 below."""
+    angle = torch.linspace(0, math.pi, 90)
+    for place, weight in zip(middles, looks, strict=False):
+        centre, half = (place + middles[query]) / 2, (middles[query] - place) / 2
+        if weight > 0.05 and half > 0:
+            color = figures.SERIES[0] if side > 0 else figures.SERIES[1]
+            up = side * (0.6 + half / 6.8 * angle.sin()) + 0.15
+            ax.plot(centre + half * angle.cos(), up, "-", linewidth=18 * weight, color=color, solid_capstyle="butt")
+            top = side * (0.7 + half / 6.8 + 0.3 * weight) + (0.15 if side > 0 else -0.3)
+            ax.text(centre, top, f"{weight:.2f}", size=20, weight="bold", ha="center")
+
+
+# %% [markdown] slide="say"
 # The shipped model also guesses *fan*. Where does it look before it guesses? And where does it look if we exchange the two colours?
 
 # %% tags=["signature", "source-hidden"]
-fig, both_texts = plt.subplots(2, 1, figsize=(11.4, 5.9), layout="constrained")
+fig, both_texts = plt.subplots(2, 1, figsize=(11.4, 5.6), layout="constrained")
 for ax, one_text, looks, guess in zip(both_texts, (text, exchanged), last_looks.tolist(), guesses, strict=True):
-    draw_look(ax, one_text, looks[1:], guess)  # the line end at 0 is not drawn
+    draw_arcs(ax, draw_words(ax, one_text, guess), 15, looks[1:])  # the line end at 0 is not drawn
 both_texts[0].set(title="The last word looks for the pink thing", xlabel="words", ylabel="weight")
 figures.display(
     fig,
@@ -256,7 +265,7 @@ predict(
 scores = q @ k.mT  # (T, 4) @ (4, S) -> (T, S)
 weights = softmax(scores / math.sqrt(4), dim=-1)  # (T, S)
 out = weights @ v  # (T, S) @ (S, 6) -> (T, 6)
-print(weights.sum(dim=-1))
+print(weights.sum(dim=-1).detach())
 
 # %% [markdown]
 # $$\text{Attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$
@@ -280,7 +289,7 @@ drawn = [
     ("v", v, 13.4, 4.6, "S", "$d_v$"),
     ("result", out, 13.4, 0, "T", "$d_v$"),
 ]
-with figures.axes("Sides of one colour have one length", "columns", "rows", (9.6, 6.2)) as (figure, ax):
+with figures.axes("Sides of one colour have one length", "columns", "rows", (9.6, 5.9)) as (figure, ax):
     for name, matrix, x, y, rows, columns in drawn:
         height, width = matrix.shape
         ax.fill([x, x + width, x + width, x], [y, y, y + height, y + height], "#eef3f9")
@@ -288,7 +297,7 @@ with figures.axes("Sides of one colour have one length", "columns", "rows", (9.6
         ax.plot([x, x + width], [y + height] * 2, color=hue.get(columns, figures.INK), linewidth=6, linestyle="-")
         ax.text(x - 0.3, y + height / 2, rows, color=hue.get(rows), ha="right", va="center", size=22)
         ax.text(x + width / 2, y + height + 0.3, columns, color=hue.get(columns, figures.INK), ha="center", size=22)
-        ax.text(x + width / 2, y + height / 2, name, ha="center", va="center", size=17)
+        ax.text(x + width / 2, y + height / 2, name, ha="center", va="center", size=18)
     ax.set(aspect="equal")
     ax.axis("off")
 alt = "Diagram: q (T, d_k) times k transposed (d_k, S) gives scores (T, S); their softmax times v (S, d_v) gives the result (T, d_v)."
@@ -319,16 +328,16 @@ figures.display(figure, alt=alt, caption=caption, table=table)
 # ## 3. Who writes the queries?
 # We wrote the numbers of section 1 by hand. In a model gradient descent has to find them. Can it?
 #
-# A small task with the same problem: three things, each with one of six colours. A query names one of these colours, and the answer is the thing that has it.
+# A small task with the same problem: three things out of six, each with a colour of its own. A query names one of these colours, and the answer is the thing that has it.
 
 # %%
 from torch.nn.functional import cross_entropy, one_hot
 
 
 def new_tasks(n: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-    colours = torch.rand(n, 6, generator=generator).argsort(dim=-1)[:, :3]  # (n, 3): of three different things
+    colours = torch.rand(n, 6, generator=generator).argsort(dim=-1)[:, :3]  # (n, 3)
     things = torch.rand(n, 6, generator=generator).argsort(dim=-1)[:, :3]  # (n, 3)
-    asked = torch.randint(3, (n, 1), generator=generator)  # (n, 1): which of the three
+    asked = torch.randint(3, (n, 1), generator=generator)  # (n, 1)
     return colours, things, asked
 
 
@@ -348,7 +357,8 @@ def train_lookup(n_updates: int, colours_in_keys: bool = True, seed: int = 5) ->
     for update in range(n_updates + 1):
         colours, things, asked = new_tasks(64, generator)
         query = to_query(one_hot(colours.gather(1, asked), 6).float())  # (64, 1, 4)
-        shown = torch.cat((one_hot(colours, 6) * colours_in_keys, one_hot(things, 6)), dim=-1).float()  # (64, 3, 12)
+        both = (one_hot(colours, 6) * colours_in_keys, one_hot(things, 6))
+        shown = torch.cat(both, dim=-1).float()  # (64, 3, 12)
         look_at = softmax(query @ to_key(shown).mT / math.sqrt(4), dim=-1)  # (64, 1, 3)
         answers = (look_at @ to_value(shown))[:, 0]  # (64, 6)
         loss = cross_entropy(answers, things.gather(1, asked)[:, 0])
@@ -456,20 +466,22 @@ def measure(size: int, divisor: float, seed: int = 1) -> list[float]:
     return [n.item() for n in (raw.std(), spread.amax(-1).mean(), entropy.exp().mean(), raw.grad.abs().median())]
 
 
-# %% rows=["S0-22"] tags=["source-hidden"] slide="subslide"
+# %% rows=["S0-22"] tags=["source-hidden"] slide="subslide" evidence="one-draw"
 print("  d_k  divided by   std   largest weight   keys sharing   gradient at a score")
 for size in (16, 64, 256):
     for name, divisor in (("1", 1.0), ("root", math.sqrt(size)), ("d_k", size)):
         std, largest, n_sharing, typical = measure(size, divisor)
         print(f"{size:>5}  {name:<10} {std:5.2f}   {largest:14.2f}   {n_sharing:12.1f}   {typical:19.0e}")
+        assert name != "root" or (0.9 < std < 1.1 and largest < 0.1 and typical > 5e-3)
+        assert size < 256 or name != "1" or (largest > 0.85 and typical < 1e-7)
 
 # %% [markdown]
-# With the root, all three sizes behave in the same way: the standard deviation is 1, the weights are spread, and a typical key gets a gradient. Without division one key takes nearly all of the weight if $d_k$ is large: the softmax is **saturated**. [[one-size]]
+# With the root, all three sizes behave in the same way: the standard deviation is 1, the weights are spread, and a typical key gets a gradient. Without division one key takes nearly all of the weight if $d_k$ is large: the softmax is **saturated**. [[one-draw]]
 
 # %% [markdown] slide="say"
-# The keys that win still get a gradient. But the gradient of a score has its weight as a factor, and a typical weight is then almost 0. So **a key that is not found already can hardly learn to be found**. [[one-size]]
+# The keys that win still get a gradient. But the gradient of a score has its weight as a factor, and a typical weight is then almost 0. So **a key that is not found already can hardly learn to be found**. [[one-draw]]
 
-# %% [markdown] slide="skip"
+# %% [markdown] slide="say"
 # Why not divide by $d_k$ itself? Those gradients are even larger. But with many features all keys then get nearly the same weight, so at the start of training a query hardly distinguishes them. Training can undo this, because trained queries and keys are no longer independent, and some models do divide by $d_k$ (Yang et al. 2022).
 
 # %% [markdown] tags=["note"]
@@ -495,7 +507,7 @@ for size in (16, 64, 256):
 
 # %%
 allowed = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]).bool()  # (T, T)
-word_scores = torch.tensor([[1.0, 2.0, 0.0, 3.0], [0.5, 1.0, 2.0, 0.0], [2.0, 0.0, 1.0, 2.0], [0.0, 1.5, 0.0, 1.0]])
+word_scores = torch.tensor([[1, 2, 0, 3], [0, 1, 2, 0], [2, 0, 1, 2], [0, 2, 0, 1]]).float()
 
 # %% [markdown] slide="subslide"
 # `allowed` is a **causal mask**. Row $i$ belongs to query $i$, and in this series True means *allowed*: a position sees itself and everything before it.
@@ -645,7 +657,7 @@ show(attend)
 #
 # **Draw.** The sentence with two arrows: in the earlier layer from each thing to its own colour, in the last layer from *pink* to *fan*. Cross out one arrow at a time, as the table does.
 #
-# **Ask.** Before the view: "The keys of *fan* and *book* are computed at *fan* and at *book*. How can they contain a colour?"
+# **Ask.** Before the picture: "The keys of *fan* and *book* are computed at *fan* and at *book*. How can they contain a colour?"
 #
 # **Usual answers.**
 # - *The model has another way to know the colours* (`nearly all`): Then the same would be true in the other layers. Look at the table.
@@ -656,31 +668,51 @@ show(attend)
 
 # %% [markdown] slide="slide"
 # ## 6. The shipped model looks back
-# This is the head of the first picture, one of four attentions that run side by side in the last layer (lesson 07). The buttons show the steps of sections 1 to 5, with $d_k$ = 32. First read the row of the last word. Then choose *all heads*: does another head look at the fan?
+# The head of the first picture finds *fan*, or *book* if the colours are exchanged. But *book* is the same word at the same position in both texts. How can its key know that it is pink now?
 
-# %%
+# %% [markdown] slide="skip"
+# First look at the head itself, one of four attentions that run side by side in the last layer (lesson 07). The buttons show the steps of sections 1 to 5, with $d_k$ = 32. Read the row of the last word. Then choose *all heads*: does another head look at the fan?
+
+# %% slide="skip"
 from tinylm_lib.classroom import attention_view
 
+# %% slide="skip"
 attention_view(model, tokenizer, "\n" + text, layer=2, head=0)
 
 # %% [markdown] slide="skip"
-# The text begins with a line end, because every story in the training did. In JupyterLab you can type your own. Try *One foggy day, careful Mia came to Hillcrest.* Where StoryWorld knows which earlier word determines the next one, that word has a ring.
+# The text begins with a line end, because every story in the training did. In JupyterLab you can type your own. Try *One foggy day, careful Mia came to Hillcrest.* Where StoryWorld knows which earlier word determines the next one, that word has a ring. The four heads:
 
 # %% slide="skip"
 at_fan, at_book = 5, 11  # their positions; the line end is at 0
+
+# %% slide="skip"
 for head, row in enumerate(caught.attention(layer=2).weights[0, :, -1]):  # each row (S)
     print(f"head {head}: {row[at_fan]:.2f} on fan, {row[at_book]:.2f} on book")
 
-# %% [markdown] slide="subslide"
-# With the colours exchanged, this head finds *book* (section 1). But *book* is the same word at the same position. How can its key know that it is pink now? In an **earlier layer** it has looked back itself:
+# %% [markdown] slide="skip"
+# So how can the key of *book* know a colour? In an **earlier layer** *book* has looked back itself:
 
-# %%
-for i, thing, position in ((0, "fan", at_fan), (0, "book", at_book), (1, "fan", at_fan), (1, "book", at_book)):
-    on_colour = caught.attention(layer=1).weights[i, :, position, position - 1]  # (H): of the word just before
-    colour = tokenizer.decode([pair[i, position - 1].item()])
-    print(f"layer 1, text {i + 1}: the heads of {thing} give{colour}", [round(w, 2) for w in on_colour.tolist()])
+# %% tags=["source-hidden"] slide="subslide"
+earlier = caught.attention(layer=1).weights[:, 0]  # (B, T, S): head 0 of layer 1
+fig, both_texts = plt.subplots(2, 1, figsize=(11.4, 6.0), layout="constrained")
+for ax, one_text, guess, late, early in zip(both_texts, (text, exchanged), guesses, last_looks, earlier, strict=True):
+    middles = draw_words(ax, one_text, guess)
+    draw_arcs(ax, middles, 15, late[1:].tolist())
+    for thing in (at_fan, at_book):
+        only_colour = [0.0] * (thing - 2) + [early[thing, thing - 1].item()]
+        draw_arcs(ax, middles, thing - 1, only_colour, side=-1)
+    ax.set(ylim=(-1.9, 5.3))
+both_texts[0].set(title="Layer 1 below the words, layer 2 above", xlabel="words", ylabel="weight")
+to_colour = {thing: earlier[:, place, place - 1].tolist() for thing, place in (("fan", at_fan), ("book", at_book))}
+figures.display(
+    fig,
+    alt="The two texts with arcs of two layers. Below the words, in layer 1, fan and book look at the colour just before them. Above the words, in layer 2, the last word looks at the thing.",
+    caption="First step, below the words: in layer 1 each thing looks at its own colour (one head, only these looks are drawn). Second step, above: in layer 2 the last word looks at the things.",
+    table={"text": ["as above", "exchanged"], **{f"weight of its colour, {thing}": row for thing, row in to_colour.items()}},
+    digits=2,
+)  # fmt: skip
 
-# %% [markdown]
+# %% [markdown] slide="say"
 # So there seem to be two steps: in layer 1 each thing takes up its colour, and in layer 2 the last word finds the thing with this colour.
 
 # %% [markdown] slide="subslide"
@@ -691,6 +723,7 @@ for i, thing, position in ((0, "fan", at_fan), (0, "book", at_book), (1, "fan", 
 from copy import deepcopy
 from itertools import permutations, product
 
+# %% slide="skip"
 sets = [
     (("Carlos", "Jamal"), ("fan", "book"), ("pink", "gray")),
     (("Mia", "Tom"), ("kite", "drum"), ("red", "blue")),
@@ -821,7 +854,7 @@ print(
 assert loss > math.log(tokenizer.vocab_size)
 
 # %% [markdown]
-# It is not. No head looks at that word more than by chance, and the second copy surprises the model completely. [[not-induction]] Our head completes *took the pink* with the thing of that colour, as StoryWorld's sentences need it, but it has not learned the general rule. The same pattern in one text is not the same mechanism: a test with other texts has to decide.
+# It is not one. No head looks at that word more than by chance, and in the second copy the loss is far above that of a model that gives all tokens the same probability. [[not-induction]] Our head has learned to complete *took the pink*, which StoryWorld's sentences need, but not the general rule. So the same pattern in one text does not show the same mechanism: other texts have to decide.
 
 # %% [markdown] tags=["note"]
 # **Say.** What does the mask do for the model? We take it away, in training and while reading, and look.
@@ -862,7 +895,7 @@ def train_on_noise(causal: bool, seed: int) -> tuple[torch.Tensor, torch.Tensor]
     return look_at.detach(), losses.detach()
 
 
-# %% rows=["S4-46"] evidence="no-mask" tags=["source-hidden"] slide="subslide"
+# %% rows=["S4-46"] evidence="no-mask" tags=["source-hidden"]
 trained_on_noise = {causal: [train_on_noise(causal, seed) for seed in (5, 6, 7)] for causal in (True, False)}
 print(f"nothing can be known: ln 32 = {math.log(32):.1f} nats")
 for causal, seeds in trained_on_noise.items():
@@ -1070,19 +1103,16 @@ assert long_queries[3] < 1e-3
 # The exercise left one case out: a row of the mask without any True. It occurs in batches with padding. Three answers are in use:
 
 # %% rows=["S1-19"]
-two_queries, three_keys = torch.randn(5, 4, generator=torch.Generator().manual_seed(5)).split((2, 3))
-three_values = torch.randn(3, 2, generator=torch.Generator().manual_seed(6))
-second_sees_none = torch.tensor([[True, True, False], [False, False, False]])
-small_scores = two_queries @ three_keys.mT / math.sqrt(4)  # (2, 3)
+few_q, few_k, few_v = torch.randn(3, 3, 4, generator=torch.Generator().manual_seed(5))  # (T, 4) each
+sees = torch.tensor([[True, True, True], [True, True, False], [False, False, False]])
+few_scores = few_q @ few_k.mT / math.sqrt(4)  # (3, 3)
 for fill in (-math.inf, -1e9):
-    print(f"filled with {fill:.0e}: weights", softmax(small_scores.masked_fill(~second_sees_none, fill), dim=-1)[1])
-print("library:            result ", attend(two_queries, three_keys, three_values, second_sees_none)[1])
-with_nan = two_queries.clone()
-with_nan[0] = math.nan
-print("library, NaN query: result ", attend(with_nan, three_keys, three_values, second_sees_none)[0])
+    print(f"{fill:.0e}:  weights", softmax(few_scores.masked_fill(~sees, fill), dim=-1)[2])
+print("library: result", attend(few_q, few_k, few_v, sees)[2])
+print("a NaN query:   ", attend(few_q * math.nan, few_k, few_v, sees)[0])
 
 # %% [markdown]
-# With $-\infty$ every exponential is 0, and 0 / 0 is NaN. With -1e9 nothing is forbidden any more: all keys are equally bad, and each gets a third. The library fetches nothing, 0. A common repair turns every NaN of the result into 0, but it hides real errors: a broken query should give NaN, and here it does.
+# With $-\infty$ every exponential is 0, and 0 / 0 is NaN. With -1e9 nothing is forbidden any more: all keys are equally bad, and each gets a third. The library fetches nothing, 0. A common repair turns every NaN of the result into 0, but it hides real errors: a broken query (of NaN) should give NaN, and here it does.
 
 # %% [markdown] tags=["note"]
 # **Say.** One sentence to take home: score, softmax, weighted sum, and the mask before the softmax.
