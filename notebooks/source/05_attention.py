@@ -7,7 +7,7 @@
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: attention is a soft lookup. A query is compared with all keys, softmax turns the scores into weights, and the result is the weighted sum of the values.
-# Sections 1, 2, 4, 5 and 6 are the core, with one exercise. Section 3 shows how such queries and keys are learned. Sections 7 to 10 test names and parts: is it an induction head, and what do the mask and the order of the words change? Section 11 is for students who build real models.
+# Sections 1, 2, 4, 5 and 6 are the core, with one exercise. Section 3 shows how such queries and keys are learned. Sections 7 to 10 test names and parts: is it an induction head, and what do the mask and the order of the words change? Section 11 goes further, with what students need when they build real models.
 # Before the class: run all cells once, try the control at the end of section 1, and click through the steps of the view in section 6, which is in the notebook but not on a slide.
 
 # %% slide="skip"
@@ -381,13 +381,13 @@ blind = train_lookup(100, colours_in_keys=False)
 colour_names = ["red", "blue", "green", "pink", "gray", "white"]
 fig, both_axes = plt.subplots(1, 2, figsize=(11.4, 5.6), layout="constrained", sharey=True)
 for ax, n in zip(both_axes, (0, 100), strict=True):
-    image = ax.imshow(runs[n][0], cmap=figures.SIGNED, vmin=-6, vmax=6)
+    image = ax.imshow(runs[n][0], cmap=figures.SIGNED, vmin=-6, vmax=6, aspect="auto")
     ax.set_xticks(range(6), colour_names, rotation=45, size=19)
     ax.set_yticks(range(6), colour_names, size=19)
     ax.set_title(f"after {n} updates" if n else "before training", size=22)
-    ax.set_xlabel("the key's colour", size=19)
     ax.grid(visible=False)
 both_axes[0].set_ylabel("the query's colour", size=19)
+fig.supxlabel("the key's colour", size=19)
 bar = fig.colorbar(image, ax=both_axes, ticks=[-6, 0, 6])
 bar.set_label("score", size=19)
 bar.ax.tick_params(labelsize=19)
@@ -653,7 +653,7 @@ show(library.causal_mask)
 show(attend)
 
 # %% [markdown] tags=["note"]
-# **Say.** Back to the model of the first picture. We know what the last word looks at. Now we forbid single looks and count what breaks. That is how you find out what a part of a model is for.
+# **Say.** Back to the model of the first picture. We know what the last word looks at. Now we forbid single looks and count what breaks. That is how you find out what a part of a model does.
 #
 # **Draw.** The sentence with two arrows: in the earlier layer from each thing to its own colour, in the last layer from *pink* to *fan*. Cross out one arrow at a time, as the table does.
 #
@@ -1096,7 +1096,7 @@ print(f"queries of size 4, divided by the root: std {long_queries[0]:.1f}, gradi
 assert long_queries[3] < 1e-3
 
 # %% [markdown]
-# The root removes the effect of the number of features, if queries and keys are random and of size 1. [[one-size]] It does not control what training makes of them: with queries of size 4 the softmax begins to saturate again. So many models, ours among them, have a norm for queries and keys, as in lesson 04 (`qk_norm`). The reason for the root is not numerical stability: `measure` asserts that no score reached 88, where the exponential begins to overflow in fp32.
+# The root removes the effect of the number of features, if queries and keys are random and of size 1. [[one-size]] It does not control what training makes of them: with queries of size 4 the softmax begins to saturate again. So many models, ours among them, have a norm for queries and keys, as in lesson 04 (`qk_norm`). The reason for the root is not numerical stability. Nothing overflowed here, as `measure` asserts, and softmax subtracts the largest score anyway (lesson 03).
 
 # %% [markdown] slide="subslide"
 # ### A query that may see nothing
