@@ -2,7 +2,7 @@
 # # 05 Attention
 # **How does a word find the earlier word it depends on?**
 #
-# *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 12 s on two cores.
+# *Needs* lessons 02 to 04. *Builds* `causal_mask` and `attend` in `attention.py`. *Runs* in about 15 s on two cores.
 # *Teaches* in about 53 minutes, plus 18 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -174,7 +174,7 @@ def weights_for(direction: float, length: float) -> torch.Tensor:
     return softmax(keys @ query, dim=0)  # (S)
 
 
-# %% slide="skip"
+# %% tags=["source-hidden"] slide="skip"
 def look(direction=30, length=2):
     places = [words.index(word) for word in ("fan", "book", "Carlos")]
     fan, book, other = weights_for(direction, length)[places].tolist()
@@ -736,7 +736,7 @@ asked = []
 for names, things, colours in sets:
     for (a, b), (x, y), (c, d), colour in product(*map(permutations, (names, things, colours)), colours):
         one_text = f" {a} had a {c} {x}. {b} had a {d} {y}. {names[1]} took the {colour}"
-        asked.append((one_text, x, y) if colour == c else (one_text, y, x))  # the text, the right thing, the other one
+        asked.append((one_text, x, y) if colour == c else (one_text, y, x))  # the right thing comes first
 many = torch.tensor([tokenizer.encode("\n" + one_text) for one_text, _, _ in asked])  # (64, T)
 
 
