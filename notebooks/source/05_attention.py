@@ -854,7 +854,7 @@ print(
 assert loss > math.log(tokenizer.vocab_size)
 
 # %% [markdown]
-# It is not one. No head looks at that word more than by chance, and in the second copy the loss is far above that of a model that gives all tokens the same probability. [[not-induction]] Our head has learned to complete *took the pink*, which StoryWorld's sentences need, but not the general rule. So the same pattern in one text does not show the same mechanism: other texts have to decide.
+# It is not one. No head gives that word clearly more weight than chance would, and in the second copy the loss is far above that of a model that gives all tokens the same probability. [[not-induction]] Our head has learned to complete *took the pink*, which StoryWorld's sentences need, but not the general rule. So the same pattern in one text does not show the same mechanism: other texts have to decide.
 
 # %% [markdown] tags=["note"]
 # **Say.** What does the mask do for the model? We take it away, in training and while reading, and look.
@@ -871,7 +871,7 @@ assert loss > math.log(tokenizer.vocab_size)
 
 # %% [markdown] slide="slide" plan=80
 # ## 8. What happens without a mask?
-# Would a model make use of the future? We train a small one on pure noise: six positions, and at each one of 32 words, drawn at random, so nothing can be predicted. It fetches a mixture of the words (one-hot vectors), and multiplies it by one learned number, `trust`. That gives the logits. Gradient descent chooses `trust` and a score for each pair of positions.
+# Would a model make use of the future? We train a small one on pure noise: six positions, and at each one of 32 words, drawn at random, so nothing can be predicted. It fetches a mixture of the words (one-hot vectors) and multiplies it by one learned number, `trust`. That gives the logits. Gradient descent chooses `trust` and a score for each pair of positions.
 
 
 # %% slide="skip"
@@ -956,7 +956,7 @@ for n in (1, 2, 3):
 
 # %% [markdown] slide="slide" plan=80
 # ## 9. What order means
-# Nothing in the formula knows where a word is. (The shipped model rotates queries and keys by their position, lesson 06.) Our two texts have the same words before the same last word, in another order. We build untrained models like the shipped one without positions. Their random weights are larger than usual (`xavier`), so that a difference is visible.
+# Nothing in the formula knows where a word is. (The shipped model rotates queries and keys by their position, lesson 06.) Our two texts have the same words before the same last word, in another order. We build untrained models like the shipped one, but without positions. Their random weights are larger than usual (`xavier`), so that a difference is visible.
 
 # %% slide="skip"
 from tinylm_lib import TransformerLM, preset
