@@ -32,7 +32,7 @@ def causal_mask(n: int, on: frozenset[str] = frozenset()) -> Tensor:
     return allowed[None, None] if "more axes" in on else allowed
 
 
-WHY_BOOL = "True and False are asked for: who reads a mask should never have to guess what a number means."
+WHY_BOOL = "The result must be bool, because a reader of a mask should never have to guess what a number means."
 CAUSAL_MASK = Exercise(
     name="causal_mask",
     lesson="05",
@@ -47,7 +47,7 @@ CAUSAL_MASK = Exercise(
     faults={
         "future": Fault(
             "a position sees itself and what comes later",
-            "The past and the future are exchanged. Row i belongs to query i: which columns has it read already?",
+            "The past and the future are exchanged. Row i belongs to query i. Which columns has it read already?",
         ),
         "strict": Fault(
             "a position does not see itself",
@@ -55,33 +55,40 @@ CAUSAL_MASK = Exercise(
         ),
         "one too many": Fault(
             "every position sees one position too far",
-            "That one is the token it should predict. The diagonal is the last that is allowed.",
+            "That position holds the token to be predicted. The diagonal is the last column that is allowed.",
         ),
         "inverted": Fault(
-            "True marks what is forbidden", "Here True means allowed. Other libraries do the reverse: ask each time."
+            "True marks what is forbidden",
+            "Here True means allowed. Some libraries do the reverse, so check each time.",
         ),
         "everything": Fault("nothing is forbidden", "A position must not see what comes later."),
-        "nothing": Fault("nothing is allowed", "A position sees itself and all before it."),
-        "only itself": Fault("a position sees only itself", "It may look at all positions before it, too."),
+        "nothing": Fault("nothing is allowed", "A position sees itself and all positions before it."),
+        "only itself": Fault("a position sees only itself", "It may also look at all positions before it."),
         "others only": Fault(
-            "only the diagonal is forbidden", "A position sees itself and what came before, nothing later."
+            "only the diagonal is forbidden", "A position sees itself and what came before it, but nothing later."
         ),
         "flipped": Fault(
-            "the staircase runs the wrong way",
-            "Row 0 has the fewest True, the last row is full; look at the first column.",
+            "the staircase goes the wrong way",
+            "Row 0 has one True, and the last row is full. Look at the first column.",
         ),
         "numbers": Fault("the mask holds 1 and 0", WHY_BOOL),
         "additive": Fault("the mask holds 0 and -inf, to be added to the scores", WHY_BOOL),
         "additive, -1e9": Fault("the mask holds 0 and -1e9, to be added to the scores", WHY_BOOL),
         "additive, lowest": Fault("the mask holds 0 and the lowest float, to be added to the scores", WHY_BOOL),
-        "more axes": Fault("the mask has axes for batch and heads", "It is (n, n); leading axes come by broadcasting."),
-        "one larger": Fault("the mask has a row and a column too many", "n positions look at n positions."),
-        "one smaller": Fault("the mask has a row and a column too few", "n positions look at n positions."),
+        "more axes": Fault(
+            "the mask has axes for batch and heads", "Its shape is (n, n). Broadcasting adds the leading axes."
+        ),
+        "one larger": Fault(
+            "the mask has a row and a column too many", "n positions look at n positions, so it is (n, n)."
+        ),
+        "one smaller": Fault(
+            "the mask has a row and a column too few", "n positions look at n positions, so it is (n, n)."
+        ),
     },
     hints=(
-        "Draw it for n = 4, a row per query: which columns may each row look at?",
-        "Compare a column of row numbers with a row of column numbers, or cut a triangle out of a square of True.",
-        "The diagonal belongs to it, and the result is bool.",
+        "Draw the mask for n = 4, with a row for each query. Which columns may each row look at?",
+        "Compare a column of row numbers with a row of column numbers, or keep a triangle of a square full of True.",
+        "The diagonal is allowed, and the result is bool.",
     ),
 )
 
@@ -200,12 +207,12 @@ def _strided(g: Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 SCALE = {
     "no scale": Fault(
         "the scores are not scaled",
-        "A sum of d_k products grows like the root of d_k, and softmax of large scores looks at one key only.",
+        "A sum of d_k products grows like the root of d_k, and with large scores the softmax gives one key nearly all of the weight.",
     ),
     "by d_k": Fault(
         "the scores are divided by d_k itself", "A sum of d_k random products grows like the *root* of d_k."
     ),
-    "multiplied": Fault("the scores are multiplied by the root", "They are too large already: divide."),
+    "multiplied": Fault("the scores are multiplied by the root", "They are too large already, so divide by it."),
     "by the keys": Fault(
         "the number of keys is used for the scale",
         "A score is a sum over the d_k features of a query and a key, however many keys there are.",
@@ -213,51 +220,53 @@ SCALE = {
 }
 MASK = {
     "inverted": Fault(
-        "the mask is read the other way round", "True = allowed: what must become -inf is where it is False."
+        "the mask is read the other way round",
+        "True means allowed, so the scores must become -inf where the mask is False.",
     ),
     "inverted, finite": Fault(
-        "the mask is read the other way round", "True = allowed: what must become very low is where it is False."
+        "the mask is read the other way round",
+        "True means allowed, so the scores must become very low where the mask is False.",
     ),
     "mask ignored": Fault("the mask is not used", "A query then sees every key, later ones included."),
     "mask after softmax": Fault(
         "the mask is applied after the softmax",
-        "Then a row no longer sums to 1: the share of the forbidden keys is thrown away, instead of never being given. "
+        "Then a row no longer sums to 1, because the softmax has already given some probability to the forbidden keys. "
         "Look at the order of your last lines.",
     ),
     "shared out again": Fault(
-        "the mask is applied after the softmax, and the rest shared out again",
-        "Where a forbidden key scores far above the others, these have lost their digits by then: 0 divided by 0. Forbid it "
+        "the mask is applied after the softmax, and the rest is divided by its sum",
+        "If a forbidden key scores far above the others, their weights are 0 by then, and 0 / 0 is NaN. Apply the mask "
         "before the softmax.",
     ),
     "zero fill": Fault(
         "a forbidden score becomes 0, or nearly",
-        "A score of 0 is a score like any other: e^0 = 1. Which number has the exponential 0?",
+        "A score of 0 is a score like any other, because e^0 = 1. Which number has the exponential 0?",
     ),
     "weak fill": Fault(
         "the number for forbidden scores is not low enough",
-        "Where all scores of a row lie far below it, the forbidden keys win. Only -inf is below all.",
+        "If all scores of a row are far below it, the forbidden keys win. Only -inf is below every number.",
     ),
     "very weak fill": Fault(
         "the number for forbidden scores is not low enough",
-        "Where all scores of a row lie far below it, the forbidden keys win. Only -inf is below all.",
+        "If all scores of a row are far below it, the forbidden keys win. Only -inf is below every number.",
     ),
 }
 SHARE = {
     "over queries": Fault(
         "the softmax runs over the queries",
-        "Each query shares out its attention among the keys: the weights of one query, a row, sum to 1.",
+        "Each query distributes its attention over the keys, so the weights of one query, a row, sum to 1.",
     ),
     "no softmax": Fault(
-        "the scores are used as weights", "Weights are positive and sum to 1: what turns scores into shares?"
+        "the scores are used as weights", "Weights are positive and sum to 1. What turns scores into probabilities?"
     ),
-    "twice": Fault("softmax is applied twice", "Shares of shares are nearly even."),
+    "twice": Fault("softmax is applied twice", "The second softmax makes the weights nearly equal."),
     "axis from the front": Fault(
         "the softmax counts its axis from the front",
-        "Axis 1 may be the keys, the queries or a leading axis, as there are more or fewer axes: count from the end.",
+        "Axis 1 may be the keys, the queries or a leading axis, depending on how many axes there are. Count from the end.",
     ),
     "overflow": Fault(
         "the softmax overflows or underflows",
-        "Above 88.7 an exponential is inf, and inf / inf NaN. Take the largest score off first.",
+        "Above 88.7 an exponential is inf, and inf / inf is NaN. Subtract the largest score of the row first.",
     ),
 }
 ATTENTION = Exercise(
@@ -320,7 +329,7 @@ ATTENTION = Exercise(
     faults={
         **SCALE,
         "scaled later": Fault(
-            "the weights are scaled, not the scores", "What is divided after the softmax no longer sums to 1."
+            "the weights are scaled, not the scores", "Weights that are divided after the softmax no longer sum to 1."
         ),
         "by d_v": Fault(
             "the root of the values' size is used", "The scores are sums over the d_k features of q and k."
@@ -328,26 +337,31 @@ ATTENTION = Exercise(
         "fourth root": Fault(
             "the scores are divided by the fourth root of d_k", "If only q is scaled, it takes the whole root."
         ),
-        "fixed scale": Fault("the scale is a fixed 8, the root of 64", "d_k is the last size of q, whatever it is."),
+        "fixed scale": Fault(
+            "the scale is a fixed 8, the root of 64", "d_k is the size of the last axis of q, whatever it is."
+        ),
         "roles exchanged": Fault("q and k have exchanged their roles", "Row i of the scores belongs to query i."),
-        "keys meet keys": Fault("keys are compared with keys", "q is never used: a score is a query times a key."),
+        "keys meet keys": Fault(
+            "keys are compared with keys", "q is never used, but a score is the product of a query and a key."
+        ),
         **SHARE,
         "one maximum": Fault(
             "one maximum is taken from all scores",
-            "Then a row that lies far below it vanishes. Each has its own largest.",
+            "Then a row whose scores are far below it vanishes. Each row has its own maximum.",
         ),
         "first axis": Fault("the softmax runs over the first axis", "The keys are the last axis of the scores."),
         "over everything": Fault("all queries share one softmax", "Each query, a row of the scores, has its own."),
         "no exponential": Fault(
-            "the scores are divided by their sum", "Scores may be negative: what makes every share positive?"
+            "the scores are divided by their sum", "Scores may be negative. What makes every weight positive?"
         ),
         "sigmoid": Fault(
-            "a sigmoid takes the place of the softmax", "The keys compete: the weights of a query sum to 1."
+            "a sigmoid is used instead of the softmax", "The keys compete, so the weights of a query sum to 1."
         ),
-        "logarithm": Fault("the logarithm of the weights is used", "Weights lie between 0 and 1."),
+        "logarithm": Fault("the logarithm of the weights is used", "Weights are between 0 and 1."),
         **{name: fault for name, fault in MASK.items() if name != "inverted, finite"},
         "mask added": Fault(
-            "the mask is added to the scores", "True counts as 1 there: an allowed key gains 1 and none is forbidden."
+            "the mask is added to the scores",
+            "True counts as 1 there, so an allowed key gains 1 and no key is forbidden.",
         ),
         "0 times infinity": Fault(
             "the mask is multiplied by -inf", "0 times inf is NaN. Choose between two numbers instead."
@@ -357,20 +371,20 @@ ATTENTION = Exercise(
         ),
         "always causal": Fault("a causal mask is used where none is given", "Without a mask every key is allowed."),
         "any mask is causal": Fault(
-            "a causal mask takes the place of the one given", "The caller says which keys are allowed."
+            "a causal mask is used instead of the one given", "The mask of the caller decides which keys are allowed."
         ),
         "weights returned": Fault(
-            "the weights are returned", "What they fetch is asked for: a weighted sum of the values."
+            "the weights are returned", "Return what they fetch, the weighted sum of the values."
         ),
-        "weights too": Fault("the weights are returned beside the result", "One tensor is asked for."),
+        "weights too": Fault("the weights are returned with the result", "Return the result alone, one tensor."),
         "keys for values": Fault(
-            "the keys are summed up, not the values", "Keys say where to look, values what is fetched."
+            "the keys are summed up, not the values", "Keys determine where to look, and values what is fetched."
         ),
     },
     hints=(
-        "Four steps: a score for each query and key, a scale, shares for each query, a weighted sum of the values.",
-        "All scores at once are one matrix product: swap the last two axes of k, counted from the end.",
-        "A forbidden key must get the share 0, and the others still sum to 1: before which step must the mask come?",
+        "Four steps: a score for each query and key, a division by the root, weights for each query, a weighted sum of the values.",
+        "All scores at once are one matrix product. Swap the last two axes of k, counted from the end.",
+        "A forbidden key must get the weight 0, and the others must still sum to 1. Before which step must the mask come?",
     ),
 )
 
