@@ -135,7 +135,7 @@ figures.unframed(ax)
 figures.display(
     fig,
     alt="The beginning of a story three times, cut into words, into BPE tokens and into characters. Darker pieces are harder to predict: the whole word, or its first letters. The sum at the right is the same.",
-    caption="One text, three cuts. In characters, the first ones of a word have its loss, and the others are certain. The sums are equal.",
+    caption="One text, three cuts. In the last row the first characters of a word have all of its loss, and the others are certain. The sums are equal.",
     table={"cut": list(ways), "tokens": [len(p) for p, _ in beginnings.values()], "nats": [f"{sum(x):.4f}" for _, x in beginnings.values()]},
 )  # fmt: skip
 
@@ -438,7 +438,7 @@ print([(a + b).decode() for a, b in crossing][:30])
 # `'e '` is the end of a word and a space, and `' the '` is a word with both of its spaces. So the text is usually cut into **pre-tokens** first, and no merge crosses a cut.
 
 # %% [markdown] slide="subslide"
-# The cuts are made by a regular expression. Ours is that of GPT-2 ([Radford et al. 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section 2.2, and the released encoder). Its lines are tried from the top, and `\x20?` is a space that may be there:
+# The cuts are made by a regular expression. Ours is that of GPT-2 ([Radford et al. 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section 2.2, and the released encoder). Its lines are alternatives, tried from the top, and `\x20?` means that a space may come first:
 
 # %%
 print(PRE_TOKEN.pattern.replace("\n      ", "\n"))
@@ -471,7 +471,7 @@ assert lengths["cut nowhere"] < lengths["pre-tokens"]
 assert len(with_the["cut nowhere"]) > len(with_the["pre-tokens"]) == 1
 
 # %% [markdown]
-# The cuts have a price: with the same number of merges the text is slightly longer. In return *the* after a space is always the *same* token. Without the cuts it is in several tokens, such as `'ok the '`, and their ids do not show the model that they contain the same word. [[cut-price]]
+# The cuts have a disadvantage: with the same number of merges the text is slightly longer. But now *the* after a space is always the *same* token. Without the cuts it is in several tokens, such as `'ok the '`, and their ids do not show the model that they contain the same word. [[cut-price]]
 
 # %% [markdown] slide="say"
 # Pre-tokens also make learning fast: pairs are counted only in the different ones, as the table shows. `train_bpe(text, n)` does all of this; n is the number of ids in total, including the 256 bytes, so 256 means that nothing is merged.
@@ -550,7 +550,7 @@ token_view(texts, [*(TOKENIZERS[kind].from_text(text) for kind in ("bytes", "cha
 # %% [markdown] slide="say"
 # Short tokens are learned first and long ones later. Characters that no story contains (*é*, the face) stay in single bytes, and the tokenizers of characters and of words raise an error for them.
 #
-# One token is different: `<|end|>` is a **special token**. It is not made by merges, and it is never cut. It marks, for example, where a text ends. Programs encode what users type without special tokens, because otherwise a user could end the text.
+# One token is different: `<|end|>` is a **special token**. It is not made by merges, and it is never cut. It marks, for example, where a text ends. Programs do not allow special tokens in the text that users type, because otherwise a user could end the text.
 
 # %% slide="skip"
 ids = bpe.encode("The end.<|end|>")
@@ -732,7 +732,7 @@ predict(
     key=lambda: next(text for limit, text in ((100, "about 50"), (350, "about 250"), (492, "about 440")) if n_certain <= limit),
     because="Most words are certain as a whole, and in the others the first letters decide.",
     choices={
-        "about 50": "About so many are uncertain, and all others are certain.",
+        "about 50": "About 50 characters are uncertain: the first ones of some words.",
         "about 250": "Look at `foggy`: two letters have a loss, and its other four characters have none. And many words have no loss at all.",
         "about 440": "",
     },
