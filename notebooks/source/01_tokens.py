@@ -519,7 +519,7 @@ hint("bpe_encode")
 # given word. The library looks instead for the known pair that was learned first, joins it, and looks again: the result is the same. Common mistakes: to start again from the single bytes in each round, and to stop at the first merge that does not occur.
 
 # %% [markdown] slide="subslide"
-# Here is a tokenizer of the library with 600 ids. The last id is for the mark `<|end|>`, which is explained below.
+# Here is a tokenizer of the library with 600 ids. The last id belongs to the mark `<|end|>`, which is explained below.
 
 # %%
 bpe = train_bpe(text, 600, special_tokens=["<|end|>"])
