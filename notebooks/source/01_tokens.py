@@ -3,10 +3,10 @@
 # **How does a text become numbers, and how well can the next one be predicted at best?**
 #
 # *Needs* 00. *Builds* the three steps of `bpe.py`: find the most common pair, merge it, encode a new text. *Runs* in about 15 s on two cores.
-# *Teaches* in about 50 minutes, plus 28 of exercises.
+# *Teaches* in about 53 minutes, plus 28 of exercises.
 
 # %% [markdown] tags=["note"]
-# The lesson has one idea: a text can be cut into tokens in many ways, and for a reader who knows every probability the cut makes no difference, but for a reader who knows less it does.
+# The lesson has one idea: a text can be cut into tokens in many ways. For a reader who knows every probability the cut makes no difference, but for a reader who knows less it does.
 # Sections 1 to 5 are the core, with one exercise. Sections 6 and 7 test the idea, and section 8 is about real tokenizers.
 # Before the class: run section 2 and try its control, so that you have seen tokens grow.
 
@@ -19,7 +19,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import figures, trace
+from tinylm_lib.classroom import figures, predict, trace
 from tinylm_lib.layers import Embedding
 from tinylm_lib.text import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer, train_bpe
 
@@ -31,9 +31,11 @@ _ = torch.manual_seed(1)
 #
 # **Draw.** The first four words of the story on the board, covered by a sheet of paper. Uncover one letter at a time and count how often the room is right.
 #
-# **Ask.** At the picture: "Why is the sum at the right the same in each row?" Do not answer; section 5 does.
+# **Ask.** The prediction. Then, at the picture: "Why is the sum at the right the same in each row?" Do not answer; section 5 does.
 #
 # **Usual answers.**
+# - *Letters, because each is so easy to predict* (`lowest for characters`): Most of them have no loss at all, but there are many, and the first ones of a word are hard.
+# - *Words, because there are fewer of them* (`lowest for words`): There are fewest of them, but the loss of each is higher.
 # - *Words are best, because nobody thinks in letters* (from the room): What about names, typing errors, program code and other languages?
 # - *Bytes are best, because nothing is unknown* (from the room): How many steps does a model need for one sentence then?
 # - *The id says how important the word is* (from the room): It is only the number of a row, and any other numbering would do as well.
@@ -42,7 +44,7 @@ _ = torch.manual_seed(1)
 
 # %% [markdown] slide="slide"
 # ## 1. What is a token?
-# Cover a sentence with your hand and uncover it letter by letter. Where do you guess wrong? Shannon did this with people, to measure how predictable English is ([Shannon 1951](https://doi.org/10.1002/j.1538-7305.1951.tb01366.x)).
+# Cover a sentence with your hand and uncover it letter by letter. Where do you guess wrong? Shannon asked people to do this, because he wanted to measure how predictable English is ([Shannon 1951](https://doi.org/10.1002/j.1538-7305.1951.tb01366.x)).
 
 # %% slide="skip"
 text = storyworld.corpus(2000, seed=0)
@@ -50,7 +52,9 @@ story = storyworld.story(torch.Generator().manual_seed(1)).text
 print(story)
 
 # %% [markdown] slide="say"
-# StoryWorld is a program of ours that draws stories at random, so for its stories we know how probable each letter really is. The picture below shows the beginning of this story, cut in three ways. A piece is darker if it has a higher **loss**, $-\ln p$ (lesson 00). The two functions that compute the losses come first, and section 5 explains them.
+# StoryWorld is a program of ours that draws stories at random. We know its probabilities, so we can compute the **loss** of each word or character, $-\ln p$ (lesson 00), for a *reader* who knows them too. A reader is anything that predicts what comes next: a person, a table or a model.
+#
+# The next cells cut the beginning of this story in three ways: into words, into characters, and into *BPE tokens*, which are between the two (section 2). You need not read the code yet, because section 5 explains it.
 
 
 # %% slide="skip"
@@ -81,11 +85,27 @@ ways = {"words": lambda word: [word], "BPE 400": cache(bpe_400.encode), "charact
 shown = storyworld.words("One foggy afternoon, careful Carlos came")
 
 
-def cut_and_priced(way: str) -> tuple[list[str], list[float]]:
+def cut_with_losses(way: str) -> tuple[list[str], list[float]]:
     """The pieces of the first words of the story, and the loss of each."""
     decode = bpe_400.decode if way == "BPE 400" else "".join
     pieces = [decode([piece]) for word in shown for piece in ways[way](word)]
     return pieces, [abs(loss) for loss in losses_in_story(story, ways[way])[: len(pieces)]]
+
+
+beginnings = {way: cut_with_losses(way) for way in ways}
+sums = {way: round(sum(losses), 4) for way, (_, losses) in beginnings.items()}
+
+# %% tags=["source-hidden"]
+predict(
+    f"A reader who knows every probability reads `{''.join(shown)}` three times: in words, in BPE tokens and in characters. For which cut is the sum of the losses the lowest?",
+    key=lambda: f"lowest for {min(sums, key=sums.get)}" if len(set(sums.values())) > 1 else "the same for all",
+    because="The text was drawn before it was cut, and a cut does not change how probable it is. Section 5 shows how the loss of a word is divided among its characters.",
+    choices={
+        "lowest for characters": "Most characters have no loss at all, but there are many of them, and the first ones of a word are hard to predict.",
+        "lowest for words": "There are fewest words, but the loss of each is higher.",
+        "the same for all": "",
+    },
+)  # fmt: skip
 
 
 # %% slide="skip"
@@ -102,30 +122,29 @@ def draw_pieces(ax: plt.Axes, row: int, pieces: list[str], losses: list[float]) 
 
 
 # %% tags=["signature", "source-hidden"] slide="subslide"
-priced = {way: cut_and_priced(way) for way in ways}
 fig, ax = plt.subplots(figsize=(11.4, 4.3), layout="constrained")
-for row, (pieces, losses) in enumerate(priced.values()):
+for row, (pieces, losses) in enumerate(beginnings.values()):
     draw_pieces(ax, row, pieces, losses)
 n_letters = sum(map(len, shown))
 ax.set(xlim=(0, n_letters + 10), ylim=(2.6, -0.6), xticks=[], ylabel="cut into")
 ax.set_title("Cut it as you like: the surprise is the same", size=24)
 ax.set_xlabel("darker: harder to predict", size=19)
-ax.set_yticks(range(3), [f"{way}\n{len(pieces)} tokens" for way, (pieces, _) in priced.items()], size=18)
+ax.set_yticks(range(3), [f"{way}\n{len(pieces)} tokens" for way, (pieces, _) in beginnings.items()], size=18)
 ax.grid(visible=False)
 figures.unframed(ax)
 figures.display(
     fig,
     alt="The beginning of a story three times, cut into words, into BPE tokens and into characters. Darker pieces are harder to predict: the whole word, or its first letters. The sum at the right is the same.",
-    caption="One text, three cuts. With letters the surprise is in the first ones of a word, and all others are certain. The sums are equal.",
-    table={"cut": list(ways), "tokens": [len(p) for p, _ in priced.values()], "nats": [f"{sum(x):.4f}" for _, x in priced.values()]},
+    caption="One text, three cuts. In the last row the first characters of a word have all of its loss, and the others are certain. The sums are equal.",
+    table={"cut": list(ways), "tokens": [len(p) for p, _ in beginnings.values()], "nats": [f"{sum(x):.4f}" for _, x in beginnings.values()]},
 )  # fmt: skip
 
 # %% [markdown] slide="say"
-# The same reader, the same text, and the sum of the losses is the same in each row. That is the question of this lesson: what does the way we cut change, and what does it not change?
+# The sum of the losses is the same in each row, although the first row has 7 tokens and the last one 40. This lesson asks what the cut changes and what it does not change.
 
 # %% [markdown] slide="subslide"
 # ### From text to ids
-# A model computes with numbers. So the text is cut into pieces, the **tokens**, and each different piece gets a number, its **id**. All tokens with their ids are the **vocabulary**, and the program that does this is a **tokenizer**. Three plain ways:
+# A model computes with numbers. So a **tokenizer** cuts the text into pieces, the **tokens**, and gives each different piece a number, its **id**. All tokens with their ids are the **vocabulary**. Here are three simple tokenizers:
 
 # %%
 for tokenizer in (TOKENIZERS[kind].from_text(text) for kind in ("bytes", "chars", "words")):
@@ -135,7 +154,7 @@ for tokenizer in (TOKENIZERS[kind].from_text(text) for kind in ("bytes", "chars"
     print(f"{tokenizer.kind:<6} {len(ids):>4} tokens, ids below {tokenizer.vocab_size:>3}: {ids[:4]} is {first}")
 
 # %% [markdown]
-# Each tokenizer gives back the same story, letter by letter. In words it is a fifth as long, so a model needs fewer steps to read it. Notice that the blank belongs to the word after it, as in `' foggy'`: the tokens joined are the text again.
+# Each tokenizer gives back the same story, letter by letter. In words it is a fifth as long, so a model needs fewer steps to read it. Notice that a space belongs to the word after it, as in `' foggy'`. So the tokens only have to be joined, and they are the text again.
 
 # %% [markdown] slide="subslide"
 # Now some words that StoryWorld does not know: an animal, a name, and a kite, in Chinese and as a picture.
@@ -154,13 +173,13 @@ for tokenizer in (CharTokenizer.from_text(text), WordTokenizer(text)):
         print(f"{tokenizer.kind}: {error}\n")
 
 # %% [markdown]
-# A list of words, or of characters, ends somewhere, and what is not in it cannot be encoded. Bytes can encode everything, because UTF-8 writes every character of every script as one to four of 256 bytes. But a sequence of bytes is long. Section 2 finds a way between.
+# A list of words or of characters is finite, and a text that contains anything else cannot be encoded. Bytes can encode every text, because UTF-8 writes each character of each script as one to four bytes, and a byte has only 256 values. But a sequence of bytes is long. Section 2 finds a way in between.
 
 # %% [markdown] slide="say"
 # If you see empty boxes above, your fonts lack a character too, but its bytes are there.
 
 # %% [markdown] slide="subslide"
-# What is an id good for? It is the number of a **row** in a table of vectors, the **embedding**, and the model reads the row.
+# What is an id good for? It is the number of a **row** in a table of vectors, the **embedding**, and the model reads that row. The comments give shapes: $T$ tokens, and $C$ numbers in each vector.
 
 # %% evidence="table-row" rows=["S1-4"]
 V, C = 345, 4
@@ -171,11 +190,14 @@ assert vectors.shape == (5, C) and torch.equal(vectors[1], embed.weight[10])
 row_10 = ", ".join(f"{x:.2f}" for x in vectors[1].tolist())
 print(f"the table is {tuple(embed.weight.shape)}; id 10 selects its row 10: {row_10}")
 
+# %% [markdown] slide="subslide"
+# `trace` runs a function and writes the shape of each result next to its line:
+
 # %%
 trace(embed, row_ids, sizes={"T": 5, "V": V, "C": C})
 
 # %% [markdown] slide="say"
-# The id itself means nothing: 10 is not more than 3. At the start the rows are random, so no word is similar to another yet. They are parameters, and they are learned together with all the others. (A table of shape $(V, C)$ has the vectors as rows. Some texts transpose it and speak of columns.)
+# The id itself means nothing: 10 is not more than 3. At the start the rows are random, so no word is similar to another yet. The rows are parameters, and the model learns them together with all its other parameters. (A table of shape $(V, C)$ has the vectors as rows. Some texts transpose it and speak of columns.)
 
 # %% [markdown] tags=["note"]
 # **Say.** We want short sequences and no unknown words. So we start from bytes and join the two neighbours that occur most often, again and again. That is byte-pair encoding, and nearly all language models use it or a relative of it.
@@ -208,7 +230,7 @@ trace(embed, row_ids, sizes={"T": 5, "V": V, "C": C})
 from collections import Counter
 from itertools import pairwise
 
-from tinylm_lib.classroom import check, control, find_exercise, hint, keep, predict, show
+from tinylm_lib.classroom import check, control, find_exercise, hint, keep, show
 from tinylm_lib.text import learn_merges, merge
 
 # %%
@@ -219,7 +241,7 @@ n = sum(pair == (ord("h"), ord("a")) for pair in pairwise(byte_ids))
 print(f"h, a: {n} times, among {len(byte_ids) - 1} pairs of neighbours")
 
 # %% [markdown]
-# The pair `a t` occurs as often, so there is a tie. A tokenizer that breaks ties by chance, or by the order of a dictionary, gives two people two vocabularies. Every implementation needs a fixed rule, and ours is: **of equally frequent pairs, take the greater one**, compared like words in a dictionary, first by the first id, then by the second.
+# The pair `a t` occurs as often, so there is a tie. If a program breaks ties at random, two people get two vocabularies from the same text. So every implementation needs a fixed rule, and ours is: **of equally frequent pairs, take the greater one**. Pairs are compared by their first ids, and if these are equal, by their second ids.
 
 # %% slide="skip"
 # The lesson also runs before you have solved the exercises: until then it uses these solutions.
@@ -237,8 +259,8 @@ predict(
     },
 )  # fmt: skip
 
-# %% [markdown] slide="subslide"
-# Now the general form, for any list of ids.
+# %% [markdown] slide="say"
+# Now write the general form, for any list of ids.
 
 
 # %% tags=["exercise"] name="most_common_pair" minutes=10 difficulty=2
@@ -267,7 +289,7 @@ hint("most_common_pair")
 # `zip(ids[::2], ids[1::2])`, which sees only every second pair.
 
 # %% [markdown] slide="subslide"
-# Now merge. For one occurrence it is a matter of slices: what comes before, the new id, and what comes after the two. The new id is 256, the first number that is not a byte.
+# Now merge. One occurrence takes two slices: what comes before the pair, then the new id, then what comes after the pair. The new id is 256, the first number that is not a byte.
 
 # %%
 i = byte_ids.index(ord("h"))
@@ -313,7 +335,7 @@ hint("bpe_merge_step")
 
 # %% [markdown] slide="subslide"
 # ### The training loop
-# Your two functions are all that a BPE needs to learn its vocabulary: count, merge, repeat.
+# With your two functions a BPE tokenizer can learn its vocabulary: count, merge, repeat.
 
 
 # %%
@@ -355,7 +377,7 @@ passages = {"a story": story[:240], "a chessboard": "#.#.#.#.\n.#.#.#.#\n" * 4, 
 # %%
 def grow(n_merges=20, passage="a story"):
     ids, vocab = learn(list(passages[passage].encode()), n_merges, *steps)
-    print("|".join(vocab[i].decode(errors="replace") for i in ids))
+    print("|".join(vocab[i].decode(errors="replace") for i in ids))  # replace: see section 7
     print(f"{len(ids)} tokens; the last new ones: {[vocab[i] for i in list(vocab)[256:][-3:]]}")
 
 
@@ -367,7 +389,7 @@ control(grow, n_merges=(0, 60), passage=list(passages))
 
 # %% [markdown] slide="subslide"
 # ### The library's version
-# `merge` is your second exercise with bytes instead of ids, and `learn_merges` learns the pairs. It gets each different text with the number of times that it occurs, here once.
+# `merge` is your second exercise, with bytes instead of ids. `learn_merges` learns the pairs from a dictionary of texts, each with the number of times that it occurs. Here one text occurs once.
 
 # %% slide="fragment"
 show(merge)
@@ -381,12 +403,12 @@ print("the loop above:", [vocab[i] for i in ours])
 assert [vocab[i] for i in ours] == library
 
 # %% [markdown] slide="say"
-# From the second merge on they may differ if there is a tie: the library compares the bytes of the tokens and not their ids, because ids depend on which pair was merged first and bytes do not. It is also faster, because after each merge it counts again only in the texts that contain the pair.
+# From the second merge on the two may differ at a tie. The library compares the bytes of the tokens and not their ids, because ids depend on which pair was merged first and bytes do not. The library is also faster, because after each merge it counts again only in the texts that contain the pair.
 
 # %% [markdown] tags=["note"]
-# **Say.** Nothing in the algorithm knows what a word is. So a merge may join the end of one word with the beginning of the next, unless we forbid it. We look at what that costs and what it buys.
+# **Say.** Nothing in the algorithm knows what a word is. So a merge may join the end of one word with the beginning of the next, unless we forbid it. We look at what we lose and what we gain if we do.
 #
-# **Draw.** `in the end` with cuts before each blank. Show which merges are still allowed.
+# **Draw.** `in the end` with a cut before each space. Show which merges are still allowed.
 #
 # **Ask.** Before the table: "Which vocabulary makes a text shorter, the one with cuts or the one without?" Then: "So why does everybody cut?"
 #
@@ -394,38 +416,45 @@ assert [vocab[i] for i in ours] == library
 # - *The longest token that fits is taken* (`longest match`): That is WordPiece. Here the merges are applied in the order in which they were learned.
 # - *One walk along the text is enough* (from the room): A later merge needs what an earlier one has made, so each merge has its own walk.
 # - *Count again, in the new text* (`most frequent`): Counting belongs to learning. A tokenizer must cut a word in the same way in every text.
-# - *It must be an error* (`refused`): A byte-level BPE has ids for every text.
+# - *It must be an error* (`an error is raised`): A byte-level BPE has ids for every text.
 #
 # **Cut if short.** The view; show its picture. The special token.
 
 # %% [markdown] slide="slide"
 # ## 3. Where merges stop
-# On a longer text nothing stops the merges at the end of a word. These are the first tokens of the stories, cut nowhere:
+# On a longer text nothing stops the merges at the end of a word. Here are the first tokens that BPE learns if the stories are cut nowhere:
 
 # %% slide="skip"
 from tinylm_lib.classroom import token_view
 from tinylm_lib.text import pre_tokens
+from tinylm_lib.text.cutting import PRE_TOKEN
 
 # %%
 sample = text[:20_000]
-crossing = learn_merges({sample: 1}, n_merges=60)
+crossing = learn_merges({sample: 1}, n_merges=150)
 print([(a + b).decode() for a, b in crossing][:30])
 
 # %% [markdown]
-# `'e '` is the end of a word and a blank, and `' the '` is a word with both of its blanks. So the text is usually cut into **pre-tokens** first, and no merge crosses a cut. The pattern is that of GPT-2 ([Radford et al. 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section 2.2, and the released encoder). A pre-token is an ending such as *'s*, or a run of letters, of digits or of marks with the one blank before it, or a run of blanks.
+# `'e '` is the end of a word and a space, and `' the '` is a word with both of its spaces. So the text is usually cut into **pre-tokens** first, and no merge crosses a cut.
 
-# %% evidence="within-words"
+# %% [markdown] slide="subslide"
+# The cuts are made by a regular expression. Ours is that of GPT-2 ([Radford et al. 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section 2.2, and the released encoder). Its lines are alternatives, tried from the top, and `\x20?` means that a space may come first:
+
+# %%
+print(PRE_TOKEN.pattern.replace("\n      ", "\n"))
+
+# %% evidence="within-words" slide="subslide"
 print(pre_tokens("Mia's kite flew 300 feet... 风筝!"))
-inside = learn_merges(Counter(pre_tokens(sample)), n_merges=60)
+inside = learn_merges(Counter(pre_tokens(sample)), n_merges=150)
 print([(a + b).decode() for a, b in inside][:30])
 assert any(b" " in (a + b)[1:] for a, b in crossing)
 assert not any(b" " in (a + b)[1:] for a, b in inside)
 
 # %% [markdown]
-# Now a blank occurs only at the beginning of a token, and no token goes beyond the end of a word. [[within-words]]
+# Now a space occurs only at the beginning of a token, and no token goes beyond the end of a word. [[within-words]]
 
 # %% [markdown] slide="subslide"
-# Is that better? We compare the two lists of merges on the same text: its length in tokens, and the tokens that contain a whole *the*.
+# Is that better? We compare the two vocabularies on the same text: its length in tokens, and the tokens that contain the whole word *the*.
 
 # %% tags=["source-hidden"] evidence="cut-price"
 lengths, with_the = {}, {}
@@ -436,19 +465,20 @@ for name, pieces, merges in (("cut nowhere", [sample], crossing), ("pre-tokens",
         tokens = [merge(piece, pair) for piece in tokens]
     lengths[name] = sum(len(piece) * times for piece, times in zip(tokens, counts.values(), strict=True))
     with_the[name] = [(a + b).decode() for a, b in merges if b"the" in (a + b).split()]
-    print(f"{name:<12} {lengths[name]:,} tokens; with a whole *the*: {with_the[name]}")
+    print(f"{name:<12} pieces {len(pieces):,}, different ones {len(counts)}, tokens {lengths[name]:,}")
+    print(f"{'':<12} with the word the: {with_the[name]}")
 assert lengths["cut nowhere"] < lengths["pre-tokens"]
 assert len(with_the["cut nowhere"]) > len(with_the["pre-tokens"]) == 1
 
 # %% [markdown]
-# The cuts are not free: with the same number of merges the text is slightly longer. What they buy is that a frequent word gets *one* token in every context, instead of two or more that have nothing in common for the model. [[cut-price]]
+# The cuts have a disadvantage: with the same number of merges the text is slightly longer. But now *the* after a space is always the *same* token. Without the cuts it is in several tokens, such as `'ok the '`, and their ids do not show the model that they contain the same word. [[cut-price]]
 
 # %% [markdown] slide="say"
-# Pre-tokens also make learning fast, because each different pre-token is counted only once. `train_bpe(text, n)` does all of this; n is the number of ids in total, including the 256 bytes, so 256 means that nothing is merged.
+# Pre-tokens also make learning fast: pairs are counted only in the different ones, as the table shows. `train_bpe(text, n)` does all of this; n is the number of ids in total, including the 256 bytes, so 256 means that nothing is merged.
 
 # %% [markdown] slide="subslide"
 # ### Encoding a new text
-# The merges are applied **in the order in which they were learned**. By hand, with the first two of section 2, for a word that was not in the text:
+# A new text is encoded by the same merges, **in the order in which they were learned**. We apply the first two merges of section 2 by hand to a word that was not in the text:
 
 # %%
 tokens = [bytes([b]) for b in b"what"]
@@ -489,34 +519,38 @@ hint("bpe_encode")
 # given word. The library looks instead for the known pair that was learned first, joins it, and looks again: the result is the same. Common mistakes: to start again from the single bytes in each round, and to stop at the first merge that does not occur.
 
 # %% [markdown] slide="subslide"
-# The library's tokenizer, with 600 ids:
+# Here is a tokenizer of the library with 600 ids. The last id belongs to the mark `<|end|>`, which is explained below.
 
-# %% evidence="any-text"
+# %%
 bpe = train_bpe(text, 600, special_tokens=["<|end|>"])
 for word in (" the", " umbrella", " umbrellas", " Zoë", " 风筝"):
     ids = bpe.encode(word)
     assert bpe.decode(ids) == word
-    assert [bpe.vocab[i] for i in ids] == reference["bpe_encode"]([bytes([b]) for b in word.encode()], bpe.merges)
+    single_bytes = [bytes([b]) for b in word.encode()]
+    assert [bpe.vocab[i] for i in ids] == reference["bpe_encode"](single_bytes, bpe.merges)
     print(word, "->", [bpe.vocab[i] for i in ids])
+
+# %% evidence="any-text" slide="skip"
 for seed in range(3):
     numbers = torch.randint(32, 0xD800, (50,), generator=torch.Generator().manual_seed(seed)).tolist()
     strange = "".join(map(chr, numbers))  # characters of many scripts
     assert bpe.decode(bpe.encode(strange)) == strange
+print("three texts of random characters come back as they were")
 
 # %% [markdown]
-# A frequent word is one token. A rarer one is cut into pieces, and so is an unknown one; characters that the text did not contain are single bytes. So BPE has ids for every text: the cell also encodes three texts of random characters from many scripts and decodes them without a loss. [[any-text]]
+# A frequent word is one token. A rare or unknown word is cut into pieces, and characters that the text did not contain become single bytes. So BPE has ids for every text, even for random characters from many scripts, and decoding gives the same text again. [[any-text]]
 
 # %% [markdown] slide="subslide"
-# Try it on a whole passage: move the slider from no merge to all of them. Then take the other text, and cut it in each of the four ways.
+# Try it on a whole passage: move the slider from no merge to all of them. Then choose the other text, and cut it in each of the four ways.
 
 # %%
 texts = {"a story": story[: story.index(" Carlos sang")], "other signs": "Noé met Mia in a café. 🙂"}
 token_view(texts, [*(TOKENIZERS[kind].from_text(text) for kind in ("bytes", "chars", "words")), bpe])
 
 # %% [markdown] slide="say"
-# Short tokens are learned first and long ones later. What no story contains (*é*, the face) stays in single bytes, and the tokenizers of characters and of words raise an error for it.
+# Short tokens are learned first and long ones later. Characters that no story contains (*é*, the face) stay in single bytes, and the tokenizers of characters and of words raise an error for them.
 #
-# One token is different: `<|end|>` is a **special token**. It is not made by merges and never cut. It marks, for example, where a text ends.
+# One token is different: `<|end|>` is a **special token**. It is not made by merges, and it is never cut. It marks, for example, where a text ends. Programs do not allow special tokens in the text that users type, because otherwise a user could end the text.
 
 # %% slide="skip"
 ids = bpe.encode("The end.<|end|>")
@@ -526,11 +560,11 @@ plain = train_bpe(text, 600)
 
 # %% tags=["source-hidden"] slide="skip"
 predict(
-    "A tokenizer that does not know `<|end|>` as special meets it in a text. What happens?",
+    "A tokenizer has not been given `<|end|>` as a special token. A text contains it. What happens?",
     key=lambda: ["it is cut into pieces", "it is one token"][len(plain.encode("<|end|>")) == 1],
     because="For this tokenizer these are seven characters like all others, and it has ids for every text.",
     choices={
-        "refused": "A byte-level BPE has ids for every text. `CharTokenizer` would have raised an error.",
+        "an error is raised": "A byte-level BPE has ids for every text. `CharTokenizer` would have raised an error.",
         "it is cut into pieces": "",
         "it is one token": "Only merges or the list of special tokens could make it one token, and no story contains it.",
     },
@@ -554,11 +588,11 @@ print([plain.vocab[i] for i in plain.encode("<|end|>")])
 
 # %% [markdown] slide="slide"
 # ## 4. What is StoryWorld?
-# Somebody comes to a place with a thing and meets somebody with another thing. Things are given away or traded, and later some of it is mentioned again. Every sentence, name and colour is drawn with a probability that we know. So we know the probability of each next word **exactly**.
+# In each story somebody comes to a place with a thing and meets somebody with another thing. Things are given away or traded, and later some of this is mentioned again. The program draws every sentence, name and colour with a probability that we know. So we know the probability of each next word **exactly**.
 
 # %%
-told = storyworld.story(torch.Generator().manual_seed(1))
-story_words = storyworld.words(told.text + "\n")
+one_story = storyworld.story(torch.Generator().manual_seed(1))
+story_words = storyworld.words(one_story.text + "\n")
 exact = storyworld.Reader()
 ps = [exact.read(word) for word in story_words]
 for word, p in list(zip(story_words, ps, strict=True))[:8]:
@@ -568,18 +602,19 @@ for word, p in list(zip(story_words, ps, strict=True))[:8]:
 # *One* is certain, because every story begins with it. Then the weather is drawn among 14 words: $-\ln (1/14) = 2.64$ nats. The comma has no loss.
 
 # %% [markdown] slide="subslide"
-# How probable is the whole story? The **chain rule** multiplies: the first word, times the second given the first, times the third given those two, and so on to the end. Under the logarithm a product is a sum.
+# How probable is the whole story? The **chain rule** multiplies probabilities: that of the first word, times that of the second given the first, times that of the third given those two, and so on. The logarithm turns this product into a sum.
 #
 # $$P(w_1, \dots, w_n) = \prod_t P(w_t \mid w_1, \dots, w_{t-1})$$
 # $$-\ln P = \sum_t -\ln P(w_t \mid w_1, \dots, w_{t-1})$$
 
 # %% evidence="chain-rule" rows=["S4-25"]
 word_losses = [-math.log(p) for p in ps]
-print(f"the losses of {len(ps)} words add up to {sum(word_losses):.2f} nats; -told.log_prob is {-told.log_prob:.2f}")
-assert math.isclose(sum(word_losses), -told.log_prob) and math.isclose(math.prod(ps), math.exp(told.log_prob))
+print(f"the losses of {len(ps)} words add up to {sum(word_losses):.2f} nats")
+print(f"-one_story.log_prob is {-one_story.log_prob:.2f}")
+assert math.isclose(sum(word_losses), -one_story.log_prob) and math.isclose(math.prod(ps), math.exp(one_story.log_prob))
 
 # %% [markdown]
-# This sum is the **negative log-likelihood** of the story. [[chain-rule]] Why logarithms? Because products vanish. Twenty stories are enough:
+# This sum is the **negative log-likelihood** of the story. [[chain-rule]] Why logarithms? A product of many probabilities is soon smaller than any number that a computer can store next to 0. Twenty stories are enough:
 
 # %%
 stories = [storyworld.story(torch.Generator().manual_seed(seed)) for seed in range(20)]
@@ -587,16 +622,16 @@ print("product:", math.prod(math.exp(s.log_prob) for s in stories))
 print(f"sum of logarithms: {sum(s.log_prob for s in stories):.1f}")
 
 # %% [markdown] slide="say"
-# Every story ends in a line end, so a model can learn that the next story begins there. The first word has nothing before it, so a model gets a line end there, too: without one, nothing would predict $w_1$. And notice the shift: the prediction of word $t$ is made at word $t - 1$.
+# Every story ends in a line end, so a model can learn that the next story begins there. The first word has nothing before it, so a model gets a line end there, too: without one, nothing would predict $w_1$. And notice the shift: the model predicts word $t$ when it has read word $t - 1$.
 
-# %% [markdown] slide="subslide"
-# How close does a trained model come? The shipped model of lesson 00 reads the same story, after a line end.
+# %% [markdown] slide="say"
+# How close does a trained model come? The shipped model of lesson 00 reads the same story, after a line end. (`softmax` turns its scores into probabilities; lesson 03 explains it.)
 
 # %% slide="skip"
 from tinylm_lib.pretrained import load_pretrained
 
 shipped = load_pretrained("storyworld")
-story_ids = torch.tensor([shipped.tokenizer.encode("\n" + told.text + "\n")])  # (B, T)
+story_ids = torch.tensor([shipped.tokenizer.encode("\n" + one_story.text + "\n")])  # (B, T)
 
 # %% slide="skip"
 with torch.no_grad():
@@ -607,38 +642,38 @@ model_losses = (-given.log()).tolist()
 # %% tags=["source-hidden"] evidence="model-close"
 figures.shaded_words(
     [word.strip() for word in story_words[:-1]],
-    {"A reader who knows every probability": [abs(x) for x in word_losses[:-1]], "The shipped model": model_losses[:-1]},
-    title="Where a story can surprise", limit=4,
+    {"The reader who knows every probability": [abs(x) for x in word_losses[:-1]], "The shipped model": model_losses[:-1]},
+    title="How close does a trained model come?", limit=4,
     caption="Darker words have a higher loss: names, things and colours when they are new. What is mentioned again has nearly none, for both readers.",
 )  # fmt: skip
 far_off = [word for word, a, b in zip(story_words, word_losses, model_losses, strict=True) if abs(a - b) > 0.5]
 print(
     f"exact {sum(word_losses):.1f} nats, model {sum(model_losses):.1f}; words that differ by more than 0.5: {far_off}"
 )
-assert sum(model_losses) > sum(word_losses) and len(far_off) < 10
+assert sum(model_losses) > sum(word_losses) and far_off == [" gray"]
 
 # %% [markdown]
-# Most of the loss is in a few words, and most of the others are certain for a reader who understands the story. On this story the model's loss is close to the exact one, word by word. [[model-close]]
+# Most of the loss is in a few words, and most of the others are certain for a reader who understands the story. On this story the model's loss is close to the exact one, word by word, with one exception. The story mentions the book's colour, *gray*, a second time, and only the exact reader is sure of it. [[model-close]]
 
 # %% [markdown] tags=["note"]
-# **Say.** We know the loss of each word. Now the same reader reads the story letter by letter and has to predict five times as often. Let the room vote before it sees the answer, and remind it of the first picture only afterwards.
+# **Say.** In the first picture the three sums were equal. Now we find out why: the same reader reads letter by letter, and we look at one word until the losses of its letters add up.
 #
 # **Draw.** The 14 kinds of weather as a list. Cross out those that do not begin with f, then those that do not begin with fo. Write the fraction that is left after each letter.
 #
 # **Ask.** "What does *frosty* lose, and at which letter?" At the *r* instead of the *o*.
 #
 # **Usual answers.**
-# - *Letters, because each is so easy to predict* (`lowest for characters`): Most of them have no loss at all, but there are many. Add them up for *foggy*.
-# - *Words, because there are fewer of them* (`lowest for words`): But the loss of each is higher. Add up the characters of *foggy*.
+# - *About half of the letters are certain* (`about 250`): Look at *foggy*: two letters have a loss, and four characters have none.
+# - *The picture showed only seven words* (from the room): That is why we cut eight whole stories.
 # - *Then the tokenizer does not matter at all* (from the room): For this reader it does not. Section 6 asks readers who know less.
 #
 # **Cut if short.** The bars over the characters; the first picture of the lesson shows the same.
 
 # %% [markdown] slide="slide"
 # ## 5. How predictable is it?
-# The same reader now reads *letter by letter*. It has to predict about five times as many tokens. Is the loss of the whole story higher, lower, or the same?
+# In the first picture the three sums were equal, although a reader of letters has to predict about five times as many tokens. Why?
 #
-# Take the second word. All 14 words for the weather begin with a blank, so the blank is certain. Then comes *f*. Only *foggy* and *frosty* fit, so its probability is 2/14. After the *o* one word is left, and the rest is certain.
+# Take the second word. All 14 words for the weather begin with a space, so the space is certain. Then comes *f*. Only *foggy* and *frosty* fit, so its probability is 2/14. After the *o* one word is left, and the rest is certain.
 
 # %%
 after_one = storyworld.Reader()
@@ -667,40 +702,41 @@ for character, loss in zip(" foggy", foggy, strict=True):
 print(f"all together {sum(foggy):.2f}; ln {len(weather)} is {math.log(len(weather)):.2f}")
 assert math.isclose(foggy[1], -math.log(2 / 14)) and math.isclose(sum(foggy), math.log(14))
 
-# %% slide="skip"
-totals = {way: round(sum(losses_in_story(told.text, cut)), 4) for way, cut in ways.items()}
+# %% [markdown] slide="subslide"
+# Is that so in whole stories, too? We cut eight of them in the three ways. We compare the sums with each other and with `log_prob`, which StoryWorld computed when it drew the story, before any cut.
 
-# %% tags=["source-hidden"]
-predict(
-    "This reader knows every probability. For which pieces is its loss on the whole story the lowest?",
-    key=lambda: f"lowest for {min(totals, key=totals.get)}" if len(set(totals.values())) > 1 else "the same for all",
-    because="A story is drawn before it is cut, and cutting it does not change its probability. What a word loses, its pieces lose together.",
-    choices={
-        "lowest for characters": "Most characters have no loss at all, but there are many of them. Add them up for *foggy*.",
-        "lowest for words": "There are fewest words in a story, but the loss of each is higher. Add up the characters of *foggy*.",
-        "the same for all": "",
-    },
-)
-
-# %% [markdown] slide="fragment"
-# We cut eight stories in the three ways, and compare the sums with each other and with `log_prob`, which StoryWorld computed when it drew the story, before any cut.
-
-# %% evidence="same-loss"
+# %% tags=["source-hidden"] evidence="same-loss"
 for seed in range(8):
     drawn = storyworld.story(torch.Generator().manual_seed(seed))
     for way, cut in ways.items():
         losses = losses_in_story(drawn.text, cut)
         assert math.isclose(sum(losses), -drawn.log_prob, rel_tol=1e-9)
-        if drawn.text == told.text:
+        if drawn.text == one_story.text:
             each = sum(losses) / len(losses)
             print(f"{len(losses):>3} {way:<10} have a loss of {sum(losses):.4f} nats, {each:.3f} each")
-print(f"-log_prob of this story is {-told.log_prob:.4f}")
+print(f"-log_prob of this story is {-one_story.log_prob:.4f}")
 
 # %% [markdown]
 # **The loss of a story does not depend on how it is cut**, for this reader. [[same-loss]] That is the chain rule again, now within words.
 
 # %% [markdown] slide="say"
-# The chain rule cannot fail, but our function could. If one possible word were the beginning of another, two words would still fit after its last letter, and the function would miss the loss of the blank that decides between them. In these stories that never happens, and the sums agree.
+# The chain rule cannot fail, but our function could. If one possible word were the beginning of another, two words would still fit after its last letter, and the function would miss the loss of the space that decides between them. The sums agree, so this does not happen in these stories.
+
+# %% slide="skip"
+every_letter = losses_in_story(one_story.text, list)
+n_certain = sum(loss < 1e-9 for loss in every_letter)
+
+# %% tags=["source-hidden"] slide="subslide"
+predict(
+    f"This story has {len(every_letter)} characters. How many of them are certain for the reader who knows every probability?",
+    key=lambda: next(text for limit, text in ((100, "about 50"), (350, "about 250"), (492, "about 440")) if n_certain <= limit),
+    because="Most words are certain as a whole, and in the others the first letters decide.",
+    choices={
+        "about 50": "About 50 characters are uncertain: the first ones of some words.",
+        "about 250": "Look at `foggy`: two letters have a loss, and its other four characters have none. And many words have no loss at all.",
+        "about 440": "",
+    },
+)  # fmt: skip
 
 # %% [markdown] slide="subslide"
 # Which characters have a loss? Each pale box is a word, as high as its loss, and each bar is a character.
@@ -708,7 +744,7 @@ print(f"-log_prob of this story is {-told.log_prob:.4f}")
 # %% slide="skip"
 shown_words = storyworld.words("One foggy afternoon, careful Carlos came to Hillcrest.")
 shown_letters = list("".join(shown_words))
-letter_losses = [abs(loss) for loss in losses_in_story(told.text, list)][: len(shown_letters)]
+letter_losses = [abs(loss) for loss in every_letter[: len(shown_letters)]]
 
 # %% tags=["source-hidden"]
 fig, ax = plt.subplots(figsize=(11.4, 4.6), layout="constrained")
@@ -730,7 +766,7 @@ figures.display(
     table={"character": [repr(c) for c in shown_letters], "nats": [f"{x:.3f}" for x in letter_losses]},
 )
 
-# %% evidence="few-letters"
+# %% tags=["source-hidden"] evidence="few-letters"
 for seed in range(3):
     losses = losses_in_story(storyworld.story(torch.Generator().manual_seed(seed)).text, list)
     certain = sum(loss < 1e-9 for loss in losses)
@@ -738,25 +774,25 @@ for seed in range(3):
     assert certain > 0.85 * len(losses)
 
 # %% [markdown]
-# About nine characters in ten are certain for a reader who knows everything. [[few-letters]]
+# About nine characters in ten are certain for a reader who knows every probability. [[few-letters]]
 
 # %% [markdown] tags=["note"]
 # **Say.** Nobody knows every probability of ordinary text. So we ask readers who know less: one who only knows how common each token is, and one who sees the token before. For them the cut matters, and we find out why.
 #
 # **Draw.** The same sentence twice, in letters and in words, with a window of one token that moves along. Write below it how much text the window contains.
 #
-# **Ask.** The prediction. Then: "If a reader of letters may look back as far as a reader of words, what is left of the difference?"
+# **Ask.** The prediction. Then: "About how many letters must a reader see to be as good as a reader who sees one word?"
 #
 # **Usual answers.**
-# - *One letter back is as good as one word back* (`1`): One letter tells very little about what comes next.
-# - *As many as a word has on average* (`5`, and the usual reason): Right, and this is the point: what counts is how much text the reader sees.
+# - *It has to predict more often, so it loses more* (`more`): Add up the letters of *foggy*. The losses of the letters of a word are the loss of the word.
+# - *Letters are easier* (`less`): Each one is, but a word has several.
 # - *Longer tokens are simply better* (from the room): With the same text in view the reader of letters is as good.
 #
 # **Cut if short.** The picture; keep the table and the prediction.
 
 # %% [markdown] slide="slide" plan=80
 # ## 6. Readers who know less
-# Three readers who know less than everything: the first knows only the number of tokens ($\ln V$), the second how common each token is (**unigram**), and the third knows also the token before (**bigram**). The **floor** is the mean loss of the reader who knows everything.
+# Here are three readers who know less. The first knows only the number of tokens ($\ln V$), the second knows how common each token is (**unigram**), and the third also knows the token before (**bigram**). The **floor** is the mean loss of the reader who knows every probability.
 
 # %% slide="skip"
 n_stories = 2000
@@ -768,7 +804,7 @@ for kind, tokenizer in cuts.items():
     per_token[kind] = {"ln V": math.log(tokenizer.vocab_size)}
     per_token[kind] |= storyworld.entropies(tokenizer, n_stories=n_stories)._asdict()
 
-# %%
+# %% tags=["source-hidden"]
 print("nats per token:")
 for kind, levels in per_token.items():
     values = "  ".join(f"{name} {nats:.2f}" for name, nats in levels.items())
@@ -777,7 +813,7 @@ for kind, levels in per_token.items():
 # %% [markdown]
 # **Losses per token can be compared only for the same tokens**: the same floor is a different number in each row. To compare across tokenizers, take the loss of a whole story, or divide it by the bytes.
 
-# %% evidence="simple-readers" slide="subslide"
+# %% tags=["source-hidden"] evidence="simple-readers" slide="subslide"
 print("nats per story:")
 per_story = {}
 for kind, levels in per_token.items():
@@ -804,7 +840,7 @@ figures.display(
 )
 
 # %% [markdown]
-# With longer tokens the simple readers have a lower loss. [[simple-readers]] Why? One explanation is that long tokens are better in themselves. A rival explanation is that a reader of long tokens simply *sees more text*. We can test the two: let a reader of letters look further back.
+# With longer tokens the simple readers have a lower loss. [[simple-readers]] Why? One explanation is that long tokens are better in themselves. Another explanation is that a reader of long tokens simply *sees more text*. To decide, we let a reader of letters see the same text as the reader of words: the whole word before, and the letters of the new word that it has read.
 
 
 # %% slide="skip"
@@ -821,35 +857,47 @@ def letters_back(k: int) -> float:
 
 
 # %% slide="skip"
+def one_word_back() -> float:
+    """Nats per story for a reader of letters who knows the word before, and the letters of this word so far."""
+    seen, with_next = Counter(), Counter()
+    for before, word in pairwise(storyworld.words(text)):
+        for i, letter in enumerate(word + "|"):  # the mark says that the word ends here
+            seen[before, word[:i]] += 1
+            with_next[before, word[:i], letter] += 1
+    return (entropy(with_next) - entropy(seen)) * seen.total() / n_stories
+
+
+# %% slide="skip"
 one_word = per_story["words"]["bigram"]
+in_letters = one_word_back()
 by_letters = {k: letters_back(k) for k in (1, 2, 3, 4, 5, 6)}
 
 # %% tags=["source-hidden"] slide="subslide"
 predict(
-    f"A reader who sees one word back loses {one_word:.0f} nats on a story. How many letters back must a reader of letters see to lose no more?",
-    key=lambda: str(min(k for k, nats in by_letters.items() if nats <= one_word)),
+    f"The reader of words knows one word back and loses {one_word:.0f} nats on a story. The reader of letters sees the same text. How much does it lose?",
+    key=lambda: "the same" if math.isclose(in_letters, one_word, rel_tol=0.001) else ["less", "more"][in_letters > one_word],
     choices={
-        "1": "One letter back tells very little about the next letter.",
-        "2": "Two letters are less than most words.",
-        "5": "",
-        "more than 6": "How long is a word, with its blank?",
+        "more": "It has more to predict. But add up the letters of `foggy`: together they lose what the word loses.",
+        "the same": "",
+        "less": "Each letter is easier to predict than a word, but a word has several letters.",
     },
-    because="That is about the length of a word with its blank. What counts is how much text the reader sees, not how it is cut.",
-)
+    because="Both see the same text, so this is the chain rule again: the letters of a word together lose what the word loses.",
+)  # fmt: skip
 
-# %% evidence="letters-back"
+# %% tags=["source-hidden"] evidence="letters-back"
+print(f"one word back, in words:    {one_word:.0f} nats per story")
+print(f"one word back, in letters:  {in_letters:.0f}")
 for k, nats in by_letters.items():
-    print(f"{k} letters back: {nats:.0f} nats per story")
-print(
-    f"one word back:  {one_word:.0f}; a word has {n_bytes / n_tokens_of['words']:.1f} letters on average, with its blank"
-)
-assert by_letters[3] > 1.2 * one_word > one_word > by_letters[5]
+    print(f"{k} letter{'s' * (k > 1)} back: {nats:.0f}")
+print(f"a word has {n_bytes / n_tokens_of['words']:.1f} letters on average, with its space")
+assert math.isclose(in_letters, one_word, rel_tol=0.001)
+assert by_letters[3] > 1.2 * one_word and 0.9 < by_letters[5] / one_word < 1.1
 
 # %% [markdown]
-# With five letters in view the reader of letters is as good as the reader of one word. [[letters-back]] So the rival explanation holds here: a longer token helps a reader with a short memory, because it puts more text into one step. A Transformer has a longer memory, so this table does not say how much the tokens matter for it.
+# With the same text in view, the reader of letters is as good as the reader of words. So the second explanation is right for these readers: a longer token helps them because it puts more text into one step. [[letters-back]] Without the word, about five letters back are worth as much as one word. A Transformer sees the whole story, so this table does not say how much the tokens matter for it.
 
 # %% [markdown] slide="say"
-# (These readers are tested on the stories in which they counted. With many letters back this would be too good, because they would remember whole passages.)
+# (These readers are tested on the stories in which they counted, so with many letters back they remember whole passages, and their loss is too low. Therefore we say *about* five.)
 
 # %% [markdown] tags=["note"]
 # **Say.** A program that shows what a model writes gets one token at a time. A token may be a part of a character. What happens on the screen?
@@ -866,7 +914,7 @@ assert by_letters[3] > 1.2 * one_word > one_word > by_letters[5]
 
 # %% [markdown] slide="slide" plan=80
 # ## 7. Break it
-# A program shows what a model writes, token by token, as it comes. The text is Chinese, and a token can be a single byte.
+# A program shows the text of a model while the model writes it, token by token. The text is Chinese, and a token can be a single byte.
 
 # %% slide="skip"
 kite_ids = bpe.encode("风筝")
@@ -894,12 +942,12 @@ for whole in ("风筝", "🪁", "Zoë"):
     assert "".join(pieces_of_it) != whole
 
 # %% [markdown]
-# The ids lose nothing, and only our way of decoding them did. [[broken-character]] `decode` joins all bytes first and then reads them once, with `errors="replace"`: invalid bytes become �, and no error is raised. When you stream text, wait until a character is complete before you show it.
+# The ids have lost nothing. The mistake was to decode them one by one. [[broken-character]] `decode` joins all bytes first and then reads them once, with `errors="replace"`: invalid bytes become �, and no error is raised. When you stream text, wait until a character is complete before you show it.
 
 # %% [markdown] tags=["note"]
 # **Say.** Many strange mistakes of large models begin in the tokenizer. A model sees ids, not letters; numbers are cut by frequency, not by value; and some scripts need several times as many tokens as English.
 #
-# **Draw.** Three boxes with three different ids for *umbrella*, *Umbrella* and *umbrella* with a blank.
+# **Draw.** Three boxes with three different ids: *the*, *The*, and *the* with a space before it.
 #
 # **Ask.** "Why is it hard for a model to count the letters of a word?"
 #
@@ -918,7 +966,7 @@ for whole in ("风筝", "🪁", "Zoë"):
 # - Llama 2 has 32,000 ids and makes every digit a token of its own ([Touvron et al. 2023](https://arxiv.org/abs/2307.09288), section 2.2).
 # - Llama 3 has 128,000 ids, 28,000 of them for languages other than English ([Grattafiori et al. 2024](https://arxiv.org/abs/2407.21783), section 3.2).
 #
-# A larger vocabulary makes texts shorter, but each id needs a row of the embedding, and rare rows are seldom trained. Our own:
+# A larger vocabulary makes texts shorter, but each id needs a row of the embedding, and rare rows are seldom trained. In our stories:
 
 # %%
 for n in (256, 300, 400, 600, 1000):
@@ -926,19 +974,38 @@ for n in (256, 300, 400, 600, 1000):
 
 # %% [markdown] slide="subslide"
 # ### Spelling
-# The model sees ids, not letters. The same word has other ids at the beginning of a sentence, after a blank, and within a name:
+# The model sees ids, not letters. Here is one word without a space, after a space, with a capital letter, and in capitals:
 
-# %%
-for word in ("book", " book", " Book", "BOOK"):
-    print(f"{word!r:<8}", bpe.encode(word), [bpe.vocab[i] for i in bpe.encode(word)])
-assert len({tuple(bpe.encode(word)) for word in ("book", " book", " Book", "BOOK")}) == 4
+# %% evidence="spelling"
+ids_of = {word: bpe.encode(word) for word in ("the", " the", " The", "THE")}
+for word, ids in ids_of.items():
+    print(f"{word!r:<6} {ids!s:<12} {[bpe.vocab[i] for i in ids]}")
+assert len({i for ids in ids_of.values() for i in ids}) == sum(map(len, ids_of.values()))
 
 # %% [markdown]
-# Nothing in these numbers says that the four are spelled alike, or which letters they have. A model has to learn that from examples.
+# The four have no id in common. [[spelling]] Nothing in these numbers says that they are the same word, or which letters they have. A model has to learn that from examples.
+
+# %% [markdown] slide="subslide"
+# A prompt that ends in a space is a common mistake for the same reason:
+
+# %%
+for prompt in ("a warm afternoon", "a warm "):
+    print(f"{prompt!r:<18} {[bpe.vocab[i] for i in bpe.encode(prompt)]}")
+
+# %% tags=["source-hidden"] evidence="last-space"
+all_ids = bpe.encode(text)
+alone = bpe.encode("a warm ")[-1]
+after_alone = sorted({bpe.vocab[after] for before, after in pairwise(all_ids) if before == alone})
+print(f"{text.count(' '):,} spaces in all stories; {all_ids.count(alone):,} are tokens of their own,")
+print("each before one of", *after_alone)
+assert bpe.vocab[alone] == b" " and not any(piece.startswith(b"a") for piece in after_alone)
+
+# %% [markdown]
+# In the training text a space before a word is nearly always a part of the word's token. At the end of the prompt it is a token of its own, and *afternoon* never follows such a token, so a model that has learned from this text has no reason to predict it. [[last-space]]
 
 # %% [markdown] slide="subslide"
 # ### Numbers
-# Merges follow frequency, so numbers that differ by 1 can be cut in different ways. We train 300 ids on random numbers:
+# Merges follow frequency, so numbers that differ by 1 can be cut in different ways. We train a tokenizer with 300 ids on random numbers:
 
 # %% evidence="numbers"
 draw = torch.Generator().manual_seed(1)
@@ -957,7 +1024,7 @@ assert len({tuple(map(len, cut.split("|"))) for cut in cut_in.values()}) > 1
 # ### Other scripts
 # *Good morning* in six languages, with a tokenizer that has learned from English stories:
 
-# %% evidence="scripts"
+# %% tags=["source-hidden"] evidence="scripts"
 greetings = {
     "English": "Good morning", "Greek": "Καλημέρα", "Russian": "Доброе утро", "Hindi": "सुप्रभात",
     "Thai": "สวัสดีตอนเช้า", "Chinese": "早上好",
@@ -1009,10 +1076,10 @@ for word in (" the", " umbrella", " afternoon"):
 # %% [markdown] slide="slide"
 # ## What you have now
 # - A token is a unit of the vocabulary, such as a word or some bytes. Its id selects a row of the embedding. [[table-row]]
-# - BPE starts from single bytes, so it has ids for every text. [[any-text]] It merges the most common pair of neighbours. Ties need a fixed rule; here the greater pair wins. [[most-common]] No merge crosses the boundary of a pre-token [[within-words]], so a frequent word has one token, in a text that is slightly longer. [[cut-price]]
+# - BPE starts from single bytes, so it has ids for every text. [[any-text]] It merges the most common pair of neighbours. Ties need a fixed rule; here the greater pair wins. [[most-common]] No merge crosses the boundary of a pre-token [[within-words]], so a frequent word after a space is always the same token, in a text that is slightly longer. [[cut-price]]
 # - The probability of a sequence of tokens is the product of their probabilities, each given those before it. So its loss is the sum of $-\ln p$. [[chain-rule]]
 # - A reader who knows the exact probabilities has the same loss on a story in words, in BPE tokens and in characters [[same-loss]], and for this reader most characters are certain. [[few-letters]]
-# - The simple readers have a lower loss with longer tokens [[simple-readers]], because they see more text: with five letters in view a reader of letters is as good as a reader of one word. [[letters-back]] Losses per token can be compared only for the same tokens.
+# - The simple readers have a lower loss with longer tokens [[simple-readers]], because they see more text: with the same text in view a reader of letters is as good as a reader of words. [[letters-back]] Losses per token can be compared only for the same tokens.
 # - A token can be a part of a character, so the bytes of the tokens must be joined before they are decoded. [[broken-character]]
 #
 # Next, lesson 02: the linear map, which reads the rows of the embedding.

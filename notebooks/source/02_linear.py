@@ -3,7 +3,7 @@
 # **How does a layer make new features out of old ones, and where do the first ones come from?**
 #
 # *Needs* lesson 01. *Builds* `Linear` and `Embedding` in `layers.py`. *Runs* in about 15 s on two cores.
-# *Teaches* in about 73 minutes, plus 15 of exercises.
+# *Teaches* in about 74 minutes, plus 15 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a layer is a list of questions, each question is a list of weights, and the weights are learned. Sections 1 to 5 are the core. Section 6 asks what the rows of the shipped model's table have learned, section 7 shows two mistakes that raise no error, and section 8 explains how tensors lie in memory and how large new weights are.
@@ -47,8 +47,8 @@ for word in ("red", "blue", "kite"):
     row = trained[tokenizer.encode(f" {word}")[0]]  # (C)
     print(f"{word:<5}", "  ".join(f"{number:5.2f}" for number in row[:5].tolist()), " ...")
 
-# %% [markdown]
-# Nobody can read these numbers. But a vector is also a point in space, and points can be drawn. We take 126 words of six kinds, with their vectors before and after training.
+# %% [markdown] slide="say"
+# Nobody can read these numbers. But a vector is also a point in space, and points can be drawn. We take 126 words of six kinds, with their vectors before and after training. The next two cells prepare the picture. You need not read them yet: section 2 explains such tensors.
 
 # %% slide="skip"
 kinds = {"girls": sentences.GIRLS.split(), "boys": sentences.BOYS.split()}
@@ -101,7 +101,7 @@ figures.display(
 )  # fmt: skip
 
 # %% [markdown] slide="say"
-# A picture of 128 dimensions is not possible, but a picture of two is. The **principal components** (Pearson 1901) of a cloud of points are the directions in which it varies most. They come from the points alone: the computation does not know the kinds, which only choose the colour of each point.
+# We cannot draw 128 dimensions, but we can draw two. The **principal components** (Pearson 1901) of a cloud of points are the directions in which it varies most. They come from the points alone: the computation does not know the kinds, which only choose the colour of each point.
 
 # %% slide="skip" evidence="two-directions"
 held_by = {name: held for name, (_, held) in planes.items()}
@@ -112,7 +112,7 @@ assert 0.08 < held_by["after training"] < 0.12 and held_by["after training"] > 1
 # The two directions contain only 10 % of the variance, so the picture hides much: girls and boys overlap in it, and so do colours and traits. [[two-directions]]
 
 # %% [markdown] slide="subslide"
-# Can the eye be fooled? Let us count. For each word we look for the word whose vector has the most similar direction, in all 128 dimensions. How often are both of the same kind?
+# A picture can mislead, so we count. For each word we look for the word whose vector has the most similar direction, in all 128 dimensions. How often are both of the same kind?
 
 
 # %%
@@ -123,7 +123,7 @@ def nearest_is_same(table: torch.Tensor, kind_of: torch.Tensor) -> float:
     return (kind_of[nearest] == kind_of).double().mean().item()
 
 
-# %% evidence="word-map"
+# %% tags=["source-hidden"] evidence="word-map"
 generator = torch.Generator().manual_seed(2)
 shuffled = [nearest_is_same(trained, labels[torch.randperm(126, generator=generator)]) for _ in range(20)]
 before, after, by_chance = nearest_is_same(untrained, labels), nearest_is_same(trained, labels), sum(shuffled) / 20
@@ -133,9 +133,9 @@ print(f"after training, with shuffled kinds:  {by_chance:.0%}, mean of 20 shuffl
 assert after > 0.6 > 0.25 > max(before, by_chance)
 
 # %% [markdown]
-# The groups are real: after training the nearest word is usually of the same kind, and before training it is not, nor if the kinds are shuffled. [[word-map]] Yet nobody gave the model a list of colours. It only learned to predict the next word.
+# The groups are real. After training, the nearest word is usually of the same kind. Before training it is not, and with shuffled kinds it is not either. [[word-map]] Yet nobody gave the model a list of colours. It only learned to predict the next word.
 #
-# This lesson explains how: what a layer does with a vector (section 3), how a layer learns (section 4), and where the first vectors come from (section 5).
+# This lesson explains what a layer does with a vector (section 3), how a layer learns (section 4), and where the first vectors come from (section 5).
 
 # %% [markdown] tags=["note"]
 # **Say.** Most of the room knows some of this, so go fast. Two things must stay: shapes are compared from the right, and a wrong shape that happens to fit raises no error.
@@ -166,10 +166,10 @@ print([tokenizer.decode([token]) for token in starts[0].tolist()])
 print(starts, starts.shape, starts.dtype)
 
 # %% [markdown]
-# The shape is $(B, T)$, where $B$ counts texts and $T$ positions.
+# The shape is $(B, T)$, where $B$ counts texts and $T$ positions. The **dtype** is the type of all the numbers in the tensor, here integers of 64 bits.
 
 # %% [markdown] slide="subslide"
-# We pick out parts by **indexing**: a number removes its axis, a slice keeps it, and `None` adds an axis of size 1. `trace` writes next to each line which shape it made.
+# **Indexing** picks out parts: a number removes its axis, a slice keeps it, and `None` adds an axis of size 1.
 
 
 # %% slide="skip"
@@ -199,11 +199,11 @@ print((ones * per_position)[0, :, 0], "the same for all features")
 # Here one tensor was repeated to fit the other. Both can be repeated in one step:
 
 # %%
-query, key = torch.arange(3), torch.arange(5)  # (T), (S)
-print(query[:, None] - key)  # (T, S)
+three, five = torch.arange(3), torch.arange(5)  # (T), (S)
+print(three[:, None] - five)  # (T, S)
 
 # %% [markdown] slide="say"
-# The shapes (3, 1) and (5) are aligned from the right: the 1 is repeated 5 times, and the missing axis 3 times. The result is every query minus every key, without a loop.
+# The shapes (3, 1) and (5) are aligned from the right: the 1 is repeated 5 times, and the missing axis 3 times. The result is each number of `three` minus each number of `five`, without a loop.
 
 # %% [markdown] slide="subslide"
 # Now the trap. From each row we want to subtract the mean of that row.
@@ -270,7 +270,7 @@ assert wrong_dim.mean(-1).abs().max() > 0.01
 
 # %% [markdown] slide="slide"
 # ## 3. A linear map asks questions
-# A word is described by four **features**. How can a layer make three new features out of them? Each new feature is the answer to a *question*, and a question is a list of **weights**, one for each old feature.
+# Let four numbers describe a word, its **features**. How can a layer make three new features out of them? Each new feature is the answer to a *question*, and a question is a list of **weights**, one for each old feature.
 
 # %%
 features = ["person", "thing", "flies", "colour"]
@@ -288,7 +288,7 @@ for w, feature in zip(questions["for a windy day?"], words["kite"], strict=True)
 print("kite, for a windy day?", answer)
 
 # %% [markdown] slide="subslide"
-# The answer is high if the word has what the question looks for. A negative weight counts against it: a person cannot be given. Each word is asked all questions, so there is a dot product of each row of `x`, a word, with each row of the weight, a question.
+# The answer is high if the word has what the question looks for. A negative weight counts against it: a person cannot be given. We ask each word all questions: we take the dot product of each row of `x`, which is a word, with each row of the weight, which is a question.
 
 # %% slide="skip"
 x = torch.tensor(list(words.values()))  # (words, in)
@@ -297,17 +297,22 @@ answers = torch.stack([torch.stack([word @ question for question in question_wei
 
 
 # %% slide="skip"
-def draw_grid(ax, numbers: torch.Tensor, row_names: list[str], column_names: list[str], digits: int = 0) -> None:
+def draw_grid(ax, numbers: torch.Tensor, row_names: list, column_names: list, digits: int = 0, size: int = 20) -> None:
     """Draws numbers (rows, columns) as shaded cells: blue is positive, orange negative."""
     ax.imshow(numbers, cmap=figures.SIGNED, vmin=-3, vmax=3, aspect="auto")
     for i, row in enumerate(numbers.tolist()):
         for j, number in enumerate(row):
             color = "white" if number > 1.5 else "black"
-            ax.text(j, i, fixed(number, digits), ha="center", va="center_baseline", size=20, color=color)
+            ax.text(j, i, fixed(number, digits), ha="center", va="center_baseline", size=size, color=color)
     ax.set_xticks(range(len(column_names)), column_names, rotation=25, ha="right", rotation_mode="anchor", size=18)
     ax.set_yticks(range(len(row_names)), row_names, size=18, va="center_baseline")
     figures.unframed(ax)
     ax.grid(visible=False)
+
+
+def frame(ax, left: int, top: int, width: int, height: int) -> None:
+    """Draws a frame around some cells of a grid."""
+    ax.add_patch(plt.Rectangle((left - 0.5, top - 0.5), width, height, fill=False, ec=figures.SERIES[1], lw=5, zorder=3, clip_on=False))  # fmt: skip
 
 
 # %% tags=["source-hidden"]
@@ -318,12 +323,14 @@ fig, three_axes = plt.subplots(1, 3, figsize=(12.4, 4.8), layout="constrained", 
 for ax, (title, (numbers, row_names, column_names)) in zip(three_axes, grids.items(), strict=True):
     draw_grid(ax, numbers, row_names, column_names)
     ax.set_title(title, size=21)
-fig.supxlabel("row of x  ·  row of weight  =  answer", size=20)
+for ax, n_columns in zip(three_axes, (4, 4, 1), strict=True):
+    frame(ax, 0, 0, n_columns, 1)
+fig.supxlabel("row of x  ·  row of weight  =  answer:   0·0 + 1·1 + 1·2 + 0·0 = 3", size=20)
 three_axes[0].set_ylabel("word", size=18)
 figures.display(
     fig,
-    alt="Three grids of numbers: five words with four features, three questions with four weights, and the five words with three answers.",
-    caption="A linear map as three grids. Take a row of the first and a row of the second, multiply them number by number and add up: that is one number of the third.",
+    alt="Three grids of numbers: five words with four features, three questions with four weights, and the five words with three answers. The row of the kite, the row of the windy day and their answer, 3, are framed.",
+    caption="A linear map as three grids. Take a row of the first and a row of the second, multiply them number by number and add up: that is one number of the third. The frames show it for the kite and the windy day.",
     table={"word": list(words), **{name: answers[:, i].tolist() for i, name in enumerate(questions)}},
 )
 
@@ -348,7 +355,7 @@ predict(
     because="Each word is asked the same 3 questions, by itself.",
 )  # fmt: skip
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # *By itself*: if we change one word, do the answers of another change?
 
 # %% evidence="each-by-itself"
@@ -360,7 +367,7 @@ print("answers changed at:", differs.nonzero().tolist())
 assert differs.nonzero().tolist() == [[1, 2]]
 
 # %% [markdown]
-# They do not: a linear map computes the answers of each word from that word alone. [[each-by-itself]] To look at other words takes attention (lesson 05).
+# They do not: a linear map computes the answers of each word from that word alone. [[each-by-itself]] A layer that looks at other words, too, is attention (lesson 05).
 
 # %% [markdown] slide="subslide"
 # ### Your turn
@@ -382,9 +389,10 @@ from tinylm_lib.classroom import check, hint, keep
 
 # %% tags=["exercise"] name="linear" minutes=5 difficulty=1
 def linear(x, weight):
-    """x (..., in), weight (out, in), of one dtype. Returns (..., out): the dot products of x with each row of weight.
+    """x (..., in), weight (out, in). Returns (..., out): the dot products of x with each row of weight.
 
-    x has any leading dimensions, or none. Without a loop; gradients reach x and weight, and the dtype stays.
+    x has any leading dimensions, or none. Use operations on tensors, without a loop.
+    The result has the dtype of x and weight, and gradients (section 4) flow back to both.
     """
     # SOLUTION
     return x @ weight.T
@@ -414,7 +422,7 @@ assert layer(seven_vectors).shape == (7, 128)
 torch.testing.assert_close(layer(seven_vectors), find_exercise("linear").reference(seven_vectors, layer.weight))
 assert Linear(64, 128, dtype=torch.bfloat16).weight.dtype == torch.bfloat16
 
-# %%
+# %% slide="fragment"
 show(Linear)
 
 # %% slide="subslide"
@@ -428,8 +436,8 @@ trace(layer, torch.randn(2, 5, 64), sizes={"B": 2, "T": 5})
 # **Ask.** "Which way would you change the first weight, and how do you know?" Before the second prediction: "Five words have answers. Now I take the red kite away. What can no longer be learned?"
 #
 # **Usual answers.**
-# - *By 6* (`6`): That is the change per 1 of the weight. We change it by a hundredth of that.
-# - *By 0.01* (`0.01`): The gradient of that weight is not 1.
+# - *By 6* (`by 6`): That is the change per 1 of the weight. We change it by a hundredth of that.
+# - *By 0.01* (`by 0.01`): The gradient of that weight is not 1.
 # - *Four words are too few for a low loss* (`stays above 0, other questions`): Fewer answers are easier to fit. What is harder is to find the questions that were meant.
 # - *It finds the same questions, because the loss is 0* (`goes to 0, the same questions`): Which of the four words has a colour?
 # - *The gradient points downhill* (from the room): It points uphill, so we subtract it.
@@ -438,7 +446,7 @@ trace(layer, torch.randn(2, 5, 64), sizes={"B": 2, "T": 5})
 
 # %% [markdown] slide="slide"
 # ## 4. A layer learns its questions
-# We chose the weights by hand. How can a layer find them? It needs the right answers for a few words and the **gradient**: how much the loss would change if a weight changed a little.
+# We chose the weights by hand. How can a layer find them? It needs the right answers for a few words, and a loss. In this section the **loss** is the square of the error. The **gradient** says for each weight how fast the loss grows if this weight grows.
 
 # %%
 inputs, wanted = torch.tensor([3.0, -1.0]), 4.0
@@ -452,12 +460,40 @@ print(f"guess {guess.item():.0f}, loss {loss.item():.0f}, gradient {weights.grad
 nudged = (torch.tensor([2.01, 1.0]) @ inputs - wanted) ** 2
 predict(
     "The gradient is 6 for the first weight. We make that weight 0.01 larger. By how much does the loss grow?",
-    key=lambda: (nudged - loss).item(),
-    number="(loss)",
-    within=0.003,
-    feedback={0.01: "That would be right for a gradient of 1.", 6: "That is the change per 1 of the weight. Ours changes by a hundredth of that."},
-    because="A small change times the gradient: 0.01 times 6. (The exact 0.0609 shows that the slope itself changes on the way.)",
-)  # fmt: skip
+    key=lambda: f"by {(nudged - loss).item():.2f}",
+    because="A small change times the gradient: 0.01 times 6. (The exact 0.0609 is a little more, because the slope itself grows on the way.)",
+    choices={
+        "by 0.01": "That would be right for a gradient of 1.",
+        "by 0.06": "",
+        "by 6": "So much for each 1 that the weight grows. Ours grows by a hundredth of that.",
+    },
+)
+
+# %% slide="skip"
+tried = [1 + n / 50 for n in range(66)]  # values of the first weight
+losses_tried = [(3 * first - 1 - wanted) ** 2 for first in tried]
+near = torch.tensor([1.84, 2.3])  # around the weight that we have, 2
+tangent = loss.item() + weights.grad[0].item() * (near - 2)
+
+# %% tags=["source-hidden"] slide="subslide"
+fig, ax = plt.subplots(figsize=(10, 4.9), layout="constrained")
+ax.plot(tried, losses_tried, "-", lw=4)
+ax.plot(near, tangent, "-", lw=4, color=figures.SERIES[1])
+ax.plot([2], [1], "o", markersize=15, color=figures.INK, zorder=3)
+figures.arrow(ax, (1.96, 1), (1.74, 1), letter="T", width=4)
+ax.text(2.04, 0.85, "the weight is 2", size=20)
+ax.text(2.23, 1.55, "slope 6:\nthe gradient", size=20, color=figures.SERIES[1])
+ax.text(1.72, 1.12, "a step against\nthe gradient", size=20, color=figures.SERIES[1])
+ax.text(1.32, 2, "the loss", size=20, color=figures.SERIES[0])
+ax.set(title="The gradient is the slope of the loss", xlabel="first weight", ylabel="loss")
+ax.set(xlim=(1.15, 2.5), ylim=(-0.1, 3.2))
+figures.display(
+    fig,
+    alt="A parabola, the loss for each value of the first weight, with its lowest point at five thirds. At the weight 2 the loss is 1, and a straight line with the slope 6 touches the curve. An arrow to the left shows the step against the gradient.",
+    caption="The loss for each value of the first weight. At 2 the slope is 6: to the right the loss grows, so learning takes a step to the left.",
+    table={"first weight": tried[::10], "loss": losses_tried[::10]},
+    digits=3,
+)
 
 # %% [markdown] slide="subslide"
 # Where does the 6 come from? The loss is computed in steps, and each step has a simple slope. The **chain rule** says: multiply the slopes along the way. Applied from the loss back to the weights this is **backpropagation** ([Rumelhart et al. 1986](https://www.nature.com/articles/323533a0)).
@@ -492,7 +528,7 @@ print("by hand", by_hand, "by backward()", weights.grad.tolist())
 assert by_hand == weights.grad.tolist()
 
 # %% [markdown]
-# `requires_grad=True` makes PyTorch record each step, and `backward()` goes back through the record and multiplies the slopes. [[chain-rule]] The gradient points to where the loss grows, so we take a small step *against* it. How long a step may be is the **learning rate** (lesson 11).
+# `requires_grad=True` makes PyTorch record each step, and `backward()` goes back through the record and multiplies the slopes. [[chain-rule]] To learn, we take a step *against* the gradient: from each weight we subtract its gradient times a number, the **learning rate** (`lr` below, and lesson 11).
 
 # %% [markdown] slide="subslide"
 # ### Nobody has to invent the questions
@@ -511,7 +547,7 @@ def learn_questions(n_words: int, n_updates: int, lr: float = 1.0) -> torch.Tens
     for _ in range(n_updates):
         loss_on(weight, n_words).backward()
         with torch.no_grad():
-            weight -= lr * weight.grad
+            weight -= lr * weight.grad  # no_grad: the update itself is not recorded
         weight.grad = None  # otherwise the next gradient would be added to this one
     # END
     return weight.detach()
@@ -527,7 +563,7 @@ weights_at["hidden"] = question_weights
 # %% tags=["source-hidden"] slide="subslide"
 fig, five_axes = plt.subplots(1, 5, figsize=(13, 4.4), layout="constrained", sharey=True)
 for ax, (title, numbers) in zip(five_axes, weights_at.items(), strict=True):
-    draw_grid(ax, numbers.T, features, asked, digits=1)
+    draw_grid(ax, numbers.T, features, asked, digits=1, size=17)
     ax.set_title(title, size=20)
 five_axes[0].set_ylabel("weight of", size=18)
 fig.supxlabel("question", size=18)
@@ -573,7 +609,7 @@ print(f"loss on the four words {fewer_loss:.2f}, on the red kite {red_kite_loss:
 assert torch.equal(drawn_first[:, 3], fewer[:, 3]) and fewer_loss < 1e-4 and red_kite_loss > 0.5
 
 # %% [markdown]
-# A loss of 0 on what a layer has seen does not prove that it has found the questions: nothing ever corrected the weights of colour, so the answers for a new word are wrong. [[fewer-words]] This is the difference between fitting and **generalizing**, and the reason for held-out text in lesson 11.
+# A loss of 0 on the words that a layer has seen does not prove that it has found the questions. Nothing ever corrected the weights of colour, so the answers for a new word are wrong. [[fewer-words]] This is the difference between fitting and **generalizing**, and the reason why lesson 11 tests a model on text that it has not seen.
 
 # %% [markdown] slide="subslide"
 # Try it: how many words does it take, and which learning rate is too high?
@@ -617,7 +653,7 @@ print(table)
 print("token 2:", table[2])
 
 # %% [markdown]
-# A look-up is a linear map, too: the product with a vector that is 1 at the id and 0 everywhere else, called **one-hot**.
+# To look up a row is a linear map, too: the product of the table with a **one-hot** vector, which is 1 at the id and 0 everywhere else.
 
 # %%
 from torch.nn.functional import one_hot
@@ -644,9 +680,9 @@ predict(
 # %% [markdown]
 # The model would train on the wrong word, and nobody would notice. So a good embedding raises an error for values that are not valid ids.
 
-# %% [markdown] slide="subslide"
+# %% [markdown] slide="say"
 # ### Your turn
-# ids has any shape $(...)$, and the result is $(..., C)$. A single id, a tensor without axes, gives one row.
+# `ids` has any shape $(...)$, and the result has the shape $(..., C)$. A single id, which is a tensor without axes, gives one row.
 
 
 # %% tags=["exercise"] name="embedding" minutes=10 difficulty=2 plan=80
@@ -654,7 +690,7 @@ def embedding(ids, weight):
     """ids (...): integers. weight (V, C). Returns (..., C): row i of weight for each id i, in the dtype of weight.
 
     Raises an IndexError for an id below 0 or above V - 1.
-    Gradients reach weight: a row that is named twice gets both.
+    Gradients flow back to weight: a row that is looked up twice gets both.
     """
     # SOLUTION
     if ((ids < 0) | (ids >= len(weight))).any():
@@ -687,7 +723,7 @@ torch.testing.assert_close(vectors, one_hot(three_ids, 10_000).float() @ embed.w
 assert embed(three_ids.view(1, 3)).shape == (1, 3, 512)
 print("3 ids give", tuple(vectors.shape))
 
-# %%
+# %% slide="fragment"
 show(Embedding)
 
 # %% evidence="ids-refused" slide="skip"
@@ -717,10 +753,10 @@ predict(
 print(small.weight.grad)
 
 # %% [markdown]
-# So the rows learn by the same rule as the questions, each from the positions where its word occurs. Rows that no text named get a gradient of 0 and stay as they are. (If the output layer uses the same table, all its rows get a gradient.)
+# So the rows learn by the same rule as the questions, and each row learns from the positions where its word occurs. Rows that were not looked up get a gradient of 0 and stay as they are. (If the output layer uses the same table, all its rows get a gradient.)
 
 # %% [markdown] tags=["note"]
-# **Say.** We return to the map of words. That a picture shows groups does not prove that the model uses them. So we change the rows and look what the model does.
+# **Say.** We return to the map of words. A picture shows groups, but this does not prove that the model uses them. So we change the rows and look at what the model does.
 #
 # **Draw.** Two clouds, girls and boys, with an arrow from the mean of the one to the mean of the other. Move one point of the first cloud along the arrow.
 #
@@ -735,7 +771,7 @@ print(small.weight.grad)
 
 # %% [markdown] slide="slide" plan=80
 # ## 6. What have the rows learned?
-# A popular picture says that a vector is a *personality profile* and that similar words get similar profiles. How similar are they? The **cosine** of two vectors compares their directions: 1 is the same direction, and 0 means unrelated.
+# It is often said that a vector is like a *personality profile*, and that similar words get similar profiles. How similar are they? The **cosine** of two vectors compares their directions: divide each vector by its length, then take the dot product. It is 1 for the same direction and 0 for directions at a right angle.
 
 
 # %%
@@ -745,7 +781,7 @@ def mean_cosine(rows: torch.Tensor, ids: torch.Tensor, other_ids: torch.Tensor) 
     return cosines[ids[:, None] != other_ids].mean().item()
 
 
-# %% rows=["S0-11"] evidence="same-kind-cosine"
+# %% tags=["source-hidden"] rows=["S0-11"] evidence="same-kind-cosine"
 own, others, at_start = [], [], []
 for members in ids_of.values():
     rest = torch.cat([more for more in ids_of.values() if more is not members])
@@ -808,7 +844,7 @@ for seed in range(5):
     untrained_right.append(n_right(new_rows, labels))
 in_two = n_right(planes["after training"][0], labels)
 
-# %% evidence="nearest-kind"
+# %% tags=["source-hidden"] evidence="nearest-kind"
 print(f"the shipped model's rows:       {right_trained} of {len(labels)} right")
 print(f"the same rows, kinds shuffled:  {min(shuffled_right)} to {max(shuffled_right)}")
 print(f"the rows of untrained models:   {min(untrained_right)} to {max(untrained_right)}")
@@ -824,54 +860,61 @@ for i in (guessed != labels).nonzero()[:, 0].tolist():
 assert ((guessed < 2) == (labels < 2)).all()  # kinds 0 and 1 are girls and boys
 
 # %% [markdown]
-# So both are true for these kinds: two words have only a small part of their direction in common, and this part is enough to find the kind of 120 of the 126 words. [[nearest-kind]] The map of section 1 shows less than there is: where two kinds overlap in it, all 128 numbers still separate nearly all words. The six mistakes confuse girls and boys. [[mistakes]]
+# Two words of a kind have only a small part of their direction in common, but this part is enough to find the kind of 120 of the 126 words. [[nearest-kind]] So the map of section 1 shows less than there is: where two kinds overlap in it, all 128 numbers still separate nearly all words. The six mistakes confuse girls and boys. [[mistakes]]
 
 # %% [markdown] slide="say"
-# That we can read the kind from a row does not prove that the model uses it. So we intervene, twice.
+# We can read the kind from a row, but this does not prove that the model uses it. So we change the rows and look at what the model predicts, in two experiments.
 
 # %% [markdown] slide="subslide"
 # ### Does the model use it?
-# To the row of a girl's name we add a part of the arrow from the mean of the other girls to the mean of the boys. Then the model reads *One snowy day, shy Mia wandered to Eastbridge.* Does it continue with *He* or with *She*?
+# To the row of a girl's name we add a part of the arrow from the mean of the other girls to the mean of the boys. Then the model reads *One snowy day, shy Mia wandered to Eastbridge.* Does it continue with *He* or with *She*? (`softmax` makes probabilities from its scores, which are called logits; lesson 03 explains it.)
 
 # %% slide="skip"
 from copy import deepcopy
 
 he = tokenizer.encode(" He")[0]
 girls, boys = ids_of["girls"], ids_of["boys"]
-texts = [f"One snowy day, shy {name} wandered to Eastbridge." for name in kinds["girls"]]
-prompts = torch.tensor([tokenizer.encode("\n" + text) for text in texts])  # (N, T)
+prompts = {
+    kind: torch.tensor(
+        [tokenizer.encode(f"\nOne snowy day, shy {name} wandered to Eastbridge.") for name in kinds[kind]]
+    )  # (N, T)
+    for kind in ("girls", "boys")
+}
 
 
 # %%
 @torch.no_grad()
-def probability_of_he(arrows: torch.Tensor) -> float:
-    """arrows (N, C): what is added to the rows of the girls' names. The mean over these names."""
+def probability_of_he(arrows: torch.Tensor, kind: str = "girls") -> float:
+    """arrows (N, C): what is added to the rows of these names. The mean over the names."""
     changed = deepcopy(shipped.model).eval()
-    changed.embed.weight[girls] += arrows
-    logits = changed(prompts)[:, -1]  # (N, T) -> (N, V)
+    changed.embed.weight[ids_of[kind]] += arrows
+    logits = changed(prompts[kind])[:, -1]  # (N, T) -> (N, V)
     return logits.softmax(-1)[:, he].mean().item()
 
 
-# %% slide="skip" evidence="girls-to-boys"
+# %% slide="skip"
 other_girls = (trained[girls].sum(0) - trained[girls]) / (len(girls) - 1)  # (N, C): without the name itself
 to_boys = trained[boys].mean(0) - other_girls  # (N, C)
-random_directions = torch.randn(3, 1, 128, generator=torch.Generator().manual_seed(0))  # (3, 1, C)
-random_directions = random_directions / random_directions.norm(dim=-1, keepdim=True)
-at_random = to_boys.norm(dim=-1, keepdim=True) * random_directions  # (3, N, C): three directions
 amounts = [0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 1.0]
-mean_he = {"towards the boys": [probability_of_he(amount * to_boys) for amount in amounts]}
-mean_he["in a random direction"] = [
-    max(probability_of_he(amount * arrows) for arrows in at_random) for amount in amounts
-]
-for name, probabilities in mean_he.items():
-    print(f"the whole arrow {name:<22} mean probability of He {probabilities[-1]:.2f}")
-assert mean_he["towards the boys"][0] < 0.01 < 0.95 < mean_he["towards the boys"][-1]
-assert max(mean_he["in a random direction"]) < 0.05
+arrows_to = {"the boys": [to_boys], "another kind": [], "a random point": []}
+for kind in ("colours", "things", "places", "traits"):
+    arrows_to["another kind"].append(trained[ids_of[kind]].mean(0) - other_girls)  # (N, C)
+for seed in range(4):
+    arrows_to["a random point"].append(torch.randn(1, 128, generator=torch.Generator().manual_seed(seed)))  # (1, C)
+
+# %% slide="skip" evidence="girls-to-boys"
+mean_he, length = {}, to_boys.norm(dim=-1, keepdim=True)  # (N, 1)
+for name, arrows in arrows_to.items():
+    same_length = [length * arrow / arrow.norm(dim=-1, keepdim=True) for arrow in arrows]  # each (N, C)
+    mean_he[name] = [max(probability_of_he(amount * arrow) for arrow in same_length) for amount in amounts]
+    print(f"the whole arrow towards {name:<15} mean probability of He {mean_he[name][-1]:.2f}")
+assert mean_he["the boys"][0] < 0.01 < 0.95 < mean_he["the boys"][-1]
+assert max(mean_he["another kind"]) < 0.2 and max(mean_he["a random point"]) < 0.05
 
 # %% tags=["source-hidden"] slide="subslide"
 fig, ax = plt.subplots(figsize=(10, 5.2), layout="constrained")
-for (name, probabilities), style in zip(mean_he.items(), ("o-", "s--"), strict=True):
-    ax.plot(amounts, probabilities, style, label=name, markersize=9)
+for (name, probabilities), style in zip(mean_he.items(), ("o-", "^:", "s--"), strict=True):
+    ax.plot(amounts, probabilities, style, label=f"towards {name}", markersize=9)
 ax.set(title="One direction decides between She and He", xlabel="part of the arrow that is added to a girl's name", ylabel="probability of He", ylim=(-0.04, 1.04))  # fmt: skip
 ax.tick_params(labelsize=17)
 ax.xaxis.label.set_size(18)
@@ -879,14 +922,28 @@ ax.yaxis.label.set_size(18)
 ax.legend(frameon=False, fontsize=18, loc="center right")
 figures.display(
     fig,
-    alt="Line chart: the mean probability of He rises from 0 to 1 as a girl's name is moved towards the boys; in a random direction of the same length it stays at 0.",
-    caption="Mean over all 20 girls' names. Moved along the arrow from girls to boys, a name changes its pronoun; moved equally far in a random direction (the highest of three), it does not.",
+    alt="Line chart: the mean probability of He rises from 0 to 1 as a girl's name is moved towards the boys; moved equally far towards another kind or towards a random point it stays below 0.2.",
+    caption="Mean over all 20 girls' names. Moved along the arrow from girls to boys, a name changes its pronoun. Moved equally far towards another kind or a random point (the highest of four), it does not.",
     table={"part": amounts, **mean_he},
     digits=2,
 )
 
 # %% [markdown]
-# The model uses this direction: it makes *He* out of *She*, and a random direction of the same length does not. [[girls-to-boys]] This is the arithmetic with words for which word2vec is known ([Mikolov et al. 2013](https://aclanthology.org/N13-1090/)): *king* minus *man* plus *woman* is near *queen*.
+# The model uses this direction: along it *She* becomes *He*, and other arrows of the same length do not do that. [[girls-to-boys]] Does the model also *need* it? We remove the direction from all names, so that girls and boys no longer differ in it:
+
+# %% tags=["source-hidden"] evidence="direction-needed"
+axis = nn.functional.normalize(trained[boys].mean(0) - trained[girls].mean(0), dim=0)  # (C)
+level = trained[torch.cat([girls, boys])].mean(0) @ axis  # the mean of all names along it
+without = {kind: (level - trained[ids_of[kind]] @ axis)[:, None] * axis for kind in ("girls", "boys")}  # each (N, C)
+he_without = {kind: probability_of_he(arrows, kind) for kind, arrows in without.items()}
+print("mean probability of He without the direction:", ", ".join(f"{kind} {p:.2f}" for kind, p in he_without.items()))
+assert max(he_without.values()) - min(he_without.values()) < 0.3
+
+# %% [markdown]
+# Without it the model can hardly tell girls from boys. [[direction-needed]]
+
+# %% [markdown] slide="subslide"
+# This is the arithmetic with words for which word2vec is known ([Mikolov et al. 2013](https://aclanthology.org/N13-1090/)): *king* minus *man* plus *woman* is near *queen*.
 
 # %% evidence="still-mia"
 moved = trained[girls[0]] + to_boys[0]  # (C)
@@ -899,7 +956,7 @@ assert closest == girls[0]
 # One caution about such arithmetic: the row nearest to the moved name is still the row of that name, because most of it has not changed. [[still-mia]] Published results leave out the words of the question before they look for the nearest one.
 
 # %% [markdown] slide="subslide"
-# The second intervention takes all six kinds at once. From each of the 126 rows we remove what its kind has in common. To compare, we remove something else of the same length: a random vector for each kind, or a part of what distinguishes each word from the mean of its kind (its *own* part).
+# The second experiment changes all six kinds at once. From each of the 126 rows we remove what its kind has in common. To compare, we remove something else of the same length: what *shuffled* kinds have in common, or a part of what distinguishes each word from the mean of its kind (its *own* part).
 
 # %% slide="skip"
 from tinylm_lib import next_token_loss
@@ -921,24 +978,33 @@ def loss_with(new_rows: torch.Tensor) -> float:
 
 # %% slide="skip"
 old_rows = trained[word_ids].clone()  # (N, C)
-common = torch.stack([old_rows[labels == kind].mean(0) for kind in range(len(kinds))]) - old_rows.mean(0)  # (K, C)
-own_part = nn.functional.normalize(old_rows - old_rows.mean(0) - common[labels], dim=-1)  # (N, C)
-removed = {"nothing": 0.0, "common part": common[labels]}
-removed["own part"] = common.norm(dim=-1)[labels, None] * own_part
-for seed in range(3):
-    noise = torch.randn(common.shape, generator=torch.Generator().manual_seed(seed))  # (K, C)
-    noise = noise * common.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True)
-    removed[f"random part {seed}"] = noise[labels]
 
-# %% evidence="kind-removed"
+
+def common_part(kind_of: torch.Tensor) -> torch.Tensor:
+    """kind_of (N). Returns (N, C): for each word the mean of its kind, less the mean of all words."""
+    means_of_kinds = torch.stack([old_rows[kind_of == kind].mean(0) for kind in range(len(kinds))])  # (K, C)
+    return means_of_kinds[kind_of] - old_rows.mean(0)  # (N, C)
+
+
+# %% slide="skip"
+common = common_part(labels)  # (N, C)
+parts_of_rows = {"own part": old_rows - old_rows.mean(0) - common}
+for seed in range(3):
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))  # (N)
+    parts_of_rows[f"part of shuffled kinds {seed}"] = common_part(labels[order])
+removed = {"nothing": torch.zeros(1), "common part": common}
+for name, part in parts_of_rows.items():
+    removed[name] = part * common.norm(dim=-1, keepdim=True) / part.norm(dim=-1, keepdim=True)  # (N, C)
+
+# %% tags=["source-hidden"] evidence="kind-removed"
 losses_without = {name: loss_with(old_rows - part) for name, part in removed.items()}
 for name, nats in losses_without.items():
-    print(f"{name + ' removed':<20} loss {nats:.1f}")
+    print(f"{name + ' removed':<32} loss {nats:.1f}")
 assert losses_without["common part"] > losses_without["nothing"] + 1
 assert all(abs(nats - losses_without["nothing"]) < 0.1 for name, nats in losses_without.items() if "common" not in name)
 
 # %% [markdown]
-# Without the common part the loss rises from 0.7 to 3.3 nats, and the other changes of the same length do next to nothing. The model uses what the words of a kind have in common. [[kind-removed]]
+# Without the common part the loss rises from 0.7 to 3.3 nats, and the other changes of the same length hardly change it. So the model uses what the words of a kind have in common. [[kind-removed]]
 
 # %% [markdown] slide="say"
 # Nobody gave the model a list of kinds. A likely reason, which we do not test here: words of one kind occur in the same contexts, so the gradients move their rows in similar directions.
@@ -1006,7 +1072,7 @@ print("the outputs are the same:", torch.allclose(reloaded(ids), plain(ids)))
 assert list(plain.state_dict()) == ["head.weight"] and not torch.allclose(reloaded(ids), plain(ids))
 
 # %% [markdown]
-# The loss goes down, because the rest of the model learns, so the mistake is hard to see. But the table is not trained [[plain-table]] and not saved, and loading reports no problem. [[plain-lost]] If you print the number of parameters, you notice.
+# The loss goes down, because the rest of the model learns, so the mistake is hard to see. But the table is not trained [[plain-table]] and not saved, and loading reports no problem. [[plain-lost]] You notice the mistake if you print the number of parameters.
 
 # %% evidence="buffer"
 with_buffer = nn.Module()
@@ -1018,7 +1084,7 @@ assert list(with_buffer.state_dict()) == ["table"] and not list(with_buffer.para
 # A *buffer* (`register_buffer`) is a tensor that is saved but not trained. It is the right choice for constants, but not for a table that should learn. [[buffer]]
 
 # %% [markdown] slide="subslide"
-# **A forgotten transpose.** A common mistake is `x @ weight`. If the sizes differ, `trace` shows where they do not fit:
+# **A forgotten transpose.** A common mistake is `x @ weight`. If the sizes differ, `trace` shows what does not fit:
 
 # %% slide="skip"
 from tinylm_lib.classroom import diagnose
@@ -1028,11 +1094,11 @@ def hasty(x, weight):
     return x @ weight
 
 
-# %% slide="subslide"
+# %%
 trace(hasty, torch.randn(7, 4), torch.randn(6, 4), sizes={})
 
 # %% [markdown] slide="subslide"
-# With a square weight, as there are many in a Transformer, no error is raised. The check has a name for this mistake:
+# A Transformer has many square weights, and with these no error is raised. The check of the exercise names this mistake:
 
 # %%
 five_vectors, square_weight = torch.randn(5, 4), torch.randn(4, 4)
@@ -1088,7 +1154,7 @@ assert flipped.shape == (3, 6) and flipped.stride() == (1, 3) and flipped.data_p
 assert torch.empty(4, 3, 6).stride() == (18, 6, 1) and copy[1, 0] == 100
 
 # %% [markdown] slide="subslide"
-# A transpose moves no number. `reshape` is different: it keeps the order in which we read the numbers and cuts them into other rows. Both give the shape $(3, 6)$, but not the same matrix:
+# A transpose does not move any number. `reshape` is different: it keeps the order in which we read the numbers and cuts them into other rows. Both give the shape $(3, 6)$, but not the same matrix:
 
 # %%
 print(grid.T[0].tolist(), "first row of the transpose")
@@ -1104,7 +1170,7 @@ class Transposed(nn.Module):
     def __init__(self, n_in: int, n_out: int):
         super().__init__()
         stored = torch.randn(n_out, n_in) * 0.02
-        self.weight = nn.Parameter(stored.T)  # in front (in, out), in memory (out, in)
+        self.weight = nn.Parameter(stored.T)  # its shape is (in, out), its order in memory (out, in)
 
     def forward(self, x):
         return x @ self.weight
@@ -1274,7 +1340,7 @@ print(f"in a new model like the shipped one: {untrained.std().item():.3f}")
 assert abs(new_table.std().item() - narrower) < 0.005 and new_table.abs().max() <= 3 and untrained.std() < 0.1
 
 # %% [markdown] slide="say"
-# A strict test of the standard deviation finds it 1.3 % too small, as 0.98658 says, which is not a bug. A new `Embedding` is drawn in the same way with $\sigma = 1$, and a whole model may draw its weights again, in the way that its configuration names. [[embedding-start]] What comes next is a trap.
+# A strict test of the standard deviation finds it 1.3 % too small. That is not a bug: it is the factor 0.98658. A new `Embedding` is drawn in the same way with $\sigma = 1$, and a whole model may draw its weights again, in the way that its configuration names. [[embedding-start]] What comes next is a trap.
 
 # %% tags=["source-hidden"] slide="subslide"
 _ = torch.manual_seed(2)
@@ -1301,7 +1367,7 @@ for name, filled in {"defaults": uncut, "a, b given": cut}.items():
 assert uncut.abs().max() > 4 * 0.02 and cut.abs().max() < 3.001 * 0.02
 
 # %% [markdown]
-# So weights made with the default limits are called truncated normal and are in effect plain normal. The library gives both limits.
+# So with the default limits and a small `std` the numbers are called truncated normal, but in effect they are plain normal. The library gives both limits.
 
 # %% [markdown] tags=["note"]
 # **Say.** Back to the map. Each word has a row of its own, a layer asks questions about it, and both are learned with the same gradient. The first four points are from sections 2 to 5, and the others from sections 6 to 8: say only those whose section you taught.
@@ -1322,7 +1388,7 @@ assert uncut.abs().max() > 4 * 0.02 and cut.abs().max() < 3.001 * 0.02
 # - A linear map computes a dot product with each row of its weight, of shape $(out, in)$. [[rows-of-weight]] It maps each word by itself. [[each-by-itself]]
 # - The gradient is a product of slopes along the way back from the loss. [[chain-rule]] With it a layer finds its questions from answers alone [[questions-found]], but only if the words that it has seen determine them. [[fewer-words]]
 # - An embedding looks up a row, which equals the product with a one-hot vector. [[looked-up]] On the CPU it raises an error for ids out of range. [[ids-refused]]
-# - The rows of our six kinds of words have only a small part of their direction in common. [[same-kind-cosine]] It is enough to find the kind of more than nine in ten words [[nearest-kind]], and the model uses it: along one direction *She* becomes *He* [[girls-to-boys]], and without the common part the loss rises by more than 1 nat. [[kind-removed]]
+# - The rows of our six kinds of words have only a small part of their direction in common. [[same-kind-cosine]] It is enough to find the kind of more than nine in ten words [[nearest-kind]], and the model uses it: along one direction *She* becomes *He* [[girls-to-boys]], without this direction the model can hardly tell girls from boys [[direction-needed]], and without the common part the loss rises by more than 1 nat. [[kind-removed]]
 # - A table that is a plain tensor is not trained [[plain-table]] and not saved. [[plain-lost]] A buffer is saved, but it is not a parameter. [[buffer]]
 # - For engineers: a transpose only exchanges strides. [[transpose-strides]] `safetensors.torch.save` refuses a tensor that is not contiguous. [[not-contiguous]] In our timings on one core neither order of a weight took twice as long as the other. [[order-timed]] A new `Linear` draws its weights with $\sigma = \sqrt{2/(in+out)}$, cut off at three $\sigma$. [[tails-cut]] The limits of `trunc_normal_` are absolute numbers. [[absolute-limits]]
 #

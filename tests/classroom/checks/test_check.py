@@ -21,6 +21,12 @@ def test_numbers_that_differ_are_told_apart():
     assert _told_apart(0.5, 2.0) == ("0.5", "2")
 
 
+def test_an_exception_that_is_expected_is_said_in_words():
+    looked_up = diagnose("embedding", lambda ids, weight: weight[ids])
+    assert "; right is an IndexError." in looked_up.message
+    assert "Raised(" not in looked_up.message
+
+
 def never_ends(x, dim):
     while True:
         pass

@@ -297,6 +297,8 @@ def _short(value: Any, digits: int = 4) -> str:
         return repr(value)
     if isinstance(value, float):
         return f"{value + 0.0:.{digits}g}"  # adding 0.0 makes -0.0 a 0
+    if isinstance(value, Raised):
+        return f"{'an' if value.kind.startswith(tuple('AEIOU')) else 'a'} {value.kind}"
     if isinstance(value, list | tuple):
         shown = [_short(item, digits) for item in value[:12]] + (["..."] if len(value) > 12 else [])
         return f"({', '.join(shown)})" if isinstance(value, tuple) else f"[{', '.join(shown)}]"

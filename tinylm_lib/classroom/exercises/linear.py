@@ -168,7 +168,7 @@ LINEAR = Exercise(
         Probe("bf16 in, bf16 out", lambda g: (_eighths(g, 2, 4, 5).bfloat16(), _eighths(g, 3, 5).bfloat16())),
     ),
     faults={
-        "not transposed": Fault("the weight is used as if it were (in, out)", "It is (out, in): one row per output. Which axis of the weight must meet the last axis of x? A square weight hides the question."),
+        "not transposed": Fault("the weight is used with the shape (in, out)", "It is (out, in): one row per output. Which axis of the weight must meet the last axis of x? A square weight hides the question."),
         "weight first": Fault("the weight comes before x in the product", "`weight @ x` is right for a single vector. With leading dimensions, the sum must be over the last axis of x, so x comes first."),
         "result transposed": Fault("the outputs are where the positions belong", "The last axis of the result is (out), so x comes first in the product."),
         "reshaped": Fault("the weight is reshaped instead of transposed", "Both give the shape (in, out), but `reshape` and `view` keep the order of the numbers and only cut it into other rows."),
@@ -213,7 +213,7 @@ EMBEDDING = Exercise(
         Probe("any leading dimensions: a single id, too", lambda g: (torch.tensor(4), _x(g, 7, 5))),
         Probe("a dimension of size 1 stays", lambda g: (_ids(g, 1, 3), _x(g, 7, 1))),
         Probe("any strides", lambda g: (_ids(g, 4, 2).mT, _x(g, 5, 7).mT)),
-        Probe("gradients reach the table: a row that is named twice gets both", lambda g: (torch.tensor([[2, 0, 2], [4, 2, 0]]), _x(g, 6, 3)), gradients=True),
+        Probe("gradients reach the table: a row that is looked up twice gets both", lambda g: (torch.tensor([[2, 0, 2], [4, 2, 0]]), _x(g, 6, 3)), gradients=True),
         Probe("the dtype is the table's", lambda g: (_ids(g, 2, 4), _x(g, 7, 5).double())),
         Probe("the dtype is the table's", lambda g: (_ids(g, 2, 4), _x(g, 7, 5).bfloat16())),
         Probe("a negative id is an IndexError, not a row counted from the end", lambda g: (torch.tensor([2, -1, 0]), _x(g, 7, 5))),

@@ -42,7 +42,7 @@ const utf8 = new TextEncoder(), strict = new TextDecoder("utf-8", { fatal: true,
 const hex = (bytes) => bytes.map((b) => b.toString(16).toUpperCase().padStart(2, "0"));
 const many = (n, thing) => `${n.toLocaleString("en")} ${thing}${n === 1 ? "" : "s"}`;
 
-/** The bytes of a token as what can be seen: characters, signs for blanks, and in <small> the numbers of other bytes. */
+/** The bytes of a token as what can be seen: characters, signs for spaces, and in <small> the numbers of other bytes. */
 function seen(bytes) {
   const parts = [];
   for (let i = 0; i < bytes.length; ) {
@@ -194,7 +194,7 @@ function mount(el, model) {
   const chooseText = () => chosen.replaceChildren(segments("Text", "text", texts().map((text, i) => [i, text.name]), state.text, (text) => set({ text, byte: 0 })));
 
   const view = frame(el, "One text cut into tokens", make("style", {}, CUTS), make("p", { class: "title" }, "How is a text cut into tokens?"),
-    make("p", { class: "sub" }, "Each box is one token. ␣ is a blank, ↵ a line end, two digits such as C3 a byte that is only a part of a character."),
+    make("p", { class: "sub" }, "Each box is one token. ␣ is a space, ↵ a line end, two digits such as C3 a byte that is only a part of a character."),
     make("div", { class: "bar" }, chosen, segments("Cut into", "cut", cuts.map(({ name }, i) => [i, name]), state.cut, (cut) => set({ cut }))),
     boxes, say, replayed, counts, ...(model.get("live") ? [field] : []), live);
   view.classList.add("tokens");

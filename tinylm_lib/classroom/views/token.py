@@ -83,7 +83,7 @@ def token_view(texts: Mapping[str, str], tokenizers: Sequence[Tokenizer]) -> Vie
         _draw(text, first),
         text=f"A text cut into tokens: {says}",
         alt=f"The same text cut into tokens, one line for each way. {says}",
-        caption="The beginning of the text, each box one token; ␣ is a blank, and belongs to the word after it. "
+        caption="The beginning of the text, each box one token; ␣ is a space, and belongs to the word after it. "
         f"The whole text: {says}",
         numbers=_tables(texts, cuts, bpe),
         answer=answer,
@@ -157,7 +157,7 @@ def _tables(texts: Mapping[str, str], cuts: Mapping[str, list[_Cut]], bpe: BPETo
 
 
 def _readable(token: bytes) -> str:
-    """A token as it can be seen: signs for blanks, and bytes that are no character by their hexadecimal numbers."""
+    """A token as it can be seen: signs for spaces, and bytes that are not a character by their hexadecimal numbers."""
     try:
         return "".join(_SIGNS.get(c, c) for c in token.decode())
     except UnicodeDecodeError:
