@@ -3,7 +3,7 @@
 # **Can a program learn to write by doing nothing but guess what comes next?**
 #
 # *Needs* Python, and what a logarithm is. *Builds* your first writer: a loop around a language model. *Runs* in about 25 s on two cores.
-# *Teaches* in about 61 minutes, plus 10 of exercises.
+# *Teaches* in about 60 minutes, plus 10 of exercises.
 #
 # In this series you build a language model, every part of it, until you can read each line of a small library, `tinylm_lib`, and say why it is there. You can read this page as it is, or run it in JupyterLab, where <kbd>Shift</kbd>+<kbd>Enter</kbd> runs a cell. Then you work on a copy of your own, so you cannot break anything.
 
@@ -33,7 +33,7 @@ plt.style.use(figures.STYLE)
 # **Ask.** After the picture: "Nobody gave the program a rule about names, places or sayings. Where can it have them from?" Collect the answers; section 5 shows it happen.
 #
 # **Usual answers.**
-# - *The sentence with the green coat* (`There he met Jamal, a teacher with a green coat.`): Anybody may come with anything. The mistake is about something that we know already.
+# - *The sentence with the green coat* (`There he met Jamal, a teacher with a green coat`): Anybody may come with anything. The mistake is about something that we know already.
 # - *It has learned its stories by heart* (from the room): That is the right doubt. Section 2 tests it.
 # - *Random parameters give random letters* (`letters in no order`): They would, if the tokens were letters. Here a token is a word.
 # - *It cannot know grammar, so somebody has built it in* (`correct sentences without sense`): The untrained model is the same program, and it has no grammar at all.
@@ -76,10 +76,10 @@ print(written)
 # %% tags=["source-hidden"]
 at = storyworld.parse(written).error_at
 sentences = {
-    "There he met Jamal, a teacher with a green coat.": "This is possible: anybody may come, with anything in hand.",
-    "Soon Jamal handed the blue ring to Carlos.": "",
-    "Afterwards they left Oakhill for Fairview.": "This is possible: Carlos had cycled to Oakhill.",
-    "The green coat was easy to see.": "This is possible: Jamal came with a green coat.",
+    "There he met Jamal, a teacher with a green coat": "This is possible: anybody may come, with anything in hand.",
+    "Soon Jamal handed the blue ring to Carlos": "",
+    "Afterwards they left Oakhill for Fairview": "This is possible: Carlos had cycled to Oakhill.",
+    "The green coat was easy to see": "This is possible: Jamal came with a green coat.",
 }
 predict(
     "Which sentence is impossible?",
@@ -120,16 +120,16 @@ def others_like(word: str) -> tuple[str, list[str]]:
     return "", []
 
 
-# %%
+# %% slide="skip"
 @torch.no_grad()
 def expected(texts: torch.Tensor) -> torch.Tensor:
-    """The probability of each word that was written, after the words of each text. texts (N, T). Returns (N, T - 1)."""
-    probs = next_token_probs(model(texts))[:, :-1]  # (N, T - 1, V)
-    came = written_ids[1:].expand(len(texts), -1)  # (N, T - 1)
-    return probs.gather(2, came[:, :, None])[:, :, 0]  # (N, T - 1)
+    """How likely each word of the story is after the words before it in other texts. texts (N, T). Returns (N, T - 1)."""
+    probs = next_token_probs(model(texts))  # (N, T, V)
+    T = len(written_ids)
+    return probs[:, torch.arange(T - 1), written_ids[1:]]  # (N, T - 1)
 
 
-# %% slide="skip"
+# %%
 as_written = expected(written_ids[None])[0]  # (T - 1)
 lost = {}
 for position, word in enumerate(said):
@@ -353,12 +353,15 @@ predict(
 # %% [markdown]
 # How close does the model come? Let us look at all twelve colours, after this beginning and after two others.
 
-# %% evidence="colours"
-others = (
+# %% slide="skip"
+three_starts = (
+    beginning + " He had a",
     "One sunny morning, shy Mia walked to Ashford. She brought a",
     "One cold evening, brave Tom hurried to Seaview. He held a",
 )
-for start in (beginning + " He had a", *others):
+
+# %% evidence="colours"
+for start in three_starts:
     probs = guess(start)  # (V)
     twelve = [probs[tokenizer.ids[word]].item() for word in exact]
     print(f"all twelve {sum(twelve):.2%}, the lowest {min(twelve):.1%}, the highest {max(twelve):.1%}")
@@ -410,7 +413,7 @@ print("exact:", exact_probs(written[:at].rstrip()))
 assert 0.4 < before_slip[tokenizer.ids[" green"]] < before_slip[tokenizer.ids[" blue"]] < 0.6
 
 # %% [markdown]
-# This explains the slip of section 1. Only *green* was possible, but to the model *blue* and *green* were about equally likely: it remembers both colours, and it does not know who has which thing. [[slip]] Section 4 shows that this is no accident.
+# This explains the slip of section 1. Only *green* was possible, but to the model *blue* and *green* were about equally likely: it remembers both colours, but not who has which thing. [[slip]] Section 4 shows that this is no accident.
 
 # %% [markdown] slide="subslide"
 # ### From a guess to a text
@@ -419,6 +422,8 @@ assert 0.4 < before_slip[tokenizer.ids[" green"]] < before_slip[tokenizer.ids[" 
 # Could we do without a model, and simply count which word followed in all stories that there are? For a short beginning we could. But a long beginning is always new:
 
 # %% slide="skip"
+import math
+
 many_stories = [storyworld.words(line) for line in storyworld.corpus(3500, seed=3).splitlines()]
 old_stories, new_stories = many_stories[:3000], many_stories[3000:]
 
@@ -435,10 +440,14 @@ print("how many of 500 new beginnings were seen before")
 for length in (2, 4, 5, 6, 8, 12):
     few, many = seen_before(length, 500), seen_before(length, 3000)
     print(f"the first {length:>2} words: {few:4.0%} in 500 stories, {many:4.0%} in 3,000")
+lists = [storyworld.CLASSES[name] for name in ("weather", "day", "trait", "name", "go", "place")]
+n_first = math.prod(len(words) for words in lists)
+print(f"possible first sentences: {n_first:,}")
 assert seen_before(2, 500) == 1 and seen_before(8, 3000) < 0.02
+assert n_first > 50 * shipped.extra["n_stories"]
 
 # %% [markdown]
-# After eight words there is hardly anything left to count, even with six times as many stories. [[counting]] So the model cannot have its stories by heart: it has to notice that a new sentence is *like* old ones. How a program can do that is the subject of this series.
+# After eight words there is hardly anything left to count, even with six times as many stories. Of the millions of possible first sentences the model has read at most 100,000. [[counting]] So for nearly every story there is nothing to look up: the model has to notice that a new sentence is *like* old ones. How a program can do that is the subject of this series.
 
 # %% [markdown] tags=["note"]
 # **Say.** You now know all that a writer needs: a guess, and a way to choose a word from it. Write the simplest writer of all, which always takes the most likely word.
@@ -539,11 +548,9 @@ print("the same as generate(..., temperature=0)")
 
 # %% [markdown] slide="slide"
 # ## 4. How good is a guess?
-# We score a guess by the probability $p$ that it gave to the word that really came. The **loss** of this word is $-\ln p$, in a unit called *nats*. Its full name is *negative log-likelihood*. To be sure and right has a loss of 0, and to be sure and wrong has a high loss.
+# We score a guess by the probability $p$ that it gave to the word that really came. The **loss** of this word is $-\ln p$, in a unit called *nats*. Its full name is *negative log-likelihood*. A guess that is sure and right has a loss of 0. One that is sure and wrong has a high loss.
 
 # %%
-import math
-
 for p in (1.0, 0.5, 1 / 12, 0.001):
     print(f"probability {p:.3f}: loss {-math.log(p) + 0.0:.2f} nats")
 
@@ -643,7 +650,7 @@ for found in groups:
 # %% [markdown] tags=["note"]
 # **Say.** Until now the model was finished. Now a smaller one learns while we watch, in a few seconds. Start the cell of the training first, and then ask the question.
 #
-# **Draw.** One step: eight stories, a guess for each word, the loss, and an arrow that moves every parameter a little in the direction that lowers the loss. Lesson 11 builds this.
+# **Draw.** One step: eight pieces of text, a guess for each word, the loss, and an arrow that moves every parameter a little in the direction that lowers the loss. Lesson 11 builds this.
 #
 # **Ask.** Read the first text aloud, then the second: "What has it learned between them? What not yet?" The usual order is: common words, pairs of words, whole sentences, names that stay the same.
 #
@@ -656,7 +663,7 @@ for found in groups:
 
 # %% [markdown] slide="slide"
 # ## 5. Watch one learn
-# Where does the model have all this from? A smaller one now learns before your eyes. In each step it reads pieces of eight stories, guesses every next word, and each of its parameters is moved a little in the direction that would have made the guesses better. Lesson 11 builds this; here we only watch.
+# Where does the model have all this from? A smaller one now learns before your eyes. In each step it reads eight pieces of text, guesses every next word, and each of its parameters is moved a little in the direction that would have made the guesses better. Lesson 11 builds this; here we only watch.
 
 # %% slide="skip"
 from tinylm_lib import TrainConfig, preset, train
@@ -716,8 +723,8 @@ ax.plot(steps, smooth, "-", color=figures.SERIES[0], linewidth=4)
 for name, level in levels.items():
     ax.axhline(level, color=figures.QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
     ax.text(95, level, f"{name} {level:.2f}", va="center", size=18)
-    passed = [step for step, loss in zip(steps, smooth, strict=True) if loss < level]
-    ax.plot(passed[:1], [level] * len(passed[:1]), "o", color=figures.SERIES[1], markersize=13)
+    passed = [(n, loss) for n, loss in zip(steps, smooth, strict=True) if loss < level][:1]
+    ax.plot(*zip(*passed, strict=True) if passed else ([], []), "o", color=figures.SERIES[1], markersize=13)
 ax.set(xscale="log", xlim=(0.9, 90), ylim=(0, 6.6))
 ax.set_xticks([1, 2, 5, 10, 20, 50, 90], [1, 2, 5, 10, 20, 50, 90])
 ax.minorticks_off()
@@ -729,7 +736,7 @@ shown = [0, 4, 9, 19, 39, 59, 89]
 figures.display(
     fig,
     alt="The loss of the small model falls from near 6 nats to about 1.4 in 90 steps. It crosses the lines of the readers who know how common words are and one word back, and stays above the floor.",
-    caption="Each dot marks where the model passes a reader who knows less. The way to the floor is longer. (Grey: single steps; blue: mean of five.)",
+    caption="Each dot marks the first step below a dotted line, the level of a reader who knows less. The way to the floor is longer. (Grey: single steps; blue: mean of five.)",
     table={"step": [steps[i] for i in shown], "loss, mean of five": [smooth[i] for i in shown]},
     digits=2,
 )
@@ -802,7 +809,7 @@ print(f"its first choice has a probability of {sure:.2f} on stories, {still_sure
 assert min(shuffled_losses) > 2 * math.log(V) and still_sure > 0.8 * sure
 
 # %% [markdown]
-# On this text from outside its world the model is still sure of its first choice, and mostly wrong. [[shuffled]] So a probability says how sure the model is, and not whether it is right. Large models have the same problem when they state something wrong with confidence.
+# On this text from outside its world the model is still sure of its first choice, and mostly wrong. [[shuffled]] So a probability says how sure the model is, and not whether it is right. You may have met the same in a large model, when it stated something wrong with great confidence.
 
 # %% [markdown] slide="subslide"
 # And a word that it has never seen? It has no id, so the text cannot even be encoded:
@@ -894,12 +901,18 @@ for name in ("attn_norm", "attention", "ffn_norm", "ffn"):
     print(f"{name:<10} {n:>7,}  {n / sum(p.numel() for p in block.parameters()):4.0%} of a block")
 
 # %% [markdown] slide="subslide"
-# Now everything between the ids and the scores. Each part has the shape of what it really returned, here for two pieces of eleven tokens. One colour is one axis, here and in every lesson. *FLOPs* are floating-point operations: the multiplications and additions that a part needs.
+# Now everything between the ids and the scores, for two pieces of eleven tokens. Each part has the shape of what it really returned. One colour is one axis, here and in every lesson. *FLOPs* are floating-point operations: the multiplications and additions that a part needs.
 
-# %% rows=["S1-1"]
+# %%
 two = fresh_ids[:22].view(2, 11)  # (B, T)
 assert model(two).shape == (2, 11, 345)
-trace_model(model, two)
+trace_model(model, two, blocks=0)
+
+# %% [markdown] slide="say"
+# The same, with the first block opened:
+
+# %% slide="skip" rows=["S1-1"]
+trace_model(model, two, blocks=1)
 
 # %% [markdown]
 # Look at the shapes only. Nearly everything is $(B, T, C)$: a vector, that is a list of numbers, of width $C$ for every text and every position. Ids go in at the top and become vectors. Each block adds to them what it has found. At the end the vectors become $V$ scores for each position, and the scores become probabilities (lesson 03).
@@ -953,7 +966,7 @@ figures.display(
 )
 
 # %% [markdown]
-# Head 2 of layer 2 gives nearly all of its attention to *Carlos*. Nobody has programmed it to look for names. It is tempting to conclude that the model writes *He* because this head looks at *Carlos*. But the picture shows only where the head looks, and not whether the prediction depends on it.
+# Two heads of the last layer look at *Carlos*, and head 2 gives him nearly all of its attention. Nobody has programmed it to look for names. It is tempting to conclude that the model writes *He* because of this head. But the picture shows only where a head looks, and not whether the prediction depends on it.
 
 # %% [markdown] slide="subslide"
 # To find out, we have to change something. We put all names of StoryWorld into three sentences, and ask for the probability of the right pronoun.
@@ -1007,9 +1020,9 @@ left, _ = pronoun_probs(without_head(2, 2))
 # %% tags=["source-hidden"]
 kept_ranges = ["below 0.1", "between 0.1 and 0.6", "above 0.6"]
 predict(
-    "We silence the head that looks at the name (layer 2, head 2). The right pronoun had a probability of 1.00. What is left of it, on average?",
+    "We silence the head that looks most at the name (layer 2, head 2). The right pronoun had a probability of 1.00. What is left of it, on average?",
     key=lambda: kept_ranges[sum(left.mean().item() > bound for bound in (0.1, 0.6))],
-    because="With this head silent every girl still gets *She*, and many boys get *He*.",
+    because="With this head silent every girl still gets `She`, and many boys get `He`.",
     choices={
         "below 0.1": "That would be so if the name could reach the last position only through this head.",
         "between 0.1 and 0.6": "A model that knew only that a pronoun must come, but not which, would have about one half.",
@@ -1025,7 +1038,7 @@ for layer in range(model.config.n_layers):
     assert all(mean > 0.98 for head, mean in enumerate(means) if (layer, head) not in ((2, 2), (0, 2)))
 
 # %% [markdown] slide="subslide"
-# Silencing any one of ten heads changes almost nothing here. The head that we looked at matters a little, and a head in the *first* layer seems to matter far more. Let us look closely at these two: where they look, and what is left without them.
+# Silencing any one of ten heads changes almost nothing here, and head 3 of layer 2, which looks at the name as well, is one of them. Head 2 of layer 2 matters a little, and a head in the *first* layer seems to matter far more. Where do these two look, and what is left without them?
 
 # %% evidence="heads-silenced"
 caught = capture(model, opening_ids)
@@ -1041,7 +1054,7 @@ for layer, head in ((2, 2), (0, 2)):
         assert row[1] > 0.9 and row[6] < 0.1 and by_frame.max() < 0.1 and either.mean() < 0.1
 
 # %% [markdown]
-# Without the head that looks at the name, a pronoun still follows, and most of the pronouns are right. Without the head in the first layer the model no longer expects any pronoun, although this head looks at *One*, the first word of every story. [[heads-silenced]]
+# Without head 2 of layer 2 a pronoun still follows, and most of the pronouns are right. Without the head in the first layer the model no longer expects any pronoun, although this head looks at *One*, the first word of every story. [[heads-silenced]]
 
 # %% [markdown] slide="subslide"
 # ### Exchange what a head says
@@ -1082,7 +1095,7 @@ for what, other in (("a name with the other pronoun", other_pronoun), ("the same
 # Now the two heads change roles. If head 2 of layer 2 gets its output from a sentence with a name of the other pronoun, *He* becomes *She*, and *She* becomes *He*. With the same name in another sentence nothing changes. So this head brings to the last position which pronoun the name takes, and no other head does so alone. The output of the head in the first layer can be exchanged freely. The later layers only rely on its being there, and the 0 took it away. [[heads-exchanged]]
 
 # %% [markdown] slide="say"
-# A picture of attention is a clue, not a proof (Jain and Wallace 2019). Here the clue was right, and it took an experiment to know that. An experiment answers only its own question, too: *can the model do without this output?* and *what does this output carry?* have different answers.
+# A picture of attention is a clue, not a proof (Jain and Wallace 2019). Here it was right for one of the two heads that look at the name, and it took an experiment to know which. An experiment answers only its own question, too: *can the model do without this output?* and *what does this output carry?* have different answers.
 
 # %% [markdown] slide="subslide"
 # ### Where is the rest of the loss?
