@@ -101,7 +101,7 @@ print(f"...{''.join(before[-10:])} >>>{after[0]} <<<{''.join(after[1:8])}...")
 #
 # An experiment can tell. We **change one word** of the story to others of its kind, for example *Carlos* to *Mia*, and measure how much less the program then expects each of the later words.
 
-# %% slide="skip"
+# %% tags=["source-hidden"] slide="skip"
 said = storyworld.words("\n" + written)
 written_ids = torch.tensor(tokenizer.encode("\n" + written))  # (T)
 kinds = {"people": ["name", "trait", "job"], "places": ["place"], "things": ["thing", "colour"]}
@@ -120,7 +120,7 @@ def others_like(word: str) -> tuple[str, list[str]]:
     return "", []
 
 
-# %% slide="skip"
+# %% tags=["source-hidden"] slide="skip"
 @torch.no_grad()
 def expected(texts: torch.Tensor) -> torch.Tensor:
     """How likely each word of the story is after the words before it in other texts. texts (N, T). Returns (N, T - 1)."""
@@ -128,6 +128,9 @@ def expected(texts: torch.Tensor) -> torch.Tensor:
     T = len(written_ids)
     return probs[:, torch.arange(T - 1), written_ids[1:]]  # (N, T - 1)
 
+
+# %% [markdown] slide="say"
+# Two helpers are folded here: `others_like` finds the kind of a word and other words of that kind, and `expected` computes how likely the later words of the story are after a change.
 
 # %%
 as_written = expected(written_ids[None])[0]  # (T - 1)
@@ -139,7 +142,7 @@ for position, word in enumerate(said):
         changed[:, position] = torch.tensor([tokenizer.ids[other] for other in others])
         lost[position] = as_written - expected(changed).mean(0)  # (T - 1)
 
-# %% slide="skip"
+# %% tags=["source-hidden"] slide="skip"
 threads = [
     (source, target, others_like(said[source])[0], drop)
     for source, drops in lost.items()
@@ -442,7 +445,7 @@ for length in (2, 4, 5, 6, 8, 12):
     print(f"the first {length:>2} words: {few:4.0%} in 500 stories, {many:4.0%} in 3,000")
 lists = [storyworld.CLASSES[name] for name in ("weather", "day", "trait", "name", "go", "place")]
 n_first = math.prod(len(words) for words in lists)
-print(f"possible first sentences: {n_first:,}")
+print(f"possible first sentences: {n_first:,}, stories that the model has read: {shipped.extra['n_stories']:,}")
 assert seen_before(2, 500) == 1 and seen_before(8, 3000) < 0.02
 assert n_first > 50 * shipped.extra["n_stories"]
 
@@ -627,7 +630,7 @@ assert 0.01 < shipped_loss - exact_loss < 0.03
 # The shipped model is very close to the best possible loss. [[paired]]
 
 # %% [markdown] slide="subslide"
-# Was the slip of section 1 bad luck, or is something hard for the model? In 90 new stories we look at each word that the earlier words determine, and count how often the model's first choice is right. Three groups of 30 stories show how much the answer depends on the stories.
+# Was the slip of section 1 bad luck, or is something hard for the model? In new stories we look at each word that the earlier words determine, and count how often the model's first choice is right. We do this for three groups of 30 stories, to see how much the answer depends on the stories.
 
 # %% slide="skip"
 from tinylm_lib.storyworld import gaps
@@ -1166,7 +1169,7 @@ progress()
 # - To write, a program chooses a token by these probabilities, appends it to the text, and asks the model again. [[greedy-library]]
 # - To find out what a program uses, change something and measure again. The shipped model uses earlier names, places and sayings, and it repeats them almost without a mistake. [[threads]] It is much worse at what belongs to what. [[owner]]
 # - The loss of a word is $-\ln p$, where $p$ is the probability that the model gave to the word that came. In StoryWorld the lowest possible mean loss is known, and the shipped model is close to it. [[paired]]
-# - A small model learns to predict better than a reader of pairs of words within 90 steps. [[learns]]
+# - A small model learned in a few steps to predict better than the best reader who knows only the word before. [[learns]]
 # - On the words of stories in random order the shipped model is still sure of its first choice, and its loss is far above $\ln V$. [[shuffled]]
 # - The model is causal: a prediction depends on earlier tokens and not on later ones. [[causal]]
 # - For engineers: an attention map shows where a head looks. To silence a head and to exchange its output answer two different questions. [[heads-silenced]] [[heads-exchanged]]

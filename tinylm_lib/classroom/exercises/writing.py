@@ -15,8 +15,8 @@ def continue_greedily(model: Model, ids: Tensor, n: int, on: frozenset[str] = fr
     n += ("one more" in on) - ("one less" in on and n > 0)
     seen = ids
     for step in range(n):
-        scores = model(_read(seen, ids, on))  # (1, T, V)
-        next_id = _chosen(scores, step, on)  # (1, 1)
+        scores = model(_read(seen, ids, on))
+        next_id = _chosen(scores, step, on)
         seen = torch.cat((next_id, seen) if "put in front" in on else (seen, next_id), dim=1)
         if "stops after one" in on:
             break
@@ -62,10 +62,10 @@ def _model(g: Generator, n_tokens: int) -> Model:
     last, before = (2 * torch.randn(size, generator=g) for _ in range(2))
 
     def scores(ids: Tensor) -> Tensor:
-        n = torch.arange(1, ids.shape[1] + 1)  # (T)
-        weighted = before[ids] * n.sqrt()[:, None]  # (1, T, V)
-        past = weighted.cumsum(1) / n[:, None]  # (1, T, V)
-        return last[ids] + past + n[:, None].sin() * last.diagonal()  # (1, T, V)
+        n = torch.arange(1, ids.shape[1] + 1)
+        weighted = before[ids] * n.sqrt()[:, None]
+        past = weighted.cumsum(1) / n[:, None]
+        return last[ids] + past + n[:, None].sin() * last.diagonal()
 
     return scores
 
