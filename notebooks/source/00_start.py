@@ -97,7 +97,7 @@ print(f"...{''.join(before[-10:])} >>>{after[0]} <<<{''.join(after[1:8])}...")
 
 # %% [markdown] slide="subslide"
 # ### What did it remember?
-# That was one slip. Nearly everything else is right: *Carlos* stays Carlos, *He* is the right pronoun, and the saying comes back word for word. Does the program really use the earlier words, or are we reading too much into it?
+# Only Jamal's coat was his to give. (The last sentence repeats the slip: the ring is not with Jamal.) Nearly everything else is right: *Carlos* stays Carlos, *He* is the right pronoun, and the saying comes back word for word. Does the program really use the earlier words, or are we reading too much into it?
 #
 # An experiment can tell. We **change one word** of the story to others of its kind, for example *Carlos* to *Mia*, and measure how much less the program then expects each of the later words.
 
@@ -212,7 +212,7 @@ ax.grid(visible=False)
 figures.display(
     fig,
     alt="The story, with coloured threads from words to later words that depend on them: from the name Carlos to each later Carlos and to He, from Oakhill to Oakhill, from ring to ring, and four parallel threads between the two sayings. The impossible word blue is red.",
-    caption="Each thread is an experiment: we change the word at its beginning, and the word at its end loses at least 40 percentage points of its probability. The red word is the slip.",
+    caption="Each thread is an experiment: we change the word at its beginning, and the word at its end loses at least 40 percentage points of its probability. The red word is the first impossible one.",
     table={"changed": [said[s].strip() for s, *_ in threads], "later word": [said[t].strip() for _, t, *_ in threads], "lost": [d for *_, d in threads]},
     digits=2,
 )  # fmt: skip
