@@ -85,4 +85,4 @@ def test_the_exercises_are_those_of_the_lessons_in_their_order():
 def test_without_the_sources_the_map_has_the_numbers_of_the_exercises(monkeypatch):
     monkeypatch.setattr(progress, "lessons", dict)
     lines = str(progress.progress()).splitlines()
-    assert lines[1].split()[0] == "01" and "  13  " in "".join(lines) and lines[-1].startswith("Next: write")
+    assert lines[1].split()[0] == "00" and "  13  " in "".join(lines) and lines[-1].startswith("Next: write")

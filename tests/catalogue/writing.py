@@ -1,0 +1,103 @@
+"""Lesson 00: right variants of its exercise, mistakes, and the library's own."""
+
+import torch
+
+from catalogue import named
+from catalogue.sampling import Scripted
+from tinylm_lib import sampling
+
+
+def greedy_by_slices(model, ids, n):
+    for _ in range(n):
+        ids = torch.cat([ids, model(ids)[:, -1:].argmax(-1)], dim=-1)
+    return ids
+
+
+@torch.no_grad()
+def greedy_by_lists(model, ids, n):
+    tokens = ids[0].tolist()
+    for _ in range(n):
+        row = model(torch.tensor([tokens]))[0, -1].tolist()
+        tokens.append(row.index(max(row)))
+    return torch.tensor([tokens])
+
+
+def greedy_in_one_tensor(model, ids, n):
+    T = ids.shape[1]
+    whole = torch.zeros(1, T + n, dtype=ids.dtype)
+    whole[:, :T] = ids
+    for t in range(T, T + n):
+        whole[0, t] = model(whole[:, :t])[0, -1].argmax()
+    return whole
+
+
+def greedy_by_recursion(model, ids, n):
+    if n == 0:
+        return ids
+    probs = model(ids).softmax(-1)[:, -1]
+    return greedy_by_recursion(model, torch.hstack((ids, probs.max(-1, keepdim=True).indices)), n - 1)
+
+
+def writer(choose, read=lambda ids, start: ids):
+    """A loop whose choice from the scores, or whose reading, is wrong."""
+
+    def wrong(model, ids, n):
+        start = ids
+        for _ in range(n):
+            ids = torch.cat((ids, choose(model(read(ids, start)))), dim=1)
+        return ids
+
+    return wrong
+
+
+def last(scores):
+    return scores[:, -1].argmax(-1, keepdim=True)
+
+
+def greedy_return_in_the_loop(model, ids, n):
+    for _ in range(n):
+        ids = torch.cat((ids, last(model(ids))), dim=1)
+        return ids
+    return ids
+
+
+def greedy_all_at_once(model, ids, n):
+    return torch.cat((ids, last(model(ids)).expand(1, n)), dim=1)
+
+
+def greedy_keepdim_forgotten(model, ids, n):
+    for _ in range(n):
+        ids = torch.cat((ids, model(ids)[:, -1].argmax(-1)), dim=1)
+    return ids
+
+
+def greedy_in_place(model, ids, n):
+    for _ in range(n):
+        new = last(model(ids))
+        ids[:, -1] = new[:, 0]
+        ids = torch.cat((ids, new), dim=1)
+    return ids
+
+
+def greedy_of_the_library(model, ids, n):
+    scripted = Scripted(lambda tokens: model(torch.tensor([tokens]))[0, -1], ids.shape[1] + n)
+    return sampling.generate(scripted, ids, n, temperature=0)
+
+
+RIGHT = {
+    "continue_greedily": named(greedy_by_slices, greedy_by_lists, greedy_in_one_tensor, greedy_by_recursion),
+}
+WRONG = {
+    "continue_greedily": named(
+        greedy_return_in_the_loop, greedy_all_at_once, greedy_keepdim_forgotten, greedy_in_place,
+        greedy_at_the_first_position=writer(lambda scores: scores[:, :1].argmax(-1)),
+        greedy_over_all=writer(lambda scores: scores.amax(1).argmax(-1, keepdim=True)),
+        greedy_of_two=writer(last, lambda ids, start: ids[:, -2:]),
+        greedy_without_memory=writer(last, lambda ids, start: ids[:, -1:]),
+        greedy_lowest=writer(lambda scores: (-scores[:, -1]).argmax(-1, keepdim=True)),
+        greedy_one_short=lambda model, ids, n: writer(last)(model, ids, max(0, n - 1)),
+        greedy_without_the_start=lambda model, ids, n: writer(last)(model, ids, n)[:, ids.shape[1] :],
+        greedy_flat=lambda model, ids, n: writer(last)(model, ids, n)[0],
+    ),
+}  # fmt: skip
+LIBRARY = {"continue_greedily": greedy_of_the_library}

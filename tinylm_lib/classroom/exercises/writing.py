@@ -1,0 +1,139 @@
+"""Lesson 00: a text that grows by the most likely token."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor
+
+from .base import Exercise, Fault, Probe
+
+Model = Callable[[Tensor], Tensor]
+
+
+def continue_greedily(model: Model, ids: Tensor, n: int, on: frozenset[str] = frozenset()) -> Tensor | None:
+    """(1, T + n): ids (1, T) and n more, each the most likely next one, and the mistakes that are `on`."""
+    n += ("one more" in on) - ("one less" in on and n > 0)
+    seen = ids
+    for step in range(n):
+        scores = model(_read(seen, ids, on))
+        next_id = _chosen(scores, step, on)
+        seen = torch.cat((next_id, seen) if "put in front" in on else (seen, next_id), dim=1)
+        if "stops after one" in on:
+            break
+    return _returned(seen, ids, on)
+
+
+def _read(seen: Tensor, ids: Tensor, on: frozenset[str]) -> Tensor:
+    """What the model reads in one round."""
+    if "sees the last token alone" in on:
+        return seen[:, -1:]
+    if "start not read" in on and seen.shape[1] > ids.shape[1]:
+        return seen[:, ids.shape[1] :]
+    return ids if "never reads on" in on else seen
+
+
+def _chosen(scores: Tensor, step: int, on: frozenset[str]) -> Tensor:
+    """The next id, (1, 1)."""
+    if "one position early" in on:
+        row = scores[:, max(0, scores.shape[1] - 2)]
+    else:
+        row = scores[:, 0 if "first position" in on else -1]
+    if "all positions" in on:
+        row = scores.amax(1)
+    if "least likely" in on:
+        return row.argmin(-1, keepdim=True)
+    if "second choice" in on:
+        return row.topk(2, -1).indices[:, 1:]
+    drawn = torch.Generator().manual_seed(step)
+    return row.softmax(-1).multinomial(1, generator=drawn) if "drawn" in on else row.argmax(-1, keepdim=True)
+
+
+def _returned(seen: Tensor, ids: Tensor, on: frozenset[str]) -> Tensor | None:
+    if "nothing returned" in on:
+        return None
+    if "new ones only" in on:
+        return seen[:, ids.shape[1] :]
+    return seen[0] if "one axis" in on else seen
+
+
+def _model(g: Generator, n_tokens: int) -> Model:
+    """A causal toy: its scores at a position depend on all the tokens up to there, and on their order."""
+    size = (n_tokens, n_tokens)
+    last, before = (2 * torch.randn(size, generator=g) for _ in range(2))
+
+    def scores(ids: Tensor) -> Tensor:
+        n = torch.arange(1, ids.shape[1] + 1)
+        weighted = before[ids] * n.sqrt()[:, None]
+        past = weighted.cumsum(1) / n[:, None]
+        return last[ids] + past + n[:, None].sin() * last.diagonal()
+
+    return scores
+
+
+def _call(n_tokens: int, n_read: int, n: int) -> Callable[[Generator], tuple]:
+    def make(g: Generator) -> tuple:
+        model = _model(g, n_tokens)
+        return model, torch.randint(n_tokens, (1, n_read), generator=g), n
+
+    return make
+
+
+CONTINUE_GREEDILY = Exercise(
+    name="continue_greedily",
+    lesson="00",
+    reference=continue_greedily,
+    probes=(
+        Probe("one new token: the most likely one after the last position", _call(7, 3, 1)),
+        Probe("the second new token depends on the first one", _call(7, 3, 2)),
+        Probe("n = 0 adds nothing", _call(7, 4, 0)),
+        Probe("a text can begin with one token", _call(9, 1, 5)),
+        Probe("each round reads the whole text", _call(11, 5, 12)),
+        Probe("each round reads the whole text", _call(6, 2, 9)),
+        Probe("as many tokens as n", _call(13, 8, 20)),
+    ),
+    faults={
+        "first position": Fault(
+            "the scores of the first position are used",
+            "They belong to the second token. Those of the last position, `scores[:, -1]`, belong to the next one.",
+        ),
+        "one position early": Fault(
+            "the scores of the last position but one are used",
+            "They belong to the last token that is already there. Those of the last position belong to the next one.",
+        ),
+        "all positions": Fault(
+            "the highest score of all positions is taken",
+            "Only the last position belongs to the next token: choose it first, then take the highest score.",
+        ),
+        "sees the last token alone": Fault(
+            "the model gets only the last token",
+            "It has no memory between two calls. Give it the whole text in each round.",
+        ),
+        "never reads on": Fault(
+            "the model gets the first ids again in each round",
+            "Then every guess is the same. Give it the new tokens as well.",
+        ),
+        "start not read": Fault(
+            "the model gets only the new tokens",
+            "The text that was given belongs to what it has to read, in each round.",
+        ),
+        "least likely": Fault("the lowest score is taken", "A high score means a likely token: use `argmax`."),
+        "second choice": Fault("the second highest score is taken", "Greedy means: always the highest one."),
+        "drawn": Fault("the token is drawn at random", "There is no chance here: always take the highest score."),
+        "put in front": Fault("the new token is put before the text", "Write `torch.cat((ids, new), dim=1)`."),
+        "stops after one": Fault(
+            "only one token is appended", "Is the `return` inside the loop? It belongs after the loop."
+        ),
+        "one more": Fault("one token too many is appended", "The loop has n rounds."),
+        "one less": Fault("one token is missing", "The loop has n rounds."),
+        "new ones only": Fault("only the new tokens are returned", "The result begins with the ids that were given."),
+        "one axis": Fault("the result has one axis", "It must have two, (1, T + n), like ids."),
+        "nothing returned": Fault("nothing is returned", "Is there a `return` at the end of the function?"),
+    },
+    hints=(
+        "Write a loop of n rounds. What does the model have to read in each round?",
+        "The scores have one row for each position. Which row belongs to the token that comes next?",
+        "A round has three steps: compute the scores, choose the highest of the last row, append it to the text.",
+    ),
+)
+
+EXERCISES = (CONTINUE_GREEDILY,)
