@@ -36,7 +36,7 @@ plt.style.use(figures.STYLE)
 
 # %% [markdown] slide="slide"
 # ## 1. Scores are not probabilities
-# Here is the end of the beginning of a story. How does the next sentence start?
+# These are the last two sentences of a story that is not finished. How does the next one start?
 
 # %%
 story_text = storyworld.story(torch.Generator().manual_seed(1)).text
@@ -104,6 +104,8 @@ shown_words = [*openers, " kite"]
 shown_ids = torch.tensor([tokenizer.encode(word)[0] for word in shown_words])
 shown_scores, shown_probs = scores[shown_ids], simple_softmax(scores)[shown_ids]
 shown_exact = [exact.get(word, 0.0) for word in shown_words]
+
+# %% tags=["source-hidden"] slide="skip"
 stages = {"score": shown_scores, "exponential": shown_scores.exp(), "probability": shown_probs}
 labels = {
     "score": [f"{score:.1f}" for score in shown_scores.tolist()],
@@ -169,14 +171,17 @@ predict(
 from tinylm_lib import layers
 
 for row in ([100.0, 101.0, 102.0], [-2.0, -1.0, 0.0]):
-    print(row, "->", layers.softmax(torch.tensor(row), dim=0))
+    same = layers.softmax(torch.tensor(row), dim=0)  # (3)
+    print(row, "->", same, f"neighbours: {same[1] / same[0]:.3f} to 1")
 random_scores = torch.randn(50, generator=torch.Generator().manual_seed(3))
 random_probs = layers.softmax(random_scores, dim=0)
 for shift in (-1000, -1, 50, 1000):
     torch.testing.assert_close(layers.softmax(random_scores + shift, dim=0), random_probs, rtol=1e-3, atol=0)
 
 # %% [markdown] slide="say"
-# Here the library computed the probabilities, because our simple function would fail for the first row, as section 3 shows.
+# Neighbours differ by 1 here, so each is $e$ = 2.718 times as likely as the one before: the exponential turns a difference of scores into a ratio of probabilities. With powers of 2 it would be twice as likely: another base is only another temperature (section 2).
+#
+# The library computed these probabilities, because our simple function would fail for the first row, as section 3 shows.
 
 # %% [markdown] slide="subslide"
 # With two scores there is only one difference. Divide the numerator and the denominator by $e^{a}$:
@@ -212,6 +217,8 @@ for a, b in ((2.0, 1.0), (-3.0, 4.0)):
 # $$p_i = \frac{\exp(x_i / T)}{\sum_j \exp(x_j / T)}$$
 
 # %% slide="skip"
+import math
+
 everybody, soon = tokenizer.encode(" Everybody Soon")
 
 
@@ -255,7 +262,7 @@ def next_word(temperature=0.3):
 
 
 # %%
-control(next_word, temperature=(0.1, 10.0, 0.1))
+control(next_word, temperature=(0.2, 10.0, 0.1))
 
 # %% evidence="temperature" slide="subslide"
 print("temperature   Everybody   the other nine   the 335 others")
@@ -266,12 +273,13 @@ for temperature in (0.1, 0.5, 1, 2, 5, 10, 1000):
     assert dialled.argmax() == everybody
     assert temperature > 0.1 or first > 0.98
 assert dialled.max() < 1.05 * dialled.min()
+torch.testing.assert_close(2**few / (2**few).sum(), simple_softmax(few / (1 / math.log(2))))  # another base
 
 # %% [markdown]
 # Towards 0, softmax becomes a choice of the largest score, an *argmax*. So softmax is really a **soft argmax**: it shows *which* score is the largest. Towards infinity all tokens get the same probability. The order never changes. [[temperature]]
 
 # %% [markdown] slide="say"
-# (The maximum was subtracted first, which changes no probability. At temperature 0.1 the exponentials would otherwise overflow, as the next section shows.) A high temperature also raises the words that cannot come: at 5 they have more probability than the ten together. Lesson 12 writes with this dial.
+# (The maximum was subtracted first, which changes no probability. At temperature 0.1 the exponentials would otherwise overflow, as the next section shows.) A high temperature also raises the words that cannot come: at 5 they have more probability than the ten together. Powers of 2 instead of $e$ are softmax at the temperature $1/\ln 2$, as the last line of the code checks. Lesson 12 writes with this dial.
 
 # %% [markdown] tags=["note"]
 # **Say.** The formula is right, and still the computer can give NaN. We look for the step where the damage begins, and then repair it with what we know already: only differences count.
@@ -293,8 +301,6 @@ assert dialled.max() < 1.05 * dialled.min()
 # Nothing prevents a model from computing a score of 1005. What does our function return then?
 
 # %%
-import math
-
 large = torch.tensor([20.0, 3.0, 1005.0])
 naive = simple_softmax(large)
 
@@ -433,20 +439,20 @@ hint("softmax")
 
 # %% [markdown] slide="subslide"
 # ### The library's version
-# It agrees with PyTorch's.
+# It agrees with PyTorch's, and it has two lines, too.
 
 # %% rows=["S0-13", "S1-11"] evidence="along-one-axis" slide="skip"
 torch.testing.assert_close(layers.softmax(x, dim=-1), torch.softmax(x, dim=-1))
 torch.testing.assert_close(layers.softmax(x, dim=0), torch.softmax(x, dim=0))
 torch.testing.assert_close(layers.softmax(x, dim=-1), x.exp() / x.exp().sum(-1, keepdim=True))
 
-# %% slide="fragment"
+# %% slide="skip"
 from tinylm_lib.classroom import show
 
 show(layers.softmax)
 
-# %% [markdown] slide="subslide"
-# Here are its steps, one on each line, with the shape that each step makes. The maximum and the sum keep an axis of size 1.
+# %% [markdown]
+# Here are its steps, one on each line, with the shape of each result. The maximum and the sum keep an axis of size 1.
 
 
 # %% slide="skip"
@@ -793,7 +799,7 @@ for temperature in (0.3, 1, 3):
 assert n_new[0.3] == 0 and n_new[1] <= 2 and n_new[3] > 10
 
 # %% [markdown]
-# At temperature 1 nearly all pairs of neighbours are right, but the story has no thread, because the table forgets everything except the last token. To look further back a model needs **attention** (lesson 05). At temperature 3 even the pairs are wrong. [[table-writes]]
+# At temperature 1 nearly all pairs of neighbours are right, but the story has no thread, because the table forgets everything except the last token. A better model has to look further back, and ours will do it with **attention** (lesson 05). At temperature 3 even the pairs are wrong. [[table-writes]]
 
 # %% [markdown] slide="subslide"
 # ### Learning or counting?
@@ -832,7 +838,7 @@ assert new_probs.min() == 0 and math.isfinite(on_new)
 # On the training text no table is better than the counted one: its gradient is 0. [[gradient-of-counting]] But a pair that was never counted has the probability 0, and a single one of them makes the loss of a whole corpus infinite. The learned table gives such pairs a low probability, so its loss stays finite. [[unseen-pairs]]
 
 # %% [markdown] slide="say"
-# (Counting can be repaired by adding a little to each count, *smoothing*. But nobody can count all texts of the length that a Transformer reads: nearly every one occurs only once.)
+# (Counting can be repaired by adding a little to each count, *smoothing*. But counting ends with short texts: most long ones occur only once, so nobody can count what comes after them. A model that learns can use what they have in common.)
 
 # %% [markdown] tags=["note"]
 # **Say.** In section 5 we took the loss of one word. One word does not show whether a probability was good. So we take the mean over everything that can come, and find that it splits into two parts.
@@ -850,7 +856,7 @@ assert new_probs.min() == 0 and math.isfinite(on_new)
 # **Cut if short.** The three random distributions, and the gradient at the end.
 
 # %% [markdown] slide="slide" plan=80
-# ## 7. What does a wrong probability cost?
+# ## 7. What do wrong probabilities add?
 # Earlier in the same story, two people have met. Who acts next?
 
 # %% slide="skip"
