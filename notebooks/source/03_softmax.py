@@ -28,7 +28,7 @@ plt.style.use(figures.STYLE)
 #
 # **Usual answers.**
 # - *Take the squares, or the absolute values* (`squares`): Then -3 beats 2. What must stay true when the numbers become positive?
-# - *Set negative scores to 0* (from the room): Then a word with a negative score can never come, and two such words can no longer be told apart by any training.
+# - *Set negative scores to 0* (from the room): Then a word with a negative score can never come, and its score gets no gradient, so no training can raise it again.
 # - *The probability grows, because the score grew* (`larger`): Its exponential grows, and so does the sum. By which factor does each of them grow?
 # - *It becomes smaller* (`smaller`): Write out one of the three fractions, and cancel.
 #
@@ -979,11 +979,11 @@ assert points["exact"][1] < points["the model"][1] - 0.01 < points["no line end"
 fig, ax = plt.subplots(figsize=(10, 5.6), layout="constrained")
 for exact_first in (0.5, 0.7):
     ax.plot(first_probs, two_words(exact_first), label=f"exact probability {exact_first}")
-beside = {"exact": (0.3, 0.45), "the model": (0.5, 1.0), "no line end": (0.0, 0.62), "nearly certain": (0.62, 2.0)}
+label_at = {"exact": (0.3, 0.45), "the model": (0.5, 1.0), "no line end": (0.0, 0.62), "nearly certain": (0.62, 2.0)}
 for (name, (across, up)), marker in zip(points.items(), "osDv", strict=True):
     ax.plot(across, up, marker, color=figures.INK, markersize=11)
     line = {"arrowstyle": "-", "color": figures.QUIET}
-    ax.annotate(f"{name} {up:.3f}", (across, up), beside[name], size=18, arrowprops=line)
+    ax.annotate(f"{name} {up:.3f}", (across, up), label_at[name], size=18, arrowprops=line)
 ax.set(
     title="Lowest at the exact probability",
     xlabel="probability given to Carlos",
