@@ -74,9 +74,9 @@ class Embedding(nn.Module):
 
 
 def softmax(x: Tensor, dim: int) -> Tensor:
-    """Turn scores into shares that sum to 1 along `dim`. Notebook 03.
+    """Turn scores into probabilities, which sum to 1 along `dim`. Notebook 03.
 
-    x (...): any finite scores. The maximum is subtracted first: that changes nothing and keeps exp from overflowing.
+    x (...): any finite scores. The maximum is subtracted first: this changes no probability, and exp cannot overflow.
     A slice that is -inf throughout has no answer and gives NaN. Returns the shape and dtype of x.
     """
     e = torch.exp(x - x.amax(dim, keepdim=True))

@@ -174,10 +174,11 @@ def move_the_softmax(page: Page) -> None:
         overflows = (12.5548 + shift) / T > 88.7228
         assert ("NaN" in rows[0]) == overflows == ("inf ÷ inf is NaN" in why.inner_text())
     first = percent((SCORES / 2).softmax(0)[0].item())
-    expect(say).to_have_text(f"Jamal gets {first}. 2.03 above Carlos: its share is exp(2.03 ÷ 2) ≈ 2.8 times as large.")
+    compared = "2.03 above Carlos: its probability is exp(2.03 ÷ 2) ≈ 2.8 times as large."
+    expect(say).to_have_text(f"Jamal gets {first}. {compared}")
     slide(page, "Temperature T", 0)
     assert [row[1:] for row in table(page)] == [["–"] * 5 + [p] for p in ("100.0 %", *["0.0 %"] * 4)]
-    expect(say).to_have_text("Jamal gets 100.0 %: at temperature 0 the largest score takes everything.")
+    expect(say).to_have_text("Jamal gets 100.0 %: at temperature 0 the largest score gets everything.")
     page.get_by_role("button", name="Reset").click()
     assert table(page) == expected_rows(SCORES, 0, 1)
     page.get_by_role("slider", name="score of Carlos").focus()

@@ -1,4 +1,4 @@
-"""Lesson 03: scores become shares, and shares become a cost."""
+"""Lesson 03: scores become probabilities, and probabilities a loss."""
 
 import math
 
@@ -9,7 +9,7 @@ from .base import Exercise, Fault, Probe
 
 
 def softmax(x: Tensor, dim: int, on: frozenset[str] = frozenset()) -> Tensor:
-    """Shares that sum to 1 along dim, x (...), and the mistakes that are `on`."""
+    """Probabilities that sum to 1 along dim, x (...), and the mistakes that are `on`."""
     if "fixed axis" in on:
         dim = -1
     if "first axis" in on:
@@ -28,14 +28,14 @@ def softmax(x: Tensor, dim: int, on: frozenset[str] = frozenset()) -> Tensor:
         size = powers.amax(dim, keepdim=True)
     if "epsilon" in on:
         size = size + 0.1
-    shares = powers / size
+    probs = powers / size
     if "NaN hidden" in on:
-        shares = shares.nan_to_num()
+        probs = probs.nan_to_num()
     if "twice" in on:
-        shares = softmax(shares, dim)
+        probs = softmax(probs, dim)
     if "logarithm" in on:
-        shares = shares.log()
-    return shares.float() if "float" in on else shares
+        probs = probs.log()
+    return probs.float() if "float" in on else probs
 
 
 def _powers(x: Tensor, dim: int, on: frozenset[str]) -> Tensor:
@@ -66,14 +66,14 @@ SOFTMAX = Exercise(
     lesson="03",
     reference=softmax,
     probes=(
-        Probe("shares of 2, 1 and 0.1", lambda g: (torch.tensor([2.0, 1.0, 0.1]), -1)),
+        Probe("probabilities of 2, 1 and 0.1", lambda g: (torch.tensor([2.0, 1.0, 0.1]), -1)),
         Probe("every row sums to 1", lambda g: (torch.randn(3, 5, generator=g), -1)),
         Probe("`dim` names the axis, counted from either end", lambda g: (torch.randn(3, 5, generator=g), 0)),
         Probe("`dim` names the axis, counted from either end", lambda g: (torch.randn(2, 3, 4, 5, generator=g), 1)),
         Probe("large scores do not overflow", lambda g: (torch.tensor([20.0, 3.0, 1005.0]), -1)),
-        Probe("very negative scores do not vanish together", lambda g: (torch.tensor([-2000.0, -2001.0]), 0)),
+        Probe("very negative scores do not all become 0", lambda g: (torch.tensor([-2000.0, -2001.0]), 0)),
         Probe("each row has its own largest score", lambda g: (torch.tensor([[0.0, 1.0], [200.0, 201.0]]), -1)),
-        Probe("what was given stays as it was", lambda g: (torch.randn(4, 4, generator=g).mT, -2)),
+        Probe("x stays as it was", lambda g: (torch.randn(4, 4, generator=g).mT, -2)),
         Probe("gradients flow", lambda g: (torch.randn(3, 4, generator=g), -1), gradients=True),
         Probe(
             "gradients flow for large scores, too", lambda g: (200 * torch.randn(3, 4, generator=g), 1), gradients=True
@@ -84,71 +84,80 @@ SOFTMAX = Exercise(
     faults={
         "no maximum": Fault(
             "nothing is subtracted before the exponential",
-            "An exponential of more than 88 overflows to inf in fp32, and inf / inf is NaN. Which number can you take "
-            "from every score of a row without changing its shares?",
+            "An exponential of more than 88 overflows to inf in fp32, and inf / inf is NaN. Which number can you subtract "
+            "from every score of a row without changing its probabilities?",
         ),
-        "fixed axis": Fault("`dim` is ignored and the last axis taken", "Look for a `-1` that should be `dim`."),
-        "first axis": Fault("the shares are taken along the first axis", "Look for a `0` that should be `dim`."),
+        "fixed axis": Fault("`dim` is ignored and the last axis is used", "Look for a `-1` that should be `dim`."),
+        "first axis": Fault(
+            "the probabilities are computed along the first axis", "Look for a `0` that should be `dim`."
+        ),
         "all axes": Fault(
-            "the whole tensor shares one sum",
-            "Each row along `dim` is a whole of its own: what does `.sum()` sum over?",
+            "the whole tensor is divided by one sum",
+            "Each row along `dim` is a distribution of its own: which numbers does `.sum()` add up?",
         ),
         "the largest of all": Fault(
             "one maximum is taken from the whole tensor",
-            "Then a row that lies far below it vanishes: 0 / 0 is NaN. Each row has its own largest score.",
+            "In a row that is far below it all exponentials become 0, and 0 / 0 is NaN. Each row has its own largest score.",
         ),
         "in place": Fault(
             "the maximum is subtracted from the caller's own tensor",
-            "`x -= ...` writes into what was given. Make a new tensor.",
+            "`x -= ...` changes the tensor that was passed in. Make a new one.",
         ),
         "twice": Fault(
             "softmax is applied twice",
-            "Shares of shares are nearly even: no two of them differ by more than a factor e.",
+            "The softmax of probabilities is nearly uniform: no two results differ by more than a factor of e.",
         ),
         "logarithm": Fault(
-            "the logarithm of the shares is returned", "Shares lie between 0 and 1, these are negative."
+            "the logarithm of the probabilities is returned", "Probabilities are between 0 and 1. These are negative."
         ),
-        "no sum": Fault("nothing is divided by the sum", "Then nothing makes a row sum to 1."),
-        "by the mean": Fault("the row is divided by its mean", "Then a row sums to its length instead of 1."),
-        "by the largest": Fault("the row is divided by its largest number", "Then the largest share is always 1."),
+        "no sum": Fault("nothing is divided by the sum", "Nothing makes a row sum to 1 then."),
+        "by the mean": Fault("the row is divided by its mean", "A row then sums to its length instead of 1."),
+        "by the largest": Fault(
+            "the row is divided by its largest number", "The largest probability is then always 1."
+        ),
         "base 2": Fault(
-            "powers of 2 are taken", "The exponential is a power of e; with another base, differences count less."
+            "powers of 2 are used", "The exponential is a power of e. With base 2 a difference of scores counts less."
         ),
-        "squares": Fault("squares are taken in the place of exponentials", "A very negative score would then win."),
+        "squares": Fault(
+            "squares are used instead of exponentials", "A very negative score then has a large square, too."
+        ),
         "no exponential": Fault(
-            "the scores themselves are shared out",
-            "What makes every share positive, and a difference of scores a ratio?",
+            "the scores themselves are divided by their sum",
+            "What makes every number positive, and turns a difference of scores into a ratio?",
         ),
         "minimum": Fault(
             "the minimum is subtracted",
-            "The shares stay right, but the largest score still overflows. Which one must become 0?",
+            "The probabilities stay right, but the largest score still overflows. Which score has to become 0?",
         ),
         "mean": Fault(
             "the mean is subtracted",
-            "One very large score among small ones still overflows. Which number leaves none above 0?",
+            "One very large score among small ones still overflows. After subtracting which number is no score above 0?",
         ),
         "largest size": Fault(
             "the largest absolute value is subtracted",
-            "Where all scores are very negative, all powers then vanish together: 0 / 0 is NaN.",
+            "If all scores are very negative, all exponentials then become 0, and 0 / 0 is NaN.",
         ),
         "clamped": Fault(
-            "large scores are cut off before the exponential", "Two scores beyond the limit then get the same share."
+            "large scores are cut off before the exponential",
+            "Two scores above the limit then get the same probability.",
         ),
         "NaN hidden": Fault(
             "NaN is replaced by 0",
-            "The share of the largest score was lost before that: look where the overflow begins.",
+            "The probability of the largest score was lost before that. Look where the overflow begins.",
         ),
-        "negated": Fault("the lowest score gets the largest share", "Look at the signs in the exponent."),
+        "negated": Fault("the lowest score gets the largest probability", "Look at the signs in the exponent."),
         "epsilon": Fault(
             "something is added to the sum",
-            "With the maximum taken off, the sum is never below 1: nothing can be divided by 0.",
+            "With the maximum subtracted, the sum is at least 1, so nothing is divided by 0.",
         ),
-        "float": Fault("the result is always fp32", "What comes in as bf16 or fp64 should leave as it came."),
+        "float": Fault(
+            "the result is always fp32", "For scores in bf16 or fp64 the probabilities should have the same dtype."
+        ),
     },
     hints=(
-        "Three steps: make every number positive so that larger stays larger, add up along `dim`, divide.",
-        "The sum must keep its axis, with size 1, or it cannot be divided by row: look for `keepdim`.",
-        "Before the exponential, take from each row a number that makes its largest score 0.",
+        "Three steps: make every number positive so that a larger one stays larger, add up along `dim`, and divide.",
+        "The sum must keep its axis, with size 1. Otherwise each row does not meet its own sum: look for `keepdim`.",
+        "Before the exponential, subtract from each row the number that makes its largest score 0.",
     ),
 )
 
@@ -174,7 +183,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, on: frozenset[str] = frozense
 
 
 def _logs(logits: Tensor, on: frozenset[str]) -> Tensor:
-    """The logarithms of the shares, (B, T, V)."""
+    """The logarithms of the probabilities, (B, T, V)."""
     if "on probabilities" in on:
         logits = logits.softmax(-1)
     if "reshaped" in on:
@@ -199,7 +208,7 @@ def _logs(logits: Tensor, on: frozenset[str]) -> Tensor:
 
 
 def _mean(nats: Tensor, kept: Tensor, on: frozenset[str]) -> Tensor:
-    """One number for all costs (B, T)."""
+    """One number for all losses (B, T)."""
     if "padding costs nothing" in on:
         return nats.mean()
     if "by sequence" in on:
@@ -228,29 +237,29 @@ CROSS_ENTROPY = Exercise(
     reference=cross_entropy,
     probes=(
         Probe(
-            "one position: minus the logarithm of the target's share",
+            "one position: minus the logarithm of the target's probability",
             lambda g: (torch.tensor([[[2.0, 1.0, 0.1]]]), torch.tensor([[1]])),
         ),
         Probe("the mean over all positions", lambda g: (2 * torch.randn(3, 5, 7, generator=g), _ids(g, 3, 5, below=7))),
         Probe(
-            "targets of -100 are left out, of the sum and of the count",
+            "targets of -100 are left out of the sum and of the count",
             lambda g: (2 * torch.randn(3, 5, 7, generator=g), _padded(g, (0, 2), (2, 4))),
         ),
         Probe(
-            "the shares need no computing: large scores",
+            "large scores do not overflow",
             lambda g: (torch.tensor([[[1000.0, 0.0, 3.0]]]), torch.tensor([[0]])),
         ),
         Probe(
-            "an impossible target costs its gap, not inf",
+            "a target whose probability is 0 in fp32 has a finite loss",
             lambda g: (torch.tensor([[[200.0, 0.0, 3.0]]]), torch.tensor([[1]])),
         ),
         Probe("very negative scores", lambda g: (torch.tensor([[[-900.0, -901.0]]]), torch.tensor([[1]]))),
         Probe(
-            "what was sliced may come in",
+            "slices are accepted",
             lambda g: (torch.randn(3, 9, 7, generator=g)[:, :-1], _ids(g, 3, 9, below=7)[:, 1:]),
         ),
         Probe(
-            "gradients flow, also past targets of -100",
+            "gradients flow, also if some targets are -100",
             lambda g: (2 * torch.randn(3, 5, 7, generator=g), _padded(g, (1, 1))),
             gradients=True,
         ),
@@ -264,23 +273,23 @@ CROSS_ENTROPY = Exercise(
     faults={
         "on probabilities": Fault(
             "the logits are taken for probabilities, or softmax is applied to them twice",
-            "The logits are scores; shares that pass through softmax again are nearly even, and the loss cannot fall below a floor far above 0.",
+            "The logits are scores. The softmax of probabilities is nearly uniform, so the loss cannot fall below a limit far above 0.",
         ),
         "naive": Fault(
             "the exponential overflows",
-            "Above 88.7 an exponential is inf in fp32. Take the maximum off first, or use log-sum-exp.",
+            "Above 88.7 an exponential is inf in fp32. Subtract the maximum first, or use log-sum-exp.",
         ),
         "overflow in the sum": Fault(
             "the exponential overflows inside the log-sum-exp",
-            "Above 88.7 an exponential is inf in fp32, and so is the sum. Take the maximum out first, as for softmax, or look for a function that does.",
+            "Above 88.7 an exponential is inf in fp32, and so is the sum. Subtract the maximum first, as for softmax, or look for a function that does it.",
         ),
         "log of softmax": Fault(
-            "the logarithm is taken of a share that has become 0",
-            "A share below about 1e-45 is 0 in fp32, and its logarithm -inf. The logarithm of a share can be written without the share.",
+            "the logarithm is taken of a probability that has become 0",
+            "A probability below about 1e-45 is 0 in fp32, and its logarithm is -inf. The logarithm can be computed from the scores, without the probability.",
         ),
         "small number added": Fault(
             "a small number keeps the logarithm from -inf",
-            "It hides the cause and changes the cost: an impossible target can then never cost more than about 20 nats.",
+            "It hides the cause and changes the loss, which can then never be more than about 20 nats.",
         ),
         "reshaped": Fault(
             "the logits are reshaped where their axes should be exchanged",
@@ -288,48 +297,53 @@ CROSS_ENTROPY = Exercise(
         ),
         "no normalizer": Fault(
             "the scores are not normalized",
-            "Minus the target's score alone has no floor: where do the other scores come in?",
+            "Minus the target's score alone can become as low as you like. Where do the other scores come in?",
         ),
         "over positions": Fault(
-            "the shares are taken over positions", "They belong to the V possible tokens, the last axis."
+            "the probabilities are computed over positions",
+            "A distribution is over the V possible tokens, the last axis.",
         ),
-        "base 2": Fault("the cost is counted in bits", "Nats are asked for: the natural logarithm."),
-        "probability": Fault("the target's share is averaged", "The cost is minus the *logarithm* of the share."),
+        "base 2": Fault("the loss is in bits", "It should be in nats: use the natural logarithm."),
+        "probability": Fault(
+            "the mean is that of the probabilities", "The loss is minus the *logarithm* of the target's probability."
+        ),
         "shifts": Fault(
             "the targets are shifted inside",
-            "They come in shifted already: the target at position t belongs to the logits at position t.",
+            "They are already shifted: the target at position t belongs to the logits at position t.",
         ),
         "shifts back": Fault(
             "the targets are shifted the wrong way", "The target at position t belongs to the logits at position t."
         ),
         "largest": Fault(
-            "the largest score is scored, not the target's", "The cost is that of what really came, likely or not."
+            "the loss is that of the largest score, not of the target", "The loss is about what came, likely or not."
         ),
         "padding counts": Fault(
-            "targets of -100 are scored",
-            "-100 means: no target here. Leave these positions out, of the sum and of the count.",
+            "targets of -100 get a loss",
+            "-100 means that there is no target. Leave these positions out of the sum and of the count.",
         ),
         "padding costs nothing": Fault(
-            "targets of -100 cost nothing, but are counted", "Divide by the number of targets that are really there."
+            "targets of -100 have no loss, but they are counted", "Divide by the number of real targets."
         ),
         "drops the wrong ones": Fault(
-            "target 0 is taken for padding", "Token 0 is a token like any other; -100 marks what is left out."
+            "target 0 is taken for padding", "Token 0 is a token like any other. Only -100 marks what is left out."
         ),
         "by sequence": Fault(
             "the means of the sequences are averaged",
-            "Sequences of different length then weigh the same: one mean over all targets.",
+            "A short sequence then counts as much as a long one. Take one mean over all targets.",
         ),
         "per sequence": Fault("the sum is divided by the number of sequences", "The mean is per target."),
-        "sum": Fault("the costs are summed", "A mean does not grow with the batch."),
-        "per position": Fault("the cost of every position is returned", "One number is asked for: their mean."),
-        "positive": Fault("the sign is wrong", "A share below 1 has a negative logarithm, and a cost is positive."),
-        "perplexity": Fault("the exponential of the loss is returned", "That is the perplexity; nats are asked for."),
+        "sum": Fault("the losses are added up", "A mean does not grow with the batch."),
+        "per position": Fault("the loss of every position is returned", "Return one number, their mean."),
+        "positive": Fault(
+            "the sign is wrong", "A probability below 1 has a negative logarithm, and a loss is positive."
+        ),
+        "perplexity": Fault("the exponential of the loss is returned", "That is the perplexity. The loss is in nats."),
         "smoothed": Fault("the targets are smoothed", "All of the weight belongs to the target."),
     },
     hints=(
-        "The cost of one position is minus the logarithm of the share that softmax gives to its target.",
-        "ln(exp(s) / sum of exp) is s minus ln(sum of exp): torch.logsumexp computes the second part without overflow.",
-        "Pick the targets' numbers with `gather` (it wants an index with as many axes); mask what is -100 before you index with it.",
+        "The loss of one position is minus the logarithm of the probability that softmax gives to its target.",
+        "ln(exp(s) / sum of exp) is s minus ln(sum of exp), and torch.logsumexp computes the second part without overflow.",
+        "Pick the scores of the targets with `gather`, whose index needs as many axes as the scores. Replace -100 by a valid id before, and mask these positions afterwards.",
     ),
 )
 

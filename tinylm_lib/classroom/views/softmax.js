@@ -1,4 +1,4 @@
-// Softmax step by step: scores that can be moved, their shares, and what becomes of both ways to compute them in fp32.
+// Softmax step by step: scores that can be moved, their probabilities, and what fp32 makes of both ways to compute them.
 
 const STEPS = `
 .tinylm-view.softmax .scroll { overflow-x: auto; margin: 0 0 14px }
@@ -43,7 +43,7 @@ const WARMTHS = [0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 
 const END = Math.log((2 - 2 ** -23) * 2 ** 127); // exp of more is too large for fp32
 const f = Math.fround; // the nearest number that fp32 can hold
 
-/** Powers, their sum and the shares, every result rounded to fp32 as it would be there. */
+/** Exponentials, their sum and the probabilities, every result rounded to fp32 as it would be there. */
 function share(exponents) {
   const powers = exponents.map((x) => f(Math.exp(x))), sum = powers.reduce((a, b) => f(a + b));
   return { powers, sum, shares: powers.map((x) => f(x / sum)) };
@@ -91,11 +91,11 @@ function mount(el, { names, scores: given }) {
   });
   const sums = { naivePower: cell("edge"), naive: cell(), stablePower: cell(), stable: cell() };
   const head = (...words) => words.map(([text, kind]) => make("th", { scope: "col", class: kind }, text));
-  const table = make("table", { "aria-label": "from scores to shares, step by step" },
+  const table = make("table", { "aria-label": "from scores to probabilities, step by step" },
     make("thead", {},
       make("tr", {}, make("td"), make("th", { class: "way", colspan: 2, scope: "colgroup" }, ""),
         make("th", { class: "way edge", colspan: 2, scope: "colgroup" }, "As the formula says"),
-        make("th", { class: "way edge", colspan: 3, scope: "colgroup" }, "Largest taken away first")),
+        make("th", { class: "way edge", colspan: 3, scope: "colgroup" }, "Largest subtracted first")),
       make("tr", {}, make("td"), ...head(["score", ""], ["÷ T", ""], ["exp", "edge"], ["÷ sum", ""], ["− largest", "edge"], ["exp", ""], ["÷ sum", ""]))),
     make("tbody", {}, ...rows.map(({ line }) => line)),
     make("tfoot", {}, make("tr", {}, make("td", { colspan: 3 }, "sum"), sums.naivePower, sums.naive, make("td", { class: "edge" }), sums.stablePower, sums.stable)));
@@ -130,20 +130,20 @@ function mount(el, { names, scores: given }) {
   function told({ shifted, best, stable }) {
     const i = state.row, others = shifted.map((x, at) => [x, at]).filter(([, at]) => at !== i).sort((a, b) => b[0] - a[0]);
     const [other, at] = others[0], gap = Math.abs(shifted[i] - other), mine = `**${names[i]}** gets **${percent(stable.shares[i])}**`;
-    if (!state.warmth) return i === best ? `${mine}: at temperature 0 the largest score takes everything.` : `${mine}: at temperature 0 **${names[best]}**, with the largest score, takes everything.`;
+    if (!state.warmth) return i === best ? `${mine}: at temperature 0 the largest score gets everything.` : `${mine}: at temperature 0 **${names[best]}**, with the largest score, gets everything.`;
     if (gap < 0.005) return `${mine}, as much as **${names[at]}**: their scores are equal.`;
     const divided = state.warmth === 1 ? "" : ` ÷ ${state.warmth}`, isAhead = shifted[i] > other;
-    return `${mine}. ${fixed(gap, 2)} ${isAhead ? "above" : "below"} **${names[at]}**: its share is exp(${fixed(gap, 2)}${divided}) ≈ **${about(Math.exp(gap / state.warmth))}** times as ${isAhead ? "large" : "small"}.`;
+    return `${mine}. ${fixed(gap, 2)} ${isAhead ? "above" : "below"} **${names[at]}**: its probability is exp(${fixed(gap, 2)}${divided}) ≈ **${about(Math.exp(gap / state.warmth))}** times as ${isAhead ? "large" : "small"}.`;
   }
 
   function because({ scaled, best, naive }) {
-    if (!state.warmth) return "Nothing can be divided by 0. What small temperatures lead to is called **greedy**: always the largest score.";
-    if (naive.sum === Infinity) return `exp(${fixed(scaled[best], 2)}) is more than fp32 can hold; it ends at exp(${END.toFixed(2)}), about 3.4×10³⁸. So the formula gives **inf**, and inf ÷ inf is **NaN**. Where the largest is taken away first, no power is above 1.`;
-    if (naive.sum === 0) return "Every power is too small for fp32, so the formula divides **0 ÷ 0: NaN**. Where the largest is taken away first, one power is 1.";
-    if (state.shift) return `${state.shift} added to every score: **no share changes**. Every power grows by the same factor, and so does their sum.`;
-    if (state.warmth < 1) return "Below 1 the temperature stretches every difference: the largest score takes more.";
-    if (state.warmth > 1) return "Above 1 the temperature shrinks every difference: the shares come closer to being equal.";
-    return "Divide by the temperature T, make powers with exp, divide by their sum. Move a score, the temperature, or all scores together.";
+    if (!state.warmth) return "Nothing can be divided by 0. But small temperatures lead to a choice that is called **greedy**: always the largest score.";
+    if (naive.sum === Infinity) return `exp(${fixed(scaled[best], 2)}) is more than fp32 can hold; which ends at exp(${END.toFixed(2)}), about 3.4×10³⁸. So the formula gives **inf**, and inf ÷ inf is **NaN**. If the largest is subtracted first, no exponential is above 1.`;
+    if (naive.sum === 0) return "Every exponential is too small for fp32, so the formula divides **0 ÷ 0: NaN**. If the largest is subtracted first, one exponential is 1.";
+    if (state.shift) return `${state.shift} added to every score: **no probability changes**. Every exponential grows by the same factor, and so does their sum.`;
+    if (state.warmth < 1) return "Below 1 the temperature makes every difference larger: the largest score gets more.";
+    if (state.warmth > 1) return "Above 1 the temperature makes every difference smaller: the probabilities become more alike.";
+    return "Divide by the temperature T, take exp, divide by the sum. Move a score, the temperature, or all scores together.";
   }
 
   function draw() {
@@ -169,7 +169,7 @@ function mount(el, { names, scores: given }) {
       input.dispatchEvent(new Event("input"));
     });
   };
-  const view = frame(el, "Softmax step by step", make("style", {}, STEPS), make("p", { class: "title" }, "How do scores become shares?"),
+  const view = frame(el, "Softmax step by step", make("style", {}, STEPS), make("p", { class: "title" }, "How do scores become probabilities?"),
     make("p", { class: "sub" }, "Each row is a word with its score. Read from left to right, in numbers of 32 bits (fp32)."),
     make("div", { class: "bar" }, ...dials, make("button", { type: "button", class: "plain", onclick: reset }, "Reset")),
     make("div", { class: "scroll" }, table), say, why, live);
