@@ -3,10 +3,10 @@
 # **How do numbers keep one size, however many layers they pass?**
 #
 # *Needs* lessons 02 and 03. *Builds* `RMSNorm` and `LayerNorm` in `layers.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in about 56 minutes, plus 22 of exercises.
+# *Teaches* in about 57 minutes, plus 22 of exercises.
 
 # %% [markdown] tags=["note"]
-# The lesson has one idea: factors multiply from layer to layer, so the size of a vector drifts, and a norm divides by the size before that can do harm. Section 1 has the picture of the lesson, sections 1 to 3 are the core with one exercise, and section 4 compares the two norms in use. Sections 5 and 6 are about mistakes that raise no error. Section 7 is for students who write or load real models.
+# The lesson has one idea: factors multiply from layer to layer, so the size of a vector drifts, and a norm divides by the size before that can do harm. Section 1 has the picture of the lesson, sections 1 to 3 are the core with one exercise, and section 4 compares the two norms in use. Sections 5 and 6 are about mistakes that raise no error. Section 7 goes further, with what students need when they write or load real models.
 # Before the class: run all cells once, and try the control at the end of section 1.
 
 # %% slide="skip"
@@ -28,12 +28,12 @@ plt.style.use(figures.STYLE)
 # **Ask.** After the picture of the lesson: "Could I not just choose the right start? What would you try, if you were not allowed to use a norm?" Collect *start*, *learning rate* and *optimizer*; the table after the picture tries them.
 #
 # **Usual answers.**
-# - *24 times 0.2 is 4.8* (`about 5 times`): Let the class compute two layers: 1.2 times 1.2 is more than 1.4.
+# - *24 times 0.2* (`about 5 times`): Let the class compute two layers: 1.2 times 1.2 is more than 1.4.
 # - *All of them, because learning corrects the weights* (`all five`): It would, if a useful gradient arrived. What is the gradient multiplied by on its way back?
 # - *Only the factor 1* (`only 1`): A good guess without a norm; count how many blue dots are at the bottom, too.
 # - *The norm throws information away* (from the room): It does, one number of 64. The rest of the lesson asks whether anybody misses it.
 #
-# **Cut if short.** The control; say that 0.5 fails with AdamW, too.
+# **Cut if short.** The control.
 
 # %% [markdown] slide="slide"
 # ## 1. Small factors multiply
@@ -118,7 +118,24 @@ figures.display(
 )  # fmt: skip
 
 # %% [markdown] slide="say"
-# The numbers **explode** or **vanish**. The gradient takes the same way back, by the chain rule (lesson 02), so it is multiplied by the same factors. The norm loses one thing, how large the vector was, and keeps how its numbers compare with each other.
+# The numbers **explode** or **vanish**. The gradient takes the same way back, by the chain rule (lesson 02), so it is multiplied by the same factors. [[gradients-too]] The norm loses one thing, how large the vector was, and keeps how its numbers compare with each other.
+
+
+# %% slide="skip" evidence="gradients-too"
+def gradient_factor(factor: float, norm) -> float:
+    """How large the gradient of one number at the end is at the start of the chain; at the end it is 1."""
+    start = torch.randn(width, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    x = start
+    for weight in first_weights(factor, seed=4):
+        x = norm(weight @ x)
+    x[0].backward()
+    return start.grad.norm().item()
+
+
+for label, factor, some_norm in (("", 0.8, no_norm), ("", 1.2, no_norm), (", with a norm", 1.2, divide_by_size)):
+    back = gradient_factor(factor, some_norm)
+    print(f"factor {factor}{label}: the gradient at the start is {back:.3f}")
+    assert 0.5 < back < 2 if label else math.isclose(back, factor**24, rel_tol=1e-3)
 
 # %% [markdown] slide="subslide"
 # ### Does it matter for learning?
@@ -155,10 +172,10 @@ without = [train_chain(factor, no_norm)[-1] for factor in factors]
 with_norm = [train_chain(factor, divide_by_size)[-1] for factor in factors]
 
 # %% tags=["source-hidden"]
-learns = [factor for factor, last_loss in zip(factors, without, strict=True) if last_loss < 0.5]
+learned_from = [factor for factor in (0.5, 0.8, 1, 1.2, 2) if without[factors.index(factor)] < 0.5]
 predict(
     "Five chains without a norm start with the factors 0.5, 0.8, 1, 1.2 and 2. Which of them learn the task in 100 updates?",
-    key=lambda: {(1.0,): "only 1"}.get(tuple(f for f in learns if f in (0.5, 0.8, 1, 1.2, 2)), "others"),
+    key=lambda: "only 1" if learned_from == [1] else str(learned_from),
     choices={
         "all five": "Learning would correct the weights, if a useful gradient arrived. By what is it multiplied on its way back?",
         "0.8, 1 and 1.2": "0.8 and 1.2 look close to 1, but to the power of 24 they are 0.005 and 80.",
@@ -232,26 +249,28 @@ assert rivals[0.8][1] < 0.5 < 1.5 < rivals[0.5][1]
 # Both help, and neither is enough: a smaller learning rate saves the factor 1.2, AdamW saves 0.8 as well, and neither saves 0.5. [[rivals]] Without a norm the start, the learning rate and the optimizer must fit each other. With a norm one setting worked for all starts.
 
 # %% [markdown] slide="subslide"
-# Try other settings yourself. `control` runs `chain_loss` again at each choice.
+# Look for a setting yourself. `control` runs `two_chains` again at each choice.
 
 
 # %% slide="skip"
-def chain_loss(factor=0.8, norm="none", optimizer="SGD"):
-    norms = {"none": no_norm, "divide by the size": divide_by_size}
-    rate, kind = {"SGD": (0.1, torch.optim.SGD), "AdamW": (0.001, torch.optim.AdamW)}[optimizer]
-    losses = train_chain(factor, norms[norm], rate, kind)
+def two_chains(factor=1.2, optimizer="SGD", log_rate=-1.0):
+    kind = {"SGD": torch.optim.SGD, "AdamW": torch.optim.AdamW}[optimizer]
     fig, ax = plt.subplots(figsize=(7.4, 4.6), layout="constrained")
-    ax.plot(losses)
-    ax.axhline(math.log(32), color=figures.QUIET, linestyle=":")
-    ax.set(title=f"factor {factor:g}, norm: {norm}, {optimizer}", xlabel="update", ylabel="loss", ylim=(0, 6))
-    ends = [learned(round(loss, 3), 0, math.inf) if math.isfinite(loss) else "NaN" for loss in (losses[0], losses[-1])]
-    caption = "The dotted line is guessing. A line that leaves the picture or ends has overflowed."
-    table = {"update": [0, 99], "loss": ends}
-    figures.display(fig, alt="The loss of the chain over 100 updates.", caption=caption, table=table)
+    table = {}
+    for label, norm, color in (("no norm", no_norm, 1), ("norm", divide_by_size, 0)):
+        losses = train_chain(factor, norm, 10**log_rate, kind)
+        ax.plot(losses, color=figures.SERIES[color], label=label)
+        table[label] = [learned(round(loss, 3), 0, math.inf) if math.isfinite(loss) else "NaN" for loss in losses[::33]]
+    ax.legend(frameon=False, loc="upper right")
+    title = f"factor {factor:g}, {optimizer}, rate {10**log_rate:.2g}"
+    ax.set(title=title, xlabel="update", ylabel="loss", ylim=(0, 6))
+    caption = "A line that leaves the picture or ends has overflowed. Guessing has a loss of 3.5."
+    alt = "The loss of a chain without a norm and of one with a norm over 100 updates."
+    figures.display(fig, alt=alt, caption=caption, table={"update": [0, 33, 66, 99], **table})
 
 
 # %%
-control(chain_loss, factor=(0.4, 2.0, 0.1), norm=["none", "divide by the size"], optimizer=["SGD", "AdamW"])
+control(two_chains, factor=(0.4, 2.0, 0.1), optimizer=["SGD", "AdamW"], log_rate=(-4.0, 0.0, 0.5))
 
 # %% [markdown] slide="say"
 # A norm is one way to keep sizes under control, and nearly all language models have it. There are others: to choose the first weights with care (lesson 10), to add each layer's result to what came in (lesson 09), or a squashing function such as tanh where the norm would be (Zhu et al. 2025).
@@ -331,14 +350,18 @@ ids = torch.tensor([tokenizer.encode("\n" + text)[:80] for text in texts])  # (B
 # %% [markdown] slide="subslide"
 # One vector by hand, and all of them by the library's layer. Here are the first six tokens of two stories; $C$ is 128.
 
-# %% rows=["S0-17", "S0-18"] evidence="by-hand"
+# %%
 x = model.embed(ids[:2, :6]).detach()  # (B, T) -> (B, T, C)
 B, T, C = x.shape
 norm = RMSNorm(C).requires_grad_(False)
+
+# %% rows=["S0-17", "S0-18"] evidence="by-hand"
 one_vector = x[0, 5]  # (C)
 by_hand = one_vector / (one_vector.square().mean() + 1e-5).sqrt() * norm.weight  # (C)
 torch.testing.assert_close(norm(x)[0, 5], by_hand)
 assert size(norm(x)).sub(1).abs().max() < 0.001
+
+# %% tags=["source-hidden"]
 for i, token in enumerate(ids[0, :T].tolist()):
     word = tokenizer.decode([token]).strip() or "line end"
     print(f"{word:>10}: size {size(x)[0, i]:.2f} before, {size(norm(x))[0, i]:.2f} after")
@@ -442,7 +465,7 @@ show(RMSNorm)
 
 # %% [markdown] slide="slide"
 # ## 3. The norm in a trained model
-# Is drift a problem of toys? The shipped model adds to its vectors in each layer (lesson 09), so they grow. `capture` runs a model and keeps what went into each part; we look at the input of four norms, in 40 stories.
+# Is drift a problem of toys? The shipped model adds to its vectors in each layer (lesson 09), so they grow. It has a norm in front of each attention, each feed-forward layer, and the last layer. `capture` runs a model and keeps what went into each part.
 
 # %% slide="skip"
 import itertools
@@ -535,7 +558,7 @@ print(f"all three kinds, the best of {len(at_once)} combinations: {min(at_once):
 assert min(at_once) > whole + 0.3
 
 # %% [markdown]
-# One kind of norm can be replaced by a constant with little harm, if the constant is right. With all three kinds replaced at once the loss is much higher: no part corrects any longer what the one before did to the size. [[constants]]
+# One kind of norm can be replaced by a constant with little harm, if the constant is right. With all three kinds replaced at once the loss is much higher. [[constants]] The likely reason is that no part corrects any longer what the parts before it did to the size.
 
 # %% [markdown] slide="say"
 # So the norms of a trained model are not sacred. Heimersheim (2024) removed all of them from GPT-2, step by step, with a little more training at each. What the norm gives above all is what section 1 showed: a model of many layers that can be trained, without looking for the right start.
@@ -550,7 +573,7 @@ assert min(at_once) > whole + 0.3
 # **Usual answers.**
 # - *Both, because a shift changes no differences* (`both`): RMSNorm never subtracts, and after a shift the ratios are different.
 # - *LayerNorm needs no gain because it has an offset* (from the room): The gain stretches, the offset shifts; neither can do the work of the other.
-# - *The variance needs C - 1* (`unbiased`): That is for estimating the variance of a population from a sample. These are all the numbers there are.
+# - *The variance needs C - 1* (`unbiased`): C - 1 estimates the variance of a population from a sample. These are all the numbers there are.
 #
 # **Cut if short.** The training of both norms; say that the losses are alike.
 
@@ -568,7 +591,7 @@ print(f"variance: {centred.square().mean():.3f}")
 print("result:  ", centred / size(centred))
 
 # %% [markdown] slide="say"
-# The mean of the squares about the mean is the **variance**, and its root the *standard deviation*. Here it is divided by $C$. (`torch.var` divides by $C - 1$ unless you pass `unbiased=False`. That is for estimating the variance of a population from a sample, and here the three numbers are all there is.)
+# The mean of the squares about the mean is the **variance**, and its root the *standard deviation*. Here it is divided by $C$. (`torch.var` divides by $C - 1$ unless you pass `unbiased=False`. With $C - 1$ it estimates the variance of a population from a sample, but here the three numbers are all there is.)
 
 # %% slide="skip"
 layer_norm_of_library = LayerNorm(C).requires_grad_(False)
@@ -601,11 +624,8 @@ centred_x = x - x.mean(-1, keepdim=True)  # (B, T, C)
 torch.testing.assert_close(norm(centred_x), layer_norm_of_library(centred_x))
 print("on centred vectors both agree (gains 1, offset 0)")
 
-# %% [markdown]
-# So LayerNorm is RMSNorm on centred vectors, plus the offset. [[centred]]
-
 # %% [markdown] slide="subslide"
-# With three numbers for each vector, this is a picture. To subtract the mean is to remove one direction, the one along $(1, 1, 1)$.
+# So LayerNorm is RMSNorm on centred vectors, plus the offset. [[centred]] With three numbers for each vector we can draw it: to subtract the mean is to remove the direction $(1, 1, 1)$.
 
 # %% slide="skip"
 cloud_generator = torch.Generator().manual_seed(2)
@@ -845,7 +865,7 @@ for how, rule, some_eps in (
     assert math.isnan(at_zero) == (rule is with_eps_outside)
 
 # %% [markdown]
-# With eps outside, a single vector of zeros gives a gradient of NaN, and after the next update all weights are NaN. With eps inside, the root never meets a 0. [[eps-outside]]
+# With eps outside, a single vector of zeros gives a gradient of NaN, and an update with it makes the weights NaN. With eps inside, the root never meets a 0. [[eps-outside]]
 
 # %% [markdown] slide="say"
 # With the same eps outside, a change of a tiny vector is multiplied by 99,990 instead of 316. A larger eps outside fixes that, but it shrinks vectors of size 0.02, such as new embeddings, to 0.863. The true derivative at 0 is finite, $1/\epsilon$, but PyTorch differentiates our formula step by step: the root has an infinite slope at 0, and infinity times 0 is NaN. (Other ways to compute the root, such as `torch.linalg.vector_norm`, avoid the NaN.)
@@ -929,18 +949,22 @@ for any_eps in (1e-8, 1e-5, 0.1):
 # ### What a gain means
 # In the shipped model most gains in front of the feed-forward layers are far below 1. Do these layers hardly listen? We multiply each gain into the weights that read the feature, and set all gains to 1:
 
-# %% rows=["S0-18"] evidence="gains-folded"
+# %%
 folded = deepcopy(model)
 with torch.no_grad():
-    for i, block in enumerate(folded.blocks):
-        gains = block.ffn_norm.weight  # (C)
-        print(f"block {i}: gains from {gains.min():.2f} to {gains.max():.2f}, on average {gains.mean():.2f}")
+    for block in folded.blocks:
         for reader in (block.ffn.gate_proj, block.ffn.up_proj):
-            reader.weight *= gains  # (F, C)
+            reader.weight *= block.ffn_norm.weight  # (F, C)
         block.ffn_norm.weight.fill_(1.0)
+
+# %% tags=["source-hidden"] evidence="gains-folded"
+for i, block in enumerate(model.blocks):
+    gains = block.ffn_norm.weight  # (C)
+    print(f"block {i}: gains from {gains.min():.2f} to {gains.max():.2f}, on average {gains.mean():.2f}")
+with torch.no_grad():
     difference = (folded(ids) - model(ids)).abs().max().item()
+print("gains multiplied into the weights: the logits change by less than 0.001")
 assert difference < 1e-3
-print("largest difference of the logits is below 0.001")
 
 # %% [markdown]
 # It is the same model. Where a linear map reads the result, the gains add nothing that its weights could not do, and a small gain alone means little: what counts is its product with the weights. [[gains-folded]] They are separate parameters, which training adjusts on their own.
@@ -961,7 +985,7 @@ def part_along(direction: torch.Tensor) -> float:
 
 print(f"along the mean: {part_along(ones):.1%} of the mean square")
 
-# %% [markdown]
+# %% [markdown] slide="say"
 # That looks like very little. But a small number means nothing until we know what to compare it with.
 
 # %% tags=["source-hidden"] slide="subslide"
@@ -1081,7 +1105,7 @@ assert errors[0] < 0.9 * errors[1]
 
 # %% [markdown] slide="slide"
 # ## What you have now
-# - Small factors multiply from layer to layer. A chain of 24 layers learns without a norm only if its first weights have nearly the right size, and with a norm from every start that we tried. [[any-start]] Another learning rate or optimizer helps, but not for every start. [[rivals]]
+# - Small factors multiply from layer to layer. Without a norm our deep chain learns only if its first weights have nearly the right size; with a norm it learns from every start that we tried. [[any-start]] Another learning rate or optimizer helps, but not for every start. [[rivals]]
 # - The size of a vector is its root mean square. RMSNorm divides by it and then multiplies each feature by a learned gain. [[by-hand]] The size is forgotten, the direction kept. [[forgets-size]]
 # - In the shipped model the largest vectors are where it is least sure of the next word. [[unsure-is-large]] One kind of its norms can be replaced by constants with little harm, all of them together cannot. [[constants]]
 # - LayerNorm subtracts the mean first. On vectors whose mean is 0 both norms agree, if the gains are equal and the offset is 0. [[centred]] Our chain learns as well without the centring. [[both-train]]
