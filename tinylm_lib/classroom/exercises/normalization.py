@@ -105,11 +105,16 @@ COMMON = {
         "It belongs inside, to the mean of the squares. With a tiny eps the difference is invisible, with a large one it is not.",
     ),
     "eps squared": Fault("eps is squared", "Add eps itself to the mean of the squares, inside the root."),
-    "no eps": Fault("eps is not used", "Then a vector of zeros becomes 0 / 0, which is NaN. Add eps to the mean of the squares."),
+    "no eps": Fault(
+        "eps is not used", "Then a vector of zeros becomes 0 / 0, which is NaN. Add eps to the mean of the squares."
+    ),
     "fixed eps": Fault("a fixed eps is used", "Use the `eps` that is passed to the function."),
-    "no root": Fault("the root is missing", "The mean of the squares grows with the square of the numbers. What undoes the square?"),
+    "no root": Fault(
+        "the root is missing", "The mean of the squares grows with the square of the numbers. What undoes the square?"
+    ),
     "cut": Fault(
-        "no gradient flows through the root", "The size depends on x, so a gradient must flow through it: no `detach`, `.data` or `no_grad` here."
+        "no gradient flows through the root",
+        "The size depends on x, so a gradient must flow through it: no `detach`, `.data` or `no_grad` here.",
     ),
     "in its own dtype": Fault("everything is computed in the dtype of x", WHY_FP32),
     "stays fp32": Fault(
@@ -117,7 +122,8 @@ COMMON = {
         "The gain is fp32, and the product of a bf16 and an fp32 number is fp32. Where does the cast to the dtype of x belong?",
     ),
     "gain plus one": Fault(
-        "1 + weight is used as the gain", "Some models store their gains like this, for example Gemma. Here the weight itself is the gain."
+        "1 + weight is used as the gain",
+        "Some models store their gains like this, for example Gemma. Here the weight itself is the gain.",
     ),
     "no gain": Fault("the weight is not used", "Each feature has its own gain: multiply the result by the weight."),
 }
@@ -154,7 +160,8 @@ RMS_NORM = Exercise(
         "gain added": Fault("the weight is added", "It is a gain: it multiplies."),
         "gain divides": Fault("the weight divides", "It is a gain: it multiplies."),
         "gain first": Fault(
-            "the gain is applied before the division", "Then the size that you divide by depends on the gain. Divide first, then multiply by the gain."
+            "the gain is applied before the division",
+            "Then the size that you divide by depends on the gain. Divide first, then multiply by the gain.",
         ),
     },
     hints=(
@@ -197,8 +204,10 @@ LAYER_NORM = Exercise(
         **COMMON,
         "no division": Fault("nothing is divided", "After centring, divide by the size, so that it becomes 1."),
         "no bias": Fault("the bias is not used", "Each feature has its own offset: add the bias at the end."),
-        "bias first": Fault("the bias is added before the gain", "Then the gain multiplies the offset, too. Multiply by the gain first."),
-        "bias subtracted": Fault("the bias is subtracted", "Add it."),
+        "bias first": Fault(
+            "the bias is added before the gain", "Then the gain multiplies the offset, too. Multiply by the gain first."
+        ),
+        "bias subtracted": Fault("the bias is subtracted", "Add the bias at the end."),
         "swapped": Fault("weight and bias are exchanged", "The weight multiplies, the bias is added."),
     },
     hints=(
