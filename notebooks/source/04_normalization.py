@@ -253,7 +253,7 @@ assert rivals[0.8][1] < 0.5 < 1.5 < rivals[0.5][1]
 
 
 # %% slide="skip"
-def two_chains(factor=1.2, optimizer="SGD", log_rate=-1.0):
+def two_chains(factor=0.8, optimizer="SGD", log_rate=-1.0):
     kind = {"SGD": torch.optim.SGD, "AdamW": torch.optim.AdamW}[optimizer]
     fig, ax = plt.subplots(figsize=(7.4, 4.6), layout="constrained")
     table = {}
