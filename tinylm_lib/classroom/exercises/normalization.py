@@ -5,7 +5,7 @@ from torch import Generator, Tensor
 
 from .base import Exercise, Fault, Probe
 
-WHY_FP32 = "In fp16 a square overflows above 256, and bf16 keeps two to three digits: compute in fp32, then go back to the dtype that came in."
+WHY_FP32 = "In fp16 the square of any number above 256 overflows, and bf16 keeps only two to three digits. Compute in fp32, then cast the result to the dtype of x."
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, on: frozenset[str] = frozenset()) -> Tensor:
@@ -90,36 +90,42 @@ def _gain(g: Generator, n: int) -> Tensor:
 COMMON = {
     "over positions": Fault(
         "the mean is taken over positions",
-        "Then a position sees the others, the future included. Each vector of C numbers is normalized by itself: the last axis.",
+        "Then the result at a position depends on other positions, including later ones. Each vector of C numbers is normalized by itself, along the last axis.",
     ),
     "over everything": Fault(
         "one mean is taken over all numbers",
-        "Then texts and positions influence one another. Each vector of C numbers is normalized by itself.",
+        "Then texts and positions influence one another. Each vector of C numbers is normalized by itself, along the last axis.",
     ),
     "unbiased": Fault(
         "the sum is divided by C - 1",
-        "This is no estimate from a sample; divide by C. (`var` and `std` take C - 1 unless told.)",
+        "C - 1 belongs to an estimate from a sample. These are all the numbers, so divide by C. (`var` and `std` divide by C - 1 unless you pass `unbiased=False`.)",
     ),
     "eps outside": Fault(
-        "eps is added behind the root",
-        "It belongs inside, to the mean of the squares. With a tiny eps nobody sees the difference; with a large one everybody.",
+        "eps is added outside the root",
+        "It belongs inside, to the mean of the squares. With a tiny eps the difference is invisible, with a large one it is not.",
     ),
-    "eps squared": Fault("eps is squared", "Add eps itself inside the root."),
-    "no eps": Fault("eps is not used", "A vector of zeros then becomes 0 / 0 = NaN."),
-    "fixed eps": Fault("a fixed eps is used", "The caller says which."),
-    "no root": Fault("the root is missing", "Squares have a squared size: what brings it back?"),
+    "eps squared": Fault("eps is squared", "Add eps itself to the mean of the squares, inside the root."),
+    "no eps": Fault(
+        "eps is not used", "Then a vector of zeros becomes 0 / 0, which is NaN. Add eps to the mean of the squares."
+    ),
+    "fixed eps": Fault("a fixed eps is used", "Use the `eps` that is passed to the function."),
+    "no root": Fault(
+        "the root is missing", "The mean of the squares grows with the square of the numbers. What undoes the square?"
+    ),
     "cut": Fault(
-        "no gradient flows through the root", "The size depends on x as well: no `detach`, `.data` or `no_grad` here."
+        "no gradient flows through the root",
+        "The size depends on x, so a gradient must flow through it: no `detach`, `.data` or `no_grad` here.",
     ),
-    "in its own dtype": Fault("all is computed in the dtype that came in", WHY_FP32),
+    "in its own dtype": Fault("everything is computed in the dtype of x", WHY_FP32),
     "stays fp32": Fault(
         "the result has another dtype than x",
-        "The gain is fp32, and fp32 wins in a product. Which cast must come last?",
+        "The gain is fp32, and the product of a bf16 and an fp32 number is fp32. Where does the cast to the dtype of x belong?",
     ),
     "gain plus one": Fault(
-        "1 + weight is used as the gain", "Some published models store it so; here the weight itself is the gain."
+        "1 + weight is used as the gain",
+        "Some models store their gains like this, for example Gemma. Here the weight itself is the gain.",
     ),
-    "no gain": Fault("the weight is not used", "Each feature has its own gain."),
+    "no gain": Fault("the weight is not used", "Each feature has its own gain: multiply the result by the weight."),
 }
 RMS_NORM = Exercise(
     name="rms_norm",
@@ -143,24 +149,25 @@ RMS_NORM = Exercise(
     faults={
         "sum": Fault(
             "the squares are summed, not averaged",
-            "That is the length of the vector (its L2 norm): the result shrinks as C grows. Whose *mean* is taken?",
+            "The root of the sum is the length of the vector (its L2 norm), so the result gets smaller as C grows. Take the mean of the squares.",
         ),
         "centred": Fault(
             "the mean is subtracted", "That is LayerNorm. RMSNorm keeps the mean and divides by the size alone."
         ),
         **COMMON,
         "no square": Fault("absolute values are averaged", "The root mean square needs squares."),
-        "multiplied": Fault("x is multiplied by its size", "Large vectors must become smaller: divide."),
+        "multiplied": Fault("x is multiplied by its size", "Large vectors must become smaller, so divide by the size."),
         "gain added": Fault("the weight is added", "It is a gain: it multiplies."),
         "gain divides": Fault("the weight divides", "It is a gain: it multiplies."),
         "gain first": Fault(
-            "the gain is applied before the division", "Then the size that you divide by contains the gain."
+            "the gain is applied before the division",
+            "Then the size that you divide by depends on the gain. Divide first, then multiply by the gain.",
         ),
     },
     hints=(
-        "The name read backwards is the recipe: square, mean, root. Along the last axis, which stays with size 1.",
-        "eps goes to the mean, before the root is taken.",
-        "Go to fp32 first, multiply by the gain there, and come back to the dtype of x last.",
+        "Read root mean square backwards: square, mean, root. Take the mean along the last axis, and keep this axis with size 1.",
+        "Add eps to the mean, before you take the root.",
+        "Cast to fp32 first, multiply by the gain there, and cast to the dtype of x last.",
     ),
 )
 LAYER_NORM = Exercise(
@@ -189,22 +196,24 @@ LAYER_NORM = Exercise(
         Probe("fp64 in, fp64 out", lambda g: (_x(g, 3, 8).double(), _gain(g, 8).double(), _x(g, 8).double(), 1e-5)),
     ),
     faults={
-        "not centred": Fault("the mean is not subtracted", "LayerNorm first moves every vector to mean 0."),
+        "not centred": Fault("the mean is not subtracted", "LayerNorm first subtracts the mean from every vector."),
         "variance about 0": Fault(
             "the squares are not taken about the mean",
-            "The variance is the mean of the squares of what is left after centring.",
+            "The variance is the mean of the squares after the mean has been subtracted.",
         ),
         **COMMON,
-        "no division": Fault("nothing is divided", "After centring, the size must become 1."),
-        "no bias": Fault("the bias is not used", "Each feature has its own offset."),
-        "bias first": Fault("the bias is added before the gain", "The gain must not stretch the offset."),
-        "bias subtracted": Fault("the bias is subtracted", "It is added."),
+        "no division": Fault("nothing is divided", "After centring, divide by the size, so that it becomes 1."),
+        "no bias": Fault("the bias is not used", "Each feature has its own offset: add the bias at the end."),
+        "bias first": Fault(
+            "the bias is added before the gain", "Then the gain multiplies the offset, too. Multiply by the gain first."
+        ),
+        "bias subtracted": Fault("the bias is subtracted", "Add the bias at the end."),
         "swapped": Fault("weight and bias are exchanged", "The weight multiplies, the bias is added."),
     },
     hints=(
-        "Two steps: subtract the mean, divide by the root of the mean square of what is left; both along the last axis.",
-        "eps goes to the variance, before the root. `var` divides by C - 1 unless told otherwise.",
-        "Go to fp32 first, apply gain and offset there, and come back to the dtype of x last.",
+        "There are two steps, both along the last axis: subtract the mean, then divide by the root mean square of the result.",
+        "Add eps to the variance, before you take the root. `var` divides by C - 1 unless you pass `unbiased=False`.",
+        "Cast to fp32 first, apply gain and offset there, and cast to the dtype of x last.",
     ),
 )
 
