@@ -3,7 +3,7 @@
 # **How can a word look back for several things at once?**
 #
 # *Needs* lessons 05 and 06. *Builds* `Attention` in `attention.py`. *Runs* in about 25 s on two cores.
-# *Teaches* in about 62 minutes, plus 33 of exercises.
+# *Teaches* in about 60 minutes, plus 33 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: one head returns one average, so a layer has several heads, each with its own features, and adds up what they find. Sections 1 to 4 are the core, with one exercise. Section 4 is the heart: it compares where a head looks with what breaks when the head is removed, and the two disagree.
@@ -11,6 +11,8 @@
 # Before the class: run section 1 and the controls of sections 1 and 4.
 
 # %% slide="skip"
+from itertools import takewhile
+
 import torch
 from matplotlib import patheffects, patches
 from matplotlib import pyplot as plt
@@ -61,10 +63,12 @@ for target, sources in enumerate(story.lookback):  # the earlier words that dete
 def lay_out(words: list[str], columns: int) -> list[tuple[int, int]]:
     """The column and the line at which each word begins."""
     column, line, starts = 0, 0, []
-    for word in words:
-        column += word.startswith(" ")
-        if column + len(word.strip()) > columns:
-            column, line = 0, line + 1
+    for i, word in enumerate(words):
+        if word.startswith(" "):  # a mark without a space stays with its word
+            marks = takewhile(lambda following: following[0] != " ", words[i + 1 :])
+            column += 1
+            if column + len(word) - 1 + sum(map(len, marks)) > columns:
+                column, line = 0, line + 1
         starts.append((column, line))
         column += len(word.strip())
     return starts
@@ -80,12 +84,12 @@ def curve(start: tuple[float, float], end: tuple[float, float]) -> Path:
 
 
 # %% tags=["signature", "source-hidden"]
-starts, linked = lay_out(story_words, columns=76), {i for thread in threads for i in thread[1:3]}
-fig, ax = plt.subplots(figsize=(10.6, 6.9), layout="constrained")
+starts, linked = lay_out(story_words, columns=84), {i for thread in threads for i in thread[1:3]}
+fig, ax = plt.subplots(figsize=(11.8, 5.9), layout="constrained")
 halo = [patheffects.withStroke(linewidth=4, foreground="white")]
 for i, ((column, line), word) in enumerate(zip(starts, story_words, strict=True)):
     style = {"weight": "bold", "color": figures.INK} if i in linked else {"color": figures.QUIET}
-    ax.text(column, line, word.strip(), size=16, va="center", family="DejaVu Sans Mono", path_effects=halo, **style)
+    ax.text(column, line, word.strip(), size=16.5, va="center", family="DejaVu Sans Mono", path_effects=halo, **style)
 for head, source, target, weight in threads:
     middles = [starts[i][0] + len(story_words[i].strip()) / 2 + 0.75 * (head - 1.5) for i in (source, target)]
     path = curve((middles[0], starts[source][1]), (middles[1], starts[target][1]))
@@ -94,11 +98,11 @@ for head, source, target, weight in threads:
 for head in range(4):
     ax.plot([], [], color=figures.SERIES[head], linestyle="-", linewidth=6, label=f"head {head}")
 ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncol=4, frameon=False, fontsize=17)
-ax.set(xlim=(-1, 77), ylim=(starts[-1][1] + 0.4, -0.5), xlabel="words", ylabel="lines")
-ax.set_title("What four heads look back for", pad=52)
+ax.set(xlim=(-0.5, 84.5), ylim=(starts[-1][1] + 0.35, -0.4), xlabel="words", ylabel="lines")
+ax.set_title("What four heads look back for", pad=46)
 ax.axis("off")
 figures.display(
-    fig, alt="A story in seven lines. Curved threads in four colours lead from names, places and things to later words.",
+    fig, alt="A story in six lines. Curved threads in four colours lead from names, places and things to later words.",
     caption="A thread leads from an earlier word to a word that it determines, and is as thick as the attention weight.",
     table={name: list(column) for name, column in zip(("head", "from word", "to word", "weight"), zip(*threads, strict=True), strict=True)},
 )  # fmt: skip
@@ -173,6 +177,8 @@ assert (fetch(sang, both, say_role=True) - fetch(sang_back, both, say_role=True)
 # The task: random tokens, and at each position name the last two, in order. One layer of attention, and one linear map that reads its result.
 
 # %% slide="skip"
+from collections.abc import Callable
+
 import torch.nn.functional as F
 from torch import nn
 
@@ -182,11 +188,12 @@ from tinylm_lib.classroom import check, control, hint, keep, learned
 
 
 # %%
-def train_heads(n_heads: int, reader: nn.Module) -> tuple[torch.Tensor, float]:
+def train_heads(n_heads: int, make_reader: Callable) -> tuple[torch.Tensor, float]:
     """Returns the mean attention weights (H, T, S) and the last loss."""
     torch.manual_seed(7)
     embed = nn.Embedding(32, 48)
     attention = Attention(ModelConfig(d_model=48, n_heads=n_heads, max_seq_len=32))
+    reader = make_reader()
     parts = nn.ModuleList((embed, attention, reader))
     optimizer = torch.optim.AdamW(parts.parameters(), lr=0.01)
     # ESSENTIAL
@@ -214,8 +221,12 @@ def mean_weights(attention: Attention, inputs: torch.Tensor) -> torch.Tensor:
     return scores.masked_fill(~causal_mask(len(at)), -torch.inf).softmax(-1).mean(0)
 
 
-def linear_reader() -> nn.Module:
+def linear_map() -> nn.Module:
     return nn.Linear(48, 64)
+
+
+def small_network() -> nn.Module:
+    return nn.Sequential(nn.Linear(48, 128), nn.GELU(), nn.Linear(128, 64))
 
 
 # %% slide="skip"
@@ -235,8 +246,8 @@ def draw_heads(maps: torch.Tensor, titles: list[str], caption: str) -> None:
 
 
 # %% slide="skip"
-one_head, loss_of_one = train_heads(1, linear_reader())
-two_heads, loss_of_two = train_heads(2, linear_reader())
+one_head, loss_of_one = train_heads(1, linear_map)
+two_heads, loss_of_two = train_heads(2, linear_map)
 
 # %% tags=["source-hidden"] slide="subslide"
 draw_heads(
@@ -251,19 +262,18 @@ print(f"knowing both tokens but not their order: ln 2 = {torch.tensor(2.0).log()
 assert two_heads.shape == (2, 32, 32) and abs(loss_of_one - 0.69) < 0.15 and loss_of_two < 0.1
 
 # %% [markdown]
-# The single head stays near ln 2, the loss of a reader that knows both tokens but has to guess their order. With two heads the loss goes to nearly 0. [[two-heads-learn]] Nobody told the heads how to divide the work: training did.
+# The single head stays near ln 2, the loss of a reader that knows both tokens but has to guess their order. With two heads the loss goes to nearly 0. [[two-heads-learn]] Nobody divided the work between the heads: they learned it.
 
 # %% [markdown] slide="subslide"
 # A rival explanation: perhaps a linear map is too weak a reader. We give the single head a small network instead, and train as long as before:
 
 # %% evidence="network-reads"
-network = nn.Sequential(nn.Linear(48, 128), nn.GELU(), nn.Linear(128, 64))
-_, loss_of_network = train_heads(1, network)
+_, loss_of_network = train_heads(1, small_network)
 print(f"one head, read by a network: {learned(loss_of_network, 0.02, 0.4)} nats")
 assert loss_of_two < loss_of_network < loss_of_one - 0.2
 
 # %% [markdown]
-# The network takes much of the mixture apart, because the two weights are not exactly equal, but it does not reach the loss of two heads with a linear reader. [[network-reads]] So several heads are not the only way to fetch several things. They are the direct one.
+# The network takes much of the mixture apart, which is possible because the two weights need not be equal. But in this time it does not reach the loss of two heads with a linear map. [[network-reads]] So several heads are not the only way to fetch several things. They are the direct one.
 
 # %% [markdown] slide="subslide"
 # Train your own. `control` runs `trained` again for each choice.
@@ -271,8 +281,9 @@ assert loss_of_two < loss_of_network < loss_of_one - 0.2
 
 # %% slide="skip"
 def trained(n_heads=3):
-    maps, loss = train_heads(n_heads, linear_reader())
-    draw_heads(maps, [f"head {h}" for h in range(n_heads)], f"{n_heads} heads: the loss ends at {learned(loss, 0, 4)} nats.")
+    maps, loss = train_heads(n_heads, linear_map)
+    caption = f"{n_heads} heads: the loss ends at {learned(loss, 0, 4)} nats."
+    draw_heads(maps, [f"head {h}" for h in range(n_heads)], caption)
 
 
 # %%
@@ -454,7 +465,8 @@ for head, color in enumerate(figures.SERIES[:4]):
     floor = 14.6 - 5.4 * head
     ax.bar([1.2 * head, 34.2 + 1.2 * head], 5, 1.2, 6.5, align="edge", color=color, edgecolor="white")
     ax.bar([11, 27.6], 4.4, 1.2, floor, align="edge", color=color)
-    ax.imshow(real_maps[head], cmap=figures.HEAT, vmin=0, vmax=1, extent=(18, 22.4, floor, floor + 4.4), zorder=3)
+    ax.imshow(real_maps[head], cmap=figures.HEAT, vmin=0, vmax=0.8, extent=(17.6, 22.8, floor, floor + 4.6), zorder=3)
+    ax.add_patch(patches.Rectangle((17.6, floor), 5.2, 4.6, fill=False, ec=color, lw=2.5, zorder=4))
 ax.bar(43.2, 5, 4.8, 6.5, align="edge", color=figures.INK)
 for middle, name, shape in zip((2.4, 11.6, 20.2, 28.2, 36.6, 45.6), names, shapes, strict=True):
     ax.text(middle, -6.9, f"{name}\n{shape}", ha="center", va="bottom", size=14, linespacing=1.5)
@@ -521,20 +533,32 @@ print("the library's layer equals the loop")
 # %%
 show(Attention)
 
-# %% slide="subslide"
-trace(layer, x, at, sizes={"B": B, "T": T, "C": C, "H": H, "G": H, "D": D})
+# %% [markdown] slide="subslide"
+# The whole layer once more, with the shape after each line. S counts the keys, as T counts the queries.
 
-# %% [markdown] slide="say"
-# In the source, `extend` is for lesson 13, and `q_norm`, `k_norm`, `Positions` and the biases are options that you can skip. The letter G belongs to grouped queries (section 7), and here it equals H. The last line of the trace contains attention, merge and output projection. `mix` is the first two:
+
+# %%
+def in_steps(x):
+    q = layer.split(x @ w_q.T)
+    k = layer.split(x @ w_k.T)
+    v = layer.split(x @ w_v.T)
+    scores = q @ k.mT / D**0.5
+    weights = scores.masked_fill(~causal_mask(T), -torch.inf).softmax(-1)
+    found = weights @ v
+    side_by_side = found.transpose(1, 2).reshape(B, T, C)
+    return side_by_side @ w_o.T
+
+
+# %% slide="subslide"
+trace(in_steps, x, sizes={"B": B, "T": T, "C": C, "H": H, "D": D, "S": T})
 
 # %% rows=["S1-21", "S1-23"] slide="skip"
+torch.testing.assert_close(in_steps(x), layer(x, at))
 per_head = [layer.split(features) for features in (q, k, v)]  # each (B, H, T, D)
-side_by_side = attend(*per_head, causal=True).transpose(1, 2)  # (B, T, H, D)
-torch.testing.assert_close(layer.mix(*per_head), side_by_side.reshape(B, T, C))
 torch.testing.assert_close(layer.o_proj(layer.mix(*per_head)), layer(x, at))
 
-# %% slide="skip"
-trace(layer.mix, *per_head, sizes={"B": B, "T": T, "H": H, "G": H, "D": D, "C": C, "S": T})
+# %% [markdown] slide="say"
+# In the library's source, `mix` does the four lines from the scores to *side by side*. `extend` is for lesson 13, and `q_norm`, `k_norm`, `Positions` and the biases are options that you can skip.
 
 # %% [markdown] tags=["note"]
 # **Say.** A picture of attention weights invites you to give each head a name. Today we test the names: we take the head out and look at what the model no longer can do.
@@ -655,14 +679,31 @@ found = [heads_that_find(model, tokenizer, one_set) for one_set in sets]
 looked_at = {kind: torch.stack([finds[kind] for finds in found]) for kind in kinds}  # each (sets, layers, heads)
 assert looked_at["name"].shape == (3, 3, 4)
 
+# %% slide="skip"
+all_heads = [(depth, head) for depth in range(3) for head in range(4)]
+head_names = [f"layer {depth}, head {head}" for depth, head in all_heads]
+
+
+def draw_maps(maps: dict[str, dict[str, torch.Tensor]], caption: str) -> None:
+    """Heat maps next to each other, of what each head (row) has for each kind of word (column): means over the sets."""
+    means = {title: torch.stack([each[kind].mean(0).flatten() for kind in kinds], -1) for title, each in maps.items()}
+    fig, map_axes = plt.subplots(1, len(maps), figsize=(11.2, 5.7), layout="constrained", squeeze=False)
+    for ax, (title, values) in zip(map_axes[0], means.items(), strict=True):
+        figures.cells(ax, values, values, head_names, [2] * 12)
+        ax.set_xticks(range(len(kinds)), kinds, rotation=30, ha="right", rotation_mode="anchor")
+        ax.set(title=title, xlabel="kind of word that comes next", ylabel="head")
+        ax.grid(visible=False)
+        ax.label_outer()
+    rows = {f"{title}: {kind}": v[:, i].tolist() for title, v in means.items() for i, kind in enumerate(kinds)}
+    alt = f"Heat maps of twelve heads and six kinds of words: {', '.join(maps)}. The colour goes from 0 to 1."
+    figures.display(fig, alt=alt, caption=caption, table={"": head_names, **rows}, digits=2)
+
+
 # %% tags=["source-hidden"] rows=["S3-5"] slide="subslide"
-all_heads = [(layer, head) for layer in range(3) for head in range(4)]
-head_names = [f"layer {layer}, head {head}" for layer, head in all_heads]
-figures.heat_map(
-    torch.stack([looked_at[kind].mean(0).flatten() for kind in kinds], -1), head_names, kinds,
-    title="Where the heads look", y="head", x="kind of word that comes next",
-    caption="How often the head looks most at a word that determines the next one. Mean of three sets of stories.",
-)  # fmt: skip
+draw_maps(
+    {"Where the heads look": looked_at},
+    "How often the head looks most at a word that determines the next one. Mean of three sets of stories.",
+)
 
 # %% [markdown] slide="say"
 # (StoryWorld also has the kinds *colour* and *owner*. This model often gets them wrong, so it cannot show what they need.)
@@ -719,10 +760,9 @@ removed = [right_words(without(head)) for head in all_heads]
 left = {kind: torch.stack([counts[kind] for counts in removed], -1).view(3, 3, 4) for kind in kinds}  # as `looked_at`
 
 # %% tags=["source-hidden"] rows=["S3-5"] slide="subslide"
-figures.heat_map(
-    torch.stack([(whole[kind].mean() - left[kind].mean(0)).flatten() for kind in kinds], -1), head_names, kinds,
-    title="What breaks without it", y="head that is removed", x="kind of word that comes next",
-    caption="By how much the fraction of right words falls when this one head is removed. Mean of the same three sets.",
+draw_maps(
+    {"Where the heads look": looked_at, "What breaks without it": {kind: whole[kind].mean() - left[kind] for kind in kinds}},
+    "Left: where the head looks. Right: by how much the fraction of right words falls without this one head.",
 )  # fmt: skip
 
 # %% [markdown] slide="subslide"
