@@ -84,12 +84,15 @@ def curve(start: tuple[float, float], end: tuple[float, float]) -> Path:
 
 
 # %% tags=["signature", "source-hidden"]
-starts, linked = lay_out(story_words, columns=84), {i for thread in threads for i in thread[1:3]}
+starts = lay_out(story_words, columns=84)
+from_words, to_words = ({thread[i] for thread in threads} for i in (1, 2))
+box = {"boxstyle": "round,pad=0.16", "fc": "#e7eef6", "ec": "none"}
 fig, ax = plt.subplots(figsize=(11.8, 5.9), layout="constrained")
 halo = [patheffects.withStroke(linewidth=4, foreground="white")]
 for i, ((column, line), word) in enumerate(zip(starts, story_words, strict=True)):
-    style = {"weight": "bold", "color": figures.INK} if i in linked else {"color": figures.QUIET}
-    ax.text(column, line, word.strip(), size=16.5, va="center", family="DejaVu Sans Mono", path_effects=halo, **style)
+    style = {"weight": "bold", "color": figures.INK} if i in from_words | to_words else {"color": figures.QUIET}
+    style |= {"bbox": box} if i in to_words else {"path_effects": halo}
+    ax.text(column, line, word.strip(), size=16.5, va="center", family="DejaVu Sans Mono", **style)
 for head, source, target, weight in threads:
     middles = [starts[i][0] + len(story_words[i].strip()) / 2 + 0.75 * (head - 1.5) for i in (source, target)]
     path = curve((middles[0], starts[source][1]), (middles[1], starts[target][1]))
@@ -103,7 +106,7 @@ ax.set_title("What four heads look back for", pad=46)
 ax.axis("off")
 figures.display(
     fig, alt="A story in six lines. Curved threads in four colours lead from names, places and things to later words.",
-    caption="A thread leads from an earlier word to a word that it determines, and is as thick as the attention weight.",
+    caption="Each thread leads to a word in a box from an earlier word that determines it. The larger the attention weight, the thicker the thread.",
     table={name: list(column) for name, column in zip(("head", "from word", "to word", "weight"), zip(*threads, strict=True), strict=True)},
 )  # fmt: skip
 
@@ -192,7 +195,7 @@ def train_heads(n_heads: int, make_reader: Callable) -> tuple[torch.Tensor, floa
     """Returns the mean attention weights (H, T, S) and the last loss."""
     torch.manual_seed(7)
     embed = nn.Embedding(32, 48)
-    attention = Attention(ModelConfig(d_model=48, n_heads=n_heads, max_seq_len=32))
+    attention = Attention(ModelConfig(d_model=48, n_heads=n_heads, max_seq_len=32, position="rotary"))  # lesson 06
     reader = make_reader()
     parts = nn.ModuleList((embed, attention, reader))
     optimizer = torch.optim.AdamW(parts.parameters(), lr=0.01)
@@ -661,7 +664,7 @@ def story_without(layer=2, head=2):
 control(story_without, layer=[2, 1, 0], head=[2, 0, 1, 3])
 
 # %% [markdown] slide="say"
-# Without head 2 of layer 2, *Eastbridge* becomes a surprise. For the next question, note that removing a head can leave a story nearly as it was: try head 1 of layer 2.
+# Without head 2 of layer 2, *Eastbridge* becomes a surprise each time that the story comes back to it. The first time it is one with all heads as well, because nothing before it determines the place.
 
 # %% [markdown] slide="subslide"
 # ### Where the heads look
@@ -687,7 +690,7 @@ head_names = [f"layer {depth}, head {head}" for depth, head in all_heads]
 def draw_maps(maps: dict[str, dict[str, torch.Tensor]], caption: str) -> None:
     """Heat maps next to each other, of what each head (row) has for each kind of word (column): means over the sets."""
     means = {title: torch.stack([each[kind].mean(0).flatten() for kind in kinds], -1) for title, each in maps.items()}
-    fig, map_axes = plt.subplots(1, len(maps), figsize=(11.2, 5.7), layout="constrained", squeeze=False)
+    fig, map_axes = plt.subplots(1, len(maps), figsize=(11.2, 5.2), layout="constrained", squeeze=False)
     for ax, (title, values) in zip(map_axes[0], means.items(), strict=True):
         figures.cells(ax, values, values, head_names, [2] * 12)
         ax.set_xticks(range(len(kinds)), kinds, rotation=30, ha="right", rotation_mode="anchor")
@@ -1252,5 +1255,5 @@ assert difference.std() > 0.2 * expected.std()
 # - Where a head looks: Jain and Wallace 2019, [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186). Heads removed: Michel, Levy and Neubig 2019, [*Are Sixteen Heads Really Better than One?*](https://arxiv.org/abs/1905.10650), section 3. Backup heads: Wang et al. 2022, [*Interpretability in the Wild: a Circuit for Indirect Object Identification in GPT-2 small*](https://arxiv.org/abs/2211.00593).
 # - Grouped queries: Ainslie et al. 2023, [*GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints*](https://arxiv.org/abs/2305.13245), section 2.2. One key-value head: Shazeer 2019, [*Fast Transformer Decoding: One Write-Head is All You Need*](https://arxiv.org/abs/1911.02150).
 # - Narrow heads: Bhojanapalli et al. 2020, [*Low-Rank Bottleneck in Multi-head Attention Models*](https://arxiv.org/abs/2002.07028).
-# - Sizes: Devlin et al. 2019, [*BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*](https://arxiv.org/abs/1810.04805), section 3; Radford et al. 2019, [*Language Models are Unsupervised Multitask Learners*](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), with the configurations published with its models; Brown et al. 2020, [*Language Models are Few-Shot Learners*](https://arxiv.org/abs/2005.14165), table 2.1; Touvron et al. 2023, [*LLaMA*](https://arxiv.org/abs/2302.13971), table 2, for the 7B that Llama 2 keeps; Grattafiori et al. 2024, [*The Llama 3 Herd of Models*](https://arxiv.org/abs/2407.21783), table 3.
+# - Sizes: Devlin et al. 2019, [*BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*](https://arxiv.org/abs/1810.04805), section 3; Radford et al. 2019, [*Language Models are Unsupervised Multitask Learners*](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), with the configurations published with its models; Brown et al. 2020, [*Language Models are Few-Shot Learners*](https://arxiv.org/abs/2005.14165), table 2.1; Touvron et al. 2023, [*LLaMA: Open and Efficient Foundation Language Models*](https://arxiv.org/abs/2302.13971), table 2, for the 7B that Llama 2 keeps; Grattafiori et al. 2024, [*The Llama 3 Herd of Models*](https://arxiv.org/abs/2407.21783), table 3.
 # - A kernel that keeps no scores: Dao et al. 2022, [*FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*](https://arxiv.org/abs/2205.14135).
