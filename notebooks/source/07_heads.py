@@ -177,7 +177,7 @@ assert (fetch(sang, both, say_role=True) - fetch(sang_back, both, say_role=True)
 
 # %% [markdown] slide="subslide"
 # ### One head or two, trained
-# The task: random tokens, and at each position name the last two, in order. One layer of attention, and one linear map that reads its result.
+# The task: random tokens, and at each position name the two before it, in order. The model is one layer of attention with rotary positions (lesson 06), and one linear map that reads its result.
 
 # %% slide="skip"
 from collections.abc import Callable
@@ -195,7 +195,7 @@ def train_heads(n_heads: int, make_reader: Callable) -> tuple[torch.Tensor, floa
     """Returns the mean attention weights (H, T, S) and the last loss."""
     torch.manual_seed(7)
     embed = nn.Embedding(32, 48)
-    attention = Attention(ModelConfig(d_model=48, n_heads=n_heads, max_seq_len=32, position="rotary"))  # lesson 06
+    attention = Attention(ModelConfig(d_model=48, n_heads=n_heads, max_seq_len=32, position="rotary"))
     reader = make_reader()
     parts = nn.ModuleList((embed, attention, reader))
     optimizer = torch.optim.AdamW(parts.parameters(), lr=0.01)
@@ -232,7 +232,7 @@ def small_network() -> nn.Module:
     return nn.Sequential(nn.Linear(48, 128), nn.GELU(), nn.Linear(128, 64))
 
 
-# %% slide="skip"
+# %% slide="skip" tags=["source-hidden"]
 def draw_heads(maps: torch.Tensor, titles: list[str], caption: str) -> None:
     fig, grid_axes = plt.subplots(1, len(titles), figsize=(11.4, 4.9), layout="constrained", squeeze=False, sharey=True)
     for ax, weights, title in zip(grid_axes[0], maps, titles, strict=True):
@@ -687,6 +687,7 @@ all_heads = [(depth, head) for depth in range(3) for head in range(4)]
 head_names = [f"layer {depth}, head {head}" for depth, head in all_heads]
 
 
+# %% slide="skip" tags=["source-hidden"]
 def draw_maps(maps: dict[str, dict[str, torch.Tensor]], caption: str) -> None:
     """Heat maps next to each other, of what each head (row) has for each kind of word (column): means over the sets."""
     means = {title: torch.stack([each[kind].mean(0).flatten() for kind in kinds], -1) for title, each in maps.items()}
@@ -772,14 +773,7 @@ draw_maps(
 # The two maps disagree in many cells. Here are some of them, with the range over the three sets:
 
 # %% slide="skip"
-cells = [
-    ("name", 2, 1),
-    ("quotation", 2, 0),
-    ("name", 1, 2),
-    ("object", 1, 0),
-    ("object", 2, 0),
-    ("place", 2, 2),
-]
+cells = [("name", 2, 1), ("quotation", 2, 0), ("name", 1, 2), ("object", 1, 0), ("object", 2, 0), ("place", 2, 2)]
 
 # %%
 print("kind       head              finds it     right without it")
