@@ -25,7 +25,7 @@ from tinylm_lib.pretrained import load_pretrained
 plt.style.use(figures.STYLE)
 
 # %% [markdown] tags=["note"]
-# **Say.** In lesson 05 a word looks back once, and its weights sum to 1. The picture shows four such looks in each word of a story. Today: why four, how they are computed together, and how we find out what each is for.
+# **Say.** In lesson 05 a word looks back once, and its weights sum to 1. The picture shows four such looks in each word of a story. Today: why four, how they are computed together, and how we find out what each contributes.
 #
 # **Draw.** *Carlos sang to Jamal* on the board, with one arrow of weight 0.5 to each name and below them one box, in which both arrows end. Exchange the names: the box stays the same. Then two boxes, one for each arrow.
 #
@@ -793,7 +793,7 @@ for kind, depth, head in cells[4:]:  # it looks, and is needed
 
 # %% [markdown] slide="subslide"
 # - **It looks, and is hardly needed.** Head 1 of layer 2 finds the names, and without it nearly all names are right. Head 0 of layer 2 finds most quotations, and without it most of them are right.
-# - **It does not look at the answer, and is needed.** Head 2 of layer 1 almost never looks at the right name, but without it three names in ten are wrong. Without head 0 of layer 1 about half of the objects are wrong.
+# - **It does not look at the answer, and is needed.** Head 2 of layer 1 almost never looks at the right name, but without it three names in ten are wrong. Without head 0 of layer 1 about half of the objects are wrong. [[heads-removed]]
 # - **Look and use agree.** Without head 2 of layer 2 places are lost, and without head 0 of layer 2 objects are lost. [[heads-removed]]
 #
 # How can a head that does not look at the answer be needed? The first map shows only the position just before the answer, but we removed the head at *all* positions. So we remove it once at that position alone, and once everywhere except there:
@@ -834,7 +834,7 @@ for kind, depth, head in cells[2:4]:
 # **Ask.** "Two heads are each not needed for the names. Are both together not needed either?"
 #
 # **Usual answers.**
-# - *If neither is needed, nothing happens without both* (from the room): Each of them may replace the other. Two brakes on a bicycle.
+# - *The model can do without each of them, so it can do without both* (from the room): Each of them may replace the other. Two brakes on a bicycle.
 # - *More names are wrong, so they replace each other* (from the room): Not yet. Two independent losses can add up until many words are wrong. The sum of the margins tests it.
 # - *A removed head contributes 0, so it does nothing* (from the room): 0 is an input, too, and one that the later layers have never seen.
 #
@@ -1219,7 +1219,7 @@ assert difference.std() > 0.2 * expected.std()
 # No error, and a different function: in this layer the weights do not record the number of heads. So it has to be saved with them, and the library's checkpoints contain the config as well.
 
 # %% [markdown] tags=["note"]
-# **Say.** A head is a look back with its own queries, keys and values. Several heads are several averages, and the output projection adds them up. What each is for is not in the picture of its weights; it is in what breaks without it. The points are in the order of the sections: say only those that you taught.
+# **Say.** A head is a look back with its own queries, keys and values. Several heads are several averages, and the output projection adds them up. You cannot read off its weights what a head contributes. Remove it, and see what breaks. The points are in the order of the sections: say only those that you taught.
 #
 # **Draw.** Once more the two boxes of section 1, one for each name.
 #
