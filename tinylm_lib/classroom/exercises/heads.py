@@ -1,4 +1,4 @@
-"""Lesson 07: several heads look back at once, each in its own share of the features."""
+"""Lesson 07: several heads look back at once, each in its own part of the features."""
 
 import torch
 import torch.nn.functional as F
@@ -138,34 +138,34 @@ SPLIT_HEADS = Exercise(
             "Then a head gets all features of some positions, instead of some features of all. Cut the last axis first, "
             "then move the new axis.",
         ),
-        "heads not in front": Fault("the heads are not moved in front of the positions", "(B, H, T, D) is asked for."),
+        "heads not in front": Fault("the heads are not moved in front of the positions", "Return (B, H, T, D)."),
         "interleaved": Fault(
             "neighbouring features go to different heads",
             "A head is a consecutive block: in (H, D) the heads come first.",
         ),
         "number and size exchanged": Fault(
-            "n_heads is taken for the size of a head", "n_heads is their number; the size is what is left of C."
+            "n_heads is taken for the size of a head", "n_heads is how many there are; each has C / n_heads features."
         ),
-        "features turned": Fault("the last two axes have changed places", "(B, H, T, D) is asked for."),
+        "features turned": Fault("the last two axes are exchanged", "Return (B, H, T, D)."),
         "time and features exchanged": Fault(
             "positions and features of a head are mixed",
             "A reshape keeps the order of the numbers: cut the features while they are the last axis.",
         ),
-        "heads before texts": Fault("the heads come before the texts", "(B, H, T, D) is asked for."),
+        "heads before texts": Fault("the heads come before the texts", "Return (B, H, T, D)."),
         "texts mixed": Fault(
-            "a head gets numbers of other texts", "The batch axis stays where it is; cut the last one."
+            "a head gets numbers of other texts", "The batch axis stays where it is. Cut the last one."
         ),
         "positions first": Fault("x is taken for (T, B, C)", "The texts come first here: (B, T, C)."),
-        "texts and heads as one": Fault("texts and heads share one axis", "Four axes are asked for: (B, H, T, D)."),
+        "texts and heads as one": Fault("texts and heads are one axis", "Return four axes: (B, H, T, D)."),
         "heads backwards": Fault("the heads come in reverse order", "Head 0 has the first D features."),
-        "all features for each": Fault("every head gets all features", "They share them: D = C / H for each."),
+        "all features for each": Fault("every head gets all features", "Each head gets its own D = C / H of them."),
         "first head for all": Fault("every head gets the same features", "Head h has its own block of D features."),
-        "a list": Fault("a list of heads is returned", "One tensor of four axes is asked for."),
+        "a list": Fault("a list of heads is returned", "Return one tensor with four axes."),
     },
     hints=(
-        "Two moves: the last axis becomes two, (H, D); then the new axis H goes in front of T.",
-        "A reshape never changes the order of the numbers in memory, a transpose does: which of the two steps is which?",
-        "Write the shape behind each line: (B, T, C), (B, T, H, D), (B, H, T, D).",
+        "There are two steps: the last axis becomes two, (H, D), and then the new axis H goes in front of T.",
+        "A reshape keeps the order of the numbers, and a transpose changes it. Which of the two steps is which?",
+        "Write the shape after each line: (B, T, C), (B, T, H, D), (B, H, T, D).",
     ),
 )
 MERGE_HEADS = Exercise(
@@ -175,7 +175,7 @@ MERGE_HEADS = Exercise(
     probes=(
         Probe("two heads of 2 become a vector of 4", lambda g: (_counted(1, 2, 1, 2),)),
         Probe("a position gets what its heads found", lambda g: (_counted(1, 2, 2, 2),)),
-        Probe("the heads stand side by side as blocks", lambda g: (_counted(1, 3, 2, 4),)),
+        Probe("the heads are side by side as blocks", lambda g: (_counted(1, 3, 2, 4),)),
         Probe("B, T, C in this order", lambda g: (_x(g, 2, 3, 5, 4),)),
         Probe("each text for itself", lambda g: (_x(g, 3, 5, 4, 2),)),
         Probe("as many positions as heads", lambda g: (_x(g, 2, 4, 4, 3),)),
@@ -189,34 +189,36 @@ MERGE_HEADS = Exercise(
     faults={
         "only reshaped": Fault(
             "the numbers are only reshaped to (B, T, C)",
-            "Then a position gets numbers of other positions, and of the future. The axis H must stand beside D first.",
+            "Then a position gets numbers of other positions, and of the future. Move the axis H next to D first.",
         ),
         "viewed": Fault(
-            "`view` is asked for what only a copy can do",
-            "After a transpose the numbers no longer lie in the order of the axes: `reshape` copies where it must.",
+            "`view` is used where the numbers have to be copied",
+            "After a transpose the numbers are not in the order of the axes any more. `reshape` copies them.",
         ),
         "interleaved": Fault(
             "the features of the heads alternate", "Each head is a block of D neighbours: (H, D), not (D, H)."
         ),
-        "time not in front": Fault("positions come last", "(B, T, C) is asked for."),
+        "time not in front": Fault("positions come last", "Return (B, T, C)."),
         "features turned": Fault(
-            "the wrong two axes are exchanged", "H must stand beside D: exchange H and T, not T and D."
+            "the wrong two axes are exchanged", "H has to be next to D: exchange H and T, not T and D."
         ),
         "not flattened": Fault("heads and their features are still two axes", "They become one of size H * D."),
         "heads behind each other": Fault(
-            "the heads are put behind each other in time", "They stand side by side: C = H * D."
+            "the heads are put after each other in time", "They belong side by side: C = H * D."
         ),
         "one long vector": Fault("the positions are flattened, too", "Only H and D become one."),
         "texts mixed": Fault("the texts are mixed", "The batch axis stays where it is."),
         "heads backwards": Fault("the heads come in reverse order", "Head 0 has the first D features."),
-        "summed": Fault("the heads are summed", "They stand side by side, so that w_o can weigh each."),
-        "averaged": Fault("the heads are averaged", "They stand side by side, so that w_o can weigh each."),
-        "first head": Fault("only the first head is kept", "All of them stand side by side."),
+        "summed": Fault("the heads are summed", "They belong side by side, so that w_o can treat each differently."),
+        "averaged": Fault(
+            "the heads are averaged", "They belong side by side, so that w_o can treat each differently."
+        ),
+        "first head": Fault("only the first head is kept", "All of them belong side by side."),
     },
     hints=(
-        "It undoes split_heads: the same two moves, backwards.",
-        "First H goes back beside D, then the last two axes become one.",
-        "If `view` complains: a transpose leaves the numbers where they are. Which function copies when it must?",
+        "It undoes split_heads: the same two steps, backwards.",
+        "First H goes back next to D, then the last two axes become one.",
+        "If `view` raises an error: a transpose leaves the numbers where they are in memory. Which function copies them?",
     ),
 )
 FROM_ATTENTION = {
@@ -244,7 +246,7 @@ def _far_below(g: Generator) -> tuple:
     return x, w_q, w_k, w_v, w_o, 2
 
 
-WHY_STRICT = "Then position 0 sees nothing, and what should be one key becomes none or all."
+WHY_STRICT = "Then position 0 sees nothing, where it should see itself."
 MULTI_HEAD_ATTENTION = Exercise(
     name="multi_head_attention",
     lesson="07",
@@ -299,7 +301,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         ),
         "merged by reshaping": Fault(
             "the merge only reshapes to (B, T, C)",
-            "Then a position gets numbers of other positions, and of the future. The axis H must stand beside D first.",
+            "Then a position gets numbers of other positions, and of the future. Move the axis H next to D first.",
         ),
         "both interleaved": Fault(
             "neighbouring features go to different heads", "A head is a consecutive block of features."
@@ -312,33 +314,37 @@ MULTI_HEAD_ATTENTION = Exercise(
             "the features of the heads alternate after the merge",
             "Each head is a block of D neighbours: (H, D), not (D, H).",
         ),
-        "heads summed": Fault("the heads are summed", "They stand side by side, so that w_o can weigh each."),
-        "heads averaged": Fault("the heads are averaged", "They stand side by side, so that w_o can weigh each."),
+        "heads summed": Fault(
+            "the heads are summed", "They belong side by side, so that w_o can treat each differently."
+        ),
+        "heads averaged": Fault(
+            "the heads are averaged", "They belong side by side, so that w_o can treat each differently."
+        ),
         "one head": Fault("there is only one head", "Each of the n_heads compares in its own C / n_heads features."),
-        "number and size exchanged": Fault("n_heads is taken for the size of a head", "It is their number."),
+        "number and size exchanged": Fault("n_heads is taken for the size of a head", "It is how many there are."),
         **FROM_ATTENTION,
         "scaled by C": Fault(
             "the scores are divided by the root of C",
-            "A head compares D = C / H features: the root of D. With one head nobody sees it.",
+            "A head compares D = C / H features, so divide by the root of D. With one head nobody notices.",
         ),
         "future": Fault("a position sees itself and what comes later", "Past and future are exchanged."),
         "one too many": Fault("every position sees one position too far", "The diagonal is the last that is allowed."),
         "strict": Fault("a position does not see itself", WHY_STRICT),
         "strict, finite": Fault("a position does not see itself", WHY_STRICT),
-        "no output projection": Fault("w_o is not used", "It mixes what the heads found."),
-        "q and k exchanged": Fault("w_q and w_k have changed places", "Rows of the scores are queries, columns keys."),
-        "k and v exchanged": Fault("w_k and w_v have changed places", "Keys are compared, values fetched."),
-        "q and v exchanged": Fault("w_q and w_v have changed places", "Queries are compared, values fetched."),
+        "no output projection": Fault("w_o is not used", "It adds up what the heads found."),
+        "q and k exchanged": Fault("w_q and w_k are exchanged", "Rows of the scores are queries, columns keys."),
+        "k and v exchanged": Fault("w_k and w_v are exchanged", "Keys are compared, values fetched."),
+        "q and v exchanged": Fault("w_q and w_v are exchanged", "Queries are compared, values fetched."),
         "k from w_q": Fault("the keys come from w_q", "Each of q, k and v has its own weight."),
         "q from w_k": Fault("the queries come from w_k", "Each of q, k and v has its own weight."),
         "v from w_k": Fault("the values come from w_k", "Each of q, k and v has its own weight."),
-        "v from x": Fault("the values are x itself", "w_v says what a position hands out."),
-        "x added": Fault("x is added to the result", "The residual belongs to the block around it."),
+        "v from x": Fault("the values are x itself", "w_v determines what others fetch from a position."),
+        "x added": Fault("x is added to the result", "The block around the layer does that (lesson 09)."),
     },
     hints=(
-        "Five steps: three linear maps, split each, attention with a causal mask, merge, a last linear map.",
-        "After the split the heads are just one more leading axis: your attention of lesson 05 does not notice them.",
-        "If shapes fit and numbers do not: check the split with x = arange, and the scale, which belongs to one head.",
+        "There are five steps: three linear maps, split each, attention with a causal mask, merge, a last linear map.",
+        "After the split the heads are just one more leading axis, which attention treats like the texts of a batch.",
+        "If the shapes are right and the numbers wrong, check the split with x = arange, and the scale: the root of D.",
     ),
 )
 
