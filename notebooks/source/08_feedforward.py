@@ -3,11 +3,11 @@
 # **What does a position do with what it has fetched?**
 #
 # *Needs* lessons 02 to 07. *Builds* `silu`, `gelu` and `swiglu` (in the library: `layers.py`, and `GatedMLP` in `feedforward.py`). *Runs* in about 20 s on two cores.
-# *Teaches* in about 53 minutes, plus 26 of exercises.
+# *Teaches* in about 55 minutes, plus 26 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: after attention has fetched, each position works by itself, with many small rules of the form *if this, then add that*. A rule needs a bend, because two facts that must both be true cannot be tested by a linear map.
-# Sections 1 to 5 are the core. Section 6 exchanges the routes of the shipped model, section 7 counts how wide a feed-forward is and how much it computes, and section 8 is for those who load or train real models.
+# Sections 1 to 5 are the core. Section 6 asks how typical the units of sections 1 and 5 are, section 7 exchanges the routes of the shipped model, section 8 counts how wide a feed-forward is and how much it computes, and section 9 is for those who load or train real models.
 # Before the class: run all cells once, and try the control of section 5 with three or four units, so that you know a mixed one.
 
 # %% slide="skip"
@@ -16,7 +16,7 @@ import copy
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, figures, predict
+from tinylm_lib.classroom import capture, figures, fixed, predict
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld import gaps
 
@@ -90,7 +90,7 @@ assert halved["object"].right > 0.9 and halved["pronoun"].right < 0.4
 assert all(gap.right < 0.2 for kind, gap in found["no attention"].items() if kind not in ("all", "other"))
 
 # %% [markdown]
-# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too.) Without attention everything fails, because nothing is fetched. Without feed-forwards objects and quotations survive, because they are copied, and pronouns are lost. [[without-feed-forwards]]
+# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too.) Without attention everything fails, because nothing is fetched. Without feed-forwards objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]]
 
 # %% [markdown] slide="subslide"
 # What exactly is lost with the pronouns? We look at the beginnings of the stories, where *He* or *She* comes next.
@@ -123,8 +123,9 @@ for name in ("as trained", "no feed-forward"):
 caught = capture(model, ids)
 at_positions = torch.arange(80)  # (T)
 order = torch.randperm(80, generator=torch.Generator().manual_seed(8))  # (T)
+halves = {"ffn": model.blocks[0].ffn, "attention": lambda x: model.blocks[0].attention(x, at_positions)}
 with torch.no_grad():
-    for name, part in {"ffn": model.blocks[0].ffn, "attention": lambda x: model.blocks[0].attention(x, at_positions)}.items():
+    for name, part in halves.items():
         into = caught.inputs[f"blocks.0.{name}"]  # (B, T, C)
         change = (part(into[:, order]) - part(into)[:, order]).abs().max().item()
         print(f"{name:<9} reordered, the results differ by at most {change:.4f}")
@@ -159,7 +160,7 @@ assert shown_words[read_by[1:, 34].argmax()] == "the" and shown_words[read_by[1:
 assert {shown_words[i] for i in read_by[1:, 203].topk(2).indices.tolist()} == {"gray", "yellow"}
 
 # %% [markdown]
-# Unit 203 opens at colours. Unit 34 opens once, at *the*. Unit 70 opens at the first quotation mark, but not where the same words are quoted again. [[three-units]] The rest of the lesson explains how such a unit works, and what it does when it is open.
+# Unit 203 opens at colours. Unit 34 opens far only once, at *the*. Unit 70 opens furthest at the first quotation mark, but not where the same words are quoted again, and less far at a few other words. [[three-units]] The rest of the lesson explains how such a unit works, and what it does when it is open.
 
 # %% [markdown] tags=["note"]
 # **Say.** Unit 34 tests two facts at once. A linear map cannot do that, whatever its weights are. One bend is enough.
@@ -184,15 +185,32 @@ from torch import nn
 
 from tinylm_lib.layers import Linear
 
-# %% evidence="both-facts"
+# %%
 for before_it in ("In", "By"):
     for its_word in ("the", "a"):
         opened_34 = openness(f"{TEXT} {before_it} {its_word}")[-1, 34]
         print(f"{before_it} {its_word:<4} unit 34 opens {opened_34:5.1f}")
         assert opened_34 > 5 if (before_it, its_word) == ("In", "the") else opened_34 < 1
 
+# %% [markdown] slide="subslide"
+# It seems to open only if **both** facts are true: this word is *the*, and the word before is *In*. Is that so in all our stories?
+
+# %% slide="skip"
+gates = torch.nn.functional.silu(caught.outputs["blocks.2.ffn.gate_proj"])  # (B, T, F)
+the, capital_in = (tokenizer.encode(word)[0] for word in (" the", " In"))
+is_the = ids[:, 1:] == the  # (B, T - 1)
+after_in = ids[:, :-1] == capital_in  # (B, T - 1)
+
+# %% evidence="both-facts"
+gate_34 = gates[:, 1:, 34]  # (B, T - 1)
+cases = {"the, after In": is_the & after_in, "the, after another word": is_the & ~after_in, "another word": ~is_the}
+for case, mask in cases.items():
+    mean, most = (fixed(value, 1) for value in (gate_34[mask].mean(), gate_34[mask].max()))
+    print(f"{case:<23} {mask.sum():>4} times: unit 34 opens {mean:>4} on average, at most {most}")
+assert gate_34[is_the & after_in].mean() > 5 > 0.1 > gate_34[is_the & ~after_in].max()
+
 # %% [markdown]
-# It opens only if **both** facts are true: this word is *the*, and the word before is *In*. [[both-facts]] The second fact had to be fetched by attention. To combine the two is the work of the feed-forward. Could a linear map do it?
+# Yes, up to a few weak exceptions at other words. [[both-facts]] The word before had to be fetched by attention. To combine the two facts is the work of the feed-forward. Could a linear map do it?
 
 # %% [markdown] slide="subslide"
 # We write each fact as 0 or 1. What we want is 1 if both are 1, and otherwise 0.
@@ -283,7 +301,7 @@ assert torch.relu(total).equal(wanted)
 # - *SiLU is about 0 below 0 and about x above* (from the room): Far away, yes. Near 0, where most numbers are, -1 becomes -0.2689.
 # - *All three still learn* (`ReLU and SiLU and GELU`): Below 0 ReLU is flat. Move x a little: what changes?
 # - *The gate is returned alone* (`sigmoid alone`): The sigmoid is the gate. What passes through it?
-# - *The formula with exp* (`overflows below`): Its values are right, but far below 0 its gradient is NaN (section 8).
+# - *The formula with exp* (`overflows below`): Its values are right, but far below 0 its gradient is NaN (section 9).
 #
 # **Cut if short.** The exercise (it is one line), and the sentence on GELU.
 
@@ -293,7 +311,7 @@ assert torch.relu(total).equal(wanted)
 
 # %% [markdown]
 # - **SiLU**, also called *swish*, uses the sigmoid as its gate, written $\sigma$ (sigma): $\text{silu}(x) = x \cdot \sigma(x)$ with $\sigma(x) = 1 / (1 + e^{-x})$. Llama has it.
-# - **GELU** uses the probability that a random number from a standard normal distribution is below $x$: $\text{gelu}(x) = x \cdot \Phi(x)$ (phi). BERT and GPT-2 have it (section 8).
+# - **GELU** uses the probability that a random number from a standard normal distribution is below $x$: $\text{gelu}(x) = x \cdot \Phi(x)$ (phi). BERT and GPT-2 have it (section 9).
 
 # %% slide="skip"
 import math
@@ -301,7 +319,7 @@ import math
 from matplotlib import pyplot as plt
 
 from tinylm_lib import layers
-from tinylm_lib.classroom import check, fixed, hint, keep, show
+from tinylm_lib.classroom import check, hint, keep, show
 
 plt.style.use(figures.STYLE)
 
@@ -317,9 +335,10 @@ for value in (-2.0, -1.0, 0.0, 1.0, 2.0):
 
 # %% tags=["exercise"] name="silu" minutes=6 difficulty=1 plan=80
 def silu(x):
-    """x (...), any shape: x times its sigmoid, each number by itself. Returns (...) in the dtype of x.
+    """x (...), any shape: x times its sigmoid, each number by itself.
 
-    Values and gradients are finite from -1e6 to 1e30. The caller's x is not changed.
+    Returns (...) in the dtype of x. The caller's x is not changed.
+    Values and gradients are finite from -1e6 to 1e30.
     """
     # SOLUTION
     return x * torch.sigmoid(x)
@@ -334,7 +353,7 @@ if check("silu", silu).passed:
 hint("silu")
 
 # %% [markdown] tags=["solution"]
-# It is x, multiplied by its gate. Common mistakes: the gate alone; and `1 / (1 + torch.exp(-x))`, whose values are right and whose gradient is NaN far below 0 (section 8).
+# It is x, multiplied by its gate. Common mistakes: the gate alone; and `1 / (1 + torch.exp(-x))`, whose values are right and whose gradient is NaN far below 0 (section 9).
 
 # %% [markdown] slide="subslide"
 # ### What they look like
@@ -423,14 +442,14 @@ assert able == ["SiLU", "GELU"] and all(abs(each - 3 / 16) < 1e-4 for each in re
 # A ReLU unit that is below 0 at every input gets no gradient, so its weights stay as they are: a **dead unit**. Here all six are dead, and only the offset of the last map learns. With SiLU or GELU the same network learns the task. [[dead-units]] Their slopes at -3 are small and even negative, but they are not 0. [[slope-below-0]]
 
 # %% [markdown] slide="say"
-# ReLU itself has no jump: its curve has a corner, and only its slope jumps. Dead units are rare in well-tuned training, and ReLU works well in many models.
+# ReLU itself has no jump: its curve has a corner, and only its slope jumps. We started the network so that all units are dead. Whether units die in practice depends on the initial weights and on the learning rate.
 
 # %% [markdown] tags=["note"]
 # **Say.** In SiLU one number decides both whether something passes and what passes. Two questions deserve two maps. Then the students write the feed-forward of Llama.
 #
 # **Draw.** The two routes, with a tap on the upper one. Write the shapes at the arrows, C at both ends and F in the middle.
 #
-# **Ask.** "How many parameters does the second route add, and what could you cut to pay for it?" (Section 7 answers.)
+# **Ask.** "How many parameters does the second route add, and what could you cut to pay for it?" (Section 8 answers.)
 #
 # **Usual answers.**
 # - *silu on the up route* (`swapped`): Which of the two routes decides how much passes?
@@ -450,7 +469,8 @@ assert able == ["SiLU", "GELU"] and all(abs(each - 3 / 16) < 1e-4 for each in re
 # %%
 for gate_value, up_value in ((4.0, 3.0), (-10.0, 1000.0)):
     opened_by_hand = layers.silu(torch.tensor(gate_value)).item()
-    print(f"gate {gate_value:.0f}, after SiLU {opened_by_hand:.4f}, times {up_value:.0f} is {opened_by_hand * up_value:.1f}")
+    passes = opened_by_hand * up_value
+    print(f"gate {gate_value:.0f}, after SiLU {opened_by_hand:.4f}, times {up_value:.0f} is {passes:.1f}")
 
 # %% [markdown]
 # The second unit is shut, so nearly nothing of its 1000 passes. Think of a tap: the gate is the hand that turns it, and the up route is the water. The image ends at *fully open*, because SiLU of the gate route may be larger than 1.
@@ -579,14 +599,13 @@ trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
 # What does a unit do when it is open? Its number is multiplied by its column of `down_proj`, and the result is added to the position.
 
 # %% [markdown]
-# After the last layer the model compares the position with a row for each word of its vocabulary. So we can read off which words a column raises most, with the sign that the up route has where the unit is open. (The name for this is *direct logit attribution*.)
+# After the last layer the model compares the position with a row for each word of its vocabulary. So we can project a column onto the vocabulary and read off which words it raises most ([Geva et al. 2022](https://arxiv.org/abs/2203.14680)). The sign is the one that the up route has where the unit is open.
 
 # %% slide="skip"
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib.classroom import control
 
-gates = layers.silu(caught.outputs["blocks.2.ffn.gate_proj"])  # (B, T, F)
 passed_on = gates * caught.outputs["blocks.2.ffn.up_proj"]  # (B, T, F)
 
 # %%
@@ -600,7 +619,8 @@ kinds_of_pairs, which_pair, counts = pairs.unique(dim=0, return_inverse=True, re
 sums = torch.zeros(len(counts), gates.shape[-1]).index_add(0, which_pair, gates[:, 1:].flatten(0, 1))
 frequent = counts >= 3
 pair_gates = (sums / counts[:, None])[frequent]  # (P, F)
-pair_names = [" ".join(tokenizer.decode([token]).strip() for token in pair) for pair in kinds_of_pairs[frequent].tolist()]
+pair_texts = [[tokenizer.decode([token]).strip() for token in pair] for pair in kinds_of_pairs[frequent].tolist()]
+pair_names = [" ".join(texts) for texts in pair_texts]
 
 # %% [markdown] slide="say"
 # For the *if* we take the average gate after each pair of words that occurs at least 3 times.
@@ -618,14 +638,14 @@ def if_then(unit=34):
     then_ax.barh(answers, raises[raised, unit], color=figures.AXIS_COLORS["V"].light)
     # END
     if_ax.set(title=f"If unit {unit} reads ...", xlabel="how far it opens", ylabel="last two words")
-    then_ax.set(title="... then it raises", xlabel="logit, for each unit of its number", ylabel="next word")
+    then_ax.set(title="... then it raises", xlabel="weight of its column", ylabel="next word")
     for side in (if_ax, then_ax):
         side.invert_yaxis()
     alt = f"Two bar charts for unit {unit}: after which pairs of words it opens furthest, and which next words it raises most."
-    caption = "A unit as a rule. Left: where it opens furthest, on average. Right: what its column of down_proj adds to the logits."
-    rounded_gates = [fixed(value, 1) for value in pair_gates[opens, unit].tolist()]
-    table = {"reads": contexts, "opens": rounded_gates, "raises": answers, "by": [fixed(v, 1) for v in raises[raised, unit].tolist()]}
-    figures.display(fig, alt=alt, caption=caption, table=table)
+    caption = "A unit as a rule. Left: where it opens furthest, on average. Right: the next words that its column of down_proj raises most."
+    opened, by = pair_gates[opens, unit].tolist(), raises[raised, unit].tolist()
+    table = {"reads": contexts, "opens": opened, "raises": answers, "by": by}
+    figures.display(fig, alt=alt, caption=caption, table=table, digits=2)
 
 
 # %%
@@ -664,7 +684,7 @@ in_the = (following == end) | (following == light)  # (B, T - 1)
 # %% tags=["source-hidden"]
 predict(
     "We remove unit 34, one of 3 times 320. How does the loss of the model change?",
-    key=lambda: "a few words get much worse" if rise_34[in_the].mean() > 2 and rise_34[~in_the].abs().mean() < 0.01 else "?",
+    key=lambda: "a few words get much worse" if rise_34[in_the].mean() > 2 and rise_34[~in_the].mean() < 0.01 else "?",
     choices={
         "nothing changes": "Which other unit raises these two words after these two words?",
         "all words get a little worse": "At most positions the unit is shut, and a shut unit adds nothing.",
@@ -674,8 +694,8 @@ predict(
 )
 
 # %% tags=["source-hidden"] evidence="unit-34"
-print(f"without unit 34: *end* and *light* {rise_34[in_the].mean():+.2f} nats ({in_the.sum()} times),", end=" ")
-print(f"all other words {fixed(rise_34[~in_the].mean(), 3)}")
+print(f"without unit 34: end and light {rise_34[in_the].mean():+.2f} nats ({in_the.sum()} times)")
+print(f"                 all other words {fixed(rise_34[~in_the].mean(), 3)}")
 assert rise_34[in_the].mean() > 2 and rise_34[~in_the].abs().mean() < 0.01
 
 # %% [markdown]
@@ -709,11 +729,12 @@ print(f"without all of them at once: {together:.2f} nats")
 assert len(quiet) > 300 and together > 10 * rises[quiet].sum() > 0
 
 # %% [markdown]
-# It is not. Nearly every unit can be removed alone without harm. But without all of these units at once the loss rises by far more than their single rises added. [[units-alone]] So the work of most units is done by several together, and removing them one by one does not show what they do.
+# It is not. Nearly every unit can be removed alone without harm. But without all of these units at once the loss rises by far more than their single rises added. [[units-alone]] So most units work together, and removing them one by one does not show what they do.
 
 # %%
 for layer in range(3):
-    print(f"without all units of layer {layer}: {fixed((losses(without('ffn', (layer,))) - usual).mean(), 2)} nats")
+    rise = (losses(without("ffn", (layer,))) - usual).mean()
+    print(f"without all units of layer {layer}: {rise:.2f} nats")
 
 # %% [markdown]
 # The middle layer does not need its feed-forward for these stories.
@@ -815,7 +836,7 @@ assert any_name > 0.99 and on_names > math.log(len(name_ids)) + 0.05
 # We let the gates of all three layers no longer react to the word, by holding each at its average. And we hold the up route instead, or both.
 
 
-# %%
+# %% slide="skip"
 def following_rule(rule):
     """A copy of the shipped model whose feed-forwards compute rule(ffn, x)."""
     changed = copy.deepcopy(model)
@@ -824,6 +845,7 @@ def following_rule(rule):
     return changed
 
 
+# %%
 def held(routes: str):
     def rule(ffn, x):
         gate, up = layers.silu(ffn.gate_proj(x)), ffn.up_proj(x)  # (B, T, F)
@@ -840,11 +862,12 @@ tried |= {f"{routes} held": held(routes) for routes in ("gate", "up", "gate and 
 loss_of = {name: losses(reader).mean().item() for name, reader in tried.items()}
 for name, value in loss_of.items():
     print(f"{name:<17} {value:.2f} nats per token")
-room = loss_of["no feed-forward"] - loss_of["as trained"]
-assert loss_of["gate held"] - loss_of["as trained"] > 0.7 * room and loss_of["up held"] > loss_of["no feed-forward"]
+whole = loss_of["no feed-forward"] - loss_of["as trained"]
+assert loss_of["gate held"] - loss_of["as trained"] > 0.7 * whole
+assert loss_of["up held"] > loss_of["no feed-forward"]
 
 # %% [markdown]
-# With its gates held, this model is hardly better than without feed-forwards. [[gates-held]] So it uses its gates. But it uses the up route just as much, and held at its average that route does more harm than no feed-forward at all, because the layers that follow read vectors that they never met in training. Nor does the test show that a model *trained* without gates would be worse. Lesson 14 trains one.
+# With its gates held, this model is hardly better than without feed-forwards. [[gates-held]] So it uses its gates. But it uses the up route just as much, and held at its average that route does more harm than no feed-forward at all, probably because the layers that follow read vectors that they never met in training. Nor does the test show that a model *trained* without gates would be worse. Lesson 14 trains one.
 
 # %% [markdown] tags=["note"]
 # **Say.** Three wrong feed-forwards with the right shapes. Nothing raises an error, and one of them is hardly worse.
@@ -964,7 +987,7 @@ predict(
 
 # %% tags=["source-hidden"] slide="subslide"
 parts = list(work["shipped"])
-hues = [figures.AXIS_COLORS["D"].light, figures.AXIS_COLORS["S"].light, figures.AXIS_COLORS["F"].light, figures.AXIS_COLORS["V"].light]
+hues = [figures.AXIS_COLORS[letter].light for letter in "DSFV"]
 amounts = torch.tensor([list(each.values()) for each in work.values()]).double()
 amounts = amounts / amounts.sum(-1, keepdim=True)
 starts = amounts.cumsum(-1) - amounts
@@ -974,7 +997,7 @@ fig, ax = plt.subplots(figsize=(10.4, 5.2), layout="constrained")
 for i, (part, hue) in enumerate(zip(parts, hues, strict=True)):
     bars = ax.barh(named, amounts[:, i], 0.65, starts[:, i], color=hue, edgecolor="white", label=part)
     ax.bar_label(bars, percent[i], label_type="center", color="white", weight="bold")
-ax.set(title="Where three models multiply", xlabel="fraction of the multiplications for one token", ylabel="model and length")
+ax.set(title="Where three models multiply", xlabel="fraction of the multiplications", ylabel="model and length")
 ax.invert_yaxis()
 ax.yaxis.label.set_visible(False)
 ax.grid(visible=False)
@@ -1072,7 +1095,8 @@ print(f"it differs from the exact form by at most {(by_hand - layers.gelu(x_line
 # %% rows=["S1-9"]
 for value in (-20.0, -89.0):
     point = torch.tensor(value, requires_grad=True)
-    for name, result in (("formula", point / (1 + torch.exp(-point))), ("library", layers.silu(point))):
+    results = {"formula": point / (1 + torch.exp(-point)), "library": layers.silu(point)}
+    for name, result in results.items():
         (slope,) = torch.autograd.grad(result, point)
         print(f"x {value:.0f}, {name}: value {result.item():.1g}, gradient {slope.item():.1g}")
 
@@ -1150,7 +1174,7 @@ print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item(
 
 # %% [markdown] slide="slide"
 # ## What you have now
-# - Without attention the shipped model can predict no word that has to be fetched. Without its feed-forwards it still repeats objects but hardly predicts a pronoun. [[without-feed-forwards]] The feed-forward computes each position separately. [[each-position-alone]]
+# - Without attention the shipped model predicts hardly any word that has to be fetched. Without its feed-forwards it still repeats objects but hardly predicts a pronoun. [[without-feed-forwards]] The feed-forward computes each position separately. [[each-position-alone]]
 # - Some units open where two facts are both true. [[both-facts]] Linear maps cannot test that, and two in a row are one linear map [[one-map]], so training does not help. With a bend it works. [[bend-learns]] One unit with ReLU is enough. [[relu]]
 # - Units that ReLU shuts at every input get no gradient, and SiLU and GELU units still learn. [[dead-units]]
 # - SwiGLU multiplies a gate route by an up route. [[two-routes]]
