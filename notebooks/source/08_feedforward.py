@@ -7,7 +7,7 @@
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: after attention has fetched, each position works by itself, with many small rules of the form *if this, then add that*. A rule needs a bend, because two facts that must both be true cannot be tested by a linear map.
-# Sections 1 to 5 are the core. Section 6 asks how typical the units of sections 1 and 5 are, section 7 exchanges the routes of the shipped model, section 8 counts how wide a feed-forward is and how much it computes, and section 9 is for those who load or train real models.
+# Sections 1 to 5 are the core. Section 6 asks how typical the units of sections 1 and 5 are, section 7 exchanges the routes of the shipped model, section 8 counts how wide a feed-forward is and how much it computes, and section 9 helps those who load or train real models.
 # Before the class: run all cells once, and try the control of section 5 with three or four units, so that you know a mixed one.
 
 # %% slide="skip"
@@ -193,7 +193,7 @@ for before_it in ("In", "By"):
         assert opened_34 > 5 if (before_it, its_word) == ("In", "the") else opened_34 < 1
 
 # %% [markdown] slide="subslide"
-# It seems to open only if **both** facts are true: this word is *the*, and the word before is *In*. Is that so in all our stories?
+# It seems to open only if **both** facts are true: this word is *the*, and the word before is *In*. Is this true in all our stories?
 
 # %% slide="skip"
 gates = torch.nn.functional.silu(caught.outputs["blocks.2.ffn.gate_proj"])  # (B, T, F)
@@ -203,14 +203,14 @@ after_in = ids[:, :-1] == capital_in  # (B, T - 1)
 
 # %% evidence="both-facts"
 gate_34 = gates[:, 1:, 34]  # (B, T - 1)
-cases = {"the, after In": is_the & after_in, "the, after another word": is_the & ~after_in, "another word": ~is_the}
+cases = {"the, after In": is_the & after_in, "the, after another": is_the & ~after_in, "another word": ~is_the}
 for case, mask in cases.items():
     mean, most = (fixed(value, 1) for value in (gate_34[mask].mean(), gate_34[mask].max()))
-    print(f"{case:<23} {mask.sum():>4} times: unit 34 opens {mean:>4} on average, at most {most}")
+    print(f"{case:<18} {mask.sum():>4} times: unit 34 opens {mean:>4} on average, at most {most}")
 assert gate_34[is_the & after_in].mean() > 5 > 0.1 > gate_34[is_the & ~after_in].max()
 
 # %% [markdown]
-# Yes, up to a few weak exceptions at other words. [[both-facts]] The word before had to be fetched by attention. To combine the two facts is the work of the feed-forward. Could a linear map do it?
+# It is, apart from a few other words where the unit opens a little. [[both-facts]] The word before had to be fetched by attention. To combine the two facts is the work of the feed-forward. Could a linear map do it?
 
 # %% [markdown] slide="subslide"
 # We write each fact as 0 or 1. What we want is 1 if both are 1, and otherwise 0.
@@ -580,7 +580,7 @@ trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
 # Why SiLU, and not another bend? The SwiGLU paper tried several. Its losses were lower with a gate than without one, and its author offers no explanation (Shazeer 2020).
 
 # %% [markdown] tags=["note"]
-# **Say.** A unit opens if the position looks like this, and then it adds that. We have seen the *if*. Now the *then*, and what happens without the unit. Only removing it shows what it is needed for.
+# **Say.** A unit opens if the position looks like this, and then it adds that. We have seen the *if*. Now the *then*, and what happens without the unit. Only removing it shows what the model uses it for.
 #
 # **Draw.** One unit as a sentence with two blanks: *if ..., then ...*. Fill it in for unit 34.
 #
@@ -1179,7 +1179,7 @@ print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item(
 # - Units that ReLU shuts at every input get no gradient, and SiLU and GELU units still learn. [[dead-units]]
 # - SwiGLU multiplies a gate route by an up route. [[two-routes]]
 # - One unit of the shipped model raises two words after *In the*, and without it exactly these have a higher loss. [[unit-34]] Most units of its last layer can be removed alone without harm, but not all together. [[units-alone]]
-# - Most units of its last layer are mixed. [[most-units-are-mixed]] One of them opens where a new name comes next [[a-new-name]], but the model does not need it to know that a name comes next. [[names-without-239]] With all gates held at their averages the model loses most of what its feed-forwards add. [[gates-held]]
+# - If half of its largest gate counts as open, most units of its last layer open at several classes of words. [[most-units-are-mixed]] One of them opens where a new name comes next [[a-new-name]], but the model does not need it to know that a name comes next. [[names-without-239]] With all gates held at their averages the model loses most of what its feed-forwards add. [[gates-held]]
 # - If the inner width is 8/3 of the model's width, SwiGLU has about as many parameters as the classic form. [[as-many]] In three models at their full length the feed-forwards need more multiplications than attention does [[most-multiplications]], until a text is longer than 4 times the width, in a model with a classic feed-forward. [[scores-overtake]]
 # - For engineers: if rounding makes the inner width 0, a feed-forward without biases returns zeros without an error. [[width-0]]
 #
