@@ -117,16 +117,17 @@ for name in ("as trained", "no feed-forward"):
 # (This table counts the capital pronouns of the first 80 tokens, the one before it all pronouns of whole stories.)
 
 # %% [markdown] slide="subslide"
-# So **attention fetches, and the feed-forward works on the result**, at each position by itself. Is that true? If we reorder the positions, each must have the same result as before. `capture` (lesson 04) keeps what goes into each part.
+# So **attention fetches, and the feed-forward works on the result**, at each position by itself. Is that true? If we reorder the positions, each must have the same result as before. `capture` (lesson 04) keeps what goes into each part, here for the first 20 stories.
 
 # %% evidence="each-position-alone"
-caught = capture(model, ids)
+some_stories = ids[:20]  # (20, T)
+caught = capture(model, some_stories)
 at_positions = torch.arange(80)  # (T)
 order = torch.randperm(80, generator=torch.Generator().manual_seed(8))  # (T)
 halves = {"ffn": model.blocks[0].ffn, "attention": lambda x: model.blocks[0].attention(x, at_positions)}
 with torch.no_grad():
     for name, part in halves.items():
-        into = caught.inputs[f"blocks.0.{name}"]  # (B, T, C)
+        into = caught.inputs[f"blocks.0.{name}"]  # (20, T, C)
         change = (part(into[:, order]) - part(into)[:, order]).abs().max().item()
         print(f"{name:<9} reordered, the results differ by at most {change:.4f}")
         assert change < 1e-4 if name == "ffn" else change > 0.5
@@ -140,14 +141,19 @@ TEXT = "\nOne cold morning, friendly Amara came to Foxhollow. She had a gray cup
 QUOTED = ' Amara said to Felix, "Old bees sleep gladly." In the end Felix understood, "Old bees sleep gladly."'
 
 
-def openness(text: str) -> torch.Tensor:
-    """How far each unit of the last layer opens at each token of the text, (T, F)."""
-    gates = capture(model, torch.tensor([tokenizer.encode(text)])).outputs["blocks.2.ffn.gate_proj"]  # (1, T, F)
-    return torch.nn.functional.silu(gates)[0]  # (T, F)
+def openness(tokens: torch.Tensor) -> torch.Tensor:
+    """tokens (B, T). How far each unit of the last layer opens at each of them, (B, T, F)."""
+    gate_route = capture(model, tokens).outputs["blocks.2.ffn.gate_proj"]  # (B, T, F)
+    return torch.nn.functional.silu(gate_route)
+
+
+def opens_in(text: str) -> torch.Tensor:
+    """The same for one text, (T, F)."""
+    return openness(torch.tensor([tokenizer.encode(text)]))[0]
 
 
 # %% tags=["signature", "source-hidden"] slide="subslide" evidence="three-units"
-read_by = openness(TEXT + QUOTED)  # (T, F)
+read_by = opens_in(TEXT + QUOTED)  # (T, F)
 shown_words = [tokenizer.decode([token]).strip() for token in tokenizer.encode(TEXT + QUOTED)][1:]
 figures.shaded_words(
     shown_words,
@@ -188,7 +194,7 @@ from tinylm_lib.layers import Linear
 # %%
 for before_it in ("In", "By"):
     for its_word in ("the", "a"):
-        opened_34 = openness(f"{TEXT} {before_it} {its_word}")[-1, 34]
+        opened_34 = opens_in(f"{TEXT} {before_it} {its_word}")[-1, 34]
         print(f"{before_it} {its_word:<4} unit 34 opens {opened_34:5.1f}")
         assert opened_34 > 5 if (before_it, its_word) == ("In", "the") else opened_34 < 1
 
@@ -196,7 +202,7 @@ for before_it in ("In", "By"):
 # It seems to open only if **both** facts are true: this word is *the*, and the word before is *In*. Is this true in all our stories?
 
 # %% slide="skip"
-gates = torch.nn.functional.silu(caught.outputs["blocks.2.ffn.gate_proj"])  # (B, T, F)
+gates = torch.cat([openness(part) for part in ids.split(20)])  # (B, T, F)
 the, capital_in = (tokenizer.encode(word)[0] for word in (" the", " In"))
 is_the = ids[:, 1:] == the  # (B, T - 1)
 after_in = ids[:, :-1] == capital_in  # (B, T - 1)
@@ -606,12 +612,12 @@ from torch.nn.functional import cross_entropy
 
 from tinylm_lib.classroom import control
 
-passed_on = gates * caught.outputs["blocks.2.ffn.up_proj"]  # (B, T, F)
+added = layers.silu(caught.outputs["blocks.2.ffn.gate_proj"]) * caught.outputs["blocks.2.ffn.up_proj"]  # (20, T, F)
 
 # %%
 head_rows = model.lm_head.weight * model.final_norm.weight  # (V, C)
 column_raises = head_rows @ model.blocks[2].ffn.down_proj.weight  # (V, C) @ (C, F) -> (V, F)
-raises = (column_raises * passed_on.sum((0, 1)).sign()).detach()  # (V, F)
+raises = (column_raises * added.sum((0, 1)).sign()).detach()  # (V, F)
 
 # %% slide="skip"
 pairs = torch.stack((ids[:, :-1], ids[:, 1:]), -1).flatten(0, 1)  # (N, 2): each token and the one before it
@@ -702,10 +708,7 @@ assert rise_34[in_the].mean() > 2 and rise_34[~in_the].abs().mean() < 0.01
 # Without unit 34 the loss rises by more than 2 nats on the two words that the unit raises, and not on the others. [[unit-34]] Here watching and removing agree: the unit is *for* these words. Is this the rule?
 
 # %% slide="skip"
-some_stories = ids[::3]  # (20, T)
-ended = capture(model, some_stories)
-stream = ended.outputs["blocks.2"]  # (20, T, C)
-added = layers.silu(ended.outputs["blocks.2.ffn.gate_proj"]) * ended.outputs["blocks.2.ffn.up_proj"]  # (20, T, F)
+stream = caught.outputs["blocks.2"]  # (20, T, C)
 columns_down = model.blocks[2].ffn.down_proj.weight.detach()  # (C, F)
 
 
