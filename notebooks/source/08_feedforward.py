@@ -3,7 +3,7 @@
 # **What does a position do with what it has fetched?**
 #
 # *Needs* lessons 02 to 07. *Builds* `silu`, `gelu` and `swiglu` (in the library: `layers.py`, and `GatedMLP` in `feedforward.py`). *Runs* in about 20 s on two cores.
-# *Teaches* in about 55 minutes, plus 26 of exercises.
+# *Teaches* in about 56 minutes, plus 26 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: after attention has fetched, each position works by itself, with many small rules of the form *if this, then add that*. A rule needs a bend, because two facts that must both be true cannot be tested by a linear map.
@@ -45,6 +45,12 @@ from tinylm_lib.storyworld import gaps
 # %% [markdown] slide="subslide"
 # What does each half do? We switch it off in all three layers, so that it adds nothing, and count what the model can no longer predict. Such a test is called an **ablation**.
 
+# %% slide="skip"
+shipped = load_pretrained("storyworld")
+model, tokenizer = shipped.model.eval(), shipped.tokenizer
+generator = torch.Generator().manual_seed(8)
+stories = [storyworld.story(generator) for _ in range(60)]
+
 
 # %%
 def without(part: str, layers: tuple[int, ...] = (0, 1, 2)):
@@ -56,11 +62,8 @@ def without(part: str, layers: tuple[int, ...] = (0, 1, 2)):
     return changed
 
 
-# %% slide="skip"
-shipped = load_pretrained("storyworld")
-model, tokenizer = shipped.model.eval(), shipped.tokenizer
-generator = torch.Generator().manual_seed(8)
-stories = [storyworld.story(generator) for _ in range(60)]
+# %% [markdown] slide="say"
+# A *hook* is a function that PyTorch calls after a module, and what it returns replaces the result of the module. `gaps` compares the most probable word of the model with the word of the story, for each kind of word that an earlier word determines.
 
 # %% slide="skip"
 readers = {"as trained": model, "no feed-forward": without("ffn"), "no attention": without("attention")}
@@ -134,7 +137,7 @@ with torch.no_grad():
 
 # %% [markdown] slide="subslide"
 # ### Look inside
-# A feed-forward consists of **units**, also called *hidden units* or *neurons*. Each unit computes at each position a number that says how far it **opens** there. The shipped model has 320 units in each of its three layers. Three of the last layer read a text:
+# A feed-forward consists of **units**, also called *hidden units* or *neurons*. Each unit computes at each position a number that says how far it **opens** there. The shipped model has 320 units in each of its three layers. Sections 3 and 4 show how it is computed. Three units of the last layer read a text:
 
 # %% slide="skip"
 TEXT = "\nOne cold morning, friendly Amara came to Foxhollow. She had a gray cup. There she met Felix, a singer with a yellow lantern."
@@ -296,6 +299,9 @@ assert torch.relu(total).equal(wanted)
 #
 # $$W_{down}\,\text{bend}(W_{up}\, x)$$
 
+# %% [markdown] slide="say"
+# With enough units such a network can come as close as you like to any continuous function on a bounded region ([Hornik 1991](https://doi.org/10.1016/0893-6080%2891%2990009-T)). This says nothing about whether training finds it.
+
 # %% [markdown] tags=["note"]
 # **Say.** ReLU multiplies by 0 or by 1. Replace this switch by something between 0 and 1, and a unit that is nearly shut can still learn.
 #
@@ -445,7 +451,7 @@ for name, lost in revived.items():
 assert able == ["SiLU", "GELU"] and all(abs(each - 3 / 16) < 1e-4 for each in revived["ReLU"])
 
 # %% [markdown]
-# A ReLU unit that is below 0 at every input gets no gradient, so its weights stay as they are: a **dead unit**. Here all six are dead, and only the offset of the last map learns. With SiLU or GELU the same network learns the task. [[dead-units]] Their slopes at -3 are small and even negative, but they are not 0. [[slope-below-0]]
+# A ReLU unit that is below 0 at every input gets no gradient, so its weights stay as they are: a **dead unit** (the *dying ReLU* problem). Here all six are dead, and only the offset of the last map learns. With SiLU or GELU the same network learns the task. [[dead-units]] Their slopes at -3 are small and even negative, but they are not 0. [[slope-below-0]]
 
 # %% [markdown] slide="say"
 # ReLU itself has no jump: its curve has a corner, and only its slope jumps. We started the network so that all units are dead. Whether units die in practice depends on the initial weights and on the learning rate.
@@ -605,7 +611,7 @@ trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
 # What does a unit do when it is open? Its number is multiplied by its column of `down_proj`, and the result is added to the position.
 
 # %% [markdown]
-# After the last layer the model compares the position with a row for each word of its vocabulary. So we can project a column onto the vocabulary and read off which words it raises most ([Geva et al. 2022](https://arxiv.org/abs/2203.14680)). The sign is the one that the up route has where the unit is open.
+# After the last layer the model compares the position with a row for each word of its vocabulary. So we can project a column onto the vocabulary and read off which words it raises most ([Geva et al. 2022](https://arxiv.org/abs/2203.14680)). The final norm multiplies each feature by a weight, so we do the same. The sign is the one that the up route has where the unit is open.
 
 # %% slide="skip"
 from torch.nn.functional import cross_entropy
@@ -705,7 +711,7 @@ print(f"                 all other words {fixed(rise_34[~in_the].mean(), 3)}")
 assert rise_34[in_the].mean() > 2 and rise_34[~in_the].abs().mean() < 0.01
 
 # %% [markdown]
-# Without unit 34 the loss rises by more than 2 nats on the two words that the unit raises, and not on the others. [[unit-34]] Here watching and removing agree: the unit is *for* these words. Is this the rule?
+# Without unit 34 the loss rises by more than 2 nats on the two words that the unit raises, and not on the others. [[unit-34]] Here watching and removing agree: the unit is *for* these words. Is this the rule? We remove each unit of the last layer alone. Only what comes after it has to be computed again.
 
 # %% slide="skip"
 stream = caught.outputs["blocks.2"]  # (20, T, C)
@@ -802,6 +808,14 @@ assert half[203] == half[234] == 1
 
 # %% [markdown]
 # If a unit counts as open at half of its largest gate, units 203 and 234 open at one class, but most units of this layer are mixed: *polysemantic*. [[most-units-are-mixed]] With the limit 0.9 most have one class, so the answer depends on the limit. One reason that has been proposed for mixed units is **superposition**: a model stores more features than it has units ([Elhage et al. 2022](https://arxiv.org/abs/2209.10652)).
+
+# %%
+for layer in range(3):
+    of_layer = layers.silu(caught.outputs[f"blocks.{layer}.ffn.gate_proj"])  # (20, T, F)
+    print(f"layer {layer}: the largest gate at any position is {of_layer.max():.1f}")
+
+# %% [markdown]
+# In the first two layers no unit opens as far as those that we looked at. What their units do is harder to read, because later layers still change it.
 
 # %% [markdown] slide="subslide"
 # Unit 239 opens at *friendly* as well as at *met*. What do these words have in common? A guess: a name comes next. But names also come next where a person is mentioned again, so we measure both.
@@ -1018,6 +1032,9 @@ even = small_work["feed-forward"] / (small_work["scores"] / models["GPT-2 small"
 assert even == 4 * small_width  # 2 * C * T = 8 * C * C
 print(f"GPT-2 small: as much for the scores as for the feed-forward at {even:,.0f} tokens")
 
+# %% [markdown]
+# Because so much of the work is here, many large models have several feed-forwards in each layer, and each position uses only a few of them: a **mixture of experts** ([Shazeer et al. 2017](https://arxiv.org/abs/1701.06538)).
+
 # %% [markdown] tags=["note"]
 # **Say.** Here is what you need when you load weights or write your own layer: the exact GELU and its approximation, and three mistakes that raise no error.
 #
@@ -1193,6 +1210,7 @@ print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item(
 # - The classic feed-forward: Vaswani et al. 2017, [*Attention Is All You Need*](https://arxiv.org/abs/1706.03762), section 3.3.
 # - GELU and SiLU: Hendrycks and Gimpel 2016, [*Gaussian Error Linear Units (GELUs)*](https://arxiv.org/abs/1606.08415), section 2.
 # - SwiGLU and its width: Shazeer 2020, [*GLU Variants Improve Transformer*](https://arxiv.org/abs/2002.05202). Before it: Dauphin et al. 2017, [*Language Modeling with Gated Convolutional Networks*](https://arxiv.org/abs/1612.08083).
+# - What such networks can express: Hornik 1991, [*Approximation Capabilities of Multilayer Feedforward Networks*](https://doi.org/10.1016/0893-6080%2891%2990009-T). Mixture of experts: Shazeer et al. 2017, [*Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer*](https://arxiv.org/abs/1701.06538).
 # - Superposition: Elhage et al. 2022, [*Toy Models of Superposition*](https://arxiv.org/abs/2209.10652).
 # - A memory of pairs: Geva et al. 2021, [*Transformer Feed-Forward Layers Are Key-Value Memories*](https://arxiv.org/abs/2012.14913). What a column raises: Geva et al. 2022, [*Transformer Feed-Forward Layers Build Predictions by Promoting Concepts in the Vocabulary Space*](https://arxiv.org/abs/2203.14680).
 # - SwiGLU in Llama: Touvron et al. 2023, [*LLaMA: Open and Efficient Foundation Language Models*](https://arxiv.org/abs/2302.13971), section 2.2.
