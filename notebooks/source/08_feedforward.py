@@ -2,7 +2,7 @@
 # # 08 Feedforward
 # **What does a position do with what it has fetched?**
 #
-# *Needs* lessons 02 to 07. *Builds* `silu`, `gelu` and `swiglu` (in the library: `layers.py`, and `GatedMLP` in `feedforward.py`). *Runs* in about 20 s on two cores.
+# *Needs* lessons 02 to 07. *Builds* `silu`, `swiglu` and `gelu` (in the library: `layers.py`, and `GatedMLP` in `feedforward.py`). *Runs* in about 20 s on two cores.
 # *Teaches* in about 56 minutes, plus 26 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -140,7 +140,7 @@ with torch.no_grad():
 # A feed-forward consists of **units**, also called *hidden units* or *neurons*. Each unit computes at each position a number that says how far it **opens** there. The shipped model has 320 units in each of its three layers. Sections 3 and 4 show how it is computed. Three units of the last layer read a text:
 
 # %% slide="skip"
-TEXT = "\nOne cold morning, friendly Amara came to Foxhollow. She had a gray cup. There she met Felix, a singer with a yellow lantern."
+TEXT = "One cold morning, friendly Amara came to Foxhollow. She had a gray cup. There she met Felix, a singer with a yellow lantern."
 QUOTED = ' Amara said to Felix, "Old bees sleep gladly." In the end Felix understood, "Old bees sleep gladly."'
 
 
@@ -151,13 +151,13 @@ def openness(tokens: torch.Tensor) -> torch.Tensor:
 
 
 def opens_in(text: str) -> torch.Tensor:
-    """The same for one text, (T, F)."""
-    return openness(torch.tensor([tokenizer.encode(text)]))[0]
+    """The same for the line end and one text after it, (T, F)."""
+    return openness(torch.tensor([tokenizer.encode("\n" + text)]))[0]
 
 
 # %% tags=["signature", "source-hidden"] slide="subslide" evidence="three-units"
 read_by = opens_in(TEXT + QUOTED)  # (T, F)
-shown_words = [tokenizer.decode([token]).strip() for token in tokenizer.encode(TEXT + QUOTED)][1:]
+shown_words = [tokenizer.decode([token]).strip() for token in tokenizer.encode("\n" + TEXT + QUOTED)][1:]
 figures.shaded_words(
     shown_words,
     {f"unit {unit}": read_by[1:, unit].tolist() for unit in (203, 34, 70)},
@@ -165,6 +165,7 @@ figures.shaded_words(
     caption="The darker a word, the further the unit opens when the model has read it. Nobody programmed these units: training found them. What is the rule of each?",
     limit=11,
 )
+assert read_by.shape[1] == 320
 assert shown_words[read_by[1:, 34].argmax()] == "the" and shown_words[read_by[1:, 70].argmax()] == '"'
 assert {shown_words[i] for i in read_by[1:, 203].topk(2).indices.tolist()} == {"gray", "yellow"}
 
@@ -661,7 +662,7 @@ def if_then(unit=34):
 
 
 # %%
-control(if_then, unit=(0, 319))
+control(if_then, unit=(0, 319))  # then try 203, 64, 113 and one at random
 
 # %% [markdown]
 # **If** the last words are *In the*, **then** raise *end* and *light*. The feed-forward has been compared with a memory of such pairs, each with a key and a value ([Geva et al. 2021](https://arxiv.org/abs/2012.14913)). Move the slider to 203 (colours, then things), 64 or 113. Most other units are harder to read.
@@ -1182,9 +1183,9 @@ print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item(
 # %% [markdown] tags=["note"]
 # **Say.** Attention fetches, and the feed-forward works on what was fetched, with units that are rules. Say only the points whose sections you taught.
 #
-# **Draw.** Once more the sentence with two blanks, *if ..., then ...*, and fill in unit 34.
+# **Draw.** Once more the sentence with two blanks, *if ..., then ...*, and fill in the unit that opens after *In the*.
 #
-# **Ask.** At the door: "Why is one linear map not enough for unit 34?"
+# **Ask.** At the door: "Why is one linear map not enough for this unit?"
 #
 # **Usual answers.**
 # - *Because it is too small* (from the room): Two large linear maps in a row are still one linear map.
@@ -1200,7 +1201,7 @@ print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item(
 # - SwiGLU multiplies a gate route by an up route. [[two-routes]]
 # - One unit of the shipped model raises two words after *In the*, and without it exactly these have a higher loss. [[unit-34]] Most units of its last layer can be removed alone without harm, but not all together. [[units-alone]]
 # - If half of its largest gate counts as open, most units of its last layer open at several classes of words. [[most-units-are-mixed]] One of them opens where a new name comes next [[a-new-name]], but the model does not need it to know that a name comes next. [[names-without-239]] With all gates held at their averages the model loses most of what its feed-forwards add. [[gates-held]]
-# - If the inner width is 8/3 of the model's width, SwiGLU has about as many parameters as the classic form. [[as-many]] In three models at their full length the feed-forwards need more multiplications than attention does [[most-multiplications]], until a text is longer than 4 times the width, in a model with a classic feed-forward. [[scores-overtake]]
+# - With the inner width of the formula in section 8, SwiGLU has about as many parameters as the classic form. [[as-many]] In three models at their full length the feed-forwards need more multiplications than attention does [[most-multiplications]], until a text is longer than four times the width, in a model with a classic feed-forward. [[scores-overtake]]
 # - For engineers: if rounding makes the inner width 0, a feed-forward without biases returns zeros without an error. [[width-0]]
 #
 # Next, lesson 09: attention and feed-forward in one block, and blocks in a row.

@@ -368,4 +368,4 @@ SWIGLU = Exercise(
     ),
 )  # fmt: skip
 
-EXERCISES = (SILU, GELU, SWIGLU)
+EXERCISES = (SILU, SWIGLU, GELU)
