@@ -2,114 +2,228 @@
 # # 08 Feedforward
 # **What does a position do with what it has fetched?**
 #
-# *Needs* lessons 02 to 07. *Builds* `silu`, `gelu` and `swiglu` (in the library: `layers.py`, and `GatedMLP` in `feedforward.py`). *Runs* in about 14 s on two cores.
-# *Teaches* in about 47 minutes, plus 26 of exercises.
+# *Needs* lessons 02 to 07. *Builds* `silu`, `swiglu` and `gelu` (in the library: `layers.py`, and `GatedMLP` in `feedforward.py`). *Runs* in about 20 s on two cores.
+# *Teaches* in about 56 minutes, plus 26 of exercises.
 
-# %%
+# %% [markdown] tags=["note"]
+# The lesson has one idea: after attention has fetched, each position works by itself, with many small rules of the form *if this, then add that*. A rule needs a bend, because two facts that must both be true cannot be tested by a linear map.
+# Sections 1 to 5 are the core. Section 6 asks how typical the units of sections 1 and 5 are, section 7 exchanges the routes of the shipped model, section 8 counts how wide a feed-forward is and how much it computes, and section 9 helps those who load or train real models.
+# Before the class: run all cells once, and try the control of section 5 with three or four units, so that you know a mixed one.
+
+# %% slide="skip"
 import copy
-import math
 
 import torch
-from torch.nn.functional import cross_entropy
 
-from tinylm_lib import ModelConfig, layers, preset, storyworld
-from tinylm_lib.classroom import capture, check, figures, fixed, hint, keep, predict, show, trace
-from tinylm_lib.config import derived_d_ff
-from tinylm_lib.cost import forward_flops
-from tinylm_lib.feedforward import FFNS, GatedMLP, feed_forward
-from tinylm_lib.layers import Linear
+from tinylm_lib import storyworld
+from tinylm_lib.classroom import capture, figures, fixed, predict
 from tinylm_lib.pretrained import load_pretrained
-from tinylm_lib.storyworld import CLASSES, gaps
+from tinylm_lib.storyworld import gaps
 
-_ = torch.manual_seed(8)
+# %% [markdown] tags=["note"]
+# **Say.** Attention moves vectors between positions. Today we look at the other half of a layer, which moves nothing, and ask what is lost without it. Show the shaded text early, and let the class find the rules of the three units.
+#
+# **Draw.** Five columns for five positions. Attention is a set of arrows between the columns, the feed-forward a box inside each column. No arrow leads from box to box.
+#
+# **Ask.** Before the prediction: "At the full stop attention has fetched *Amara*. The next word is *She*. What is still missing?" After the picture: "State the rule of each unit in one sentence."
+#
+# **Usual answers.**
+# - *The object, because its colour is far away* (`an object (fan) that its colour tells`): Fetching is the work of attention, and attention is still there. An object has only to be repeated.
+# - *Both* (`both`): Which of the two words is already in the text, and which one has to be made from another word?
+# - *Unit 34 opens at "the"* (from the room): Look for a second *the* in a text of your own, such as *with the lamp*. Section 2 tries it.
+#
+# **Cut if short.** The two lines on the pronouns; say their result.
 
 # %% [markdown] slide="slide"
 # ## 1. Fetching is not enough
 # > One cold morning, friendly Amara came to Foxhollow. \_\_\_ had a gray cup.
 #
-# *She*, you say. Attention can fetch *Amara*. What is left to do?
+# You probably said *She*. Attention can fetch *Amara*, but the next word is not *Amara*. What is still missing?
 #
-# After attention every position holds its own word and what it has fetched. Then comes the other half of a layer, the **feed-forward**. We take it away and look. The shipped model has one in each of its
-# three layers. `with_rule` copies the model and lets its feed-forwards follow a rule of ours, by a *hook*: a function whose result replaces what a module returns. `gaps` compares a model's guesses with the words that the
-# stories really have, for each kind of word.
+# After attention each position holds its own word and what it has fetched. Then comes the other half of a layer, the **feed-forward**, also called *MLP* (multilayer perceptron).
 
-# %%
+# %% [markdown] slide="subslide"
+# What does each half do? We switch it off in all three layers, so that it adds nothing, and count what the model can no longer predict. Such a test is called an **ablation**.
+
+# %% slide="skip"
 shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
-
-
-def with_rule(rule):
-    other = copy.deepcopy(model)
-    for block in other.blocks:
-        block.ffn.register_forward_hook(lambda ffn, inputs, output: rule(ffn, inputs[0]))
-    return other
+generator = torch.Generator().manual_seed(8)
+stories = [storyworld.story(generator) for _ in range(60)]
 
 
 # %%
-generator = torch.Generator().manual_seed(8)
-stories = [storyworld.story(generator) for _ in range(60)]
-silent = with_rule(lambda ffn, x: torch.zeros_like(x))
-found = {"as trained": gaps(model, tokenizer, stories), "without": gaps(silent, tokenizer, stories)}
+def without(part: str, layers: tuple[int, ...] = (0, 1, 2)):
+    """A copy of the shipped model in which this part of these layers adds nothing."""
+    changed = copy.deepcopy(model)
+    for layer in layers:
+        module = changed.blocks[layer].get_submodule(part)
+        module.register_forward_hook(lambda module, inputs, output: torch.zeros_like(output))
+    return changed
+
+
+# %% [markdown] slide="say"
+# A *hook* is a function that PyTorch calls after a module, and what it returns replaces the result of the module. `gaps` compares the most probable word of the model with the word of the story, for each kind of word that an earlier word determines.
+
+# %% slide="skip"
+readers = {"as trained": model, "no feed-forward": without("ffn"), "no attention": without("attention")}
+found = {name: gaps(reader, tokenizer, stories) for name, reader in readers.items()}
 
 # %% tags=["source-hidden"]
 OBJECT, PRONOUN = "an object (fan) that its colour tells", "a pronoun (He, he, She, she) that a name tells"
-left = {text: found["without"][kind].right for text, kind in ((OBJECT, "object"), (PRONOUN, "pronoun"))}
+left = {text: found["no feed-forward"][kind].right for text, kind in ((OBJECT, "object"), (PRONOUN, "pronoun"))}
 predict(
-    "Without feed-forwards, which kind of word does the model lose?",
-    key=lambda: min(left, key=left.get),
+    "Without its feed-forwards, which kind of word can the model no longer predict?",
+    key=lambda: min(left, key=left.get) if max(left.values()) > 0.9 > 0.4 > min(left.values()) else "something else",
     choices={
-        OBJECT: "The fan stood in the story. Once it is fetched it can be repeated.",
+        OBJECT: "The fan is in the story already. Once it is fetched, it has only to be repeated.",
         PRONOUN: "",
-        "both": "Attention is all there, and an object needs little more than to be fetched and repeated.",
+        "both": "Attention is all there, and an object has only to be fetched and repeated.",
     },
-    because="Objects are still fetched and repeated. A pronoun is now hardly ever the first guess.",
+    because="Objects are still fetched and repeated, but a pronoun is now hardly ever the most probable word.",
 )
 
-# %% evidence="without-feed-forwards"
-print("how many of the words are the model's first guess")
-for kind, gap in found["as trained"].items():
+# %% tags=["source-hidden"] slide="subslide" evidence="without-feed-forwards"
+print(f"correct{'':<5}" + "".join(f"{name:>17}" for name in readers))
+for kind in found["as trained"]:
     if kind not in ("all", "other"):
-        print(f"{kind:>10}: as trained {gap.right:.2f}, without {found['without'][kind].right:.2f}")
-assert found["without"]["object"].right > 0.9 and found["without"]["pronoun"].right < 0.4
+        print(f"{kind:<12}" + "".join(f"{found[name][kind].right:17.2f}" for name in readers))
+halved = found["no feed-forward"]
+assert halved["object"].right > 0.9 and halved["pronoun"].right < 0.4
+assert all(gap.right < 0.2 for kind, gap in found["no attention"].items() if kind not in ("all", "other"))
 
 # %% [markdown]
-# Objects and quotations survive, names and places mostly, traits half, pronouns hardly. Colours and owners hardly change, but the model often misses them as it was trained, too. What is lost with the pronouns? Look at the first 80 words of each story, where *He* or *She* comes next (the 0.23 counts whole stories, and *he* and *she*, too):
+# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too.) Without attention everything fails, because nothing is fetched. Without feed-forwards objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]]
+
+# %% [markdown] slide="subslide"
+# What exactly is lost with the pronouns? We look at the beginnings of the stories, where *He* or *She* comes next.
+
+# %% slide="skip"
+ids = torch.tensor([tokenizer.encode("\n" + story.text)[:80] for story in stories])  # (B, T)
+following = ids[:, 1:]  # (B, T - 1)
+he, she = (tokenizer.encode(word)[0] for word in (" He", " She"))
+pronoun_next = (following == he) | (following == she)  # (B, T - 1)
 
 # %%
-ids = torch.tensor([tokenizer.encode("\n" + story.text)[:80] for story in stories])  # (B, T)
-B, T, C = *ids.shape, model.config.d_model
-he, she = (tokenizer.encode(word)[0] for word in (" He", " She"))
-at = (ids[:, 1:] == he) | (ids[:, 1:] == she)  # (B, T - 1)
-told = ids[:, 1:][at]
-for name, m in (("as trained", model), ("without", silent)):
-    logits = m(ids[:, :-1])[at].detach()  # (N, V)
-    first, of_two = logits.argmax(-1), torch.where(logits[:, he] > logits[:, she], he, she)
-    print(f"{name:>10}: right {(first == told).double().mean():.2f}", end=", ")
-    print(f"right, of the two pronouns {(of_two == told).double().mean():.2f}")
-print("first guesses without:", *(tokenizer.decode([token]) for token in first[:8].tolist()))
+for name in ("as trained", "no feed-forward"):
+    with torch.no_grad():
+        logits = readers[name](ids[:, :-1])[pronoun_next]  # (N, V)
+    first = logits.argmax(-1)  # (N)
+    of_two = torch.where(logits[:, he] > logits[:, she], he, she)  # (N)
+    pair = [(guess == following[pronoun_next]).double().mean() for guess in (first, of_two)]
+    print(f"{name:<16} most probable of all words {pair[0]:.2f}, of the two pronouns {pair[1]:.2f}")
 
 # %% [markdown]
-# Without feed-forwards the model hardly ever says a pronoun there. Which of the two, it still knows in most cases: much of that comes through attention alone. What is lost is that a pronoun comes next.
-#
-# In each layer **attention fetches, and the feed-forward works on the whole vector**, the position's own word and what was fetched, at each position by itself. `capture` (lesson 04) runs the model and keeps what went into each part and what came out:
+# Most of the choice between *He* and *She* comes through attention alone. What is lost is the knowledge that a pronoun comes next at all.
+
+# %% [markdown] slide="say"
+# (This table counts the capital pronouns of the first 80 tokens, the one before it all pronouns of whole stories.)
+
+# %% [markdown] slide="subslide"
+# So **attention fetches, and the feed-forward works on the result**, at each position by itself. Is that true? If we reorder the positions, each must have the same result as before. `capture` (lesson 04) keeps what goes into each part, here for the first 20 stories.
 
 # %% evidence="each-position-alone"
-caught = capture(model, ids)
-ffn, x = model.blocks[0].ffn, caught.inputs["blocks.0.ffn"]
+some_stories = ids[:20]  # (20, T)
+caught = capture(model, some_stories)
+at_positions = torch.arange(80)  # (T)
+order = torch.randperm(80, generator=torch.Generator().manual_seed(8))  # (T)
+halves = {"ffn": model.blocks[0].ffn, "attention": lambda x: model.blocks[0].attention(x, at_positions)}
 with torch.no_grad():
-    y, order = ffn(x), torch.randperm(T)  # (B, T, C), (T)
-    torch.testing.assert_close(ffn(x[:, order]), y[:, order])
-    torch.testing.assert_close(ffn(x[0, 5]), y[0, 5])
-print(f"{T} positions in another order, or one alone: each has the same result as before")
+    for name, part in halves.items():
+        into = caught.inputs[f"blocks.0.{name}"]  # (20, T, C)
+        change = (part(into[:, order]) - part(into)[:, order]).abs().max().item()
+        print(f"{name:<9} reordered, the results differ by at most {change:.4f}")
+        assert change < 1e-4 if name == "ffn" else change > 0.5
+
+# %% [markdown] slide="subslide"
+# ### Look inside
+# A feed-forward consists of **units**, also called *hidden units* or *neurons*. Each unit computes at each position a number that says how far it **opens** there. The shipped model has 320 units in each of its three layers. Sections 3 and 4 show how it is computed. Three units of the last layer read a text:
+
+# %% slide="skip"
+TEXT = "One cold morning, friendly Amara came to Foxhollow. She had a gray cup. There she met Felix, a singer with a yellow lantern."
+QUOTED = ' Amara said to Felix, "Old bees sleep gladly." In the end Felix understood, "Old bees sleep gladly."'
+
+
+def openness(tokens: torch.Tensor) -> torch.Tensor:
+    """tokens (B, T). How far each unit of the last layer opens at each of them, (B, T, F)."""
+    gate_route = capture(model, tokens).outputs["blocks.2.ffn.gate_proj"]  # (B, T, F)
+    return torch.nn.functional.silu(gate_route)
+
+
+def opens_in(text: str) -> torch.Tensor:
+    """The same for the line end and one text after it, (T, F)."""
+    return openness(torch.tensor([tokenizer.encode("\n" + text)]))[0]
+
+
+# %% tags=["signature", "source-hidden"] slide="subslide" evidence="three-units"
+read_by = opens_in(TEXT + QUOTED)  # (T, F)
+shown_words = [tokenizer.decode([token]).strip() for token in tokenizer.encode("\n" + TEXT + QUOTED)][1:]
+figures.shaded_words(
+    shown_words,
+    {f"unit {unit}": read_by[1:, unit].tolist() for unit in (203, 34, 70)},
+    title="Three units read the same text",
+    caption="The darker a word, the further the unit opens when the model has read it. Nobody programmed these units: training found them. What is the rule of each?",
+    limit=11,
+)
+assert read_by.shape[1] == 320
+assert shown_words[read_by[1:, 34].argmax()] == "the" and shown_words[read_by[1:, 70].argmax()] == '"'
+assert {shown_words[i] for i in read_by[1:, 203].topk(2).indices.tolist()} == {"gray", "yellow"}
+
+# %% [markdown]
+# Unit 203 opens at colours. Unit 34 opens far only once, at *the*. Unit 70 opens furthest at the first quotation mark, but not where the same words are quoted again, and less far at a few other words. [[three-units]] The rest of the lesson explains how such a unit works, and what it does when it is open.
 
 # %% [markdown] tags=["note"]
-# The contrast to ask for is lesson 05: there one changed word moved later results. With only the first layer's feed-forward switched off, about half of the pronouns are right. If time is short, cut the tanh form in
-# section 3 and the two slips in section 7.
+# **Say.** Unit 34 tests two facts at once. A linear map cannot do that, whatever its weights are. One bend is enough.
+#
+# **Draw.** The four corners of a square, with 0, 0, 0 and 1 written at them. Ask for one straight slope over the square that has these heights.
+#
+# **Ask.** After the 2 by 2 table: "Which of the two facts had to be fetched by attention?" (That the word before is *In*.) After the prediction: "And if you are free to choose other weights?"
+#
+# **Usual answers.**
+# - *8* (`8`): The offset is in both numbers, so it is counted twice.
+# - *Any number, because it has not been trained* (`any number: it is free`): Three cases fix both weights and the offset. What is left to choose?
+# - *A larger linear network would do it* (from the room): Two linear maps in a row are one. The training in this section tries it.
+#
+# **Cut if short.** The product of the two matrices; the training shows the same.
 
 # %% [markdown] slide="slide"
 # ## 2. Why a bend is needed
-# "Works on" sounds like a job for a linear map. Why is that not enough? The smallest piece of work: a position has fetched two facts, *it is pink* and *it is a fan*, each 0 or 1, and something
-# should happen only if **both** are true.
+# When does unit 34 open? In the picture it opened at the *the* of *In the end*. We let it read four pairs of words after the same beginning.
+
+# %% slide="skip"
+from torch import nn
+
+from tinylm_lib.layers import Linear
+
+# %%
+for before_it in ("In", "By"):
+    for its_word in ("the", "a"):
+        opened_34 = opens_in(f"{TEXT} {before_it} {its_word}")[-1, 34]
+        print(f"{before_it} {its_word:<4} unit 34 opens {opened_34:5.1f}")
+        assert opened_34 > 5 if (before_it, its_word) == ("In", "the") else opened_34 < 1
+
+# %% [markdown] slide="subslide"
+# It seems to open only if **both** facts are true: this word is *the*, and the word before is *In*. Is this true in all our stories?
+
+# %% slide="skip"
+gates = torch.cat([openness(part) for part in ids.split(20)])  # (B, T, F)
+the, capital_in = (tokenizer.encode(word)[0] for word in (" the", " In"))
+is_the = ids[:, 1:] == the  # (B, T - 1)
+after_in = ids[:, :-1] == capital_in  # (B, T - 1)
+
+# %% evidence="both-facts"
+gate_34 = gates[:, 1:, 34]  # (B, T - 1)
+cases = {"the, after In": is_the & after_in, "the, after another": is_the & ~after_in, "another word": ~is_the}
+for case, mask in cases.items():
+    mean, most = (fixed(value, 1) for value in (gate_34[mask].mean(), gate_34[mask].max()))
+    print(f"{case:<18} {mask.sum():>4} times: unit 34 opens {mean:>4} on average, at most {most}")
+assert gate_34[is_the & after_in].mean() > 5 > 0.1 > gate_34[is_the & ~after_in].max()
+
+# %% [markdown]
+# It is, apart from a few other words where the unit opens a little. [[both-facts]] The word before had to be fetched by attention. To combine the two facts is the work of the feed-forward. Could a linear map do it?
+
+# %% [markdown] slide="subslide"
+# We write each fact as 0 or 1. What we want is 1 if both are 1, and otherwise 0.
 
 # %%
 facts = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
@@ -118,7 +232,7 @@ wanted = torch.tensor([0.0, 0.0, 0.0, 1.0])
 # %% tags=["source-hidden"]
 some = facts @ torch.tensor([2.0, 4.0]) + 1
 predict(
-    "A linear map of two facts, with an offset, gives 1 for (0, 0), 5 for (0, 1) and 3 for (1, 0). And for (1, 1)?",
+    "A linear map of two facts, with an offset, gives 1 for (0, 0), 5 for (0, 1) and 3 for (1, 0). What does it give for (1, 1)?",
     key=lambda: f"{some[3].item():.0f}",
     choices={
         "7": "",
@@ -129,52 +243,115 @@ predict(
 )
 
 # %% [markdown]
-# In a linear map each fact adds its own amount, *whatever the other one is*. So the value at (1, 1) is that at (0, 1) plus that at (1, 0) minus that at (0, 0), and three times 0 forces a fourth 0. Would two
-# linear maps in a row help, with six features between them?
+# In a linear map each fact adds its own amount, *whatever the other one is*. So the results for the first three cases determine the fourth, and three times 0 gives a fourth 0.
 
-# %% evidence="one-map"
-first, second = Linear(2, 6, bias=True), Linear(6, 1, bias=True)
-matrix = second.weight @ first.weight  # (1, 2)
-offset = second.weight @ first.bias + second.bias  # (1)
-torch.testing.assert_close(second(first(facts)), facts @ matrix.T + offset)
+# %% [markdown] slide="subslide"
+# Does training find a way around this? Three networks learn the four cases, each from five different random beginnings: one linear map, two linear maps in a row, and two with a **bend** between them. The bend is **ReLU**: what is below 0 becomes 0, and the rest stays.
+
+
+# %%
+def learn(make, seed: int) -> float:
+    """The loss (mean squared error) of a new network after 300 updates."""
+    torch.manual_seed(seed)
+    network = make()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.03)
+    for _ in range(300):
+        loss = (network(facts)[:, 0] - wanted).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+# %% slide="skip"
+networks = {
+    "one linear map": lambda: Linear(2, 1, bias=True),
+    "two linear maps": lambda: nn.Sequential(Linear(2, 6, bias=True), Linear(6, 1, bias=True)),
+    "a bend between": lambda: nn.Sequential(Linear(2, 6, bias=True), nn.ReLU(), Linear(6, 1, bias=True)),
+}
+
+# %% tags=["source-hidden"] slide="subslide" evidence="bend-learns"
+for name, make in networks.items():
+    lost = [learn(make, seed) for seed in range(5)]
+    print(f"{name:<16} loss after training, five times:", "  ".join(f"{each:.2f}" for each in lost))
+    assert max(lost) < 0.001 if name == "a bend between" else all(abs(each - 1 / 16) < 1e-4 for each in lost)
+print(f"the best that a linear map can do: 1/16 = {1 / 16:.2f}")
+
+# %% [markdown]
+# Without a bend, no training helps: the loss stays at its minimum, where each case is wrong by a quarter. A second linear map changes nothing. With a bend the network learns the task. [[bend-learns]] Two linear maps in a row are one, because the product of two matrices is a matrix:
+
+# %% slide="subslide" evidence="one-map"
+first_map, second_map = Linear(2, 6, bias=True), Linear(6, 1, bias=True)
+matrix = second_map.weight @ first_map.weight  # (1, 2)
+offset = second_map.weight @ first_map.bias + second_map.bias  # (1)
+torch.testing.assert_close(second_map(first_map(facts)), facts @ matrix.T + offset)
 print("two linear maps in a row are one linear map, of", tuple(matrix.shape))
 
 # %% [markdown]
-# No: the product of two matrices is a matrix. What helps is a **bend** between the maps. The simplest is **ReLU**: what is below 0 becomes 0, the rest stays.
+# By hand one unit is enough. Add the facts, subtract 1, and bend:
 
 # %% evidence="relu"
 total = facts @ torch.tensor([1.0, 1.0]) - 1
 print("before the bend:", total.tolist(), " after:", torch.relu(total).tolist())
 assert torch.relu(total).equal(wanted)
 
-# %% [markdown]
-# A number that is bent is a **unit**. The classic feed-forward maps $C$ features *up* to $F$ units, bends them, and maps *down* to $C$ again (Vaswani et al. 2017). Without its biases: $W_{down}\,\text{bend}(W_{up}\, x)$.
+# %% [markdown] slide="subslide"
+# A number that is bent is a **unit**, and the bend is its **activation function**. The classic feed-forward maps $C$ features *up* to $F$ units, bends them, and maps them *down* to $C$ features again ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)). Without biases:
+#
+# $$W_{down}\,\text{bend}(W_{up}\, x)$$
+
+# %% [markdown] slide="say"
+# With enough units such a network can come as close as you like to any continuous function on a bounded region ([Hornik 1991](https://doi.org/10.1016/0893-6080%2891%2990009-T)). This says nothing about whether training finds it.
+
+# %% [markdown] tags=["note"]
+# **Say.** ReLU multiplies by 0 or by 1. Replace this switch by something between 0 and 1, and a unit that is nearly shut can still learn.
+#
+# **Draw.** The three curves. Mark the point x = -3 on each, and draw the slope there as a short line.
+#
+# **Ask.** Before the prediction: "A unit is shut at every word. What does its gradient look like?" After the training: "Why is 0.19 the loss of a network whose units are all shut?" (It can only learn the mean of the four answers, a quarter. Three of its errors are 1/4, one is 3/4, and the mean of their squares is 3/16.)
+#
+# **Usual answers.**
+# - *SiLU is about 0 below 0 and about x above* (from the room): Far away, yes. Near 0, where most numbers are, -1 becomes -0.2689.
+# - *All three still learn* (`ReLU and SiLU and GELU`): Below 0 ReLU is flat. Move x a little: what changes?
+# - *The gate is returned alone* (`sigmoid alone`): The sigmoid is the gate. What passes through it?
+# - *The formula with exp* (`overflows below`): Its values are right, but far below 0 its gradient is NaN (section 9).
+#
+# **Cut if short.** The exercise (it is one line), and the sentence on GELU.
 
 # %% [markdown] slide="slide"
-# ## 3. Four bends
-# ReLU multiplies a number by 1 or by 0. Softer bends multiply it by a **gate** between 0 (shut) and 1 (open), and the number itself decides how far it is open.
-#
-# - **SiLU** takes the sigmoid as its gate, `torch.sigmoid`, written $\sigma$ (sigma): $\sigma(x) = 1 / (1 + e^{-x})$. So $\text{silu}(x) = x \cdot \sigma(x)$.
-# - **GELU** takes $\Phi(x)$ (phi): the share of a standard normal distribution (mean 0, variance 1) that lies below $x$. One can count it. $\text{gelu}(x) = x \cdot \Phi(x)$.
-
-# %%
-draws = torch.randn(200_000)
-for value in (-2.0, -1.0, 0.0, 1.0, 2.0):
-    sigmoid, below = 1 / (1 + math.exp(-value)), (draws < value).float().mean().item()
-    print(f"x {value:2.0f}: sigmoid {sigmoid:.4f}, x times gate {value * sigmoid:7.4f}", end=" | ")
-    print(f"share below {below:.2f}, x times gate {value * below:5.2f}")
+# ## 3. Softer bends
+# ReLU multiplies a number by 1 if it is above 0, and otherwise by 0. A softer bend multiplies it by a **gate** between 0 (shut) and 1 (open), and the number itself decides how far the gate is open.
 
 # %% [markdown]
+# - **SiLU**, also called *swish*, uses the sigmoid as its gate, written $\sigma$ (sigma): $\text{silu}(x) = x \cdot \sigma(x)$ with $\sigma(x) = 1 / (1 + e^{-x})$. Llama has it.
+# - **GELU** uses the probability that a random number from a standard normal distribution is below $x$: $\text{gelu}(x) = x \cdot \Phi(x)$ (phi). BERT and GPT-2 have it (section 9).
+
+# %% slide="skip"
+import math
+
+from matplotlib import pyplot as plt
+
+from tinylm_lib import layers
+from tinylm_lib.classroom import check, hint, keep, show
+
+plt.style.use(figures.STYLE)
+
+# %%
+for value in (-2.0, -1.0, 0.0, 1.0, 2.0):
+    sigmoid = 1 / (1 + math.exp(-value))
+    print(f"x {value:2.0f}: gate {sigmoid:.4f}, x times gate {value * sigmoid:7.4f}")
+
+# %% [markdown] slide="subslide"
 # ### Your turn
-# Both for tensors, from their formulas. For GELU: `torch.erf(z)` is the *error function*. If $z$ is positive, it is the fraction of a normal distribution of variance **1/2** that lies between $-z$ and $z$, and
-# `erf(-z)` is `-erf(z)`.
+# SiLU for a tensor of any shape.
 
 
-# %% tags=["exercise"] name="silu" minutes=6 difficulty=1
+# %% tags=["exercise"] name="silu" minutes=6 difficulty=1 plan=80
 def silu(x):
-    """x (...), any shape: x times its sigmoid, each number by itself. Returns (...) in the dtype of x.
+    """x (...), any shape: x times its sigmoid, each number by itself.
 
-    Values and gradients are finite from -1e6 to 1e30. The caller's x is not changed.
+    Returns (...) in the dtype of x. The caller's x is not changed.
+    Values and gradients are finite from -1e6 to 1e30.
     """
     # SOLUTION
     return x * torch.sigmoid(x)
@@ -189,163 +366,165 @@ if check("silu", silu).passed:
 hint("silu")
 
 # %% [markdown] tags=["solution"]
-# x, and its gate. The usual slips: the gate alone; and `1 / (1 + torch.exp(-x))`, whose values are right and whose gradient is NaN far below 0 (section 7).
-
-
-# %% tags=["exercise"] name="gelu" minutes=8 difficulty=2
-def gelu(x):
-    """x (...), any shape: x times the share of a standard normal distribution below x; exact, no approximation.
-
-    Each number by itself. Returns (...) in the dtype of x.
-    Values and gradients are finite from -1e6 to 1e30. The caller's x is not changed.
-    """
-    # SOLUTION
-    share = (1 + torch.erf(x / math.sqrt(2))) / 2
-    return x * share
-    # END
-
-
-# %% tags=["check"]
-if check("gelu", gelu).passed:
-    keep("gelu", gelu)
-
-# %%
-hint("gelu")
-
-# %% [markdown] tags=["solution"]
-# erf belongs to a narrower distribution, whose standard deviation is the root of 1/2: so x is divided by the root of 2. It runs from -1 to 1, a share from 0 to 1: add 1, halve. The usual slips: no root of 2;
-# erf itself as the gate, which is negative below 0; the form with tanh, which is close and not equal.
+# It is x, multiplied by its gate. Common mistakes: the gate alone; and `1 / (1 + torch.exp(-x))`, whose values are right and whose gradient is NaN far below 0 (section 9).
 
 # %% [markdown] slide="subslide"
 # ### What they look like
-# The library leaves each to PyTorch, in one step. The figure and its slopes are made with these:
+# The library leaves each bend to PyTorch. We compare both with their formulas, and let autograd compute the slopes.
 
-# %% rows=["S0-28"]
-x = torch.linspace(-5, 3, 8001, dtype=torch.float64, requires_grad=True)
-torch.testing.assert_close(layers.silu(x), x * torch.sigmoid(x))
-torch.testing.assert_close(layers.gelu(x), x * torch.distributions.Normal(0, 1).cdf(x))
-show(layers.silu)
-show(layers.gelu)
-
-# %%
+# %% rows=["S0-28"] slide="skip"
+x_line = torch.linspace(-6, 6, 12_001, dtype=torch.float64, requires_grad=True)
+torch.testing.assert_close(layers.silu(x_line), x_line * torch.sigmoid(x_line))
+torch.testing.assert_close(layers.gelu(x_line), x_line * torch.distributions.Normal(0, 1).cdf(x_line))
 bends = {"ReLU": torch.relu, "SiLU": layers.silu, "GELU": layers.gelu}
-curves = {name: bend(x) for name, bend in bends.items()}
-slopes = {name: torch.autograd.grad(curve.sum(), x)[0] for name, curve in curves.items()}
-lowest = {name: curves[name].argmin().item() for name in ("SiLU", "GELU")}
+curves = {name: bend(x_line) for name, bend in bends.items()}
+slopes = {name: torch.autograd.grad(curve.sum(), x_line)[0] for name, curve in curves.items()}
 
+# %% slide="fragment"
+show(layers.silu)
 
-# %% tags=["source-hidden"]
-def draw(title: str, y: str, lines: dict, alt: str, caption: str) -> None:
-    places = [0, 2000, lowest["SiLU"], 4000, lowest["GELU"], 5000, 6000, 8000]
-    with figures.axes(title, "x", y) as (figure, ax):
-        for name, line in lines.items():
-            ax.plot(x.tolist(), line.tolist(), label=name)
-        for i in lowest.values():
-            value = lines[min(lowest, key=lambda name: abs(lowest[name] - i))][i].item()
-            ax.plot(x[i].item(), value, "o", color=figures.INK, markersize=8)
-        ax.legend(frameon=False, loc="upper left")
-    table = {name: [fixed(value, 4) for value in line[places].tolist()] for name, line in lines.items()}
-    figures.display(figure, alt=alt, caption=caption, table={"x": [fixed(v, 3) for v in x[places].tolist()], **table})
-
-
-# %% tags=["source-hidden"]
-draw(
-    "Far from 0 alike, near 0 softer",
-    "result",
-    curves,
-    "Three curves: ReLU has a corner at 0; SiLU and GELU are smooth and dip below 0 before they rise.",
-    "Far to the left all are near 0, far to the right near x. The dots are the lowest points.",
+# %% tags=["source-hidden"] rows=["S4-45"] slide="subslide"
+fig, (left_ax, right_ax) = plt.subplots(1, 2, figsize=(11.4, 5), layout="constrained")
+for name, curve in curves.items():
+    left_ax.plot(x_line.tolist(), curve.tolist(), label=name)
+    right_ax.plot(x_line.tolist(), slopes[name].tolist())
+left_ax.set(title="Far from 0 alike, near 0 softer", xlabel="x", ylabel="result")
+right_ax.set(title="Their slopes", xlabel="x", ylabel="slope")
+left_ax.legend(frameon=False, loc="upper left")
+some_x = [0, 3000, 4000, 5000, 6000, 7000, 8000, 12_000]
+columns = {name: [fixed(value, 4) for value in curve[some_x].tolist()] for name, curve in curves.items()}
+columns |= {f"slope of {name}": [fixed(value, 4) for value in slope[some_x].tolist()] for name, slope in slopes.items()}
+figures.display(
+    fig,
+    alt="Two charts for x from -6 to 6. Left: ReLU has a corner at 0; SiLU and GELU are smooth and dip below 0 before they rise. Right: the slope of ReLU jumps from 0 to 1, those of SiLU and GELU rise smoothly through one half.",
+    caption="Left of 0 ReLU is flat, so its slope is exactly 0. The soft bends dip below 0 and come back, so their slopes cross 0 at the lowest point.",
+    table={"x": [fixed(value, 0) for value in x_line[some_x].tolist()], **columns},
 )
 
-# %% rows=["S1-10"] evidence="slope-below-0"
-assert slopes["ReLU"][2000] == 0 and slopes["SiLU"][2000] != 0 and slopes["GELU"][2000] != 0  # at x = -3
-assert all(slopes[name][0].abs() < slopes[name][2000].abs() / 2 for name in lowest)  # at x = -5 they are less steep
-for name, i in lowest.items():
-    print(f"{name} is lowest at x = {x[i]:.3f}, with {curves[name][i]:.6f}")
+# %% slide="skip" rows=["S1-10"] evidence="slope-below-0"
+at_minus_3 = {name: slope[3000].item() for name, slope in slopes.items()}
+assert at_minus_3["ReLU"] == 0 and at_minus_3["SiLU"] != 0 and at_minus_3["GELU"] != 0
+for name in ("SiLU", "GELU"):
+    lowest = curves[name].argmin()
+    assert slopes[name][1000].abs() < slopes[name][3000].abs() / 2  # at x = -5 it is less steep than at -3
+    print(f"{name} is lowest at x = {x_line[lowest]:.3f}, with {curves[name][lowest]:.6f}")
 few = layers.silu(torch.tensor([-1.0, 1.0, -5.0]))
 print("SiLU of -1, 1 and -5:", [round(value, 4) for value in few.tolist()])
 
-# %% [markdown]
-# You may read of SiLU: about 0 below 0, about $x$ above. Far away, yes. Near 0, where many numbers are, no: -1 becomes -0.2689, and 1 becomes 0.7311. Nor does it only rise: -1 comes out
-# lower than -5.
-#
-# For learning the **slope** counts: a gradient on its way back is multiplied by it.
+# %% [markdown] slide="say"
+# People often say that SiLU is about 0 below 0 and about $x$ above it. Far away that is right. Near 0, where many numbers are, -1 becomes -0.2689 and 1 becomes 0.7311. And the curve does not only rise: -1 comes out lower than -5.
 
-# %% tags=["source-hidden"]
-at_minus_3 = [name for name, slope in slopes.items() if slope[2000] != 0]
-predict(
-    "A unit gets -3 at every word. With which bends can its weights still learn?",
-    key=lambda: " and ".join(at_minus_3),
-    choices={
-        "ReLU and SiLU and GELU": "Below 0 ReLU is flat. Where nothing changes there is no gradient.",
-        "SiLU and GELU": "",
-        "none": "At -3 the soft ones are not yet 0, and they still change a little.",
-    },
-    because="The slope of ReLU is exactly 0 there. The other two are even negative: a larger result lies to the left.",
-)
+# %% [markdown] slide="subslide"
+# ### What the slope is for
+# For learning the **slope** counts, because a gradient on its way back is multiplied by it (lesson 02). We train the network of section 2 once more, but all its units start at about -3.
 
-# %% tags=["source-hidden"] rows=["S4-45"]
-draw(
-    "Slopes of the three bends",
-    "slope",
-    slopes,
-    "Three slopes: ReLU jumps from 0 to 1 at x = 0; SiLU and GELU rise smoothly through one half.",
-    "At 0 the soft ones have the slope one half. Where a curve is lowest its slope crosses 0 (dots).",
-)
-
-# %% [markdown]
-# ReLU itself has no jump, though you may read that it is not continuous: the first figure has a corner, no gap. What jumps is its slope. And a ReLU unit that is below 0 at every word gets no gradient: its weights stay as they are.
-#
-# The fourth bend is GPT-2's: a form of GELU with tanh.
-#
-# $$\text{gelu}_{\tanh}(x) = \tfrac{1}{2}\, x \left(1 + \tanh\left(\sqrt{2/\pi}\,(x + 0.044715\, x^3)\right)\right)$$
 
 # %%
-by_hand = x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-torch.testing.assert_close(layers.gelu_tanh(x), by_hand)
-print(f"from the exact form it differs by at most {(by_hand - layers.gelu(x)).abs().max():.2e}")
+def shut_at_first(bend: nn.Module) -> nn.Module:
+    network = nn.Sequential(Linear(2, 6, bias=True), bend, Linear(6, 1, bias=True))
+    nn.init.constant_(network[0].bias, -3.0)
+    return network
+
+
+# %% slide="skip"
+revived = {
+    "ReLU": [learn(lambda: shut_at_first(nn.ReLU()), seed) for seed in range(5)],
+    "SiLU": [learn(lambda: shut_at_first(nn.SiLU()), seed) for seed in range(5)],
+    "GELU": [learn(lambda: shut_at_first(nn.GELU()), seed) for seed in range(5)],
+}
+
+# %% tags=["source-hidden"]
+able = [name for name, lost in revived.items() if max(lost) < 0.01]
+predict(
+    "Every unit gets about -3 at every input. With which bends can the network still learn the task?",
+    key=lambda: " and ".join(able),
+    choices={
+        "ReLU and SiLU and GELU": "Below 0 ReLU is flat. Where nothing changes, the gradient is 0.",
+        "SiLU and GELU": "",
+        "none": "At -3 the soft bends are close to 0, but they still change a little.",
+    },
+    because="The slope of ReLU is exactly 0 there, so its units get no gradient.",
+)
+
+# %% tags=["source-hidden"] evidence="dead-units"
+for name, lost in revived.items():
+    print(f"{name}: slope at -3 {at_minus_3[name]:.4f}, loss after training", "  ".join(f"{each:.2f}" for each in lost))
+assert able == ["SiLU", "GELU"] and all(abs(each - 3 / 16) < 1e-4 for each in revived["ReLU"])
 
 # %% [markdown]
-# That is little, and yet another function. One published course note takes the exact form and calls its model the same as GPT-2. With GPT-2's weights, take GPT-2's GELU.
+# A ReLU unit that is below 0 at every input gets no gradient, so its weights stay as they are: a **dead unit** (the *dying ReLU* problem). Here all six are dead, and only the offset of the last map learns. With SiLU or GELU the same network learns the task. [[dead-units]] Their slopes at -3 are small and even negative, but they are not 0. [[slope-below-0]]
+
+# %% [markdown] slide="say"
+# ReLU itself has no jump: its curve has a corner, and only its slope jumps. We started the network so that all units are dead. Whether units die in practice depends on the initial weights and on the learning rate.
 
 # %% [markdown] tags=["note"]
-# That SiLU goes down before it goes up surprises most. Ask what a gate of 1 everywhere would be. (No bend at all.)
+# **Say.** In SiLU one number decides both whether something passes and what passes. Two questions deserve two maps. Then the students write the feed-forward of Llama.
+#
+# **Draw.** The two routes, with a tap on the upper one. Write the shapes at the arrows, C at both ends and F in the middle.
+#
+# **Ask.** "How many parameters does the second route add, and what could you cut to pay for it?" (Section 8 answers.)
+#
+# **Usual answers.**
+# - *silu on the up route* (`swapped`): Which of the two routes decides how much passes?
+# - *silu on the product* (`silu of the product`): Then neither route is a gate. Look at the picture again.
+# - *A sum of the two routes* (`added`): In a sum nothing is ever shut.
+# - *One weight for both routes* (`gate for both`): Two questions, two matrices.
+# - *x is added* (`x added`): That is the work of the block (lesson 09).
+# - *The weights without .T* (`not transposed`): They are stored as (out, in), as in lesson 02.
+# - *A gate lies between 0 and 1* (from the room): SiLU of the gate route has no upper limit. In the picture of section 1 units open much further than 1.
+#
+# **Cut if short.** The library's source; keep the trace.
 
 # %% [markdown] slide="slide"
 # ## 4. A gate of its own
-# In SiLU one number answers two questions: *whether* to pass and *what*. Two questions deserve two maps. The **gate** route says whether, the **up** route says what, and the two are multiplied. By hand, for two
-# units: one wants to say 3, the other as much as 1000.
+# In SiLU one number answers two questions: *whether* something passes, and *what* passes. Two questions deserve two maps. The **gate** route decides how far a unit opens, the **up** route what it passes on, and the two are multiplied. By hand, for two units:
 
 # %%
-for gate, up in ((4.0, 3.0), (-10.0, 1000.0)):
-    opened = layers.silu(torch.tensor(gate)).item()
-    print(f"gate {gate:.0f}, after SiLU {opened:.4f}, times {up:.0f} is {opened * up:.1f}")
+for gate_value, up_value in ((4.0, 3.0), (-10.0, 1000.0)):
+    opened_by_hand = layers.silu(torch.tensor(gate_value)).item()
+    passes = opened_by_hand * up_value
+    print(f"gate {gate_value:.0f}, after SiLU {opened_by_hand:.4f}, times {up_value:.0f} is {passes:.1f}")
 
 # %% [markdown]
-# The second unit is shut, and however much it wants to say, next to nothing passes. Think of a tap: one hand turns it, and what flows is another matter. The picture ends at *fully open*: from here on *gate* means SiLU of the gate route, and that may pass 1.
-#
-# With SiLU on the gate route this is **SwiGLU** (Shazeer 2020), the feed-forward of the Llama models. $\odot$ multiplies numbers at the same place. Papers and notes also call the matrices $W_1$ (gate), $W_3$ (up) and $W_2$ (down).
+# The second unit is shut, so nearly nothing of its 1000 passes. Think of a tap: the gate is the hand that turns it, and the up route is the water. The image ends at *fully open*, because SiLU of the gate route may be larger than 1.
+
+# %% [markdown] slide="subslide"
+# With SiLU on the gate route this is **SwiGLU** ([Shazeer 2020](https://arxiv.org/abs/2002.05202)), the feed-forward of the Llama models. Here $\odot$ multiplies two vectors number by number. Papers also call the matrices $W_1$ (gate), $W_3$ (up) and $W_2$ (down).
 #
 # $$\text{SwiGLU}(x) = W_{down}\,\big(\text{silu}(W_{gate}\, x) \odot W_{up}\, x\big)$$
 
-# %% tags=["source-hidden"]
-shade = {letter: color.light for letter, color in figures.AXIS_COLORS.items()}
-ARROWS = ((0.05, 0.56, 0.126, 0.76, "C"), (0.05, 0.44, 0.141, 0.24, "C"), (0.294, 0.8, 0.39, 0.8, "F"))
-ARROWS += ((0.47, 0.8, 0.617, 0.543, "F"), (0.279, 0.2, 0.61, 0.475, "F"), (0.672, 0.5, 0.725, 0.5, "F"))
-ARROWS += ((0.905, 0.5, 0.96, 0.5, "C"),)
-BOXES = ((0.21, 0.8, "gate_proj\n(F, C)"), (0.43, 0.8, "silu"), (0.21, 0.2, "up_proj\n(F, C)"))
-BOXES += ((0.815, 0.5, "down_proj\n(C, F)"),)
-LABELS = ((0.01, 0.5, "x\n(B, T, C)", "C"), (0.65, 0.8, "(B, T, F)\nhow open?", "F"))
-LABELS += ((0.56, 0.2, "(B, T, F)\nwhat to say", "F"), (1.02, 0.5, "(B, T, C)", "C"))
+# %% tags=["source-hidden"] slide="skip"
+ARROWS = (
+    ((0.05, 0.56), (0.126, 0.76), "C"),
+    ((0.05, 0.44), (0.141, 0.24), "C"),
+    ((0.294, 0.8), (0.39, 0.8), "F"),
+    ((0.47, 0.8), (0.617, 0.543), "F"),
+    ((0.279, 0.2), (0.61, 0.475), "F"),
+    ((0.672, 0.5), (0.725, 0.5), "F"),
+    ((0.905, 0.5), (0.96, 0.5), "C"),
+)
+BOXES = (
+    (0.21, 0.8, "gate_proj\n(F, C)"),
+    (0.43, 0.8, "silu"),
+    (0.21, 0.2, "up_proj\n(F, C)"),
+    (0.815, 0.5, "down_proj\n(C, F)"),
+)
+LABELS = (
+    (0.01, 0.5, "x\n(B, T, C)", "C"),
+    (0.65, 0.8, "(B, T, F)\nhow far open?", "F"),
+    (0.56, 0.2, "(B, T, F)\nwhat to pass on", "F"),
+    (1.02, 0.5, "(B, T, C)", "C"),
+)
 
 # %% tags=["source-hidden"] rows=["S0-32"]
 with figures.axes("SwiGLU: two routes and a product", "left to right", "routes", (10.4, 4.6)) as (figure, ax):
-    for x0, y0, x1, y1, letter in ARROWS:
-        figures.arrow(ax, (x0, y0), (x1, y1), letter, width=4)
-    for left, high, text in BOXES:
-        figures.box(ax, left, high, text)
-    for left, high, text, letter in LABELS:
-        ax.text(left, high, text, color=shade[letter], weight="bold", ha="center", va="center")
+    for start, end, letter in ARROWS:
+        figures.arrow(ax, start, end, letter, width=4)
+    for across, high, said in BOXES:
+        figures.box(ax, across, high, said)
+    for across, high, said, letter in LABELS:
+        color = figures.AXIS_COLORS[letter].light
+        ax.text(across, high, said, color=color, weight="bold", ha="center", va="center")
     ax.plot(0.64, 0.5, "o", color=figures.INK, markersize=32)
     ax.text(0.64, 0.495, "×", color="white", size=26, ha="center", va="center")
     ax.set(xlim=(-0.05, 1.08), ylim=(0.05, 0.95))
@@ -357,19 +536,21 @@ figures.display(
     table={"after": ["gate_proj, silu", "up_proj", "product", "down_proj"], "shape": ["(B, T, F)"] * 3 + ["(B, T, C)"]},
 )
 
-# %% [markdown]
+# %% [markdown] slide="subslide"
 # ### Your turn
-# All of it, with the picture beside you. `torch.nn.functional.silu`, or your own, is allowed.
+# Write the whole feed-forward, with the picture next to you. You may use your own `silu` or `torch.nn.functional.silu`.
 
 
 # %% tags=["exercise"] name="swiglu" minutes=12 difficulty=2
 def swiglu(x, w_gate, w_up, w_down):
-    """x (..., C), any leading axes. w_gate and w_up (F, C), w_down (C, F): stored as (out, in), as in lesson 02.
+    """x (..., C), any leading axes. w_gate and w_up (F, C), w_down (C, F).
 
-    No biases. Returns (..., C) in the dtype of x. Gradients are finite where the gate route is far below 0, too.
+    Weights are stored as (out, in), as in lesson 02. No biases.
+    Returns (..., C) in the dtype of x.
+    Gradients are finite also where the gate route is far below 0.
     """
     # SOLUTION
-    opened = torch.nn.functional.silu(x @ w_gate.T)
+    opened = torch.nn.functional.silu(x @ w_gate.T)  # (..., F)
     return (opened * (x @ w_up.T)) @ w_down.T
     # END
 
@@ -382,204 +563,427 @@ if check("swiglu", swiglu).passed:
 hint("swiglu")
 
 # %% [markdown] tags=["solution"]
-# Two maps from the same x, silu on one of them, the product, and a map back. Weights are (out, in), so `x @ w.T`. The usual slips: silu on the up route or on the product; a sum instead of
-# a product; one weight for both routes; x added, which is the job of the block (lesson 09).
+# Two maps from the same x, silu on one of them, the product, and a map back. Weights are (out, in), so each is used as `x @ w.T`. Common mistakes: silu on the up route or on the product; a sum instead of
+# a product; one weight for both routes; x added, which is the work of the block (lesson 09).
 
 # %% [markdown] slide="subslide"
 # ### The library's version
+# The same with modules. The trace shows what each line does to the shapes: C features, F units, C features again.
 
-# %% rows=["S0-29", "S0-30", "S1-18"] evidence="two-routes"
-F = 20
-layer = GatedMLP(ModelConfig(d_model=12, n_heads=3, d_ff=F), layers.silu)
-small = torch.randn(2, 7, 12)
-opened, says = layers.silu(layer.gate_proj(small)), layer.up_proj(small)  # (2, 7, F)
-torch.testing.assert_close(layer(small), (opened * says) @ layer.down_proj.weight.T)
+# %% slide="skip"
+from tinylm_lib import ModelConfig
+from tinylm_lib.classroom import trace
+from tinylm_lib.feedforward import FFNS, GatedMLP, feed_forward
+
+# %% rows=["S0-29", "S0-30", "S1-18"] evidence="two-routes" slide="skip"
+_ = torch.manual_seed(8)
+layer_of_20 = GatedMLP(ModelConfig(d_model=12, n_heads=3, d_ff=20), layers.silu)
+small = torch.randn(2, 7, 12)  # (B, T, C)
+gate_route = layers.silu(layer_of_20.gate_proj(small))  # (B, T, F)
+up_route = layer_of_20.up_proj(small)  # (B, T, F)
+torch.testing.assert_close(layer_of_20(small), (gate_route * up_route) @ layer_of_20.down_proj.weight.T)
+
+# %% slide="fragment"
 show(GatedMLP)
-trace(layer, small, sizes={"B": 2, "T": 7, "C": 12, "F": F})
+
+# %% slide="subslide"
+trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
+
+# %% [markdown] slide="say"
+# Why SiLU, and not another bend? The SwiGLU paper tried several. Its losses were lower with a gate than without one, and its author offers no explanation (Shazeer 2020).
+
+# %% [markdown] tags=["note"]
+# **Say.** A unit opens if the position looks like this, and then it adds that. We have seen the *if*. Now the *then*, and what happens without the unit. Only removing it shows what the model uses it for.
+#
+# **Draw.** One unit as a sentence with two blanks: *if ..., then ...*. Fill it in for unit 34.
+#
+# **Ask.** Before the prediction: "The shipped model has three layers of 320 units. What can one of them matter?" With the control let the room choose a unit at random: most are hard to name, and that is an honest result.
+#
+# **Usual answers.**
+# - *One of so many changes nothing* (`nothing changes`): True of most units. Look at what unit 34 raises: which other unit would do it?
+# - *Everything gets a little worse* (`all words get a little worse`): At how many positions is it open?
+# - *Unit 239 opens at verbs* (from the room): It opens at *friendly*, too. What comes next?
+# - *The six are picked by hand* (from the room): They are. That is why the section counts all units.
+#
+# **Cut if short.** Everything after the control; say that most units are mixed.
+
+# %% [markdown] slide="slide"
+# ## 5. If this, then that
+# What does a unit do when it is open? Its number is multiplied by its column of `down_proj`, and the result is added to the position.
 
 # %% [markdown]
-# ### Which units open for which words?
-# Six units of the last feed-forward of the shipped model (layers count from 0, so layer 2 is the last): their gates after SiLU, on average over all places where a word stands.
+# After the last layer the model compares the position with a row for each word of its vocabulary. So we can project a column onto the vocabulary and read off which words it raises most ([Geva et al. 2022](https://arxiv.org/abs/2203.14680)). The final norm multiplies each feature by a weight, so we do the same. The sign is the one that the up route has where the unit is open.
+
+# %% slide="skip"
+from torch.nn.functional import cross_entropy
+
+from tinylm_lib.classroom import control
+
+added = layers.silu(caught.outputs["blocks.2.ffn.gate_proj"]) * caught.outputs["blocks.2.ffn.up_proj"]  # (20, T, F)
 
 # %%
-units = [203, 234, 239, 64, 193, 113]
-words = [" silver", " pink", " rainy", " cold", " friendly", " careful", " met", " named"]
-words += ["Quick", "Early", " sleep", " fall", " He", " She"]
-opened = layers.silu(caught.outputs["blocks.2.ffn.gate_proj"])  # (B, T, F)
-says = caught.outputs["blocks.2.ffn.up_proj"]
-average = [opened[ids == tokenizer.encode(word)[0]].mean(0)[units] for word in words]
+head_rows = model.lm_head.weight * model.final_norm.weight  # (V, C)
+column_raises = head_rows @ model.blocks[2].ffn.down_proj.weight  # (V, C) @ (C, F) -> (V, F)
+raises = (column_raises * added.sum((0, 1)).sign()).detach()  # (V, F)
 
-# %% tags=["signature", "source-hidden"] rows=["S0-31"]
-figures.heat_map(
-    torch.stack(average, -1),
-    [f"unit {unit}" for unit in units],
-    [word.strip() for word in words],
-    title="What opens each of six units",
-    y="unit of layer 2",
-    x="word at the position",
-    limits=(0, 13),
-    digits=1,
-    caption="Six units, picked by hand because they are easy to read. Each is nearly shut at most of the other words here.",
+# %% slide="skip"
+pairs = torch.stack((ids[:, :-1], ids[:, 1:]), -1).flatten(0, 1)  # (N, 2): each token and the one before it
+kinds_of_pairs, which_pair, counts = pairs.unique(dim=0, return_inverse=True, return_counts=True)
+sums = torch.zeros(len(counts), gates.shape[-1]).index_add(0, which_pair, gates[:, 1:].flatten(0, 1))
+frequent = counts >= 3
+pair_gates = (sums / counts[:, None])[frequent]  # (P, F)
+pair_texts = [[tokenizer.decode([token]).strip() for token in pair] for pair in kinds_of_pairs[frequent].tolist()]
+pair_names = [" ".join(texts) for texts in pair_texts]
+
+# %% [markdown] slide="say"
+# For the *if* we take the average gate after each pair of words that occurs at least 3 times.
+
+
+# %% slide="skip"
+def if_then(unit=34):
+    fig, (if_ax, then_ax) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    # ESSENTIAL
+    opens = pair_gates[:, unit].topk(6).indices.tolist()
+    raised = raises[:, unit].topk(6).indices.tolist()
+    contexts = [pair_names[i] for i in opens]
+    answers = [tokenizer.decode([token]).strip() for token in raised]
+    if_ax.barh(contexts, pair_gates[opens, unit], color=figures.AXIS_COLORS["F"].light)
+    then_ax.barh(answers, raises[raised, unit], color=figures.AXIS_COLORS["V"].light)
+    # END
+    if_ax.set(title=f"If unit {unit} reads ...", xlabel="how far it opens", ylabel="last two words")
+    then_ax.set(title="... then it raises", xlabel="weight of its column", ylabel="next word")
+    for side in (if_ax, then_ax):
+        side.invert_yaxis()
+    alt = f"Two bar charts for unit {unit}: after which pairs of words it opens furthest, and which next words it raises most."
+    caption = "A unit as a rule. Left: where it opens furthest, on average. Right: the next words that its column of down_proj raises most."
+    opened, by = pair_gates[opens, unit].tolist(), raises[raised, unit].tolist()
+    table = {"reads": contexts, "opens": opened, "raises": answers, "by": by}
+    figures.display(fig, alt=alt, caption=caption, table=table, digits=2)
+
+
+# %%
+control(if_then, unit=(0, 319))  # then try 203, 64, 113 and one at random
+
+# %% [markdown]
+# **If** the last words are *In the*, **then** raise *end* and *light*. The feed-forward has been compared with a memory of such pairs, each with a key and a value ([Geva et al. 2021](https://arxiv.org/abs/2012.14913)). Move the slider to 203 (colours, then things), 64 or 113. Most other units are harder to read.
+
+# %% [markdown] slide="subslide"
+# ### Is the unit needed?
+# So far we have only watched. To find out what a unit is *for*, remove it.
+
+
+# %%
+@torch.no_grad()
+def losses(reader) -> torch.Tensor:
+    """The loss at each position of the stories, in nats, (B, T - 1)."""
+    logits = reader(ids[:, :-1])  # (B, T - 1, V)
+    return cross_entropy(logits.mT, following, reduction="none")
+
+
+def without_units(removed: list[int], layer: int = 2):
+    """A copy of the shipped model in which these units of a layer pass nothing on."""
+    changed = copy.deepcopy(model)
+    with torch.no_grad():
+        changed.blocks[layer].ffn.down_proj.weight[:, removed] = 0
+    return changed
+
+
+# %% slide="skip"
+usual = losses(model)
+rise_34 = losses(without_units([34])) - usual  # (B, T - 1)
+end, light = (tokenizer.encode(word)[0] for word in (" end", " light"))
+in_the = (following == end) | (following == light)  # (B, T - 1)
+
+# %% tags=["source-hidden"]
+predict(
+    "We remove unit 34, one of 3 times 320. How does the loss of the model change?",
+    key=lambda: "a few words get much worse" if rise_34[in_the].mean() > 2 and rise_34[~in_the].mean() < 0.01 else "?",
+    choices={
+        "nothing changes": "Which other unit raises these two words after these two words?",
+        "all words get a little worse": "At most positions the unit is shut, and a shut unit adds nothing.",
+        "a few words get much worse": "",
+    },
+    because="It is open at few positions, and there nothing else does its work.",
 )
 
+# %% tags=["source-hidden"] evidence="unit-34"
+print(f"without unit 34: end and light {rise_34[in_the].mean():+.2f} nats ({in_the.sum()} times)")
+print(f"                 all other words {fixed(rise_34[~in_the].mean(), 3)}")
+assert rise_34[in_the].mean() > 2 and rise_34[~in_the].abs().mean() < 0.01
+
 # %% [markdown]
-# The columns are picked, too. Which of all words open these units most? And are they typical? We count, for all units, how many of StoryWorld's classes of words (names, colours, ...) open a unit at least half as far as its best word does. (A word that is in none of these classes counts as a class of its own.) Half is our choice, so we try a stricter limit, too.
+# Without unit 34 the loss rises by more than 2 nats on the two words that the unit raises, and not on the others. [[unit-34]] Here watching and removing agree: the unit is *for* these words. Is this the rule? We remove each unit of the last layer alone. Only what comes after it has to be computed again.
+
+# %% slide="skip"
+stream = caught.outputs["blocks.2"]  # (20, T, C)
+columns_down = model.blocks[2].ffn.down_proj.weight.detach()  # (C, F)
+
 
 # %%
-frequent = [token for token in range(model.config.vocab_size) if (ids == token).sum() >= 3]
-gates = torch.stack([opened[ids == token].mean(0) for token in frequent])  # (N, F): words, units
-for unit in units:
-    best = gates[:, unit].topk(5).indices.tolist()
-    print(f"unit {unit:>3} is open widest at", *(tokenizer.decode([frequent[i]]).strip() for i in best))
+@torch.no_grad()
+def loss_after(stream: torch.Tensor) -> float:
+    """The mean loss if this comes out of the last layer."""
+    logits = model.lm_head(model.final_norm(stream[:, :-1]))  # (B, T - 1, V)
+    return cross_entropy(logits.mT, some_stories[:, 1:]).item()
 
-# %% evidence="most-units-are-mixed"
-class_of = {word: name for name, members in CLASSES.items() for word in members}
-classes = [class_of.get(word.strip(), word) for word in (tokenizer.decode([token]) for token in frequent)]
-n_classes = {}
-for limit in (0.5, 0.9):
-    counts = []
-    for of_unit in gates.T:
-        wide = (of_unit > limit * of_unit.max()).tolist()
-        counts.append(len({name for name, is_wide in zip(classes, wide, strict=True) if is_wide}))
-    n_classes[limit] = torch.tensor(counts)
-    print(f"above {limit} of its largest gate: median of {len(counts)} units {n_classes[limit].median()}")
-print(f"with one class above 0.5: {(n_classes[0.5] == 1).sum()} units")
-assert 20 < (n_classes[0.5] == 1).sum() < 100 and n_classes[0.5].median() >= 3 and n_classes[0.9].median() == 1
-assert n_classes[0.5][203] == n_classes[0.5][234] == 1
+
+alone = [loss_after(stream - added[..., [unit]] * columns_down[:, unit]) for unit in range(320)]
+rises = torch.tensor(alone) - loss_after(stream)  # (F)
+
+# %% slide="subslide" evidence="units-alone"
+quiet = [unit for unit in range(320) if rises[unit] < 0.001]
+together = (losses(without_units(quiet)) - usual).mean()
+print(f"{len(quiet)} of 320 units: without any one of them the loss rises by less than 0.001 nats")
+print(f"without any one of them, all these rises added: {rises[quiet].sum():.2f} nats")
+print(f"without all of them at once: {together:.2f} nats")
+assert len(quiet) > 300 and together > 10 * rises[quiet].sum() > 0
 
 # %% [markdown]
-# If a unit counts as open at half of its largest gate, units 203 and 234 open at one class, but most units of this layer open at words of several classes. With the limit 0.9 most of them have one class, so the answer depends on the limit: a unit may open widest at one class and less wide at others. One reason that has been proposed for units with several classes is **superposition**: a model stores more features than it has units (Elhage et al. 2022).
-#
-# Unit 239 opens at *friendly* as well as at *met*. What do these words have in common? A guess: a name comes next. Names also come next where a person is mentioned again, so we measure both:
+# It is not. Nearly every unit can be removed alone without harm. But without all of these units at once the loss rises by far more than their single rises added. [[units-alone]] So most units work together, and removing them one by one does not show what they do.
 
-# %% evidence="a-new-name"
+# %%
+for layer in range(3):
+    rise = (losses(without("ffn", (layer,))) - usual).mean()
+    print(f"without all units of layer {layer}: {rise:.2f} nats")
+
+# %% [markdown]
+# The middle layer does not need its feed-forward for these stories.
+
+# %% [markdown] tags=["note"]
+# **Say.** We have chosen readable units. Now the honest count, a guess that is too wide, and a test that shows less than it seems to.
+#
+# **Draw.** A row of units and a row of kinds of words. For the units of the picture draw one line each, then many lines from one unit to several kinds: that is a mixed unit.
+#
+# **Ask.** After the list for unit 239: "What do *friendly* and *met* have in common?" After the last table: "Why is it worse to hold the up route than to have no feed-forward at all?"
+#
+# **Usual answers.**
+# - *It opens at verbs and adjectives* (from the room): Which of them? Look at the word that comes next.
+# - *It opens before names* (from the room): Names come next in other positions, too. Is it open there?
+# - *The model could not say names without it* (from the room): Remove it. It still says names, but prefers some of them.
+# - *So the gates are what counts* (from the room): Hold the other route, and it is even worse. What have the parts that follow never seen?
+#
+# **Cut if short.** The last table. Keep the count of mixed units.
+
+# %% [markdown] slide="slide" plan=80
+# ## 6. How typical are these units?
+# The units so far were chosen because they are easy to read. Which words open them most?
+
+# %% slide="skip"
+from tinylm_lib.storyworld import CLASSES
+
+shown_units = [203, 234, 239, 64, 193, 113]
+often = [token for token in range(model.config.vocab_size) if (ids == token).sum() >= 3]
+word_gates = torch.stack([gates[ids == token].mean(0) for token in often])  # (N, F): words, units
+
+# %%
+for unit in shown_units:
+    best = word_gates[:, unit].topk(5).indices.tolist()
+    print(f"unit {unit:>3} opens furthest at", *(tokenizer.decode([often[i]]).strip() for i in best))
+
+# %% [markdown] slide="subslide"
+# We count for all units of the layer: how many of StoryWorld's classes of words (names, colours, ...) open a unit at least half as far as its best word does? Half is our choice, so we try a stricter limit, too.
+
+# %% slide="skip"
+class_of = {word: name for name, members in CLASSES.items() for word in members}
+often_words = [tokenizer.decode([token]).strip() for token in often]
+classes = [class_of.get(word, word) for word in often_words]  # a word in none of them is a class of its own
+
+
+def classes_that_open(limit: float) -> torch.Tensor:
+    """For each unit, how many classes of words open it further than this part of its largest gate, (F)."""
+    n_classes = []
+    for of_unit in word_gates.T:
+        wide = (of_unit > limit * of_unit.max()).tolist()
+        n_classes.append(len({name for name, is_wide in zip(classes, wide, strict=True) if is_wide}))
+    return torch.tensor(n_classes)
+
+
+# %% evidence="most-units-are-mixed"
+half, strict = classes_that_open(0.5), classes_that_open(0.9)
+print(f"above 0.5 of its largest gate: the median of {len(half)} units is {half.median()} classes")
+print(f"above 0.9 of its largest gate: {strict.median()}")
+print(f"units with a single class above 0.5: {(half == 1).sum()}")
+print(f"units whose largest gate is above 5: {(word_gates.amax(0) > 5).sum()}")
+assert 20 < (half == 1).sum() < 100 and half.median() >= 3 and strict.median() == 1
+assert half[203] == half[234] == 1
+
+# %% [markdown]
+# If a unit counts as open at half of its largest gate, units 203 and 234 open at one class, but most units of this layer are mixed: *polysemantic*. [[most-units-are-mixed]] With the limit 0.9 most have one class, so the answer depends on the limit. One reason that has been proposed for mixed units is **superposition**: a model stores more features than it has units ([Elhage et al. 2022](https://arxiv.org/abs/2209.10652)).
+
+# %%
+for layer in range(3):
+    of_layer = layers.silu(caught.outputs[f"blocks.{layer}.ffn.gate_proj"])  # (20, T, F)
+    print(f"layer {layer}: the largest gate at any position is {of_layer.max():.1f}")
+
+# %% [markdown]
+# In the first two layers no unit opens as far as those that we looked at. What their units do is harder to read, because later layers still change it.
+
+# %% [markdown] slide="subslide"
+# Unit 239 opens at *friendly* as well as at *met*. What do these words have in common? A guess: a name comes next. But names also come next where a person is mentioned again, so we measure both.
+
+# %% slide="skip"
 name_ids = torch.tensor([tokenizer.encode(" " + name)[0] for name in CLASSES["name"]])
-following = ids[:, 1:]  # (B, T - 1)
 is_name = torch.isin(following, name_ids)
 said_before = (following[:, :, None] == ids[:, None, :-1]).tril().any(-1)  # (B, T - 1)
 where = {"a new name": is_name & ~said_before, "a name again": is_name & said_before, "another word": ~is_name}
-of_239 = {what: opened[:, :-1, 239][mask] for what, mask in where.items()}
-for what, gate in of_239.items():
-    print(f"where {what:<12} comes next: {fixed(gate.mean(), 1):>4} on average")
-assert of_239["a new name"].mean() > 5 > 1 > of_239["a name again"].mean()
+
+# %% evidence="a-new-name"
+opens_239 = {what: gates[:, :-1, 239][mask].mean() for what, mask in where.items()}
+for what, opening in opens_239.items():
+    print(f"where {what:<12} comes next, unit 239 opens {fixed(opening, 1):>4} on average")
+assert opens_239["a new name"] > 5 > 1 > opens_239["a name again"]
 
 # %% [markdown]
-# It is narrower than the guess: the unit opens where a *new* name comes next.
-#
-# What do the units contribute when they are open? What leaves a unit is multiplied by its column of `down_proj` and added to the position. After the last layer the model compares the position with a row for each word of
-# its vocabulary (the final norm multiplies each feature by a weight, so we do, too). Which words does such a column raise most? (With the sign that the up route has where the unit is open.)
+# The unit opens where a *new* name comes next. [[a-new-name]] Is it needed to say that a name comes next?
 
-# %%
-rows = model.lm_head.weight * model.final_norm.weight  # (V, C)
-raises = (rows @ model.blocks[2].ffn.down_proj.weight).detach()  # (V, F)
-for unit in units:
-    sign = says[..., unit][opened[..., unit] > 2].mean().sign()
-    best = (sign * raises[:, unit]).topk(4).indices.tolist()
-    print(f"unit {unit:>3} raises", *(tokenizer.decode([token]) for token in best))
-
-# %% [markdown]
-# After a colour, things; after weather, times of the day; before a new name, names. Each of these six is like a small rule: **if** the position looks like this, **then** add that. Some compare a feed-forward with a
-# memory of such pairs (Geva et al. 2021).
-#
-# What happens if the gates cannot react to the word? Hold every gate at its average, and what is left of each feed-forward is a linear map:
-
-
-# %%
-def loss(m) -> float:
+# %% slide="subslide" evidence="names-without-239"
+new_name = where["a new name"]
+for what, reader in {"as trained": model, "without unit 239": without_units([239])}.items():
     with torch.no_grad():
-        return cross_entropy(m(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()).item()
+        any_name = reader(ids[:, :-1]).softmax(-1)[..., name_ids].sum(-1)[new_name].mean()
+    on_names = losses(reader)[new_name].mean()
+    print(f"{what:<17} probability of a name {any_name:.3f}, loss on the name {on_names:.2f} nats")
+print(f"any of {len(name_ids)} names with the same probability: {math.log(len(name_ids)):.2f} nats")
+assert any_name > 0.99 and on_names > math.log(len(name_ids)) + 0.05
+
+# %% [markdown]
+# No. Without it the model is as certain that a name comes next, but it no longer gives all names the same probability. [[names-without-239]] When a unit opens does not yet show what it is for.
+
+# %% [markdown] slide="subslide"
+# ### Does this model use its gates?
+# We let the gates of all three layers no longer react to the word, by holding each at its average. And we hold the up route instead, or both.
 
 
-def held(ffn, x):
-    gates = layers.silu(ffn.gate_proj(x)).mean((0, 1))
-    return ffn.down_proj(gates * ffn.up_proj(x))
+# %% slide="skip"
+def following_rule(rule):
+    """A copy of the shipped model whose feed-forwards compute rule(ffn, x)."""
+    changed = copy.deepcopy(model)
+    for block in changed.blocks:
+        block.ffn.register_forward_hook(lambda ffn, inputs, output: rule(ffn, inputs[0]))
+    return changed
+
+
+# %%
+def held(routes: str):
+    def rule(ffn, x):
+        gate, up = layers.silu(ffn.gate_proj(x)), ffn.up_proj(x)  # (B, T, F)
+        gate = gate.mean((0, 1)) if "gate" in routes else gate
+        up = up.mean((0, 1)) if "up" in routes else up
+        return ffn.down_proj((gate * up).expand(*x.shape[:2], -1))
+
+    return following_rule(rule)
 
 
 # %% evidence="gates-held"
-with_gates, gates_held, with_none = (loss(m) for m in (model, with_rule(held), silent))
-print(f"as trained {with_gates:.1f}, gates held {gates_held:.1f}, no feed-forward {with_none:.1f} nats per token")
-assert gates_held - with_gates > 0.7 * (with_none - with_gates)
+tried = {"as trained": model, "no feed-forward": readers["no feed-forward"]}
+tried |= {f"{routes} held": held(routes) for routes in ("gate", "up", "gate and up")}
+loss_of = {name: losses(reader).mean().item() for name, reader in tried.items()}
+for name, value in loss_of.items():
+    print(f"{name:<17} {value:.2f} nats per token")
+whole = loss_of["no feed-forward"] - loss_of["as trained"]
+assert loss_of["gate held"] - loss_of["as trained"] > 0.7 * whole
+assert loss_of["up held"] > loss_of["no feed-forward"]
 
 # %% [markdown]
-# With its gates held, this model is hardly better than without its feed-forwards. This does not single out the gates, because the parts that follow also read vectors which they never met in training: exchange any route for an average, and the loss may rise. Nor does it show that a model trained without gates would be worse. (Lesson 14 trains one.) Why SiLU, and not another bend? The SwiGLU paper tried several bends, and losses were lower with a gate than without; its author offers no explanation (Shazeer 2020).
+# With its gates held, this model is hardly better than without feed-forwards. [[gates-held]] So it uses its gates. But it uses the up route just as much, and held at its average that route does more harm than no feed-forward at all, probably because the layers that follow read vectors that they never met in training. Nor does the test show that a model *trained* without gates would be worse. Lesson 14 trains one.
 
 # %% [markdown] tags=["note"]
-# Ask which unit will open at *golden*. A fair objection is that the six are cherry-picked: they are, and the count of classes shows it; let the room name a unit at random and look. The usual wrong answer for unit 239 is "it opens at verbs". Common wrong answer: that this gate lies between 0 and 1.
+# **Say.** Three wrong feed-forwards with the right shapes. Nothing raises an error, and one of them is hardly worse.
+#
+# **Draw.** The two routes of section 4 again. Cross out the silu, move it to the lower route, replace the product by a sum.
+#
+# **Ask.** After the numbers: "Trained from the start with silu on the other route, how well would this model do?" (As well: the two matrices only exchange their names.)
+#
+# **Usual answers.**
+# - *ReLU harms most, because it is another function* (from the room): Where do the two differ? Which units change from open to shut?
+# - *All three destroy the model* (from the room): Ask which units are open under each rule.
+#
+# **Cut if short.** All of it; give the prediction as homework.
 
-# %% [markdown] slide="slide"
-# ## 5. How wide?
+# %% [markdown] slide="slide" plan=80
+# ## 7. Break it: wrong routes
+# The shipped model, with the weights that it has, under three other rules:
+
+# %%
+rules = {
+    "ReLU on gate": lambda ffn, x: ffn.down_proj(torch.relu(ffn.gate_proj(x)) * ffn.up_proj(x)),
+    "SiLU on up": lambda ffn, x: ffn.down_proj(ffn.gate_proj(x) * layers.silu(ffn.up_proj(x))),
+    "gate added": lambda ffn, x: ffn.down_proj(layers.silu(ffn.gate_proj(x)) + ffn.up_proj(x)),
+}
+broken = {name: losses(following_rule(rule)).mean().item() for name, rule in rules.items()}
+
+# %% tags=["source-hidden"]
+predict(
+    "Order them: which rule harms the model most, which least?",
+    key=lambda: sorted(broken, key=broken.get, reverse=True),
+    ranking=["SiLU on up", "gate added", "ReLU on gate"],
+    because="In a sum no unit is ever shut. With SiLU on the other route the wrong units are shut. ReLU opens and shuts the same units as SiLU.",
+)
+
+# %%
+print(f"  as trained: {loss_of['as trained']:.2f} nats per token")
+for name, value in broken.items():
+    print(f"{name:>12}: {value:.2f}")
+
+# %% [markdown]
+# All three have the right shapes. With ReLU instead of SiLU the loss hardly rises here. *SiLU on up* is even the same architecture with two names exchanged: trained like this from the start it would do as well, and it fails only with weights that were trained the other way. It is a common mistake to call $W_3$ the gate when you load weights: look for the SiLU.
+
+# %% [markdown] tags=["note"]
+# **Say.** How many units should there be, and what do they cost? In three models at their full length the feed-forward does more work than attention.
+#
+# **Draw.** Two matrices of C by 4C, and next to them three narrower ones with the same area.
+#
+# **Ask.** The prediction. Then: "When do the scores overtake the feed-forward?" Let the class set 2CT equal to 8CC.
+#
+# **Usual answers.**
+# - *The scores, because they grow with the square of the length* (`scores`): For one token they grow with the length. Compare T with 4C.
+# - *The output map, because it has 50,257 rows* (`output map`): It comes once, the others come in each of 12 layers.
+# - *Attention, because it is the famous part* (`attention's matrices`): Four matrices of C by C against two of C by 4C.
+#
+# **Cut if short.** The first half, on the width. Keep the prediction and the picture.
+
+# %% [markdown] slide="slide" plan=80
+# ## 8. How wide, and how much work?
 # The classic feed-forward has two matrices and $F = 4C$. SwiGLU has three. To have as many parameters it must be narrower: $2 \cdot C \cdot 4C = 3 \cdot C \cdot F$, so
 #
 # $$F = \tfrac{8}{3}\, C$$
 #
-# The result is often rounded to a multiple of 64, which suits GPUs. Both forms are in use. The library derives $F$ in the config:
+# The result is often rounded to a multiple of 64, which suits GPUs. GPT-2 has the classic form, Llama the gated one. The library derives $F$ in the config:
 
 # %% rows=["S0-31", "S1-17"] evidence="as-many"
 for ffn, multiple in (("gelu", 64), ("swiglu", 1), ("swiglu", 64)):
     config = ModelConfig(d_model=512, ffn=ffn, d_ff_multiple_of=multiple)
-    made = sum(p.numel() for p in feed_forward(config).parameters())
-    assert made == FFNS[ffn][0].matrices * 512 * config.d_ff
-    print(f"{ffn:>6}, multiple of {multiple:>2}: F = {config.d_ff}, {made:,} parameters")
+    n_parameters = sum(p.numel() for p in feed_forward(config).parameters())
+    assert n_parameters == FFNS[ffn][0].matrices * 512 * config.d_ff
+    print(f"{ffn:>6}, multiple of {multiple:>2}: F = {config.d_ff}, {n_parameters:,} parameters")
+
+# %% [markdown] slide="subslide"
+# ### Where the work is
+# Does attention do most of the work? We count the multiplications for one token. A matrix of $a \times b$ takes $a \cdot b$. Each key takes $D$ for its score and $D$ for its part in the weighted sum, in each head, and we count all keys of a text of full length.
 
 # %% [markdown]
-# ### A trap
-# A common way to write the rounding, to the nearest multiple of 64:
+# Four parts: *attention's matrices* (query, key, value, output), the *scores* with the weighted sums, the *feed-forward*, and the *output map* from $C$ features to $V$ words.
+
+# %% slide="skip"
+from tinylm_lib import preset
+from tinylm_lib.cost import forward_flops
 
 
-# %%
-def nearest_64(d_model: int) -> int:
-    return (int(8 / 3 * d_model) + 31) // 64 * 64
-
-
-for d_model in (512, 128, 16, 8):
-    width = derived_d_ff(d_model, 8 / 3, 64)
-    print(f"C {d_model:>3}: this rule {nearest_64(d_model):>4}, the library {width:>4}")
-
-# %%
-F = nearest_64(8)
-tiny, w_gate, w_up, w_down = (torch.randn(size) for size in ((7, 8), (F, 8), (F, 8), (8, F)))
-nothing = (layers.silu(tiny @ w_gate.T) * (tiny @ w_up.T)) @ w_down.T  # (7, 8)
-
-# %% tags=["source-hidden"]
-predict(
-    "A model with C = 8 is built by this rule, so F = 0. What happened when its feed-forward ran, above?",
-    key=lambda: "zeros, of the right shape" if not nothing.any() else "?",
-    choices={
-        "an error: a matrix without rows": "An axis may have size 0, and the product of (7, 0) and (0, 8) is (7, 8).",
-        "zeros, of the right shape": "",
-        "the input, unchanged": "Nothing copies the input.",
-    },
-    because="Each result is a sum of no products, which is 0, and PyTorch raises no error.",
-)
-
-# %% evidence="width-0"
-assert nothing.shape == (7, 8) and not nothing.any()
-print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item())
-
-# %% [markdown]
-# Such a model runs, and could be trained, without a feed-forward. The library's rule never goes below one multiple, and a config refuses `d_ff=0`.
-
-# %% [markdown] slide="slide"
-# ## 6. Where the work is
-# Attention is the famous part. Does it do most of the work? Count the multiplications for one token. A matrix of $a \times b$ takes $a \cdot b$. Each key takes $D$ for its score and $D$ for its part in the weighted sum,
-# in each head; we count all keys of a text of full length. Four parts: *attention's matrices* (query, key, value, output), the *scores* with the weighted sums, the *feed-forward*, and the *output map* from $C$ features to $V$ words.
-
-
-# %%
+# %% slide="subslide"
 def multiplications(config: ModelConfig) -> dict[str, int]:
     C, D, F, L = config.d_model, config.d_head, config.d_ff, config.n_layers
     H, G, T = config.n_heads, config.n_kv_heads, config.max_seq_len
+    n_matrices = FFNS[config.ffn][0].matrices  # 3 with a gate, otherwise 2
     return {
         "attention's matrices": L * (2 * C * H * D + 2 * C * G * D),
         "scores": L * 2 * H * D * T,
-        "feed-forward": L * FFNS[config.ffn][0].matrices * C * F,  # 3 matrices with a gate, otherwise 2
+        "feed-forward": L * n_matrices * C * F,
         "output map": C * config.vocab_size,
     }
 
 
-# %% evidence="most-multiplications"
-models = {"shipped": model.config, "GPT-2 small": preset("gpt2", "small")}
-models["Llama 3 8B"] = preset("llama", "3-8b")
+# %% slide="skip" evidence="most-multiplications"
+models = {"shipped": model.config, "GPT-2 small": preset("gpt2", "small"), "Llama 3 8B": preset("llama", "3-8b")}
 work = {name: multiplications(config) for name, config in models.items()}
 for name, config in models.items():
     length = config.max_seq_len  # and the library counts additions, too: as many again
@@ -599,106 +1003,215 @@ predict(
     because="Two matrices of C by 4C are twice as much as attention's four of C by C.",
 )
 
-# %% tags=["source-hidden"]
-parts, hues = list(work["shipped"]), ("#00796b", "#8a6d00", "#b5316e", "#2f7d32")
-shares = torch.tensor([list(each.values()) for each in work.values()]).double()
-shares = shares / shares.sum(-1, keepdim=True)
-starts, said = shares.cumsum(-1) - shares, [[f"{share:.0%}" for share in column] for column in shares.T.tolist()]
+# %% tags=["source-hidden"] slide="subslide"
+parts = list(work["shipped"])
+hues = [figures.AXIS_COLORS[letter].light for letter in "DSFV"]
+amounts = torch.tensor([list(each.values()) for each in work.values()]).double()
+amounts = amounts / amounts.sum(-1, keepdim=True)
+starts = amounts.cumsum(-1) - amounts
+percent = [[f"{amount:.0%}" for amount in column] for column in amounts.T.tolist()]
 named = [f"{name},\n{config.max_seq_len:,} tokens" for name, config in models.items()]
-title = "Where three models multiply"
-with figures.axes(title, "share of the multiplications for one token", "model and length", (9.6, 4.8)) as (figure, ax):
-    for i, (part, hue) in enumerate(zip(parts, hues, strict=True)):
-        bars = ax.barh(named, shares[:, i], 0.65, starts[:, i], color=hue, edgecolor="white", label=part)
-        ax.bar_label(bars, said[i], label_type="center", color="white", weight="bold")
-    ax.invert_yaxis()
-    ax.yaxis.label.set_visible(False)
-    ax.grid(visible=False)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
-figures.display(
-    figure,
-    alt="Stacked bars for three models: the feed-forward has the largest share in each.",
-    caption="Each model at its full length. Only the scores grow with the length.",
-    table={"model": list(models), **dict(zip(parts, said, strict=True))},
-)
+fig, ax = plt.subplots(figsize=(10.4, 5.2), layout="constrained")
+for i, (part, hue) in enumerate(zip(parts, hues, strict=True)):
+    bars = ax.barh(named, amounts[:, i], 0.65, starts[:, i], color=hue, edgecolor="white", label=part)
+    ax.bar_label(bars, percent[i], label_type="center", color="white", weight="bold")
+ax.set(title="Where three models multiply", xlabel="fraction of the multiplications", ylabel="model and length")
+ax.invert_yaxis()
+ax.yaxis.label.set_visible(False)
+ax.grid(visible=False)
+fig.legend(loc="outside lower center", ncols=2, frameon=False)
+alt = "Stacked bars for three models: the feed-forward is the largest part of each."
+caption = "Each model at its full length. Only the scores grow with the length."
+figures.display(fig, alt=alt, caption=caption, table={"model": list(models), **dict(zip(parts, percent, strict=True))})
 
 # %% [markdown]
-# In all three the feed-forward does more than the two parts of attention together. But the scores alone grow with the length. When would they overtake it?
+# In all three the feed-forward does more than the two parts of attention together. [[most-multiplications]] But only the scores grow with the length. When do they overtake it?
 
 # %% evidence="scores-overtake"
-small, C = work["GPT-2 small"], models["GPT-2 small"].d_model
-even = small["feed-forward"] / (small["scores"] / models["GPT-2 small"].max_seq_len)
-assert even == 4 * C  # 2 * C * T = 8 * C * C
+small_work, small_width = work["GPT-2 small"], models["GPT-2 small"].d_model
+even = small_work["feed-forward"] / (small_work["scores"] / models["GPT-2 small"].max_seq_len)
+assert even == 4 * small_width  # 2 * C * T = 8 * C * C
 print(f"GPT-2 small: as much for the scores as for the feed-forward at {even:,.0f} tokens")
 
-# %% [markdown] slide="slide"
-# ## 7. Break it: wrong routes
-# The shipped model, with the weights it has, under three other rules:
+# %% [markdown]
+# Because so much of the work is here, many large models have several feed-forwards in each layer, and each position uses only a few of them: a **mixture of experts** ([Shazeer et al. 2017](https://arxiv.org/abs/1701.06538)).
+
+# %% [markdown] tags=["note"]
+# **Say.** Here is what you need when you load weights or write your own layer: the exact GELU and its approximation, and three mistakes that raise no error.
+#
+# **Draw.** The bell curve with the part left of x shaded, and next to it erf, which counts the part between -z and z of a narrower bell.
+#
+# **Ask.** "The values of the formula are right at every x. How would you notice that it cannot be trained?"
+#
+# **Usual answers.**
+# - *x inside erf as it is* (`no root of 2`): erf belongs to variance 1/2. Which x of ours is its z?
+# - *erf as the gate* (`erf alone`): erf runs from -1 to 1, a probability from 0 to 1.
+# - *1 + erf* (`not halved`): That runs from 0 to 2.
+# - *the form with tanh* (`tanh`): It is close, but not equal.
+# - *An error: a matrix without rows* (`an error: a matrix without rows`): An axis may have size 0. What is a sum of no products?
+#
+# **Cut if short.** The exercise; students who need GELU do it at home.
+
+# %% [markdown] slide="slide" plan=110
+# ## 9. For engineers
+# ### GELU, exact and approximate
+# The gate of **GELU** is $\Phi(x)$, the probability that a draw from a standard normal distribution (mean 0, variance 1) is below $x$ ([Hendrycks and Gimpel 2016](https://arxiv.org/abs/1606.08415)). One can count it:
 
 # %%
-rules = {
-    "ReLU on gate": lambda ffn, x: ffn.down_proj(torch.relu(ffn.gate_proj(x)) * ffn.up_proj(x)),
-    "SiLU on up": lambda ffn, x: ffn.down_proj(ffn.gate_proj(x) * layers.silu(ffn.up_proj(x))),
-    "gate added": lambda ffn, x: ffn.down_proj(layers.silu(ffn.gate_proj(x)) + ffn.up_proj(x)),
-}
-losses = {name: loss(with_rule(rule)) for name, rule in rules.items()}
+draws = torch.randn(200_000, generator=torch.Generator().manual_seed(8))
+for value in (-2.0, -1.0, 0.0, 1.0, 2.0):
+    below = (draws < value).float().mean().item()
+    print(f"x {value:2.0f}: below it {below:.2f}, x times gate {fixed(value * below, 2):>5}")
 
-# %% tags=["source-hidden"]
-predict(
-    "Order them: which harms the model most, which least?",
-    key=lambda: sorted(losses, key=losses.get, reverse=True),
-    ranking=["SiLU on up", "gate added", "ReLU on gate"],
-    because="In a sum nothing is ever shut; on the wrong route the wrong units are. ReLU opens and shuts the same ones.",
-)
+# %% [markdown] slide="subslide"
+# To compute it there is the *error function*, `torch.erf(z)`. For a positive $z$ it is the probability that a draw of variance **1/2** is between $-z$ and $z$, and `erf(-z)` is `-erf(z)`.
+
+
+# %% tags=["exercise"] name="gelu" minutes=8 difficulty=2
+def gelu(x):
+    """x (...), any shape: x times the probability that a draw
+    from a standard normal distribution is below x.
+
+    Exact, no approximation, each number by itself.
+    Returns (...) in the dtype of x. The caller's x is not changed.
+    Values and gradients are finite from -1e6 to 1e30.
+    """
+    # SOLUTION
+    below = (1 + torch.erf(x / math.sqrt(2))) / 2
+    return x * below
+    # END
+
+
+# %% tags=["check"]
+if check("gelu", gelu).passed:
+    keep("gelu", gelu)
 
 # %%
-print(f"  as trained: {loss(model):.2f} nats per token")
-for name, value in losses.items():
-    print(f"{name:>12}: {value:.2f}")
+hint("gelu")
+
+# %% [markdown] tags=["solution"]
+# erf belongs to a narrower distribution, whose standard deviation is the root of 1/2, so x is divided by the root of 2. erf runs from -1 to 1 and a probability from 0 to 1, so add 1 and halve. Common mistakes: no root of 2;
+# erf itself as the gate, which is negative below 0; the form with tanh, which is close and not equal.
+
+# %% slide="skip"
+show(layers.gelu)
+
+# %% [markdown] slide="subslide"
+# GPT-2 has another form, which replaces erf by tanh:
+#
+# $$\text{gelu}_{\tanh}(x) = \tfrac{1}{2}\, x \left(1 + \tanh\left(\sqrt{2/\pi}\,(x + 0.044715\, x^3)\right)\right)$$
+
+# %%
+by_hand = x_line / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x_line + 0.044715 * x_line**3)))
+torch.testing.assert_close(layers.gelu_tanh(x_line), by_hand)
+print(f"it differs from the exact form by at most {(by_hand - layers.gelu(x_line)).abs().max():.2e}")
 
 # %% [markdown]
-# All have the right shapes. ReLU in place of SiLU costs next to nothing here. *SiLU on up* is even the same architecture with two names exchanged: trained so from the start it would do as well, and only with
-# weights that exist does it fail. One published note calls $W_3$ the gate: look for the SiLU.
-#
-# ### Two quiet slips
-# SiLU with its sigmoid written as a formula looks right everywhere. And its gradients?
+# The difference is small, but these are two functions. With the weights of GPT-2 use the GELU of GPT-2.
+
+# %% [markdown] slide="subslide"
+# ### Three mistakes without an error
+# SiLU with its sigmoid written as a formula has the right values everywhere. And its gradients?
 
 # %% rows=["S1-9"]
 for value in (-20.0, -89.0):
     point = torch.tensor(value, requires_grad=True)
-    for name, result in (("formula", point / (1 + torch.exp(-point))), ("library", layers.silu(point))):
+    results = {"formula": point / (1 + torch.exp(-point)), "library": layers.silu(point)}
+    for name, result in results.items():
         (slope,) = torch.autograd.grad(result, point)
         print(f"x {value:.0f}, {name}: value {result.item():.1g}, gradient {slope.item():.1g}")
 
 # %% [markdown]
-# Lesson 03 again: the exponential of 89 is inf in fp32. Forward, $x / \infty$ is 0 and nobody notices. Backward that 0 is multiplied by the infinite exponential: NaN, and one NaN can spoil all weights. `torch.sigmoid` has no such edge.
-#
-# The other: **dropout**, which sets numbers to 0 at random in training, at the end of the feed-forward and again in the block on its result. What share of zeros do two times 10 % make?
+# The exponential of 89 is inf in fp32 (lesson 03). Forward, $x / \infty$ is 0, and nobody notices. Backward, this 0 is multiplied by the infinite exponential: the gradient is NaN, and one NaN can spoil all weights. `torch.sigmoid` has no such edge.
+
+# %% [markdown] slide="subslide"
+# **Dropout** sets numbers to 0 at random in training. It may be at the end of the feed-forward, and again in the block, on the result of the feed-forward. If each sets 10 % to 0, how many are 0 in the end?
 
 # %% rows=["S2-5"]
+_ = torch.manual_seed(8)
 classic = feed_forward(ModelConfig(d_model=512, ffn="gelu", ffn_bias=True, ffn_dropout=0.1))
-in_block = torch.nn.Dropout(0.1)
-once = classic(torch.randn(400, 512))  # (400, 512)
-for name, result in (("once", once), ("twice", in_block(once))):
+dropped = classic(torch.randn(400, 512))  # (400, 512)
+for name, result in (("once", dropped), ("twice", torch.nn.Dropout(0.1)(dropped))):
     print(f"dropped {name}: {(result == 0).float().mean():.0%}")
 
 # %% [markdown]
-# 0.9 times 0.9 is left, so a config that asks for 10 % gets 19 % of zeros. The library has a switch for each place, and its presets use at most one.
+# 0.9 times 0.9 stays, so 19 % are 0 where the config says 10 %. The library has a switch for each of the two, and its presets use at most one.
+
+# %% [markdown] slide="subslide"
+# A common way to round the width, to the nearest multiple of 64:
+
+
+# %% slide="skip"
+from tinylm_lib.config import derived_d_ff
+
+
+# %%
+def nearest_64(d_model: int) -> int:
+    return (int(8 / 3 * d_model) + 31) // 64 * 64
+
+
+for d_model in (512, 128, 16, 8):
+    width = derived_d_ff(d_model, 8 / 3, 64)
+    print(f"C {d_model:>3}: this rule {nearest_64(d_model):>4}, the library {width:>4}")
+
+# %% slide="skip"
+no_units = nearest_64(8)
+tiny = torch.randn(7, 8)
+w_gate, w_up = torch.randn(no_units, 8), torch.randn(no_units, 8)
+w_down = torch.randn(8, no_units)
+nothing = (layers.silu(tiny @ w_gate.T) * (tiny @ w_up.T)) @ w_down.T  # (7, 8)
+
+# %% tags=["source-hidden"]
+predict(
+    "A model with C = 8 is built by this rule, so F = 0. What happens when its feed-forward runs?",
+    key=lambda: "zeros, of the right shape" if not nothing.any() else "something else",
+    choices={
+        "an error: a matrix without rows": "An axis may have size 0, and the product of (7, 0) and (0, 8) is (7, 8).",
+        "zeros, of the right shape": "",
+        "the input, unchanged": "Nothing copies the input.",
+    },
+    because="Each result is a sum of no products, which is 0, and PyTorch raises no error.",
+)
+
+# %% evidence="width-0"
+assert nothing.shape == (7, 8) and not nothing.any()
+print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item())
+
+# %% [markdown]
+# Such a model runs, and could be trained, without a feed-forward. The library's rule never goes below one multiple, and a config refuses `d_ff=0`. [[width-0]]
+
+# %% [markdown] tags=["note"]
+# **Say.** Attention fetches, and the feed-forward works on what was fetched, with units that are rules. Say only the points whose sections you taught.
 #
+# **Draw.** Once more the sentence with two blanks, *if ..., then ...*, and fill in the unit that opens after *In the*.
+#
+# **Ask.** At the door: "Why is one linear map not enough for this unit?"
+#
+# **Usual answers.**
+# - *Because it is too small* (from the room): Two large linear maps in a row are still one linear map.
+# - *Because the gates are learned* (from the room): A linear map is learned, too. What can it not express?
+#
+# **Cut if short.** The list; students read it. Keep the question.
+
+# %% [markdown] slide="slide"
 # ## What you have now
-# - The feed-forward computes each position separately. [[each-position-alone]] Without its feed-forwards the shipped model still repeats objects but hardly predicts a pronoun. [[without-feed-forwards]]
-# - Linear maps in a row are one linear map. [[one-map]] With ReLU between them they can compute that two facts are both true. [[relu]] For inputs a little below 0, where ReLU is flat, SiLU and GELU still have a slope (except at their lowest point), so weights can learn there. Further below 0 their slopes become small, too. [[slope-below-0]]
-# - SwiGLU multiplies a gate route by an up route. [[two-routes]] If every gate of the shipped model is held at its average, its loss rises most of the way to the loss without feed-forwards. [[gates-held]] If a unit counts as open at half of its largest gate, most units of its last layer open at several classes of words. [[most-units-are-mixed]] One of them opens where a
-#   new name comes next. [[a-new-name]]
-# - If the inner width is 8/3 of the model's width, the three matrices of SwiGLU have about as many parameters as the two classic ones. [[as-many]] If rounding makes the inner width 0, a feed-forward without biases returns zeros without an error. [[width-0]]
-# - In three models at their full length the feed-forwards need more multiplications than attention does. [[most-multiplications]] The scores of attention overtake them when a text is longer than 4 times the width, in a model with a classic feed-forward. [[scores-overtake]]
+# - Without attention the shipped model predicts hardly any word that has to be fetched. Without its feed-forwards it still repeats objects but hardly predicts a pronoun. [[without-feed-forwards]] The feed-forward computes each position separately. [[each-position-alone]]
+# - Some units open where two facts are both true. [[both-facts]] Linear maps cannot test that, and two in a row are one linear map [[one-map]], so training does not help. With a bend it works. [[bend-learns]] One unit with ReLU is enough. [[relu]]
+# - Units that ReLU shuts at every input get no gradient, and SiLU and GELU units still learn. [[dead-units]]
+# - SwiGLU multiplies a gate route by an up route. [[two-routes]]
+# - One unit of the shipped model raises two words after *In the*, and without it exactly these have a higher loss. [[unit-34]] Most units of its last layer can be removed alone without harm, but not all together. [[units-alone]]
+# - If half of its largest gate counts as open, most units of its last layer open at several classes of words. [[most-units-are-mixed]] One of them opens where a new name comes next [[a-new-name]], but the model does not need it to know that a name comes next. [[names-without-239]] With all gates held at their averages the model loses most of what its feed-forwards add. [[gates-held]]
+# - With the inner width of the formula in section 8, SwiGLU has about as many parameters as the classic form. [[as-many]] In three models at their full length the feed-forwards need more multiplications than attention does [[most-multiplications]], until a text is longer than four times the width, in a model with a classic feed-forward. [[scores-overtake]]
+# - For engineers: if rounding makes the inner width 0, a feed-forward without biases returns zeros without an error. [[width-0]]
 #
 # Next, lesson 09: attention and feed-forward in one block, and blocks in a row.
 
-# %% [markdown]
+# %% [markdown] slide="skip"
 # ## Sources
-# - The classic feed-forward: Vaswani et al. 2017, *Attention Is All You Need*, section 3.3.
-# - GELU and SiLU: Hendrycks and Gimpel 2016, *Gaussian Error Linear Units (GELUs)*, section 2.
-# - SwiGLU and its width: Shazeer 2020, *GLU Variants Improve Transformer*. Before it: Dauphin et al. 2017, *Language Modeling with Gated Convolutional Networks*.
-# - Superposition: Elhage et al. 2022, *Toy Models of Superposition*.
-# - A memory of pairs: Geva et al. 2021, *Transformer Feed-Forward Layers Are Key-Value Memories*.
-# - SwiGLU in Llama: Touvron et al. 2023, *LLaMA: Open and Efficient Foundation Language Models*, section 2.2.
+# - The classic feed-forward: Vaswani et al. 2017, [*Attention Is All You Need*](https://arxiv.org/abs/1706.03762), section 3.3.
+# - GELU and SiLU: Hendrycks and Gimpel 2016, [*Gaussian Error Linear Units (GELUs)*](https://arxiv.org/abs/1606.08415), section 2.
+# - SwiGLU and its width: Shazeer 2020, [*GLU Variants Improve Transformer*](https://arxiv.org/abs/2002.05202). Before it: Dauphin et al. 2017, [*Language Modeling with Gated Convolutional Networks*](https://arxiv.org/abs/1612.08083).
+# - What such networks can express: Hornik 1991, [*Approximation Capabilities of Multilayer Feedforward Networks*](https://doi.org/10.1016/0893-6080%2891%2990009-T). Mixture of experts: Shazeer et al. 2017, [*Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer*](https://arxiv.org/abs/1701.06538).
+# - Superposition: Elhage et al. 2022, [*Toy Models of Superposition*](https://arxiv.org/abs/2209.10652).
+# - A memory of pairs: Geva et al. 2021, [*Transformer Feed-Forward Layers Are Key-Value Memories*](https://arxiv.org/abs/2012.14913). What a column raises: Geva et al. 2022, [*Transformer Feed-Forward Layers Build Predictions by Promoting Concepts in the Vocabulary Space*](https://arxiv.org/abs/2203.14680).
+# - SwiGLU in Llama: Touvron et al. 2023, [*LLaMA: Open and Efficient Foundation Language Models*](https://arxiv.org/abs/2302.13971), section 2.2.

@@ -58,7 +58,7 @@ def silu(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
 
 
 def _phi(x: Tensor) -> Tensor:
-    """The share of a normal distribution that lies below x, elementwise."""
+    """The probability that a draw from a standard normal distribution is below x, elementwise."""
     return (1 + torch.erf(x / math.sqrt(2))) / 2
 
 
@@ -99,7 +99,7 @@ OTHER_GELUS = {
 
 
 def gelu(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """x times the share of a normal distribution that lies below x, elementwise, and the mistakes that are `on`."""
+    """x times the probability that a standard normal draw is below x, elementwise, and the mistakes that are `on`."""
     for name, other in OTHER_GELUS.items():
         if name in on:
             return other(x)
@@ -207,11 +207,11 @@ SILU = Exercise(
     ),
     faults={
         "sigmoid alone": Fault("the sigmoid is returned", "It is the gate, between 0 and 1. What passes through it?"),
-        "overflows below": Fault("exp(-x) overflows for very negative x", "Below -88 it is inf in fp32: the result looks right, -0, and on the way back 0 times inf becomes a NaN that spreads through all weights. `torch.sigmoid` has no such edge."),
-        "overflows above": Fault("exp(x) overflows for large x", "Above 88 it is inf in fp32, and inf / inf is NaN. `torch.sigmoid` has no such edge."),
+        "overflows below": Fault("exp(-x) overflows for very negative x", "Below -88 it is inf in fp32. The result looks right, -0, but in the backward pass 0 times inf is NaN, which spreads through all weights. `torch.sigmoid` has no such problem."),
+        "overflows above": Fault("exp(x) overflows for large x", "Above 88 it is inf in fp32, and inf / inf is NaN. `torch.sigmoid` has no such problem."),
         "one branch overflows": Fault("both branches of `torch.where` are computed, and the one that is not used overflows", "Its gradient is 0 times inf, which is NaN. Make the input of each branch harmless first, or use `torch.sigmoid`."),
         "tanh": Fault("the gate is a tanh", "It lies between -1 and 1; the sigmoid lies between 0 and 1."),
-        "sigmoid of -x": Fault("the gate is that of -x", "Large numbers should pass and very negative ones not: look at a sign."),
+        "sigmoid of -x": Fault("the gate is that of -x", "Large numbers should pass and very negative ones should not. Check the sign in the gate."),
         "added": Fault("x and its gate are added", "The gate multiplies."),
         "logarithm": Fault("the logarithm of the sigmoid is returned", "The gate multiplies x; no logarithm is needed."),
         "twice": Fault("the sigmoid is taken twice", "The gate is the sigmoid of x itself."),
@@ -219,12 +219,12 @@ SILU = Exercise(
         "steeper": Fault("x is multiplied by 1.702 inside the gate", "That is a quick approximation of GELU. Here the gate is the sigmoid of x."),
         "half as steep": Fault("x is halved inside the gate", "The gate is the sigmoid of x. (A tanh of x / 2 can be turned into it.)"),
         "square in the gate": Fault("x is squared inside the gate", "The gate is the sigmoid of x itself."),
-        "beside the gate": Fault("x is added beside the gate", "Only what the gate lets through is asked for."),
-        "divided": Fault("x is divided by its gate", "The gate lets a share of x through: it multiplies."),
-        "both signs": Fault("both signs are turned", "Large numbers should pass and very negative ones not: this is SiLU of -x."),
+        "beside the gate": Fault("x is added to the gated x", "Expected is only what the gate lets through."),
+        "divided": Fault("x is divided by its gate", "The gate lets a part of x through, so it multiplies."),
+        "both signs": Fault("both signs are reversed", "Large numbers should pass and very negative ones should not. This is SiLU of -x."),
         "absolute": Fault("the sign of x is lost", "silu(-1) is -0.2689: what multiplies the gate is x itself."),
-        "applied twice": Fault("SiLU is applied twice", "Once is asked for."),
-        "bounded": Fault("x is bounded", "Large numbers pass almost unchanged, however large. Whatever you bound against overflow, x itself must stay."),
+        "applied twice": Fault("SiLU is applied twice", "Apply it once."),
+        "bounded": Fault("x is bounded", "Large numbers pass almost unchanged, however large they are. You may bound a number inside the gate against overflow, but x itself must stay."),
         "tanh alone": Fault("this is tanh", "SiLU is x times a gate between 0 and 1."),
         "leaky": Fault("this is the leaky ReLU", "SiLU is smooth: x times a gate between 0 and 1."),
         "selu": Fault("this is SELU", "SiLU, also known as swish, is x times a gate between 0 and 1."),
@@ -235,18 +235,18 @@ SILU = Exercise(
         "softplus": Fault("this is softplus", "Its slope is the sigmoid; of SiLU the sigmoid is the gate."),
         "mish": Fault("this is Mish", "Its gate is tanh(softplus(x)); that of SiLU is the sigmoid."),
         "elu": Fault("this is ELU", "It is straight above 0 and an exponential below; SiLU is x times a sigmoid everywhere."),
-        "hard": Fault("this is the hard version of SiLU", "Straight lines come close to it; the sigmoid itself is asked for."),
+        "hard": Fault("this is the hard version of SiLU", "It approximates the sigmoid by straight lines. Use the sigmoid itself."),
         "softmax": Fault("the gate is a softmax", "Then the numbers of a row influence one another. A sigmoid looks at one number."),
         "slope": Fault("the slope of SiLU is returned", "autograd finds the slope by itself."),
         "gate cut": Fault("no gradient flows through the gate", "The gate depends on x as well: no `detach`, `.data` or `no_grad` here."),
-        "only through the gate": Fault("a gradient flows only through the gate", "x stands in the formula twice, and both count: no `detach`, `.data` or `no_grad` here."),
+        "only through the gate": Fault("a gradient flows only through the gate", "x occurs twice in the formula, and both need a gradient: no `detach`, `.data` or `no_grad` here."),
         "in place": Fault("the caller's x is changed", "Make a new tensor: `*=` and names that end in `_` write into the old one."),
-        "fp32": Fault("the result is always fp32", "What comes in as bf16 or fp64 should leave as it came."),
+        "fp32": Fault("the result is always fp32", "The result should have the dtype of the input, also in bf16 and fp64."),
     },
     hints=(
-        "A gate is a number between 0 and 1 that says how much of x passes. Here x is its own gate.",
-        "The sigmoid is 1 / (1 + exp(-x)). What is exp(-x) for x = -100 in fp32, and what becomes of it on the way back?",
-        "torch has a sigmoid whose gradients stay finite.",
+        "A gate is a number between 0 and 1 that determines how much of x passes. Here it is computed from x itself.",
+        "The sigmoid is 1 / (1 + exp(-x)). What is exp(-x) for x = -100 in fp32, and what does that do to the gradient?",
+        "PyTorch has a sigmoid whose gradients stay finite.",
     ),
 )  # fmt: skip
 GELU = Exercise(
@@ -269,32 +269,32 @@ GELU = Exercise(
         Probe("bf16 in, bf16 out", lambda g: (_x(g, 3, 5).bfloat16(),)),
     ),
     faults={
-        "tanh": Fault("this is the approximation with tanh", "It is up to 0.0005 off (GPT-2 uses it). Exact is asked for: which function gives the share of a normal distribution?"),
-        "quick": Fault("this is the approximation x * sigmoid(1.702 x)", "It is up to 0.02 off. Exact is asked for: which function gives the share of a normal distribution?"),
-        "share alone": Fault("the share of the normal distribution is returned", "It is the gate, between 0 and 1. What passes through it?"),
+        "tanh": Fault("this is the approximation with tanh", "It differs by up to 0.0005 (GPT-2 uses it). The exact form is expected: which function gives the probability below x?"),
+        "quick": Fault("this is the approximation x * sigmoid(1.702 x)", "It differs by up to 0.02. The exact form is expected: which function gives the probability below x?"),
+        "share alone": Fault("the probability below x is returned", "It is the gate, between 0 and 1. What passes through it?"),
         "silu": Fault("this is SiLU", "Its gate is the sigmoid; that of GELU is the normal distribution."),
         "relu": Fault("this is ReLU", "GELU is smooth and lets a little through below 0: gelu(-1) is -0.1587."),
-        "softplus": Fault("this is softplus", "GELU is x times a share of the normal distribution."),
+        "softplus": Fault("this is softplus", "GELU is x times the probability that a standard normal draw is below x."),
         "mish": Fault("this is Mish", "Its gate is tanh(softplus(x)); that of GELU is the normal distribution."),
-        "elu": Fault("this is ELU", "GELU is x times a share of the normal distribution, everywhere."),
+        "elu": Fault("this is ELU", "GELU is x times the probability that a standard normal draw is below x, for every x."),
         "leaky": Fault("this is the leaky ReLU", "GELU is smooth: x times a gate between 0 and 1."),
-        "tanh without the cube": Fault("this is the approximation with tanh, without its cubic term", "Exact is asked for: which function gives the share of a normal distribution?"),
-        "tanh for erf": Fault("tanh stands where erf belongs", "They look alike, but only erf gives the share of a normal distribution."),
-        "of -x": Fault("both signs are turned", "Large numbers should pass and very negative ones not: this is GELU of -x."),
+        "tanh without the cube": Fault("this is the approximation with tanh, without its cubic term", "The exact form is expected: which function gives the probability below x?"),
+        "tanh for erf": Fault("tanh is used instead of erf", "The two look alike, but only erf gives the probability below x."),
+        "of -x": Fault("both signs are reversed", "Large numbers should pass and very negative ones should not. This is GELU of -x."),
         "square": Fault("x multiplies twice", "x times its gate, once."),
-        "applied twice": Fault("GELU is applied twice", "Once is asked for."),
+        "applied twice": Fault("GELU is applied twice", "Apply it once."),
         "bounded": Fault("x is bounded", "Large numbers pass unchanged, however large."),
-        "only through the gate": Fault("a gradient flows only through the gate", "x stands in the formula twice, and both count: no `detach`, `.data` or `no_grad` here."),
-        "product last": Fault("the 1 is multiplied and erf is added", "Look at your parentheses: first the share, 1 + erf and half of that, then times x."),
+        "only through the gate": Fault("a gradient flows only through the gate", "x occurs twice in the formula, and both need a gradient: no `detach`, `.data` or `no_grad` here."),
+        "product last": Fault("the 1 is multiplied and erf is added", "Look at your parentheses: compute the probability first, 1 + erf and half of that, then multiply by x."),
         "no root of 2": Fault("x is not divided by the root of 2 inside erf", "erf belongs to a normal distribution of variance 1/2."),
         "times the root": Fault("x is multiplied by the root of 2 inside erf", "erf belongs to a normal distribution of variance 1/2: is it wider or narrower than ours?"),
-        "divided by 2": Fault("x is divided by 2 inside erf", "The root of 2 is asked for."),
+        "divided by 2": Fault("x is divided by 2 inside erf", "Divide by the root of 2."),
         "root of 2 / pi": Fault("x is multiplied by the root of 2/pi inside erf", "That number belongs to the approximation with tanh."),
-        "not halved": Fault("1 + erf is not halved", "erf lies between -1 and 1, a share between 0 and 1."),
-        "no one": Fault("the 1 before erf is missing", "erf lies between -1 and 1, a share between 0 and 1."),
-        "erf alone": Fault("the gate is erf itself", "erf lies between -1 and 1, a share between 0 and 1."),
-        "share above": Fault("the gate is the share above x", "Large numbers should pass and very negative ones not: look at a sign."),
-        "density": Fault("the gate is the density of the normal distribution", "Asked for is the share that lies below x, its integral."),
+        "not halved": Fault("1 + erf is not halved", "erf is between -1 and 1, a probability between 0 and 1."),
+        "no one": Fault("the 1 before erf is missing", "erf is between -1 and 1, a probability between 0 and 1."),
+        "erf alone": Fault("the gate is erf itself", "erf is between -1 and 1, a probability between 0 and 1."),
+        "share above": Fault("the gate is the probability above x", "Large numbers should pass and very negative ones should not. Check the sign in the gate."),
+        "density": Fault("the gate is the density of the normal distribution", "The gate is the probability below x, which is the integral of the density."),
         "added": Fault("x and its gate are added", "The gate multiplies."),
         "straight above 0": Fault("positive numbers are passed on unchanged", "The gate holds for them, too: gelu(1) is 0.8413."),
         "only above 0": Fault("negative numbers are cut off", "GELU lets a little through below 0: gelu(-1) is -0.1587."),
@@ -302,12 +302,12 @@ GELU = Exercise(
         "slope": Fault("the slope of GELU is returned", "autograd finds the slope by itself."),
         "gate cut": Fault("no gradient flows through the gate", "The gate depends on x as well: no `detach`, `.data` or `no_grad` here."),
         "in place": Fault("the caller's x is changed", "Make a new tensor: `*=` and names that end in `_` write into the old one."),
-        "fp32": Fault("the result is always fp32", "What comes in as bf16 or fp64 should leave as it came."),
+        "fp32": Fault("the result is always fp32", "The result should have the dtype of the input, also in bf16 and fp64."),
     },
     hints=(
-        "The gate is the share of a standard normal distribution that lies below x: 0.5 at 0, 0.8413 at 1.",
-        "The error function gives it: `torch.erf` runs from -1 to 1 and belongs to variance 1/2. Which stretch and which shift make it a share?",
-        "A share runs from 0 to 1: bring erf there, then multiply by x.",
+        "The gate is the probability that a draw from a standard normal distribution is below x: 0.5 at 0, 0.8413 at 1.",
+        "The error function gives it: `torch.erf` runs from -1 to 1 and belongs to variance 1/2. How must you stretch and shift it?",
+        "A probability runs from 0 to 1: bring erf into this range, then multiply by x.",
     ),
 )  # fmt: skip
 SWIGLU = Exercise(
@@ -330,15 +330,15 @@ SWIGLU = Exercise(
         Probe("bf16 in, bf16 out", lambda g: tuple(t.bfloat16() for t in _ffn(g, 4, 3, f=5)), tolerance=6e-2),
     ),
     faults={
-        "swapped": Fault("silu is applied to the up route instead of the gate", "Which of the two says how much passes?"),
-        "no activation": Fault("nothing is applied to the gate", "Then it is no gate: silu belongs between its map and the product."),
+        "swapped": Fault("silu is applied to the up route instead of the gate", "Which of the two routes decides how much passes?"),
+        "no activation": Fault("nothing is applied to the gate", "Then it is not a gate: silu belongs between its map and the product."),
         "sigmoid": Fault("the gate passes through a sigmoid", "That is the older GLU; SwiGLU takes silu."),
         "gelu": Fault("the gate passes through GELU", "That is GeGLU; SwiGLU takes silu."),
         "relu": Fault("the gate passes through ReLU", "That is ReGLU; SwiGLU takes silu."),
         "tanh": Fault("the gate passes through tanh", "SwiGLU takes silu."),
         "gelu with tanh": Fault("the gate passes through the approximate GELU", "That is GeGLU; SwiGLU takes silu."),
         "quick gelu": Fault("x is multiplied by 1.702 inside the gate", "That is a quick approximation of GELU; SwiGLU takes silu."),
-        "one plus": Fault("1 is added to the gate", "Only what the gate lets through is asked for."),
+        "one plus": Fault("1 is added to the gate", "Expected is only what the gate lets through."),
         "silu of x": Fault("silu is applied before the map to the gate", "First the map, then silu of its result."),
         "subtracted": Fault("up is subtracted from the gate", "The gate decides how much of the other passes: it multiplies."),
         "softmax": Fault("the gate passes through softmax", "Then features influence one another; silu looks at one number."),
@@ -356,16 +356,16 @@ SWIGLU = Exercise(
         "down not transposed": Fault("w_down is used as if it were (in, out)", "It is (C, F): one row per output, as in the other two."),
         "scaled": Fault("the features are divided by the root of their number", "Nothing is scaled here; that belongs to attention."),
         "x added": Fault("x itself is added", "The residual connection belongs to the block around this part."),
-        "flattened": Fault("the leading dimensions are flattened into one, or one is added", "(..., C) becomes (..., C): what stands before the last axis stays."),
-        "overflows": Fault("exp(-x) overflows in your silu", "For a gate below -88 it is inf in fp32: the result looks right, and on the way back 0 times inf becomes NaN. `torch.sigmoid` has no such edge."),
+        "flattened": Fault("the leading dimensions are flattened into one, or one is added", "(..., C) becomes (..., C): all axes before the last one stay as they are."),
+        "overflows": Fault("exp(-x) overflows in your silu", "For a gate below -88 it is inf in fp32. The result looks right, but in the backward pass 0 times inf is NaN. `torch.sigmoid` has no such problem."),
         "gate cut": Fault("no gradient flows through the gate", "w_gate could not learn: no `detach`, `.data` or `no_grad` here."),
-        "fp32": Fault("the result is always fp32", "What comes in as bf16 or fp64 should leave as it came."),
+        "fp32": Fault("the result is always fp32", "The result should have the dtype of the input, also in bf16 and fp64."),
     },
     hints=(
-        "Two routes lead from x to F features: one is activated and decides how much of the other passes.",
-        "Three linear maps, one silu, one product of numbers at the same place. The weights are (out, in), as in lesson 02.",
-        "Write the shapes behind each line: (..., C), twice (..., F), their product (..., F), and (..., C) again.",
+        "Two routes lead from x to F units: silu is applied to one, which decides how much of the other passes.",
+        "Three linear maps, one silu, and one product, number by number. The weights are (out, in), as in lesson 02.",
+        "Write the shape after each line: (..., C), twice (..., F), their product (..., F), and (..., C) again.",
     ),
 )  # fmt: skip
 
-EXERCISES = (SILU, GELU, SWIGLU)
+EXERCISES = (SILU, SWIGLU, GELU)
