@@ -31,7 +31,7 @@ def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
     path.write_bytes(content.encode())
     assert load_corpus(path) == load_corpus(str(path)) == content
     path.write_bytes(b"\xef\xbb\xbf" + content.encode())
-    assert load_corpus(path) == content, "the byte order mark is no text"
+    assert load_corpus(path) == content, "the byte order mark is not text"
 
 
 def test_the_name_of_a_corpus_comes_before_a_file_of_that_name(tmp_path: Path, monkeypatch) -> None:

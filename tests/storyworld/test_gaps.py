@@ -68,5 +68,5 @@ def test_what_cannot_be_compared(stories: list[Story], tokenizer: WordTokenizer)
         gaps(Known(tokenizer), tokenizer, [])
     with pytest.raises(ValueError, match="exact gaps need a WordTokenizer"):
         gaps(Known(tokenizer), ByteTokenizer(), stories[:1])
-    with pytest.raises(ValueError, match="is none of the"):
+    with pytest.raises(ValueError, match="is not one of the"):
         gaps(Known(tokenizer), WordTokenizer(stories[0].text + "\n"), stories)

@@ -73,7 +73,7 @@ def _work(job: Job) -> None:
                 bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s", refresh=False)
                 unread.clear()
             e = measure(job, step.step) if milestone else None
-            if e is not None:  # before the checkpoint: a run that goes on there has noted it
+            if e is not None:  # before the checkpoint: a run that continues there has noted it
                 add_to_log(job, [{"update": step.step, "validation_loss": e.nats_per_token}])
             if milestone or stop:
                 folder = save_checkpoint(job, step.step, e)
@@ -122,10 +122,10 @@ def announce(job: Job) -> None:
     held_out = f"the last {run.validation_share:.0%} kept apart" if job.windows else "no text held out"
     print(f"Text: {job.data.name}, {len(job.data.training):,} tokens ({job.data.tokenizer.kind}) to learn from,")
     print(f"      {held_out} for validation.")
-    print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
+    print(f"Knowing nothing, a model loses ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
     if f := job.floor:
-        print(f"How frequent each token is takes off all but {f.unigram:.2f}, the token before all but {f.bigram:.2f},")
-        print(f"      and all that is known about this language all but {f.floor:.3f}: nothing gets lower.")
+        print(f"If it knows how frequent each token is, {f.unigram:.2f}; if it knows the token before, {f.bigram:.2f};")
+        print(f"      if it knows everything about this language, {f.floor:.3f}: no model can lose less.")
     if 1 < job.first_step <= job.recipe.total_steps:
         rate = share_of_peak(job.recipe, job.first_step)
         print(f"Continuing after update {job.first_step - 1} with {rate:.0%} of the peak learning rates,")

@@ -80,7 +80,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("function", "mistake"), BAD.values(), ids=BAD)
-def test_whatever_it_does_it_is_told(function, mistake):
+def test_anything_that_it_does_is_reported(function, mistake):
     found = diagnose("softmax", function)
     assert not found.passed and found.mistake == mistake, found
     assert len(found.message) > 20

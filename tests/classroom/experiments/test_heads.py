@@ -24,7 +24,7 @@ def even_heads(tokenizer: WordTokenizer) -> TransformerLM:
 
 
 def test_a_head_that_looks_at_the_word_before_finds_what_stands_there(stories: list[Story]) -> None:
-    """The first key is the line end, which tells nothing. So the share is 0, until the line end is asked for."""
+    """The first key is the line end, which determines nothing. So the fraction is 0 until it is looked for."""
     tokenizer = WordTokenizer(storyworld.corpus(1000, seed=1))
     found = heads_that_find(even_heads(tokenizer), tokenizer, stories)
     assert set(found) == {kind for s in stories for kind in s.kinds if kind} <= set(GRADES)

@@ -1,4 +1,4 @@
-"""The view of softmax: what it stores and tells are the shares of the scores."""
+"""The view of softmax: what it stores and says are the probabilities of the scores."""
 
 import math
 
@@ -16,7 +16,7 @@ def test_it_stores_the_scores_and_tells_the_largest_share():
     assert view.data == {"names": ["Jamal", "Carlos", "<b>", "."], "scores": [12.5548, 10.5282, -0.5, 3.98]}
     total = sum(math.exp(score) for score in view.data["scores"])
     share = 100 * math.exp(12.5548) / total
-    says = f"Jamal, with the score 12.55, gets {share:.1f} % of the whole."
+    says = f"Jamal, with the score 12.55, gets {share:.1f} %."
     assert repr(view) == f"Softmax of 4 scores, step by step. {says}"
     assert view.html.count(says) == 2 and "<b>" not in view.html
 
@@ -46,6 +46,6 @@ def test_scores_far_apart_and_all_negative_are_drawn():
     ([1.0, 2.0], ["a", " a"], "names must be 2 different words"),
     ([1.0, 2.0], ["a", " "], "names must be 2 different words"),
 ])  # fmt: skip
-def test_what_cannot_be_shown_is_refused_with_a_remedy(scores, names, message):
+def test_what_cannot_be_shown_is_refused_with_a_fix(scores, names, message):
     with pytest.raises(ValueError, match=message):
         softmax_view(scores, names)

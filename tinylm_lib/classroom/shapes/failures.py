@@ -45,7 +45,7 @@ class Failure(NamedTuple):
 def _function_of(what: Any, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[FunctionType, tuple, dict]:
     """Returns the function behind a module, a method or a partial, and what it is called with.
 
-    Raises: TypeError for what is none of these.
+    Raises: TypeError for anything else.
     """
     if isinstance(what, partial):
         return _function_of(what.func, (*what.args, *args), {**what.keywords, **named})

@@ -1,4 +1,4 @@
-// Softmax step by step: scores that can be moved, their shares, and what becomes of both ways to compute them in fp32.
+// Softmax step by step: scores that can be moved, their probabilities, and what becomes of both ways to compute them in fp32.
 
 const STEPS = `
 .tinylm-view.softmax .scroll { overflow-x: auto; margin: 0 0 14px }
@@ -43,7 +43,7 @@ const WARMTHS = [0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 
 const END = Math.log((2 - 2 ** -23) * 2 ** 127); // exp of more is too large for fp32
 const f = Math.fround; // the nearest number that fp32 can hold
 
-/** Powers, their sum and the shares, every result rounded to fp32 as it would be there. */
+/** Powers, their sum and the probabilities, every result rounded to fp32 as it would be there. */
 function share(exponents) {
   const powers = exponents.map((x) => f(Math.exp(x))), sum = powers.reduce((a, b) => f(a + b));
   return { powers, sum, shares: powers.map((x) => f(x / sum)) };
@@ -91,7 +91,7 @@ function mount(el, { names, scores: given }) {
   });
   const sums = { naivePower: cell("edge"), naive: cell(), stablePower: cell(), stable: cell() };
   const head = (...words) => words.map(([text, kind]) => make("th", { scope: "col", class: kind }, text));
-  const table = make("table", { "aria-label": "from scores to shares, step by step" },
+  const table = make("table", { "aria-label": "from scores to probabilities, step by step" },
     make("thead", {},
       make("tr", {}, make("td"), make("th", { class: "way", colspan: 2, scope: "colgroup" }, ""),
         make("th", { class: "way edge", colspan: 2, scope: "colgroup" }, "As the formula says"),
@@ -133,16 +133,16 @@ function mount(el, { names, scores: given }) {
     if (!state.warmth) return i === best ? `${mine}: at temperature 0 the largest score takes everything.` : `${mine}: at temperature 0 **${names[best]}**, with the largest score, takes everything.`;
     if (gap < 0.005) return `${mine}, as much as **${names[at]}**: their scores are equal.`;
     const divided = state.warmth === 1 ? "" : ` ÷ ${state.warmth}`, isAhead = shifted[i] > other;
-    return `${mine}. ${fixed(gap, 2)} ${isAhead ? "above" : "below"} **${names[at]}**: its share is exp(${fixed(gap, 2)}${divided}) ≈ **${about(Math.exp(gap / state.warmth))}** times as ${isAhead ? "large" : "small"}.`;
+    return `${mine}. ${fixed(gap, 2)} ${isAhead ? "above" : "below"} **${names[at]}**: its probability is exp(${fixed(gap, 2)}${divided}) ≈ **${about(Math.exp(gap / state.warmth))}** times as ${isAhead ? "large" : "small"}.`;
   }
 
   function because({ scaled, best, naive }) {
     if (!state.warmth) return "Nothing can be divided by 0. What small temperatures lead to is called **greedy**: always the largest score.";
     if (naive.sum === Infinity) return `exp(${fixed(scaled[best], 2)}) is more than fp32 can hold; it ends at exp(${END.toFixed(2)}), about 3.4×10³⁸. So the formula gives **inf**, and inf ÷ inf is **NaN**. Where the largest is taken away first, no power is above 1.`;
     if (naive.sum === 0) return "Every power is too small for fp32, so the formula divides **0 ÷ 0: NaN**. Where the largest is taken away first, one power is 1.";
-    if (state.shift) return `${state.shift} added to every score: **no share changes**. Every power grows by the same factor, and so does their sum.`;
+    if (state.shift) return `${state.shift} added to every score: ***no probability changes**. Every power grows by the same factor, and so does their sum.`;
     if (state.warmth < 1) return "Below 1 the temperature stretches every difference: the largest score takes more.";
-    if (state.warmth > 1) return "Above 1 the temperature shrinks every difference: the shares come closer to being equal.";
+    if (state.warmth > 1) return "Above 1 the temperature shrinks every difference: the probabilities come closer to being equal.";
     return "Divide by the temperature T, make powers with exp, divide by their sum. Move a score, the temperature, or all scores together.";
   }
 
@@ -169,7 +169,7 @@ function mount(el, { names, scores: given }) {
       input.dispatchEvent(new Event("input"));
     });
   };
-  const view = frame(el, "Softmax step by step", make("style", {}, STEPS), make("p", { class: "title" }, "How do scores become shares?"),
+  const view = frame(el, "Softmax step by step", make("style", {}, STEPS), make("p", { class: "title" }, "How do scores become probabilities?"),
     make("p", { class: "sub" }, "Each row is a word with its score. Read from left to right, in numbers of 32 bits (fp32)."),
     make("div", { class: "bar" }, ...dials, make("button", { type: "button", class: "plain", onclick: reset }, "Reset")),
     make("div", { class: "scroll" }, table), say, why, live);

@@ -1,4 +1,4 @@
-"""Softmax step by step: from scores to shares, with a temperature, a shift, and what fp32 makes of both."""
+"""Softmax step by step: from scores to probabilities, with a temperature, a shift, and what fp32 makes of both."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ OVERFLOWS_ABOVE = math.log(torch.finfo(torch.float32).max)
 
 
 def softmax_view(scores: Tensor | Sequence[float], names: Sequence[str]) -> View:
-    """Scores and the shares that softmax makes of them as a view: divide by the temperature, exp, divide by the sum.
+    """Scores and the probabilities that softmax makes of them: divide by the temperature, exp, divide by the sum.
 
     scores (V): 2 to 8 finite numbers; the view moves each of them, and all together. names: what they are scores of.
     Raises: ValueError for another number of scores, for scores that are not finite and names that do not fit.
@@ -34,30 +34,30 @@ def softmax_view(scores: Tensor | Sequence[float], names: Sequence[str]) -> View
         raise ValueError(f"names must be {len(scores)} different words, one for each score, got {names}")
     data = {"names": names, "scores": [round(score, 4) for score in scores.tolist()]}
     scores = torch.tensor(data["scores"])
-    powers, shares = (scores - scores.max()).exp(), softmax(scores, dim=0)
-    best = int(shares.argmax())
-    says = f"{names[best]}, with the score {scores[best]:.2f}, gets {100 * shares[best]:.1f} % of the whole."
-    lines = zip(names, scores.tolist(), powers.tolist(), shares.tolist(), strict=True)
-    rows = ([name, fixed(score, 2), rounded(power, 3), fixed(share, 3)] for name, score, power, share in lines)
+    powers, probs = (scores - scores.max()).exp(), softmax(scores, dim=0)
+    best = int(probs.argmax())
+    says = f"{names[best]}, with the score {scores[best]:.2f}, gets {100 * probs[best]:.1f} %."
+    lines = zip(names, scores.tolist(), powers.tolist(), probs.tolist(), strict=True)
+    rows = ([name, fixed(score, 2), rounded(power, 3), fixed(p, 3)] for name, score, power, p in lines)
     return pictured(
         "softmax",
         data,
-        _draw(names, scores, powers, shares),
+        _draw(names, scores, powers, probs),
         text=f"Softmax of {len(names)} scores, step by step. {says}",
-        alt=f"Bar charts of the scores, their exponentials and the shares, for {', '.join(names)}. {says}",
+        alt=f"Bar charts of the scores, their exponentials and the probabilities, for {', '.join(names)}. {says}",
         caption="From left to right: the scores; their exponentials, with the largest score taken away first; and "
         f"those divided by their sum. {says} (In fp32, exp of more than {OVERFLOWS_ABOVE:.2f} would overflow.)",
-        numbers=number_table(["", "score", "exp(score − largest)", "share"], rows),
+        numbers=number_table(["", "score", "exp(score − largest)", "probability"], rows),
     )
 
 
-def _draw(names: list[str], scores: Tensor, powers: Tensor, shares: Tensor) -> Figure:
+def _draw(names: list[str], scores: Tensor, powers: Tensor, probs: Tensor) -> Figure:
     with drawing(10, 0.9 + 0.42 * len(names), axes_titlesize=16) as figure:
         panels = figure.subplots(1, 3, sharey=True)
         stages = (
             ("score", scores, lambda x: fixed(x, 2)),
             ("exp(score − largest)", powers, lambda x: rounded(x, 2)),
-            ("share", shares, lambda x: fixed(100 * x, 1) + " %"),
+            ("probability", probs, lambda x: fixed(100 * x, 1) + " %"),
         )
         for ax, (title, values, write) in zip(panels, stages, strict=True):
             bars = ax.barh(names, values.tolist(), color=SERIES[0], height=0.62)
