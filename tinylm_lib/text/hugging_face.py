@@ -43,7 +43,7 @@ class HubTokenizer(Tokenizer):
             marked, plain = self._inner.encode("a").ids, self.encode("a")
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as e:  # the package raises nothing narrower, and its panics are no Exceptions
+        except BaseException as e:  # the package raises nothing narrower, and its panics are not Exceptions
             raise ValueError(f"the text describes no tokenizer: {e}") from None
         self.text, self._line_end = text, self.encode("\n")
         self.vocab_size = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
