@@ -101,7 +101,8 @@ def test_each_allowed_place_is_there() -> None:
     ("# Whoever reads it", 1), ("# It is counted anew.", 1), ("# what to mend", 1), ("# It is no byte.", 1),
     ("# There is no byte, it is no longer there, and no larger.", 0), ("# They are no\n# ids.", 1),
     ("# Put away the last lines.", 1), ("x = 'The value asked ' 'for is 3.'", 1), ("# One published note says so", 1),
-    ("# Put away the last lines.", 1), ("x = 'The value asked ' 'for is 3.'", 1), ("# One published note says", 1),
+    ("# ever so little", 1), ("# 8 in place of 32", 1), ("x = f'{y} stands in {z}.'", 1),
+    ("# It stands for a word.", 0),
     ("# shares that sum to 1", 1), ("# They share a part of the whole.", 0), ("anew = mend = 3", 0),
     ('def f():\n    """It is no id."""', 1), ("# It was changed in place; of this", 0),
 ])  # fmt: skip

@@ -107,7 +107,7 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
 
 def no_function(exercise: Exercise, kind: str) -> Diagnosis:
     """What is said of something that cannot be called."""
-    return Diagnosis(False, "no function", f"`{exercise.signature}` should be a function, and this is a {kind}.")
+    return Diagnosis(False, "no function", f"`{exercise.signature}` should be a function, but this is a {kind}.")
 
 
 def judge(exercise: Exercise, learner: Learner) -> Examined:
@@ -160,7 +160,7 @@ def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
 def _findings(
     exercise: Exercise, pairs: list[Comparison], wrong: list[Comparison], learner: Learner
 ) -> Iterator[Finding]:
-    """All that can be said of the mistake, the best first; there is always something."""
+    """Everything that can be said of the mistake, the best first; there is always something."""
     if not wrong[0].mine.ended:
         yield (
             "does not end",

@@ -26,7 +26,7 @@ class Submission:
     """What a student handed in for one lesson.
 
     attempts: by exercise, None for one that was not attempted; problem: why nothing could be read, or "".
-    taken: what is to be known of where it was found; files: all that it was read from; digest: of their contents.
+    taken: a remark on where it was found; files: those that it was read from; digest: of their contents.
     """
 
     student: str

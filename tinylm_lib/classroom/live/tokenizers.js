@@ -18,7 +18,7 @@ function preTokens(text, special) {
   return parts.flatMap((part, i) => (i % 2 ? [part] : part.match(PRE_TOKEN) ?? []));
 }
 
-/** A text as Python's repr writes it: in quotes, with escapes for what cannot be seen. */
+/** A text as Python's repr writes it: in quotes, with escapes for invisible characters. */
 function quoted(text) {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   const escapes = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", [quote]: `\\${quote}` };

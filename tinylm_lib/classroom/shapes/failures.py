@@ -71,7 +71,7 @@ def run_traced(
     """Runs a function while its lines are recorded; returns it, its arguments, the records and what it raised.
 
     letters: for what its own lines, its docstring and the numbers around it do not name.
-    Raises: TypeError and ValueError for what cannot be called so or has no Python source.
+    Raises: TypeError and ValueError if it cannot be called so or has no Python source.
     """
     function, args, named = _function_of(what, args, named)
     arguments, doc = signature(function).bind(*args, **named).arguments, getdoc(function) or ""

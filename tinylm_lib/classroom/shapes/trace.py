@@ -46,7 +46,7 @@ def trace(what: Any, *args: Any, details: bool = False, sizes: Sizes = None, **k
     `{"B": 2, "T": 16}` or a model's config; others are read from the code: its shape comments, its variables named by
     one capital letter, its docstring (`x (B, T, C)`).
     Where two shapes do not fit, the card ends there and explains it; any other error is raised as usual.
-    Raises: TypeError and ValueError for what cannot be called so or has no Python source.
+    Raises: TypeError and ValueError if it cannot be called so or has no Python source.
     """
     function, arguments, report, recording, error = run_traced(what, args, kwargs, _fixed(what, sizes))
     failure = failure_at(report, recording, error) if error else None

@@ -162,7 +162,7 @@ def leading_blanks(text: str) -> str:
 
 
 def readable(token: str) -> str:
-    """A token as a cell shows it: without the blanks around it, and with a sign for what cannot be seen."""
+    """A token as a cell shows it: without the blanks around it, and with a sign for invisible characters."""
     return token.strip(" ").replace("\n", "↵").replace("\t", "⇥") or "␣"
 
 

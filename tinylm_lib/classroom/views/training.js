@@ -147,7 +147,7 @@ function mount(el, model) {
   }
 
   const view = frame(el, "A training run", make("style", {}, LOOK), make("p", { class: "title" }, "How far has it learned?"),
-    make("p", { class: "sub" }, "The loss falls from knowing nothing towards all that can be known. The dotted lines say what one loses who knows only so much."),
+    make("p", { class: "sub" }, "The loss falls from knowing nothing towards everything that can be known. The dotted lines are the losses of predictors that know only so much."),
     make("div", { class: "bar" }, buttons, now, holder), error, say, charts, samples, told);
   view.classList.add("training");
   lay();

@@ -1,4 +1,4 @@
-"""A student's function as a file that stands on its own: taken out of a notebook with all that it needs."""
+"""A student's function as a file that stands on its own: taken out of a notebook with everything that it needs."""
 
 import __future__
 
@@ -22,7 +22,7 @@ class KeepError(Exception):
 
 
 class Extract(NamedTuple):
-    """A function's name, its source behind all that it needs, and what was taken along: imports and helpers."""
+    """A function's name, its source after everything that it needs, and what was taken along: imports and helpers."""
 
     name: str
     body: str
@@ -32,7 +32,7 @@ class Extract(NamedTuple):
 def extract(function: Any) -> Extract:
     """Take a function out of its notebook, with the imports it uses and the functions and classes that it calls.
 
-    Raises KeepError for what no file can hold: other variables of the notebook, closures, lambdas, lost source.
+    Raises KeepError for things that no file can hold: other variables of the notebook, closures, lambdas, lost source.
     """
     own = _original(function)
     with warnings.catch_warnings():
@@ -60,7 +60,7 @@ class _Gathered:
         return Extract(name, "\n\n\n".join([*above, *self.texts]) + "\n", [*lines, *helpers])
 
     def define(self, name: str, thing: Any) -> None:
-        """Take a function or a class of the notebook, after all that it needs itself."""
+        """Take a function or a class of the notebook, after everything that it needs itself."""
         own = thing if isinstance(thing, type) else _original(thing)
         if self._is_new(own.__name__, thing):
             text = self._class(own) if isinstance(own, type) else self._function(name, thing, own)
@@ -186,7 +186,7 @@ def _cells(function: FunctionType) -> list[tuple[str, ast.Module]]:
 
 
 def _parsed(text: str) -> list[tuple[str, ast.Module]]:
-    """The text and its tree, or nothing for what is not Python."""
+    """The text and its tree, or nothing for a text that is not Python."""
     with contextlib.suppress(SyntaxError, ValueError):
         return [(text, ast.parse(text))]
     return []

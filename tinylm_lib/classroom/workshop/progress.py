@@ -47,7 +47,7 @@ def using(model: TransformerLM) -> Card:
     """
     uses = getattr(model, "uses", None)
     if uses is None:
-        raise ValueError("this model has no place for your parts: make one with build(config)")
+        raise ValueError("this model cannot use your parts: make one with build(config)")
     title = f"{sum(use.places > 0 for use in uses)} of the {len(uses)} parts in this model are yours"
     chips, lines = {"yours": "", "the library's": ""}, [title]
     for use in uses:
