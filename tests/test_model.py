@@ -295,7 +295,7 @@ def test_a_tied_table_left_at_unit_spread_would_start_far_off() -> None:
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "no positions, geglu"])
-def test_initialise_fills_all_weights_anew_and_follows_the_seed(name: str) -> None:
+def test_initialise_fills_all_weights_again_and_follows_the_seed(name: str) -> None:
     config = tiny(name)
     with torch.device("meta"):
         empty = TransformerLM(config)
@@ -313,7 +313,7 @@ def test_initialise_fills_all_weights_anew_and_follows_the_seed(name: str) -> No
     assert not torch.equal(models[1].embed.weight, models[0].embed.weight), "the dice have moved on"
 
 
-DROPPED = {  # a share of 1 shows exactly where it acts: the model goes on as if these modules gave 0
+DROPPED = {  # a dropout of 1 shows exactly where it acts: the model continues as if these modules gave 0
     "embedding_dropout": r"dropout", "attention_dropout": r"blocks\.\d\.attention\.v_proj",
     "ffn_dropout": r"blocks\.\d\.ffn\.down_proj", "residual_dropout": r"blocks\.\d\.(attention|ffn)",
 }  # fmt: skip

@@ -560,7 +560,7 @@ def all_continuations(model: nn.Module, prompt: list[int], n: int, stop_ids: set
 
 
 def plain_beams(model: nn.Module, prompt: list[int], n: int, n_beams: int, stop_ids: set[int], length_penalty: float):
-    """Beam search over Python lists, without a cache: a stop among the n_beams best is set aside, n_beams go on."""
+    """Beam search over Python lists, without a cache: a stop among the n_beams best is set aside, n_beams continue."""
     quiet, alive, done = toys.evaluation_copy(model), [(prompt, 0.0)], []
     for _ in range(n):
         shares = [quiet(torch.tensor([tokens]))[0, -1].log_softmax(-1).tolist() for tokens, _ in alive]

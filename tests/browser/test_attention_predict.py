@@ -123,7 +123,7 @@ def read_story(page: Page) -> None:
 
 
 def told_in_python():
-    """The weights (L, H, T, T) of the story, and which words tell the next ones."""
+    """The weights (L, H, T, T) of the story, and which words determine the next ones."""
     shipped = load_pretrained("storyworld")
     caught = capture(shipped.model.eval(), torch.tensor([shipped.tokenizer.encode(STORY)]))
     return torch.cat([caught.attention(layer).weights for layer in range(3)]), told_by(STORY)

@@ -519,7 +519,7 @@ KEPT = "config.json model-00007-of-00009.safetensors pytorch_model.bin checkpoin
 
 
 @pytest.mark.parametrize("name", [*KEPT.split(), "tokenizer.json"])
-def test_nothing_that_stands_in_the_folder_is_overwritten(name: str, tmp_path: Path) -> None:
+def test_nothing_in_the_folder_is_overwritten(name: str, tmp_path: Path) -> None:
     model = scrambled(OURS["modern"])
     (tmp_path / name).write_text("mine")
     (tmp_path / "README.md").write_text("mine too")

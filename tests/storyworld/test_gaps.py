@@ -23,7 +23,7 @@ def tokenizer() -> WordTokenizer:
 
 
 class Known(nn.Module):
-    """Knows StoryWorld exactly, but gives a share of every probability to all words alike."""
+    """Knows StoryWorld exactly, but gives a part of every probability to all words alike."""
 
     def __init__(self, tokenizer: WordTokenizer, unsure: float = 0.0):
         super().__init__()

@@ -271,7 +271,7 @@ def test_something_else_in_the_place_of_a_folder_or_file(
 
 
 @pytest.mark.parametrize("role", ["model", "training", "checkpoint"])
-def test_a_run_goes_on_from_the_last_sound_checkpoint(role: str, undisturbed: dict[str, bytes]) -> None:
+def test_a_run_continues_from_the_last_sound_checkpoint(role: str, undisturbed: dict[str, bytes]) -> None:
     assert main(TRAIN) == 0
     damaged = next(RUN.glob(f"step_{N_STEPS:06d}/{role}*"))
     damaged.write_bytes(damaged.read_bytes()[:99])

@@ -70,7 +70,7 @@ def settings(options: argparse.Namespace) -> Settings:
 
 
 def measured(names: list[str], s: Settings, rows: list[Row]) -> Iterator[Row]:
-    """Measure row after row, and append each to `rows`; one that fails says so, and the others go on."""
+    """Measure row after row, and append each to `rows`; one that fails says so, and the others continue."""
     for name in names:
         torch.manual_seed(0)
         try:

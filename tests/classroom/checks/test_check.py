@@ -16,7 +16,7 @@ from tinylm_lib.classroom.exercises.base import Diagnosis
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_numbers_that_differ_are_told_apart():
+def test_numbers_that_differ_are_distinguished():
     assert _told_apart(0.500012, 0.500013) == ("0.500012", "0.500013")
     assert _told_apart(0.5, 2.0) == ("0.5", "2")
 

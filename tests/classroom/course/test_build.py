@@ -123,7 +123,7 @@ def test_a_file_name_must_fit(tmp_path, name):
         read_lesson(write(tmp_path, name=name))
 
 
-def test_rules_for_all_cells_and_all_problems_are_told_at_once(tmp_path):
+def test_rules_for_all_cells_and_all_problems_are_reported_at_once(tmp_path):
     long = LESSON.replace('print("a plain cell")', "x = 1\n" * 20).replace('print("a long cell")', "x = 1\n" * 20)
     long = long.replace("    two = 2\n", "    two = 2\n" * 10)
     exercise = LESSON[LESSON.index('# %% tags=["exercise"]') : LESSON.index('# %% [markdown] tags=["solution"]')]

@@ -82,7 +82,7 @@ def test_a_right_variant_passes_on_every_processor(seed):
 
 
 @pytest.mark.parametrize(("name", "mistake"), each(WRONG))
-def test_a_mistake_outside_the_catalogue_is_told(name, mistake, record, request):
+def test_a_mistake_outside_the_catalogue_is_described(name, mistake, record, request):
     found = diagnose(name, mistake)
     record(name, "unknown", caught=not found.passed, named=found.mistake is not None)
     assert not found.passed and len(found.message) > 30

@@ -98,7 +98,7 @@ def test_a_docstring_that_errs_names_nothing() -> None:
     assert lines_of(trace(double, torch.ones(3, 3), torch.ones(3, 3)))["return q * 2 + k"] == "(B, N) = (3, 3)"
 
 
-def test_rounds_that_differ_are_told_apart_and_rounds_alike_are_counted() -> None:
+def test_rounds_that_differ_are_distinguished_and_rounds_alike_are_counted() -> None:
     margins, text = lines_of(trace(grows, torch.ones(1, 2))), str(trace(grows, torch.ones(1, 2)))
     assert margins["last = ids[:, -1:]"] == "(1, 1) × 5"
     assert margins["for i in range(2, 7):"] == "", "a counter is not news"
@@ -106,7 +106,7 @@ def test_rounds_that_differ_are_told_apart_and_rounds_alike_are_counted() -> Non
     assert "round 5, the last: (B, T + 1) = (1, 7)" in text and "round 3" not in text
 
 
-def test_what_is_no_tensor_is_left_out_and_numbers_are_told() -> None:
+def test_what_is_not_a_tensor_is_left_out_and_numbers_are_shown() -> None:
     text = str(trace(many_values, torch.ones(3, 2), sizes={"T": 3, "C": 2}))
     margins = lines_of(text)
     assert margins["n = len(x)"] == "3"
@@ -416,7 +416,7 @@ def test_a_cell_runs_as_without_the_trace(shell: InteractiveShell) -> None:
     assert shell.run_cell("f = lambda n: ones(n)  # (N)\nlen(f(2)) + len(f(3))").result == 5
 
 
-def test_a_lie_in_a_cell_is_marked_where_it_stands(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
+def test_a_lie_in_a_cell_is_marked_where_it_is(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
     cell = "def head(x):\n    return x.T  # (B, T)\n\nx = torch.ones(2, 3)  # (B, T)\ny = x.T  # (B, T)"
     out = shown(shell, capsys, cell)
     assert re.search(r"y = x\.T  # \(B, T\) +\(T, B\) = \(3, 2\)\n +✗ the comment says \(B, T\)\n", out)

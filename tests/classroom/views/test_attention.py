@@ -1,4 +1,4 @@
-"""The view of attention: its data hold every stage of every head, and its picture and words tell the weights."""
+"""The view of attention: its data hold every stage of every head, and its picture and words show the weights."""
 
 import re
 
@@ -75,7 +75,7 @@ def test_a_typed_text_begins_so_that_the_tokenizer_knows_its_first_word(text, le
     assert typed_text(shipped().tokenizer, f" {text}\n", lead) == begins + text
 
 
-def test_a_story_carries_what_tells_its_next_words():
+def test_a_story_carries_what_determines_its_next_words():
     model, words = shipped().model, shipped().tokenizer
     story = "\nOne foggy afternoon, careful Carlos came to Hillcrest. He had a pink"
     view = attention_view(model, words, story, layer=2, head=2)

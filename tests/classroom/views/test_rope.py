@@ -1,4 +1,4 @@
-"""The view of rotary positions: its numbers are the model's own, its picture tells the scores, bad input is refused."""
+"""The view of rotary positions: its numbers are the model's own, its picture shows the scores, bad input is refused."""
 
 import re
 

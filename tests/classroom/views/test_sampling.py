@@ -63,7 +63,7 @@ def test_the_same_answer_twice_is_still_a_change(ready):
     assert heard == [1, 2]
 
 
-def test_the_words_and_the_table_tell_the_shares(view):
+def test_the_words_and_the_table_show_the_probabilities(view):
     logits = rows(view.data)[:1]
     drawn, own = next_token_probs(logits, **OPTIONS)[0], logits.softmax(-1)[0]
     best = int(own.argmax())

@@ -126,7 +126,7 @@ def test_what_the_disk_refuses_is_said_and_an_unknown_exercise_raised(folder):
         keep.keep("sofmax", softmax)
 
 
-def test_a_broken_part_is_told_and_left_out(folder, shown_cards):
+def test_a_broken_part_is_reported_and_left_out(folder, shown_cards):
     folder.mkdir()
     (folder / "softmax.py").write_text("raise OSError('gone')\n")
     model = build.build(CONFIG)

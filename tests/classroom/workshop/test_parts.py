@@ -74,7 +74,7 @@ def test_anything_in_the_folder_is_reported_and_never_raised(case, path):
     assert callable(part.function) == (status == "done")
 
 
-def test_a_fresh_process_says_what_is_missing_there_and_one_that_ends_early_or_never_is_told(path, monkeypatch):
+def test_a_fresh_process_says_what_is_missing_there_and_one_that_ends_early_or_never_is_reported(path, monkeypatch):
     path.write_text(sealed("print('loud')\n\n\ndef softmax(x, dim):\n    return forgotten(x, dim)\n"), encoding="utf-8")
     found = parts.check_in_fresh_process("softmax", path)
     assert not found.passed and "name 'forgotten' is not defined" in found.message
