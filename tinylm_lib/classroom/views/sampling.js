@@ -52,7 +52,7 @@ function unpack(text) {
 const CUTS = {
   temperature: (o, n) => "temperature 0: only the likeliest stays",
   top_k: (o, n) => `top-k ${o.top_k}: the ${n} likeliest stay`,
-  top_p: (o, n) => `top-p ${fixed(o.top_p, 2)}: ${n === 1 ? "1 word holds" : `${n} words hold`} this probability of what was left`,
+  top_p: (o, n) => `top-p ${fixed(o.top_p, 2)}: ${n === 1 ? "1 word holds" : `${n} words hold`} this fraction of the probability left`,
   min_p: (o, n) => `min-p ${fixed(o.min_p, 2)}: at least this fraction of the first one's probability; ${n} ${n === 1 ? "stays" : "stay"}`,
 };
 

@@ -123,7 +123,7 @@ CALLABLE = {name for _, names in ADAPTERS.values() for name in names}
 # Why a part cannot replace what a module does, and where that holds.
 _DROPS = {"this model drops attention weights in training": lambda attention: attention.dropout}
 _OBSTACLES: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "rotate": {"it does not stretch frequencies": lambda rotary: rotary.scaling},
+    "rotate": {"it does not handle stretched frequencies": lambda rotary: rotary.scaling},
     "multi_head_attention": {
         "it does not handle positions": lambda attention: not isinstance(attention.rotation, Unchanged),
         "it does not handle norms of q and k": lambda attention: not isinstance(attention.q_norm, nn.Identity),
