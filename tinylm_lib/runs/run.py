@@ -29,7 +29,7 @@ from .signals import stop_on_signals
 
 STEPS_PER_LOG = 10  # updates between two looks at the loss; each look makes a GPU wait
 STORIES_PER_LOOK = 200  # to compare with the exact distribution of every word
-ADVICE = (
+WHAT_TO_TRY = (
     "Look at the learning rates (--matrix-lr, --embedding-lr: try a third), the warm-up (--warmup-steps), the clipping "
     "(--clip-norm), the precision (--precision fp32) and the text, and start again"
 )
@@ -147,7 +147,7 @@ def log_entries(steps: list[Step], out: str) -> list[dict[str, Any]]:
     read = torch.stack([torch.stack((step.loss, step.grad_norm)) for step in steps]).tolist()
     for step, (loss, norm) in zip(steps, read, strict=True):
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise ValueError(f"update {step.step} has loss {loss} and gradient norm {norm}; {kept(out)}. {ADVICE}")
+            raise ValueError(f"update {step.step} has loss {loss} and gradient norm {norm}; {kept(out)}. {WHAT_TO_TRY}")
         entries.append({"update": step.step, "loss": loss, "grad_norm": norm, "lr_share": step.lr_share})
     return entries
 
@@ -165,7 +165,7 @@ def measure(job: Job, step: int) -> Evaluation | None:
         e = evaluate(job.model, windows, job.n_bytes, job.team)
     if not math.isfinite(e.nats_per_token):
         raise ValueError(
-            f"after update {step} the validation loss is {e.nats_per_token}; {kept(job.run.out)}. {ADVICE}"
+            f"after update {step} the validation loss is {e.nats_per_token}; {kept(job.run.out)}. {WHAT_TO_TRY}"
         )
     return e
 
@@ -176,7 +176,7 @@ def check_state(job: Job, step: int) -> None:
     for what, tensors in (("weights", job.model.parameters()), ("optimizer states", filter(torch.is_tensor, states))):
         own = (getattr(t, "to_local", t.detach)() for t in tensors)  # of what lies in shards, the part that is here
         if job.team.any(not all(bool(t.isfinite().all()) for t in own)):
-            raise ValueError(f"update {step} left {what} that are not finite; {kept(job.run.out)}. {ADVICE}")
+            raise ValueError(f"update {step} left {what} that are not finite; {kept(job.run.out)}. {WHAT_TO_TRY}")
 
 
 def save_checkpoint(job: Job, step: int, e: Evaluation | None) -> Path:
