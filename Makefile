@@ -39,7 +39,7 @@ test: set-up-test ## check everything that is quick: style, tests, notebooks; or
 test-all: set-up-test ## the same and what takes long: browsers, compilers, many processes, the solutions
 	@$(PY) tools/run_tests.py --all $(ARGS)
 
-bench: set-up-test ## measure beside nanoGPT, minbpe and Hugging Face: make bench ARGS="--help"
+bench: set-up-test ## compare with nanoGPT, minbpe and Hugging Face: make bench ARGS="--help"
 	@PYTHONPATH=tools:tests $(PY) -m benchmarks $(ARGS)
 
 weights: set-up-test ## train the model that ships with the library again, about ten minutes

@@ -214,7 +214,7 @@ def test_more_queries_than_keys_cannot_be_causal() -> None:
 
 
 @pytest.mark.parametrize("S", [10, 400])
-def test_dropout_sets_a_share_of_the_weights_to_0_and_scales_the_others(S: int) -> None:
+def test_dropout_sets_a_fraction_of_the_weights_to_0_and_scales_the_others(S: int) -> None:
     q, k, v = qkv((2, 3), 400, S, d_v=S)
     v = torch.eye(S).expand(2, 3, S, S)  # the output is the weights themselves
     calm = attend(q, k, v)

@@ -79,7 +79,7 @@ def contents(cache: KVCache) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("grad", [False, True])
-def test_too_many_positions_are_refused_and_the_cache_goes_on(grad: bool) -> None:
+def test_too_many_positions_are_refused_and_the_cache_continues(grad: bool) -> None:
     model, ids = scrambled(tiny("llama")), some_ids(2, 8)
     with torch.set_grad_enabled(grad):
         cache = KVCache(model.config, 2, max_len=8)
@@ -137,7 +137,7 @@ def test_reset_forgets_everything_and_keeps_the_memory(grad: bool) -> None:
     torch.testing.assert_close(again, model(second), rtol=0, atol=5e-5)
 
 
-def test_a_cache_filled_with_gradients_goes_on_without_them() -> None:
+def test_a_cache_filled_with_gradients_continues_without_them() -> None:
     model, ids = scrambled(tiny("llama")), some_ids(2, 9)
     cache = KVCache(model.config, 2, 9)
     first = model(ids[:, :5], cache)

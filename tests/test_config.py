@@ -1,4 +1,4 @@
-"""Configs: derived sizes, every refusal with its field, value and remedy, and JSON."""
+"""Configs: derived sizes, every refusal with its field, its value and what to do, and JSON."""
 
 import dataclasses
 import json
@@ -92,7 +92,7 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("record", "changes", "says"), IMPOSSIBLE)
-def test_values_that_contradict_each_other_are_refused_with_the_remedy(
+def test_values_that_contradict_each_other_are_refused_with_a_fix(
     record: type, changes: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ValueError, match=says):

@@ -231,7 +231,7 @@ def test_gradients_of_norms(kind: type) -> None:
         (x, *parameters.values()),
     )
     layer(torch.zeros(2, 5, dtype=torch.float64, requires_grad=True)).sum().backward()
-    assert all(p.grad.isfinite().all() for p in parameters.values()), "a row of zeros is no special case"
+    assert all(p.grad.isfinite().all() for p in parameters.values()), "a row of zeros is not a special case"
 
 
 def test_norms_start_as_pure_norms() -> None:

@@ -340,8 +340,8 @@ def test_without_a_compiler_compile_says_what_it_needs(shell: Shell, monkeypatch
     monkeypatch.setattr(run, "train", broken)
     said = shell.train("--total-steps 2 --compile", status=2)
     assert "--compile does not work here (No working C++ compiler found in: (None, 'g++')). It needs" in said
-    for remedy in ("g++", "xcode-select --install", "Visual Studio", "Triton", "leave it out"):
-        assert remedy in said.splitlines()[-1]
+    for fix in ("g++", "xcode-select --install", "Visual Studio", "Triton", "leave it out"):
+        assert fix in said.splitlines()[-1]
 
 
 MISTAKES = {
@@ -370,7 +370,7 @@ MISTAKES = {
 }
 
 
-def test_every_mistake_is_one_line_with_the_remedy(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_mistake_is_one_line_with_a_fix(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     text = storyworld.corpus(1000, seed=0)
     monkeypatch.setitem(corpora.CORPORA, "storyworld", lambda: text)
     shell.train("--total-steps 2", out="RUN")

@@ -247,7 +247,7 @@ def test_the_stream_grows_with_depth_unless_writes_to_it_start_smaller(
     assert first is None or seen[0].std().item() == pytest.approx(first, abs=0.001)
 
 
-def test_scaled_embeddings_can_be_heard_beside_sinusoidal_positions() -> None:
+def test_scaled_embeddings_are_not_drowned_by_sinusoidal_positions() -> None:
     torch.manual_seed(1)
     model = TransformerLM(preset("tiny_transformer", n_layers=1))
     token = model.embed.weight.norm(dim=1).mean().item()
@@ -277,7 +277,7 @@ def initial_loss(model: TransformerLM, batch_size: int, length: int) -> float:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_initial_loss_is_that_of_knowing_nothing_plus_half_the_variance(name: str, tie: bool) -> None:
     torch.manual_seed(1)
-    init = "normal" if name == "cs336" and tie else preset(name).init  # a table of N(0, 1) is no output head
+    init = "normal" if name == "cs336" and tie else preset(name).init  # N(0, 1) is too large for an output head
     model = TransformerLM(preset(name, **SMALL, tie_embeddings=tie, init=init))
     with watched(model) as seen:
         loss = initial_loss(model, 16, 64)
@@ -298,7 +298,7 @@ def test_a_tied_table_left_at_unit_spread_would_start_far_off() -> None:
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "no positions, geglu"])
-def test_initialise_fills_all_weights_anew_and_follows_the_seed(name: str) -> None:
+def test_initialise_fills_all_weights_again_and_follows_the_seed(name: str) -> None:
     config = tiny(name)
     with torch.device("meta"):
         empty = TransformerLM(config)
@@ -316,8 +316,8 @@ def test_initialise_fills_all_weights_anew_and_follows_the_seed(name: str) -> No
     assert not torch.equal(models[1].embed.weight, models[0].embed.weight), "the dice have moved on"
 
 
-DROPPED = {  # a share of 1 shows exactly where it acts: the model goes on as if these modules gave 0
-    "embedding_dropout": r"position", "attention_dropout": r"blocks\.\d\.attention\.v_proj",
+DROPPED = {  # a dropout of 1 shows exactly where it acts: the model continues as if these modules gave 0
+    "embedding_dropout": r"dropout", "attention_dropout": r"blocks\.\d\.attention\.v_proj",
     "ffn_dropout": r"blocks\.\d\.ffn\.down_proj", "residual_dropout": r"blocks\.\d\.(attention|ffn)",
 }  # fmt: skip
 
@@ -464,7 +464,7 @@ def test_cached_decoding_compiles_once_per_kind_of_call_and_equals_eager(name: s
         for piece in ids.split([7] + [1] * 30, dim=1):
             assert torch.equal(compiled(piece, caches[0]), model(piece, caches[1]))
     assert caches[0].length == 37
-    assert counter.frame_count <= 3, "a step must not compile anew"
+    assert counter.frame_count <= 3, "a step must not compile again"
 
 
 @pytest.mark.usefixtures("fresh_compiler")
@@ -556,7 +556,7 @@ NO_IDS = [torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.uint
     ids=lambda x: f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else "",
 )
 @pytest.mark.parametrize("cached", [False, True])
-def test_wrong_ids_are_refused_with_the_remedy(cached: bool, ids: Tensor, error: type, words: list[str]) -> None:
+def test_wrong_ids_are_refused_with_a_fix(cached: bool, ids: Tensor, error: type, words: list[str]) -> None:
     model = TransformerLM(tiny("gpt")).eval()
     cache = KVCache(model.config, 2, 60) if cached else None
     with pytest.raises(error) as caught:

@@ -48,7 +48,7 @@ def test_default_d_ff(name: str, widths: dict[int, int]) -> None:
     assert {d: preset(name, d_model=d, n_heads=1, d_head=2).d_ff for d in widths} == widths
 
 
-def test_preset_derives_anew_what_a_new_size_makes_stale() -> None:
+def test_preset_derives_again_what_a_new_size_makes_stale() -> None:
     assert preset("cs336").d_ff == 1365
     assert preset("cs336", d_model=256).d_ff == 704
     assert preset("cs336", d_model=256, d_ff=100).d_ff == 100

@@ -47,13 +47,13 @@ def test_it_is_near_the_floor_and_looks_back(shipped: Checkpoint, stories: list[
         assert found[kind].right >= 0.99, kind
 
 
-def test_its_heads_look_where_the_word_is_told(shipped: Checkpoint, stories: list[Story]) -> None:
+def test_its_heads_look_where_the_word_is_determined(shipped: Checkpoint, stories: list[Story]) -> None:
     found = heads_that_find(shipped.model, shipped.tokenizer, stories)
     for kind, least in (("name", 0.85), ("place", 0.95), ("object", 0.95)):
         assert found[kind].max() >= least, kind
 
 
-def test_it_tells_stories_that_storyworld_could_tell(shipped: Checkpoint) -> None:
+def test_it_writes_stories_that_storyworld_could_write(shipped: Checkpoint) -> None:
     """At temperature 1. It guesses who holds what and which thing has which colour, several times a story."""
     end = shipped.tokenizer.encode("\n")
     ids = torch.tensor([end] * 50)

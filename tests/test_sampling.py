@@ -255,7 +255,7 @@ def test_overflow_stop_ends_at_the_limit_and_error_refuses_before_the_first_toke
     assert torch.equal(generate(model, ids, 0), ids) and list(stream(model, ids, 0)) == []
     assert torch.equal(generate(model, ids, n_new, temperature=0, overflow="stop"), expected)
     assert len(list(stream(model, ids, n_new, overflow="stop"))) == n_out
-    assert len(passes.shapes) == n_out * (3 if n_new == n_out else 2), "what is refused and no new tokens are no work"
+    assert len(passes.shapes) == n_out * (3 if n_new == n_out else 2), "refused options and no new tokens cost nothing"
 
 
 # Their text alone slides beyond the limit early, late, and never; the batch itself is longer than the limit, or not.
@@ -347,7 +347,7 @@ def test_stops_pad_the_row_and_trim_the_batch(
     n_new = expected.shape[1] - 3
     assert torch.equal(columns[:, :n_new], expected[:, 3:])
     assert (columns[:, n_new:] == pad_id).all()
-    assert columns.shape[1] <= n_new + STEPS_PER_LOOK, "the stream goes on after everything has ended"
+    assert columns.shape[1] <= n_new + STEPS_PER_LOOK, "the stream continues after everything has ended"
 
 
 @pytest.mark.parametrize("make", [list, tuple, set, iter, torch.tensor], ids=lambda make: make.__name__)
@@ -571,7 +571,7 @@ def all_continuations(model: nn.Module, prompt: list[int], n: int, stop_ids: set
 
 
 def plain_beams(model: nn.Module, prompt: list[int], n: int, n_beams: int, stop_ids: set[int], length_penalty: float):
-    """Beam search over Python lists, without a cache: a stop among the n_beams best is set aside, n_beams go on."""
+    """Beam search over Python lists, without a cache: a stop among the n_beams best is set aside, n_beams continue."""
     quiet, alive, done = toys.evaluation_copy(model), [(prompt, 0.0)], []
     for _ in range(n):
         shares = [quiet(torch.tensor([tokens]))[0, -1].log_softmax(-1).tolist() for tokens, _ in alive]

@@ -160,7 +160,7 @@ def test_what_may_begin_a_stop_is_held_and_comes_when_it_does_not() -> None:
         "o", "n", "e", "\n\nt", "w", "o",
     ]  # fmt: skip
     assert pieces(ByteTokenizer(), "a", list(b"one\n\n"), stop=["\n\n\n"]) == ["o", "n", "e", "\n\n"]
-    assert pieces(ByteTokenizer(), "\n", list(b"\nb"), stop=["\n\n"]) == ["\nb"], "the prompt is no part of it"
+    assert pieces(ByteTokenizer(), "\n", list(b"\nb"), stop=["\n\n"]) == ["\nb"], "the prompt is not a part of it"
 
 
 @pytest.mark.parametrize("ending", [[300], [299, 300], [0]])
@@ -170,7 +170,7 @@ def test_the_ids_that_end_a_text_end_it_and_are_not_shown(ending: list[int]) -> 
     tokenizer.vocab_size = 301
     model = Scripted([[65, 66, ending[-1], 67]], 301)
     assert list(stream_text(model, tokenizer, "a", 50, temperature=0)) == ["A", "B"]
-    assert model.n_read <= 3 + 16, "it goes on after the end"
+    assert model.n_read <= 3 + 16, "it continues after the end"
     held = Scripted([[65, 66, ending[-1], 67]], 301)
     assert "".join(stream_text(held, tokenizer, "a", 50, temperature=0, stop=["BC"])) == "AB"
 

@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run_doctor(arguments: argparse.Namespace) -> None:
-    """Check the machine; exit with 1 where something must be mended."""
+    """Check the machine; exit with 1 if something needs a fix."""
     from .classroom.course.doctor import checkup, report
 
     findings = checkup()
@@ -46,8 +46,8 @@ def run_course(arguments: argparse.Namespace) -> None:
     try:
         program = import_module(f".classroom.{arguments.module}", __package__)
     except ModuleNotFoundError as e:
-        remedy = 'which has them: run make lab in it, or python -m pip install -e ".[lab]"'
-        raise ModuleNotFoundError(f"{e}, which the lessons need; get a checkout of the repository, {remedy}") from None
+        fix = 'which has them: run make lab in it, or python -m pip install -e ".[lab]"'
+        raise ModuleNotFoundError(f"{e}, which the lessons need; get a checkout of the repository, {fix}") from None
     raise SystemExit(program.main(arguments.others))
 
 
@@ -72,8 +72,8 @@ def failure(e: Exception) -> str:
     if not isinstance(e, MemoryError | torch.OutOfMemoryError) and not re.search(signs, str(e)):
         return ""
     size = re.search(r"allocate (\d[\d.]* ?\w+)", str(e))
-    remedy = "lower --batch-size, --seq-len, --max-seq-len, --d-model or --n-layers"
-    return f"there is not enough memory{f' for another {size[1]}' if size else ''}; {remedy}"
+    fix = "lower --batch-size, --seq-len, --max-seq-len, --d-model or --n-layers"
+    return f"there is not enough memory{f' for another {size[1]}' if size else ''}; {fix}"
 
 
 def main(argv: list[str] | None = None) -> int:

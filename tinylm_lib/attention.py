@@ -17,7 +17,7 @@ FEWEST_KEYS_WITHOUT_MASK = 16
 def causal_mask(n_queries: int, n_keys: int | None = None, device: torch.device | str | None = None) -> Tensor:
     """Who may look at whom: key j is allowed for query i when it is not later. True = allowed.
 
-    The queries are the last `n_queries` of the `n_keys` positions (default as many), so query i stands at i + S - T.
+    The queries are the last `n_queries` of the `n_keys` positions (default as many), so query i is at i + S - T.
     Returns (T, S), bool.
     Raises ValueError for fewer keys than queries.
     """
@@ -35,7 +35,7 @@ def attend(
     q (..., H, T, d_k), k (..., G, S, d_k), v (..., G, S, d_v): query head h uses key-value head h // (H / G).
     With fewer than three dimensions there is no head axis.
     mask: bool, broadcast to (..., H, T, S), True = allowed. causal: also allow no later key; the queries
-    are the last T of the S positions. dropout: share of the weights set to 0 (0 to 1).
+    are the last T of the S positions. dropout: fraction of the weights set to 0 (0 to 1).
 
     A row without any allowed key returns 0. A NaN query returns NaN. A NaN in a masked value may still spread, because
     its weight is 0 and 0 * NaN is NaN.

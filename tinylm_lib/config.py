@@ -7,9 +7,9 @@ from typing import Any, TypeVar, get_args
 
 _R = TypeVar("_R", bound="Record")
 
-# What a choice fixes about sizes. The classes themselves stand in the tables NORMS, POSITIONS, FFNS, BLOCKS and INITS.
+# What a choice fixes about sizes. The classes themselves are in the tables NORMS, POSITIONS, FFNS, BLOCKS and INITS.
 FFN_RATIO = {"swiglu": 8 / 3, "geglu": 8 / 3, "gelu": 4, "gelu_tanh": 4, "relu": 4}  # d_ff / d_model
-# (d_model, d_head) must be multiples of these: sinusoids come in pairs, rotary turns pairs.
+# (d_model, d_head) must be multiples of these: sinusoids come in pairs, rotary rotates pairs.
 SIZE_MULTIPLES = {"none": (1, 1), "learned": (1, 1), "sinusoidal": (2, 1), "rotary": (1, 2)}
 IGNORED = -100  # a target that does not count
 
@@ -91,7 +91,8 @@ class RopeScaling(Record):
 class ModelConfig(Record):
     """Every choice and size of one model. Sizes left at None are derived, so that a built config has none left.
 
-    Raises ValueError naming the field, the value and the remedy for sizes that cannot work and unknown names.
+    Raises ValueError, which names the field and the value and says what to do, for sizes that cannot work and for
+    unknown names.
     """
 
     vocab_size: int = option(256, "V, number of token ids", low=1)
@@ -104,7 +105,7 @@ class ModelConfig(Record):
     d_ff: int = option(None, "F, inner width of the feed-forward; default from the ffn's ratio", low=1)
     d_ff_multiple_of: int = option(64, "a derived d_ff is rounded to a multiple of this", low=1)
 
-    block: str = choice("pre_norm", "pre_norm", "post_norm", help="where the norms stand")
+    block: str = choice("pre_norm", "pre_norm", "post_norm", help="where the norms are")
     norm: str = choice("rms", "rms", "layer", help="which norm")
     norm_eps: float = option(1e-5, "added to the mean square inside the root", low=0.0)
     position: str = choice("rotary", *SIZE_MULTIPLES, help="how the model knows word order")
@@ -180,7 +181,7 @@ class TrainConfig(Record):
     matrix_lr: float = option(4e-3, "peak learning rate of the blocks' matrices", low=0.0, high=1e6)
     embedding_lr: float = option(3e-2, "peak learning rate of embeddings, head, gains and all else", low=0.0, high=1e6)
     schedule: str = choice("linear", "linear", "cosine", help="how the learning rates fall after the warm-up")
-    floor: float = option(0.0, "share of the peak learning rates that is left at the end", low=0.0, high=1.0)
+    floor: float = option(0.0, "fraction of the peak learning rates that is left at the end", low=0.0, high=1.0)
     warmup_steps: int = option(0, "updates of linear warm-up", low=0)
     weight_decay: float = option(0.0, "decay of everything but gains and biases", low=0.0, high=1e6)
     momentum: float = option(0.9, "Muon's momentum", low=0.0, high=0.99999)

@@ -10,7 +10,7 @@ from .positions import POSITIONS
 
 
 class ParameterCount(NamedTuple):
-    """Parameters by place. `block` is one of n_layers equal blocks: attention + ffn + its norms."""
+    """Parameters by part of the model. `block` is one of n_layers equal blocks: attention + ffn + its norms."""
 
     embedding: int
     position: int
@@ -64,7 +64,7 @@ def training_flops(config: ModelConfig, batch_size: int, seq_len: int) -> int:
 
 
 def mfu(flops: float, seconds: float, peak_flops_per_second: float) -> float:
-    """Model FLOPs utilisation: the share (0 to 1) of the machine's peak that useful products reached.
+    """Model FLOPs utilisation: the fraction (0 to 1) of the machine's peak that useful products reached.
 
     Raises ValueError unless seconds and peak are positive.
     """

@@ -49,7 +49,7 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 def _umask() -> int:
-    """The permissions that new files do not get; the system tells only by setting others."""
+    """The permissions that new files do not get; the system shows them only while others are set."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

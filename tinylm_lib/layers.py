@@ -74,7 +74,7 @@ class Embedding(nn.Module):
 
 
 def softmax(x: Tensor, dim: int) -> Tensor:
-    """Turn scores into probabilities, which sum to 1 along `dim`. Notebook 03.
+    """Turn scores into probabilities that sum to 1 along `dim`. Notebook 03.
 
     x (...): any finite scores. The maximum is subtracted first: this changes no probability, and exp cannot overflow.
     A slice that is -inf throughout has no answer and gives NaN. Returns the shape and dtype of x.
@@ -171,9 +171,9 @@ class LayerNorm(nn.Module):
 NORMS: dict[str, type[RMSNorm] | type[LayerNorm]] = {"rms": RMSNorm, "layer": LayerNorm}
 
 
-def dropout(share: float) -> Callable[[Tensor], Tensor]:
-    """A layer that drops this share of its input in training, or none where the share is 0."""
-    return nn.Dropout(share) if share else unchanged
+def dropout(share: float) -> nn.Module:
+    """A layer that drops this fraction of its input in training, or none where the fraction is 0."""
+    return nn.Dropout(share) if share else nn.Identity()
 
 
 @contextmanager

@@ -109,7 +109,7 @@ class KaimingInit(NormalInit):
 class GPT2Init(NormalInit):
     """N(0, init_std^2), positions half of that, and maps into the stream smaller by 1 / sqrt(number of such maps).
 
-    Source: Radford et al. 2019, section 2.3; the released code for the positions (0.01 beside 0.02).
+    Source: Radford et al. 2019, section 2.3; the released code for the positions (0.01, tokens 0.02).
     """
 
     def position(self, weight: Tensor) -> None:
@@ -149,7 +149,7 @@ INITS = {
 class TransformerLM(nn.Module):
     """A decoder-only language model: token ids in, a row of logits per position out, every choice in the config.
 
-    recompute: set it to keep only each block's input for the backward pass, and compute the rest anew there.
+    recompute: set it to keep only each block's input for the backward pass, and compute the rest again there.
     Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", section 3.
     """
 
@@ -173,7 +173,7 @@ class TransformerLM(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Fill all weights anew, in the way that config.init names, from torch's global generator."""
+        """Fill all weights again, in the way that config.init names, from torch's global generator."""
         init = pick(INITS, self.config.init, "init")(self.config)
         norms = tuple(NORMS.values())
         residual = [w for b in self.blocks for w in (b.attention.o_proj.weight, b.ffn.down_proj.weight)]

@@ -20,14 +20,14 @@ class Positions(NamedTuple):
 
 
 def frequencies(d: int, base: float = 10_000.0) -> Tensor:
-    """How fast each pair of coordinates turns: base^(-2i/d) radians per position for i = 0 .. d/2 - 1.
+    """How fast each pair of coordinates rotates: base^(-2i/d) radians per position for i = 0 .. d/2 - 1.
 
     Returns (d/2,) in fp64.
     Raises ValueError for an odd d.
     Source: Vaswani et al. 2017, section 3.5; Su et al. 2021, equation 15.
     """
     if d % 2:
-        raise ValueError(f"positions turn pairs of coordinates, so d must be even, got {d}")
+        raise ValueError(f"positions rotate pairs of coordinates, so d must be even, got {d}")
     return base ** (-torch.arange(0, d, 2, dtype=torch.float64, device="cpu") / d)
 
 
@@ -99,7 +99,7 @@ class Tables(nn.Module):
     """Fixed tables that follow the module to its device, never to a lower precision nor into the state dict."""
 
     def tables(self) -> dict[str, Tensor]:
-        """The tables by name, computed on the CPU in fp64; numbers are returned in fp32, places as integers."""
+        """The tables by name, computed on the CPU in fp64; numbers are returned in fp32, indices as integers."""
         raise NotImplementedError
 
     def build(self, device: Any = None) -> None:
@@ -141,7 +141,7 @@ class SinusoidalPosition(Tables):
         return cls(config.max_seq_len, config.d_model)
 
 
-# Where the two coordinates of a pair stand: how to unfold D into pairs, and which of the two new axes is the pair.
+# Where the two coordinates of a pair are: how to unfold D into pairs, and which of the two new axes is the pair.
 LAYOUTS = {
     "interleaved": ((-1, 2), -1),  # (0, 1), (2, 3), ...: GPT-J and the RoPE paper
     "halves": ((2, -1), -2),  # (0, D/2), (1, D/2 + 1), ...: GPT-NeoX and Llama checkpoints on the hub
@@ -149,7 +149,7 @@ LAYOUTS = {
 
 
 class Rotary(Tables):
-    """Turn each pair of coordinates by an angle that grows with the position, so that q.k sees only the offset.
+    """Rotate each pair of coordinates by an angle that grows with the position, so that q.k sees only the offset.
 
     layout: which coordinates form a pair, a key of LAYOUTS. scaling: Llama 3's stretch for long contexts.
     Raises ValueError for an odd d_head and an unknown layout.

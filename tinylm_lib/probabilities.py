@@ -20,12 +20,13 @@ def next_token_probs(
     top_p: float | None = None,
     min_p: float | None = None,
 ) -> Tensor:
-    """Turn logits into the probabilities to sample from. The options apply in this order, each to what the last left.
+    """Turn logits into the probabilities to sample from. The options apply in this order.
 
+    Each option is applied to the result of the one before.
     logits (B, V). temperature: logits are divided by it; 0 puts everything on the largest logit, the first of equals.
     top_k: keep the k most probable tokens, exactly k, the lower id first among equals. top_p: keep the most probable
-    tokens up to and including the one that reaches this share. min_p: keep tokens with at least this share of the most
-    probable one's probability.
+    tokens up to and including the one that reaches this total probability. min_p: keep tokens with at least this
+    fraction of the most probable one's probability.
     Returns (B, V) in fp32 at least; rows sum to 1, cut tokens have exactly 0.
     Raises ValueError for an option out of range and, on CPU, for logits without a finite maximum (NaN or inf).
     """
@@ -44,7 +45,7 @@ def next_token_probs(
     ranked, order = probs.sort(dim=-1, descending=True, stable=True)  # (B, V), (B, V)
     if top_k is not None:
         ranked = _renormalise(ranked, torch.arange(ranked.shape[-1], device=ranked.device) < top_k)
-    if top_p is not None and top_p < 1:  # a sum of many shares may round to more than 1
+    if top_p is not None and top_p < 1:  # a sum of many probabilities may round to more than 1
         ranked = _renormalise(ranked, ranked.cumsum(-1) - ranked < max(top_p, TINIEST))
     if min_p is not None:
         ranked = _renormalise(ranked, ranked >= min_p * ranked[..., :1])

@@ -23,7 +23,7 @@ STEPS_PER_LOOK = 16  # reading a flag stalls a GPU, so it is done once in so man
 class Context:
     """What the model has read so far; `advance` reads on, through a cache while everything fits.
 
-    Beyond max_seq_len each token is predicted from the last max_seq_len tokens, read anew.
+    Beyond max_seq_len each token is predicted from the last max_seq_len tokens, which are read again.
     """
 
     def __init__(self, model: TransformerLM, ids: Tensor, room: int, padding: Tensor | None = None):
@@ -49,7 +49,7 @@ class Context:
             return self.model(self.pieces[-1], self.cache, self.padding, last_only=True)[:, 0]  # (B, V)
 
     def select(self, rows: Tensor) -> None:
-        """Go on with the sequences `rows` (B,), in that order."""
+        """Continue with the sequences `rows` (B,), in that order."""
         self.pieces = [torch.cat(self.pieces, dim=1)[rows]]
         if self.cache is not None:
             self.cache.select(rows)
@@ -74,7 +74,7 @@ class Options:
         object.__setattr__(self, "stop_ids", tuple(t.item() if isinstance(t, Tensor) else t for t in self.stop_ids))
 
     def n_tokens(self, model: TransformerLM, ids: Tensor, max_new_tokens: int) -> int:
-        """Return how many tokens to add to ids (B, T) at most; raise TypeError or ValueError for an impossible wish."""
+        """Return how many tokens to add to ids (B, T) at most; raise TypeError or ValueError for impossible options."""
         V, limit = model.config.vocab_size, model.config.max_seq_len
         check_ids(ids, V)
         if self.padding is not None:
@@ -142,7 +142,7 @@ def _with_options_of(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Ca
 def stream(model: TransformerLM, ids: Tensor, max_new_tokens: int, **options: Any) -> Iterator[Tensor]:
     """Yield the next token of every sequence, (B,), as soon as it is there. The options are those of `generate`.
 
-    All of them are checked at the call, before the first token. A sequence that met a stop id goes on as pads; the
+    All of them are checked at the call, before the first token. A sequence that met a stop id continues with pads; the
     stream ends within 16 tokens of the last sequence's end. Between two tokens the model is in its own mode.
     """
     chosen = Options(**options)
@@ -204,7 +204,7 @@ def beam_search(
 
     ids (T,): one prompt. length_penalty: continuations of n new tokens compare by log_prob / n**length_penalty, so 0
     favours short ones and 1 compares the mean per token. stop_ids: end a continuation
-    and stay in it; one among the n best is then set aside, and n others go on. vocab_size: as in `generate`; the
+    and stay in it; one among the n best is then set aside, and n others continue. vocab_size: as in `generate`; the
     probabilities are those among the ids below it.
     Returns at most n_beams (tokens, log_prob), best first: the prompt with its continuation, and the natural log of the
     continuation's probability, in nats.
@@ -235,7 +235,7 @@ def _beams(
         past = torch.tensor([[log_prob] for _, log_prob in alive], dtype=torch.float64)  # (N, 1)
         totals = (past + logits.log_softmax(-1).cpu().double()).flatten()  # (N*V)
         values, order = totals.sort(descending=True, stable=True)  # (N*V), (N*V)
-        n = n_beams * (1 + len(stop_ids))  # enough to go on with n_beams even if all rows could stop
+        n = n_beams * (1 + len(stop_ids))  # enough to continue with n_beams even if all rows could stop
         V = logits.shape[-1]
         grown = [(i // V, i % V, lp) for i, lp in zip(order[:n].tolist(), values[:n].tolist(), strict=True)]
         finished += [([*alive[row][0], t], lp) for row, t, lp in grown[:n_beams] if t in stop_ids]

@@ -6,7 +6,7 @@
 
 A mutation is a definition (the qualified name of a function, a class, a method or a constant), a piece of its code, and
 what is written there instead. It names no file: the library is searched for the one definition of that name that holds
-the piece once, whatever its white space, so files can move and code can be formatted anew. One that is not found is
+the piece once, whatever its white space, so files can move and code can be formatted again. One that is not found is
 reported and has to be adapted.
 
 A mutation is caught if a quick test (neither `slow` nor `browser`) fails in a test file that imports the changed

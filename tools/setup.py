@@ -31,7 +31,7 @@ NO_NETWORK = (
     "connection broken|Could not fetch URL|ConnectionError|ConnectionResetError|Connection refused|ConnectTimeout|"
     "ReadTimeout|timed out|ProtocolError|IncompleteRead|ProxyError|SSLError"
 )
-AGAIN = "then run the same command again, it goes on where it stopped"
+AGAIN = "then run the same command again, it continues where it stopped"
 
 
 def stop(reason):
@@ -39,7 +39,7 @@ def stop(reason):
 
 
 def explain(what, output):
-    """Stop with the cause that the output of a failed step shows, and its remedy."""
+    """Stop with the cause that the output of a failed step shows, and how to fix it."""
     log = f" (pip's log: {LOG.relative_to(ROOT)})" if os.path.exists(str(LOG)) else ""
     if re.search(DISK_FULL, output):
         stop(

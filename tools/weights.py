@@ -1,6 +1,6 @@
 """Train the model that ships with the library, measure it and write it to tinylm_lib/weights: make weights.
 
-The same machine and the same versions give the same weights. The log beside them says how the training went.
+The same machine and the same versions give the same weights. The log next to them says how the training went.
 """
 
 import sys

@@ -123,7 +123,7 @@ def read_story(page: Page) -> None:
 
 
 def told_in_python():
-    """The weights (L, H, T, T) of the story, and which words tell the next ones."""
+    """The weights (L, H, T, T) of the story, and which words determine the next ones."""
     shipped = load_pretrained("storyworld")
     caught = capture(shipped.model.eval(), torch.tensor([shipped.tokenizer.encode(STORY)]))
     return torch.cat([caught.attention(layer).weights for layer in range(3)]), told_by(STORY)
@@ -164,7 +164,7 @@ def answer_the_questions(page: Page) -> None:
         enter(shape.get_by_label("The shape (T, S)"), guess)
         expect(shape.get_by_role("status")).to_contain_text(verdict)
     order.get_by_role("button", name="Check").press("Enter")
-    expect(order.get_by_role("status")).to_contain_text("0 of 3 stand where they belong.")
+    expect(order.get_by_role("status")).to_contain_text("0 of 3 are where they belong.")
     order.get_by_role("button", name="Show the answer").press("Enter")
     expect(order.get_by_role("status")).to_contain_text("It is c, a, b. So it is.")
     order.get_by_role("button", name="move c up").press("Enter")

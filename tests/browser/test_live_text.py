@@ -111,7 +111,7 @@ def encoded(known: Tokenizer, text: str) -> dict:
         place = HALF.search(text).start()
         return {"name": "Unknown", "place": place, "word": text[place]}
     except ValueError as e:
-        place = int(re.search(r" at position (\d+) is none of ", str(e))[1])
+        place = int(re.search(r" at position (\d+) is not one of ", str(e))[1])
         word = text[place] if known.kind == "chars" else words(text[place:])[0]
         return {"name": "Unknown", "place": place, "word": word}
 
@@ -218,17 +218,17 @@ def test_what_has_no_id_is_refused_with_the_message_of_the_library(run, kind):
 
 def test_what_has_no_id_and_what_is_not_an_id_is_named(run, tokenizers):
     story = WordTokenizer("One day, Mia had a kite.").to_dict()
-    remedy = "build the tokenizer from a text that has it, or use bpe or bytes"
+    fix = "build the tokenizer from a text that has it, or use bpe or bytes"
     body = "try { return eval(data[1])(tokenizer(data[0])) } catch (e) { return `${e.name}: ${e.message}` }"
 
     def message(code: str, record: dict = story) -> str:
         return run(body, [record, f"(own) => {code}"])
 
     assert message("own.encode('One day, 🙂 Mia')") == (
-        f"Unknown: word ' 🙂' at position 8 is none of the 8 known ones; {remedy}"
+        f"Unknown: word ' 🙂' at position 8 is not one of the 8 known ones; {fix}"
     )
     assert message("own.encode('One\\nday<b>')") == (
-        rf"Unknown: word '\n' at position 3 is none of the 8 known ones; {remedy}"
+        rf"Unknown: word '\n' at position 3 is not one of the 8 known ones; {fix}"
     )
     half = "is half of a surrogate pair and has no bytes; remove it"
     for kind in ("bytes", "bpe"):

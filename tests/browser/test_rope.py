@@ -15,7 +15,7 @@ from tinylm_lib.pretrained import load_pretrained
 pytestmark = pytest.mark.browser
 
 STORY = " Carlos thanked Jamal."
-# Beside another view, whose styles must not reach this one.
+# Next to another view, whose styles must not reach this one.
 LESSON = f"""{OPENING}
 # %%
 rope_view(ready.model, ready.tokenizer, {STORY!r}, layer=2, head=2)

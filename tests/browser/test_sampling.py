@@ -1,4 +1,4 @@
-"""The view of sampling in JupyterLab and in an exported page: its shares are those of `next_token_probs`."""
+"""The view of sampling in JupyterLab and in an exported page: its probabilities are those of `next_token_probs`."""
 
 import pytest
 import torch

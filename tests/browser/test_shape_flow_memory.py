@@ -70,7 +70,7 @@ def walk_the_model(page: Page, ready) -> None:
     flow.get_by_role("radio", name="Samir").press("ArrowLeft")
     share, place = found["weights"][0, 5].max(-1)
     word = shipped.tokenizer.decode([ids[0, place].item()]).strip(" ").replace("\n", "↵")
-    expect(say).to_have_text(f"kind makes shares of one whole. Head 0 gives {100 * share:.0f} % to {word}.")
+    expect(say).to_have_text(f"kind turns its scores into weights. Head 0 gives {100 * share:.0f} % to {word}.")
     first = " ".join(f"{x:.2f}" for x in found["weights"][0, 5, :3].tolist())
     expect(flow.locator(".about")).to_contain_text(f"kind begins with {first}")
     assert [row.get_attribute("y") for row in flow.locator(".big .chosen").all()] == ["5"]

@@ -81,7 +81,7 @@ def move_the_tokens(page: Page, bpe) -> None:
         assert page.locator(f"{TOKENS} .token.new").count() == places
         if limit:
             a, b = bpe.merges[limit - 1]
-            told = f"joins {places} place{'s' if places > 1 else ''} here." if places else "joins nothing in this text."
+            told = f"joins {places} pair{'s' if places > 1 else ''} here." if places else "joins nothing in this text."
             expect(merge).to_have_text(f"Merge {limit}: {seen(a)} + {seen(b)} → {seen(a + b)} {told}")
         else:
             expect(merge).to_have_text("No merge yet: each byte is a token of its own.")
@@ -119,7 +119,7 @@ def move_to_other_signs(page: Page) -> None:
     expect(say).to_have_text(f"A9 is token {place + 2} of {len(data)}, with the id 169: 1 byte (A9) of the 2 of “é”.")
     expect(page.locator(f"{TOKENS} .counts")).to_contain_text(f"of {len(OTHER)} characters, {len(data)} bytes")
     choose(page, "characters")
-    expect(page.locator(f"{TOKENS} .refused")).to_contain_text("Refused: character 'é' at position 2 is none of the")
+    expect(page.locator(f"{TOKENS} .refused")).to_contain_text("Refused: character 'é' at position 2 is not one of the")
     assert boxes(page) == []
     choose(page, "BPE")
     expect(say).to_contain_text("of the 2 of “é”.")
@@ -174,8 +174,8 @@ def move_the_softmax(page: Page) -> None:
         overflows = (12.5548 + shift) / T > 88.7228
         assert ("NaN" in rows[0]) == overflows == ("inf ÷ inf is NaN" in why.inner_text())
     first = percent((SCORES / 2).softmax(0)[0].item())
-    compared = "2.03 above Carlos: its probability is exp(2.03 ÷ 2) ≈ 2.8 times as large."
-    expect(say).to_have_text(f"Jamal gets {first}. {compared}")
+    gap = "2.03 above Carlos: its probability is exp(2.03 ÷ 2) ≈ 2.8 times as large."
+    expect(say).to_have_text(f"Jamal gets {first}. {gap}")
     slide(page, "Temperature T", 0)
     assert [row[1:] for row in table(page)] == [["–"] * 5 + [p] for p in ("100.0 %", *["0.0 %"] * 4)]
     expect(say).to_have_text("Jamal gets 100.0 %: at temperature 0 the largest score gets everything.")

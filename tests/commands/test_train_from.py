@@ -158,7 +158,7 @@ MISTAKES = {
     "--from nowhere --corpus text.txt": "'nowhere' is not a model; train one, or give a folder",
     "--from owner/name --corpus text.txt": "there is no folder owner/name, and the hub did not give it",
     "--from untold --corpus text.txt": "the checkpoint in untold has no tokenizer",
-    "--from words --corpus text.txt": "text.txt: word ' the' at position 14 is none of the 4",
+    "--from words --corpus text.txt": "text.txt: word ' the' at position 14 is not one of the 4",
     "--from broken --corpus text.txt": "broken: embed.weight holds values that are not finite; take another checkpoint",
     "--from source": "--from needs the text to learn from; give --corpus FILE or --tokens FILE",
     "--from source --tokens words.tokens": "was made with another tokenizer",

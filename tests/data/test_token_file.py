@@ -30,7 +30,7 @@ def test_tokens_and_tokenizer_come_back(kind: str, tmp_path: Path) -> None:
     assert (found.ids.dtype, found.ids.tolist()) == (torch.uint16, ids)
     assert found.tokenizer.to_dict() == tokenizer.to_dict()
     assert found.tokenizer.decode(found.ids) == TEXT
-    assert torch.equal(load_file(path)["ids"], found.ids), "it is no ordinary safetensors file"
+    assert torch.equal(load_file(path)["ids"], found.ids), "it is not an ordinary safetensors file"
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -25,13 +25,13 @@ def test_the_built_in_corpus_is_english_about_python() -> None:
     assert {"pydoc", "shakespeare"} <= set(CORPORA)
 
 
-def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
+def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     content = "Ünïcödé 漢字 🙂\r\nsecond line\n\n  indented\rold Mac\n"
     path.write_bytes(content.encode())
     assert load_corpus(path) == load_corpus(str(path)) == content
     path.write_bytes(b"\xef\xbb\xbf" + content.encode())
-    assert load_corpus(path) == content, "the byte order mark is no text"
+    assert load_corpus(path) == content, "the byte order mark is not text"
 
 
 def test_the_name_of_a_corpus_comes_before_a_file_of_that_name(tmp_path: Path, monkeypatch) -> None:
@@ -170,7 +170,7 @@ def test_batches_are_windows_and_no_seed_replays_those_of_its_neighbour() -> Non
 
 @pytest.mark.parametrize("cut", [0, 1, 7, 19])
 @pytest.mark.parametrize("starts", [None, torch.arange(0, 1000, 7)], ids=["anywhere", "given starts"])
-def test_a_stream_goes_on_where_its_state_was_taken(cut: int, starts: torch.Tensor | None) -> None:
+def test_a_stream_continues_where_its_state_was_taken(cut: int, starts: torch.Tensor | None) -> None:
     tokens = torch.arange(1000)
     whole, begun, resumed = (RandomWindows(tokens, 4, 6, seed=seed, starts=starts) for seed in (5, 5, 99))
     expected = first(whole, 20)

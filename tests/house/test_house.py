@@ -56,13 +56,13 @@ class Source(NamedTuple):
         """The names that FLOORS knows it by, and inside the classroom CLASSROOM_FLOORS."""
         return self.path.removesuffix(".py").split("/")[: 2 if self.path.startswith("classroom/") else 1]
 
-    def stands_in(self, rooms: Collection[str]) -> bool:
+    def is_in(self, rooms: Collection[str]) -> bool:
         """Whether the file is one of some rooms, or in one."""
         return any(f"{self.path.removesuffix('.py')}/".startswith(f"{room}/") for room in rooms)
 
-    def at(self, node: ast.AST | int, remedy: str) -> str:
+    def at(self, node: ast.AST | int, fix: str) -> str:
         """One violation: where and what to do."""
-        return f"tinylm_lib/{self.path}:{node if isinstance(node, int) else node.lineno}: {remedy}"
+        return f"tinylm_lib/{self.path}:{node if isinstance(node, int) else node.lineno}: {fix}"
 
     def find(self, *kinds: type) -> Iterator:
         """Yields all nodes of some kinds."""
@@ -144,7 +144,7 @@ def foreign_modules_stay_in_their_room(s: Source) -> list[str]:
     bad = [s.at(node, "name what you import") for node, _, name in imports(s) if name == "*"]
     for node, module, name in imports(s):
         for foreign, rooms in [*ONLY_IN.items(), *([("torch", ())] if s.path == "config.py" else [])]:
-            if f"{module}.{name}.".startswith(f"{foreign}.") and not s.stands_in(rooms):
+            if f"{module}.{name}.".startswith(f"{foreign}.") and not s.is_in(rooms):
                 bad.append(s.at(node, f"{foreign} belongs to {', '.join(rooms) or 'no room of the library'}"))
     return bad
 
@@ -178,7 +178,7 @@ def choices_are_looked_up(s: Source) -> list[str]:
 
 def files_and_functions_are_short(s: Source) -> list[str]:
     """At most FILE_CAP lines of code in a file and FUNCTION_CAP in a function."""
-    lines, cap = code_lines(s.text, s.tree), CLASSROOM_FILE_CAP if s.stands_in(["classroom"]) else FILE_CAP
+    lines, cap = code_lines(s.text, s.tree), CLASSROOM_FILE_CAP if s.is_in(["classroom"]) else FILE_CAP
     bad = [s.at(1, f"{len(lines)} lines of code, more than {cap}: split the room")] if len(lines) > cap else []
     for node in s.find(ast.FunctionDef, ast.AsyncFunctionDef):
         n = sum(node.lineno <= line <= node.end_lineno for line in lines)
@@ -189,11 +189,11 @@ def files_and_functions_are_short(s: Source) -> list[str]:
 
 def nothing_forbidden(s: Source) -> list[str]:
     """No assert, print, exec, pickled weights, bare except, rooms without a name, or promises to do something later."""
-    bad, lower = [], not s.stands_in(["classroom", "runs", "commands", "__main__"])
+    bad, lower = [], not s.is_in(["classroom", "runs", "commands", "__main__"])
     for node in s.find(ast.Assert, ast.Call, ast.ExceptHandler, ast.Attribute):
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        if isinstance(node, ast.Assert) and not s.stands_in(["classroom"]):
-            bad.append(s.at(node, "raise ValueError or TypeError with the remedy; assert vanishes under -O"))
+        if isinstance(node, ast.Assert) and not s.is_in(["classroom"]):
+            bad.append(s.at(node, "raise ValueError or TypeError that says what to do; assert vanishes under -O"))
         if isinstance(node, ast.ExceptHandler) and node.type is None:
             bad.append(s.at(node, "name the exception"))
         if name in ("exec", "eval", "builtins.exec", "builtins.eval"):
@@ -210,7 +210,7 @@ def nothing_forbidden(s: Source) -> list[str]:
 
 def public_things_are_documented(s: Source) -> list[str]:
     """Every public thing says what it is; a function of tensors names a shape such as (B, T), or says elementwise."""
-    if s.stands_in(["classroom"]):
+    if s.is_in(["classroom"]):
         return []
     bad = [] if ast.get_docstring(s.tree) or not s.text.strip() else [s.at(1, "say in one sentence what this file is")]
     item = r"(?:\.\.\.|[\w*/+-]+(?: [-+*/] \w+)*)"

@@ -1,4 +1,4 @@
-"""Every number in a lesson's prose occurs in the code or the output of its section, or stands beside its source."""
+"""Every number in a lesson's prose occurs in the code or the output of its section, or is next to its source."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from tinylm_lib.classroom.course.notes import introduces
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 BUILT = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")])
-# What is no claim: other lessons and sections, years, how long something takes, code, and names with digits.
+# What is not a claim: other lessons and sections, years, how long something takes, code, and names with digits.
 NO_CLAIM = (
     r"`[^`]*`",
     r"\]\(#[^)]*\)",  # the link of a claim to the section of its evidence

@@ -307,7 +307,7 @@ def edit_json(path: Path, **changes: Any) -> None:
 
 WINDOW = {"use_sliding_window": True, "sliding_window": 9, "layer_types": ...}
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "another family": ("Llama", {"model_type": "mixtral"}, "model_type 'mixtral' is none that can be read: llama,"),
+    "another family": ("Llama", {"model_type": "mixtral"}, "model_type 'mixtral' cannot be read; give a model of"),
     "no family": ("Llama", {"model_type": ...}, "model_type None"),
     "a list": ("Llama", {"model_type": ["llama"]}, "model_type ['llama']"),
     "another head": ("Llama", {"architectures": ["LlamaForScores"]}, "architecture 'LlamaForScores'"),
@@ -456,7 +456,7 @@ def test_a_pickle_is_never_opened(name: str, tmp_path: Path) -> None:
     folder, sprung = llama_folder(tmp_path / "model"), tmp_path / "sprung"
     (folder / "model.safetensors").unlink()
     (folder / name).write_bytes(pickle.dumps(Trap(sprung)))
-    said = "is damaged or no safetensors" if name.startswith("model") else "only safetensors is read, because a pickle"
+    said = "damaged or not a safetensors" if name.startswith("model") else "only safetensors is read, because a pickle"
     with pytest.raises(ValueError, match=said):
         load_hf(folder)
     check_trap(sprung)
@@ -519,7 +519,7 @@ KEPT = "config.json model-00007-of-00009.safetensors pytorch_model.bin checkpoin
 
 
 @pytest.mark.parametrize("name", [*KEPT.split(), "tokenizer.json"])
-def test_nothing_that_stands_in_the_folder_is_overwritten(name: str, tmp_path: Path) -> None:
+def test_nothing_in_the_folder_is_overwritten(name: str, tmp_path: Path) -> None:
     model = scrambled(OURS["modern"])
     (tmp_path / name).write_text("mine")
     (tmp_path / "README.md").write_text("mine too")

@@ -85,7 +85,7 @@ def test_a_text_of_one_line_trains_and_a_typed_prompt_is_checked(kind: str, star
     assert job.run.prompt == ("\n" if kind in ("bytes", "bpe") else {"words": "the", "chars": "t"}[kind])
     assert load(latest("run")).extra["run"]["prompt"] == job.run.prompt
     if kind in ("words", "chars"):
-        with pytest.raises(ValueError, match=r"none of the .* known ones"):
+        with pytest.raises(ValueError, match=r"not one of the .* known ones"):
             start(line, tokenizer=kind, prompt="zebra")
     with pytest.raises(ValueError, match="prompt is empty"):
         start(line, tokenizer=kind, prompt="")

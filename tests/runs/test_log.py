@@ -40,7 +40,7 @@ def test_cutting_forgets_what_came_later_and_nothing_else(update: int, tmp_path:
         assert (tmp_path / "longer").read_bytes() == whole
 
 
-def test_a_log_torn_anywhere_goes_on_as_if_it_was_never_written_further(tmp_path: Path) -> None:
+def test_a_log_torn_anywhere_continues_as_if_it_was_never_written_further(tmp_path: Path) -> None:
     path, other = tmp_path / "log", tmp_path / "other"
     whole = noted(path)
     six = len(noted(other, 6))

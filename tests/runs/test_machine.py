@@ -1,4 +1,4 @@
-"""A run that goes on upon another machine says so, and on the same one it is silent."""
+"""A run that continues on another machine says so, and on the same one it is silent."""
 
 import platform
 import sys

@@ -23,7 +23,7 @@ def tokenizer() -> WordTokenizer:
 
 
 class Known(nn.Module):
-    """Knows StoryWorld exactly, but gives a share of every probability to all words alike."""
+    """Knows StoryWorld exactly, but gives a part of every probability to all words alike."""
 
     def __init__(self, tokenizer: WordTokenizer, unsure: float = 0.0):
         super().__init__()
@@ -68,5 +68,5 @@ def test_what_cannot_be_compared(stories: list[Story], tokenizer: WordTokenizer)
         gaps(Known(tokenizer), tokenizer, [])
     with pytest.raises(ValueError, match="exact gaps need a WordTokenizer"):
         gaps(Known(tokenizer), ByteTokenizer(), stories[:1])
-    with pytest.raises(ValueError, match="is none of the"):
+    with pytest.raises(ValueError, match="is not one of the"):
         gaps(Known(tokenizer), WordTokenizer(stories[0].text + "\n"), stories)

@@ -1,4 +1,4 @@
-"""What tells the next word: against the stories themselves, which know it while they are told."""
+"""What determines the next word: compared with the stories themselves, which know it."""
 
 import pytest
 import torch
@@ -14,14 +14,14 @@ def stories():
     return [storyworld.story(generator) for _ in range(40)]
 
 
-def test_a_whole_story_is_told_by_what_it_says_itself(stories):
+def test_a_whole_story_is_determined_as_it_says_itself(stories):
     for story in stories:
         assert told_by(story.text) == [*story.lookback[1:], ()]
     assert sum(map(len, map(set, (story.lookback for story in stories)))) > 400
 
 
 @pytest.mark.parametrize("length", [1, 5, 11, 16, 18, 31, 32, 50])
-def test_a_beginning_tells_no_more_and_no_less_and_a_line_end_before_it_counts(stories, length):
+def test_a_beginning_determines_no_more_and_no_less_and_a_line_end_before_it_counts(stories, length):
     found = 0
     for story in stories:
         heard = "".join(words(story.text)[:length])
@@ -42,7 +42,7 @@ def test_a_second_story_has_no_ground_truth(stories):
     assert told_by(f"{one}\n{words(other)[0]}") is told_by(f"\n{one}\n{other}") is None
 
 
-def test_the_share_is_a_mean_over_the_words_whose_next_one_is_told():
+def test_the_fraction_is_a_mean_over_the_words_whose_next_one_is_determined():
     weights = torch.tensor([[[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]], [[1, 0, 0], [1, 0, 0], [0, 0, 1.0]]])
     share = share_told(weights, [(), (1,), (0, 2)])
     torch.testing.assert_close(share.heads, torch.tensor([0.75, 0.5]))

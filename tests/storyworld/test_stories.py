@@ -81,7 +81,7 @@ def every_ending(scene: Scene, said: dict[str, str]) -> dict[str, float]:
         for text, p, known in begun:
             rest = every_ending(option.then, known) if scene.name != "story_end" else {"": 1.0}
             for end, q in rest.items():
-                assert text + end not in texts, "two ways to tell the same"
+                assert text + end not in texts, "two ways to write the same"
                 texts[text + end] += p * q
     return texts
 
@@ -116,7 +116,7 @@ def test_known_answers() -> None:
     assert digest == "dfdc1d1bd24be27634a26395115f6b6793ddddb3aedb51646e0f7bc89a590ae9"
 
 
-def test_parsing_finds_the_probability_with_which_a_story_was_told(stories: list[Story]) -> None:
+def test_parsing_finds_the_probability_with_which_a_story_was_written(stories: list[Story]) -> None:
     for s in stories[:300]:
         assert parse(s.text) == (pytest.approx(s.log_prob, abs=1e-9), None)
         assert log_prob(s.text + "\n") == pytest.approx(s.log_prob, abs=1e-9)
@@ -139,7 +139,7 @@ def test_every_probability_of_a_next_word_is_exact(stories: list[Story]) -> None
 
 
 def test_next_words_are_as_frequent_as_their_probabilities_say() -> None:
-    """Stories that begin alike go on as the reader expects: 4,000 draws of what comes after the opening."""
+    """Stories that begin alike continue as the reader expects: 4,000 draws of what comes after the opening."""
     generator = torch.Generator().manual_seed(3)
     first = Counter(words(storyworld.story(generator).text)[1] for _ in range(4000))
     reader = Reader()
@@ -250,7 +250,7 @@ def test_impossible_texts_and_where_they_go_wrong(stories: list[Story]) -> None:
     assert impossible(cut) == len(cut)
 
 
-def test_a_changed_word_is_noticed_where_it_stands(stories: list[Story]) -> None:
+def test_a_changed_word_is_noticed_where_it_is(stories: list[Story]) -> None:
     vocabulary = sorted({word for s in stories[:200] for word in words(s.text) if word[0] == " "})
     generator = torch.Generator().manual_seed(1)
     wrong = 0

@@ -54,7 +54,7 @@ def chi_square_bound(degrees: int, z: float = 5.0) -> float:
 
 
 def chi_square(counts: Tensor, shares: Tensor) -> float:
-    """How far counts are from what the shares of their sum would be."""
+    """How far counts are from these fractions of their sum."""
     expected = shares.double() * counts.sum()
     assert expected.min() >= 5, "too few draws for a chi-square test"
     return ((counts - expected) ** 2 / expected).sum().item()

@@ -26,7 +26,7 @@ SPECIAL = ("<|>", "<|><|>", "<|", " a", "e 1")
 
 
 def slow_bpe(pieces: list[str], n_merges: int) -> list[tuple[bytes, bytes]]:
-    """The definition: count all pairs anew, merge the most frequent, the greater of two."""
+    """The definition: count all pairs again, merge the most frequent, the greater of two."""
     tokens = [[bytes([b]) for b in piece.encode()] for piece in pieces]
     merges = []
     for _ in range(n_merges):
@@ -71,7 +71,7 @@ def test_pre_tokens_are_those_of_gpt2(text: str, pieces: list[str]) -> None:
 
 def test_the_longest_special_token_comes_first() -> None:
     assert pre_tokens("a<|><|>b<|>.<| ", ("<|", "<|>", "<|><|>")) == ["a", "<|><|>", "b", "<|>", ".", "<|", " "]
-    assert pre_tokens("x(.)y", ("(.)",)) == ["x", "(.)", "y"], "a special token is no pattern"
+    assert pre_tokens("x(.)y", ("(.)",)) == ["x", "(.)", "y"], "a special token is not a pattern"
     assert pre_tokens("a  <|>", ("<|>",)) == ["a", "  ", "<|>"], "spaces before a special token are the end of a text"
 
 

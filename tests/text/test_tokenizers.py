@@ -72,7 +72,7 @@ def test_an_unknown_part_is_named_with_its_position(kind: str, text: str, part: 
     tokenizer = TOKENIZERS[kind].from_text("a b ")
     for encode in (tokenizer.encode, lambda text: list(tokenizer.encode_iterable(text))):
         with pytest.raises(
-            ValueError, match=re.escape(f"{part!r} at position {at} is none of the 3 known ones")
+            ValueError, match=re.escape(f"{part!r} at position {at} is not one of the 3 known ones")
         ) as said:
             encode(text)
         assert str(said.value).split()[0] == {"words": "word", "chars": "character"}[kind]
@@ -185,5 +185,5 @@ def test_a_damaged_file_is_named(content: str | bytes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("values", [{"kind": "wordpiece"}, {}, {"characters": "ab"}])
 def test_an_unknown_kind_lists_the_known_ones(values: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=f"is none of {', '.join(TOKENIZERS)}"):
+    with pytest.raises(ValueError, match=f"is not one of {', '.join(TOKENIZERS)}"):
         tokenizer_from_dict(json.loads(json.dumps(values)))

@@ -213,14 +213,14 @@ def test_the_recipe_rows_without_nanogpt_use_what_was_stated(monkeypatch, short_
     assert row.met is None
 
 
-def test_the_good_recipe_is_judged_beside_nanogpt_in_loss_and_in_time(monkeypatch, short_text):
+def test_the_good_recipe_is_compared_with_nanogpt_in_loss_and_in_time(monkeypatch, short_text):
     def run(late: float, config: object, training: object) -> recipe.Run:
         return recipe.Run(3 + 0.5 * training.total_steps + late * training.seed, 1.5)
 
     s = Settings(shakespeare=short_text, seeds=3)
     monkeypatch.setattr(recipe, "our_run", lambda s, *settings: run(0, *settings))
     assert recipe.steps_in(s, 72.0) == int((0.95 * 72 - 3) / 0.5)
-    loss, seconds = recipe.loss_in_time(s)  # nobody beside it: another processor takes another time
+    loss, seconds = recipe.loss_in_time(s)  # with no other work: another processor takes another time
     assert (loss.ours, loss.met, seconds.met) == (1.5, None, None) and "give --nanogpt" in loss.note
     s = Settings(shakespeare=short_text, seeds=3, nanogpt="here")
     monkeypatch.setattr(recipe, "side_by_side", lambda s: ([], recipe.Run(72.0, 1.9)))

@@ -95,7 +95,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def others(place: Path) -> dict[Path, bytes]:
-    """Every file that is none of the runs written to `out`."""
+    """Every file that is not one of the runs written to `out`."""
     files = (p for p in place.rglob("*") if p.is_file() and not p.relative_to(place).parts[0].startswith("out"))
     return {p: p.read_bytes() for p in files}
 

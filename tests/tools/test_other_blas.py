@@ -107,7 +107,7 @@ def said_by_a_child(seed: str) -> str:
     return done.stdout or done.stderr
 
 
-def test_child_processes_are_told_by_the_environment() -> None:
+def test_child_processes_are_recognised_by_the_environment() -> None:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         a, b = torch.randn(3, 40), torch.randn(40, 2)

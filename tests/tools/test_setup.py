@@ -232,7 +232,7 @@ def test_the_second_run_calls_no_pip_and_an_edit_does(course):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="kills a process group")
-def test_an_interrupted_set_up_goes_on_where_it_stopped(course):
+def test_an_interrupted_set_up_continues_where_it_stopped(course):
     (course.root / "hang").touch()
     command, quiet = [sys.executable, course.setup], {"stdout": subprocess.DEVNULL, "start_new_session": True}
     process = subprocess.Popen(command, env=course.environment(), **quiet)

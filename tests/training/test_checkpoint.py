@@ -166,7 +166,7 @@ def test_an_optimizer_of_other_groups_is_refused_before_anything_is_restored(sav
     assert all(torch.equal(w, before[n]) for n, w in model.state_dict().items()), "half restored"
 
 
-# --- writing over what stands there ----------------------------------------------------------------------------------
+# --- writing over what is there --------------------------------------------------------------------------------------
 
 
 class Killed(BaseException):
@@ -348,7 +348,7 @@ def test_a_sound_manifest_that_leads_outside_is_refused(tmp_path: Path, monkeypa
         load(tmp_path / "here")
 
 
-FOREIGN = {  # what stands in the file of a role instead of its tensors, with the right hash, and what is said of it
+FOREIGN = {  # what is in the file of a role instead of its tensors, with the right hash, and what is said of it
     "gpt2": ("model", lambda own: {"transformer.wte.weight": torch.zeros(5, 4)}, "in the file and"),
     "empty": ("model", lambda own: {}, "missing in the file"),
     "shapes": ("model", lambda own: {n: w[:1] for n, w in own.items()}, "in the file and"),

@@ -245,7 +245,7 @@ def train_run(out: Path, *options: str, n: int = 2) -> Torchrun:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds a rank's process in /proc")
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_where_one_is_killed_the_others_say_so_and_the_run_goes_on(
+def test_where_one_is_killed_the_others_say_so_and_the_run_continues(
     strategy: str, options: list[str], tmp_path: Path
 ) -> None:
     options += ["--residual-dropout", "0.1", "--strategy", strategy, "--total-steps", "120"]
@@ -281,7 +281,7 @@ def test_a_signal_saves_and_stops_all(kind: signal.Signals, options: list[str], 
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_in_another_number_of_processes(options: list[str], tmp_path: Path) -> None:
+def test_a_run_continues_in_another_number_of_processes(options: list[str], tmp_path: Path) -> None:
     """In 4 shards, then alone or in two copies: as one alone from its beginning to its end."""
     whole, out = tmp_path / "alone", tmp_path / "run"
     options += ["--precision", "fp32", "--total-steps", "30", "--eval-every", "10"]

@@ -187,7 +187,7 @@ def test_a_log_that_fills_the_disk_in_the_middle_of_a_run(
 
 @pytest.fixture
 def mounted(place: Path) -> Iterator[Callable[[str], None]]:
-    """A small disk of its own at `run`; the function mounts it, and mounts it anew with other options."""
+    """A small disk of its own at `run`; the function mounts it, and mounts it again with other options."""
     target = place / "run"
     target.mkdir()
 
@@ -206,7 +206,7 @@ def mounted(place: Path) -> Iterator[Callable[[str], None]]:
 def test_a_small_disk_that_is_full_in_the_middle_of_a_run(
     room: float, mounted: Callable[[str], None], undisturbed: dict[str, bytes], fails: Callable[..., str]
 ) -> None:
-    """There is room for two checkpoints and a part of the third, which stands beside them for a moment."""
+    """There is room for two checkpoints and a part of the third, which is next to them for a moment."""
     pages = sum(-(-len(content) // 4096) for name, content in undisturbed.items() if name != log.LOG_NAME) / 2
     mounted(f"size={int(room * pages + 3) * 4096}")  # the log takes one page, and up to two more later
     said = fails(TRAIN)
@@ -271,7 +271,7 @@ def test_something_else_in_the_place_of_a_folder_or_file(
 
 
 @pytest.mark.parametrize("role", ["model", "training", "checkpoint"])
-def test_a_run_goes_on_from_the_last_sound_checkpoint(role: str, undisturbed: dict[str, bytes]) -> None:
+def test_a_run_continues_from_the_last_sound_checkpoint(role: str, undisturbed: dict[str, bytes]) -> None:
     assert main(TRAIN) == 0
     damaged = next(RUN.glob(f"step_{N_STEPS:06d}/{role}*"))
     damaged.write_bytes(damaged.read_bytes()[:99])

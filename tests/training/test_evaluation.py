@@ -71,7 +71,7 @@ def test_the_loss_is_computed_in_fp32(dtype: torch.dtype) -> None:
     assert torch.equal(loss, next_token_loss(logits.to(dtype).float(), targets))
 
 
-def test_the_gradient_is_share_minus_target() -> None:
+def test_the_gradient_is_probability_minus_target() -> None:
     logits = torch.randn(1, 3, 5, requires_grad=True)
     targets = torch.tensor([[2, -100, 0]])
     next_token_loss(logits, targets).backward()

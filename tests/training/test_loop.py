@@ -79,7 +79,7 @@ def test_an_update_is_the_gradient_clipped_to_its_norm(clip_norm: float | None) 
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_step_tells_what_happened(schedule: str) -> None:
+def test_a_step_says_what_happened(schedule: str) -> None:
     quiet = new_model("gpt", embedding_dropout=0.0, attention_dropout=0.0, residual_dropout=0.0)
     config = toy_run(7, matrix_lr=0.01, embedding_lr=0.03, floor=0.1, schedule=schedule)
     optimizer = build_optimizer(quiet, config)

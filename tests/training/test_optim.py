@@ -105,7 +105,7 @@ def test_the_coefficients_are_the_best_of_their_degree() -> None:
         assert high == pytest.approx((1.9915, 1.9646, 1.8598)[step], abs=1e-3)
 
 
-def test_a_zero_matrix_stays_zero_beside_others() -> None:
+def test_a_zero_matrix_stays_zero_next_to_others() -> None:
     x = torch.stack([torch.zeros(3, 5).double(), matrix(3, 5)])
     y = orthogonalise(x)
     assert y[0].eq(0).all()

@@ -1,6 +1,6 @@
 """The only door for lessons: `from tinylm_lib.classroom import check, hint, keep, predict, show, trace`.
 
-The names are looked up when they are asked for, so that the doctor runs where Jupyter is not installed.
+A name is looked up when it is first used, so that the doctor runs where Jupyter is not installed.
 """
 
 from importlib import import_module

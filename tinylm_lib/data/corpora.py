@@ -45,7 +45,7 @@ LINES = {"storyworld"}  # corpora in which each line is a text of its own
 def load_corpus(name_or_path: str | Path) -> str:
     """Return the text of a built-in corpus (a key of CORPORA) or of a UTF-8 file.
 
-    Raises FileNotFoundError for what is neither, ValueError for an empty, binary or differently encoded file,
+    Raises FileNotFoundError if it is neither, ValueError for an empty, binary or differently encoded file,
     ConnectionError for a corpus that cannot be downloaded.
     """
     if name_or_path in CORPORA:

@@ -25,7 +25,7 @@ class Source(NamedTuple):
 def download(source: Source, path: Path) -> None:
     """Bring a file of the web to `path` with a progress bar, unless it is there; it is checked in either case.
 
-    Raises ConnectionError, with what else one can do, where it cannot be had; ValueError where `path` holds another.
+    Raises ConnectionError, which says what else to do, where it cannot be had; ValueError where `path` holds another.
     """
     if path.exists():
         if sha256(path) != source.sha256:

@@ -34,7 +34,8 @@ class Tokens(NamedTuple):
 def write_tokens(path: str | Path, ids: Iterable[int], tokenizer: Tokenizer) -> int:
     """Write ids and their tokenizer to one file, in constant memory: ids may come from `tokenizer.encode_iterable`.
 
-    The file is a safetensors file; ids take 2 bytes where the vocabulary allows, else 4. It is there only when whole.
+    The file is a safetensors file; ids take 2 bytes where the vocabulary allows, 4 for larger ones. It is there
+    only when whole.
     Returns the number of ids.
     Raises ValueError for no ids, and for one outside the vocabulary.
     """

@@ -17,8 +17,9 @@ TOKENS_PER_READ = 1 << 20  # where all are looked at, so that of a mapped file l
 def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
     """Cut off the end for validation, in one piece, so that no window straddles both.
 
-    tokens (N,), or a text of N characters. Returns training (N - M,) and validation (M,), M = N * share rounded down.
-    Raises ValueError for a share outside 0..1.
+    tokens (N,), or a text of N characters. Returns training (N - M,) and validation (M,), where M is
+    N * validation_share rounded down.
+    Raises ValueError for a validation_share outside 0..1.
     """
     if not 0 <= validation_share < 1:
         raise ValueError(f"validation_share must be from 0 to below 1, got {validation_share}")
@@ -27,7 +28,7 @@ def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
 
 
 def split_lines(tokens: Tensor, end_id: int, validation_share: float = 0.1) -> tuple[Tensor, Tensor]:
-    """Cut off the last lines for validation, as many as the share of all lines is, rounded down.
+    """Cut off the last lines for validation, validation_share of all lines, rounded down.
 
     tokens (N,). end_id: the token that ends a line. Returns training (N - M,) and validation (M,).
     Raises ValueError where that is less than one line.
@@ -149,16 +150,16 @@ class RandomWindows:
         self.generator.manual_seed(random.Random(f"{self.seed} {self.n_drawn}").getrandbits(32))
         self.n_drawn += 1
         x, y = _draw(self.tokens, self.batch_size, self.seq_len, self.generator, self.n_starts, self.starts, self.rows)
-        if self.device.type == "cuda":  # only a copy from pinned memory lets the processor go on meanwhile
+        if self.device.type == "cuda":  # only a copy from pinned memory lets the processor continue meanwhile
             x, y = x.pin_memory(), y.pin_memory()
         return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
 
     def state(self) -> dict[str, int]:
-        """Return where the stream stands, as plain numbers."""
+        """Return the position in the stream, as plain numbers."""
         return {"seed": self.seed, "n_drawn": self.n_drawn}
 
     def load_state(self, state: dict[str, int]) -> None:
-        """Go on where `state` was taken."""
+        """Continue where `state` was taken."""
         self.seed, self.n_drawn = state["seed"], state["n_drawn"]
 
 

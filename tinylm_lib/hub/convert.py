@@ -13,7 +13,7 @@ from ..layers import pick
 from .families import MODEL_TYPES, REQUIRED, STRETCH, Counterpart, Family, Field, Values
 
 REST = "tinylm"  # the key in config.json for what Hugging Face has no place for
-# Fields that go there: no logit depends on them, once the rows of rotated heads stand in the order of the family.
+# Fields that go there: no logit depends on them, once the rows of rotated heads are in the order of the family.
 NO_PLACE = ("init", "d_ff_multiple_of", "rope_layout", "rope_base", "rope_scaling")
 
 
@@ -24,17 +24,17 @@ def family_of(values: Values) -> Family:
     """
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_TYPES:
-        raise ValueError(f"model_type {kind!r} is none that can be read: {', '.join(MODEL_TYPES)}")
+        raise ValueError(f"model_type {kind!r} cannot be read; give a model of type {', '.join(MODEL_TYPES)}")
     family, named = MODEL_TYPES[kind], values.get("architectures") or []
     if wrong := [name for name in _list(named) if name not in (family.architecture, family.base)]:
-        raise ValueError(f"architecture {wrong[0]!r} is no language model; give a checkpoint of {family.architecture}")
+        raise ValueError(f"architecture {wrong[0]!r} is not a language model; give a {family.architecture}")
     return family
 
 
 def read_config(values: Values) -> ModelConfig:
     """The config of the model that a config.json describes.
 
-    Raises ValueError naming the field, for one that is missing and for whatever our model cannot compute.
+    Raises ValueError naming the field, for one that is missing and for anything that our model cannot compute.
     """
     family = family_of(values)
     ours: dict[str, Any] = {}
@@ -184,7 +184,7 @@ def hub_tensors(family: Family, shapes: Mapping[str, tuple[int, ...]], n_layers:
                     yield HubTensor(f"{pattern.format(i)}.{kind}", ours, [shapes[name] for name in ours], how)
 
 
-# Which coordinate of ours stands at each place of a head of theirs, whose pairs are (0, D/2), (1, D/2 + 1), ...
+# Which coordinate of ours is at each position of a head of theirs, whose pairs are (0, D/2), (1, D/2 + 1), ...
 _ORDERS: dict[str, Callable[[int], Tensor]] = {
     "halves": torch.arange,
     "interleaved": lambda d: torch.arange(d).view(-1, 2).t().flatten(),

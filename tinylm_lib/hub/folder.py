@@ -25,7 +25,7 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 def find_folder(path_or_id: str | Path) -> Path:
     """The folder of a model: the one given, or the download of what a hub id such as "openai-community/gpt2" names.
 
-    Raises FileNotFoundError for neither a folder nor an id, OSError, with the remedy, where it cannot be downloaded.
+    Raises FileNotFoundError for neither a folder nor an id, OSError, with advice, where it cannot be downloaded.
     """
     folder = Path(path_or_id)
     if folder.is_dir():
@@ -38,7 +38,7 @@ def find_folder(path_or_id: str | Path) -> Path:
     hub = package("huggingface_hub")
     try:
         return Path(hub.snapshot_download(str(path_or_id), allow_patterns=wanted))
-    except Exception as e:  # whatever goes wrong on the way, its last lines differ between versions
+    except Exception as e:  # of any kind: its last lines differ between versions
         why = (str(e).strip().splitlines() or [""])[0] or type(e).__name__
         raise OSError(
             f"there is no folder {path_or_id}, and the hub did not give it as a model: {why} Download it where you "
@@ -130,7 +130,7 @@ def _header(path: Path) -> dict[str, Stored]:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             return {name: Stored(path, name, tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
     except (SafetensorError, OSError) as e:
-        raise ValueError(f"{path} is damaged or no safetensors file ({e}); download it again") from None
+        raise ValueError(f"{path} is damaged or not a safetensors file ({e}); download it again") from None
 
 
 def _shards(folder: Path) -> dict[str, str]:

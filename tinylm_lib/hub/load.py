@@ -83,7 +83,7 @@ def save_hf(
     `ending` as eos_token_id.
     Returns the folder.
     Raises ValueError, naming the fields, for a model or tokenizer that Hugging Face does not have, and for weights in 8
-    bits; FileExistsError for a folder that holds a model; OSError, naming the folder and the remedy, where it cannot be
+    bits; FileExistsError for a folder that holds a model; OSError, naming the folder and what to do, where it cannot be
     written.
     """
     refuse_quantized(model, "save_hf")

@@ -1,4 +1,4 @@
-"""What a training run works with: its text, cut and encoded, its model, and where it goes on."""
+"""What a training run works with: its text, cut and encoded, its model, and where it continues."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -30,9 +30,9 @@ FLOORS = {"storyworld": entropies}  # the languages of which it is known
 
 @dataclass(frozen=True)
 class RunConfig(Record):
-    """What a training run reads, writes and shows, beside the model and the recipe."""
+    """What a training run reads, writes and shows, in addition to the model and the recipe."""
 
-    corpus: str | None = option(None, "a built-in corpus, or the path of a UTF-8 text file; else storyworld")
+    corpus: str | None = option(None, "a built-in corpus, or the path of a UTF-8 text file; otherwise storyworld")
     tokens: str | None = option(None, "a token file of the command tokens instead of a corpus: mapped, not read")
     source: str | None = option(None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub")
     tokenizer: str | None = choice(None, *TOKENIZERS, help="what a token is; words for storyworld, bytes for others")
@@ -75,7 +75,7 @@ class Job:
     """Everything that a training run works with; `first_step` is the update it begins with.
 
     windows: cuts those of the validation text, whose targets are n_bytes; both are None where no text is held out.
-    wrapped: what is trained in the model's place, and with whom: `team`.
+    wrapped: what is trained instead of the model, and with whom: `team`.
     """
 
     run: RunConfig
@@ -124,14 +124,14 @@ def fine_tune(
 
 
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
-    """Find the last checkpoint in the folder `out`, and how its run goes on.
+    """Find the last checkpoint in the folder `out`, and how its run continues.
 
     flags: the fields of the three configs that the user set; another total_steps changes the schedule from here on.
     Raises ValueError for one that contradicts the run.
     """
     found = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
     if not {"run", "train"} <= set(found.extra):
-        raise ValueError("this checkpoint was not made by train, so there is no run to go on with")
+        raise ValueError("this checkpoint was not made by train, so there is no run to continue")
     free: tuple[str, ...] = ("corpus", "tokens", "out", "device", "strategy", "compile")
     free += ("eval_every", "eval_tokens", "prompt", "sample_tokens")
     recipe = found.extra["train"]

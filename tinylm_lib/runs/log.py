@@ -1,4 +1,4 @@
-"""What a run noted as it went: a file with one JSON object a line, which outlives the run however it ends."""
+"""What a run noted on its way: a file with one JSON object a line, which outlives the run however it ends."""
 
 import json
 import warnings
@@ -14,7 +14,7 @@ LOG_NAME = "log.jsonl"
 def append_log(path: Path, entries: list[dict[str, Any]]) -> None:
     """Add entries to a log, one line each, and wait until they are on the disk.
 
-    Raises OSError, naming the file and the remedy, where it cannot be written.
+    Raises OSError, naming the file and what to do, where it cannot be written.
     """
     with explained("the log", path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,10 +29,10 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def cut_log(path: Path, update: int) -> None:
-    """Forget what came after an update, which a run that goes on there writes again, and lines that are damaged.
+    """Forget what came after an update, which a run that continues there writes again, and lines that are damaged.
 
     Warns where the log does not hold every update before.
-    Raises OSError, naming the file and the remedy, where it cannot be written.
+    Raises OSError, naming the file and what to do, where it cannot be written.
     """
     kept = [(line, entry) for line, entry in _entries(path) if entry["update"] <= update]
     if [entry["update"] for _, entry in kept if "loss" in entry] != list(range(1, update + 1)):

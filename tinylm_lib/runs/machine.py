@@ -32,7 +32,7 @@ def machine(device: torch.device, precision: str, n_processes: int = 1) -> dict[
 
 
 def warn_of_changes(was: dict[str, Any], now: dict[str, Any]) -> None:
-    """Warn, in one line, where a run goes on upon another machine than it began on."""
+    """Warn, in one line, if a run continues on another machine than it began on."""
     changed = [f"{name} was {was.get(name, 'not noted')}, is {now[name]}" for name in now if was.get(name) != now[name]]
     if changed:
         warnings.warn(
@@ -43,7 +43,7 @@ def warn_of_changes(was: dict[str, Any], now: dict[str, Any]) -> None:
 
 
 def main_memory() -> float:
-    """Bytes of main memory; infinite where the system does not tell."""
+    """Bytes of main memory; infinite where the system does not report it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -29,7 +29,7 @@ from .signals import stop_on_signals
 
 STEPS_PER_LOG = 10  # updates between two looks at the loss; each look makes a GPU wait
 STORIES_PER_LOOK = 200  # to compare with the exact distribution of every word
-REMEDY = (
+WHAT_TO_TRY = (
     "Look at the learning rates (--matrix-lr, --embedding-lr: try a third), the warm-up (--warmup-steps), the clipping "
     "(--clip-norm), the precision (--precision fp32) and the text, and start again"
 )
@@ -73,7 +73,7 @@ def _work(job: Job) -> None:
                 bar.set_postfix_str(f"loss {loss:.3f}, {speed:,.0f} tokens/s", refresh=False)
                 unread.clear()
             e = measure(job, step.step) if milestone else None
-            if e is not None:  # before the checkpoint: a run that goes on there has noted it
+            if e is not None:  # before the checkpoint: a run that continues there has noted it
                 add_to_log(job, [{"update": step.step, "validation_loss": e.nats_per_token}])
             if milestone or stop:
                 folder = save_checkpoint(job, step.step, e)
@@ -122,10 +122,10 @@ def announce(job: Job) -> None:
     held_out = f"the last {run.validation_share:.0%} kept apart" if job.windows else "no text held out"
     print(f"Text: {job.data.name}, {len(job.data.training):,} tokens ({job.data.tokenizer.kind}) to learn from,")
     print(f"      {held_out} for validation.")
-    print(f"Knowing nothing costs ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
+    print(f"Knowing nothing, a model loses ln {config.vocab_size} = {math.log(config.vocab_size):.2f} nats per token.")
     if f := job.floor:
-        print(f"How frequent each token is takes off all but {f.unigram:.2f}, the token before all but {f.bigram:.2f},")
-        print(f"      and all that is known about this language all but {f.floor:.3f}: nothing gets lower.")
+        print(f"If it knows how frequent each token is, {f.unigram:.2f}; if it knows the token before, {f.bigram:.2f};")
+        print(f"      if it knows everything about this language, {f.floor:.3f}: no model can lose less.")
     if 1 < job.first_step <= job.recipe.total_steps:
         rate = share_of_peak(job.recipe, job.first_step)
         print(f"Continuing after update {job.first_step - 1} with {rate:.0%} of the peak learning rates,")
@@ -147,7 +147,7 @@ def log_entries(steps: list[Step], out: str) -> list[dict[str, Any]]:
     read = torch.stack([torch.stack((step.loss, step.grad_norm)) for step in steps]).tolist()
     for step, (loss, norm) in zip(steps, read, strict=True):
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise ValueError(f"update {step.step} has loss {loss} and gradient norm {norm}; {kept(out)}. {REMEDY}")
+            raise ValueError(f"update {step.step} has loss {loss} and gradient norm {norm}; {kept(out)}. {WHAT_TO_TRY}")
         entries.append({"update": step.step, "loss": loss, "grad_norm": norm, "lr_share": step.lr_share})
     return entries
 
@@ -165,7 +165,7 @@ def measure(job: Job, step: int) -> Evaluation | None:
         e = evaluate(job.model, windows, job.n_bytes, job.team)
     if not math.isfinite(e.nats_per_token):
         raise ValueError(
-            f"after update {step} the validation loss is {e.nats_per_token}; {kept(job.run.out)}. {REMEDY}"
+            f"after update {step} the validation loss is {e.nats_per_token}; {kept(job.run.out)}. {WHAT_TO_TRY}"
         )
     return e
 
@@ -176,7 +176,7 @@ def check_state(job: Job, step: int) -> None:
     for what, tensors in (("weights", job.model.parameters()), ("optimizer states", filter(torch.is_tensor, states))):
         own = (getattr(t, "to_local", t.detach)() for t in tensors)  # of what lies in shards, the part that is here
         if job.team.any(not all(bool(t.isfinite().all()) for t in own)):
-            raise ValueError(f"update {step} left {what} that are not finite; {kept(job.run.out)}. {REMEDY}")
+            raise ValueError(f"update {step} left {what} that are not finite; {kept(job.run.out)}. {WHAT_TO_TRY}")
 
 
 def save_checkpoint(job: Job, step: int, e: Evaluation | None) -> Path:

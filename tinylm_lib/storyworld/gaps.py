@@ -17,7 +17,7 @@ class Gap(NamedTuple):
     """What a model loses beyond the floor on the words of one kind.
 
     nats: mean Kullback-Leibler divergence of the model's distribution of the word from the exact one, nats per word.
-    right: share of the words that are the model's most probable one. n_words: how many there were.
+    right: fraction of the words that are the model's most probable one. n_words: how many there were.
     """
 
     nats: float

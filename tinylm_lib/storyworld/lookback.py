@@ -1,4 +1,4 @@
-"""Where a reader of StoryWorld has to look: which words tell the next one, and how much attention goes there."""
+"""Where a reader of StoryWorld has to look: which words determine the next one, and how much attention goes there."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,10 +13,10 @@ Told = Sequence[Sequence[int]]
 
 
 def told_by(text: str) -> list[tuple[int, ...]] | None:
-    """For each word of a story's beginning, the places of those words up to it that tell the word after it.
+    """For each word of a story's beginning, the positions of those words up to it that determine the word after it.
 
-    Empty where the next word is new, or not yet decided; None for what is no beginning of one story. A line end before
-    the story counts as a word. Places are those of `words(text)`.
+    Empty where the next word is new, or not yet decided; None for anything but the beginning of one story. A line end
+    before the story counts as a word. Positions are those in `words(text)`.
     """
     heard = words(text)
     first = int(heard[:1] == ["\n"])
@@ -33,7 +33,7 @@ def told_by(text: str) -> list[tuple[int, ...]] | None:
 
 
 def _slots(heard: Sequence[str]) -> list[Slot] | None:
-    """What each word is in its sentence, and the word after the last; a word that may be several things is nothing."""
+    """What each word is in its sentence, and the word after the last; no slot for a word that may be several things."""
     reader, whole, count = Reader(), list[Slot](), 0
     for word in heard:
         before = reader.readings
@@ -54,19 +54,19 @@ def _agreed(slots: Sequence[Slot]) -> Slot:
 
 
 class Share(NamedTuple):
-    """What part of the attention goes to the words that tell, of each head (...), and by looking at all equally."""
+    """Which fraction of the attention goes to the determining words, of each head (...), and when all get the same."""
 
     heads: Tensor
     equal: float
 
 
 def share_told(weights: Tensor, told: Told) -> Share:
-    """The mean over all words whose next one is told; weights (..., T, S).
+    """The mean over all words whose next one is determined; weights (..., T, S).
 
-    Raises ValueError for a text in which no next word is told.
+    Raises ValueError for a text in which no next word is determined.
     """
     rows = [(i, list(places)) for i, places in enumerate(told) if places]
     if not rows:
-        raise ValueError("no word of the text is told by earlier ones: take a longer piece of the story")
+        raise ValueError("no word of the text is determined by earlier ones: take a longer piece of the story")
     heads = sum(weights[..., i, places].sum(-1) for i, places in rows) / len(rows)
     return Share(heads, sum(len(places) / (i + 1) for i, places in rows) / len(rows))

@@ -9,7 +9,7 @@ from .sentences import ABOUT, CLASSES, DIFFERENT, KINDS, N_RECALLS, PRONOUNS, RE
 
 
 class Scene(NamedTuple):
-    """All that decides how a story can go on: what comes next, who holds the two things, what is left to recall."""
+    """What decides how a story can continue: what comes next, who holds the two things, what is left to recall."""
 
     name: str = "opening"
     holders: str = "AB"
@@ -29,7 +29,7 @@ class Slot(NamedTuple):
 
 
 class Option(NamedTuple):
-    """One way to go on: its probability, its sentence and the scene after it."""
+    """One way to continue: its probability, its sentence and the scene after it."""
 
     p: float
     slots: tuple[Slot, ...]
@@ -106,7 +106,7 @@ def has_both(s: Scene) -> bool:
 
 @cache
 def options(scene: Scene) -> tuple[Option, ...]:
-    """The ways in which a story can go on; their probabilities sum to 1, and none begins with another."""
+    """The ways in which a story can continue; their probabilities sum to 1, and none begins with another."""
     found = []
     for p, what, then in SCENES[scene.name](scene):
         read = {slots(sentence, cast): cast for sentence in SENTENCES[what] for cast in casts(scene)}
@@ -119,7 +119,7 @@ def options(scene: Scene) -> tuple[Option, ...]:
 
 
 def casts(s: Scene) -> list[dict[str, str]]:
-    """What the roles that vary stand for: once for thing 1 and person A, once for thing 2 and person B."""
+    """What the roles that vary mean: once for thing 1 and person A, once for thing 2 and person B."""
     both = []
     for n, person, friend in (("1", "A", "B"), ("2", "B", "A")):
         holder = s.holders[int(n) - 1]

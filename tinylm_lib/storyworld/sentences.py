@@ -36,7 +36,7 @@ PRONOUNS = {
     for form, girl, boy in (("she", "she", "he"), ("She", "She", "He"))
 }
 
-# What a word said again is, by its role, and how hard it is to tell.
+# What a word said again is, by its role, and how hard it is to predict.
 KINDS = {
     "A": "name", "B": "name", "place": "place", "thing1": "object", "thing2": "object", "colour1": "colour",
     "colour2": "colour", "trait": "trait", "job": "trait", "saying1": "quotation", "saying2": "quotation",
@@ -49,8 +49,8 @@ GRADES = {
 
 # How a sentence is written. {role=class} says a new word, {role} says it again and {role.she} is its pronoun.
 # {role:kind} says a word again that is of another kind than usual, {role:} one that the past leaves open. The roles
-# person and friend stand for A and B or for B and A; thing, colour, holder and other stand for thing1, colour1, who
-# holds it and who does not, or for those of thing2. In brackets are ways to speak of a person or a holder. The readings
+# person and friend mean A and B or B and A; thing, colour, holder and other stand for thing1, colour1, who
+# holds it and who does not, or those of thing2. In brackets are ways to speak of a person or a holder. The readings
 # of a sentence, and the sentences of a list, are equally likely.
 ABOUT = {
     "[person]": {"A": "how {trait} {A} was", "B": "our {job} {B}"},

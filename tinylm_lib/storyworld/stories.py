@@ -2,8 +2,8 @@
 
 A story walks through scenes. A scene offers sentences with stated probabilities, and in a sentence new words are drawn,
 all equally likely, and earlier ones said again. So the probability of every story is known, and for every word said
-again the earlier words that tell it. A pronoun stands for the subject of the sentence before, or of its own sentence.
-A story is one line of text.
+again the earlier words that determine it. A pronoun stands for the subject of the sentence before, or of its own
+sentence. A story is one line of text.
 """
 
 import math
@@ -46,7 +46,7 @@ class Story(NamedTuple):
     """A story and what is known about it; `lookback` and `kinds` have an entry per word, as `words(text)` cuts them.
 
     log_prob: natural logarithm of the story's probability, in nats. lookback: for a word that the words before it
-    determine, the positions of those that tell it, every mention of the same thing. kinds: what it is, a key of GRADES.
+    determine, the positions of those words, every mention of the same thing. kinds: what it is, a key of GRADES.
     Both are empty for all other words.
     """
 
@@ -57,7 +57,7 @@ class Story(NamedTuple):
 
 
 def story(generator: torch.Generator | None = None) -> Story:
-    """Draw a story. It is one line; the line end after it costs nothing, because the story's last sentence tells it."""
+    """Draw a story. It is one line; the line end after it adds no loss, because the last sentence determines it."""
     return _told(torch.rand(MOST_DRAWS, generator=generator, dtype=torch.float64).tolist())
 
 
@@ -133,7 +133,7 @@ class Reader:
         return probs
 
     def read(self, word: str) -> float:
-        """Go on by a word and return its probability; one of probability 0 is not read."""
+        """Read a word and return its probability; one of probability 0 is not read."""
         going, total = [], 0.0
         for p, option, n_read, said in self.readings:
             slot = option.slots[n_read]
@@ -174,7 +174,7 @@ def parse(text: str) -> Parse:
 
 
 def log_prob(text: str) -> float:
-    """The log-probability of whole stories, in nats; minus infinity for a text that StoryWorld never tells."""
+    """The log-probability of whole stories, in nats; minus infinity for a text that StoryWorld never produces."""
     return parse(text).log_prob
 
 

@@ -18,7 +18,7 @@ class Tokenizer:
 
     kind: str  # its key in the table of tokenizers
     vocab_size: int  # V, number of ids
-    beginning: Sequence[int] = ()  # ids that a model wants before a text's first token
+    beginning: Sequence[int] = ()  # ids that a model expects before a text's first token
     ending: Sequence[int] = ()  # ids of which each ends a text, the first that a model writes
     sized = False  # whether it learns as many tokens as one chooses
 

@@ -35,7 +35,7 @@ def merge(tokens: list[bytes], pair: Pair) -> list[bytes]:
 def apply_merges(piece: bytes, ranks: Mapping[Pair, int]) -> list[bytes]:
     """The tokens of a pre-token: its bytes, merged in the order in which the merges were learnt.
 
-    ranks: the place of each merge in that order.
+    ranks: the position of each merge in that order.
     """
     tokens = [BYTES[b] for b in piece]
     while len(tokens) > 1:
@@ -51,7 +51,7 @@ def learn_merges(counts: Mapping[str, int], n_merges: int) -> list[Pair]:
 
     counts: how often each pre-token occurs. Returns the merges in order, fewer where no pair is left.
     Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units", algorithm 1; here
-    only the pre-tokens that hold the pair are counted anew.
+    only the pre-tokens that hold the pair are counted again.
     """
     words = [[BYTES[b] for b in piece.encode("utf-8")] for piece in counts]
     times = list(counts.values())
@@ -103,7 +103,7 @@ def _descending(pair: Pair) -> tuple[list[int], ...]:
 
 
 class BPETokenizer(Tokenizer):
-    """Byte-level BPE: bytes, merged within pre-tokens; any text has ids, and a special token is one wherever it stands.
+    """Byte-level BPE: bytes, merged within pre-tokens; any text has ids, and a special token is one wherever it occurs.
 
     vocab: the bytes of ids 0..V-1, all 256 single bytes among them. merges: in the order in which they were learnt.
     special_tokens: texts that are never cut; one that vocab lacks gets the next id. Where <|endoftext|> is one, it is

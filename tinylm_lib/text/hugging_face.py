@@ -25,7 +25,7 @@ def package(name: str) -> Any:
 class HubTokenizer(Tokenizer):
     """The tokenizer that a tokenizer.json describes.
 
-    text: the content of the file. `beginning` holds the ids that the file wants before a text's first token, such as
+    text: the content of the file. `beginning` holds the ids that the file requires before a text's first token, such as
     Llama's <|begin_of_text|>; `encode` adds none. What the file says about cutting and filling up texts is left out.
     ending: the ids that end a text, which the file does not say; those that the tokenizer lacks are left out, because
     a model's default (Llama's 2, GPT-2's 50256) may be larger than its vocabulary and no model writes them.
@@ -43,7 +43,7 @@ class HubTokenizer(Tokenizer):
             marked, plain = self._inner.encode("a").ids, self.encode("a")
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as e:  # the package raises nothing narrower, and its panics are no Exceptions
+        except BaseException as e:  # the package raises nothing narrower, and its panics are not Exceptions
             raise ValueError(f"the text describes no tokenizer: {e}") from None
         self.text, self._line_end = text, self.encode("\n")
         self.vocab_size = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1

@@ -76,7 +76,7 @@ class CharTokenizer(Tokenizer):
         for position, c in enumerate(chain.from_iterable(texts)):
             if c not in self.ids:
                 raise ValueError(
-                    f"character {c!r} at position {position} is none of the {self.vocab_size} known ones; "
+                    f"character {c!r} at position {position} is not one of the {self.vocab_size} known ones; "
                     f"build the tokenizer from a text that has it, or use bytes"
                 )
             yield self.ids[c]
@@ -131,7 +131,7 @@ class WordTokenizer(Tokenizer):
             for word in pieces:
                 if word not in self.ids:
                     raise ValueError(
-                        f"word {word!r} at position {position} is none of the {self.vocab_size} known ones; "
+                        f"word {word!r} at position {position} is not one of the {self.vocab_size} known ones; "
                         f"build the tokenizer from a text that has it, or use bpe or bytes"
                     )
                 yield self.ids[word]
@@ -173,7 +173,7 @@ def tokenizer_from_dict(values: Any) -> Tokenizer:
     """
     kind = values.get("kind") if isinstance(values, dict) else None
     if not isinstance(kind, str) or kind not in READABLE:
-        raise ValueError(f"its kind {kind!r} is none of {', '.join(READABLE)}")
+        raise ValueError(f"its kind {kind!r} is not one of {', '.join(READABLE)}")
     try:
         return READABLE[kind].from_dict(values)
     except KeyError as e:

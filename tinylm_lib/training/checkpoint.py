@@ -1,7 +1,7 @@
 """Weights and training state on disk: safetensors and JSON, written atomically, nothing that can run code.
 
 A folder holds two tensor files, named after their content, and a manifest that lists them with their SHA-256. The
-manifest is replaced last, in one step: what stood there before stays whole until then. Where the model lies in shards,
+manifest is replaced last, in one step: what was there before stays whole until then. Where the model lies in shards,
 a folder with a file of each process takes the place of a file, and any number of processes can read it.
 """
 
@@ -51,7 +51,7 @@ class Checkpoint:
     extra: dict[str, Any]
 
     def restore(self, model: nn.Module, optimizer: Any = None, batches: Any = None, team: Alone = ALONE) -> None:
-        """Put everything back where it was: weights, optimizer, place in the data, torch's random state.
+        """Put everything back where it was: weights, optimizer, position in the data, torch's random state.
 
         team: with whom this process trains the model, and perhaps has only a shard of it.
         Raises ValueError, before anything is changed, where the model has other shapes or a state was not saved.
@@ -82,12 +82,12 @@ def save(
     extra: dict[str, Any] | None = None,
     team: Alone = ALONE,
 ) -> Path:
-    """Write a checkpoint into `folder`; one that stands there is replaced at the last moment, in one step.
+    """Write a checkpoint into `folder`; one that is there already is replaced at the last moment, in one step.
 
-    extra: plain values to keep beside it, such as the train config.
+    extra: plain values to keep with it, such as the train config.
     team: with whom this process trains the model; all of them save together, into a folder that all can reach.
     Returns the folder.
-    Raises OSError, naming the folder and the remedy, where it cannot be written (what stood there before still loads),
+    Raises OSError, naming the folder and what to do, where it cannot be written (what was there before still loads),
     TypeError or ValueError for an extra that JSON cannot hold, ValueError for weights in 8 bits.
     """
     refuse_quantized(model, "checkpoint.save")
@@ -211,7 +211,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _seal(manifest: dict[str, Any]) -> str:
-    """The SHA-256 of a manifest, whatever the order of its keys."""
+    """The SHA-256 of a manifest, the same for any order of its keys."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode("utf-8")).hexdigest()
 
 

@@ -50,7 +50,7 @@ class Alone:
         return self.rank == 0
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """What to train in the place of the model; an optimizer is built afterwards, on the model's parameters."""
+        """What to train instead of the model; an optimizer is built afterwards, on the model's parameters."""
         return model
 
     def sync(self, wrapped: nn.Module, on: bool) -> None:
@@ -80,7 +80,7 @@ class Alone:
         """Wait until all processes are here."""
 
     def part(self, batches: Iterable[tuple[Tensor, Tensor]], ignored: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's share of batches of ids and targets, each (B, T); every process gets as many.
+        """This process's part of batches of ids and targets, each (B, T); every process gets as many.
 
         ignored: the target that does not count, for those that fill up the last round.
         """
@@ -108,7 +108,7 @@ class Replicas(Alone):
         if "LOCAL_RANK" not in os.environ:
             raise ValueError("start it with torchrun --nproc-per-node 2 -m tinylm_lib train, or choose --strategy none")
         own = own_device(device, int(os.environ["LOCAL_RANK"]))
-        # Where a process is lost, torchrun ends the others with SIGTERM: they shall have the time to say what happened.
+        # Where a process is lost, torchrun ends the others with SIGTERM: this gives them time to say what happened.
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         backend = "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo"
         store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
@@ -134,7 +134,7 @@ class Replicas(Alone):
             dist.destroy_process_group()
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """What to train in the place of the model; an optimizer is built afterwards, on the model's parameters."""
+        """What to train instead of the model; an optimizer is built afterwards, on the model's parameters."""
         with warnings.catch_warnings():  # torch 2.13 has another name for it, which 2.11 does not know
             warnings.filterwarnings("ignore", "`broadcast_buffers`", FutureWarning)
             return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
@@ -164,7 +164,7 @@ class Replicas(Alone):
         self.any(False)
 
     def part(self, batches: Iterable[tuple[Tensor, Tensor]], ignored: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's share of batches of ids and targets, each (B, T); every process gets as many.
+        """This process's part of batches of ids and targets, each (B, T); every process gets as many.
 
         ignored: the target that does not count, for those that fill up the last round.
         """
@@ -185,7 +185,7 @@ class Shards(Replicas):
     """
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """What to train in the place of the model; an optimizer is built afterwards, on the model's parameters."""
+        """What to train instead of the model; an optimizer is built afterwards, on the model's parameters."""
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
@@ -261,7 +261,7 @@ def read_whole_tensors(folder: Path, entry: Entry) -> dict[str, Tensor]:
 
 
 def cut_like(whole: Tensor, like: Tensor) -> Tensor:
-    """The part of a tensor (...) that this process has of `like` (...): a shard where that is one, else all."""
+    """The part of a tensor (...) that this process has of `like` (...): a shard if that is one, otherwise all."""
     if not hasattr(like, "device_mesh") or hasattr(whole, "device_mesh"):  # not one, or cut before
         return whole
     from torch.distributed.tensor import distribute_tensor
@@ -285,7 +285,7 @@ def on_whole_matrices(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor
 
 
 def own_random_stream(team: Alone, seed: int) -> None:
-    """Let the processes draw different random numbers from here on, such as for dropout; the first one goes on."""
+    """Let the processes draw different random numbers from here on, such as for dropout, except the first."""
     if not team.first:
         torch.manual_seed(random.Random(f"{seed} {team.rank}").getrandbits(32))
 
@@ -312,5 +312,5 @@ def _name_of(generator: str, rank: int) -> str:
 
 
 def _brief(error: Exception) -> str:
-    """What happened, without the place in gloo's source and its advice."""
+    """What happened, without the line in gloo's source and its advice."""
     return re.sub(r"^\[[^\]]*\.cc:\d+\] ", "", str(error).splitlines()[0]).split(". ")[0]

@@ -68,7 +68,7 @@ def evaluate(
     """Measure a model over every target of `windows`, each token counted once and equally.
 
     windows: pairs of ids (B, T) and targets (B, T), with -100 where a target does not count.
-    n_bytes: bytes of text that the targets stand for; without it bits_per_byte is None.
+    n_bytes: bytes of text that the targets are; without it bits_per_byte is None.
     team: with whom this process shares the windows; all of them get the same result.
     Returns nats per token, its exponential, bits per byte and the number of targets. Training mode is restored.
     Raises ValueError where no target counts, and for n_bytes below 1.

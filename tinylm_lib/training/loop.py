@@ -18,8 +18,8 @@ from .optim import SCHEDULES
 
 
 class Step(NamedTuple):
-    """One update: number from 1, loss before it in nats per token, gradient norm before clipping, and the share of
-    the peak learning rates that the schedule gave it."""
+    """One update: number from 1, loss before it in nats per token, gradient norm before clipping, and the
+    fraction of the peak learning rates that the schedule gave it."""
 
     step: int
     loss: Tensor
@@ -54,7 +54,7 @@ PRECISIONS = {
 
 
 def rounds_to_tf32(precision: str, device_type: str) -> bool:
-    """Whether fp32 products are rounded to TF32: on an NVIDIA GPU, where the precision of that name was asked for."""
+    """Whether fp32 products are rounded to TF32: on an NVIDIA GPU, where the precision of that name was chosen."""
     return device_type == "cuda" and {"tf32": True}.get(precision, False)
 
 
@@ -99,7 +99,7 @@ def train(
 ) -> Iterator[Step]:
     """Update the model until total_steps, yielding a `Step` after each update. Nothing is logged, saved or checked.
 
-    batches: yields ids and targets, each (B, T), on the model's device. first_step: where a resumed run goes on.
+    batches: yields ids and targets, each (B, T), on the model's device. first_step: where a resumed run continues.
     team: with whom this process trains; model is then what `team.wrap` returned, batches are this process's part.
     Every backward pass of an update weighs the same, however many of its targets count, and so does every process.
     The yielded loss and gradient norm stay on the device; reading them is what makes it wait.

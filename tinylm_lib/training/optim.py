@@ -48,7 +48,7 @@ def orthogonalise(x: Tensor) -> Tensor:
     """Bring the singular values of each matrix towards 1 and keep its singular vectors. A zero matrix stays zero.
 
     An iteration turns every singular value s into a s + b s^3 + c s^5, with nothing but products. Three of them bring
-    all that are at least 0.001 of the matrix's norm to 0.13 .. 1.87; more would come nearer and train no better.
+    all values of at least 0.001 of the matrix's norm to 0.13 .. 1.87; more would come nearer and train no better.
     x (N, R, K). Returns (N, R, K) in the dtype of x.
     Source: Jordan et al. 2024, "Muon" (the iteration); Amsel et al. 2025, "The Polar Express", algorithm 1 (a, b, c).
     """

@@ -27,7 +27,7 @@ def take_tensors(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def put_tensors(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    """Undo `take_tensors`; tensors of any shape (...) go back to where their names stand."""
+    """Undo `take_tensors`; tensors of any shape (...) go back to where their names are."""
     if isinstance(tree, dict):
         if set(tree) == {"tensor"}:
             return tensors[tree["tensor"]]
@@ -76,7 +76,7 @@ def read_tensors(folder: Path, entry: Entry) -> dict[str, Tensor]:
     try:
         return load_file(folder / entry["name"])
     except SafetensorError as e:
-        raise ValueError(f"{folder / entry['name']} is no safetensors file: {e}") from None
+        raise ValueError(f"{folder / entry['name']} is not a safetensors file: {e}") from None
 
 
 def check_files(folder: Path, entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""Speed, memory and loss beside the peers, measured on this machine and printed as one table: make bench."""
+"""Speed, memory and loss compared with the peers, measured on this machine and printed as one table: make bench."""
 
 import argparse
 import json
@@ -28,8 +28,8 @@ LONG = [*recipe.ROWS, *ablation.ROWS, "int8-pydoc"]  # minutes each: a quick run
 def parser() -> argparse.ArgumentParser:
     """The options."""
     p = argparse.ArgumentParser(prog='make bench ARGS="..."', description=__doc__)
-    p.add_argument("--nanogpt", metavar="PATH", help="a checkout of karpathy/nanoGPT to measure beside")
-    p.add_argument("--minbpe", metavar="PATH", help="a checkout of karpathy/minbpe to measure beside")
+    p.add_argument("--nanogpt", metavar="PATH", help="a checkout of karpathy/nanoGPT to compare with")
+    p.add_argument("--minbpe", metavar="PATH", help="a checkout of karpathy/minbpe to compare with")
     p.add_argument(
         "--shakespeare", metavar="FILE", nargs="?", const="shakespeare",
         help="Tiny Shakespeare, for the recipe and the tokenizers; without FILE it is downloaded once and kept",
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 def chosen(only: str | None, quick: bool) -> list[str]:
     """The names of the rows to measure.
 
-    Raises ValueError for a name that is no row.
+    Raises ValueError for a name that is not a row.
     """
     names = only.split(",") if only else [name for name in ROWS if not (quick and name in LONG)]
     if unknown := [name for name in names if name not in ROWS]:
@@ -70,7 +70,7 @@ def settings(options: argparse.Namespace) -> Settings:
 
 
 def measured(names: list[str], s: Settings, rows: list[Row]) -> Iterator[Row]:
-    """Measure row after row, and append each to `rows`; one that fails says so, and the others go on."""
+    """Measure row after row, and append each to `rows`; one that fails says so, and the others continue."""
     for name in names:
         torch.manual_seed(0)
         try:

@@ -22,7 +22,7 @@ def gaps_of(name: str, n_steps: int, seeds: int) -> tuple[list[float], str]:
 
 
 def ablation(s: Settings) -> Iterator[Row]:
-    """Nats above StoryWorld's floor with one choice of the recipe exchanged, beside the whole recipe (long)."""
+    """Nats above StoryWorld's floor with one choice of the recipe exchanged, next to the whole recipe (long)."""
     for n_steps in (SHORT,) if s.quick else (SHORT, LONG):
         whole, _ = gaps_of(WHOLE, n_steps, s.seeds)
         yield Row(f"{n_steps} updates, {WHOLE}", sum(whole) / len(whole), "nats", note=_each(whole))

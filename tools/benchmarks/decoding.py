@@ -1,4 +1,4 @@
-"""Reading and writing: forward passes and decoding beside Hugging Face and nanoGPT, the cache, growth with context."""
+"""Reading and writing: forward passes, decoding compared with Hugging Face and nanoGPT, the cache, long contexts."""
 
 import copy
 import itertools
@@ -29,13 +29,13 @@ def model_of(config: Any, seed: int = 1) -> TransformerLM:
 
 
 def forward(s: Settings) -> Iterator[Row]:
-    """A forward pass at equal weights, batch 1, T 256: small beside HF Llama, 124M beside HF GPT-2."""
+    """A forward pass at equal weights, batch 1, T 256: small compared with HF Llama, 124M compared with HF GPT-2."""
     small, large = preset("llama", **SMALL), gpt2_style(ffn="gelu_tanh", **FULL_SIZE)
-    yield forward_beside("HF Llama", "4 layers, d 128", model_of(small), Bar("≤", 0.9), s.rounds(20), 10)
-    yield forward_beside("HF GPT-2", "124M", model_of(large), Bar("≤", 1.02), s.rounds(16), 1)
+    yield forward_with("HF Llama", "4 layers, d 128", model_of(small), Bar("≤", 0.9), s.rounds(20), 10)
+    yield forward_with("HF GPT-2", "124M", model_of(large), Bar("≤", 1.02), s.rounds(16), 1)
 
 
-def forward_beside(peer: str, size: str, ours: TransformerLM, bar: Bar, rounds: int, times: int) -> Row:
+def forward_with(peer: str, size: str, ours: TransformerLM, bar: Bar, rounds: int, times: int) -> Row:
     """One row of `forward`."""
     theirs = hugging_face_twin(ours)
     ids = torch.randint(ours.config.vocab_size, (1, 256))
@@ -46,28 +46,28 @@ def forward_beside(peer: str, size: str, ours: TransformerLM, bar: Bar, rounds: 
 
 
 def writing(s: Settings) -> Iterator[Row]:
-    """256 new tokens with the cache, batch 1 and 16, beside HF generate and nanoGPT's generate."""
+    """256 new tokens with the cache, batch 1 and 16, compared with HF generate and nanoGPT's generate."""
     llama, gpt2 = model_of(preset("llama", **SMALL)), model_of(gpt2_style(**SMALL))
     hf, nano = hugging_face_twin(llama), nanogpt_twin(s.nanogpt, gpt2).eval() if s.nanogpt else None
     for batch_size in (1, 16):
-        beside_hf = {
+        with_hf = {
             "ours": lambda prompt: generate(llama, prompt, 256),
             "HF Llama": lambda prompt: hugging_face_generate(hf, prompt, 256),
         }
         for n in (1, 2):
             with threads(n) as said:
                 more = f", {said}"
-                yield writing_beside("HF Llama", "Llama style", beside_hf, batch_size, s.rounds(7), more, limit=0.5)
+                yield writing_with("HF Llama", "Llama style", with_hf, batch_size, s.rounds(7), more, limit=0.5)
         if not s.quick:
-            yield writing_compiled(llama, beside_hf["HF Llama"], batch_size, s.rounds(5))
-        beside_nano: dict[str, Callable] = {"ours": lambda prompt: generate(gpt2, prompt, 256)}
+            yield writing_compiled(llama, with_hf["HF Llama"], batch_size, s.rounds(5))
+        with_nano: dict[str, Callable] = {"ours": lambda prompt: generate(gpt2, prompt, 256)}
         if nano:
-            beside_nano["nanoGPT"] = lambda prompt: nano.generate(prompt, 256)
+            with_nano["nanoGPT"] = lambda prompt: nano.generate(prompt, 256)
         rounds = s.rounds(5) if batch_size == 1 else 1 if s.quick else 3
-        yield writing_beside("nanoGPT", "GPT-2 style", beside_nano, batch_size, rounds, "; it keeps no cache")
+        yield writing_with("nanoGPT", "GPT-2 style", with_nano, batch_size, rounds, "; it keeps no cache")
 
 
-def writing_beside(
+def writing_with(
     peer: str,
     style: str,
     works: dict[str, Callable[[Tensor], Tensor]],
@@ -86,7 +86,7 @@ def writing_beside(
 
 
 def prefill(s: Settings) -> Iterator[Row]:
-    """Reading a prompt of 1,000 tokens and drawing one, with a vocabulary of 32,000, beside HF generate."""
+    """Reading a prompt of 1,000 tokens and drawing one, with a vocabulary of 32,000, compared with HF generate."""
     ours = model_of(preset("llama", **{**SMALL, "vocab_size": 32_000, "max_seq_len": 1024}))
     hf, prompt = hugging_face_twin(ours), torch.randint(32_000, (1, 1000))
     works = {"ours": lambda: generate(ours, prompt, 1), "HF Llama": lambda: hugging_face_generate(hf, prompt, 1)}
@@ -98,18 +98,18 @@ def prefill(s: Settings) -> Iterator[Row]:
 
 
 def writing_compiled(model: TransformerLM, theirs: Callable[[Tensor], Tensor], batch_size: int, rounds: int) -> Row:
-    """The same with `model.compile()`, beside their eager code; the first call compiles and is told apart."""
+    """The same with `model.compile()`, compared with their eager code; the first call compiles and is told apart."""
     quick = copy.deepcopy(model)
     quick.compile()
     start = time.perf_counter()
     generate(quick, torch.randint(256, (batch_size, 16)), 256)
     more = f"; ours compiled, first call {time.perf_counter() - start:.0f} s"
     works = {"ours": lambda prompt: generate(quick, prompt, 256), "HF Llama": theirs}
-    return writing_beside("HF Llama", "Llama style, compiled", works, batch_size, rounds, more, limit=0.5)
+    return writing_with("HF Llama", "Llama style, compiled", works, batch_size, rounds, more, limit=0.5)
 
 
 def decode(s: Settings) -> Iterator[Row]:
-    """Decoding at 124M, batch 1, per token, beside the time to read the weights once, and the same for HF GPT-2."""
+    """Decoding at 124M, batch 1, per token, compared with the time to read the weights once; also for HF GPT-2."""
     ours = model_of(gpt2_style(ffn="gelu_tanh", **FULL_SIZE))
     hf, prompt, n = hugging_face_twin(ours), torch.randint(50_257, (1, 16)), 16
     works: dict[str, Callable[[], object]] = {

@@ -63,7 +63,7 @@ def nanogpt_steps(path: str, batches: Iterator[tuple[Tensor, Tensor]]) -> Callab
 
 
 def training(s: Settings) -> Iterator[Row]:
-    """GPU: tokens per second and MFU of a 124M GPT-2 at T 1024 in bf16, compiled, beside nanoGPT."""
+    """GPU: tokens per second and MFU of a 124M GPT-2 at T 1024 in bf16, compiled, compared with nanoGPT."""
     torch.set_float32_matmul_precision("high")  # nanoGPT allows TF32 too
     windows = RandomWindows(torch.randint(LARGE["vocab_size"], (1_000_000,)), BATCH, T, device=DEVICE)
     batches = itertools.cycle([next(windows) for _ in range(8)])
@@ -85,7 +85,7 @@ def training(s: Settings) -> Iterator[Row]:
 
 
 def decoding(s: Settings) -> Iterator[Row]:
-    """GPU: decoding at 1B, Llama-shaped, bf16, batch 1, beside the time to read the weights once."""
+    """GPU: decoding at 1B, Llama-shaped, bf16, batch 1, compared with the time to read the weights once."""
     model = TransformerLM(preset("llama", "3.2-1b", **BILLION)).to(DEVICE, torch.bfloat16).eval()
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     block = torch.empty(size // 2, dtype=torch.bfloat16, device=DEVICE)
@@ -129,7 +129,7 @@ def nanogpt_seconds(s: Settings) -> float:
 
 
 def shakespeare(s: Settings) -> Iterator[Row]:
-    """GPU: loss and time of our Shakespeare recipe beside nanoGPT's, published best 1.4697."""
+    """GPU: loss and time of our Shakespeare recipe compared with nanoGPT's, published best 1.4697."""
     if not s.shakespeare:
         yield Row("GPU: Shakespeare recipe", math.nan, note=f"not run: {REMEDIES['Tiny Shakespeare']}")
         return

@@ -28,7 +28,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What whoever runs the bench chose."""
+    """What the user of the bench chose."""
 
     nanogpt: str | None = None
     minbpe: str | None = None
@@ -163,11 +163,11 @@ def ratio(ours: list[float], theirs: list[float]) -> Spread:
 def compare(
     what: str, values: dict[str, list[float]], peer: str, bar: Bar | None = None, note: str = "", unit: str = "s"
 ) -> Row:
-    """A row from the repeated values of "ours" and of a peer; one that was not measured is named with the remedy."""
+    """A row from the repeated values of "ours" and of a peer; one that was not measured says how to get it."""
     ours = values["ours"]
     if peer not in values:
-        remedy = "; ".join(filter(None, (note, REMEDIES.get(peer, f"{peer} was not measured"))))
-        return Row(what, median(ours), unit, f"{peer} not given", bar=bar, note=remedy)
+        fix = "; ".join(filter(None, (note, REMEDIES.get(peer, f"{peer} was not measured"))))
+        return Row(what, median(ours), unit, f"{peer} not given", bar=bar, note=fix)
     theirs = values[peer]
     return Row(what, median(ours), unit, peer, median(theirs), ratio(ours, theirs), bar, note)
 

@@ -33,7 +33,7 @@ LOST = Bar("≤", 0.01, "ours")
 
 
 def int8(s: Settings) -> Iterator[Row]:
-    """124M in 8 bits and in bf16, per token beside HF's fp32, bytes, and the nats that the shipped model loses."""
+    """124M in 8 bits and in bf16, per token compared with HF's fp32, bytes, and the loss that it adds."""
     model = model_of(gpt2_style(ffn="gelu_tanh", **FULL_SIZE))
     hf, small, half = hugging_face_twin(model), quantize_model(model), copy.deepcopy(model).bfloat16()
     prompt, n, ours = torch.randint(50_257, (1, 16)), 16, {"int8": small, "bf16": half}

@@ -1,4 +1,4 @@
-"""Our recipe beside nanoGPT's published CPU recipe, on the characters of Tiny Shakespeare."""
+"""Our recipe compared with nanoGPT's published CPU recipe, on the characters of Tiny Shakespeare."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Training steps: time and loss beside nanoGPT, memory, growth with the batch, share of the machine's peak."""
+"""Training steps: time and loss against nanoGPT, memory, growth with the batch, fraction of the machine's peak."""
 
 import os
 import subprocess
@@ -82,7 +82,7 @@ def side_by_side(s: Settings, precision: str, rounds: int) -> tuple[dict[str, li
 
 
 def efficiency(s: Settings) -> Iterator[Row]:
-    """The share of the measured matmul peak that the default training step reaches (MFU)."""
+    """The fraction of the measured matmul peak that the default training step reaches (MFU)."""
     for precision, dtype in (("fp32", torch.float32), (FAST, torch.bfloat16)):
         config = TrainConfig(precision=precision, total_steps=100_000)
         model = TransformerLM(preset("modern", max_seq_len=config.seq_len))
@@ -97,7 +97,7 @@ def efficiency(s: Settings) -> Iterator[Row]:
 
 
 def compiled(s: Settings) -> Iterator[Row]:
-    """The default training step with `model.compile()`, beside the same without; the first call compiles."""
+    """The default training step with `model.compile()`, compared with the same without; the first call compiles."""
     config, works, first = TrainConfig(precision="fp32", total_steps=100_000), {}, 0.0
     for name in ("eager", "ours"):
         model = TransformerLM(preset("modern", max_seq_len=config.seq_len))

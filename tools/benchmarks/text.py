@@ -1,4 +1,4 @@
-"""Tokenizers beside minbpe and Hugging Face's tokenizers, and what importing the library costs."""
+"""Tokenizers compared with minbpe and Hugging Face's tokenizers, and what importing the library costs."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from tinylm_lib.data.corpora import load_corpus, pydoc_text
 from .measure import REMEDIES, Bar, Row, Settings, alternate, compare, seconds_bar
 from .peers import load_minbpe
 
-VOCABULARY, SLICE = 1_000, 50_000  # minbpe takes minutes for the whole text, so it gets a slice, as we do beside it
+VOCABULARY, SLICE = 1_000, 50_000  # minbpe takes minutes for the whole text, so it gets a slice, and so do we
 
 
 def some_text(s: Settings) -> str:
@@ -34,7 +34,7 @@ def hugging_face_bpe(text: str) -> Any:
 
 
 def bpe(s: Settings) -> Iterator[Row]:
-    """Training byte-level BPE to 1,000 tokens beside minbpe (on a slice) and HF tokenizers."""
+    """Training byte-level BPE to 1,000 tokens compared with minbpe (on a slice) and HF tokenizers."""
     from tinylm_lib.text.bpe import train_bpe
 
     text = some_text(s)
@@ -55,12 +55,12 @@ def bpe(s: Settings) -> Iterator[Row]:
     )
     works = {"ours": lambda: train_bpe(text, VOCABULARY), "HF tokenizers": lambda: hugging_face_bpe(text)}
     seconds = alternate(works, s.rounds(5))
-    note = REMEDIES["Tiny Shakespeare"] if not s.shakespeare else "Python beside Rust"
+    note = REMEDIES["Tiny Shakespeare"] if not s.shakespeare else "Python compared with Rust"
     yield compare(f"{what}, {len(text):,} characters", seconds, "HF tokenizers", seconds_bar(2.0), note)
 
 
 def encode(s: Settings) -> Iterator[Row]:
-    """Encoding 5 MB of text with 1,000 tokens beside HF tokenizers."""
+    """Encoding 5 MB of text with 1,000 tokens compared with HF tokenizers."""
     from tinylm_lib.text.bpe import train_bpe
 
     text = some_text(s)

@@ -16,7 +16,7 @@ from tinylm_lib.classroom.exercises.base import Diagnosis
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_numbers_that_differ_are_told_apart():
+def test_numbers_that_differ_are_distinguished():
     assert _told_apart(0.500012, 0.500013) == ("0.500012", "0.500013")
     assert _told_apart(0.5, 2.0) == ("0.5", "2")
 
@@ -86,7 +86,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("function", "mistake"), BAD.values(), ids=BAD)
-def test_whatever_it_does_it_is_told(function, mistake):
+def test_anything_that_it_does_is_reported(function, mistake):
     found = diagnose("softmax", function)
     assert not found.passed and found.mistake == mistake, found
     assert len(found.message) > 20

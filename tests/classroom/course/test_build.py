@@ -111,7 +111,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("old", "new", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_outside_the_grammar_is_refused_by_file_line_and_remedy(tmp_path, old, new, message):
+def test_what_is_outside_the_grammar_is_refused_by_file_line_and_fix(tmp_path, old, new, message):
     assert old in LESSON
     with pytest.raises(ValueError, match=re.escape(f"05_halves.py:{message}")):
         read_lesson(write(tmp_path, LESSON.replace(old, new, 1)))
@@ -123,7 +123,7 @@ def test_a_file_name_must_fit(tmp_path, name):
         read_lesson(write(tmp_path, name=name))
 
 
-def test_rules_for_all_cells_and_all_problems_are_told_at_once(tmp_path):
+def test_rules_for_all_cells_and_all_problems_are_reported_at_once(tmp_path):
     long = LESSON.replace('print("a plain cell")', "x = 1\n" * 20).replace('print("a long cell")', "x = 1\n" * 20)
     long = long.replace("    two = 2\n", "    two = 2\n" * 10)
     exercise = LESSON[LESSON.index('# %% tags=["exercise"]') : LESSON.index('# %% [markdown] tags=["solution"]')]
@@ -217,7 +217,7 @@ STALE = [
 
 
 @pytest.mark.parametrize(("file", "spoil", "line"), STALE)
-def test_check_names_the_stale_notebook_the_reason_and_the_remedy(course, tmp_path, capsys, file, spoil, line):
+def test_check_names_the_stale_notebook_the_reason_and_the_fix(course, tmp_path, capsys, file, spoil, line):
     notebooks = shutil.copytree(course / "notebooks", tmp_path / "notebooks")
     spoil(notebooks / file)
     assert build.main(["--check"], notebooks) == 1

@@ -90,7 +90,7 @@ def test_a_thumbnail_has_no_margins_and_keeps_its_shape(size, smaller):
 def test_a_thumbnail_leaves_out_the_letters_around_a_drawing_and_keeps_those_inside():
     drawn = np.full((200, 300, 3), 255, np.uint8)
     drawn[150, 60:280] = drawn[20:151, 60] = (92, 102, 112)  # two axes
-    drawn[10:30, 5:12] = drawn[170:190, 100:130:2] = 0  # letters beside them
+    drawn[10:30, 5:12] = drawn[170:190, 100:130:2] = 0  # letters next to them
     drawn[80:90, 200:206] = (255, 0, 0)  # and inside
     buffer = io.BytesIO()
     Image.fromarray(drawn).save(buffer, format="png")

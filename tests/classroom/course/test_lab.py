@@ -86,12 +86,12 @@ def test_a_copy_has_no_outputs_and_only_its_version_of_the_build(folders):
     assert list(copy.metadata.tinylm) == ["lesson", "version"]
 
 
-def test_an_edited_copy_is_not_touched_and_a_newer_lesson_is_put_beside_it_once(folders):
+def test_an_edited_copy_is_not_touched_and_a_newer_lesson_is_put_next_to_it_once(folders):
     notebooks, work = folders
     change(work / NAME, rewrite)
     before = (work / NAME).read_bytes()
     assert lab.refresh(notebooks, work) == [] and [path.name for path in work.iterdir()] == [NAME]
-    build(notebooks, printed="1.0001")  # built again with the same text, it is no newer lesson
+    build(notebooks, printed="1.0001")  # built again with the same text, it is not a newer lesson
     assert lab.refresh(notebooks, work) == []
     build(notebooks, "x = 2")
     assert lab.refresh(notebooks, work) == [CHANGED]
@@ -143,7 +143,7 @@ def test_what_is_no_copy_of_ours_is_kept(folders, content):
     assert (work / NAME).read_text() == content
 
 
-def test_a_lesson_is_found_by_its_number_and_a_remedy_where_there_is_none(folders, tmp_path):
+def test_a_lesson_is_found_by_its_number_and_a_fix_where_there_is_none(folders, tmp_path):
     with pytest.raises(FileNotFoundError, match="run make notebooks"):
         lab.refresh(tmp_path, tmp_path / "work")
     build(folders[0], name="04_normalization.ipynb")

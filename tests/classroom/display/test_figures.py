@@ -213,7 +213,7 @@ def test_letters_are_legible_and_different_on_light_and_on_dark_paper(shade, pap
 
 
 @pytest.mark.parametrize("sight", SIGHT)
-def test_two_curves_can_be_told_apart(sight):
+def test_two_curves_can_be_distinguished(sight):
     assert are_apart(figures.SERIES, SIGHT[sight])
     assert len(set(map(str, figures.DASHES))) == len(figures.SERIES)
 

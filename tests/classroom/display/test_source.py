@@ -53,14 +53,14 @@ def test_the_lesson_is_the_nearest_one_that_is_named() -> None:
     assert place(preset) == "tinylm_lib/presets.py"
 
 
-@pytest.mark.parametrize(("item", "remedy"), [
+@pytest.mark.parametrize(("item", "fix"), [
     (torch.nn.Linear, "Linear is from torch.nn.modules.linear, not from tinylm_lib"),
-    (torch.softmax, "no function, class or method"), (3, "3 is no function"), (layers.NORMS, "no function"),
+    (torch.softmax, "not a function, class or method"), (3, "3 is not a function"), (layers.NORMS, "not a function"),
     (RMSNorm(3), r"this is one RMSNorm, an object without a source: show\(RMSNorm\)"),
-    (lambda: 0, "not from tinylm_lib"), (tinylm_lib, "no function"),
+    (lambda: 0, "not from tinylm_lib"), (tinylm_lib, "not a function"),
 ])  # fmt: skip
-def test_what_is_not_the_librarys_is_refused_with_a_remedy(shown: list, item: Any, remedy: str) -> None:
-    with pytest.raises(ValueError, match=remedy):
+def test_what_is_not_the_librarys_is_refused_with_a_fix(shown: list, item: Any, fix: str) -> None:
+    with pytest.raises(ValueError, match=fix):
         show(softmax, item)
     assert shown == [], "all or nothing"
 

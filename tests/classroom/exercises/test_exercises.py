@@ -82,7 +82,7 @@ def test_a_right_variant_passes_on_every_processor(seed):
 
 
 @pytest.mark.parametrize(("name", "mistake"), each(WRONG))
-def test_a_mistake_outside_the_catalogue_is_told(name, mistake, record, request):
+def test_a_mistake_outside_the_catalogue_is_described(name, mistake, record, request):
     found = diagnose(name, mistake)
     record(name, "unknown", caught=not found.passed, named=found.mistake is not None)
     assert not found.passed and len(found.message) > 30
@@ -91,7 +91,7 @@ def test_a_mistake_outside_the_catalogue_is_told(name, mistake, record, request)
 
 def test_a_fault_that_explains_most_of_what_is_wrong_is_named():
     found = diagnose("random_windows", WRONG["random_windows"]["next_chunk"])
-    assert found.mistake == "a start missing" and found.message.endswith("mend this one and check again.")
+    assert found.mistake == "a start missing" and found.message.endswith("fix this one and check again.")
 
 
 @pytest.mark.parametrize("name", LIBRARY)

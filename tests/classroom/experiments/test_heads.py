@@ -23,8 +23,8 @@ def even_heads(tokenizer: WordTokenizer) -> TransformerLM:
     return model
 
 
-def test_a_head_that_looks_at_the_word_before_finds_what_stands_there(stories: list[Story]) -> None:
-    """The first key is the line end, which tells nothing. So the share is 0, until the line end is asked for."""
+def test_a_head_that_looks_at_the_word_before_finds_what_is_there(stories: list[Story]) -> None:
+    """The first key is the line end, which determines nothing. So the fraction is 0 until it is looked for."""
     tokenizer = WordTokenizer(storyworld.corpus(1000, seed=1))
     found = heads_that_find(even_heads(tokenizer), tokenizer, stories)
     assert set(found) == {kind for s in stories for kind in s.kinds if kind} <= set(GRADES)
@@ -39,7 +39,7 @@ def test_a_head_that_looks_at_the_word_before_finds_what_stands_there(stories: l
     assert heads_that_find(small, letters, [told, at_first])["name"].eq(0.5).all()
 
 
-def test_the_share_by_brute_force(stories: list[Story]) -> None:
+def test_the_fraction_by_brute_force(stories: list[Story]) -> None:
     """Attention weights computed once more, from the definition, at the word before each look-back."""
     torch.manual_seed(3)
     tokenizer = WordTokenizer(storyworld.corpus(1000, seed=1))

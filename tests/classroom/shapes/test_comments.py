@@ -181,7 +181,7 @@ def test_an_ordinary_comment_is_left_alone(words: str) -> None:
     assert find_comments(f"x = 1  # {words}") == []
 
 
-def test_a_lie_is_told_with_everything_one_needs(run: Run) -> None:
+def test_a_lie_is_reported_with_everything_one_needs(run: Run) -> None:
     report = run("def f(x):\n    y = x  # (B, T)\n    return x.T  # (B, T)\nf(ones(2, 3))")
     assert report.problems()[0].splitlines() == [
         f"{report.comments[0].file}:4: return x.T  # (B, T)",

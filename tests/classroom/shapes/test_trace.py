@@ -35,7 +35,7 @@ def lines_of(card: Any) -> dict[str, str]:
     return {row[0]: row[1] if len(row) > 1 else "" for row in rows}
 
 
-# Functions as students write them. Each is traced as it stands here.
+# Functions as students write them. Each is traced as it is here.
 
 
 def scores(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -98,15 +98,15 @@ def test_a_docstring_that_errs_names_nothing() -> None:
     assert lines_of(trace(double, torch.ones(3, 3), torch.ones(3, 3)))["return q * 2 + k"] == "(B, N) = (3, 3)"
 
 
-def test_rounds_that_differ_are_told_apart_and_rounds_alike_are_counted() -> None:
+def test_rounds_that_differ_are_distinguished_and_rounds_alike_are_counted() -> None:
     margins, text = lines_of(trace(grows, torch.ones(1, 2))), str(trace(grows, torch.ones(1, 2)))
     assert margins["last = ids[:, -1:]"] == "(1, 1) × 5"
-    assert margins["for i in range(2, 7):"] == "", "a counter is no news"
+    assert margins["for i in range(2, 7):"] == "", "a counter is not news"
     assert margins["ids = torch.cat((ids, last), dim=1)"] == "✓ round 1: (B, T + 1) = (1, 3)"
     assert "round 5, the last: (B, T + 1) = (1, 7)" in text and "round 3" not in text
 
 
-def test_what_is_no_tensor_is_left_out_and_numbers_are_told() -> None:
+def test_what_is_not_a_tensor_is_left_out_and_numbers_are_shown() -> None:
     text = str(trace(many_values, torch.ones(3, 2), sizes={"T": 3, "C": 2}))
     margins = lines_of(text)
     assert margins["n = len(x)"] == "3"
@@ -230,26 +230,26 @@ WRONG: dict[str, tuple[Callable[..., Any], tuple, str, str]] = {
     "cat of another number of axes": (lambda x, y: torch.cat([x, y], dim=1), (X, torch.ones(T)), "same number of axes",
         "keepdim=True"),
     "stack": (lambda x, y: torch.stack((x, y)), (X, torch.ones(S, C)), "needs equal shapes", "dim=0"),
-    "view": (lambda x: x.view(T, 4, 15), (X,), "T * C = 1024 numbers cannot fill 16 * 4 * 15 = 960 places",
-        "With 16 in place of 15"),
-    "view with a rest": (lambda x: x.reshape(3, -1), (X,), "1024 numbers are no multiple of 3", ""),
+    "view": (lambda x: x.view(T, 4, 15), (X,), "but T * C = 1024 does not equal 16 * 4 * 15 = 960",
+        "With 16 instead of 15"),
+    "view with a rest": (lambda x: x.reshape(3, -1), (X,), "1024 is not a multiple of 3", ""),
     "view of a transpose": (lambda x: x.T.view(-1), (X,), "a transpose only relabels", ".reshape"),
     "unflatten": (lambda x: x.unflatten(-1, (5, 13)), (X,), "T * C = 1024", ""),
     "expand": (lambda x: x.expand(T, 3), (X,), "C = 64 should become 3", ""),
-    "an id that is no row": (lambda i, w: F.embedding(i, w), (torch.tensor([1, 20]), W), "Row 20 is asked for",
+    "an id that is not a row": (lambda i, w: F.embedding(i, w), (torch.tensor([1, 20]), W), "Row 20 is looked up",
         "larger vocabulary"),
     "a negative id": (lambda i, w: F.embedding(i, w), (torch.tensor([-1]), W), "Row -1", "from the end"),
-    "ids that are no integers": (lambda i, w: F.embedding(i, w), (torch.ones(3), W), "float32", "i.long()"),
-    "an index": (lambda x: x[T], (X,), "Axis 0 has the places 0 to 15", ""),
-    "an index among several": (lambda x: x[1:, C], (X,), "Axis 1 has the places 0 to 63, and 64 is none of them", ""),
+    "ids that are not integers": (lambda i, w: F.embedding(i, w), (torch.ones(3), W), "float32", "i.long()"),
+    "an index": (lambda x: x[T], (X,), "Axis 0 has the indices 0 to 15", ""),
+    "an index among several": (lambda x: x[1:, C], (X,), "Axis 1 has the indices 0 to 63, not 64.", ""),
     "an index of nothing": (lambda x: x[0], (torch.ones(0, C),), "Axis 0 is empty", ""),
-    "nothing in another shape": (lambda x: x.view(0, 5), (X,), "1024 numbers cannot fill 0 * 5 = 0 places", ""),
+    "nothing in another shape": (lambda x: x.view(0, 5), (X,), "1024 does not equal 0 * 5 = 0", ""),
     "a mask that selects": (lambda x, m: x[m], (X, torch.ones(S) > 0), "T = 16", ""),
     "classes on the last axis": (lambda x, y: F.cross_entropy(x, y), (torch.ones(2, T, C), torch.ones(2, T).long()),
         "finds T = 16 there", "x.flatten(0, -2)"),
     "one target too few": (lambda x, y: F.cross_entropy(x, y), (X, torch.ones(T - 1).long()), "one target",
         "differ by one"),
-    "a target that is no class": (lambda x, y: F.cross_entropy(x, y), (X, torch.full((T,), 64)), "A target is 64", ""),
+    "a target, not a class": (lambda x, y: F.cross_entropy(x, y), (X, torch.full((T,), 64)), "A target is 64", ""),
     "an axis that is not there": (lambda x: x.sum(2), (X,), "2 axes: 0, 1, or from the end -2, -1. There is no axis 2",
         ""),
     "einsum": (lambda x, w: torch.einsum("tc,dt->td", x, w), (X, W), "`t` is 16 in `x` and 64 in `w`", ""),
@@ -416,7 +416,7 @@ def test_a_cell_runs_as_without_the_trace(shell: InteractiveShell) -> None:
     assert shell.run_cell("f = lambda n: ones(n)  # (N)\nlen(f(2)) + len(f(3))").result == 5
 
 
-def test_a_lie_in_a_cell_is_marked_where_it_stands(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
+def test_a_lie_in_a_cell_is_marked_where_it_is(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
     cell = "def head(x):\n    return x.T  # (B, T)\n\nx = torch.ones(2, 3)  # (B, T)\ny = x.T  # (B, T)"
     out = shown(shell, capsys, cell)
     assert re.search(r"y = x\.T  # \(B, T\) +\(T, B\) = \(3, 2\)\n +✗ the comment says \(B, T\)\n", out)

@@ -1,4 +1,4 @@
-"""The view of attention: its data hold every stage of every head, and its picture and words tell the weights."""
+"""The view of attention: its data hold every stage of every head, and its picture and words show the weights."""
 
 import re
 
@@ -75,12 +75,13 @@ def test_a_typed_text_begins_so_that_the_tokenizer_knows_its_first_word(text, le
     assert typed_text(shipped().tokenizer, f" {text}\n", lead) == begins + text
 
 
-def test_a_story_carries_what_tells_its_next_words():
+def test_a_story_carries_what_determines_its_next_words():
     model, words = shipped().model, shipped().tokenizer
     story = "\nOne foggy afternoon, careful Carlos came to Hillcrest. He had a pink"
     view = attention_view(model, words, story, layer=2, head=2)
     assert view.data["told"] == [[]] * 10 + [[6]] + [[]] * 4 and view.data["tokens"][6] == "Carlos"
-    assert re.search(r"ring marks the words that tell .* gives them 9\d % .* equal looking gives 9 %", view.html)
+    rings = r"ring marks the words that determine .* gives them 9\d % .* equal attention would give 9 %"
+    assert re.search(rings, view.html)
     text = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
     plain = attention_view(model, words, text, layer=2)
     assert plain.data["told"] == [] and "ring" not in plain.html.partition("<figcaption")[2].partition("<details")[0]
@@ -104,10 +105,10 @@ def test_the_words_and_the_table_tell_the_weights(view, model):
 
 
 @pytest.mark.parametrize(("text", "changed", "message"), [
-    ("abc", {"layer": 2}, "layer 2 is none of the model's 2, which count from 0 to 1"),
-    ("abc", {"layer": -1}, "layer -1 is none"), ("abc", {"head": 6}, "head 6 is none of the model's 6"),
+    ("abc", {"layer": 2}, "layer 2 is not one of the model's 2, which count from 0 to 1"),
+    ("abc", {"layer": -1}, "layer -1 is not one"), ("abc", {"head": 6}, "head 6 is not one of the model's 6"),
     ("a", {}, "shows 2 to 17 tokens, not 1"), ("a" * 18, {}, "not 18: take a shorter piece"),
 ])  # fmt: skip
-def test_what_cannot_be_shown_is_refused_with_a_remedy(model, text, changed, message):
+def test_what_cannot_be_shown_is_refused_with_a_fix(model, text, changed, message):
     with pytest.raises(ValueError, match=message):
         attention_view(model, ByteTokenizer(), text, **changed)

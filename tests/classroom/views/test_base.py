@@ -105,8 +105,8 @@ def test_a_text_its_ids_and_a_batch_of_one_are_the_same_and_too_few_or_too_many_
     ids = ByteTokenizer().encode("kite")
     for given in ("kite", ids, torch.tensor(ids), torch.tensor([ids])):
         assert base.ids_of(ByteTokenizer(), given, 4, 4).tolist() == ids
-    for least, most, remedy in ((5, 9, "take a longer one"), (0, 3, "take a shorter piece of the text")):
-        with pytest.raises(ValueError, match=f"the view shows {least} to {most} tokens, not 4: {remedy}"):
+    for least, most, fix in ((5, 9, "take a longer one"), (0, 3, "take a shorter piece of the text")):
+        with pytest.raises(ValueError, match=f"the view shows {least} to {most} tokens, not 4: {fix}"):
             base.ids_of(ByteTokenizer(), "kite", least, most)
 
 

@@ -108,7 +108,7 @@ def test_a_model_and_its_config_give_the_same_to_the_byte():
     ("a", None, "2 to 16 tokens, not 1"), ("a" * 17, None, "not 17: take a shorter"),
     ("abc", 0, "n_prompt 0 must be from 1 to 3"), ("abc", 4, "n_prompt 4 must be from 1 to 3"),
 ])  # fmt: skip
-def test_what_cannot_be_shown_is_refused_with_a_remedy(text, n_prompt, message):
+def test_what_cannot_be_shown_is_refused_with_a_fix(text, n_prompt, message):
     with pytest.raises(ValueError, match=message):
         cache_view(CONFIG, ByteTokenizer(), text, n_prompt)
     with pytest.raises(ValueError, match="2 to 5 tokens, not 6"):

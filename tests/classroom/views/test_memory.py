@@ -52,7 +52,7 @@ def test_words_and_table_tell_the_numbers():
     ]  # fmt: skip
 
 
-def test_what_cannot_be_shown_is_refused_with_a_remedy():
+def test_what_cannot_be_shown_is_refused_with_a_fix():
     with pytest.raises(TypeError, match="'mine' is a str: give its ModelConfig"):
         memory_view({"mine": "gpt2"})
     many = {str(i): tiny("gpt2") for i in range(MOST_MODELS - len(PUBLISHED) + 1)}

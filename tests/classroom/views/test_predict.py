@@ -63,7 +63,7 @@ WRONG = {
     "a typed key": ({**QUESTIONS["choices"], "key": "kite"}, "computed by code: key=lambda: ..., not the value 'kite'"),
     "no reason": ({**QUESTIONS["choices"], "because": " "}, "needs a question and because="),
     "no question": ({**QUESTIONS["choices"], "question": ""}, "needs a question"),
-    "a key that is no choice": ({"choices": CHOICES, "key": lambda: "dog"}, "'dog', which is none of the choices"),
+    "a key and no choice": ({"choices": CHOICES, "key": lambda: "dog"}, "'dog', which is not one of the choices"),
     "another right choice": ({"choices": CHOICES, "key": lambda: "Tom"}, "the key is 'Tom': leave its text empty"),
     "a choice without a word": ({"choices": {**CHOICES, "red": ""}, "key": lambda: "kite"}, "empty now: 'kite', 'red'"),
     "feedback twice": ({**QUESTIONS["choices"], "feedback": {"Tom": "No."}}, "choices hold their feedback"),
@@ -78,11 +78,11 @@ WRONG = {
     "other axes": ({**QUESTIONS["shape"], "shape": "(B, T, S)"}, r"has 2 axes, but shape='\(B, T, S\)' names 3"),
     "other items": ({**QUESTIONS["ranking"], "key": lambda: ["a", "b"]}, "orders a, b, c, each once, not a, b"),
     "feedback on others": ({**QUESTIONS["ranking"], "feedback": {("a", "b"): "No."}}, "each once, not a, b"),
-    "already in order": ({"ranking": ["a", "b"], "key": lambda: ["a", "b"]}, "already stand in the right order"),
+    "already in order": ({"ranking": ["a", "b"], "key": lambda: ["a", "b"]}, "are already in the right order"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("changed", "message"), WRONG.values(), ids=WRONG)
-def test_a_question_that_does_not_fit_its_key_is_refused_with_a_remedy(changed, message):
+def test_a_question_that_does_not_fit_its_key_is_refused_with_a_fix(changed, message):
     with pytest.raises(ValueError, match=message):
         ask(**changed)

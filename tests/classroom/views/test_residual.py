@@ -1,4 +1,4 @@
-"""The view of the residual stream: equal to what hooks catch in any architecture, and refused with a remedy."""
+"""The view of the residual stream: equal to what hooks catch in any architecture, and refused with advice."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The view of rotary positions: its numbers are the model's own, its picture tells the scores, bad input is refused."""
+"""The view of rotary positions: its numbers are the model's own, its picture shows the scores, bad input is refused."""
 
 import re
 
@@ -91,14 +91,15 @@ def test_the_view_of_the_lesson_begins_with_the_part_that_is_asked_for():
 
 
 @pytest.mark.parametrize(("changed", "message"), [
-    ({"layer": 2}, "layer 2 is none of the model's 2, which count from 0 to 1"),
-    ({"head": -1}, "head -1 is none of the model's 6"),
-    ({"part": "dial"}, "part 'dial' is none of pair, bank, score, layout"),
-    ({"query": 9}, "query 9 is no place in a text of 9 tokens: take 0 to 8"), ({"key": -10}, "key -10 is no place"),
-    ({"query": 2, "key": 5}, "the key at 5 must stand 0 to 64 places before the query at 2"),
+    ({"layer": 2}, "layer 2 is not one of the model's 2, which count from 0 to 1"),
+    ({"head": -1}, "head -1 is not one of the model's 6"),
+    ({"part": "dial"}, "part 'dial' is not one of pair, bank, score, layout"),
+    ({"query": 9}, "query 9 is not a position in a text of 9 tokens: take 0 to 8"),
+    ({"key": -10}, "key -10 is not a position"),
+    ({"query": 2, "key": 5}, "the key at 5 must be 0 to 64 positions before the query at 2"),
     ({"text_or_ids": []}, "1 to 37 tokens, not 0: take a longer"),
 ])  # fmt: skip
-def test_what_cannot_be_shown_is_refused_with_a_remedy(model, changed, message):
+def test_what_cannot_be_shown_is_refused_with_a_fix(model, changed, message):
     with pytest.raises(ValueError, match=message):
         rope_view(**{"model": model, "tokenizer": Numbers(), "text_or_ids": IDS} | changed)
 

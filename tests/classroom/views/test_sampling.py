@@ -63,13 +63,13 @@ def test_the_same_answer_twice_is_still_a_change(ready):
     assert heard == [1, 2]
 
 
-def test_the_words_and_the_table_tell_the_shares(view):
+def test_the_words_and_the_table_show_the_probabilities(view):
     logits = rows(view.data)[:1]
     drawn, own = next_token_probs(logits, **OPTIONS)[0], logits.softmax(-1)[0]
     best = int(own.argmax())
     kept = int((drawn > 0).sum())
     assert f"With temperature 1.3, top_k 30, top_p 0.9, min_p 0.02, {kept} of 345 words may be drawn" in repr(view)
-    assert f"{view.data['words'][best]} goes from a share of {own[best]:.2f} to {drawn[best]:.2f}." in repr(view)
+    assert f"{view.data['words'][best]} goes from probability {own[best]:.2f} to {drawn[best]:.2f}." in repr(view)
     assert f">{own[best]:.2f}</td>" in view.html and f">{drawn[best]:.2f}</td>" in view.html
     assert view.html.count("<tr>") == 1 + 8 + 1 and ">cut</td>" in view.html and ">&lt;0.01</td>" in view.html
 
@@ -80,7 +80,7 @@ def test_the_words_and_the_table_tell_the_shares(view):
     ({"top_k": 257}, r"top_k must be an integer from 1 to 256 \(vocab_size\), got 257"),
     ({"seed": -1}, "seed must be a whole number from 0, got -1"), ({"prompt": ""}, "the prompt holds no token"),
 ])  # fmt: skip
-def test_what_cannot_be_shown_is_refused_with_a_remedy(changed, message):
+def test_what_cannot_be_shown_is_refused_with_a_fix(changed, message):
     model = scrambled(tiny("modern", vocab_size=256))
     with pytest.raises(ValueError, match=message):
         sampling_view(model, ByteTokenizer(), **{"prompt": "ab", **changed})

@@ -101,10 +101,10 @@ def test_a_kernel_walks_another_text_or_says_what_is_wrong(model):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (("a" * 13,), "2 to 12 tokens, not 13: take a shorter"), (("ab", 2), "layer 2 is none of the model's 2"),
-    (("ab", -1), "layer -1 is none"),
+    (("a" * 13,), "2 to 12 tokens, not 13: take a shorter"), (("ab", 2), "layer 2 is not one of the model's 2"),
+    (("ab", -1), "layer -1 is not one"),
 ])  # fmt: skip
-def test_what_cannot_be_walked_is_refused_with_a_remedy(model, arguments, message):
+def test_what_cannot_be_walked_is_refused_with_a_fix(model, arguments, message):
     with pytest.raises(ValueError, match=message):
         shape_flow(model, ByteTokenizer(), *arguments)
 

@@ -134,7 +134,7 @@ def test_a_picture_of_signs_that_the_font_lacks_warns_of_nothing():
     ({"a": ""}, ["bytes"], "the text is empty"), ({"a": "b" * 201}, ["bytes"], "shorten it"),
     ({"a": "\udc80"}, ["bytes"], r"half a character, U\+DC80"),
 ])  # fmt: skip
-def test_what_cannot_be_shown_is_refused_with_a_remedy(texts, kinds, message):
+def test_what_cannot_be_shown_is_refused_with_a_fix(texts, kinds, message):
     with pytest.raises(ValueError, match=message):
         token_view(texts, [TOKENIZERS[kind]() for kind in kinds])
 

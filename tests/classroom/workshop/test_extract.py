@@ -28,7 +28,7 @@ def no_cells_of_others(monkeypatch):
     monkeypatch.setattr(linecache, "cache", {})
 
 
-# What stands in the cells (between lines of ---), the arguments for `f`, its result, and what is taken along.
+# What is in the cells (between lines of ---), the arguments for `f`, its result, and what is taken along.
 STAND_ALONE = {
     "imports of every kind": (
         """
@@ -157,10 +157,10 @@ REFUSED = {
         "`h` uses `W`, a Tensor"),
     "a model": ("from torch import nn\nmodel = nn.Linear(2, 2)\n---\ndef f(x): return model(x)", "`model`, a Linear"),
     "a default": ("EPS = 1e-5\ndef f(x, eps=EPS): return x", "`EPS`, a float"),
-    "an imported name bound anew": ("from math import pi\npi = 3.2\ndef f(x): return pi * x", "`pi`, a float"),
+    "an imported name bound again": ("from math import pi\npi = 3.2\ndef f(x): return pi * x", "`pi`, a float"),
     "a global that it writes": ("n = 0\ndef f(x):\n    global n\n    n += 1\n    return x", "`n`, an int"),
     "an alias of a builtin": (
-        "import torch\nexp = torch.exp\ndef f(x): return exp(x)", "Call what `exp` stands for, or define it"),
+        "import torch\nexp = torch.exp\ndef f(x): return exp(x)", "Call what `exp` refers to, or define it"),
     "a lambda": ("f = lambda x: x", "This is a lambda"),
     "a helper that is a lambda": ("g = lambda x: x\ndef f(x): return g(x)", "`g` is a lambda"),
     "a closure": (f"{CLOSURE}\nf = make(1, 2)", "remembers `a` and `b` of it", "pass `a` and `b` as an argument"),
@@ -193,7 +193,7 @@ def test_what_cannot_stand_alone_is_refused_by_name(case):
     assert all(word in str(refused.value) for word in words), refused.value
 
 
-def test_lost_source_is_said_with_a_remedy():
+def test_lost_source_is_said_with_a_fix():
     names = {"__name__": "__main__"}
     exec("def f(x): return x\nclass A: pass", names)
     with pytest.raises(KeepError, match=r"does not remember how `f`.*cell of its own"):

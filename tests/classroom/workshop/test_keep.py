@@ -126,7 +126,7 @@ def test_what_the_disk_refuses_is_said_and_an_unknown_exercise_raised(folder):
         keep.keep("sofmax", softmax)
 
 
-def test_a_broken_part_is_told_and_left_out(folder, shown_cards):
+def test_a_broken_part_is_reported_and_left_out(folder, shown_cards):
     folder.mkdir()
     (folder / "softmax.py").write_text("raise OSError('gone')\n")
     model = build.build(CONFIG)
@@ -135,7 +135,7 @@ def test_a_broken_part_is_told_and_left_out(folder, shown_cards):
     assert build.Use("softmax", 0, "yours is broken") in model.uses
     assert not hasattr(model.blocks[0].attention, "parts")
     text = str(progress.progress())
-    assert "✗ softmax broken" in text and words in text and "Next: mend `softmax` in lesson 03 softmax" in text
+    assert "✗ softmax broken" in text and words in text and "Next: fix `softmax` in lesson 03 softmax" in text
 
 
 def test_a_part_of_an_older_exercise_is_stale_only_if_it_fails_now(folder, monkeypatch):

@@ -33,7 +33,7 @@ def test_an_untouched_part_is_done_without_a_second_check(path, monkeypatch):
     monkeypatch.setattr(parts, "diagnose", lambda *_: pytest.fail("it was checked when it was written"))
     part = parts.read_part("softmax", path)
     assert part[:3] == ("softmax", "done", "") and part.function(torch.zeros(2), 0).tolist() == [0.5, 0.5]
-    assert [p.name for p in path.parent.iterdir()] == ["softmax.py"]  # nothing compiled beside it
+    assert [p.name for p in path.parent.iterdir()] == ["softmax.py"]  # nothing compiled next to it
 
 
 def test_two_versions_of_one_second_and_size_are_two(path):
@@ -58,13 +58,13 @@ FOUND = {
     "another name": (GOOD.replace("softmax(x", "other(x"), "broken", "has no attribute 'softmax'"),
     "empty": ("", "broken", "has no attribute 'softmax'"),
     "a torn seal": (sealed().replace('{"exercise"', '{"exer'), "broken", "JSONDecodeError"),
-    "bytes that are no text": (b"\xff\xfe\x00", "broken", "UnicodeDecodeError"),
+    "bytes that are not text": (b"\xff\xfe\x00", "broken", "UnicodeDecodeError"),
     "a value": ("softmax = 3\n", "broken", "should be a function"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", FOUND)
-def test_whatever_lies_in_the_folder_is_told_and_never_raised(case, path):
+def test_anything_in_the_folder_is_reported_and_never_raised(case, path):
     content, status, why = FOUND[case]
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -74,7 +74,7 @@ def test_whatever_lies_in_the_folder_is_told_and_never_raised(case, path):
     assert callable(part.function) == (status == "done")
 
 
-def test_a_fresh_process_says_what_is_missing_there_and_one_that_ends_early_or_never_is_told(path, monkeypatch):
+def test_a_fresh_process_says_what_is_missing_there_and_one_that_ends_early_or_never_is_reported(path, monkeypatch):
     path.write_text(sealed("print('loud')\n\n\ndef softmax(x, dim):\n    return forgotten(x, dim)\n"), encoding="utf-8")
     found = parts.check_in_fresh_process("softmax", path)
     assert not found.passed and "name 'forgotten' is not defined" in found.message

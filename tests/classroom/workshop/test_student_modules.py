@@ -109,7 +109,7 @@ def test_the_shipped_model_writes_the_same_words() -> None:
 def test_padding_which_no_part_knows_is_refused(part: str, name: str) -> None:
     model, ids, padding = scrambled(tiny(name)), some_ids(2, 9), torch.tensor([0, 3])
     mine, _, _ = fitted(model, part)
-    with pytest.raises(ValueError, match="your parts know no padding; give prompts of one length"):
+    with pytest.raises(ValueError, match="your parts do not handle padding; give prompts of one length"):
         generate(mine, ids, 3, padding=padding)
     assert torch.equal(generate(fitted(model, "linear")[0], ids, 3, temperature=0, padding=padding),
                        generate(model, ids, 3, temperature=0, padding=padding))  # fmt: skip

@@ -29,7 +29,7 @@ TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-6}
 
 @dataclass(frozen=True)
 class Strange:
-    """A result of a kind that no exercise asks for."""
+    """A result of a type that no exercise expects."""
 
     kind: str
 
@@ -64,7 +64,7 @@ class Outcome:
 
     value: Any = None
     gradients: list[Tensor | None] | None = None
-    changed: list[int] = field(default_factory=list)  # the places of the arguments that it wrote into
+    changed: list[int] = field(default_factory=list)  # the positions of the arguments that it wrote into
     printed: str = ""
     error: BaseException | None = None
     arguments: tuple = ()
@@ -85,7 +85,7 @@ class _Stop(BaseException):
 
 
 def observe(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int = SEED) -> list[Outcome]:
-    """Call the function once for each probe, in a thread of its own with 5 s for each; stops at what does not end.
+    """Call the function once for each probe, in a thread of its own, 5 s for each; stops at a call that does not end.
 
     The list is shorter than `probes` only after a call that did not end: its last outcome says so.
     """
@@ -101,7 +101,7 @@ def calls_of(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int 
 
 
 def outcome_of(call: Call, probe: Probe) -> Outcome:
-    """What a probe sees of a call: this needs the function no more."""
+    """What a probe sees of a call; this no longer needs the function."""
     untouched = probe.make(torch.Generator().manual_seed(SEED))
     outcome = Outcome(call.result, call.gradients, [], call.printed, call.error, untouched, call.ended)
     if not call.ended:
@@ -117,7 +117,7 @@ def outcome_of(call: Call, probe: Probe) -> Outcome:
 
 
 def moved(probe: Probe, place: int) -> Probe | None:
-    """The probe with other numbers for one argument; None where that is no float tensor, or chance is looked at."""
+    """The probe with other numbers for one argument; None for other types, and where `sees` looks at chance."""
     arguments = probe.make(torch.Generator().manual_seed(SEED))
     argument = arguments[place]
     if probe.sees is not None or not isinstance(argument, Tensor) or not argument.is_floating_point():
@@ -128,7 +128,7 @@ def moved(probe: Probe, place: int) -> Probe | None:
 
 
 class Learner:
-    """A learner's function, called when something is to be known of it."""
+    """A learner's function, called when something about it must be known."""
 
     def __init__(self, function: Callable[..., Any], probes: tuple[Probe, ...]):
         self.function, self.probes = function, probes
@@ -192,7 +192,7 @@ def _zero(gradient: Tensor | None, other: Tensor | None) -> Tensor | None:
 
 
 def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
-    """A copy in plain values that nothing can change any more; whatever is none of them is Strange.
+    """A copy in plain values that nothing can change any more; anything else is Strange.
 
     strictly: a subclass of a list, tuple, dict or number is Strange, too.
     """
@@ -214,7 +214,7 @@ def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
 
 
 def observe_one(function: Callable[..., Any], probe: Probe, seed: int = SEED) -> Outcome:
-    """What comes of one call, and everything else as it was; a function that never ends never ends here.
+    """What comes of one call; everything else stays as it was. With a function that never ends, this never ends.
 
     seed: of torch's own generator, which no exercise should use.
     """
@@ -240,7 +240,7 @@ def _call(function: Callable[..., Any], probe: Probe, seed: int) -> Call:
             call.gradients = _gradients(result, wanted) if wanted else None
     except _Stop:
         raise
-    except BaseException as error:  # whatever a learner's code raises, an exit included
+    except BaseException as error:  # a learner's code may raise anything, even an exit
         if isinstance(error, KeyboardInterrupt) and not threaded:
             raise  # not the code's own: the reader stopped it
         call.error, call.result, call.gradients = error, _raised(error), None

@@ -18,8 +18,8 @@ from .calling import SECONDS, SEED, Learner, Outcome, Raised, agrees, observe_on
 from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_numbers, of_parts
 
 ADVICE = {  # for errors that say what is wrong, but not why
-    "index -100 is out": "-100 marks a place without a target: replace it before you index, leave it out after",
-    "torch.return_types.max": "`max` with an axis gives numbers and their places; `amax` the numbers alone",
+    "index -100 is out": "-100 marks a position without a target: replace it before you index, leave it out after",
+    "torch.return_types.max": "`max` with an axis gives the numbers and their indices; `amax` only the numbers",
     "unhashable type: 'list'": "A list can change, so it cannot be the key of a dictionary; a tuple can",
     "Boolean value of Tensor": "For a tensor that may be missing ask `is not None`",
     "shape of the mask": "A mask in brackets must have every axis; `masked_fill` and `where` broadcast it",
@@ -28,7 +28,7 @@ ADVICE = {  # for errors that say what is wrong, but not why
 MARKS = {True: ("✓", "#1f8f6a"), False: ("✗", "#d9541e"), None: ("·", "#8a94a0")}
 GRADED = "NBGRADER_EXECUTION"  # set by nbgrader where it runs or validates a notebook
 NOT_YET = "not attempted yet"
-SECOND = "There may be a second mistake: mend this one and check again."
+SECOND = "There may be a second mistake: fix this one and check again."
 
 
 class Result(Diagnosis):
@@ -107,7 +107,7 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
 
 def no_function(exercise: Exercise, kind: str) -> Diagnosis:
     """What is said of something that cannot be called."""
-    return Diagnosis(False, "no function", f"`{exercise.signature}` should be a function, and this is a {kind}.")
+    return Diagnosis(False, "no function", f"`{exercise.signature}` should be a function, but this is a {kind}.")
 
 
 def judge(exercise: Exercise, learner: Learner) -> Examined:
@@ -160,7 +160,7 @@ def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
 def _findings(
     exercise: Exercise, pairs: list[Comparison], wrong: list[Comparison], learner: Learner
 ) -> Iterator[Finding]:
-    """All that can be said of the mistake, the best first; there is always something."""
+    """Everything that can be said of the mistake, the best first; there is always something."""
     if not wrong[0].mine.ended:
         yield (
             "does not end",
@@ -230,7 +230,7 @@ def _partly(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding
 
 
 def _wrong(pairs: Sequence[Comparison], wholly: bool = False) -> list[int]:
-    """The places of the probes in which a result is not the right one: in its value, or wholly."""
+    """The numbers of the probes whose result is not the right one: in its value, or wholly."""
     return [i for i, p in enumerate(pairs) if not agrees(p.mine, p.right, p.probe, wholly)]
 
 
@@ -264,7 +264,7 @@ def _evidence(exercise: Exercise, pair: Comparison) -> str:
         return f"{_call(exercise, pair)} changes what it was given."
     if isinstance(mine, Tensor) and isinstance(right, Tensor) and mine.shape == right.shape and mine.numel() > 6:
         if mine.dtype != right.dtype:
-            return f"The result is {dtype_name(mine)}, where {dtype_name(right)} is asked for."
+            return f"The result is {dtype_name(mine)}, but {dtype_name(right)} is expected."
         apart = ~torch.isclose(mine.double(), right.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
         if apart.any():
             at = apart.nonzero()[0].tolist()
@@ -272,12 +272,12 @@ def _evidence(exercise: Exercise, pair: Comparison) -> str:
             return f"For {_call(exercise, pair)} the number at {at} is {_short(a)} and should be {_short(b)}."
         return f"For {_call(exercise, pair)} a gradient differs."
     if same(mine, right, pair.probe.tolerance):
-        return f"For {_call(exercise, pair)} the numbers are right, and what flows back is not."
+        return f"For {_call(exercise, pair)} the numbers are right, but the gradients are not."
     if isinstance(mine, dict) and isinstance(right, dict) and mine.keys() == right.keys():
         apart = [key for key in right if not same(mine[key], right[key], pair.probe.tolerance)]
         told = ('"{}" is {} and should be {}'.format(key, *_told_apart(mine[key], right[key])) for key in apart)
         return f"For {_call(exercise, pair)}: {'; '.join(told)}."
-    return "{} gives {}; right is {}.".format(_call(exercise, pair), *_told_apart(mine, right))
+    return "{} gives {}, but {} is right.".format(_call(exercise, pair), *_told_apart(mine, right))
 
 
 def _told_apart(mine: Any, right: Any) -> tuple[str, str]:

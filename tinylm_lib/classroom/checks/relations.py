@@ -24,7 +24,7 @@ Finding = tuple[str, str]  # the mistake's name, and the sentences that say it
 
 
 def of_kind(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
-    """Mistakes that can be made in any function: told by the kind of what came back, not by its numbers."""
+    """Mistakes that can be made in any function: recognised by the type of the result, not by its numbers."""
     for _, mine, right in _parts(pairs):
         value, wanted = mine.value, right.value
         if isinstance(wanted, Raised):
@@ -36,7 +36,7 @@ def of_kind(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding
         elif isinstance(value, Strange | str) or _kind(value) != _kind(wanted):
             name = value.kind if isinstance(value, Strange) else type(value).__name__
             if not isinstance(value, Raised):
-                yield "wrong type", f"Your function returns a {name}, and {_wanted(wanted)} is asked for."
+                yield "wrong type", f"Your function returns a {name}, but {_wanted(wanted)} is expected."
         elif isinstance(value, Tensor) and isinstance(wanted, Tensor) and value.shape != wanted.shape:
             yield from _of_shape(value, wanted)
         elif mine.changed and not right.changed:
@@ -50,7 +50,7 @@ def of_kind(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding
 
 
 def _parts(pairs: Sequence[Comparison]) -> Iterator[Comparison]:
-    """The pairs; where several results are asked for and as many given, one pair for each."""
+    """The pairs; where several results are expected and as many are given, one pair for each."""
     for pair in pairs:
         values, wanted = pair.mine.value, pair.right.value
         if type(values) in (list, tuple) and type(wanted) in (list, tuple) and len(values) == len(wanted):
@@ -68,13 +68,13 @@ def of_parts(pairs: Sequence[Comparison]) -> Iterator[Finding]:
     given, asked = (len(out.value) for out in (pairs[0].mine, pairs[0].right))
     if given != asked:
         things, are = "thing" if given == 1 else "things", "is" if asked == 1 else "are"
-        yield "wrong number of results", f"Your function returns {given} {things}, and {asked} {are} asked for."
+        yield "wrong number of results", f"Your function returns {given} {things}, but {asked} {are} expected."
     if any(len(p.mine.value) != len(p.right.value) or len(p.right.value) != asked for p in pairs) or asked < 2:
         return
     columns = [[same(p.mine.value[i], p.right.value[i], p.probe.tolerance, False) for p in pairs] for i in range(asked)]
     wrong = [i for i, right in enumerate(columns, 1) if not all(right)]
     if len(wrong) == 1:
-        text = f"Of your {asked} results only number {wrong[0]} is wrong. First where this is asked for: "
+        text = f"Of your {asked} results only number {wrong[0]} is wrong. The first check that fails: "
         yield f"result {wrong[0]}", f"{text}{pairs[0].probe.holds}."
 
 
@@ -102,7 +102,7 @@ def of_gradients(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Fi
 
 
 def of_numbers(exercise: Exercise, pairs: Sequence[Comparison], learner: Learner) -> Iterator[Finding]:
-    """What turns the right numbers into these: a factor, an offset, an axis, an argument that is never looked at."""
+    """What turns the right numbers into these: a factor, an offset, an axis, an argument that is never used."""
     pairs = [p._replace(mine=_flat(p.mine), right=_flat(p.right)) for p in pairs]
     both = [(p.mine.value, p.right.value) for p in pairs if is_number(p.mine.value) and is_number(p.right.value)]
     if len(both) >= 4:  # what all single numbers have in common
@@ -144,7 +144,7 @@ def _ignored(exercise: Exercise, probe: Probe, learner: Learner) -> Iterator[Fin
             if same(mine, base_mine, 0.0) and not same(right, base_right):
                 yield (
                     f"ignores {name}",
-                    f"Your result stays the same whatever `{name}` is: it is never used on the way.",
+                    f"Your result stays the same when `{name}` changes: your function never uses it.",
                 )
 
 
@@ -185,13 +185,13 @@ def _moved(mine: Tensor, right: Tensor) -> Finding | None:
             a, b = mine.roll(-by, axis), right
             keep = slice(1, None) if by < 0 else slice(None, -1)
             if same(a.movedim(axis, 0)[keep], b.movedim(axis, 0)[keep], 1e-3):
-                return "shifted by one", f"Along axis {axis} your result is the right one, one place too far."
+                return "shifted by one", f"Along axis {axis} your result is the right one, shifted by one position."
     return None
 
 
 def _of_shape(value: Tensor, wanted: Tensor) -> Iterator[Finding]:
     is_, should = tuple(value.shape), tuple(wanted.shape)
-    text = f"Your result has the shape {is_}, and {should} is asked for"
+    text = f"Your result has the shape {is_}, but {should} is expected"
     if sorted(is_) == sorted(should):
         for a, b in sorted(combinations(range(-value.ndim, 0), 2), key=lambda axes: (axes[1] - axes[0], -axes[0])):
             if value.transpose(a, b).shape == wanted.shape and same(value.transpose(a, b), wanted, None, False):

@@ -1,4 +1,4 @@
-"""Builds and executes the notebooks of the course, and tells which are stale.
+"""Builds and executes the notebooks of the course, and reports which are stale.
 
     python -m tinylm_lib.classroom.course.build [NN ...] [--check]
 
@@ -32,7 +32,7 @@ MAKERS = {
 }
 BUILDER = [Path(__file__).parents[1] / room / f"{name}.py" for room, names in MAKERS.items() for name in names.split()]
 CELL_SECONDS, STUDENT_SECONDS = 120, 60
-# Spinning threads stall on a busy machine; nobody's kept parts may take part in what is built.
+# Spinning threads stall on a busy machine; parts that somebody kept must not change what is built.
 SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
 WIDGET_STATE = "application/vnd.jupyter.widget-view+json"
 LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
@@ -107,7 +107,7 @@ def why_stale(source: Path, built: Path) -> str | None:
 
 
 def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
-    """One line for each built notebook that is missing, stale, edited or left over: file, why and remedy."""
+    """One line for each built notebook that is missing, stale, edited or left over: file, why, and what to do."""
     places = {path: source for source in _sources(notebooks) for path in _places(source, notebooks).values()}
     found = {path: f"{why}; run make notebooks" for path, source in places.items() if (why := why_stale(source, path))}
     built = {*notebooks.glob("*.ipynb"), *notebooks.glob("solutions/*.ipynb")}
@@ -187,7 +187,7 @@ def _tidy(notebook: NotebookNode, name: str) -> None:
             data = output.get("data", {})
             data.pop(WIDGET_STATE, None)
             if any(kind.startswith("image/") for kind in data):
-                raise ValueError(f"{name}: a bare picture is compared by nobody: use figures.display\n{cell.source}")
+                raise ValueError(f"{name}: nothing compares a bare picture: use figures.display\n{cell.source}")
             if output.get("name") == "stderr":
                 raise ValueError(f"{name}: a cell writes to stderr: {output.text.strip()}\n{cell.source}")
             if output.output_type == "error":  # its frames name the files of this machine

@@ -62,7 +62,7 @@ class Prose(IPythonRenderer):
 def built_lessons(notebooks: Path, numbers: Sequence[str] = ()) -> dict[str, Path]:
     """The built notebooks in a folder by their number.
 
-    Raises: ValueError if one of the lessons asked for is not there.
+    Raises: ValueError if one of the named lessons is not there.
     """
     built = {path.stem[:2]: path for path in sorted(notebooks.glob("*.ipynb"))}
     if unknown := sorted(set(numbers) - built.keys()):

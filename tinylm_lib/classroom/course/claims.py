@@ -1,7 +1,7 @@
 """Claims and their evidence: each sentence on what a part is for names the cell whose experiment could refute it.
 
     # %% evidence="heads-removed"          a code cell that can fail: an assert, a check, or what `measured` prints
-    # - Without this head most of the places are wrong. [[heads-removed]]
+    # - Without this head most quotations are wrong. [[heads-removed]]
 
 In the notebook `[[heads-removed]]` becomes a link to the section of that cell, and nothing in that section itself.
 """

@@ -112,7 +112,7 @@ def _printed(output: NotebookNode) -> str:
 
 
 def _rich_rows(output: NotebookNode) -> float:
-    """Of what has no lines: a question has a height, and beside a picture or a card a line or two have room."""
+    """Of outputs without lines: a question has a height, and a line or two fit next to a picture or a card."""
     if not is_rich(output):
         return 0
     asked = output.data.get(MIME, {"module": ""})

@@ -25,7 +25,7 @@ REINSTALL = "run the set-up again: make lab, or the pip line of the README"
 
 
 class Observation(NamedTuple):
-    """What was looked at, what was found, and the remedy; an empty remedy means that all is well."""
+    """What was looked at, what was found, and how to fix it; an empty fix means that all is well."""
 
     what: str
     found: str
@@ -52,8 +52,8 @@ def report(findings: list[Observation]) -> str:
 def software() -> Iterator[Observation]:
     """The interpreter, the packages that the lessons need, and torch with its device and threads."""
     fits = OLDEST <= sys.version_info[:2] <= NEWEST
-    remedy = f"install Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} and set up again"
-    yield Observation("Python", f"⟨{platform.python_version()}⟩", "" if fits else remedy)
+    fix = f"install Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} and set up again"
+    yield Observation("Python", f"⟨{platform.python_version()}⟩", "" if fits else fix)
     for name in PACKAGES:
         is_there = importlib.util.find_spec(name) is not None
         found = (f"⟨{importlib.metadata.version(name)}⟩",) if is_there else ("missing", REINSTALL)
@@ -68,8 +68,8 @@ def memory() -> Observation:
     total = main_memory() / 2**30
     if math.isinf(total):
         return Observation("memory", "⟨unknown GiB⟩")
-    remedy = "close other programs; the lessons need about 2 GiB free"
-    return Observation("memory", f"⟨{rounded(total, 3)} GiB⟩", "" if total > 3 else remedy)
+    fix = "close other programs; the lessons need about 2 GiB free"
+    return Observation("memory", f"⟨{rounded(total, 3)} GiB⟩", "" if total > 3 else fix)
 
 
 def own_folder() -> Observation:
@@ -91,8 +91,8 @@ def speed() -> Observation:
     """The rate of a matrix product in fp32, the best of a few."""
     a = torch.randn(512, 512)
     rate = 2 * 512**3 / min(timeit.repeat(lambda: a @ a, number=1, repeat=20)) / 1e9
-    remedy = "plug in the charger and close other programs; each lesson will take several times as long"
-    return Observation("matrix product", f"⟨{rounded(rate, 3)} GFLOP/s⟩", "" if rate > 5 else remedy)
+    fix = "plug in the charger and close other programs; each lesson will take several times as long"
+    return Observation("matrix product", f"⟨{rounded(rate, 3)} GFLOP/s⟩", "" if rate > 5 else fix)
 
 
 def device_agrees() -> Observation:
@@ -109,5 +109,5 @@ def device_agrees() -> Observation:
         here = model(ids)
         there = model.to(device)(ids.to(device)).cpu()
     worst = (here - there).abs().max().item() / here.abs().max().item()
-    remedy = f"this torch computes wrongly on {device.type}; use --device cpu, or install another torch"
-    return Observation("same numbers", "on the chosen device as on the CPU", "" if worst < 1e-3 else remedy)
+    fix = f"this torch computes wrongly on {device.type}; use --device cpu, or install another torch"
+    return Observation("same numbers", "on the chosen device as on the CPU", "" if worst < 1e-3 else fix)

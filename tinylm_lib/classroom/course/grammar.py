@@ -13,7 +13,7 @@
     # %% tags=["raises-exception"]                  must raise, in the build and under nbval
     # %% tags=["nbval-ignore-output"]               at most one output cell in ten
 
-No `show(...)` of a thing stands before the exercise of its name. An exercise holds its solution between the lines
+No `show(...)` of a thing comes before the exercise of its name. An exercise holds its solution between the lines
 `# SOLUTION` and `# END`; a student gets `raise NotImplementedError`. In other cells of more than 12 lines a slide shows
 the lines between `# ESSENTIAL` and `# END`. `notes` says how a note is written, `plans` how minutes are computed.
 """
@@ -55,7 +55,7 @@ Problem = tuple[int, str]
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a source and the line its header stands on."""
+    """One cell of a source and the line of its header."""
 
     line: int
     kind: str
@@ -91,7 +91,7 @@ def essential(text: str) -> list[list[int]]:
 
 
 def grammar_problems(cells: Sequence[Cell], number: str, topic: str) -> list[Problem]:
-    """All that is outside the grammar, as (line, what and how to mend it), in the order of the lines."""
+    """All that is outside the grammar, as (line, what and how to fix it), in the order of the lines."""
     found = [problem for cell in cells for problem in _header_problems(cell)]
     if not found:  # the rules below rely on well-formed headers
         rules = (_block_problems, _banned_problems, _code_problems)
@@ -165,9 +165,9 @@ def _length_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
 
 
 def _banned_problems(cell: Cell) -> Iterator[Problem]:
-    for pattern, remedy in BANNED.items() if cell.kind == "code" else ():
+    for pattern, fix in BANNED.items() if cell.kind == "code" else ():
         for hit in re.finditer(pattern, cell.text):
-            yield cell.line + 1 + cell.text.count("\n", 0, hit.start()), remedy
+            yield cell.line + 1 + cell.text.count("\n", 0, hit.start()), fix
 
 
 def _code_problems(cell: Cell) -> Iterator[Problem]:

@@ -159,7 +159,7 @@ def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subproces
 def _answers(server: dict[str, Any]) -> bool:
     """Whether a browser would get through: Jupyter lists a server before it binds the port.
 
-    Where many open the course at once, somebody else's server may get the port first, and refuses this one's token.
+    Where many open the course at once, somebody else's server may get the port first and refuse this one's token.
     """
     host = "localhost" if server["hostname"] in ("*", "0.0.0.0", "::") else server["hostname"]
     try:
@@ -174,7 +174,7 @@ def _answers(server: dict[str, Any]) -> bool:
 
 
 def end(process: subprocess.Popen) -> None:
-    """Waits until a JupyterLab that was told to stop is gone, and kills it where it hangs on a thread of its own."""
+    """Waits until a JupyterLab that has to stop is gone, and kills it where it hangs on a thread of its own."""
     try:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
@@ -203,7 +203,7 @@ def _environment(work: Path) -> dict[str, str]:
     """The caller's variables, caches in the work folder where unset, and settings: no pop-up, views are saved."""
     cache = work / "cache"
     environment = {variable: str(cache / folder) for variable, folder in CACHES.items()}
-    environment["GOMP_SPINCOUNT"] = "1000"  # spinning threads made training 10 times slower beside other work
+    environment["GOMP_SPINCOUNT"] = "1000"  # spinning threads made training 10 times slower while other work ran
     environment["JUPYTER_TOKEN"] = secrets.token_hex(16)  # Jupyter logs the address only with a token of its own
     ours = {variable for variable in CACHES if Path(os.environ.get(variable, "")).absolute().is_relative_to(WORK)}
     environment |= {variable: value for variable, value in os.environ.items() if variable not in ours}  # make sets ours
@@ -227,7 +227,7 @@ def _has_browser() -> bool:
 
 
 def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
-    """Writes the copy where there is none or an unedited older one, beside all that the student has edited."""
+    """Writes the copy where there is none or an unedited older one, next to all that the student has edited."""
     edited: list[Path] = []
     for suffix in chain(("", " (new)"), (f" (new {number})" for number in count(2))):
         path = work / f"{name}{suffix}.ipynb"
@@ -251,7 +251,7 @@ def _complain(path: Path) -> Iterator[str]:
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         moved = moved_imports("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    except (ValueError, KeyError, TypeError):  # no notebook
+    except (ValueError, KeyError, TypeError):  # not a notebook
         return
     if moved:
         yield f"    To run {path.name} with this edition of the library, change in it:"
@@ -272,7 +272,7 @@ def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Which version a copy came from and whether it is unedited; nothing is known of what is no copy of ours."""
+    """Which version a copy came from and whether it is unedited; nothing is known of other notebooks."""
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         version = notebook["metadata"]["tinylm"]["version"]

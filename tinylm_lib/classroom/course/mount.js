@@ -1,4 +1,4 @@
-/** Draws a view with the module that draws it in JupyterLab, in the place of its picture. */
+/** Draws a view with the module that draws it in JupyterLab, where its picture was. */
 function drawView(place) {
   const module = views[place.dataset.view], data = JSON.parse(place.querySelector("script").textContent), listeners = new Set();
   const answer = answerOf(module, data), state = { data, live: Boolean(answer) };
@@ -26,7 +26,7 @@ function drawView(place) {
 
 let opened, askers = 0; // the model of the page is opened once, for the first view that asks
 
-/** What answers to a view without a kernel, if the page has the very model that the view was made with; else null. */
+/** What answers to a view without a kernel, if the page has the very model that the view was made with; otherwise null. */
 function answerOf(module, data) {
   const { record, stories } = globalThis.tinylmModel ?? {};
   if (!record || record.fingerprint !== data.model || !module.answers) return null;
@@ -50,8 +50,8 @@ function answerOf(module, data) {
     ids(text, least, most) { // as ids_of and readable in views/base.py
       const ids = tokenizer.encode(text);
       if (least <= ids.length && ids.length <= most) return ids;
-      const remedy = ids.length > most ? "take a shorter piece of the text" : "take a longer one";
-      throw new Error(`the view shows ${least} to ${most} tokens, not ${ids.length}: ${remedy}`);
+      const fix = ids.length > most ? "take a shorter piece of the text" : "take a longer one";
+      throw new Error(`the view shows ${least} to ${most} tokens, not ${ids.length}: ${fix}`);
     },
     readable: (id) => tokenizer.decode([id]).replace(/^ +| +$/g, "").replaceAll("\n", "↵").replaceAll("\t", "⇥") || "␣",
   });

@@ -16,7 +16,7 @@ RENAMED = {"exercises.find": "find_exercise", "figures.show": "display", "ablati
 
 
 def moved_imports(cells: Iterable[str]) -> dict[str, str]:
-    """Maps each import from the library, or call, that works no longer to what replaces it, if anything does.
+    """Maps each import from the library, or call, that no longer works to what replaces it, if anything does.
 
     Cells that are not plain Python are left out.
     """
@@ -72,7 +72,7 @@ def _names(module: str) -> set[str]:
     """What can be imported from a module; nothing where there is none."""
     if not (file := _file(module)):
         return set()
-    if module == DOOR:  # its names are looked up when they are asked for
+    if module == DOOR:  # its names are looked up when they are first used
         return {name for name in dir(import_module(DOOR)) if not name.startswith("_")}
     below = {path.stem for path in file.parent.iterdir()} if file.name == "__init__.py" else set()
     return below | _bound(file, imported=True)

@@ -100,7 +100,7 @@ function below(box, end, height, first = true) {
   return copy;
 }
 
-/** Divides a slide until each part fits, as far as its pieces allow; one slide at a time has a place on the page. */
+/** Divides a slide until each part fits, as far as its pieces allow; one slide at a time is laid out on the page. */
 function flow(leaf) {
   find("[data-view]", leaf).forEach((place) => drawView(place));
   leaf.classList.add("measured");

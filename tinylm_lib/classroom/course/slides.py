@@ -287,7 +287,7 @@ def _essential(lines: Sequence[str], shown: Sequence[Sequence[int]]) -> Iterator
 
 
 def _stub(source: str, name: str) -> str:
-    """An exercise without its solution: the signature and what is asked for."""
+    """An exercise without its solution: the signature and the task."""
     node = _defined(source, name)
     says = node.body[0]
     is_docstring = isinstance(says, ast.Expr) and isinstance(says.value, ast.Constant)

@@ -30,7 +30,7 @@ class Lesson:
 def read_lesson(path: Path) -> Lesson:
     """One lesson source, read and checked.
 
-    Raises: ValueError with one line per problem: file, line, what is wrong and how to mend it.
+    Raises: ValueError with one line per problem: file, line, what is wrong and how to fix it.
     """
     named = FILE_NAME.fullmatch(path.name)
     if not named:
@@ -47,7 +47,7 @@ def read_lesson(path: Path) -> Lesson:
 
 
 def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
-    """The lesson for the role `student` or `solution`, not yet executed; a cell's id is its place in the source.
+    """The lesson for the role `student` or `solution`, not yet executed; a cell's id is its position in the source.
 
     In the solution's the plans for the presenter follow the title.
     """

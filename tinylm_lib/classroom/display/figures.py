@@ -270,7 +270,7 @@ def _loss_table(curves: Mapping[str, tuple], levels: Mapping[str, float]) -> dic
 
 
 def spread(n: int, most: int = TABLE_ROWS) -> list[int]:
-    """At most so many of the places 0 to n - 1, evenly spread, the first and the last among them."""
+    """At most so many of the indices 0 to n - 1, evenly spread, the first and the last among them."""
     return list(dict.fromkeys(round(i * (n - 1) / (most - 1)) for i in range(most))) if n else []
 
 

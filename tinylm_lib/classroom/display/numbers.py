@@ -31,13 +31,13 @@ def measured(value: float, unit: str, low: float, high: float) -> str:
     if not low <= value <= high:
         raise ValueError(
             f"measured {value:.3g} {unit}, expected {low:g} to {high:g} {unit}. "
-            "On a much slower or faster machine widen the range in this cell and go on"
+            "On a much slower or faster machine widen the range in this cell and continue"
         )
     return f"⟨{rounded(value, 3)} {unit}⟩"
 
 
 def learned(value: float, low: float, high: float) -> str:
-    """Two digits of what came of training, with the same marks: processors round differently, and it adds up.
+    """Two digits of a result of training, with the same marks: processors round differently, and it adds up.
 
     low, high: the range that every machine should reach with the same recipe and seeds.
     Raises: ValueError for a value outside the range.

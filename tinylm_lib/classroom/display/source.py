@@ -1,4 +1,4 @@
-"""The library's own source in a notebook: `show(RMSNorm)` says where it stands and which lesson builds it."""
+"""The library's own source in a notebook: `show(RMSNorm)` says where it is defined and which lesson builds it."""
 
 import inspect
 import re
@@ -25,7 +25,7 @@ STYLES = {
 def show(*objects: Any) -> None:
     """Displays the source of functions, classes and methods of the library, one folded card for each.
 
-    Raises: ValueError for what is not the library's own.
+    Raises: ValueError for anything that is not the library's own.
     """
     for each in [_source_card(item) for item in objects]:
         each.show()
@@ -53,7 +53,7 @@ def _refusal(item: Any) -> str:
     if _is_ours(kind):
         return f"this is one {kind.__qualname__}, an object without a source: show({kind.__qualname__})"
     brief = text if len(text) < 40 and "\n" not in text else f"an object of type {kind.__name__}"
-    return f"{brief} is no function, class or method: show() prints the source of one, such as show(softmax)"
+    return f"{brief} is not a function, class or method: show() prints the source of one, such as show(softmax)"
 
 
 def _is_ours(item: Any) -> bool:
@@ -85,7 +85,7 @@ def block(source: str) -> str:
 
 
 def highlighted(source: str) -> list[str]:
-    """The lines of a source as HTML, told apart by inline styles alone."""
+    """The lines of a source as HTML, coloured by inline styles alone."""
     html = ""
     for kind, text in PythonLexer(stripnl=False, ensurenl=False).get_tokens(source):
         style = next((STYLES[parent] for parent in reversed(kind.split()) if parent in STYLES), "")

@@ -1,7 +1,7 @@
 """The visual language: the colours, type, spacing and motion of every view, page and figure.
 
-One card, one idea. Plain words say what is selected, numbers stand in the cells. One sequential hue tells how much, a
-pair of hues tells which sign, and each axis letter has one colour through the whole series. Nothing is told by colour
+One card, one idea. Plain words say what is selected, numbers are in the cells. One sequential hue shows how much, a
+pair of hues shows which sign, and each axis letter has one colour through the whole series. Nothing is shown by colour
 alone. What is selected has the frame `focus`, what may not be seen is hatched. Things move only to show what became of
 what, in 150 ms, and not at all for readers who ask for stillness.
 """
@@ -43,7 +43,7 @@ RAMP = {
 TURN = {"light": 0.72, "dark": 0.56}
 # Which sign: `deep` is the positive end, this the negative one.
 NEGATIVE = {"deep-negative": Shade("#6b2c00", "#ffc48f"), "middle-negative": Shade("#e08a3c", "#a9571a")}
-# Lines and bars that stand beside one another, in this order; in scripts `var(--series-1)` and so on.
+# Lines and bars next to one another, in this order; in scripts `var(--series-1)` and so on.
 SERIES_SHADES = (
     Shade("#0b66c3", "#6cb2ff"),
     Shade("#b34700", "#ff9d5c"),

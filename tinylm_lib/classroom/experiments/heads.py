@@ -1,4 +1,4 @@
-"""Which attention heads find the word that tells the next one, against StoryWorld's ground truth."""
+"""Which attention heads find the word that determines the next one, against StoryWorld's ground truth."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,9 +12,9 @@ from ..shapes.capture import capture
 
 
 def heads_that_find(model: TransformerLM, tokenizer: Any, stories: Sequence[Story]) -> dict[str, Tensor]:
-    """For each kind of look-back, the share of its words (L, H) for which a head looks most at a word that tells them.
+    """For each kind of look-back, the fraction of its words (L, H) for which a head looks most at a determining word.
 
-    A head is asked where the word is predicted: at the word before it. Every mention of the same thing is a hit.
+    A head is measured where the word is predicted: at the word before it. Every mention of the same thing is a hit.
     tokenizer: a WordTokenizer that knows every word of StoryWorld.
     """
     config = model.config

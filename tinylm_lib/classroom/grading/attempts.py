@@ -1,4 +1,4 @@
-"""The last attempt at an exercise, out of a notebook's cells, with all that it refers to: read, and never run."""
+"""The last attempt at an exercise, out of a notebook's cells, with everything it refers to: read, and never run."""
 
 import ast
 import builtins

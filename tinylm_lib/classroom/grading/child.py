@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def limit(*, memory: int, cpu_seconds: int, file_size: int, files: int, processes: int) -> None:
-    """Lower the limits of the operating system for this process and all that it starts, where there are any."""
+    """Lower the limits of the operating system for this process and everything that it starts, where there are any."""
     try:
         import resource
     except ImportError:  # Windows

@@ -101,7 +101,7 @@ def _judged(exercise: Exercise, problem: str, answer: dict[str, Any]) -> tuple[s
         else:
             found = judge(exercise, Received(exercise, answer)).diagnosis
     except Exception as error:  # values that no function of ours returns
-        return "could not be run", "", f"what its process says cannot be read ({type(error).__name__})"
+        return "could not be run", "", f"the answer of its process cannot be read ({type(error).__name__})"
     if found.passed:
         return "right", "", found.message
     if is_open(found):

@@ -20,7 +20,7 @@ from .submissions import Submission
 
 ANSWER_BYTES = 8 * 2**20  # of one answer
 STARTING = 180.0  # seconds until a process has imported torch
-UNREADABLE = "what its process says cannot be read"
+UNREADABLE = "the answer of its process cannot be read"
 CONFINE = [sys.executable, "-I", "-S", str(Path(__file__).with_name("confine.py"))]
 
 
@@ -37,7 +37,7 @@ class Limits:
 
 
 class _EarlyEndError(Exception):
-    """How a process ended that did not say all."""
+    """How a process ended before it had answered everything."""
 
 
 def permitted() -> list[str]:
@@ -154,7 +154,7 @@ def _message(
 
 
 def _reason(code: int) -> str:
-    """What the status of a process means that ended before it had said all."""
+    """What the status of a process means if it ended before it had answered everything."""
     if code == TOO_MANY:
         return "it started too many processes and was stopped"
     number = -code if code < 0 else code - 128
@@ -162,7 +162,7 @@ def _reason(code: int) -> str:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """End a process and all that it has started."""
+    """End a process and everything that it has started."""
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(5)

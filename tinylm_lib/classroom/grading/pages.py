@@ -211,7 +211,7 @@ def _bar(counts: Mapping[str, int]) -> str:
 
 
 def _sign(mark: Mark | None) -> str:
-    """A verdict in one character, with its words for who points at it or listens."""
+    """A verdict in one character, with its words for anyone who points at it or listens."""
     if mark is None:
         return ""
     sign, _, tone = LOOKS[mark.verdict]

@@ -33,7 +33,7 @@ def alike(texts: Mapping[tuple[str, str], str]) -> list[Alike]:
 def normal_form(text: str) -> str:
     """The code of a text with its own names numbered, without imports, docstrings and annotations.
 
-    Empty for a stub and for what is not Python.
+    Empty for a stub and for a text that is not Python.
     """
     try:
         tree = ast.parse(text)

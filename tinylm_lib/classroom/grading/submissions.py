@@ -26,7 +26,7 @@ class Submission:
     """What a student handed in for one lesson.
 
     attempts: by exercise, None for one that was not attempted; problem: why nothing could be read, or "".
-    taken: what is to be known of where it was found; files: all that it was read from; digest: of their contents.
+    taken: a remark on where it was found; files: those that it was read from; digest: of their contents.
     """
 
     student: str
@@ -45,7 +45,7 @@ class _UnreadableError(Exception):
 def submissions(folder: Path) -> list[Submission]:
     """All submissions in a folder that holds a notebook or a folder for each student, in the order of their names.
 
-    Raises FileNotFoundError for what is not a folder, or holds no notebooks.
+    Raises FileNotFoundError for a path that is not a folder, or holds no notebooks.
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder; give the one that holds the submitted notebooks")
@@ -91,7 +91,7 @@ def _of_student(student: str, paths: list[Path]) -> Iterator[Submission]:
             content = _content(path)
             lesson, cells = _notebook(path, content)
             read.setdefault(lesson, []).append((path, content, cells))
-        except Exception as error:  # whatever a file may hold, it costs the others nothing
+        except Exception as error:  # a file may hold anything, and the others must not suffer
             if not isinstance(error, _UnreadableError):
                 error = f"it cannot be read ({type(error).__name__})"
             lesson = m[1][:2] if (m := TOPIC.search(path.stem)) else ""
@@ -180,7 +180,7 @@ def _lesson(path: Path, notebook: dict, code: Cells) -> str:
 
 
 def _part(name: str, content: bytes) -> Attempt:
-    """A kept part, which stands on its own; its seal says what the function is called there."""
+    """A kept part, which needs no notebook; its seal says what the function is called there."""
     text = content.decode("utf-8", errors="replace")
     called = re.search(r'^# tinylm-part: .*"function": "(\w+)"', text, re.M)
     alias = f"\n\n{name} = {called[1]}\n" if called and called[1] != name else ""

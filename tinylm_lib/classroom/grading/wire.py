@@ -1,7 +1,7 @@
 """Plain values as JSON, on the way from a process that runs a student's code to one that never does.
 
-Decoding builds tensors, numbers, texts, bytes, lists and dicts, nothing else; what is not exactly such a value raises
-ValueError. A module, a generator or a recorded part among the arguments is sent as its state.
+Decoding builds tensors, numbers, texts, bytes, lists and dicts, nothing else; anything that is not exactly such a value
+raises ValueError. A module, a generator or a recorded part among the arguments is sent as its state.
 """
 
 import base64
@@ -49,7 +49,7 @@ def _tensor(value: Tensor) -> dict:
     name = str(value.dtype).removeprefix("torch.")
     if name not in SENT_DTYPES or value.layout != torch.strided or value.device.type != "cpu":
         return encode(Strange(f"tensor of {name} on {value.device}"))
-    flat = torch.empty(value.numel(), dtype=value.dtype).copy_(value.detach().reshape(-1))  # whatever its strides
+    flat = torch.empty(value.numel(), dtype=value.dtype).copy_(value.detach().reshape(-1))  # with any strides
     return {"tensor": [name, list(value.shape), base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode()]}
 
 

@@ -172,7 +172,7 @@ class Model {
     return linear(down_proj, h); // (F) -> (C)
   }
 
-  /** What final norm and head make of the stream at a place, 0 for the embedding. Returns (V). */
+  /** What final norm and head make of the stream at a depth, 0 for the embedding. Returns (V). */
   logits(place, row) {
     const x = rmsNorm(this.stream[place][row], this.final_norm, this.config.norm_eps);
     return linear(this.lm_head, x); // (C) -> (V)

@@ -15,7 +15,7 @@ const SLICE = 10; // milliseconds of work between two pauses
  * "Replaced". Different askers are answered one after the other.
  *
  * live.close() ends it, and what is not answered yet rejects in the same way.
- * Both reject for what cannot be read: a damaged record, no id at all, an id that the model does not have. */
+ * Both reject if something cannot be read: a damaged record, no id at all, an id that the model does not have. */
 async function open(record) {
   return inWorker(record).catch(() => inSlices(record));
 }

@@ -1,7 +1,7 @@
 // From logits to the probabilities to sample from, one draw from them, and the random numbers behind it.
 
 /**
- * The library's next_token_probs: the options apply in its order, each to what the last one left.
+ * The library's next_token_probs: the options apply in its order, each to the result of the one before.
  * probs: the probability of each id, exactly 0 where an option excludes it. warm: the probabilities after the temperature alone.
  * order: the ids from the most probable to the least, the lower id first among equals. kept: how many ids each option left.
  */

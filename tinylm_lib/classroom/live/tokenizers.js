@@ -18,7 +18,7 @@ function preTokens(text, special) {
   return parts.flatMap((part, i) => (i % 2 ? [part] : part.match(PRE_TOKEN) ?? []));
 }
 
-/** A text as Python's repr writes it: in quotes, with escapes for what cannot be seen. */
+/** A text as Python's repr writes it: in quotes, with escapes for invisible characters. */
 function quoted(text) {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   const escapes = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", [quote]: `\\${quote}` };
@@ -30,7 +30,7 @@ function quoted(text) {
   return quote + Array.from(text, seen).join("") + quote;
 }
 
-/** An Error with the name Unknown. word: what has no id. place: its position, the number of characters (code points) before it. */
+/** An Error with the name Unknown. word: the one without an id. place: its position, the number of characters (code points) before it. */
 function unknown(what, word, before, reason) {
   const place = [...before].length;
   return Object.assign(new Error(`${what} ${quoted(word)} at position ${place} ${reason}`), { name: "Unknown", word, place });
@@ -90,14 +90,14 @@ class Tokenizer {
 class ListTokenizer extends Tokenizer {
   constructor(kind, vocab, what, others, cut) {
     super(kind, vocab);
-    Object.assign(this, { what, cut, remedy: `build the tokenizer from a text that has it, or use ${others}` });
+    Object.assign(this, { what, cut, fix: `build the tokenizer from a text that has it, or use ${others}` });
   }
 
   /** The ids of a text. Throws Unknown, with the library's message, for the first word or character that has none. */
   encode(text) {
     return this.cut(text).map((token, i, all) => {
       const id = this.ids.get(token);
-      if (id === undefined) throw unknown(this.what, token, all.slice(0, i).join(""), `is none of the ${this.vocab_size} known ones; ${this.remedy}`);
+      if (id === undefined) throw unknown(this.what, token, all.slice(0, i).join(""), `is not one of the ${this.vocab_size} known ones; ${this.fix}`);
       return id;
     });
   }

@@ -3,19 +3,19 @@
     # (R)                 the value of this line has this shape
     # (A) -> (R)          and a tensor of shape A flows in: a local variable or a part of the expression
     # (A) @ (B) -> (R)    several flow in, joined by @ , + * or -; where the line has an `@`, these are its two sides
-    # (R), (S)            the shapes of a tuple's elements; one shape stands for all elements of a tuple or list
+    # (R), (S)            the shapes of a tuple's elements; one shape is that of all elements of a tuple or list
     # (R) words           words may follow; after a single item only behind two spaces or one of , : ;
 
 A dimension is a letter, a number, arithmetic of both (`T + 1`, `H*D`, `D/2`) or, once per shape, `...`: any dimensions,
 the same in all shapes of the comment up to broadcasting. `()` is a scalar tensor. Ordinary comments are numbers without
-any letter, unless they stand alone behind a tensor, and a listing such as `# (0, D), (1, D + 1), ...`.
+any letter, unless they are alone behind a tensor, and a listing such as `# (0, D), (1, D + 1), ...`.
 
 A comment ends a statement (assignment: the assigned value; `return`, `yield`, an expression: its value; `x += ...`: the
 new x; `for x in ...:`: x; a lambda: what it returns; a generator expression: each element), or a line inside one: then
 it speaks of the largest expression that ends there, such as a link of a method chain.
 
-Letters come from the caller's `sizes`, else from an int variable of that name in the same function, else they are bound
-by their first use in a call. A letter first used inside a loop is bound anew in each round.
+Letters come from the caller's `sizes`, or from an int variable of that name in the same function; otherwise they are
+bound by their first use in a call. A letter first used inside a loop is bound again in each round.
 """
 
 import ast
@@ -48,7 +48,7 @@ _SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, 
 
 @dataclass
 class Comment:
-    """One shape comment: where it stands, what it claims, and what came of it. Without a text it claims nothing."""
+    """One shape comment: where it is, what it claims, and what came of it. Without a text it claims nothing."""
 
     file: str
     line: int
@@ -77,10 +77,10 @@ class Report:
     sizes: Mapping[str, int] = field(default_factory=dict)
     on_line: Callable[[Comment, Any, Letters], None] | None = None
     comments: list[Comment] = field(default_factory=list)
-    operations: list[tuple[ast.AST, str]] = field(default_factory=list)  # each with the source that it stands in
+    operations: list[tuple[ast.AST, str]] = field(default_factory=list)  # each with the source that it is in
 
     def problems(self) -> list[str]:
-        """Returns one message per comment that lies, has no place or never ran."""
+        """Returns one message per comment that lies, could not be placed or never ran."""
         bad = [comment for comment in self.comments if comment.text and comment.state != "true"]
         return [c.lie or f"{c.file}:{c.line}: {c.source}\n  {c.state} {c.obstacle}".rstrip() for c in bad]
 
@@ -117,7 +117,7 @@ def find_comments(source: str, file: str = "<source>") -> list[Comment]:
         if match and _is_claim(*match.groups()):
             comment.lefts, comment.results = (_parse(text or "") for text in match.groups()[:2])
             if not trailing:
-                comment.obstacle = "a shape comment stands at the end of a line of code"
+                comment.obstacle = "a shape comment belongs at the end of a line of code"
             elif re.match(r"\s*(->|[@,+*-]\s*\()", match[3]):
                 comment.obstacle = _SPELLING
             found.append(comment)
@@ -144,7 +144,7 @@ class Scope:
 
     def __init__(self, report: Report) -> None:
         self.report, self.letters, self.running = report, {}, []
-        self.operation: tuple[ast.AST | None, str] = None, ""  # with the source that it stands in
+        self.operation: tuple[ast.AST | None, str] = None, ""  # with the source that it is in
         self.first, self.rest, self.named = None, (), {}  # what it takes
 
     def forget(self, letters: str) -> None:
@@ -203,7 +203,7 @@ def _short(value: Any) -> Any:
 
 
 def _sizes(value: Any) -> list[Size | None]:
-    """Returns the sizes of a tensor, or of all tensors in a tuple or list, None for each thing that is no tensor."""
+    """Returns the sizes of a tensor, or of all tensors in a tuple or list, None for each thing that is not a tensor."""
     if isinstance(value, torch.Tensor | np.ndarray | torch.Size):
         return [tuple(value if isinstance(value, torch.Size) else value.shape)]
     return [size for part in value for size in _sizes(part)] if isinstance(value, tuple | list) else [None]
@@ -269,7 +269,7 @@ def _match(claims: list[tuple[Shape, Size]], known: Letters, whole: bool = False
 
 
 def _value(dim: str, letters: Letters) -> float:
-    """Returns the number that a dimension such as `T + 1` stands for."""
+    """Returns the number that a dimension such as `T + 1` means."""
 
     def value(node: Any) -> float:
         if isinstance(node, ast.BinOp):

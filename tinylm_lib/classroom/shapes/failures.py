@@ -45,7 +45,7 @@ class Failure(NamedTuple):
 def _function_of(what: Any, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[FunctionType, tuple, dict]:
     """Returns the function behind a module, a method or a partial, and what it is called with.
 
-    Raises: TypeError for what is none of these.
+    Raises: TypeError for anything else.
     """
     if isinstance(what, partial):
         return _function_of(what.func, (*what.args, *args), {**what.keywords, **named})
@@ -71,7 +71,7 @@ def run_traced(
     """Runs a function while its lines are recorded; returns it, its arguments, the records and what it raised.
 
     letters: for what its own lines, its docstring and the numbers around it do not name.
-    Raises: TypeError and ValueError for what cannot be called so or has no Python source.
+    Raises: TypeError and ValueError if it cannot be called so or has no Python source.
     """
     function, args, named = _function_of(what, args, named)
     arguments, doc = signature(function).bind(*args, **named).arguments, getdoc(function) or ""

@@ -18,7 +18,7 @@ _VALUED = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
 _OPERANDS = (ast.Name, ast.Attribute, ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.IfExp, ast.NamedExpr)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SCOPES = (ast.Module, *_FUNCTIONS)
-_UNWOVEN = (ast.JoinedStr, ast.pattern, ast.arg)  # what is inside is no expression of its own
+_UNWOVEN = (ast.JoinedStr, ast.pattern, ast.arg)  # what is inside is not an expression of its own
 
 
 def _place(tree: ast.AST, line: int) -> ast.AST | None:

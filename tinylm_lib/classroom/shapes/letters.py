@@ -18,7 +18,7 @@ def axis_names(size: Size, letters: Letters, said: Shape = ()) -> Shape:
     """A name for every axis: its letter, or its size as a text where no letter is known.
 
     letters: the sizes of the known letters. A letter is used once as long as there is another of the same size, B at
-    most once; an axis of size 1 is no letter's. said: the dimensions of a true shape comment, taken as they are.
+    most once; an axis of size 1 has no letter. said: the dimensions of a true shape comment, taken as they are.
     """
     if "..." in said:
         at = said.index("...")

@@ -55,7 +55,7 @@ _KNOWN = (
     ("ids", "token ids", "B T", "", "{t} is token {fact}: its letters are gone, a number is left.", "a number"),
     ("embed", "embedding", "B T C", "V C", "{t} becomes a vector of {C} numbers: {fact} of the table.", "one row"),
     ("scaled", "× √C", "B T C", "", "{t}: all its numbers are multiplied by √C, the root of {C}."),
-    ("position", "+ position", "B T C", "", "{t} gets the vector of its place added: order counts from here on."),
+    ("position", "+ position", "B T C", "", "{t} gets the vector of its position added: order counts from here on."),
     ("block", "block", "B T C", "", "{t} passes through the blocks: each adds to its vector, none changes its shape."),
     ("attn_norm", "norm", "B T C", "C", "{t}: a copy of its vector is brought to one size, for attention to read."),
     ("attention", "attention", "B T C", "", "{t} looks back and fetches from the words before it what fits."),
@@ -66,15 +66,15 @@ _KNOWN = (
     ("q_norm", "norm of queries", "B H T D", "D", "{t}: its query is brought to one size in each head."),
     ("k_norm", "norm of keys", "B G T D", "D", "{t}: its key is brought to one size in each head."),
     ("rotation.q", "rotate queries", "B H T D", "",
-     "{t}: its query is turned by angles that belong to place {fact}.", "its own"),
+     "{t}: its query is rotated by angles that belong to position {fact}.", "its own"),
     ("rotation.k", "rotate keys", "B G T D", "",
-     "{t}: its key is turned by angles that belong to place {fact}.", "its own"),
+     "{t}: its key is rotated by angles that belong to position {fact}.", "its own"),
     ("scores", "scores q · k ÷ √D", "B H T S", "", "{t} compares its query with the key of every word."),
     ("masked", "mask", "B H T S", "", "{t} may not look at {fact}.", "what comes later"),
-    ("weights", "softmax", "B H T S", "", "{t} makes shares of one whole. {fact}", "Every row sums to 1."),
-    ("mixed", "mix the values", "B H T D", "", "{t} takes the values in these shares: one sum in each head."),
+    ("weights", "softmax", "B H T S", "", "{t} turns its scores into weights. {fact}", "Every row sums to 1."),
+    ("mixed", "mix the values", "B H T D", "", "{t} adds up the values with these weights: one sum in each head."),
     ("merged", "heads side by side", "B T H*D", "",
-     "{t}: nothing is computed, its {H} heads stand side by side again."),
+     "{t}: nothing is computed, its {H} heads are side by side again."),
     ("o_proj", "output", "B T C", "C H*D", "{t}: what its heads brought becomes one vector, as wide as the stream."),
     ("attention_added", "add to the stream", "B T C", "", "{t}: what attention fetched is added to its vector."),
     ("ffn_norm", "norm", "B T C", "C",
@@ -93,7 +93,7 @@ _KNOWN = (
 _STEPS = {step[0]: ModelStep(*step) for step in _KNOWN}
 _ON_THE_STREAM = "{t}: its vector itself, after the addition, is brought to one size."
 _TIED = " The table of the embedding is used again."
-# What happens inside a sublayer, by its class, and where the additions stand.
+# What happens inside a sublayer, by its class, and where the additions are.
 _INSIDE = {
     Attention: (
         "q_proj", "k_proj", "v_proj", "split", "q_norm", "k_norm", "rotation.q", "rotation.k", "scores", "masked",
@@ -108,7 +108,7 @@ _NO_MODULE = nn.Module()
 def model_steps(config: ModelConfig, seq_len: int) -> list[ModelStep]:
     """All steps of one text of seq_len tokens; those of one block, and of what is inside it, once.
 
-    The model is built and run on the meta device, so that what exists and in which order is its own word.
+    The model is built and run on the meta device, so that the model itself shows which steps exist, and their order.
     """
     with torch.device("meta"):
         model = TransformerLM(dataclasses.replace(config, n_layers=1))

@@ -126,7 +126,7 @@ def _broadcast_repairs(left: Operand, right: Operand, clash: tuple[int, int]) ->
     for one, other in pairs:
         n = len(one.size)
         for place in range(n, 0, -1) if n < len(other.size) else ():
-            words = f"`{one.term}.unsqueeze({place})`, with an axis of size 1 in that place, would fit."
+            words = f"`{one.term}.unsqueeze({place})`, with an axis of size 1 there, would fit."
             if place == n:
                 words = (
                     f"`{one.text}` looks as if a sum, mean or maximum had dropped its last axis, which keepdim=True "
@@ -198,7 +198,7 @@ def _attention(case: Case) -> Mismatch | None:
 
 
 def _sizes_given(given: Sequence[Operand]) -> Size | None:
-    """Returns the sizes that are asked for, one by one or as a tuple."""
+    """Returns the requested sizes, given one by one or as a tuple."""
     values = [one.value for one in given]
     if len(values) == 1 and isinstance(values[0], tuple | list):
         values = list(values[0])
@@ -210,11 +210,11 @@ def _expand(case: Case) -> Mismatch | None:
     if one.size is None or target is None:
         return None
     n, m = len(one.size), len(target)
-    kept = range(m - n, m)  # where -1 stands for the size that is there
+    kept = range(m - n, m)  # where -1 means the size that is there
     target = tuple(one.size[i - m] if size == -1 and i in kept else size for i, size in enumerate(target))
     wished = Operand(f"{case.name}{target}", None, target)
     if m < n:
-        return Mismatch("→", (one, wished), f"`{one.text}` has {n} axes, more than the {m} asked for.")
+        return Mismatch("→", (one, wished), f"`{one.text}` has {n} axes, more than the {m} requested ones.")
     for back in range(-1, -n - 1, -1):
         if one.size[back] not in (1, target[back]):
             fact = f"Only an axis of size 1 can be repeated; here {{}} should become {target[back]}."
@@ -263,24 +263,24 @@ def _other_number_of_axes(case: Case, first: Operand, one: Operand) -> Mismatch:
 
 
 def _view(case: Case) -> Mismatch | None:
-    """`view`, `reshape` and `unflatten`: numbers that do not fill the new shape, or do not stand in its order."""
+    """`view`, `reshape` and `unflatten`: numbers that do not fill the new shape, or are not in its order."""
     one, target = case.operands("input")[0], _target(case)
     if one.size is None or target is None:
         return None
     rest, sizes = -1 in target, [n for n in target if n != -1]
     have, known = math.prod(one.size), math.prod(sizes)
     if have == known or (rest and known and have % known == 0):
-        fact = "The numbers suffice, but in memory they stand in another order: a transpose only relabels the axes."
+        fact = "The numbers suffice, but in memory they are in another order: a transpose only relabels the axes."
         guess = "`.reshape(...)` copies where it must; so does `.contiguous()` in front of `.view(...)`."
         return Mismatch("→", (one,), fact, guess) if "stride" in str(case.error) else None
     numbers = _product_in_words(axis_names(one.size, case.letters), have)
-    verb = "are no multiple of" if rest else "cannot fill"
-    places = _product_in_words(map(str, sizes), known)
-    fact = f"`{case.name}` keeps every number, but {numbers} numbers {verb} {places} places."
+    verb = "is not a multiple of" if rest else "does not equal"
+    filled = _product_in_words(map(str, sizes), known)
+    fact = f"`{case.name}` keeps every number, but {numbers} {verb} {filled}."
     wished = Operand(f"{case.name}{target}", None, target)
     for i, n in enumerate(target if known and not rest else ()):
         if n > 0 and n not in one.size and have % (known // n) == 0:
-            right = f"With {have // (known // n)} in place of {n} it would fit."
+            right = f"With {have // (known // n)} instead of {n} it would fit."
             return Mismatch("→", (one, wished.marked(i)), fact, right)
     return Mismatch("→", (one, wished), fact)
 
@@ -291,7 +291,7 @@ def _product_in_words(names: Iterable[str], n: int) -> str:
 
 
 def _target(case: Case) -> Size | None:
-    """Returns the whole shape that is asked for."""
+    """Returns the whole shape that is requested."""
     if case.name != "unflatten":
         return _sizes_given([case.named["shape"]] if "shape" in case.named else case.given[1:])
     one, dim, cut = case.operands("input", "dim", "sizes")
@@ -303,7 +303,7 @@ def _target(case: Case) -> Size | None:
 
 
 def _embedding(case: Case) -> Mismatch | None:
-    """Ids that are no integers, or no rows of the table."""
+    """Ids that are not integers, or not rows of the table."""
     ids, table = case.operands("input", "weight")
     if not isinstance(ids.value, Tensor) or not table.size:
         return None
@@ -314,7 +314,7 @@ def _embedding(case: Case) -> Mismatch | None:
     wrong = _outside(ids.value, table.size[0])
     if wrong is None:
         return None
-    fact = f"Row {wrong} is asked for, but the table has the rows 0 to {table.size[0] - 1}: {case.axis(table, 0)}."
+    fact = f"Row {wrong} is looked up, but the table has the rows 0 to {table.size[0] - 1}: {case.axis(table, 0)}."
     guess = "A negative id does not count from the end."
     if wrong > 0:
         guess = "The ids look like those of a larger vocabulary."
@@ -332,8 +332,8 @@ def _index(case: Case) -> Mismatch | None:
     one, mask = case.operands("input", "index")
     out = re.search(r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", str(case.error))
     if one.size and out and int(out[2]) < len(one.size):
-        places = f"has the places 0 to {int(out[3]) - 1}, and {out[1]} is none of them" if out[3] != "0" else "is empty"
-        return Mismatch("[ ]", (one.marked(int(out[2])),), f"Axis {out[2]} {places}.")
+        size = f"has the indices 0 to {int(out[3]) - 1}, not {out[1]}" if out[3] != "0" else "is empty"
+        return Mismatch("[ ]", (one.marked(int(out[2])),), f"Axis {out[2]} {size}.")
     if one.size is None or getattr(mask.value, "dtype", None) != torch.bool:
         return None
     wrong = [i for i, n in enumerate(mask.size) if one.size[i : i + 1] != (n,)]
@@ -343,7 +343,7 @@ def _index(case: Case) -> Mismatch | None:
 
 
 def _cross_entropy(case: Case) -> Mismatch | None:
-    """Classes on another axis than 1, another number of targets than of rows, a target that is no class."""
+    """Classes on another axis than 1, another number of targets than of rows, a target that is not a class."""
     x, y = case.operands("input", "target")
     if not x.size or not isinstance(y.value, Tensor) or y.value.is_floating_point():
         return None

@@ -45,8 +45,8 @@ def trace(what: Any, *args: Any, details: bool = False, sizes: Sizes = None, **k
     args, kwargs: what it is called with. details: dtypes and devices too. sizes: letters and their sizes, as
     `{"B": 2, "T": 16}` or a model's config; others are read from the code: its shape comments, its variables named by
     one capital letter, its docstring (`x (B, T, C)`).
-    Where two shapes do not fit, the card ends there and explains it; any other error is raised as ever.
-    Raises: TypeError and ValueError for what cannot be called so or has no Python source.
+    Where two shapes do not fit, the card ends there and explains it; any other error is raised as usual.
+    Raises: TypeError and ValueError if it cannot be called so or has no Python source.
     """
     function, arguments, report, recording, error = run_traced(what, args, kwargs, _fixed(what, sizes))
     failure = failure_at(report, recording, error) if error else None
@@ -138,7 +138,7 @@ def _explained(failure: Failure) -> tuple[list[str], list[str]]:
 def explain_shapes(
     function: Any, args: Sequence[Any], error: BaseException, kwargs: Mapping[str, Any] | None = None
 ) -> Card | None:
-    """Explains an error that a function raised on these arguments, if it is about shapes that do not fit; else None.
+    """Explains an error that a function raised on these arguments, if it is about shapes that do not fit.
 
     The function runs once more, with what it prints thrown away. Nothing that it raises escapes.
     """
@@ -187,7 +187,7 @@ class _CellTracer:
     def visit(self, tree: Any) -> Any:
         """Returns the tree of a cell, traced; IPython calls this before it runs the cell."""
         start, self.recording = len(self.report.comments), Recording(capitals(self.ip.user_ns))
-        self.ip.user_ns["__shapes__"] = self.report  # anew each time: %reset clears the variables
+        self.ip.user_ns["__shapes__"] = self.report  # again each time: %reset clears the variables
         tree = instrument(self.source, f"In [{self.ip.execution_count}]", self.report, tree)
         self.here = self.report.comments[start:]
         return tree

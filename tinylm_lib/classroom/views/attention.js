@@ -1,4 +1,4 @@
-// Attention in stages: from q, k and v to scores, shares and the mixture, one head at a time or all heads at once.
+// Attention in stages: from q, k and v to scores, weights and the mixture, one head at a time or all heads at once.
 
 const STAGES = ["scores", "scaled", "masked", "weights", "mixed"];
 const SHARES = ["weights", "mixed"];
@@ -7,9 +7,9 @@ const LEVELS = 10, PATIENCE = 15_000; // shades in a small map; milliseconds unt
 const WHY = {
   scores: "A score is a dot product: how well the question of one word fits the offer of another.",
   scaled: "Divided by the root of the head's width, so that wide heads do not shout.",
-  masked: "What comes later is taken away before anything is shared out.",
-  weights: "Softmax makes shares of one whole: every row sums to 1.",
-  mixed: "The shares weigh the values. Their sum is what the word takes with it.",
+  masked: "What comes later is taken away before any attention is given.",
+  weights: "Softmax turns scores into attention weights: every row sums to 1.",
+  mixed: "Each value is multiplied by its weight. The sum is what the word takes with it.",
 };
 const CARD = `
 .tinylm-view.attention {
@@ -191,7 +191,7 @@ function mount(el, model, kept) {
       scaled: () => `${fixed(stages().scores[state.head][i][j], 1)} ÷ √${D} = **${fixed(x, 1)}** for ${asks} and ${offers}.`,
       masked: () => `${asks} may look at ${offers}: its ${fixed(x, 1)} stays.`,
       weights: () => `${asks} gives **${percent(x)}** of its attention to ${offers}.`,
-      mixed: () => `${asks} takes **${percent(x)}** of the value of ${offers}, and adds up all its shares.`,
+      mixed: () => `${asks} takes **${percent(x)}** of the value of ${offers}, and adds up all that it takes.`,
     }[state.stage]();
   }
 
@@ -221,7 +221,7 @@ function mount(el, model, kept) {
       scores: () => [strip(`q of ${named(tokens[i])}, ${D} numbers`, a, tallest([a, b])), strip(`k of ${named(tokens[j])}`, b, tallest([a, b])),
         strip(`their products, which add up to **${fixed(dot(a, b), 1)}**`, products, tallest(products))],
       mixed: () => [...top.map(([x, at], n) => strip(`${fixed(x, 2)} × v of ${named(tokens[at])}`, parts[n], limit)),
-        strip(`all ${i + 1} shares added up: what ${named(tokens[i])} takes with it`, mixed[h][i], limit)],
+        strip(`all ${i + 1} weighted values added up: what ${named(tokens[i])} takes with it`, mixed[h][i], limit)],
     }[state.stage]?.() ?? []));
   }
 
@@ -259,7 +259,7 @@ function mount(el, model, kept) {
       cell.className = `${isHidden ? "hatched" : "shade"} ${text === "0.00" ? "faint" : ""} ${tells ? "told" : ""}`;
       cell.style.setProperty("--a", isHidden ? 0 : shade(values[r][c], limits).toFixed(3));
       cell.textContent = text;
-      cell.setAttribute("aria-label", `${tokens[r]} looks at ${tokens[c]}: ${isHidden ? "masked" : text}${tells ? ", told here" : ""}`);
+      cell.setAttribute("aria-label", `${tokens[r]} looks at ${tokens[c]}: ${isHidden ? "masked" : text}${tells ? ", determines the next word" : ""}`);
       cell.tabIndex = -1;
     }));
     const { whole } = state;
@@ -271,14 +271,14 @@ function mount(el, model, kept) {
       for (const input of picker.querySelectorAll("input")) input.checked = input.value === String(value);
     }
     why.textContent = WHY[state.stage];
-    share.replaceChildren(...prose(rows.length ? `Where a next word is told, layer ${state.layer}, head ${state.head} gives **${percent(toldShare(state.layer, state.head))}** of its attention to the ringed words. Looking at all words equally would give ${percent(equalShare)}.` : ""));
+    share.replaceChildren(...prose(rows.length ? `Where earlier words determine the next one, layer ${state.layer}, head ${state.head} gives **${percent(toldShare(state.layer, state.head))}** of its attention to the ringed words. Looking at all words equally would give ${percent(equalShare)}.` : ""));
     share.hidden = !rows.length;
     legend.replaceChildren(
       make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers"),
       make("span", {}, `colour from ${fixed(low, digits())}`, make("i", { class: "ramp" }), `to ${fixed(high, digits())}`),
       ...(isMasked(0, 1) ? [make("span", {}, make("i", { class: "hatched" }), "masked: comes later")] : []),
-      ...(rows.length ? [make("span", {}, make("i", { class: "ring" }), "told here: StoryWorld tells the next word from this one")] : []),
-      ...(rows.length && whole ? [make("span", {}, "below a map: the share that goes there")] : []));
+      ...(rows.length ? [make("span", {}, make("i", { class: "ring" }), "StoryWorld: this word determines the next one")] : []),
+      ...(rows.length && whole ? [make("span", {}, "below a map: the attention that goes there")] : []));
     drawPlace();
   }
 
@@ -294,7 +294,7 @@ function mount(el, model, kept) {
   const map = (n, h) => {
     const { asks, node } = (maps[`${n}.${h}`] = small(layer(n).weights[h], told));
     const tells = rows.length ? percent(toldShare(n, h)) : "";
-    const input = make("input", { type: "radio", name: "map", value: `${n}.${h}`, "aria-label": `layer ${n}, head ${h}${tells && `, ${tells} told here`}`, onchange: () => pick(n, h) });
+    const input = make("input", { type: "radio", name: "map", value: `${n}.${h}`, "aria-label": `layer ${n}, head ${h}${tells && `, ${tells} to the ringed words`}`, onchange: () => pick(n, h) });
     return make("label", {}, input, node, make("span", {}, tells));
   };
   const drawn = known.filter((n) => layers[n]), heads = Array.from({ length: H }, (_, h) => h);

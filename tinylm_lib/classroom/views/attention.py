@@ -1,4 +1,4 @@
-"""Attention in stages: who looks at whom in every layer and head, from scores to shares to what is mixed."""
+"""Attention in stages: who looks at whom in every layer and head, from scores to weights to what is mixed."""
 
 import math
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ def attention_view(
 ) -> View:
     """The attention of a model as a view: scores, scaled, masked, weights and what is mixed, or all heads at once.
 
-    layer, head: the first to be shown, counted from 0. Of the beginning of a StoryWorld story it is marked which words
-    tell the next one. Beside a kernel another text of up to 32 tokens can be typed; see `typed_text`.
+    layer, head: the first to be shown, counted from 0. In the beginning of a StoryWorld story the words that determine
+    the next one are marked. With a kernel, another text of up to 32 tokens can be typed; see `typed_text`.
     Raises: ValueError for a layer or head that the model does not have, and for fewer than 2 or more than 17 tokens.
     """
     n_layers = model.config.n_layers
@@ -78,10 +78,10 @@ def attention_view(
 
 
 def typed_text(tokenizer: Any, text: str, lead: str) -> str:
-    """A typed text with what stands before it: a line end before a story, before another text what the view began with.
+    """A typed text with what comes before it: a line end before a story, before another text what the view began with.
 
-    lead: what the view began with. Where the tokenizer does not know the first word so, but after a line end, or after
-    a line end and a blank, these stand there.
+    lead: what the view began with. Where the tokenizer knows the first word only after a line end, or only after a
+    line end and a blank, these come before it.
     Raises: ValueError for an empty text.
     """
     text = text.strip()
@@ -100,7 +100,7 @@ def _is_known(tokenizer: Any, text: str) -> bool:
 
 
 def _stored(caught: Captured, tokenizer: Any, stages: dict[int, Stages]) -> dict[str, Any]:
-    """What the browser draws from: the tokens, what tells the next ones, and q, k and v of some layers, head by head.
+    """What the browser draws: the tokens, what determines the next ones, and q, k and v of some layers, head by head.
 
     Key-value heads that serve several query heads are stored once.
     """
@@ -129,8 +129,8 @@ def _says_told(weights: Tensor, told: list[list[int]]) -> str:
         return ""
     share = share_told(weights, told)
     return (
-        f" A ring marks the words that tell the next one, as StoryWorld knows. This head gives them "
-        f"{100 * share.heads:.0f} % of its attention; equal looking gives {100 * share.equal:.0f} %."
+        f" A ring marks the words that determine the next one in StoryWorld. This head gives them "
+        f"{100 * share.heads:.0f} % of its attention; equal attention would give {100 * share.equal:.0f} %."
     )
 
 

@@ -1,4 +1,4 @@
-"""Interactive views: alive beside a kernel and in an exported page, elsewhere a picture and its numbers."""
+"""Interactive views: alive with a kernel and in an exported page, elsewhere a picture and its numbers."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -29,9 +29,9 @@ Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class View(anywidget.AnyWidget):
-    """A module of the browser, the data that it draws, and what stands in its place without scripts: HTML and text.
+    """A module of the browser, the data that it draws, and what is shown without scripts: HTML and text.
 
-    module: the name of a script beside this file, which exports `render({model, el})` and reads `model.get("data")`.
+    module: the name of a script next to this file, which exports `render({model, el})` and reads `model.get("data")`.
     data: what JSON can hold, numbers rounded; with it alone an exported page draws the same.
     answer: where a kernel adds something, what it answers to a request of the module: the entries of data that change.
     """
@@ -72,7 +72,7 @@ def pictured(
     answer: Answer | None = None,
     sharpness: float = SHARPNESS,
 ) -> View:
-    """A view with a figure in its place. numbers: the tables of the figure, as HTML."""
+    """A view with a figure to show without scripts. numbers: the tables of the figure, as HTML."""
     html = framed(figure, alt, caption, numbers, flat=True, sharpness=sharpness)
     return View(module, data, html=html, text=text, answer=answer)
 
@@ -116,7 +116,7 @@ def few_digits(values: Any) -> Any:
 def packed(values: Tensor, places: int) -> dict[str, Any]:
     """The numbers of each part along a tensor's first axis as text, `places` digits of base 64 each, and their unit.
 
-    One place tells 31 steps from 0 to the part's largest number, two tell 2047; in the browser `unpacked` reads them.
+    One digit has 31 steps from 0 to the part's largest number, two have 2047; in the browser `unpacked` reads them.
     """
     half = len(DIGITS) ** places // 2
     powers = [len(DIGITS) ** place for place in reversed(range(places))]
@@ -140,8 +140,8 @@ def ids_of(tokenizer: Any, text_or_ids: str | Sequence[int] | Tensor, least: int
     encoded = tokenizer.encode(text_or_ids) if isinstance(text_or_ids, str) else text_or_ids
     ids = torch.as_tensor(encoded, dtype=torch.long).flatten()  # (T)
     if not least <= len(ids) <= most:
-        remedy = "take a shorter piece of the text" if len(ids) > most else "take a longer one"
-        raise ValueError(f"the view shows {least} to {most} tokens, not {len(ids)}: {remedy}")
+        fix = "take a shorter piece of the text" if len(ids) > most else "take a longer one"
+        raise ValueError(f"the view shows {least} to {most} tokens, not {len(ids)}: {fix}")
     return ids
 
 
@@ -153,7 +153,7 @@ def capture_ids(model: TransformerLM, ids: Tensor) -> Captured:
 def check_index(name: str, value: int, size: int) -> None:
     """Raises ValueError for a layer or head that the model does not have."""
     if not 0 <= value < size:
-        raise ValueError(f"{name} {value} is none of the model's {size}, which count from 0 to {size - 1}")
+        raise ValueError(f"{name} {value} is not one of the model's {size}, which count from 0 to {size - 1}")
 
 
 def leading_blanks(text: str) -> str:
@@ -162,7 +162,7 @@ def leading_blanks(text: str) -> str:
 
 
 def readable(token: str) -> str:
-    """A token as it stands in a cell: without the blanks around it, and with a sign for what cannot be seen."""
+    """A token as a cell shows it: without the blanks around it, and with a sign for invisible characters."""
     return token.strip(" ").replace("\n", "↵").replace("\t", "⇥") or "␣"
 
 
@@ -172,5 +172,5 @@ def readable_tokens(tokenizer: Any, ids: Iterable[int]) -> list[str]:
 
 
 def named(token: str) -> str:
-    """A readable token as it stands in a sentence: signs in quotes."""
+    """A readable token as a sentence shows it: signs in quotes."""
     return token if any(map(str.isalnum, token)) else f"“{token}”"

@@ -1,4 +1,4 @@
-// Where a model's parameters are, as areas, and the bytes of training and inference, as bars beside devices.
+// Where a model's parameters are, as areas, and the bytes of training and inference, as bars compared with devices.
 
 const MEMORY = `
 .tinylm-view.memory .say { min-height: 1.35em; margin-bottom: 10px }
@@ -37,7 +37,7 @@ const HUES = { embedding: "series-3", attention: "series-1", "feed-forward": "se
 const BYTE_HUES = ["series-1", "series-2", "series-3"];
 const WORD = { fp32: 4, bf16: 2 };
 const many = (n) => n.toLocaleString("en-US");
-/** A number of parameters in words, a number of bytes in its unit, a share in percent: three digits. */
+/** A number of parameters in words, a number of bytes in its unit, a fraction in percent: three digits. */
 const digits = (x) => x.toFixed(x < 9.995 ? 2 : x < 99.95 ? 1 : 0);
 const counted = (n) => (n >= 1e9 ? `${digits(n / 1e9)} billion` : n >= 1e6 ? `${digits(n / 1e6)} million` : many(n));
 const bytes = (n) => {
@@ -135,7 +135,7 @@ function mount(el, { models, devices, source }) {
   });
   const take = (at) => { state.model = at; drawMap(); drawSliders(); drawBytes(); };
   const view = frame(el, "Parameters and memory", make("style", {}, MEMORY), make("p", { class: "title" }, "Where are the parameters, and what memory do they take?"),
-    make("p", { class: "sub" }, "Each area is as large as its share of the parameters, all layers together. ← → walk through the parts."),
+    make("p", { class: "sub" }, "Each area shows how many of the parameters a part has, all layers together. ← → walk through the parts."),
     make("div", { class: "bar" }, segments("Model", "model", models.map(({ name }, at) => [at, name]), 0, take)), say, map, key,
     make("h4", {}, "How many bytes?"), sliders, told, table,
     make("p", { class: "note" }, `Gradients and AdamW's moments are kept in fp32. Activations come on top of training. ${source}`), live);

@@ -38,8 +38,8 @@ _SOURCE = (
 def memory_view(configs: Mapping[str, ModelConfig] | None = None) -> View:
     """The parameters of models as areas, and their bytes: weights, gradients, moments; weights and the KV cache.
 
-    configs: by the name to show, at most 4; they stand before four published models.
-    Raises: ValueError for more than 4, TypeError for what is no ModelConfig.
+    configs: by the name to show, at most 4; they come before four published models.
+    Raises: ValueError for more than 4, TypeError for anything that is not a ModelConfig.
     """
     chosen = dict(configs or {"modern": preset("modern")})
     if len(chosen) + len(PUBLISHED) > MOST_MODELS:
@@ -74,7 +74,7 @@ def memory_view(configs: Mapping[str, ModelConfig] | None = None) -> View:
         {"models": models, "devices": _DEVICES, "source": _SOURCE},
         _draw(models),
         text=says,
-        alt=f"Stacked bars: the share of each part in the parameters of {len(models)} models. {says}",
+        alt=f"Stacked bars: how the parameters of {len(models)} models are divided among their parts. {says}",
         caption=f"{says} A bar is one model's parameters; a head that is the embedding itself has none of its own.",
         numbers=number_table(["model", "parameters", *GROUPS, "GB to train"], rows),
     )
@@ -112,7 +112,7 @@ def _draw(models: list[dict[str, Any]]) -> Figure:
     sizes = {"font_size": 12, "axes_titlesize": 16, "axes_labelsize": 13}
     with drawing(7.0, 1.5 + 0.42 * len(models), axes_grid=False, **sizes) as figure:
         ax = figure.subplots()
-        ax.set(title="Where the parameters are", xlabel="share of all parameters (%)", xlim=(0, 100))
+        ax.set(title="Where the parameters are", xlabel="% of all parameters", xlim=(0, 100))
         left, places = [0.0] * len(models), range(len(models))
         for group, (color, hatch, _) in GROUPS.items():
             shares = [_percent(model, group) for model in models]

@@ -1,4 +1,4 @@
-// A question before the run: an answer is judged here, so that it works beside a kernel and in a page without one.
+// A question before the run: an answer is judged here, so that it works with a kernel and in a page without one.
 
 const ANSWER = `
 .tinylm-view.predict { max-width: 860px; border-left: 6px solid var(--accent) }
@@ -27,7 +27,7 @@ const ANSWER = `
 
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-/** What each kind of question shows, how its answer is read, and what a wrong answer without words of its own is told. */
+/** What each kind of question shows, how its answer is read, and the feedback for a wrong answer without words of its own. */
 const KINDS = {
   choices: ({ options }) => {
     const inputs = options.map((value) => make("input", { type: "radio", name: "option", value }));
@@ -93,7 +93,7 @@ const KINDS = {
       read: () => [...order],
       missing: "",
       isRight: same,
-      otherwise: (answer, key) => `${answer.filter((item, i) => item === key[i]).length} of ${key.length} stand where they belong.`,
+      otherwise: (answer, key) => `${answer.filter((item, i) => item === key[i]).length} of ${key.length} are where they belong.`,
     };
   },
 };

@@ -24,14 +24,14 @@ def predict(
     """A question that is answered before the next cell runs, in the notebook or in an exported page.
 
     key: computes the right answer; it is called here, so that no key is typed by hand.
-    because: one sentence, why it is right. Between backticks stands code, here and in all texts.
+    because: one sentence, why it is right. Text between backticks is code, here and everywhere.
     One of these says how the question is answered:
-    choices: {option: what to say to whoever takes it}, the right option with "".
+    choices: {option: what to say to anyone who chooses it}, the right option with "".
     number: its unit; `within` says how far from the key, in that unit, is still right.
     shape: the axes, such as "(T, S)"; the key is a tuple of sizes.
     ranking: the items, in another order than the right one; the key is a list of them.
     feedback: {wrong answer: what to say to it}, for all kinds but choices, which have it already.
-    Raises: ValueError, with the remedy, for a key that does not fit or a word of feedback that scolds the right answer.
+    Raises: ValueError, which says what to do, for a key that does not fit and for feedback on the right answer.
     """
     kinds = {"choices": choices, "number": number, "shape": shape, "ranking": ranking}
     given = [kind for kind, form in kinds.items() if form is not None]
@@ -52,7 +52,7 @@ def predict(
 
 def _choices(options: Mapping[str, str], key: Any, feedback: Mapping, within: None) -> dict[str, Any]:
     if key not in options:
-        raise ValueError(f"the key is {key!r}, which is none of the choices {', '.join(map(repr, options))}")
+        raise ValueError(f"the key is {key!r}, which is not one of the choices {', '.join(map(repr, options))}")
     silent = [option for option, text in options.items() if not text.strip()]
     if silent != [key]:
         raise ValueError(
@@ -92,7 +92,7 @@ def _ranking(items: Sequence[str], key: Any, feedback: Mapping[tuple[str, ...], 
         if sorted(named) != sorted(items) or len(set(items)) != len(items):
             raise ValueError(f"a ranking orders {', '.join(items)}, each once, not {', '.join(map(str, named))}")
     if order == list(items):
-        raise ValueError("the items already stand in the right order: give ranking= another one")
+        raise ValueError("the items are already in the right order: give ranking= another one")
     _refuse([wrong for wrong in feedback if list(wrong) == order], order)
     told = [[list(wrong), text] for wrong, text in feedback.items()]
     return {"items": list(items), "key": order, "answer": ", ".join(order), "feedback": told}

@@ -83,7 +83,7 @@ function show(holder, data, state) {
     const title = (text) => make("span", { class: "title" }, text);
     const added = (kind, values, at) => (at ? bar(kind, values[at - 1][t] / longest, fixed(values[at - 1][t], 1)) : make("span"));
     head.replaceChildren(...prose(`On the way to ${named(word(end, t))}, above ${named(tokens[t])}`));
-    course.replaceChildren(title(""), title("its share so far"), title("length of the stream"), title("attention added"), title("feed-forward added"),
+    course.replaceChildren(title(""), title("how likely so far"), title("length of the stream"), title("attention added"), title("feed-forward added"),
       ...up.flatMap((at) => [name(at), bar("share", last[at][t], fixed(last[at][t], 2)), bar("stream", stream[at][t] / longest, fixed(stream[at][t], 1)),
         added("attention", attention, at), added("ffn", ffn, at)]));
   }

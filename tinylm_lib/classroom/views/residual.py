@@ -33,7 +33,7 @@ class Depths(NamedTuple):
 def residual_view(model: TransformerLM, tokenizer: Any, text: str) -> View:
     """What the model would say next at each depth and position of a text, and how its residual stream grows.
 
-    Beside a kernel the view reads other texts, too.
+    With a kernel, the view reads other texts, too.
     Raises: ValueError for a text that the tokenizer does not know, without a token, or with more than 16 (typed: 32).
     """
 
@@ -85,7 +85,7 @@ def depths(model: TransformerLM, ids: Tensor) -> Depths:
 def _data(model: TransformerLM, tokenizer: Any, text: str, most: int) -> dict[str, Any]:
     """What the browser draws from; it begins at the position where the depth before the last is surest of another word.
 
-    best: of each depth and position the likeliest tokens, as places in the vocabulary; last: what each depth gives to
+    best: of each depth and position the most likely tokens, as ids; last: what each depth gives to
     the token that the model says in the end.
     """
     ids = ids_of(tokenizer, text, 1, most)

@@ -6,7 +6,7 @@ const SPAN = 128, MOVES = 1000, STARTS = [0, 40, 400], WAVES = 10_000;
 const TITLES = {
   pair: "A position turns each pair of numbers",
   bank: "Fast pairs for neighbours, slow ones for regions",
-  score: "The score knows the distance, not the place",
+  score: "The score knows the distance, not the position",
   layout: "Which two numbers form a pair?",
 };
 const CARD = `
@@ -88,7 +88,7 @@ function places(D, layout) {
   return of;
 }
 
-/** x turned to a position, one of WAYS as the places of angles and of partners. */
+/** x turned to a position, one of WAYS as the indices of angles and of partners. */
 const turn = (x, position, speeds, [angles, partners]) => x.map((z, c) => {
   const { pair, sign } = angles[c], a = position * speeds[pair];
   return z * Math.cos(a) + x[partners[c].partner] * sign * Math.sin(a);
@@ -244,7 +244,7 @@ function mount(el, data) {
     plot.replaceChildren(
       ...levels.flatMap((s) => [draw("line", { class: "grid", x1: left, x2: width - right, y1: y(s), y2: y(s) }), draw("text", { class: "quiet", x: left - 8, y: y(s) + 5, "text-anchor": "end" }, fixed(s, 0))]),
       ...range(Math.floor(data.reach / 8) + 1).map((n) => draw("text", { class: "quiet", x: x(8 * n), y: tall - bottom + 20, "text-anchor": "middle" }, String(8 * n))),
-      draw("text", { class: "quiet", x: left + (width - left - right) / 2, y: tall - 6, "text-anchor": "middle" }, "how many places back the key stands"),
+      draw("text", { class: "quiet", x: left + (width - left - right) / 2, y: tall - 6, "text-anchor": "middle" }, "how many positions back the key is"),
       draw("text", { class: "quiet", x: 0, y: top + 4 }, "q·k"),
       draw("line", { class: "at", x1: at, x2: at, y1: top, y2: tall - bottom }),
       ...Object.entries(lines).flatMap(([name, [before, now]]) => [draw("path", { class: "ghost", d: path(before), style: `stroke: ${colors[name]}` }),
@@ -287,8 +287,8 @@ function mount(el, data) {
     const spread = (values) => Math.max(...values) - Math.min(...values);
     const [first] = found[state.layout], foreign = state.layout === data.layout ? " as this model was trained" : `; but this model was trained with ${data.layout} and means ${fixed(found[data.layout][0], 3)}`;
     say.replaceChildren(...prose(mixed
-      ? `Number ${a} has the speed of pair ${angles[a].pair}, its partner ${b} that of pair ${angles[b].pair}: no rotation. With the place alone the score changes by **${fixed(spread(found[state.layout]), 3)}**.`
-      : `Numbers **${a}** and **${b}** turn together. Wherever the two words stand, ${state.distance} apart the score is **${fixed(first, 3)}**${foreign}.`));
+      ? `Number ${a} has the speed of pair ${angles[a].pair}, its partner ${b} that of pair ${angles[b].pair}: no rotation. With the position alone the score changes by **${fixed(spread(found[state.layout]), 3)}**.`
+      : `Numbers **${a}** and **${b}** turn together. For any two words ${state.distance} positions apart the score is **${fixed(first, 3)}**${foreign}.`));
     scores.replaceChildren(table([`q · k, ${state.distance} apart`, ...STARTS.map((start) => `key at ${start}`), "changes by"],
       Object.entries(found).map(([layout, values]) => [layout, ...values.map((s) => fixed(s, 3)), fixed(spread(values), 3)]), Object.keys(WAYS).indexOf(state.layout)));
   }

@@ -19,7 +19,7 @@ from .base import View, capture_ids, check_index, few_digits, ids_of, named, pic
 _PARTS = ("pair", "bank", "score", "layout")
 _SPAN = 128  # positions across the bank
 REACH = 64  # distances in the score
-STARTS = (0, 40, 400)  # where the key stands when the two move together
+STARTS = (0, 40, 400)  # positions of the key when the two move together
 _WIDEST_HEAD = 128
 _HUES = 21  # of the cosines in the picture, which few colours keep small
 
@@ -63,9 +63,9 @@ def rope_view(
 ) -> View:
     """Rotary positions on the query of one token and the key of another, as one head has them before they are turned.
 
-    query, key: places in the text, negative from its end. part: what is seen first: pair, bank, score or layout.
+    query, key: positions in the text, negative from its end. part: what is seen first: pair, bank, score or layout.
     Raises: ValueError for a model without plain rotary positions or with heads wider than 128, and for a layer, head,
-    place or part that there is not, or a key that comes after the query.
+    position or part that does not exist, or a key that comes after the query.
     """
     config = model.config
     _check(model, part)
@@ -75,7 +75,7 @@ def rope_view(
     query, key = (_place(name, place, len(ids)) for name, place in (("query", query), ("key", key)))
     if not 0 <= query - key <= REACH:
         raise ValueError(
-            f"the key at {key} must stand 0 to {REACH} places before the query at {query}: swap or move it"
+            f"the key at {key} must be 0 to {REACH} positions before the query at {query}: swap or move it"
         )
     caught = capture_ids(model, ids).inputs
     q, k = (caught[f"blocks.{layer}.attention.rotation.{name}"][0].float().cpu() for name in "qk")
@@ -102,7 +102,7 @@ def _pictured(data: dict[str, Any], pair: QueryKey) -> View:
         data,
         _draw(pair),
         text=f"Rotary positions. {says}",
-        alt=f"A bank of {n} waves, fast above slow, and the score over the distance, equal at both places. {says}",
+        alt=f"A bank of {n} waves, fast above slow, and the score over the distance, equal at both positions. {says}",
         caption=f"{says} Above: each position turns the {n} pairs of numbers by angles of their own, here as cosines; "
         f"the slowest pair takes {longest:,.0f} positions for one turn. Below: the score over the distance, wide and "
         f"pale with the key at {STARTS[0]}, thin with the key at {STARTS[-1]}. Turned, the two are one line; with "
@@ -125,17 +125,17 @@ def _check(model: TransformerLM, part: str) -> None:
     if config.d_head > _WIDEST_HEAD:
         raise ValueError(f"the view shows heads of at most {_WIDEST_HEAD} numbers, not d_head = {config.d_head}")
     if part not in _PARTS:
-        raise ValueError(f"part {part!r} is none of {', '.join(_PARTS)}")
+        raise ValueError(f"part {part!r} is not one of {', '.join(_PARTS)}")
 
 
 def _place(name: str, place: int, size: int) -> int:
     if not -size <= place < size:
-        raise ValueError(f"{name} {place} is no place in a text of {size} tokens: take 0 to {size - 1}")
+        raise ValueError(f"{name} {place} is not a position in a text of {size} tokens: take 0 to {size - 1}")
     return place % size
 
 
 def _tables(pair: QueryKey) -> str:
-    """The score by every way to turn, wherever the key stands, and the speed of some pairs."""
+    """The score by every way to turn, for several positions of the key, and the speed of some pairs."""
     starts, offset = torch.tensor(STARTS), torch.tensor(pair.offset)
     ways = {layout: pair.scores(starts, offset, layout) for layout in LAYOUTS}
     ways |= {"mixed up": pair.mixed_up(starts), "waves added": pair.added(starts, offset)}
@@ -163,7 +163,7 @@ def _draw(pair: QueryKey) -> Figure:
             before, after = (scores(torch.full_like(away, start), away).tolist() for start in (STARTS[0], STARTS[-1]))
             score.plot(away, before, color=color, linewidth=9, alpha=0.25, linestyle="-", solid_capstyle="round")
             score.plot(away, after, color=color, label=name)
-        score.set(title="Only distance counts", xlabel="how many places back the key stands", ylabel="q · k")
+        score.set(title="Only distance counts", xlabel="how many positions back the key is", ylabel="q · k")
         score.set(xticks=range(0, REACH + 1, 8), xlim=(0, REACH))
         spacing = {"handlelength": 1.6, "columnspacing": 1.2, "loc": "lower right", "bbox_to_anchor": (1, 0.99)}
         score.legend(frameon=False, fontsize=15, ncols=2, **spacing)

@@ -1,4 +1,4 @@
-// Sampling step by step: temperature, top-k, top-p and min-p make the shares that the next word is drawn from.
+// Sampling step by step: temperature, top-k, top-p and min-p make the probabilities that the next word is drawn with.
 
 const ROWS = 12, PAUSE = 160, VISIBLE = 0.0005;
 const MOST_WRITTEN = 60; // as in sampling.py
@@ -52,11 +52,11 @@ function unpack(text) {
 const CUTS = {
   temperature: (o, n) => "temperature 0: only the likeliest stays",
   top_k: (o, n) => `top-k ${o.top_k}: the ${n} likeliest stay`,
-  top_p: (o, n) => `top-p ${fixed(o.top_p, 2)}: ${n === 1 ? "1 word holds" : `${n} words hold`} this share of what was left`,
-  min_p: (o, n) => `min-p ${fixed(o.min_p, 2)}: at least this part of the first one's share; ${n} ${n === 1 ? "stays" : "stay"}`,
+  top_p: (o, n) => `top-p ${fixed(o.top_p, 2)}: ${n === 1 ? "1 word holds" : `${n} words hold`} this fraction of the probability left`,
+  min_p: (o, n) => `min-p ${fixed(o.min_p, 2)}: at least this fraction of the first one's probability; ${n} ${n === 1 ? "stays" : "stay"}`,
 };
 
-/** A share in three digits; one that would round to nothing is said to be small. */
+/** A probability in three digits; one that would round to nothing is said to be small. */
 const share = (p) => (p < VISIBLE ? "<0.001" : fixed(p, 3));
 
 /** The options that are on, their numbers in bold. */
@@ -77,7 +77,7 @@ function chart(words) {
   const lines = Object.fromEntries(Object.keys(CUTS).slice(1).map((name) => [name, make("tr", { class: "cut idle" }, make("td", { colspan: 4 }, " "))]));
   const scale = make("th", { scope: "col" }), body = make("tbody");
   const column = (text, name) => make("th", { scope: "col", class: name }, text);
-  const table = make("table", { "aria-label": "the likeliest next words and their shares" },
+  const table = make("table", { "aria-label": "the most likely next words and their probabilities" },
     make("colgroup", {}, ...["104px", "", "62px", "66px"].map((width) => make("col", { style: width && `width: ${width}` }))),
     make("thead", {}, make("tr", {}, column("next word"), scale, column("the model's", "number"), column("drawn with", "number"))), body);
 
@@ -85,7 +85,7 @@ function chart(words) {
     const all = (values, ids) => sum(ids.map((i) => values[i]));
     const first = order.slice(0, shown), rest = order.slice(shown), most = Math.max(...first.map((i) => Math.max(own[i], probs[i], warm[i])), all(own, rest), all(warm, rest));
     const limit = SCALES.find((x) => x >= most - 1e-9) ?? 1, width = (x) => `${(100 * Math.min(1, x / limit)).toFixed(2)}%`;
-    scale.textContent = `share, bars up to ${limit}`;
+    scale.textContent = `probability, bars up to ${limit}`;
     const fill = (parts, name, was, now, hot, isCut) => {
       const drawn = isCut ? hot : now;
       parts.name.textContent = name;
@@ -142,16 +142,16 @@ function mount(el, model) {
   function told({ probs, order }) {
     const best = order[0], kept = probs.filter((p) => p > 0).length;
     const many = state.options.temperature === 0 ? "only the likeliest word may be drawn" : `**${kept}** of ${V} words may be drawn`;
-    return `With ${asked(state.options)}, ${many}. The share of ${named(words[best])} goes from ${fixed(own.probs[best], 2)} to **${fixed(probs[best], 2)}**.`;
+    return `With ${asked(state.options)}, ${many}. The probability of ${named(words[best])} goes from ${fixed(own.probs[best], 2)} to **${fixed(probs[best], 2)}**.`;
   }
 
   function drawText() {
     const steps = path();
-    const word = ([id, p], i) => make("span", { class: "shade", style: `--a: ${p.toFixed(3)}`, title: `${words[id]}: drawn with a share of ${fixed(p, 2)}`, "data-step": i + 1 }, words[id]);
+    const word = ([id, p], i) => make("span", { class: "shade", style: `--a: ${p.toFixed(3)}`, title: `${words[id]}: drawn with probability ${fixed(p, 2)}`, "data-step": i + 1 }, words[id]);
     text.replaceChildren(make("span", { class: "given" }, prompt.trim()), ...steps.slice(0, state.at).map(word));
     const next = !live && steps[state.at], last = state.at && steps[state.at - 1];
-    const drawn = last ? `Word ${state.at}: **${words[last[0]]}**, drawn with a share of ${fixed(last[1], 2)}. ` : "";
-    note.replaceChildren(...prose(live ? `${drawn}The shade is the share that a word was drawn with.${model.get("data").note ?? ""}`
+    const drawn = last ? `Word ${state.at}: **${words[last[0]]}**, drawn with probability ${fixed(last[1], 2)}. ` : "";
+    note.replaceChildren(...prose(live ? `${drawn}The shade is the probability with which a word was drawn.${model.get("data").note ?? ""}`
       : `${drawn}The buttons show ${steps.length} words drawn beforehand (seed ${begunSeed}, ${asked(begun).replaceAll("*", "")})${next ? "" : ", and here they end"}; the sliders move the bars only.`));
     buttons.one.disabled = buttons.ten.disabled = state.waiting || (!live && !next);
     buttons.again.disabled = state.waiting || !state.at;
@@ -167,7 +167,7 @@ function mount(el, model) {
   const slide = (change) => { Object.assign(state.options, change); draw(); };
   const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  /** Goes on to the step `end`, one word after the other. */
+  /** Continues to the step `end`, one word after the other. */
   function walk(end) {
     clearTimeout(state.timer);
     if (state.at < end) state.at = still() ? end : state.at + 1;
@@ -208,13 +208,13 @@ function mount(el, model) {
     slider("min-p", { min: 0, max: 1, step: 0.01, value: begun.min_p ?? 0 }, (p) => (p === 0 ? "off" : fixed(p, 2)), (p) => slide({ min_p: p === 0 ? OFF.min_p : p })));
   sliders.addEventListener("change", () => { status.textContent = say.textContent; });
   const view = frame(el, "Sampling the next word", make("style", {}, SHEET), make("p", { class: "title" }, "From which words may the next one be drawn?"),
-    make("p", { class: "sub" }, "The model gives every word a share. Temperature makes the shares more equal or less; a cut leaves some words out, and the others share the whole."),
+    make("p", { class: "sub" }, "The model gives every word a probability. Temperature makes the probabilities more equal or less; a cut leaves some words out, and the probabilities of the others sum to 1 again."),
     make("div", { class: "parts" },
       make("div", {}, sliders, say, make("div", { class: "write" }, text,
         make("div", { class: "bar" }, buttons.one, buttons.ten, ...(live ? [] : [buttons.back]), buttons.again,
           ...(live ? [make("label", { class: "seed" }, "seed", number)] : [])), wrong, note)),
-      make("div", {}, make("p", { class: "legend" }, make("span", {}, make("i"), "share it is drawn with"),
-        make("span", {}, make("i", { class: "line" }), "the model's own share"), make("span", {}, make("i", { class: "hatch" }), "cut: never drawn")), bars.table)),
+      make("div", {}, make("p", { class: "legend" }, make("span", {}, make("i"), "probability it is drawn with"),
+        make("span", {}, make("i", { class: "line" }), "the model's own probability"), make("span", {}, make("i", { class: "hatch" }), "cut: never drawn")), bars.table)),
     status);
   view.classList.add("sampling");
   draw();

@@ -1,4 +1,4 @@
-"""Sampling step by step: how temperature, top-k, top-p and min-p make the shares that the next word is drawn from."""
+"""Sampling step by step: how temperature, top-k, top-p and min-p change the probabilities of the next word."""
 
 import base64
 from typing import Any
@@ -21,7 +21,7 @@ _OPTIONS = ("temperature", "top_k", "top_p", "min_p")
 
 
 class Writer:
-    """Continues a prompt word by word, and keeps the logits (V) before each word and the share that it was drawn with.
+    """Continues a prompt word by word, and keeps the logits (V) before each word and its probability when it was drawn.
 
     Each word is drawn as `generate` does it, with options that may change on the way.
     """
@@ -51,7 +51,7 @@ class Writer:
             return self.model(self.ids[None, -self.model.config.max_seq_len :])[0, -1].float()
 
     def data(self) -> dict[str, Any]:
-        """What the browser shows: the tokens written, their shares, and the logits before each and after the last."""
+        """What the browser shows: the tokens written, their probabilities, logits before each and after the last."""
         written = zip(self.ids[self.n_prompt :].tolist(), few_digits(self.shares), strict=True)
         packed = [base64.b64encode(logits.cpu().numpy().astype("<f4").tobytes()).decode() for logits in self.logits]
         return {"path": [list(step) for step in written], "logits": packed}
@@ -70,8 +70,8 @@ def sampling_view(
 ) -> View:
     """The next word's probabilities, sliders for the options of `next_token_probs`, and a text drawn from them.
 
-    The options are what the sliders begin with, and what the stored text of 12 tokens is drawn with; beside a kernel
-    the view writes on with the sliders as they stand.
+    The options are what the sliders begin with, and what the stored text of 12 tokens is drawn with; with a kernel
+    the view continues with the sliders as they are.
     Raises: ValueError for an option out of range, a temperature above 3, a vocabulary of more than 600 tokens, and a
     prompt that the tokenizer does not know or that holds no token.
     """
@@ -109,7 +109,7 @@ def _pictured(data: dict[str, Any], logits: Tensor, answer: Answer) -> View:
     chosen = ", ".join(f"{name} {value:g}" for name, value in options.items() if value is not None)
     says = (
         f"With {chosen}, {int((drawn > 0).sum())} of {len(words)} words may be drawn; {named(words[order[0]])} goes "
-        f"from a share of {own[order[0]]:.2f} to {drawn[order[0]]:.2f}."
+        f"from probability {own[order[0]]:.2f} to {drawn[order[0]]:.2f}."
     )
     rows = [(words[i], own[i], drawn[i]) for i in order[:_SHOWN]]
     if others := sorted(order[_SHOWN:]):
@@ -120,8 +120,8 @@ def _pictured(data: dict[str, Any], logits: Tensor, answer: Answer) -> View:
         data,
         _draw(*zip(*rows[:_SHOWN], strict=True)),
         text=f"Sampling the next word. {says}",
-        alt=f"Bar chart of the likeliest next words: the model's own shares and those they are drawn with. {says}",
-        caption=f"The next word after “{data['prompt'].strip()}”. The bar is the share that a word is drawn with, the "
+        alt=f"Bar chart of the most likely next words: the model's own probabilities and the ones used. {says}",
+        caption=f"The next word after “{data['prompt'].strip()}”. The bar is the probability it is drawn with, the "
         f"stroke the model's own. {says}",
         numbers=number_table(["word", "the model's", "drawn with"], cells),
         answer=answer,
@@ -135,10 +135,10 @@ def _share(x: Tensor) -> str:
 def _draw(words: tuple[str, ...], own: tuple[Tensor, ...], drawn: tuple[Tensor, ...]) -> Figure:
     with drawing(7.6, 1.7 + 0.24 * len(words), axes_grid=False) as figure:
         ax, places = figure.subplots(), range(len(words))
-        ax.barh(places, list(map(float, drawn)), height=0.62, color=SERIES[0], label="share it is drawn with")
+        ax.barh(places, list(map(float, drawn)), height=0.62, color=SERIES[0], label="probability it is drawn with")
         stroke = {"marker": "|", "s": 190, "linewidths": 3, "color": SERIES[1], "zorder": 3}
-        ax.scatter(list(map(float, own)), places, label="the model's own share", **stroke)
-        ax.set(title="How the next word is drawn", xlabel="share")
+        ax.scatter(list(map(float, own)), places, label="the model's own probability", **stroke)
+        ax.set(title="How the next word is drawn", xlabel="probability")
         ax.set_yticks(places, words, size=12)
         ax.set_xlim(0)
         ax.invert_yaxis()

@@ -57,7 +57,7 @@ const FLOW = `
 const MOST_TOKENS = 12, MOST_HEADS = 4, MOST_COLUMNS = 24, COLUMNS_OF_A_HEAD = 6, FEW = 3; // as in shape_flow.py
 const LEVELS = 8, MASKED = ".", ROOM = 0.3; // the frame of a row in a small picture is so much larger, so that it hides little
 const colored = (axes) => [...axes].map((letter) => (/[A-Z]/.test(letter) ? make("b", { style: `color: var(--axis-${letter})` }, letter) : letter === "*" ? "·" : letter));
-/** A shape, letters in their colours beside the numbers. */
+/** A shape, letters in their colours next to the numbers. */
 const shaped = (axes, sizes) => ["(", ...axes.split(" ").flatMap((axis, i) => [...(i ? [", "] : []), ...colored(axis), /[A-Z]/.test(axis) ? `=${sizes[i]}` : ""]), ")"];
 /** A number in at most four digits and a unit. */
 const short = (n) => {

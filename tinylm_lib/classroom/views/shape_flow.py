@@ -137,7 +137,7 @@ def _view(data: dict[str, Any], answer: Any = None) -> View:
         _draw(drawn),
         text=text,
         alt=f"Flow chart of the model from top to bottom. {text}",
-        caption=f"{text} The blue line is the stream; what stands on it changes it, what is set in only reads it. The "
+        caption=f"{text} The blue line is the stream; what is on it changes it, what is set in only reads it. The "
         f"block is drawn once, there are {data['layers']}.",
         numbers=number_table(["step", "shape of what it returns", *_COUNTED], rows),
         answer=answer,

@@ -1,4 +1,4 @@
-// What all views share: colours, a frame, native controls. It stands before each view's own module; nothing is imported.
+// What all views share: colours, a frame, native controls. It comes before each view's own module; nothing is imported.
 
 const STYLE = `
 .tinylm-view { color-scheme: light dark; --turn: .72; ${PALETTE};
@@ -124,7 +124,7 @@ function unpacked({ places, units, digits }, rows) {
   });
 }
 
-/** A word as it stands in a sentence: marks and blanks in quotes. */
+/** A word as a sentence shows it: marks and blanks in quotes. */
 const named = (token) => (/\p{L}|\p{N}/u.test(token) ? `**${token}**` : `**“${token}”**`);
 
 /** Text in which **words** are strong and `words` are code. */

@@ -60,7 +60,7 @@ function seen(bytes) {
 }
 const spoken = (bytes) => seen(bytes).map((part) => part.textContent ?? part).join("");
 
-/** BPE with only its first merges, always the lowest rank first: [id, whether the last of them made it], and how many places it joined. */
+/** BPE with only its first merges, always the lowest rank first: [id, whether the last of them made it], and how many pairs it joined. */
 function replay({ bytes, merges, special }, pieces, limit) {
   const rank = new Map(merges.map(([a, b], at) => [`${a} ${b}`, at])), cut = [];
   let places = 0;
@@ -98,7 +98,7 @@ function mount(el, model) {
   const live = make("p", { class: "unseen", role: "status" }), chosen = make("div"), wrong = make("p", { class: "wrong", role: "alert" });
   let shown = [], nodes = [];
 
-  /** The tokens of a text under one cut: id, bytes, the first byte's place, and whether the last merge made it. */
+  /** The tokens of a text under one cut: id, bytes, the first byte's position, and whether the last merge made it. */
   function tokensOf(text, c) {
     const stored = text.cuts[c], all = [...utf8.encode(text.text)];
     if (stored.refused) return null;
@@ -138,7 +138,7 @@ function mount(el, model) {
     if (!state.merges) return merge.replaceChildren("No merge yet: each byte is a token of its own.");
     const [a, b, joined] = bpe.merges[state.merges - 1], { places } = replay(bpe, text.pieces, state.merges);
     merge.replaceChildren(`Merge ${state.merges}: `, name(a), " + ", name(b), " → ", name(joined),
-      places ? ` joins ${many(places, "place")} here.` : " joins nothing in this text.");
+      places ? ` joins ${many(places, "pair")} here.` : " joins nothing in this text.");
   }
 
   const current = () => Math.max(0, shown.findLastIndex((token) => token.start <= state.byte));

@@ -47,7 +47,7 @@ def token_view(texts: Mapping[str, str], tokenizers: Sequence[Tokenizer]) -> Vie
     """Texts cut by several tokenizers as a view, with a slider that replays the merges of the BPE among them.
 
     texts: by the name that the view gives them; the picture shows the first. tokenizers: at most one of each kind.
-    Beside a kernel a reader may type another text.
+    With a kernel, a reader may type another text.
     Raises: ValueError or TypeError for a text that is empty, too long or not Unicode, for no text or tokenizer, two of
     a kind, an unknown kind, and for more than 600 merges.
     """
@@ -127,7 +127,7 @@ def _rules(bpe: BPETokenizer | None) -> dict[str, Any]:
 
 
 def joins(text: str, bpe: BPETokenizer) -> Counter:
-    """How many places of a text each merge joins, by the merge's rank."""
+    """How many pairs in a text each merge joins, by the merge's rank."""
     ranks = {pair: rank for rank, pair in enumerate(bpe.merges)}
     counts: Counter[int] = Counter()
     for piece in _pieces(text, bpe):
@@ -153,11 +153,11 @@ def _tables(texts: Mapping[str, str], cuts: Mapping[str, list[_Cut]], bpe: BPETo
         left, right = bpe.merges[rank]
         lines.append([str(rank + 1), *map(_readable, (left, right, left + right)), str(count)])
     tables += "<p>The first merges that join something in the first text:</p>"
-    return tables + number_table(["merge", "left", "right", "new token", "places"], lines)
+    return tables + number_table(["merge", "left", "right", "new token", "joined pairs"], lines)
 
 
 def _readable(token: bytes) -> str:
-    """A token as it can be seen: signs for spaces, and bytes that are not a character by their hexadecimal numbers."""
+    """A token as it can be seen: signs for blanks, and bytes that are not a character by their hexadecimal numbers."""
     try:
         return "".join(_SIGNS.get(c, c) for c in token.decode())
     except UnicodeDecodeError:
@@ -178,7 +178,7 @@ def _draw(text: str, cuts: list[_Cut]) -> Figure:
 
 
 def _draw_row(ax: Axes, row: int, text: str, tokens: list[bytes]) -> None:
-    """Boxes over the characters; the bytes of one character share its place."""
+    """Boxes over the characters; the bytes of one character share its box."""
     known = get_font(findfont(FontProperties(family=_MONO)))
     places = [place for place, c in enumerate(text[:_DRAWN_CHARACTERS]) for _ in c.encode()]  # of each byte
     start = 0

@@ -89,7 +89,7 @@ function mount(el, model) {
     const larger = grown(), longest = Math.max(...levels.map(([name]) => `${name}0.00 knowing `.length)), low = larger > 1 ? 30 : 0;
     const main = chart("Loss in nats per token over the updates", { wide, high: (narrow ? 300 : 330) - low, right: narrow ? 16 : Math.max(290, 8.9 * longest * larger), total, top, grown: larger,
       lines: [["raw", steps, loss], ["line", steps, smooth]], levels: narrow ? [] : levels, count: 6 });
-    const small = [["share", "learning rate, share of its peak", share, 1], ["norm", "gradient norm, before clipping", norm, 1.1 * Math.max(...norm, 0.1)]].map(([kind, name, values, most]) => {
+    const small = [["share", "learning rate, fraction of its peak", share, 1], ["norm", "gradient norm, before clipping", norm, 1.1 * Math.max(...norm, 0.1)]].map(([kind, name, values, most]) => {
       const drawn = chart(name, { wide: half, high: 130 - low / 3, right: 12, total, top: most, grown: larger, lines: [[`line ${kind}`, steps, values]], count: 2 });
       const value = make("b", {});
       return { ...drawn, values, value, figure: make("figure", {}, make("figcaption", {}, `${name}: `, value), drawn.picture) };
@@ -106,7 +106,7 @@ function mount(el, model) {
     show();
   }
 
-  /** Buttons and slider stay the same elements while the run goes on, so that no click and no focus is lost. */
+  /** Buttons and slider stay the same elements while the run lasts, so that no click and no focus is lost. */
   function control() {
     const live = model.get("live") && ["running", "paused"].includes(data.state), last = data.steps.length - 1;
     asks[0].hidden = !live || data.state === "paused";
@@ -147,7 +147,7 @@ function mount(el, model) {
   }
 
   const view = frame(el, "A training run", make("style", {}, LOOK), make("p", { class: "title" }, "How far has it learned?"),
-    make("p", { class: "sub" }, "The loss falls from knowing nothing towards all that can be known. The dotted lines say what one loses who knows only so much."),
+    make("p", { class: "sub" }, "The loss falls from knowing nothing towards everything that can be known. The dotted lines are the losses of predictors that know only so much."),
     make("div", { class: "bar" }, buttons, now, holder), error, say, charts, samples, told);
   view.classList.add("training");
   lay();

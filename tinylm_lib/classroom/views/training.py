@@ -24,7 +24,7 @@ from .base import View, few_digits
 _MOST_POINTS, _MOST_CHARACTERS = 300, 160
 _QUARTERINGS = 4  # a sample is written before the first update and after 1/64, 1/16 and 1/4 of them and all
 _AROUND = 10  # the smooth line is the mean loss from i - i / _AROUND to i + i / _AROUND, and one update on each side
-_PUSHES = 60  # how often a run is drawn while it goes on
+_PUSHES = 60  # how often a run is drawn while it lasts
 _TURNS = 8  # a click passes through several turns of the kernel's event loop before it is heard
 _PAUSE_SECONDS = 0.05
 _KNOWING = {"unigram": "how frequent tokens are", "bigram": "the token before", "floor": "all there is to know"}
@@ -97,7 +97,7 @@ class Run:
         """Follow a button: pause, resume or stop. Raises ValueError for anything else."""
         wish = {"pause": PAUSED, "resume": RUNNING, "stop": STOPPED}.get(request.get("do"))
         if wish is None:
-            raise ValueError(f"{request} asks for nothing that a run can do: pause, resume or stop")
+            raise ValueError(f"{request} is not something that a run can do: pause, resume or stop")
         if self.state in (RUNNING, PAUSED):
             self.state = wish
         return {"state": self.state, "step": self.step}
@@ -139,7 +139,7 @@ async def training_view(
     resume and stop (heard between updates, with ipykernel 7); elsewhere it is displayed once, finished.
 
     steps: what `train` returned; it is not changed by being watched. levels: what predictors of this language lose at
-    best, from `storyworld.entropies`; they are drawn beside ln V. expected: at some updates, the lowest and highest
+    best, from `storyworld.entropies`; they are drawn next to ln V. expected: at some updates, the lowest and highest
     smoothed loss that this recipe reaches on any machine. prompt: how samples begin.
     Raises: ValueError for less than 1 step, an empty prompt, a loss that is not finite and one that was not expected,
     and where an update that is expected did not come; the view keeps the curves.
@@ -212,14 +212,14 @@ def _figure_html(run: Run) -> str:
     picked = [s for s in run.expected if s in share] or [list(share)[i] for i in spread(len(share))]
     rows = [[str(step), _loss(run, step), fixed(share[step], 2)] for step in picked]
     rows += [[f"knowing {name}", rounded(value, 2), ""] for name, value in run.levels.items()]
-    table = number_table(["update", "smoothed loss, nats per token", "learning rate, share of its peak"], rows)
+    table = number_table(["update", "smoothed loss, nats per token", "learning rate, fraction of its peak"], rows)
     alt = f"Line chart of the loss in nats per token over the updates, with horizontal lines to compare. {run.says()}"
-    lines = "Light: the loss; bold: smoothed; dotted: what one loses who knows only so much."
+    lines = "Light: the loss; bold: smoothed; dotted: the loss of a predictor that knows only so much."
     return framed(_draw(run), alt, f"{lines} {run.says()} {run.trouble}".strip(), table, flat=True)
 
 
 def _loss(run: Run, step: int) -> str:
-    """A smoothed loss in two digits, or in three beside the range that it should lie in."""
+    """A smoothed loss in two digits, or in three next to the range that it should lie in."""
     if step not in run.expected:
         return rounded(run.smooth(step), 2)
     low, high = run.expected[step]
@@ -239,7 +239,7 @@ def _draw(run: Run) -> Figure:
             beside = {"va": "center", "size": 12, "transform": top.get_yaxis_transform()}
             top.text(1.01, value, f"{name} {rounded(value, 2)}", color=QUIET, **beside)
         top.set(title="Loss while training", ylabel="nats per token", xlim=(0, run.total))
-        for i, (name, title) in enumerate((("share", "learning rate, share"), ("norm", "gradient norm"))):
+        for i, (name, title) in enumerate((("share", "learning rate, fraction"), ("norm", "gradient norm"))):
             ax = figure.add_subplot(grid[1, i])
             ax.plot(steps, curves[name], color=SERIES[i + 1], linestyle="-")
             ax.set_title(title, size=14, weight="normal", pad=6)

@@ -1,4 +1,4 @@
-"""A student's function as a file that stands on its own: taken out of a notebook with all that it needs."""
+"""A student's function as a file that stands on its own: taken out of a notebook with everything that it needs."""
 
 import __future__
 
@@ -18,11 +18,11 @@ _ABSENT = object()
 
 
 class KeepError(Exception):
-    """Why a function cannot stand on its own in a file, and the remedy, in words for its author."""
+    """Why a function cannot stand on its own in a file, and how to fix that, in words for its author."""
 
 
 class Extract(NamedTuple):
-    """A function's name, its source behind all that it needs, and what was taken along: imports and helpers."""
+    """A function's name, its source after everything that it needs, and what was taken along: imports and helpers."""
 
     name: str
     body: str
@@ -32,7 +32,7 @@ class Extract(NamedTuple):
 def extract(function: Any) -> Extract:
     """Take a function out of its notebook, with the imports it uses and the functions and classes that it calls.
 
-    Raises KeepError for what no file can hold: other variables of the notebook, closures, lambdas, lost source.
+    Raises KeepError for things that no file can hold: other variables of the notebook, closures, lambdas, lost source.
     """
     own = _original(function)
     with warnings.catch_warnings():
@@ -60,7 +60,7 @@ class _Gathered:
         return Extract(name, "\n\n\n".join([*above, *self.texts]) + "\n", [*lines, *helpers])
 
     def define(self, name: str, thing: Any) -> None:
-        """Take a function or a class of the notebook, after all that it needs itself."""
+        """Take a function or a class of the notebook, after everything that it needs itself."""
         own = thing if isinstance(thing, type) else _original(thing)
         if self._is_new(own.__name__, thing):
             text = self._class(own) if isinstance(own, type) else self._function(name, thing, own)
@@ -81,12 +81,12 @@ class _Gathered:
         elif self._is_own(value):
             self.define(name, value)
         else:
-            remedy = f"Define `{name}` inside the function, or pass it as an argument."
+            fix = f"Define `{name}` inside the function, or pass it as an argument."
             if callable(value):
-                remedy = f"Call what `{name}` stands for, or define it inside the function."
+                fix = f"Call what `{name}` refers to, or define it inside the function."
             raise KeepError(
                 f"`{user}` uses `{name}`, {_kind(value)} of your notebook, and a file does not know your notebook. "
-                f"{remedy}"
+                f"{fix}"
             )
 
     def _is_new(self, name: str, thing: Any) -> bool:
@@ -94,7 +94,7 @@ class _Gathered:
         is_new = name not in self.stands_for
         if self.stands_for.setdefault(name, thing) is not thing:
             raise KeepError(
-                f"Two different things are called `{name}`: one was defined anew after it had been used. "
+                f"Two different things are called `{name}`: one was defined again after it had been used. "
                 f"Run the cells once more from top to bottom, or give one of them another name."
             )
         return is_new
@@ -132,8 +132,8 @@ class _Gathered:
             if thing is not own and not tree.body[0].decorator_list:
                 raise KeepError(f"`{name}` is wrapped in another function behind its back. Write `@` above its `def`.")
             return text
-        remedy = "Put it in a cell of its own, without a line that begins with `%%`; run that cell, then this one."
-        raise KeepError(f"Python does not remember how `{name}` was written. {remedy}")
+        fix = "Put it in a cell of its own, without a line that begins with `%%`; run that cell, then this one."
+        raise KeepError(f"Python does not remember how `{name}` was written. {fix}")
 
     def _class(self, own: type) -> str:
         """The text of a class: the statement around its methods, or without methods the last of its name."""
@@ -186,7 +186,7 @@ def _cells(function: FunctionType) -> list[tuple[str, ast.Module]]:
 
 
 def _parsed(text: str) -> list[tuple[str, ast.Module]]:
-    """The text and its tree, or nothing for what is not Python."""
+    """The text and its tree, or nothing for a text that is not Python."""
     with contextlib.suppress(SyntaxError, ValueError):
         return [(text, ast.parse(text))]
     return []

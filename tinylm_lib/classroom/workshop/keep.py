@@ -1,4 +1,4 @@
-"""Keeping a function: it is written to `work/parts` with all that it needs, once it passes its check there, too."""
+"""Keeping a function: it is written to `work/parts` with what it needs, once it passes its check there, too."""
 
 from collections.abc import Callable
 from itertools import count
@@ -27,7 +27,7 @@ class Kept(NamedTuple):
 
 
 def keep(name: str, function: Callable[..., Any]) -> Kept:
-    """Write a function that passes its check to `work/parts/name.py`, with all that it needs; shows what was done.
+    """Write a function that passes its check to `work/parts/name.py`, with what it needs; shows what was done.
 
     The file is checked in a fresh process first. An earlier part that differs is put into `work/parts/earlier`.
     Raises KeyError for an unknown name.

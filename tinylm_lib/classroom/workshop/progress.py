@@ -47,7 +47,7 @@ def using(model: TransformerLM) -> Card:
     """
     uses = getattr(model, "uses", None)
     if uses is None:
-        raise ValueError("this model has no place for your parts: make one with build(config)")
+        raise ValueError("this model cannot use your parts: make one with build(config)")
     title = f"{sum(use.places > 0 for use in uses)} of the {len(uses)} parts in this model are yours"
     chips, lines = {"yours": "", "the library's": ""}, [title]
     for use in uses:
@@ -61,7 +61,7 @@ def using(model: TransformerLM) -> Card:
 
 
 def _next(parts: list[PartState]) -> PartState | None:
-    """What to do next: mend what was right before, then go on where the lessons go on."""
+    """What to do next: fix what was right before, then continue with the lessons."""
     return next((part for part in parts if part.why), next((part for part in parts if part.status == "open"), None))
 
 
@@ -69,7 +69,7 @@ def _advice(part: PartState | None) -> str:
     if part is None:
         return "Everything is kept. The models that you build are yours."
     lesson = find_exercise(part.name).lesson
-    doing = "mend" if part.why else "write"
+    doing = "fix" if part.why else "write"
     return f"Next: {doing} `{part.name}` in lesson {lesson} {_topics()[lesson]}, then keep it."
 
 

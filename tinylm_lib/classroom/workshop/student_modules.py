@@ -20,7 +20,7 @@ from ...model import PreNormBlock, TransformerLM
 from ...positions import Positions, Rotary, SinusoidalPosition, Unchanged
 
 Functions = Mapping[str, Callable[..., Any]]
-UNPADDED = "your parts know no padding; give prompts of one length, or use the library's own model"
+UNPADDED = "your parts do not handle padding; give prompts of one length, or use the library's own model"
 
 
 def _calling(kind: type[nn.Module], name: str, call: Callable[..., Any], method: str = "forward") -> type[nn.Module]:
@@ -93,7 +93,7 @@ class YourGatedMLP(GatedMLP):
 
 
 def explicit_attention(softmax: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
-    """Attention written out, so that it can call a student's softmax; the lowest score stands where none is allowed."""
+    """Attention written out, so that it can call a student's softmax; forbidden scores become the lowest one."""
     scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~allowed, torch.finfo(q.dtype).min)
     return softmax(scores, -1) @ v
 
@@ -123,12 +123,12 @@ CALLABLE = {name for _, names in ADAPTERS.values() for name in names}
 # Why a part cannot replace what a module does, and where that holds.
 _DROPS = {"this model drops attention weights in training": lambda attention: attention.dropout}
 _OBSTACLES: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "rotate": {"it knows no stretched frequencies": lambda rotary: rotary.scaling},
+    "rotate": {"it does not handle stretched frequencies": lambda rotary: rotary.scaling},
     "multi_head_attention": {
-        "it knows no positions": lambda attention: not isinstance(attention.rotation, Unchanged),
-        "it knows no norms of q and k": lambda attention: not isinstance(attention.q_norm, nn.Identity),
-        "it knows no biases": lambda attention: any(p.bias is not None for p in (attention.q_proj, attention.o_proj)),
-        "it knows no grouped or narrower heads": lambda attention: len(
+        "it does not handle positions": lambda attention: not isinstance(attention.rotation, Unchanged),
+        "it does not handle norms of q and k": lambda attention: not isinstance(attention.q_norm, nn.Identity),
+        "it has no biases": lambda attention: any(p.bias is not None for p in (attention.q_proj, attention.o_proj)),
+        "it does not handle grouped or narrower heads": lambda attention: len(
             {n for p in (attention.q_proj, attention.k_proj) for n in p.weight.shape}) > 1,
         **_DROPS,
     },
