@@ -20,7 +20,7 @@ from PIL import Image
 
 from .cards import fold, number_table
 from .numbers import fixed, rounded
-from .theme import AXIS_COLORS, HEAT, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
+from .theme import AXIS_COLORS, HEAT, IN_THE_DARK, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
 from .theme import DASHES as DASHES
 
 PIXELS_PER_INCH, SHARPNESS = 96, 1.5
@@ -31,6 +31,8 @@ PAGE_INCHES, WORD_POINTS = 10.6, 13
 RAMP_STEPS = 10  # of a ramp in a flat picture: two numbers that differ by a tenth of it have two colours
 TINTS = (0.5, 0.2)  # of a colour on white: the edges of its lines, and its fills
 MASKED = SURFACES["soft"].light
+# Of JupyterLab; an untrusted notebook strips it, and a white card stays.
+DARK_NOTEBOOK = f"<style>[data-jp-theme-light=false] figure>img{{{IN_THE_DARK}}}</style>"
 DARK = 0.18  # relative luminance below which white has more contrast than black
 
 
@@ -89,7 +91,8 @@ def framed(
     """
     below = fold("The numbers", f'<div style="overflow-x:auto">{numbers}</div>')
     below = f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{below}'
-    return f'<figure style="margin:4px 0 12px">{_image(figure, alt, flat, sharpness)}{below}</figure>'
+    picture = DARK_NOTEBOOK + _image(figure, alt, flat, sharpness)
+    return f'<figure style="margin:4px 0 12px">{picture}{below}</figure>'
 
 
 def loss_curve(

@@ -70,7 +70,8 @@ MONO = 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace'
 SPACE = {"1": 4, "2": 10, "3": 16, "4": 28}
 MOTION = "150ms"
 
-# Figures are pictures on white paper, which a dark notebook shows as they are.
+# Figures are drawn on white paper. In the dark the page turns light and dark around and keeps the hues.
+IN_THE_DARK = "filter:invert(.91) hue-rotate(180deg)"
 INK, QUIET, LINE = "#1b1f24", "#5c6670", "#d9dee3"
 SERIES = tuple(shade.light for shade in SERIES_SHADES)
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
