@@ -317,7 +317,7 @@ def test_initialise_fills_all_weights_again_and_follows_the_seed(name: str) -> N
 
 
 DROPPED = {  # a dropout of 1 shows exactly where it acts: the model continues as if these modules gave 0
-    "embedding_dropout": r"dropout", "attention_dropout": r"blocks\.\d\.attention\.v_proj",
+    "embedding_dropout": r"position", "attention_dropout": r"blocks\.\d\.attention\.v_proj",
     "ffn_dropout": r"blocks\.\d\.ffn\.down_proj", "residual_dropout": r"blocks\.\d\.(attention|ffn)",
 }  # fmt: skip
 

@@ -171,9 +171,9 @@ class LayerNorm(nn.Module):
 NORMS: dict[str, type[RMSNorm] | type[LayerNorm]] = {"rms": RMSNorm, "layer": LayerNorm}
 
 
-def dropout(share: float) -> nn.Module:
+def dropout(fraction: float) -> Callable[[Tensor], Tensor]:
     """A layer that drops this fraction of its input in training, or none where the fraction is 0."""
-    return nn.Dropout(share) if share else nn.Identity()
+    return nn.Dropout(fraction) if fraction else unchanged
 
 
 @contextmanager

@@ -416,7 +416,7 @@ print("exact:", exact_probs(written[:at].rstrip()))
 assert 0.4 < before_slip[tokenizer.ids[" green"]] < before_slip[tokenizer.ids[" blue"]] < 0.6
 
 # %% [markdown]
-# This explains the slip of section 1. Only *green* was possible, but to the model *blue* and *green* were about equally likely: it remembers both colours, but not who has which thing. [[slip]] Section 4 shows that this is no accident.
+# This explains the slip of section 1. Only *green* was possible, but to the model *blue* and *green* were about equally likely: it remembers both colours, but not who has which thing. [[slip]] Section 4 shows that this is not an accident.
 
 # %% [markdown] slide="subslide"
 # ### From a guess to a text

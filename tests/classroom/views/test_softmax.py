@@ -1,4 +1,4 @@
-"""The view of softmax: what it stores and says are the probabilities of the scores."""
+"""The view of softmax: it stores the scores and names the largest probability."""
 
 import math
 
@@ -11,17 +11,17 @@ from tinylm_lib.classroom.views.softmax import OVERFLOWS_ABOVE, softmax_view
 SCORES, NAMES = torch.tensor([12.55478, 10.5282, -0.5, 3.98]), [" Jamal", " Carlos", "<b>", "."]
 
 
-def test_it_stores_the_scores_and_says_the_largest_probability():
+def test_it_stores_the_scores_and_names_the_largest_probability():
     view = softmax_view(SCORES, NAMES)
     assert view.data == {"names": ["Jamal", "Carlos", "<b>", "."], "scores": [12.5548, 10.5282, -0.5, 3.98]}
     total = sum(math.exp(score) for score in view.data["scores"])
-    share = 100 * math.exp(12.5548) / total
-    says = f"Jamal, with the score 12.55, gets {share:.1f} %."
+    percent = 100 * math.exp(12.5548) / total
+    says = f"Jamal, with the score 12.55, gets {percent:.1f} % of the probability."
     assert repr(view) == f"Softmax of 4 scores, step by step. {says}"
     assert view.html.count(says) == 2 and "<b>" not in view.html
 
 
-def test_its_table_holds_scores_powers_and_probabilities():
+def test_its_table_holds_scores_exponentials_and_probabilities():
     assert table_rows(softmax_view([2.0, 1.0, 0.1], ["a", "b", "c"]).html)[1:] == [
         ["a", "2.00", "1.00", "0.659"], ["b", "1.00", "0.368", "0.242"], ["c", "0.10", "0.150", "0.099"]
     ]  # fmt: skip

@@ -31,7 +31,7 @@ class Probe:
     """One call of the learner's function.
 
     holds: what is true of a right function here, a sentence without a full stop.
-    make: the arguments, made anew from a generator at each call.
+    make: the arguments, made from a generator again at each call.
     gradients: whether the gradients of all floating-point arguments are compared, too.
     sees: (arguments, result) -> what is compared; the result itself where it is None.
     tolerance: relative to the largest number; None takes what the dtype allows.

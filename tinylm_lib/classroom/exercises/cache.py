@@ -124,22 +124,20 @@ CACHED_ATTENTION = Exercise(
         ),
         "mask from the left": Fault(
             "the mask's diagonal starts in the upper left corner",
-            "Query 0 stands at position P, not 0: it may see the P cached keys and itself. With one new position only key 0 "
+            "Query 0 is at position P, not 0: it may see the P cached keys and itself. With one new position only key 0 "
             "would be left. (torch's is_causal aligns it so, too.)",
         ),
         "chunks masked from the left": Fault(
             "the mask of a chunk starts in the upper left corner",
-            "Query 0 of the chunk stands at position P, not 0: it may see the P cached keys and itself. (torch's is_causal "
+            "Query 0 of the chunk is at position P, not 0: it may see the P cached keys and itself. (torch's is_causal "
             "aligns it so, too.)",
         ),
         "mask only without a past": Fault(
             "a chunk with a past is not masked", "Its first position must not see the later ones, past or no past."
         ),
-        "one too many": Fault(
-            "every position sees one position too far", "Query i stands at P + i: that key is its last."
-        ),
-        "strict": Fault("a position does not see itself", "Query i stands at P + i: that key is its last."),
-        "strict, finite": Fault("a position does not see itself", "Query i stands at P + i: that key is its last."),
+        "one too many": Fault("every position sees one position too far", "Query i is at P + i: that key is its last."),
+        "strict": Fault("a position does not see itself", "Query i is at P + i: that key is its last."),
+        "strict, finite": Fault("a position does not see itself", "Query i is at P + i: that key is its last."),
         "future": Fault("a position sees itself and what comes later", "Past and future are exchanged."),
         "only the past": Fault(
             "the new keys and values are not looked at", "A position sees itself, too: extend the cache first."
@@ -184,7 +182,7 @@ CACHED_ATTENTION = Exercise(
     },
     hints=(
         "First put the new keys and values behind the old ones, then attend to all of them.",
-        "Query i of the T new ones stands at position P + i. Draw the mask for P = 2 and T = 3: it is no square.",
+        "Query i of the T new ones is at position P + i. Draw the mask for P = 2 and T = 3: it is not square.",
         "`torch.arange(S) <= P + torch.arange(T)[:, None]` is the mask, with S = P + T: True is allowed. Where it is False "
         "the score becomes -inf, before the softmax.",
     ),

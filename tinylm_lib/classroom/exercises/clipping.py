@@ -153,7 +153,7 @@ CLIP_GRADIENTS = Exercise(
             "the lengths are averaged", "The length of the whole is the root of the sum of squares."
         ),
         "largest norm": Fault("the largest length counts", "All of them make up the length of the whole."),
-        "last norm": Fault("only the last tensor is measured", "Is the sum started anew in the loop?"),
+        "last norm": Fault("only the last tensor is measured", "Does the sum start again at 0 in the loop?"),
         "first norm": Fault("only the first tensor is measured", "All of them make up the length of the whole."),
         "no root": Fault("the root is missing", "The sum of squares is the squared length."),
         "absolute values": Fault("absolute values are added", "A length is the root of the sum of squares."),

@@ -196,7 +196,7 @@ def _drawn_apart(arguments: tuple, _: Any) -> dict[str, Any]:
     maps = [part for part in arguments[0].modules() if isinstance(part, nn.Linear)]
     shapes = all(tuple(part.weight.shape) == (part.out_features, part.in_features) for part in maps)
     learn = all(p.requires_grad for p in arguments[0].parameters())
-    return {"each matrix is drawn anew": apart, "all learn": learn, "shapes stay": shapes}
+    return {"each matrix is drawn again": apart, "all learn": learn, "shapes stay": shapes}
 
 
 def _tied(n_rows: int, width: int) -> nn.Module:
@@ -255,7 +255,7 @@ INIT_WEIGHTS = Exercise(
         "a copy": Fault("a copy is filled", "The caller keeps the old weights: fill the module that was given."),
         "replaced": Fault(
             "new tensors take the place of the old ones",
-            "Whoever shares a tensor keeps the old one: a tied head is tied no more. Fill what is there.",
+            "A module that shares a tensor keeps the old one: a tied head is tied no more. Fill what is there.",
         ),
         "itself only": Fault(
             "only the module itself is filled", "It holds others, and these again others: how are all of them visited?"
@@ -300,7 +300,7 @@ INIT_WEIGHTS = Exercise(
             "the spread is Xavier's", "It comes from the sizes of the matrix; here the caller gives the std."
         ),
         "orthogonal": Fault("the rows are orthogonal", "Each number is drawn by itself."),
-        "scaled": Fault("the old weights are multiplied by std", "They are drawn anew."),
+        "scaled": Fault("the old weights are multiplied by std", "They are drawn again."),
         "kaiming": Fault(
             "the spread is Kaiming's", "It comes from the sizes of the matrix; here the caller gives the std."
         ),
@@ -319,7 +319,7 @@ INIT_WEIGHTS = Exercise(
         "zeros": Fault("all weights are zero", "Then nothing tells the features apart, and they learn the same."),
         "one row": Fault("all rows are equal", "Then all outputs of a map are the same: draw each number."),
         "one draw": Fault(
-            "the generator is seeded anew for each matrix", "Then matrices start with the same numbers: draw on."
+            "the generator is seeded again for each matrix", "Then matrices start with the same numbers: draw on."
         ),
     },
     hints=(

@@ -298,7 +298,7 @@ ROTATE = Exercise(
         "never turned": Fault("nothing is turned", "x comes back as it was: every position was taken for 0."),
         "by row": Fault(
             "the rows are counted instead of looking at `positions`",
-            "Row 0 need not stand at position 0: it may stand at 500.",
+            "Row 0 need not be at position 0: it may be at 500.",
         ),
         "from the first": Fault(
             "positions are counted from the first one", "The numbers in `positions` are used as they are."

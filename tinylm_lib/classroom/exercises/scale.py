@@ -201,7 +201,7 @@ ALL_REDUCE_MEAN = Exercise(
         ),
         "largest batch only": Fault("only the largest batch counts", "All processes have a share."),
         "only the first": Fault("only the first process counts", "All processes have a share."),
-        "only the last": Fault("only the last process counts", "Is the sum started anew in the loop?"),
+        "only the last": Fault("only the last process counts", "Does the sum start again at 0 in the loop?"),
         "only the first tensor is weighted": Fault(
             "only the first tensor is weighted by targets", "The same weights hold for all tensors of a process."
         ),

@@ -131,7 +131,7 @@ SOFTMAX = Exercise(
         ),
         "mean": Fault(
             "the mean is subtracted",
-            "One very large score among small ones still overflows. After subtracting which number is no score above 0?",
+            "One very large score among small ones still overflows. Which number can you subtract so that no score is above 0?",
         ),
         "largest size": Fault(
             "the largest absolute value is subtracted",

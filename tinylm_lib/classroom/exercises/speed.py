@@ -60,7 +60,7 @@ ATTAINABLE = Exercise(
     ),
     faults={
         "upside down": Fault("bytes are divided by FLOPs", "Intensity is FLOPs per byte."),
-        "the larger": Fault("the larger of the two limits counts", "Whoever is slower holds up the other."),
+        "the larger": Fault("the larger of the two limits counts", "The slower of the two holds up the other."),
         "no roof": Fault("the peak is never looked at", "However many FLOPs a byte brings, the processor has a limit."),
         "only the roof": Fault("the memory is never looked at", "Numbers must arrive before they can be multiplied."),
         "the mean": Fault("the two limits are averaged", "The slower one alone decides."),
@@ -70,7 +70,7 @@ ATTAINABLE = Exercise(
         ),
         "all or nothing": Fault("below the meeting point nothing is done", "There the memory sets the pace."),
         "bandwidth unused": Fault("intensity is compared with the peak", "FLOPs per byte: how many bytes in a second?"),
-        "intensity unused": Fault("bandwidth is compared with the peak", "Bytes per second are no FLOPs per second."),
+        "intensity unused": Fault("bandwidth is compared with the peak", "Bytes per second are not FLOPs per second."),
         "peak times intensity": Fault("the peak is multiplied", "The bandwidth is what intensity multiplies."),
         "whole numbers": Fault("the intensity is cut to a whole number", "Divide with `/`: `//` leaves out the rest."),
         "seconds": Fault("the seconds are returned", "Asked is the speed: FLOPs per second."),

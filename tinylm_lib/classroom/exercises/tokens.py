@@ -190,7 +190,7 @@ MOST_COMMON_PAIR = Exercise(
         Probe("ids are compared as numbers, not as text", lambda g: (_tied((9, 1), (10, 1), (9, 2)),)),
         Probe("equal ids are a pair, too", lambda g: ([3, 3, 1, 2, 3, 3],)),
         Probe("equal ids are a pair, too: in three in a row it occurs twice", lambda g: ([5, 5, 5, 1, 7, 8, 2, 7, 8, 5, 5],)),
-        Probe("only neighbours count, and the end is no neighbour of the start", lambda g: ([4, 1, 2, 5, 1, 3, 4, 6, 1, 7, 4],)),
+        Probe("only neighbours count, and the end is not a neighbour of the start", lambda g: ([4, 1, 2, 5, 1, 3, 4, 6, 1, 7, 4],)),
         Probe("long lists", lambda g: (_ids(g, 60, 4),)),
         Probe("long lists", lambda g: (_ids(g, 200, 6, start=300),)),
         Probe("ids of any size", lambda g: (_ids(g, 90, 5, start=70_000),)),

@@ -85,11 +85,11 @@ NEXT_TOKEN_PAIRS = Exercise(
             "the texts are shifted, not the tokens", "ids are (B, T): the tokens of a text lie along axis 1."
         ),
         "wraps around": Fault(
-            "the first token is the target of the last", "Behind the last token nothing is known: it is no input."
+            "the first token is the target of the last", "Behind the last token nothing is known: it is not an input."
         ),
         "wraps around batch": Fault(
             "the target of the last token comes from the next text",
-            "Behind the last token nothing is known: it is no input.",
+            "Behind the last token nothing is known: it is not an input.",
         ),
         "rolled and cut": Fault(
             "the ids are rolled the wrong way", "The target is the token that comes next, not the one before."
@@ -221,7 +221,7 @@ def _scattered(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
 def _generated(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
     generator, seed = arguments[3], 1
     used = not torch.equal(generator.get_state(), Generator().manual_seed(seed).get_state())
-    return {"the generator was drawn from": used, "it was not seeded anew": generator.initial_seed() == seed}
+    return {"the generator was drawn from": used, "it was not seeded again": generator.initial_seed() == seed}
 
 
 def _only_window(g: Generator) -> tuple:
@@ -308,7 +308,7 @@ RANDOM_WINDOWS = Exercise(
         "past the end": Fault(
             "windows may run over the end", "How many starts leave room for seq_len inputs and the last target?"
         ),
-        "always the same": Fault("the generator is seeded anew", "Each batch is the same then: just draw from it."),
+        "always the same": Fault("the generator is seeded again", "Each batch is the same then: just draw from it."),
         "generator unused": Fault(
             "the given generator is not used",
             "All chance comes from it: a run can be repeated, and each batch is another.",

@@ -1,4 +1,4 @@
-// Softmax step by step: scores that can be moved, their probabilities, and what becomes of both ways to compute them in fp32.
+// Softmax step by step: scores that can be moved, their probabilities, and what fp32 makes of both ways to compute them.
 
 const STEPS = `
 .tinylm-view.softmax .scroll { overflow-x: auto; margin: 0 0 14px }
@@ -43,7 +43,7 @@ const WARMTHS = [0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 
 const END = Math.log((2 - 2 ** -23) * 2 ** 127); // exp of more is too large for fp32
 const f = Math.fround; // the nearest number that fp32 can hold
 
-/** Powers, their sum and the probabilities, every result rounded to fp32 as it would be there. */
+/** Exponentials, their sum and the probabilities, every result rounded to fp32 as it would be there. */
 function share(exponents) {
   const powers = exponents.map((x) => f(Math.exp(x))), sum = powers.reduce((a, b) => f(a + b));
   return { powers, sum, shares: powers.map((x) => f(x / sum)) };
@@ -137,13 +137,13 @@ function mount(el, { names, scores: given }) {
   }
 
   function because({ scaled, best, naive }) {
-    if (!state.warmth) return "Nothing can be divided by 0. What small temperatures lead to is called **greedy**: always the largest score.";
-    if (naive.sum === Infinity) return `exp(${fixed(scaled[best], 2)}) is more than fp32 can hold; it ends at exp(${END.toFixed(2)}), about 3.4×10³⁸. So the formula gives **inf**, and inf ÷ inf is **NaN**. Where the largest is taken away first, no power is above 1.`;
-    if (naive.sum === 0) return "Every power is too small for fp32, so the formula divides **0 ÷ 0: NaN**. Where the largest is taken away first, one power is 1.";
-    if (state.shift) return `${state.shift} added to every score: ***no probability changes**. Every power grows by the same factor, and so does their sum.`;
-    if (state.warmth < 1) return "Below 1 the temperature stretches every difference: the largest score takes more.";
-    if (state.warmth > 1) return "Above 1 the temperature shrinks every difference: the probabilities come closer to being equal.";
-    return "Divide by the temperature T, make powers with exp, divide by their sum. Move a score, the temperature, or all scores together.";
+    if (!state.warmth) return "Nothing can be divided by 0. But small temperatures lead to a choice that is called **greedy**: always the largest score.";
+    if (naive.sum === Infinity) return `exp(${fixed(scaled[best], 2)}) is more than fp32 can hold; which ends at exp(${END.toFixed(2)}), about 3.4×10³⁸. So the formula gives **inf**, and inf ÷ inf is **NaN**. If the largest is subtracted first, no exponential is above 1.`;
+    if (naive.sum === 0) return "Every exponential is too small for fp32, so the formula divides **0 ÷ 0: NaN**. If the largest is subtracted first, one exponential is 1.";
+    if (state.shift) return `${state.shift} added to every score: **no probability changes**. Every exponential grows by the same factor, and so does their sum.`;
+    if (state.warmth < 1) return "Below 1 the temperature makes every difference larger: the largest score gets more.";
+    if (state.warmth > 1) return "Above 1 the temperature makes every difference smaller: the probabilities become more alike.";
+    return "Divide by the temperature T, take exp, divide by the sum. Move a score, the temperature, or all scores together.";
   }
 
   function draw() {

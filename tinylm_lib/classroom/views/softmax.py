@@ -19,7 +19,7 @@ OVERFLOWS_ABOVE = math.log(torch.finfo(torch.float32).max)
 
 
 def softmax_view(scores: Tensor | Sequence[float], names: Sequence[str]) -> View:
-    """Scores and the probabilities that softmax makes of them: divide by the temperature, exp, divide by the sum.
+    """Scores and what softmax makes of them as a view: divide by the temperature, take exp, divide by the sum.
 
     scores (V): 2 to 8 finite numbers; the view moves each of them, and all together. names: what they are scores of.
     Raises: ValueError for another number of scores, for scores that are not finite and names that do not fit.
@@ -36,16 +36,16 @@ def softmax_view(scores: Tensor | Sequence[float], names: Sequence[str]) -> View
     scores = torch.tensor(data["scores"])
     powers, probs = (scores - scores.max()).exp(), softmax(scores, dim=0)
     best = int(probs.argmax())
-    says = f"{names[best]}, with the score {scores[best]:.2f}, gets {100 * probs[best]:.1f} %."
+    says = f"{names[best]}, with the score {scores[best]:.2f}, gets {100 * probs[best]:.1f} % of the probability."
     lines = zip(names, scores.tolist(), powers.tolist(), probs.tolist(), strict=True)
-    rows = ([name, fixed(score, 2), rounded(power, 3), fixed(p, 3)] for name, score, power, p in lines)
+    rows = ([name, fixed(score, 2), rounded(power, 3), fixed(prob, 3)] for name, score, power, prob in lines)
     return pictured(
         "softmax",
         data,
         _draw(names, scores, powers, probs),
         text=f"Softmax of {len(names)} scores, step by step. {says}",
         alt=f"Bar charts of the scores, their exponentials and the probabilities, for {', '.join(names)}. {says}",
-        caption="From left to right: the scores; their exponentials, with the largest score taken away first; and "
+        caption="From left to right: the scores; their exponentials, with the largest score subtracted first; and "
         f"those divided by their sum. {says} (In fp32, exp of more than {OVERFLOWS_ABOVE:.2f} would overflow.)",
         numbers=number_table(["", "score", "exp(score − largest)", "probability"], rows),
     )

@@ -157,7 +157,7 @@ def _tables(texts: Mapping[str, str], cuts: Mapping[str, list[_Cut]], bpe: BPETo
 
 
 def _readable(token: bytes) -> str:
-    """A token as it can be seen: signs for blanks, and bytes that are not a character by their hexadecimal numbers."""
+    """A token as it can be seen: signs for spaces, and bytes that are not a character by their hexadecimal numbers."""
     try:
         return "".join(_SIGNS.get(c, c) for c in token.decode())
     except UnicodeDecodeError:
