@@ -23,7 +23,7 @@ def test_numbers_that_differ_are_distinguished():
 
 def test_an_exception_that_is_expected_is_said_in_words():
     looked_up = diagnose("embedding", lambda ids, weight: weight[ids])
-    assert "; right is an IndexError." in looked_up.message
+    assert ", but an IndexError is right." in looked_up.message
     assert "Raised(" not in looked_up.message
 
 
