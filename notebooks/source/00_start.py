@@ -218,7 +218,7 @@ figures.display(
 )  # fmt: skip
 
 # %% [markdown] slide="say"
-# Follow a thread from its beginning to its end. The four parallel threads are the saying. Nobody has programmed them: there is no line of code about names, places or sayings.
+# Follow a thread from its beginning to its end. The four parallel threads are the saying. Nobody has programmed them: the model has no line of code about names, places or sayings.
 
 # %% [markdown] slide="subslide"
 # Could *any* change upset the program, so that the threads mean nothing? Here are words on which no later word depends:
@@ -648,7 +648,7 @@ for found in groups:
     assert max(found["colour"].right, found["owner"].right) < 0.9
 
 # %% [markdown]
-# It was not bad luck. The model repeats names, places and sayings almost without a mistake, but it is much worse in two cases: which *colour* a thing has, and who the *owner* of a thing is. [[owner]] To copy a word, it is enough to find it. Here a reader has to know which of two words belongs to a thing, and gifts can change the owner. A pure guess between two would be right in half of the cases.
+# It was not bad luck. The model repeats names, places and sayings almost without a mistake, but it is much worse in two cases: which *colour* a thing has, and who the *owner* of a thing is. [[owner]] A likely reason: to copy a word, it is enough to find it. Here a reader has to know which of two words belongs to a thing, and gifts can change the owner. A pure guess between two would be right in half of the cases.
 
 # %% [markdown] tags=["note"]
 # **Say.** Until now the model was finished. Now a smaller one learns while we watch, in a few seconds. Start the cell of the training first, and then ask the question.
@@ -812,7 +812,7 @@ print(f"its first choice has a probability of {sure:.2f} on stories, {still_sure
 assert min(shuffled_losses) > 2 * math.log(V) and still_sure > 0.8 * sure
 
 # %% [markdown]
-# On this text from outside its world the model is still sure of its first choice, and mostly wrong. [[shuffled]] So a probability says how sure the model is, and not whether it is right. You may have met the same in a large model, when it stated something wrong with great confidence.
+# On this text from outside its world the model is still sure of its first choice, but its loss is far above that of knowing nothing. [[shuffled]] So a probability says how sure the model is, and not whether it is right. You may have met something similar in a large model, when it stated something wrong with great confidence.
 
 # %% [markdown] slide="subslide"
 # And a word that it has never seen? It has no id, so the text cannot even be encoded:
@@ -874,7 +874,7 @@ print("3 stories, 3 positions each: no guess before the changed word differs, an
 # A model like this is called **causal**. [[causal]]
 
 # %% [markdown] slide="say"
-# Two more terms are often confused. A model is **autoregressive** if it predicts one token at a time from all the tokens before it. A Transformer is **decoder-only** if it consists of causal layers alone. Ours is both, and so are GPT-2 and Llama. T5 is only the first: it also writes one token at a time, but a second stack of layers, the *encoder*, reads its input without the causal rule (Raffel et al. 2020).
+# Two more terms are often confused. A model is **autoregressive** if it predicts one token at a time from all the tokens before it. A Transformer, the kind of model that we build, is **decoder-only** if all its layers are causal. Ours is both, and so are GPT-2 and Llama. T5 is only the first: it also writes one token at a time, but a second stack of layers, the *encoder*, reads its input without the causal rule (Raffel et al. 2020).
 
 # %% [markdown] slide="subslide"
 # ### The whole model on one page
@@ -1095,14 +1095,14 @@ for what, other in (("a name with the other pronoun", other_pronoun), ("the same
             assert x.mean() < 0.05 if follows else x.mean() > 0.98
 
 # %% [markdown]
-# Now the two heads change roles. If head 2 of layer 2 gets its output from a sentence with a name of the other pronoun, *He* becomes *She*, and *She* becomes *He*. With the same name in another sentence nothing changes. So this head brings to the last position which pronoun the name takes, and no other head does so alone. The output of the head in the first layer can be exchanged freely. The later layers only rely on its being there, and the 0 took it away. [[heads-exchanged]]
+# Now the two heads change roles. If head 2 of layer 2 gets its output from a sentence with a name of the other pronoun, *He* becomes *She*, and *She* becomes *He*. With the same name in another sentence nothing changes. So this head brings to the last position which pronoun the name takes, and no other head does so alone. Exchanging the output of the head in the first layer changes nothing here, which is no surprise for a head that looks at *One* in every sentence. The later layers seem to rely on its being there, and the 0 took it away. [[heads-exchanged]]
 
 # %% [markdown] slide="say"
 # A picture of attention is a clue, not a proof (Jain and Wallace 2019). Here it was right for one of the two heads that look at the name, and it took an experiment to know which. An experiment answers only its own question, too: *can the model do without this output?* and *what does this output carry?* have different answers.
 
 # %% [markdown] slide="subslide"
 # ### Where is the rest of the loss?
-# The model is 0.020 nats above the exact reader. At every word we can compare its distribution with the exact one, and add up the differences for each kind of word. (Each is a *Kullback-Leibler divergence*, in nats.)
+# In section 4 the model was slightly above the exact reader. At every word we can compare its distribution with the exact one, and add up the differences for each kind of word. (Each is a *Kullback-Leibler divergence*, in nats.)
 
 
 # %%

@@ -127,7 +127,7 @@ for row, (pieces, losses) in enumerate(beginnings.values()):
     draw_pieces(ax, row, pieces, losses)
 n_letters = sum(map(len, shown))
 ax.set(xlim=(0, n_letters + 10), ylim=(2.6, -0.6), xticks=[], ylabel="cut into")
-ax.set_title("Cut it as you like: the surprise is the same", size=24)
+ax.set_title("Cut it as you like: the loss is the same", size=24)
 ax.set_xlabel("darker: harder to predict", size=19)
 ax.set_yticks(range(3), [f"{way}\n{len(pieces)} tokens" for way, (pieces, _) in beginnings.items()], size=18)
 ax.grid(visible=False)
@@ -403,7 +403,7 @@ print("the loop above:", [vocab[i] for i in ours])
 assert [vocab[i] for i in ours] == library
 
 # %% [markdown] slide="say"
-# From the second merge on the two may differ at a tie. The library compares the bytes of the tokens and not their ids, because ids depend on which pair was merged first and bytes do not. The library is also faster, because after each merge it counts again only in the texts that contain the pair.
+# From the second merge on the two may differ at a tie. The library compares the bytes of the tokens and not their ids, because ids depend on which pair was merged first and bytes do not. The library also avoids work: after each merge it counts again only in the texts that contain the pair.
 
 # %% [markdown] tags=["note"]
 # **Say.** Nothing in the algorithm knows what a word is. So a merge may join the end of one word with the beginning of the next, unless we forbid it. We look at what we lose and what we gain if we do.
@@ -474,7 +474,7 @@ assert len(with_the["cut nowhere"]) > len(with_the["pre-tokens"]) == 1
 # The cuts have a disadvantage: with the same number of merges the text is slightly longer. But now *the* after a space is always the *same* token. Without the cuts it is in several tokens, such as `'ok the '`, and their ids do not show the model that they contain the same word. [[cut-price]]
 
 # %% [markdown] slide="say"
-# Pre-tokens also make learning fast: pairs are counted only in the different ones, as the table shows. `train_bpe(text, n)` does all of this; n is the number of ids in total, including the 256 bytes, so 256 means that nothing is merged.
+# Pre-tokens also save work: pairs are counted only in the different pieces. `train_bpe(text, n)` does all of this; n is the number of ids in total, including the 256 bytes, so 256 means that nothing is merged.
 
 # %% [markdown] slide="subslide"
 # ### Encoding a new text
@@ -550,7 +550,7 @@ token_view(texts, [*(TOKENIZERS[kind].from_text(text) for kind in ("bytes", "cha
 # %% [markdown] slide="say"
 # Short tokens are learned first and long ones later. Characters that no story contains (*é*, the face) stay in single bytes, and the tokenizers of characters and of words raise an error for them.
 #
-# One token is different: `<|end|>` is a **special token**. It is not made by merges, and it is never cut. It marks, for example, where a text ends. Programs do not allow special tokens in the text that users type, because otherwise a user could end the text.
+# One token is different: `<|end|>` is a **special token**. It is not made by merges, and it is never cut. It marks, for example, where a text ends. A program should not accept special tokens in the text that users type, because otherwise a user could end the text.
 
 # %% slide="skip"
 ids = bpe.encode("The end.<|end|>")
@@ -614,7 +614,7 @@ print(f"-one_story.log_prob is {-one_story.log_prob:.2f}")
 assert math.isclose(sum(word_losses), -one_story.log_prob) and math.isclose(math.prod(ps), math.exp(one_story.log_prob))
 
 # %% [markdown]
-# This sum is the **negative log-likelihood** of the story. [[chain-rule]] Why logarithms? A product of many probabilities is soon smaller than any number that a computer can store next to 0. Twenty stories are enough:
+# This sum is the **negative log-likelihood** of the story. [[chain-rule]] Why logarithms? A product of many probabilities is soon smaller than the smallest positive number that a computer can store. Twenty stories are enough:
 
 # %%
 stories = [storyworld.story(torch.Generator().manual_seed(seed)) for seed in range(20)]
@@ -757,7 +757,7 @@ ax.bar(middles, letter_losses, 0.8, color=figures.SERIES[0], label="its characte
 ax.set_xticks(middles, shown_letters, size=19, family="monospace")
 ax.tick_params(axis="x", length=0)
 ax.grid(axis="x", visible=False)
-ax.set(title="A few letters carry the surprise", xlabel="character", ylabel="-ln p (nats)", xlim=(0, begin))
+ax.set(title="A few letters have nearly all the loss", xlabel="character", ylabel="-ln p (nats)", xlim=(0, begin))
 ax.legend(loc="upper left", frameon=False)
 figures.display(
     fig,
@@ -792,7 +792,7 @@ for seed in range(3):
 
 # %% [markdown] slide="slide" plan=80
 # ## 6. Readers who know less
-# Here are three readers who know less. The first knows only the number of tokens ($\ln V$), the second knows how common each token is (**unigram**), and the third also knows the token before (**bigram**). The **floor** is the mean loss of the reader who knows every probability.
+# Here are three readers who know less. The first knows only the size of the vocabulary ($\ln V$), the second knows how common each token is (**unigram**), and the third also knows the token before (**bigram**). The **floor** is the mean loss of the reader who knows every probability.
 
 # %% slide="skip"
 n_stories = 2000
@@ -874,14 +874,14 @@ by_letters = {k: letters_back(k) for k in (1, 2, 3, 4, 5, 6)}
 
 # %% tags=["source-hidden"] slide="subslide"
 predict(
-    f"The reader of words knows one word back and loses {one_word:.0f} nats on a story. The reader of letters sees the same text. How much does it lose?",
+    f"The reader of words knows one word back and has a loss of {one_word:.0f} nats on a story. The reader of letters sees the same text. What is its loss?",
     key=lambda: "the same" if math.isclose(in_letters, one_word, rel_tol=0.001) else ["less", "more"][in_letters > one_word],
     choices={
-        "more": "It has more to predict. But add up the letters of `foggy`: together they lose what the word loses.",
+        "more": "It has more to predict. But add up the letters of `foggy`: together they have the loss of the word.",
         "the same": "",
         "less": "Each letter is easier to predict than a word, but a word has several letters.",
     },
-    because="Both see the same text, so this is the chain rule again: the letters of a word together lose what the word loses.",
+    because="Both see the same text, so this is the chain rule again: the letters of a word together have its loss.",
 )  # fmt: skip
 
 # %% tags=["source-hidden"] evidence="letters-back"
@@ -1018,7 +1018,7 @@ print(list(cut_in.values()))
 assert len({tuple(map(len, cut.split("|"))) for cut in cut_in.values()}) > 1
 
 # %% [markdown]
-# Neighbours have pieces of different lengths, so digits of the same value are at different positions. [[numbers]] Some tokenizers therefore cut numbers into single digits or groups of three, and it matters whether the groups are counted from the left or from the right ([Singh and Strouse 2024](https://arxiv.org/abs/2402.14903)).
+# Neighbours have pieces of different lengths, so digits with the same place value are in different tokens. [[numbers]] Some tokenizers therefore cut numbers into single digits or groups of three, and it matters whether the groups are counted from the left or from the right ([Singh and Strouse 2024](https://arxiv.org/abs/2402.14903)).
 
 # %% [markdown] slide="subslide"
 # ### Other scripts

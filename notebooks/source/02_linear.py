@@ -3,7 +3,7 @@
 # **How does a layer make new features out of old ones, and where do the first ones come from?**
 #
 # *Needs* lesson 01. *Builds* `Linear` and `Embedding` in `layers.py`. *Runs* in about 15 s on two cores.
-# *Teaches* in about 74 minutes, plus 15 of exercises.
+# *Teaches* in about 73 minutes, plus 15 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a layer is a list of questions, each question is a list of weights, and the weights are learned. Sections 1 to 5 are the core. Section 6 asks what the rows of the shipped model's table have learned, section 7 shows two mistakes that raise no error, and section 8 explains how tensors lie in memory and how large new weights are.
@@ -101,7 +101,7 @@ figures.display(
 )  # fmt: skip
 
 # %% [markdown] slide="say"
-# We cannot draw 128 dimensions, but we can draw two. The **principal components** (Pearson 1901) of a cloud of points are the directions in which it varies most. They come from the points alone: the computation does not know the kinds, which only choose the colour of each point.
+# We cannot draw 128 dimensions, but we can draw two. The **principal components** (Pearson 1901) of a cloud of points are the directions in which it varies most. The kinds do not affect these directions; they only set the colours and which way each axis points.
 
 # %% slide="skip" evidence="two-directions"
 held_by = {name: held for name, (_, held) in planes.items()}
@@ -609,7 +609,7 @@ print(f"loss on the four words {fewer_loss:.2f}, on the red kite {red_kite_loss:
 assert torch.equal(drawn_first[:, 3], fewer[:, 3]) and fewer_loss < 1e-4 and red_kite_loss > 0.5
 
 # %% [markdown]
-# A loss of 0 on the words that a layer has seen does not prove that it has found the questions. Nothing ever corrected the weights of colour, so the answers for a new word are wrong. [[fewer-words]] This is the difference between fitting and **generalizing**, and the reason why lesson 11 tests a model on text that it has not seen.
+# A loss of 0 on the words that a layer has seen does not prove that it has found the questions. Nothing ever corrected the weights of colour, so the answers for the red kite are wrong. [[fewer-words]] This is the difference between fitting and **generalizing**, and the reason why lesson 11 tests a model on text that it has not seen.
 
 # %% [markdown] slide="subslide"
 # Try it: how many words does it take, and which learning rate is too high?
@@ -663,7 +663,7 @@ print(hot, "@ table =", hot @ table)
 assert torch.equal(hot @ table, table[2])
 
 # %% [markdown] slide="say"
-# Nobody multiplies all those zeros, because a look-up gives the same row much faster. As a `Linear` its weight would be `table.T`, $(C, V)$, with one column per token; the table is stored the other way round, so that the vector of token $i$ is **row** $i$.
+# Nobody multiplies all those zeros, because a look-up reads the same row without any arithmetic. As a `Linear` its weight would be `table.T`, $(C, V)$, with one column per token; the table is stored the other way round, so that the vector of token $i$ is **row** $i$.
 
 # %% tags=["source-hidden"] slide="subslide"
 predict(
@@ -793,7 +793,7 @@ for name, means_of in {"same kind": own, "another kind": others, "same kind, unt
 assert max(own) < 0.3 and min(own) > 0.05 > max(map(abs, others + at_start))
 
 # %% [markdown] slide="say"
-# Two words of one kind have only a little in common, but more than before training and more than words of different kinds. Other kinds have more in common, such as the words of the weather. [[another-kind]]
+# Two words of one kind have only a little in common, but more than before training and more than words of different kinds. Another kind has more in common: the words of the weather. [[another-kind]]
 
 # %% evidence="another-kind" slide="skip"
 weather = torch.tensor([tokenizer.encode(f" {word}")[0] for word in sentences.CLASSES["weather"]])  # (N)
@@ -943,7 +943,7 @@ assert max(he_without.values()) - min(he_without.values()) < 0.3
 # Without it the model can hardly tell girls from boys. [[direction-needed]]
 
 # %% [markdown] slide="subslide"
-# This is the arithmetic with words for which word2vec is known ([Mikolov et al. 2013](https://aclanthology.org/N13-1090/)): *king* minus *man* plus *woman* is near *queen*.
+# This is the well-known arithmetic with word vectors ([Mikolov et al. 2013](https://aclanthology.org/N13-1090/)): *king* minus *man* plus *woman* is near *queen*.
 
 # %% evidence="still-mia"
 moved = trained[girls[0]] + to_boys[0]  # (C)
@@ -1198,7 +1198,7 @@ for name, attempt in attempts.items():
         fails[name] = str(failure)
 
 # %% [markdown]
-# Most published models are *safetensors* files. Such a file contains, for each tensor, its dtype, its shape and its numbers, row after row (Source: the format's description, README of safetensors). It has no field for strides.
+# Many published models are *safetensors* files. Such a file contains, for each tensor, its dtype, its shape and its numbers, row after row (Source: the format's description, README of safetensors). It has no field for strides.
 
 # %% tags=["source-hidden"] slide="subslide"
 predict(
@@ -1266,7 +1266,7 @@ for n, n_in, n_out in ((1, 512, 2048), (1, 2048, 512), (64, 512, 2048), (64, 204
 # On our machine neither order took twice as long as the other at any of the four sizes. [[order-timed]] If your processor or a GPU disagrees, believe your measurement.
 
 # %% [markdown] slide="say"
-# A smaller difference is possible: with one row the faster order depends on the sizes. A likely reason why there is not more: both orders can be read straight through memory. With $(out, in)$, take a row and compute a dot product. With $(in, out)$, take a row, multiply it by one number of the input, and add it to the result.
+# A smaller difference is possible, and it may depend on the sizes and the machine. A likely reason why there is not more: both orders can be read straight through memory. With $(out, in)$, take a row and compute a dot product. With $(in, out)$, take a row, multiply it by one number of the input, and add it to the result.
 #
 # So why $(out, in)$? It is a convention: a row is the question of one output, `nn.Linear`, its initializations and the files of Llama expect it, and the last layer of a model, $(V, C)$, then has the same shape as the embedding.
 

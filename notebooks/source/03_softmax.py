@@ -347,7 +347,7 @@ for row in (few, few + 50, -few):
 # With the mean the third score is still too large. With the maximum the probabilities are right, and where the simple formula works, both agree.
 
 # %% [markdown] slide="skip"
-# Here is all of it at once. Change the temperature, move a score, and add to all scores until the simple formula breaks.
+# Here is all of it at once, for the six highest scores only, so each of them gets more than before. Change the temperature, move a score, and add to all scores until the simple formula breaks.
 
 # %% slide="skip"
 from tinylm_lib.classroom import softmax_view
@@ -358,7 +358,7 @@ top = scores.topk(6)
 softmax_view(top.values, [tokenizer.decode([i]) for i in top.indices.tolist()])
 
 # %% [markdown] slide="skip"
-# What you add to all scores changes no probability, but beyond 88.72 the simple formula gives NaN. A low temperature alone can do it, too.
+# What you add to all scores changes no probability, but once the largest score divided by the temperature is above 88.72, the simple formula gives NaN. A low temperature alone can do it, too.
 
 # %% [markdown] tags=["note"]
 # **Say.** A model computes scores for every position of every text at once. Softmax works on each row alone, and the code has to say along which axis.
@@ -562,7 +562,7 @@ for target in range(3):
     torch.testing.assert_close(leaf.grad, probs - one_hot)
 
 # %% [markdown]
-# A step against this gradient raises the score of what came by the probability that it lacked, and lowers each other score by the probability that it had. If the model is right and sure, hardly any gradient is left. [[p-minus-y]]
+# A step against this gradient raises the score of what came in proportion to the probability that it lacked, and lowers each other score in proportion to the probability that it had. If the model is right and sure, hardly any gradient is left. [[p-minus-y]]
 
 # %% [markdown] slide="say"
 # This is about the *scores*. Training changes weights, and all positions use the same weights, so a step need not move every single score in this direction.
@@ -768,7 +768,7 @@ print(f"shuffled: end of training {learned(shuffled_end, 4.7, 5.1)}, new text {l
 assert abs(on_new - levels.bigram) < 0.15 and on_shuffled > levels.unigram - 0.05
 
 # %% [markdown]
-# From stories the table has learned all that the token before says about the next one. From shuffled tokens there is nothing of this kind to learn. [[bigram-table]] (The loss there even falls slightly below the dotted line, but on new text it is far above it, because the table has memorized pairs that came by chance.)
+# From stories the table has learned nearly all that the token before says about the next one. From shuffled tokens there is nothing of this kind to learn. [[bigram-table]] (The loss there even falls slightly below the dotted line, but on new text it is far above it, mostly because the table has memorized pairs that came by chance.)
 
 # %% [markdown] slide="subslide"
 # Let the table write: draw a token from the probabilities, look up the row of that token, and repeat.
@@ -831,7 +831,7 @@ assert gradients["counted"] < 1e-6 and gradients["counted"] < gradients["learned
 # %% evidence="unseen-pairs"
 new_probs = counted[new_ids[:-1], new_ids[1:]]
 print(f"new stories: {(new_probs == 0).sum()} of {len(new_probs):,} pairs were never counted")
-print(f"their loss: counted {-new_probs.log().mean():.1f}, learned {learned(on_new, 1.9, 2.3)} nats per token")
+print(f"loss on all pairs: counted {-new_probs.log().mean():.1f}, learned {learned(on_new, 1.9, 2.3)} nats per token")
 assert new_probs.min() == 0 and math.isfinite(on_new)
 
 # %% [markdown]
@@ -1160,7 +1160,7 @@ assert in_fp16 == 0 and math.isclose(in_fp32, 1 / 70_000, rel_tol=1e-4)
 assert far_away.allclose(torch.tensor(1 / 3))
 
 # %% [markdown]
-# In fp16 an exponential overflows above 11.09, and some scores of our model are larger. Even with the maximum subtracted, the *sum* of more than 65,504 terms can overflow in fp16. And "only differences count" ends where the format can no longer hold the differences: after adding a thousand million, the three scores are the same number. So softmax is usually computed in fp32 (Micikevicius et al. 2018). [[fp16-sum]]
+# In fp16 an exponential overflows above 11.09, and some scores of our model are larger. Even with the maximum subtracted, the *sum* of more than 65,504 terms can overflow in fp16. And "only differences count" ends where the format can no longer hold the differences: after adding a billion, the three scores are the same number. So softmax is usually computed in fp32 (Micikevicius et al. 2018). [[fp16-sum]]
 
 # %% [markdown] slide="subslide"
 # ### Do probabilities sum to exactly 1?
@@ -1175,7 +1175,7 @@ print(measured(100 * (sums == 1).float().mean().item(), "% of the rows sum to ex
 assert (sums - 1).abs().max() < 1e-6 and (sums != 1).any()
 
 # %% [markdown]
-# Nearly. Each probability is rounded, so a sum of them is wrong by a few units in the last digit. Compare with a tolerance, with `assert_close`, and never with `==`.
+# Nearly. Each probability is rounded, so a sum of them can be wrong by a few units in the last digit. Compare with a tolerance, with `assert_close`, and never with `==`.
 
 # %% [markdown] slide="subslide"
 # ### Flat targets
@@ -1228,7 +1228,7 @@ print(f"standard deviation of the scores {spread:.2f}; ln V + half its square {u
 assert abs(first_loss - (uniform + spread**2 / 2)) < 0.05
 
 # %% [markdown]
-# The rule is $\ln V + \sigma^2/2$, where $\sigma$ is the standard deviation of the scores. The loss is log-sum-exp minus the target's score, which is 0 on average before training. And the mean of $e^x$ over normally distributed $x$ is $e^{\sigma^2/2}$, so the sum is about $V e^{\sigma^2/2}$, and its logarithm is the rule.
+# The rule is $\ln V + \sigma^2/2$, where $\sigma$ is the standard deviation of the scores. The loss is log-sum-exp minus the target's score, and this score is 0 on average before training. And the mean of $e^x$ over normally distributed $x$ is $e^{\sigma^2/2}$, so the sum is about $V e^{\sigma^2/2}$, and its logarithm is the rule.
 
 # %% [markdown] slide="subslide"
 # Does it hold for any $\sigma$? We multiply the scores by a factor. Other models use one table for its embedding and its output layer (**tied** embeddings, lesson 10).

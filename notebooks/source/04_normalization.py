@@ -218,7 +218,7 @@ print(f"guessing one of 32 tokens: ln 32 = {math.log(32):.2f} nats")
 print(f"factor 1: without a norm {learned(without[5], 1e-4, 0.05)}, with one {learned(with_norm[5], 1e-3, 0.1)} nats")
 
 # %% [markdown]
-# Without a norm the chain learns only if the factor is close to 1. With a norm it learns from every start that we tried. [[any-start]] From the right start the chain without a norm is even a little better, so a norm does not make a model smarter. It makes it much easier to train.
+# With this learning rate and 100 updates, the chain without a norm learns only if the factor is close to 1. With a norm it learns from every start that we tried. [[any-start]] From the right start the chain without a norm is even a little better, so a norm does not make a model smarter. It makes it much easier to train.
 
 # %% [markdown] slide="subslide"
 # ### Is it really the norm?
@@ -392,7 +392,7 @@ for gains, result in (("all 1", norm(x)), ("learned", learned_norm(x).detach()))
 
 # %% [markdown] slide="subslide"
 # ### Your turn
-# Write RMSNorm for any number of leading axes. Two things come from section 5, where you can see why: inputs of fp16 and bf16 are computed in fp32, and the result has the dtype of `x`. (`torch.promote_types(x.dtype, torch.float32)` names a dtype to compute in that leaves fp64 its digits.)
+# Write RMSNorm for any number of leading axes. Two things come from section 5, where you can see why: inputs of fp16 and bf16 are computed in fp32, and the result has the dtype of `x`. (`torch.promote_types(x.dtype, torch.float32)` names a dtype to compute in that leaves fp64 its digits, and `x.to(dtype)` casts.)
 
 # %% slide="skip"
 from tinylm_lib.classroom import check, hint, keep, show, trace
@@ -465,7 +465,7 @@ show(RMSNorm)
 
 # %% [markdown] slide="slide"
 # ## 3. The norm in a trained model
-# Is drift a problem of toys? The shipped model adds to its vectors in each layer (lesson 09), so they grow. It has a norm in front of each attention, each feed-forward layer, and the last layer. `capture` runs a model and keeps what went into each part.
+# Is drift a problem of toys? The shipped model adds to its vectors in each layer (lesson 09), so they grow. It has a norm in front of each attention, each feed-forward layer, and the last layer. (Two small norms inside each attention, which lesson 05 mentions, stay as they are here.) `capture` runs a model and keeps what went into each part.
 
 # %% slide="skip"
 import itertools
@@ -521,7 +521,7 @@ print(f"correlation of size and highest probability: {relation:.2f}")
 assert relation < -0.6 and best[final_sizes < 5].mean() > 0.9 > 0.4 > best[final_sizes > 40].mean()
 
 # %% [markdown] slide="say"
-# The largest vectors are where the model knows least about the next word. [[unsure-is-large]] After the norm nobody can see how large they were, so nothing in the training kept them small. Why this model makes them large just there, we do not know.
+# The largest vectors are where the model is least sure of the next word. [[unsure-is-large]] After the norm nobody can see how large they were, so nothing in the training kept them small. Why this model makes them large just there, we do not know.
 
 # %% [markdown] slide="subslide"
 # ### Would a constant do?
@@ -829,7 +829,7 @@ assert per_vector == 0 < over_all
 # The first position now depends on the last word. A model that must not look ahead (lesson 05) would see the future through its norm.
 
 # %% [markdown] slide="say"
-# **BatchNorm** (Ioffe and Szegedy 2015), which is common for images, takes the mean of each feature over all examples of a batch. In a language model each text would then depend on the other texts of its batch, and later words would be in the mean, too. So language models normalize each vector by itself.
+# **BatchNorm** (Ioffe and Szegedy 2015), which is common for images, takes the mean of each feature over all examples of a batch. In the training of a language model each text would then depend on the other texts of its batch, and later words would be in the mean, too. So language models normalize each vector by itself.
 
 # %% [markdown] slide="subslide"
 # ### eps outside the root
@@ -865,10 +865,10 @@ for how, rule, some_eps in (
     assert math.isnan(at_zero) == (rule is with_eps_outside)
 
 # %% [markdown]
-# With eps outside, a single vector of zeros gives a gradient of NaN, and an update with it makes the weights NaN. With eps inside, the root never meets a 0. [[eps-outside]]
+# With eps outside a plain root, a single vector of zeros gives a gradient of NaN, and an update with it makes the weights NaN. With eps inside, the root never meets a 0. [[eps-outside]]
 
 # %% [markdown] slide="say"
-# With the same eps outside, a change of a tiny vector is multiplied by 99,990 instead of 316. A larger eps outside fixes that, but it shrinks vectors of size 0.02, such as new embeddings, to 0.863. The true derivative at 0 is finite, $1/\epsilon$, but PyTorch differentiates our formula step by step: the root has an infinite slope at 0, and infinity times 0 is NaN. (Other ways to compute the root, such as `torch.linalg.vector_norm`, avoid the NaN.)
+# With the same eps outside, a change of a tiny vector is multiplied by 99,990 instead of 316. A larger eps outside fixes that, but it shrinks vectors of size 0.02, such as new embeddings, to 0.863. The true derivative at 0 is finite, $1/\epsilon$, but PyTorch differentiates our formula step by step: the root has an infinite slope at 0, and infinity times 0 is NaN. (`torch.linalg.vector_norm` and `std`, which *The Annotated Transformer* uses, avoid the NaN.)
 
 # %% [markdown] tags=["note"]
 # **Say.** Five things for those who write or load real models. Choose one or two.
@@ -931,7 +931,7 @@ figures.display(
 )  # fmt: skip
 
 # %% [markdown] slide="subslide"
-# Many models begin with embeddings of standard deviation 0.02, where eps is just not negligible:
+# Many models begin with embeddings of standard deviation 0.02, where eps is small but not negligible:
 
 # %% evidence="below-eps"
 new_embeddings = new_size * torch.randn(1000, 512, generator=torch.Generator().manual_seed(4))
@@ -1009,7 +1009,7 @@ print(f"along the strongest direction: {part_along(strongest):.0%};  1/C is {1 /
 assert abs(along.mean() * C - 1) < 0.1 and part_along(ones) < along.median()
 
 # %% [markdown] slide="subslide"
-# The mean holds less than most of the random directions. [[one-direction]] Now the intervention: we subtract one direction in front of every norm of a copy. For the mean this is the centring of LayerNorm.
+# The mean holds less than most of the random directions. [[one-direction]] Now the intervention: we subtract one direction in front of each of these norms in a copy. For the mean this is the centring of LayerNorm.
 
 
 # %%
@@ -1107,7 +1107,7 @@ assert errors[0] < 0.9 * errors[1]
 # ## What you have now
 # - Small factors multiply from layer to layer. Without a norm our deep chain learns only if its first weights have nearly the right size; with a norm it learns from every start that we tried. [[any-start]] Another learning rate or optimizer helps, but not for every start. [[rivals]]
 # - The size of a vector is its root mean square. RMSNorm divides by it and then multiplies each feature by a learned gain. [[by-hand]] The size is forgotten, the direction kept. [[forgets-size]]
-# - In the shipped model the largest vectors are where it is least sure of the next word. [[unsure-is-large]] One kind of its norms can be replaced by constants with little harm, all of them together cannot. [[constants]]
+# - In the shipped model the largest vectors are where it is least sure of the next word. [[unsure-is-large]] One kind of its norms can be replaced by constants at a small increase of the loss, all three kinds together cannot. [[constants]]
 # - LayerNorm subtracts the mean first. On vectors whose mean is 0 both norms agree, if the gains are equal and the offset is 0. [[centred]] Our chain learns as well without the centring. [[both-train]]
 # - In fp16 the squares can overflow, so a norm computes in fp32 and returns the dtype of its input. [[fp16-squares]]
 # - Each vector is normalized by itself, along the last axis; with one mean over all positions a word would learn about later words. [[one-mean-for-all]] eps is inside the root, because with a plain root outside the gradient at a vector of zeros is NaN. [[eps-outside]]

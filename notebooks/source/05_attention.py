@@ -421,14 +421,14 @@ assert runs[100][1] > 0.95 and runs[100][0].argmax(-1).equal(torch.arange(6)) an
 # **Usual answers.**
 # - *64 products, so 64* (`about 64`): That is the variance. What is the standard deviation?
 # - *Each product is about 1, so the sum is, too* (`about 1`): The products have different signs, so they cancel in part, but not completely.
-# - *Divided by d_k no gradient arrives* (from the room): The table shows the opposite. The gradients are larger, but all keys look alike at the start.
+# - *Divided by d_k no gradient arrives* (from the room): The table shows the opposite. But on its way to the queries it is divided by d_k, and all keys look alike at the start.
 # - *To avoid overflow* (from the room): No score in the table comes near 88, where the exponential overflows in fp32, and softmax takes off the maximum anyway (lesson 03).
 #
 # **Cut if short.** The paragraph on division by d_k.
 
 # %% [markdown] slide="slide"
 # ## 4. Why divide by a root?
-# A score is a sum of $d_k$ products. Assume that all numbers in queries and keys are independent, with mean 0 and standard deviation 1, as they roughly are in a new model. Then each product has the variance 1, and variances add up (lesson 02).
+# A score is a sum of $d_k$ products. Assume that all numbers in queries and keys are independent, with mean 0 and standard deviation 1, as they roughly are in a new model like ours. Then each product has the variance 1, and variances add up (lesson 02).
 
 # %% tags=["source-hidden"]
 predict(
@@ -476,13 +476,13 @@ for size in (16, 64, 256):
         assert size < 256 or name != "1" or (largest > 0.85 and typical < 1e-7)
 
 # %% [markdown]
-# With the root, all three sizes behave in the same way: the standard deviation is 1, the weights are spread, and a typical key gets a gradient. Without division one key takes nearly all of the weight if $d_k$ is large: the softmax is **saturated**. [[one-draw]]
+# With the root, all three sizes behave in the same way: the standard deviation is 1, the weights are spread, and a typical score gets a gradient. Without division one key takes nearly all of the weight if $d_k$ is large: the softmax is **saturated**. [[one-draw]]
 
 # %% [markdown] slide="say"
-# The keys that win still get a gradient. But the gradient of a score has its weight as a factor, and a typical weight is then almost 0. So **a key that is not found already can hardly learn to be found**. [[one-draw]]
+# The keys that win still get a gradient. But the gradient of a score has its weight as a factor, and a typical weight is then almost 0. So **a query can hardly learn to find a key that it does not find already**. [[one-draw]]
 
 # %% [markdown] slide="say"
-# Why not divide by $d_k$ itself? Those gradients are even larger. But with many features all keys then get nearly the same weight, so at the start of training a query hardly distinguishes them. Training can undo this, because trained queries and keys are no longer independent, and some models do divide by $d_k$ (Yang et al. 2022).
+# Why not divide by $d_k$ itself? At the scores those gradients are even larger, but on their way to queries and keys they are divided by $d_k$, too. And with many features all keys then get nearly the same weight, so at the start of training a query hardly distinguishes them. Training can undo this, because trained queries and keys are no longer independent, and some models do divide by $d_k$ (Yang et al. 2022).
 
 # %% [markdown] tags=["note"]
 # **Say.** A model learns at all positions at once, so the answer to each position is in its input, one position further on. We must hide it.
@@ -1096,7 +1096,7 @@ print(f"queries of size 4, divided by the root: std {long_queries[0]:.1f}, gradi
 assert long_queries[3] < 1e-3
 
 # %% [markdown]
-# The root removes the effect of the number of features, if queries and keys are random and of size 1. [[one-size]] It does not control what training makes of them: with queries of size 4 the softmax begins to saturate again. So many models, ours among them, have a norm for queries and keys, as in lesson 04 (`qk_norm`). The reason for the root is not numerical stability. Nothing overflowed here, as `measure` asserts, and softmax subtracts the largest score anyway (lesson 03).
+# The root removes the effect of the number of features, if queries and keys are random and of standard deviation 1. [[one-size]] It does not control what training makes of them: with queries of standard deviation 4 the softmax begins to saturate again. So many models, ours among them, have a norm for queries and keys, as in lesson 04 (`qk_norm`). The reason for the root is not numerical stability. Nothing overflowed here, as `measure` asserts, and softmax subtracts the largest score anyway (lesson 03).
 
 # %% [markdown] slide="subslide"
 # ### A query that may see nothing
@@ -1130,8 +1130,8 @@ print("a NaN query:   ", attend(few_q * math.nan, few_k, few_v, sees)[0])
 # ## What you have now
 # - A query scores all keys, softmax turns the scores into attention weights, and the result is the weighted sum of the values. [[one-query-at-a-time]] The direction of a query determines what it finds, and its length how exclusively. [[direction-and-length]]
 # - Gradient descent finds such queries and keys, although the loss only sees the answer. [[learned-keys]]
-# - For independent queries and keys of mean 0 and variance 1, the scores have a standard deviation of $\sqrt{d_k}$. Divided by this root they keep one size, and a typical key still gets a gradient. [[one-size]]
-# - The causal mask comes before the softmax, so that the weights sum to 1. [[mask-first]] Trained without a mask, our small model learned to copy the next word. [[no-mask]] When a text is read, only the last result of a single layer needs no mask. [[reading-again]]
+# - For independent queries and keys of mean 0 and variance 1, the scores have a standard deviation of $\sqrt{d_k}$. Divided by this root they keep one size, and a typical score still gets a gradient. [[one-size]]
+# - The causal mask comes before the softmax, so that the weights sum to 1. [[mask-first]] Trained without a mask, our small model learned to copy the next word. [[no-mask]] When it reads, a model of several layers needs the mask even for its last result. [[reading-again]]
 # - The shipped model looks for the pink thing, wherever it is. [[look-moves]] It does so in two steps in two layers, and without either step most guesses are wrong. [[looks-forbidden]] Its head is not a general induction head. [[not-induction]]
 # - One layer without positions sees a bag of words. Two layers with a causal mask gave different results for different orders. [[bag]]
 #

@@ -89,7 +89,7 @@ for position, n_layers in (("none", 1), ("none", 2), ("rotary", 1)):
 # %% [markdown] slide="say"
 # With random weights it matters only whether the difference is 0, not how large it is.
 #
-# A leak of the order is not enough to measure distances. To find *the word two positions back*, whatever the words are, a head has to know where the words are. So we make that the task: a model of one layer and one head reads random tokens and must name the token two positions back. No token helps to guess another, so only positions can help.
+# A leak of the order is not enough to measure distances. To find *the word two positions back*, whatever the words are, a head has to know where the words are. So we make that the task: a model of one layer and one head reads random tokens and must name the token two positions back. No token helps to guess another, so without positions a head can learn only which tokens have occurred.
 
 # %% [markdown] slide="subslide"
 # ### A head learns to count to two
@@ -156,7 +156,7 @@ for kind, (low, high) in {"none": (2.3, 3.4), "rotary": (0.0001, 0.2)}.items():
     assert weight > 0.7 if kind == "rotary" else weight < 0.2
 
 # %% [markdown] slide="say"
-# With positions the head finds the token two positions back in 120 updates, and its loss goes to nearly 0. Without them it cannot. [[two-back]]
+# With positions the head finds the token two positions back in 120 updates, and its loss goes to nearly 0. Without them it does not: knowing which tokens have occurred is not enough. [[two-back]]
 
 # %% [markdown] slide="subslide"
 # Train your own: `control` runs `trained` again at each choice.
@@ -307,7 +307,7 @@ for p in (0, 7, 50):
 # The first product compares the words and the last the positions: both are the same in every line. The two in the middle mix a word with a position. They change from line to line, so the same two words, three positions apart, get another score at another place in the text.
 
 # %% [markdown] slide="say"
-# In a model the matrices for queries and keys stand between the vectors and the products, so the four terms have weights, but there are four all the same. A model can learn to live with them, as the sinusoidal head in the control did. The cosine is the same for an angle and its negative, so the last term alone cannot distinguish before from after.
+# In a model the matrices for queries and keys act on the vectors before the products, so the four terms have weights, but there are four all the same. A model can learn to live with them, as the sinusoidal head in the control did. The cosine is the same for an angle and its negative, so without those matrices the last term cannot distinguish before from after.
 
 # %% [markdown] tags=["note"]
 # **Say.** Moving a row on by three positions is one matrix, and the same matrix everywhere. It is a rotation of each pair. If a matrix can move the position on, apply it to the word itself and add nothing.
@@ -549,7 +549,7 @@ for layer in range(3):
     assert largest.max() < 0.25
 
 # %% [markdown]
-# It has none: no head gives more than about a tenth of its attention to any one distance. [[no-fixed-distance]] Rotary positions make such a head possible, but whether a model learns one depends on the text and the training.
+# It has none: no head gives more than about a tenth of its attention to any one of these distances. [[no-fixed-distance]] Rotary positions make such a head possible, but whether a model learns one depends on the text and the training.
 
 # %% [markdown] tags=["note"]
 # **Say.** You now write the rotation that Llama uses, for all pairs, texts and heads at once. One pair first, then the table of angles.
@@ -982,11 +982,11 @@ print(f"word times the root of {C}: {scaled:.0f} long: {wave / scaled:.1f} to 1"
 assert wave / token > 30 and wave / scaled < 2
 
 # %% [markdown]
-# The position is 35 times as long as the word. After the factor they are of similar length, so models with these waves multiply the embeddings by $\sqrt{C}$ before they add the row. [[sizes]] The preset `tiny_transformer` has waves, this factor, and dropout (lesson 09).
+# The position is 35 times as long as the word. After the factor they are of similar length, and models with these waves usually multiply the embeddings by $\sqrt{C}$ before they add the row. [[sizes]] The preset `tiny_transformer` has waves, this factor, and dropout (lesson 09).
 
 # %% [markdown] slide="subslide"
 # ### Longer texts
-# By the formula of section 2, a larger **base** slows every pair but the first, and the slow ones most. [Llama 3](https://arxiv.org/abs/2407.21783) has 500,000 instead of 10,000, for texts of up to 8,192 tokens, with heads of $D = 128$ (Grattafiori et al. 2024).
+# By the formula of section 2, a larger **base** slows every pair but the first, and the slow ones most. [Llama 3](https://arxiv.org/abs/2407.21783) has 500,000 instead of 10,000, to support longer texts, with heads of $D = 128$ (Grattafiori et al. 2024).
 
 # %% tags=["source-hidden"] evidence="base"
 length = 8192
@@ -1000,7 +1000,7 @@ with figures.axes(title, "pair", "wavelength in positions", (9.6, 5.2)) as (figu
         (line,) = ax.plot(range(64), row)
         ax.text(64.5, row[-1], f"base\n{base:,.0f}", color=line.get_color(), va="center")
     ax.axhline(length, color=figures.QUIET, linewidth=1.8, linestyle=(0, (1, 1.5)))
-    ax.text(0, 1.3 * length, f"the longest text, {length:,}", color=figures.QUIET)
+    ax.text(0, 1.3 * length, f"a text of {length:,}", color=figures.QUIET)
     ax.set_yscale("log")
     ax.set_yticks([10, 1000, 100_000, 10_000_000], ["10", "1,000", "100,000", "10,000,000"])
     ax.minorticks_off()
@@ -1036,7 +1036,7 @@ figures.display(
 # ## What you have now
 # - One layer of attention without positions gives the same logits after both orders of our sentence. [[order]] With positions a head learns to find the token at a fixed distance, and without them it does not. [[two-back]] The shipped model has no such head for the distances that we tried. [[no-fixed-distance]]
 # - One matrix moves every sinusoidal row on by the same number of positions, and it rotates each pair. [[linear-map]] Rotary positions apply this rotation to queries and keys, so a score depends on the two words and their offset, not on where they are. [[offset-only]]
-# - In the shipped model only the faster half of the pairs gives information about the order of the words. The slower half is used as well, but whether it rotates makes no difference. [[slow-pairs]]
+# - The shipped model relies on the faster half of its pairs for the order of the words. The slower half is used as well, but whether it rotates makes no difference. [[slow-pairs]]
 # - At positions far beyond those of its training the shipped model has the same loss [[far-positions]], but in texts longer than those of its training its loss rises. [[long-texts]]
 # - For engineers: there are two layouts, and a reordering leads from one to the other. [[reordering]] In the wrong layout the shipped model's loss rises by more than 2 nats, without an error. [[wrong-layout]] Values are not rotated, so that the result does not depend on where the words are. [[values]] The tables are kept in fp32, because rounded ones make the score depend on the position. [[tables]] A larger base slows every pair but the first. [[base]]
 #

@@ -636,7 +636,7 @@ assert chances["head 0"][0] < 0.05 < 0.4 < chances["no head"][0]
 assert chances["heads 1 and 3"][1] < 0.35 < 0.5 < chances["head 2"][1]
 
 # %% [markdown]
-# Without head 0, *pink* loses nearly all of its probability. Without heads 1 and 3, *gray* loses half of it, and without head 2 little changes. [[two-at-once]] So for this word the model does use what different heads find.
+# Without head 0, *pink* loses nearly all of its probability. Without heads 1 and 3, *gray* loses half of it, and without head 2 little changes. [[two-at-once]] So for this word the model needs different heads.
 
 # %% [markdown] slide="subslide"
 # Now remove any head, and read the whole story of section 1 again. Each word is shaded by its loss.
@@ -876,7 +876,7 @@ assert both_lost.mean() > (first_lost + second_lost).mean() + 1
 assert (margin > both_lost).float().mean() < added_up - 0.08
 
 # %% [markdown]
-# Without one of them nearly all names are right, but the margin already shows a loss. Without both, the loss is larger than the sum, and so is the number of wrong names: for names, each of these two heads partly replaces the other. [[two-removed]] In GPT-2 small, such replacements are called **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)).
+# Without one of them nearly all names are right, but the margin already shows a loss. Without both, the loss is larger than the sum, and so is the number of wrong names: for names, these two heads are partly redundant: each is needed more when the other is missing. [[two-removed]] In GPT-2 small some heads take over only when others are removed: **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)).
 
 # %% [markdown] slide="say"
 # A fall in the number of right words alone would not show this, because two small independent losses can add up until many words are wrong.
@@ -1078,7 +1078,7 @@ for n_heads in (1, 4, 8, 16):
 # So more heads do not mean larger weight matrices or more multiplications in the matrix products. They mean more scores to compute, and more memory if the scores are stored. [[cost-of-heads]]
 
 # %% [markdown] slide="say"
-# The time of the plain formula grows several times over from one head to 16, because mask and softmax touch every score. The kernel behind `attend` still computes every score, but it need not store them all ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)), and on our machines its time grew by about half. (We count matrix products only. With `qk_norm`, which has gains for the features of one head, the parameters change slightly.)
+# The time of the plain formula grows several times over from one head to 16, because mask and softmax touch every score. The kernel behind `attend` still computes every allowed score, but it need not store them all ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)), and on our machines its time grew by about half. (We count matrix products only. With `qk_norm`, which has gains for the features of one head, the parameters change slightly.)
 
 # %% [markdown] slide="subslide"
 # ### Fewer keys and values
@@ -1125,7 +1125,7 @@ for kv_heads in (32, 8, 1):
 assert kv_cache_bytes(full, 1, 8192) == 4 * kv_cache_bytes(few, 1, 8192) and full.n_heads == few.n_heads
 
 # %% [markdown]
-# A quarter of the keys and values makes a quarter of the cache. With a single key-value head it is called **multi-query attention** ([Shazeer 2019](https://arxiv.org/abs/1911.02150)). The price is that the heads of a group see the same keys. The paper on grouped queries reports a quality close to that of full heads (Ainslie et al. 2023).
+# A quarter of the keys and values makes a quarter of the cache. With a single key-value head it is called **multi-query attention** ([Shazeer 2019](https://arxiv.org/abs/1911.02150)). The price is that the heads of a group see the same keys and values. The paper on grouped queries reports a quality close to that of full heads (Ainslie et al. 2023).
 
 # %% [markdown] slide="subslide"
 # ### How many heads?
@@ -1138,7 +1138,7 @@ ModelConfig(d_model=512, n_heads=7)
 # A common mistake is a layer that computes `D = C // H` without this test. It runs: with `C = 10` and `H = 3` it is only 9 features wide inside, and no error is raised.
 
 # %% [markdown] slide="subslide"
-# With more heads, a word looks back in more ways, but each head compares fewer features, so fewer patterns of scores are possible. Take one head's scores of 64 words. The **rank** of this table says how many of its rows suffice so that all others are sums of multiples of these.
+# With more heads, a word looks back in more ways, but each head compares fewer features, so fewer patterns of scores are possible. Take one head's scores of 64 words. The **rank** of this table is the smallest number of rows from which all others follow by scaling and adding.
 
 # %%
 for n_heads in (1, 4, 16, 128):
@@ -1171,7 +1171,7 @@ for name, (width, n_heads) in sorted(published.items(), key=lambda item: item[1]
     print(f"{name:<17} C {width:6,}   H {n_heads:2d}   D {width // n_heads:3d}")
 
 # %% [markdown]
-# In models like these, $D$ is usually 64 or 128, and $H = C / D$ follows. (Not all are 64: the heads of GPT-3 175B are 128 wide.) Heads of fewer than 32 features are said to hurt, but this is a rule of thumb, and our small model is right at that edge.
+# In models like these, $D$ is usually 64 or 128, and $H = C / D$ follows. (Not all are 64: the heads of GPT-3 175B are 128 wide.) The heads of our small model are narrower, with 32 features.
 
 # %% [markdown] slide="subslide"
 # **Only a sweep decides**: train with several numbers of heads and compare. In a published one for translation, with the same $C$, one head was 0.9 BLEU worse than the best number, and with 32 heads the quality dropped again (Vaswani et al. 2017, table 3, rows A). In the task of section 1, two heads were enough, because it asks for two things.
@@ -1233,7 +1233,7 @@ assert difference.std() > 0.2 * expected.std()
 
 # %% [markdown] slide="slide"
 # ## What you have now
-# - The attention weights of one head sum to 1, so a head returns one average. Several heads return several averages at once, side by side. [[one-average]] In a task that needs two tokens in order, two heads learned what one head did not. [[two-heads-learn]]
+# - The attention weights of one head sum to 1, so a head returns one average. Several heads return several averages at once, side by side. [[one-average]] In a task that needs two tokens in order, read by a linear map, two heads learned what one head did not. [[two-heads-learn]]
 # - Each head gets its own features: (B, T, C) becomes (B, H, T, D), and back. With several heads and positions, a reshape straight to (B, H, T, D) gives the right shape but the wrong numbers. [[reshape-breaks]]
 # - The output projection is a sum of linear maps, one for each head. [[sum-of-maps]]
 # - Where a head looks suggests what it does, but the model may not depend on it: remove the head to test this (an ablation). A head can also work at earlier words than the one that we look at. [[heads-removed]] [[where-removed]]

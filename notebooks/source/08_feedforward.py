@@ -28,7 +28,7 @@ from tinylm_lib.storyworld import gaps
 # **Ask.** Before the prediction: "At the full stop attention has fetched *Amara*. The next word is *She*. What is still missing?" After the picture: "State the rule of each unit in one sentence."
 #
 # **Usual answers.**
-# - *The object, because its colour is far away* (`an object (fan) that its colour tells`): Fetching is the work of attention, and attention is still there. An object has only to be repeated.
+# - *The object, because its colour is far away* (`an object (fan), determined by its colour`): Fetching is the work of attention, and attention is still there. An object has only to be repeated.
 # - *Both* (`both`): Which of the two words is already in the text, and which one has to be made from another word?
 # - *Unit 34 opens at "the"* (from the room): Look for a second *the* in a text of your own, such as *with the lamp*. Section 2 tries it.
 #
@@ -70,7 +70,7 @@ readers = {"as trained": model, "no feed-forward": without("ffn"), "no attention
 found = {name: gaps(reader, tokenizer, stories) for name, reader in readers.items()}
 
 # %% tags=["source-hidden"]
-OBJECT, PRONOUN = "an object (fan) that its colour tells", "a pronoun (He, he, She, she) that a name tells"
+OBJECT, PRONOUN = "an object (fan), determined by its colour", "a pronoun (He, he, She, she), determined by a name"
 left = {text: found["no feed-forward"][kind].right for text, kind in ((OBJECT, "object"), (PRONOUN, "pronoun"))}
 predict(
     "Without its feed-forwards, which kind of word can the model no longer predict?",
@@ -93,7 +93,7 @@ assert halved["object"].right > 0.9 and halved["pronoun"].right < 0.4
 assert all(gap.right < 0.2 for kind, gap in found["no attention"].items() if kind not in ("all", "other"))
 
 # %% [markdown]
-# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too.) Without attention everything fails, because nothing is fetched. Without feed-forwards objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]]
+# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too.) Without attention everything fails, because nothing is fetched. Without feed-forwards objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]] Traits could be copied as well, but half are lost, so copying is not the whole story.
 
 # %% [markdown] slide="subslide"
 # What exactly is lost with the pronouns? We look at the beginnings of the stories, where *He* or *She* comes next.
@@ -301,7 +301,7 @@ assert torch.relu(total).equal(wanted)
 # $$W_{down}\,\text{bend}(W_{up}\, x)$$
 
 # %% [markdown] slide="say"
-# With enough units such a network can come as close as you like to any continuous function on a bounded region ([Hornik 1991](https://doi.org/10.1016/0893-6080%2891%2990009-T)). This says nothing about whether training finds it.
+# With biases and enough units, such a network can come as close as you like to any continuous function on a bounded region ([Hornik 1991](https://doi.org/10.1016/0893-6080%2891%2990009-T)). This says nothing about whether training finds it.
 
 # %% [markdown] tags=["note"]
 # **Say.** ReLU multiplies by 0 or by 1. Replace this switch by something between 0 and 1, and a unit that is nearly shut can still learn.
@@ -489,7 +489,7 @@ for gate_value, up_value in ((4.0, 3.0), (-10.0, 1000.0)):
 # The second unit is shut, so nearly nothing of its 1000 passes. Think of a tap: the gate is the hand that turns it, and the up route is the water. The image ends at *fully open*, because SiLU of the gate route may be larger than 1.
 
 # %% [markdown] slide="subslide"
-# With SiLU on the gate route this is **SwiGLU** ([Shazeer 2020](https://arxiv.org/abs/2002.05202)), the feed-forward of the Llama models. Here $\odot$ multiplies two vectors number by number. Papers also call the matrices $W_1$ (gate), $W_3$ (up) and $W_2$ (down).
+# With SiLU on the gate route this is **SwiGLU** ([Shazeer 2020](https://arxiv.org/abs/2002.05202)), the feed-forward of the Llama models. Here $\odot$ multiplies two vectors number by number. Llama's code calls the matrices $W_1$ (gate), $W_3$ (up) and $W_2$ (down).
 #
 # $$\text{SwiGLU}(x) = W_{down}\,\big(\text{silu}(W_{gate}\, x) \odot W_{up}\, x\big)$$
 
@@ -590,7 +590,7 @@ show(GatedMLP)
 trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
 
 # %% [markdown] slide="say"
-# Why SiLU, and not another bend? The SwiGLU paper tried several. Its losses were lower with a gate than without one, and its author offers no explanation (Shazeer 2020).
+# The SwiGLU paper tried several bends with a gate and without one. Its losses were lower with a gate than without one, and its author offers no explanation (Shazeer 2020).
 
 # %% [markdown] tags=["note"]
 # **Say.** A unit opens if the position looks like this, and then it adds that. We have seen the *if*. Now the *then*, and what happens without the unit. Only removing it shows what the model uses it for.
@@ -605,7 +605,7 @@ trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
 # - *Unit 239 opens at verbs* (from the room): It opens at *friendly*, too. What comes next?
 # - *The six are picked by hand* (from the room): They are. That is why the section counts all units.
 #
-# **Cut if short.** Everything after the control; say that most units are mixed.
+# **Cut if short.** Everything after the control; say that most units are mixed, but few of those open far.
 
 # %% [markdown] slide="slide"
 # ## 5. If this, then that
@@ -739,15 +739,15 @@ print(f"without all of them at once: {together:.2f} nats")
 assert len(quiet) > 300 and together > 10 * rises[quiet].sum() > 0
 
 # %% [markdown]
-# It is not. Nearly every unit can be removed alone without harm. But without all of these units at once the loss rises by far more than their single rises added. [[units-alone]] So most units work together, and removing them one by one does not show what they do.
+# It is not. Nearly every unit can be removed alone without harm. But without all of these units at once the loss rises by far more than their single rises added. [[units-alone]] So many units matter only together, and removing them one by one does not show what they do.
 
 # %%
-for layer in range(3):
-    rise = (losses(without("ffn", (layer,))) - usual).mean()
-    print(f"without all units of layer {layer}: {rise:.2f} nats")
+for removed in ((0,), (1,), (2,), (0, 1)):
+    rise = (losses(without("ffn", removed)) - usual).mean()
+    print(f"without all units of {' and '.join(f'layer {i}' for i in removed)}: {rise:.2f} nats")
 
 # %% [markdown]
-# The middle layer does not need its feed-forward for these stories.
+# Alone, the feed-forward of the middle layer is not missed. But without both it and that of layer 0 the loss rises by far more than without layer 0 alone.
 
 # %% [markdown] tags=["note"]
 # **Say.** We have chosen readable units. Now the honest count, a guess that is too wide, and a test that shows less than it seems to.
@@ -777,7 +777,7 @@ word_gates = torch.stack([gates[ids == token].mean(0) for token in often])  # (N
 
 # %%
 for unit in shown_units:
-    best = word_gates[:, unit].topk(5).indices.tolist()
+    best = word_gates[:, unit].topk(7).indices.tolist()
     print(f"unit {unit:>3} opens furthest at", *(tokenizer.decode([often[i]]).strip() for i in best))
 
 # %% [markdown] slide="subslide"
@@ -803,12 +803,14 @@ half, strict = classes_that_open(0.5), classes_that_open(0.9)
 print(f"above 0.5 of its largest gate: the median of {len(half)} units is {half.median()} classes")
 print(f"above 0.9 of its largest gate: {strict.median()}")
 print(f"units with a single class above 0.5: {(half == 1).sum()}")
-print(f"units whose largest gate is above 5: {(word_gates.amax(0) > 5).sum()}")
+far_open = word_gates.amax(0) > 5  # (F)
+print(f"units whose largest gate is above 5: {far_open.sum()}")
+print(f"of these, with a single class above 0.5: {(half[far_open] == 1).sum()}")
 assert 20 < (half == 1).sum() < 100 and half.median() >= 3 and strict.median() == 1
-assert half[203] == half[234] == 1
+assert half[203] == half[234] == 1 and (half[far_open] == 1).sum() > far_open.sum() / 2
 
 # %% [markdown]
-# If a unit counts as open at half of its largest gate, units 203 and 234 open at one class, but most units of this layer are mixed: *polysemantic*. [[most-units-are-mixed]] With the limit 0.9 most have one class, so the answer depends on the limit. One reason that has been proposed for mixed units is **superposition**: a model stores more features than it has units ([Elhage et al. 2022](https://arxiv.org/abs/2209.10652)).
+# If a unit counts as open at half of its largest gate, units 203 and 234 open at one class, but most units open at several: they are mixed, or *polysemantic*. [[most-units-are-mixed]] Most of these never open far, however: of the units that open above 5, more than half have one class. [[most-units-are-mixed]] With the limit 0.9 most have one class, so the answer depends on the limit. One reason that has been proposed for mixed units is **superposition**: a model stores more features than it has units ([Elhage et al. 2022](https://arxiv.org/abs/2209.10652)).
 
 # %%
 for layer in range(3):
@@ -885,7 +887,7 @@ assert loss_of["gate held"] - loss_of["as trained"] > 0.7 * whole
 assert loss_of["up held"] > loss_of["no feed-forward"]
 
 # %% [markdown]
-# With its gates held, this model is hardly better than without feed-forwards. [[gates-held]] So it uses its gates. But it uses the up route just as much, and held at its average that route does more harm than no feed-forward at all, probably because the layers that follow read vectors that they never met in training. Nor does the test show that a model *trained* without gates would be worse. Lesson 14 trains one.
+# With its gates held, this model is hardly better than without feed-forwards. [[gates-held]] So it seems to use its gates. But it uses the up route just as much, and held at its average that route does more harm than no feed-forward at all, probably because the layers that follow read vectors that they never met in training. Part of the harm of the held gates may have the same reason. Nor does the test show that a model *trained* without gates would be worse. Lesson 14 trains one.
 
 # %% [markdown] tags=["note"]
 # **Say.** Three wrong feed-forwards with the right shapes. Nothing raises an error, and one of them is hardly worse.
@@ -1034,7 +1036,7 @@ assert even == 4 * small_width  # 2 * C * T = 8 * C * C
 print(f"GPT-2 small: as much for the scores as for the feed-forward at {even:,.0f} tokens")
 
 # %% [markdown]
-# Because so much of the work is here, many large models have several feed-forwards in each layer, and each position uses only a few of them: a **mixture of experts** ([Shazeer et al. 2017](https://arxiv.org/abs/1701.06538)).
+# To have more units without more work for each token, many large models have several feed-forwards in each layer, and each position uses only a few of them: a **mixture of experts** ([Shazeer et al. 2017](https://arxiv.org/abs/1701.06538)).
 
 # %% [markdown] tags=["note"]
 # **Say.** Here is what you need when you load weights or write your own layer: the exact GELU and its approximation, and three mistakes that raise no error.
@@ -1196,12 +1198,12 @@ print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item(
 # %% [markdown] slide="slide"
 # ## What you have now
 # - Without attention the shipped model predicts hardly any word that has to be fetched. Without its feed-forwards it still repeats objects but hardly predicts a pronoun. [[without-feed-forwards]] The feed-forward computes each position separately. [[each-position-alone]]
-# - Some units open where two facts are both true. [[both-facts]] Linear maps cannot test that, and two in a row are one linear map [[one-map]], so training does not help. With a bend it works. [[bend-learns]] One unit with ReLU is enough. [[relu]]
+# - One unit of the shipped model opens far only where two facts are both true. [[both-facts]] Linear maps cannot test that, and two in a row are one linear map [[one-map]], so training does not help. With a bend it works. [[bend-learns]] One unit with ReLU is enough. [[relu]]
 # - Units that ReLU shuts at every input get no gradient, and SiLU and GELU units still learn. [[dead-units]]
 # - SwiGLU multiplies a gate route by an up route. [[two-routes]]
 # - One unit of the shipped model raises two words after *In the*, and without it exactly these have a higher loss. [[unit-34]] Most units of its last layer can be removed alone without harm, but not all together. [[units-alone]]
 # - If half of its largest gate counts as open, most units of its last layer open at several classes of words. [[most-units-are-mixed]] One of them opens where a new name comes next [[a-new-name]], but the model does not need it to know that a name comes next. [[names-without-239]] With all gates held at their averages the model loses most of what its feed-forwards add. [[gates-held]]
-# - With the inner width of the formula in section 8, SwiGLU has about as many parameters as the classic form. [[as-many]] In three models at their full length the feed-forwards need more multiplications than attention does [[most-multiplications]], until a text is longer than four times the width, in a model with a classic feed-forward. [[scores-overtake]]
+# - With the inner width of the formula in section 8, SwiGLU has about as many parameters as the classic form. [[as-many]] In three models at their full length the feed-forwards need more multiplications than attention does. [[most-multiplications]] In GPT-2 small the scores alone need as many when a text is four times as long as the width. [[scores-overtake]]
 # - For engineers: if rounding makes the inner width 0, a feed-forward without biases returns zeros without an error. [[width-0]]
 #
 # Next, lesson 09: attention and feed-forward in one block, and blocks in a row.

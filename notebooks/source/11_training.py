@@ -382,7 +382,7 @@ figures.display(
 )
 
 # %% [markdown] slide="subslide"
-# **Momentum** steps along a running mean of the gradients: what points from side to side cancels, and what points along the valley adds up. **Adam** also divides by the usual size of the gradient, separately for each weight, so steep and flat directions move at about the same pace ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It keeps two running means: m of the gradient, v of its square, and steps by $m / \sqrt{v}$. For one weight, the first step is:
+# **Momentum** steps along a fading sum of the gradients: what points from side to side cancels, and what points along the valley adds up. **Adam** also divides by the usual size of the gradient, separately for each weight, so steep and flat directions move at about the same pace ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It keeps two running means: m of the gradient, v of its square, and steps by $m / \sqrt{v}$. For one weight, the first step is:
 
 # %%
 g, lr, beta1, beta2 = 0.5, 0.1, 0.9, 0.999
@@ -493,7 +493,7 @@ assert min(moved["always 1"], moved["always 0.000001"]) > 0.98 > 0.5 > moved["0.
 assert moved["always 0.000000000001"] < 0.001
 
 # %% [markdown] slide="subslide"
-# A gradient of a millionth moves its weight as far as a gradient of 1: what counts is whether the gradients **agree**. In noise, a small gradient moves its weight far less, because the noise cancels in m but not in v. Far below eps (1e-8) it moves almost nothing. [[small-gradients]] So small gradients matter even with Adam: they may drown in noise, fall below eps, or become 0 where numbers have few bits (lesson 14).
+# A gradient of a millionth moves its weight almost as far as a gradient of 1: what counts is whether the gradients **agree**. In noise, a small gradient moves its weight far less, because the noise cancels in m but not in v. Far below eps (1e-8) it moves almost nothing. [[small-gradients]] So the size of a gradient matters even with Adam: a small one may drown in noise, fall below eps, or become 0 where numbers have few bits (lesson 14).
 
 # %% [markdown] tags=["note"]
 # **Say.** This is the whole of training in ten lines. Read them aloud one by one, and let the class say what each of them does before you do. The slide prints *yours* because it was made from the solutions; in a class that left the two exercises out, the loop uses the library's functions.
@@ -572,7 +572,7 @@ print(f"the token before: {levels.bigram:.1f}; everything there is to know: {lev
 
 # %% tags=["source-hidden"]
 predict(
-    f"The loop begins at {course[0]:.1f} nats per token. Which of these predictors is it better than after 100 updates?",
+    f"The loop begins at {course[0]:.1f} nats per token. Which is the best of these predictors that it beats after 100 updates?",
     key=lambda: (
         "one that knows the token before"
         if reached < levels.bigram
@@ -773,7 +773,7 @@ expected = {100: (1.18, 1.1825), 200: (0.949, 0.953), 300: (0.872, 0.881)}
 line_end = tokenizer.encode("\n")[0]
 
 # %% [markdown] slide="say"
-# (Processors round differently, and over hundreds of updates this adds up; `expected` is the range for any machine.)
+# (Processors round differently, and over hundreds of updates this adds up; `expected` is the range that we allow.)
 
 # %%
 recipe = TrainConfig(
@@ -918,7 +918,7 @@ assert math.isclose(new.perplexity, math.exp(nats)) and model.training
 assert math.isclose(new.bits_per_byte, nats * new.n_tokens / math.log(2) / n_bytes)
 
 # %% [markdown]
-# **Perplexity**, $e$ to the power of the loss, is the number of equally likely tokens with the same loss. **Bits per byte** do not depend on the tokenizer (lesson 01), so they compare models with different ones.
+# **Perplexity**, $e$ to the power of the loss, is the number of equally likely tokens with the same loss. **Bits per byte** divide the loss of a text by its bytes, not its tokens (lesson 01), so they compare models with different tokenizers.
 
 # %% [markdown] slide="say"
 # `evaluate` switches to evaluation mode and back; if you forget the way back, you train on without dropout (lesson 09).
@@ -974,7 +974,7 @@ for s in train(small, build_optimizer(small, again), again_and_again, again):
 figures.loss_curve(
     {name: (seen_at, losses) for name, losses in courses.items()},
     title="Only new text shows overfitting",
-    caption="On new stories the loss turns: from there on the model learns the 40 stories, no longer the language. The leak shows nothing of it.",
+    caption="On new stories the loss rises again: from then on the model learns the 40 stories by heart. The leak shows nothing of it.",
 )
 
 # %% slide="skip" evidence="overfitting"
@@ -1001,7 +1001,7 @@ print(f"keep update {seen_at[best]}")
 
 # %% [markdown] slide="slide"
 # ## 8. Break it: what does a mistake look like?
-# A broken training seldom raises an error: its loss falls. Here is a small run (60 updates, batches of 8, AdamW at 0.01) with one mistake at a time:
+# A broken training seldom raises an error, and its loss may even fall. Here is a small run (60 updates, batches of 8, AdamW at 0.01) with one mistake at a time:
 # - *Not shifted*: the target is the token just read. *Shifted twice*: the target is two tokens ahead.
 # - *No causal mask*: each position may read the future. *Softmax in the model*: the loss gets probabilities as logits.
 
@@ -1405,11 +1405,11 @@ with tempfile.TemporaryDirectory() as place:
         print("with the optimizer's state: every loss is the same" if with_optimizer else "without: they differ")
 
 # %% [markdown]
-# Equal to the last bit. Saved are the weights, the optimizer's state, the position in the text, the step number (for the schedule) and the state of the random generators (for dropout). [[resume]]
+# Equal to the last bit. The checkpoint contains the weights, the optimizer's state, the position in the text, the step number (for the schedule) and the state of the random generators (for dropout). [[resume]]
 
 # %% [markdown] slide="subslide"
 # ### Fewer bits
-# Numbers of half the size are moved twice as fast (lesson 14 measures it). **bf16** has 16 bits: the range of fp32, with fewer digits (lesson 03). May everything be bf16?
+# Numbers of half the size take half the bytes (lesson 14). **bf16** has 16 bits: the range of fp32, with fewer digits (lesson 03). May everything be bf16?
 
 # %%
 weight = torch.tensor(1.0, dtype=torch.bfloat16)
@@ -1464,7 +1464,7 @@ assert torch.linalg.svdvals(tiny.sign())[1] < 1e-6
 assert torch.linalg.svdvals(steps_of["Muon"])[1] > 0.9 * torch.linalg.svdvals(steps_of["Muon"])[0]
 
 # %% [markdown]
-# The gradient has two directions, (1, 1) with a strength of 4 and (1, -1) with a strength of 2. Adam's first step, all ones, moves the first and ignores the second. Muon moves both about equally. [[muon]] In a real gradient the strengths differ more:
+# The gradient has two directions, (1, 1) with a strength of 4 and (1, -1) with a strength of 2. Adam's first step, all ones, moves the first and ignores the second. Muon moves both about equally. [[muon]] (Their sizes are inexact, because the iteration stops early.) In a real gradient the strengths differ more:
 
 # %%
 gradient = whole.blocks[0].attention.o_proj.weight.grad  # (C, C)
