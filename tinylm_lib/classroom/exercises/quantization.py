@@ -76,6 +76,7 @@ def _without_scale_of_zeros(arguments: tuple, result: Any) -> Any:
 QUANTIZE_INT8 = Exercise(
     name="quantize_int8",
     lesson="14",
+    order=2,
     reference=quantize_int8,
     probes=(
         Probe("one row: its largest number takes 127 steps", lambda g: (torch.tensor([[2.54, 1.0, -0.13]]),)),

@@ -45,7 +45,7 @@ def attainable(flops: float, n_bytes: float, peak: float, bandwidth: float, on: 
 ATTAINABLE = Exercise(
     name="attainable",
     lesson="14",
-    order=1,
+    order=0,
     reference=attainable,
     probes=(
         Probe("few FLOPs per byte: the memory decides", lambda g: (6.0, 12.0, 100.0, 10.0)),
@@ -170,7 +170,7 @@ def _counted(holds: str, batch_size: int, seq_len: int, **fields: Any) -> Probe:
 TRAINING_FLOPS = Exercise(
     name="training_flops",
     lesson="14",
-    order=1,
+    order=0,
     reference=training_flops,
     probes=(
         _counted("one token, one layer", 1, 1, **{**SIZES, "n_layers": 1}),
