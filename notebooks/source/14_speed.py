@@ -3,7 +3,7 @@
 # **How fast could it be, and what keeps it from that?**
 #
 # *Needs* lessons 05, 08, 10, 11 and 13. *Builds* `training_flops` in `cost.py` and `quantize_int8` in `quantization.py`. *Runs* in about 35 s on two cores.
-# *Teaches* in about 68 minutes, plus 32 of exercises.
+# *Teaches* in about 69 minutes, plus 31 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: count the work first, then measure, and then ask which of three limits sets the pace: the processor, the memory, or the price of a call.
@@ -231,7 +231,7 @@ print("20 million additions:", measured(addition_rate, "billion FLOPs per second
 # The formula takes one line of Python, if you compute the intensity first.
 
 
-# %% tags=["exercise"] name="attainable" minutes=6 difficulty=1
+# %% tags=["exercise"] name="attainable" minutes=5 difficulty=1
 def attainable(flops, n_bytes, peak, bandwidth):
     """The most FLOPs per second that work of `flops` FLOPs, which moves n_bytes > 0 bytes, can reach; a number.
 
@@ -687,7 +687,7 @@ figures.display(
 # %% [markdown] slide="subslide"
 # The time before the work begins is called **overhead**. One token of the shipped model takes:
 
-# %% evidence="overhead"
+# %% evidence="slower-than-memory"
 n_bytes = sum(p.numel() * p.element_size() for p in writer.parameters())
 token_price = microseconds(one_token, times=20)
 print("one token takes", measured(token_price, "µs", 20, 1e6), end="; ")
@@ -695,9 +695,32 @@ print("its weights, read once at this bandwidth,", measured(1e6 * n_bytes / band
 assert token_price > 1e6 * n_bytes / bandwidth
 
 # %% [markdown]
-# The token takes longer than it takes to read all of its weights from memory [[overhead]], so neither the peak nor the bandwidth sets its pace. In a large model it is the other way round: the price of a call is the same, while the work in it grows.
-#
-# So there are three limits, and each has its own remedies ([He 2022](https://horace.io/brrr_intro.html)): with large products count the FLOPs, with numbers from memory count the bytes, and with many short operations count the calls.
+# That is longer than it takes to read all weights from memory. [[slower-than-memory]] Are the calls the reason? Then a token for each of 16 texts at once should take hardly longer: 16 times the work, but the same number of calls.
+
+
+# %%
+@torch.no_grad()
+def price_of_a_step(n_texts: int) -> float:
+    contents = KVCache(writer.config, batch_size=n_texts, max_len=101)
+    rows = hundred.expand(n_texts, -1)  # (B, T)
+    writer(rows[:, :100], contents)
+
+    def step() -> torch.Tensor:
+        contents.length = 100
+        return writer(rows[:, 100:], contents)  # (B, 1, V)
+
+    return microseconds(step, times=20)
+
+
+# %% evidence="overhead"
+compared = price_of_a_step(16) / price_of_a_step(1)
+print("16 texts at once take", measured(compared, "times as long as one", 0.3, 10))
+
+# %% [markdown]
+# It takes far less than 16 times as long. [[overhead]] So neither the peak nor the bandwidth sets the pace of this token, but the calls do. In a large model it is the other way round: the price of a call is the same, while the work in it grows.
+
+# %% [markdown] slide="subslide"
+# There are three limits, and each has its own remedies ([He 2022](https://horace.io/brrr_intro.html)): with large products count the FLOPs, with numbers from memory count the bytes, and with many short operations count the calls.
 
 # %% [markdown] slide="subslide"
 # Fewer calls, and no needless work in them: here is an example. A common way to draw a word is the exponential form of the **Gumbel-max trick**: divide each probability by exponential noise, and take the largest. It draws correctly, but it needs a random number for every word of the vocabulary, while the dart of lesson 12 needs one. [[one-dart]]
@@ -1182,6 +1205,7 @@ def mixed_losses(fp16: bool = True, forget: bool = False, scaled: bool = True) -
         x, y = rule_batch()
         if not forget:
             adamw.zero_grad()
+        # ESSENTIAL
         with torch.amp.autocast("cpu", dtype=torch.float16, enabled=fp16):
             loss = cross_entropy(net(x).flatten(0, 1).float(), y.flatten())
         scaler.scale(loss).backward()
@@ -1189,6 +1213,7 @@ def mixed_losses(fp16: bool = True, forget: bool = False, scaled: bool = True) -
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         scaler.step(adamw)
         scaler.update()
+        # END
         losses.append(loss.item())
     return losses, scaler.get_scale()
 

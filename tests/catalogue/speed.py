@@ -82,9 +82,18 @@ def joined_from_zero(one, other):
     return top, total / top.exp(), mixed / top.exp()
 
 
-def joined_with_the_totals_of_a_mean(one, other):
+def joined_as_results(one, other):
     top, total, mixed = joined_by_stacking(one, other)
-    return top, total / 2, mixed / 2
+    return top, total, mixed / total
+
+
+def joined_with_a_new_top_alone(one, other):
+    return torch.maximum(one[0], other[0]), *(first + second for first, second in zip(one[1:], other[1:], strict=True))
+
+
+def joined_as_a_loop_meets_them(one, other):
+    factor = torch.exp(one[0] - torch.maximum(one[0], other[0]))
+    return torch.maximum(one[0], other[0]), factor * one[1] + other[1], factor * one[2] + other[2]
 
 
 RIGHT = {
@@ -102,6 +111,8 @@ WRONG = {
         flops_with_a_gate_in_swiglu_alone, flops_without_the_masked_half,
         flops_as_a_float=lambda config, batch_size, seq_len: 6.0 * (flops_by_six(config, batch_size, seq_len) / 6),
     ),
-    "join_pieces": named(joined_from_zero, joined_with_the_totals_of_a_mean),
+    "join_pieces": named(
+        joined_from_zero, joined_as_results, joined_with_a_new_top_alone, joined_as_a_loop_meets_them,
+    ),
 }  # fmt: skip
 LIBRARY = {"training_flops": cost.training_flops}

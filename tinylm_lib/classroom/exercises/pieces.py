@@ -20,6 +20,8 @@ def join_pieces(one: Piece, other: Piece, on: frozenset[str] = frozenset()) -> P
     if "one top for all" in on:
         top = top.max() + torch.zeros_like(top)
     shrink_one, shrink_other = (one[0] - top).exp(), (other[0] - top).exp()
+    if "exponentials of the tops" in on:
+        shrink_one, shrink_other = one[0].exp() / top.exp(), other[0].exp() / top.exp()
     if "upside down" in on:
         shrink_one, shrink_other = 1 / shrink_one, 1 / shrink_other
     if "exchanged" in on:
@@ -92,6 +94,10 @@ JOIN_PIECES = Exercise(
         ),
         "upside down": Fault(
             "the smaller piece is enlarged", "The exponent is its own top minus the common one, never above 0."
+        ),
+        "exponentials of the tops": Fault(
+            "the exponentials of the tops are divided",
+            "The exponential of a large top overflows. Subtract the tops first, then take the exponential.",
         ),
         "smaller top": Fault("the smaller of the two tops is used", "With the larger one no exponential can exceed 1."),
         "old top": Fault("the top of the first piece is kept", "The second piece may hold a larger score."),
