@@ -7,7 +7,7 @@
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: count the work first, then measure, and then ask which of three limits sets the pace: the processor, the memory, or the price of a call.
-# Sections 1 to 5 are the core, with one exercise. Section 6 halves the bytes of a weight twice. Section 7 asks how sure one can be that a choice helps, section 8 trains with 16 bits, and section 9 collects what engineers need.
+# Sections 1 to 5 are the core, with one exercise. Section 6 stores each weight in one byte. Section 7 asks how sure one can be that a choice helps, section 8 trains with numbers of half the size, and section 9 collects what engineers need.
 # Before the class: run all cells once on the computer that you project from, without other programs, because all times and the roof are those of your machine. The text avoids conclusions that another machine could contradict.
 
 # %% slide="skip"
@@ -75,7 +75,7 @@ predict(
     key=lambda: f"1/{4 * 3}",
     choices={
         "1": "Each addition reads two numbers and writes one, and each has 4 bytes.",
-        "1/4": "That is one number of 4 bytes for each addition. Two are read, and one is written.",
+        "1/4": "That counts one number of 4 bytes for each addition. But two are read, and one is written.",
         "1/8": "Two are read. And the result?",
         "1/12": "",
     },
@@ -196,12 +196,13 @@ with figures.axes("How fast could it be? The roof of this machine", "FLOPs per b
     ax.plot(over, roof_line, color=figures.SERIES[0], linewidth=4)
     ax.plot(*zip(*((i, rate / 1e9) for i, rate in drawn.values()), strict=True), "o", markersize=13, color=figures.SERIES[1])
     for name, (intensity, rate) in drawn.items():
-        ax.annotate(name, (intensity, rate / 1e9), (10, -22), textcoords="offset points", size=17)
+        place = (-16, 14) if rate > min(peak, bandwidth * intensity) else (10, -22)  # away from the line
+        ax.annotate(name, (intensity, rate / 1e9), place, textcoords="offset points", size=17)
     meet = peak / bandwidth
     bottom, top_rate = min(rate for _, rate in drawn.values()) / 6e9, 3 * peak / 1e9
     ax.axvline(meet, color=figures.INK, linestyle=":", linewidth=2)
     ax.text(meet / 1.3, bottom * 1.4, "the memory is the limit", size=18, ha="right", weight="bold")
-    ax.text(meet * 1.3, bottom * 1.4, "the processor is", size=18, weight="bold")
+    ax.text(meet * 1.3, bottom * 1.4, "the processor is the limit", size=18, weight="bold")
     ax.set(xscale="log", yscale="log", xlim=(0.03, 1000), ylim=(bottom, top_rate))
 figures.display(
     figure,
@@ -250,7 +251,7 @@ if check("attainable", attainable).passed:
 hint("attainable")
 
 # %% [markdown] tags=["solution"]
-# Bytes per second, times FLOPs per byte, are FLOPs per second; and the processor has a limit of its own. The usual slips: the intensity upside down, and `max`. Who thinks in seconds gets the same: `flops / max(flops / peak, n_bytes / bandwidth)`.
+# Bytes per second, times FLOPs per byte, are FLOPs per second; and the processor has a limit of its own. The usual mistakes: the intensity upside down, and `max`. If you think in seconds, you get the same: `flops / max(flops / peak, n_bytes / bandwidth)`.
 
 # %% [markdown] slide="subslide"
 # ### On a GPU
@@ -543,9 +544,9 @@ def training_flops(config, batch_size, seq_len):
 
     A multiply-add counts 2. Queries have n_heads heads of d_head features, keys and values n_kv_heads;
     n_heads times d_head need not be d_model. ffn "swiglu" and "geglu" have a gate and three matrices, the
-    others two. The head is a product whether it is tied or not; the embedding is none, it fetches rows.
+    others two. The head is a product whether it is tied or not. The embedding only looks up rows: it counts nothing.
     Scores and mixing count in full, seq_len x seq_len for each of n_heads heads, masked ones included.
-    Biases, norms, positions and all else that is no matrix product count nothing.
+    Biases, norms, positions and everything else that is not a matrix product count nothing.
     """
     # SOLUTION
     C, D, F, V = config.d_model, config.d_head, config.d_ff, config.vocab_size
@@ -565,8 +566,7 @@ if check("training_flops", training_flops).passed:
 hint("training_flops")
 
 # %% [markdown] tags=["solution"]
-# Multiply-adds for one token: each weight of each matrix once, and two products per layer that have no weights. Then times 2 for multiply and add, times 3 for forward and backward, times the tokens. The usual slips: one of attention's two products is forgotten, the tied head counts nothing
-# because it has no weights of its own, `n_kv_heads` narrows the scores as well (each query head has its own), and everything is counted for the forward pass only.
+# Multiply-adds for one token: each weight of each matrix once, and two products per layer that have no weights. Then times 2 for multiply and add, times 3 for forward and backward, times the tokens. The usual mistakes: one of attention's two products is forgotten, the tied head counts nothing because it has no weights of its own, `n_kv_heads` narrows the scores as well (each query head has its own), and everything is counted for the forward pass only.
 
 # %% [markdown] slide="subslide"
 # ### The library's version
@@ -662,7 +662,7 @@ predict(
         "2 to 10 times": "On a slow machine, perhaps. Here the adding itself was too short to notice.",
         "about 1,000 times": "It does a thousand times the work, but the work is not what takes the time.",
     },
-    because="Before anything is added, Python calls PyTorch, which looks at types and shapes, chooses the machine code and finds room for the result. That takes longer than adding 1,000 numbers.",
+    because="Before anything is added, Python calls PyTorch, which looks at types and shapes and chooses the machine code. That takes longer than adding 1,000 numbers.",
 )
 
 # %% slide="skip"
@@ -717,9 +717,9 @@ compared = price_of_a_step(16) / price_of_a_step(1)
 print("16 texts at once take", measured(compared, "times as long as one", 0.3, 10))
 
 # %% [markdown]
-# It takes far less than 16 times as long. [[overhead]] So neither the peak nor the bandwidth sets the pace of this token, but the calls do. In a large model it is the other way round: the price of a call is the same, while the work in it grows.
+# It takes clearly less than 16 times as long. [[overhead]] So neither the peak nor the bandwidth sets the pace of this token. The calls do. In a large model it is the other way round: the price of a call is the same, while the work in it grows.
 
-# %% [markdown] slide="subslide"
+# %% [markdown]
 # There are three limits, and each has its own remedies ([He 2022](https://horace.io/brrr_intro.html)): with large products count the FLOPs, with numbers from memory count the bytes, and with many short operations count the calls.
 
 # %% [markdown] slide="subslide"
@@ -784,8 +784,8 @@ print(f"in two pieces {joined:.4f}, at once {scores.softmax(-1) @ values:.4f}")
 # %% [markdown]
 # We scale down the piece with the smaller top, and the result is the same as if it were computed at once. This is the **online softmax** ([Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867)).
 
-# %% [markdown] slide="subslide"
-# In two dimensions the pieces are tiles. Here is one head of the shipped model, with 24 words and tiles of 6:
+# %% [markdown] slide="say"
+# For many queries at once the pieces are tiles of the table. Here is one head of the shipped model, with 24 tokens and tiles of 6 by 6:
 
 # %% tags=["source-hidden"]
 from tinylm_lib import storyworld
@@ -814,7 +814,7 @@ figures.display(
 
 # %% [markdown] slide="subslide"
 # ### Join two pieces
-# Write the step that joins two pieces, for all queries at once. Each query has a top and a sum of its own.
+# FlashAttention reads one tile after the other and joins each with what it has so far. Write this step for all queries at once: each query has a top and a total of its own.
 
 
 # %% tags=["exercise"] name="join_pieces" minutes=8 difficulty=3 plan=80
@@ -943,7 +943,7 @@ n_bytes = {m: sum(t.nbytes for t in m.state_dict().values()) for m in (model_fp3
 print(f"{n_bytes[model_fp32]:,} bytes in fp32, {n_bytes[model_int8]:,} in int8")
 
 # %% [markdown]
-# A little more than a quarter, because the scales and the gains take 4 bytes each. What does the rounding cost? We measure both models on 100 stories that they have not seen.
+# A little more than a quarter, because the scales and the gains take 4 bytes each. How much does the loss grow? We measure both models on 100 held-out stories.
 
 # %% slide="skip"
 from tinylm_lib.data import every_document
@@ -1019,7 +1019,7 @@ for name, found in early.items():
 assert max(early["learned positions instead of rotary"]) < min(early[WHOLE]) - 0.03
 
 # %% [markdown]
-# The seeds of the first and of the last line overlap. But in a whole run of 30 updates learned positions are ahead: all their seeds lie clearly below all seeds of the whole recipe. [[short-ablation]] Does that settle it?
+# The seeds of the first and of the last line overlap. But in a whole run of 30 updates learned positions are ahead: all their seeds are clearly below all seeds of the whole recipe. [[short-ablation]] Does that settle it?
 
 # %% tags=["source-hidden"]
 # Nats above the floor after 600 updates, seeds 1 to 3: two shared cores, one thread, torch 2.13, fp32.
@@ -1073,7 +1073,7 @@ chance = (above | below).any(1).float().mean().item()
 
 # %% tags=["source-hidden"]
 predict(
-    "Nothing differs in these tables. We report a difference if all three seeds of a row lie above, or all below, those of row 0. In how many of 100 tables do we report one?",
+    "Nothing differs in these tables. We report a difference if all three seeds of a row are above, or all below, those of row 0. In how many of 100 tables do we report one?",
     key=lambda: 100 * chance,
     number="tables",
     within=8,
@@ -1282,6 +1282,9 @@ print(f"the scaler's number: over 1,000 when right: {least > 1000}; forgotten: {
 
 # %% [markdown] slide="slide" plan=110
 # ## 9. For engineers
+# Five topics for real models. Ask of each which of the three limits it moves: the processor, the memory or the price of a call.
+
+# %% [markdown] slide="subslide"
 # ### Fewer calls
 # The products for q, k and v read the same x. Stack their weights, and three calls become one:
 
@@ -1394,7 +1397,7 @@ print(
 # - In our runs the products of the linear maps took two fifths to a half of a step's time. The proportions depend on the machine and on the sizes, so use a profiler. [[profile]]
 # - A small model that writes one token at a time runs many short operations, few of which are products. [[calls]] Neither the processor nor the memory but the overhead of these calls sets its pace. [[overhead]]
 # - Attention in pieces gives the same result as attention with the whole table. [[same-attention]]
-# - Weights in 8 bits, as whole numbers of steps with one scale for each row, take about a quarter of the bytes of fp32, and raise the loss of the shipped model by less than a hundredth of a nat per token. [[eight-bits]] In fp16 some small gradients become 0, nearly all of which come back if the loss is scaled. [[underflow]]
+# - Weights of one byte, as whole numbers of steps with one scale for each row, take about a quarter of the bytes of fp32, and raise the loss of the shipped model by less than a hundredth of a nat per token. [[eight-bits]] In fp16 some small gradients become 0, nearly all of which come back if the loss is scaled. [[underflow]]
 # - An ablation measures what a choice is worth at one size and one length of training: learned positions were ahead in a short run [[short-ablation]] and behind in a longer, recorded one. Compare a difference with its standard error, and remember how many comparisons you make. [[long-ablation]]
 #
 # Next, lesson 15: what to do with ten, a thousand, a million times as many FLOPs.
