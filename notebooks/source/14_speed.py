@@ -185,25 +185,29 @@ predict(
     because="We compare the time for 64, divided by 64, with the time for 1. The weights are fetched once for all 64, and larger products also use the processor better.",
 )
 
-# %% tags=["signature", "source-hidden"]
+# %% tags=["source-hidden"]
 points = {f"{n} token" + "s" * (n > 1): (*product(n, wide, wide), times[n]) for n in tokens_at_once}
 points = {f"{n:,} additions": (n, 3 * 4 * n, took) for n, took in adding.items()} | points
 drawn = {name: (flops / n_bytes, flops / took) for name, (flops, n_bytes, took) in points.items()}
+meet = peak / bandwidth
+
+# %% tags=["signature", "source-hidden"]
 with figures.axes("How fast could it be? The roof of this machine", "FLOPs per byte", "billion FLOPs per second", (11.4, 6)) as (figure, ax):  # fmt: skip
-    over = torch.logspace(-1.5, 3, 91)
+    over = torch.tensor([0.002, meet, 1000])
     roof_line = (bandwidth * over).clamp(max=peak) / 1e9
     ax.fill_between(over, roof_line, 1e-3, color=figures.SERIES[0], alpha=0.1, linewidth=0)
     ax.plot(over, roof_line, color=figures.SERIES[0], linewidth=4)
     ax.plot(*zip(*((i, rate / 1e9) for i, rate in drawn.values()), strict=True), "o", markersize=13, color=figures.SERIES[1])
     for name, (intensity, rate) in drawn.items():
-        place = (-16, 14) if rate > min(peak, bandwidth * intensity) else (10, -22)  # away from the line
-        ax.annotate(name, (intensity, rate / 1e9), place, textcoords="offset points", size=17)
-    meet = peak / bandwidth
+        place, side = ((-14, -5), "right") if "additions" in name else ((10, -22), "left")
+        ax.annotate(name, (intensity, rate / 1e9), place, textcoords="offset points", size=17, ha=side)
     bottom, top_rate = min(rate for _, rate in drawn.values()) / 6e9, 3 * peak / 1e9
     ax.axvline(meet, color=figures.INK, linestyle=":", linewidth=2)
     ax.text(meet / 1.3, bottom * 1.4, "the memory is the limit", size=18, ha="right", weight="bold")
     ax.text(meet * 1.3, bottom * 1.4, "the processor is the limit", size=18, weight="bold")
-    ax.set(xscale="log", yscale="log", xlim=(0.03, 1000), ylim=(bottom, top_rate))
+    ax.set(xscale="log", yscale="log", xlim=(0.002, 1000), ylim=(bottom, top_rate))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_major_formatter("{x:g}")
 figures.display(
     figure,
     alt="A roofline, both axes logarithmic: a slope that becomes a ceiling, with points for two additions at the left, one below the other, and a linear map of 1, 4, 16, 64 and 256 tokens further and further to the right.",
@@ -269,10 +273,12 @@ def on_a_gpu(tokens=1, width=4096):
 # %% tags=["source-hidden"] slide="skip"
 def draw_roof(intensity, most, title):
     fig, ax = plt.subplots(figsize=(9, 4.6), layout="constrained")
-    across = torch.logspace(-0.5, 3.5, 81)
+    across = torch.tensor([0.3, 156, 3000])
     ax.plot(across, (2e12 * across).clamp(max=312e12) / 1e12, color=figures.SERIES[0], linewidth=4)
     ax.plot(intensity, most / 1e12, "o", markersize=16, color=figures.SERIES[1])
     ax.set(xscale="log", yscale="log", title=title, xlabel="FLOPs per byte", ylabel="trillion FLOPs per second")
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_major_formatter("{x:g}")
     alt = f"The roofline of an A100 and one point at {intensity:.0f} FLOPs per byte."
     caption = "The point is the most that the two numbers of the data sheet allow for this product."
     figures.display(fig, alt=alt, caption=caption, table={"FLOPs per byte": [intensity], "trillion FLOPs/s": [most / 1e12]})
@@ -327,14 +333,15 @@ def forward_and_back(x, W, back):
 
 
 # %%
-x, W, back = torch.randn(5, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True), torch.randn(5, 4)
-trace(forward_and_back, x, W, back, sizes={"T": 5, "C": 3, "F": 4})
+five, linear, came_back = torch.randn(5, 3), torch.randn(4, 3), torch.randn(5, 4)
+trace(forward_and_back, five, linear, came_back, sizes={"T": 5, "C": 3, "F": 4})
 
 # %% evidence="backward-twice"
-(x @ W.T).backward(back)
-_, for_x, for_W = forward_and_back(x.detach(), W.detach(), back)
-torch.testing.assert_close(x.grad, for_x)
-torch.testing.assert_close(W.grad, for_W)
+by_hand = forward_and_back(five, linear, came_back)[1:]
+(five.requires_grad_() @ linear.requires_grad_().T).backward(came_back)
+for ours, theirs in zip(by_hand, (five.grad, linear.grad), strict=True):
+    torch.testing.assert_close(ours.detach(), theirs)
+five.grad = linear.grad = None
 assert product(5, 4, 3)[0] + product(4, 5, 3)[0] == 2 * product(5, 3, 4)[0]
 print("forward", product(5, 3, 4)[0], "FLOPs, backward", product(5, 4, 3)[0], "+", product(4, 5, 3)[0])
 
