@@ -200,7 +200,7 @@ with figures.axes("How fast could it be? The roof of this machine", "FLOPs per b
     ax.plot(*zip(*((i, rate / 1e9) for i, rate in drawn.values()), strict=True), "o", markersize=13, color=figures.SERIES[1])
     for name, (intensity, rate) in drawn.items():
         place, side = ((-14, -5), "right") if "additions" in name else ((10, -22), "left")
-        ax.annotate(name, (intensity, rate / 1e9), place, textcoords="offset points", size=17, ha=side)
+        ax.annotate(name.removesuffix(" tokens"), (intensity, rate / 1e9), place, textcoords="offset points", size=17, ha=side)
     bottom, top_rate = min(rate for _, rate in drawn.values()) / 6e9, 3 * peak / 1e9
     ax.axvline(meet, color=figures.INK, linestyle=":", linewidth=2)
     ax.text(meet / 1.3, bottom * 1.4, "the memory is the limit", size=18, ha="right", weight="bold")
@@ -211,7 +211,7 @@ with figures.axes("How fast could it be? The roof of this machine", "FLOPs per b
 figures.display(
     figure,
     alt="A roofline, both axes logarithmic: a slope that becomes a ceiling, with points for two additions at the left, one below the other, and a linear map of 1, 4, 16, 64 and 256 tokens further and further to the right.",
-    caption="The line is the most that the measured bandwidth and peak allow, and the points are measured work. The same weights, used for more tokens at once, climb the slope.",
+    caption="The line is the most that the measured bandwidth and peak allow, and the points are measured work. The same weights, used for 1 to 256 tokens at once, climb the slope.",
     table={"work": list(drawn), "FLOPs per byte": [i for i, _ in drawn.values()], "measured": [measured(rate / 1e9, "billion/s", 1e-3, 50_000) for _, rate in drawn.values()], "at most": [measured(min(peak, bandwidth * i) / 1e9, "billion/s", 1e-3, 50_000) for i, _ in drawn.values()]},
 )  # fmt: skip
 
@@ -681,7 +681,7 @@ rates = [12 * n / price / 1e3 for n, price in prices.items()]  # bytes in a micr
 fig, ax = plt.subplots(figsize=(9.6, 4.8), layout="constrained")
 ax.plot(lengths, rates, "o-", linewidth=3, markersize=10)
 ax.axhline(bandwidth / 1e9, color=figures.INK, linestyle=":", linewidth=2)
-ax.text(1, bandwidth / 1e9, "the memory, as measured above", size=16, va="bottom")
+ax.text(1, bandwidth / 1e9, "the memory, as measured above", size=14, va="bottom")
 ax.set(xscale="log", yscale="log", xlabel="numbers in each vector", ylabel="billion bytes per second")
 ax.set(title="The same addition, longer and longer", ylim=(min(rates) / 2, 4 * max(*rates, bandwidth / 1e9)))
 figures.display(
