@@ -536,7 +536,7 @@ print("the matrix products take", measured(slowdown, "times as long as alone", 0
 # - The *optimizer* works on the weights and not on the texts, so a larger batch does not take it longer. If it needs much of the step, try a larger batch.
 
 # %% [markdown] slide="say"
-# In our runs, with one and with two threads, the products of the linear maps took two fifths to a half of the time. [[profile]] The group *attention* contains products of its own, scores and mixing, and so does the optimizer. And whatever you make faster, you save at most the percentage of its own group (Amdahl's law).
+# In our runs, with one and with two threads, on a quiet and on a busy machine, the products of the linear maps took three tenths to a half of the time. [[profile]] The group *attention* contains products of its own, scores and mixing, and so does the optimizer. And whatever you make faster, you save at most the percentage of its own group (Amdahl's law).
 #
 # Two warnings. The profiler itself adds time to each operation, so a group of many short operations looks somewhat larger than it is. And the time that Python needs between the operations is not in the table.
 
@@ -1401,7 +1401,7 @@ print(
 # ## What you have now
 # - You count work in FLOPs and in bytes. By the roofline, work with few FLOPs per byte is limited by the memory, if its numbers do not fit into the cache. A linear map took less time for each token when many tokens were computed at once. [[intensity]] A product of few features stays memory-bound on a GPU, however many tokens there are. [[gpu-roof]]
 # - The matrix products of the forward and backward pass together take three times the FLOPs of the forward pass alone [[backward-twice]]; Muon's own products come on top. [[optimizer-products]] The linear maps take the same number of FLOPs for each token, and attention's scores take a number that grows with the length of the text. [[long-texts]] [[flops-counted]]
-# - In our runs the products of the linear maps took two fifths to a half of a step's time. The proportions depend on the machine and on the sizes, so use a profiler. [[profile]]
+# - In our runs the products of the linear maps took three tenths to a half of a step's time. The proportions depend on the machine and on the sizes, so use a profiler. [[profile]]
 # - A small model that writes one token at a time runs many short operations, few of which are products. [[calls]] Neither the processor nor the memory but the overhead of these calls sets its pace. [[overhead]]
 # - Attention in pieces gives the same result as attention with the whole table. [[same-attention]]
 # - Weights of one byte, as whole numbers of steps with one scale for each row, take about a quarter of the bytes of fp32, and raise the loss of the shipped model by less than a hundredth of a nat per token. [[eight-bits]] In fp16 some small gradients become 0, nearly all of which come back if the loss is scaled. [[underflow]]
