@@ -76,6 +76,7 @@ def _without_scale_of_zeros(arguments: tuple, result: Any) -> Any:
 QUANTIZE_INT8 = Exercise(
     name="quantize_int8",
     lesson="14",
+    order=2,
     reference=quantize_int8,
     probes=(
         Probe("one row: its largest number takes 127 steps", lambda g: (torch.tensor([[2.54, 1.0, -0.13]]),)),
@@ -134,8 +135,10 @@ QUANTIZE_INT8 = Exercise(
         "rounded up": Fault("every number is rounded up", "The nearest step may be below."),
         "only positive": Fault("negative numbers become 0", "int8 has negative numbers, too."),
         "unsigned": Fault("the values are unsigned", "The text names the dtype: torch.int8."),
-        "not int8": Fault("the values are still floating-point numbers", "Whole, but with 4 bytes each: convert them."),
-        "steps per unit": Fault("the scale is turned round", "values times scale is the weight."),
+        "not int8": Fault(
+            "the values are still floating-point numbers", "They are whole, but have 4 bytes each: convert them."
+        ),
+        "steps per unit": Fault("the scale is upside down", "values times scale is the weight."),
         "in full again": Fault("the values are multiplied back", "Return the whole numbers of steps themselves."),
         "swapped": Fault("values and scale are exchanged", "Look at their order in the text."),
         "a column": Fault("the scales form a column", "The text names their shape: (out,)."),
@@ -144,9 +147,9 @@ QUANTIZE_INT8 = Exercise(
         ),
     },
     hints=(
-        "How long must a step be, if the number that is the farthest from 0 takes exactly 127 of them?",
+        "How large must a step be, if the number that is the farthest from 0 takes exactly 127 of them?",
         "One such number for each row, and a row of zeros must not divide by 0. Then count the steps of every number.",
-        "Divide each row by its scale, which needs an axis more for that, round, and only then convert to int8.",
+        "Divide each row by its scale, which needs one more axis for that, round, and only then convert to int8.",
     ),
 )
 
