@@ -23,7 +23,7 @@ from tinylm_lib.classroom.views.predict import predict
 pytestmark = pytest.mark.browser
 
 # Cut by rules alone: these lessons wait for their second edition. One without a finding has to leave this list.
-OPEN = {"00", "03", "05", "07", "08", "09", "10", "12", "13", "15"}
+OPEN = {"09", "10", "12", "13", "15"}
 SIZE = {"viewport": {"width": 1280, "height": 720}}
 TITLE = "# 00 Halves\n**What is half?**\n\n*Needs* nothing."
 LONG = "\n".join(f"value{i} = {i}" for i in range(1, 21))
