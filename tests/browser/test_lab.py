@@ -47,6 +47,9 @@ def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp
     assert [output["text"] for output in outputs if output.get("name") == "stderr"] == []
     assert len(outputs) >= 2
     lesson.page.wait_for_selector(".jp-OutputArea-output")
+    picture = lesson.page.locator("figure img").first
+    filters = {theme: picture.evaluate("image => getComputedStyle(image).filter") for theme in lesson.themes()}
+    assert filters == {"light": "none", "dark": "invert(0.91) hue-rotate(180deg)"}
     lesson.screenshots(f"{Path(name).stem}-end")
     lesson.show_cell(0)
     lesson.page.locator(".jp-Notebook h1").first.wait_for()
@@ -76,6 +79,8 @@ def test_a_figure_is_seen_in_a_notebook_that_was_only_opened(open_lesson, sample
     assert lesson.page.locator("figcaption").inner_text() == "The model passes the bigram level."
     lesson.page.locator("figure summary").click()
     assert lesson.page.locator("figure td").first.is_visible()
+    for _ in lesson.themes():
+        assert picture.evaluate("image => getComputedStyle(image).filter") == "none", "an untrusted figure stays a card"
     lesson.screenshots("figure-untrusted")
 
 

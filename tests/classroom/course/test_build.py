@@ -235,7 +235,10 @@ FAILING = {
     "an error": ("1 / 0", "ZeroDivisionError"),
     "a file left behind": ("_ = open('x.txt', 'w').close()", r"leaves \['x.txt'\] in its folder"),
     "a warning": ("import warnings\nwarnings.warn('old')", "a cell writes to stderr"),
-    "a bare picture": ("from matplotlib import pyplot\n_ = pyplot.plot([1, 2])", "nobody: use figures.display"),
+    "a bare picture": (
+        "from matplotlib import pyplot\n_ = pyplot.plot([1, 2])",
+        "nothing compares a bare picture: use figures.display",
+    ),
 }
 
 

@@ -12,6 +12,7 @@ import torch
 from support.views import ask, stored, table_rows
 
 from tinylm_lib import TrainConfig, TransformerLM, preset, train
+from tinylm_lib.classroom.display.figures import DARK_NOTEBOOK
 from tinylm_lib.classroom.views import training
 from tinylm_lib.classroom.views.base import View
 from tinylm_lib.classroom.views.training import Run, training_view
@@ -138,7 +139,7 @@ def test_words_table_and_size(shown):
         ["knowing all there is to know", "1.0"],
     ]  # fmt: skip
     assert len(json.dumps(stored(view), allow_nan=False)) <= 60_000
-    assert not re.search(r"<(style|script|svg)\b|https?:", view.html)
+    assert not re.search(r"<(style|script|svg)\b|https?:", view.html.replace(DARK_NOTEBOOK, ""))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
