@@ -1095,7 +1095,7 @@ for what, other in (("a name with the other pronoun", other_pronoun), ("the same
             assert x.mean() < 0.05 if follows else x.mean() > 0.98
 
 # %% [markdown]
-# Now the two heads change roles. If head 2 of layer 2 gets its output from a sentence with a name of the other pronoun, *He* becomes *She*, and *She* becomes *He*. With the same name in another sentence nothing changes. So this head brings to the last position which pronoun the name takes, and no other head does so alone. Exchanging the output of the head in the first layer changes nothing here, which is no surprise for a head that looks at *One* in every sentence. The later layers seem to rely on its being there, and the 0 took it away. [[heads-exchanged]]
+# Now the two heads change roles. If head 2 of layer 2 gets its output from a sentence with a name of the other pronoun, *He* becomes *She*, and *She* becomes *He*. With the same name in another sentence nothing changes. So this head brings to the last position which pronoun the name takes, and no other head does so alone. Exchanging the output of the head in the first layer changes nothing here, as can be expected of a head that looks at *One* in every sentence. The later layers seem to rely on its being there, and the 0 took it away. [[heads-exchanged]]
 
 # %% [markdown] slide="say"
 # A picture of attention is a clue, not a proof (Jain and Wallace 2019). Here it was right for one of the two heads that look at the name, and it took an experiment to know which. An experiment answers only its own question, too: *can the model do without this output?* and *what does this output carry?* have different answers.

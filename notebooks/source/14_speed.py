@@ -61,6 +61,7 @@ def product(M: int, K: int, N: int) -> tuple[int, int]:
     """FLOPs and bytes of (M, K) @ (K, N)."""
     return 2 * M * K * N, 4 * (M * K + K * N + M * N)
 
+
 # %%
 for n in (6, 60, 600):
     flops, n_bytes = product(n, n, n)
@@ -117,6 +118,7 @@ def seconds(work: Callable[[], object], device: str = "cpu", rounds: int = 5) ->
         times.append(time.perf_counter() - start)
     return min(times[1:])
 
+
 # %% [markdown]
 # We take the *best* of a few calls, because everything else that the machine does can only add time. (A GPU receives its work and computes on its own, so `wait` lets it finish before we look at the clock.)
 
@@ -131,6 +133,7 @@ def roof(device: str = "cpu") -> tuple[float, float]:
     n_bytes = 4 * block.numel()
     read, copied = seconds(block.sum, device), seconds(lambda: other.copy_(block), device)
     return peak, max(n_bytes / read, 2 * n_bytes / copied)
+
 
 # %%
 roofs = [roof() for _ in range(3)]
@@ -197,10 +200,13 @@ with figures.axes("How fast could it be? The roof of this machine", "FLOPs per b
     roof_line = (bandwidth * over).clamp(max=peak) / 1e9
     ax.fill_between(over, roof_line, 1e-3, color=figures.SERIES[0], alpha=0.1, linewidth=0)
     ax.plot(over, roof_line, color=figures.SERIES[0], linewidth=4)
-    ax.plot(*zip(*((i, rate / 1e9) for i, rate in drawn.values()), strict=True), "o", markersize=13, color=figures.SERIES[1])
+    dots = [(i, rate / 1e9) for i, rate in drawn.values()]
+    ax.plot(*zip(*dots, strict=True), "o", markersize=13, color=figures.SERIES[1])
     for name, (intensity, rate) in drawn.items():
         place, side = ((-14, -5), "right") if "additions" in name else ((10, -22), "left")
-        ax.annotate(name.removesuffix(" tokens"), (intensity, rate / 1e9), place, textcoords="offset points", size=17, ha=side)
+        ax.annotate(
+            name.removesuffix(" tokens"), (intensity, rate / 1e9), place, textcoords="offset points", size=17, ha=side
+        )
     bottom, top_rate = min(rate for _, rate in drawn.values()) / 6e9, 3 * peak / 1e9
     ax.axvline(meet, color=figures.INK, linestyle=":", linewidth=2)
     ax.text(meet / 1.3, bottom * 1.4, "the memory is the limit", size=18, ha="right", weight="bold")
@@ -247,6 +253,7 @@ def attainable(flops, n_bytes, peak, bandwidth):
     return min(peak, bandwidth * flops / n_bytes)
     # END
 
+
 # %% tags=["check"]
 if check("attainable", attainable).passed:
     keep("attainable", attainable)
@@ -281,7 +288,9 @@ def draw_roof(intensity, most, title):
     ax.yaxis.set_major_formatter("{x:g}")
     alt = f"The roofline of an A100 and one point at {intensity:.0f} FLOPs per byte."
     caption = "The point is the most that the two numbers of the data sheet allow for this product."
-    figures.display(fig, alt=alt, caption=caption, table={"FLOPs per byte": [intensity], "trillion FLOPs/s": [most / 1e12]})
+    figures.display(
+        fig, alt=alt, caption=caption, table={"FLOPs per byte": [intensity], "trillion FLOPs/s": [most / 1e12]}
+    )
 
 
 # %%
@@ -291,7 +300,9 @@ control(on_a_gpu, tokens=[1, 16, 64, 256, 1024], width=[128, 1024, 4096])
 corner_of_a_gpu = 312e12 / 2e12
 for features in (128, 1024, 4096):
     few, many = (flops / (moved / 2) for flops, moved in (product(n, features, features) for n in (1, 100_000)))
-    print(f"{features:>4} features: {few:.1f} FLOPs per byte for 1 token, {many:>4.0f} for 100,000; corner at {corner_of_a_gpu:.0f}")
+    print(
+        f"{features:>4} features: {few:.1f} FLOPs per byte for 1 token, {many:>4.0f} for 100,000; corner at {corner_of_a_gpu:.0f}"
+    )
     assert few < 1 and (many > corner_of_a_gpu) == (features > 312)
 
 # %% [markdown] slide="say"
@@ -405,6 +416,7 @@ def step_times(model: TransformerLM, batches: RandomWindows, optimizer: torch.op
     clock.append(time.perf_counter())
     return [end - start for start, end in pairwise(clock)]
 
+
 # %% slide="skip"
 PARTS = ("data", "forward", "backward", "clip", "optimizer")
 model = TransformerLM(config)
@@ -490,6 +502,7 @@ def without_messages() -> Iterator[None]:
         os.close(kept)
         os.close(nowhere)
 
+
 # %% slide="skip"
 def group(operation) -> str:
     """The group of one recorded operation; all that the optimizer calls belongs to the optimizer."""
@@ -501,6 +514,7 @@ def group(operation) -> str:
     if operation.name in ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm"):
         return "matrix products"
     return "attention" if "attention" in operation.name.lower() else "everything else"
+
 
 # %% slide="skip"
 GROUPS = ("matrix products", "attention", "optimizer", "everything else")
@@ -564,6 +578,7 @@ def training_flops(config, batch_size, seq_len):
     per_token = config.n_layers * (block + scores) + C * V
     return 3 * 2 * batch_size * seq_len * per_token
     # END
+
 
 # %% tags=["check"]
 if check("training_flops", training_flops).passed:
@@ -651,6 +666,7 @@ assert len(calls_of_one["matrix products"]) < 0.1 * sum(map(len, calls_of_one.va
 def microseconds(work: Callable[[], object], times: int = 500) -> float:
     """The time of one short call, from the best of several rounds of many."""
     return 1e6 * seconds(lambda: [work() for _ in range(times)]) / times
+
 
 # %%
 lengths = [10**power for power in range(8)]  # 1 to 10 million numbers
@@ -866,6 +882,7 @@ def run(kernel: SDPBackend, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -
         took = seconds(lambda: scaled_dot_product_attention(q, k, v, is_causal=True), rounds=3)
         return scaled_dot_product_attention(q, k, v, is_causal=True), took
 
+
 # %% evidence="same-attention"
 for length in (256, 512, 1024):
     q, k, v = torch.randn(3, 1, 4, length, 32)
@@ -908,6 +925,7 @@ assert ((steps * step - weight_row).abs() <= step / 2 * 1.0001).all()
 # %% [markdown]
 # No weight moves by more than half a step. The smallest one became 0: whatever is smaller than half a step is lost. So one large number makes the steps coarse for everything that shares its scale. That is why each *row* of a matrix has a scale of its own, and not the matrix as a whole.
 
+
 # %% tags=["exercise"] name="quantize_int8" minutes=8 difficulty=2 plan=80
 def quantize_int8(weight):
     """Round each row of weight (out, in), fp32, to whole steps. Returns values (out, in) and scale (out,).
@@ -921,6 +939,7 @@ def quantize_int8(weight):
     scale = torch.where(scale > 0, scale, 1.0)
     return (weight / scale[:, None]).round().to(torch.int8), scale
     # END
+
 
 # %% tags=["check"]
 if check("quantize_int8", quantize_int8).passed:
@@ -1200,6 +1219,7 @@ def rule_batch() -> tuple[torch.Tensor, torch.Tensor]:
     ids = (torch.randint(32, (8, 1)) + 7 * torch.arange(25)) % 32  # (8, 25)
     return ids[:, :-1], ids[:, 1:]
 
+
 # %%
 def mixed_losses(fp16: bool = True, forget: bool = False, scaled: bool = True) -> tuple[list[float], float]:
     """The loss at each of 100 updates, and the scaler's number at the end."""
@@ -1223,6 +1243,7 @@ def mixed_losses(fp16: bool = True, forget: bool = False, scaled: bool = True) -
         # END
         losses.append(loss.item())
     return losses, scaler.get_scale()
+
 
 # %% rows=["S4-53"] evidence="scaler"
 losses, scale = mixed_losses()
@@ -1337,6 +1358,7 @@ def gradient(texts: torch.Tensor) -> torch.Tensor:
     model.zero_grad()
     cross_entropy(model(texts).flatten(0, 1), texts.flatten()).backward()  # any targets will do here
     return model.blocks[0].ffn.up_proj.weight.grad.clone()
+
 
 # %% rows=["S4-61"]
 ids = next(batches)[0]
