@@ -72,7 +72,7 @@ JOIN_PIECES = Exercise(
         ),
         Probe("each query has a top of its own", lambda g: (_piece(g, 7, 3, 4), _piece(g, 7, 2, 4))),
         Probe("scores may be far apart", lambda g: (_piece(g, 5, 4, 3, scale=9), _piece(g, 5, 6, 3, scale=9))),
-        Probe("large scores are no problem", lambda g: (_piece(g, 4, 3, 2, 300), _piece(g, 4, 3, 2, -300))),
+        Probe("large scores do no harm", lambda g: (_piece(g, 4, 3, 2, 300), _piece(g, 4, 3, 2, -300))),
         Probe("a piece that is masked changes nothing", lambda g: (_piece(g, 4, 3, 2), _nothing(4, 2))),
         Probe("nor does it if it comes first", lambda g: (_nothing(4, 2), _piece(g, 4, 3, 2))),
     ),
