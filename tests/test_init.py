@@ -43,3 +43,15 @@ print(tinylm_lib.__version__)
 def test_every_public_name_is_there_and_sorted() -> None:
     assert [name for name in tinylm_lib.__all__ if not hasattr(tinylm_lib, name)] == []
     assert len({*tinylm_lib.__all__}) == len(tinylm_lib.__all__)
+
+
+def test_loading_a_model_and_writing_with_it_do_not_import_the_compiler() -> None:
+    program = """
+import sys, torch
+before = "torch._dynamo" in sys.modules
+from tinylm_lib import generate
+from tinylm_lib.pretrained import load_pretrained
+generate(load_pretrained("storyworld").model, torch.zeros(1, 1, dtype=torch.long), 2)
+print(before or "torch._dynamo" not in sys.modules)
+"""
+    assert python(program).strip() == "True"

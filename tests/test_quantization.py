@@ -326,7 +326,7 @@ def test_other_functions_of_torch_are_refused_by_name() -> None:
         "linear": lambda: F.linear(weight, x),
         "embedding": lambda: F.embedding(torch.tensor([1]), weight, max_norm=1.0),
     }.items():
-        with pytest.raises(TypeError, match=f"{name} does not work so on weights in 8 bits; give it weight.deq"):
+        with pytest.raises(TypeError, match=f"{name} does not work on weights in 8 bits; give it weight.deq"):
             call()
     with pytest.raises(ValueError, match="quantize 'int4' is unknown; choose one of int8"):
         quantize_model(nn.Sequential(Linear(3, 5)).eval(), "int4")

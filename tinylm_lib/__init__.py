@@ -8,6 +8,7 @@ if "".join(sys.argv[:1]).endswith(("-m", "tinylm", "tinylm.exe")):  # Ctrl-C whi
 from .cache import KVCache
 from .config import ModelConfig, TrainConfig
 from .data import RandomWindows, every_window, load_corpus, open_tokens, split, write_tokens
+from .lora import add_lora, load_lora, merge_lora, remove_lora, save_lora, unmerge_lora
 from .model import TransformerLM
 from .presets import preset
 from .pretrained import load_hf, load_hf_tokenizer, load_model, load_pretrained, save_hf
@@ -28,6 +29,7 @@ __all__ = [
     "TrainConfig",
     "TransformerLM",
     "WordTokenizer",
+    "add_lora",
     "beam_search",
     "build_optimizer",
     "checkpoint",
@@ -38,20 +40,25 @@ __all__ = [
     "load_corpus",
     "load_hf",
     "load_hf_tokenizer",
+    "load_lora",
     "load_model",
     "load_pretrained",
     "load_tokenizer",
+    "merge_lora",
     "next_token_loss",
     "next_token_probs",
     "open_tokens",
     "pad_left",
     "preset",
+    "remove_lora",
     "save_hf",
+    "save_lora",
     "split",
     "stream",
     "stream_text",
     "token_log_probs",
     "train",
     "train_bpe",
+    "unmerge_lora",
     "write_tokens",
 ]

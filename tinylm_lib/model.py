@@ -175,6 +175,8 @@ class TransformerLM(nn.Module):
     def initialise(self) -> None:
         """Fill all weights again, in the way that config.init names, from torch's global generator."""
         init = pick(INITS, self.config.init, "init")(self.config)
+        if self.embed.weight.is_meta:  # it has no numbers to fill, and torch would import its compiler to find that out
+            return
         norms = tuple(NORMS.values())
         residual = [w for b in self.blocks for w in (b.attention.o_proj.weight, b.ffn.down_proj.weight)]
         for module in self.modules():

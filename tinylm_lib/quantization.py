@@ -49,8 +49,10 @@ class Int8Weight(nn.Module):
     embeddings and products have it, `.to`, `.half()` and the like change it.
     On a CPU with vector instructions a product of few rows is torch's own, with x in bf16: it reads nothing but the
     8 bits. All other products use the weight in full, made for the time of the product.
+    passes_gradients: whether x may need a gradient, which `add_lora` sets: the weight itself never gets one.
     """
 
+    passes_gradients = False
     values: Tensor
     scale: Tensor
 
@@ -85,10 +87,11 @@ class Int8Weight(nn.Module):
         return self._full(self.values, self.scale)
 
     def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """x (..., in). Returns (..., out). Raises ValueError where x needs a gradient."""
-        if x.requires_grad and torch.is_grad_enabled():
+        """x (..., in). Returns (..., out). Raises ValueError where x needs a gradient and none may pass."""
+        differentiable = x.requires_grad and torch.is_grad_enabled()
+        if differentiable and not self.passes_gradients:
             raise ValueError("weights in 8 bits have no gradients; use torch.no_grad(), or train the model in full")
-        if not self._suits_torch(x):
+        if differentiable or not self._suits_torch(x):
             return F.linear(x, self.dequantized(), bias)
         brief = x.reshape(-1, x.shape[-1])  # (..., K) -> (M, K)
         brief = brief.to(torch.bfloat16, copy=True, memory_format=torch.contiguous_format)  # a copy is aligned, too
@@ -120,12 +123,12 @@ class Int8Weight(nn.Module):
         known = func in FUNCTIONS and len(args) > 1 and isinstance(args[1], cls)
         if not known or options.get("max_norm") is not None:  # which would change the weights
             name = getattr(func, "__name__", func)
-            raise TypeError(f"{name} does not work so on weights in 8 bits; give it weight.dequantized()")
+            raise TypeError(f"{name} does not work on weights in 8 bits; give it weight.dequantized()")
         return FUNCTIONS[func](*args, **options)
 
     def train(self, mode: bool = True) -> "Int8Weight":
-        """Only evaluation mode is possible. Raises ValueError for training mode."""
-        if mode:
+        """Only evaluation mode is possible, except where gradients pass. Raises ValueError for training mode."""
+        if mode and not self.passes_gradients:
             raise ValueError("a model with weights in 8 bits cannot be trained; train the one it was made of")
         return super().train(mode)
 

@@ -15,9 +15,6 @@
 # %% slide="skip"
 import torch
 from matplotlib import pyplot as plt
-from matplotlib.patches import FancyBboxPatch, PathPatch
-from matplotlib.path import Path
-from matplotlib.patheffects import withStroke
 
 from tinylm_lib import TransformerLM, generate, next_token_probs, storyworld
 from tinylm_lib.classroom import doctor, figures, predict
@@ -30,7 +27,7 @@ plt.style.use(figures.STYLE)
 #
 # **Draw.** The first sentence of the story on the board, with *He*. Replace *Carlos* by *Mia* and ask which later word has to change. That is one thread of the picture.
 #
-# **Ask.** After the picture: "Nobody gave the program a rule about names, places or sayings. Where can it have them from?" Collect the answers; section 5 shows it happen.
+# **Ask.** After the picture: "Nobody gave the program a rule about names, places or sayings. Where can it have learned them?" Collect the answers; section 5 shows it happen.
 #
 # **Usual answers.**
 # - *The sentence with the green coat* (`There he met Jamal, a teacher with a green coat`): Anybody may come with anything. The mistake is about something that we know already.
@@ -149,6 +146,12 @@ threads = [
     for target, drop in enumerate(drops.tolist(), start=1)
     if drop > 0.4
 ]
+
+
+# %% tags=["source-hidden"] slide="skip"
+from matplotlib.patches import FancyBboxPatch, PathPatch
+from matplotlib.path import Path
+from matplotlib.patheffects import withStroke
 
 
 # %% tags=["source-hidden"] slide="skip"
@@ -372,7 +375,7 @@ for start in three_starts:
     assert 0.07 < min(twelve) < max(twelve) < 0.1
 
 # %% [markdown]
-# Nobody gave the model the list of colours, nor the rule that all are equally likely. It has learned both: the twelve colours together get nearly all of the probability, and each of them gets between 7.6 and 9.1 percent, where 8.3 is exact. [[colours]]
+# Nobody gave the model the list of colours, nor the rule that all are equally likely. It has learned both: the twelve colours together get nearly all of the probability, and each of them gets between 7.6 and 9.1 percent after these beginnings, where 8.3 is exact. [[colours]]
 
 # %% [markdown] slide="subslide"
 # ### Watch it guess
@@ -422,7 +425,7 @@ assert 0.4 < before_slip[tokenizer.ids[" green"]] < before_slip[tokenizer.ids[" 
 # ### From a guess to a text
 # To write, the program draws one word at random with these probabilities, appends it to the text, and guesses again. That loop is all of `write`.
 #
-# Could we do without a model, and simply count which word followed in all stories that there are? For a short beginning we could. But a long beginning is always new:
+# Could we do without a model, and simply count which word followed in the stories that we have? For a short beginning we could. But a long beginning is always new:
 
 # %% slide="skip"
 import math
@@ -477,7 +480,8 @@ from tinylm_lib.classroom import check, hint, keep
 # %% [markdown]
 # In section 1 the words were drawn at random. The simplest writer does without chance: it always takes the token with the **highest score**. What you need:
 #
-# - `model(ids)` takes ids of shape (1, T) and returns scores of shape (1, T, V), one row for each position. The row of the *last* position belongs to the next token.
+# - `ids` is a **tensor**, an array of numbers with one or more axes (lesson 02). Its **shape** lists the lengths of its axes: a tensor of shape (1, T) is a table with one row and T columns. `ids[:, -1]` is its last column.
+# - `model(ids)` takes ids of shape (1, T), one text of T tokens, and returns scores of shape (1, T, V): for each position a row with a score for each of V tokens. The row of the *last* position belongs to the next token.
 # - `scores.argmax(-1)` gives the index of the highest number along the last axis, and `keepdim=True` keeps that axis with size 1.
 # - `torch.cat((a, b), dim=1)` appends b to a. Both must have two axes: `scores[:, -1:]` keeps the axis of positions, `scores[:, -1]` drops it.
 
@@ -642,7 +646,7 @@ for g in range(3):
 
 # %% evidence="owner"
 for kind in ("pronoun", "name", "place", "quotation", "colour", "owner"):
-    print(f"{kind:<10} right in", *(f"{found[kind].right:4.0%}" for found in groups))
+    print(f"{kind:<10} right in", *(f"{found[kind].right:4.0%} of {found[kind].n_words:>3}" for found in groups))
 for found in groups:
     assert min(found[kind].right for kind in ("pronoun", "name", "place", "quotation")) > 0.98
     assert max(found["colour"].right, found["owner"].right) < 0.9
@@ -666,7 +670,7 @@ for found in groups:
 
 # %% [markdown] slide="slide"
 # ## 5. Watch one learn
-# Where does the model have all this from? A smaller one now learns before your eyes. In each step it reads eight pieces of text, guesses every next word, and each of its parameters is moved a little in the direction that would have made the guesses better. Lesson 11 builds this; here we only watch.
+# Where did the model learn all this? A smaller one now learns before your eyes. In each step it reads eight pieces of text, guesses every next word, and each of its parameters is moved a little in the direction that would have made the guesses better. Lesson 11 builds this; here we only watch.
 
 # %% slide="skip"
 from tinylm_lib import TrainConfig, preset, train
@@ -693,7 +697,7 @@ for n_steps, text in texts.items():
     print(f"after {n_steps} steps:\n{text[36:240]} ...\n")
 
 # %% [markdown]
-# (Your texts may differ, because small differences between processors add up in a training.) First come common words, then words that often follow each other, then whole sentences. What is still missing after 90 steps is memory: names appear from nowhere.
+# (Your texts may differ, because small differences between processors add up in a training.) First come words that often follow each other, then whole sentences. What is still missing after 90 steps is memory: names appear from nowhere.
 
 # %% slide="skip"
 small_loss = mean_loss(small)
@@ -738,7 +742,7 @@ ax.set_ylabel("loss in nats per token", size=19)
 shown = [0, 4, 9, 19, 39, 59, 89]
 figures.display(
     fig,
-    alt="The loss of the small model falls from near 6 nats to about 1.4 in 90 steps. It crosses the lines of the readers who know how common words are and one word back, and stays above the floor.",
+    alt="The loss of the small model falls from near 6 nats to less than 1.5 in 90 steps. It crosses the lines of the readers who know how common words are and one word back, and stays above the floor.",
     caption="Each dot marks the first step below a dotted line, the level of a reader who knows less. The way to the floor is longer. (Grey: single steps; blue: mean of five.)",
     table={"step": [steps[i] for i in shown], "loss, mean of five": [smooth[i] for i in shown]},
     digits=2,
@@ -812,7 +816,7 @@ print(f"its first choice has a probability of {sure:.2f} on stories, {still_sure
 assert min(shuffled_losses) > 2 * math.log(V) and still_sure > 0.8 * sure
 
 # %% [markdown]
-# On this text from outside its world the model is still sure of its first choice, but its loss is far above that of knowing nothing. [[shuffled]] So a probability says how sure the model is, and not whether it is right. You may have met something similar in a large model, when it stated something wrong with great confidence.
+# On this text from outside its world the model is still sure of its first choice, but its loss is far above that of knowing nothing. [[shuffled]] So outside its world a probability says how sure the model is, and not whether it is right. You may have met something similar in a large model, when it stated something wrong with great confidence.
 
 # %% [markdown] slide="subslide"
 # And a word that it has never seen? It has no id, so the text cannot even be encoded:
@@ -871,7 +875,7 @@ for line in storyworld.corpus(3, seed=11).splitlines():
 print("3 stories, 3 positions each: no guess before the changed word differs, and some after it do")
 
 # %% [markdown]
-# A model like this is called **causal**. [[causal]]
+# A model whose guess never depends on what comes later is called **causal**. [[causal]]
 
 # %% [markdown] slide="say"
 # Two more terms are often confused. A model is **autoregressive** if it predicts one token at a time from all the tokens before it. A Transformer, the kind of model that we build, is **decoder-only** if all its layers are causal. Ours is both, and so are GPT-2 and Llama. T5 is only the first: it also writes one token at a time, but a second stack of layers, the *encoder*, reads its input without the causal rule (Raffel et al. 2020).
@@ -1093,6 +1097,7 @@ for what, other in (("a name with the other pronoun", other_pronoun), ("the same
         for head, x in enumerate(exchanged):
             follows = what != "the same name" and (layer, head) == (2, 2)
             assert x.mean() < 0.05 if follows else x.mean() > 0.98
+assert pronoun_probs(exchanged_head(2, 2, other_pronoun))[1].min() > 0.98  # the other pronoun replaces it
 
 # %% [markdown]
 # Now the two heads change roles. If head 2 of layer 2 gets its output from a sentence with a name of the other pronoun, *He* becomes *She*, and *She* becomes *He*. With the same name in another sentence nothing changes. So this head brings to the last position which pronoun the name takes, and no other head does so alone. Exchanging the output of the head in the first layer changes nothing here, as can be expected of a head that looks at *One* in every sentence. The later layers seem to rely on its being there, and the 0 took it away. [[heads-exchanged]]

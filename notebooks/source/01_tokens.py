@@ -19,9 +19,8 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import figures, predict, trace
-from tinylm_lib.layers import Embedding
-from tinylm_lib.text import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer, train_bpe
+from tinylm_lib.classroom import figures, predict
+from tinylm_lib.text import train_bpe
 
 plt.style.use(figures.STYLE)
 _ = torch.manual_seed(1)
@@ -145,6 +144,11 @@ figures.display(
 # %% [markdown] slide="subslide"
 # ### From text to ids
 # A model computes with numbers. So a **tokenizer** cuts the text into pieces, the **tokens**, and gives each different piece a number, its **id**. All tokens with their ids are the **vocabulary**. Here are three simple tokenizers:
+
+# %% slide="skip"
+from tinylm_lib.classroom import trace
+from tinylm_lib.layers import Embedding
+from tinylm_lib.text import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer
 
 # %%
 for tokenizer in (TOKENIZERS[kind].from_text(text) for kind in ("bytes", "chars", "words")):
@@ -965,6 +969,8 @@ for whole in ("风筝", "🪁", "Zoë"):
 # - GPT-2 has 50,257 ids: 256 bytes, 50,000 merges and one special token ([Radford et al. 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf)).
 # - Llama 2 has 32,000 ids and makes every digit a token of its own ([Touvron et al. 2023](https://arxiv.org/abs/2307.09288), section 2.2).
 # - Llama 3 has 128,000 ids, 28,000 of them for languages other than English ([Grattafiori et al. 2024](https://arxiv.org/abs/2407.21783), section 3.2).
+#
+# Two relatives of BPE choose their tokens differently. **WordPiece** (BERT) also merges pairs, but as usually described it divides the count of a pair by the counts of its two parts, so two rare parts that always occur together come first. **Unigram** (T5; [Kudo 2018](https://arxiv.org/abs/1804.10959)) works the other way round: it begins with many tokens and again and again removes those without which the loss of the text rises least.
 #
 # A larger vocabulary makes texts shorter, but each id needs a row of the embedding, and rare rows are seldom trained. In our stories:
 

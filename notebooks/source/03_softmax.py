@@ -136,7 +136,7 @@ three_axes[2].legend(frameon=False, loc="lower right", fontsize=20, handletextpa
 fig.supxlabel("e to the power of each score, then each divided by the sum of all 345", size=20)
 figures.display(
     fig,
-    alt="Three bar charts of eleven words: their scores, of which one is negative; the exponentials of these; and the probabilities, with a diamond at each exact probability. Everybody has 0.217, and kite has 0.",
+    alt="Three bar charts of eleven words: their scores, of which one is negative; the exponentials of these; and the probabilities, with a diamond at each exact probability. Everybody has 0.217, and kite has nearly 0.",
     caption="How does the next sentence start? Scores become positive, then they are divided by their sum. The diamonds are the exact probabilities: nobody showed them to the model.",
     table={"word": [word.strip() for word in shown_words], **{stage: values.tolist() for stage, values in stages.items()}, "exact": shown_exact},
 )  # fmt: skip
@@ -257,7 +257,7 @@ def next_word(temperature=0.3):
     ax.set(title=f"Temperature {temperature:.1f}", xlabel="next word", ylabel="probability", ylim=(0, 1))
     ax.tick_params(axis="x", rotation=40)
     alt = f"The probabilities of eleven words at temperature {temperature:.1f}, next to those at temperature 1."
-    caption = "A low temperature gives nearly everything to the best word, a high one makes all words more alike."
+    caption = "A low temperature gives more to the best words, a high one makes all words more alike."
     figures.display(fig, alt=alt, caption=caption, table={"word": names, "probability": dialled})
 
 
@@ -538,9 +538,13 @@ print(f"three scores, the second one comes: {loss_of(few, 1):.4f} nats, by its p
 print(f"200, 0 and 3, the second one comes: {loss_of(hopeless, 1):.0f} nats, by its probability {by_probability:.0f}")
 torch.testing.assert_close(loss_of(few, 1), -probs[1].log())
 assert by_probability.isinf() and loss_of(hopeless, 1) == 200
+leaf = hopeless.clone().requires_grad_()
+(-layers.softmax(leaf, dim=0)[1].log()).backward()
+print("gradient of the infinite loss:", leaf.grad.tolist())
+assert leaf.grad.isnan().all()
 
 # %% [markdown]
-# In mathematics no probability of softmax is 0. In fp32 one can become 0, and its logarithm is `-inf`. A model can learn from a loss of 200 nats, but not from infinity. [[log-sum-exp]]
+# In mathematics no probability of softmax is 0. In fp32 one can become 0, and its logarithm is `-inf`. A loss of 200 nats has a gradient to learn from; here the infinite one gives NaN. [[log-sum-exp]]
 
 # %% [markdown] slide="subslide"
 # ### Which way should the scores move?
@@ -638,7 +642,7 @@ hint("cross_entropy")
 
 # %% [markdown] slide="subslide"
 # ### The library's version
-# It agrees with our loop. Only its last line computes, and the rest guards against wrong calls.
+# It agrees with our loop. (That it is close to $\ln 2$ is a coincidence.) Only its last line computes, and the rest guards against wrong calls.
 
 # %%
 from tinylm_lib import next_token_loss
@@ -835,10 +839,10 @@ print(f"loss on all pairs: counted {-new_probs.log().mean():.1f}, learned {learn
 assert new_probs.min() == 0 and math.isfinite(on_new)
 
 # %% [markdown]
-# On the training text no table is better than the counted one: its gradient is 0. [[gradient-of-counting]] But a pair that was never counted has the probability 0, and a single one of them makes the loss of a whole corpus infinite. The learned table gives such pairs a low probability, so its loss stays finite. [[unseen-pairs]]
+# On the training text no table is better than the counted one: its gradient is 0, and this loss has only one valley. [[gradient-of-counting]] But a pair that was never counted has the probability 0, and a single one of them makes the loss of a whole corpus infinite. The learned table gives such pairs a low probability, so its loss stays finite. [[unseen-pairs]]
 
 # %% [markdown] slide="say"
-# (Counting can be repaired by adding a little to each count, *smoothing*. But counting ends with short texts: most long ones occur only once, so nobody can count what comes after them. A model that learns can use what they have in common.)
+# (Counting can be repaired by adding a little to each count, *smoothing*. But counting works only after short beginnings: most long ones occur only once, so there is nothing to count after them. A model that learns can use what they have in common.)
 
 # %% [markdown] tags=["note"]
 # **Say.** In section 5 we took the loss of one word. One word does not show whether a probability was good. So we take the mean over everything that can come, and find that it splits into two parts.
@@ -1140,6 +1144,8 @@ for size in (32, 1_000, 10_000, 100_000):
 
 # %% [markdown] slide="slide" plan=110
 # ## 9. For engineers
+# Three topics, which you can read in any order: what the number formats can hold, a mistake with the shape of the targets, and what the first loss of a new model should be.
+#
 # ### What the formats can hold
 # fp32 uses 32 bits for a number and keeps about seven digits. fp16 and bf16 use 16 bits: fp16 ends at 65,504, and bf16 has the range of fp32 with only two to three digits.
 
@@ -1147,6 +1153,7 @@ for size in (32, 1_000, 10_000, 100_000):
 for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
     most = torch.finfo(dtype).max
     print(f"{str(dtype)[6:]:>8} ends at {most:.5g}: exp overflows above {math.log(most):.2f}")
+print(f"the largest score of our model: {scores.max():.1f} in section 1, {act_scores.max():.1f} in section 7")
 assert scores.max() < math.log(torch.finfo(torch.float16).max) < act_scores.max()
 
 # %% evidence="fp16-sum"
@@ -1160,10 +1167,10 @@ assert in_fp16 == 0 and math.isclose(in_fp32, 1 / 70_000, rel_tol=1e-4)
 assert far_away.allclose(torch.tensor(1 / 3))
 
 # %% [markdown]
-# In fp16 an exponential overflows above 11.09, and some scores of our model are larger. Even with the maximum subtracted, the *sum* of more than 65,504 terms can overflow in fp16. And "only differences count" ends where the format can no longer hold the differences: after adding a billion, the three scores are the same number. So softmax is usually computed in fp32 (Micikevicius et al. 2018). [[fp16-sum]]
+# In fp16 an exponential overflows above 11.09, and some scores of our model, such as the largest one of section 7, are larger. Even with the maximum subtracted, the *sum* of more than 65,504 terms can overflow in fp16. And "only differences count" ends where the format can no longer hold the differences: after adding a billion, the three scores are the same number. So softmax is usually computed in fp32 (Micikevicius et al. 2018). [[fp16-sum]]
 
 # %% [markdown] slide="subslide"
-# ### Do probabilities sum to exactly 1?
+# Rounding also decides whether probabilities sum to exactly 1:
 
 # %% slide="skip"
 from tinylm_lib.classroom import measured
@@ -1175,7 +1182,7 @@ print(measured(100 * (sums == 1).float().mean().item(), "% of the rows sum to ex
 assert (sums - 1).abs().max() < 1e-6 and (sums != 1).any()
 
 # %% [markdown]
-# Nearly. Each probability is rounded, so a sum of them can be wrong by a few units in the last digit. Compare with a tolerance, with `assert_close`, and never with `==`.
+# They do only nearly. Each probability is rounded, so a sum of them can be wrong by a few units in the last digit. Compare with a tolerance, with `assert_close`, and never with `==`.
 
 # %% [markdown] slide="subslide"
 # ### Flat targets
@@ -1243,7 +1250,7 @@ def found_and_rule(logits: torch.Tensor, targets: torch.Tensor) -> tuple[float, 
 tied_logits, tied_targets = first_scores(tie_embeddings=True)
 
 # %% evidence="first-loss"
-for factor in (0.25, 1, 2, 3, 8):
+for factor in (0.25, 1, 2, 3, 4, 5, 8):
     sigma, found, rule = found_and_rule(factor * first_logits, first_targets)
     ten_largest = layers.softmax(factor * first_logits[0], dim=-1).topk(10).values.sum(-1).mean().item()
     print(f"untied, sigma {sigma:.1f}: loss {found:4.1f}, rule {rule:4.1f}; ten largest: {ten_largest:3.0%} of the sum")
@@ -1257,7 +1264,7 @@ for factor in (1, 5):
     assert (abs(found - rule) < 0.1) if factor == 1 else (found > rule + 1)
 
 # %% [markdown]
-# Up to $\sigma = 3$ the rule holds for the untied models. Beyond that ten of 10,000 scores make up most of the sum, and an average over so few is not reliable. [[first-loss]] The rule assumes that the scores are nearly normal and do not depend on the target. In a tied model the token that was just read has a much higher score than all others, so with larger scores the rule is too low. [[first-loss-tied]]
+# Up to $\sigma = 3$ the rule holds for the untied models. Above that the loss falls behind it, by more than a nat at about 5: the larger $\sigma$, the fewer scores make up the sum. At 7.9 ten of 10,000 scores are nearly all of it, and an average over so few is not reliable. [[first-loss]] The rule assumes that the scores are nearly normal and do not depend on the target. In a tied model the token that was just read has a much higher score than all others, so with larger scores the rule is too low. [[first-loss-tied]]
 
 # %% [markdown] slide="subslide"
 # Suppose that your first batch has a loss of 9.1634, which is below $\ln V$ = 9.21. Does the model know something before its training? We build three models of that size and measure many small batches of random tokens.

@@ -37,7 +37,7 @@ plt.style.use(figures.STYLE)
 
 # %% [markdown] slide="slide"
 # ## 1. Small factors multiply
-# In a model each vector passes many layers, and each layer may make its numbers a little larger or smaller. How large are they at the end? The simplest case is a chain of linear maps (lesson 02).
+# In a model each vector passes many layers, and each may make its numbers a little larger or smaller. How large are they at the end? The simplest case is a chain of linear maps (lesson 02).
 #
 # The **size** of a vector is its **root mean square**, RMS: square its numbers, take their mean, take the root.
 
@@ -84,7 +84,7 @@ def divide_by_size(x: torch.Tensor) -> torch.Tensor:
 
 # %%
 def sizes_on_the_way(factor: float, norm) -> list[float]:
-    x = torch.randn(width, generator=torch.Generator().manual_seed(5))
+    x = divide_by_size(torch.randn(width, generator=torch.Generator().manual_seed(5)))
     found = []
     for weight in first_weights(factor, seed=4):
         x = norm(weight @ x)
@@ -207,7 +207,7 @@ shown_losses = {"without a norm": without, "with a norm": with_norm}
 figures.display(
     fig,
     alt="Loss after training over the factor at the start. Without a norm the loss is low at 0.9 and 1 only; for smaller factors it is that of guessing, for larger ones NaN. With a norm the loss is near 0 for all factors from 0.5 to 2.",
-    caption="Each point is a chain of 24 layers, trained in the same way. Without a norm it learns from one or two of the ten starts; with a norm it learns from all of them.",
+    caption="Each point is a chain of 24 layers, trained in the same way. Without a norm it learns only from the starts nearest to 1; with a norm it learns from all of them.",
     table={"factor": factors, **{k: [learned(round(v, 3), 0, 4) if math.isfinite(v) else "NaN" for v in row] for k, row in shown_losses.items()}},
 )  # fmt: skip
 
@@ -218,11 +218,11 @@ print(f"guessing one of 32 tokens: ln 32 = {math.log(32):.2f} nats")
 print(f"factor 1: without a norm {learned(without[5], 1e-4, 0.05)}, with one {learned(with_norm[5], 1e-3, 0.1)} nats")
 
 # %% [markdown]
-# With this learning rate and 100 updates, the chain without a norm learns only if the factor is close to 1. With a norm it learns from every start that we tried. [[any-start]] From the right start the chain without a norm is even a little better, so a norm does not make a model smarter. It makes it much easier to train.
+# With this learning rate and 100 updates, the chain without a norm learns only if the factor is close to 1. With a norm it learns from every start that we tried. [[any-start]] From the right start the chain without a norm is even a little better: here the norm does not improve the fit, it makes the chain much easier to train.
 
 # %% [markdown] slide="subslide"
 # ### Is it really the norm?
-# Another learning rate could be enough, or another optimizer. AdamW (lesson 11) divides the size of the gradient away. We try both, without a norm.
+# Perhaps another learning rate is enough, or another optimizer: the steps of AdamW (lesson 11) hardly depend on the size of the gradient. We try both, without a norm.
 
 
 # %% slide="skip"
@@ -246,10 +246,10 @@ assert rivals[1.2][0] < 0.5 and rivals[0.8][0] > 3 and rivals[0.5][0] > 3
 assert rivals[0.8][1] < 0.5 < 1.5 < rivals[0.5][1]
 
 # %% [markdown]
-# Both help, and neither is enough: a smaller learning rate saves the factor 1.2, AdamW saves 0.8 as well, and neither saves 0.5. [[rivals]] Without a norm the start, the learning rate and the optimizer must fit each other. With a norm one setting worked for all starts.
+# Both help, and neither is enough: a smaller learning rate saves the factor 1.2, AdamW, tried with the rate 0.001 only, saves 0.8 as well, and neither saves 0.5. [[rivals]] Without a norm the start, the learning rate and the optimizer must fit each other. With a norm one setting worked for all starts.
 
 # %% [markdown] slide="subslide"
-# Look for a setting yourself. `control` runs `two_chains` again at each choice.
+# Look for a setting yourself. `control` runs `two_chains` again at each choice. `log_rate` is the power of ten of the learning rate.
 
 
 # %% slide="skip"
@@ -447,7 +447,7 @@ torch.testing.assert_close(norm(x), torch.nn.RMSNorm(C, eps=1e-5)(x))
 show(RMSNorm)
 
 # %% [markdown] slide="say"
-# `at_least_fp32` goes to fp32 and leaves fp64 as it is. `F.rms_norm` is PyTorch's function; on a GPU it can be one kernel instead of several.
+# `at_least_fp32` casts to fp32 and leaves fp64 as it is. `F.rms_norm` is PyTorch's function; on a GPU it can be one program (a *kernel*) instead of several.
 
 # %% [markdown] tags=["note"]
 # **Say.** So far the chains were toys. Now we open the shipped model, look at the sizes in front of its norms, and find something that nobody expects. Take a vote at the prediction and let both sides argue.
@@ -497,7 +497,8 @@ predict(
         "where it is not sure": "",
         "neither": "Nothing forces a relation, because the norm hides the size. But this model has one.",
     },
-    because="The norm hides the size from the last layer, so a large vector does not mean large logits.",
+    because="That is what we measure in this model. The norm hides the size from the last layer, so a large vector does "
+    "not mean large logits.",
 )
 
 # %% tags=["source-hidden"] slide="subslide"
@@ -548,7 +549,11 @@ print(f"as trained: loss {whole:.2f}")
 print(f"{'average size times':<20}", "".join(f"{multiple:>8}" for multiple in multiples))
 for kind in ("attn_norm", "ffn_norm", "final_norm"):
     with_constants = [loss_with_constants({kind: multiple}) for multiple in multiples]
-    print(f"{kind:<20}", "".join(f"{loss:8.2f}" for loss in with_constants))
+    print(
+        f"{kind:<20}",
+        "".join(f"{loss:8.2f}" for loss in with_constants),
+        f"  at best {min(with_constants) - whole:+.2f}",
+    )
     assert min(with_constants) < whole + 0.25 < max(with_constants)
 at_once = [
     loss_with_constants({"attn_norm": for_attention, "ffn_norm": for_ffn, "final_norm": for_last})
@@ -558,7 +563,7 @@ print(f"all three kinds, the best of {len(at_once)} combinations: {min(at_once):
 assert min(at_once) > whole + 0.3
 
 # %% [markdown]
-# One kind of norm can be replaced by a constant with little harm, if the constant is right. With all three kinds replaced at once the loss is much higher. [[constants]] The likely reason is that no part corrects any longer what the parts before it did to the size.
+# One kind of norm can be replaced by a constant with little harm, if the constant is right: the last column shows by how much the loss then grows. With all three kinds replaced at once the loss is much higher. [[constants]] The likely reason is that no part corrects any longer what the parts before it did to the size.
 
 # %% [markdown] slide="say"
 # So the norms of a trained model are not sacred. Heimersheim (2024) removed all of them from GPT-2, step by step, with a little more training at each. What the norm gives above all is what section 1 showed: a model of many layers that can be trained, without looking for the right start.
@@ -795,7 +800,7 @@ assert off["all in bf16"] > 1.5 * off["fp32 inside"]
 # %% [markdown] slide="slide" plan=80
 # ## 6. Break it
 # ### Along the wrong axis
-# A norm that takes one mean over texts, positions *and* features raises no error, and the size of all its output together is 1. But we change the last word:
+# A norm that takes one mean over texts, positions *and* features raises no error, and the size of all its output together is 1. What happens if we change the last word?
 
 
 # %%
@@ -871,7 +876,7 @@ for how, rule, some_eps in (
 # With the same eps outside, a change of a tiny vector is multiplied by 99,990 instead of 316. A larger eps outside fixes that, but it shrinks vectors of size 0.02, such as new embeddings, to 0.863. The true derivative at 0 is finite, $1/\epsilon$, but PyTorch differentiates our formula step by step: the root has an infinite slope at 0, and infinity times 0 is NaN. (`torch.linalg.vector_norm` and `std`, which *The Annotated Transformer* uses, avoid the NaN.)
 
 # %% [markdown] tags=["note"]
-# **Say.** Five things for those who write or load real models. Choose one or two.
+# **Say.** Four things for those who write or load real models. Choose one or two.
 #
 # **Draw.** The curve of size after over size before: 1 at the right, falling to 0 at the left, with the root of eps at the bend.
 #
@@ -886,6 +891,8 @@ for how, rule, some_eps in (
 
 # %% [markdown] slide="slide" plan=110
 # ## 7. For engineers
+# Four topics, which you can read in any order: how large eps is, what a gain means, how much a trained model uses its mean, and which number format comes out of a norm.
+#
 # ### The root of eps is a size
 # For a vector of zeros only eps is left under the root. By what is such a vector divided?
 
@@ -1046,7 +1053,7 @@ for a, b in ((torch.bfloat16, torch.float32), (torch.float16, torch.bfloat16), (
     print(f"{str(a)[6:]:>8} * {str(b)[6:]:<8} -> {str(product.dtype)[6:]}")
 
 # %% [markdown] slide="subslide"
-# Gains are usually kept in fp32. So where does the cast back to bf16 belong, before or after the gain? Both orders are in use. The Llama code that Meta released casts first, then multiplies:
+# In training, gains are often kept in fp32. So where does the cast back to bf16 belong, before or after the gain? Both orders are in use. The Llama code that Meta released casts first, then multiplies:
 
 
 # %% slide="skip"
@@ -1107,7 +1114,7 @@ assert errors[0] < 0.9 * errors[1]
 # ## What you have now
 # - Small factors multiply from layer to layer. Without a norm our deep chain learns only if its first weights have nearly the right size; with a norm it learns from every start that we tried. [[any-start]] Another learning rate or optimizer helps, but not for every start. [[rivals]]
 # - The size of a vector is its root mean square. RMSNorm divides by it and then multiplies each feature by a learned gain. [[by-hand]] The size is forgotten, the direction kept. [[forgets-size]]
-# - In the shipped model the largest vectors are where it is least sure of the next word. [[unsure-is-large]] One kind of its norms can be replaced by constants at a small increase of the loss, all three kinds together cannot. [[constants]]
+# - In the shipped model the largest vectors are where it is least sure of the next word. [[unsure-is-large]] One kind of its norms can be replaced by constants at a small increase of the loss, all three kinds together could not, with the constants that we tried. [[constants]]
 # - LayerNorm subtracts the mean first. On vectors whose mean is 0 both norms agree, if the gains are equal and the offset is 0. [[centred]] Our chain learns as well without the centring. [[both-train]]
 # - In fp16 the squares can overflow, so a norm computes in fp32 and returns the dtype of its input. [[fp16-squares]]
 # - Each vector is normalized by itself, along the last axis; with one mean over all positions a word would learn about later words. [[one-mean-for-all]] eps is inside the root, because with a plain root outside the gradient at a vector of zeros is NaN. [[eps-outside]]

@@ -646,7 +646,7 @@ torch.testing.assert_close(attend(*batch, allowed), in_steps(*batch, allowed))
 trace(in_steps, *batch, allowed, sizes={"B": 2, "T": 4, "D": 6})
 
 # %% [markdown] slide="skip"
-# `attend` checks its arguments and leaves these steps to PyTorch, which on a GPU does them in one kernel (lesson 14). What its text says of heads and groups belongs to lesson 07, and fewer queries than keys to lesson 13.
+# `attend` checks its arguments and leaves these steps to PyTorch, which on a GPU does them in one program, a *kernel* (lesson 14). What its text says of heads and groups belongs to lesson 07, and fewer queries than keys to lesson 13.
 
 # %% slide="skip"
 show(library.causal_mask)
@@ -703,12 +703,15 @@ for ax, one_text, guess, late, early in zip(both_texts, (text, exchanged), guess
         draw_arcs(ax, middles, thing - 1, only_colour, side=-1)
     ax.set(ylim=(-1.9, 5.3))
 both_texts[0].set(title="Layer 1 below the words, layer 2 above", xlabel="words", ylabel="weight")
-to_colour = {thing: earlier[:, place, place - 1].tolist() for thing, place in (("fan", at_fan), ("book", at_book))}
+to_colour = {
+    f"of its colour, {word}": earlier[:, at, at - 1].tolist() for word, at in (("fan", at_fan), ("book", at_book))
+}
+to_colour["of the other's colour, book"] = earlier[:, at_book, at_fan - 1].tolist()
 figures.display(
     fig,
     alt="The two texts with arcs of two layers. Below the words, in layer 1, fan and book look at the colour just before them. Above the words, in layer 2, the last word looks at the thing.",
-    caption="First step, below the words: in layer 1 each thing looks at its own colour (one head, only these looks are drawn). Second step, above: in layer 2 the last word looks at the things.",
-    table={"text": ["as above", "exchanged"], **{f"weight of its colour, {thing}": row for thing, row in to_colour.items()}},
+    caption="First step, below the words: in layer 1 each thing looks at its own colour (one head; its other looks are not drawn, and in the second text *book* looks even more at the other colour). Second step, above: in layer 2 the last word looks at the things.",
+    table={"text": ["as above", "exchanged"], **{f"weight {of}": row for of, row in to_colour.items()}},
     digits=2,
 )  # fmt: skip
 
@@ -854,7 +857,7 @@ print(
 assert loss > math.log(tokenizer.vocab_size)
 
 # %% [markdown]
-# It is not one. No head gives that word clearly more weight than chance would, and in the second copy the loss is far above that of a model that gives all tokens the same probability. [[not-induction]] Our head has learned to complete *took the pink*, which StoryWorld's sentences need, but not the general rule. So the same pattern in one text does not show the same mechanism: other texts have to decide.
+# It is not one. No head gives that word clearly more weight than chance would, and in the second copy the loss is far above that of a model that gives all tokens the same probability. [[not-induction]] Our head has learned what StoryWorld's sentences need, but not the general rule. So the same pattern in one text does not show the same mechanism: other texts have to decide.
 
 # %% [markdown] tags=["note"]
 # **Say.** What does the mask do for the model? We take it away, in training and while reading, and look.
@@ -871,7 +874,7 @@ assert loss > math.log(tokenizer.vocab_size)
 
 # %% [markdown] slide="slide" plan=80
 # ## 8. What happens without a mask?
-# Would a model make use of the future? We train a small one on pure noise: six positions, and at each one of 32 words, drawn at random, so nothing can be predicted. It fetches a mixture of the words (one-hot vectors) and multiplies it by one learned number, `trust`. That gives the logits. Gradient descent chooses `trust` and a score for each pair of positions.
+# Would a model make use of the future? We train a small one on pure noise: six positions with a random word at each, one of 32, so nothing can be predicted. It fetches a mixture of the words (one-hot vectors) and multiplies it by one learned number, `trust`. That gives the logits. Gradient descent chooses `trust` and a score for each pair of positions.
 
 
 # %% slide="skip"
@@ -939,7 +942,7 @@ for n in (1, 2, 3):
     assert max(apart) < 1e-5 if n == 1 else min(apart) > 0.1
 
 # %% [markdown]
-# With one layer the last result does not need a mask, because the last word may see everything anyway. With two layers and no mask, the *earlier* words look ahead in the first layer, and the last word reads what they found. [[reading-again]] So a model with several layers must read with the mask that it was trained with. (A single new query with stored keys needs none: lesson 13.)
+# With one layer the last result does not need a mask, because the last word may see everything anyway. With two layers and no mask, the *earlier* words look ahead in the first layer, and the last word reads what they found. [[reading-again]] So without its mask a model with several layers computes something that it was not trained to compute. (A single new query with stored keys needs none: lesson 13.)
 
 # %% [markdown] tags=["note"]
 # **Say.** Nothing in the formula knows where a word is. So what is the order of words to a model without positions?
@@ -1076,7 +1079,7 @@ for n_words in (1_000, 2_000, 100_000):
     print(f"{n_words:>7,} words: {n_scores:>14,} scores, {2 * n_scores / 1e9:6.3f} GB in 16 bits")
 
 # %% [markdown]
-# Twice as much text means four times as many scores. So nobody stores this table for long texts. Lesson 14 shows how it is computed in tiles, and lesson 13 how a model that writes avoids computing it again.
+# Twice as much text means four times as many scores. So for long texts this table is not stored. Lesson 14 shows how it is computed in tiles, and lesson 13 how a model that writes avoids computing it again.
 
 # %% [markdown] slide="subslide"
 # ### How far does the root help?
@@ -1132,7 +1135,7 @@ print("a NaN query:   ", attend(few_q * math.nan, few_k, few_v, sees)[0])
 # - Gradient descent finds such queries and keys, although the loss only sees the answer. [[learned-keys]]
 # - For independent queries and keys of mean 0 and variance 1, the scores have a standard deviation of $\sqrt{d_k}$. Divided by this root they keep one size, and a typical score still gets a gradient. [[one-size]]
 # - The causal mask comes before the softmax, so that the weights sum to 1. [[mask-first]] Trained without a mask, our small model learned to copy the next word. [[no-mask]] When it reads, a model of several layers needs the mask even for its last result. [[reading-again]]
-# - The shipped model looks for the pink thing, wherever it is. [[look-moves]] It does so in two steps in two layers, and without either step most guesses are wrong. [[looks-forbidden]] Its head is not a general induction head. [[not-induction]]
+# - The shipped model looks for the pink thing, at whichever of the two positions it is. [[look-moves]] It does so in two steps in two layers, and without either step most guesses are wrong. [[looks-forbidden]] Its head is not a general induction head. [[not-induction]]
 # - One layer without positions sees a bag of words. Two layers with a causal mask gave different results for different orders. [[bag]]
 #
 # Next, lesson 06: how to give a model the position of each word.

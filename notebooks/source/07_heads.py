@@ -40,7 +40,7 @@ plt.style.use(figures.STYLE)
 
 # %% [markdown] slide="slide"
 # ## 1. One query, one average
-# This story is new to the shipped model. Some of its words can be known from earlier words. At those words we draw where the last layer looks.
+# This story is new to the shipped model. Some of its words can be known from earlier words. Just before those words we draw which of the words that determine them the last layer looks at.
 
 # %% slide="skip"
 shipped = load_pretrained("storyworld")
@@ -111,7 +111,7 @@ figures.display(
 )  # fmt: skip
 
 # %% [markdown]
-# Each colour is a **head**: attention as in lesson 05, with queries, keys and values of its own. This model has four heads in each layer. Often two of them look back from one position, and head 2 looks for other words than head 0 does. (We draw only weights above 0.4.)
+# Each colour is a **head**: attention as in lesson 05, with queries, keys and values of its own. This model has four heads in each layer. Often two of them look at the same word, and head 2 looks for other words than head 0 does. (We draw only weights above 0.4, and only on these words.)
 #
 # Why four? What could a single head not do?
 
@@ -876,7 +876,7 @@ assert both_lost.mean() > (first_lost + second_lost).mean() + 1
 assert (margin > both_lost).float().mean() < added_up - 0.08
 
 # %% [markdown]
-# Without one of them nearly all names are right, but the margin already shows a loss. Without both, the loss is larger than the sum, and so is the number of wrong names: for names, these two heads are partly redundant: each is needed more when the other is missing. [[two-removed]] In GPT-2 small some heads take over only when others are removed: **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)).
+# Without one of them nearly all names are right, but the margin already shows a loss. Without both, the margin falls by more than the sum, and more names are wrong. So for names these two heads are partly redundant: each is needed more when the other is missing. [[two-removed]] In GPT-2 small some heads take over only when others are removed: **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)).
 
 # %% [markdown] slide="say"
 # A fall in the number of right words alone would not show this, because two small independent losses can add up until many words are wrong.
@@ -905,7 +905,7 @@ for kind, depth, head in (("name", 2, 1), ("name", 1, 2), ("object", 2, 0), ("pl
     assert abs(zero - mean) < 0.1
 
 # %% [markdown]
-# For these four the answer stays the same. [[mean-removed]] What a head such as head 2 of layer 1 does for the names, neither removal says. They show *that* the model needs the head, not *how* it works.
+# For these four the answer stays the same. [[mean-removed]] Neither removal shows what a head such as head 2 of layer 1 does for the names. They show *that* the model needs the head, not *how* it works.
 
 # %% [markdown] tags=["note"]
 # **Say.** The most dangerous mistakes have the right shape. Here is one that also passes the test for leaks of the future, and still learns something, only less.
@@ -977,7 +977,7 @@ for name, way in {"none": ("right", "right"), **slips, "unmoved": ("unmoved", "r
 assert torch.equal(x.reshape(B, 1, T, C), x.reshape(B, T, 1, C).transpose(1, 2))  # with one head
 
 # %% [markdown]
-# A reshape in one step leaks: words read the future, some of which they should predict. A reshape in both does not leak, but a "head" is then a short stretch of the text, two words with all their features, and nobody looks back beyond it. Unmoved, each "head" is one word, which compares its own heads with each other.
+# A reshape in one step leaks: some results depend on words that they should predict. A reshape in both does not leak, but a "head" is then a short stretch of the text, two words with all their features, and nobody looks back beyond it. Unmoved, each "head" is one word, which compares its own heads with each other.
 
 # %% [markdown] slide="fragment"
 # The last two pass every test of shapes and of leaks. A test that the first word still reaches the last result finds them, and so does a comparison of numbers. With one head, a reshape is right, so **test with several heads, and with all sizes different**.
@@ -1078,7 +1078,7 @@ for n_heads in (1, 4, 8, 16):
 # So more heads do not mean larger weight matrices or more multiplications in the matrix products. They mean more scores to compute, and more memory if the scores are stored. [[cost-of-heads]]
 
 # %% [markdown] slide="say"
-# The time of the plain formula grows several times over from one head to 16, because mask and softmax touch every score. The kernel behind `attend` still computes every allowed score, but it need not store them all ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)), and on our machines its time grew by about half. (We count matrix products only. With `qk_norm`, which has gains for the features of one head, the parameters change slightly.)
+# The time of the plain formula grows several times over from one head to 16, mainly because scaling, mask and softmax touch every score. The kernel behind `attend` still computes every allowed score, but it need not store them all ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)), and on our machines its time grew by about half. (We count matrix products only. With `qk_norm`, which has gains for the features of one head, the parameters change slightly.)
 
 # %% [markdown] slide="subslide"
 # ### Fewer keys and values

@@ -3,7 +3,7 @@
 # **What does a position do with what it has fetched?**
 #
 # *Needs* lessons 02 to 07. *Builds* `silu`, `swiglu` and `gelu` (in the library: `layers.py`, and `GatedMLP` in `feedforward.py`). *Runs* in about 20 s on two cores.
-# *Teaches* in about 56 minutes, plus 26 of exercises.
+# *Teaches* in about 57 minutes, plus 26 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: after attention has fetched, each position works by itself, with many small rules of the form *if this, then add that*. A rule needs a bend, because two facts that must both be true cannot be tested by a linear map.
@@ -16,7 +16,7 @@ import copy
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, figures, fixed, predict
+from tinylm_lib.classroom import capture, figures, predict
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld import gaps
 
@@ -93,7 +93,7 @@ assert halved["object"].right > 0.9 and halved["pronoun"].right < 0.4
 assert all(gap.right < 0.2 for kind, gap in found["no attention"].items() if kind not in ("all", "other"))
 
 # %% [markdown]
-# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too.) Without attention everything fails, because nothing is fetched. Without feed-forwards objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]] Traits could be copied as well, but half are lost, so copying is not the whole story.
+# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too.) Without attention everything fails, because nothing is fetched. Without feed-forwards most names, places, objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]] Traits could be copied as well, but half are lost, so copying is not the whole story.
 
 # %% [markdown] slide="subslide"
 # What exactly is lost with the pronouns? We look at the beginnings of the stories, where *He* or *She* comes next.
@@ -114,7 +114,7 @@ for name in ("as trained", "no feed-forward"):
     print(f"{name:<16} most probable of all words {pair[0]:.2f}, of the two pronouns {pair[1]:.2f}")
 
 # %% [markdown]
-# Most of the choice between *He* and *She* comes through attention alone. What is lost is the knowledge that a pronoun comes next at all.
+# Attention alone can make most of the choice between *He* and *She*. What is mostly lost is the knowledge that a pronoun comes next.
 
 # %% [markdown] slide="say"
 # (This table counts the capital pronouns of the first 80 tokens, the one before it all pronouns of whole stories.)
@@ -155,16 +155,38 @@ def opens_in(text: str) -> torch.Tensor:
     return openness(torch.tensor([tokenizer.encode("\n" + text)]))[0]
 
 
+# %% tags=["source-hidden"] slide="skip"
+def shaded_text(ax, words: list[str], shades: list[float]) -> None:
+    """The words of a text in lines, each on a ground that is darker for a larger number, 0 to 1."""
+    across, line = 0, 0
+    for word, shade in zip(words, shades, strict=True):
+        if across + len(word) > 70:
+            across, line = 0, line + 1
+        ground = {"boxstyle": "round,pad=0.18", "facecolor": figures.HEAT(max(0.0, shade)), "edgecolor": "none"}
+        ink = "white" if shade > 0.62 else "black"
+        ax.text(across, -line, word, family="DejaVu Sans Mono", size=17, color=ink, bbox=ground, va="center")
+        across += len(word) + 1
+    ax.set(xlim=(-0.5, 71), ylim=(-line - 0.6, 0.6))
+    figures.unframed(ax)
+    ax.set(xticks=[], yticks=[])
+    ax.grid(visible=False)
+
+
 # %% tags=["signature", "source-hidden"] slide="subslide" evidence="three-units"
 read_by = opens_in(TEXT + QUOTED)  # (T, F)
 shown_words = [tokenizer.decode([token]).strip() for token in tokenizer.encode("\n" + TEXT + QUOTED)][1:]
-figures.shaded_words(
-    shown_words,
-    {f"unit {unit}": read_by[1:, unit].tolist() for unit in (203, 34, 70)},
-    title="Three units read the same text",
+opened = {f"unit {unit}": read_by[1:, unit].tolist() for unit in (203, 34, 70)}
+with figures.drawing(10.6, 7.6) as fig:
+    for ax, (unit, how_far) in zip(fig.subplots(3, 1), opened.items(), strict=True):
+        shaded_text(ax, shown_words, [x / 11 for x in how_far])
+        ax.set_ylabel(unit, size=19, weight="bold")
+    fig.axes[0].set_title("Three units read the same text", size=24)
+    fig.supxlabel("darker: the unit opens further", size=19)
+figures.display(
+    fig, alt="The same text three times, for three units. Unit 203 is dark at gray and yellow, unit 34 at the, unit 70 at the first quotation mark.",
     caption="The darker a word, the further the unit opens when the model has read it. Nobody programmed these units: training found them. What is the rule of each?",
-    limit=11,
-)
+    table={"word": shown_words, **opened}, digits=2,
+)  # fmt: skip
 assert read_by.shape[1] == 320
 assert shown_words[read_by[1:, 34].argmax()] == "the" and shown_words[read_by[1:, 70].argmax()] == '"'
 assert {shown_words[i] for i in read_by[1:, 203].topk(2).indices.tolist()} == {"gray", "yellow"}
@@ -173,7 +195,7 @@ assert {shown_words[i] for i in read_by[1:, 203].topk(2).indices.tolist()} == {"
 # Unit 203 opens at colours. Unit 34 opens far only once, at *the*. Unit 70 opens furthest at the first quotation mark, but not where the same words are quoted again, and less far at a few other words. [[three-units]] The rest of the lesson explains how such a unit works, and what it does when it is open.
 
 # %% [markdown] tags=["note"]
-# **Say.** Unit 34 tests two facts at once. A linear map cannot do that, whatever its weights are. One bend is enough.
+# **Say.** Unit 34 opens only if two facts are true. A linear map of the two facts cannot do that, whatever its weights are. One bend is enough.
 #
 # **Draw.** The four corners of a square, with 0, 0, 0 and 1 written at them. Ask for one straight slope over the square that has these heights.
 #
@@ -193,6 +215,7 @@ assert {shown_words[i] for i in read_by[1:, 203].topk(2).indices.tolist()} == {"
 # %% slide="skip"
 from torch import nn
 
+from tinylm_lib.classroom import fixed
 from tinylm_lib.layers import Linear
 
 # %%
@@ -220,7 +243,18 @@ for case, mask in cases.items():
 assert gate_34[is_the & after_in].mean() > 5 > 0.1 > gate_34[is_the & ~after_in].max()
 
 # %% [markdown]
-# It is, apart from a few other words where the unit opens a little. [[both-facts]] The word before had to be fetched by attention. To combine the two facts is the work of the feed-forward. Could a linear map do it?
+# It is, apart from a few other words where the unit opens a little. [[both-facts]] The word before had to be fetched by attention. Which part combines the two facts?
+
+# %% evidence="attention-combines"
+for before_it in ("In", "By"):
+    for its_word in ("the", "a"):
+        pair_ids = torch.tensor([tokenizer.encode(f"\n{TEXT} {before_it} {its_word}")])  # (1, T)
+        looks = capture(model, pair_ids).attention(layer=2).weights[0, 1, -1]  # (S)
+        print(f"{before_it} {its_word:<4} head 1 of layer 2 gives {looks[-2]:.2f} to the word before")
+        assert looks[-2] > 0.5 if (before_it, its_word) == ("In", "the") else looks[-2] < 0.1
+
+# %% [markdown]
+# Here a head of the same layer does most of it: its weights depend on two words at once, so it looks back at *In* from *the* only. [[attention-combines]] Could a linear map combine two facts?
 
 # %% [markdown] slide="subslide"
 # We write each fact as 0 or 1. What we want is 1 if both are 1, and otherwise 0.
@@ -301,7 +335,7 @@ assert torch.relu(total).equal(wanted)
 # $$W_{down}\,\text{bend}(W_{up}\, x)$$
 
 # %% [markdown] slide="say"
-# With biases and enough units, such a network can come as close as you like to any continuous function on a bounded region ([Hornik 1991](https://doi.org/10.1016/0893-6080%2891%2990009-T)). This says nothing about whether training finds it.
+# With biases and enough units, such a network can come as close as you like to any continuous function on a closed, bounded region ([Leshno et al. 1993](https://doi.org/10.1016/S0893-6080%2805%2980131-5)). This says nothing about whether training finds it.
 
 # %% [markdown] tags=["note"]
 # **Say.** ReLU multiplies by 0 or by 1. Replace this switch by something between 0 and 1, and a unit that is nearly shut can still learn.
@@ -486,7 +520,7 @@ for gate_value, up_value in ((4.0, 3.0), (-10.0, 1000.0)):
     print(f"gate {gate_value:.0f}, after SiLU {opened_by_hand:.4f}, times {up_value:.0f} is {passes:.1f}")
 
 # %% [markdown]
-# The second unit is shut, so nearly nothing of its 1000 passes. Think of a tap: the gate is the hand that turns it, and the up route is the water. The image ends at *fully open*, because SiLU of the gate route may be larger than 1.
+# The second unit is shut, so nearly nothing of its 1000 passes. Think of a tap: the gate is the hand that turns it, and the up route is the water. The image has a limit: a tap can only be fully open, but SiLU of the gate route may be larger than 1.
 
 # %% [markdown] slide="subslide"
 # With SiLU on the gate route this is **SwiGLU** ([Shazeer 2020](https://arxiv.org/abs/2002.05202)), the feed-forward of the Llama models. Here $\odot$ multiplies two vectors number by number. Llama's code calls the matrices $W_1$ (gate), $W_3$ (up) and $W_2$ (down).
@@ -609,7 +643,7 @@ trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
 
 # %% [markdown] slide="slide"
 # ## 5. If this, then that
-# What does a unit do when it is open? Its number is multiplied by its column of `down_proj`, and the result is added to the position.
+# What does a unit do when it is open? Its number, now gate times up, is multiplied by its column of `down_proj`, and the result is added to the position.
 
 # %% [markdown]
 # After the last layer the model compares the position with a row for each word of its vocabulary. So we can project a column onto the vocabulary and read off which words it raises most ([Geva et al. 2022](https://arxiv.org/abs/2203.14680)). The final norm multiplies each feature by a weight, so we do the same. The sign is the one that the up route has where the unit is open.
@@ -739,7 +773,7 @@ print(f"without all of them at once: {together:.2f} nats")
 assert len(quiet) > 300 and together > 10 * rises[quiet].sum() > 0
 
 # %% [markdown]
-# It is not. Nearly every unit can be removed alone without harm. But without all of these units at once the loss rises by far more than their single rises added. [[units-alone]] So many units matter only together, and removing them one by one does not show what they do.
+# It is not. Nearly every unit can be removed alone without harm. But without all of these units at once the loss rises by far more than their single rises added. [[units-alone]] So removing units one by one does not show what they do together. (Part of this harm comes from the removal itself: without all 320 units the loss rises less, as the next cell shows.)
 
 # %%
 for removed in ((0,), (1,), (2,), (0, 1)):
@@ -887,7 +921,7 @@ assert loss_of["gate held"] - loss_of["as trained"] > 0.7 * whole
 assert loss_of["up held"] > loss_of["no feed-forward"]
 
 # %% [markdown]
-# With its gates held, this model is hardly better than without feed-forwards. [[gates-held]] So it seems to use its gates. But it uses the up route just as much, and held at its average that route does more harm than no feed-forward at all, probably because the layers that follow read vectors that they never met in training. Part of the harm of the held gates may have the same reason. Nor does the test show that a model *trained* without gates would be worse. Lesson 14 trains one.
+# With its gates held, this model is hardly better than without feed-forwards. [[gates-held]] So it seems to use its gates. But with the up route held it is even worse than with no feed-forward at all, probably because the layers that follow read vectors that they never met in training. Part of the harm of the held gates may have the same reason. Nor does the test show that a model *trained* without gates would be worse. Lesson 14 trains one.
 
 # %% [markdown] tags=["note"]
 # **Say.** Three wrong feed-forwards with the right shapes. Nothing raises an error, and one of them is hardly worse.
@@ -1213,7 +1247,7 @@ print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item(
 # - The classic feed-forward: Vaswani et al. 2017, [*Attention Is All You Need*](https://arxiv.org/abs/1706.03762), section 3.3.
 # - GELU and SiLU: Hendrycks and Gimpel 2016, [*Gaussian Error Linear Units (GELUs)*](https://arxiv.org/abs/1606.08415), section 2.
 # - SwiGLU and its width: Shazeer 2020, [*GLU Variants Improve Transformer*](https://arxiv.org/abs/2002.05202). Before it: Dauphin et al. 2017, [*Language Modeling with Gated Convolutional Networks*](https://arxiv.org/abs/1612.08083).
-# - What such networks can express: Hornik 1991, [*Approximation Capabilities of Multilayer Feedforward Networks*](https://doi.org/10.1016/0893-6080%2891%2990009-T). Mixture of experts: Shazeer et al. 2017, [*Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer*](https://arxiv.org/abs/1701.06538).
+# - What such networks can express: Leshno et al. 1993, [*Multilayer Feedforward Networks With a Nonpolynomial Activation Function Can Approximate Any Function*](https://doi.org/10.1016/S0893-6080%2805%2980131-5). Mixture of experts: Shazeer et al. 2017, [*Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer*](https://arxiv.org/abs/1701.06538).
 # - Superposition: Elhage et al. 2022, [*Toy Models of Superposition*](https://arxiv.org/abs/2209.10652).
 # - A memory of pairs: Geva et al. 2021, [*Transformer Feed-Forward Layers Are Key-Value Memories*](https://arxiv.org/abs/2012.14913). What a column raises: Geva et al. 2022, [*Transformer Feed-Forward Layers Build Predictions by Promoting Concepts in the Vocabulary Space*](https://arxiv.org/abs/2203.14680).
 # - SwiGLU in Llama: Touvron et al. 2023, [*LLaMA: Open and Efficient Foundation Language Models*](https://arxiv.org/abs/2302.13971), section 2.2.

@@ -14,7 +14,7 @@ import math
 import torch
 
 from tinylm_lib import TransformerLM, next_token_loss, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict, trace
+from tinylm_lib.classroom import check, figures, hint, keep, predict
 from tinylm_lib.pretrained import load_pretrained
 
 # %% [markdown] tags=["note"]
@@ -84,7 +84,7 @@ predict(
     because="The first time nothing in the story determines the words; the second time they are a quotation.",
 )
 
-# %% tags=["source-hidden"] slide="subslide"
+# %% tags=["signature", "source-hidden"] slide="subslide"
 figures.shaded_words(
     words[1:],
     {"before training": before, "after training": after},
@@ -280,6 +280,8 @@ def one_batch(model, x, y):
 
 
 # %% slide="subslide"
+from tinylm_lib.classroom import trace
+
 x, y = library_windows(train_ids, 16, T, torch.Generator().manual_seed(5))  # (16, T), (16, T)
 trace(one_batch, fresh(), x, y, sizes={"B": 16, "T": T, "C": 48})
 
@@ -319,7 +321,7 @@ new_loss = next_token_loss(gpt(noise[:, :-1]), noise[:, 1:])
 print(f"loss {loss:.2f}, gradient norm {norm:.1f}, loss after one step {new_loss:.2f}")
 
 # %% [markdown] slide="say"
-# (The **gradient norm** is the length of all gradients as one long vector.) GPT-3 was trained with about 94,000 such steps, on 300 billion tokens ([Brown et al. 2020](https://arxiv.org/abs/2005.14165)).
+# (The **gradient norm** is the length of all gradients as one long vector.) GPT-3 read 300 billion tokens, 3.2 million at each step, so it was trained with about 94,000 such steps ([Brown et al. 2020](https://arxiv.org/abs/2005.14165)).
 
 # %% [markdown] slide="subslide"
 # The plain step is `w - lr * g` (lesson 02), with `lr` the **learning rate**. A loss with only two weights shows its weakness: a valley that is 30 times steeper in one direction than in the other.
@@ -447,7 +449,7 @@ if check("adamw_step", adamw_step).passed:
 hint("adamw_step")
 
 # %% [markdown] tags=["solution"]
-# Two running means, one correction each, one line for the weight. Common mistakes: to return the corrected means; eps inside the root; beta1 and beta2 exchanged, which shows from the third step on; the decay in the gradient.
+# Two running means, one correction each, one line for the weight. Common mistakes: to return the corrected means; eps inside the root; beta1 and beta2 exchanged, which never shows at the first step; the decay in the gradient.
 
 # %% [markdown] slide="subslide"
 # The same rule step by step, next to PyTorch's own optimizer:
@@ -633,9 +635,9 @@ predict(
         "0.0001": "Small steps are safe, but how far do they lead in 60 updates?",
         "0.01": "",
         "0.03": "It comes close. Compare the two in the figure.",
-        "0.1": "Larger steps are faster until they jump across the valley.",
+        "0.1": "Larger steps are faster until they raise the loss.",
     },
-    because="Too small a rate does not get far, too large a rate jumps across: in between is the best one.",
+    because="Too small a rate does not get far, and too large a rate makes the loss jump up at first: in between is the best one.",
 )
 
 # %% slide="skip"
@@ -653,7 +655,7 @@ ax.set(title="Five learning rates, 60 updates each", xlabel="learning rate", yla
 figures.display(
     fig,
     alt="The loss after 60 updates falls from a rate of 0.0001 to a rate of 0.01 and rises again to 0.1: a U.",
-    caption="A U: a rate that is too small does not get far, one that is too large jumps across. The mean loss of the last ten of 60 updates.",
+    caption="A U: with too small a rate the loss falls slowly, and with too large a rate it jumps up at first. The mean loss of the last ten of 60 updates.",
     table={"learning rate": [f"{rate:g}" for rate in rates], "loss": shown},
 )
 assert found[0.0001] > found[0.001] > found[0.01] < found[0.03] < found[0.1]
@@ -722,6 +724,9 @@ print(f"entropy of its predictions: {entropy:.1f}; of one that knows nothing: {m
 # %% [markdown]
 # The loss goes far below the floor of the language, with hardly any entropy in the predictions: the model knows this batch by heart. So model, loss and loop can learn. [[one-batch]]
 
+# %% [markdown] slide="say"
+# (`entr` computes $-p \ln p$ and is 0 where $p$ is 0; written out, this would be 0 times infinity, which is NaN. And we took the mean over all positions, because a sum would grow with the batch.)
+
 # %% [markdown] slide="subslide"
 # Now the language: 2 layers of width 128, batches of 8 whole stories, each read once. After some updates we note which words are right, sorted by what must be looked up: a *pronoun*, a *place*, a person's *trait*, the *owner* of a thing, a *quotation*.
 
@@ -752,7 +757,7 @@ recent = new_ids[: 40 * T].view(40, T)  # (40, T)
 def noting(steps, lm, kl, right, by_word):
     """Pass every update on, and note after some of them where the model is."""
     for s in steps:
-        if s.step in (1, 3, 10, 40, 60, 80, 100, 120, 160, 200, 250, 300):
+        if s.step <= 10 or s.step in (40, 60, 80, 100, 120, 160, 200, 250, 300):
             gap_of = gaps(lm, tokenizer, test_stories)
             right[s.step] = {kind: gap.right for kind, gap in gap_of.items()}
             by_word[s.step] = word_losses(lm, ids)
@@ -882,7 +887,7 @@ show_table(
 )
 
 # %% [markdown]
-# In all four runs no place is right at update 40, and nearly all are right at update 200. Owners and quotations are still unsolved at the end. But in this run places are above 0.9 before pronouns, with seeds 2 and 3 after them. So the loss comes steadily closer to the floor, but it is a sum of skills that arrive at different times, and part of their order is chance. [[skills-in-time]]
+# In all four runs no place is right at update 40, and nearly all are right at update 200. Owners and quotations are still unsolved at the end. But in this run places are above 0.9 before pronouns, with seeds 2 and 3 after them. So the loss comes steadily closer to the floor, but it is a mean over words whose skills arrive at different times, and part of their order is chance. [[skills-in-time]]
 
 # %% [markdown] tags=["note"]
 # **Say.** The number to report comes from text that was held out. Then make it fail: 40 stories, read again and again.
@@ -936,7 +941,7 @@ assert (nearest[1], nearest[10], nearest[40], nearest[300]) == ("nothing", "the 
 assert "frequencies" not in nearest.values()
 
 # %% [markdown]
-# There is no stage of frequencies in this run, nor with three other random initializations: the loss passes that level while the model already learns which token follows which. [[nearest-predictor]]
+# There is no stage of frequencies in this run, nor in three recorded runs with other first weights: the loss passes that level while the model already learns which token follows which. [[nearest-predictor]]
 
 # %% [markdown] slide="say"
 # (In larger models such a stage has been seen: [Chang and Bergen 2022](https://arxiv.org/abs/2110.02406).)
@@ -974,7 +979,7 @@ for s in train(small, build_optimizer(small, again), again_and_again, again):
 figures.loss_curve(
     {name: (seen_at, losses) for name, losses in courses.items()},
     title="Only new text shows overfitting",
-    caption="On new stories the loss rises again: from then on the model learns the 40 stories by heart. The leak shows nothing of it.",
+    caption="On new stories the loss rises again, while the model learns the 40 stories by heart. The leak shows nothing of it.",
 )
 
 # %% slide="skip" evidence="overfitting"
@@ -1002,7 +1007,7 @@ print(f"keep update {seen_at[best]}")
 # %% [markdown] slide="slide"
 # ## 8. Break it: what does a mistake look like?
 # A broken training seldom raises an error, and its loss may even fall. Here is a small run (60 updates, batches of 8, AdamW at 0.01) with one mistake at a time:
-# - *Not shifted*: the target is the token just read. *Shifted twice*: the target is two tokens ahead.
+# - *Not shifted*: the target is the token just read. *Shifted twice*: the target is two tokens ahead. *Another text's targets*: those of another window of the batch.
 # - *No causal mask*: each position may read the future. *Softmax in the model*: the loss gets probabilities as logits.
 
 
@@ -1160,7 +1165,7 @@ print("the module before it is fine:", v_output.isfinite().all().item())
 assert bad[0] == "blocks.1.attention.o_proj" and at_positions == [0]
 
 # %% [markdown]
-# So it happened between `v_proj` and `o_proj` of block 1, in its `mix`, and only at position 0: a row of the mask without any allowed position. [[first-bad]]
+# So it happened between `v_proj` and `o_proj` of block 1, in its `mix`, and only at position 0: a row of the mask without any allowed position. [[first-bad]] (To look for NaN in the *ids* is useless, because they are whole numbers.)
 
 # %% [markdown] slide="skip"
 # (If a NaN first appears in the backward pass, `torch.autograd.set_detect_anomaly(True)` names the operation.)
@@ -1407,6 +1412,9 @@ with tempfile.TemporaryDirectory() as place:
 # %% [markdown]
 # Equal to the last bit. The checkpoint contains the weights, the optimizer's state, the position in the text, the step number (for the schedule) and the state of the random generators (for dropout). [[resume]]
 
+# %% [markdown] slide="say"
+# If you save a model with `torch.save` instead, three mistakes are common. Without its configuration nobody can build the model again. The file is a pickle, which can run any code when somebody loads it, so this library stores tensors as safetensors. And a tensor that was saved on a GPU does not load on a computer without one, unless `map_location="cpu"` says where to put it.
+
 # %% [markdown] slide="subslide"
 # ### Fewer bits
 # Numbers of half the size take half the bytes (lesson 14). **bf16** has 16 bits: the range of fp32, with fewer digits (lesson 03). May everything be bf16?
@@ -1446,7 +1454,7 @@ print("with its products in bf16 the loss is less than 0.01 away")
 
 # %% [markdown] slide="subslide"
 # ### Muon
-# AdamW treats a matrix as a list of numbers. But a matrix has directions, each with a strength, its **singular value**. **Muon** brings the strengths of a gradient close to each other ([Jordan et al. 2024](https://kellerjordan.github.io/posts/muon/)). A gradient of 2x2 shows the difference:
+# AdamW treats a matrix as a list of numbers. But a matrix has directions, each with a strength, its **singular value**. **Muon** brings the strengths of the momentum, a running mean of gradients, close to each other ([Jordan et al. 2024](https://kellerjordan.github.io/posts/muon/)). A gradient of 2x2 shows the difference:
 
 # %% slide="skip"
 from tinylm_lib.training import orthogonalise
@@ -1473,7 +1481,7 @@ for name, matrix in (("gradient", gradient), ("Muon", orthogonalise(gradient[Non
     print(f"{name:<9}the middle strength is {strengths.median() / strengths[0]:.2f} of the largest")
 
 # %% [markdown] slide="say"
-# Tables, whose rows are read one at a time, and vectors are left to AdamW. Lesson 14 measures what Muon gains.
+# The embedding, the output map and all vectors are left to AdamW. Lesson 14 measures what Muon gains.
 
 # %% [markdown] tags=["note"]
 # **Say.** Five steps make a training: hold text out, draw windows, compute the loss and its gradients, update, and measure on the text that was held out.
@@ -1496,7 +1504,7 @@ for name, matrix in (("gradient", gradient), ("Muon", orthogonalise(gradient[Non
 # - A training loop of your own: windows, loss, gradients, update. [[ten-lines]] With a schedule and clipping it gives the same losses as the library's loop. [[same-loop]]
 # - The loss after a short run is a U over the learning rate. [[rate-valley]]
 # - Skills arrive at different times, while the model comes steadily closer to the floor. [[skills-in-time]]
-# - When the loss is NaN, the first bad output of the forward pass shows where. [[first-bad]] Norms of gradients show their size, means do not. [[norms-not-means]]
+# - When the loss is NaN, the first bad output of the forward pass shows where. [[first-bad]] Norms of gradients show their size, and a mean can be 0 at any size. [[norms-not-means]]
 # - For engineers: a schedule [[schedule]], clipping [[clipping]], accumulation [[accumulation]], exact resuming [[resume]], products but not weights in bf16 [[bf16-products]] [[bf16-weight]], Muon [[muon]].
 #
 # Next, lesson 12: the model has learned probabilities. How do you write with them?

@@ -113,7 +113,7 @@ def read_story(page: Page) -> None:
     ringed = view.locator(f'td[data-i="{row}"].told')
     expect(ringed).to_have_text(f"{weights[2, 2, row, told[row][0]]:.2f}")
     ringed.click()
-    expect(view.locator(".exact")).to_contain_text("Query “.” looks 0.9")
+    expect(view.locator(".exact")).to_contain_text("softmax = 0.9")
     view.get_by_role("group", name="Layer").get_by_role("radio", name="0").check()
     view.get_by_role("group", name="Head").get_by_role("radio", name="1").check()
     seen = rows_of(view.locator("tbody tr"))

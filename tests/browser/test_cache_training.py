@@ -65,6 +65,8 @@ def set_slider(page: Page, name: str, value: int) -> None:
 def move_the_cache(page: Page) -> None:
     """Moves the view of the cache by mouse and keyboard; every number is Python's."""
     view, say, config = page.locator(CACHE), page.locator(f"{CACHE} .say"), preset("llama", "3.2-1b")
+    view.get_by_text("The numbers of this step").click()
+    expect(view.locator(".sums")).to_be_visible()
 
     def compare(step: int, chunk: int) -> None:
         s = reading_steps(config, 11, 6, chunk)[step - 1]

@@ -41,7 +41,7 @@ def move(page: Page) -> None:
     words, lengths = expected(STORY)
     assert seen(page) == words
     expect(page.locator(SAYS)).to_have_text(
-        "After block 2, at “.”, the model would say He with 0.95; in the end it says She with 1.00."
+        "After block 1, at “.”, the model would say He with 0.95; in the end it says She with 1.00."
     )
     cell(page, 0, 11).hover()
     expect(page.locator(SAYS)).to_contain_text("With the embedding alone, at “.”, the model would say Often with 0.44")
@@ -51,7 +51,7 @@ def move(page: Page) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowLeft")
     expect(cell(page, 2, 10)).to_be_focused()
-    expect(page.locator(f"{VIEW} [role=status]")).to_contain_text("After block 2, at kite, the model would say looked")
+    expect(page.locator(f"{VIEW} [role=status]")).to_contain_text("After block 1, at kite, the model would say looked")
     expect(page.locator(f"{VIEW} .top .number").first).to_have_text("0.30")
     page.keyboard.press("End")
     expect(cell(page, 2, 12)).to_be_focused()

@@ -11,10 +11,19 @@ from playwright.sync_api import expect
 from support.browser import SCREENSHOTS, assert_fits, findings
 
 from tinylm_lib.classroom.course import lab
+from tinylm_lib.classroom.course.glossary import GLOSSARY
 from tinylm_lib.classroom.course.reference import write_reference
-from tinylm_lib.classroom.course.site import GUIDE, REFERENCE, export
+from tinylm_lib.classroom.course.site import GUIDE, PREVIEW, REFERENCE, export
 
 pytestmark = pytest.mark.browser
+LESSONS = sorted(path.with_suffix(".html").name for path in lab.NOTEBOOKS.glob("*.ipynb"))
+OPEN_ALL = "document.querySelectorAll('details').forEach(part => part.open = true)"
+# What a view shows by colour, and a lesson that has it.
+FILLS = {
+    "attention .shade": "05_attention.html", "rope .wave": "06_positions.html", "memory .tile": "10_model.html",
+    "residual .shade": "10_model.html", "residual .course i": "10_model.html", "softmax .share i": "03_softmax.html",
+    "sampling .track i": "12_sampling.html", "cache .totals i": "13_cache.html", "tokens .token": "01_tokens.html",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +179,101 @@ def test_the_page_for_instructors_has_no_serious_finding_and_fits(open_exported,
     page = open_exported((site / GUIDE).as_uri(), viewport={"width": 390, "height": 844})
     assert_fits(page, "main > :is(p, pre, h2, table)")
     assert findings(page) == []
+
+
+@pytest.mark.parametrize("name", [*LESSONS, GLOSSARY])
+def test_a_page_has_no_serious_finding_with_everything_open_and_reflows_at_320(open_exported, site, name):
+    page = open_exported((site / name).as_uri(), viewport={"width": 390, "height": 844}, reduced_motion="reduce")
+    page.evaluate(OPEN_ALL)
+    expect(page.locator("details:not([open])")).to_have_count(0)
+    page.evaluate("() => new Promise(requestAnimationFrame)")  # details tell of their opening in a task of their own
+    assert findings(page, contrast=False) == []
+    levels = page.locator("h1, h2, h3, h4, h5, h6").evaluate_all("all => all.map(node => Number(node.tagName[1]))")
+    assert levels[0] == 1 and all(after <= before + 1 for before, after in pairwise(levels))
+    page.set_viewport_size({"width": 320, "height": 640})
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["05_attention.html", GLOSSARY])
+def test_the_colours_of_a_page_have_enough_contrast(open_exported, site, name, scheme):
+    page = open_exported((site / name).as_uri(), color_scheme=scheme, viewport={"width": 1280, "height": 800})
+    page.evaluate(OPEN_ALL)
+    assert findings(page) == []
+
+
+def test_what_scrolls_sideways_is_reached_with_the_keyboard_and_only_that(open_exported, site):
+    page = open_exported((site / "05_attention.html").as_uri(), viewport={"width": 390, "height": 844})
+    page.evaluate(OPEN_ALL)
+    parts = page.locator("main [tabindex='0']:not(.tinylm-view *)")
+    expect(parts.first).to_be_attached()
+    assert parts.evaluate_all("all => all.every(part => part.scrollWidth > part.clientWidth)")
+    page.set_viewport_size({"width": 1900, "height": 900})
+    expect(page.locator("main .math[tabindex]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_a_fill_keeps_its_colour_on_paper_and_in_forced_colours(open_exported, site, fill):
+    view, _, part = fill.partition(" ")
+    page = open_exported((site / FILLS[fill]).as_uri(), reduced_motion="reduce")
+    shown = page.locator(f".tinylm-view.{view} {part}").first
+    look = "node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).backgroundImage]"
+    before = shown.evaluate(look)
+    assert before != ["rgba(0, 0, 0, 0)", "none"]
+    page.emulate_media(forced_colors="active")
+    assert shown.evaluate(look) == before
+    page.emulate_media(forced_colors="none", media="print")
+    assert shown.evaluate(look) == before
+    assert shown.evaluate("node => getComputedStyle(node).printColorAdjust") == "exact"
+    assert page.locator(".tinylm-view").first.evaluate("node => getComputedStyle(node).breakInside") == "avoid"
+    expect(page.locator("nav")).to_be_hidden()
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_without_scripts_has_its_pictures_and_reflows(open_exported, site, name):
+    size = {"width": 320, "height": 640}
+    page = open_exported((site / name).as_uri(), viewport=size, java_script_enabled=False)
+    for place in page.locator("[data-view]:not([data-view=predict])").all():
+        assert place.locator("img").first.get_attribute("alt")
+    wide = page.locator("main > *").evaluate_all("all => Math.max(...all.map(n => n.getBoundingClientRect().right))")
+    assert wide <= 320
+
+
+def test_the_contents_mark_the_section_that_is_read(open_exported, site):
+    page = open_exported((site / "05_attention.html").as_uri(), reduced_motion="reduce")
+    links = page.locator(".contents li a")
+    for place in (2, 4):
+        anchor = links.nth(place).get_attribute("href")
+        page.locator(anchor).evaluate("heading => heading.scrollIntoView()")
+        expect(page.locator(".contents [aria-current]")).to_have_attribute("href", anchor)
+        expect(page.locator(".contents [aria-current]")).to_have_count(1)
+
+
+@pytest.mark.parametrize(
+    "asked", ["gqa", "multi-head", "vanishing gradient", "teacher forcing", "RoPE", "cross entropy"]
+)
+def test_the_search_knows_what_else_a_thing_is_called(open_exported, site, asked):
+    page = open_exported((site / "index.html").as_uri())
+    page.get_by_label("Search all lessons").fill(asked)
+    expect(page.locator(".found li").first).to_be_visible()
+
+
+def test_a_link_to_a_page_shows_a_picture(site):
+    html = (site / "index.html").read_text(encoding="utf-8")
+    assert f'<meta property="og:image" content="{PREVIEW}">' in html and (site / PREVIEW).stat().st_size < 300_000
+
+
+def test_a_view_fills_the_screen_and_comes_back(open_exported, site):
+    page = open_exported((site / "06_positions.html").as_uri(), viewport={"width": 1900, "height": 1000})
+    view = page.locator(".tinylm-view.rope").first
+    before = view.locator("form").bounding_box()
+    view.get_by_role("button", name="Large").click()
+    expect(view.get_by_role("button", name="Close")).to_be_visible()
+    after = view.locator("form").bounding_box()
+    assert 1.1 * before["width"] < after["width"] <= 1900 and after["y"] + after["height"] <= 1000
+    view.get_by_role("button", name="Close").click()
+    expect(view.get_by_role("button", name="Large")).to_be_visible()
+    assert view.locator("form").bounding_box()["width"] == before["width"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -73,7 +73,10 @@ def move_the_tokens(page: Page, bpe) -> None:
     """Cuts, replays and names tokens, by mouse and by keyboard."""
     say, merge, n = page.locator(f"{TOKENS} .say"), page.locator(f"{TOKENS} .merge"), len(bpe.merges)
     ids = bpe.encode(STORY)
-    assert boxes(page) == [seen(bpe.vocab[i]) for i in ids]
+    assert boxes(page) == [seen(token) for token in cut(STORY, bpe, 0)]
+    page.get_by_role("button", name="Play").click()
+    expect(page.locator(f"{TOKENS} .merge")).to_contain_text("here.")  # it goes from join to join
+    page.get_by_role("button", name="Pause").click()
     for limit in (0, 1, 12, 100, n):
         slide(page, "Merges", limit)
         assert boxes(page) == [seen(token) for token in cut(STORY, bpe, limit)]
@@ -86,10 +89,10 @@ def move_the_tokens(page: Page, bpe) -> None:
         else:
             expect(merge).to_have_text("No merge yet: each byte is a token of its own.")
     page.get_by_role("slider", name="Merges").press("ArrowLeft")
-    expect(page.locator(f"{TOKENS} .replay output")).to_have_text(f"{n - 1} of {n}")
+    expect(page.locator(f"{TOKENS} .replay .value")).to_have_text(f"{n - 1} of {n}")
     page.get_by_role("button", name="the previous join in this text").click()
     last = max(rank for rank in joins(STORY, bpe) if rank < n - 2) + 1
-    expect(page.locator(f"{TOKENS} .replay output")).to_have_text(f"{last} of {n}")
+    expect(page.locator(f"{TOKENS} .replay .value")).to_have_text(f"{last} of {n}")
     slide(page, "Merges", n)
     page.locator(f"{TOKENS} .token").nth(2).click()
     token = bpe.vocab[ids[2]]

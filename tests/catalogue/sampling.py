@@ -1,6 +1,7 @@
 """Lesson 12: right variants of its exercises, mistakes, and the library's own."""
 
 import heapq
+import math
 
 import torch
 import torch.nn.functional as F
@@ -298,6 +299,8 @@ WRONG = {
         greedy=lambda log_probs_fn, start, n_beams, n_steps: _beams(log_probs_fn, start, 1, n_steps),
         worst_first=lambda *arguments:
             _beams(*arguments, best=lambda beams, n: sorted(beams, key=lambda beam: beam[1])[-n:]),
+        product_of_floats=lambda *arguments:
+            [(tokens, torch.tensor(math.exp(score)).log()) for tokens, score in _beams(*arguments)],
         copies_of_the_start=lambda *arguments: _beams(*arguments, n_copies=arguments[2]),
     ),
 }  # fmt: skip

@@ -3,7 +3,6 @@
 import math
 import os
 import re
-import shlex
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may need a network
@@ -13,10 +12,10 @@ import torch
 import transformers
 from support.hub import trained
 from support.models import scramble
+from support.shell import Shell, assert_refused, save_refused_sources
 from torch import nn
 
 from tinylm_lib import ModelConfig, TransformerLM, evaluate, storyworld, token_log_probs
-from tinylm_lib.__main__ import main
 from tinylm_lib.data.token_file import write_tokens
 from tinylm_lib.data.windows import every_document, every_window
 from tinylm_lib.pretrained import load_model
@@ -30,15 +29,7 @@ SHAPE = "--d-model 16 --n-layers 1 --n-heads 2 --batch-size 4 --sample-tokens 0"
 ENGLISH = "One day, a fox — très rusé — met a crow. 🙂 The crow had cheese.\n" * 6
 
 
-class Shell:
-    def __init__(self, capsys: pytest.CaptureFixture[str]):
-        self.capsys = capsys
-
-    def __call__(self, command: str, status: int = 0) -> str:
-        assert main(shlex.split(command)) == status, command
-        captured = self.capsys.readouterr()
-        return captured.err if status else captured.out
-
+class Measure(Shell):
     def measured(self, command: str) -> tuple[float, float, int]:
         """Nats per token, bits per byte and the number of tokens."""
         said = self(command)
@@ -47,10 +38,10 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Measure:
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(ENGLISH, encoding="utf-8")
-    return Shell(capsys)
+    return Measure(capsys)
 
 
 def hugging(kind: str = "gpt2", dtype: torch.dtype = torch.float32, begins: bool = False) -> nn.Module:
@@ -91,7 +82,7 @@ def perplexity_recipe(model: nn.Module, ids: list[int], max_length: int, stride:
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 @pytest.mark.parametrize(("seq_len", "stride"), [(16, 5), (32, 32), (63, 1)])
 def test_a_model_of_hugging_face_is_measured_as_their_recipe_does(
-    shell: Shell, kind: str, seq_len: int, stride: int
+    shell: Measure, kind: str, seq_len: int, stride: int
 ) -> None:
     model, ids = hugging(kind), trained().encode(ENGLISH).ids
     nats, bits, n_tokens = shell.measured(f"eval hub --corpus text.txt --seq-len {seq_len} --stride {stride}")
@@ -102,7 +93,7 @@ def test_a_model_of_hugging_face_is_measured_as_their_recipe_does(
     assert bits == pytest.approx(expected * n_tokens / math.log(2) / n_bytes, abs=1e-4)
 
 
-def test_a_file_in_bf16_is_measured_in_bf16_and_the_beginning_predicts_the_first_token(shell: Shell) -> None:
+def test_a_file_in_bf16_is_measured_in_bf16_and_the_beginning_predicts_the_first_token(shell: Measure) -> None:
     hugging("llama", torch.bfloat16, begins=True)
     assert "(update 0, bfloat16)" in shell("eval hub --corpus text.txt")
     nats, _, n_tokens = shell.measured("eval hub --corpus text.txt --seq-len 64")
@@ -113,7 +104,7 @@ def test_a_file_in_bf16_is_measured_in_bf16_and_the_beginning_predicts_the_first
     assert nats == pytest.approx(evaluate(model, every_window(ids, 64, 64)).nats_per_token, abs=6e-5)
 
 
-def test_lines_of_the_run_are_lines_of_another_text(shell: Shell) -> None:
+def test_lines_of_the_run_are_lines_of_another_text(shell: Measure) -> None:
     """Windows that begin inside a line have another loss than whole lines."""
     for name, seed in (("old", 1), ("fresh", 2)):
         Path(f"{name}.txt").write_text(storyworld.corpus(60, seed=seed), encoding="utf-8")
@@ -133,7 +124,7 @@ def test_lines_of_the_run_are_lines_of_another_text(shell: Shell) -> None:
     assert shell.measured("eval run --tokens fresh.tokens") == shell.measured("eval run --corpus fresh.txt")
 
 
-def test_the_shipped_model_reads_lines_where_it_should(shell: Shell) -> None:
+def test_the_shipped_model_reads_lines_where_it_should(shell: Measure) -> None:
     Path("fresh.txt").write_text(storyworld.corpus(30, seed=2), encoding="utf-8")
     lines = shell.measured("eval storyworld --corpus fresh.txt --lines")[0]
     assert 0.6 < lines < 0.75
@@ -149,7 +140,7 @@ def bytes_run() -> tuple[TransformerLM, ByteTokenizer]:
     return model, ByteTokenizer()
 
 
-def test_the_surprise_of_each_token_is_a_recipe_that_adds_up_to_the_loss(shell: Shell) -> None:
+def test_the_surprise_of_each_token_is_a_recipe_that_adds_up_to_the_loss(shell: Measure) -> None:
     model, tokenizer = bytes_run()
     tokens = tokenizer.encode(ENGLISH)[:40]
     Path("text.txt").write_bytes(bytes(tokens))
@@ -157,7 +148,7 @@ def test_the_surprise_of_each_token_is_a_recipe_that_adds_up_to_the_loss(shell: 
     assert shell.measured("eval bytes --corpus text.txt")[0] == pytest.approx(nats.mean().item(), abs=6e-5)
 
 
-def test_a_limit_measures_the_first_tokens(shell: Shell) -> None:
+def test_a_limit_measures_the_first_tokens(shell: Measure) -> None:
     model, tokenizer = bytes_run()
     ids = torch.tensor(tokenizer.encode(ENGLISH)[:17])  # 17 bytes end inside —
     nats, bits, n_tokens = shell.measured("eval bytes --corpus text.txt --eval-tokens 17")
@@ -166,13 +157,13 @@ def test_a_limit_measures_the_first_tokens(shell: Shell) -> None:
     assert bits == pytest.approx(nats / math.log(2), abs=1e-3)
 
 
-def test_a_limit_of_the_command_replaces_that_of_the_run(shell: Shell) -> None:
+def test_a_limit_of_the_command_replaces_that_of_the_run(shell: Measure) -> None:
     options = "--seq-len 16 --total-steps 2 --validation-share 0.2 --eval-tokens 10"
     shell(f"train --corpus text.txt --out run {SHAPE} {options}")
     assert [shell.measured(f"eval run {more}")[2] for more in ("", "--eval-tokens 30")] == [9, 29]
 
 
-def test_a_run_is_measured_from_another_folder(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_is_measured_from_another_folder(shell: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shell(f"train --corpus text.txt --out run {SHAPE} --seq-len 16 --total-steps 2 --validation-share 0.2")
     here = shell.measured("eval run")
     (tmp_path / "elsewhere").mkdir()
@@ -198,14 +189,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("command", MISTAKES)
-def test_a_mistake_is_one_line(shell: Shell, command: str) -> None:
+def test_a_mistake_is_one_line(shell: Measure, command: str) -> None:
     model, _ = bytes_run()
-    words = WordTokenizer("the cat sat")
-    write_tokens("words.tokens", words.encode(" cat"), words)
-    checkpoint.save("words", model, tokenizer=words)
-    checkpoint.save("untold", model)
-    before = sorted(Path().rglob("*"))
-    said = shell(f"eval {command}", status=2)
-    assert said.startswith("tinylm: ") and said.count("\n") == 1
-    assert MISTAKES[command] in said
-    assert sorted(Path().rglob("*")) == before
+    save_refused_sources(model, WordTokenizer("the cat sat"))
+    assert_refused(shell, f"eval {command}", MISTAKES[command])

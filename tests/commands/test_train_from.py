@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import torch
 import transformers
 from support.hub import trained
 from support.models import rounding, scramble
+from support.shell import Shell, assert_refused, save_refused_sources
 
 from tinylm_lib import ModelConfig, TrainConfig, TransformerLM
 from tinylm_lib.__main__ import main
@@ -28,16 +28,6 @@ transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 FEW = "--batch-size 2 --total-steps 4 --sample-tokens 4 --out tuned"
 CONFIG = ModelConfig(max_seq_len=200, d_model=16, n_layers=1, n_heads=2, init="normal")
-
-
-class Shell:
-    def __init__(self, capsys: pytest.CaptureFixture[str]):
-        self.capsys = capsys
-
-    def __call__(self, command: str, status: int = 0) -> str:
-        assert main(shlex.split(command)) == status, command
-        captured = self.capsys.readouterr()
-        return captured.err if status else captured.out
 
 
 @pytest.fixture
@@ -176,15 +166,9 @@ MISTAKES = {
 
 @pytest.mark.parametrize("command", MISTAKES)
 def test_a_mistake_is_one_line_and_nothing_is_written(shell: Shell, command: str) -> None:
-    words, model = WordTokenizer("the cat sat on"), TransformerLM(CONFIG)
-    write_tokens("words.tokens", words.encode("the cat sat on"), words)
-    checkpoint.save("words", model, tokenizer=words)
-    checkpoint.save("untold", model)
+    model = TransformerLM(CONFIG)
+    save_refused_sources(model, WordTokenizer("the cat sat on"))
     with torch.no_grad():
         model.embed.weight[65] = torch.nan
     checkpoint.save("broken", model, tokenizer=ByteTokenizer())
-    before = sorted(Path().rglob("*"))
-    said = shell(f"train {command} {FEW}", status=2)
-    assert said.startswith("tinylm: ") and said.count("\n") == 1
-    assert MISTAKES[command] in said
-    assert sorted(Path().rglob("*")) == before
+    assert_refused(shell, f"train {command} {FEW}", MISTAKES[command])

@@ -24,7 +24,7 @@ LINES = "\n".join([SHELL, *(" ".join(text.split()) for text in INLINE)])
 MADE = sorted(set(re.findall(r"^(?:[A-Z_]+=\S+ )*make ([a-z-]+)(?: ARGS=\"(.*?)\")?", LINES, re.M)))
 CALLED = sorted(set(re.findall(r"^.*python -m tinylm_lib (\w.*?)(?: {2,}#.*)?$", LINES, re.M)))
 FIVE_WEEKS, SEMESTER = (
-    re.search(rf"(?m)^\*\*{name}\*\*.*?\n\n(\|.*?)\n\n", PAGE, re.S)[1] for name in ("Five weeks", "A semester")
+    re.search(rf"(?m)^\*\*{name}\*\*.*?\n\n(\|.*?)\n\n", PAGE, re.S)[1] for name in ("Six weeks", "A semester")
 )
 NAMES = {
     lesson.number: [cell.meta["name"] for cell in lesson.cells if "exercise" in cell.tags]

@@ -1,20 +1,17 @@
 """Models by their id of the hub, played here by a server on this machine, and the command that samples from them."""
 
-import hashlib
-import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing in this process may need a network
 
 import pytest
 import torch
-from support.hub import BEGIN, trained
+from support.hub import BEGIN, served, trained
 
 from tinylm_lib import ModelConfig, TransformerLM, generate
 from tinylm_lib.__main__ import main
@@ -26,7 +23,6 @@ from tinylm_lib.training import checkpoint
 
 OPTIONS = ["--prompt", "One day", "--temperature", "0", "--max-new-tokens", "12"]
 CONFIG = ModelConfig(vocab_size=300, max_seq_len=64, d_model=24, n_layers=2, n_heads=3, d_ff=32, init="normal")
-COMMIT = "c0ffee" * 6 + "c0ff"
 
 
 @pytest.fixture(scope="module")
@@ -38,54 +34,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_hf(TransformerLM(CONFIG), where, max_shard_bytes=20_000, tokenizer=tokenizer)
 
 
-class Hub(BaseHTTPRequestHandler):
-    """The few answers that `snapshot_download` asks for: what a model is, its files, and each file."""
-
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)
-        name, _, rest = self.path.lstrip("/").removeprefix("api/models/").partition("owner/name")
-        files: dict[str, bytes] = self.server.files
-        if name or not self.path.partition("?")[0].count("owner/name"):
-            return self.answer(404, b'{"error": "Repository not found"}', {"X-Error-Code": "RepoNotFound"})
-        if self.path.startswith("/api/models/owner/name/tree/"):
-            listed = [{"type": "file", "path": f, "size": len(b), "oid": etag(b)} for f, b in files.items()]
-            return self.answer(200, json.dumps(listed).encode())
-        if self.path.startswith("/api/models/"):
-            info = {"id": "owner/name", "sha": COMMIT, "siblings": [{"rfilename": f} for f in files]}
-            return self.answer(200, json.dumps(info).encode())
-        body = files[rest.removeprefix("/resolve/").partition("/")[2]]
-        return self.answer(200, body, {"ETag": f'"{etag(body)}"', "X-Repo-Commit": COMMIT})
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for key, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-            self.send_header(key, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-def etag(body: bytes) -> str:
-    return hashlib.sha1(body).hexdigest()
-
-
 @pytest.fixture
 def hub(folder: Path) -> Iterator[ThreadingHTTPServer]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    server.files = {path.name: path.read_bytes() for path in folder.iterdir()} | {"pytorch_model.bin": b"no"}
-    server.asked = []
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with served(folder) as server:
+        yield server
 
 
 def sample(home: Path, port: int, name: str, **more: str) -> subprocess.CompletedProcess:

@@ -42,7 +42,7 @@ import math
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import attention_view, cache_view, memory_view, predict, residual_view, rope_view
+from tinylm_lib.classroom import attention_view, cache_view, memory_view, patch_view, predict, residual_view, rope_view
 from tinylm_lib.classroom import sampling_view, shape_flow, softmax_view, token_view, training_view
 from tinylm_lib.pretrained import load_pretrained
 
@@ -232,10 +232,14 @@ def open_page(open_exported, exported) -> Callable[..., Page]:
     return partial(open_exported, exported)
 
 
-def findings(page: Page, part: str = "body") -> list[str]:
-    """What axe finds to be serious or critical on a page, or in a part of it, each with its place."""
+def findings(page: Page, part: str = "body", *, contrast: bool = True) -> list[str]:
+    """What axe finds to be serious or critical on a page, or in a part of it, each with its place.
+
+    contrast: whether it also compares colours, which takes most of the time.
+    """
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("part => axe.run(part, {resultTypes: ['violations']})", part)["violations"]
+    options = {"resultTypes": ["violations"], "rules": {"color-contrast": {"enabled": contrast}}}
+    found = page.evaluate("([part, options]) => axe.run(part, options)", [part, options])["violations"]
     serious = [one for one in found if one["impact"] in ("serious", "critical")]
     return [f"{one['id']}: {n['html'][:200]} {n['failureSummary']}" for one in serious for n in one["nodes"]]
 

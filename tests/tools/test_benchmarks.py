@@ -308,7 +308,7 @@ def test_the_peak_of_a_process_is_what_it_touched():
     code = "import torch; from benchmarks.peak import peak; torch.ones(200 << 18)\n"  # an earlier, higher peak
     code += "print(peak(lambda: torch.ones(64 << 18).sum()))"
     output = subprocess.check_output([sys.executable, "-c", code], env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}"})
-    assert 64 <= float(output) < 96
+    assert 63 <= float(output) < 96  # Linux counts resident pages in batches on each processor
 
 
 def test_gpu_rows_work_on_small_models(monkeypatch, short_text):

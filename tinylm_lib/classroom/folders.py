@@ -18,13 +18,22 @@ def usable_work(folder: Path = WORK) -> Path:
     """
     if folder.is_relative_to(ROOT) and not folder.is_relative_to(ROOT / "work"):
         raise ValueError(f"the work folder {folder} is part of the course; choose one outside {ROOT}, or leave it out")
+    choose = "choose another one with TINYLM_WORK or lab --work, for example lab --work ~/tinylm"
+    return private_folder(folder, f"the work folder {folder}", choose)
+
+
+def private_folder(folder: Path, name: str, choose: str) -> Path:
+    """A folder, made where it is missing so that nobody but its owner can open it.
+
+    name: what a refusal calls it. choose: what a refusal recommends.
+    Raises OSError for one that cannot be written.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             return folder
     except OSError as error:
-        name = "another one with TINYLM_WORK or lab --work, for example lab --work ~/tinylm"
-        raise OSError(f"the work folder {folder} cannot be written ({error.strerror}); choose {name}") from None
+        raise OSError(f"{name} cannot be written ({error.strerror}); {choose}") from None
 
 
 def lessons(notebooks: Path = NOTEBOOKS) -> dict[str, str]:

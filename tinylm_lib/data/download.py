@@ -23,9 +23,9 @@ class Source(NamedTuple):
 
 
 def download(source: Source, path: Path) -> None:
-    """Bring a file of the web to `path` with a progress bar, unless it is there; it is checked in either case.
+    """Download a file to `path` with a progress bar, unless it is already there; in both cases it is checked.
 
-    Raises ConnectionError, which says what else to do, where it cannot be had; ValueError where `path` holds another.
+    Raises ConnectionError, which says what else to do, if that fails; ValueError if `path` holds another file.
     """
     if path.exists():
         if sha256(path) != source.sha256:

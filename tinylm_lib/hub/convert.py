@@ -140,7 +140,7 @@ def write_config(config: ModelConfig) -> Values:
         refusals.append((len(wrong), f"{kind} with {said}"))
     raise ValueError(
         f"Hugging Face has no such model; the nearest is {min(refusals)[1]}. "
-        f"Build the model so, or keep it with checkpoint.save"
+        f"Build the model that way, or keep it with checkpoint.save"
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..config import ModelConfig
 from ..layers import pick
+from ..lora import refuse_lora
 from ..model import TransformerLM
 from ..positions import Tables
 from ..quantization import QUANTIZED, Int8Weight, quantize_model, refuse_quantized
@@ -83,10 +84,11 @@ def save_hf(
     `ending` as eos_token_id.
     Returns the folder.
     Raises ValueError, naming the fields, for a model or tokenizer that Hugging Face does not have, and for weights in 8
-    bits; FileExistsError for a folder that holds a model; OSError, naming the folder and what to do, where it cannot be
-    written.
+    bits or with LoRA updates; FileExistsError for a folder that holds a model; OSError, naming the folder and what to
+    do, where it cannot be written.
     """
     refuse_quantized(model, "save_hf")
+    refuse_lora(model, "save_hf")
     if max_shard_bytes < 1:
         raise ValueError(f"max_shard_bytes must be at least 1, got {max_shard_bytes}")
     values, ours = write_config(model.config), model.state_dict()
@@ -172,6 +174,7 @@ def _check_same(skeleton: nn.Module, ours: dict[str, Tensor]) -> None:
     for name in sorted(wanted.keys() | ours.keys()):
         here, there = wanted.get(name, "none"), tuple(ours[name].shape) if name in ours else "missing"
         if here != there:
-            raise ValueError(f"{name} is {there} in the model, and its config has {here}; save the model of its config")
+            says = f"{name} is {there} in the model, but its config says {here}"
+            raise ValueError(f"{says}; save a model that fits its config")
     if len(dtypes := {t.dtype for t in ours.values()}) > 1 or not next(iter(dtypes)).is_floating_point:
         raise ValueError(f"the weights are of dtypes {', '.join(sorted(map(str, dtypes)))}; convert all to one")

@@ -1,4 +1,4 @@
-"""The machine that a training run finds: what its bits depend on, how much fits, how fast it is, what it lacks."""
+"""What a run needs to know about its machine: what the bits depend on, its memory and speed, what is missing."""
 
 import math
 import os

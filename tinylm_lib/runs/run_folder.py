@@ -54,7 +54,7 @@ def best_checkpoint(newest: Path) -> Path | None:
 def forget(newest: Path) -> None:
     """Delete the checkpoints before the newest, all but the last one and the best, and what a killed run left.
 
-    The manifest goes first: what is half deleted is not a checkpoint.
+    The manifest is deleted first, so a folder that is deleted by half does not look like a checkpoint.
     """
     numbers = _numbers(newest.parent)
     before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.__getitem__)

@@ -1,6 +1,7 @@
 """How far a model is from StoryWorld's exact floor, for each kind of look-back. Notebook 11."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -53,6 +54,7 @@ def gaps(model: nn.Module, tokenizer: Any, stories: Sequence[Story]) -> dict[str
     return {kind: Gap(kl[at].mean().item(), right[at].mean().item(), int(at.sum())) for kind, at in found.items()}
 
 
+@lru_cache(maxsize=BATCH)  # a training is measured on the same stories again and again
 def _exact(tokenizer: Any, text: str) -> tuple[Tensor, Tensor]:
     """The ids (N + 1,) of a line and the line end before it, and the exact probabilities (N, V) of each but one."""
     told = words(text + "\n")

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ..config import ModelConfig
 from ..files import explained, whole_file
+from ..lora import refuse_lora
 from ..model import TransformerLM
 from ..quantization import refuse_quantized
 from ..text.tokenizers import tokenizer_from_dict
@@ -88,9 +89,10 @@ def save(
     team: with whom this process trains the model; all of them save together, into a folder that all can reach.
     Returns the folder.
     Raises OSError, naming the folder and what to do, where it cannot be written (what was there before still loads),
-    TypeError or ValueError for an extra that JSON cannot hold, ValueError for weights in 8 bits.
+    TypeError or ValueError for an extra that JSON cannot hold, ValueError for weights in 8 bits and for LoRA updates.
     """
     refuse_quantized(model, "checkpoint.save")
+    refuse_lora(model, "checkpoint.save")
     folder, training = Path(folder), random_states(team)
     manifest = {
         "format": FORMAT,

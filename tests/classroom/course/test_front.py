@@ -113,13 +113,14 @@ def test_a_few_dots_keep_their_colours_in_a_thumbnail():
 
 
 def test_a_card_shows_everything_escaped_and_lessons_are_in_groups_of_four():
-    cards = [front.MapEntry(PAGE._replace(number=f"{n:02}"), "`a<b`", 50, "", n == 3, "") for n in (3, 4, 7, 12, 16)]
+    numbers = (3, 4, 7, 12, 16, 20)
+    cards = [front.MapEntry(PAGE._replace(number=f"{n:02}"), "`a<b`", 50, "", n == 3, "") for n in numbers]
     html = front.front_page(cards, [], "", "")
     assert "Halves &amp; more" in html and "What is &lt;half&gt;?" in html and "<code>a&lt;b</code>." in html
-    assert re.findall("<h3>(.*?)</h3>", html) == [front.QUARTERS[n] for n in (0, 1, 3)]
-    assert re.findall(r"<h3>|class=\"number\">(\d\d)", html) == ["", "03", "", "04", "07", "", "12", "16"]
+    assert re.findall("<h3>(.*?)</h3>", html) == [front.LESSON_GROUPS[n] for n in (0, 1, 3, 4)]
+    assert re.findall(r"<h3>|class=\"number\">(\d\d)", html) == ["", "03", "", "04", "07", "", "12", "", "16", "20"]
     assert html.count("interactive view") == 1
-    assert "5 lessons, about 4 hours" in html
+    assert "6 lessons, about 5 hours" in html
 
 
 def test_the_front_page_without_lessons_guide_or_reference_has_no_link_to_them():

@@ -24,7 +24,8 @@ UNNAMED = {
     "tied_logits-with_a_bias", "rotate-added", "apply_temperature-temperature_sigmoids",
     "top_p_probs-topp_gathered_back", "beam_search-beam_never_pruned_together", "all_reduce_mean-reduce_whole_shares",
     "all_reduce_mean-reduce_one_process_short", "next_token_pairs-rolled_and_cut", "adamw_step-adamw_plain_momentum",
-    "warmup_cosine-floor_is_a_share",
+    "warmup_cosine-floor_is_a_share", "group_advantages-group_ranks",
+    "logit_lens-lens_dim_1", "logit_lens-lens_eps_on_root", "patch-patch_features",
 }  # fmt: skip
 FAULTS = [(name, fault) for name in exercises.names() for fault in exercises.find_exercise(name).faults]
 

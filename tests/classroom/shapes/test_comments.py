@@ -1,5 +1,6 @@
 """Shape comments are executed: planted lies are caught, and every comment of the library is true and runs."""
 
+import copy
 import importlib
 import itertools
 import sys
@@ -322,13 +323,36 @@ def exercise_stories(lib: ModuleType, config: ModelConfig) -> None:
     room(lib, "classroom.course.threads").clear_threads(model, AnyWords(), beginning)
 
 
-def exercise_view(lib: ModuleType, config: ModelConfig) -> None:
-    room(lib, "classroom.views.attention").attention_view(lib.TransformerLM(config), AnyWords(), list(range(T)))
+def exercise_rewards(lib: ModuleType, config: ModelConfig) -> None:
+    """Two updates of the same texts, prompts of different length, and the losses that need no writing."""
+    model, learning = lib.TransformerLM(config), room(lib, "rewards")
+    options = {"n_each": 2, "max_new_tokens": S - T, "stop_ids": [3], "n_updates": 2, "beta": 0.1}
+    prompts = [[list(range(n)) for n in (1, 4, T)]]
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    assert len(list(learning.reinforce(model, copy.deepcopy(model), prompts, len, optimizer, **options))) == 2
+    learning.rollouts(model, prompts[0], 2, S - T, stop_ids=[3])
+    learning.kl_divergence(torch.randn(B, T, V), torch.randn(B, T, V))
+
+
+def exercise_lora(lib: ModuleType, config: ModelConfig) -> None:
+    """Maps with an update, in training and merged."""
+    model = lib.TransformerLM(config)
+    lib.add_lora(model, 2, ["q_proj"])
+    model(torch.randint(V, (B, T)))
+    lib.merge_lora(model.eval())
+
+
+def exercise_views(lib: ModuleType, config: ModelConfig) -> None:
+    model, views = lib.TransformerLM(config), "classroom.views"
+    room(lib, f"{views}.attention").attention_view(model, AnyWords(), list(range(T)))
+    ids = torch.randint(V, (T,))
+    donor = room(lib, "classroom.shapes.capture").capture(model, ids[None])
+    room(lib, f"{views}.patch").patched_logits(model, ids, donor, "ffn", 0)
 
 
 EXERCISES = (
     exercise_model, exercise_adapters, exercise_attend, exercise_quantization, exercise_sampling, exercise_training,
-    exercise_capture,
+    exercise_capture, exercise_lora,
 )  # fmt: skip
 
 
@@ -350,7 +374,8 @@ def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
             report.sizes = config_sizes(config)  # beams are a batch of another size
             exercise_beams(lib, config)
             exercise_stories(lib, config)
-        exercise_view(lib, configs[0])
+            exercise_rewards(lib, config)
+        exercise_views(lib, configs[0])
     assert {(comment.file, comment.line) for comment in report.comments} == written
     assert written, "no shape comment was found in the library"
     problems = "\n".join(report.problems())

@@ -9,7 +9,8 @@ from support.views import Numbers, ask, shipped, table_rows, unpacked
 
 from tinylm_lib.attention import causal_mask
 from tinylm_lib.classroom.shapes.capture import capture
-from tinylm_lib.classroom.views.attention import attention_view, typed_text
+from tinylm_lib.classroom.views.attention import attention_view
+from tinylm_lib.classroom.views.typed import typed_text
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
 TEXT = "her kite <b>"

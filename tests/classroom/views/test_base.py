@@ -13,9 +13,10 @@ from tinylm_lib.classroom.display.figures import DARK_NOTEBOOK
 from tinylm_lib.classroom.live.record import live_record
 from tinylm_lib.classroom.views import base
 from tinylm_lib.classroom.views.attention import attention_view
-from tinylm_lib.classroom.views.base import MIME, SCRIPTS, View, few_digits, packed, source
+from tinylm_lib.classroom.views.base import MIME, SCRIPTS, SHARED, SHARED_WITH, View, few_digits, packed, source
 from tinylm_lib.classroom.views.cache import cache_view
 from tinylm_lib.classroom.views.memory import memory_view
+from tinylm_lib.classroom.views.patch import patch_view
 from tinylm_lib.classroom.views.predict import predict
 from tinylm_lib.classroom.views.residual import residual_view
 from tinylm_lib.classroom.views.rope import rope_view
@@ -25,13 +26,15 @@ from tinylm_lib.classroom.views.softmax import softmax_view
 from tinylm_lib.classroom.views.token import token_view
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
-MODULES = sorted(path.stem for path in SCRIPTS.glob("*.js") if path.stem != "shared")
+MODULES = sorted(path.stem for path in SCRIPTS.glob("*.js") if path.stem not in (SHARED, *SHARED_WITH.values()))
 STORY = "\nOne mild evening, kind Samir ran to Northgate. He"
 LOOKED_UP = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
+SWAPPED = (LOOKED_UP, "\n Carlos had a gray fan. Jamal had a pink book. Jamal took the pink")
 VIEWS = {
     "attention": lambda model, words: attention_view(model, words, LOOKED_UP, layer=2),
     "cache": lambda model, words: cache_view(preset("gpt2", "small"), ByteTokenizer(), "a" * 16),
     "memory": lambda model, words: memory_view(),
+    "patch": lambda model, words: patch_view(model, words, SWAPPED[0], SWAPPED[1], ("fan", "book")),
     "predict": lambda model, words: predict("Is it <b>?", key=lambda: 2, number="a", within=0, because="It is."),
     "residual": lambda model, words: residual_view(model, words, f"{STORY} had a"),
     "rope": lambda model, words: rope_view(model, words, " Carlos thanked Jamal.", 2, 2, part="bank"),

@@ -63,7 +63,7 @@ def test_the_data_name_the_best_five_and_follow_the_last_answer(view):
 def test_it_begins_where_the_surest_readout_before_the_last_block_differs_from_the_answer(view):
     assert repr(view) == (
         "What the model would say at each depth, 3 blocks, 13 tokens. "
-        "At “.”, after block 2, the model would say He with 0.95; in the end it says She with 1.00."
+        "At “.”, after block 1, the model would say He with 0.95; in the end it says She with 1.00."
     )
     assert "He 0.95" in view.html and "She 1.00" in view.html
     assert "Each row is read with the final norm and the head, which were trained for the top row." in view.html

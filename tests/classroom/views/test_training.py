@@ -13,7 +13,7 @@ from support.views import ask, stored, table_rows
 
 from tinylm_lib import TrainConfig, TransformerLM, preset, train
 from tinylm_lib.classroom.display.figures import DARK_NOTEBOOK
-from tinylm_lib.classroom.views import training
+from tinylm_lib.classroom.views import run, training
 from tinylm_lib.classroom.views.base import View
 from tinylm_lib.classroom.views.training import Run, training_view
 from tinylm_lib.data.windows import RandomWindows
@@ -44,7 +44,7 @@ def shown(monkeypatch) -> list[View]:
     """The views that were displayed; each display's handle is HANDLE."""
     views = []
     HANDLE.reset_mock()
-    monkeypatch.setattr(training, "display", lambda view, **options: views.append(view) or HANDLE)
+    monkeypatch.setattr(run, "display", lambda view, **options: views.append(view) or HANDLE)
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     return views
 

@@ -16,6 +16,7 @@ from ..exercises.base import Diagnosis, Exercise, Probe
 from ..shapes.trace import explain_shapes
 from .calling import SECONDS, SEED, Learner, Outcome, Raised, agrees, observe_one, same, still_running, within
 from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_numbers, of_parts
+from .surroundings import of_notebook, replaced_in_torch
 
 ADVICE = {  # for errors that say what is wrong, but not why
     "index -100 is out": "-100 marks a position without a target: replace it before you index, leave it out after",
@@ -94,15 +95,29 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
     """Probe the function and look for the mistake; where shapes do not fit, say which."""
     if not callable(function):
         return Examined(no_function(exercise, type(function).__name__))
+    if names := replaced_in_torch():
+        return Examined(Diagnosis(False, "torch was changed", torch_was_changed(names)))
     _rights(exercise)  # torch starts up here
     learner = Learner(function, exercise.probes)
     found = judge(exercise, learner)
     first = next((i for i, right in enumerate(found.states) if not right), None)
+    if first is not None:
+        said = found.diagnosis.message + of_notebook(function)
+        found = found._replace(diagnosis=found.diagnosis._replace(message=said))
     shapes = None if first is None else _shapes(exercise.probes[first], learner.outcomes[first], function)
     if not shapes:
         return found
     said = f"{found.diagnosis.message}\n{shapes.text}"
     return Examined(found.diagnosis._replace(message=said), found.states, shapes)
+
+
+def torch_was_changed(names: Sequence[str]) -> str:
+    """What is said where something else has the name of a function of torch."""
+    listed = " and ".join(f"`{name}`" for name in names[:2])
+    return (
+        f"{listed} {'is' if len(names) == 1 else 'are'} not PyTorch's own any more: this notebook gave the name to "
+        "something else, so a check cannot compare numbers. Restart the kernel, and do not assign to torch."
+    )
 
 
 def no_function(exercise: Exercise, kind: str) -> Diagnosis:

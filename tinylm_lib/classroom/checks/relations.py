@@ -25,6 +25,7 @@ Finding = tuple[str, str]  # the mistake's name, and the sentences that say it
 
 def of_kind(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
     """Mistakes that can be made in any function: recognised by the type of the result, not by its numbers."""
+    whole = [pair.mine for pair in pairs]
     for _, mine, right in _parts(pairs):
         value, wanted = mine.value, right.value
         if isinstance(wanted, Raised):
@@ -36,7 +37,8 @@ def of_kind(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding
         elif isinstance(value, Strange | str) or _kind(value) != _kind(wanted):
             name = value.kind if isinstance(value, Strange) else type(value).__name__
             if not isinstance(value, Raised):
-                yield "wrong type", f"Your function returns a {name}, but {_wanted(wanted)} is expected."
+                what = "Your function returns" if any(mine is one for one in whole) else "One of your results is"
+                yield "wrong type", f"{what} a {name}, but {_wanted(wanted)} is expected."
         elif isinstance(value, Tensor) and isinstance(wanted, Tensor) and value.shape != wanted.shape:
             yield from _of_shape(value, wanted)
         elif mine.changed and not right.changed:
@@ -199,7 +201,7 @@ def _of_shape(value: Tensor, wanted: Tensor) -> Iterator[Finding]:
                 return
         yield "wrong shape", f"{text}: the same sizes in another order."
     elif value.numel() == wanted.numel() and same(value.reshape(should), wanted, None, False):
-        yield "wrong shape", f"{text}: the numbers are right, see to the axes."
+        yield "wrong shape", f"{text}: the numbers are right, but check the axes."
     elif value.squeeze().shape == wanted.squeeze().shape:
         yield "wrong shape", f"{text}: an axis of size 1 too {'many' if value.ndim > wanted.ndim else 'few'}."
     else:

@@ -35,10 +35,17 @@ STORY = (
 # How a visitor may begin a story: the model writes on from the first.
 FIRST_WORDS = ("\nOne stormy evening, shy Elsa", "\nOne hot day,", IMPOSSIBLE)
 WIDE, NARROW = 1060, 460  # units of the drawing of this story: for a laptop, and for a phone
-QUARTERS = ("A text becomes numbers", "A word looks back", "A model learns", "It writes, fast and at scale")
-GROUP_SIZE = 4
+LESSON_GROUPS = (
+    "A text becomes numbers",
+    "A word looks back",
+    "A model learns",
+    "It writes, fast and at scale",
+    "Inside, and beyond",
+)
+GROUP_SIZE = 4  # lessons; the last group has all that follow
 SIGNATURE = "signature"  # the tag of the cell whose figure is the lesson's picture, not the first one
 THUMBNAIL, COLORS = (560, 315), 128
+PREVIEW_SIZE = (1200, 630)  # pixels
 PAPER, RUN, EDGE = 240, 40, 6  # brightness of what is not drawn; pixels of a line, longer than letters; pixels around
 FIGURE = re.compile(r'<img\b[^>]*?\bsrc="data:image/png;base64,([^"]+)"')
 
@@ -67,12 +74,34 @@ def map_entry(notebook: NotebookNode, page: Page, slides: str = "") -> MapEntry:
     """What the map shows of a built lesson. slides: links to its slides, as HTML."""
     facts = FACTS.search(" ".join(notebook.cells[0].source.split()))
     builds, minutes = (facts[2], int(facts[4]) + int(facts[5] or 0)) if facts else ("", 0)
-    cells = sorted(notebook.cells, key=lambda cell: SIGNATURE not in cell.metadata.get("tags", ()))  # it comes first
-    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
-    shown = [data for data in outputs if data.get(MIME, {}).get("module") != "predict"]
-    pictures = (found[1] for data in shown if (found := FIGURE.search(data.get("text/html", ""))))
-    picture = next(pictures, "")
+    shown = _shown(notebook)
+    picture = _signature(shown)
     return MapEntry(page, builds, minutes, picture and thumbnail(picture), any(MIME in data for data in shown), slides)
+
+
+def preview(notebook: NotebookNode) -> bytes:
+    """The lesson's first picture on a ground of the size that other sites show with a link; empty if it has none."""
+    if not (picture := _signature(_shown(notebook))):
+        return b""
+    drawn = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
+    drawn.thumbnail((PREVIEW_SIZE[0] - 40, PREVIEW_SIZE[1] - 30), Image.Resampling.LANCZOS)
+    ground = Image.new("RGB", PREVIEW_SIZE, "white")
+    ground.paste(drawn, ((ground.width - drawn.width) // 2, (ground.height - drawn.height) // 2))
+    buffer = io.BytesIO()
+    ground.quantize(256, Image.Quantize.FASTOCTREE).save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def _shown(notebook: NotebookNode) -> list[dict]:
+    """What the cells show, but for questions; the cell of the signature picture comes first."""
+    cells = sorted(notebook.cells, key=lambda cell: SIGNATURE not in cell.metadata.get("tags", ()))
+    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
+    return [data for data in outputs if data.get(MIME, {}).get("module") != "predict"]
+
+
+def _signature(shown: Sequence[dict]) -> str:
+    """The first picture, a PNG in base64; empty if there is none."""
+    return next((found[1] for data in shown if (found := FIGURE.search(data.get("text/html", "")))), "")
 
 
 def thumbnail(png: str) -> str:
@@ -139,7 +168,7 @@ def front_page(lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], g
 def _map(lessons: Sequence[MapEntry]) -> str:
     groups: dict[str, list[str]] = {}
     for lesson in lessons:
-        group = QUARTERS[min(int(lesson.page.number) // GROUP_SIZE, len(QUARTERS) - 1)]
+        group = LESSON_GROUPS[min(int(lesson.page.number) // GROUP_SIZE, len(LESSON_GROUPS) - 1)]
         groups.setdefault(group, []).append(_card(lesson))
     return "".join(f"<h3>{name}</h3><ol>{''.join(cards)}</ol>" for name, cards in groups.items())
 

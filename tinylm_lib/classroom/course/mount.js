@@ -40,7 +40,7 @@ function answerOf(module, data) {
     data,
     tokenizer,
     toldBy,
-    begun(typed) { // as typed_text in views/attention.py
+    begun(typed) { // as typed_text in views/typed.py
       const text = typed.replace(/^[\p{White_Space}\x1c-\x1f]+|[\p{White_Space}\x1c-\x1f]+$/gu, "");
       if (!text) throw new Error("the text is empty: type a text");
       const words = tinylm.words(text), leads = [...(toldBy(words).length ? ["\n"] : []), lead, "\n", "\n "];

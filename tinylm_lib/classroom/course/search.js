@@ -5,13 +5,28 @@ const field = document.querySelector("[type=search]"), found = document.querySel
 const status = document.querySelector("[role=status]"), front = document.querySelector(".front");
 const MOST = 30, AROUND = 90;
 
+// What readers call it, and what the lessons say.
+const SYNONYMS = [
+  ["teacher forcing", "next token"], ["cross entropy", "cross-entropy"], ["hyper-parameter", "hyperparameter"], ["nucleus", "top-p"],
+  ["gqa", "grouped-query"], ["mqa", "multi-query"], ["mha", "multi-head"], ["moe", "mixture of experts"], ["mlp", "feed-forward"], ["ffn", "feed-forward"],
+  ["rope", "rotary"], ["nll", "negative log-likelihood"], ["lr", "learning rate"], ["vanishing", "vanish"], ["exploding", "explode"],
+  ["tokenization", "tokenizer"], ["backprop", "backpropagation"], ["skip connection", "residual connection"], ["int8", "8 bits"], ["positional encoding", "sinusoidal"],
+  ["logits", "logit"], ["chinchilla", "scaling law"], ["quantisation", "quantization"], ["normalisation", "norm"], ["weight tying", "tied"], ["autograd", "gradient"],
+];
+/** A query in its words, each with the words that mean the same. */
+function asked(query) {
+  const text = query.toLowerCase(), same = (word) => [word, ...SYNONYMS.filter(([from]) => from === word).map(([, to]) => to)];
+  const phrases = SYNONYMS.map(([from]) => from).filter((from) => from.includes(" ") && text.includes(from));
+  const rest = phrases.reduce((left, phrase) => left.replaceAll(phrase, " "), text).match(/\S+/g) ?? [];
+  return [...new Set([...phrases, ...rest])].map(same);
+}
 const count = (text, word) => text.split(word).length - 1;
 
 function matching(words) {
   const scored = sections.map((section) => {
     const [heading, text] = [section[3].toLowerCase(), section[4].toLowerCase()], whole = `${section[1].toLowerCase()} ${heading} ${text}`;
-    const all = words.every((word) => whole.includes(word));
-    const score = words.reduce((sum, word) => sum + 10 * count(heading, word) + Math.min(5, count(text, word)), 0);
+    const all = words.every((same) => same.some((word) => whole.includes(word)));
+    const score = words.flat().reduce((sum, word) => sum + 10 * count(heading, word) + Math.min(5, count(text, word)), 0);
     return { section, score: all ? score + 1 : 0 };
   });
   return scored.filter(({ score }) => score).sort((a, b) => b.score - a.score).map(({ section }) => section);
@@ -44,12 +59,12 @@ function line([file, lesson, anchor, heading, text], words) {
 }
 
 function search() {
-  const words = [...new Set(field.value.toLowerCase().match(/\S+/g) ?? [])], sought = words.length > 0;
+  const words = asked(field.value), sought = words.length > 0;
   const sections = sought ? matching(words) : [];
   front.hidden = sought;
-  found.replaceChildren(...sections.slice(0, MOST).map((section) => line(section, words)));
+  found.replaceChildren(...sections.slice(0, MOST).map((section) => line(section, words.flat())));
   const many = sections.length > MOST ? `, the best ${MOST} are shown` : "";
-  status.textContent = sought ? `${sections.length || "No"} section${sections.length === 1 ? " has" : "s have"} “${words.join("”, “")}”${many}.` : "";
+  status.textContent = sought ? `${sections.length || "No"} section${sections.length === 1 ? " has" : "s have"} “${words.map((same) => same.join("” or “")).join("”, “")}”${many}.` : "";
 }
 
 field.addEventListener("input", search);

@@ -18,7 +18,7 @@ import nbformat
 from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from nbformat import NotebookNode
 
-from ..display.theme import css
+from ..display.theme import page_head
 from ..folders import NOTEBOOKS, WORK, own
 from ..views.base import MIME
 from .cells import (
@@ -34,17 +34,20 @@ from .cells import (
     words_of,
     write_page,
 )
-from .front import MODEL, MapEntry, front_page, map_entry, model_script
+from .front import MODEL, MapEntry, front_page, map_entry, model_script, preview
+from .glossary import GLOSSARY, definitions, glossary_content, term_anchor
 from .reference import TOP, write_reference
 
 REFERENCE = f"api/{TOP}.html"
 GUIDE = "instructors.html"
+PREVIEW = "preview.png"  # as page.html names it
 DECKS = {".html": "Slides", ".pdf": "Handout (PDF)"}
 MODEL_TAG = f'<script src="{MODEL}" defer></script>'
 DESCRIPTION = (
     "A course and a small library: build a modern language model, piece by piece. A trained model of the course writes "
     "in this page."
 )
+TERMS_LINK = f'<p><a href="{GLOSSARY}">Glossary</a></p>'
 SEARCH = (
     '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all lessons" '
     'placeholder="Search all lessons"></form>'
@@ -65,16 +68,10 @@ class Rendered(NamedTuple):
     asks: bool = False
 
 
-class SiteProse(Prose):
-    """Prose whose tables the keyboard can reach: on a phone they scroll."""
-
-    def table(self, text: str) -> str:
-        return f'<table tabindex="0">{text}</table>\n'
-
-
-def export(notebooks: Path, folder: Path, numbers: Sequence[str] = ()) -> list[Path]:
+def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str = "") -> list[Path]:
     """Writes a page for each built lesson, or for the lessons named, and the index; returns the paths written.
 
+    url: the address where the folder will be published, for the picture that other sites show with a link to it.
     Raises: ValueError for a lesson that is not built or a page that would need the network.
     """
     built = built_lessons(notebooks, numbers)
@@ -83,9 +80,10 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = ()) -> list[P
     folder.mkdir(parents=True, exist_ok=True)
     known = [path for path in lessons if path in wanted or (folder / f"{path.stem}.html").exists()]
     pages = [page_of(path, lessons[path]) for path in known]
-    written, sections = [], []
+    written, sections, contents = [], [], {}
     for place, path in enumerate(known):
         rendered = render(lessons[path], pages[place])
+        contents[pages[place]] = rendered.content
         sections += _sections(rendered, pages[place])
         if path in wanted:
             around = (pages[place - 1] if place else None, pages[place + 1] if place + 1 < len(pages) else None)
@@ -93,6 +91,9 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = ()) -> list[P
             written.append(
                 write_page(folder / f"{path.stem}.html", lesson_page(rendered, pages[place], *around, slides))
             )
+    terms = definitions(contents)
+    sections += [[GLOSSARY, "Glossary", term_anchor(one), one.term, words_of(one.text)] for one, _ in terms]
+    written.append(write_page(folder / GLOSSARY, glossary_page(*glossary_content(terms))))
     reference = REFERENCE if (folder / REFERENCE).exists() else ""
     cards = [map_entry(lessons[path], page, slide_links(folder, page)) for path, page in zip(known, pages, strict=True)]
     written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
@@ -100,7 +101,15 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = ()) -> list[P
         guide = guide_page(handbook.read_text(encoding="utf-8"), [page.file for page in pages])
         written.append(write_page(folder / GUIDE, guide))
     front = index_page(cards, sections, GUIDE if handbook.exists() else "", reference)
-    return [*written, write_page(folder / "index.html", front)]
+    written.append(write_page(folder / "index.html", front))
+    if picture := next(filter(None, map(preview, lessons.values())), b""):
+        written.append(folder / PREVIEW)
+        written[-1].write_bytes(picture)
+    for path in written if url else ():
+        if path.suffix == ".html":
+            html = path.read_text(encoding="utf-8")
+            write_page(path, html.replace(f'content="{PREVIEW}"', f'content="{url.rstrip("/")}/{PREVIEW}"', 1))
+    return written
 
 
 def slide_links(folder: Path, page: Page) -> str:
@@ -115,7 +124,7 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
 
     Raises: ValueError where something would be fetched from elsewhere.
     """
-    prose, modules, shown, texts, codes = SiteProse(), set(), [], [""], [""]
+    prose, modules, shown, texts, codes = Prose(), set(), [], [""], [""]
     markdown = MarkdownWithMath(renderer=prose)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -150,7 +159,9 @@ def lesson_page(
         f'<code>make lab ARGS="{page.number}"</code></p>'
     )
     top = f'<p class="around">{around}</p>' if around else ""
-    navigation = f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings, slides + run)}</nav>'
+    navigation = (
+        f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings, slides + TERMS_LINK + run)}</nav>'
+    )
     content = rendered.content + (f"<footer>{around}</footer>" if around else "")
     title, script = f"{page.number} {page.topic} · TinyLM", views_script(rendered.modules)
     model = MODEL_TAG if rendered.asks else ""
@@ -159,7 +170,7 @@ def lesson_page(
 
 def guide_page(text: str, lessons: Collection[str]) -> str:
     """The HTML of a page in Markdown. Its links to notebooks lead to the lessons among these files; others are text."""
-    prose = SiteProse()
+    prose = Prose()
     content = MarkdownWithMath(renderer=prose).render(text)
 
     def lead(link: re.Match[str]) -> str:
@@ -172,6 +183,15 @@ def guide_page(text: str, lessons: Collection[str]) -> str:
     return _fill(f"{title} · TinyLM", "lesson", content, "", navigation, title, own("course/code.css"))
 
 
+def glossary_page(content: str, letters: Sequence[str]) -> str:
+    """The HTML of the glossary."""
+    contents = _contents([(2, letter, letter) for letter in letters])
+    navigation = f'<nav aria-label="This page">{HOME}{contents}</nav>'
+    return _fill(
+        "Glossary · TinyLM", "lesson", content, "", navigation, "The terms of the course", own("course/code.css")
+    )
+
+
 def index_page(
     lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str = "", reference: str = ""
 ) -> str:
@@ -179,7 +199,9 @@ def index_page(
 
     guide, reference: the pages for instructors and of the library's public names, where there are such.
     """
-    links = '<a href="#lessons">Lessons</a>' + (f'<a href="{reference}">Reference</a>' if reference else "")
+    links = f'<a href="#lessons">Lessons</a><a href="{GLOSSARY}">Glossary</a>' + (
+        f'<a href="{reference}">Reference</a>' if reference else ""
+    )
     navigation = f'<nav aria-label="This site"><a class="home" href="index.html">TinyLM</a>{links}{SEARCH}</nav>'
     found = '<p class="quiet" role="status"></p><ul class="found"></ul>'
     content = f'{found}<div class="front">{front_page(lessons, sections, guide, reference)}</div>'
@@ -193,10 +215,11 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     parser = ArgumentParser(prog="python -m tinylm_lib.classroom.course.site", description=__doc__.split("\n")[0])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: only these lessons")
     parser.add_argument("--to", type=Path, default=WORK / "site", metavar="FOLDER", help="default: work/site")
+    parser.add_argument("--url", default="", help="where the folder will be published: https://...")
     options = parser.parse_args(argv)
     try:
         print(write_reference(options.to / Path(REFERENCE).parent))
-        for path in export(notebooks, options.to, options.numbers):
+        for path in export(notebooks, options.to, options.numbers, options.url):
             print(path)
     except ValueError as error:
         print(error, file=sys.stderr)
@@ -230,7 +253,7 @@ def _fill(
 ) -> str:
     words = {"title": escape(title), "description": escape(description)}
     parts = {"kind": kind, "content": content, "script": script, "navigation": navigation, "style": style}
-    return Template(own("course/page.html")).substitute(words, look=css(), model=model, **parts)
+    return Template(own("course/page.html")).substitute(words, head=page_head(title), model=model, **parts)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from nbformat import NotebookNode
 
 from ..display.cards import inline
-from ..display.theme import css
+from ..display.theme import page_head
 from ..exercises import EXERCISES
 from ..folders import NOTEBOOKS, WORK, own
 from ..views.base import MIME
@@ -86,9 +86,8 @@ class Deck:
         """
         columns = "".join(f"<section>{''.join(map(self._slide, slides))}</section>" for slides in self.columns)
         return Template(own("course/slides.html")).substitute(
-            title=f"{self.page.number} {escape(self.page.topic)} · TinyLM",
+            head=page_head(f"{self.page.number} {self.page.topic} · TinyLM"),
             slides=led_to_anchors(columns, self.page, self.prose.headings),
-            look=css(),
             deck=own("course/reveal/reveal.css"),
             style=own("course/code.css") + own("course/slides.css"),
             library="\n".join(

@@ -1,11 +1,13 @@
 """The visual language: the colours, type, spacing and motion of every view, page and figure.
 
-One card, one idea. Plain words say what is selected, numbers are in the cells. One sequential hue shows how much, a
-pair of hues shows which sign, and each axis letter has one colour through the whole series. Nothing is shown by colour
-alone. What is selected has the frame `focus`, what may not be seen is hatched. Things move only to show what became of
-what, in 150 ms, and not at all for readers who ask for stillness.
+Each card has one idea. A sentence says what is selected, and the cells hold the numbers. One hue, from pale to dark,
+shows how much; a pair of hues shows the sign; each axis letter and each part of the model has one colour through the
+whole series. No fact is shown by colour alone. The selected thing has a frame in the colour `focus`, and what may not
+be seen is hatched. Things move only to show what became of them, in 150 ms, and not at all where the reader has asked
+for less motion.
 """
 
+from html import escape
 from typing import NamedTuple
 
 from matplotlib import cycler
@@ -62,6 +64,18 @@ AXIS_COLORS = {
     "F": Shade("#b5316e", "#ff8fc0"),
     "V": Shade("#2f7d32", "#7fd483"),
 }
+# The parts of a model, in every lesson and view: each has the colour of the axis that only it has. The head is the
+# embedding read backwards, so it has the same, hatched. In scripts `var(--part-attention)` and so on.
+PART_COLORS = {
+    "embedding": AXIS_COLORS["V"],
+    "attention": AXIS_COLORS["D"],
+    "feed-forward": AXIS_COLORS["F"],
+    "norms": SURFACES["quiet"],
+    "head": AXIS_COLORS["V"],
+    "stream": AXIS_COLORS["C"],
+}
+# Bytes of memory, which belong to no part: greys, from the weights to what is kept beside them.
+BYTE_COLORS = (Shade("#3b4550", "#c3ccd5"), Shade("#7b8793", "#8b97a3"), Shade("#b3bcc5", "#5d6873"))
 # Type in pixels: the title of a card, the sentence that says what is selected, text, labels, numbers and legends.
 TYPE = {"title": 20, "say": 21, "text": 16, "label": 15, "small": 14}
 FONT = 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif'
@@ -89,11 +103,28 @@ STYLE = {
 }  # fmt: skip
 
 
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{}</title>
+<link rel="icon" href="data:,">
+<style>:root {{ color-scheme: light dark; {} }}</style>"""
+
+
+def page_head(title: str) -> str:
+    """How every page begins: its title, and the visual language as custom properties."""
+    return HEAD.format(escape(title), css())
+
+
 def css() -> str:
     """The declarations of all of it as custom properties; `color-scheme` decides which shade is seen."""
     shades = {**SURFACES, **RAMP, **NEGATIVE}
     shades |= {f"series-{i}": shade for i, shade in enumerate(SERIES_SHADES, start=1)}
     shades |= {f"axis-{letter}": shade for letter, shade in AXIS_COLORS.items()}
+    shades |= {f"part-{name}": shade for name, shade in PART_COLORS.items()}
+    shades |= {f"bytes-{i}": shade for i, shade in enumerate(BYTE_COLORS, start=1)}
     lines = [f"--{name}: light-dark({shade.light}, {shade.dark})" for name, shade in shades.items()]
     lines += [f"--type-{name}: {size}px" for name, size in TYPE.items()]
     lines += [f"--space-{name}: {size}px" for name, size in SPACE.items()]

@@ -275,7 +275,7 @@ ADAMW_STEP = Exercise(
     hints=(
         "Three lines: two running means, and a step. New = beta times old + (1 - beta) times what came.",
         "After t steps from zero a running mean lacks beta to the power of t: divide by what is there.",
-        "The weight first shrinks by the share lr times weight_decay, then it moves; the gradient never hears of the decay.",
+        "The weight first shrinks by the fraction lr times weight_decay, then it moves; the gradient has no decay in it.",
     ),
 )
 

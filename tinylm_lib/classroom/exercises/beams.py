@@ -105,7 +105,7 @@ def _given_back(beams: list[Beam], n_start: int, on: frozenset[str]) -> Any:
     if "per token of all" in on:
         beams = [(tokens, score / len(tokens)) for tokens, score in beams]
     if "underflows" in on:
-        beams = [(tokens, torch.tensor(score).exp().log().item()) for tokens, score in beams]
+        beams = [(tokens, torch.tensor(score).double().exp().log().item()) for tokens, score in beams]
     if "the best alone" in on:
         return beams[0]
     return beams[:1] if "one in the list" in on else beams
@@ -176,24 +176,24 @@ BEAM_SEARCH = Exercise(
         _search("all beams compete", lambda g: (_made_up(g, 5, 1.0), [0, 0, 2, 1], 5, 4)),
         _search("what a beam dropped is gone", lambda g: (_made_up(g, 8, 4.0), [7, 3], 2, 3)),
         _search("what a beam dropped is gone", lambda g: (_made_up(g, 8, 1.0), [2, 5], 2, 4)),
-        _search("log probabilities far below -100", lambda g: (_made_up(g, 9, 0.1), [4, 4], 2, 66)),
+        _search("log probabilities far below -100", lambda g: (_made_up(g, 3, 0.05), [2, 1], 1, 1000)),
     ),
     faults={
-        "one beam": Fault("only the best is kept", "That is greedy choice: n_beams go on at every step."),
+        "one beam": Fault("only the best is kept", "That is greedy choice: n_beams continue at every step."),
         "only the best grows": Fault(
             "only the best beam grows", "Every beam grows; then all their continuations compete."
         ),
         "one token each": Fault(
-            "each beam goes on with its own best token",
+            "each beam continues with its own best token",
             "Two continuations of one beam may beat both of another: rank them together.",
         ),
-        "never ranked": Fault("the continuations are not ranked", "The n_beams most probable ones go on."),
+        "never ranked": Fault("the continuations are not ranked", "The n_beams most probable ones continue."),
         "least probable": Fault(
             "the least probable ones are kept", "Look at the order of sorting: log probabilities are negative."
         ),
         "nothing dropped": Fault(
             "no beam is dropped before the end",
-            "After each step n_beams go on; all of them would be V times more per step.",
+            "After each step n_beams continue; all of them would be V times more per step.",
         ),
         "equal beams": Fault(
             "the search starts with n_beams equal beams", "Equal beams have equal ends: it starts with one."
@@ -217,14 +217,14 @@ BEAM_SEARCH = Exercise(
         "logarithms multiplied": Fault(
             "logarithms are multiplied", "Probabilities multiply, so their logarithms add up."
         ),
-        "probabilities": Fault("probabilities are returned", "Their logarithm is asked for."),
+        "probabilities": Fault("probabilities are returned", "Their logarithm is expected."),
         "positive": Fault("the sign is turned", "The logarithm of a probability is not above 0."),
-        "in bits": Fault("the logarithm is that of base 2", "The natural logarithm is asked for."),
+        "in bits": Fault("the logarithm is that of base 2", "The natural logarithm is expected."),
         "starts at 1": Fault(
             "the search starts with a score of 1", "The start has a log probability of 0: it is given."
         ),
         "decreases": Fault("log probabilities are subtracted", "They are negative already, and add up."),
-        "one beam too many": Fault("one beam too many goes on", "n_beams are kept."),
+        "one beam too many": Fault("one beam too many continues", "n_beams are kept."),
         "always the best parent": Fault(
             "all tokens are appended to the best beam", "Each belongs to the beam that it grew from."
         ),
@@ -232,27 +232,27 @@ BEAM_SEARCH = Exercise(
             "beam and token are exchanged in a flat index",
             "In a flattened (n_beams, V) the beam is how often V goes into the index.",
         ),
-        "tokens alone": Fault("the log probabilities are missing", "Pairs are asked for: (tokens, log_prob)."),
-        "scores alone": Fault("the tokens are missing", "Pairs are asked for: (tokens, log_prob)."),
+        "tokens alone": Fault("the log probabilities are missing", "Pairs are expected: (tokens, log_prob)."),
+        "scores alone": Fault("the tokens are missing", "Pairs are expected: (tokens, log_prob)."),
         "pairs turned round": Fault("the pairs are turned round", "First the tokens, then their log probability."),
-        "two lists": Fault("tokens and log probabilities come in two lists", "One list of pairs is asked for."),
-        "best tokens alone": Fault("the tokens of the best are returned", "A list of n_beams pairs is asked for."),
-        "last tokens": Fault("only the last token of each is returned", "All tokens are asked for."),
+        "two lists": Fault("tokens and log probabilities come in two lists", "One list of pairs is expected."),
+        "best tokens alone": Fault("the tokens of the best are returned", "A list of n_beams pairs is expected."),
+        "last tokens": Fault("only the last token of each is returned", "All tokens are expected."),
         "per token": Fault(
-            "the mean per token is returned", "The log probability of the whole continuation is asked for."
+            "the mean per token is returned", "The log probability of the whole continuation is expected."
         ),
         "per token of all": Fault(
-            "it is divided by the number of tokens", "The log probability of the whole continuation is asked for."
+            "it is divided by the number of tokens", "The log probability of the whole continuation is expected."
         ),
         "underflows": Fault(
             "probabilities are multiplied, and become 0",
-            "After some 50 steps nothing is left of them in fp32: add logarithms.",
+            "In a long text nothing is left of them, not even in fp64: add logarithms.",
         ),
-        "one step less": Fault("there is one step too few", "n_steps new tokens are asked for."),
-        "one step more": Fault("there is one step too many", "n_steps new tokens are asked for."),
+        "one step less": Fault("there is one step too few", "n_steps new tokens are expected."),
+        "one step more": Fault("there is one step too many", "n_steps new tokens are expected."),
         "worst first": Fault("the worst comes first", "The best comes first."),
-        "one in the list": Fault("only the best is returned", "All n_beams are asked for."),
-        "the best alone": Fault("the best is returned without a list", "All n_beams are asked for, in a list."),
+        "one in the list": Fault("only the best is returned", "All n_beams are expected."),
+        "the best alone": Fault("the best is returned without a list", "All n_beams are expected, in a list."),
     },
     hints=(
         "A beam is its tokens and its log probability. The search starts with one.",

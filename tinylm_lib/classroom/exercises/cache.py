@@ -125,29 +125,38 @@ CACHED_ATTENTION = Exercise(
         "mask from the left": Fault(
             "the mask's diagonal starts in the upper left corner",
             "Query 0 is at position P, not 0: it may see the P cached keys and itself. With one new position only key 0 "
-            "would be left. (torch's is_causal aligns it so, too.)",
+            "would be visible. (PyTorch's is_causal aligns the mask in this way, too.)",
         ),
         "chunks masked from the left": Fault(
             "the mask of a chunk starts in the upper left corner",
-            "Query 0 of the chunk is at position P, not 0: it may see the P cached keys and itself. (torch's is_causal "
-            "aligns it so, too.)",
+            "Query 0 of the chunk is at position P, not 0: it may see the P cached keys and itself. (PyTorch's is_causal "
+            "aligns the mask in this way, too.)",
         ),
         "mask only without a past": Fault(
             "a chunk with a past is not masked", "Its first position must not see the later ones, past or no past."
         ),
-        "one too many": Fault("every position sees one position too far", "Query i is at P + i: that key is its last."),
-        "strict": Fault("a position does not see itself", "Query i is at P + i: that key is its last."),
-        "strict, finite": Fault("a position does not see itself", "Query i is at P + i: that key is its last."),
+        "one too many": Fault(
+            "every position sees one position too far",
+            "Query i is at position P + i, so the last key that it may see is key P + i.",
+        ),
+        "strict": Fault(
+            "a position does not see itself",
+            "Query i is at position P + i, so the last key that it may see is key P + i.",
+        ),
+        "strict, finite": Fault(
+            "a position does not see itself",
+            "Query i is at position P + i, so the last key that it may see is key P + i.",
+        ),
         "future": Fault("a position sees itself and what comes later", "Past and future are exchanged."),
         "only the past": Fault(
-            "the new keys and values are not looked at", "A position sees itself, too: extend the cache first."
+            "the new keys and values are not used", "A position sees itself, too, so extend the cache first."
         ),
         "only the new": Fault(
-            "the cached keys and values are not looked at", "Attention runs over the past and the new ones."
+            "the cached keys and values are not used", "Each query attends to the cached keys and to the new ones."
         ),
         "old values": Fault("the new values are missing", "Keys and values grow together."),
         "new before old": Fault(
-            "the new ones are put in front of the old ones", "Positions are in their order: the oldest first."
+            "the new ones are put before the old ones", "Keep the positions in their order, the oldest first."
         ),
         "joined along the batch": Fault(
             "old and new are joined along the batch", "Positions are the third axis of (B, H, P, D)."
@@ -156,9 +165,9 @@ CACHED_ATTENTION = Exercise(
             "old and new are joined along the heads", "Positions are the third axis of (B, H, P, D)."
         ),
         "joined along the features": Fault(
-            "old and new are joined along the features", "Positions are the third axis of (B, H, P, D)."
+            "old and new are not joined along the positions", "Positions are the third axis of (B, H, P, D)."
         ),
-        "keys in both": Fault("keys are kept in the place of values", "Each has its own cache."),
+        "keys in both": Fault("the keys are also kept as values", "Keys and values have a cache each."),
         "oldest dropped": Fault("the oldest positions are dropped", "The cache grows from P to P + T."),
         "last new only": Fault("only the last of the new positions is kept", "A chunk brings T of them."),
         "last query only": Fault("only the last position has a result", "All T new positions have one."),
@@ -168,10 +177,10 @@ CACHED_ATTENTION = Exercise(
         "only the new returned": Fault(
             "only the new keys and values are returned", "The next call needs the past, too."
         ),
-        "caches first": Fault("the result comes last", "(out, cache_k, cache_v) is asked for."),
-        "values before keys": Fault("the two caches have changed places", "(out, cache_k, cache_v) is asked for."),
+        "caches first": Fault("the result comes last", "Return (out, cache_k, cache_v), in this order."),
+        "values before keys": Fault("the two caches are exchanged", "Return (out, cache_k, cache_v), in this order."),
         "only the result": Fault(
-            "the caches are not returned", "(out, cache_k, cache_v) is asked for: the next call needs them."
+            "the caches are not returned", "Return (out, cache_k, cache_v): the next call needs the caches."
         ),
         **{name: SCALE[name] for name in ("no scale", "by d_k", "by the keys")},
         **{name: SHARE[name] for name in ("over queries", "axis from the front", "no softmax")},
@@ -183,8 +192,8 @@ CACHED_ATTENTION = Exercise(
     hints=(
         "First put the new keys and values behind the old ones, then attend to all of them.",
         "Query i of the T new ones is at position P + i. Draw the mask for P = 2 and T = 3: it is not square.",
-        "`torch.arange(S) <= P + torch.arange(T)[:, None]` is the mask, with S = P + T: True is allowed. Where it is False "
-        "the score becomes -inf, before the softmax.",
+        "Row i of the mask allows the first P + i + 1 keys: compare a row of key numbers with a column of the queries' "
+        "positions. Forbidden scores become -inf, before the softmax.",
     ),
 )
 

@@ -238,14 +238,14 @@ INIT_WEIGHTS = Exercise(
             sees=_filled,
         ),
         Probe(
-            "all is reached, however deep it stands",
+            "everything is reached, however deep it is",
             lambda g: (_sequence(block=Residual(80, _sequence(deep=_sequence(map=Linear(80, 130))))), 0.1),
             sees=_filled,
         ),
         Probe("all is reached, the module itself included", lambda g: (Linear(120, 90), 0.02), sees=_filled),
         Probe("all is reached, the module itself included", lambda g: (Embedding(150, 80), 0.2), sees=_filled),
         Probe(
-            "every matrix is drawn for itself",
+            "every matrix is drawn separately",
             lambda g: (nn.ModuleList([Residual(20, Linear(20, 40)), Residual(20, Linear(20, 40))]), 0.02),
             sees=_drawn_apart,
         ),
@@ -254,48 +254,60 @@ INIT_WEIGHTS = Exercise(
     faults={
         "a copy": Fault("a copy is filled", "The caller keeps the old weights: fill the module that was given."),
         "replaced": Fault(
-            "new tensors take the place of the old ones",
-            "A module that shares a tensor keeps the old one: a tied head is tied no more. Fill what is there.",
+            "the tensors are replaced with new ones",
+            "A module that shares a tensor keeps the old one, so a tied head is no longer tied. Fill the tensor that is there.",
         ),
         "itself only": Fault(
-            "only the module itself is filled", "It holds others, and these again others: how are all of them visited?"
+            "only the module itself is filled",
+            "It contains other modules, and these contain others: how do you visit all of them?",
         ),
-        "one level": Fault("only the direct children are visited", "Maps stand deeper, in blocks inside of blocks."),
+        "one level": Fault(
+            "only the direct children are visited", "There are maps further inside, in modules of modules."
+        ),
         "not itself": Fault("the module itself is left out", "It may be a linear map or an embedding."),
         "maps kept": Fault("linear maps are left as they were", "Their weights should be drawn."),
         "embeddings kept": Fault(
-            "embeddings are left as they were", "Torch starts them with a std of 1: far too wide for a tied head."
+            "embeddings are left as they were",
+            "PyTorch draws them with a std of 1, which is far too wide for a tied head.",
         ),
-        "wide embeddings": Fault("embeddings get a std of 1", "Tied to the head, they make the first loss enormous."),
+        "wide embeddings": Fault(
+            "embeddings get a std of 1", "If the head is tied, this makes the first loss enormous."
+        ),
         "biases kept": Fault("the biases are left as they were", "They start at zero."),
         "biases drawn": Fault("the biases are drawn", "They start at zero."),
         "biases of std": Fault("the biases become std", "They start at zero."),
-        "always a bias": Fault("every map is taken to have a bias", "Without one, `bias` is None."),
+        "always a bias": Fault(
+            "everything is expected to have a bias",
+            "A map without one has `bias` None, and an embedding has no `bias` at all.",
+        ),
         "all drawn": Fault(
             "every parameter is drawn",
             "With gains near 0 the logits are nearly equal: the first loss looks perfect, and gradients vanish.",
         ),
         "gains drawn": Fault(
             "the gains of norms are drawn",
-            "Near 0 they switch the stream off: the first loss looks perfect, and gradients vanish.",
+            "Gains near 0 silence the stream: the first loss looks perfect, and gradients vanish.",
         ),
         "gains about one": Fault("noise is added to the gains of norms", "They keep their ones."),
         "gains of std": Fault("the gains of norms become std", "They keep their ones."),
         "gains zero": Fault("the gains of norms become zero", "Then nothing passes. Not every vector is a bias."),
         "offsets drawn": Fault("the offsets of norms are drawn", "They keep their zeros."),
         "vectors one": Fault("all vectors become one", "Gains are one; biases and offsets are zero."),
-        "fixed std": Fault("the std is always 0.02", "The caller says which."),
-        "std unused": Fault("the std is always 1", "The caller says which."),
-        "squared": Fault("the variance is taken for the std", "torch's `normal_` wants the standard deviation itself."),
+        "fixed std": Fault("the std is always 0.02", "Use the std of the caller."),
+        "std unused": Fault("the std is always 1", "Use the std of the caller."),
+        "squared": Fault(
+            "std is squared", "PyTorch's `normal_` takes the standard deviation itself, not the variance."
+        ),
         "root": Fault("the root of std is taken", "std is the standard deviation already."),
         "std for the mean": Fault(
             "std is given as the mean", "Look at the order of the arguments: the mean comes first, and is 0."
         ),
         "by width": Fault("the std is divided by the root of the width", "The given std is meant for every matrix."),
         "uniform": Fault(
-            "the weights are uniform from -std to std", "Normal ones are asked for; these are narrower as well."
+            "the weights are uniform from -std to std",
+            "Draw them from a normal distribution; these are narrower as well.",
         ),
-        "uniform of that spread": Fault("the weights are uniform", "Normal ones are asked for."),
+        "uniform of that spread": Fault("the weights are uniform", "Draw them from a normal distribution."),
         "xavier": Fault(
             "the spread is Xavier's", "It comes from the sizes of the matrix; here the caller gives the std."
         ),
@@ -306,25 +318,26 @@ INIT_WEIGHTS = Exercise(
         ),
         "cut at one": Fault("the distribution is cut at one std", "What is left is narrower by nearly a half."),
         "positive": Fault("all weights are positive", "Their mean is 0: half of them are negative."),
-        "from 0": Fault("the weights are uniform from 0 to std", "Normal ones about 0 are asked for."),
+        "from 0": Fault("the weights are uniform from 0 to std", "Draw them from a normal distribution with mean 0."),
         "xavier, normal": Fault(
             "the spread is Xavier's", "It comes from the sizes of the matrix; here the caller gives the std."
         ),
         "kaiming, uniform": Fault(
-            "the weights are torch's usual ones", "Normal ones with the given std are asked for."
+            "the weights are PyTorch's usual ones", "Draw them from a normal distribution with the given std."
         ),
         "truncated": Fault("the distribution is cut at two std", "What is left is narrower by an eighth."),
-        "added": Fault("noise is added to what was there", "The old weights should be gone."),
-        "all the same": Fault("all weights are equal", "Then all features learn the same, for ever."),
-        "zeros": Fault("all weights are zero", "Then nothing tells the features apart, and they learn the same."),
+        "added": Fault("noise is added to what was there", "The new weights replace the old ones."),
+        "all the same": Fault("all weights are equal", "Then all features learn the same forever."),
+        "zeros": Fault("all weights are zero", "Then nothing distinguishes the features, and they learn the same."),
         "one row": Fault("all rows are equal", "Then all outputs of a map are the same: draw each number."),
         "one draw": Fault(
-            "the generator is seeded again for each matrix", "Then matrices start with the same numbers: draw on."
+            "the generator is seeded again for each matrix",
+            "Then matrices start with the same numbers. Continue with the same generator.",
         ),
     },
     hints=(
-        "`modules()` visits a module and all that it holds; which kinds need filling?",
-        "A tensor's `normal_` and `zero_`, and the functions of `nn.init`, write in place; gradients are switched off for that.",
+        "`modules()` visits a module and everything inside it. Which kinds of modules need new weights?",
+        "The functions of `nn.init` write in place and switch gradients off while they do. A tensor's own `normal_` and `zero_` need `with torch.no_grad():` around them.",
         "A norm also has a `weight`. Choose by the kind of the module, not by the name of the parameter.",
     ),
 )

@@ -106,14 +106,14 @@ COUNT_PARAMETERS = Exercise(
     probes=(
         _counted("a block of SwiGLU has seven matrices and two gains", "cs336", **{**SMALL, "n_layers": 1}),
         _counted("all blocks count, each with parameters of its own", "cs336", **SMALL),
-        _counted("a tied head is the embedding, and costs nothing more", "cs336", **SMALL, tie_embeddings=True),
+        _counted("a tied head is the embedding, and adds nothing", "cs336", **SMALL, tie_embeddings=True),
         _counted("LayerNorm has gains and offsets, GELU two matrices, a table its rows", "gpt", **SMALL),
         _counted("the flags say which biases there are", "gpt", **SMALL, ffn_bias=False),
         _counted("with ffn_bias each matrix of SwiGLU has one, too", "cs336", **SMALL, ffn_bias=True),
         _counted("an untied head counts in every family", "gpt", **SMALL, tie_embeddings=False),
         _counted("sinusoids are computed, not learned", "tiny_transformer", **SMALL),
         _counted("GPT-2 has a bias in every linear map but the head", "gpt2", **SMALL),
-        _counted("a norm of queries or keys has the width of one head", "modern", **SMALL),
+        _counted("a norm of queries or keys is as wide as one head", "modern", **SMALL),
         _counted(
             "grouped queries shrink the keys and values alone",
             "llama",
@@ -161,7 +161,7 @@ COUNT_PARAMETERS = Exercise(
         ),
         "one layer": Fault("one block is counted", "The model has n_layers of them, each with its own parameters."),
         "no output projection": Fault(
-            "attention has three matrices", "Behind queries, keys and values: what mixes the heads?"
+            "attention has three matrices", "After queries, keys and values: what mixes the heads?"
         ),
         "heads multiply": Fault(
             "every head is as wide as the model",
@@ -172,7 +172,7 @@ COUNT_PARAMETERS = Exercise(
         ),
         "square maps": Fault(
             "all four matrices of attention are C by C",
-            "That holds while keys and values have as many heads as queries: n_kv_heads says how many they have.",
+            "That is right if keys and values have as many heads as queries: n_kv_heads says how many they have.",
         ),
         "one group": Fault("all heads share one key and one value", "n_kv_heads says how many there are."),
         "one head": Fault("one head is counted", "Each head has its part of the matrices."),
@@ -185,7 +185,7 @@ COUNT_PARAMETERS = Exercise(
         ),
         "no output bias": Fault("the output projection has no bias", "o_bias says whether it has."),
         "one flag": Fault(
-            "one flag stands for all biases of attention", "qkv_bias is about three maps, o_bias about the fourth."
+            "one flag is used for all biases of attention", "qkv_bias is about three maps, o_bias about the fourth."
         ),
         "bias as wide as the queries": Fault(
             "all biases are as wide as the queries", "A bias has one number per output: keys and values have fewer."
@@ -216,11 +216,11 @@ COUNT_PARAMETERS = Exercise(
         "rule of thumb": Fault(
             "12 C squared per block are counted", "That is a rule of thumb: count what the config says."
         ),
-        "one norm": Fault("a block has one norm", "One stands before attention, one before the feed-forward."),
-        "no final norm": Fault("the last norm is left out", "There is one more behind the blocks."),
+        "one norm": Fault("a block has one norm", "There is one before attention and one before the feed-forward."),
+        "no final norm": Fault("the last norm is left out", "There is one more after the blocks."),
         "final gain only": Fault("the last norm has no offset", "It is of the same kind as the others."),
         "no offset": Fault("LayerNorm has only gains", "It has an offset per feature as well."),
-        "always an offset": Fault("RMSNorm has offsets", "It has gains alone."),
+        "always an offset": Fault("RMSNorm has offsets", "It has only gains."),
     },
     hints=(
         "Write the parts down: embedding, positions, blocks, last norm, head. Which of them does the config switch off?",
@@ -312,12 +312,14 @@ TIED_LOGITS = Exercise(
         "reshaped": Fault(
             "the embedding is reshaped to (C, V)", "Reshaping keeps the order in memory and tears the rows apart."
         ),
-        "shares": Fault("softmax is applied", "Logits are asked for. Who needs probabilities applies softmax, once."),
-        "log shares": Fault("the logarithm of the shares is returned", "Logits are the scores themselves."),
+        "shares": Fault(
+            "softmax is applied", "Return the logits. Softmax is applied later, once, where probabilities are needed."
+        ),
+        "log shares": Fault("the logarithms of the probabilities are returned", "Logits are the scores themselves."),
         "divided": Fault(
             "the scores are divided by the root of C", "That belongs to attention; here it is the plain dot product."
         ),
-        "multiplied": Fault("the scores are multiplied by the root of C", "The plain dot product is asked for."),
+        "multiplied": Fault("the scores are multiplied by the root of C", "Return the plain dot product."),
         "unit rows": Fault("the rows are brought to length 1", "A dot product counts the length of a row as well."),
         "unit vectors": Fault("x is brought to length 1", "A dot product counts its length as well."),
         "normalized first": Fault("x is normalized first", "The last norm comes before this function, not inside."),
@@ -329,7 +331,7 @@ TIED_LOGITS = Exercise(
         "cut": Fault(
             "no gradient reaches the embedding", "Tied, it learns from both of its uses: as input and as output."
         ),
-        "half cut": Fault("no gradient reaches x", "All that stands before the head learns through x."),
+        "half cut": Fault("no gradient reaches x", "Everything before the head learns through x."),
         "last position": Fault(
             "the last position alone is scored", "In training every position predicts its next token."
         ),
@@ -338,8 +340,8 @@ TIED_LOGITS = Exercise(
         ),
         "one row": Fault("the leading dimensions are merged", "What comes in as (B, T, C) goes out as (B, T, V)."),
         "summed batch": Fault("the texts of a batch are added", "Each text has its own scores."),
-        "distance": Fault("distances are taken in the place of dot products", "A score is the dot product with a row."),
-        "best token": Fault("the best token is returned", "All V scores are asked for."),
+        "distance": Fault("distances are computed instead of dot products", "A score is the dot product with a row."),
+        "best token": Fault("the best token is returned", "Return all V scores."),
     },
     hints=(
         "The score of a token is the dot product of the vector with that token's row.",
@@ -347,4 +349,4 @@ TIED_LOGITS = Exercise(
     ),
 )
 
-EXERCISES = (COUNT_PARAMETERS, TIED_LOGITS)
+EXERCISES = (TIED_LOGITS, COUNT_PARAMETERS)

@@ -205,7 +205,7 @@ SINUSOIDAL = Exercise(
     },
     hints=(
         "Make all angles first, a table of n positions by d/2 pairs: the product of a column and a row.",
-        "The speed of pair i is 10000^(-2i/d) for i = 0 .. d/2 - 1. Check it: the first is 1.",
+        "The frequency of pair i is 10000^(-2i/d) for i = 0 .. d/2 - 1. Check it: the first is 1.",
         "Sines and cosines of that table must alternate: stack them as a new last axis, then make two axes one.",
     ),
 )
@@ -318,7 +318,7 @@ ROTATE = Exercise(
     },
     hints=(
         "One pair first: turning (a, b) by an angle gives (a cos - b sin, a sin + b cos).",
-        "The angles are a table (T, D/2), positions times speeds. It broadcasts against x[..., 0::2] and x[..., 1::2].",
+        "The angles are a table (T, D/2), positions times frequencies. It broadcasts against x[..., 0::2] and x[..., 1::2].",
         "Put the two results back side by side: stack them as a new last axis, then make two axes one.",
     ),
 )

@@ -99,7 +99,8 @@ APPLY_TEMPERATURE = Exercise(
             "It is not used, or it cancels when you divide by the sum. It divides the scores, before softmax.",
         ),
         "multiplied": Fault(
-            "the scores are multiplied by the temperature", "High temperatures then sharpen, and they should level."
+            "the scores are multiplied by the temperature",
+            "A higher temperature should bring the probabilities closer together, and here it moves them apart.",
         ),
         "negated": Fault("the signs are turned", "The largest score has the largest probability at every temperature."),
         "squared": Fault("the temperature is applied twice", "Once is enough."),
@@ -112,11 +113,12 @@ APPLY_TEMPERATURE = Exercise(
         ),
         "of their logarithm": Fault("the logarithm of the logits is taken", "Logits are logarithms already."),
         "divided behind": Fault(
-            "the probabilities are divided by the temperature", "They no longer sum to 1: it acts before softmax."
+            "the probabilities are divided by the temperature",
+            "They no longer sum to 1. Divide the logits instead, before softmax.",
         ),
-        "no softmax": Fault("the scores are returned", "Probabilities are asked for."),
-        "twice": Fault("softmax is applied twice", "Shares of shares are nearly even."),
-        "logarithm": Fault("logarithms are returned", "Probabilities are asked for."),
+        "no softmax": Fault("the scores are returned", "Probabilities are expected."),
+        "twice": Fault("softmax is applied twice", "The softmax of probabilities is nearly flat."),
+        "logarithm": Fault("logarithms are returned", "Probabilities are expected."),
         "only the largest": Fault(
             "the largest score gets everything", "That is greedy choice, the limit of a falling temperature."
         ),
@@ -131,10 +133,12 @@ APPLY_TEMPERATURE = Exercise(
             "the largest score of all rows is taken off", "A row far below it vanishes: each has its own."
         ),
         "powers not shared out": Fault(
-            "probabilities are raised to a power, and not shared out again", "They no longer sum to 1."
+            "probabilities are raised to a power, and not normalized again", "They no longer sum to 1."
         ),
         "sigmoid": Fault("each score is squeezed by itself", "Probabilities of tokens sum to 1: softmax."),
-        "no exponential": Fault("the scores themselves are shared out", "Softmax takes the exponential of each first."),
+        "no exponential": Fault(
+            "the scores themselves are divided by their sum", "Softmax takes the exponential of each first."
+        ),
         "of exponentials": Fault(
             "exponentials are divided by the temperature", "It divides the scores, before any exponential."
         ),

@@ -170,7 +170,7 @@ ALL_REDUCE_MEAN = Exercise(
         "mean of those with targets": Fault(
             "every process with targets has the same weight", "A process with fewer targets averaged over fewer."
         ),
-        "sum": Fault("the gradients are added up", "More processes would mean larger steps: a mean is asked for."),
+        "sum": Fault("the gradients are added up", "Then more processes would make larger steps. A mean is expected."),
         "weighted and not divided": Fault("the weighted sum is not divided", "By how many targets in all?"),
         "weighted, divided by processes": Fault(
             "the weighted sum is divided by the number of processes", "The weights are targets: divide by all of them."

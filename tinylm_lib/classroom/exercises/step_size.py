@@ -221,7 +221,7 @@ WARMUP_COSINE = Exercise(
     },
     hints=(
         "Three parts: before warmup_steps, from there to total_steps, and after.",
-        "For the middle part, first find the share of the way that is done, from 0 to 1.",
+        "For the middle part, first find the fraction of the way that is done, from 0 to 1.",
         "cos runs from 1 to -1 over half a turn. Turn that into 1 to 0, then into peak to floor.",
     ),
 )

@@ -317,7 +317,7 @@ RANDOM_WINDOWS = Exercise(
     hints=(
         "Draw batch_size starts with `torch.randint`. For 4 tokens and windows of 3 there is one start: which upper end says so?",
         "A window has seq_len + 1 tokens: x is all but the last, y all but the first.",
-        "Cut and stack, or index once: a column of starts plus a row of offsets is a table of places.",
+        "Cut and stack, or index once: a column of starts plus a row of offsets is a table of positions.",
     ),
 )
 

@@ -85,16 +85,16 @@ def _ranked(_: tuple, result: Any) -> Any:
 
 SHARING = {
     "not renormalised": Fault(
-        "what is kept does not sum to 1", "The share of the cut tokens must go to the others, in proportion."
+        "what is kept does not sum to 1", "The probability of the cut tokens must go to the others, in proportion."
     ),
     "minus infinity": Fault(
         "cut tokens get -inf", "That is for logits. Probabilities that are cut are 0, and the others sum to 1."
     ),
     "softmax of the kept": Fault(
-        "softmax is applied to probabilities", "They are shares already: divide by their sum."
+        "softmax is applied to probabilities", "They are probabilities already: divide by their sum."
     ),
     "softmax of all": Fault("softmax is applied to the zeros, too", "Then cut tokens come back: divide by the sum."),
-    "even": Fault("the kept tokens share evenly", "Their proportions stay."),
+    "even": Fault("the kept tokens get equal probabilities", "Their proportions stay."),
     "a little for the others": Fault("the cut tokens keep a little", "They have exactly 0."),
     "rest to the best": Fault("the best token gets all that was cut", "The kept ones grow in proportion."),
     "rest spread": Fault(
@@ -103,7 +103,7 @@ SHARING = {
     "by the largest": Fault("it is divided by the largest", "Divide by the sum."),
     "one sum for all rows": Fault("all rows share one sum", "Each row sums to 1."),
     "square": Fault("the probabilities are squared", "Their proportions stay."),
-    "logarithm": Fault("logarithms are returned", "Probabilities are asked for."),
+    "logarithm": Fault("logarithms are returned", "Probabilities are expected."),
     "over the batch": Fault("rows compete with one another", "The tokens are the last axis."),
     "sorted": Fault(
         "the probabilities come back in falling order", "Each belongs to its token: put them back where they were."
@@ -142,7 +142,7 @@ TOP_K_PROBS = Exercise(
         **SHARING,
         "mask in sorted order": Fault(
             "the first k tokens stay",
-            "The most probable ones should, wherever they stand. Is a mask made for sorted probabilities used on the others?",
+            "The most probable ones should, wherever they are. Is a mask made for sorted probabilities used on the others?",
         ),
         "ties kept": Fault(
             "all tokens as probable as the k-th stay", "With ties these are more than k: choose by rank, not by value."
@@ -152,19 +152,19 @@ TOP_K_PROBS = Exercise(
         ),
         "one less": Fault("one token too few stays", "Exactly k stay."),
         "one more": Fault("one token too many stays", "Exactly k stay."),
-        "always two": Fault("k is not used", "The caller says how many stay."),
+        "always two": Fault("k is not used", "The caller determines how many stay."),
         "smallest": Fault("the least probable tokens stay", "Look at the order of sorting."),
         "cuts the best": Fault("the best tokens are cut", "Is the mask used the wrong way round?"),
         "k for all rows": Fault("k tokens stay in all rows together", "Each row keeps k."),
         "nothing cut": Fault("nothing is cut", "All but k tokens get 0."),
         "others' probabilities": Fault(
-            "the places are right, and the probabilities are those of other tokens",
-            "What is put back at the places of `topk` must be its values: they are in the same order.",
+            "the positions are right, but the probabilities are those of other tokens",
+            "What is put back at the positions of `topk` must be its values: they are in the same order.",
         ),
-        "their ids": Fault("ids are returned", "Probabilities of all V tokens are asked for."),
+        "their ids": Fault("ids are returned", "Probabilities of all V tokens are expected."),
     },
     hints=(
-        "`topk` gives the values and their places. Where do the values go in a row of zeros?",
+        "`topk` gives the values and their positions. Where do the values go in a row of zeros?",
         "Comparing with the k-th value keeps too many when values are equal.",
         "Divide by the sum at the end, row by row.",
     ),
@@ -268,20 +268,20 @@ TOP_P_PROBS = Exercise(
         "all rows as the longest": Fault("all rows keep as many tokens as the longest", "Each row has its own sum."),
         "sum over all rows": Fault("the sum runs on from row to row", "Each row has its own sum."),
         "share of tokens": Fault(
-            "a share p of the tokens stays", "p is about their probability, not about their number."
+            "a fraction p of the tokens stays", "p is about their probability, not about their number."
         ),
         "above p": Fault("each token above p stays", "It is the sum that must reach p."),
         "above 1 - p": Fault("each token above 1 - p stays", "It is the sum that must reach p."),
         "share of the best": Fault(
             "each is compared with the best", "That is min-p; here it is the sum that must reach p."
         ),
-        "the rest of p": Fault("1 - p is taken for p", "The kept ones together reach p."),
-        "always 0.9": Fault("p is not used", "The caller says how much stays."),
+        "the rest of p": Fault("1 - p is used instead of p", "The kept ones together reach p."),
+        "always 0.9": Fault("p is not used", "The caller determines how much stays."),
         "cuts the best": Fault("the best tokens are cut", "Is the mask used the wrong way round?"),
     },
     hints=(
         "Sort from the most probable down, and add up on the way.",
-        "A token stays while the sum *before* it is below p: so the one that crosses it stays.",
+        "A token stays while the sum before it is below p, so the one that crosses it stays.",
         "Bring the result back to the order of the tokens, then divide by the sum.",
     ),
 )

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from tqdm import tqdm
 
+from ..folders import private_folder
 from .grade import grade
 from .launch import Limits, permitted
 from .marks import Mark
@@ -102,12 +102,7 @@ def _usable(to: Path, folder: Path) -> Path:
     """The target folder, made where it is missing so that nobody but its owner can open it."""
     if to.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"the target {to} is among the submissions; choose a folder outside {folder} with --to")
-    try:
-        to.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with TemporaryFile(dir=to):
-            return to
-    except OSError as error:
-        raise OSError(f"the target {to} cannot be written ({error.strerror}); choose another with --to") from None
+    return private_folder(to, f"the target {to}", "choose another with --to")
 
 
 def _missing() -> str:

@@ -10,7 +10,7 @@ from string import Template
 from urllib.parse import quote
 
 from ..display.cards import inline
-from ..display.theme import css
+from ..display.theme import page_head
 from ..exercises import find_exercise, names
 from .marks import Mark
 from .sections import Section, answer_to
@@ -240,4 +240,4 @@ def counted(n: int, what: str) -> str:
 
 def _fill(title: str, parts: Sequence[str]) -> str:
     page = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    return page.substitute(title=escape(f"{title} · TinyLM"), look=css(), content="\n".join(parts))
+    return page.substitute(head=page_head(f"{title} · TinyLM"), content="\n".join(parts))

@@ -14,7 +14,7 @@ from ...model import TransformerLM
 from ...pretrained import load_pretrained
 from ...text.base import Tokenizer
 from ...writing import stream_text
-from ..display.theme import css
+from ..display.theme import page_head
 from ..folders import own
 from ..live.record import live_record
 from ..live.scripts import engine_script
@@ -61,8 +61,8 @@ def export_page(
     sample = _sample(model, tokenizer, beginning, ("\n",) if stories else ())
     beginnings = [*_opening(tokenizer, beginning, sample), beginning, *(BEGINNINGS if stories else ())]
     page = Template(own("page/page.html")).substitute(
+        head=page_head(title.strip()),
         title=escape(title.strip()),
-        look=css(),
         parameters=f"{count_parameters(model.config).total:,}",
         facts=_facts(model, tokenizer, trained_on.strip() or _training_of(record)),
         source=f"Written by Python when this page was made, with temperature 1 and seed {SEED}.",

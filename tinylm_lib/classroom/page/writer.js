@@ -48,7 +48,7 @@ const LOOK = `
   .bar .main { min-width: 7.2em }
   .knobs { display: flex; gap: 24px; flex: 1 1 100% }
   .slide { display: grid; grid-template-columns: max-content minmax(48px, 1fr) 2.6em; flex: 1 1 0; min-width: 0 }
-  .slide input { width: 100%; height: 28px } .slide output { min-width: 0; text-align: right }
+  .slide input { width: 100%; height: 28px } .slide .value { min-width: 0; text-align: right }
   .more { display: flex; flex-wrap: wrap; gap: 10px 26px; align-items: center; color: var(--quiet) }
   .seed { display: flex; gap: 10px; align-items: center }
   .hint { margin: 4px 0 0; line-height: 1.35; color: var(--quiet) } .more .hint { flex: 1 1 100%; margin: -8px 0 0 }

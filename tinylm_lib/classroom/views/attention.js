@@ -6,8 +6,8 @@ const MOST_TOKENS = 32; // as in attention.py
 const LEVELS = 10, PATIENCE = 15_000; // shades in a small map; milliseconds until a kernel counts as silent
 const WHY = {
   scores: "A score is a dot product: how well the question of one word fits the offer of another.",
-  scaled: "Divided by the root of the head's width, so that wide heads do not shout.",
-  masked: "What comes later is taken away before any attention is given.",
+  scaled: "Scores are divided by the root of the head's width, because otherwise those of wide heads would be larger.",
+  masked: "Positions that come later are masked before any attention is given.",
   weights: "Softmax turns scores into attention weights: every row sums to 1.",
   mixed: "Each value is multiplied by its weight. The sum is what the word takes with it.",
 };
@@ -32,7 +32,7 @@ const CARD = `
   thead td { font-size: var(--type-small); line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
   thead span { display: block; width: 0; white-space: nowrap; transform: translate(20px, -4px) rotate(-50deg); transform-origin: 0 100% }
   th.on { color: var(--ink); font-weight: 700 }
-  tbody td { position: relative; width: var(--cell); height: clamp(21px, calc(var(--cell) * 1.3), 31px); padding: 0; text-align: center;
+  tbody td { position: relative; width: var(--cell); height: clamp(21px, calc(var(--cell) * 1.3), 28px); padding: 0; text-align: center;
     font-size: clamp(0px, calc((var(--cell) - 24px) * 9999), clamp(11px, calc(var(--cell) * .36), var(--type-small))); border-radius: 4px; cursor: pointer }
   tbody td.faint { color: var(--quiet) }
   tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
@@ -41,10 +41,11 @@ const CARD = `
   .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: var(--type-small); color: var(--quiet); margin: 10px 0 0 }
   .legend i { display: inline-block; width: 26px; height: 14px; border-radius: 3px; vertical-align: -2px; margin-right: 6px }
   .legend .ramp { width: 74px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
+  .legend .ramp.both { background: linear-gradient(90deg, var(--deep-negative), var(--middle-negative), var(--paper), var(--middle), var(--deep)) }
   .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 10px; align-items: center; font-size: var(--type-label); margin: 0 }
   .bars i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
   .bars .number { text-align: right; font-variant-numeric: tabular-nums }
-  .bars .on { font-weight: 700 }
+  .bars .on { font-weight: 700 } .bars small { font-size: var(--type-small); color: var(--quiet); font-weight: 400 }
   .strips { margin: 14px 0 0; font-size: var(--type-small) }
   .strips svg { display: block; width: 100%; height: 34px; margin: 1px 0 7px; border-bottom: 1px solid var(--line); border-radius: 3px; background: var(--soft) }
   .strips rect { fill: var(--accent) }
@@ -154,7 +155,10 @@ function mount(el, model, kept) {
   };
   const digits = () => (SHARES.includes(state.stage) ? 2 : 1);
   const isMasked = (i, j) => j > i && !["scores", "scaled"].includes(state.stage);
-  const shade = (x, [low, high]) => Math.min(1, Math.max(0, (x - low) / (high - low || 1)));
+  const part = (x, [low, high]) => Math.min(1, Math.max(0, (x - low) / (high - low || 1)));
+  /** How dark a cell is: a probability by its size, a score by its distance from 0; what is below 0 has the other hue. */
+  const shade = (x, [low, high]) => (SHARES.includes(state.stage) ? x : Math.min(1, Math.abs(x) / (Math.max(high, -low) || 1)));
+  const kind = (x) => (SHARES.includes(state.stage) ? "shade" : x < 0 ? "shade signed below" : "shade signed");
   const place = (event) => {
     const cell = event.target.closest("td[data-i]");
     return cell && [Number(cell.dataset.i), Number(cell.dataset.j)];
@@ -198,15 +202,16 @@ function mount(el, model, kept) {
   function chain(i, j) {
     const { scores, scaled, weights } = stages(), h = state.head;
     const course = `q · k = ${fixed(scores[h][i][j], 1)}, ÷ √${D} = ${fixed(scaled[h][i][j], 1)}`;
-    return `Query ${named(tokens[i])} looks **${fixed(weights[h][i][j], 2)}** at key ${named(tokens[j])}: ${course}, ${j > i ? "mask = −∞, " : ""}softmax = ${fixed(weights[h][i][j], 2)}.`;
+    return `${course}, ${j > i ? "mask = −∞, " : ""}softmax = **${fixed(weights[h][i][j], 2)}**`;
   }
 
   function drawBars(i, j) {
     const limits = range(), [low, high] = limits, zero = Math.max(0, -low / (high - low));
     const row = matrix()[i].map((x, at) => [x, at]).filter(([, at]) => !isMasked(i, at));
     bars.replaceChildren(...row.sort((a, b) => b[0] - a[0]).slice(0, 5).flatMap(([x, at]) => {
-      const end = shade(x, limits), from = Math.min(zero, end), on = at === j ? "on" : "";
-      return [make("span", { class: on }, tokens[at]),
+      const end = part(x, limits), from = Math.min(zero, end), on = at === j ? "on" : "";
+      const again = tokens.indexOf(tokens[at]) < tokens.lastIndexOf(tokens[at]) ? [" ", make("small", {}, `at ${at}`)] : [];
+      return [make("span", { class: on }, tokens[at], ...again),
         make("i", { style: `margin-left: ${100 * from}%; width: ${100 * Math.abs(end - zero)}%` }),
         make("span", { class: `number ${on}` }, fixed(x, digits()))];
     }));
@@ -239,7 +244,7 @@ function mount(el, model, kept) {
     tokens.forEach((_, at) => {
       names[at].className = at === i ? "on" : "";
       columns[at].className = at === j ? "on" : "";
-      wordsShown[at].className = `${isMasked(i, at) ? "later" : "shade"} ${at === i ? "asks" : ""}`;
+      wordsShown[at].className = `${isMasked(i, at) ? "later" : kind(matrix()[i][at])} ${at === i ? "asks" : ""}`;
       wordsShown[at].style.setProperty("--a", isMasked(i, at) ? 0 : shade(matrix()[i][at], limits).toFixed(3));
     });
     for (const { asks } of Object.values(maps)) asks.setAttribute("y", i);
@@ -256,7 +261,7 @@ function mount(el, model, kept) {
       : `Layer ${state.layer}, head ${state.head}, counted from 0 as in the code. Each row is a word that asks; each column a word it may look back at.`;
     cells.forEach((row, r) => row.forEach((cell, c) => {
       const isHidden = isMasked(r, c), text = isHidden ? "" : fixed(values[r][c], inCells), tells = told[r]?.includes(c);
-      cell.className = `${isHidden ? "hatched" : "shade"} ${text === "0.00" ? "faint" : ""} ${tells ? "told" : ""}`;
+      cell.className = `${isHidden ? "hatched" : kind(values[r][c])} ${text === "0.00" ? "faint" : ""} ${tells ? "told" : ""}`;
       cell.style.setProperty("--a", isHidden ? 0 : shade(values[r][c], limits).toFixed(3));
       cell.textContent = text;
       cell.setAttribute("aria-label", `${tokens[r]} looks at ${tokens[c]}: ${isHidden ? "masked" : text}${tells ? ", determines the next word" : ""}`);
@@ -275,7 +280,7 @@ function mount(el, model, kept) {
     share.hidden = !rows.length;
     legend.replaceChildren(
       make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers"),
-      make("span", {}, `colour from ${fixed(low, digits())}`, make("i", { class: "ramp" }), `to ${fixed(high, digits())}`),
+      make("span", {}, `colour from ${fixed(SHARES.includes(state.stage) ? low : -Math.max(high, -low), digits())}`, make("i", { class: SHARES.includes(state.stage) ? "ramp" : "ramp both" }), `to ${fixed(Math.max(high, -low), digits())}`),
       ...(isMasked(0, 1) ? [make("span", {}, make("i", { class: "hatched" }), "masked: comes later")] : []),
       ...(rows.length ? [make("span", {}, make("i", { class: "ring" }), "StoryWorld: this word determines the next one")] : []),
       ...(rows.length && whole ? [make("span", {}, "below a map: the attention that goes there")] : []));

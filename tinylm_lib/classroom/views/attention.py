@@ -19,6 +19,7 @@ from ..display.numbers import fixed
 from ..display.theme import HEAT, INK, LINE
 from ..shapes.capture import Captured, Stages
 from .base import View, capture_ids, check_index, ids_of, leading_blanks, named, packed, page_model, pictured, readable
+from .typed import typed_text
 
 _MOST_TOKENS, _MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
 _MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
@@ -75,28 +76,6 @@ def attention_view(
         answer=answer,
         sharpness=1.0,
     )
-
-
-def typed_text(tokenizer: Any, text: str, lead: str) -> str:
-    """A typed text with what comes before it: a line end before a story, before another text what the view began with.
-
-    lead: what the view began with. Where the tokenizer knows the first word only after a line end, or only after a
-    line end and a blank, these come before it.
-    Raises: ValueError for an empty text.
-    """
-    text = text.strip()
-    if not text:
-        raise ValueError("the text is empty: type a text")
-    leads = [*(["\n"] if told_by(text) else []), lead, "\n", "\n "]
-    return next((each for each in leads if _is_known(tokenizer, each + words(text)[0])), lead) + text
-
-
-def _is_known(tokenizer: Any, text: str) -> bool:
-    try:
-        tokenizer.encode(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _stored(caught: Captured, tokenizer: Any, stages: dict[int, Stages]) -> dict[str, Any]:

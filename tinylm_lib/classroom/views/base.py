@@ -22,6 +22,7 @@ SCRIPTS = Path(__file__).parent
 MIME = "application/vnd.tinylm.view+json"
 SHARED = "shared"
 LIVE = SCRIPTS.parent / "live"
+SHARED_WITH = {"training": "run", "rewards": "run"}  # a script that a module begins with, because others do, too
 FROM_LIVE = {"sampling": "nextTokenProbs"}  # what a module takes from the script of the same name there
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
@@ -84,9 +85,11 @@ def source(module: str) -> str:
     """
     path = SCRIPTS / f"{module}.js"
     if not path.exists():
-        known = sorted(each.stem for each in SCRIPTS.glob("*.js") if each.stem != SHARED)
+        known = sorted(each.stem for each in SCRIPTS.glob("*.js") if each.stem not in (SHARED, *SHARED_WITH.values()))
         raise ValueError(f"no view module {module!r}; there are {', '.join(known)}")
     before = f"const PALETTE = {json.dumps(css())};\n" if module == SHARED else ""
+    if part := SHARED_WITH.get(module):
+        before = source(part) + "\n"
     if taken := FROM_LIVE.get(module):
         body = indent((LIVE / path.name).read_text(encoding="utf-8"), "  ")
         before = f"const {taken} = (() => {{\n{body}  return {taken};\n}})();\n"

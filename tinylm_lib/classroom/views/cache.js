@@ -33,11 +33,14 @@ const LOOK = `
 .tinylm-view.cache .totals { display: grid; grid-template-columns: max-content 1fr; gap: 5px 12px; align-items: center; font-size: var(--type-label); margin: 14px 0 0 }
 .tinylm-view.cache .totals i { display: block; height: 16px; min-width: 2px; border-radius: 3px; background: var(--series-1) }
 .tinylm-view.cache .totals i.plain { background: var(--series-2) }
+.tinylm-view.cache summary { cursor: pointer; width: max-content; margin: 12px 0 6px; font-size: var(--type-label); color: var(--accent) }
 .tinylm-view.cache .note { color: var(--quiet); font-size: var(--type-label); margin: 12px 0 0 }
+.tinylm-view.cache .bar > span { min-width: 0; max-width: 100% }
+@container (max-width: 420px) { .tinylm-view.cache .sums :is(th, td) { padding-left: 7px; font-size: var(--type-small); overflow-wrap: anywhere } .tinylm-view.cache .sums th[scope=row] { min-width: 70px } }
 @media (prefers-reduced-motion: no-preference) { .tinylm-view.cache :is(.totals i, g) { transition: width var(--motion), opacity var(--motion) } }
 `;
 
-const SIZE = 28, LEFT = 30, TOP = 74, PACE = 700;
+const SIZE = 28, LEFT = 30, TOP = 86, PACE = 700;
 const whole = (x) => x.toLocaleString("en-US");
 const times = (x) => `${x.toFixed(1)} ×`;
 
@@ -156,9 +159,10 @@ function mount(el, data) {
       })] : []), holder, ...(still ? [] : [play])),
     say, grids,
     make("p", { class: "key" }, key("new", "●", "new: its q, k and v are computed"), key("again", "↻", "computed again, with the same result"), key("kept", "kv", "its k and v are taken from the cache")),
-    make("table", { class: "sums" }, make("thead", {}, make("tr", {}, make("td", {}),
-      ...["without", "with a cache", "times"].map((name) => make("th", { scope: "col" }, name)))), sums),
     totals,
+    make("details", {}, make("summary", {}, "The numbers of this step"),
+      make("table", { class: "sums" }, make("thead", {}, make("tr", {}, make("td", {}),
+        ...["without", "with a cache", "times"].map((name) => make("th", { scope: "col" }, name)))), sums)),
     make("p", { class: "note" }, `The price is memory: 2 (k and v) × ${layers} layers × ${groups} key-value heads × ${width} numbers × 4 bytes = ${whole(bytes)} bytes for each position.`),
     live);
   view.classList.add("cache");

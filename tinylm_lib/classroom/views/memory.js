@@ -3,9 +3,12 @@
 const MEMORY = `
 .tinylm-view.memory .say { min-height: 1.35em; margin-bottom: 10px }
 .tinylm-view.memory .map { display: flex; height: 236px; gap: 3px; margin: 0 0 10px }
-.tinylm-view.memory .column { display: flex; flex-direction: column; gap: 3px; min-width: 2px; flex-basis: 0 }
+.tinylm-view.memory .column { display: flex; flex-direction: column; gap: 3px; min-width: 8px; flex-basis: 0 }
 .tinylm-view.memory .tile { flex-basis: 0; min-height: 0; container-type: size; cursor: pointer; border-radius: 4px; overflow: hidden;
   background: linear-gradient(90deg, var(--hue) 5px, color-mix(in srgb, var(--hue) var(--much, 22%), var(--paper)) 5px); position: relative }
+.tinylm-view.memory .tile.head { background: linear-gradient(90deg, var(--hue) 5px, transparent 5px),
+  repeating-linear-gradient(135deg, color-mix(in srgb, var(--hue) var(--much, 22%), var(--paper)) 0 7px, var(--paper) 7px 10px) }
+.tinylm-view.memory i.head { background: repeating-linear-gradient(135deg, var(--hue) 0 4px, var(--paper) 4px 6px); border: 1px solid var(--hue) }
 .tinylm-view.memory .tile:hover { --much: 38% }
 .tinylm-view.memory .tile[aria-selected="true"] { box-shadow: inset 0 0 0 3px var(--focus) }
 .tinylm-view.memory .tile:focus-visible { outline: 3px solid var(--focus); outline-offset: 1px; z-index: 1 }
@@ -19,7 +22,7 @@ const MEMORY = `
 .tinylm-view.memory h4 { font-size: 18px; margin: 0 0 10px; padding-top: 16px; border-top: 1px solid var(--line) }
 .tinylm-view.memory .bytes { display: grid; grid-template-columns: max-content 1fr max-content; gap: 4px 14px; align-items: center; margin: 26px 0 10px; font-size: var(--type-label) }
 .tinylm-view.memory .line { position: relative; height: 36px; display: flex; background: var(--soft); border-radius: 4px }
-.tinylm-view.memory .stack { height: 100%; background: color-mix(in srgb, var(--hue) 55%, var(--paper)); border-bottom: 4px solid var(--hue); box-shadow: inset -2px 0 var(--paper); min-width: 3px }
+.tinylm-view.memory .stack { height: 100%; background: var(--hue); box-shadow: inset -2px 0 var(--paper); min-width: 3px }
 .tinylm-view.memory .bytes > .name { grid-column: 1 }
 .tinylm-view.memory .parts { grid-column: 2; display: flex; flex-wrap: wrap; gap: 2px 20px; margin-bottom: 10px; font-size: var(--type-small) }
 .tinylm-view.memory .parts span { white-space: nowrap } .tinylm-view.memory .parts i { width: 13px; height: 13px; margin-right: 7px; vertical-align: -2px }
@@ -33,8 +36,6 @@ const MEMORY = `
   .tinylm-view.memory .bytes > .line { order: var(--at) } .tinylm-view.memory .bytes > .parts { order: var(--at); grid-column: 1 / -1 } }
 `;
 
-const HUES = { embedding: "series-3", attention: "series-1", "feed-forward": "series-2", norms: "quiet", head: "series-4" };
-const BYTE_HUES = ["series-1", "series-2", "series-3"];
 const WORD = { fp32: 4, bf16: 2 };
 const many = (n) => n.toLocaleString("en-US");
 /** A number of parameters in words, a number of bytes in its unit, a fraction in percent: three digits. */
@@ -79,10 +80,10 @@ function mount(el, { models, devices, source }) {
     if (!all().some(({ name }) => name === state.part)) state.part = all()[0].name;
     tiles = [];
     map.replaceChildren(...model().groups.map((group) => {
-      const hue = `--hue: var(--${HUES[group.name]})`, sum = summed(group.parts);
+      const hue = `--hue: var(--part-${group.name})`, sum = summed(group.parts);
       return make("div", { class: "column", role: "group", "aria-label": group.name, style: `${hue}; flex-grow: ${sum / model().total}` }, ...group.parts.map((part) => {
         const tile = make("div", {
-          class: "tile", role: "option", "data-part": part.name, "data-lm-suppress-shortcuts": "true", style: `flex-grow: ${part.n / sum}`,
+          class: group.name === "head" ? "tile head" : "tile", role: "option", "data-part": part.name, "data-lm-suppress-shortcuts": "true", style: `flex-grow: ${part.n / sum}`,
           "aria-label": `${group.name}, ${part.title}: ${many(part.n)} parameters, ${percent(part.n / model().total)}`,
           onclick: () => select(part.name, true), onpointermove: () => part.name === state.part || select(part.name, false),
         }, make("span", { "aria-hidden": "true" }, part.title, make("small", {}, percent(part.n / model().total))));
@@ -91,8 +92,8 @@ function mount(el, { models, devices, source }) {
       }));
     }));
     key.replaceChildren(...model().groups.map((group) => make("button", {
-      type: "button", style: `--hue: var(--${HUES[group.name]})`, onclick: () => select(group.parts[0].name, true),
-    }, make("i"), `${group.name} ${percent(summed(group.parts) / model().total)}`)));
+      type: "button", style: `--hue: var(--part-${group.name})`, onclick: () => select(group.parts[0].name, true),
+    }, make("i", { class: group.name }), `${group.name} ${percent(summed(group.parts) / model().total)}`)));
     select(state.part, false);
   }
 
@@ -112,7 +113,7 @@ function mount(el, { models, devices, source }) {
       [`Inference, ${state.word}`, [["weights", word * total], ["KV cache", cache]]],
     ];
     const sum = (stacks) => stacks.reduce((n, [, size]) => n + size, 0), most = Math.max(...lines.map(([, stacks]) => sum(stacks)));
-    const hue = (title, i) => `--hue: var(--${BYTE_HUES[title === "KV cache" ? 2 : i]})`;
+    const hue = (title, i) => `--hue: var(--bytes-${title === "KV cache" ? 3 : i + 1})`;
     table.replaceChildren(...lines.flatMap(([name, stacks], at) => [
       make("span", { class: "name", style: `--at: ${2 * at + 1}` }, name),
       make("div", { class: "line", style: `--at: ${2 * at + 1}` },
@@ -122,7 +123,7 @@ function mount(el, { models, devices, source }) {
       make("div", { class: "parts", style: `--at: ${2 * at + 1}` }, ...stacks.map(([title, size], i) => make("span", { style: hue(title, i) }, make("i"), `${title} ${bytes(size)}`)))]));
     const share = cache / sum(lines[1][1]), each = many(tokens());
     const who = batch > 1 ? `${batch} texts of ${each} tokens` : `one text of ${each} tokens`;
-    told.replaceChildren(...prose(`For ${who} the KV cache takes **${bytes(cache)}**, **${percent(share)}** of what inference needs. Training takes **${bytes(16 * total)}** before the first text.`));
+    told.replaceChildren(...prose(`For ${who} the KV cache takes **${bytes(cache)}**, **${percent(share)}** of what inference needs. Training takes **${bytes(16 * total)}** before it reads a text.`));
   }
 
   map.addEventListener("keydown", (event) => {

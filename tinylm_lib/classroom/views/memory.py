@@ -10,20 +10,20 @@ from ...cost import kv_cache_bytes, training_bytes
 from ...presets import preset
 from ..display.cards import number_table
 from ..display.figures import drawing
-from ..display.theme import QUIET, SERIES
+from ..display.theme import PART_COLORS
 from ..shapes.model_steps import model_steps
 from .base import View, pictured
 
-# Of each group its colour, its hatching, and its parts: the step of the walk and what the view calls it.
+# Of each group its hatching, and its parts: the step of the walk and what the view calls it.
 GROUPS = {
-    "embedding": (SERIES[2], "", {"embed": "token table", "position": "positions"}),
-    "attention": (SERIES[0], "//", {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o"}),
-    "feed-forward": (SERIES[1], "", {"gate_proj": "gate", "up_proj": "up", "down_proj": "down"}),
-    "norms": (QUIET, "..", {
+    "embedding": ("", {"embed": "token table", "position": "positions"}),
+    "attention": ("//", {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o"}),
+    "feed-forward": ("", {"gate_proj": "gate", "up_proj": "up", "down_proj": "down"}),
+    "norms": ("..", {
         "attn_norm": "before attention", "ffn_norm": "before the feed-forward", "q_norm": "of q", "k_norm": "of k",
         "final_norm": "final",
     }),
-    "head": (SERIES[3], "\\\\", {"head": "head"}),
+    "head": ("\\\\", {"head": "head"}),
 }  # fmt: skip
 PUBLISHED = (("gpt2", "small"), ("gpt2", "xl"), ("llama", "3.2-1b"), ("llama", "3-8b"))
 MOST_MODELS = 8
@@ -83,14 +83,14 @@ def memory_view(configs: Mapping[str, ModelConfig] | None = None) -> View:
 def parameter_parts(config: ModelConfig) -> dict[str, dict[str, int]]:
     """The parameters of all layers together, by group and part; what a model does not have is left out."""
     found = {step.name: step.parameters * step.times for step in model_steps(config, 1)}
-    groups = {group: {part: found[part] for part in parts if found.get(part)} for group, (*_, parts) in GROUPS.items()}
+    groups = {group: {part: found[part] for part in parts if found.get(part)} for group, (_, parts) in GROUPS.items()}
     return {group: parts for group, parts in groups.items() if parts}
 
 
 def _entry(name: str, config: ModelConfig) -> dict[str, Any]:
     found = parameter_parts(config)
     groups = [
-        {"name": group, "parts": [{"name": part, "title": GROUPS[group][2][part], "n": n} for part, n in parts.items()]}
+        {"name": group, "parts": [{"name": part, "title": GROUPS[group][1][part], "n": n} for part, n in parts.items()]}
         for group, parts in found.items()
     ]
     total = sum(sum(parts.values()) for parts in found.values())
@@ -114,9 +114,11 @@ def _draw(models: list[dict[str, Any]]) -> Figure:
         ax = figure.subplots()
         ax.set(title="Where the parameters are", xlabel="% of all parameters", xlim=(0, 100))
         left, places = [0.0] * len(models), range(len(models))
-        for group, (color, hatch, _) in GROUPS.items():
+        for group, (hatch, _) in GROUPS.items():
             shares = [_percent(model, group) for model in models]
-            ax.barh(places, shares, left=left, color=color, hatch=hatch, edgecolor="white", label=group)
+            ax.barh(
+                places, shares, left=left, color=PART_COLORS[group].light, hatch=hatch, edgecolor="white", label=group
+            )
             left = [a + b for a, b in zip(left, shares, strict=True)]
         ax.set_yticks(places, [model["name"] for model in models])
         ax.invert_yaxis()

@@ -32,9 +32,9 @@ const SHEET = `
 .tinylm-view.residual .course .title { display: block; font-size: var(--type-small); font-weight: 400; color: var(--quiet); line-height: 1.25; align-self: end }
 .tinylm-view.residual .course .on { color: var(--ink); font-weight: 700 }
 .tinylm-view.residual .course em { font-style: normal; text-align: right; font-variant-numeric: tabular-nums }
-.tinylm-view.residual .course .stream i { background: var(--axis-C) }
-.tinylm-view.residual .course .attention i { background: var(--axis-D) }
-.tinylm-view.residual .course .ffn i { background: var(--axis-F) }
+.tinylm-view.residual .course .stream i { background: var(--part-stream) }
+.tinylm-view.residual .course .attention i { background: var(--part-attention) }
+.tinylm-view.residual .course .ffn i { background: var(--part-feed-forward) }
 @container (max-width: 600px) {
   .tinylm-view.residual th[scope=row] { position: sticky; left: -4px; z-index: 1; background: var(--paper); box-shadow: 0 0 0 3px var(--paper) }
   .tinylm-view.residual .course { grid-template-columns: repeat(4, minmax(0, 1fr)); column-gap: 8px }
@@ -44,7 +44,7 @@ const SHEET = `
 .tinylm-view.residual .note { color: var(--quiet); font-size: var(--type-small); margin: 10px 0 0 }
 `;
 
-const depthName = (d) => (d ? `after block ${d}` : "embedding");
+const depthName = (d) => (d ? `after block ${d - 1}` : "embedding");
 
 /** The grid and all that is said of one text; `state` keeps depth and position. */
 function show(holder, data, state) {
@@ -71,7 +71,7 @@ function show(holder, data, state) {
   function told(d, t) {
     const at = `at ${named(tokens[t])}`, p = `**${fixed(probs[d][t][0], 2)}**`, final = `**${fixed(probs[end][t][0], 2)}**`;
     if (d === end) return `In the end, ${at}, the model says ${named(word(d, t))} with ${p}.`;
-    const where = d ? `After block ${d}, ${at}` : `With the embedding alone, ${at}`;
+    const where = d ? `After block ${d - 1}, ${at}` : `With the embedding alone, ${at}`;
     return settled(d, t) ? `${where}, the model would say ${named(word(d, t))} with ${p}; in the end with ${final}.`
       : `${where}, the model would say ${named(word(d, t))} with ${p}; in the end it says ${named(word(end, t))} with ${final}.`;
   }

@@ -11,8 +11,8 @@ from ...model import TransformerLM
 from ..display.cards import number_table
 from ..display.figures import drawing
 from ..display.theme import HEAT, QUIET, TURN
-from .attention import typed_text
 from .base import View, capture_ids, few_digits, ids_of, leading_blanks, named, pictured, readable_tokens
+from .typed import typed_text
 
 _MOST_TOKENS, _MOST_LIVE_TOKENS, _BEST = 16, 32, 5
 
@@ -44,7 +44,7 @@ def residual_view(model: TransformerLM, tokenizer: Any, text: str) -> View:
     tokens, d, t = data["tokens"], data["depth"], data["position"]
     best = [[data["vocabulary"][cell[0]] for cell in row] for row in data["best"]]
     probs = torch.tensor(data["probs"])[..., 0]
-    names = ["embedding", *(f"after block {i}" for i in range(1, len(best)))]
+    names = ["embedding", *(f"after block {i}" for i in range(len(best) - 1))]  # counted from 0, as in the model
     first, last = (f"{named(best[i][t])} with {probs[i, t]:.2f}" for i in (d, -1))
     place = names[d] if d else "at the embedding"
     says = f"At {named(tokens[t])}, {place}, the model would say {first}; in the end it says {last}."

@@ -2,7 +2,8 @@
 
 // How a head may be turned: angles in the order of one layout, partners by that of the same or, by mistake, of another.
 const WAYS = { interleaved: ["interleaved", "interleaved"], halves: ["halves", "halves"], "mixed up": ["interleaved", "halves"] };
-const SPAN = 128, MOVES = 1000, STARTS = [0, 40, 400], WAVES = 10_000;
+const SPANS = [128, 2048, 32768], FINEST = 1 / 300; // positions that the bank shows; of its width, the shortest turn that is drawn
+const MOVES = 1000, STARTS = [0, 40, 400], WAVES = 10_000;
 const TITLES = {
   pair: "A position turns each pair of numbers",
   bank: "Fast pairs for neighbours, slow ones for regions",
@@ -115,7 +116,7 @@ function arrow(x, y, color, name) {
 function mount(el, data) {
   const { q, k } = data, D = q.length, pairs = D / 2;
   const ways = Object.fromEntries(Object.entries(WAYS).map(([name, two]) => [name, two.map((layout) => places(D, layout))]));
-  const state = { part: data.part, pair: Math.min(3, pairs - 1), position: 12, base: data.base, distance: data.offset, moved: 0, layout: data.layout };
+  const state = { part: data.part, pair: Math.min(3, pairs - 1), position: 12, base: data.base, distance: data.offset, moved: 0, span: SPANS[0], layout: data.layout };
   const title = make("p", { class: "title" }), sub = make("p", { class: "sub" }), say = make("p", { class: "say" });
   const controls = make("div", { class: "bar" }), stage = make("div"), live = make("p", { class: "unseen", role: "status" });
 
@@ -130,7 +131,7 @@ function mount(el, data) {
   const set = (change) => { Object.assign(state, change); show(); live.textContent = say.textContent; };
   const logs = (at) => count(10 ** at), lg = Math.log10(data.base);
   const sliders = {
-    position: slider("Position", { min: 0, max: SPAN - 1, value: state.position }, String, (position) => set({ position })),
+    position: slider("Position", { min: 0, max: SPANS[0] - 1, value: state.position }, count, (position) => set({ position })),
     pair: slider("Pair", { min: 0, max: pairs - 1, value: state.pair }, String, (pair) => set({ pair })),
     base: slider("Base", { min: Math.min(2, Math.floor(lg)), max: Math.max(6, Math.ceil(lg)), step: 0.01, value: lg }, logs, (at) => set({ base: Math.round(10 ** at) })),
     distance: slider("Distance", { min: 0, max: data.reach, value: state.distance }, String, (distance) => set({ distance })),
@@ -186,39 +187,49 @@ function mount(el, data) {
   const height = Math.max(7, Math.floor(352 / pairs)), each = Math.ceil(pairs / 16);
   const rows = range(pairs).map(() => [make("span"), make("div", { class: "wave" }), make("span")]);
   const mark = make("i"), ring = make("b");
+  const fine = make("span", {}, make("i", { class: "hatched" }), "turns too often to be drawn");
   const slowest = make("span"), over = make("div", { class: "over", role: "img" }, mark, ring);
   const pick = (event) => {
     if (event.type === "pointermove" && !event.buttons) return;
     const box = over.getBoundingClientRect(), clip = (x, most) => Math.max(0, Math.min(most, x));
-    put("position", Math.round(clip(((event.clientX - box.left) / box.width) * SPAN, SPAN - 1)));
+    put("position", Math.round(clip(((event.clientX - box.left) / box.width) * state.span, state.span - 1)));
     put("pair", Math.floor(clip(((event.clientY - box.top) / box.height) * pairs, pairs - 1)));
   };
   for (const name of ["pointerdown", "pointermove"]) over.addEventListener(name, pick);
-  const ticks = make("div", { class: "ticks" }, ...[0, 32, 64, 96, 128].map((p) => make("span", { style: `left: ${(100 * p) / SPAN}%` }, String(p))));
+  const ticks = make("div", { class: "ticks" });
+  const spans = segments("Positions", "span", SPANS.map((n) => [n, count(n)]), state.span, (span) => {
+    sliders.position.querySelector("input").max = span - 1;
+    state.span = span;
+    put("position", Math.min(state.position, span - 1));
+  });
   const bankPart = make("div", {},
     make("div", { class: "bank", style: `grid-template-rows: 26px repeat(${pairs}, ${height}px)` },
       make("span", {}, "pair"), make("span"), make("span", {}, "one turn takes"), ...rows.flat(), over),
     make("div", { class: "bank", "aria-hidden": "true" }, make("span", { style: "visibility: hidden" }, "pair"), ticks, make("span", { style: "visibility: hidden" }, "one turn takes")),
     make("p", { class: "key" }, make("span", {}, "across: position"), make("span", {}, "colour: cosine of the angle, −1", make("i", { class: "signed" }), "1"),
-      slowest, make("span", {}, "click to choose")));
+      slowest, fine, make("span", {}, "click to choose")));
   rows.forEach((row, i) => row.forEach((node, column) => { node.style.gridRow = i + 2; node.style.gridColumn = column + 1; }));
 
   function showBank() {
     const lengths = speeds().map((speed) => (2 * Math.PI) / speed), last = lengths.at(-1), times = last / data.longest;
     const long = (x) => (x < 100 ? fixed(x, 1) : count(x));
     rows.forEach(([name, band, length], i) => {
-      const stops = [0, 1, 2, 3, 4, 3, 2, 1, 0].map((hue, n) => `var(--c${hue}) ${((100 * lengths[i] * n) / 8 / SPAN).toFixed(4)}%`);
-      band.style.background = `repeating-linear-gradient(90deg, ${stops.join(", ")})`;
+      const stops = [0, 1, 2, 3, 4, 3, 2, 1, 0].map((hue, n) => `var(--c${hue}) ${((100 * lengths[i] * n) / 8 / state.span).toFixed(4)}%`);
+      const tooFine = lengths[i] / state.span < FINEST; // a turn takes less than a pixel or two: only a mixture is seen
+      band.style.background = tooFine ? "" : `repeating-linear-gradient(90deg, ${stops.join(", ")})`;
+      band.classList.toggle("hatched", tooFine);
       const told = i % each === 0 || i === state.pair;
       [name.textContent, length.textContent] = told ? [i, long(lengths[i])] : ["", ""];
       name.className = length.className = i === state.pair ? "on" : "";
     });
-    mark.style.left = `${(100 * state.position) / SPAN}%`;
+    mark.style.left = `${(100 * state.position) / state.span}%`;
+    ticks.replaceChildren(...[0, 1, 2, 3, 4].map((n) => make("span", { style: `left: ${25 * n}%` }, count((n * state.span) / 4))));
+    fine.hidden = lengths[0] / state.span >= FINEST;
     ring.style.cssText = `top: ${state.pair * height - 3}px; height: ${height + 5}px`;
     const slow = lengths.filter((length) => length > data.longest).length, theta = state.position * speeds()[state.pair];
-    over.setAttribute("aria-label", `cosines of ${pairs} pairs over ${SPAN} positions; one turn takes ${long(lengths[0])} to ${long(last)} positions`);
+    over.setAttribute("aria-label", `cosines of ${pairs} pairs over ${count(state.span)} positions; one turn takes ${long(lengths[0])} to ${long(last)} positions`);
     const longest = `the ${data.longest} this model reads`;
-    const reads = times < 1 ? `fewer than ${longest}, so even it comes round` : `${times < 10 ? fixed(times, 1) : count(times)} times ${longest}`;
+    const reads = times < 1 ? `fewer than ${longest}, so even this pair turns fully` : `${times < 10 ? fixed(times, 1) : count(times)} times ${longest}`;
     say.replaceChildren(...prose(`With base **${count(state.base)}** the slowest pair takes **${long(last)}** positions for one turn: ${reads}. ` +
       `At position ${state.position}, pair ${state.pair} has turned by **${fixed(theta, 3)}** radians.`));
     slowest.textContent = `${slow} of ${pairs} pairs need more than ${data.longest} for a turn`;
@@ -295,7 +306,7 @@ function mount(el, data) {
 
   const parts = {
     pair: ["one pair", pairPart, [sliders.position, sliders.pair], showPair],
-    bank: ["all pairs", bankPart, [sliders.base, sliders.position, sliders.pair], showBank],
+    bank: ["all pairs", bankPart, [sliders.base, sliders.position, sliders.pair, spans], showBank],
     score: ["score and distance", scorePart, [sliders.distance, sliders.moved], showScore],
     layout: ["layouts", layoutPart, [layouts, sliders.pair], showLayout],
   };

@@ -9,8 +9,8 @@ const SHEET = `
 .tinylm-view.sampling .parts > * { min-width: 0 }
 .tinylm-view.sampling .parts > :first-child { flex: 1 1 330px }
 .tinylm-view.sampling .parts > :last-child { flex: 1.35 1 440px }
-.tinylm-view.sampling .sliders { display: grid; gap: 8px; margin: 0 0 16px }
-.tinylm-view.sampling .slide { display: grid; grid-template-columns: 7em minmax(90px, 1fr) 5.6em }
+.tinylm-view.sampling .sliders { display: grid; grid-template-columns: minmax(0, 1fr); gap: 8px; margin: 0 0 16px }
+.tinylm-view.sampling .slide { display: grid; grid-template-columns: 7em minmax(48px, 1fr) 5.6em }
 .tinylm-view.sampling .slide input { width: 100% }
 .tinylm-view.sampling .say { min-height: 5.4em; margin: 0 0 10px }
 .tinylm-view.sampling table { border-collapse: separate; border-spacing: 0; width: 100%; table-layout: fixed; font-size: var(--type-label); font-variant-numeric: tabular-nums; margin: 0 }

@@ -1,10 +1,10 @@
 // The walk through a model: a tree of steps with shapes, sizes and what flows there, and one token followed through.
 
 const FLOW = `
-.tinylm-view.shape-flow .say { min-height: 1.35em; margin-bottom: 12px }
+.tinylm-view.shape-flow .say { min-height: 1.35em; margin: 0 0 4px; padding: 6px 0 8px; position: sticky; top: 0; z-index: 2; background: var(--paper) }
 .tinylm-view.shape-flow .main { display: flex; flex-wrap: wrap; gap: 20px 28px; align-items: start }
 .tinylm-view.shape-flow .walk { flex: 10 1 540px; min-width: 0 }
-.tinylm-view.shape-flow .about { flex: 1 1 250px; min-width: 0; max-width: 640px }
+.tinylm-view.shape-flow .about { flex: 1 1 250px; min-width: 0; max-width: 640px; position: sticky; top: 52px }
 .tinylm-view.shape-flow .row { display: grid; grid-template-columns: 24px minmax(150px, 1fr) 212px 124px 60px 60px; gap: 0 8px; padding-right: 8px; align-items: center; font-size: var(--type-label) }
 .tinylm-view.shape-flow .head { color: var(--quiet); font-size: var(--type-small); padding-bottom: 4px; border-bottom: 1px solid var(--line) }
 .tinylm-view.shape-flow .step { min-height: 37px; cursor: pointer; border-radius: 6px; }
@@ -13,11 +13,11 @@ const FLOW = `
 .tinylm-view.shape-flow .step[aria-selected="true"] { background: color-mix(in srgb, var(--accent) 13%, transparent); box-shadow: inset 0 0 0 2px var(--accent) }
 .tinylm-view.shape-flow .step:focus-visible { outline: 3px solid var(--focus); outline-offset: -1px }
 .tinylm-view.shape-flow .rail { align-self: stretch; position: relative }
-.tinylm-view.shape-flow .rail::before { content: ""; position: absolute; left: 10px; width: 4px; top: 0; bottom: 0; background: var(--axis-C) }
+.tinylm-view.shape-flow .rail::before { content: ""; position: absolute; left: 10px; width: 4px; top: 0; bottom: 0; background: var(--part-stream) }
 .tinylm-view.shape-flow .first .rail::before, .tinylm-view.shape-flow .last .rail::before { background: none }
 .tinylm-view.shape-flow .stream .rail::after { content: ""; position: absolute; box-sizing: border-box; left: 3px; top: calc(50% - 9px); width: 18px; height: 18px; border-radius: 50%;
-  background: var(--paper); border: 4px solid var(--axis-C) }
-.tinylm-view.shape-flow .added .rail::after { content: "+"; left: 2px; top: calc(50% - 10px); width: 20px; height: 20px; border: 0; background: var(--axis-C);
+  background: var(--paper); border: 4px solid var(--part-stream) }
+.tinylm-view.shape-flow .added .rail::after { content: "+"; left: 2px; top: calc(50% - 10px); width: 20px; height: 20px; border: 0; background: var(--part-stream);
   color: var(--paper); font: 700 17px/19px var(--font); text-align: center }
 .tinylm-view.shape-flow .name { padding-left: calc(var(--depth) * 20px); display: flex; gap: 5px; align-items: center; line-height: 1.2; min-width: 0 }
 .tinylm-view.shape-flow .twist { flex: 0 0 16px; color: var(--accent); font-size: 13px; text-align: center }

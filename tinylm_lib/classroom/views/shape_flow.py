@@ -15,8 +15,8 @@ from ..display.numbers import fixed
 from ..display.theme import AXIS_COLORS, LINE, QUIET
 from ..shapes.letters import legend, spelled
 from ..shapes.model_steps import ModelStep, model_steps, sized, sizes_of, values
-from .attention import typed_text
 from .base import View, check_index, ids_of, leading_blanks, page_model, pictured, readable_tokens
+from .typed import typed_text
 
 _MOST_TOKENS, _LONGEST = 12, 1024
 MOST_COLUMNS, _MOST_HEADS, _COLUMNS_OF_A_HEAD = 24, 4, 6

@@ -3,10 +3,18 @@
 const STYLE = `
 .tinylm-view { color-scheme: light dark; --turn: .72; ${PALETTE};
   --paper: var(--jp-layout-color0, light-dark(#fff, #14181d)); --ink: var(--jp-ui-font-color0, light-dark(#1b1f24, #e8ecf0));
-  box-sizing: border-box; container-type: inline-size; max-width: 1080px; margin: 6px 0 14px; padding: 18px 24px 20px;
+  box-sizing: border-box; position: relative; container-type: inline-size; max-width: 1080px; margin: 6px 0 14px; padding: 18px 24px 20px;
   border: 1px solid var(--line); border-radius: 12px; background: var(--paper); color: var(--ink);
   font: var(--type-text)/1.45 var(--font); text-align: left }
 @media (max-width: 600px) { .tinylm-view { padding-inline: 14px } }
+.tinylm-view :is(.title, .sub) { padding-right: 92px }
+.tinylm-view .large { position: absolute; top: 14px; right: 16px; padding: 3px 14px; font-size: var(--type-label) }
+.reveal .tinylm-view .large, .tinylm-view:is(.writer, .predict) .large { display: none }
+.reveal .tinylm-view :is(.title, .sub), .tinylm-view:is(.writer, .predict) :is(.title, .sub) { padding-right: 0 }
+@container (max-width: 560px) { .tinylm-view .large { display: none } .tinylm-view :is(.title, .sub) { padding-right: 0 } }
+.tinylm-view:fullscreen { max-width: none; margin: 0; border: 0; border-radius: 0; overflow: auto; container-type: normal }
+.tinylm-view:fullscreen > form { container-type: inline-size; width: 1030px; margin: auto; zoom: var(--zoom, 1) }
+@media print { .tinylm-view { break-inside: avoid } .tinylm-view .large { display: none } }
 @media (prefers-color-scheme: dark) { .tinylm-view { --turn: .56 } }
 [data-jp-theme-light="true"] .tinylm-view { color-scheme: light; --turn: .72 }
 [data-jp-theme-light="false"] .tinylm-view { color-scheme: dark; --turn: .56 }
@@ -20,9 +28,9 @@ const STYLE = `
 .tinylm-view fieldset { border: 0; padding: 0; margin: 0; min-width: 0 }
 .tinylm-view .say { font-size: var(--type-say); line-height: 1.35; margin: 0 0 14px; min-height: 2.7em }
 .tinylm-view .say b { color: var(--accent) }
-.tinylm-view .slide { display: flex; max-width: 100%; gap: 10px; align-items: center; font-size: var(--type-label); color: var(--quiet) }
-.tinylm-view .slide input { width: 190px; min-width: 48px; accent-color: var(--accent); cursor: pointer }
-.tinylm-view .slide output { color: var(--ink); min-width: 3.6em; font-variant-numeric: tabular-nums }
+.tinylm-view .slide { display: flex; min-width: 0; max-width: 100%; gap: 10px; align-items: center; font-size: var(--type-label); color: var(--quiet) }
+.tinylm-view .slide input { width: 190px; min-width: 48px; height: 24px; accent-color: var(--accent); cursor: pointer }
+.tinylm-view .slide .value { color: var(--ink); min-width: 3.6em; font-variant-numeric: tabular-nums }
 .tinylm-view .field { display: flex; gap: 10px; align-items: center; flex-wrap: wrap; font-size: var(--type-label); color: var(--quiet) }
 .tinylm-view .field input { font: inherit; font-size: var(--type-text); flex: 1 1 260px; padding: 6px 12px; color: var(--ink); background: var(--paper);
   border: 1px solid var(--quiet); border-radius: 8px }
@@ -47,8 +55,12 @@ const STYLE = `
 .tinylm-view .shade { --a: 0; background: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
   color-mix(in srgb, var(--middle) calc(clamp(0, var(--a) * 2, 1) * 100%), var(--pale)));
   color: color-mix(in srgb, var(--high) calc(clamp(0, (var(--a) - var(--turn)) * 9999, 1) * 100%), var(--low)) }
+.tinylm-view .shade.signed { --pale: var(--paper) }
+.tinylm-view .shade.below { --deep: var(--deep-negative); --middle: var(--middle-negative) }
 .tinylm-view .hatched { background: repeating-linear-gradient(135deg, var(--line) 0 2px, var(--soft) 2px 7px) }
 @media (prefers-reduced-motion: no-preference) { .tinylm-view .shade { transition: background-color var(--motion) } }
+/* What shows a number or a part by its colour keeps it on paper and in forced colours. */
+.tinylm-view :is(.shade, .hatched, i, u, s, svg, .tile, .stack, .token, .wave, .swatch) { print-color-adjust: exact; forced-color-adjust: none }
 `;
 
 /** A new element: attributes by name, listeners as onclick and the like, then its children. */
@@ -74,7 +86,27 @@ function frame(el, name, ...children) {
   });
   const view = make("div", { class: "tinylm-view", role: "region", "aria-label": name }, form); // slides are sections, and a view may be on one
   el.replaceChildren(make("style", {}, STYLE), view);
+  if (document.fullscreenEnabled) view.append(largeButton(view, form));
   return view;
+}
+
+const LEAST_ZOOM = .85; // on a small screen a card would rather scroll than have letters that nobody can read
+/** A button that shows the card alone on the screen, as large as it fits: for a room. */
+function largeButton(view, form) {
+  const button = make("button", { type: "button", class: "plain large" }, "Large");
+  const isLarge = () => document.fullscreenElement === view;
+  const fit = () => {
+    view.style.setProperty("--zoom", 1);
+    if (!isLarge()) return;
+    const across = (view.clientWidth - 48) / form.offsetWidth, down = (view.clientHeight - 38) / form.offsetHeight;
+    view.style.setProperty("--zoom", Math.max(LEAST_ZOOM, Math.min(across, down)).toFixed(3));
+  };
+  button.addEventListener("click", () => (isLarge() ? document.exitFullscreen() : view.requestFullscreen()));
+  view.addEventListener("fullscreenchange", () => {
+    button.textContent = isLarge() ? "Close" : "Large";
+    fit();
+  });
+  return button;
 }
 
 /** A row of radio buttons, one of [value, label] chosen. */
@@ -86,7 +118,7 @@ function segments(legend, name, options, chosen, choose) {
 
 /** A slider with its name before it and its value, in words, behind it. */
 function slider(name, { min, max, step = 1, value }, words, slide) {
-  const told = make("output", {}, words(value));
+  const told = make("span", { class: "value", "aria-hidden": "true" }, words(value)); // a screen reader hears the input's aria-valuetext
   const input = make("input", { type: "range", min, max, step, value, "aria-label": name, "aria-valuetext": words(value) });
   input.addEventListener("input", () => {
     const at = Number(input.value);

@@ -13,19 +13,22 @@ const STEPS = `
 .tinylm-view.softmax tbody tr.on th { font-weight: 700 }
 .tinylm-view.softmax tfoot td { color: var(--quiet); border-top: 2px solid var(--line) }
 .tinylm-view.softmax td.lost { color: var(--bad); font-weight: 700 }
-.tinylm-view.softmax td.score input { width: 104px; vertical-align: middle; margin: 0 8px 0 0; accent-color: var(--accent); cursor: pointer }
-.tinylm-view.softmax td.score output { display: inline-block; min-width: 3.3em; text-align: right }
-.tinylm-view.softmax td.share { width: 29%; font-weight: 700 }
+.tinylm-view.softmax td.score input { width: 92px; height: 24px; vertical-align: middle; margin: 0 8px 0 0; accent-color: var(--accent); cursor: pointer }
+.tinylm-view.softmax td.score .value { display: inline-block; min-width: 3.3em; text-align: right }
+.tinylm-view.softmax td.share { width: 52%; font-weight: 700 }
+.tinylm-view.softmax table.both td.share { width: 29% }
 .tinylm-view.softmax td.share div { display: flex; align-items: center; gap: 8px; justify-content: space-between }
 .tinylm-view.softmax td.share u { flex: 1 1 auto; text-decoration: none }
 .tinylm-view.softmax td.share span { min-width: 3.9em }
 .tinylm-view.softmax td.share i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
 @media (prefers-reduced-motion: no-preference) { .tinylm-view.softmax td.share i { transition: width var(--motion) } }
+.tinylm-view.softmax table:not(.both) :is(.way, .naive, .lowered, .stable) { display: none }
+.tinylm-view.softmax table.both :is(.power) { border-left: 1px solid var(--line); padding-left: 12px }
 .tinylm-view.softmax .say { min-height: 1.35em }
 .tinylm-view.softmax .why { margin: 0; min-height: 3em; color: var(--quiet) }
 .tinylm-view.softmax .why b { color: var(--ink) }
 .tinylm-view.softmax .slide { color: var(--ink) }
-.tinylm-view.softmax .slide output { min-width: 5.2em }
+.tinylm-view.softmax .slide .value { min-width: 5.2em }
 @container (max-width: 760px) {
   .tinylm-view.softmax :is(th, td) { padding: 0 3px; font-size: var(--type-small) }
   .tinylm-view.softmax :is(th, td).edge { padding-left: 6px }
@@ -74,7 +77,7 @@ function mount(el, { names, scores: given }) {
   const say = make("p", { class: "say" }), why = make("p", { class: "why" }), live = make("p", { class: "unseen", role: "status" });
   const cell = (kind = "") => make("td", { class: kind, tabindex: false });
   const rows = names.map((name, i) => {
-    const input = make("input", { type: "range", min: low, max: high, step: "any", "aria-label": `score of ${name}` }), told = make("output");
+    const input = make("input", { type: "range", min: low, max: high, step: "any", "aria-label": `score of ${name}` }), told = make("span", { class: "value", "aria-hidden": "true" });
     input.addEventListener("input", () => move(i, Number(input.value)));
     input.addEventListener("focus", () => set({ row: i }));
     input.addEventListener("keydown", (event) => {
@@ -83,22 +86,22 @@ function mount(el, { names, scores: given }) {
       event.preventDefault();
       move(i, state.scores[i] + by);
     });
-    const cells = { scaled: cell(), power: cell("edge"), naive: cell(), lowered: cell("edge"), stablePower: cell(), stable: cell("share") };
+    const cells = { scaled: cell(), power: cell("power"), naive: cell("naive"), lowered: cell("edge lowered"), stablePower: cell("stable"), stable: cell("share") };
     const number = make("span"), bar = make("i");
     cells.stable.append(make("div", {}, make("u", {}, bar), number));
     const line = make("tr", { onclick: () => set({ row: i }) }, make("th", { scope: "row" }, name), make("td", { class: "score" }, input, told), ...Object.values(cells));
     return { input, told, cells, number, bar, line };
   });
-  const sums = { naivePower: cell("edge"), naive: cell(), stablePower: cell(), stable: cell() };
+  const sums = { naivePower: cell("power"), naive: cell("naive"), stablePower: cell("stable"), stable: cell() };
   const head = (...words) => words.map(([text, kind]) => make("th", { scope: "col", class: kind }, text));
   const table = make("table", { "aria-label": "from scores to probabilities, step by step" },
     make("thead", {},
-      make("tr", {}, make("td"), make("th", { class: "way", colspan: 2, scope: "colgroup" }, ""),
+      make("tr", {}, make("td", { class: "way", colspan: 3 }),
         make("th", { class: "way edge", colspan: 2, scope: "colgroup" }, "As the formula says"),
         make("th", { class: "way edge", colspan: 3, scope: "colgroup" }, "Largest subtracted first")),
-      make("tr", {}, make("td"), ...head(["score", ""], ["÷ T", ""], ["exp", "edge"], ["÷ sum", ""], ["− largest", "edge"], ["exp", ""], ["÷ sum", ""]))),
+      make("tr", {}, make("td"), ...head(["score", ""], ["÷ T", ""], ["exp", "power"], ["÷ sum", "naive"], ["− largest", "edge lowered"], ["exp", "stable"], ["probability", ""]))),
     make("tbody", {}, ...rows.map(({ line }) => line)),
-    make("tfoot", {}, make("tr", {}, make("td", { colspan: 3 }, "sum"), sums.naivePower, sums.naive, make("td", { class: "edge" }), sums.stablePower, sums.stable)));
+    make("tfoot", {}, make("tr", {}, make("td", { colspan: 3 }, "sum"), sums.naivePower, sums.naive, make("td", { class: "edge lowered" }), sums.stablePower, sums.stable)));
 
   const write = (node, text) => {
     node.textContent = text;
@@ -138,7 +141,7 @@ function mount(el, { names, scores: given }) {
 
   function because({ scaled, best, naive }) {
     if (!state.warmth) return "Nothing can be divided by 0. But small temperatures lead to a choice that is called **greedy**: always the largest score.";
-    if (naive.sum === Infinity) return `exp(${fixed(scaled[best], 2)}) is more than fp32 can hold; which ends at exp(${END.toFixed(2)}), about 3.4×10³⁸. So the formula gives **inf**, and inf ÷ inf is **NaN**. If the largest is subtracted first, no exponential is above 1.`;
+    if (naive.sum === Infinity) return `exp(${fixed(scaled[best], 2)}) is more than fp32 can hold: its largest number is exp(${END.toFixed(2)}), about 3.4×10³⁸. So the formula gives **inf**, and inf ÷ inf is **NaN**. If the largest is subtracted first, no exponential is above 1.`;
     if (naive.sum === 0) return "Every exponential is too small for fp32, so the formula divides **0 ÷ 0: NaN**. If the largest is subtracted first, one exponential is 1.";
     if (state.shift) return `${state.shift} added to every score: **no probability changes**. Every exponential grows by the same factor, and so does their sum.`;
     if (state.warmth < 1) return "Below 1 the temperature makes every difference larger: the largest score gets more.";
@@ -151,6 +154,7 @@ function mount(el, { names, scores: given }) {
     drawNumbers(now);
     say.replaceChildren(...prose(told(now)));
     why.replaceChildren(...prose(because(now)));
+    table.classList.toggle("both", Boolean(now.naive) && !(now.naive.sum > 0 && now.naive.sum < Infinity)); // until then both ways give the same
   }
   const set = (change) => {
     Object.assign(state, change);

@@ -19,7 +19,7 @@ const CUTS = `
 .tinylm-view.tokens .replay .bar { margin: 0 }
 .tinylm-view.tokens .replay .slide { flex: 1 1 320px; color: var(--ink) }
 .tinylm-view.tokens .replay .slide input { flex: 1 1 auto; min-width: 90px }
-.tinylm-view.tokens .replay .slide output { min-width: 5.4em }
+.tinylm-view.tokens .replay .slide .value { min-width: 5.4em }
 .tinylm-view.tokens .merge { margin: 10px 0 0; min-height: 1.5em }
 .tinylm-view.tokens .counts { display: grid; grid-template-columns: max-content 1fr max-content max-content; gap: 5px 16px; align-items: center;
   border-top: 1px solid var(--line); padding: 14px 0 0; font-size: var(--type-label); font-variant-numeric: tabular-nums }
@@ -33,10 +33,11 @@ const CUTS = `
 .tinylm-view.tokens .wrong:empty { display: none }
 @container (max-width: 480px) {
   .tinylm-view.tokens .counts { grid-template-columns: max-content minmax(0, 1fr) min-content min-content; column-gap: 8px; font-size: var(--type-small) }
-  .tinylm-view.tokens .replay .slide { flex-wrap: wrap }
+  .tinylm-view.tokens .replay .slide { flex-wrap: wrap } .tinylm-view.tokens button { padding-inline: 12px }
 }
 `;
 
+const PACE_MS = 350; // between two joins while the merges are played
 const SIGNS = { " ": "␣", "\n": "↵", "\t": "⇥" };
 const utf8 = new TextEncoder(), strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const hex = (bytes) => bytes.map((b) => b.toString(16).toUpperCase().padStart(2, "0"));
@@ -86,7 +87,7 @@ function replay({ bytes, merges, special }, pieces, limit) {
 function mount(el, model) {
   let data = model.get("data");
   const { cuts, bpe } = data, steps = bpe.merges.length, unique = Math.random().toString(36).slice(2);
-  const state = { text: 0, cut: cuts.length - 1, merges: steps, byte: 0, preview: null };
+  const state = { text: 0, cut: cuts.length - 1, merges: 0, byte: 0, preview: null };
   const made = new Map(bpe.bytes.map((id, b) => [id, [b]])); // the bytes of each id of the BPE
   for (const [a, b, joined] of bpe.merges) made.set(joined, [...made.get(a), ...made.get(b)]);
   for (const [text, id] of Object.entries(bpe.special)) made.set(id, [...utf8.encode(text)]);
@@ -96,7 +97,7 @@ function mount(el, model) {
   const boxes = make("div", { class: "boxes", role: "listbox", tabindex: 0, "aria-label": "the text in tokens", "data-lm-suppress-shortcuts": "true" });
   const say = make("p", { class: "say" }), merge = make("p", { class: "merge" }), counts = make("div", { class: "counts" });
   const live = make("p", { class: "unseen", role: "status" }), chosen = make("div"), wrong = make("p", { class: "wrong", role: "alert" });
-  let shown = [], nodes = [];
+  let shown = [], nodes = [], room = 0, playing = 0;
 
   /** The tokens of a text under one cut: id, bytes, the first byte's position, and whether the last merge made it. */
   function tokensOf(text, c) {
@@ -114,6 +115,8 @@ function mount(el, model) {
     nodes = shown.map(({ bytes, isNew }, i) => make("span",
       { class: `token ${i % 2 ? "odd" : ""} ${isNew ? "new" : ""}`, role: "option", id: `${unique}-${i}`, "data-i": i, "aria-selected": "false" }, ...seen(bytes)));
     boxes.replaceChildren(...nodes.flatMap((node, i) => (shown[i].bytes.at(-1) === 10 ? [node, make("span", { class: "end", role: "presentation" })] : [node])));
+    room = Math.max(room, boxes.offsetHeight); // a card that has grown does not jump back
+    boxes.style.minHeight = `${room}px`;
     if (!tokens) boxes.replaceChildren(make("p", { class: "refused", role: "option", "aria-selected": "false" }, ...prose(`**Refused:** ${text.cuts[state.cut].refused}.`)));
     replayed.style.display = isBpe(state.cut) ? "" : "none";
     if (isBpe(state.cut)) tellMerge(text);
@@ -148,7 +151,7 @@ function mount(el, model) {
       node.classList.toggle("on", at === i);
       node.setAttribute("aria-selected", String(at === i));
     });
-    if (!nodes.length) { boxes.removeAttribute("aria-activedescendant"); return say.replaceChildren("This text has characters or words that are not in the list. Bytes and BPE refuse none."); }
+    if (!nodes.length) { boxes.removeAttribute("aria-activedescendant"); return say.replaceChildren("This text has characters or words that are not in the list. Bytes and BPE accept every text."); }
     boxes.setAttribute("aria-activedescendant", nodes[i].id);
     const { id, bytes, start } = shown[i], all = utf8.encode(texts()[state.text].text);
     let first = start, end = start + bytes.length;
@@ -183,11 +186,21 @@ function mount(el, model) {
     knob.value = Math.min(steps, Math.max(0, m));
     knob.dispatchEvent(new Event("input"));
   }
-  const merges = slider("Merges", { min: 0, max: steps, value: steps }, (m) => `${m} of ${steps}`, (m) => set({ merges: m }));
+  /** Goes from join to join until the last, or until it is stopped. */
+  function play(on) {
+    clearInterval(playing);
+    playing = 0;
+    if (on && state.merges === steps) { knob.value = 0; knob.dispatchEvent(new Event("input")); }
+    if (on) playing = setInterval(() => { if (!boxes.isConnected || state.merges === steps) play(false); else leap(1); }, PACE_MS);
+    player.textContent = playing ? "Pause" : "Play";
+  }
+  const player = make("button", { type: "button", onclick: () => play(!playing) }, "Play");
+  const merges = slider("Merges", { min: 0, max: steps, value: 0 }, (m) => `${m} of ${steps}`, (m) => set({ merges: m }));
   const knob = merges.querySelector("input");
+  knob.addEventListener("pointerdown", () => play(false));
   const button = (words, name, direction) => make("button", { type: "button", class: "plain", "aria-label": name, onclick: () => leap(direction) }, words);
   const replayed = make("div", { class: "replay" },
-    make("div", { class: "bar" }, merges, make("span", {}, button("← previous join", "the previous join in this text", -1), " ", button("next join →", "the next join in this text", 1))), merge);
+    make("div", { class: "bar" }, merges, make("span", {}, player, " ", button("← previous join", "the previous join in this text", -1), " ", button("next join →", "the next join in this text", 1))), merge);
 
   const own = make("input", { type: "text", "aria-label": "Your own text", autocomplete: "off", spellcheck: "false" });
   const field = make("div", { class: "own" }, make("div", { class: "field" }, make("span", {}, "Your own text"), own, make("button", { type: "submit" }, "Cut it")), wrong);

@@ -1,14 +1,11 @@
 """A training run, watched: the loss on its way down between known levels, with buttons to pause and to stop it."""
 
-import asyncio
 import math
-import os
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from IPython.display import display
 from matplotlib.figure import Figure
 
 from ...model import TransformerLM
@@ -19,34 +16,35 @@ from ..display.cards import number_table
 from ..display.figures import drawing, framed, spread
 from ..display.numbers import fixed, learned, rounded
 from ..display.theme import INK, QUIET, SERIES
-from .base import View, few_digits
+from .base import few_digits
+from .run import FINISHED, Watched, drawable, watch
 
-_MOST_POINTS, _MOST_CHARACTERS = 300, 160
+_MOST_CHARACTERS = 160
 _QUARTERINGS = 4  # a sample is written before the first update and after 1/64, 1/16 and 1/4 of them and all
-_AROUND = 10  # the smooth line is the mean loss from i - i / _AROUND to i + i / _AROUND, and one update on each side
-_PUSHES = 60  # how often a run is drawn while it lasts
-_TURNS = 8  # a click passes through several turns of the kernel's event loop before it is heard
-_PAUSE_SECONDS = 0.05
 _KNOWING = {"unigram": "how frequent tokens are", "bigram": "the token before", "floor": "all there is to know"}
-RUNNING, PAUSED, STOPPED, FINISHED, FAILED = "running", "paused", "stopped", "finished", "failed"
 
 
-class Run:
-    """What is known of a run so far: curves of at most 300 points, samples, and what the reader wants of it."""
+class Run(Watched):
+    """A training run: its losses, the learning rate's fraction of its peak, gradient norms, and what the model writes.
+
+    write: returns a text of the model. expected: the range of the smoothed loss at some updates.
+    """
+
+    name = "A training run"
+    columns = ("loss", "share", "norm")
 
     def __init__(
-        self, total_steps: int, levels: Mapping[str, float], expected: Mapping[int, tuple[float, float]] | None = None
+        self,
+        total_steps: int,
+        levels: Mapping[str, float],
+        expected: Mapping[int, tuple[float, float]] | None = None,
+        write: Callable[[], str] = str,
     ):
-        self.total, self.levels, self.state, self.trouble = total_steps, dict(levels), RUNNING, ""
-        self.expected = dict(expected or {})  # the range of the smoothed loss at some updates
-        self.width = math.ceil(total_steps / _MOST_POINTS)
-        self.points: list[list[float]] = []  # each: last update, loss, share, gradient norm
-        self.samples: list[tuple[int, str]] = []
-        self.pending: list[list[float]] = []
-        self.sums, self.step = [0.0], 0  # of the losses so far
+        super().__init__(total_steps, (math.ceil(total_steps / 4**n) for n in range(_QUARTERINGS)))
+        self.levels, self.expected, self.write = dict(levels), dict(expected or {}), write
 
     def note(self, step: Step) -> None:
-        """Add an update; a point is the mean of `width` updates.
+        """Add an update.
 
         Raises: ValueError for a loss or a gradient norm that is not finite; the curves keep what was before it.
         """
@@ -56,25 +54,11 @@ class Run:
                 f"update {step.step} has loss {loss} and gradient norm {norm}: lower matrix_lr and embedding_lr, or "
                 f"raise warmup_steps, and begin again with a new model"
             )
-        self.sums.append(self.sums[-1] + loss)
-        self.step = step.step
-        self.pending.append([loss, step.lr_share, norm])
-        if step.step % self.width == 0 or step.step == self.total:
-            self.close_point()
+        self.add(step.step, (loss, step.lr_share, norm))
 
-    def close_point(self) -> None:
-        """Make a point of the updates that are in none yet."""
-        if self.pending:
-            means = (sum(column) / len(column) for column in zip(*self.pending, strict=True))
-            self.points.append([self.step, *means])
-            self.pending = []
-
-    def smooth(self, step: int) -> float:
-        """The mean loss around an update that was made, as far as there are updates on either side."""
-        i, last = len(self.sums) - 1 - (self.step - step), len(self.sums) - 1
-        reach = max(1, i // _AROUND)
-        low, high = max(0, i - 1 - reach), min(last, i + reach)
-        return (self.sums[high] - self.sums[low]) / (high - low)
+    def sample(self, step: Step | None) -> None:
+        """Let the model write, after the updates so far."""
+        self.samples.append((self.step, self.write()))
 
     def compare_expected(self) -> None:
         """Raise ValueError where the smoothed loss is not in its range, or the update did not come."""
@@ -87,30 +71,9 @@ class Run:
                 )
             learned(self.smooth(step), *limits)
 
-    def curves(self) -> dict[str, list[float]]:
-        """The points by what they are points of."""
-        names = ("steps", "loss", "share", "norm")
-        found = {name: [point[i] for point in self.points] for i, name in enumerate(names)}
-        return {**found, "smooth": [self.smooth(step) for step in found["steps"]]}
-
-    def hear(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Follow a button: pause, resume or stop. Raises ValueError for anything else."""
-        wish = {"pause": PAUSED, "resume": RUNNING, "stop": STOPPED}.get(request.get("do"))
-        if wish is None:
-            raise ValueError(f"{request} is not something that a run can do: pause, resume or stop")
-        if self.state in (RUNNING, PAUSED):
-            self.state = wish
-        return {"state": self.state, "step": self.step}
-
     def data(self) -> dict[str, Any]:
         """What the view draws, in five digits."""
-        curves = self.curves()
-        return {
-            **{name: few_digits(column) for name, column in curves.items()}, "steps": curves["steps"],
-            "total": self.total, "step": self.step, "state": self.state, "error": self.trouble,
-            "levels": [[name, few_digits(value)] for name, value in self.levels.items()],
-            "samples": [list(sample) for sample in self.samples],
-        }  # fmt: skip
+        return {**super().data(), "levels": [[name, few_digits(value)] for name, value in self.levels.items()]}
 
     def says(self) -> str:
         """How far the run came, in plain words."""
@@ -119,6 +82,10 @@ class Run:
         passed = [name for name, level in self.levels.items() if self.smooth(self.step) < level]
         than = f"lower than knowing {min(passed, key=self.levels.get)}" if passed else "no lower than knowing nothing"
         return f"After {self.step} of {self.total} updates the smoothed loss is {than}."
+
+    def html(self) -> str:
+        """The curves between the levels, and their numbers."""
+        return _figure_html(self)
 
 
 async def training_view(
@@ -144,58 +111,14 @@ async def training_view(
     Raises: ValueError for less than 1 step, an empty prompt, a loss that is not finite and one that was not expected,
     and where an update that is expected did not come; the view keeps the curves.
     """
-    if total_steps < 1:
-        raise ValueError(f"total_steps must be at least 1, got {total_steps}")
     if not (ids := tokenizer.encode(prompt)):
         raise ValueError("prompt is empty; a model continues at least one token")
     known = {_KNOWING[name]: value for name, value in (levels._asdict() if levels else {}).items()}
-    run = Run(total_steps, {"nothing": math.log(model.config.vocab_size), **known}, expected)
-    under_way = f"<p>A training run of {total_steps} updates is under way.</p>"
-    view = View("training", run.data(), html=under_way, text="A training run.", answer=run.hear)
-    # Jupyter's server sets this for the kernels of its notebooks; nbclient and nbval display the finished view once.
-    handle = display(view, display_id=True) if "JPY_SESSION_NAME" in os.environ else None
-
-    def write() -> None:
-        run.samples.append((run.step, _sample(model, tokenizer, ids, sample_tokens)))
-
-    try:
-        write()
-        await _follow(run, steps, write, view if handle else None)
-    except ValueError as e:
-        run.state, run.trouble = FAILED, str(e)
-        raise
-    finally:
-        run.state = STOPPED if run.state in (RUNNING, PAUSED) else run.state  # the kernel was interrupted
-        run.close_point()
-        view.live, view.data = False, run.data()
-        view.html, view.text = _figure_html(run), f"A training run. {run.says()}"
-        handle.update(view) if handle else display(view)
+    levels_of = {"nothing": math.log(model.config.vocab_size), **known}
+    run = Run(total_steps, levels_of, expected, lambda: _sample(model, tokenizer, ids, sample_tokens))
+    await watch(run, steps, "training")
     if run.state == FINISHED:
         run.compare_expected()
-
-
-async def _follow(run: Run, steps: Iterator[Step], write: Callable[[], None], view: View | None) -> None:
-    """Take update after update; with a view, show it as it goes and do what its buttons want."""
-    sampled = {math.ceil(run.total / 4**n) for n in range(_QUARTERINGS)}
-    shown = max(1, run.total // _PUSHES)
-    for step in steps:
-        run.note(step)
-        if step.step in sampled:
-            write()
-        if view and (step.step % shown == 0 or step.step == 1):
-            view.data = run.data()
-        for _ in range(_TURNS if view else 0):
-            await asyncio.sleep(0)
-        if run.state == PAUSED:
-            view.data = run.data()
-        while run.state == PAUSED:
-            await asyncio.sleep(_PAUSE_SECONDS)
-        if run.state == STOPPED:
-            break
-    else:
-        run.state = FINISHED
-    if run.samples[-1][0] != run.step:
-        write()
 
 
 def _sample(model: TransformerLM, tokenizer: Any, ids: Sequence[int], n_tokens: int) -> str:
@@ -203,8 +126,7 @@ def _sample(model: TransformerLM, tokenizer: Any, ids: Sequence[int], n_tokens: 
     device = next(model.parameters()).device
     prompt = torch.tensor([list(ids)], device=device)
     new = generate(model, prompt, n_tokens, temperature=0.8, generator=torch.Generator(device).manual_seed(1))
-    text = tokenizer.decode(new[0].tolist()).strip()[:_MOST_CHARACTERS]
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)  # no font has a control character
+    return drawable(tokenizer.decode(new[0].tolist()).strip()[:_MOST_CHARACTERS])
 
 
 def _figure_html(run: Run) -> str:

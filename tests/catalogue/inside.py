@@ -1,0 +1,342 @@
+"""Lesson 16: right variants of its exercises, and mistakes."""
+
+import torch
+import torch.nn.functional as F
+
+from catalogue import named
+
+
+def lens_by_torch(stream, gain, head_weight, eps):
+    return F.softmax(F.linear(F.rms_norm(stream, gain.shape, gain, eps), head_weight), -1)
+
+
+def lens_by_rsqrt(stream, gain, head_weight, eps):
+    x = stream * torch.rsqrt(stream.square().mean(dim=-1, keepdim=True) + eps)
+    logits = torch.einsum("...c,c,vc->...v", x, gain, head_weight)
+    e = (logits - logits.amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)
+
+
+def lens_gain_in_head(stream, gain, head_weight, eps):
+    C = stream.size(-1)
+    size = torch.sqrt((stream * stream).sum(-1, keepdim=True) / C + eps)
+    return torch.exp(torch.log_softmax((stream / size) @ (head_weight * gain).transpose(0, 1), dim=-1))
+
+
+def lens_vector_by_vector(stream, gain, head_weight, eps):
+    rows = []
+    for x in stream.reshape(-1, stream.shape[-1]):
+        rows.append((head_weight @ (x / (x.pow(2).mean() + eps) ** 0.5 * gain)).softmax(0))
+    return torch.stack(rows).reshape(*stream.shape[:-1], -1)
+
+
+def _lens(stream, gain, head_weight, eps, norm=True, soft=True):
+    if norm:
+        stream = stream / (stream.pow(2).mean(-1, keepdim=True) + eps).sqrt() * gain
+    logits = stream @ head_weight.T
+    return logits.softmax(-1) if soft else logits
+
+
+def lens_layer_norm(stream, gain, head_weight, eps):
+    return (F.layer_norm(stream, gain.shape, gain, None, eps) @ head_weight.T).softmax(-1)
+
+
+def lens_over_texts(stream, gain, head_weight, eps):
+    return _lens(stream, gain, head_weight, eps, soft=False).softmax(0)
+
+
+def lens_dim_1(stream, gain, head_weight, eps):
+    return _lens(stream, gain, head_weight, eps, soft=False).softmax(min(1, stream.ndim - 1))
+
+
+def lens_last_only(stream, gain, head_weight, eps):
+    return _lens(stream[..., -1, :] if stream.ndim > 1 else stream, gain, head_weight, eps)
+
+
+def lens_untransposed(stream, gain, head_weight, eps):
+    return ((stream / (stream.pow(2).mean(-1, keepdim=True) + eps).sqrt() * gain) @ head_weight).softmax(-1)
+
+
+def lens_eps_on_root(stream, gain, head_weight, eps):
+    return ((stream / (stream.pow(2).mean(-1, keepdim=True).sqrt() + eps) * gain) @ head_weight.T).softmax(-1)
+
+
+def patch_by_where(stream, other, at):
+    here = torch.arange(stream.shape[1]) == at[:, None]
+    return torch.where(here.unsqueeze(-1), other, stream)
+
+
+def patch_by_loop(stream, other, at):
+    rows = []
+    for i in range(stream.size(0)):
+        p = int(at[i])
+        rows.append(torch.cat([stream[i, :p], other[i, p : p + 1], stream[i, p + 1 :]]))
+    return torch.stack(rows)
+
+
+def patch_by_scatter(stream, other, at):
+    index = at[:, None, None].expand(-1, 1, stream.shape[2])
+    return stream.scatter(1, index, other.gather(1, index))
+
+
+def patch_by_one_hot(stream, other, at):
+    m = F.one_hot(at, stream.shape[1])[..., None].to(stream.dtype)
+    return stream * (1 - m) + other * m
+
+
+def patch_by_tolist(stream, other, at):
+    out = stream.clone()
+    for i, p in enumerate(at.tolist()):
+        out[i, p] = other[i, p]
+    return out
+
+
+def patch_no_copy(stream, other, at):
+    stream[torch.arange(len(at)), at] = other[torch.arange(len(at)), at]
+    return stream
+
+
+def patch_all_pairs(stream, other, at):
+    out = stream.clone()
+    out[:, at] = other[:, at]
+    return out
+
+
+def patch_wrong_way(stream, other, at):
+    out = other.clone()
+    out[torch.arange(len(at)), at] = stream[torch.arange(len(at)), at]
+    return out
+
+
+def patch_suffix(stream, other, at):
+    out = stream.clone()
+    for i, p in enumerate(at.tolist()):
+        out[i, p:] = other[i, p:]
+    return out
+
+
+def patch_features(stream, other, at):
+    out = stream.clone()
+    for i, p in enumerate(at.tolist()):
+        out[i, :, p % stream.shape[2]] = other[i, :, p % stream.shape[2]]
+    return out
+
+
+def patch_first_at(stream, other, at):
+    out = stream.clone()
+    out[:, at[0]] = other[:, at[0]]
+    return out
+
+
+def patch_adds(stream, other, at):
+    out = stream.clone()
+    i = torch.arange(len(at))
+    out[i, at] = out[i, at] + other[i, at]
+    return out
+
+
+def patch_lost(stream, other, at):
+    out = stream.clone()
+    out[torch.arange(len(at))][:, at] = 0
+    return out
+
+
+def patch_zero(stream, other, at):
+    out = stream.clone()
+    out[torch.arange(len(at)), at] = 0.0
+    return out
+
+
+def ablate_by_view(mixed, head, n_heads):
+    heads = mixed.unflatten(-1, (n_heads, -1)).clone()
+    heads[..., head, :] = heads[..., head, :].mean(dim=(0, 1))
+    return heads.flatten(-2)
+
+
+def ablate_by_cat(mixed, head, n_heads):
+    pieces = list(mixed.chunk(n_heads, dim=-1))
+    pieces[head] = pieces[head].mean((0, 1), keepdim=True).expand_as(pieces[head])
+    return torch.cat(pieces, dim=-1)
+
+
+def ablate_by_mask(mixed, head, n_heads):
+    d = mixed.shape[-1] // n_heads
+    own = torch.arange(mixed.shape[-1]) // d == head
+    return torch.where(own, mixed.flatten(0, 1).mean(0), mixed)
+
+
+def ablate_by_columns(mixed, head, n_heads):
+    D = mixed.size(2) // n_heads
+    out = [mixed[..., c] for c in range(mixed.size(2))]
+    for c in range(head * D, head * D + D):
+        out[c] = torch.ones_like(out[c]) * (out[c].sum() / out[c].numel())
+    return torch.stack(out, -1)
+
+
+def _ablate(mixed, head, n_heads, mean, d=None, start=None):
+    d = d or mixed.shape[-1] // n_heads
+    start = head * d if start is None else start
+    out = mixed.clone()
+    out[..., start : start + d] = mean(mixed[..., start : start + d])
+    return out
+
+
+def ablate_zero(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: 0.0)
+
+
+def ablate_over_texts(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: x.mean(0))
+
+
+def ablate_over_time(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: x.mean(1, keepdim=True))
+
+
+def ablate_over_features(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: x.mean(-1, keepdim=True))
+
+
+def ablate_scalar(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: x.mean())
+
+
+def ablate_size(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: x.mean((0, 1)), d=n_heads)
+
+
+def ablate_inplace(mixed, head, n_heads):
+    d = mixed.shape[-1] // n_heads
+    mixed[..., head * d : (head + 1) * d] = mixed[..., head * d : (head + 1) * d].mean((0, 1)).detach()
+    return mixed
+
+
+def ablate_strided(mixed, head, n_heads):
+    out = mixed.clone()
+    out[..., head::n_heads] = mixed[..., head::n_heads].mean((0, 1))
+    return out
+
+
+def ablate_others(mixed, head, n_heads):
+    d = mixed.shape[-1] // n_heads
+    out = mixed.mean((0, 1)).expand_as(mixed).clone()
+    out[..., head * d : (head + 1) * d] = mixed[..., head * d : (head + 1) * d]
+    return out
+
+
+def ablate_only_head(mixed, head, n_heads):
+    d = mixed.shape[-1] // n_heads
+    return mixed[..., head * d : (head + 1) * d].mean((0, 1))
+
+
+def probe_by_autograd(w, b, x, y, lr):
+    with torch.enable_grad():
+        w2, b2 = w.detach().clone().requires_grad_(), b.detach().clone().requires_grad_()
+        loss = F.binary_cross_entropy_with_logits(x @ w2 + b2, y)
+        gw, gb = torch.autograd.grad(loss, (w2, b2))
+    return w - lr * gw, b - lr * gb
+
+
+def probe_by_exp(w, b, x, y, lr):
+    s = (x * w).sum(1) + b
+    p = torch.where(s >= 0, 1 / (1 + (-s.abs()).exp()), (-s.abs()).exp() / (1 + (-s.abs()).exp()))
+    return w - lr * ((p - y)[:, None] * x).mean(0), b - lr * (p - y).mean()
+
+
+def probe_by_loop(w, b, x, y, lr):
+    gw, gb = torch.zeros_like(w), torch.zeros_like(b)
+    for row, label in zip(x, y, strict=True):
+        e = torch.sigmoid(row @ w + b) - label
+        gw = gw + e * row / len(x)
+        gb = gb + e / len(x)
+    return w - lr * gw, b - lr * gb
+
+
+def probe_by_einsum(w, b, x, y, lr):
+    e = (torch.sigmoid(torch.mv(x, w) + b) - y) / x.shape[0]
+    return torch.add(w, torch.einsum("n,nc->c", e, x), alpha=-lr), b - lr * e.sum()
+
+
+def _probe(w, b, x, y, lr, p=torch.sigmoid, n=None, sign=-1, target=None):
+    e = p(x @ w + b) - (y if target is None else target(y))
+    n = n or len(x)
+    return w + sign * lr * x.T @ e / n, b + sign * lr * e.sum() / n
+
+
+def probe_sum(w, b, x, y, lr):
+    return _probe(w, b, x, y, lr, n=1)
+
+
+def probe_ascent(w, b, x, y, lr):
+    return _probe(w, b, x, y, lr, sign=1)
+
+
+def probe_linear(w, b, x, y, lr):
+    return _probe(w, b, x, y, lr, p=lambda s: s)
+
+
+def probe_signed(w, b, x, y, lr):
+    return _probe(w, b, x, y, lr, target=lambda y: 2 * y - 1)
+
+
+def probe_hard(w, b, x, y, lr):
+    return _probe(w, b, x, y, lr, p=lambda s: (s > 0).to(s.dtype))
+
+
+def probe_no_bias(w, b, x, y, lr):
+    return _probe(w, b, x, y, lr)[0], b
+
+
+def probe_gradients(w, b, x, y, lr):
+    e = torch.sigmoid(x @ w + b) - y
+    return x.T @ e / len(x), e.mean()
+
+
+def probe_mse(w, b, x, y, lr):
+    p = torch.sigmoid(x @ w + b)
+    e = 2 * (p - y) * p * (1 - p)
+    return w - lr * x.T @ e / len(x), b - lr * e.mean()
+
+
+def probe_inplace(w, b, x, y, lr):
+    e = torch.sigmoid(x @ w + b) - y
+    w -= lr * x.T @ e / len(x)
+    b -= lr * e.mean()
+    return w, b
+
+
+def probe_swapped(w, b, x, y, lr):
+    return _probe(w, b, x, y, lr)[::-1]
+
+
+RIGHT = {
+    "logit_lens": named(lens_by_torch, lens_by_rsqrt, lens_gain_in_head, lens_vector_by_vector),
+    "patch": named(patch_by_where, patch_by_loop, patch_by_scatter, patch_by_one_hot, patch_by_tolist),
+    "ablate_head": named(ablate_by_view, ablate_by_cat, ablate_by_mask, ablate_by_columns),
+    "probe_step": named(probe_by_autograd, probe_by_exp, probe_by_loop, probe_by_einsum),
+}
+WRONG = {
+    "logit_lens": named(
+        lens_layer_norm, lens_over_texts, lens_dim_1, lens_last_only, lens_untransposed, lens_eps_on_root,
+        lens_no_norm=lambda stream, gain, head_weight, eps: _lens(stream, gain, head_weight, eps, norm=False),
+        lens_logits=lambda stream, gain, head_weight, eps: _lens(stream, gain, head_weight, eps, soft=False),
+        lens_no_gain=lambda stream, gain, head_weight, eps: _lens(stream, torch.ones_like(gain), head_weight, eps),
+        lens_ids=lambda stream, gain, head_weight, eps: _lens(stream, gain, head_weight, eps).argmax(-1),
+    ),
+    "patch": named(
+        patch_no_copy, patch_all_pairs, patch_wrong_way, patch_suffix, patch_features, patch_first_at, patch_adds,
+        patch_lost, patch_zero,
+        patch_returns_vectors=lambda stream, other, at: other[torch.arange(len(at)), at],
+        patch_everything=lambda stream, other, at: other.clone(),
+    ),
+    "ablate_head": named(
+        ablate_zero, ablate_over_texts, ablate_over_time, ablate_over_features, ablate_scalar, ablate_size,
+        ablate_inplace, ablate_strided, ablate_others, ablate_only_head,
+        ablate_from_1=lambda mixed, head, n_heads: _ablate(mixed, max(head - 1, 0), n_heads, lambda x: x.mean((0, 1))),
+    ),
+    "probe_step": named(
+        probe_sum, probe_ascent, probe_linear, probe_signed, probe_hard, probe_no_bias, probe_gradients, probe_mse,
+        probe_inplace, probe_swapped,
+        probe_no_rate=lambda w, b, x, y, lr: _probe(w, b, x, y, 1.0),
+    ),
+}  # fmt: skip

@@ -1,0 +1,284 @@
+"""Lesson 17: right variants of its exercises, and mistakes."""
+
+import torch
+from torch.nn.functional import logsigmoid, softplus
+
+from catalogue import named
+from tinylm_lib import rewards as library
+
+
+def weighted(picked):
+    """A loss of what is written: minus some mean of log-probability times advantage."""
+    return lambda log_probs, advantages, mask: -picked(log_probs, advantages.detach()[:, None], mask)
+
+
+def gradient_by_selection(log_probs, advantages, mask):
+    of_each_token = advantages.detach().unsqueeze(1).expand_as(log_probs)
+    return -(log_probs[mask] * of_each_token[mask]).mean()
+
+
+def gradient_by_einsum(log_probs, advantages, mask):
+    return -torch.einsum("bt,b,bt->", log_probs, advantages.detach(), mask.to(log_probs.dtype)) / mask.sum()
+
+
+def gradient_by_loops(log_probs, advantages, mask):
+    total, n = 0.0, 0
+    for row, advantage, written in zip(log_probs, advantages.tolist(), mask.tolist(), strict=True):
+        for log_prob, is_written in zip(row, written, strict=True):
+            if is_written:
+                total, n = total - advantage * log_prob, n + 1
+    return total / n
+
+
+def gradient_without_grad(log_probs, advantages, mask):
+    with torch.no_grad():
+        weights = advantages[:, None] * mask / mask.sum()
+    return (-weights * log_probs).sum()
+
+
+def gradient_with_a_live_reward(log_probs, advantages, mask):
+    return -(log_probs * advantages[:, None])[mask].mean()
+
+
+def gradient_by_probabilities(log_probs, advantages, mask):
+    return -(log_probs.exp() * advantages.detach()[:, None])[mask].mean()
+
+
+def gradient_frozen(log_probs, advantages, mask):
+    return -(log_probs.detach() * advantages[:, None])[mask].mean()
+
+
+def gradient_of_the_mean(log_probs, advantages, mask):
+    return -log_probs[mask].mean() * advantages.detach().mean()
+
+
+def gradient_of_the_good(log_probs, advantages, mask):
+    return -(log_probs * advantages.detach().clamp(min=0)[:, None])[mask].mean()
+
+
+def gradient_of_whole_texts(log_probs, advantages, mask):
+    return -(advantages.detach() * (log_probs * mask).sum(1)).mean()
+
+
+def gradient_text_by_text(log_probs, advantages, mask):
+    return -(advantages.detach() * (log_probs * mask).sum(1) / mask.sum(1)).mean()
+
+
+def gradient_in_a_list(log_probs, advantages, mask):
+    parts = [-(row[written] * a).mean() for row, written, a in zip(log_probs, mask, advantages.tolist(), strict=True)]
+    return sum(parts) / len(parts)
+
+
+def gradient_centred_again(log_probs, advantages, mask):
+    centred = advantages.detach() - advantages.detach().mean()
+    return -(log_probs * centred[:, None])[mask].mean()
+
+
+def group_by_loops(rewards):
+    rows = [[r - sum(row) / len(row) for r in row] for row in rewards.tolist()]
+    return torch.tensor(rows, dtype=rewards.dtype)
+
+
+def group_by_expand(rewards):
+    return rewards - rewards.sum(1).div(rewards.shape[1]).unsqueeze(1).expand_as(rewards)
+
+
+def group_by_a_matrix(rewards):
+    n = rewards.shape[1]
+    return rewards @ (torch.eye(n, dtype=rewards.dtype) - 1 / n)
+
+
+def group_one_by_one(rewards):
+    return torch.stack([group - group.mean() for group in rewards])
+
+
+def group_in_place(rewards):
+    rewards -= rewards.mean(1, keepdim=True)
+    return rewards
+
+
+def group_without_keepdim(rewards):
+    return rewards - rewards.mean(1)
+
+
+def group_leave_one_out(rewards):
+    n = rewards.shape[1]
+    return rewards - (rewards.sum(1, keepdim=True) - rewards) / (n - 1)
+
+
+def group_scaled(rewards):
+    return (rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-6)
+
+
+def group_ranks(rewards):
+    return rewards.argsort(1).argsort(1).to(rewards.dtype)
+
+
+def kl_by_selection(log_probs, reference, mask):
+    ratio = (reference - log_probs)[mask]
+    return (ratio.exp() - ratio - 1).mean()
+
+
+def kl_by_expm1(log_probs, reference, mask):
+    d = log_probs - reference
+    return ((torch.expm1(-d) + d) * mask).sum() / mask.sum()
+
+
+def kl_by_where(log_probs, reference, mask):
+    q_over_p = torch.exp(reference) / torch.exp(log_probs)
+    each = q_over_p - q_over_p.log() - 1
+    return each.where(mask, 0).sum() / mask.count_nonzero()
+
+
+def kl_by_rows(log_probs, reference, mask):
+    rows = [
+        (r[m] - p[m]).exp().sum() - (r[m] - p[m]).sum() - m.sum()
+        for p, r, m in zip(log_probs, reference, mask, strict=True)
+    ]
+    return sum(rows) / mask.sum()
+
+
+def kl_plain(log_probs, reference, mask):
+    return (log_probs - reference)[mask].mean()
+
+
+def kl_with_probabilities(log_probs, reference, mask):
+    return (log_probs.exp() * (log_probs - reference))[mask].mean()
+
+
+def kl_the_other_way(log_probs, reference, mask):
+    d = (log_probs - reference)[mask]
+    return (d.exp() - d - 1).mean()
+
+
+def kl_half_square(log_probs, reference, mask):
+    return (0.5 * (log_probs - reference) ** 2)[mask].mean()
+
+
+def kl_plus_d(log_probs, reference, mask):
+    d = (reference - log_probs)[mask]
+    return (d.exp() + d - 1).mean()
+
+
+def kl_per_text(log_probs, reference, mask):
+    d = reference - log_probs
+    return (((d.exp() - d - 1) * mask).sum(1) / mask.sum(1)).mean()
+
+
+def kl_ratio_only(log_probs, reference, mask):
+    return (reference - log_probs)[mask].exp().mean()
+
+
+def kl_everything(log_probs, reference, mask):
+    d = reference - log_probs
+    return (d.exp() - d - 1).mean()
+
+
+def dpo_by_softplus(chosen, rejected, reference_chosen, reference_rejected, beta):
+    margin = (chosen - rejected) - (reference_chosen - reference_rejected)
+    return softplus(-beta * margin).mean()
+
+
+def dpo_by_cross_entropy(chosen, rejected, reference_chosen, reference_rejected, beta):
+    two = beta * torch.stack([chosen - reference_chosen, rejected - reference_rejected], dim=1)
+    return -two.log_softmax(1)[:, 0].mean()
+
+
+def dpo_by_logsumexp(chosen, rejected, reference_chosen, reference_rejected, beta):
+    good, bad = beta * (chosen - reference_chosen), beta * (rejected - reference_rejected)
+    return (torch.logaddexp(good, bad) - good).sum() / len(good)
+
+
+def dpo_one_by_one(chosen, rejected, reference_chosen, reference_rejected, beta):
+    margins = chosen - reference_chosen - rejected + reference_rejected
+    return -sum(logsigmoid(beta * margin) for margin in margins) / len(margins)
+
+
+def dpo_naive(chosen, rejected, reference_chosen, reference_rejected, beta):
+    margin = (chosen - rejected) - (reference_chosen - reference_rejected)
+    return -torch.log(torch.sigmoid(beta * margin)).mean()
+
+
+def dpo_without_reference(chosen, rejected, reference_chosen, reference_rejected, beta):
+    return -logsigmoid(beta * (chosen - rejected)).mean()
+
+
+def dpo_beta_in_front(chosen, rejected, reference_chosen, reference_rejected, beta):
+    return -beta * logsigmoid((chosen - reference_chosen) - (rejected - reference_rejected)).mean()
+
+
+def dpo_swapped(chosen, rejected, reference_chosen, reference_rejected, beta):
+    return -logsigmoid(beta * ((rejected - reference_rejected) - (chosen - reference_chosen))).mean()
+
+
+def dpo_crossed(chosen, rejected, reference_chosen, reference_rejected, beta):
+    return -logsigmoid(beta * ((chosen - reference_rejected) - (rejected - reference_chosen))).mean()
+
+
+def dpo_no_log(chosen, rejected, reference_chosen, reference_rejected, beta):
+    return -torch.sigmoid(beta * ((chosen - rejected) - (reference_chosen - reference_rejected))).mean()
+
+
+def dpo_of_the_mean(chosen, rejected, reference_chosen, reference_rejected, beta):
+    return -logsigmoid(beta * ((chosen - rejected) - (reference_chosen - reference_rejected)).mean())
+
+
+def dpo_each(chosen, rejected, reference_chosen, reference_rejected, beta):
+    return -logsigmoid(beta * ((chosen - rejected) - (reference_chosen - reference_rejected)))
+
+
+RIGHT = {
+    "policy_gradient_loss": named(
+        gradient_by_selection, gradient_by_einsum, gradient_by_loops, gradient_without_grad
+    ),
+    "group_advantages": named(group_by_loops, group_by_expand, group_by_a_matrix, group_one_by_one),
+    "kl_penalty": named(kl_by_selection, kl_by_expm1, kl_by_where, kl_by_rows),
+    "dpo_loss": named(dpo_by_softplus, dpo_by_cross_entropy, dpo_by_logsumexp, dpo_one_by_one),
+}  # fmt: skip
+WRONG = {
+    "policy_gradient_loss": named(
+        gradient_with_a_live_reward, gradient_by_probabilities, gradient_frozen, gradient_of_the_mean,
+        gradient_of_the_good, gradient_of_whole_texts, gradient_text_by_text, gradient_in_a_list,
+        gradient_centred_again,
+        gradient_plus=lambda log_probs, advantages, mask: (log_probs * advantages.detach()[:, None])[mask].mean(),
+        gradient_everywhere=weighted(lambda log_probs, a, mask: (log_probs * a).mean()),
+        gradient_zeros_counted=weighted(lambda log_probs, a, mask: (log_probs * a * mask).mean()),
+        gradient_summed=weighted(lambda log_probs, a, mask: (log_probs * a)[mask].sum()),
+        gradient_without_reward=weighted(lambda log_probs, a, mask: log_probs[mask].mean()),
+        gradient_of_the_prompt=weighted(lambda log_probs, a, mask: (log_probs * a)[~mask].mean()),
+        gradient_unreduced=weighted(lambda log_probs, a, mask: log_probs * a * mask),
+    ),
+    "group_advantages": named(
+        group_in_place, group_without_keepdim, group_leave_one_out, group_scaled, group_ranks,
+        group_all=lambda rewards: rewards - rewards.mean(),
+        group_backwards=lambda rewards: rewards.mean(1, keepdim=True) - rewards,
+        group_columns=lambda rewards: rewards - rewards.mean(0),
+        group_divided=lambda rewards: rewards / rewards.mean(1, keepdim=True),
+        group_median=lambda rewards: rewards - rewards.median(1, keepdim=True).values,
+        group_best=lambda rewards: rewards - rewards.amax(1, keepdim=True),
+        group_softmax=lambda rewards: rewards.softmax(1),
+        group_sums=lambda rewards: rewards - rewards.sum(1, keepdim=True),
+    ),
+    "kl_penalty": named(
+        kl_plain, kl_with_probabilities, kl_the_other_way, kl_half_square, kl_plus_d, kl_per_text, kl_ratio_only,
+        kl_everything,
+        kl_no_one=lambda p, r, mask: ((r - p).exp() - (r - p))[mask].mean(),
+        kl_summed=lambda p, r, mask: ((r - p).exp() - (r - p) - 1)[mask].sum(),
+        kl_absolute=lambda p, r, mask: (p - r).abs()[mask].mean(),
+        kl_negative=lambda p, r, mask: -((r - p).exp() - (r - p) - 1)[mask].mean(),
+    ),
+    "dpo_loss": named(
+        dpo_naive, dpo_without_reference, dpo_beta_in_front, dpo_swapped, dpo_crossed, dpo_no_log, dpo_of_the_mean,
+        dpo_each,
+        dpo_plus=lambda c, r, rc, rr, beta: logsigmoid(beta * ((c - r) - (rc - rr))).mean(),
+        dpo_added=lambda c, r, rc, rr, beta: -logsigmoid(beta * ((c - r) + (rc - rr))).mean(),
+        dpo_divided=lambda c, r, rc, rr, beta: -logsigmoid(((c - r) - (rc - rr)) / beta).mean(),
+        dpo_summed=lambda c, r, rc, rr, beta: -logsigmoid(beta * ((c - r) - (rc - rr))).sum(),
+        dpo_hinge=lambda c, r, rc, rr, beta: (1 - beta * ((c - r) - (rc - rr))).clamp(min=0).mean(),
+    ),
+}  # fmt: skip
+LIBRARY = {
+    "group_advantages": library.group_advantages,
+    "kl_penalty": library.kl_penalty,
+    "dpo_loss": library.dpo_loss,
+}

@@ -1,0 +1,46 @@
+"""A check says what in its notebook misleads it: replaced functions of torch, and values that a function uses."""
+
+import math
+
+import pytest
+import torch
+
+from tinylm_lib.classroom.checks.check import diagnose
+from tinylm_lib.classroom.checks.surroundings import replaced_in_torch, values_used
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+d_k, table = 256, torch.zeros(2, 3)
+
+
+def divides_by_the_notebooks(q, k, v, mask=None):
+    return (q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v
+
+
+def zeros(q, k, v, mask=None):
+    return torch.zeros(*q.shape[:-1], v.shape[-1], dtype=q.dtype)
+
+
+def test_a_number_of_the_notebook_is_named_below_the_mistake():
+    said = diagnose("attention", divides_by_the_notebooks).message
+    assert said.endswith("also uses `d_k`, which is 256 in this notebook. Should it come from the arguments?")
+    assert values_used(lambda x: x + table + d_k) == {"table": table, "d_k": 256}
+    assert values_used(lambda d_k: d_k.table + math.pi) == {} == values_used(len)
+
+
+def test_a_right_function_hears_nothing_of_it():
+    def right(q, k, v, mask=None):
+        assert d_k == 256
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        return (scores if mask is None else scores.masked_fill(~mask, -math.inf)).softmax(-1) @ v
+
+    found = diagnose("attention", right)
+    assert found.passed and "also uses" not in found.message
+
+
+@pytest.mark.parametrize("place, name", [(torch, "allclose"), (torch, "softmax"), (torch.nn.functional, "softmax")])
+def test_nothing_is_right_where_a_function_of_torch_was_replaced(place, name, monkeypatch):
+    assert replaced_in_torch() == []
+    monkeypatch.setattr(place, name, lambda *args, **options: True)
+    found = diagnose("attention", zeros)
+    assert not found.passed and found.mistake == "torch was changed"
+    assert f"`{place.__name__}.{name}` is not PyTorch's own" in found.message
