@@ -3,7 +3,7 @@
 # **How does a model know which word came first?**
 #
 # *Needs* lessons 02 to 05. *Builds* `positions.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in about 55 minutes, plus 18 of exercises.
+# *Teaches* in about 56 minutes, plus 18 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: do not add the position to the word, rotate the word by it, because the angle between two rotated words depends only on how far they are apart.
