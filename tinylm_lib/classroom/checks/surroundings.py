@@ -81,7 +81,7 @@ def never_ran(function: Callable[..., Any]) -> str:
     except SyntaxError as error:
         return (
             f"The newest cell that defines `{name}` did not run: {error.msg}, in its line {error.lineno}. "
-            "So this is about the function of before. Mend the line, run the cell, and check again."
+            "So this is about the function of before. Correct the line, run the cell, and check again."
         )
     return ""
 
