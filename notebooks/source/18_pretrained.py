@@ -625,13 +625,13 @@ predict(
 )
 
 # %% slide="subslide" evidence="losses-of-patients"
-print(f"uniform guess {uniform:.2f}")
 near, far = ({name: each[part].mean() for name, each in loss_at.items()} for part in (slice(8), slice(60, None)))
+print(f"{'':<24} loss   words 1-8   words 60 on   certain   right")
 for name, each in loss_at.items():
     print(
-        f"{name:<24} loss {each.mean():5.2f}   first 8 words {near[name]:5.2f}   words 60 on {far[name]:5.2f}   "
-        f"certain {certain[name]:.2f}   right {right_words[name]:.2f}"
+        f"{name:<24} {each.mean():5.2f} {near[name]:9.2f} {far[name]:11.2f} {certain[name]:11.2f} {right_words[name]:9.2f}"
     )
+print(f"{'uniform guess':<24} {uniform:5.2f}")
 ranking = sorted(loss_at, key=lambda name: loss_at[name].mean())
 assert set(ranking[-3:]) == {"gains without the 1", "head tied", "token ids + 1"}
 assert loss_at[ranking[-3]].mean() > 1.3 * loss_at[ranking[-4]].mean()
@@ -725,6 +725,8 @@ def first_wrong_part(name: str, tolerance: float = 1e-3) -> str:
 for name in logits_of:
     print(f"{name:<24} first wrong: {first_wrong_part(name)}")
 assert first_wrong_part("rotary pairs").endswith("rotation.q") and first_wrong_part("token ids + 1") == "embed"
+assert first_wrong_part("rope_theta 500000").endswith("rotation.q")
+assert first_wrong_part("gains without the 1") == "blocks.0.attn_norm"
 assert first_wrong_part("o_proj not transposed") == "blocks.0.attention.o_proj"
 
 # %% [markdown]
@@ -1420,5 +1422,6 @@ assert abs(probability - reached[4, 0.01][0]) < 0.15
 # - What it learns and forgets: Biderman et al. 2024, [*LoRA Learns Less and Forgets Less*](https://arxiv.org/abs/2405.09673).
 # - Rotary positions: Su et al. 2021, [*RoFormer*](https://arxiv.org/abs/2104.09864), section 3.2 (neighbours). The reordering: [the converter of Llama's weights](https://github.com/huggingface/transformers/blob/main/src/transformers/models/llama/convert_llama_weights_to_hf.py) in `transformers`.
 # - GPT-2: Radford et al. 2019, *Language Models are Unsupervised Multitask Learners*, and [its files](https://huggingface.co/openai-community/gpt2).
+# - The sentence in six languages: United Nations 1948, [*Universal Declaration of Human Rights*](https://www.un.org/en/about-us/universal-declaration-of-human-rights), article 1, in its official translations.
 # - Tokenizers and languages: Petrov et al. 2023, [*Language Model Tokenizers Introduce Unfairness Between Languages*](https://arxiv.org/abs/2305.15425). Digits: Singh and Strouse 2024, [*Tokenization Counts: the Impact of Tokenization on Arithmetic in Frontier LLMs*](https://arxiv.org/abs/2402.14903).
 # - Opening published weights in a model of one's own: Raschka 2024, [*Build a Large Language Model (From Scratch)*](https://github.com/rasbt/LLMs-from-scratch), chapter 5 and appendix E.
