@@ -2,7 +2,7 @@
 # # 18 Pretrained
 # **Is this what the real ones are?**
 #
-# *Needs* lessons 01, 06, 07, 10 and 11. *Builds* what opens a checkpoint of Hugging Face in `hub`, and `LoRA` in `lora.py`. *Runs* in about 45 s on two cores.
+# *Needs* lessons 01, 06, 07, 10 and 11. *Builds* what opens a checkpoint of Hugging Face in `hub`, and `LoRA` in `lora.py`. *Runs* in about 30 s on two cores.
 # *Teaches* in about 50 minutes, plus 28 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -1183,7 +1183,7 @@ assert reached[1, 0.02][0] > at_first[0] + 0.3
 # %% tags=["source-hidden"] slide="skip"
 BESIDE = {  # where the label of a point is: across, down, alignment
     (None, 0.001): (-0.02, 0.008, "right"), (None, 0.002): (-0.02, 0.016, "right"), (None, 0.004): (-0.02, 0.01, "right"),
-    (1, 0.02): (-0.02, -0.008, "right"), (4, 0.01): (0.015, -0.015, "left"), (4, 0.015): (0.02, 0, "left"),
+    (1, 0.02): (-0.02, -0.004, "right"), (4, 0.01): (0.015, -0.015, "left"), (4, 0.015): (0.02, -0.004, "left"),
     (4, 0.02): (-0.02, 0.0, "right"), (16, 0.005): (0.02, 0.006, "left"),
 }  # fmt: skip
 
@@ -1193,7 +1193,7 @@ ax.plot(*at_first, "s", color=figures.INK, markersize=12)
 ax.text(at_first[0] + 0.02, at_first[1], "before", va="center")
 for rank in (None, 4):
     hue = figures.SERIES[0] if rank else figures.SERIES[1]
-    ax.plot(*zip(at_first, *(reached[key] for key in runs if key[0] == rank), strict=True), color=hue, linewidth=2)
+    ax.plot(*zip(*(reached[key] for key in runs if key[0] == rank), strict=True), color=hue, linewidth=2)
 for (rank, rate), (probability, old_loss) in reached.items():
     hue = figures.SERIES[0] if rank else figures.SERIES[1]
     ax.plot(probability, old_loss, "o", color=hue, markersize=13)
@@ -1203,7 +1203,7 @@ for (rank, rate), (probability, old_loss) in reached.items():
 ax.set(title="Learned and forgotten", xlabel="probability of the village's words", ylabel="loss on old stories")
 ax.set(xlim=(0.1, 1.22), xticks=[0.2, 0.4, 0.6, 0.8, 1.0])
 figures.display(
-    fig, alt="Scatter plot. With all weights and with rank 4, a higher rate is further right and higher: what learns more of the village has a higher loss on old stories. The curve of rank 4 is a little lower.",
+    fig, alt="Scatter plot. With all weights and with rank 4, a higher rate is further right and higher: what learns more of the village has a higher loss on old stories. The line of rank 4 is a little lower.",
     caption="Each point is a training of 25 updates, at the rate beside it. Right is better for the village, down is better for the old world.",
     table={
         "trained": [f"rank {rank}" if rank else "all weights" for rank, _ in reached],
