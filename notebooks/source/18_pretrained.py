@@ -626,12 +626,14 @@ predict(
 
 # %% slide="subslide" evidence="losses-of-patients"
 near, far = ({name: each[part].mean() for name, each in loss_at.items()} for part in (slice(8), slice(60, None)))
+# ESSENTIAL
 print(f"{'':<24} loss   words 1-8   words 60 on   certain   right")
 for name, each in loss_at.items():
     print(
         f"{name:<24} {each.mean():5.2f} {near[name]:9.2f} {far[name]:11.2f} {certain[name]:11.2f} {right_words[name]:9.2f}"
     )
 print(f"{'uniform guess':<24} {uniform:5.2f}")
+# END
 ranking = sorted(loss_at, key=lambda name: loss_at[name].mean())
 assert set(ranking[-3:]) == {"gains without the 1", "head tied", "token ids + 1"}
 assert loss_at[ranking[-3]].mean() > 1.3 * loss_at[ranking[-4]].mean()
@@ -844,7 +846,7 @@ predict(
     because="A Cyrillic letter has two bytes in UTF-8, and no merge was learned for them.",
 )
 
-# %% slide="subslide" evidence="scripts"
+# %% slide="subslide"
 one_sentence = {
     "English": "All human beings are born free and equal in dignity and rights.",
     "German": "Alle Menschen sind frei und gleich an Würde und Rechten geboren.",
@@ -853,6 +855,8 @@ one_sentence = {
     "Greek": "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια και τα δικαιώματα.",
     "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है।",
 }  # fmt: skip
+
+# %% evidence="scripts"
 n_tokens = {name: len(bpe.encode(text)) for name, text in one_sentence.items()}
 to_english = {name: n / n_tokens["English"] for name, n in n_tokens.items()}
 for name, text in one_sentence.items():
@@ -1031,13 +1035,17 @@ print(f"{trainable:,} of {n_parameters:,} parameters train")
 with torch.no_grad():
     for tensor in lora_state(adapted).values():
         tensor.normal_(std=0.1)  # as if it had been trained
+    # ESSENTIAL
     before, separate = real(read), adapted(read)
     merge_lora(adapted)
     together = adapted(read)
+    # END
     changed = [
         not torch.equal(lora.linear.weight, real.get_submodule(n).weight) for n, lora in lora_layers(adapted).items()
     ]
+    # ESSENTIAL
     unmerge_lora(adapted)
+    # END
 largest = before.abs().max()
 print(f"the update changes a logit by up to {(separate - before).abs().max() / largest:.2f} of the largest one")
 assert (together - separate).abs().max() < 0.001 * largest
@@ -1183,7 +1191,7 @@ assert reached[1, 0.02][0] > at_first[0] + 0.3
 # %% tags=["source-hidden"] slide="skip"
 BESIDE = {  # where the label of a point is: across, down, alignment
     (None, 0.001): (-0.02, 0.008, "right"), (None, 0.002): (-0.02, 0.016, "right"), (None, 0.004): (-0.02, 0.01, "right"),
-    (1, 0.02): (-0.02, -0.004, "right"), (4, 0.01): (0.015, -0.015, "left"), (4, 0.015): (0.02, -0.004, "left"),
+    (1, 0.02): (-0.01, -0.03, "right"), (4, 0.01): (0.015, -0.015, "left"), (4, 0.015): (0.02, -0.004, "left"),
     (4, 0.02): (-0.02, 0.0, "right"), (16, 0.005): (0.02, 0.006, "left"),
 }  # fmt: skip
 
