@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +133,16 @@ class WordTokenizer(Tokenizer):
                 if word not in self.ids:
                     raise ValueError(
                         f"word {word!r} at position {position} is not one of the {self.vocab_size} known ones; "
-                        f"build the tokenizer from a text that has it, or use bpe or bytes"
+                        f"build the tokenizer from a text that has it, or use bpe or bytes{self._alike(word)}"
                     )
                 yield self.ids[word]
                 position += len(word)
+
+    def _alike(self, word: str) -> str:
+        """The known words that begin most like it, as the end of a message; nothing where none begins like it."""
+        shared = {known: len(commonprefix([known.lstrip(" "), word.lstrip(" ")])) for known in self.words}
+        found = [known.lstrip(" ") for known in sorted(self.words, key=shared.get, reverse=True) if shared[known]]
+        return f". Known words that begin like it: {', '.join(list(dict.fromkeys(found))[:5])}" if found else ""
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of ids.

@@ -217,7 +217,8 @@ GROUP_ADVANTAGES = Exercise(
             lambda g: (torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]]),),
         ),
         Probe(
-            "a group whose rewards are equal gets zeros", lambda g: (torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]),)
+            "a group whose rewards are equal gets zeros",
+            lambda g: (torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]]),),
         ),
         Probe("rewards may be any numbers", lambda g: (3 * torch.randn(3, 5, generator=g) + 2,)),
         Probe("as many groups as texts in a group", lambda g: (torch.randn(4, 4, generator=g) - 1,)),
