@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import chain
-from os.path import commonprefix
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -140,8 +139,9 @@ class WordTokenizer(Tokenizer):
 
     def _alike(self, word: str) -> str:
         """The known words that begin most like it, as the end of a message; nothing where none begins like it."""
-        shared = {known: len(commonprefix([known.lstrip(" "), word.lstrip(" ")])) for known in self.words}
-        found = [known.lstrip(" ") for known in sorted(self.words, key=shared.get, reverse=True) if shared[known]]
+        bare = {known: known.lstrip(" ") for known in self.words}
+        shared = {known: sum(takewhile(bool, map(str.__eq__, bare[known], word.lstrip(" ")))) for known in bare}
+        found = [bare[known] for known in sorted(bare, key=shared.get, reverse=True) if shared[known]]
         return f". Known words that begin like it: {', '.join(list(dict.fromkeys(found))[:5])}" if found else ""
 
     def decode(self, tokens: Iterable[int]) -> str:

@@ -29,7 +29,7 @@ ADVICE = {  # for errors that say what is wrong, but not why
 MARKS = {True: ("✓", "#1f8f6a"), False: ("✗", "#d9541e"), None: ("·", "#8a94a0")}
 GRADED = "NBGRADER_EXECUTION"  # set by nbgrader where it runs or validates a notebook
 NOT_YET = "not attempted yet"
-READY_MADE = "`{}` does this whole step for you, which is what an engineer would call. Build it once yourself to see inside."
+READY_MADE = "`{}` does this whole step, and an engineer would call it. Build the step once yourself to see inside."
 SECOND = "There may be a second mistake: fix this one and check again."
 
 

@@ -74,7 +74,8 @@ def never_ran(function: Callable[..., Any]) -> str:
     """What to say if the newest cell that defines a function has a syntax error, so that an older one is judged."""
     name, cells = getattr(function, "__name__", ""), getattr(function, "__globals__", {}).get("In")
     defines = re.compile(rf"^[ \t]*def[ \t]+{re.escape(name)}\b", re.MULTILINE)
-    texts = [text for text in cells if isinstance(text, str) and defines.search(text)] if isinstance(cells, list) else []
+    typed = [text for text in cells if isinstance(text, str)] if isinstance(cells, list) else []
+    texts = [text for text in typed if defines.search(text)]
     try:
         ast.parse(textwrap.dedent(texts[-1]) if texts else "")
     except SyntaxError as error:

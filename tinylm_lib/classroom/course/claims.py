@@ -3,8 +3,8 @@
     # %% evidence="heads-removed"          a code cell that can fail: an assert, a check, or what `measured` prints
     # - Without this head most quotations are wrong. [[heads-removed]]
 
-In the notebook `[[heads-removed]]` becomes a link to the section of that cell, and nothing in that section itself. Marks
-in a row share one pair of parentheses and name a section once.
+In the notebook `[[heads-removed]]` becomes a link to the section of that cell, and nothing in that section itself.
+Marks in a row share one pair of parentheses and name a section once.
 """
 
 import ast
