@@ -5,8 +5,9 @@
     python tools/rewards.py --runs length --updates 20 --seeds 0
 
 An update writes 8 stories to each of 4 beginnings, which are the first two sentences of stories. What a run is rewarded
-for, its penalty on the distance from the start, and what else differs are in RUNS. Afterwards every model continues the same beginnings,
-and reads the same held-out stories. The table has a line for each model; `COLUMNS` says what its numbers are.
+for, its penalty on the distance from the start, and what else differs are in RUNS. Afterwards every model continues the
+same beginnings, and reads the same held-out stories. The table has a line for each model; `COLUMNS` says what its
+numbers are.
 """
 
 import argparse

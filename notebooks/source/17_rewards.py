@@ -3,7 +3,7 @@
 # **Can a model be taught what we want, when nobody can write down the right text?**
 #
 # *Needs* lessons 03, 11 and 12. *Builds* the losses of `rewards.py`. *Runs* in about 50 s on two cores.
-# *Teaches* in about 44 minutes, plus 27 of exercises.
+# *Teaches* in about 50 minutes, plus 27 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: if you can judge texts, you can teach a model, by making each text more or less likely according to its judgement. And it has one warning: the model learns what the judge rewards, which is not always what the judge wants.
@@ -857,27 +857,19 @@ here = whole[1], compared["after 16 updates"][0] * n_words_after  # possible sto
 # run, seed; possible stories, nats per token from the start, from the language, words, its own owners right, gifts and
 # owner sentences in its stories, possible stories with such a sentence, owners of held-out stories right, own owners
 RECORDED = """
-start 0 0.191 0 0.0202 89.2 0.687 1.15 0.617 0.092 0.667 134
-possible 0 0.852 0.0752 0.146 84.3 0.333 0.0254 0.0312 0.01 0.675 15
-possible 1 0.656 0.123 0.137 82.4 0.56 0.0332 0.082 0.025 0.675 25
-possible 2 0.795 0.082 0.139 84.3 0.579 0.0293 0.0391 0.02 0.665 19
-kl-0.03 0 0.74 0.0561 0.0879 84.4 0.571 0.109 0.0605 0.029 0.708 28
-kl-0.03 1 0.732 0.0563 0.0935 84.2 0.421 0.0898 0.0859 0.029 0.658 38
-kl-0.03 2 0.777 0.0643 0.104 83.9 0.65 0.0898 0.0859 0.049 0.661 40
-kl-0.1 0 0.457 0.0847 0.0612 86.6 0.579 0.414 0.275 0.08 0.628 95
-kl-0.1 1 0.545 0.0311 0.0528 85.9 0.529 0.287 0.203 0.066 0.636 87
-kl-0.1 2 0.484 0.0559 0.0582 85.6 0.444 0.318 0.287 0.072 0.64 108
-kl-0.3 0 0.225 0.00879 0.0285 87.4 0.621 0.894 0.516 0.084 0.661 124
-kl-0.3 1 0.258 0.012 0.0283 87.4 0.685 0.883 0.469 0.105 0.644 127
-kl-0.3 2 0.27 0.01 0.0283 87.7 0.618 0.766 0.565 0.109 0.687 152
-hard 0 0.449 0.0906 0.146 83.6 0.611 0.0644 1 0.449 0.671 421
-hard 1 0.35 0.0804 0.129 83.6 0.487 0.0762 0.996 0.348 0.689 431
-hard 2 0.248 0.155 0.196 84 0.507 0.15 0.99 0.246 0.689 345
+start 0 0.191 0 0.0202 89.2 0.687 1.15 0.617 0.092 0.667 134; possible 0 0.852 0.0752 0.146 84.3 0.333 0.0254 0.0312 0.01 0.675 15
+possible 1 0.656 0.123 0.137 82.4 0.56 0.0332 0.082 0.025 0.675 25; possible 2 0.795 0.082 0.139 84.3 0.579 0.0293 0.0391 0.02 0.665 19
+kl-0.03 0 0.74 0.0561 0.0879 84.4 0.571 0.109 0.0605 0.029 0.708 28; kl-0.03 1 0.732 0.0563 0.0935 84.2 0.421 0.0898 0.0859 0.029 0.658 38
+kl-0.03 2 0.777 0.0643 0.104 83.9 0.65 0.0898 0.0859 0.049 0.661 40; kl-0.1 0 0.457 0.0847 0.0612 86.6 0.579 0.414 0.275 0.08 0.628 95
+kl-0.1 1 0.545 0.0311 0.0528 85.9 0.529 0.287 0.203 0.066 0.636 87; kl-0.1 2 0.484 0.0559 0.0582 85.6 0.444 0.318 0.287 0.072 0.64 108
+kl-0.3 0 0.225 0.00879 0.0285 87.4 0.621 0.894 0.516 0.084 0.661 124; kl-0.3 1 0.258 0.012 0.0283 87.4 0.685 0.883 0.469 0.105 0.644 127
+kl-0.3 2 0.27 0.01 0.0283 87.7 0.618 0.766 0.565 0.109 0.687 152; hard 0 0.449 0.0906 0.146 83.6 0.611 0.0644 1 0.449 0.671 421
+hard 1 0.35 0.0804 0.129 83.6 0.487 0.0762 0.996 0.348 0.689 431; hard 2 0.248 0.155 0.196 84 0.507 0.15 0.99 0.246 0.689 345
 no-error 0 0.475 0.0302 0.0555 84.5 0.523 0.27 0.375 0.121 0.704 149
 """
-COLUMNS = "possible start language words own gifts told hard right n".split()
+COLUMNS = ["possible", "start", "language", "words", "own", "gifts", "told", "hard", "right", "n"]
 recorded = {}
-for line in RECORDED.strip().split("\n"):
+for line in RECORDED.strip().replace("\n", ";").split(";"):
     run, _, *numbers = line.split()
     recorded.setdefault(run, []).append(dict(zip(COLUMNS, map(float, numbers), strict=True)))
 penalized = {0.0: recorded["possible"], **{beta: recorded[f"kl-{beta}"] for beta in (0.03, 0.1, 0.3)}}
@@ -890,7 +882,7 @@ ax.plot([kl for _, kl in best], [fine for fine, _ in best], "o-", color=figures.
 ax.text(1.1, 0.93, "the best models", color=figures.SERIES[2], size=17)
 middle = [[mean(values) for values in zip(*some, strict=True)] for some in points.values()]
 ax.plot([kl for _, kl in middle], [fine for fine, _ in middle], "-", color=figures.SERIES[1], linewidth=3)
-for beta, some in points.items():
+for some in points.values():
     ax.plot([kl for _, kl in some], [fine for fine, _ in some], "^", color=figures.SERIES[1], markersize=11)
 for (fine, kl), beta, (dx, dy) in zip(
     middle, points, ((0.2, 0.06), (-0.5, 0.07), (-0.4, -0.12), (0.5, -0.03)), strict=True
@@ -1164,11 +1156,11 @@ pairs, new_pairs = in_pairs(drawn["before"], 16), in_pairs(before_dpo, 16)
 with torch.no_grad():
     reference, new_reference = (text_log_probs(start, texts) for texts in (pairs, new_pairs))  # (B)
 preferred = copy.deepcopy(start)
-optimizer = torch.optim.AdamW(preferred.parameters(), lr=3e-4, weight_decay=0.0)
+optimizer = torch.optim.AdamW(preferred.parameters(), lr=5e-4, weight_decay=0.0)
 dpo_losses = []
 
 # %%
-for _ in range(8):
+for _ in range(5):
     loss = preference_function(*text_log_probs(preferred, pairs).chunk(2), *reference.chunk(2), 0.1)
     optimizer.zero_grad()
     loss.backward()
@@ -1184,25 +1176,24 @@ def changes(texts: rewards.Rollouts, reference: torch.Tensor) -> tuple[torch.Ten
 
 
 # %% slide="subslide" evidence="dpo"
-n_pairs = len(reference) // 2
-print(f"{n_pairs} pairs; loss before the first step {dpo_losses[0]:.3f}, and log 2 is {math.log(2):.3f}")
-print(f"loss before the last step {learned(dpo_losses[-1], 0.1, 0.69)}")
-ranked = {}
-for name, texts, before in (("these", pairs, reference), ("new", new_pairs, new_reference)):
-    chosen, rejected = changes(texts, before)
-    ranked[name] = (chosen > rejected).float().mean().item()
-    print(f"{name:<5} pairs ranked right: {learned(ranked[name], 0.4, 1)};", end=" ")
-    print(
-        f"chosen {learned(chosen.mean().item(), -9, 9)} nats, rejected {learned(rejected.mean().item(), -15, 5)} nats"
-    )
-    assert rejected.mean() < 0 and -rejected.mean() > chosen.mean().abs()
+print(f"loss before the first step {dpo_losses[0]:.3f}, and log 2 is {math.log(2):.3f};", end=" ")
+print(f"before the last step {learned(dpo_losses[-1], 0.1, 0.69)}")
+these, new = changes(pairs, reference), changes(new_pairs, new_reference)
+ranked = [(chosen > rejected).float().mean().item() for chosen, rejected in (these, new)]
+n_pairs, n_new = len(these[0]), len(new[0])
+print(
+    f"ranked right: {learned(ranked[0], 0.7, 1)} of these {n_pairs} pairs, {learned(ranked[1], 0.1, 0.9)} of {n_new} new pairs"
+)
+chosen, rejected = (each.mean().item() for each in these)
+print(f"these pairs: chosen {learned(chosen, -9, 9)} nats, rejected {learned(rejected, -20, 5)} nats")
 after_dpo = rewards.rollouts(preferred, other_prompts, **look_options, generator=seeded(18))
 fine = [mean(map(possible, texts.texts())) for texts in (before_dpo, after_dpo)]
 print(f"possible stories, other beginnings: {learned(fine[0], 0, 0.6)} before, {learned(fine[1], 0, 1)} after")
-assert abs(dpo_losses[0] - math.log(2)) < 1e-4 and dpo_losses[-1] < 0.62 and ranked["these"] > 0.8
+assert abs(dpo_losses[0] - math.log(2)) < 1e-4 and dpo_losses[-1] < 0.62 and ranked[0] > 0.8
+assert rejected < -abs(chosen) and ranked[1] < 0.5 + 2 * 0.5 / math.sqrt(n_new)
 
 # %% [markdown]
-# At the start the loss is log 2, because the model is the reference. After 8 steps the model ranks most of the pairs that it was trained on right, without a reward model and without writing a text. It did so more by making the rejected stories less probable than by making the chosen ones more probable. [[dpo]] The lines about new pairs and new stories show how much of this carries over to other beginnings. In practice one takes many thousand pairs, and each only once or a few times.
+# At the start the loss is log 2, because the model is the reference. After 5 steps the model ranks most of the pairs that it was trained on right, without a reward model and without writing a text. It did so more by making the rejected stories less probable than by making the chosen ones more probable. New pairs it ranks no better than a coin, within two standard errors: it has learned these few pairs by heart. [[dpo]] In practice one takes many thousand pairs, and each only once or a few times.
 
 # %% slide="skip"
 show(rewards.kl_penalty, rewards.dpo_loss, rewards.reinforce)
@@ -1230,7 +1221,7 @@ show(rewards.kl_penalty, rewards.dpo_loss, rewards.reinforce)
 # - The KL penalty estimates the distance from the start with the drawn tokens alone. [[two-estimators]] A larger penalty kept the models nearer to the start, with fewer possible stories. [[penalty]] All went farther than their reward requires. [[farther-than-needed]]
 # - With several tries and a judge, the lead of the trained model shrinks. [[pass-at-k]]
 # - A reward that only counts sentences gets sentences. [[gamed]] One that asks for a possible story with the hard sentence gets this, in stories without gifts. [[hard-sentence]] And a gap that the model never happens to use stays unused. [[not-gamed]]
-# - DPO learns from pairs: after a few steps the model ranked most of its training pairs right, without a reward model. [[dpo]]
+# - DPO learns from pairs: after a few steps the model ranked most of its training pairs right, without a reward model, and new pairs no better than a coin. [[dpo]]
 #
 # Next, lesson 18: are the real models like this one?
 
