@@ -189,7 +189,7 @@ print(
     f"possible stories, first and last four updates: {learned(in_fours[0], 0.1, 0.4)}, {learned(in_fours[-1], 0.3, 0.8)}"
 )
 print(f"distance from the language: {learned(away[0], 0.015, 0.025)} to {learned(away[-1], 0.025, 0.3)} nats per token")
-assert in_fours[-1] > in_fours[0] + 0.1 and away[-1] > 1.2 * away[0]
+assert in_fours[-1] > in_fours[0] + 0.1 and away[-1] > 2 * away[0]
 
 # %% [markdown]
 # Both curves rise. The model writes more stories that are possible, and at the same time its probabilities are farther from those of the language. [[both-rise]] How does this learning work, and what exactly has the model learned?
@@ -687,8 +687,12 @@ print(f"possible stories: {learned(whole[0], 0.1, 0.4)} before, {learned(whole[1
 print(f"if only the number of gifts had changed: {learned(mix_alone, 0.2, 0.7)}")
 print(f"if only the care had changed: {learned(skill_alone, 0.1, 0.6)}")
 progress = whole[1] - whole[0]
+n_with = gifts["before"] * 128
+error = math.sqrt(
+    sum(p * (1 - p) / n for p, n in ((fine_with["before"], n_with), (fine_without["before"], 128 - n_with)))
+)
 print(f"part of the progress: {learned((mix_alone - whole[0]) / progress, 0.5, 2)} from the number of gifts alone")
-assert gifts["after"] < 0.7 * gifts["before"] and all(fine_with[name] + 0.15 < fine_without[name] for name in gifts)
+assert gifts["after"] < 0.7 * gifts["before"] and fine_without["before"] > fine_with["before"] + 2 * error
 assert mix_alone - whole[0] > 0.5 * progress > skill_alone - whole[0]
 
 # %% tags=["source-hidden"] slide="subslide"
@@ -713,7 +717,7 @@ figures.display(
 )  # fmt: skip
 
 # %% [markdown] slide="subslide"
-# Stories with a gift fail more often than stories without one, before and after. And the model now writes gifts in far fewer stories. Suppose that it had only changed *how often* it writes a gift, and were as careful as before with and without one: this alone gives more than half of the progress. If it had only become more careful, and had kept its gifts, there would be less than half of it. [[avoids]] It has mainly learned to **avoid** what it gets wrong.
+# Before the training, stories with a gift failed more often than stories without one, by more than two standard errors. And the model now writes gifts in far fewer stories. Suppose that it had only changed *how often* it writes a gift, and were as careful as before with and without one: this alone gives more than half of the progress. If it had only become more careful, and had kept its gifts, there would be less than half of it. [[avoids]] It has mainly learned to **avoid** what it gets wrong.
 
 # %% [markdown] slide="subslide"
 # Does it at least know better who has a thing? We ask it about stories that *the language* tells, where it cannot avoid anything:
@@ -727,10 +731,10 @@ first, last = (distances[i]["owner"] for i in (0, -1))
 error = math.sqrt((first.right * (1 - first.right) + last.right * (1 - last.right)) / first.n_words)
 print(f"{first.n_words} owners: a change has a standard error of at most {100 * error:.1f} points")
 assert last.right - first.right < 2 * error and last.nats > first.nats
-assert distances[-1]["all"].nats > 1.2 * distances[0]["all"].nats
+assert distances[-1]["all"].nats > 2 * distances[0]["all"].nats
 
 # %% [markdown]
-# The model puts the right owner first about as often as before: the change is less than two standard errors. Its loss on these words has become larger, not smaller, and on all words together it is farther from the language. [[not-better]] This is called **reward hacking**: the reward rises, and what we had in mind does not. Here we can measure it exactly, because we know the language. For most models nobody can.
+# If the model puts the right owner first more often than before, then by less than two standard errors. Its loss on these words has become larger, not smaller, and on all words together it is farther from the language. [[not-better]] This is called **reward hacking**: the reward rises, and what we had in mind does not. Here we can measure it exactly, because we know the language. For most models nobody can.
 
 # %% [markdown] tags=["note"]
 # **Say.** The usual medicine: a leash. The model may change, but each step away from where it started has a price.
@@ -969,15 +973,15 @@ for name, values in passed.items():
     print(f"{name:<6}", ", ".join(f"pass@{k} {learned(x, 0, 1)}" for k, x in zip(tries, values, strict=True)))
 lead = [after - before for before, after in zip(passed["before"], passed["after"], strict=True)]
 assert lead[0] > 0.1 and lead[-1] < lead[0] and passed["before"][-1] > 0.85
-assert passed["before"][2] > passed["after"][0]
+assert passed["before"][3] > passed["after"][0]
 n_written = sum(len(update.rollouts.ids) for update in history)
 forwards = 1 + 1 + 3  # for each story of the training: written, read by the reference, learned (a backward is two)
 print(f"training: {n_written} stories, with the compute of {forwards * n_written} that are only written")
-print(f"best of 4 writes 3 more for each request, and has used as much after {forwards * n_written // 3} requests")
-assert forwards * n_written // 3 > 500
+print(f"best of 8 writes 7 more for each request, and has used as much after {forwards * n_written // 7} requests")
+assert forwards * n_written // 7 > 300
 
 # %% [markdown]
-# At one try the trained model is far ahead. But with 4 tries and a judge the model *before* the training does better than the trained one with a single try, and with 16 tries it writes a possible story for all or nearly all of these beginnings. The lead has shrunk or gone, and the extra stories of best of 4 cost as much as our short training only after many hundred requests. [[pass-at-k]] For these beginnings the start could already write a possible story within 16 tries, and training made it more likely at the first. Here both fractions are near 1, so the lead must shrink. Yue et al. 2025 go further: on mathematics and programs, with many tries, the model before the training overtakes ([paper](https://arxiv.org/abs/2504.13837)). Whether more training finds new answers is an open question.
+# At one try the trained model is far ahead. But with 8 tries and a judge the model *before* the training does better than the trained one with a single try, and with 16 tries it writes a possible story for all or nearly all of these beginnings. The lead has shrunk or gone, and the extra stories of best of 8 have cost as much as our short training only after some hundred requests. [[pass-at-k]] For these beginnings the start could already write a possible story within 16 tries, and training made it more likely at the first. Here both fractions are near 1, so the lead must shrink. Yue et al. 2025 go further: on mathematics and programs, with many tries, the model before the training overtakes ([paper](https://arxiv.org/abs/2504.13837)). Whether more training finds new answers is an open question.
 
 # %% [markdown] tags=["note"]
 # **Say.** Now somebody else chose the reward, and he will not tell us which. Read the stories and guess.
@@ -1063,15 +1067,23 @@ assert sum(after["own"] < before["own"] - 2 * error for after, error in zip(aske
 # %% [markdown]
 # Now nearly all stories have the sentence, and many more of them than before are possible with it. But the gifts have gone again. And the owners that these models name are right no more often than those of the start, within two standard errors; two of the three models name them right less often. [[hard-sentence]] They met the demand in stories without gifts, and know no better who has what.
 
+
 # %% evidence="not-gamed"
-forgiving, strict = recorded["no-error"][0], recorded["start"][0]
+def stops_early(ids: list[int]) -> bool:
+    text = tokenizer.decode(ids[1:])
+    return text.endswith("\n") and storyworld.parse(text).error_at == len(text) - 1
+
+
+forgiving, strict = recorded["no-error"][0]["possible"], recorded["start"][0]["possible"]
+print(f"whole possible stories: {strict} at the start, {forgiving} after the reward that forgives a missing end")
+n_early = sum(map(stops_early, written_by["before"]))
 print(
-    f"whole possible stories: {strict['possible']} at the start, {forgiving['possible']} with the reward that forgives a missing end"
+    f"of {len(written_by['before'])} stories of section 5, the start stopped {n_early} at a place where only the end is wrong"
 )
-assert forgiving["possible"] > strict["possible"] + 0.1
+assert forgiving > strict + 0.1 and n_early <= 2
 
 # %% [markdown]
-# Not every gap is found. A judge that forgives a missing end should be easy to cheat: stop after one sentence. In 12 recorded updates the model did not do so; more of its stories were whole and possible than before. [[not-gamed]] A model can only learn what it sometimes writes, and the start seems hardly ever to stop early.
+# Not every gap is found. A judge that forgives a missing end should be easy to cheat: stop after one sentence. In 12 recorded updates the model did not do so; more of its stories were whole and possible than before. A model can only learn from what it sometimes writes, and the start hardly ever stops early. [[not-gamed]]
 
 # %% [markdown] tags=["note"]
 # **Say.** What is different in the models that you know? The judge. For programs and sums it is a test, as here. For everything else people compare answers, and a model learns to judge like them.
@@ -1188,12 +1200,16 @@ chosen, rejected = (each.mean().item() for each in these)
 print(f"these pairs: chosen {learned(chosen, -9, 9)} nats, rejected {learned(rejected, -20, 5)} nats")
 after_dpo = rewards.rollouts(preferred, other_prompts, **look_options, generator=seeded(18))
 fine = [mean(map(possible, texts.texts())) for texts in (before_dpo, after_dpo)]
-print(f"possible stories, other beginnings: {learned(fine[0], 0, 0.6)} before, {learned(fine[1], 0, 1)} after")
+error = math.sqrt(sum(p * (1 - p) for p in fine) / 128)
+print(
+    f"possible stories, other beginnings: {learned(fine[0], 0, 0.6)} before, {learned(fine[1], 0, 1)} after,", end=" "
+)
+print(f"standard error {error:.2f}")
 assert abs(dpo_losses[0] - math.log(2)) < 1e-4 and dpo_losses[-1] < 0.62 and ranked[0] > 0.8
 assert rejected < -abs(chosen) and ranked[1] < 0.5 + 2 * 0.5 / math.sqrt(n_new)
 
 # %% [markdown]
-# At the start the loss is log 2, because the model is the reference. After 5 steps the model ranks most of the pairs that it was trained on right, without a reward model and without writing a text. It did so more by making the rejected stories less probable than by making the chosen ones more probable. New pairs it ranks no better than a coin, within two standard errors: it has learned these few pairs by heart. [[dpo]] In practice one takes many thousand pairs, and each only once or a few times.
+# At the start the loss is log 2, because the model is the reference. After 5 steps the model ranks most of the pairs that it was trained on right, without a reward model and without writing a text. It did so more by making the rejected stories less probable than by making the chosen ones more probable. New pairs it ranks no better than a coin, within two standard errors: what it has learned holds for these few pairs. [[dpo]] The last line counts new stories; compare the difference with its standard error. In practice one takes many thousand pairs, and each only once or a few times.
 
 # %% slide="skip"
 show(rewards.kl_penalty, rewards.dpo_loss, rewards.reinforce)
