@@ -711,7 +711,7 @@ ax.set_xticks(range(4), bars, size=16)
 ax.set(title="Better, or only more cautious?", xlabel="", ylabel="possible stories (fraction)", ylim=(0, 0.75))
 ax.set_xlabel("stories", size=16)
 figures.display(
-    fig, alt="Four bars. With fewer gifts alone nearly all of the progress is there, with the new care alone little or nothing.",
+    fig, alt="Four bars. With fewer gifts alone more than half of the progress is there, with the new care alone less than half.",
     caption="The two bars in the middle combine the stories from before and after: the number of gifts of one, and the success with and without a gift of the other.",
     table={"what changed": ["nothing", "gifts", "care", "both"], "possible": [learned(x, 0.1, 0.8) for x in bars.values()]},
 )  # fmt: skip
@@ -863,13 +863,13 @@ here = whole[1], compared["after 16 updates"][0] * n_words_after  # possible sto
 RECORDED = """
 start 0 0.191 0 0.0202 89.2 0.687 1.15 0.617 0.092 0.667 134; possible 0 0.852 0.0752 0.146 84.3 0.333 0.0254 0.0312 0.01 0.675 15
 possible 1 0.656 0.123 0.137 82.4 0.56 0.0332 0.082 0.025 0.675 25; possible 2 0.795 0.082 0.139 84.3 0.579 0.0293 0.0391 0.02 0.665 19
-kl-0.03 0 0.74 0.0561 0.0879 84.4 0.571 0.109 0.0605 0.029 0.708 28; kl-0.03 1 0.732 0.0563 0.0935 84.2 0.421 0.0898 0.0859 0.029 0.658 38
-kl-0.03 2 0.777 0.0643 0.104 83.9 0.65 0.0898 0.0859 0.049 0.661 40; kl-0.1 0 0.457 0.0847 0.0612 86.6 0.579 0.414 0.275 0.08 0.628 95
-kl-0.1 1 0.545 0.0311 0.0528 85.9 0.529 0.287 0.203 0.066 0.636 87; kl-0.1 2 0.484 0.0559 0.0582 85.6 0.444 0.318 0.287 0.072 0.64 108
-kl-0.3 0 0.225 0.00879 0.0285 87.4 0.621 0.894 0.516 0.084 0.661 124; kl-0.3 1 0.258 0.012 0.0283 87.4 0.685 0.883 0.469 0.105 0.644 127
-kl-0.3 2 0.27 0.01 0.0283 87.7 0.618 0.766 0.565 0.109 0.687 152; hard 0 0.449 0.0906 0.146 83.6 0.611 0.0644 1 0.449 0.671 421
-hard 1 0.35 0.0804 0.129 83.6 0.487 0.0762 0.996 0.348 0.689 431; hard 2 0.248 0.155 0.196 84 0.507 0.15 0.99 0.246 0.689 345
-no-error 0 0.475 0.0302 0.0555 84.5 0.523 0.27 0.375 0.121 0.704 149
+64-stories 0 0.906 0.0756 0.151 85.3 0.667 0.00977 0.0117 0.008 0.677 6; kl-0.03 0 0.74 0.0561 0.0879 84.4 0.571 0.109 0.0605 0.029 0.708 28
+kl-0.03 1 0.732 0.0563 0.0935 84.2 0.421 0.0898 0.0859 0.029 0.658 38; kl-0.03 2 0.777 0.0643 0.104 83.9 0.65 0.0898 0.0859 0.049 0.661 40
+kl-0.1 0 0.457 0.0847 0.0612 86.6 0.579 0.414 0.275 0.08 0.628 95; kl-0.1 1 0.545 0.0311 0.0528 85.9 0.529 0.287 0.203 0.066 0.636 87
+kl-0.1 2 0.484 0.0559 0.0582 85.6 0.444 0.318 0.287 0.072 0.64 108; kl-0.3 0 0.225 0.00879 0.0285 87.4 0.621 0.894 0.516 0.084 0.661 124
+kl-0.3 1 0.258 0.012 0.0283 87.4 0.685 0.883 0.469 0.105 0.644 127; kl-0.3 2 0.27 0.01 0.0283 87.7 0.618 0.766 0.565 0.109 0.687 152
+hard 0 0.449 0.0906 0.146 83.6 0.611 0.0644 1 0.449 0.671 421; hard 1 0.35 0.0804 0.129 83.6 0.487 0.0762 0.996 0.348 0.689 431
+hard 2 0.248 0.155 0.196 84 0.507 0.15 0.99 0.246 0.689 345; no-error 0 0.475 0.0302 0.0555 84.5 0.523 0.27 0.375 0.121 0.704 149
 """
 COLUMNS = ["possible", "start", "language", "words", "own", "gifts", "told", "hard", "right", "n"]
 recorded = {}
@@ -880,46 +880,51 @@ penalized = {0.0: recorded["possible"], **{beta: recorded[f"kl-{beta}"] for beta
 points = {beta: [(one["possible"], one["start"] * one["words"]) for one in runs] for beta, runs in penalized.items()}
 
 # %% tags=["source-hidden"] slide="subslide"
-fig, ax = plt.subplots(figsize=(10.2, 5.2), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(11.4, 5.2), layout="constrained", sharey=True)
 best = [(q.mean().item(), 0.0), *frontier.values()]  # from the start on
-ax.plot([kl for _, kl in best], [fine for fine, _ in best], "o-", color=figures.SERIES[2], linewidth=4)
-ax.text(1.1, 0.93, "the best models", color=figures.SERIES[2], size=17)
-middle = [[mean(values) for values in zip(*some, strict=True)] for some in points.values()]
-ax.plot([kl for _, kl in middle], [fine for fine, _ in middle], "-", color=figures.SERIES[1], linewidth=3)
-for some in points.values():
-    ax.plot([kl for _, kl in some], [fine for fine, _ in some], "^", color=figures.SERIES[1], markersize=11)
-for (fine, kl), beta, (dx, dy) in zip(
-    middle, points, ((0.2, 0.06), (-0.5, 0.07), (-0.4, -0.12), (0.5, -0.03)), strict=True
-):
-    ax.text(kl + dx, fine + dy, f"β = {beta:g}", color=figures.SERIES[1], size=16)
-ax.plot(*here[::-1], "s", color=figures.SERIES[0], markersize=13)
-ax.text(here[1] + 0.25, here[0] - 0.02, "section 1", color=figures.SERIES[0], size=16)
-ax.set_title("What the penalty trades", size=22)
-ax.set_xlabel("distance from the start (nats per story)", size=17)
-ax.set_ylabel("possible stories (fraction)", size=17)
-ax.tick_params(labelsize=15)
-ax.set(ylim=(0, 1), xlim=(-0.2, 11))
+left.plot([kl for _, kl in best], [fine for fine, _ in best], "o-", color=figures.INK, linewidth=4)
+left.text(1.8, 0.93, "the best models", size=17)
+left.plot(*here[::-1], "s", color=figures.QUIET, markersize=13)
+left.text(here[1], here[0] - 0.1, "section 1", color=figures.QUIET, size=16, ha="center")
+labels = {0.0: (0.151, 0.79), 0.03: (0.083, 0.83), 0.1: (0.067, 0.48), 0.3: (0.034, 0.23)}
+for (beta, some), mark, color in zip(points.items(), "^vDo", figures.SERIES, strict=False):
+    left.plot([kl for _, kl in some], [fine for fine, _ in some], mark, color=color, markersize=11)
+    known = [(one["language"], one["possible"]) for one in penalized[beta]]
+    right.plot(*zip(*known, strict=True), mark, color=color, markersize=11)
+    right.text(*labels[beta], f"β = {beta:g}", color=color, size=17)
+for ax, x, far in ((left, "start (nats per story)", 11), (right, "language (nats per token)", 0.19)):
+    ax.set_xlabel(f"from the {x}", size=17)
+    ax.tick_params(labelsize=15)
+    ax.set(ylim=(0, 1), xlim=(-0.02 * far, far))
+right.set_xticks([0, 0.05, 0.1, 0.15])
+left.set_title("What the penalty trades", size=22)
+left.set_ylabel("possible stories (fraction)", size=17)
+middle = {beta: [mean(values) for values in zip(*some, strict=True)] for beta, some in points.items()}
 figures.display(
-    fig, alt="The best possible models rise steeply with the distance from the start. The trained models are far to the right of them; with a larger beta they are nearer to the start and have fewer possible stories.",
-    caption="Round: the best model for each of several β, from the fractions that the start gets right. Triangles: 40 updates with each β and each of three seeds, recorded; the line joins their means. Square: our 16 updates of section 1.",
-    table={"beta": list(points), "possible": [fine for fine, _ in middle], "nats per story": [kl for _, kl in middle]}, digits=2,
+    fig, alt="Two charts of the fraction of possible stories. Left: the best models rise steeply with the distance from the start, and the trained ones are far to the right of them. Right: the larger beta is, the nearer the trained models are to the language, and the fewer of their stories are possible.",
+    caption="Each mark is a training of 40 updates, three for each β. Left, line: the best model for each of several β, from the fractions that the start gets right; square: our 16 updates of section 1, without a penalty.",
+    table={"beta": list(middle), "possible": [fine for fine, _ in middle.values()], "nats per story": [kl for _, kl in middle.values()]}, digits=2,
 )  # fmt: skip
 
 # %% slide="subslide" evidence="penalty"
+ranges = {}
 for beta, runs in penalized.items():
-    fine, away_from_language = (mean(one[name] for one in runs) for name in ("possible", "language"))
-    far = mean(kl for _, kl in points[beta])
-    print(f"beta {beta:<4}: possible {fine:.2f}, nats per story from the start {far:.1f},", end=" ")
-    print(f"per token from the language {away_from_language:.3f}")
-ranges = {
-    beta: [sorted(one[name] for one in runs) for name in ("possible", "language")] for beta, runs in penalized.items()
-}
-for weak, strong in ((0.0, 0.1), (0.03, 0.1), (0.1, 0.3)):
-    assert all(a[0] > b[-1] for a, b in zip(ranges[weak], ranges[strong], strict=True))
-assert ranges[0.0][1][0] > ranges[0.03][1][-1]
+    fine, from_language, far = [
+        sorted(values)
+        for values in ([o["possible"] for o in runs], [o["language"] for o in runs], [kl for _, kl in points[beta]])
+    ]
+    ranges[beta] = fine, from_language, far
+    print(f"beta {beta:<4}: possible {fine[0]:.2f} to {fine[-1]:.2f}, nats per token from the language", end=" ")
+    print(
+        f"{from_language[0]:.3f} to {from_language[-1]:.3f}, nats per story from the start {far[0]:.1f} to {far[-1]:.1f}"
+    )
+for weak, strong in ((0.0, 0.03), (0.03, 0.1), (0.1, 0.3)):
+    fine, from_language, _ = ((a[0], b[-1]) for a, b in zip(ranges[weak], ranges[strong], strict=True))
+    assert from_language[0] > from_language[1] and (weak == 0 or fine[0] > fine[1])
+assert ranges[0.3][2][-1] < min(ranges[beta][2][0] for beta in (0.0, 0.03, 0.1))
 
 # %% [markdown]
-# The penalty trades one for the other. From 0.03 to 0.3, each larger $\beta$ gave fewer possible stories, and kept the model nearer to its start and to the language; of these differences each is larger than those between the seeds. With 0.03 the model is nearer to the language than without a penalty, and about as many of its stories are possible. [[penalty]]
+# The penalty trades one for the other. The larger $\beta$, the nearer the models stay to the language, and from 0.03 on, the fewer of their stories are possible; all three trainings with one $\beta$ are on the same side of all those with the next. With 0.03 they are nearer to the language than without a penalty, and about as many stories are possible. The distance from the start, which the penalty is about, scatters more; with 0.3 it is clearly smallest. [[penalty]]
 
 # %% evidence="farther-than-needed"
 reached, went = here
@@ -1046,26 +1051,35 @@ assert n_last > 2 * n_told[0] and mean(n_fine[-3:]) < 0.1 and repeated > 0.3
 
 # %% [markdown] slide="subslide"
 # ### Ask for what you mean
-# A better reward asks for both: a story counts if it is possible *and* has a sentence that says who has a thing now. Three such trainings of 40 updates were recorded like those of section 6. The start is compared with them, and so are those that were rewarded for possible stories only:
+# A better reward asks for both: a story counts if it is possible *and* has a sentence that says who has a thing now. Three such trainings of 40 updates were recorded like those of section 6. Here they are next to the start, and to those that were rewarded for possible stories only:
+
+# %% slide="subslide"
+labels = {
+    "start": "start",
+    "possible": "possible",
+    "64-stories": "the same, 120 updates of 64",
+    "hard": "possible, with owner",
+}
+for run, label in labels.items():
+    columns = ("possible", "told", "hard", "gifts", "right")
+    fine, told, both, n_gifts, right = (mean(one[column] for one in recorded[run]) for column in columns)
+    print(f"{label:<27}: possible {fine:.2f}, with owner {told:.2f}, both {both:.2f};", end=" ")
+    print(f"gifts {n_gifts:.2f}; held-out owners right {right:.2f}")
 
 # %% slide="subslide" evidence="hard-sentence"
-for name, run in (("start", "start"), ("possible", "possible"), ("possible, with owner", "hard")):
-    told, fine_and_told, n_gifts, right = (
-        mean(one[column] for one in recorded[run]) for column in ("told", "hard", "gifts", "right")
-    )
-    print(f"{name:<20}: with owner {told:.2f}, and possible {fine_and_told:.2f}; gifts {n_gifts:.2f};", end=" ")
-    print(f"held-out owners right {right:.2f}")
-asked_both, before = recorded["hard"], recorded["start"][0]
-print("own owners right: start", before["own"], "asked for both", [one["own"] for one in asked_both])
+before, asked_both = recorded["start"][0], recorded["hard"]
+print(
+    "right of the owners that they name: start", before["own"], "and asked for both", [one["own"] for one in asked_both]
+)
 errors = [math.sqrt(sum(one["own"] * (1 - one["own"]) / one["n"] for one in (before, after))) for after in asked_both]
-assert min(one["told"] for one in asked_both) > 0.9 and max(one["told"] for one in recorded["possible"]) < 0.1
-assert min(one["hard"] for one in asked_both) > 2 * before["hard"]
-assert max(one["gifts"] for one in asked_both) < 0.2 * before["gifts"]
+error = math.sqrt(2 * before["right"] * (1 - before["right"]) / 514)  # of the held-out owners
+assert min(one["told"] for one in asked_both) > 0.9 and max(one["gifts"] for one in asked_both) < 0.2 * before["gifts"]
+assert min(one["hard"] for one in asked_both) > 2 * before["hard"] and recorded["64-stories"][0]["told"] < 0.05
 assert all(after["own"] < before["own"] + 2 * error for after, error in zip(asked_both, errors, strict=True))
-assert sum(after["own"] < before["own"] - 2 * error for after, error in zip(asked_both, errors, strict=True)) == 2
+assert all(after["right"] < before["right"] + 2 * error for after in asked_both)
 
 # %% [markdown]
-# Now nearly all stories have the sentence, and many more of them than before are possible with it. But the gifts have gone again. And the owners that these models name are right no more often than those of the start, within two standard errors; two of the three models name them right less often. [[hard-sentence]] They met the demand in stories without gifts, and know no better who has what.
+# Rewarded for possible stories only, the models hardly have the sentence, after 120 updates of 64 stories even less. Asked for both, nearly all stories have it, and many more than at the start are possible with it. But the gifts have gone again. And the models name the right owner no more often than the start, in their own stories and in held-out ones, within two standard errors. [[hard-sentence]] They met the demand in stories without gifts, and did not learn who has what.
 
 
 # %% evidence="not-gamed"
@@ -1083,7 +1097,7 @@ print(
 assert forgiving > strict + 0.1 and n_early <= 2
 
 # %% [markdown]
-# Not every gap is found. A judge that forgives a missing end should be easy to cheat: stop after one sentence. In 12 recorded updates the model did not do so; more of its stories were whole and possible than before. A model can only learn from what it sometimes writes, and the start hardly ever stops early. [[not-gamed]]
+# Not every gap is found. A judge that forgives a missing end should be easy to cheat: stop after one sentence. In a recorded training of 12 updates the model did not do so; more of its stories were whole and possible than before. A model can only learn from what it sometimes writes, and the start hardly ever stops early. [[not-gamed]]
 
 # %% [markdown] tags=["note"]
 # **Say.** What is different in the models that you know? The judge. For programs and sums it is a test, as here. For everything else people compare answers, and a model learns to judge like them.
