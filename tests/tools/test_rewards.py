@@ -60,17 +60,6 @@ def test_the_lesson_shows_the_lines_of_the_table() -> None:
     rows = {tuple(line[:2]): dict(zip(names, line, strict=True)) for line in table if len(line) == len(names)}
     shown = ["possible", "kl-start", "kl-language", "words", "own-right", "gifts", "owner-told", "hard@1"]
     shown += ["owner-right", "n"]
-        "possible",
-        "kl-start",
-        "kl-language",
-        "words",
-        "own-right",
-        "gifts",
-        "owner-told",
-        "hard@1",
-        "owner-right",
-        "n",
-    ]
     lesson = (root / "notebooks/source/17_rewards.py").read_text("utf-8")
     recorded = lesson.partition('RECORDED = """\n')[2].partition('"""')[0].replace("\n", ";").strip(";").split(";")
     assert len(recorded) == 18
