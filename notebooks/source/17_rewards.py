@@ -3,11 +3,12 @@
 # **Can a model be taught what we want, when nobody can write down the right text?**
 #
 # *Needs* lessons 03, 11 and 12. *Builds* the losses of `rewards.py`. *Runs* in about 50 s on two cores.
-# *Teaches* in about 50 minutes, plus 27 of exercises.
+# *Teaches* in about 51 minutes, plus 27 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: if you can judge texts, you can teach a model, by making each text more or less likely according to its judgement. And it has one warning: the model learns what the judge rewards, which is not always what the judge wants.
 # Sections 1, 3, 4, 5 and 8 are the core, with two exercises. Section 2 teaches a form from examples, section 6 holds the model near its start, section 7 asks whether it can do anything new, and section 9 is about what large models get.
+# The view of section 1 trains for about 15 seconds: while it does, read the newest story aloud up to its marked word.
 # If you have only ten minutes, show the picture of section 1, the coin of section 3, and let the class guess the reward of section 8.
 # Before the class: run all cells once, and try the control in section 3 at 0, 10.25 and 10.75.
 
@@ -618,7 +619,7 @@ assert rewards.group_advantages(groups[groups.std(1) == 0]).abs().sum() == 0
 # **Usual answers.**
 # - *It knows better who has what* (`it knows better who has what`): the held-out stories measure this. Look at the third line.
 # - *It writes shorter stories* (`it writes shorter stories`): a good suspicion; the language has no much shorter ones.
-# - *It tells the difficult sentences less often* (`it avoids the difficult sentences`): yes; and how much does that explain? The last table.
+# - *It tells the difficult sentences less often* (`it avoids the difficult sentences`): yes; and how much does that explain? The four bars.
 #
 # **Cut if short.** The split into two parts.
 
@@ -642,7 +643,7 @@ for row in (0, 16, 32):
     print()
 
 # %% [markdown] slide="subslide"
-# A story may have **gifts** (somebody gives or hands something to the other), a **trade** of both things, or both. StoryWorld's rule is simple: nobody gives away what the other one has. In lesson 12 exactly these sentences were wrong.
+# A story may have **gifts** (somebody gives or hands something to the other), a **trade** of both things, or both. StoryWorld's rule is simple: nobody gives away what the other one has. In lesson 12, a gift of the wrong thing was about as probable as one of the right thing.
 
 
 # %%
@@ -855,7 +856,7 @@ n_words_after = drawn["after"].mask.sum(1).float().mean().item()
 here = whole[1], compared["after 16 updates"][0] * n_words_after  # possible stories, nats per story
 
 # %% [markdown] slide="subslide"
-# Does our training with a penalty find such a model? A single training with it takes as long as the whole lesson, so the runs below are recorded: 40 updates with `beta` 0, 0.03, 0.1 and 0.3, three seeds each, on two cores with `python tools/rewards.py`. Each model then wrote 512 stories, and its exact KL divergence from the start was taken at every word of them.
+# Does our training with a penalty find such a model? A single training with it takes as long as the whole lesson, so the runs below are recorded: 40 updates with `beta` 0, 0.03, 0.1 and 0.3, three seeds each, on two cores with `python tools/rewards.py`. Each model then wrote 64 stories to each of 8 other beginnings, and its exact KL divergence from the start was taken at every word of them.
 
 # %% tags=["source-hidden"] slide="skip"
 # run, seed; possible stories, nats per token from the start, from the language, words, its own owners right, gifts and
@@ -1000,7 +1001,7 @@ assert forwards * n_written // 7 > 300
 # - *Possible stories* (`possible stories`): hardly one of them is.
 # - *Add another rule: at most one such sentence* (from the room): good. What will it find next?
 #
-# **Cut if short.** The count of the last cell.
+# **Cut if short.** The part *Ask for what you mean*; say its result.
 
 # %% [markdown] slide="slide"
 # ## 8. Break it: guess the reward
@@ -1056,9 +1057,9 @@ assert n_last > 2 * n_told[0] and mean(n_fine[-3:]) < 0.1 and repeated > 0.3
 # %% slide="subslide"
 labels = {
     "start": "start",
-    "possible": "possible",
-    "64-stories": "the same, 120 updates of 64",
-    "hard": "possible, with owner",
+    "possible": "possible, 40 updates",
+    "64-stories": "possible, 120 updates of 64",
+    "hard": "with owner, too, 40 updates",
 }
 for run, label in labels.items():
     columns = ("possible", "told", "hard", "gifts", "right")
@@ -1079,7 +1080,7 @@ assert all(after["own"] < before["own"] + 2 * error for after, error in zip(aske
 assert all(after["right"] < before["right"] + 2 * error for after in asked_both)
 
 # %% [markdown]
-# Rewarded for possible stories only, the models hardly have the sentence, after 120 updates of 64 stories even less. Asked for both, nearly all stories have it, and many more than at the start are possible with it. But the gifts have gone again. And the models name the right owner no more often than the start, in their own stories and in held-out ones, within two standard errors. [[hard-sentence]] They met the demand in stories without gifts, and did not learn who has what.
+# Rewarded for possible stories only, the models hardly ever write the sentence, and after 120 updates of 64 stories even less often. Asked for both, nearly all stories have it, and many more than at the start are possible with it. But the gifts have gone again. And the models name the right owner no more often than the start, in their own stories and in held-out ones, within two standard errors. [[hard-sentence]] They met the demand in stories without gifts, and did not learn who has what.
 
 
 # %% evidence="not-gamed"
