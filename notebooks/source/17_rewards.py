@@ -747,7 +747,7 @@ assert distances[-1]["all"].nats > 2 * distances[0]["all"].nats
 # **Usual answers.**
 # - *The plain log-ratio is enough* (`log-ratio alone`): its mean is right, but single tokens can be negative, and near the start it scatters more. The cells behind the exercise measure this.
 # - *Ratio the other way round* (`exchanged`): the texts come from the model, so the ratio has the model below.
-# - *Why not simply stop earlier?* (from the room): that is a good rival: the square in the picture is an earlier stop without a penalty. Compare it with the triangles.
+# - *Why not simply stop earlier?* (from the room): that is a good rival: the square in the picture is an earlier stop without a penalty. Compare it with the other marks.
 #
 # **Cut if short.** The comparison of the two estimators.
 
@@ -922,10 +922,11 @@ for beta, runs in penalized.items():
 for weak, strong in ((0.0, 0.03), (0.03, 0.1), (0.1, 0.3)):
     fine, from_language, _ = ((a[0], b[-1]) for a, b in zip(ranges[weak], ranges[strong], strict=True))
     assert from_language[0] > from_language[1] and (weak == 0 or fine[0] > fine[1])
+assert ranges[0.0][0][0] < ranges[0.03][0][0] and ranges[0.03][0][-1] < ranges[0.0][0][-1]
 assert ranges[0.3][2][-1] < min(ranges[beta][2][0] for beta in (0.0, 0.03, 0.1))
 
 # %% [markdown]
-# The penalty trades one for the other. The larger $\beta$, the nearer the models stay to the language, and from 0.03 on, the fewer of their stories are possible; all three trainings with one $\beta$ are on the same side of all those with the next. With 0.03 they are nearer to the language than without a penalty, and about as many stories are possible. The distance from the start, which the penalty is about, scatters more; with 0.3 it is clearly smallest. [[penalty]]
+# The penalty trades one for the other. The larger $\beta$, the nearer the models stay to the language, and from 0.03 on, the fewer of their stories are possible; all three trainings with one $\beta$ are on the same side of all those with the next. With 0.03 they are nearer to the language than without a penalty, and the fraction of possible stories is within the range of those without. The distance from the start, which the penalty is about, scatters more; with 0.3 it is clearly smallest. [[penalty]]
 
 # %% evidence="farther-than-needed"
 reached, went = here
@@ -943,7 +944,7 @@ print(
 assert went > 2 * needed and all(kl > 2 * least for _, kl, least in most)
 
 # %% [markdown]
-# With or without a penalty, all these models went at least twice as far from the start as so many possible stories require. [[farther-than-needed]] (The curve and the triangles were measured on different beginnings, so this is rough.) The rest of the way is what nobody asked for; the missing gifts may be part of it. The value of our penalty estimates the divergence KL(model || start). Its gradient is another one, that of KL(start || model), because the draws are not differentiated. Both pull the model back.
+# With or without a penalty, all these models went at least twice as far from the start as so many possible stories require. [[farther-than-needed]] (The curve and the marks were measured on different beginnings, so this is rough.) The rest of the way is what nobody asked for; the missing gifts may be part of it. The value of our penalty estimates the divergence KL(model || start). Its gradient is another one, that of KL(start || model), because the draws are not differentiated. Both pull the model back.
 
 # %% [markdown] tags=["note"]
 # **Say.** A hard question about all of this: did the model learn anything that it could not do before, or does it only find it at the first try more often?
