@@ -169,6 +169,7 @@ def _draw(run: RewardRun) -> Figure:
             ax.set_title(title, size=14, weight="normal", pad=6)
             ax.set(xlim=(0, run.total), ylim=(0, 1.1 * max([*curves[name], 1e-3])), xlabel="update")
             ax.tick_params(labelsize=12)
+            ax.locator_params(axis="x", integer=True)
         told = figure.add_subplot(grid[2, :])
         told.axis("off")
         told.set(xlim=(0, 1), ylim=(0, 1))
