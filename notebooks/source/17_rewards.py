@@ -2,7 +2,7 @@
 # # 17 Rewards
 # **Can a model be taught what we want, when nobody can write down the right text?**
 #
-# *Needs* lessons 03, 11 and 12. *Builds* the losses of `rewards.py`. *Runs* in about 45 s on two cores.
+# *Needs* lessons 03, 11 and 12. *Builds* the losses of `rewards.py`. *Runs* in about 50 s on two cores.
 # *Teaches* in about 51 minutes, plus 27 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -174,7 +174,7 @@ left.set_ylabel("possible stories (fraction)", size=18)
 left.set(xlim=(0, 16.5), ylim=(0, 0.8))
 right.plot([0, 8, 16], away, "o-", color=figures.SERIES[1], linewidth=5, markersize=11)
 right.set_title("What it costs", size=23)
-right.set_ylabel("nats per token from the language", size=16)
+right.set_ylabel("nats per token from the language", size=18)
 right.set(xlim=(0, 16.5), ylim=(0, 1.25 * max(away)))
 for ax in (left, right):
     ax.set_xlabel("updates", size=18)
