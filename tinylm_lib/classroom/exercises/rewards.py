@@ -161,7 +161,7 @@ POLICY_GRADIENT_LOSS = Exercise(
 
 
 def group_advantages(rewards: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """How much better each text is than its group, (N, G) for rewards (N, G), and the mistakes that are `on`."""
+    """How much better each text is than its group, (P, K) for rewards (P, K), and the mistakes that are `on`."""
     others = {
         "mean over the whole batch": lambda: rewards.mean(),
         "mean over the beginnings": lambda: rewards.mean(0, keepdim=True),
