@@ -279,7 +279,7 @@ torch.testing.assert_close(2**few / (2**few).sum(), simple_softmax(few / (1 / ma
 # Towards 0, softmax becomes a choice of the largest score, an *argmax*. So softmax is really a **soft argmax**: it shows *which* score is the largest. Towards infinity all tokens get the same probability. The order never changes. [[temperature]]
 
 # %% [markdown] slide="say"
-# (The maximum was subtracted first, which changes no probability. At temperature 0.1 the exponentials would otherwise overflow, as the next section shows.) A high temperature also raises the words that cannot come: at 5 they have more probability than the ten together. Powers of 2 instead of $e$ are softmax at the temperature $1/\ln 2$, as the last line of the code checks. Lesson 12 writes with this dial.
+# (The maximum was subtracted first, which changes no probability. At temperature 0.1 the exponentials would otherwise overflow, as the next section shows.) A high temperature also raises the words that cannot come: at 5 they have more probability than the ten together. Powers of 2 instead of $e$ are softmax at the temperature $1/\ln 2$, as the last line of the code checks. Lesson 12 uses the temperature when it generates text.
 
 # %% [markdown] tags=["note"]
 # **Say.** The formula is right, and still the computer can give NaN. We look for the step where the damage begins, and then repair it with what we know already: only differences count.
@@ -945,7 +945,7 @@ print(f"{n_lower} of {n_tried:,} wrong distributions have a lower mean loss than
 assert n_lower == 0
 
 # %% [markdown] slide="subslide"
-# Now our story, with four distributions: the exact one, that of the model, that of the model if it does not see the line end, and one that is nearly certain of Carlos.
+# Now our story, with four distributions: the exact one, that of the model, that of the model if it does not see the line end, which began every text in its training, and one that is nearly certain of Carlos.
 
 # %% slide="skip"
 certain = torch.full((V,), 1e-12).index_copy(0, who, torch.tensor([0.99, 0.01]))  # (V)

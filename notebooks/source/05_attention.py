@@ -479,7 +479,7 @@ for size in (16, 64, 256):
 # With the root, all three sizes behave in the same way: the standard deviation is 1, the weights are spread, and a typical score gets a gradient. Without division one key takes nearly all of the weight if $d_k$ is large: the softmax is **saturated**. [[one-draw]]
 
 # %% [markdown] slide="say"
-# The keys that win still get a gradient. But the gradient of a score has its weight as a factor, and a typical weight is then almost 0. So **a query can hardly learn to find a key that it does not find already**. [[one-draw]]
+# The keys that win still get a gradient. But the gradient of a score has its weight as a factor, and a typical weight is then almost 0. So **among many keys a query can hardly learn to find one that it does not find already**. [[one-draw]]
 
 # %% [markdown] slide="say"
 # Why not divide by $d_k$ itself? At the scores those gradients are even larger, but on their way to queries and keys they are divided by $d_k$, too. And with many features all keys then get nearly the same weight, so at the start of training a query hardly distinguishes them. Training can undo this, because trained queries and keys are no longer independent, and some models do divide by $d_k$ (Yang et al. 2022).
@@ -787,7 +787,7 @@ predict(
         "about half": "That would be so if it knew nothing about the colours of the things. But it may know something wrong.",
         "far fewer than half": "",
     },
-    because="Most guesses name the other thing: the second thing can still look at the first one's colour, and takes it for its own.",
+    because="The first thing has lost its colour, but the second one has still seen it. So if this colour is asked for, the guess names the second thing.",
 )
 
 # %% tags=["source-hidden"] slide="subslide" evidence="looks-forbidden"
@@ -812,7 +812,26 @@ assert right_with["own colour, layer 1, head 0 only"] < 0.4 < 0.9 < right_with["
 assert right_with["the other's colour, layer 1"] > 0.9 > 0.1 > right_with["last word at the things, layer 2"]
 
 # %% [markdown]
-# Without its own colour the second thing still sees the first one's colour, and takes it up. So the model is not ignorant but **misled**: most of its guesses name the other thing. If we forbid that look as well, nothing is left to know, and about half of the guesses are right, as by chance. [[looks-forbidden]]
+# Most guesses name the other thing, so the model is not ignorant but **misled**. Is it misled about both things?
+
+# %% tags=["source-hidden"] slide="skip" evidence="first-colour"
+asks_first = [one_text.split()[4] == f"{right}." for one_text, right, _ in asked]
+halves = {}
+print("own colour is forbidden to   right, first colour asked   second colour asked")
+for what, looks in (
+    ("both things", own_colour),
+    ("the first thing", own_colour[:1]),
+    ("the second thing", own_colour[1:]),
+):
+    hits = [guess == right for guess, (_, right, _) in zip(guesses_without(1, looks, every_head), asked, strict=True)]
+    of_first = sum(hit for hit, first in zip(hits, asks_first, strict=True) if first)
+    halves[what] = (of_first / sum(asks_first), (sum(hits) - of_first) / (len(hits) - sum(asks_first)))
+    print(f"{what:<29}{halves[what][0]:25.0%}{halves[what][1]:22.0%}")
+assert halves["both things"][0] < 0.1 and 0.3 < halves["both things"][1] < 0.7
+assert halves["the first thing"][0] < 0.3 and min(halves["the second thing"][0], halves["the first thing"][1]) > 0.9
+
+# %% [markdown]
+# The first thing has lost its colour, but the second one has still taken it up. So if this colour is asked for, nearly all guesses name the second thing. If the other colour is asked for, about half of them are right, as by chance. [[first-colour]] If we forbid the look at the first one's colour as well, about half of all guesses are right. [[looks-forbidden]]
 
 # %% [markdown] slide="say"
 # In layers 0 and 2 the look at the colour makes no difference, and in layer 1 only head 0 needs it. If the last word may not look at the things in layer 2, the model names quite different words. So there are indeed two steps: in layer 1 the things take up their colours, and in layer 2 *pink* finds its thing. [[looks-forbidden]]
@@ -832,7 +851,7 @@ assert right_with["the other's colour, layer 1"] > 0.9 > 0.1 > right_with["last 
 
 # %% [markdown] slide="slide" plan=80
 # ## 7. Is it an induction head?
-# Olsson et al. (2022) found such circuits of two steps in many models. The head of the second step finds the word *after an earlier copy* of the last word, here *fan* after *pink*. They call it an **induction head**, and they test for it with random words, said twice: at each word of the second copy, does the head look at the word that followed in the first one?
+# Elhage et al. (2021) described such circuits of two steps, and Olsson et al. (2022) found them in many models. The first step is the work of a **previous-token head**. The head of the second step finds the word *after an earlier copy* of the last word, here *fan* after *pink*. They call it an **induction head**, and they test for it with random words, said twice: at each word of the second copy, does the head look at the word that followed in the first one?
 
 # %% slide="skip"
 from tinylm_lib.storyworld.sentences import CLASSES
@@ -916,7 +935,7 @@ title = "Without a mask: look one position ahead"
 figures.heat_map(trained_on_noise[False][0][0], places, places, title=title, caption=said)
 
 # %% [markdown] slide="subslide"
-# Without a mask all three runs (three seeds) learned to copy the next word. [[no-mask]] The loss looks wonderful, but when the model writes there is no next word to copy. The last position shows it: it has the same `trust` as the others, but no word to copy, so its loss is slightly above the 3.5 nats of not knowing. [[no-mask]]
+# Without a mask all three runs (three seeds) learned to copy the next word. [[no-mask]] The loss is close to 0, but when the model writes there is no next word to copy. The last position shows it: it has the same `trust` as the others, but no word to copy, so its loss is slightly above the 3.5 nats of not knowing. [[no-mask]]
 
 # %% [markdown] slide="subslide"
 # And while the model writes? Then there is no future to look at, so does it need a mask? We read a text with and without a mask, and compare the results at the last position:
@@ -1135,7 +1154,7 @@ print("a NaN query:   ", attend(few_q * math.nan, few_k, few_v, sees)[0])
 # - Gradient descent finds such queries and keys, although the loss only sees the answer. [[learned-keys]]
 # - For independent queries and keys of mean 0 and variance 1, the scores have a standard deviation of $\sqrt{d_k}$. Divided by this root they keep one size, and a typical score still gets a gradient. [[one-size]]
 # - The causal mask comes before the softmax, so that the weights sum to 1. [[mask-first]] Trained without a mask, our small model learned to copy the next word. [[no-mask]] When it reads, a model of several layers needs the mask even for its last result. [[reading-again]]
-# - The shipped model looks for the pink thing, at whichever of the two positions it is. [[look-moves]] It does so in two steps in two layers, and without either step most guesses are wrong. [[looks-forbidden]] Its head is not a general induction head. [[not-induction]]
+# - The shipped model looks for the pink thing, at whichever of the two positions it is. [[look-moves]] It does so in two steps in two layers. Without the first one at most about half of the guesses are right, and without the second one hardly any. [[looks-forbidden]] Its head is not a general induction head. [[not-induction]]
 # - One layer without positions sees a bag of words. Two layers with a causal mask gave different results for different orders. [[bag]]
 #
 # Next, lesson 06: how to give a model the position of each word.
@@ -1145,5 +1164,6 @@ print("a NaN query:   ", attend(few_q * math.nan, few_k, few_v, sees)[0])
 # - Attention, for translation: Bahdanau et al. 2014, [*Neural Machine Translation by Jointly Learning to Align and Translate*](https://arxiv.org/abs/1409.0473).
 # - Queries, keys and values, the root of $d_k$, the mask: Vaswani et al. 2017, [*Attention Is All You Need*](https://arxiv.org/abs/1706.03762), section 3.2.
 # - Dividing by $d_k$: Yang et al. 2022, [*Tensor Programs V: Tuning Large Neural Networks via Zero-Shot Hyperparameter Transfer*](https://arxiv.org/abs/2203.03466).
+# - Circuits of two steps: Elhage et al. 2021, [*A Mathematical Framework for Transformer Circuits*](https://transformer-circuits.pub/2021/framework/index.html).
 # - Induction heads: Olsson et al. 2022, [*In-context Learning and Induction Heads*](https://arxiv.org/abs/2209.11895).
 # - Order from the mask: Haviv et al. 2022, [*Transformer Language Models without Positional Encodings Still Learn Positional Information*](https://arxiv.org/abs/2203.16634).

@@ -179,7 +179,7 @@ def trained(back=2, position="rotary"):
 control(trained, back=(1, 8), position=["none", "learned", "sinusoidal", "rotary"])
 
 # %% [markdown] slide="say"
-# Three of the four kinds of positions work here. The rest of the lesson explains what they are, and why nearly all new models take the last one.
+# Three of the four kinds of positions work here. (Try them in the control.) The rest of the lesson explains what they are, and what is different about the last one, which most new models use.
 
 # %% [markdown] tags=["note"]
 # **Say.** The first idea of the field was to add a vector for the position to the vector of the word. A clock shows how to compute such a vector: a fast hand and a slow one tell many times apart.
@@ -535,7 +535,7 @@ assert sum(remove[:2]) > sum(stop[:2]) + 0.3 and stop[5] > 2
 # %% [markdown] slide="say"
 # The slower half of the pairs rotates by at most a fifth of a circle within the 128 positions that this model was trained on, and the slowest hardly at all.
 #
-# This is not a division of labour, because the faster half does more than give the order: removing its pairs costs more than stopping them. In Gemma 7B, too, the fastest pairs were found to make attention patterns by position, and the slow ones are suspected to carry meaning (Barbero et al. 2024). What slow pairs do in longer texts cannot be seen here, because this model reads at most 128 tokens.
+# This is not a division of labour, because the faster half does more than give the order: removing its pairs costs more than stopping them. In Gemma 7B, too, the fastest pairs were found to make attention patterns by position, and the slow ones are suspected to carry meaning (Barbero et al. 2024). All this holds within the 128 tokens of its training; section 6 reads longer texts.
 
 # %% [markdown] slide="subslide"
 # Does the shipped model have a head like the one of section 1, for any fixed distance up to 20? For each of its 12 heads we take the mean attention weight at each distance, and print the largest.
@@ -743,6 +743,31 @@ with torch.no_grad():
 
 # %% [markdown]
 # Positions far from those of the training do no harm [[far-positions]], but in a long text something else is new: distances beyond 127, and more words to look at than ever in training. The loss grows, and the tokens are not the reason, because the same tokens have a low loss when only the last 128 are in view. [[long-texts]] "Works with any length" is true of the arithmetic only.
+
+# %% [markdown] slide="skip"
+# In section 4 it made no difference whether the slower half of the pairs rotates. And here?
+
+# %% slide="skip" evidence="slow-far"
+stopped_far = deepcopy(longer)
+for part in (block.attention for block in stopped_far.blocks):
+    part.rotation.cos[:, [*range(8, 16), *range(24, 32)]] = 1.0
+    part.rotation.sin[:, [*range(8, 16), *range(24, 32)]] = 0.0
+with torch.no_grad():
+    stopped_logits = stopped_far(texts[:, :-1])  # (40, 512, V)
+added_far = {}
+for end in (128, 320, 512):
+    span_losses = [
+        next_token_loss(each[:, end - 64 : end], texts[:, end - 63 : end + 1]).item()
+        for each in (long_logits, stopped_logits)
+    ]
+    added_far[end] = span_losses[1] - span_losses[0]
+    print(
+        f"tokens {end - 64:3d} to {end - 1:3d}: as trained {span_losses[0]:.2f}, pairs 8 to 15 stopped {span_losses[1]:.2f}"
+    )
+assert abs(added_far[128]) < 0.03 and min(added_far[320], added_far[512]) > 0.2
+
+# %% [markdown] slide="skip"
+# Beyond the trained length the loss rises further without these rotations, so there the model is not indifferent to them. [[slow-far]]
 
 # %% [markdown] slide="say"
 # The first loss is a mean over tokens 0 to 127, and the first line of the table one over tokens 64 to 127, which have more words to go by. The model raises an error for more positions than its table has.
@@ -1056,7 +1081,7 @@ figures.display(
 # ## What you have now
 # - One layer of attention without positions gives the same logits after both orders of our sentence. [[order]] With positions a head learns to find the token at a fixed distance, and without them it does not. [[two-back]] The shipped model has no such head for the distances that we tried. [[no-fixed-distance]]
 # - One matrix moves every sinusoidal row on by the same number of positions, and it rotates each pair. [[linear-map]] Rotary positions apply this rotation to queries and keys, so a score depends on the two words and their offset, not on where they are. [[offset-only]]
-# - The shipped model relies on the faster half of its pairs for the order of the words. The slower half is used as well, but whether it rotates makes no difference. [[slow-pairs]]
+# - The shipped model relies on the faster half of its pairs for the order of the words. The slower half is used as well, but within the trained length it makes no difference whether it rotates. [[slow-pairs]]
 # - At positions far beyond those of its training the shipped model has the same loss [[far-positions]], but in texts longer than those of its training its loss rises. [[long-texts]]
 # - For engineers: there are two layouts, and a reordering leads from one to the other. [[reordering]] In the wrong layout the shipped model's loss rises by more than 2 nats, without an error. [[wrong-layout]] Values are not rotated, so that the result does not depend on where the words are. [[values]] The tables are kept in fp32, because rounded ones make the score depend on the position. [[tables]] A larger base slows every pair but the first. [[base]]
 #

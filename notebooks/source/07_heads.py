@@ -276,7 +276,7 @@ print(f"one head, read by a network: {learned(loss_of_network, 0.02, 0.4)} nats"
 assert loss_of_two < loss_of_network < loss_of_one - 0.2
 
 # %% [markdown]
-# The network takes much of the mixture apart, which is possible because the two weights need not be equal. But in this time it does not reach the loss of two heads with a linear map. [[network-reads]] So several heads are not the only way to fetch several things. They are the direct one.
+# The network takes much of the mixture apart, which is possible because the two weights need not be equal. But in this time it does not reach the loss of two heads with a linear map. [[network-reads]] So several heads are not the only way to fetch several things. They are the way that training found faster here.
 
 # %% [markdown] slide="subslide"
 # Train your own. `control` runs `trained` again for each choice.
@@ -1078,7 +1078,7 @@ for n_heads in (1, 4, 8, 16):
 # So more heads do not mean larger weight matrices or more multiplications in the matrix products. They mean more scores to compute, and more memory if the scores are stored. [[cost-of-heads]]
 
 # %% [markdown] slide="say"
-# The time of the plain formula grows several times over from one head to 16, mainly because scaling, mask and softmax touch every score. The kernel behind `attend` still computes every allowed score, but it need not store them all ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)), and on our machines its time grew by about half. (We count matrix products only. With `qk_norm`, which has gains for the features of one head, the parameters change slightly.)
+# The time of the plain formula grows several times over from one head to 16, mainly because scaling, mask and softmax touch every score. The kernel behind `attend` still computes every allowed score, but it need not store them all ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)), and on our machines its time grew by less than a factor of two. (We count matrix products only. With `qk_norm`, which has gains for the features of one head, the parameters change slightly.)
 
 # %% [markdown] slide="subslide"
 # ### Fewer keys and values
@@ -1171,10 +1171,10 @@ for name, (width, n_heads) in sorted(published.items(), key=lambda item: item[1]
     print(f"{name:<17} C {width:6,}   H {n_heads:2d}   D {width // n_heads:3d}")
 
 # %% [markdown]
-# In models like these, $D$ is usually 64 or 128, and $H = C / D$ follows. (Not all are 64: the heads of GPT-3 175B are 128 wide.) The heads of our small model are narrower, with 32 features.
+# In models like these, $D$ is usually 64 or 128, and $H = C / D$ follows. The heads of our small model are narrower, with 32 features.
 
 # %% [markdown] slide="subslide"
-# **Only a sweep decides**: train with several numbers of heads and compare. In a published one for translation, with the same $C$, one head was 0.9 BLEU worse than the best number, and with 32 heads the quality dropped again (Vaswani et al. 2017, table 3, rows A). In the task of section 1, two heads were enough, because it asks for two things.
+# **Only a sweep decides**: train with several numbers of heads and compare. In a published one for translation, with the same $C$, one head was 0.9 BLEU (a score for translations, higher is better) worse than the best number, and with 32 heads the quality dropped again (Vaswani et al. 2017, table 3, rows A). In the task of section 1, two heads were enough, because it asks for two things.
 
 # %% [markdown] slide="subslide"
 # ### Rotation and dropout

@@ -243,18 +243,27 @@ for case, mask in cases.items():
 assert gate_34[is_the & after_in].mean() > 5 > 0.1 > gate_34[is_the & ~after_in].max()
 
 # %% [markdown]
-# It is, apart from a few other words where the unit opens a little. [[both-facts]] The word before had to be fetched by attention. Which part combines the two facts?
+# It is, apart from a few other words where the unit opens a little. [[both-facts]] The word before had to be fetched by attention. Which part combines the two facts? We look at head 1 of layer 2, and at the unit in a copy of the model without this head.
+
+# %% slide="skip"
+headless, d_head = copy.deepcopy(model), model.config.d_head
+with torch.no_grad():
+    headless.blocks[2].attention.o_proj.weight[:, d_head : 2 * d_head] = 0.0  # what head 1 writes
 
 # %% evidence="attention-combines"
 for before_it in ("In", "By"):
     for its_word in ("the", "a"):
         pair_ids = torch.tensor([tokenizer.encode(f"\n{TEXT} {before_it} {its_word}")])  # (1, T)
         looks = capture(model, pair_ids).attention(layer=2).weights[0, 1, -1]  # (S)
-        print(f"{before_it} {its_word:<4} head 1 of layer 2 gives {looks[-2]:.2f} to the word before")
+        alone = torch.nn.functional.silu(capture(headless, pair_ids).outputs["blocks.2.ffn.gate_proj"])[0, -1, 34]
+        print(
+            f"{before_it} {its_word:<4} head 1 gives {looks[-2]:.2f} to the word before; without it: {fixed(alone, 1)}"
+        )
         assert looks[-2] > 0.5 if (before_it, its_word) == ("In", "the") else looks[-2] < 0.1
+        assert 1 < alone < 5 if (before_it, its_word) == ("In", "the") else alone < 1
 
 # %% [markdown]
-# Here a head of the same layer does most of it: its weights depend on two words at once, so it looks back at *In* from *the* only. [[attention-combines]] Could a linear map combine two facts?
+# This head of the same layer does a large part of it: its weights depend on two words at once, so it looks back at *In* from *the* only, and without it the unit opens less far. It is not alone, because the unit still opens at *In the* and at no other pair. [[attention-combines]] Could a linear map combine two facts?
 
 # %% [markdown] slide="subslide"
 # We write each fact as 0 or 1. What we want is 1 if both are 1, and otherwise 0.
@@ -773,7 +782,7 @@ print(f"without all of them at once: {together:.2f} nats")
 assert len(quiet) > 300 and together > 10 * rises[quiet].sum() > 0
 
 # %% [markdown]
-# It is not. Nearly every unit can be removed alone without harm. But without all of these units at once the loss rises by far more than their single rises added. [[units-alone]] So removing units one by one does not show what they do together. (Part of this harm comes from the removal itself: without all 320 units the loss rises less, as the next cell shows.)
+# It is not. Nearly every unit can be removed alone with hardly any rise of the mean loss. But without all of these units at once the loss rises by far more than their single rises added. [[units-alone]] So removing units one by one does not show what they do together. (Part of this harm comes from the removal itself: without all 320 units the loss rises less, as the next cell shows.)
 
 # %%
 for removed in ((0,), (1,), (2,), (0, 1)):
@@ -1235,7 +1244,7 @@ print("shape", tuple(nothing.shape), "largest number", nothing.abs().max().item(
 # - One unit of the shipped model opens far only where two facts are both true. [[both-facts]] Linear maps cannot test that, and two in a row are one linear map [[one-map]], so training does not help. With a bend it works. [[bend-learns]] One unit with ReLU is enough. [[relu]]
 # - Units that ReLU shuts at every input get no gradient, and SiLU and GELU units still learn. [[dead-units]]
 # - SwiGLU multiplies a gate route by an up route. [[two-routes]]
-# - One unit of the shipped model raises two words after *In the*, and without it exactly these have a higher loss. [[unit-34]] Most units of its last layer can be removed alone without harm, but not all together. [[units-alone]]
+# - One unit of the shipped model raises two words after *In the*, and without it exactly these have a higher loss. [[unit-34]] Most units of its last layer can be removed alone with hardly any rise of the mean loss, but not all together. [[units-alone]]
 # - If half of its largest gate counts as open, most units of its last layer open at several classes of words. [[most-units-are-mixed]] One of them opens where a new name comes next [[a-new-name]], but the model does not need it to know that a name comes next. [[names-without-239]] With all gates held at their averages the model loses most of what its feed-forwards add. [[gates-held]]
 # - With the inner width of the formula in section 8, SwiGLU has about as many parameters as the classic form. [[as-many]] In three models at their full length the feed-forwards need more multiplications than attention does. [[most-multiplications]] In GPT-2 small the scores alone need as many when a text is four times as long as the width. [[scores-overtake]]
 # - For engineers: if rounding makes the inner width 0, a feed-forward without biases returns zeros without an error. [[width-0]]
