@@ -149,7 +149,7 @@ predict(
         "4": "Each part works well alone. But what is left of a word after eight parts have replaced it?",
         "16": "The norms keep the vectors at one size. Is the size all that can be lost?",
     },
-    because="From two blocks on, the chain learns no more than the word frequencies.",
+    because="From two blocks on, the loss is near that of the word frequencies.",
 )
 
 # %% tags=["signature", "source-hidden"] slide="subslide"
@@ -302,17 +302,23 @@ assert max(chains["words alone"]) < entropy - 0.4
 # The chain that sees **less** learns more. So averaging is a reason why the chain fails on texts. [[own-word-lost]] The plus sign keeps the word, because whatever attention adds, the vector that was there is still in the sum.
 
 # %% [markdown] slide="subslide"
-# Is it the only reason? We train 8 blocks on words alone, at the rate of section 1, 0.01:
+# Is it the only reason? We train 8 blocks on words alone at the rate of section 1, 0.01, with both kinds of feed-forward, and once at a tenth of this rate:
 
 # %% evidence="not-only-averaging"
-for seed, join in ((1, replace), (2, replace), (1, add)):
-    fresh = untrained(8, seed)
-    loss_alone = train(fresh, partial(logits_alone, fresh, join))
-    print(f"words alone, rate 0.01, seed {seed}, {join.__name__:<8} loss {learned(loss_alone, 2.5, 5.6)}")
-    assert loss_alone > entropy - 0.3 if join is replace else loss_alone < entropy - 1
+tried = ((replace, "swiglu", 0.01, 30), (replace, "gelu", 0.01, 30))
+tried += ((add, "swiglu", 0.01, 30), (replace, "swiglu", 0.001, 60))
+for join, ffn, rate, updates in tried:
+    fresh = untrained(8, 1, ffn=ffn)
+    loss_alone = train(fresh, partial(logits_alone, fresh, join), rate, updates)
+    how = f"{join.__name__:<7} {ffn:<6} rate {rate:<5} {updates} updates"
+    print(f"8 blocks, words alone, {how}: loss {learned(loss_alone, 2.5, 5.6)}")
+    if join is replace and rate == 0.01:
+        assert loss_alone > entropy - 0.3
+    else:
+        assert loss_alone < entropy - 0.5
 
 # %% [markdown]
-# No. This longer chain learns hardly anything at this rate, without any averaging. With the plus sign it learns. [[not-only-averaging]] So there is a second reason, and we look for it on the way back.
+# No. At the rate 0.01 these longer chains learn hardly anything, without any averaging. With the plus sign the model learns at this rate, and at the rate 0.001 the chain learns, too. [[not-only-averaging]] So there is a second reason, and we look for it on the way back.
 
 # %% [markdown] tags=["note"]
 # **Say.** Second suspect: the way back. In a chain the slopes multiply, and a product of many factors is rarely near 1. Let the room multiply 0.5 by itself ten times (about a thousandth). Be strict at the end of the section: gradients of a good size are not enough, as the control shows.
@@ -367,7 +373,7 @@ for slope in (0.5, 0.9, 1.1, 1.5):
 assert 0.5**24 < 1e-6 and 1.5**24 > 1e4
 
 # %% [markdown]
-# With slopes below 1 the gradient **vanishes**, and above 1 it **explodes**. [[equal-slopes]] Which of the two happens in our blocks? We stack 24 and measure the gradient of each block's weights. As in the library, blocks are counted from 0, so the last one is block 23.
+# With slopes of a size below 1 the gradient **vanishes**, and above 1 it **explodes**. [[equal-slopes]] Which of the two happens in our blocks? We stack 24 and measure the gradient of each block's weights. As in the library, blocks are counted from 0, so the last one is block 23.
 
 
 # %% slide="skip"
@@ -472,11 +478,11 @@ ratio = gelu_chain[:, 0] / gelu_chain[:, -1]  # (3)
 assert (ratio < 30).all() and (ratio > 1 / 30).all()
 
 # %% [markdown]
-# This gradient neither vanishes nor explodes, and yet the chain with GELU did not learn in section 1. So the size of the gradients cannot be the whole second reason. [[size-is-not-enough]]
+# This gradient neither vanishes nor explodes, and yet the chain with GELU does not learn either when it reads words alone at the rate 0.01 (section 2). So the size of the gradients cannot be the whole second reason. [[size-is-not-enough]]
 
 # %% [markdown] slide="subslide"
 # ### A gradient holds only nearby
-# A gradient says how the loss changes for *small* steps. How small? We let every weight take one step of 0.001 in the direction that its gradient suggests, and compute the gradient again. If it points in a new direction, the first one was worth little.
+# A gradient says how the loss changes for *small* steps. How small? We let every weight take one step of 0.001 in the direction that its gradient suggests, and compute the gradient again. If it points in a new direction, the first one was right for less than this step.
 
 
 # %%
@@ -509,7 +515,7 @@ for ffn in ("swiglu", "gelu"):
 # (Words alone, 8 blocks, three seeds.) In the chain the gradient after the step has little to do with the one before it, whatever its size. A likely reason is that the small changes in eight blocks act on each other. With the plus sign the direction stays, with both kinds of feed-forward. [[gradient-holds]]
 
 # %% [markdown] slide="say"
-# This is a candidate for the second reason, not a proof: in section 2 a shorter chain did learn at this rate when it read words alone. Gradients that change as strongly from one *input* to the next have been called **shattered** ([Balduzzi et al. 2017](https://arxiv.org/abs/1702.08591)).
+# This is a candidate for the second reason, not a proof: at the rate 0.001 the chain of section 2 did learn when it read words alone, so a gradient that soon turns is not worthless. Gradients that change as strongly from one *input* to the next have been called **shattered** ([Balduzzi et al. 2017](https://arxiv.org/abs/1702.08591)).
 
 # %% [markdown]
 # So these chains lost something in both directions, and the plus sign keeps both: the word on the way **forward**, and a reliable gradient on the way **back**.
@@ -659,10 +665,10 @@ order_losses = {}
 for order in ([0, 1, 2], [0, 2, 1], [1, 0, 2], [2, 1, 0]):
     order_losses[tuple(order)] = loss_of(lambda i, part, x, made: x + made, [model.blocks[i] for i in order])
     print(f"blocks in the order {order}: loss {order_losses[tuple(order)]:.2f}")
-assert usual_loss + 0.5 < order_losses[0, 2, 1] < 3 < order_losses[2, 1, 0] < entropy
+assert usual_loss + 1 < min(order_losses[0, 2, 1], order_losses[1, 0, 2]) < 3 < order_losses[2, 1, 0] < entropy
 
 # %% [markdown]
-# Two neighbours in the wrong order cost the model a lot, but it still knows much more than the word frequencies. [[blocks-exchanged]] In an image network of 110 layers, removing a single one hardly mattered (Veit et al. 2016).
+# Two neighbours in the wrong order raise the loss by more than 1 nat, but the model still knows much more than the word frequencies. [[blocks-exchanged]] In an image network of 110 layers, removing a single one hardly mattered (Veit et al. 2016).
 
 # %% [markdown] tags=["note"]
 # **Say.** There are two places for the norm. The exercise is the first one, pre-norm, which most language models use. Let students draw the stream first, then write the two lines.

@@ -396,9 +396,16 @@ for word, token in {"He": he, "She": she}.items():
     lowest, highest = after_block_1[:, token].aminmax()
     print(f"after block 0, all 40 names: {word:<3} from {lowest:.2f} to {highest:.2f}")
 assert after_block_1[:, he].min() > 0.85 and after_block_1[:, [he, she]].sum(-1).min() > 0.95
+after_both = read(streams[2])[:, he]  # (40)
+for whose, of_these in {"girls": after_both[:20], "boys": after_both[20:]}.items():
+    lowest, highest = of_these.aminmax()
+    first_for = (of_these > 0.5).sum().item()
+    print(f"after block 1, {whose:<5} names: He from {lowest:.2f} to {highest:.2f}, above 0.5 for {first_for} of 20")
+    assert first_for > 14
+assert after_both[:20].mean() < after_both[20:].mean() - 0.1
 
 # %% [markdown]
-# No. After block 0 the reading is nearly the same for all names. It says that a pronoun comes next, and nothing about Mia. [[same-for-all-names]] Nor does *He* mean that the model prefers boys: the head was trained to read the stream after the *last* block, so an early reading need not be what the model is going to say.
+# Not after block 0: there the reading is nearly the same for all names, and says nothing about Mia. After block 1 it differs between names, but *He* still comes first for most girls' names. [[same-for-all-names]] Nor does *He* mean that the model prefers boys: the head was trained to read the stream after the *last* block, so an early reading need not be what the model is going to say.
 
 # %% [markdown] slide="subslide"
 # ### Exchange vectors
@@ -817,12 +824,12 @@ with torch.device("meta"):
 
 # %% evidence="not-interchangeable"
 with torch.no_grad():
-    cosine = torch.cosine_similarity(model.embed.weight, model.lm_head.weight).mean()
+    cosines = torch.cosine_similarity(model.embed.weight, model.lm_head.weight).abs()  # (V)
     last_vectors = capture(model, story_ids).outputs["final_norm"]  # (B, T, C)
     with_embedding = loss_of(last_vectors @ model.embed.weight.T)
-print(f"cosine of a token's two rows: {cosine:.2f} on average")
+print(f"cosine of a token's two rows, without its sign: {cosines.mean():.2f} on average, at most {cosines.max():.2f}")
 print(f"loss with its head {order_losses['as trained']:.2f}, with its embedding as head {with_embedding:.1f}")
-assert abs(cosine) < 0.1 and with_embedding > math.log(345)
+assert cosines.mean() < 0.15 and cosines.max() < 0.5 and with_embedding > math.log(345)
 
 # %% [markdown]
 # They did not. The two rows of a token are nearly perpendicular, and the embedding does not work as this model's head. [[not-interchangeable]]
@@ -905,7 +912,7 @@ print("equal:", torch.equal(head.weight, tied.embed.weight), " one tensor:", hea
 # **Ask.** Before the training: "In which of these models will the loss fall fastest? Use the picture." After it: "What else differs between the recipes?" Before the break: "Which first loss is closer to ln 500?"
 #
 # **Usual answers.**
-# - *The flattest stream learns fastest* (from the room): Compare `kaiming` with `normal` in the table. What about their weights?
+# - *The flattest stream learns fastest* (from the room): Compare `kaiming` with `normal` in the table. What about the weights of their heads?
 # - *Gains are drawn as well* (`gains drawn`): A gain of nearly 0 silences what it multiplies. The last cells show it.
 # - *The module itself stays as it was* (`not itself`): `modules()` begins with the module itself.
 # - *The right model's* (`the right model's`): Its logits have a spread of their own, and this raises its loss a little.
@@ -996,11 +1003,13 @@ assert all(faster > 1.3 * slower for faster, slower in pairwise(growth))
 
 
 # %% slide="skip"
-def early_loss(init: str, std: float, seed: int) -> float:
-    """The mean loss of the last 5 of 30 updates."""
+def early_loss(init: str, head_std: float | None, seed: int) -> float:
+    """The mean loss of the last 5 of 30 updates. head_std: draws the head again, with this standard deviation."""
     torch.manual_seed(seed)
     sizes = {"vocab_size": 345, "d_model": 64, "n_heads": 4, "n_layers": 4, "tie_embeddings": False}
-    learner = TransformerLM(preset("gpt", **sizes, init=init, init_std=std)).eval()  # without dropout
+    learner = TransformerLM(preset("gpt", **sizes, init=init)).eval()  # without dropout
+    if head_std is not None:
+        nn.init.normal_(learner.lm_head.weight, std=head_std)
     optimizer = torch.optim.AdamW(learner.parameters(), lr=0.001)
     found = []
     for _ in range(30):
@@ -1016,17 +1025,18 @@ def early_loss(init: str, std: float, seed: int) -> float:
 # %% rows=["S4-19"] slide="subslide" evidence="spread-decides"
 from tinylm_lib.classroom import learned
 
-tried = {"kaiming": ("kaiming", 0.02), "normal, 0.02": ("normal", 0.02), "normal, 0.125": ("normal", 0.125)}
-tried["zero_residual"] = ("zero_residual", 0.02)
-early = {name: [early_loss(init, std, seed) for seed in (0, 1)] for name, (init, std) in tried.items()}
+tried = {"kaiming": ("kaiming", None), "normal": ("normal", None), "normal, head 0.125": ("normal", 0.125)}
+tried |= {"zero_residual": ("zero_residual", None), "zero_residual, head 0.02": ("zero_residual", 0.02)}
+early = {name: [early_loss(init, head_std, seed) for seed in (0, 1)] for name, (init, head_std) in tried.items()}
 for name, values in early.items():
-    print(f"{name:<14} loss after 30 updates:", "  ".join(learned(value, 1.5, 5.0) for value in values))
-assert min(early["normal, 0.02"]) > 0.7 + max(
-    v for name, values in early.items() if name != "normal, 0.02" for v in values
-)
+    print(f"{name:<25} loss after 30 updates:", "  ".join(learned(value, 1.5, 5.0) for value in values))
+slow = early["normal"] + early["zero_residual, head 0.02"]
+quick = early["kaiming"] + early["normal, head 0.125"] + early["zero_residual"]
+assert min(slow) > 0.7 + max(quick)
+assert max(early["normal, head 0.125"]) < 0.3 + min(early["zero_residual"])
 
 # %% [markdown]
-# No: `kaiming` and `zero_residual` both learn quickly, and `normal` is the slow one. The growth of the stream does not explain this, but the size of the weights does: with $1/\sqrt{64} = 0.125$ instead of 0.02, `normal` learns nearly as fast as the others. [[spread-decides]] (One learning rate, one small model: with other settings the order can change.)
+# No: `kaiming` and `zero_residual` both learn quickly, and `normal` is the slow one. The growth of the stream does not explain this, but the first weights of the head do: with 0.125 instead of 0.02 in the head alone, `normal` learns as fast as `zero_residual`, and with 0.02 in its head `zero_residual` is as slow as `normal`. [[spread-decides]] (One learning rate, one small model: with other settings the order can change.)
 
 # %% [markdown] slide="say"
 # A recipe for each kind of layer, if you have no reason for another one. The embedding: a standard deviation of 0.02 as in GPT-2, or of 1 as in `cs336`; a norm reads it in either case. Maps inside a block: $1/\sqrt{in}$. Maps into the stream: smaller by the root of their number, or 0. The head: not larger than the maps, so that the first logits are small. Gains 1, offsets and biases 0. The 0.02 of GPT-2's code is about $1/\sqrt{in}$ for widths of some thousand, not for ours.
@@ -1299,7 +1309,7 @@ for name, blocks in {"shared": shared, "apart": apart}.items():
 assert len(shared.state_dict()) == len(apart.state_dict()) and n_parameters(apart) == 6 * n_parameters(shared)
 
 # %% [markdown]
-# The checkpoints list the same tensors. Only the number of parameters shows the mistake. [[one-block]]
+# The checkpoints list the same tensors. The number of parameters shows the mistake. [[one-block]]
 
 # %% [markdown] slide="subslide"
 # ### An untrained model that knows the answer
@@ -1323,7 +1333,7 @@ with torch.no_grad():
         assert repeats > 0.9 if lm is echo else repeats < 0.5
 
 # %% [markdown]
-# With the factor, the row of the token that was just read outweighs all that the blocks add, and the head compares with that same row. [[echo]] If you forget to shift the targets by one, this model has a very low loss from the first step. Lesson 11 is about that shift.
+# With the factor, the row of the token that was just read outweighs all that the blocks add, and the head compares with that same row. [[echo]] If you forget to shift the targets by one, this model's first loss is far below ln V, although it has learned nothing. Lesson 11 is about that shift.
 
 # %% [markdown] tags=["note"]
 # **Say.** You have a language model of your own parts. Say only the points whose sections you taught.
@@ -1345,8 +1355,8 @@ with torch.no_grad():
 # - The early readings for Mia are wrong. [[read-early]] After block 0 they say nothing about her. [[same-for-all-names]] The gender that the shipped model uses is at the name until its last block [[where-the-gender-is]], whose attention fetches it [[attention-fetches]], also in a second sentence. [[another-sentence]]
 # - Your count agrees with the built model exactly. [[count-by-hand]] If the width and the inner width are doubled, a block has about four times as many parameters. [[square-of-the-width]] In the four models of section 4 the feed-forwards hold the most. [[feed-forwards-hold-most]]
 # - One class runs each of the seven families. [[families]] In a tied model the embedding and the head are one tensor [[tied]], and each of its rows has a gradient after one backward pass. [[every-row]] Within a family, the larger model saves the smaller fraction. [[tying-saves]] Trained apart, the two matrices cannot replace each other in the shipped model. [[not-interchangeable]]
-# - First weights decide how fast the stream grows before training. [[first-weights]] In our test the size of the weights, not this growth, separated the slow model from the others. [[spread-decides]] ReLU needs twice the variance to keep the size. [[factor-2]] Spoiled gains improve the first loss and delay learning. [[spoiled-gains]]
-# - For engineers: activations can need more memory than the parameters with all that belongs to them. [[bytes]] In GPT-2 small the biases of its maps are less than a thousandth of the parameters. [[few-biases]] One block repeated shows only in the number of parameters. [[one-block]] A tied model with scaled embeddings repeats its input before training. [[echo]]
+# - First weights decide how fast the stream grows before training. [[first-weights]] In our test the size of the head's weights, not this growth, separated the slow model from the others. [[spread-decides]] ReLU needs twice the variance to keep the size. [[factor-2]] Spoiled gains improve the first loss and delay learning. [[spoiled-gains]]
+# - For engineers: activations can need more memory than the parameters with all that belongs to them. [[bytes]] In GPT-2 small the biases of its maps are less than a thousandth of the parameters. [[few-biases]] One block repeated shows in the number of parameters. [[one-block]] A tied model with scaled embeddings repeats its input before training. [[echo]]
 #
 # What is missing is a training of your own. Next, lesson 11.
 

@@ -1196,7 +1196,7 @@ for t in (0, 1):
 assert new_part[0] < 0.85 < new_part[1]
 
 # %% [markdown]
-# In these 240 tokens, greedy decoding repeats more than sampling does. [[greedy-repeats]] A common remedy is a **repetition penalty**: divide the logit of each word that has been said by 1.2, say ([Keskar et al. 2019](https://arxiv.org/abs/1909.05858)). A negative logit would rise, so common implementations multiply it. But stories must repeat names:
+# In these 240 tokens, greedy decoding repeats more than sampling does. [[greedy-repeats]] A common fix is a **repetition penalty**: divide the logit of each word that has been said by 1.2, say ([Keskar et al. 2019](https://arxiv.org/abs/1909.05858)). A negative logit would rise, so common implementations multiply it. But stories must repeat names:
 
 # %% evidence="penalty"
 gift_part = {}

@@ -245,10 +245,10 @@ remade = 2 * small.n_layers * n_kept * one_map  # the keys and values of all kep
 
 # %% tags=["source-hidden"]
 predict(
-    f"The shipped model has kept x for 127 positions, and reads one more token. A step with kept keys and values takes {step_operations / 1e6:.1f} million operations, and to make the k or v of one position in one layer takes {one_map:,}. How many times the operations of such a step does it need?",
+    f"The shipped model has kept x for 127 positions, and reads one more token. A step with kept keys and values takes {step_operations / 1e6:.1f} million operations, and to make the k or v of one position in one layer takes {one_map:,}. How many times the operations of such a step does it take, if it makes all keys and values again?",
     key=lambda: f"about {(step_operations + remade) / step_operations:.0f} times",
     choices={
-        "as many": "For that, keys and values would have to come from x without any work. They are two matrix products for each kept position and layer.",
+        "as many": "For that, keys and values would have to come from x without any work. Made again like this, they take two matrix products for each kept position and layer.",
         "about 2 times": "How many positions must be multiplied by the two matrices?",
         "about 19 times": "",
         "about 128 times": "That is a reading of the whole text. Here no scores and no feed-forward network are computed for the kept positions.",
@@ -411,7 +411,7 @@ torch.testing.assert_close(torch.cat(pieces, dim=1), full, atol=1e-3, rtol=1e-3)
 print("10 pieces give the logits of one reading; kept per layer:", tuple(kept[0][0].shape))
 
 # %% [markdown]
-# The same logits, at all 40 positions. [[by-hand]] The cache is not an approximation: it saves only what would be computed twice.
+# The same logits, up to rounding, at all 40 positions. [[by-hand]] The cache is not an approximation: it saves only what would be computed twice.
 
 # %% [markdown] slide="subslide"
 # Is it really the mask that makes this possible? Perhaps a 13th word changes little in any case. We read 12 and 13 tokens with the same weights, once with the mask and once without:
@@ -530,7 +530,7 @@ def in_pieces(ids, sizes):
 ways = [[first, 40 - first] for first in range(1, 40)] + [[1] * 40, [7, 1, 1, 20, 11], [16] * 2 + [8]]
 for way in ways:
     torch.testing.assert_close(in_pieces(ids, way), full, atol=1e-3, rtol=1e-3)
-print(f"{len(ways)} ways to cut 40 tokens, the same logits")
+print(f"{len(ways)} ways to cut 40 tokens, the same logits, up to rounding")
 
 # %% [markdown]
 # `generate` writes with such a cache. If you kept your `cached_attention`, it now writes with yours, and the card says so:
@@ -996,14 +996,14 @@ print("\n".join(f"{n_bits} bits: {loss:.2f}" for n_bits, loss in few_bits.items(
 for n, loss in windows.items():
     again = loss_of_last(n)
     print(f"the newest {n} kept: {loss:.2f}, the last {n} tokens read again: {again:.2f}")
-    assert again + 0.01 < loss and loss > all_kept + 0.3
+    assert abs(loss - again) < 0.1 and loss > all_kept + 0.3
 assert abs(few_bits[8] - all_kept) < 0.005 and few_bits[2] > all_kept + 0.1
 
 # %% [markdown]
 # Rounding to 8 bits is hardly noticed here, and rounding to 2 bits is. A window makes the loss far higher in these stories. Reading the last tokens again hardly helps, so the main reason is probably that the earlier words are missing. [[bits-and-windows]]
 
 # %% [markdown] slide="say"
-# Dropping old keys and reading the last tokens again are not the same. The kept vectors come from layers that had seen the dropped words. One might expect that this helps, but this model, which was not trained with a window, does slightly worse with them on these texts. [[bits-and-windows]] So `generate` reads the last tokens again when the cache is full. Models with a sliding window are trained with it.
+# Dropping old keys and reading the last tokens again are not the same. The kept vectors come from layers that had seen the dropped words. One might expect that this helps, but this model, which was not trained with a window, gains next to nothing from them here. [[bits-and-windows]] `generate` reads the last tokens again when the cache is full. Models with a sliding window are trained with it.
 
 # %% [markdown] slide="subslide"
 # ### Many texts at once
