@@ -3,7 +3,7 @@
 # **How can dozens of layers be stacked so that the model still learns?**
 #
 # *Needs* lessons 04, 05, 07 and 08. *Builds* `PreNormBlock` in `model.py`. *Runs* in about 45 s on two cores.
-# *Teaches* in about 66 minutes, plus 7 of exercises.
+# *Teaches* in about 67 minutes, plus 7 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: each part of a layer adds to a vector instead of replacing it, so that a word is not lost on the way forward and a gradient is not lost on the way back.

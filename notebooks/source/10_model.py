@@ -397,10 +397,10 @@ for word, token in {"He": he, "She": she}.items():
     print(f"after block 0, all 40 names: {word:<3} from {lowest:.2f} to {highest:.2f}")
 assert after_block_1[:, he].min() > 0.85 and after_block_1[:, [he, she]].sum(-1).min() > 0.95
 after_both = read(streams[2])[:, he]  # (40)
-for whose, of_these in {"girls": after_both[:20], "boys": after_both[20:]}.items():
+for whose, of_these in {"girls'": after_both[:20], "boys'": after_both[20:]}.items():
     lowest, highest = of_these.aminmax()
     first_for = (of_these > 0.5).sum().item()
-    print(f"after block 1, {whose:<5} names: He from {lowest:.2f} to {highest:.2f}, above 0.5 for {first_for} of 20")
+    print(f"after block 1, {whose:<6} names: He from {lowest:.2f} to {highest:.2f}, above 0.5 for {first_for} of 20")
     assert first_for > 14
 assert after_both[:20].mean() < after_both[20:].mean() - 0.1
 
