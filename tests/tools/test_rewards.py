@@ -31,6 +31,8 @@ def test_a_story_its_broken_forms_and_what_each_reward_says() -> None:
     for text in (storyworld.story(generator).text + "\n" for _ in range(40)):
         told = " belonged to " in text or " now with " in text
         assert (rewards.possible(text), rewards.hard(text)) == (1, told)
+    heads = [rewards.coin(f"{right}{i}") for i in range(1000)]
+    assert {*heads} == {0, 1} and 400 < sum(heads) < 600
 
 
 def test_owners_are_right_or_wrong_where_all_before_was_possible() -> None:
