@@ -224,10 +224,34 @@ def test_a_diagnosis_is_answered_with_a_number(which: int, capsys: pytest.Captur
     assert CAUSES[who.case.cause].text in capsys.readouterr().out
 
 
+def test_a_treatment_needs_both_the_diagnosis_and_the_fix() -> None:
+    def not_yet() -> tuple:
+        raise NotImplementedError
+
+    who = seen("nonsense", 0)
+    right, wrong = {"positions": HEALTHY["positions"]}, {"positions": who.case.ill}
+    assert who.treat(not_yet).message == "patient 4: nonsense: not attempted yet"
+    assert who.treat(lambda: ("position restarts", right)).passed
+    assert who.treat(lambda: ("cache hidden", right)).mistake == "cache hidden"
+    assert who.treat(lambda: ("position restarts", wrong)).mistake == who.case.healthy[0].measure
+
+
+@each
+def test_halving_the_parts_finds_the_one_that_is_ill(case: CaseFile) -> None:
+    who, suspects, n = seen(case.name, 0), list(HEALTHY), 0
+    while len(suspects) > 1:
+        half = suspects[: len(suspects) // 2]
+        suspects, n = (suspects[len(half) :] if who.is_ill(*half) else half), n + 1
+    assert suspects == [case.part] and n <= 4
+    assert who.is_ill() and not who.is_ill(*HEALTHY)
+    assert len(case.hints) == 3 and str(who.hint()).startswith(f"{who.title}: 3 hints")
+
+
 def test_every_instrument_works_for_every_patient(capsys: pytest.CaptureFixture[str]) -> None:
     for case in PATIENTS:
         who = seen(case.name, 0)
-        for instrument in (who.curve, who.gradients, who.activations, who.attention, who.cache_against_full):
+        instruments = (who.curve, who.gradients, who.activations, who.attention, who.cache_against_full, who.writes)
+        for instrument in instruments:
             instrument()
             assert who.title in capsys.readouterr().out
         who.exchange(*[name for name in HEALTHY if name != case.part])
@@ -236,7 +260,7 @@ def test_every_instrument_works_for_every_patient(capsys: pytest.CaptureFixture[
         assert f"{name}  {value}  {value}" in capsys.readouterr().out
         who.exchange("loss", case.part)
         assert f"{name}  {value}  {value}" not in capsys.readouterr().out
-        assert case.complaint in repr(who) and value in who._repr_html_()
+        assert case.complaint in repr(who) and value in who._repr_html_() and who.name == case.name
 
 
 def test_what_is_not_there_is_refused_with_what_there_is() -> None:
@@ -262,7 +286,7 @@ def test_a_fix_may_do_anything() -> None:
         raise NotImplementedError
 
     who = seen("nonsense", 0)
-    assert who.fix(positions=not_yet).message == "patient 5: nonsense: not attempted yet"
+    assert who.fix(positions=not_yet).message == "patient 4: nonsense: not attempted yet"
     assert "raises ZeroDivisionError" in who.fix(positions=lambda start, n: 1 / 0).message
     assert not who.fix(positions=lambda start, n: None).passed
     state = torch.get_rng_state()

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from ... import storyworld
 from ...cache import KVCache
+from ...config import IGNORED
 from ...layers import evaluation_mode
 from .parts import HEALTHY
 from .run import LIMIT, PROMPT, STORIES, PatientRun, T, log_probs_of, read, shipped, tokens
@@ -19,6 +20,7 @@ from .run import LIMIT, PROMPT, STORIES, PatientRun, T, log_probs_of, read, ship
 V = 345
 AT_END = 10  # updates whose mean counts as the loss at the end
 N_BEFORE = 10  # tokens before the one that a part is tried with
+N_WRITTEN = 24  # tokens
 BEYOND = 40  # positions beyond the limit that a long text is measured at
 
 
@@ -183,6 +185,21 @@ def through_cache(run: PatientRun) -> tuple[Tensor, Tensor, Tensor]:
     return whole, torch.stack(steps), ids[0]
 
 
+@torch.no_grad()
+def written(run: PatientRun) -> list[str]:
+    """Two of the texts that were rewarded; otherwise a new text that it continues by the most likely tokens."""
+    decode = shipped().tokenizer.decode
+    if run.rewards:
+        return [decode(text.tolist()).strip() for text in run.texts[:2]]
+    ids, memory = new_tokens(run)[None, :12], KVCache(run.model.config, 1, 12 + N_WRITTEN)
+    with evaluation_mode(run.model):
+        new = ids
+        for _ in range(N_WRITTEN):
+            new = read(run.model, new, run.parts, memory)[:, -1:].argmax(-1)  # (1, 1)
+            ids = torch.cat((ids, new), dim=1)
+    return [decode(ids[0].tolist()).strip()]
+
+
 def _at_once(run: PatientRun) -> float:
     whole, _, ids = through_cache(run)
     return _loss_of(whole[None], ids[None, 1:]).item()
@@ -266,10 +283,11 @@ def attention_weights(run: PatientRun) -> Tensor:
 
 
 def _copies(run: PatientRun, shift: int) -> float:
-    """In how many of the targets the target is the input `shift` positions further."""
+    """In what part of the targets that count the target is the input `shift` positions further."""
     ids, targets = run.record.batches[0]
     n = ids.shape[1] - shift
-    return (targets[:, :n] == ids[:, shift:]).float().mean().item()
+    counted = targets[:, :n] != IGNORED
+    return (targets[:, :n] == ids[:, shift:])[counted].float().mean().item()
 
 
 def _leaked(run: PatientRun) -> float:
@@ -336,8 +354,9 @@ MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {
         run, lambda record: [ids for ids, _ in record.batches]
     ),
     "learning rates that differ after resuming": lambda run: _differing(run, lambda record: record.rates),
-    "largest difference of the loss after resuming": lambda run: _difference(
-        torch.stack(run.again.losses), torch.stack(run.record.losses[len(run.record.losses) // 2 :])
+    "largest difference of the loss after resuming": lambda run: max(
+        abs(again - after).item()
+        for again, after in zip(run.again.losses, run.record.losses[len(run.record.losses) // 2 :], strict=True)
     ),
     "texts that no process reads": _unread,
     "difference between the weights of the processes": _apart,

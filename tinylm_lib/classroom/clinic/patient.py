@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from numbers import Real
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from ..checks.calling import within
 from ..checks.check import NOT_YET, Result
 from ..display import figures
-from ..display.cards import Card, card, number_table, paragraph
+from ..display.cards import Card, card, fold, number_table, paragraph
 from .causes import CAUSES
 from .measurements import (
     MEASUREMENTS,
@@ -27,6 +27,7 @@ from .measurements import (
     shown,
     take,
     through_cache,
+    written,
 )
 from .parts import HEALTHY, with_parts
 from .patients import PATIENTS, CaseFile
@@ -43,6 +44,11 @@ class Patient:
 
     def __init__(self, case: CaseFile, seed: int = 0):
         self.case, self.seed = case, seed
+
+    @property
+    def name(self) -> str:
+        """The word for it."""
+        return self.case.name
 
     @property
     def title(self) -> str:
@@ -95,6 +101,18 @@ class Patient:
             return take(self._run, name)
         except (IndexError, AttributeError, ValueError, ZeroDivisionError):
             raise ValueError(f"{self.title}: its run has no {name!r}; choose another measurement") from None
+
+    def has(self, name: str) -> bool:
+        """Whether its run has this measurement."""
+        try:
+            self.number(name)
+        except ValueError:
+            return False
+        return True
+
+    def healthy_number(self, name: str) -> float:
+        """One measurement of the run with healthy parts only. Raises KeyError for an unknown name."""
+        return take(self._healthy, name)
 
     def curve(self) -> None:
         """Shows the loss at each update; the rewards, or where nothing is trained, the loss along a long text."""
@@ -165,19 +183,31 @@ class Patient:
         rows = [(f"{i + 1}", shown(apart[i])) for i in (0, 1, 2, 4, 9, 19, 39)]
         _table_card(self.title, ("token", "largest difference of its logits"), rows).show()
 
+    def writes(self) -> None:
+        """Shows a new text that it has continued, or two of the texts that were rewarded."""
+        texts = written(self._run)
+        card(f"{self.title} writes", [paragraph(text) for text in texts], "\n".join([self.title, *texts])).show()
+
     def exchange(self, *names: str) -> None:
         """Puts healthy parts in for these ones, runs again, and shows what has become of the complaint.
 
         Raises ValueError for an unknown part; `parts()` lists them.
         """
-        for name in names:
-            if name not in HEALTHY:
-                raise ValueError(f"there is no part {name!r}; choose from {', '.join(HEALTHY)}")
-        # All parts but one are healthy already, and a run with the same parts and seed is the same run.
-        run = self._healthy if self.case.part in names else self._run
+        run = self._with(names)
         before, after = self._signs(self.case.symptoms, self._run), self._signs(self.case.symptoms, run)
         rows = [(*was, now) for was, (_, now) in zip(before, after, strict=True)]
         _table_card(f"{self.title}, with a healthy {', '.join(names)}", ("measured", "before", "now"), rows).show()
+
+    def is_ill(self, *names: str) -> bool:
+        """Whether the complaint is still there with healthy parts put in for these ones. Errors as in `exchange`."""
+        return all(sign.holds(self._with(names)) for sign in self.case.symptoms)
+
+    def _with(self, names: Sequence[str]) -> PatientRun:
+        """The run with these parts healthy: all but one are anyway, and the same parts and seed give the same run."""
+        for name in names:
+            if name not in HEALTHY:
+                raise ValueError(f"there is no part {name!r}; choose from {', '.join(HEALTHY)}")
+        return self._healthy if self.case.part in names else self._run
 
     # What there is to choose from, the same for all patients.
 
@@ -198,7 +228,26 @@ class Patient:
         rows = [(name, cause.text) for name, cause in CAUSES.items()]
         return _table_card("What may be wrong", ("diagnosis", "in words"), rows, align="left")
 
+    def hint(self) -> Card:
+        """A card of folded hints, from a nudge to a plan."""
+        hints = self.case.hints
+        folds = [fold(f"Hint {i} of {len(hints)}", paragraph(text)) for i, text in enumerate(hints, 1)]
+        says = f"{self.title}: {len(hints)} hints, folded; open one at a time"
+        return card(f"{self.title}: hints", folds, says, "open")
+
     # Diagnosis and fix.
+
+    def treat(self, treatment: Callable[[], tuple[str, dict[str, Any]]]) -> Result:
+        """Answers a diagnosis and a fix that a function returns: `return "softmax twice", {"loss": my_loss}`.
+
+        The result is that of the diagnosis where this is wrong, and otherwise that of the fix.
+        """
+        try:
+            cause, part = treatment()
+        except NotImplementedError:
+            return self._answer(False, None, f"{self.title}: {NOT_YET}", "treatment")
+        diagnosis, fixed = self.diagnose(cause), self.fix(**part)
+        return fixed if diagnosis.passed else diagnosis
 
     def diagnose(self, cause: str) -> Result:
         """Says whether this is the cause, and if not, which measurement contradicts it.

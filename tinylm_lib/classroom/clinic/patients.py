@@ -18,7 +18,7 @@ class CaseFile(NamedTuple):
 
     name: a word for it. complaint: what its owner says. lesson: the one that it needs. part: the one that is ill, and
     `ill` what it does. cause: a key of CAUSES. symptoms: what is measured while it is ill. healthy: what the hidden
-    test measures, in a run with another seed.
+    test measures, in a run with another seed. hints: from a nudge to a plan.
     """
 
     name: str
@@ -30,6 +30,7 @@ class CaseFile(NamedTuple):
     cause: str
     symptoms: tuple[Sign, ...]
     healthy: tuple[Sign, ...]
+    hints: tuple[str, ...]
 
 
 def _all_zero(model: Any) -> None:
@@ -100,6 +101,27 @@ PATIENTS = (
         "weights start at 0",
         (Sign("loss at the end", low=math.log(V) - 0.01, high=math.log(V) + 0.01),),
         (Sign("loss at the end", high=3.0), *ALL_TRAINED),
+        (
+            "How large are the gradients at the first update?",
+            "A gradient of exactly 0 everywhere: what makes every product on the way back 0?",
+            "Which part decides what the matrices contain before the first update? See lesson 10.",
+        ),
+    ),
+    CaseFile(
+        "floor",
+        "We train on a single batch, again and again. Its loss should go to 0, but it stops far above.",
+        "03",
+        Plan(updates=150, one_batch=True),
+        "loss",
+        _of_probabilities,
+        "softmax twice",
+        (Sign("loss at the end", low=math.log(math.e + V - 1) - 1, high=5.2),),
+        (Sign("loss at the end", low=0, high=0.3), *AS_ONE_LOSS),
+        (
+            "Which number does the loss give to predictions that are certain and right?",
+            "Compare where it stops with ln(e + V - 1) - 1. When is the largest probability only e times the others'?",
+            "The loss of lesson 03 takes logits. What does it do with them first?",
+        ),
     ),
     CaseFile(
         "too good",
@@ -117,29 +139,11 @@ PATIENTS = (
             Sign("largest difference of logits, cache against full", high=1e-3),
             Sign("loss at the end", low=0.7, high=2.5),
         ),
-    ),
-    CaseFile(
-        "floor",
-        "We train on a single batch, again and again. Its loss should go to 0, but it stops far above.",
-        "03",
-        Plan(updates=150, one_batch=True),
-        "loss",
-        _of_probabilities,
-        "softmax twice",
-        (Sign("loss at the end", low=math.log(math.e + V - 1) - 1, high=5.2),),
-        (Sign("loss at the end", low=0, high=0.3), *AS_ONE_LOSS),
-    ),
-    CaseFile(
-        "NaN",
-        "All is well for 299 updates. At update 300 the loss is NaN, and it stays so. Only answers count in its texts:"
-        " the targets of all other tokens are -100.",
-        "11",
-        Plan(updates=310, answers=True),
-        "loss",
-        _divided_by_the_counted,
-        "nothing counts",
-        (Sign("first update with NaN", low=300, high=300), Sign("updates with NaN", low=11, high=11)),
-        (Sign("first update with NaN", high=0), Sign("loss at the end", high=2.5), *AS_ONE_LOSS),
+        (
+            "A loss below the floor is not a success: something in the input says what comes next.",
+            "Look at the attention. Which key does a query look at that it must not see?",
+            "The first query may see one key. How many does it see here?",
+        ),
     ),
     CaseFile(
         "nonsense",
@@ -157,6 +161,11 @@ PATIENTS = (
             Sign("largest difference of logits, cache against full", high=1e-2),
             Sign("loss of a text that it reads token by token", high=1.5),
         ),
+        (
+            "Reading at once is right, so the weights are right. What is different when one token comes at a time?",
+            "At which token does the cache begin to differ from one pass?",
+            "Which position does a token get that has ten others before it in the cache?",
+        ),
     ),
     CaseFile(
         "left behind",
@@ -168,21 +177,10 @@ PATIENTS = (
         "not given to the optimizer",
         (ONE_TOO_FEW, Sign("loss at the end", high=5.0)),
         (Sign("loss at the end", high=3.0), *ALL_TRAINED),
-    ),
-    CaseFile(
-        "resumed",
-        "We continue from the checkpoint of half time, with the same batches, and the losses are not those of the run"
-        " that was not interrupted.",
-        "11",
-        Plan(updates=120, resume=True),
-        "saved",
-        _without_means,
-        "optimizer not saved",
-        (Sign("largest difference of the loss after resuming", low=0.02),),
         (
-            Sign("largest difference of the loss after resuming", high=1e-4),
-            Sign("batches that differ after resuming", high=0),
-            Sign("learning rates that differ after resuming", high=0),
+            "The loss says nothing here. Look at each matrix.",
+            "Has the matrix that never changes a gradient? Both answers are possible, and they have different causes.",
+            "The gradient is there, but somebody has to use it: which parameters does the optimizer hold?",
         ),
     ),
     CaseFile(
@@ -199,6 +197,11 @@ PATIENTS = (
             Sign("error of the watched size", high=1e-4),
             Sign("loss at the end", high=3.0),
         ),
+        (
+            "The losses are right. So something is done more and more often, or on more and more numbers.",
+            "Count what a run holds: tokens in a batch, graphs, hooks.",
+            "What is added at each update must be removed again, also when the forward pass fails. See lesson 16.",
+        ),
     ),
     CaseFile(
         "until 128",
@@ -214,6 +217,82 @@ PATIENTS = (
             Sign("tokens that it reads of 200", low=LIMIT, high=LIMIT),
             Sign("number of the newest token that it reads of 200", low=200, high=200),
         ),
+        (
+            "Look along a text: where does the loss jump?",
+            "The model can read 128 tokens. Which of 200 does it read?",
+            "To predict the next token it needs the newest ones. Try the slice with numbers 1 to 5 and a limit of 3.",
+        ),
+    ),
+    CaseFile(
+        "NaN",
+        "All is well for 299 updates. At update 300 the loss is NaN, and it stays so. Only answers count in its texts:"
+        " the targets of all other tokens are -100.",
+        "11",
+        Plan(updates=310, answers=True),
+        "loss",
+        _divided_by_the_counted,
+        "nothing counts",
+        (Sign("first update with NaN", low=300, high=300), Sign("updates with NaN", low=11, high=11)),
+        (Sign("first update with NaN", high=0), Sign("loss at the end", high=2.5), *AS_ONE_LOSS),
+        (
+            "Are losses and gradients growing before update 300? If not, it is not an explosion.",
+            "What is special about the texts of this update? Count the targets.",
+            "The mean of no numbers is 0 divided by 0. What should the loss be where nothing counts?",
+        ),
+    ),
+    CaseFile(
+        "padded",
+        "Two texts of different length share a batch. With padding on the left the logits are right, with padding on"
+        " the right they are wrong.",
+        "13",
+        Plan(padded=True),
+        "last_logits",
+        _last_column,
+        "padding is read",
+        (Sign("error with padding on the left", high=0.01), Sign("error with padding on the right", low=0.5)),
+        (Sign("error with padding on the left", high=0.01), Sign("error with padding on the right", high=0.01)),
+        (
+            "Are the logits wrong everywhere, or only where they are read?",
+            "With padding on the right the last column is not the last token.",
+            "The last real token of each row: find its index from `real`, for padding on either side.",
+        ),
+    ),
+    CaseFile(
+        "two processes",
+        "Two processes share 16 texts, and together they learn less than one process alone.",
+        "15",
+        Plan(updates=80, texts=16, processes=2),
+        "shard",
+        _same_half,
+        "same texts",
+        (Sign("loss on all its texts", low=1.5),),
+        (Sign("loss on all its texts", high=0.6), Sign("texts that no process reads", high=0)),
+        (
+            "Are the weights of both processes equal? Then the gradients are averaged.",
+            "Which texts does each process read? Count those that nobody reads.",
+            "With rank 0 and rank 1 of 2, all texts together should be read, and none twice.",
+        ),
+    ),
+    CaseFile(
+        "resumed",
+        "We continue from the checkpoint of half time, with the same batches, and the losses are not those of the run"
+        " that was not interrupted.",
+        "11",
+        Plan(updates=120, resume=True),
+        "saved",
+        _without_means,
+        "optimizer not saved",
+        (Sign("largest difference of the loss after resuming", low=0.02),),
+        (
+            Sign("largest difference of the loss after resuming", high=1e-4),
+            Sign("batches that differ after resuming", high=0),
+            Sign("learning rates that differ after resuming", high=0),
+        ),
+        (
+            "After loading, compare one after the other: weights, batches, learning rates, the optimizer.",
+            "AdamW remembers something of each gradient. Where is it kept?",
+            "The checkpoint needs four things. Which of them is missing here?",
+        ),
     ),
     CaseFile(
         "rewarded",
@@ -228,28 +307,10 @@ PATIENTS = (
             Sign("log-probability of its texts for the model at the beginning", high=-6),
         ),
         (Sign("log-probability of its texts for the model at the beginning", low=-4),),
-    ),
-    CaseFile(
-        "padded",
-        "Two texts of different length share a batch. With padding on the left the logits are right, with padding on"
-        " the right they are wrong.",
-        "13",
-        Plan(padded=True),
-        "last_logits",
-        _last_column,
-        "padding is read",
-        (Sign("error with padding on the left", high=0.01), Sign("error with padding on the right", low=0.5)),
-        (Sign("error with padding on the left", high=0.01), Sign("error with padding on the right", high=0.01)),
-    ),
-    CaseFile(
-        "two processes",
-        "Two processes share 16 texts, and together they learn less than one process alone.",
-        "15",
-        Plan(updates=80, texts=16, processes=2),
-        "shard",
-        _same_half,
-        "same texts",
-        (Sign("loss on all its texts", low=1.5),),
-        (Sign("loss on all its texts", high=0.6), Sign("texts that no process reads", high=0)),
+        (
+            "Read its texts. What do they have in common?",
+            "How probable are its texts for the model that it began with?",
+            "Lesson 17 has a penalty for this. How strong is it here?",
+        ),
     ),
 )
