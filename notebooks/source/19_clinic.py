@@ -57,11 +57,11 @@ predict(
 )
 
 # %% [markdown] slide="subslide"
-# From it we make seven questions for language models, a **decision tree**. Each *yes* leads to the next question. At the first *no* we stop, and measure what is written to the right of it.
+# From it we make seven questions for language models, a **decision tree**. Each *yes* leads to the next question. At the first *no* we stop, and look at what is written to the right of it.
 
 # %% slide="skip"
 QUESTIONS = {
-    "data": ("Are inputs and targets right?", "read a batch, count the targets"),
+    "data": ("Are inputs and targets right?", "a batch, word by word; which targets count"),
     "start": ("Does the loss begin at ln V?", "initial weights, loss"),
     "learns": ("Does it learn?", "gradients, rate, loss of certain predictions"),
     "matrices": ("Does every matrix change?", "gradients of each matrix"),
@@ -94,8 +94,8 @@ def draw_tree(leaves, caption):
 
 # %% tags=["signature", "source-hidden"]
 draw_tree(
-    {key: f"measure: {measure}" for key, (_, measure) in QUESTIONS.items()},
-    "Go down as long as the answer is yes. The first no says what to measure.",
+    {key: f"look at: {measure}" for key, (_, measure) in QUESTIONS.items()},
+    "Go down as long as the answer is yes. The first no says where to look.",
 )
 
 # %% [markdown] slide="subslide"
@@ -382,7 +382,7 @@ with_fault, without_fault = left_behind.number("loss at the end"), left_behind.h
 # %% tags=["source-hidden"]
 predict(
     "One of eight matrices is never updated. How is the loss after 120 updates?",
-    key=lambda: "nearly the same as in a healthy run" if abs(with_fault - without_fault) < 0.5 else "another",
+    key=lambda: "nearly the same as in a healthy run" if abs(with_fault - without_fault) < 0.3 else "another",
     choices={
         "clearly higher than in a healthy run": "The other matrices learn around the one that does not.",
         "it does not fall": "Seven matrices learn.",
@@ -395,10 +395,10 @@ predict(
 from tinylm_lib.classroom import learned
 
 print(f"loss with the fault {learned(with_fault, 1, 3)}, without {learned(without_fault, 1, 3)} nats")
-assert abs(with_fault - without_fault) < 0.5
+assert abs(with_fault - without_fault) < 0.3
 
 # %% [markdown]
-# The difference is smaller than that between two seeds may be: the loss does not show the fault. [[loss-hides]] So question 4 is not a formality.
+# The two losses are nearly equal, so the loss does not show the fault. [[loss-hides]] So question 4 is not a formality.
 
 # %%
 left_behind
@@ -736,7 +736,7 @@ ANSWERS = {  # question: measurements, and between which numbers they have to be
     "start": {"loss at the start": (math.log(V) - 0.1, math.log(V) + 0.1)},
     "learns": {"loss at the end": (0, 3.5)},
     "matrices": {"matrices that never change although they have a gradient": (0, 0)},
-    "floor": {"loss on new texts": (0.66, 99)},
+    "floor": {"loss on new texts": (too_good.number("floor of new texts"), 99)},
     "writes": {"largest difference of logits, cache against full": (0, 0.01), "error with padding on the right": (0, 0.01), "number of the newest token that it reads of 200": (200, 200)},
     "lasts": {"hooks on the block at the end": (0, 0), "largest difference of the loss after resuming": (0, 0.001), "log-probability of its texts for the model at the beginning": (-4, 0)},
 }  # fmt: skip
@@ -772,7 +772,7 @@ assert "healthy" not in stops.values() and leaves["start"] == "nobody today"
 assert [stops[name] for name in ("stuck", "floor", "too good", "nonsense")] == ["learns", "learns", "floor", "writes"]
 
 # %% [markdown]
-# Each of the twelve stops at one of the seven questions, and the question says what to measure next. [[tree-filled]] The tree is ours, for these patients; a larger project adds questions of its own. The order stays: what is cheap to ask and would make later answers worthless comes first.
+# Each of the twelve stops at one of the seven questions, and the question says where to look next. [[tree-filled]] The tree is ours, for these patients; a larger project adds questions of its own. The order stays: what is cheap to ask and would make later answers worthless comes first.
 
 # %% [markdown] tags=["note"]
 # **Say.** Only the points whose sections you taught. The one to take home: say what you expect before you measure.

@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -255,7 +256,7 @@ def test_every_instrument_works_for_every_patient(capsys: pytest.CaptureFixture[
             instrument()
             assert who.title in capsys.readouterr().out
         who.exchange(*[name for name in HEALTHY if name != case.part])
-        name, *_ = case.symptoms[-1]
+        name, *_ = case.symptoms[case.name == "nonsense"]
         value = shown(who.number(name))
         assert f"{name}  {value}  {value}" in capsys.readouterr().out
         who.exchange("loss", case.part)
@@ -279,6 +280,14 @@ def test_what_is_not_there_is_refused_with_what_there_is() -> None:
     for given in ({}, {"luck": len}, {"loss": len, "mask": len}, {"beta": len}, {"loss": 3.0}, {"beta": True}):
         with pytest.raises(TypeError):
             who.fix(**given)
+
+
+def test_two_processes_with_the_fault_learn_less_than_one() -> None:
+    case = seen("two processes", 0).case
+    for seed in SEEDS:
+        one = PatientRun(replace(case.plan, processes=1), with_parts(), seed)
+        name = "loss on all its texts"
+        assert take(one, name) + 1 < take(seen(case.name, seed)._run, name)
 
 
 def test_a_fix_may_do_anything() -> None:

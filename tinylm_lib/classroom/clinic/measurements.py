@@ -314,6 +314,7 @@ MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {
     "loss at the start": lambda run: losses(run)[0],
     "loss at the end": lambda run: mean(losses(run)[-AT_END:]),
     "loss on new texts": lambda run: _loss_on(run, new_texts(run)),
+    "floor of new texts": lambda run: floor(),
     "loss on all its texts": _all_texts,
     "largest loss minus the first": _largest_step_back,
     "loss of certain, right predictions": lambda run: _certain(run.parts),

@@ -131,7 +131,7 @@ PATIENTS = (
         "mask",
         _one_ahead,
         "mask shifted",
-        (Sign("loss on new texts", high=0.55),),
+        (Sign("loss on new texts", high=0.55), Sign("floor of new texts", low=0.6)),
         (
             Sign("keys that the first of 8 queries sees", low=1, high=1),
             Sign("keys that the last of 8 queries sees", low=8, high=8),
@@ -185,7 +185,7 @@ PATIENTS = (
     ),
     CaseFile(
         "slower",
-        "It learns well, but each update takes longer than the one before. Overnight it comes to a standstill.",
+        "It learns well, but each update takes longer than the one before.",
         "16",
         Plan(updates=100),
         "watch",
