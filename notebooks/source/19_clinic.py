@@ -2,7 +2,7 @@
 # # 19 Clinic
 # **Something is wrong, and nothing raises an error. Where do you look first?**
 #
-# *Needs* lessons 00 to 18; each patient says which one it needs most. *Builds* a method: seven questions, and `bisect`. *Runs* in about 40 s on two cores.
+# *Needs* lessons 00 to 18; each patient says which one it needs most. *Builds* a method: seven questions, and `bisect`. *Runs* in about 20 s on two cores.
 # *Teaches* in about 25 minutes, plus 62 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -74,7 +74,7 @@ QUESTIONS = {
 # %% slide="skip"
 def draw_tree(leaves, caption):
     """The seven questions, one below the other, and a leaf to the right of each."""
-    fig, ax = plt.subplots(figsize=(11.4, 7), layout="constrained")
+    fig, ax = plt.subplots(figsize=(11, 6.1), layout="constrained")
     for row, (key, (question, _)) in enumerate(QUESTIONS.items()):
         figures.box(ax, 0, -row, f"{row + 1}. {question}", "T")
         ax.text(3.0, -row, leaves[key], va="center")
@@ -83,7 +83,7 @@ def draw_tree(leaves, caption):
         figures.arrow(ax, (0, -row - 0.27), (0, -row - 0.73), "T", width=3)
         ax.text(0.1, -row - 0.5, "yes", va="center", color=figures.QUIET)
     ax.text(0, -len(QUESTIONS) + 0.05, "healthy, as far as we can see", ha="center", va="center", weight="bold")
-    ax.set(title="Seven questions, the cheap ones first", xlim=(-1.8, 7.6), ylim=(-7.4, 0.5), xlabel=" ", ylabel=" ")
+    ax.set(title="Seven questions, the cheap ones first", xlim=(-1.8, 7.6), ylim=(-7.25, 0.5), xlabel=" ", ylabel=" ")
     ax.grid(visible=False)
     figures.unframed(ax)
     ax.set(xticks=[], yticks=[])
@@ -140,7 +140,7 @@ stuck
 # %% [markdown]
 # These are the instruments: `curve()`, `gradients()`, `activations()`, `attention()`, `cache_against_full()`, `writes()`, and `measure(...)` for single numbers. `exchange(...)` puts healthy parts in and runs again. `measurements()`, `parts()` and `causes()` list what there is. The causes are the same for all patients:
 
-# %% slide="subslide"
+# %% slide="skip"
 stuck.causes()
 
 # %% [markdown]

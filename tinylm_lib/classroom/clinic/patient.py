@@ -173,7 +173,8 @@ class Patient:
         weights = attention_weights(self._run).mean(0)[:N_SEEN, :N_SEEN]  # (8, 8)
         ids = new_texts(self._run)[0, :N_SEEN].tolist()
         words = [shipped().tokenizer.decode([i]).strip() or "(line end)" for i in ids]
-        rows = [(f"query {word}", *(shown(w) for w in row)) for word, row in zip(words, weights.tolist(), strict=True)]
+        cells = [["0" if w == 0 else f"⟨{w:.2f}⟩" for w in row] for row in weights.tolist()]
+        rows = [(f"query {word}", *row) for word, row in zip(words, cells, strict=True)]
         _table_card(self.title, ("key", *words), rows).show()
 
     def cache_against_full(self) -> None:
