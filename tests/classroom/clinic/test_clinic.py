@@ -256,11 +256,12 @@ def test_every_instrument_works_for_every_patient(capsys: pytest.CaptureFixture[
             instrument()
             assert who.title in capsys.readouterr().out
         who.exchange(*[name for name in HEALTHY if name != case.part])
-        name, *_ = case.symptoms[case.name == "nonsense"]
+        name, *_ = case.symptoms[0]
         value = shown(who.number(name))
         assert f"{name}  {value}  {value}" in capsys.readouterr().out
         who.exchange("loss", case.part)
-        assert f"{name}  {value}  {value}" not in capsys.readouterr().out
+        rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()[2:]]
+        assert any(before != now for _, before, now in rows)
         assert case.complaint in repr(who) and value in who._repr_html_() and who.name == case.name
 
 
