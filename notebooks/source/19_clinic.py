@@ -196,6 +196,9 @@ floor = ward["floor"]
 # %%
 floor
 
+# %%
+floor.curve()
+
 # %% tags=["source-hidden"]
 predict(
     "A loss function expects logits, but is given probabilities p between 0 and 1, and applies softmax again. What is the lowest loss, in nats, if the right one of 345 words has p = 1 and all others have 0?",
@@ -683,7 +686,7 @@ print(f"{len({*found.values()})} different parts for {len(found)} patients")
 assert len(shared) == 1
 
 # %% [markdown]
-# Two patients have the same ill part, for different reasons. [[same-part]] A bisection says where to look, and the measurement says what is wrong there. It also assumes that there is one fault. With two, no exchange of one half heals, and the answer is wrong:
+# Two patients have the same ill part, for different reasons. [[same-part]] A bisection says where to look, and the measurement says what is wrong there. It also assumes that there is one fault. With two in different halves, exchanging one half never heals:
 
 # %% evidence="two-faults"
 two_faults = {"mask", "watch"}  # in different halves
@@ -692,7 +695,7 @@ print(f"two faults, and the bisection says: {answer}")
 assert answer not in two_faults
 
 # %% [markdown]
-# [[two-faults]] Therefore test the answer: exchange this one part alone, and look whether the complaint is gone. Try it, with any patient:
+# The answer is a part that is well. [[two-faults]] So test it: exchange this one part alone, and look whether the complaint is gone. Try it, with any patient:
 
 # %% slide="skip"
 from tinylm_lib.classroom import control
