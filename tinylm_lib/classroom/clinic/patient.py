@@ -120,7 +120,7 @@ class Patient:
         if run.record.losses:
             title, x, y = "Loss while training", "update", "loss (nats per token)"
             points = dict(enumerate(losses(run), 1))
-            levels = {"ln V": math.log(run.model.config.vocab_size), "floor": floor()}
+            levels = {"ln V": math.log(run.model.config.vocab_size), "floor of new texts": floor()}
         elif run.rewards:
             title, x, y = "Reward while training", "update", "letters per token"
             points = dict(enumerate(run.rewards, 1))
@@ -129,8 +129,8 @@ class Patient:
             points = long_losses(run)
         with figures.axes(f"{title}, {self.title}", x, y) as (figure, ax):
             ax.plot(list(points), list(points.values()))
-            for name, value in levels.items():
-                ax.axhline(value, color=figures.QUIET, linestyle=":", label=f"{name} = {number(value)}")
+            for (name, value), line in zip(levels.items(), ("--", ":"), strict=False):
+                ax.axhline(value, color=figures.QUIET, linestyle=line, label=f"{name} = {number(value)}")
             if levels:
                 ax.legend()
         picked = [list(points)[i] for i in figures.spread(len(points), ROWS)]
