@@ -176,11 +176,11 @@ def _all_texts(run: PatientRun) -> float:
 
 @torch.no_grad()
 def through_cache(run: PatientRun) -> tuple[Tensor, Tensor, Tensor]:
-    """The logits (N, V) of a text of 40 tokens, read at once and one token at a time, and the text's ids (N + 1)."""
-    ids = new_tokens(run)[None, :41]  # (1, N + 1)
+    """The logits (40, V) of a text, read at once and one token at a time, and the text's ids (41)."""
+    ids = new_tokens(run)[None, :41]  # (1, 41)
     memory = KVCache(run.model.config, 1, 40)
     with evaluation_mode(run.model):
-        whole = read(run.model, ids[:, :-1], run.parts)[0]  # (N, V)
+        whole = read(run.model, ids[:, :-1], run.parts)[0]  # (40, V)
         steps = [read(run.model, ids[:, i : i + 1], run.parts, memory)[0, -1] for i in range(40)]
     return whole, torch.stack(steps), ids[0]
 

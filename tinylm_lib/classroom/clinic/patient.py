@@ -170,7 +170,7 @@ class Patient:
 
     def attention(self) -> None:
         """Shows how much each of the first tokens of a text attends to each other, the mean of the first block."""
-        weights = attention_weights(self._run).mean(0)[:N_SEEN, :N_SEEN]  # (8, 8)
+        weights = attention_weights(self._run).mean(0)[:N_SEEN, :N_SEEN]
         ids = new_texts(self._run)[0, :N_SEEN].tolist()
         words = [shipped().tokenizer.decode([i]).strip() or "(line end)" for i in ids]
         cells = [["0" if w == 0 else f"⟨{w:.2f}⟩" for w in row] for row in weights.tolist()]

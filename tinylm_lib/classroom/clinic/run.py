@@ -119,7 +119,7 @@ class Trainer:
         self.model, self.step = build_patient(parts, seed, trains=True), 0
         self.optimizer = torch.optim.AdamW(parts.trained(self.model), lr=1.0, weight_decay=0.0, fused=True)
         self.generator = Generator().manual_seed(seed + 1000 * rank)
-        texts = tokens(0, STORIES)[: plan.texts * (T + 1)].view(-1, T + 1)  # (N, T + 1)
+        texts = tokens(0, STORIES)[: plan.texts * (T + 1)].view(-1, T + 1)  # (N, 17)
         self.texts = parts.shard(texts, rank, plan.processes)
 
     def snapshot(self) -> tuple:
@@ -241,15 +241,15 @@ class PatientRun:
         generator = Generator().manual_seed(self.seed)
         decode = shipped().tokenizer.decode
         letters = torch.tensor([float(len(decode([i]).strip())) for i in range(shipped().model.config.vocab_size)])
-        prompt = tokens(7, 1)[:PROMPT].repeat(N_ANSWERS, 1)  # (B, PROMPT)
+        prompt = tokens(7, 1)[:PROMPT].repeat(N_ANSWERS, 1)  # (B, P)
         optimizer = torch.optim.Adam(self.model.parameters(), lr=REWARD_RATE, fused=True)
         self.model.eval()
         for _ in range(self.plan.rewards):
-            self.texts = generate(self.model, prompt, N_NEW, generator=generator)  # (B, PROMPT + N_NEW)
-            new = self.texts[:, PROMPT:]  # (B, N_NEW)
+            self.texts = generate(self.model, prompt, N_NEW, generator=generator)  # (B, P + N)
+            new = self.texts[:, PROMPT:]  # (B, N)
             reward = letters[new].mean(1)  # (B)
             advantage = (reward - reward.mean()) / reward.std().clamp(min=1e-3)
-            log_probs = log_probs_of(self.model, self.texts)[:, PROMPT - 1 :]  # (B, N_NEW)
+            log_probs = log_probs_of(self.model, self.texts)[:, PROMPT - 1 :]  # (B, N)
             with torch.no_grad():
                 reference = log_probs_of(shipped().model, self.texts)[:, PROMPT - 1 :]
             held = kl_penalty(log_probs, reference, torch.ones_like(new, dtype=torch.bool))
