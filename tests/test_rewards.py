@@ -162,17 +162,17 @@ def test_advantages_by_hand() -> None:
 
 
 @examples(60)
-@given(N=st.integers(1, 4), K=st.integers(1, 6), scale=st.sampled_from(["none", "std"]), seed=st.integers(0, 99))
+@given(P=st.integers(1, 4), K=st.integers(1, 6), scale=st.sampled_from(["none", "std"]), seed=st.integers(0, 99))
 def test_the_advantages_of_a_group_sum_to_zero_and_a_constant_or_single_reward_has_none(
-    N: int, K: int, scale: str, seed: int
+    P: int, K: int, scale: str, seed: int
 ) -> None:
-    given = normal(N, K, dtype=torch.float64, seed=seed)
+    given = normal(P, K, dtype=torch.float64, seed=seed)
     found = group_advantages(given, scale)
-    assert found.shape == (N, K) and found.sum(1).abs().max() < 1e-12
-    assert group_advantages(given[:, :1], scale).tolist() == [[0.0]] * N
-    assert group_advantages(given[:, :1].expand(N, K), scale).abs().max() < 1e-9
+    assert found.shape == (P, K) and found.sum(1).abs().max() < 1e-12
+    assert group_advantages(given[:, :1], scale).tolist() == [[0.0]] * P
+    assert group_advantages(given[:, :1].expand(P, K), scale).abs().max() < 1e-9
     shifted = group_advantages(
-        given + torch.arange(N)[:, None], scale
+        given + torch.arange(P)[:, None], scale
     )  # what all answers to a prompt share is no merit
     assert (shifted - found).abs().max() < 1e-9
 
@@ -431,7 +431,7 @@ ONE, MASK = torch.zeros(2, 3), torch.ones(2, 3) > 0
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: group_advantages(torch.zeros(6)), r"rewards must be \(N, K\).*got \(6,\); use view"),
+    (lambda: group_advantages(torch.zeros(6)), r"rewards must be \(P, K\).*got \(6,\); use view"),
     (lambda: group_advantages(ONE, scale="max"), "scale 'max' is unknown; choose one of none, std"),
     (lambda: policy_loss(ONE, ONE[:, :2], torch.zeros(2), MASK), r"old_log_probs must be \(2, 3\).*got \(2, 2\)"),
     (lambda: policy_loss(ONE, ONE, torch.zeros(3), MASK), r"advantages must be \(2,\), one of each answer, got \(3,\)"),

@@ -35,9 +35,9 @@ class LoRA(nn.Module):
         if not 0 < self.alpha < math.inf:
             raise ValueError(f"alpha must be above 0, got {alpha!r}; alpha / rank is the factor of the update")
         self.linear = linear.requires_grad_(False)
-        like = {"device": linear.weight.device, "dtype": torch.promote_types(linear.weight.dtype, torch.float32)}
-        self.lora_a = nn.Parameter(torch.randn(rank, n_in, **like) / math.sqrt(n_in))
-        self.lora_b = nn.Parameter(torch.zeros(n_out, rank, **like))
+        device, dtype = linear.weight.device, torch.promote_types(linear.weight.dtype, torch.float32)
+        self.lora_a = nn.Parameter(torch.randn(rank, n_in, device=device, dtype=dtype) / math.sqrt(n_in))
+        self.lora_b = nn.Parameter(torch.zeros(n_out, rank, device=device, dtype=dtype))
         self.register_buffer("original", None, persistent=False)  # the frozen weight, while the update is merged
 
     @property
@@ -66,7 +66,7 @@ class LoRA(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in). Returns (..., out) in the dtype that the frozen map gives it."""
-        y = self.linear(x)  # (..., M) -> (..., N)
+        y: Tensor = self.linear(x)  # (..., M) -> (..., N)
         if self.original is not None:
             return y
         down = F.linear(cast(x, self.lora_a.dtype), self.lora_a)  # (..., M) -> (..., R)

@@ -31,16 +31,16 @@ Prompts = Sequence[Sequence[int]]
 def group_advantages(rewards: Tensor, scale: str = "none") -> Tensor:
     """How much better each answer is than the mean of the answers to the same prompt.
 
-    rewards (N, K): K answers to each of N prompts. scale: "none", or "std" to divide by each group's standard
+    rewards (P, K): K answers to each of P prompts. scale: "none", or "std" to divide by each group's standard
     deviation, so that a prompt that is nearly always or nearly never solved weighs as much as any other.
-    Returns (N, K); a group of equal rewards has only zeros, so nothing is learned from it.
+    Returns (P, K); a group of equal rewards has only zeros, so nothing is learned from it.
     Raises ValueError for another shape or scale.
     Source: Shao et al. 2024, "DeepSeekMath", section 4.1.2 (GRPO, with std); Liu et al. 2025, "Understanding
     R1-Zero-Like Training", section 3 (Dr. GRPO, without: the division prefers prompts that are too easy or too hard).
     """
     if rewards.ndim != 2:
         raise ValueError(
-            f"rewards must be (N, K), K answers to each prompt, got {tuple(rewards.shape)}; use view(-1, K)"
+            f"rewards must be (P, K), K answers to each prompt, got {tuple(rewards.shape)}; use view(-1, K)"
         )
     rewards = at_least_fp32(rewards)
     centred = rewards - rewards.mean(1, keepdim=True)
@@ -194,7 +194,7 @@ def _write(
     check_number("max_new_tokens", max_new_tokens, Integral, lambda n: n >= 1, "an integer of at least 1")
     device = model.embed.weight.device
     ids, pads = pad_left(prompts)
-    some, pads = ids.repeat_interleave(n_each, 0), pads.repeat_interleave(n_each)  # (B, P), (B)
+    some, pads = ids.repeat_interleave(n_each, 0), pads.repeat_interleave(n_each)  # (B, T), (B)
     options: dict[str, Any] = {
         "stop_ids": stop_ids,
         "temperature": temperature,
@@ -222,7 +222,7 @@ def _chosen(log_probs: Tensor, texts: Rollouts) -> Tensor:
 
 
 class Update(NamedTuple):
-    """One update: number from 1, rewards (N, K) of its texts and the texts themselves, and of the model before it:
+    """One update: number from 1, rewards (P, K) of its texts and the texts themselves, and of the model before it:
     distance from the reference and entropy in nats per answer token, loss, and gradient norm before clipping."""
 
     step: int
@@ -321,8 +321,8 @@ def _updates(
 
 
 def _rewards(reward: Callable[[list[int]], float], texts: Rollouts, n_prompts: int) -> Tensor:
-    """The reward of each text, (N, K), on the CPU. Raises ValueError for one that is not a finite number."""
+    """The reward of each text, (P, K), on the CPU. Raises ValueError for one that is not a finite number."""
     found = [float(reward(text)) for text in texts.texts()]
     if bad := [r for r in found if not math.isfinite(r)]:
         raise ValueError(f"a text got the reward {bad[0]}; return a finite number, such as 0.0 for the worst")
-    return torch.tensor(found).view(n_prompts, -1)  # (N, K)
+    return torch.tensor(found).view(n_prompts, -1)  # (P, K)

@@ -34,7 +34,8 @@ def main() -> int:
         return 1
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as site, sync_playwright() as playwright:
-        *_, index = export(NOTEBOOKS, Path(site), ["00"])
+        export(NOTEBOOKS, Path(site), ["00"])
+        index = Path(site) / "index.html"
         browser = playwright.chromium.launch(executable_path=program)
         for scheme in SCHEMES:
             path = folder / f"writing-{scheme}.png"

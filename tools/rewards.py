@@ -5,8 +5,9 @@
     python tools/rewards.py --runs length --updates 20 --seeds 0
 
 An update writes 8 stories to each of 4 beginnings, which are the first two sentences of stories. What a run is rewarded
-for, and its penalty on the distance from the start, are in RUNS. Afterwards every model continues the same beginnings,
-and reads the same held-out stories. The table has a line for each model; `COLUMNS` says what its numbers are.
+for, its penalty on the distance from the start, and what else differs are in RUNS. Afterwards every model continues the
+same beginnings, and reads the same held-out stories. The table has a line for each model; `COLUMNS` says what its
+numbers are.
 """
 
 import argparse
@@ -92,26 +93,28 @@ def owners(text: str) -> float:
 
 
 class Setting(NamedTuple):
-    """What a run is rewarded for, the weight of its KL penalty, its length and learning rate."""
+    """What a run is rewarded for, the weight of its KL penalty, its length, learning rate and beginnings an update."""
 
     reward: Callable[[str], float] = possible
     beta: float = 0.0
     updates: int = UPDATES
     lr: float = LR
     seeds: Sequence[int] = SEEDS
+    n_beginnings: int = N_BEGINNINGS
 
 
 RUNS = {
     "start": Setting(updates=0, seeds=(0,)),
     "possible": Setting(),
     "kl-0.1": Setting(beta=0.1),
-    "hard": Setting(hard, seeds=(0,)),
+    "hard": Setting(hard),
     "owners": Setting(owners, updates=12, seeds=(0,)),
-    "kl-0.03": Setting(beta=0.03, seeds=(0,)),
-    "kl-0.3": Setting(beta=0.3, seeds=(0,)),
+    "kl-0.03": Setting(beta=0.03),
+    "kl-0.3": Setting(beta=0.3),
     "no-error": Setting(no_error, updates=12, seeds=(0,)),
     "length": Setting(length, updates=12, seeds=(0,)),
     "owners-2e-3": Setting(owners, updates=16, lr=2e-3, seeds=(0,)),
+    "64-stories": Setting(updates=120, lr=5e-4, seeds=(0,), n_beginnings=8),
 }
 
 
@@ -134,7 +137,7 @@ def trained(setting: Setting, seed: int, updates: int) -> tuple[TransformerLM, T
 
     def prompts() -> Iterator[list[list[int]]]:
         for _ in range(updates):
-            yield [tokenizer.encode("\n" + beginning(stories)) for _ in range(N_BEGINNINGS)]
+            yield [tokenizer.encode("\n" + beginning(stories)) for _ in range(setting.n_beginnings)]
 
     (end,) = tokenizer.encode("\n")
     optimizer = torch.optim.AdamW(model.parameters(), lr=setting.lr, weight_decay=0.0)

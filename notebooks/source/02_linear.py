@@ -953,12 +953,12 @@ level = trained[torch.cat([girls, boys])].mean(0) @ axis  # the mean of all name
 without = {kind: (level - trained[ids_of[kind]] @ axis)[:, None] * axis for kind in ("girls", "boys")}  # each (N, C)
 he_without = {kind: probability_of_he(arrows, kind) for kind, arrows in without.items()}
 print("mean probability of He without the direction:", ", ".join(f"{kind} {p:.2f}" for kind, p in he_without.items()))
-n_right = 0
+n_pronouns = 0
 for kind, arrows in without.items():
     probs = next_probabilities(arrows, kind)  # (N, V)
-    n_right += int(((probs[:, he] > probs[:, she]) == (kind == "boys")).sum())
-print(f"the right pronoun has the higher probability for {n_right} of {len(girls) + len(boys)} names")
-assert max(he_without.values()) - min(he_without.values()) < 0.3 and 12 < n_right < 28
+    n_pronouns += int(((probs[:, he] > probs[:, she]) == (kind == "boys")).sum())
+print(f"the right pronoun has the higher probability for {n_pronouns} of {len(girls) + len(boys)} names")
+assert max(he_without.values()) - min(he_without.values()) < 0.3 and 12 < n_pronouns < 28
 
 # %% [markdown]
 # Without it the model guesses: about half of its pronouns are right, as with a coin. [[direction-needed]]

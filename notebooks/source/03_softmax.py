@@ -500,7 +500,7 @@ assert story_text[len(beginning) :].startswith(" In ")
 
 # %%
 for word, p in zip(came, came_probs, strict=True):
-    print(f"{word:>10} has the probability {p:.7f}: a loss of {-p.log():.2f} nats, if it comes")
+    print(f"{word:>10} has the probability {p:.2g}: a loss of {-p.log():.2f} nats, if it comes")
 
 # %% tags=["source-hidden"] slide="subslide"
 fig, ax = plt.subplots(figsize=(10, 5.4), layout="constrained")

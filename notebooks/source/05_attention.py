@@ -694,7 +694,7 @@ for head, row in enumerate(caught.attention(layer=2).weights[0, :, -1]):  # each
 
 # %% tags=["source-hidden"] slide="subslide"
 earlier = caught.attention(layer=1).weights[:, 0]  # (B, T, S): head 0 of layer 1
-fig, both_texts = plt.subplots(2, 1, figsize=(11.4, 6.0), layout="constrained")
+fig, both_texts = plt.subplots(2, 1, figsize=(11.4, 5.7), layout="constrained")
 for ax, one_text, guess, late, early in zip(both_texts, (text, exchanged), guesses, last_looks, earlier, strict=True):
     middles = draw_words(ax, one_text, guess)
     draw_arcs(ax, middles, 15, late[1:].tolist())

@@ -3,7 +3,7 @@
 # **How does a model know which word came first?**
 #
 # *Needs* lessons 02 to 05. *Builds* `positions.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in about 55 minutes, plus 18 of exercises.
+# *Teaches* in about 56 minutes, plus 18 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: do not add the position to the word, rotate the word by it, because the angle between two rotated words depends only on how far they are apart.
@@ -968,6 +968,25 @@ assert (true - true[0]).abs().max() < 1e-3 * true[0].abs() < (rough - rough[0]).
 
 # %% [markdown]
 # The change is small, but it differs from position to position, where rotary promised the same score at each. So the library keeps its tables in fp32, whatever the dtype of the model. [[tables]]
+
+# %% [markdown]
+# A bf16 number times an fp32 table is fp32. The result must be rounded back to the dtype of $q$ and $k$:
+
+# %% evidence="rounded-back"
+q, k, v = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(6)).bfloat16()  # (T, D) each
+at = (torch.arange(4)[:, None] * frequencies(8)).float().repeat_interleave(2, dim=-1)  # (T, D)
+turned_q, turned_k = (x * at.cos() + torch.stack((-x[:, 1::2], x[:, 0::2]), -1).flatten(1) * at.sin() for x in (q, k))
+rounded_back = attend(turned_q.to(q.dtype), turned_k.to(k.dtype), v, causal=True)
+print("rounded back:", rounded_back.dtype)
+try:
+    attend(turned_q, turned_k, v, causal=True)
+except RuntimeError as error:
+    print(f"q {turned_q.dtype}, k {turned_k.dtype}, v {v.dtype}: attention raises a {type(error).__name__}")
+else:
+    raise AssertionError("attention took q, k and v of two dtypes")
+
+# %% [markdown]
+# Otherwise $v$ alone is in bf16, and attention refuses the mixture: a model that offers `dtype=torch.bfloat16` then fails in its first step. [[rounded-back]] So `rotate` returns the dtype of `x`.
 
 # %% [markdown] slide="subslide"
 # ### Added waves must fit in size

@@ -176,7 +176,7 @@ def shaded_text(ax, words: list[str], shades: list[float]) -> None:
 read_by = opens_in(TEXT + QUOTED)  # (T, F)
 shown_words = [tokenizer.decode([token]).strip() for token in tokenizer.encode("\n" + TEXT + QUOTED)][1:]
 opened = {f"unit {unit}": read_by[1:, unit].tolist() for unit in (203, 34, 70)}
-with figures.drawing(10.6, 7.6) as fig:
+with figures.drawing(10.6, 6.6) as fig:
     for ax, (unit, how_far) in zip(fig.subplots(3, 1), opened.items(), strict=True):
         shaded_text(ax, shown_words, [x / 11 for x in how_far])
         ax.set_ylabel(unit, size=19, weight="bold")

@@ -816,6 +816,7 @@ figures.shaded_words(
     title="The end of the story, while the model learns",
     caption=f"The darker a word, the higher its loss, up to 6 nats. Watch Eastbridge, a place, and the quotation at the end, which stays dark: the model of section 1, which knows it, is larger and has trained for {shipped.step:,} updates.",
     limit=6,
+    learned=True,
 )
 
 # %% tags=["source-hidden"] slide="skip"

@@ -3,10 +3,10 @@
 # **What has a model learned, and how would we know?**
 #
 # *Needs* lessons 05, 07 and 10. *Builds* four instruments: `logit_lens`, `patch`, `probe_step` and `ablate_head`. *Runs* in about 30 s on two cores.
-# *Teaches* in about 48 minutes, plus 24 of exercises.
+# *Teaches* in about 51 minutes, plus 24 of exercises.
 
 # %% [markdown] tags=["note"]
-# The lesson has one idea: a picture of the inside of a model is a hypothesis, and an intervention tests it. One question runs through all sections: who has the kite? The model is right in about two thirds of these words, and the class finds out why.
+# The lesson has one idea: a picture of the inside of a model is a hypothesis, and an intervention tests it. One question runs through all sections: who has the kite? The model names the owner in about four of five cases, and the class finds out why.
 # Sections 1 to 4 are the core, with three short exercises. Section 5 steers the model, section 6 is about heads, section 7 says what such stories can claim.
 # Before the class: run all cells once, and try the control of section 1.
 
@@ -27,23 +27,23 @@ def seeded(seed: int) -> torch.Generator:
 
 
 # %% [markdown] tags=["note"]
-# **Say.** The model is right about the owner in two cases of three. That number hides a rule, and the rule is not the one that we would have liked it to learn. Find the rule first by asking, from outside, before you open the model.
+# **Say.** The model names the owner in four cases of five. That number hides a rule, and the rule is not the one that we would have liked it to learn. Find the rule first by asking, from outside, before you open the model.
 #
 # **Draw.** Two people, two things. An arrow for a gift. Then two crossing arrows for a trade. Who has the kite after each?
 #
 # **Ask.** After the picture of dots: "Which rule gives exactly these dots? Find two." Collect them; the next cell separates them. At the two maps: "In which cells do they disagree?"
 #
 # **Usual answers.**
-# - *It is a little unsure everywhere* (`about two thirds, whatever has happened`): Look at the four groups of dots. Is any of them at two thirds?
-# - *Trades are hard* (`right after gifts, a coin toss after trades`): Then a gift after a trade would be hard, too, and two gifts would be easy.
+# - *It is a little unsure everywhere* (`about four fifths, whatever has happened`): Look at the four groups of dots. Is any of them at four fifths?
+# - *Trades are hard* (`right after gifts, unsure after trades`): Then a gift after a trade would be hard, too, and two gifts would be easy.
 # - *It knows when one person has everything* (from the room): Good. Which text would tell this from a rule that only copies a name?
 # - *Somebody has both things, so the trade gives both* (`the one who gave`): That is what happened. Is it what the model looks at?
 #
 # **Cut if short.** The control.
 
 # %% [markdown] slide="slide"
-# ## 1. Right in two cases of three
-# Lesson 00 found the model's weakest point: the words that say who *has* a thing. How often is it right?
+# ## 1. Right in four cases of five
+# Lesson 00 found the model's weakest point: the words that say who *has* a thing. Some of them are colours (*the* red *kite*) or traits. We count the names: how often is the model right about an owner?
 
 # %% slide="skip"
 shipped = load_pretrained("storyworld")
@@ -51,16 +51,31 @@ model, tokenizer = shipped.model.eval(), shipped.tokenizer
 generator = seeded(16)
 stories = [storyworld.story(generator) for _ in range(100)]
 
+
+# %% slide="skip"
+def ids_of(texts: list[str]) -> torch.Tensor:
+    return torch.tensor([tokenizer.encode("\n" + text) for text in texts])  # (B, T)
+
+
+# %% slide="skip"
+def right_owners(story: storyworld.Story) -> torch.Tensor:
+    """For each name of an owner in the story: is it the model's first choice?"""
+    ids = ids_of([story.text])  # (1, T)
+    right = model(ids)[0, :-1].argmax(-1) == ids[0, 1:]  # (T - 1)
+    told = zip(storyworld.words(story.text), story.kinds, strict=True)
+    return right[[kind == "owner" and word.strip() in storyworld.CLASSES["name"] for word, kind in told]]
+
+
 # %%
-owner = storyworld.gaps(model, tokenizer, stories)["owner"]
-print(f"the model's first choice is right for {owner.right:.0%} of {owner.n_words} owner words")
+named = torch.cat([right_owners(story) for story in stories]).float()
+print(f"the model's first choice is right for {named.mean():.0%} of {len(named)} names of owners")
 
 # %% [markdown]
-# In two cases of three. By the rules of StoryWorld the exact probability of each of these words is 1, so a perfect reader is always right. Is the model a little unsure everywhere, or sure here and lost there? An average cannot tell. So we write stories that differ in one thing: what happens to the kite.
+# In four cases of five. By the rules of StoryWorld the exact probability of each of these names is 1, so a perfect reader is always right. Is the model a little unsure everywhere, or sure here and lost there? An average cannot tell. So we write stories that differ in one thing: what happens to the kite.
 
 # %% slide="skip"
 BEGINNING = (
-    "\nOne {weather} {day}, {trait} {A} {go} to {place1}. {She} {carry} a {colour1} {thing1}."
+    "One {weather} {day}, {trait} {A} {go} to {place1}. {She} {carry} a {colour1} {thing1}."
     " There {she} met {B}, a {job} with a {colour2} {thing2}."
     ' {A} {say} to {B}, "{saying1} {saying2} {saying3} {saying4}."'
 )
@@ -95,15 +110,10 @@ def texts_of(events: list[str], people: list[dict[str, str]], thing: int = 1) ->
 
 
 # %% slide="skip"
-def ids_of(texts: list[str]) -> torch.Tensor:
-    return torch.tensor([tokenizer.encode(text) for text in texts])  # (B, T)
-
-
-# %% slide="skip"
 def exact_owner(text: str) -> str:
     """The one name that can come next, by StoryWorld's exact reader."""
     reader = storyworld.Reader()
-    for word in storyworld.words(text.lstrip("\n")):
+    for word in storyworld.words(text):
         assert reader.read(word) > 0, f"{word!r} is impossible here"
     ((name, p),) = reader.next_word_probs().items()
     assert p > 0.999
@@ -112,7 +122,7 @@ def exact_owner(text: str) -> str:
 
 # %%
 people = cast(10, seed=1)
-print(texts_of(["A gives"], people)[0].strip(), "...", exact_owner(texts_of(["A gives"], people)[0]))
+print(texts_of(["A gives"], people)[0], "...", exact_owner(texts_of(["A gives"], people)[0]))
 
 # %%
 GROUPS = {
@@ -123,11 +133,15 @@ GROUPS = {
 }
 
 
+# %% slide="skip"
+def tokens_of(names: list[str]) -> torch.Tensor:
+    return torch.tensor([tokenizer.encode(f" {name}")[0] for name in names])[:, None]  # (B, 1)
+
+
 # %%
 def probs_of(names: list[str], texts: list[str]) -> torch.Tensor:
     """The model's probability of each text's name as the next word."""
-    tokens = torch.tensor([tokenizer.encode(f" {name}") for name in names])  # (B, 1)
-    return model(ids_of(texts))[:, -1].softmax(-1).gather(-1, tokens)[:, 0]  # (B)
+    return model(ids_of(texts))[:, -1].softmax(-1).gather(-1, tokens_of(names))[:, 0]  # (B)
 
 
 # %% slide="skip"
@@ -135,18 +149,18 @@ right = {}
 for group, histories in GROUPS.items():
     texts = [text for events in histories for thing in (1, 2) for text in texts_of(events, people, thing)]
     right[group] = probs_of([exact_owner(text) for text in texts], texts)  # (texts)
-kinds_of_group = ["sure" if p.min() > 0.9 else "lost" for p in right.values()]
+sure = [p.min().item() > 0.9 for p in right.values()]
 
 # %% tags=["source-hidden"]
 predict(
     "We sort the stories by what has happened: one gift, a trade, a trade and a gift, two gifts. How probable is the right owner for the model?",
-    key=lambda: "sure and right after some, a coin toss after others" if {*kinds_of_group} == {"sure", "lost"} else "?",
+    key=lambda: "sure and right after some, near one half after others" if {*sure} == {True, False} else "?",
     choices={
-        "about two thirds, whatever has happened": "Then every group of dots would be near two thirds.",
-        "right after gifts, a coin toss after trades": "Then one more gift could not help after a trade, and two gifts would be easy.",
-        "sure and right after some, a coin toss after others": "",
+        "about four fifths, whatever has happened": "Then every group of dots would be near 0.8.",
+        "right after gifts, unsure after trades": "Then one more gift could not help after a trade, and two gifts would be easy.",
+        "sure and right after some, near one half after others": "",
     },
-    because="After one gift, with or without a trade before it, the model is sure and right; in all other cases it gives both people about one half.",
+    because="After one gift, with or without a trade before it, the model is sure and right; in all other cases it gives each person about one half.",
 )
 
 # %% tags=["source-hidden"] evidence="sure-or-lost"
@@ -162,15 +176,25 @@ ax.invert_yaxis()
 figures.display(
     fig,
     alt="Four rows of dots. After one gift, and after a trade and a gift, all dots are at 1. After a trade and after two gifts they are spread around one half.",
-    caption="After one gift the model is sure and right. After a trade, or after two gifts, it tosses a coin.",
+    caption="After one gift the model is sure and right. After a trade, or after two gifts, each person has about one half.",
     table={"what has happened": list(right), "stories": [len(v) for v in right.values()], "mean": [v.mean().item() for v in right.values()], "lowest": [v.min().item() for v in right.values()]},
     digits=2,
 )  # fmt: skip
-assert kinds_of_group == ["sure", "lost", "sure", "lost"]
+assert sure == [True, False, True, False]
 assert all(abs(right[group].mean() - 0.5) < 0.05 for group in ("a trade", "a gift, then a gift"))
 
 # %% [markdown]
-# Not one group is at two thirds. [[sure-or-lost]] Where the model is sure, one person has *both* things; where it is lost, each has one. So it may have learned **who has everything**. A simpler rule fits all dots as well: **copy the name of the one who received a gift**, and if there is no such name, or two, give each person one half.
+# Not one group is at four fifths. [[sure-or-lost]] Where the model is sure, one person has *both* things; where it is lost, each has one. "About one half" is not a fair coin, so let us look at the numbers:
+
+# %% evidence="ignores-the-thing"
+for events in (["trade"], ["A gives", "B gives"]):
+    second = [probs_of([said["B"] for said in people], texts_of(events, people, thing)) for thing in (1, 2)]
+    yes, no = (p.mean() for p in second)
+    print(f"{' and '.join(events):<19} the second person has {yes:.2f} if it is theirs, {no:.2f} if not")
+    assert all(0.35 < p.mean() < 0.5 for p in second) and abs(second[0] - second[1]).max() < 0.1
+
+# %% [markdown]
+# The person who came second is a little less likely, and the owner makes no difference. [[ignores-the-thing]] So the model may have learned **who has everything**. A simpler rule fits all dots as well: **copy the name of the one who received a gift**, and if there is no such name, or two, give each person one half.
 
 # %% [markdown] slide="subslide"
 # ### Two rules, one experiment
@@ -200,7 +224,7 @@ print(f"one gift, and the question is about the other thing: the receiver has {o
 assert min(after_trade.min(), no_such_gift.min(), other_thing.min()) > 0.95
 
 # %% [markdown]
-# The model names the receiver, whatever the trade does, whatever was given and whatever the question asks. [[copies-receiver]] So *who has everything* is refuted: the model has found a **shortcut**, which is right in all stories with exactly one gift. A score of two thirds did not show that, and neither did the dots.
+# The model names the receiver, whatever the trade does, whatever was given and whatever the question asks. [[copies-receiver]] So *who has everything* is refuted: the model has found a **shortcut**, which is right in all stories with exactly one gift. A score of four in five did not show that, and neither did the dots.
 
 # %% slide="skip"
 from tinylm_lib.classroom import control
@@ -248,7 +272,7 @@ receivers = {part: [said[role] for role in "BA" for said in some] for part, some
 is_mia = {part: torch.tensor([name == "Mia" for name in names]).float() for part, names in receivers.items()}  # (B)
 
 # %% slide="skip"
-first = tokenizer.encode(texts_of(GIFT[0], people)[0]).index(tokenizer.encode(" Then")[0])
+first = ids_of(texts_of(GIFT[0], people))[0].tolist().index(tokenizer.encode(" Then")[0])
 assert first == 41 and streams["train"].shape == (4, 160, 63, 128)
 
 # %% slide="skip"
@@ -258,14 +282,22 @@ columns += ["(place)", "for", "(place)", ".", "By", "then", "the", "(colour)", "
 assert len(columns) == len(shown)
 
 
+# %% slide="skip"
+def read_linearly(x: torch.Tensor, targets: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """What a linear reader, fitted to vectors x (B, C) and their targets (B, K), says of new ones, (N, K)."""
+    x, targets, new = x.double(), targets.double(), new.double()
+    middle, size = x.mean(0), x.std()
+    z = (x - middle) / size  # (B, C)
+    w = torch.linalg.solve(z.T @ z + torch.eye(128), z.T @ (targets - targets.mean(0)))  # ridge regression
+    return (new - middle) / size @ w + targets.mean(0)
+
+
 # %% tags=["source-hidden"] slide="skip"
 def readable(depth: int, at: int) -> float:
     """How often a linear reader, fitted to 160 texts, tells from this vector of 80 others who received the gift."""
-    x, new = (streams[part][depth, :, at].double() for part in ("train", "test"))
-    middle, size = x.mean(0), x.std()
-    z = (x - middle) / size  # (B, C)
-    w = torch.linalg.solve(z.T @ z + torch.eye(128), z.T @ (is_mia["train"].double() - 0.5))  # ridge regression
-    return (((new - middle) @ w > 0) == is_mia["test"].bool()).double().mean().item()
+    x, new = (streams[part][depth, :, at] for part in ("train", "test"))
+    says = read_linearly(x, is_mia["train"][:, None], new)[:, 0]  # (B)
+    return ((says > 0.5) == is_mia["test"].bool()).double().mean().item()
 
 
 def used(depth: int, at: int) -> float:
@@ -276,20 +308,19 @@ def used(depth: int, at: int) -> float:
 
 
 two_runs = [streams_of(texts_of(events, people[:8])) for events in GIFT]
-others = torch.tensor([tokenizer.encode(f" {said['A']}") for said in people[:8]])  # (B, 1)
+others = tokens_of([said["A"] for said in people[:8]])  # (B, 1)
 read_map = torch.tensor([[readable(depth, at) for at in shown] for depth in range(4)])  # (4, 22)
 used_map = torch.tensor([[used(depth, at) for at in shown] for depth in range(4)])  # (4, 22)
 
 # %% tags=["signature", "source-hidden"] evidence="readable-not-used"
-fig, both = plt.subplots(2, 1, figsize=(11.6, 6.4), layout="constrained")
+fig, both = plt.subplots(2, 1, figsize=(11.6, 5.2), layout="constrained")
 MAPS = {"Where it can be read": ((read_map - 0.5) * 2, read_map), "Where it is used": (used_map, used_map)}
 for ax, (title, (shades, values)) in zip(both, MAPS.items(), strict=True):
     figures.cells(ax, values, shades.clamp(0, 1), DEPTHS, [1] * 4)
     ax.set(title=title, ylabel="depth")
     ax.set_xticks(range(22), columns if ax is both[1] else [""] * 22, rotation=50, ha="right", rotation_mode="anchor")
     ax.grid(visible=False)
-both[0].set_xlabel(" ")
-both[1].set_xlabel("position")
+fig.supxlabel("position", x=0.57, size="medium")
 alt = "Two maps of depth by position. Above, who received the gift can be read at the names, and after block 2 also at the full stop, at they and at the last word. Below, only the receiver's name and, later, the last word have an effect."
 caption = "Above: how often a linear reader is right, white is chance, one half. Below: the probability of the other name after an exchange of this one vector."
 rows = {f"{title}, {depth}": v[i].tolist() for title, (_, v) in MAPS.items() for i, depth in enumerate(DEPTHS)}
@@ -320,15 +351,15 @@ assert quiet.max() < 0.05
 
 # %% [markdown] slide="slide"
 # ## 2. What would each layer say?
-# The **logit lens** lets the final norm and the head read the stream early ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens)). In lesson 10 the library's modules did it at one position. Write it for every vector of the stream, from the numbers themselves.
+# The **logit lens** lets the final norm and the LM head read the stream early ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens)). In lesson 10 the library's modules did it at one position. Write it for every vector of the stream, from the numbers themselves.
 
 
 # %% tags=["exercise"] name="logit_lens" minutes=5 difficulty=2
 def logit_lens(stream, gain, head_weight, eps):
     """stream (..., C): vectors of the residual stream, at any depth, of any texts and positions.
 
-    gain (C), eps: of the final norm, an RMSNorm. head_weight (V, C): a row for each token.
-    Returns (..., V), the probabilities that the head would give here.
+    gain (C), eps: of the final norm, an RMSNorm. head_weight (V, C): of the LM head, a row for each token.
+    Returns (..., V), the probabilities of the next token that the LM head would give here.
     """
     # SOLUTION
     size = (stream.pow(2).mean(-1, keepdim=True) + eps).sqrt()
@@ -351,7 +382,7 @@ hint("logit_lens")
 # RMSNorm (lesson 04), the head (lesson 10), softmax (lesson 03). Each axis in front passes through, so all depths can be read at once. Common mistakes: no norm, or a norm without its gain; the softmax runs over the positions.
 
 # %% slide="skip"
-from tinylm_lib.classroom import diagnose, find_exercise
+from tinylm_lib.classroom import diagnose, find_exercise, learned
 
 
 def yours(function):
@@ -411,7 +442,7 @@ def exact_probs(text: str) -> torch.Tensor:
 distances: dict[str, list[torch.Tensor]] = {}
 for story in stories[:12]:
     p = exact_probs(story.text)  # (T, V)
-    q = lens(streams_of(["\n" + story.text])[:, 0, :-1])  # (4, T, V)
+    q = lens(streams_of([story.text])[:, 0, :-1])  # (4, T, V)
     kl = (p * (p.clamp_min(1e-30).log() - q.clamp_min(1e-30).log())).sum(-1)  # (4, T)
     for kind, column in zip(story.kinds, kl.T, strict=True):
         distances.setdefault(kind or "other", []).append(column)
@@ -436,9 +467,33 @@ assert all(by_kind[kind][3] < 0.02 for kind in chosen[2:]) and min(by_kind[kind]
 assert min(by_kind["place"][2], by_kind["object"][2]) > 2 and max(by_kind[kind][2] for kind in chosen[:2]) < 1.2
 
 # %% [markdown]
-# For objects and places the lens finds nothing until block 3. This does not mean that nothing is there, because a lens reads with the model's own head alone; a trained probe may find more (section 4). Owners and colours are nearly as near as they ever come after block 2. [[depth-of-kinds]]
-#
-# Be careful with the left half of the picture. The head was trained to read the stream after block 3. A large distance at the embedding may be a poor reading, and not a lack of knowledge. A *tuned lens* therefore learns a reader for each depth ([Belrose et al. 2023](https://arxiv.org/abs/2303.08112)); section 4 does something similar.
+# For objects and places the lens finds nothing until block 3. Owners and colours are nearly as near as they ever come after block 2. [[depth-of-kinds]] Is nothing there before, or is the lens a poor reader? The LM head was trained to read the stream after block 3 only. So we fit a linear reader of our own to 400 stories, at two positions whose next word is the place and the object:
+
+# %% slide="skip"
+NEXT = {"place": 10, "thing": 18}  # after "left", and after the colour in the question
+
+
+def before(some: list[dict[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The streams at the positions of NEXT, (4, B, 2, C), and the token (B, 2) after each."""
+    at, texts = [first + n for n in NEXT.values()], texts_of(["A gives"], some)
+    parts = [streams_of(texts[i : i + 100])[:, :, at] for i in range(0, len(texts), 100)]
+    return torch.cat(parts, 1), ids_of(texts)[:, [i + 1 for i in at]]
+
+
+(known, known_next), (fresh, fresh_next) = before(cast(400, seed=31)), before(cast(200, seed=32))
+
+# %% evidence="lens-misses"
+for i, kind in enumerate(NEXT):
+    targets = torch.nn.functional.one_hot(known_next[:, i], 345)  # (B, V)
+    for name, depth in (("embedding", 0), ("after block 2", 2)):
+        says = lens(fresh[depth, :, i]), read_linearly(known[depth, :, i], targets, fresh[depth, :, i])  # (B, V) each
+        by_lens, by_probe = ((p.argmax(-1) == fresh_next[:, i]).double().mean().item() for p in says)
+        print(f"{kind:<7}{name:<15}lens {learned(by_lens, 0, 0.2)}, probe {learned(by_probe, 0, 0.8)}, ", end="")
+        print(f"a guess {1 / len(storyworld.CLASSES[kind]):.2f}")
+        assert by_lens < 0.2 and (by_probe > 0.35) == (depth == 2)
+
+# %% [markdown]
+# After block 2 the lens is right about as often as a guess, but our reader, a *probe*, is right in more than half of new texts. At the embedding, which holds only the word before, it is not. [[lens-misses]] **What the lens does not show can still be there.** The *tuned lens* is a trained reader of this kind ([Belrose et al. 2023](https://arxiv.org/abs/2303.08112)).
 
 # %% [markdown] tags=["note"]
 # **Say.** Looking is over. Now we exchange one vector between two runs and let the model continue. If the answer changes, this vector carries the difference and the model uses it.
@@ -548,21 +603,21 @@ WORDINGS = (
 ASKED = " By then the {colour1} {thing1} belonged to"
 
 
-# %% evidence="other-wording"
+# %% slide="skip"
 def wordings_of(people: list[dict[str, str]]) -> list[str]:
     return [(BEGINNING + WORDINGS[i // 2 % 2] + ASKED).format(**said) for i, said in enumerate(people)]
 
 
-for names in (("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta")):
-    some = cast(16, seed=4, names=names)
+# %% evidence="other-wording"
+for pair in (("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta")):
+    some = cast(16, seed=4, names=pair)
     exchanged = [{**said, "A": said["B"], "B": said["A"], "She": said["She"], "she": said["she"]} for said in some]
     ids = ids_of(wordings_of(some))
     where = torch.where(torch.arange(16) // 2 % 2 == 0, first + receiver, first + receiver + 4)  # (B)
     assert all(tokenizer.decode([t]).strip() == said["B"] for t, said in zip(ids[range(16), where], some, strict=True))
     runs = [streams_of(wordings_of(some)), streams_of(wordings_of(exchanged))]
-    givers = torch.tensor([tokenizer.encode(f" {said['A']}") for said in some])
-    moved = effect(runs, givers, 1, where)
-    print(f"{' and '.join(names):<16} the receiver exchanged after block 1: {moved.mean():.2f}")
+    moved = effect(runs, tokens_of([said["A"] for said in some]), 1, where)
+    print(f"{' and '.join(pair):<16} the receiver exchanged after block 1: {moved.mean():.2f}")
     assert moved.mean() > 0.9
 
 # %% [markdown]
@@ -571,17 +626,18 @@ for names in (("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta")):
 # %% slide="skip"
 from tinylm_lib.classroom import patch_view
 
-COLOURS = "\n Carlos had a {} fan. Jamal had a {} book. Jamal took the pink"
+pink_fan = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
+pink_book = "\n Carlos had a gray fan. Jamal had a pink book. Jamal took the pink"
 
 # %% slide="skip"
-patch_view(model, tokenizer, COLOURS.format("pink", "gray"), COLOURS.format("gray", "pink"), ("fan", "book"))
+patch_view(model, tokenizer, pink_fan, pink_book, ("fan", "book"))
 
 # %% [markdown] tags=["note"]
 # **Say.** The upper map needs a reader, and a reader has to learn. It is called a probe, and it is one neuron. Then the most important question about any probe: does the model know it, or has the probe learned it?
 #
 # **Draw.** Points of two colours in a plane and a line between them. Next to it the same points with colours by a thrown coin.
 #
-# **Ask.** Before the control: "A probe is right in nearly all new texts. Does the model know what the probe says?" After the last table: "Which of the two columns is our control?"
+# **Ask.** Before the control: "A probe is right in nearly all new texts. Does the model know what the probe says?" After the last table: "Which row is our control, and which row is the reason?"
 #
 # **Usual answers.**
 # - *Yes, because the texts are new* (from the room): Are the *words* new as well? Look at what the labels are attached to.
@@ -600,8 +656,8 @@ patch_view(model, tokenizer, COLOURS.format("pink", "gray"), COLOURS.format("gra
 def probe_step(w, b, x, y, lr):
     """w (C), b (): the probe. x (N, C): activations. y (N): labels, 0.0 or 1.0. lr: the learning rate.
 
-    The loss is the mean over the examples of -log of the label's probability. Write the gradients by hand.
-    Returns the new w and the new b; the old ones stay as they are.
+    The loss is the binary cross-entropy: -log of the probability that the probe gives to the label, averaged over the
+    examples. Write its gradients by hand. Returns the new w (C) and the new b () after one step; the old ones stay as they are.
     """
     # SOLUTION
     error = (x @ w + b).sigmoid() - y
@@ -620,8 +676,6 @@ hint("probe_step")
 # Scores (N), errors (N), then each weight moves by its feature times the error, averaged. Common mistakes: the sum instead of the mean; the step uphill; w and b changed in place.
 
 # %% slide="skip"
-from tinylm_lib.classroom import learned
-
 step = yours(probe_step)
 train_y, test_y = is_mia["train"], is_mia["test"]
 
@@ -655,21 +709,27 @@ for n_steps in (1, 10, 100, 300):
 
 # %% [markdown] slide="subslide"
 # ### A control
-# A probe has weights of its own, so it can learn things that the model has never computed. To notice this, give it a task that *cannot* be in the model: throw a coin for each of the 30 things, *kite* 1, *ring* 0, and let the probe tell the coin. This is a **control task** ([Hewitt and Liang 2019](https://arxiv.org/abs/1909.03368)).
+# A probe has weights of its own, so it can learn things that the model has never computed. To notice this, give it a task that *cannot* be in the model: throw a coin for each of the 30 things, *kite* 1, *ring* 0, and let the probe read the coin. This is a **control task** ([Hewitt and Liang 2019](https://arxiv.org/abs/1909.03368)). One table of coins may be lucky, so we throw five.
 
-# %%
-coin = dict(zip(storyworld.CLASSES["thing"], torch.randint(2, (30,), generator=seeded(7)).tolist(), strict=True))
-coins = {part: torch.tensor([float(coin[said["thing1"]]) for said in some] * 2) for part, some in casts.items()}
+
+# %% slide="skip"
+def coins(seed: int) -> dict[str, torch.Tensor]:
+    """A coin for each of the 30 things, as labels (B) of both sets of texts."""
+    coin = torch.randint(2, (30,), generator=seeded(seed)).float()
+    number = storyworld.CLASSES["thing"].index
+    return {part: coin[[number(said["thing1"]) for said in some] * 2] for part, some in casts.items()}
+
 
 # %%
 thing, scores = 19, {}
 for name, at in {"the thing in the question": thing, "the last word": last}.items():
     x, new_x = vectors(2, at)
-    for task, labels in {"who received": is_mia, "a coin for each thing": coins}.items():
-        scores[name, task] = accuracy(trained(x, labels["train"]), new_x, labels["test"])
+    for task, tables in {"who received": [is_mia], "a coin for each thing": [coins(seed) for seed in range(5)]}.items():
+        scores[name, task] = [accuracy(trained(x, y["train"]), new_x, y["test"]) for y in tables]
+means = {key: sum(values) / len(values) for key, values in scores.items()}
 
 # %% tags=["source-hidden"]
-coin_at_thing = scores["the thing in the question", "a coin for each thing"]
+coin_at_thing = means["the thing in the question", "a coin for each thing"]
 predict(
     "A probe at the thing of the question learns the coins in 160 texts. How often is it right in 80 new texts?",
     key=lambda: "about half" if coin_at_thing < 0.65 else "about 90 % or more" if coin_at_thing > 0.82 else "?",
@@ -681,42 +741,47 @@ predict(
 )
 
 # %% evidence="control-task"
-for (name, task), score in scores.items():
-    print(f"{name:<26}{task:<23}{learned(score, 0.4, 1)}")
-assert coin_at_thing > 0.8 and scores["the last word", "who received"] > 0.95
-assert scores["the last word", "a coin for each thing"] < 0.7
+for name in ("the thing in the question", "the last word"):
+    task, control_task = (means[name, task] for task in ("who received", "a coin for each thing"))
+    print(f"{name:<26}who received {learned(task, 0.4, 1)}, coins {learned(control_task, 0.4, 1)}, ", end="")
+    print(f"selectivity {learned(task - control_task, -0.5, 0.7)}")
+    assert (task - control_task > 0.25) == (name == "the last word")
+every = scores["the last word", "a coin for each thing"]
+print(f"single tables at the last word: {learned(min(every), 0.3, 0.6)} to {learned(max(every), 0.5, 0.85)}")
 
 # %% [markdown]
-# At the thing the probe reads coins that the model has never seen. A high accuracy there would prove nothing. At the last word it reads this coin hardly better than chance, but it can read who received the gift. The accuracy of the task minus that of the control is called *selectivity*. This is one table of coins, and the control of Hewitt and Liang gives the coins to the word at the probed position, as in the first row. [[control-task]]
+# At the thing the probe reads coins that the model has never seen, better than who received the gift. A high accuracy there would prove nothing. At the last word it reads the coins hardly better than chance, and the receiver always. [[control-task]] Hewitt and Liang call the accuracy of the task minus that of the control task **selectivity**. Their control gives the coins to the word at the probed position, as in our first row.
 
 # %% [markdown] slide="subslide"
-# ### The stories where it tosses a coin
-# Now the question of this section. After a trade, or two gifts, the model gives both people about one half. Is the right owner in its stream all the same? We train probes on such stories, at the last word. For comparison each probe also learns who came *first* in the story, which nobody asked for.
+# ### The stories where it is lost
+# Now the question of this section. After a trade, or two gifts, the model gives each person about one half. Is the right owner in its stream all the same? We train probes on such stories, at the last word. For comparison each probe also learns who came *first* in the story, and *whose thing*, the first or the second person's, the question is about.
 
 # %% slide="skip"
 LOST = [(events, thing) for events in (["trade"], ["A gives", "B gives"]) for thing in (1, 2)]
 
 
 def lost_set(some: list[dict[str, str]]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """The streams at the last word, (4, B, C), and two labels (B) for each text: is it Mia?"""
+    """The streams at the last word, (4, B, C), and three labels (B) for each text: is it Mia, or the first one's?"""
     texts = [texts_of(events, some, thing) for events, thing in LOST]
     ends = torch.cat([streams_of(group)[:, :, -1] for group in texts], 1)  # (4, B, C)
     owners = torch.tensor([float(exact_owner(text) == "Mia") for group in texts for text in group])
     firsts = torch.tensor([float(said["A"] == "Mia") for said in some] * len(LOST))
-    return ends, {"who has it": owners, "who came first": firsts}
+    things = torch.tensor([float(thing == 1) for _, thing in LOST for _ in some])
+    return ends, {"who has it": owners, "who came first": firsts, "whose thing": things}
 
 
 lost = {"train": lost_set(casts["train"][:40]), "test": lost_set(casts["test"][:20])}
 
+# %% slide="skip"
+middle, size = lost["train"][0].mean(1, keepdim=True), lost["train"][0].std((1, 2), keepdim=True)
+ends, new_ends = ((lost[part][0] - middle) / size for part in ("train", "test"))  # (4, B, C)
+labels, new_labels = (lost[part][1] for part in ("train", "test"))
+
 # %%
-knows = {}
-for question in ("who has it", "who came first"):
-    knows[question] = []
-    for depth in range(4):
-        x, new_x = (lost[part][0][depth] for part in ("train", "test"))
-        middle, size = x.mean(0), x.std()
-        probe = trained((x - middle) / size, lost["train"][1][question])
-        knows[question].append(accuracy(probe, (new_x - middle) / size, lost["test"][1][question]))
+knows = {
+    question: [accuracy(trained(ends[i], y), new_ends[i], new_labels[question]) for i in range(4)]
+    for question, y in labels.items()
+}
 
 # %% tags=["source-hidden"]
 predict(
@@ -725,7 +790,7 @@ predict(
     choices={
         "it knows who has the thing": "Then the model would know more than it says. Compare with chance, one half.",
         "only who came first": "",
-        "neither": "The probe is not blind: one of the two can be read from the same vectors.",
+        "neither": "The probe is not blind: who came first can be read from the same vectors.",
     },
     because="Nothing in these vectors tells a linear reader who has the thing, although they do tell who came first.",
 )
@@ -733,10 +798,13 @@ predict(
 # %% evidence="knows-no-more"
 for question, row in knows.items():
     print(f"{question:<15}", "  ".join(f"{d}: {learned(v, 0.35, 1)}" for d, v in zip(DEPTHS, row, strict=True)))
-assert max(knows["who has it"]) < 0.65 and max(knows["who came first"]) > 0.9
+assert max(knows["who has it"] + knows["whose thing"]) < 0.65 and max(knows["who came first"]) > 0.9
+assert torch.equal(labels["who has it"], (labels["who came first"] != labels["whose thing"]).float())
 
 # %% [markdown]
-# The model does not know more than it says, as far as a linear reader at the last word can tell. [[knows-no-more]] The same probe reads who came first, so it is not blind. The models of board games are a famous case of the opposite: a network trained on Othello moves alone holds the whole board, and probes find it ([Li et al. 2023](https://arxiv.org/abs/2210.13382)). Ours holds the receiver's name instead of the state of the world.
+# The model does not know more than it says, as far as a linear reader at the last word can tell. The same reader finds who came first, so it is not blind. And there is a reason: in these stories the owner is the *exclusive or* of who came first and whose thing it is, and the second cannot be read here either. [[knows-no-more]]
+#
+# Board games are a famous case of the opposite: a network trained on Othello moves alone holds the whole board. Probes with a hidden layer found it ([Li et al. 2023](https://arxiv.org/abs/2210.13382)), and linear ones do, too, if they ask for *mine* and *theirs* instead of black and white ([Nanda, Lee and Wattenberg 2023](https://arxiv.org/abs/2309.00941)). Ours holds the receiver's name instead of the state of the world.
 
 # %% [markdown] tags=["note"]
 # **Say.** A probe gives a direction. If the model uses it, a push along it must change what the model writes. And a push along any other direction must not.
@@ -782,14 +850,16 @@ groups = {
 curves = {name: [pushed(run, -1, direction, s) for s in strengths] for name, run in groups.items()}
 
 # %% slide="skip"
-noise = torch.nn.functional.normalize(torch.randn(4, 128, generator=seeded(8)), dim=-1)  # (4, C)
-name = "trade, random directions"
-curves[name] = [sum(pushed(groups["after a trade"], -1, way, s) for way in noise) / 4 for s in strengths]
+noise = torch.nn.functional.normalize(torch.randn(20, 128, generator=seeded(8)), dim=-1)  # (20, C)
+at_random = torch.tensor([[pushed(groups["after a trade"], -1, way, s) for s in strengths] for way in noise])
+changes = (at_random - at_random[:, 3:4]).abs().max(0).values  # the largest of 20, for each strength
 
 # %% tags=["source-hidden"] evidence="steered"
 fig, ax = plt.subplots(figsize=(9.6, 4.4), layout="constrained")
+ax.plot(strengths, at_random.T, color=figures.QUIET, linestyle="-", linewidth=1, alpha=0.6)
 for name, curve in curves.items():
     ax.plot(strengths, curve, marker="o", label=name)
+ax.plot([], [], color=figures.QUIET, linestyle="-", linewidth=1, label="trade, 20 random directions")
 ax.set(
     title="A push at the last word",
     xlabel="strength of the push, in distances of the means",
@@ -798,17 +868,25 @@ ax.set(
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 figures.display(
     fig,
-    alt="Four curves of the probability of Mia over the strength of a push. After a trade it goes from 0 to 1 with a small push; where somebody received a gift it takes a push of 2; random directions change little.",
-    caption="Where the model tosses a coin, a small push decides. Where it has copied a name, the push must be twice as long as the distance of the means.",
-    table={"strength": strengths, **curves},
+    alt="Curves of the probability of Mia over the strength of a push. After a trade it goes from 0 to 1 with a small push; where somebody received a gift it takes a push of 2. Twenty thin lines of random directions fan out slowly.",
+    caption="Where the model is lost, a small push decides. Where it has copied a name, the push must be twice the distance of the means.",
+    table={"strength": strengths, **curves, "random: largest change": changes.tolist()},
     digits=2,
 )  # fmt: skip
 assert curves["after a trade"][2] < 0.25 and curves["after a trade"][4] > 0.75
 assert curves["Mia received"][1] > 0.7 and curves["Mia received"][0] < 0.2 and curves["Carlos received"][-1] > 0.8
-assert max(curves[name]) - min(curves[name]) < 0.45
+assert changes[[2, 4]].max() < 0.3 and changes[[0, 6]].max() > changes[[2, 4]].max() + 0.1
+
+# %%
+by_probe = min(abs(curves["after a trade"][i] - curves["after a trade"][3]) for i in (2, 4))
+print(
+    f"half the distance: the probe's direction changes the probability by {learned(by_probe, 0.2, 0.5)} or more, ",
+    end="",
+)
+print(f"a random one by {learned(changes[[2, 4]].max().item(), 0, 0.3)} or less")
 
 # %% [markdown]
-# The direction works: where the model tosses a coin, half the distance decides what it writes, and random directions of that length change far less on average. [[steered]] A single random direction of four times the length can change much, so a large push proves little. But where somebody received a gift, a push of 1 hardly changes the answer, although the vector now looks like one of the other kind. Block 3 reads the name once more, at its own position. So the probe found *a* direction that the model uses, and not the whole of what it uses.
+# The direction works: where the model is lost, half the distance decides what it writes, and none of 20 random directions of the same length changes much. [[steered]] At four times this length single random directions change as much, so a large push proves little: compare equal lengths. But where somebody received a gift, a push of 1 hardly changes the answer, although the vector now looks like one of the other kind. Block 3 reads the name once more, at its own position. So the probe found *a* direction that the model uses, and not the whole of what it uses.
 
 # %% evidence="steered-elsewhere"
 for at, where in ((first + full_stop, "the full stop of the gift"), (first + last, "the last word")):
@@ -827,10 +905,11 @@ for at, where in ((first + full_stop, "the full stop of the gift"), (first + las
 #
 # **Draw.** A sum with sixteen terms. Cross one out. Does the sum fall by this term?
 #
-# **Ask.** Before the bars: "Head 3 of layer 1 adds to the lead. What do we lose without it?" At the exchange: "What would you have to move, to make the model name the giver?"
+# **Ask.** Before the dots: "Head 3 of layer 1 adds to the lead, on average. What do we lose without it?" At the exchange: "What would you have to move, to make the model name the giver?"
 #
 # **Usual answers.**
-# - *As much as it adds* (`about what it adds`): Only if no later part reads what it has written.
+# - *As much as it adds* (`what it adds in this story`): Only if no later part reads what it has written.
+# - *Nothing: the others repair it* (`nothing`): That is what the mean suggests. Look at the dots.
 # - *The name itself* (from the room): Try less: what distinguishes the two names in the text?
 # - *The head is set to 0* (`zero`): Lesson 07 has shown why the mean is milder.
 #
@@ -838,7 +917,7 @@ for at, where in ((first + full_stop, "the full stop of the gift"), (first + las
 
 # %% [markdown] slide="slide" plan=80
 # ## 6. Which heads?
-# The stream is a sum (lesson 09): the embedding, twelve heads, three feed-forwards. The head of the model is linear, and the final norm divides everything by one number. So a difference of two logits is a sum, too, with one term for each part. To read the terms off is called **direct logit attribution** ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
+# The stream is a sum (lesson 09): the embedding, twelve heads, three feed-forwards. The LM head is linear, and the final norm divides everything by one number. So a difference of two logits is a sum, too, with one term for each part. To read the terms off is called **direct logit attribution** ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
 
 # %% slide="skip"
 every_name = storyworld.CLASSES["name"]
@@ -848,7 +927,7 @@ gift_ids = ids_of(texts_of(["A gives"], crowd))  # (20, T)
 
 # %% slide="skip"
 names = {role: torch.tensor([tokenizer.encode(f" {said[role]}")[0] for said in crowd]) for role in "AB"}
-rows = model.lm_head.weight[names["B"]] - model.lm_head.weight[names["A"]]  # (B, C): receiver minus giver
+lead_rows = model.lm_head.weight[names["B"]] - model.lm_head.weight[names["A"]]  # (B, C): receiver minus giver
 ALL_HEADS = [(layer, head) for layer in range(3) for head in range(4)]
 
 
@@ -870,7 +949,7 @@ def direct_parts(caught) -> dict:
         mixed = caught.inputs[f"blocks.{layer}.attention.o_proj"][:, -1].unflatten(-1, (4, -1))  # (B, H, D)
         columns = block.attention.o_proj.weight.unflatten(1, (4, -1))  # (C, H, D)
         added |= {(layer, h): mixed[:, h] @ columns[:, h].T for h in range(4)}  # (B, C) each
-    return {part: (x / size * model.final_norm.weight * rows).sum(-1) for part, x in added.items()}
+    return {part: (x / size * model.final_norm.weight * lead_rows).sum(-1) for part, x in added.items()}
 
 
 # %% evidence="direct-sum"
@@ -882,15 +961,15 @@ for part, x in sorted(direct.items(), key=lambda item: -item[1].mean())[:5]:
     print(f"  layer {part[0]}, head {part[1]}: {x.mean():.1f}")
 
 # %% [markdown]
-# The terms add up to the difference exactly. [[direct-sum]] Five heads make nearly all of it. But is a head's term what we lose without the head? Lessons 00 and 07 removed heads by setting a part to 0. A milder way replaces what a head says with its average, so that it says the same everywhere.
+# The terms add up to the difference exactly. [[direct-sum]] Five heads make nearly all of it. But is a head's term what we lose without the head? Lessons 00 and 07 removed heads by setting a part to 0. **Mean ablation** is milder: it replaces what a head says with its average, so that the head says the same everywhere.
 
 
 # %% tags=["exercise"] name="ablate_head" minutes=7 difficulty=2 plan=80
 def ablate_head(mixed, head, n_heads):
-    """mixed (B, T, H*D): what the heads of a layer found, side by side. head: which one, from 0.
+    """mixed (B, T, H*D): what the attention heads of a layer found, side by side. head: which one, from 0.
 
-    Returns a new tensor, like `mixed`, in which each feature of this head is, in all texts and at all positions,
-    the mean of this feature over texts and positions. The other heads are unchanged.
+    Mean ablation: returns a new tensor, like `mixed`, in which each of this head's D features has one value everywhere,
+    its mean over all texts and positions. The other heads are unchanged.
     """
     # SOLUTION
     D = mixed.shape[-1] // n_heads
@@ -915,69 +994,112 @@ hint("ablate_head")
 ablate = yours(ablate_head)
 
 
-def without(layer: int, head: int, ids: torch.Tensor = gift_ids):
-    """Everything inside the model while it reads, with one head ablated."""
+def with_heads(layer: int, change, ids: torch.Tensor = gift_ids):
+    """Everything inside the model while it reads, if `change` is made to what the heads of a layer found."""
     mixing = model.blocks[layer].attention.o_proj
-    hook = mixing.register_forward_pre_hook(lambda _, inputs: (ablate(inputs[0], head, 4),))
+    hook = mixing.register_forward_pre_hook(lambda _, inputs: (change(inputs[0]),))
     try:
         return capture(model, ids)
     finally:
         hook.remove()
 
 
+def without(layer: int, head: int, ids: torch.Tensor = gift_ids):
+    return with_heads(layer, lambda mixed: ablate(mixed, head, 4), ids)
+
+
 # %% slide="skip"
-ablated = {(layer, head): without(layer, head) for layer, head in ALL_HEADS}
-total = {part: (difference(caught.logits) - difference(run.logits)).mean().item() for part, run in ablated.items()}
-adds = {part: direct[part].mean().item() for part in ALL_HEADS}
+ablated = {part: without(*part) for part in ALL_HEADS}
+loss = {part: difference(caught.logits) - difference(run.logits) for part, run in ablated.items()}  # (B) each
+adds = direct[1, 3]  # (B)
+
+
+# %% slide="skip"
+def line(x: torch.Tensor, y: torch.Tensor) -> tuple[float, float]:
+    """Slope and height of the straight line through the dots, by least squares."""
+    slope = ((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).pow(2).sum()
+    return slope.item(), (y.mean() - slope * x.mean()).item()
+
 
 # %% tags=["source-hidden"]
+slope, height = line(adds, loss[1, 3])
 predict(
-    f"Head 3 of layer 1 adds {adds[1, 3]:.1f} to the receiver's lead. How much of the lead is lost without the head?",
-    key=lambda: "nothing" if total[1, 3] < 0.2 else "about what it adds",
+    f"Head 3 of layer 1 adds {adds.mean():.1f} to the receiver's lead on average, in single stories {adds.min():.1f} to {adds.max():.1f}. How much of the lead is lost without it?",
+    key=lambda: "what it adds, minus a constant" if 0.7 < slope < 1.2 and height < -0.7 else "?",
     choices={
-        "about what it adds": "That would be so if nothing behind it read what it has written.",
-        "nothing": "",
+        "what it adds in this story": "That would be so if nothing behind it read what it has written.",
+        "nothing": "So it would be if later parts repaired whatever is missing.",
+        "what it adds, minus a constant": "",
     },
-    because="The heads of layer 2 read the stream that it has written to: without it they add more.",
+    because="The loss follows the term of each story, but without this head later parts add more, by about the same amount in all stories.",
 )
 
 # %% tags=["source-hidden"] evidence="direct-is-not-total"
-fig, ax = plt.subplots(figsize=(11, 4.4), layout="constrained")
-places = torch.arange(12)
-ax.bar(places - 0.2, [adds[part] for part in ALL_HEADS], 0.4, label="what the head adds directly")
-ax.bar(places + 0.2, [total[part] for part in ALL_HEADS], 0.4, label="what is lost without it", hatch="//")
-ax.axhline(0, color=figures.INK, linewidth=1)
-ax.set_xticks(places, [f"{layer}.{head}" for layer, head in ALL_HEADS])
-ax.set(
-    title="What a head adds, and what is lost without it", xlabel="layer.head", ylabel="lead of the receiver (logits)"
-)
-ax.legend()
+fig, ax = plt.subplots(figsize=(9.6, 5), layout="constrained")
+for part, marker in {(2, 1): "o", (1, 3): "s", (0, 1): "^"}.items():
+    ax.plot(direct[part], loss[part], marker, markersize=8, alpha=0.75, label=f"head {part[1]} of layer {part[0]}")
+ax.axline((0, 0), slope=1, color=figures.QUIET, linestyle="--", linewidth=1.5, label="lost = added")
+ax.set(title="Each dot is a story", xlabel="what the head adds directly (logits)", ylabel="lost without it (logits)")
+ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+table = {"layer.head": [f"{layer}.{head}" for layer, head in ALL_HEADS]}
+for name, values in {"adds": direct, "lost": loss}.items():
+    table |= {
+        f"{name}, {of}": [getattr(values[part], of)().item() for part in ALL_HEADS] for of in ("min", "mean", "max")
+    }
 figures.display(
     fig,
-    alt="Pairs of bars for twelve heads. Heads 1 and 3 of layer 2 add as much as is lost without them. Head 3 of layer 1 adds, but nothing is lost without it. Heads of layer 0 add nothing directly, and much is lost without two of them.",
-    caption="Left bars: direct logit attribution. Right bars: an intervention. They agree in layer 2 only.",
-    table={"head": [f"{layer}.{head}" for layer, head in ALL_HEADS], "adds": list(adds.values()), "lost": list(total.values())},
+    alt="Dots of three heads: what is lost over what is added. Those of head 1 of layer 2 are at the dashed line where both are equal. Those of head 3 of layer 1 go from minus 6 to 8 along a line about 1.5 below it. Those of head 1 of layer 0 are all at 0 added, and 2 to 5 lost.",
+    caption="What is lost is not what is added: head 3 of layer 1 is below the dashed line in each story, head 1 of layer 0 far above it.",
+    table=table,
     digits=2,
 )  # fmt: skip
-assert adds[1, 3] > 0.4 and total[1, 3] < 0
-assert abs(adds[0, 1]) < 0.1 and total[0, 1] > 1.5
-assert all(abs(adds[2, head] - total[2, head]) < 0.9 for head in range(4)) and min(adds[2, 1], adds[2, 3]) > 1
+assert 0.8 < slope < 1.1 and -2.2 < height < -0.8 and (adds > loss[1, 3]).all()
+assert torch.corrcoef(torch.stack([adds, loss[1, 3]]))[0, 1] > 0.9
+assert direct[0, 1].abs().max() < 0.5 and loss[0, 1].min() > 1 and torch.corrcoef(adds.view(-1, 2).T)[0, 1] < -0.7
+assert (direct[2, 1] - loss[2, 1]).abs().mean() < 1 < direct[2, 1].mean()
+
+# %%
+reversed_names = torch.corrcoef(adds.view(-1, 2).T)[0, 1]
+print(f"head 3 of layer 1: lost = {slope:.2f} * added - {-height:.2f}, on average {loss[1, 3].mean():.1f}")
+print(f"what it adds if giver and receiver change places: correlation {reversed_names:.2f}")
 
 # %% [markdown]
-# In layer 2 the two bars are of similar size, because hardly anything comes after. But head 3 of layer 1 adds to the lead, and without it nothing is lost on average. Head 1 of layer 0 adds nothing, and without it a large part of the lead is gone. [[direct-is-not-total]] The left bars alone suggest a wrong story. Who replaces head 3?
+# Without head 1 of layer 2 about as much is lost as it adds, because only a feed-forward and the final norm come after. Head 1 of layer 0 adds nothing in any story, but without it much of the lead is gone. Head 3 of layer 1 is the instructive one. Its two means, 0.7 added and -0.8 lost, look as if the model did not need it. The dots show more: it favours some *names*, so its sign changes if giver and receiver change places. What is lost follows what it adds, but is about 1.5 smaller. [[direct-is-not-total]] Who adds the difference?
 
 # %% evidence="others-take-over"
 instead = direct_parts(ablated[1, 3])
-changes = {part: (instead[part] - direct[part]).mean().item() for part in direct if part != (1, 3)}
-for part, change in sorted(changes.items(), key=lambda item: -item[1])[:3]:
-    print(f"without head 3 of layer 1, layer {part[0]} {part[1]} adds {change:.1f} more")
-assert sum(changes[2, head] for head in (1, 3)) > 0.5
+change = {part: instead[part] - direct[part] for part in direct if part != (1, 3)}  # (B) each
+for part, more in sorted(change.items(), key=lambda item: -item[1].mean())[:3]:
+    print(f"without head 3 of layer 1, layer {part[0]} {part[1]} adds {more.mean():.1f} more")
+others_add = sum(change.values())
+for favoured, where in {"receiver": adds > 0, "giver": adds < 0}.items():
+    print(f"all others, where the head favoured the {favoured}: {others_add[where].mean():.1f} more")
+    assert others_add[where].mean() > 0.7
 
 # %% [markdown]
-# On average, later parts add more when it is missing. [[others-take-over]] In single stories the head may also favour the wrong name, so this is not simply a repair. It resembles what McGrath et al. saw in large models and called the **hydra effect** ([McGrath et al. 2023](https://arxiv.org/abs/2307.15771)). Lesson 07 found such pairs by removing two heads; here we see the compensation itself.
+# Later parts add more when it is missing, whether it had favoured the right name or the wrong one. [[others-take-over]] So this is not a repair of what is missing. McGrath et al. saw parts that take over in large models and called it the **hydra effect** ([McGrath et al. 2023](https://arxiv.org/abs/2307.15771)). Lesson 07 found such pairs by removing two heads; here we see the compensation itself.
+
+# %% [markdown] slide="skip"
+# One more doubt: does it depend on what we put there? A mean for each *position* is milder still:
+
+
+# %% slide="skip" evidence="one-mean"
+def by_position(head: int):
+    """Mean ablation with a mean for each position, over the texts only."""
+    return lambda mixed: torch.cat([ablate(column[:, None], head, 4) for column in mixed.unbind(1)], 1)
+
+
+for layer, head in ((1, 3), (0, 1)):
+    run = with_heads(layer, by_position(head))
+    lost_here, milder = loss[layer, head].mean(), (difference(caught.logits) - difference(run.logits)).mean()
+    print(f"head {head} of layer {layer}: lost {lost_here:.1f}, with a mean for each position {milder:.1f}")
+    assert abs(milder - lost_here) > (0.3 if layer else 2)
+
+# %% [markdown] slide="skip"
+# Then others take over less, and without head 1 of layer 0 nothing is lost: in our texts the receiver is always at the same position, so a mean for this position still marks it. [[one-mean]] A sentence about an ablation has to say what was put in.
 
 # %% [markdown] slide="subslide"
-# ### One head decides
+# ### One head marks the name
 # Now the head that adds nothing: head 1 of layer 0. Where does it look, when it is at the two names?
 
 # %%
@@ -986,37 +1108,72 @@ for at, where in ((1, "giver"), (3, "receiver")):
     mean = weights[:, first + at].mean(0)  # (S)
     best = int(mean.argmax())
     print(f"at the {where:<9} it gives {mean[best]:.2f} to {tokenizer.decode([gift_ids[0, best].item()]).strip()!r}")
+print(f"at all positions  it gives {weights.diagonal(-1, 1, 2).mean():.2f} to the word before")
 
 # %% [markdown]
-# At the receiver it looks one word back, to *gave*. A hypothesis: it **marks** the name after *gave*, and the later heads fetch the marked name. A picture suggests it; what could refute it? If the mark decides, then we can exchange the two marks, and nothing else, and the model has to name the giver.
+# At the receiver it looks one word back, to *gave*. It is not a **previous-token head**, because elsewhere it hardly looks there. A hypothesis: it **marks** the name after *gave*, and the later heads fetch the marked name. A picture suggests it; what could refute it? If the mark decides, then we can exchange the two marks, and nothing else, and the model has to name the giver.
 
 
 # %% slide="skip"
-def marks_exchanged(layer: int, head: int) -> torch.Tensor:
-    """The probability of the giver, if one head's outputs at giver and receiver are exchanged, (B)."""
-    own, at = slice(head * 32, (head + 1) * 32), [first + 1, first + 3]
+def with_exchange(layer: int, heads: list[int], ids: torch.Tensor, at: list[int]):
+    """Everything inside the model, if the outputs of these heads at two positions are exchanged."""
 
-    def exchange(_, inputs):
-        mixed = inputs[0].clone()  # (B, T, H*D)
-        mixed[:, at, own] = inputs[0][:, at[::-1], own]
-        return (mixed,)
+    def exchange(mixed: torch.Tensor) -> torch.Tensor:
+        found = mixed.unflatten(-1, (4, -1)).clone()  # (B, T, H, D)
+        for head in heads:
+            found[:, at, head] = found[:, at[::-1], head]
+        return found.flatten(-2)
 
-    hook = model.blocks[layer].attention.o_proj.register_forward_pre_hook(exchange)
-    try:
-        return model(gift_ids)[:, -1].softmax(-1).gather(-1, names["A"][:, None])[:, 0]
-    finally:
-        hook.remove()
+    return with_heads(layer, exchange, ids)
+
+
+def prob_of(role: str, run) -> float:
+    """The mean probability of the giver, A, or the receiver, B."""
+    return run.logits[:, -1].softmax(-1).gather(-1, names[role][:, None]).mean().item()
 
 
 # %% evidence="marks"
+gave_at = [first + 1, first + 3]  # giver, receiver
 for layer in range(2):
-    row = [marks_exchanged(layer, head).mean().item() for head in range(4)]
+    row = [prob_of("A", with_exchange(layer, [head], gift_ids, gave_at)) for head in range(4)]
     print(f"layer {layer}: the giver has", "  ".join(f"{value:.2f}" for value in row))
-    assert all((value > 0.9) == ((layer, head) == (0, 1)) for head, value in enumerate(row))
-    assert all(value < 0.1 for head, value in enumerate(row) if (layer, head) != (0, 1))
+    assert all(value > 0.9 if (layer, head) == (0, 1) else value < 0.1 for head, value in enumerate(row))
 
 # %% [markdown]
-# Exchanged between two positions, the 32 numbers of one head turn the answer around, and no other head of the first two layers does that. [[marks]] So this is the path of one word through the model in stories with *gave*: **head 1 of layer 0 marks the name after *gave*, and later layers copy the marked name to the last word.** Exchanged marks are enough to turn the answer around. They need not be the only mark, and we have not tested other wordings here.
+# Exchanged between two positions, the 32 numbers of one head turn the answer around, and no other head of the first two layers does that. [[marks]] If later heads fetch the marked name, they must now look at the giver. Do they, from the last word?
+
+# %% evidence="heads-follow"
+run = with_exchange(0, [1], gift_ids, gave_at)
+for layer, head in ((1, 0), (1, 1), (1, 3), (2, 1), (2, 3)):
+    looks = [each.attention(layer).weights[:, head, -1][:, gave_at].mean(0).tolist() for each in (caught, run)]
+    print(f"layer {layer}, head {head}: at the receiver {looks[0][1]:.2f} -> {looks[1][1]:.2f}, ", end="")
+    print(f"at the giver {looks[0][0]:.2f} -> {looks[1][0]:.2f}")
+    assert looks[1][1] < 0.6 * looks[0][1] and looks[1][0] > looks[0][0] + 0.1
+
+# %% [markdown]
+# All five do. [[heads-follow]] These are the heads that make nearly all of the lead. Is this *the* mark? Two tests can refute it: the other wording of StoryWorld, *handed ... to*, and an ablation.
+
+# %% slide="skip"
+from functools import reduce
+
+
+def without_all(heads: list[int], ids: torch.Tensor):
+    """Everything inside the model, if these heads of layer 0 are ablated."""
+    return with_heads(0, lambda mixed: reduce(lambda kept, head: ablate(kept, head, 4), heads, mixed), ids)
+
+
+# %% evidence="other-marks"
+handed_ids = ids_of([(BEGINNING + WORDINGS[1] + ASKED).format(**said) for said in crowd])
+for wording, ids, at in (("gave", gift_ids, gave_at), ("handed", handed_ids, [first + 1, first + 7])):
+    turned = [prob_of("A", with_exchange(0, heads, ids, at)) for heads in ([1], [1, 2])]
+    kept = [prob_of("B", without_all(heads, ids)) for heads in ([1], [0, 1, 2])]
+    print(f"{wording}, exchanged: giver {turned[0]:.2f} by head 1, {turned[1]:.2f} by heads 1 and 2")
+    print(f"{wording}, ablated: receiver {kept[0]:.2f} without head 1, {kept[1]:.2f} without heads 0, 1 and 2")
+    assert (turned[0] > 0.9 if wording == "gave" else turned[0] < 0.4) and turned[1] > 0.9
+    assert kept[0] > 0.9 and kept[1] < kept[0] - 0.05
+
+# %% [markdown]
+# Both do refute it. With *handed ... to* the exchange of head 1 hardly moves the answer; it takes head 2 as well. And without head 1 the receiver keeps nearly all of the probability in both wordings; it loses some if heads 0 and 2 are ablated, too, as if they had marks of their own. [[other-marks]] What we may say: **in stories with *gave*, a wrong mark of head 1 is enough to turn the answer around, because later heads look where it points.** It is not the only mark.
 
 # %% [markdown] tags=["note"]
 # **Say.** What may we say now, and what not? Each sentence needs the experiment that could have refuted it.
@@ -1047,7 +1204,7 @@ assert seen > 0.85 and unseen < 0.65
 # %% [markdown]
 # Always test a probe on texts that it has not seen. [[memorized]]
 #
-# **Too weak a reader.** The owner could be there in a form that a linear probe cannot read. Who has the thing now depends on who had it *and* on whether it changed hands, a rule like *exclusive or*. A probe with a hidden layer can learn such rules:
+# **Too weak a reader.** An *exclusive or* is not linear, so the owner could be there in a form that only a probe with a hidden layer can read. If such a probe finds nothing, is it able to? We need a **positive control**: we write the missing label, *whose thing*, into the vectors ourselves, along a random direction and as strongly as who came first is written there.
 
 
 # %% slide="skip"
@@ -1063,22 +1220,40 @@ def hidden_probe(x: torch.Tensor, y: torch.Tensor, n_steps: int = 150) -> torch.
     return net
 
 
+# %% slide="skip"
+strength = (ends[2][labels["who came first"] == 1].mean(0) - ends[2][labels["who came first"] == 0].mean(0)).norm()
+way = torch.nn.functional.normalize(torch.randn(128, generator=seeded(5)), dim=0)  # (C)
+x, new_x = ends[2], new_ends[2]
+written, new_written = (
+    v + strength * (y["whose thing"][:, None] - 0.5) * way for v, y in ((x, labels), (new_x, new_labels))
+)
+
+
+# %% slide="skip"
+def both_probes(x: torch.Tensor, new_x: torch.Tensor, question: str) -> list[float]:
+    """How often a linear probe, and one with a hidden layer, is right in new texts."""
+    y, new_y = labels[question], new_labels[question]
+    hidden = ((hidden_probe(x, y)(new_x)[:, 0] > 0) == new_y.bool()).double().mean().item()
+    return [accuracy(trained(x, y), new_x, new_y), hidden]
+
+
 # %% evidence="hidden-layer"
-(x, labels), (new_x, new_labels) = ((lost[part][0][2] / 10, lost[part][1]) for part in ("train", "test"))
-for question in ("who has it", "who came first"):
-    net = hidden_probe(x, labels[question])
-    score = ((net(new_x)[:, 0] > 0) == new_labels[question].bool()).double().mean().item()
-    print(f"a probe with a hidden layer, {question}: {learned(score, 0.3, 1)} in new texts")
-    assert (score > 0.85) if question == "who came first" else (score < 0.65)
+found = {question: both_probes(x, new_x, question) for question in labels}
+found["who has it, label written in"] = both_probes(written, new_written, "who has it")
+for question, (linear, hidden) in found.items():
+    print(f"{question:<29} linear {learned(linear, 0.3, 1)}, hidden layer {learned(hidden, 0.3, 1)}")
+linear, hidden = found["who has it, label written in"]
+assert max(found["who has it"] + found["whose thing"]) < 0.7 and min(found["who came first"]) > 0.9
+assert linear < 0.7 and hidden > 0.9
 
 # %% [markdown]
-# It finds no more. [[hidden-layer]] A still stronger probe could compute the owner from the whole text by itself, and then its success would say nothing about the model. This is why the question is never *can it be read?* but *can it be read easily, and is it used?*
+# The hidden layer finds no more in the model's own vectors, but as soon as both labels are there it learns their exclusive or, which the linear probe cannot. [[hidden-layer]] So the probe is able to, and the model lacks the second label at this position. A still stronger probe could compute the owner from the whole text by itself, and then its success would say nothing about the model. This is why the question is never *can it be read?* but *can it be read easily, and is it used?*
 #
 # **Too wide a claim.** Does the model copy the name after *gave* in any text? We leave out the story around it:
 
 # %% evidence="short-texts"
 for opening in ("One day", " Then"):
-    short = [f"\n{opening} {giver} gave {taker} the red kite. By then the kite belonged to" for giver, taker in pairs]
+    short = [f"{opening} {giver} gave {taker} the red kite. By then the kite belonged to" for giver, taker in pairs]
     in_short = probs_of([taker for _, taker in pairs], short)  # (10)
     print(f"without a story around it, after {opening.strip()}: the receiver has {in_short.mean():.2f}")
     assert (in_short.mean() < 0.7) if opening == "One day" else (in_short.mean() > 0.85)
@@ -1092,8 +1267,8 @@ for opening in ("One day", " Then"):
 # |---|---|---|---|
 # | sure after one gift | it knows who has everything | a trade after the gift | it copies the receiver |
 # | the receiver can be read at the full stop | stored there for later use | exchanged the vector | not used for this word |
-# | head 3 of layer 1 adds to the lead | it is responsible | ablated it | others take over |
-# | head 1 of layer 0 marks the name after *gave* | a rule about *gave* | left out the story | a rule about *gave* in a story |
+# | head 3 of layer 1: 0.7 added on average, -0.8 lost | the model can do without it | a dot for each story | it favours names, and others add 1.5 |
+# | head 1 of layer 0 marks the name after *gave* | it is the mark | said *handed*, ablated it | other heads mark, too |
 # | a probe reads coins at the thing | the model knows them | asked for coins nobody told it | the probe had learned a table |
 
 # %% [markdown] tags=["note"]
@@ -1105,18 +1280,18 @@ for opening in ("One day", " Then"):
 #
 # **Usual answers.**
 # - *Make it larger* (from the room): Perhaps. Which experiment of today would tell you?
-# - *Look whether the loss falls* (from the room): The score rose to two thirds by a shortcut.
+# - *Look whether the loss falls* (from the room): The score rose to four fifths by a shortcut.
 #
 # **Cut if short.** The list; students read it.
 
 # %% [markdown] slide="slide"
 # ## What you have now
-# - A score can hide a rule: the model is sure and right about an owner where one gift was made, and tosses a coin elsewhere. [[sure-or-lost]] It copies the receiver of the gift, and does not track who has what. [[copies-receiver]]
-# - The logit lens reads the stream early with the model's own head. [[same-reading]] It finds objects and places only after the last block. That block brings owners only a little nearer to the exact distribution. [[depth-of-kinds]]
+# - A score can hide a rule: the model is sure and right about an owner where one gift was made, and gives each person about one half elsewhere. [[sure-or-lost]] It copies the receiver of the gift, and does not track who has what. [[copies-receiver]]
+# - The logit lens reads the stream early with the model's own head. [[same-reading]] It finds objects and places only after the last block [[depth-of-kinds]], but what it does not find can still be there for a trained reader. [[lens-misses]]
 # - What can be read is not what is used: the receiver is readable at the full stop, but only its own position and the last word have an effect [[readable-not-used]], even if all positions in between are exchanged together. [[not-redundant]] The effect of the receiver's own position was found in two wordings and three other pairs of names. [[other-wording]]
-# - A probe needs new texts [[memorized]] and a control task. [[control-task]] In the stories in which the model tosses a coin, no probe found the owner at the last word. [[knows-no-more]] [[hidden-layer]]
-# - A push along the direction of a probe changes what the model writes [[steered]], but not everywhere where the probe is right. [[steered-elsewhere]]
-# - What a head adds directly is not what is lost without it [[direct-is-not-total]], because later parts react. [[others-take-over]] One head of the first layer marks the receiver: exchange its marks in a sentence with *gave*, and the model names the giver. [[marks]] Whether the receiver is named at all depends on how the sentence begins. [[short-texts]]
+# - A probe needs new texts [[memorized]] and a control task. [[control-task]] In the stories in which the model is lost, no probe found the owner at the last word, because one of the two labels that determine the owner cannot be read there. [[knows-no-more]] [[hidden-layer]]
+# - A push along the direction of a probe changes what the model writes, more than random ones of the same length [[steered]], but not everywhere where the probe is right. [[steered-elsewhere]]
+# - What a head adds directly is not what is lost without it [[direct-is-not-total]], because later parts react. [[others-take-over]] The mean over stories can hide both. One head of the first layer marks the receiver: exchange its marks in a sentence with *gave*, and later heads look at the giver and the model names it. [[marks]] [[heads-follow]] It is not the only mark. [[other-marks]] Whether the receiver is named at all depends on how the sentence begins. [[short-texts]]
 #
 # Next: can a model be taught what we *want*?
 
@@ -1126,6 +1301,6 @@ for opening in ("One day", " Then"):
 # - The stream as a sum, and direct effects on the logits: Elhage et al. 2021, [*A Mathematical Framework for Transformer Circuits*](https://transformer-circuits.pub/2021/framework/index.html). Induction heads: Olsson et al. 2022, [*In-context Learning and Induction Heads*](https://arxiv.org/abs/2209.11895).
 # - Exchanging activations: Vig et al. 2020, [*Investigating Gender Bias in Language Models Using Causal Mediation Analysis*](https://arxiv.org/abs/2004.12265); Meng et al. 2022, [*Locating and Editing Factual Associations in GPT*](https://arxiv.org/abs/2202.05262).
 # - Probes and their controls: Hewitt and Liang 2019, [*Designing and Interpreting Probes with Control Tasks*](https://arxiv.org/abs/1909.03368); Belinkov 2022, [*Probing Classifiers: Promises, Shortcomings, and Advances*](https://arxiv.org/abs/2102.12452).
-# - A world inside a model: Li et al. 2023, [*Emergent World Representations: Exploring a Sequence Model Trained on a Synthetic Task*](https://arxiv.org/abs/2210.13382).
+# - A world inside a model: Li et al. 2023, [*Emergent World Representations: Exploring a Sequence Model Trained on a Synthetic Task*](https://arxiv.org/abs/2210.13382); Nanda, Lee and Wattenberg 2023, [*Emergent Linear Representations in World Models of Self-Supervised Sequence Models*](https://arxiv.org/abs/2309.00941).
 # - Other parts take over: McGrath et al. 2023, [*The Hydra Effect: Emergent Self-repair in Language Model Computations*](https://arxiv.org/abs/2307.15771).
 # - Is attention an explanation? Jain and Wallace 2019, [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186).

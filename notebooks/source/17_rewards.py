@@ -3,17 +3,19 @@
 # **Can a model be taught what we want, when nobody can write down the right text?**
 #
 # *Needs* lessons 03, 11 and 12. *Builds* the losses of `rewards.py`. *Runs* in about 50 s on two cores.
-# *Teaches* in about 44 minutes, plus 27 of exercises.
+# *Teaches* in about 51 minutes, plus 27 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: if you can judge texts, you can teach a model, by making each text more or less likely according to its judgement. And it has one warning: the model learns what the judge rewards, which is not always what the judge wants.
 # Sections 1, 3, 4, 5 and 8 are the core, with two exercises. Section 2 teaches a form from examples, section 6 holds the model near its start, section 7 asks whether it can do anything new, and section 9 is about what large models get.
+# While the view of section 1 trains, read the newest story aloud up to its marked word.
 # If you have only ten minutes, show the picture of section 1, the coin of section 3, and let the class guess the reward of section 8.
-# Before the class: run all cells once, and try the control in section 3 at 0 and near the mean reward.
+# Before the class: run all cells once, and try the control in section 3 at 0, near the mean reward, and half a point above it.
 
 # %% slide="skip"
 import copy
 import math
+import re
 from collections.abc import Callable, Iterator
 
 import torch
@@ -65,10 +67,11 @@ def possible(ids: list[int]) -> float:
 
 
 # %% slide="skip"
-def beginning(generator: torch.Generator) -> list[int]:
-    """A line end and the first two sentences of a new story, as ids."""
+def beginning(generator: torch.Generator, n_sentences: int = 2) -> list[int]:
+    """A line end and the first sentences of a new story, as ids."""
     text = storyworld.story(generator).text
-    return tokenizer.encode("\n" + text[: text.index(".", text.index(".") + 1) + 1])
+    ends = [end.end() for end in re.finditer(r'\."?', text)]
+    return tokenizer.encode("\n" + text[: ends[n_sentences - 1]])
 
 
 def marked(ids: list[int]) -> str:
@@ -95,81 +98,99 @@ assert n_right < 0.4 * len(first_texts)
 # %% [markdown] slide="subslide"
 # Most stories are impossible. [[mostly-impossible]] Now the model learns from the verdicts alone, in a loop: it writes 8 stories to each of 4 beginnings, the judge gives each of them a 1 or a 0, and the model makes the good ones a little more likely and the others less. (How? This is the subject of sections 3 and 4. The library calls it `reinforce`.)
 
-# %% slide="skip"
-from tinylm_lib.storyworld import gaps
-
-held_out = [storyworld.story(seeded(1000 + i)) for i in range(40)]
-
 
 # %% slide="skip"
-def batches(n_updates: int, n_prompts: int, seed: int) -> Iterator[list[list[int]]]:
-    source = seeded(seed)
+def batches(n_updates: int, n_sentences: int) -> Iterator[list[list[int]]]:
+    source = seeded(0)
     for _ in range(n_updates):
-        yield [beginning(source) for _ in range(n_prompts)]
+        yield [beginning(source, n_sentences) for _ in range(4)]
 
 
 # %%
-def learn(reward: Callable, updates: int = 20, n_prompts: int = 4, lr: float = 1e-3, watch: bool = True):
-    """The model after so many updates, and what happened in each."""
+def learning(reward: Callable, n_updates: int, lr: float = 1e-3, n_sentences: int = 2, max_new_tokens: int = 97):
+    """A copy of the start, and the updates that it will make."""
+    # ESSENTIAL
     model = copy.deepcopy(start)
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
-    # ESSENTIAL
-    prompts = batches(updates, n_prompts, seed=0)
-    run = rewards.reinforce(model, start, prompts, reward, optimizer, **options, generator=seeded(0))
-    history, distances = [], []
-    for update in run:
-        history.append(update)
-        if watch and update.step % 5 == 0:
-            distances.append(gaps(model, tokenizer, held_out))
+    limits = options | {"max_new_tokens": max_new_tokens, "generator": seeded(0)}
+    run = rewards.reinforce(model, start, batches(n_updates, n_sentences), reward, optimizer, **limits)
     # END
-    return model, history, distances
+    return model, run
 
 
 # %% slide="skip"
-model, history, distances = learn(possible)
-right_part = torch.stack([update.rewards.mean() for update in history])  # (20)
-in_fives = [part.mean().item() for part in right_part.split(5)]
-distances = [gaps(start, tokenizer, held_out), *distances]
+from tinylm_lib.storyworld import gaps
+
+held_out = [storyworld.story(seeded(1000 + i)) for i in range(160)]
+
+
+# %% slide="skip"
+def noting(run, model, history, distances):
+    """Pass every update on and keep it; after each eighth, measure how far the model is from the language."""
+    for update in run:
+        history.append(update)
+        if update.step % 8 == 0:
+            distances.append(gaps(model, tokenizer, held_out))
+        yield update
+
+
+# %% [markdown] slide="say"
+# (After some updates a difference in rounding leads to other words, and so to another run; `expected` is the range that we allow.)
+
+# %% slide="subslide"
+from tinylm_lib.classroom import rewards_view
+
+history, distances = [], [gaps(start, tokenizer, held_out)]
+model, run = learning(possible, n_updates=16)
+noted = noting(run, model, history, distances)
+await rewards_view(noted, tokenizer, total_steps=16, expected={8: (0.2, 0.6), 16: (0.35, 0.85)})
+
+# %% [markdown]
+# The reward rises, and the model moves away from its start. Move the handle and look for the first mistake of each story.
+
+# %% slide="skip"
+right_part = torch.stack([update.rewards.mean() for update in history])  # (16)
+in_fours = [part.mean().item() for part in right_part.split(4)]
 away = [gap["all"].nats for gap in distances]  # nats per token
 
 # %% tags=["source-hidden"]
 predict(
-    "After 20 such updates more of its stories are possible. What becomes of the distance between the model and the language, measured by the KL divergence of lesson 03?",
-    key=lambda: "it grows" if away[-1] > 1.2 * away[0] else "it comes nearer",
+    f"The start was {away[0]:.2f} nats per token away from the language, measured by the KL divergence of lesson 03. Does the model that learns from the verdicts come nearer to the language?",
+    key=lambda: "it moves away" if away[-1] > 1.2 * away[0] else "it comes nearer",
     choices={
         "it comes nearer": "More of its stories are stories of this language. But are they the ones that the language tells?",
-        "it stays as it is": "The model writes other stories than before, so its distribution has changed.",
-        "it grows": "",
+        "it stays as near": "The model writes other stories than before, so its distribution has changed.",
+        "it moves away": "",
     },
     because="The reward does not ask for the language. It asks for stories without an impossible word, and there are other ways to get there.",
 )
 
 # %% tags=["source-hidden", "signature"] slide="subslide"
 fig, (left, right) = plt.subplots(1, 2, figsize=(11.4, 5.2), layout="constrained")
-left.plot(range(1, 21), right_part, "o", color=figures.SERIES[0], alpha=0.35, markersize=9)
-left.plot([3, 8, 13, 18], in_fives, "-", color=figures.SERIES[0], linewidth=5)
+left.plot(range(1, 17), right_part, "o", color=figures.SERIES[0], alpha=0.35, markersize=9)
+left.plot([2.5, 6.5, 10.5, 14.5], in_fours, "-", color=figures.SERIES[0], linewidth=5)
 left.set_title("What we reward", size=23)
 left.set_ylabel("possible stories (fraction)", size=18)
-left.set(xlim=(0, 20.5), ylim=(0, 0.8))
-right.plot(range(0, 21, 5), away, "o-", color=figures.SERIES[1], linewidth=5, markersize=11)
+left.set(xlim=(0, 16.5), ylim=(0, 0.8))
+right.plot([0, 8, 16], away, "o-", color=figures.SERIES[1], linewidth=5, markersize=11)
 right.set_title("What it costs", size=23)
 right.set_ylabel("nats per token from the language", size=18)
-right.set(xlim=(0, 20.5), ylim=(0, 1.25 * max(away)))
+right.set(xlim=(0, 16.5), ylim=(0, 1.25 * max(away)))
 for ax in (left, right):
     ax.set_xlabel("updates", size=18)
     ax.tick_params(labelsize=16)
 figures.display(
-    fig, alt="Two line charts over 20 updates. The fraction of possible stories rises, and the distance from the language rises, too.",
-    caption="Left: one dot for the 32 stories of each update, and the means of five updates. Right: the exact KL divergence of the model from the language, on 40 stories that it has not seen.",
-    table={"updates": [5, 10, 15, 20], "possible": [learned(x, 0.1, 0.9) for x in in_fives], "distance": [learned(x, 0.01, 0.3) for x in away[1:]]},
+    fig, alt="Two line charts over 16 updates. The fraction of possible stories rises, and the distance from the language rises, too.",
+    caption="Left: one dot for the 32 stories of each update, and the means of four updates. Right: the exact KL divergence of the model from the language, on 160 stories that it has not seen.",
+    table={"updates": [8, 16], "possible": [learned(in_fours[i], 0.1, 0.9) for i in (1, 3)], "distance": [learned(x, 0.01, 0.3) for x in away[1:]]},
 )  # fmt: skip
 
 # %% evidence="both-rise"
 print(
-    f"possible stories, first and last five updates: {learned(in_fives[0], 0.1, 0.4)}, {learned(in_fives[-1], 0.3, 0.8)}"
+    f"possible stories, first and last four updates: {learned(in_fours[0], 0.1, 0.4)}, {learned(in_fours[-1], 0.3, 0.8)}"
 )
 print(f"distance from the language: {learned(away[0], 0.015, 0.025)} to {learned(away[-1], 0.025, 0.3)} nats per token")
-assert in_fives[-1] > in_fives[0] + 0.1 and away[-1] > 1.2 * away[0]
+assert in_fours[-1] > in_fours[0] + 0.1 and away[-1] > 2 * away[0]
 
 # %% [markdown]
 # Both curves rise. The model writes more stories that are possible, and at the same time its probabilities are farther from those of the language. [[both-rise]] How does this learning work, and what exactly has the model learned?
@@ -183,7 +204,7 @@ assert in_fives[-1] > in_fives[0] + 0.1 and away[-1] > 1.2 * away[0]
 #
 # **Usual answers.**
 # - *More targets teach more* (from the room): they are targets of another task, to write instructions.
-# - *The stories become possible, too* (from the room): look at the last line. Examples teach the form here; most stories stay impossible.
+# - *The stories become possible, too* (from the room): look at the printed lines. So few examples teach the form here, and most stories stay impossible.
 #
 # **Cut if short.** The rival with the loss on everything.
 
@@ -218,6 +239,7 @@ print(tokenizer.decode(instruction(example)).strip(), "->", example[:120], "..."
 # %%
 def examples(n: int, source: torch.Generator, answer_only: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and targets (n, T) of instructions with their stories."""
+    # ESSENTIAL
     ids, targets = (torch.full((n, 128), fill) for fill in (line_end[0], -100))
     for row in range(n):
         story = storyworld.story(source).text
@@ -226,6 +248,7 @@ def examples(n: int, source: torch.Generator, answer_only: bool) -> tuple[torch.
         ids[row, : len(tokens)] = torch.tensor(tokens)
         first = len(asked) if answer_only else 1
         targets[row, first : len(tokens)] = torch.tensor(tokens[first:])
+    # END
     return ids[:, :-1], targets[:, 1:]
 
 
@@ -233,16 +256,18 @@ def examples(n: int, source: torch.Generator, answer_only: bool) -> tuple[torch.
 from tinylm_lib import next_token_loss
 
 
-def fine_tune(answer_only: bool, updates: int = 40, seed: int = 17):
-    model, source = copy.deepcopy(start), seeded(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.0)
-    for _ in range(updates):
+def fine_tune(answer_only: bool):
+    model, source = copy.deepcopy(start), seeded(17)
+    # ESSENTIAL
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+    for _ in range(16):
         ids, targets = examples(16, source, answer_only)
         loss = next_token_loss(model(ids), targets)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+    # END
     return model.eval()
 
 
@@ -255,13 +280,15 @@ line = torch.tensor([line_end])  # (1, 1)
 # %% slide="skip"
 @torch.no_grad()
 def followed(model) -> dict[str, float]:
-    """How often the model writes about what was asked, how often the story is possible, and what it writes unasked."""
+    """How much of what was asked the stories contain, how many are possible, and how the model begins unasked."""
     texts = rewards.rollouts(model, asked, 1, 115, stop_ids=line_end, generator=seeded(17)).texts()
     stories = [tokenizer.decode(ids[len(a) :]).strip() for ids, a in zip(texts, asked, strict=True)]
-    right = [about(story) == about(want) for story, want in zip(stories, wanted, strict=True)]
+    found = [
+        len({*about(story)} & {*about(want)}) / len(about(want)) for story, want in zip(stories, wanted, strict=True)
+    ]
     fine = [storyworld.log_prob(story) > -math.inf for story in stories]
     begins = model(line)[0, -1].softmax(-1)[[tokenizer.ids[" " + name] for name in NAMES]].sum().item()
-    return {"as asked": sum(right) / 32, "possible": sum(fine) / 32, "instructs": begins}
+    return {"as asked": sum(found) / 32, "possible": sum(fine) / 32, "begins with a name": begins}
 
 
 # %% slide="skip"
@@ -271,12 +298,14 @@ form = {name: followed(each) for name, each in tuned.items()}
 # %% slide="subslide" evidence="form-learned"
 for name, found in form.items():
     print(f"loss on {name:<12}", ", ".join(f"{what} {learned(100 * x, 0, 100)} %" for what, x in found.items()))
-assert form["before"]["as asked"] == 0 and form["answer only"]["as asked"] > 0.2 + form["everything"]["as asked"]
-assert form["answer only"]["possible"] < 0.5
-assert form["answer only"]["instructs"] < 0.05 < 0.5 < form["everything"]["instructs"]
+asked_for = {name: found["as asked"] for name, found in form.items()}
+assert asked_for["answer only"] > 0.25 + max(asked_for["before"], asked_for["everything"])
+assert form["answer only"]["possible"] < 0.4
+unasked = {name: found["begins with a name"] for name, found in form.items()}
+assert max(unasked["before"], unasked["answer only"]) < 0.05 < 0.5 < unasked["everything"]
 
 # %% [markdown]
-# (*instructs*: with which probability a line that nobody began starts like an instruction.) After 40 updates the model writes stories about the names and things of the line above, which it never did before. The *form* was learned from a few hundred examples, and yet most of these stories are still impossible. With the loss on everything, as many updates taught it less of the form, and the model also learned something that nobody wanted: left alone, it writes instructions. [[form-learned]]
+# (*as asked*: which part of the names and things of the instruction the 32 stories use. *begins with a name*: the probability that a new line starts with a name, as our instructions do, and stories do not.) After 16 updates with the loss on the answer, the stories use most of what the line above names, which is far more than before. Most of these stories are still impossible. With the loss on everything, as many updates have not taught this, and left alone the model now begins with a name, which nobody wanted. [[form-learned]]
 
 # %% [markdown] slide="say"
 # In StoryWorld we could draw as many right stories as we like, and continue with examples. From here on we pretend again that nobody can write them.
@@ -321,7 +350,7 @@ print(f"expected reward {expected.item():.3f}, its exact gradient {exact.item():
 # That was easy, because we could add up *all* outcomes. A model that writes has too many. We can only let it write and look at rewards, and the reward of one throw is just a number:
 
 # %%
-flips = torch.multinomial(coin(theta).detach().exp(), 10_000, replacement=True, generator=seeded(17))  # (N)
+flips = torch.multinomial(coin(theta).detach().exp(), 10_000, replacement=True, generator=seeded(17))  # (10_000)
 print("mean reward of 10,000 throws:", round(reward_of[flips].mean().item(), 3))
 print("can autograd follow it back to theta?", reward_of[flips].mean().requires_grad)
 
@@ -356,7 +385,9 @@ def estimates(baseline: float, n_batches: int = 1000, n_flips: int = 20) -> torc
 
 
 # %% slide="skip"
-without, balanced = estimates(0.0), estimates(10.25)
+p_heads = coin(theta)[1].exp().item()
+mean_reward, best_baseline = 10 + p_heads, 11 - p_heads  # why it is the best: below
+without, balanced = estimates(0.0), estimates(mean_reward)
 
 # %% tags=["source-hidden"]
 same_mean = abs(without.mean() - exact).item() < 4 * (without.std() / 1000**0.5).item()
@@ -393,16 +424,17 @@ from tinylm_lib.classroom import control
 control(spread, baseline=(0.0, 12.0, 0.25))
 
 # %% slide="subslide" evidence="baseline"
-for baseline in (0.0, 10.0, 10.25, 12.0):
+for name, baseline in {"none": 0.0, "mean reward": mean_reward, "best": best_baseline, "too high": 12.0}.items():
     found = estimates(baseline)
-    print(f"baseline {baseline:>5}: mean {found.mean():.2f}, standard deviation {found.std():.2f}")
-    assert abs(found.mean() - exact) < 4 * found.std() / 1000**0.5
-p = coin(theta).detach().exp()
-print(f"mean slope of the log-probability: {abs(p[0] * -p[1] + p[1] * p[0]):.1f}")
-assert without.std() > 5 * balanced.std()
+    print(f"{name:<11} {baseline:5.2f}: mean {found.mean():.2f}, standard deviation {found.std():.4f}")
+    assert abs(found.mean() - exact) < 4 * found.std() / 1000**0.5 + 1e-5
+assert without.std() > 10 * balanced.std() > 100 * estimates(best_baseline).std()
 
 # %% [markdown]
-# Whatever number we subtract from all rewards, the mean of the estimates stays the exact gradient, within chance, because the mean slope is 0. But near the mean reward, which is a little above 10.25, the estimates scatter far less. [[baseline]] The subtracted number is the **baseline**, and reward minus baseline is the **advantage**: *was this better than usual?*
+# Whatever number we subtract from all rewards, the mean of the estimates stays the exact gradient, within chance, because the mean of $\nabla \log p$ is 0. With the mean reward $10 + p$, where $p$ is the probability of heads, the estimates scatter far less than without. The subtracted number $b$ is the **baseline**, and reward minus baseline is the **advantage**: *was this better than usual?*
+
+# %% [markdown]
+# The mean reward is not the best baseline, though. Heads contributes $(11 - b)(1 - p)$ to an estimate, tails $-(10 - b)\,p$. These are equal for $b = 11 - p$, and then every throw gives the exact gradient. [[baseline]] In general the best baseline weights each reward by the square of $\nabla \log p$ ([Greensmith et al. 2004](https://www.jmlr.org/papers/v5/greensmith04a.html)). For texts that would require a gradient of each text by itself. The mean of the rewards needs nothing but the rewards, and already removes most of the spread, so it is used all the same.
 
 # %% [markdown] slide="subslide"
 # ### Your turn
@@ -455,7 +487,7 @@ hint("policy_gradient_loss")
 # For a coin, the mean reward was a good baseline. For stories it depends on the beginning, because some are more difficult than others. So we let the model write **a group** of stories to the same beginning, and take the group's mean. This is the idea of *GRPO* ([Shao et al. 2024](https://arxiv.org/abs/2402.03300)), which needs no second model to guess how good a story usually is.
 
 # %%
-verdicts = torch.tensor([possible(ids) for ids in first_texts]).view(8, 8)  # (N, K), a row for each beginning
+verdicts = torch.tensor([possible(ids) for ids in first_texts]).view(8, 8)  # (P, K), a row for each beginning
 print("possible stories of each group:", verdicts.sum(1).int().tolist())
 print("first group: ", verdicts[0].tolist())
 print("minus its mean:", [round(x, 2) for x in (verdicts[0] - verdicts[0].mean()).tolist()])
@@ -467,7 +499,7 @@ print("minus its mean:", [round(x, 2) for x in (verdicts[0] - verdicts[0].mean()
 
 # %% tags=["exercise"] name="group_advantages" minutes=4 difficulty=1
 def group_advantages(rewards):
-    """rewards (N, K), a row for each group. Returns (N, K): each reward minus the mean of its group."""
+    """rewards (P, K): K texts to each of P beginnings. Returns (P, K): each reward minus the mean of its group."""
     # SOLUTION
     return rewards - rewards.mean(1, keepdim=True)
     # END
@@ -496,14 +528,14 @@ loss_function = policy_gradient_loss if mine else library_loss
 advantage_function = group_advantages if mine else rewards.group_advantages
 
 # %% [markdown] slide="subslide"
-# With these two functions we can follow a batch from the ids to the loss:
+# With these two functions we can follow a batch from the ids to the loss: P beginnings with K texts each make B texts.
 
 
 # %%
 def loss_of_stories(model, ids, verdicts, mask):
-    log_probs = model(ids[:, :-1]).log_softmax(-1)  # (B, T) -> (B, N, V)
-    drawn = log_probs.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, N, 1) -> (B, N)
-    advantages = advantage_function(verdicts).flatten()  # (G, K) -> (B)
+    log_probs = model(ids[:, :-1]).log_softmax(-1)  # (B, T) -> (B, T, V)
+    drawn = log_probs.gather(-1, ids[:, 1:, None]).squeeze(-1)  # (B, T, 1) -> (B, T)
+    advantages = advantage_function(verdicts).flatten()  # (P, K) -> (B)
     return loss_function(drawn, advantages, mask)
 
 
@@ -512,15 +544,16 @@ batch = rewards.rollouts(
     start, [prompts[0], prompts[0]], n_each=3, max_new_tokens=97, stop_ids=line_end, generator=seeded(17)
 )
 n_prompt = batch.ids.shape[1] - batch.mask.shape[1]
-written = torch.cat((torch.zeros(6, n_prompt - 1, dtype=torch.bool), batch.mask), dim=1)  # (B, N)
+written = torch.cat((torch.zeros(6, n_prompt - 1, dtype=torch.bool), batch.mask), dim=1)  # (B, T)
 six = torch.tensor([[1.0, 0, 0], [1, 1, 0]])  # verdicts, made up
-trace(loss_of_stories, start, batch.ids, six, written, sizes={"B": 6, "V": tokenizer.vocab_size})
+sizes = {"B": 6, "P": 2, "K": 3, "T": written.shape[1], "V": tokenizer.vocab_size}
+trace(loss_of_stories, start, batch.ids, six, written, sizes=sizes)
 
 # %% [markdown] slide="subslide"
 # The library's `policy_loss` is written with a ratio of probabilities, which matters when the same texts are used for several updates (*clipping*, [Schulman et al. 2017](https://arxiv.org/abs/1707.06347)). In the first update its gradient must be that of our loss. So we train two models from the same start, one with the functions above and one with `reinforce`:
 
 # %% slide="skip"
-settings = {"n_each": 4, "max_new_tokens": 97, "stop_ids": line_end}
+settings = options | {"n_each": 4}
 by_hand, by_library = copy.deepcopy(start), copy.deepcopy(start)
 optimizers = [torch.optim.AdamW(each.parameters(), lr=5e-4, weight_decay=0.0) for each in (by_hand, by_library)]
 
@@ -528,7 +561,7 @@ optimizers = [torch.optim.AdamW(each.parameters(), lr=5e-4, weight_decay=0.0) fo
 # %%
 def one_update(model, optimizer, prompts, source) -> None:
     texts = rewards.rollouts(model, prompts, **settings, generator=source)
-    verdicts = torch.tensor([possible(ids) for ids in texts.texts()]).view(len(prompts), -1)  # (N, K)
+    verdicts = torch.tensor([possible(ids) for ids in texts.texts()]).view(len(prompts), -1)  # (P, K)
     n_first = texts.ids.shape[1] - texts.mask.shape[1] - 1
     mask = torch.nn.functional.pad(texts.mask, (n_first, 0))  # the prompt was not written
     optimizer.zero_grad()
@@ -565,13 +598,13 @@ assert apart < moved / 100
 show(rewards.policy_loss, rewards.group_advantages)
 
 # %% [markdown] slide="subslide"
-# How much does a group teach? If all its stories are right, or all are wrong, its advantages are 0. Let us look at the 20 updates of section 1 again:
+# How much does a group teach? If all its stories are right, or all are wrong, its advantages are 0. Let us look at the 16 updates of section 1 again:
 
 # %% evidence="silent-groups"
-groups = torch.cat([update.rewards for update in history])  # (80, 8)
-silent = (groups.std(1) == 0).view(4, 20).float().mean(1).tolist()  # of each five updates
+groups = torch.cat([update.rewards for update in history])  # (64, 8)
+silent = (groups.std(1) == 0).view(4, 16).float().mean(1).tolist()  # of each four updates
 all_wrong = (groups.sum(1) == 0).float().mean().item()
-print("groups without any difference, in each five updates:", [learned(x, 0, 0.6) for x in silent])
+print("groups without any difference, in each four updates:", [learned(x, 0, 0.6) for x in silent])
 print(f"groups in which all 8 stories are impossible: {learned(all_wrong, 0, 0.5)}")
 assert rewards.group_advantages(groups[groups.std(1) == 0]).abs().sum() == 0
 
@@ -588,16 +621,16 @@ assert rewards.group_advantages(groups[groups.std(1) == 0]).abs().sum() == 0
 # **Usual answers.**
 # - *It knows better who has what* (`it knows better who has what`): the held-out stories measure this. Look at the third line.
 # - *It writes shorter stories* (`it writes shorter stories`): a good suspicion; the language has no much shorter ones.
-# - *It tells the difficult sentences less often* (`it avoids the difficult sentences`): yes; and how much does that explain? The last table.
+# - *It tells the difficult sentences less often* (`it avoids the difficult sentences`): yes; and how much does that explain? The four bars.
 #
 # **Cut if short.** The split into two parts.
 
 # %% [markdown] slide="slide"
 # ## 5. What did it learn, and what did that cost?
-# More stories are possible now. That can have two reasons: the model does the difficult thing *better*, or it does the difficult thing *less often*. Both give the same reward. Look at how the same model continued three beginnings before and after the 20 updates:
+# More stories are possible now. That can have two reasons: the model does the difficult thing *better*, or it does the difficult thing *less often*. Both give the same reward. Look at how the same model continued three beginnings before and after the 16 updates:
 
 # %% slide="skip"
-look_options = {"n_each": 16, "max_new_tokens": 97, "stop_ids": line_end}
+look_options = options | {"n_each": 16}
 new_prompts = [beginning(seeded(500 + i)) for i in range(8)]
 drawn = {
     name: rewards.rollouts(each, new_prompts, **look_options, generator=seeded(17))
@@ -612,7 +645,7 @@ for row in (0, 16, 32):
     print()
 
 # %% [markdown] slide="subslide"
-# A story may have **gifts** (somebody gives or hands something to the other), a **trade** of both things, or both. StoryWorld's rule is simple: nobody gives away what the other one has. In lesson 12 exactly these sentences were wrong.
+# A story may have **gifts** (somebody gives or hands something to the other), a **trade** of both things, or both. StoryWorld's rule is simple: nobody gives away what the other one has. In lesson 12, a gift of the wrong thing was about as probable as one of the right thing.
 
 
 # %%
@@ -631,13 +664,12 @@ for name, texts in written_by.items():
     gifts[name] = mean(map(has_gift, texts))
     fine_with[name] = mean(possible(ids) for ids in texts if has_gift(ids))
     fine_without[name] = mean(possible(ids) for ids in texts if not has_gift(ids))
-told_owners = [gap["owner"].right for gap in distances]
 
 # %% tags=["source-hidden"]
 n_words = {name: texts.mask.sum(1).float().mean().item() for name, texts in drawn.items()}
 fewer = gifts["after"] < 0.7 * gifts["before"]
 predict(
-    "What does the model do differently after the 20 updates?",
+    "What does the model do differently after the 16 updates?",
     key=lambda: "it avoids the difficult sentences" if fewer else "it knows better who has what",
     choices={
         "it knows better who has what": "Then stories with a gift would now mostly be possible. The next cells count them.",
@@ -651,13 +683,24 @@ predict(
 for name in written_by:
     parts = [learned(100 * x, 0, 100) for x in (gifts[name], fine_with[name], fine_without[name])]
     print(f"{name:<6} stories with a gift {parts[0]} %; possible with one {parts[1]} %, without {parts[2]} %")
+# ESSENTIAL
 mix_alone = gifts["after"] * fine_with["before"] + (1 - gifts["after"]) * fine_without["before"]
 skill_alone = gifts["before"] * fine_with["after"] + (1 - gifts["before"]) * fine_without["after"]
+# END
 whole = [mean(map(possible, texts)) for texts in written_by.values()]
 print(f"possible stories: {learned(whole[0], 0.1, 0.4)} before, {learned(whole[1], 0.3, 0.8)} after")
 print(f"if only the number of gifts had changed: {learned(mix_alone, 0.2, 0.7)}")
 print(f"if only the care had changed: {learned(skill_alone, 0.1, 0.6)}")
-assert gifts["after"] < 0.7 * gifts["before"] and mix_alone - whole[0] > skill_alone - whole[0]
+progress = whole[1] - whole[0]
+n_with = gifts["before"] * 128
+error = math.sqrt(
+    sum(p * (1 - p) / n for p, n in ((fine_with["before"], n_with), (fine_without["before"], 128 - n_with)))
+)
+print(f"part of the progress: {learned((mix_alone - whole[0]) / progress, 0.5, 2)} from the number of gifts alone")
+assert gifts["after"] < 0.7 * gifts["before"] and fine_without["before"] > fine_with["before"] + 2 * error
+# ESSENTIAL
+assert mix_alone - whole[0] > 0.5 * progress > skill_alone - whole[0]
+# END
 
 # %% tags=["source-hidden"] slide="subslide"
 fig, ax = plt.subplots(figsize=(9.6, 4.6), layout="constrained")
@@ -675,30 +718,30 @@ ax.set_xticks(range(4), bars, size=16)
 ax.set(title="Better, or only more cautious?", xlabel="", ylabel="possible stories (fraction)", ylim=(0, 0.75))
 ax.set_xlabel("stories", size=16)
 figures.display(
-    fig, alt="Four bars. With fewer gifts alone nearly all of the progress is there, with the new care alone little or nothing.",
+    fig, alt="Four bars. With fewer gifts alone more than half of the progress is there, with the new care alone less than half.",
     caption="The two bars in the middle combine the stories from before and after: the number of gifts of one, and the success with and without a gift of the other.",
     table={"what changed": ["nothing", "gifts", "care", "both"], "possible": [learned(x, 0.1, 0.8) for x in bars.values()]},
 )  # fmt: skip
 
 # %% [markdown] slide="subslide"
-# Here is the split. The model writes gifts in far fewer stories. Suppose that it had only changed *how often* it writes a gift, and were as careful as before with and without one: this alone explains most of the progress. If it had only become more careful, and had kept its gifts, the progress would be smaller. [[avoids]] It has mainly learned to **avoid** what it gets wrong.
+# Before the training, stories with a gift failed more often than stories without one, by more than two standard errors. And the model now writes gifts in far fewer stories. Suppose that it had only changed *how often* it writes a gift, and were as careful as before with and without one: this alone gives more than half of the progress. If it had only become more careful, and had kept its gifts, there would be less than half of it. [[avoids]] It has mainly learned to **avoid** what it gets wrong.
 
 # %% [markdown] slide="subslide"
 # Does it at least know better who has a thing? We ask it about stories that *the language* tells, where it cannot avoid anything:
 
 # %% evidence="not-better"
-for updates, gap in zip(range(0, 21, 5), distances, strict=True):
-    owner, everything = gap["owner"], gap["all"]
-    shown = (
-        f"owner right {learned(100 * owner.right, 40, 90)} %, loss above the floor {learned(owner.nats, 0.2, 1.5)} nats"
-    )
-    print(f"after {updates:>2} updates: {shown}; all words {learned(everything.nats, 0.015, 0.3)}")
-assert distances[-1]["owner"].right - distances[0]["owner"].right < 0.15
-assert distances[-1]["owner"].nats > distances[0]["owner"].nats - 0.03
-assert distances[-1]["all"].nats > 1.2 * distances[0]["all"].nats
+for n_updates, gap in zip((0, 8, 16), distances, strict=True):
+    right, nats = learned(100 * gap["owner"].right, 50, 85), learned(gap["owner"].nats, 0.2, 1.5)
+    print(f"after {n_updates:>2} updates: owner right {right} %, loss above the floor {nats} nats;", end=" ")
+    print(f"all words {learned(gap['all'].nats, 0.015, 0.3)}")
+first, last = (distances[i]["owner"] for i in (0, -1))
+error = math.sqrt((first.right * (1 - first.right) + last.right * (1 - last.right)) / first.n_words)
+print(f"{first.n_words} owners: a change has a standard error of at most {learned(100 * error, 2, 5)} points")
+assert last.right - first.right < 2 * error and last.nats > first.nats
+assert distances[-1]["all"].nats > 2 * distances[0]["all"].nats
 
 # %% [markdown]
-# At best a little. The right owner may be its first choice somewhat more often than before, but its loss on these words has not become smaller, and on all words together it is farther from the language. [[not-better]] This is called **reward hacking**: the reward rises, and what we had in mind does not. Here we can measure it exactly, because we know the language. For most models nobody can.
+# If the model puts the right owner first more often than before, then by less than two standard errors. Its loss on these words has become larger, not smaller, and on all words together it is farther from the language. [[not-better]] This is called **reward hacking**: the reward rises, and what we had in mind does not. Here we can measure it exactly, because we know the language. For most models nobody can.
 
 # %% [markdown] tags=["note"]
 # **Say.** The usual medicine: a leash. The model may change, but each step away from where it started has a price.
@@ -710,7 +753,7 @@ assert distances[-1]["all"].nats > 1.2 * distances[0]["all"].nats
 # **Usual answers.**
 # - *The plain log-ratio is enough* (`log-ratio alone`): its mean is right, but single tokens can be negative, and near the start it scatters more. The cells behind the exercise measure this.
 # - *Ratio the other way round* (`exchanged`): the texts come from the model, so the ratio has the model below.
-# - *Why not simply stop earlier?* (from the room): that is a good rival: the squares of the picture are earlier stops. All of them lie to the right of the best curve.
+# - *Why not simply stop earlier?* (from the room): that is a good rival: the square in the picture is an earlier stop without a penalty. Compare it with the other marks.
 #
 # **Cut if short.** The comparison of the two estimators.
 
@@ -769,28 +812,34 @@ def of_drawn(log_probs: torch.Tensor, texts: rewards.Rollouts) -> torch.Tensor:
 
 
 # %% slide="skip"
-near = rewards.rollouts(by_hand, new_prompts, n_each=2, max_new_tokens=97, stop_ids=line_end, generator=seeded(17))
+near = rewards.rollouts(by_hand, new_prompts, **settings, generator=seeded(17))
 compared = {}
-for name, policy, texts in (("after 2 updates", by_hand, near), ("after 20 updates", model, drawn["after"])):
+for name, policy, texts in (("after 2 updates", by_hand, near), ("after 16 updates", model, drawn["after"])):
     now, then = at_answers(policy, texts), at_answers(start, texts)
     ours, theirs = of_drawn(now, texts), of_drawn(then, texts)
     log_ratio = (theirs - ours)[texts.mask]
-    exact_kl = rewards.kl_divergence(now, then)[texts.mask].mean().item()
+    exact_kl = rewards.kl_divergence(now, then)[texts.mask]  # of each token
+    better = log_ratio.exp() - log_ratio - 1
+    error = ((better - exact_kl).std() / len(better) ** 0.5).item()
     estimated = penalty_function(ours, theirs, texts.mask).item()
-    compared[name] = exact_kl, estimated, -log_ratio, log_ratio.exp() - log_ratio - 1
+    compared[name] = exact_kl.mean().item(), estimated, error, -log_ratio, better
 
 # %% evidence="two-estimators"
 print("estimated with", whose)
-for name, (exact_kl, estimated, plain, better) in compared.items():
-    print(f"{name}: exact {learned(exact_kl, 1e-6, 0.3)}, estimated {learned(estimated, 1e-6, 0.3)} nats per token")
+for name, (exact_kl, estimated, error, plain, better) in compared.items():
+    print(
+        f"{name}: exact {learned(exact_kl, 1e-6, 0.3)}, estimated {learned(estimated, 1e-6, 0.3)} nats per token,",
+        end=" ",
+    )
+    print(f"standard error {learned(error, 1e-7, 0.05)}")
     spreads = [learned(each.std().item(), 1e-6, 5) for each in (plain, better)]
     print(f"   spread of a token: {spreads[0]} for -log r alone, {spreads[1]} for r - log r - 1")
-    assert 0.5 < estimated / exact_kl < 2 and (better > -1e-6).all() and (plain < 0).any()
-ratios = [(better.std() / plain.std()).item() for _, _, plain, better in compared.values()]
-assert ratios[0] < 0.6 < ratios[1]
+    assert abs(estimated - exact_kl) < 4 * error and (better > -1e-6).all() and (plain < 0).any()
+ratios = [(better.std() / plain.std()).item() for *_, plain, better in compared.values()]
+assert ratios[0] < 0.6 and ratios[1] > 1.5 * ratios[0]
 
 # %% [markdown]
-# The estimates are near the exact divergences, and no token has less than 0. Near the start the tokens also scatter far less than with the plain logarithm. For the model that has moved farther this advantage is small or gone, because for a few tokens r is large. [[two-estimators]]
+# The estimates agree with the exact divergences within a few standard errors, and no token has less than 0. Near the start the tokens also scatter far less than with the plain logarithm. For the model that has moved farther this advantage is smaller or gone, because for a few tokens r is large. [[two-estimators]]
 
 # %% [markdown] slide="subslide"
 # ### How far must it go?
@@ -809,38 +858,101 @@ def best_model(q: torch.Tensor, beta: float) -> tuple[float, float]:
 # %% slide="skip"
 q = torch.tensor([possible(ids) for ids in written_by["before"]]).view(8, 16).mean(1).clamp(max=0.999)  # (8)
 frontier = {beta: best_model(q, beta) for beta in (2, 1, 0.7, 0.5, 0.4, 0.3, 0.25, 0.2)}
-gone = [update.kl.item() * update.rollouts.mask.sum(1).float().mean().item() for update in history]
-steps = list(zip(in_fives, torch.tensor(gone).view(4, 5).mean(1).tolist(), strict=True))  # means of five updates
+n_words_after = drawn["after"].mask.sum(1).float().mean().item()
+here = whole[1], compared["after 16 updates"][0] * n_words_after  # possible stories, nats per story
+
+# %% [markdown] slide="subslide"
+# Does our training with a penalty find such a model? A single training with it takes as long as the whole lesson, so the runs below are recorded: 40 updates with `beta` 0, 0.03, 0.1 and 0.3, three seeds each, on two cores with `python tools/rewards.py`. Each model then wrote 64 stories to each of 8 other beginnings, and its exact KL divergence from the start was taken at every word of them.
+
+# %% tags=["source-hidden"] slide="skip"
+# run, seed; possible stories, nats per token from the start, from the language, words, its own owners right, gifts and
+# owner sentences in its stories, possible stories with such a sentence, owners of held-out stories right, own owners
+RECORDED = """
+start 0 0.191 0 0.0202 89.2 0.687 1.15 0.617 0.092 0.667 134; possible 0 0.852 0.0752 0.146 84.3 0.333 0.0254 0.0312 0.01 0.675 15
+possible 1 0.656 0.123 0.137 82.4 0.56 0.0332 0.082 0.025 0.675 25; possible 2 0.795 0.082 0.139 84.3 0.579 0.0293 0.0391 0.02 0.665 19
+64-stories 0 0.906 0.0756 0.151 85.3 0.667 0.00977 0.0117 0.008 0.677 6; kl-0.03 0 0.74 0.0561 0.0879 84.4 0.571 0.109 0.0605 0.029 0.708 28
+kl-0.03 1 0.732 0.0563 0.0935 84.2 0.421 0.0898 0.0859 0.029 0.658 38; kl-0.03 2 0.777 0.0643 0.104 83.9 0.65 0.0898 0.0859 0.049 0.661 40
+kl-0.1 0 0.457 0.0847 0.0612 86.6 0.579 0.414 0.275 0.08 0.628 95; kl-0.1 1 0.545 0.0311 0.0528 85.9 0.529 0.287 0.203 0.066 0.636 87
+kl-0.1 2 0.484 0.0559 0.0582 85.6 0.444 0.318 0.287 0.072 0.64 108; kl-0.3 0 0.225 0.00879 0.0285 87.4 0.621 0.894 0.516 0.084 0.661 124
+kl-0.3 1 0.258 0.012 0.0283 87.4 0.685 0.883 0.469 0.105 0.644 127; kl-0.3 2 0.27 0.01 0.0283 87.7 0.618 0.766 0.565 0.109 0.687 152
+hard 0 0.449 0.0906 0.146 83.6 0.611 0.0644 1 0.449 0.671 421; hard 1 0.35 0.0804 0.129 83.6 0.487 0.0762 0.996 0.348 0.689 431
+hard 2 0.248 0.155 0.196 84 0.507 0.15 0.99 0.246 0.689 345; no-error 0 0.475 0.0302 0.0555 84.5 0.523 0.27 0.375 0.121 0.704 149
+"""
+COLUMNS = ["possible", "start", "language", "words", "own", "gifts", "told", "hard", "right", "n"]
+recorded = {}
+for line in RECORDED.strip().replace("\n", ";").split(";"):
+    run, _, *numbers = line.split()
+    recorded.setdefault(run, []).append(dict(zip(COLUMNS, map(float, numbers), strict=True)))
+penalized = {0.0: recorded["possible"], **{beta: recorded[f"kl-{beta}"] for beta in (0.03, 0.1, 0.3)}}
+points = {beta: [(one["possible"], one["start"] * one["words"]) for one in runs] for beta, runs in penalized.items()}
 
 # %% tags=["source-hidden"] slide="subslide"
-fig, ax = plt.subplots(figsize=(10.2, 5.2), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(11.4, 5.2), layout="constrained", sharey=True)
 best = [(q.mean().item(), 0.0), *frontier.values()]  # from the start on
-ax.plot([kl for _, kl in best], [fine for fine, _ in best], "o-", color=figures.SERIES[2], linewidth=4)
-for beta in (1, 0.5, 0.3):
-    fine_at, kl_at = frontier[beta]
-    ax.text(kl_at + 0.15, fine_at - 0.03, f"β = {beta:g}", color=figures.SERIES[2], size=16)
-ax.plot([kl for _, kl in steps], [fine for fine, _ in steps], "s-", color=figures.SERIES[0], linewidth=4, markersize=10)
-ax.text(steps[-1][1], steps[-1][0] - 0.13, "20 updates", color=figures.SERIES[0], size=17, ha="right")
-ax.set_title("How far for so many possible stories?", size=22)
-ax.set_xlabel("distance from the start (nats per story)", size=17)
-ax.set_ylabel("possible stories (fraction)", size=17)
-ax.tick_params(labelsize=15)
-ax.set(ylim=(0, 1))
+left.plot([kl for _, kl in best], [fine for fine, _ in best], "o-", color=figures.INK, linewidth=4)
+left.text(1.8, 0.93, "the best models", size=17)
+left.plot(*here[::-1], "s", color=figures.QUIET, markersize=13)
+left.text(here[1], here[0] - 0.1, "section 1", color=figures.QUIET, size=16, ha="center")
+labels = {0.0: (0.151, 0.79), 0.03: (0.083, 0.83), 0.1: (0.067, 0.48), 0.3: (0.034, 0.23)}
+for (beta, some), mark, color in zip(points.items(), "^vDo", figures.SERIES, strict=False):
+    left.plot([kl for _, kl in some], [fine for fine, _ in some], mark, color=color, markersize=11)
+    known = [(one["language"], one["possible"]) for one in penalized[beta]]
+    right.plot(*zip(*known, strict=True), mark, color=color, markersize=11)
+    right.text(*labels[beta], f"β = {beta:g}", color=color, size=17)
+for ax, x, far in ((left, "start (nats per story)", 11), (right, "language (nats per token)", 0.19)):
+    ax.set_xlabel(f"from the {x}", size=17)
+    ax.tick_params(labelsize=15)
+    ax.set(ylim=(0, 1), xlim=(-0.02 * far, far))
+right.set_xticks([0, 0.05, 0.1, 0.15])
+left.set_title("What the penalty trades", size=22)
+left.set_ylabel("possible stories (fraction)", size=17)
+middle = {beta: [mean(values) for values in zip(*some, strict=True)] for beta, some in points.items()}
 figures.display(
-    fig, alt="Two curves. The best possible model rises steeply with the distance from the start. The trained model moves far to the right of it.",
-    caption="Round: the best model for each β, from the fractions that the start gets right. Square: our training without a penalty, means of five updates.",
-    table={"updates": [5, 10, 15, 20], "possible": [learned(x, 0.1, 0.9) for x, _ in steps], "nats per story": [learned(x, 0, 9) for _, x in steps]},
+    fig, alt="Two charts of the fraction of possible stories. Left: the best models rise steeply with the distance from the start, and the trained ones are far to the right of them. Right: the larger beta is, the nearer the trained models are to the language, and the fewer of their stories are possible.",
+    caption="Each mark is a training of 40 updates, three for each β. Left, line: the best model for each of several β, from the fractions that the start gets right; square: our 16 updates of section 1, without a penalty.",
+    table={"beta": list(middle), "possible": [fine for fine, _ in middle.values()], "nats per story": [kl for _, kl in middle.values()]}, digits=2,
 )  # fmt: skip
 
-# %% evidence="farther-than-needed"
-reached, went = steps[-1]
-needed = min(kl for fine_at, kl in frontier.values() if fine_at > reached)
-print(f"our training: {learned(reached, 0.3, 0.9)} possible at {learned(went, 0.5, 9)} nats per story")
-print(f"the best model needs no more than {learned(needed, 0.02, 1)} nats for that")
-assert went > 2 * needed
+# %% slide="subslide" evidence="penalty"
+ranges = {}
+for beta, runs in penalized.items():
+    fine, from_language, far = [
+        sorted(values)
+        for values in ([o["possible"] for o in runs], [o["language"] for o in runs], [kl for _, kl in points[beta]])
+    ]
+    ranges[beta] = fine, from_language, far
+    print(f"beta {beta:<4}: possible {fine[0]:.2f} to {fine[-1]:.2f}, nats per token from the language", end=" ")
+    print(
+        f"{from_language[0]:.3f} to {from_language[-1]:.3f}, nats per story from the start {far[0]:.1f} to {far[-1]:.1f}"
+    )
+# ESSENTIAL
+for weak, strong in ((0.0, 0.03), (0.03, 0.1), (0.1, 0.3)):
+    fine, from_language, _ = ((a[0], b[-1]) for a, b in zip(ranges[weak], ranges[strong], strict=True))
+    assert from_language[0] > from_language[1] and (weak == 0 or fine[0] > fine[1])
+assert ranges[0.0][0][0] < ranges[0.03][0][0] and ranges[0.03][0][-1] < ranges[0.0][0][-1]
+assert ranges[0.3][2][-1] < min(ranges[beta][2][0] for beta in (0.0, 0.03, 0.1))
+# END
 
 # %% [markdown]
-# Our training went at least twice as far from its start as so many possible stories require. [[farther-than-needed]] (The curve and the squares were measured on different beginnings, so this is rough.) The rest of the way is what nobody asked for; the missing gifts may be part of it. A penalty, `beta` in `reinforce`, is meant to hold the model nearer to the round curve. We do not test it in this lesson; `tools/rewards.py` trains with it. Its value estimates the divergence KL(model || start). Its gradient is another one, that of KL(start || model), because the draws are not differentiated. Both pull the model back.
+# The penalty trades one for the other. The larger $\beta$, the nearer the models stay to the language, and from 0.03 on, the fewer of their stories are possible; all three trainings with one $\beta$ are on the same side of all those with the next. With 0.03 they are nearer to the language than without a penalty, and the fraction of possible stories is within the range of those without. The distance from the start, which the penalty is about, scatters more; with 0.3 it is clearly smallest. [[penalty]]
+
+
+# %% slide="skip"
+def needed(fine: float) -> float:
+    """Nats per story at which the best model certainly has so many possible stories."""
+    return min(far for fine_at, far in frontier.values() if fine_at > fine)
+
+
+# %% evidence="farther-than-needed"
+reached, went = here
+print(f"section 1: {learned(reached, 0.3, 0.9)} possible at {learned(went, 0.5, 15)} nats per story;", end=" ")
+print(f"the best model needs no more than {learned(needed(reached), 0.02, 1.5)} for that")
+times = sorted(kl / needed(fine) for some in points.values() for fine, kl in some)
+print(f"recorded: {learned(times[0], 2, 20)} to {learned(times[-1], 10, 200)} times as far as needed")
+assert went > 2 * needed(reached) and times[0] > 2
+
+# %% [markdown]
+# With or without a penalty, all these models went at least twice as far from the start as so many possible stories require. [[farther-than-needed]] (The curve and the marks were measured on different beginnings, so this is rough.) The rest of the way is what nobody asked for; the missing gifts may be part of it. The value of our penalty estimates the divergence KL(model || start). Its gradient is another one, that of KL(start || model), because the draws are not differentiated. Both pull the model back.
 
 # %% [markdown] tags=["note"]
 # **Say.** A hard question about all of this: did the model learn anything that it could not do before, or does it only find it at the first try more often?
@@ -876,12 +988,15 @@ for name, values in passed.items():
     print(f"{name:<6}", ", ".join(f"pass@{k} {learned(x, 0, 1)}" for k, x in zip(tries, values, strict=True)))
 lead = [after - before for before, after in zip(passed["before"], passed["after"], strict=True)]
 assert lead[0] > 0.1 and lead[-1] < lead[0] and passed["before"][-1] > 0.85
-assert passed["before"][2] > passed["after"][0]
-extra = 20 * 32 // 3
-print(f"the training wrote {20 * 32} stories; best of 4 writes as many more after {extra} requests")
+assert passed["before"][3] > passed["after"][0]
+n_written = sum(len(update.rollouts.ids) for update in history)
+forwards = 1 + 1 + 3  # for each story of the training: written, read by the reference, learned (a backward is two)
+print(f"training: {n_written} stories, with the compute of {forwards * n_written} that are only written")
+print(f"best of 8 writes 7 more for each request, and has used as much after {forwards * n_written // 7} requests")
+assert forwards * n_written // 7 > 300
 
 # %% [markdown]
-# At one try the trained model is far ahead. But with 4 tries and a judge the model *before* the training does better than the trained one with a single try, and with 16 tries it writes a possible story for all or nearly all of these beginnings. The lead has shrunk or gone. [[pass-at-k]] For these beginnings the start could already write a possible story within 16 tries, and training made it more likely at the first. Here both fractions are near 1, so the lead must shrink. Yue et al. 2025 go further: on mathematics and programs, with many tries, the model before the training overtakes ([paper](https://arxiv.org/abs/2504.13837)). Whether more training finds new answers is an open question.
+# At one try the trained model is far ahead. But with 8 tries and a judge the model *before* the training does better than the trained one with a single try, and with 16 tries it writes a possible story for all or nearly all of these beginnings. The lead has shrunk or gone, and the extra stories of best of 8 have cost as much as our short training only after some hundred requests. [[pass-at-k]] For these beginnings the start could already write a possible story within 16 tries, and training made it more likely at the first. Here both fractions are near 1, so the lead must shrink. Yue et al. 2025 go further: on mathematics and programs, with many tries, the model before the training overtakes ([paper](https://arxiv.org/abs/2504.13837)). Whether more training finds new answers is an open question.
 
 # %% [markdown] tags=["note"]
 # **Say.** Now somebody else chose the reward, and he will not tell us which. Read the stories and guess.
@@ -895,11 +1010,11 @@ print(f"the training wrote {20 * 32} stories; best of 4 writes as many more afte
 # - *Possible stories* (`possible stories`): hardly one of them is.
 # - *Add another rule: at most one such sentence* (from the room): good. What will it find next?
 #
-# **Cut if short.** The count of the last cell.
+# **Cut if short.** The part *Ask for what you mean*; say its result.
 
 # %% [markdown] slide="slide"
 # ## 8. Break it: guess the reward
-# In section 5 we saw that the model tells fewer difficult sentences. Somebody wanted to fix that with another reward, and trained the model for 15 updates of 32 stories. Here is what it writes now. What was the reward?
+# In section 5 we saw that the model tells fewer difficult sentences. Somebody wanted to fix that with another reward, and trained the model for 12 updates of 32 stories. This time it gets five sentences of each story. Here is what it writes now. What was the reward?
 
 
 # %% tags=["source-hidden"] slide="skip"
@@ -909,11 +1024,13 @@ def secret(ids: list[int]) -> float:
     return float(text.count(" belonged to ") + text.count(" was now with "))
 
 
-gamed, secret_history, _ = learn(secret, updates=15, lr=2e-3, watch=False)
+gamed, run = learning(secret, n_updates=12, lr=2e-3, n_sentences=5, max_new_tokens=64)
+secret_history = list(run)
 
 # %% tags=["source-hidden"] slide="skip"
 last_texts = secret_history[-1].rollouts.texts()
 n_told = [update.rewards.mean().item() for update in secret_history]
+n_last = mean(n_told[-3:])
 n_fine = [mean(map(possible, update.rollouts.texts())) for update in secret_history]
 
 # %% tags=["source-hidden"]
@@ -923,24 +1040,74 @@ for ids in last_texts[:32:8]:
 # %% tags=["source-hidden"]
 predict(
     "What was the reward?",
-    key=lambda: "each sentence that says whose a thing is" if n_told[-1] > 3 * n_told[0] else "possible stories",
+    key=lambda: "each sentence that says whose a thing is" if n_last > 2 * n_told[0] else "possible stories",
     choices={
-        "long stories": "They are as long as they can be. But a long story could be long in many ways.",
+        "long stories": "A long story could be long in many ways. Which kind of sentence comes again and again?",
         "possible stories": "Then you should find a possible one among them.",
         "each sentence that says whose a thing is": "",
     },
-    because="Each of these sentences counted, true or not, and nothing else did: neither the end of the story nor its sense.",
+    because="Each of these sentences counted, true or not, and nothing else did.",
 )
 
 # %% slide="subslide" evidence="gamed"
 for name, values in (("reward", n_told), ("possible", n_fine)):
-    print(f"{name:<9}", [learned(mean(values[i : i + 5]), 0, 20) for i in (0, 5, 10)])
-unended = mean(ids[-1] != line_end[0] for ids in last_texts)
-print(f"stories without an end: {learned(100 * unended, 0, 100)} %")
-assert n_told[-1] > 3 * n_told[0] and n_fine[-1] < 0.1 and unended > 0.5
+    print(f"{name:<9}", [learned(mean(values[i : i + 3]), 0, 20) for i in range(0, 12, 3)])
+repeated = mean(secret(ids) > 2 for ids in last_texts)
+print(f"stories with more than two such sentences: {learned(100 * repeated, 0, 100)} %")
+assert n_last > 2 * n_told[0] and mean(n_fine[-3:]) < 0.1 and repeated > 0.3
 
 # %% [markdown]
-# The reward was the number of sentences that say whose a thing is. They were rare, and somebody wanted more of them. Nobody asked whether they are true, and whether the story ends. In a few updates the model found the sentence, repeated it, and forgot the rest. [[gamed]] A reward is not what you *mean*. It is what you *wrote*, and training can find the difference. If the reward is itself a model, its score keeps rising while the true quality first rises and then falls ([Gao et al. 2023](https://arxiv.org/abs/2210.10760)).
+# The reward was the number of sentences that say whose a thing is. They were rare, and somebody wanted more of them. Nobody asked whether they are true, and whether the story ends. In a few updates the model learned to repeat the sentence, and hardly any of its stories is possible any more. [[gamed]] A reward is not what you *mean*. It is what you *wrote*, and training can find the difference. If the reward is itself a model, its score keeps rising while the true quality first rises and then falls ([Gao et al. 2023](https://arxiv.org/abs/2210.10760)).
+
+# %% [markdown] slide="subslide"
+# ### Ask for what you mean
+# A better reward asks for both: a story counts if it is possible *and* has a sentence that says who has a thing now. Three such trainings of 40 updates were recorded like those of section 6. Here they are next to the start, and to those that were rewarded for possible stories only:
+
+# %% slide="subslide"
+labels = {
+    "start": "start",
+    "possible": "possible, 40 updates",
+    "64-stories": "possible, 120 updates of 64",
+    "hard": "with owner, too, 40 updates",
+}
+for run, label in labels.items():
+    columns = ("possible", "told", "hard", "gifts", "right")
+    fine, told, both, n_gifts, right = (mean(one[column] for one in recorded[run]) for column in columns)
+    print(f"{label:<27}: possible {fine:.2f}, with owner {told:.2f}, both {both:.2f};", end=" ")
+    print(f"gifts {n_gifts:.2f}; held-out owners right {right:.2f}")
+
+# %% slide="subslide" evidence="hard-sentence"
+before, asked_both = recorded["start"][0], recorded["hard"]
+print(
+    "right of the owners that they name: start", before["own"], "and asked for both", [one["own"] for one in asked_both]
+)
+errors = [math.sqrt(sum(one["own"] * (1 - one["own"]) / one["n"] for one in (before, after))) for after in asked_both]
+error = math.sqrt(2 * before["right"] * (1 - before["right"]) / 514)  # of the held-out owners
+assert min(one["told"] for one in asked_both) > 0.9 and max(one["gifts"] for one in asked_both) < 0.2 * before["gifts"]
+assert min(one["hard"] for one in asked_both) > 2 * before["hard"] and recorded["64-stories"][0]["told"] < 0.05
+assert all(after["own"] < before["own"] + 2 * error for after, error in zip(asked_both, errors, strict=True))
+assert all(after["right"] < before["right"] + 2 * error for after in asked_both)
+
+# %% [markdown]
+# Rewarded for possible stories only, the models hardly ever write the sentence, and after 120 updates of 64 stories even less often. Asked for both, nearly all stories have it, and many more than at the start are possible with it. But the gifts have gone again. And the models name the right owner no more often than the start, in their own stories and in held-out ones, within two standard errors. [[hard-sentence]] They met the demand in stories without gifts, and did not learn who has what.
+
+
+# %% evidence="not-gamed"
+def stops_early(ids: list[int]) -> bool:
+    text = tokenizer.decode(ids[1:])
+    return text.endswith("\n") and storyworld.parse(text).error_at == len(text) - 1
+
+
+forgiving, strict = recorded["no-error"][0]["possible"], recorded["start"][0]["possible"]
+print(f"whole possible stories: {strict} at the start, {forgiving} after the reward that forgives a missing end")
+n_early = sum(map(stops_early, written_by["before"]))
+print(
+    f"of {len(written_by['before'])} stories of section 5, the start stopped {n_early} at a place where only the end is wrong"
+)
+assert forgiving > strict + 0.1 and n_early <= 2
+
+# %% [markdown]
+# Not every gap is found. A judge that forgives a missing end should be easy to cheat: stop after one sentence. In a recorded training of 12 updates the model did not do so; more of its stories were whole and possible than before. A model can only learn from what it sometimes writes, and the start hardly ever stops early. [[not-gamed]]
 
 # %% [markdown] tags=["note"]
 # **Say.** What is different in the models that you know? The judge. For programs and sums it is a test, as here. For everything else people compare answers, and a model learns to judge like them.
@@ -998,12 +1165,16 @@ hint("dpo_loss")
 
 # %% slide="skip"
 preference_function = dpo_loss if diagnose("dpo_loss", dpo_loss).passed else rewards.dpo_loss
-judge_of = torch.tensor([possible(ids) for ids in written_by["before"]]).view(8, 16)
-pairs = []
-for group, verdicts_of in enumerate(judge_of):
-    good, bad = ((verdicts_of == wanted).nonzero().flatten() + 16 * group for wanted in (1, 0))
-    pairs += list(zip(good.tolist(), bad.tolist(), strict=False))
-rows = torch.tensor(pairs).T.flatten()  # first the chosen ones, then the rejected ones
+
+
+def in_pairs(texts: rewards.Rollouts, n_each: int) -> rewards.Rollouts:
+    """First the possible stories of all pairs, then the impossible ones to the same beginnings."""
+    right, pairs = [possible(ids) for ids in texts.texts()], []
+    for first in range(0, len(right), n_each):
+        good, bad = ([i for i in range(first, first + n_each) if right[i] == wanted] for wanted in (1, 0))
+        pairs += list(zip(good, bad, strict=False))
+    rows = torch.tensor(pairs).T.flatten()
+    return rewards.Rollouts(texts.ids[rows], texts.padding[rows], texts.mask[rows], texts.log_probs[rows])
 
 
 # %%
@@ -1015,40 +1186,56 @@ def text_log_probs(model, texts: rewards.Rollouts) -> torch.Tensor:
 
 
 # %% slide="skip"
-whole_batch = drawn["before"]
-texts = rewards.Rollouts(
-    *(x[rows] for x in (whole_batch.ids, whole_batch.padding, whole_batch.mask, whole_batch.log_probs))
-)
-preferred = copy.deepcopy(start)
+other_prompts = [beginning(seeded(600 + i)) for i in range(8)]  # for pairs that the training does not see
+before_dpo = rewards.rollouts(start, other_prompts, **look_options, generator=seeded(18))
+pairs, new_pairs = in_pairs(drawn["before"], 16), in_pairs(before_dpo, 16)
 with torch.no_grad():
-    reference = text_log_probs(start, texts)  # (B)
-optimizer = torch.optim.AdamW(preferred.parameters(), lr=3e-4, weight_decay=0.0)
-dpo_losses, ranked = [], []
+    reference, new_reference = (text_log_probs(start, texts) for texts in (pairs, new_pairs))  # (B)
+preferred = copy.deepcopy(start)
+optimizer = torch.optim.AdamW(preferred.parameters(), lr=5e-4, weight_decay=0.0)
+dpo_losses = []
 
 # %%
-for _ in range(8):
-    log_probs = text_log_probs(preferred, texts)  # (B)
-    loss = preference_function(*log_probs.chunk(2), *reference.chunk(2), 0.1)
+for _ in range(5):
+    loss = preference_function(*text_log_probs(preferred, pairs).chunk(2), *reference.chunk(2), 0.1)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     dpo_losses.append(loss.item())
-    chosen, rejected = (log_probs - reference).detach().chunk(2)  # how much more probable each has become
-    ranked.append((chosen > rejected).float().mean().item())
+
+
+# %% slide="skip"
+@torch.no_grad()
+def changes(texts: rewards.Rollouts, reference: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """By how many nats the chosen and the rejected stories of the pairs have become more probable."""
+    return (text_log_probs(preferred, texts) - reference).chunk(2)
+
 
 # %% slide="subslide" evidence="dpo"
-after_dpo = rewards.rollouts(preferred, new_prompts, **settings, generator=seeded(18)).texts()
-before_dpo = rewards.rollouts(start, new_prompts, **settings, generator=seeded(18)).texts()
-print(f"{len(pairs)} pairs; loss before the first step {dpo_losses[0]:.3f}, and log 2 is {math.log(2):.3f}")
-print(f"loss after 7 steps {learned(dpo_losses[-1], 0.2, 0.69)}, pairs ranked right {learned(ranked[-1], 0.6, 1)}")
-fine = [mean(map(possible, texts)) for texts in (before_dpo, after_dpo)]
-print(f"the chosen became {learned(math.exp(chosen.mean().item()), 0, 1e4)} times as probable,", end=" ")
-print(f"the rejected {learned(math.exp(rejected.mean().item()), 0, 1e4)} times")
-print(f"possible stories, new draws: {learned(fine[0], 0, 0.6)} before, {learned(fine[1], 0, 1)} after")
-assert abs(dpo_losses[0] - math.log(2)) < 1e-4 and dpo_losses[-1] < 0.62 and ranked[-1] > 0.8
+print(f"loss before the first step {dpo_losses[0]:.3f}, and log 2 is {math.log(2):.3f};", end=" ")
+print(f"before the last step {learned(dpo_losses[-1], 0.1, 0.69)}")
+these, new = changes(pairs, reference), changes(new_pairs, new_reference)
+# ESSENTIAL
+ranked = [(chosen > rejected).float().mean().item() for chosen, rejected in (these, new)]
+# END
+n_pairs, n_new = len(these[0]), len(new[0])
+print(
+    f"ranked right: {learned(ranked[0], 0.7, 1)} of these {n_pairs} pairs, {learned(ranked[1], 0.1, 0.9)} of {n_new} new pairs"
+)
+chosen, rejected = (each.mean().item() for each in these)
+print(f"these pairs: chosen {learned(chosen, -9, 9)} nats, rejected {learned(rejected, -20, 5)} nats")
+after_dpo = rewards.rollouts(preferred, other_prompts, **look_options, generator=seeded(18))
+fine = [mean(map(possible, texts.texts())) for texts in (before_dpo, after_dpo)]
+error = math.sqrt(sum(p * (1 - p) for p in fine) / 128)
+print(
+    f"possible stories, other beginnings: {learned(fine[0], 0, 0.6)} before, {learned(fine[1], 0, 1)} after,", end=" "
+)
+print(f"standard error {learned(error, 0.02, 0.1)}")
+assert abs(dpo_losses[0] - math.log(2)) < 1e-4 and dpo_losses[-1] < 0.62 and ranked[0] > 0.8
+assert rejected < -abs(chosen) and ranked[1] < 0.5 + 2 * 0.5 / math.sqrt(n_new)
 
 # %% [markdown]
-# At the start the loss is log 2, because the model is the reference. In a few steps it ranks most of these pairs right, without a reward model and without writing a text. [[dpo]] Here it did so mostly by making the rejected stories less probable. That is not yet the same as writing better: the last line counts new stories, and so few pairs can be learned by heart. In practice one takes many thousand pairs, and each only once or a few times.
+# At the start the loss is log 2, because the model is the reference. After 5 steps the model ranks most of the pairs that it was trained on right, without a reward model and without writing a text. It did so more by making the rejected stories less probable than by making the chosen ones more probable. New pairs it ranks no better than a coin, within two standard errors: what it has learned holds for these few pairs. [[dpo]] The last line counts new stories; compare the difference with its standard error. In practice one takes many thousand pairs, and each only once or a few times.
 
 # %% slide="skip"
 show(rewards.kl_penalty, rewards.dpo_loss, rewards.reinforce)
@@ -1069,20 +1256,20 @@ show(rewards.kl_penalty, rewards.dpo_loss, rewards.reinforce)
 # %% [markdown] slide="slide"
 # ## What you have now
 # - Most stories of the shipped model contain an impossible word, and a judge can find it. [[mostly-impossible]] Learning from the verdicts alone makes more stories possible, and takes the model farther from the language. [[both-rise]]
-# - Supervised fine-tuning teaches a form from examples; the loss counts only the answer. [[form-learned]]
-# - The policy gradient makes what was drawn more likely in proportion to its reward, and is right on average. [[trick]] A baseline leaves its mean and can reduce its spread a lot. [[baseline]]
+# - Supervised fine-tuning taught the model to use what the instruction names; the loss counts only the answer. [[form-learned]]
+# - The policy gradient makes what was drawn more likely in proportion to its reward, and is right on average. [[trick]] A baseline leaves its mean and can reduce its spread a lot; the mean reward is a simple baseline and not the best. [[baseline]]
 # - For texts, the mean of a group with the same beginning can be the baseline. Your two functions make the same updates as the library. [[same-step]] A group of equal rewards teaches nothing. [[silent-groups]]
-# - Here the model mainly learned to avoid the sentences that it gets wrong [[avoids]], and at best it knows a little better who has what. [[not-better]]
-# - The KL penalty estimates the distance from the start with the drawn tokens alone. [[two-estimators]] Our training, which had no penalty, went farther than its reward requires. [[farther-than-needed]]
+# - Here the model mainly learned to avoid the sentences that it gets wrong [[avoids]], and knows no better who has what. [[not-better]]
+# - The KL penalty estimates the distance from the start with the drawn tokens alone. [[two-estimators]] A larger penalty kept the models nearer to the start, with fewer possible stories. [[penalty]] All went farther than their reward requires. [[farther-than-needed]]
 # - With several tries and a judge, the lead of the trained model shrinks. [[pass-at-k]]
-# - A reward that counts sentences gets sentences, and nothing else. [[gamed]]
-# - DPO learns from pairs, without a reward model. [[dpo]]
+# - A reward that only counts sentences gets sentences. [[gamed]] One that asks for a possible story with the hard sentence gets this, in stories without gifts. [[hard-sentence]] And a gap that the model never happens to use stays unused. [[not-gamed]]
+# - DPO learns from pairs: after a few steps the model ranked most of its training pairs right, without a reward model, and new pairs no better than a coin. [[dpo]]
 #
 # Next, lesson 18: are the real models like this one?
 
 # %% [markdown] slide="skip"
 # ## Sources
-# - The policy gradient and its baseline: Williams 1992, [*Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning*](https://doi.org/10.1007/BF00992696); Sutton and Barto 2018, [*Reinforcement Learning: An Introduction*](http://incompleteideas.net/book/the-book-2nd.html), chapter 13.
+# - The policy gradient and its baseline: Williams 1992, [*Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement Learning*](https://doi.org/10.1007/BF00992696); Sutton and Barto 2018, [*Reinforcement Learning: An Introduction*](http://incompleteideas.net/book/the-book-2nd.html), chapter 13. The best baseline: Greensmith, Bartlett and Baxter 2004, [*Variance Reduction Techniques for Gradient Estimates in Reinforcement Learning*](https://www.jmlr.org/papers/v5/greensmith04a.html).
 # - Clipping: Schulman et al. 2017, [*Proximal Policy Optimization Algorithms*](https://arxiv.org/abs/1707.06347). Estimating a KL divergence: Schulman 2020, [*Approximating KL Divergence*](http://joschu.net/blog/kl-approx.html).
 # - Human feedback: Stiennon et al. 2020, [*Learning to Summarize from Human Feedback*](https://arxiv.org/abs/2009.01325); Ouyang et al. 2022, [*Training Language Models to Follow Instructions with Human Feedback*](https://arxiv.org/abs/2203.02155).
 # - Groups: Shao et al. 2024, [*DeepSeekMath*](https://arxiv.org/abs/2402.03300), section 4. Without the division by the spread: Liu et al. 2025, [*Understanding R1-Zero-Like Training*](https://arxiv.org/abs/2503.20783).

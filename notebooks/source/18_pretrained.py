@@ -2,8 +2,8 @@
 # # 18 Pretrained
 # **Is this what the real ones are?**
 #
-# *Needs* lessons 01, 06, 07, 10 and 11. *Builds* what opens a checkpoint of Hugging Face in `hub`, and `LoRA` in `lora.py`. *Runs* in about 45 s on two cores.
-# *Teaches* in about 56 minutes, plus 28 of exercises.
+# *Needs* lessons 01, 06, 07, 10 and 11. *Builds* what opens a checkpoint of Hugging Face in `hub`, and `LoRA` in `lora.py`. *Runs* in about 30 s on two cores.
+# *Teaches* in about 50 minutes, plus 28 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has two ideas. A published model is a file of named tensors and a few settings, and our library computes what they mean; where it goes wrong, each mistake leaves other symptoms. And a published model can be taught something new with a small update next to its frozen matrices.
@@ -127,7 +127,7 @@ assert unseen == ["how fast positions rotate"] and shapes_with(norm_eps=1e-3) ==
 
 # %% [markdown] slide="subslide"
 # ### The map
-# Each tensor of the file becomes a part of our model. Here is the whole map for two families. GPT-2 (its layout, not its weights) is in the second picture:
+# Each tensor of the file becomes a part of our model. Here is the whole map for two families. GPT-2 (its layout, not its weights, and without the masks that its file also holds) is in the second picture:
 
 
 # %% slide="skip"
@@ -149,7 +149,8 @@ def parts_of(folder: Path) -> list[tuple[str, tuple, list[str]]]:
 torch.manual_seed(18)
 gpt2_sizes = {"vocab_size": 345, "max_seq_len": 128, "d_model": 128, "n_layers": 3, "n_heads": 4, "d_ff": 512}
 gpt2_like = TransformerLM(preset("gpt2", **gpt2_sizes)).eval()
-gpt2_folder = save_hf(gpt2_like, Path(place.name) / "gpt2")
+gpt2_place = TemporaryDirectory()
+gpt2_folder = save_hf(gpt2_like, gpt2_place.name)
 real_folder = find_folder(MODEL) if MODEL else folder
 
 # %% tags=["source-hidden"] slide="skip"
@@ -290,7 +291,7 @@ assert torch.equal(by_hand(some_ids), opened(some_ids))
 print("a name for each of ours, and the same logits as load_hf, bit for bit")
 
 # %% [markdown]
-# A dictionary with seven entries opens the file. [[renamed]] But `TransformerLM` and `load_hf` are both ours. To be sure that we compute what these names *mean*, we take one attention layer apart and compute it from the raw tensors, with nothing of the library:
+# A dictionary with seven entries opens the file. [[renamed]] But `TransformerLM` and `load_hf` are both ours. To be sure of what these names *mean*, we compute one attention layer from the raw tensors, with nothing of the library:
 
 
 # %% slide="skip"
@@ -339,26 +340,41 @@ for layer in range(3):
     print(f"layer {layer}: largest number {of_library.abs().max():.1f}, largest difference below 0.001")
 
 # %% [markdown]
-# Three layers agree. [[by-hand]] And is this what *Hugging Face's* code computes? Lessons do not import `transformers`, but a test of this project does: `tests/hub/test_load.py` makes GPT-2, Llama, Mistral, Qwen2 and Qwen3 models with random weights in `transformers`, opens each with `load_hf`, and compares all logits, and the way back.
+# Three layers agree. [[by-hand]] And is this what *Hugging Face's* code computes? Lessons do not import `transformers`, but a test of this project does: `tests/hub/test_load.py` makes GPT-2, Llama, Mistral, Qwen2 and Qwen3 models in `transformers`, opens each with `load_hf`, and compares all logits.
 
 # %% [markdown] slide="subslide"
 # ### GPT-2 is older
-# GPT-2's file has three surprises. Its matrices are stored as (in, out), because its code computes `x @ W`. The weights of q, k and v are one matrix, side by side. And there is no head, because it is the embedding once more (lesson 10).
+# GPT-2's file has four surprises. Its matrices are stored as (in, out), because its code computes `x @ W`. The weights of q, k and v are one matrix, side by side. There is no head, because it is the embedding once more (lesson 10). And `attn.bias` is not a bias but the causal mask.
+
+# %% slide="skip"
+from safetensors.torch import save_file
+
+
+def as_published(path: Path) -> None:
+    """Rewrites the file of a GPT-2 as the one on the hub is: names without the prefix, and the mask of each layer."""
+    tensors = {name.removeprefix("transformer."): t for name, t in load_file(path).items()}
+    masks = {f"h.{layer}.attn.bias": torch.ones(1, 1, 128, 128).tril() for layer in range(3)}
+    save_file(tensors | masks, path, {"format": "pt"})
+
+
+# %% slide="skip"
+with_prefix = load_hf(gpt2_folder)  # save_hf writes names such as transformer.h.0.attn.c_attn.weight, and no masks
+as_published(gpt2_folder / "model.safetensors")
 
 # %% evidence="gpt2-file"
 gpt2_raw = load_file(gpt2_folder / "model.safetensors")
-for name in (
-    "transformer.wte",
-    "transformer.h.0.attn.c_attn",
-    "transformer.h.0.attn.c_proj",
-    "transformer.h.0.mlp.c_fc",
-):
-    print(f"{name + '.weight':<38} {tuple(gpt2_raw[name + '.weight'].shape)}")
+for name in ("wte.weight", "h.0.attn.bias", "h.0.attn.c_attn.weight", "h.0.attn.c_proj.weight", "h.0.mlp.c_fc.weight"):
+    print(f"{name:<23} {tuple(gpt2_raw[name].shape)}")
 print("a tensor called lm_head:", "lm_head.weight" in gpt2_raw)
-assert gpt2_raw["transformer.h.0.attn.c_attn.weight"].shape == (128, 3 * 128)
+assert gpt2_raw["h.0.attn.c_attn.weight"].shape == (128, 3 * 128) and "lm_head.weight" not in gpt2_raw
+assert gpt2_raw["h.0.mlp.c_fc.weight"].shape == (gpt2_like.config.d_model, gpt2_like.config.d_ff)
+without_prefix = load_hf(gpt2_folder)
+assert torch.equal(with_prefix(some_ids), gpt2_like(some_ids)) and torch.equal(
+    without_prefix(some_ids), gpt2_like(some_ids)
+)
 
 # %% [markdown]
-# [[gpt2-file]] Look at `c_proj`: it is square. If you forget to transpose it, no shape is wrong and nothing fails.
+# [[gpt2-file]] (Newer programs put `transformer.` before all names and store no masks. `load_hf` opens both.) `c_proj` is square: if you forget to transpose it, no shape is wrong and nothing fails.
 
 # %% [markdown] slide="subslide"
 # ### Your turn
@@ -383,7 +399,7 @@ def split_fused(fused):
 # %% tags=["check"]
 if check("split_fused", split_fused).passed:
     keep("split_fused", split_fused)
-    three = split_fused(gpt2_raw["transformer.h.0.attn.c_attn.weight"])
+    three = split_fused(gpt2_raw["h.0.attn.c_attn.weight"])
     first = load_hf(gpt2_folder).blocks[0].attention
     print([torch.equal(a, b.weight) for a, b in zip(three, (first.q_proj, first.k_proj, first.v_proj), strict=True)])
 
@@ -417,18 +433,7 @@ show(load_hf)
 
 # %% [markdown] slide="slide"
 # ## 3. Two ways to pair coordinates
-# Rotary positions (lesson 06) rotate *pairs* of coordinates of q and k. The paper pairs neighbours: (0, 1), (2, 3) and so on. The files on the hub pair the two halves of a head: 0 with D/2, 1 with D/2 + 1. Here is one head of 8 coordinates:
-
-# %% evidence="two-layouts"
-D = 8
-neighbours = torch.arange(D).view(-1, 2)
-halves = torch.arange(D).view(2, -1).T
-print("neighbours:", *map(tuple, neighbours.tolist()))
-print("halves:    ", *map(tuple, halves.tolist()))
-assert (neighbours.diff() == 1).all() and (halves.diff() == D // 2).all()
-
-# %% [markdown] slide="subslide"
-# Neither is better. [[two-layouts]] A model learns what each coordinate is for, so it works with the pairs that it was trained with. We load our file and rotate the wrong pairs:
+# Rotary positions have two layouts (lesson 06): the paper pairs neighbours, (0, 1), (2, 3) and so on, and the files on the hub pair the two halves of a head, 0 with D/2, 1 with D/2 + 1. With the wrong pairs the loss is high, but *where* does it go wrong?
 
 # %% slide="skip"
 from torch.nn.functional import cross_entropy
@@ -438,7 +443,7 @@ encoded = [shipped.tokenizer.encode("\n" + text) for text in texts]
 ids = torch.tensor([each[:96] for each in encoded if len(each) >= 96][:40])  # (B, T)
 
 
-# %%
+# %% slide="skip"
 @torch.no_grad()
 def losses_of(lm: TransformerLM, ids: torch.Tensor = ids) -> torch.Tensor:
     """The loss of each token after the first: (B, T-1)."""
@@ -459,7 +464,7 @@ def loaded(edit=lambda name, tensor: tensor, **choices) -> TransformerLM:
 good, mispaired = loaded(), loaded(rope_layout="interleaved")
 with torch.no_grad():
     right_logits, wrong_logits = good(ids), mispaired(ids)  # (B, T, V)
-error_at = (wrong_logits - right_logits).abs().amax((0, 2))  # (T)
+error_at = (wrong_logits - right_logits).abs().amax((0, 2)) / right_logits.abs().amax((0, 2))  # (T)
 
 # %% tags=["source-hidden"]
 exact = [position for position in range(96) if error_at[position] < 1e-4]
@@ -477,16 +482,20 @@ predict(
 
 # %% slide="subslide" evidence="mispaired"
 print(f"loss with the right pairs {losses_of(good).mean():.2f}, with the wrong ones {losses_of(mispaired).mean():.2f}")
-for position in (0, 1, 2, 10, 90):
-    print(f"position {position:>2}: largest error of a logit {error_at[position]:.2f}")
+print("largest error of a logit, relative to the largest logit:")
+for position in (0, 1, 5, 10, 90):
+    print(f"position {position:>2}: {error_at[position]:.2f}")
+far_off = (error_at[10:] > 0.3).float().mean()
+print(f"from position 10 on it is above 0.3 at {far_off:.0%} of the positions")
 assert exact == [0] and losses_of(mispaired).mean() > losses_of(good).mean() + 1.5
+assert error_at[:6].max() < 0.15 and far_off > 0.8
 
 # %% [markdown]
-# No error is raised. Position 0 is right and the first few positions are nearly right, but later the logits are far off. [[mispaired]] The fix costs nothing while the model runs: the rows of `q_proj` and `k_proj`, with their biases and the gains of their norms where there are any (lesson 06), are put into the other order once, when the file is converted. (v is not rotated, so its rows stay.)
+# No error is raised. Position 0 is right and the next five are nearly right, but from position 10 on the logits are far off nearly everywhere. [[mispaired]] So a converter puts the rows of q and k, with their biases and the gains of their norms, into the other order. (v is not rotated, so its rows stay.)
 
 # %% [markdown] slide="subslide"
 # ### Your turn
-# Someone trained with neighbours. Reorder the rows of a weight so that the same coordinates are paired as halves. Coordinate 0 of each pair belongs to the first half.
+# Someone trained with neighbours. Reorder the rows of a weight so that the same coordinates are paired as halves.
 
 
 # %% tags=["exercise"] name="rotary_layout" minutes=8 difficulty=3
@@ -514,18 +523,34 @@ hint("rotary_layout")
 # Two axes for the rows, then the even rows of every head, then the odd ones. A common mistake is to reorder all rows at once, which moves rows from one head into another; with a single head that gives the right result.
 
 # %% [markdown]
-# The library keeps both layouts, and its converter does this reordering in both directions. As a check, a model of neighbours goes through a file of halves and back:
+# The library's converter does this, too. A model of neighbours with unequal gains goes into a file, and a model of halves reads it:
 
-# %% evidence="layout-kept" slide="subslide"
+# %% slide="skip"
 torch.manual_seed(3)
 of_neighbours = TransformerLM(replace(opened.config, rope_layout="interleaved", init="normal")).eval()
+with torch.no_grad():
+    for name, gains in of_neighbours.named_parameters():
+        if "q_norm" in name or "k_norm" in name:
+            gains.uniform_(0.5, 2)
 second_place = TemporaryDirectory()
-through_file = load_hf(save_hf(of_neighbours, second_place.name))
-torch.testing.assert_close(through_file(some_ids), of_neighbours(some_ids))
-print("the same logits after the way through the file")
+second_file = save_hf(of_neighbours, second_place.name) / "model.safetensors"
+halves = {our_name(name): tensor for name, tensor in load_file(second_file).items()}
+old_gains = {
+    name: tensor for name, tensor in of_neighbours.state_dict().items() if "q_norm" in name or "k_norm" in name
+}
+
+# %% evidence="layout-kept" slide="subslide"
+of_halves = TransformerLM(replace(opened.config, rope_layout="halves")).eval()
+expected = of_neighbours(some_ids)
+for what, state in {"as the file has them": halves, "gains in the old order": halves | old_gains}.items():
+    of_halves.load_state_dict(state)
+    error = (of_halves(some_ids) - expected).abs().max() / expected.abs().max()
+    print(f"{what:<23} largest error {error:.3f}")
+    assert error < 1e-4 if state is halves else error > 0.01
+torch.testing.assert_close(load_hf(second_place.name)(some_ids), expected)
 
 # %% [markdown]
-# [[layout-kept]] Meta's own Llama files have neighbours, and the converter of Hugging Face reorders their rows ([source](https://github.com/huggingface/transformers/blob/main/src/transformers/models/llama/convert_llama_weights_to_hf.py), its function `permute`).
+# Both the rows and the gains are reordered. [[layout-kept]] Hugging Face did the same with Meta's own Llama files ([source](https://github.com/huggingface/transformers/blob/main/src/transformers/models/llama/convert_llama_weights_to_hf.py), its function `permute`).
 
 # %% [markdown] tags=["note"]
 # **Say.** Now you are the doctor. Eight patients, most of them loaded from the same file with one mistake; the last has a tokenizer that counts from 1. None raises an error. Each has symptoms of its own, if you measure the right things in the right order.
@@ -567,7 +592,7 @@ patients = {
 }  # fmt: skip
 
 # %% [markdown] slide="subslide"
-# (Gemma stores its gains minus 1, so the 1 must be added when its file is read. "Head tied" uses the embedding as the head, although the file has a head of its own.) The last patient is healthy, but its tokenizer counts from 1: every id is one too large.
+# (Gemma stores its gains minus 1. "Head tied" uses the embedding as the head, although the file has its own.) The eighth is healthy, but its tokenizer counts from 1: every id is one too large.
 
 
 # %% slide="skip"
@@ -577,6 +602,13 @@ def ids_for(patient: str) -> torch.Tensor:
 
 patients["token ids + 1"] = loaded()
 loss_at = {name: losses_of(lm, ids_for(name)).mean(0) for name, lm in patients.items()}  # each (T-1)
+with torch.no_grad():
+    logits_of = {name: lm(ids_for(name)) for name, lm in patients.items()}  # each (B, T, V)
+certain = {name: each[:, :-1].softmax(-1).amax(-1).mean() for name, each in logits_of.items()}
+right_words = {
+    name: (each[:, :-1].argmax(-1) == ids_for(name)[:, 1:]).float().mean() for name, each in logits_of.items()
+}
+reference = logits_of.pop("right")
 
 # %% tags=["source-hidden"]
 uniform = torch.tensor(float(opened.config.vocab_size)).log().item()
@@ -589,32 +621,37 @@ predict(
         "near the uniform guess": "A uniform guess is careful. Is a broken model careful?",
         "several times as high": "",
     },
-    because="A broken model is as certain as before, but of the wrong words, and that has a high loss.",
+    because="The worst patient is even more certain than the healthy model, but of wrong words, and that has a high loss.",
 )
 
 # %% slide="subslide" evidence="losses-of-patients"
-print(f"uniform guess {uniform:.2f}")
+near, far = ({name: each[part].mean() for name, each in loss_at.items()} for part in (slice(8), slice(60, None)))
+# ESSENTIAL
+print(f"{'':<24} loss   words 1-8   words 60 on   certain   right")
 for name, each in loss_at.items():
     print(
-        f"{name:<24} loss {each.mean():6.2f}   first 8 words {each[:8].mean():6.2f}   words 60 on {each[60:].mean():6.2f}"
+        f"{name:<24} {each.mean():5.2f} {near[name]:9.2f} {far[name]:11.2f} {certain[name]:11.2f} {right_words[name]:9.2f}"
     )
-assert loss_at["gains without the 1"].mean() > 3 * uniform and loss_at["head tied"].mean() > uniform
-assert abs(loss_at["eps 100 times too large"].mean() - loss_at["right"].mean()) < 0.02
-assert loss_at["rope_theta 500000"][:8].mean() - loss_at["right"][:8].mean() < 0.05
-assert loss_at["rope_theta 500000"][60:].mean() > 2 * loss_at["right"][60:].mean()
+print(f"{'uniform guess':<24} {uniform:5.2f}")
+# END
+ranking = sorted(loss_at, key=lambda name: loss_at[name].mean())
+assert set(ranking[-3:]) == {"gains without the 1", "head tied", "token ids + 1"}
+assert loss_at[ranking[-3]].mean() > 1.3 * loss_at[ranking[-4]].mean()
+assert all(certain[name] > 0.5 and right_words[name] < 0.05 for name in ranking[-3:])
+assert certain[ranking[-1]] > certain["right"]
+late = [name for name in loss_at if near[name] < near["right"] + 0.2 and far[name] > 2 * far["right"]]
+assert late == ["rotary pairs", "rope_theta 500000"]
+assert (loss_at["eps 100 times too large"] - loss_at["right"]).mean().abs() < 0.005
 
 # %% [markdown]
-# Three kinds of patients can be told apart with nothing but a text. A loss above that of a uniform guess means that the model is certain of wrong words. In our table broken gains, head or ids have by far the highest loss. If only late words suffer, look at the positions. And a wrong eps of this size cannot be seen in the loss at all. [[losses-of-patients]]
+# The three with the highest loss, with broken gains, head or ids, are certain of wrong words: their first choice has a probability above 0.5 on average (*certain*), and it is almost never right (*right*). Only late words suffer in both patients with wrong rotations, and in no other. A wrong eps of this size cannot be seen in the loss. [[losses-of-patients]]
 
 # %% [markdown] slide="subslide"
 # ### With a reference
-# Usually there is another program that runs the file correctly, such as `transformers`. Then compare logits, position by position. Here "right" is the reference.
+# If another program runs the file correctly, compare logits, position by position. Here "right" is the reference.
 
 # %% slide="skip"
 watched = [0, 1, 4, 16, 80]
-with torch.no_grad():
-    logits_of = {name: lm(ids_for(name)) for name, lm in patients.items()}  # each (B, T, V)
-reference = logits_of.pop("right")
 relative = {
     name: ((each - reference).abs().amax((0, 2)) / reference.abs().amax((0, 2)))[watched]
     for name, each in logits_of.items()
@@ -634,15 +671,15 @@ figures.display(
 for name in ("rotary pairs", "rope_theta 500000"):
     assert relative[name][0] < 1e-4
 assert relative["rope_theta 500000"][3] < 0.1 < relative["rotary pairs"][3]
-assert min(relative[name][0] for name in ("o_proj not transposed", "k and v exchanged", "head tied")) > 0.05
-assert max(relative["eps 100 times too large"]) < 0.1
+others = relative.keys() - {"rotary pairs", "rope_theta 500000", "eps 100 times too large"}
+assert min(relative[name][0] for name in others) > 0.1 and max(relative["eps 100 times too large"]) < 0.01
 
 # %% [markdown]
-# Position 0 divides the ill patients: apart from the eps, whose error is small everywhere, it is right if the mistake is about positions, because its angle is 0, and wrong otherwise. The error of a wrong `rope_theta` grows slowly with the position, and that of wrong pairs much faster. [[fingerprints]]
+# Apart from the eps, whose error is small everywhere, position 0 is right if the mistake is about positions, and wrong otherwise. With a wrong `rope_theta` the error grows slowly, with wrong pairs much faster. [[fingerprints]]
 
 # %% [markdown] slide="subslide"
 # ### Which part differs first?
-# The sharpest instrument compares the result of *every part*. All parts after the cause are wrong, too, so only the first one counts. `capture` (lesson 04) returns the results in the order in which they are computed.
+# Now compare the result of *every part*. After the cause all are wrong, so only the first one counts. `capture` (lesson 04) returns them in the order of computation.
 
 
 # %% tags=["exercise"] name="first_difference" minutes=6 difficulty=2 plan=80
@@ -690,10 +727,12 @@ def first_wrong_part(name: str, tolerance: float = 1e-3) -> str:
 for name in logits_of:
     print(f"{name:<24} first wrong: {first_wrong_part(name)}")
 assert first_wrong_part("rotary pairs").endswith("rotation.q") and first_wrong_part("token ids + 1") == "embed"
+assert first_wrong_part("rope_theta 500000").endswith("rotation.q")
+assert first_wrong_part("gains without the 1") == "blocks.0.attn_norm"
 assert first_wrong_part("o_proj not transposed") == "blocks.0.attention.o_proj"
 
 # %% [markdown]
-# This names the part in each case: the ids at the embedding, the gains at the first norm, both mistakes of the positions at the rotation, the transposed matrix at `o_proj`. [[first-part]] With loss, positions and first part together, no two rows are the same.
+# This names the part: the ids at the embedding, the gains at the first norm, both wrong rotations at the rotation, the transposed matrix at `o_proj`. [[first-part]]
 
 # %% [markdown] slide="subslide"
 # ### An unknown patient
@@ -729,7 +768,7 @@ predict(
 )
 
 # %% [markdown]
-# Its base is nearer to the right one than the other patient's, so it is less ill. [[unknown]] Such a mistake is dangerous, because short tests pass.
+# Its base is nearer to the right one, so it is less ill. [[unknown]] Such a mistake is dangerous, because short tests pass.
 
 # %% [markdown] tags=["note"]
 # **Say.** The same cells, but now on whatever model `MODEL` names. Offline that is our own model and a small tokenizer that we train on the spot.
@@ -787,7 +826,7 @@ attention_view(real, real_tokenizer, read[0, :8].tolist())
 
 # %% [markdown] slide="subslide"
 # ### What its tokenizer does
-# A byte-level BPE (lesson 01) can write everything, but at which price? Offline we train one on our stories:
+# A byte-level BPE (lesson 01) can write every text, but how many tokens does it need? Offline we train one on our stories, and then compare translations of one sentence, the first of the [Universal Declaration of Human Rights](https://www.un.org/en/about-us/universal-declaration-of-human-rights):
 
 # %% slide="skip"
 small_bpe = train_bpe(storyworld.corpus(300, seed=1), 500)
@@ -807,32 +846,42 @@ predict(
     because="A Cyrillic letter has two bytes in UTF-8, and no merge was learned for them.",
 )
 
-# %% slide="subslide" evidence="scripts"
-greetings = {
-    "English": "Good morning, my friend", "German": "Guten Morgen, schöner Tag", "Greek": "Καλημέρα φίλε μου",
-    "Russian": "Доброе утро, мой друг", "Hindi": "सुप्रभात मेरे दोस्त", "Chinese": "早上好我的朋友",
-    "numbers": "1234567 and 3.14159", "emoji": "🙂🙂🙂",
+# %% slide="subslide"
+one_sentence = {
+    "English": "All human beings are born free and equal in dignity and rights.",
+    "German": "Alle Menschen sind frei und gleich an Würde und Rechten geboren.",
+    "Chinese": "人人生而自由，在尊严和权利上一律平等。",
+    "Russian": "Все люди рождаются свободными и равными в своем достоинстве и правах.",
+    "Greek": "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι και ίσοι στην αξιοπρέπεια και τα δικαιώματα.",
+    "Hindi": "सभी मनुष्यों को गौरव और अधिकारों के मामले में जन्मजात स्वतन्त्रता और समानता प्राप्त है।",
 }  # fmt: skip
-per_character = {name: len(bpe.encode(text)) / len(text) for name, text in greetings.items()}
-for name, text in greetings.items():
-    print(f"{name:<8} {len(text):>3} characters, {len(text.encode()):>3} bytes, {len(bpe.encode(text)):>3} tokens")
+
+# %% evidence="scripts"
+n_tokens = {name: len(bpe.encode(text)) for name, text in one_sentence.items()}
+to_english = {name: n / n_tokens["English"] for name, n in n_tokens.items()}
+for name, text in one_sentence.items():
+    print(
+        f"{name:<8} {len(text):>2} characters, {len(text.encode()):>3} bytes, {n_tokens[name]:>3} tokens, "
+        f"{to_english[name]:.1f} times English"
+    )
 if not MODEL:
-    assert per_character["Russian"] > 1.5 and per_character["Chinese"] == 3 and per_character["English"] < 1
+    assert min(ratio for name, ratio in to_english.items() if name != "English") > 1.05 and to_english["Hindi"] > 5
 
 # %% tags=["source-hidden"] slide="subslide"
 fig, ax = plt.subplots(figsize=(9.4, 4.6), layout="constrained")
-ax.barh(list(per_character), list(per_character.values()), color=figures.SERIES[0])
+ax.barh(list(to_english), list(to_english.values()), color=figures.SERIES[0])
 ax.axvline(1, color=figures.QUIET, linestyle=":")
 ax.invert_yaxis()
-ax.set(title="How much text fits into a token?", xlabel="tokens per character", ylabel="text")
+ax.set(title="Tokens for the same sentence", xlabel="tokens, relative to English", ylabel="language")
 figures.display(
-    fig, alt="Bar chart of tokens per character for eight texts. English is lowest.",
-    caption="A tokenizer is short for what it was trained on. Elsewhere it falls back to bytes, up to four for a character.",
-    table={"text": list(per_character), "tokens per character": list(per_character.values())}, digits=2,
+    fig, alt="Bar chart: how many tokens one sentence takes in six languages, relative to English.",
+    caption="A tokenizer needs the fewest tokens for what it was trained on. Elsewhere it falls back to bytes.",
+    table={"language": list(to_english), "tokens": list(n_tokens.values()), "relative to English": list(to_english.values())},
+    digits=2,
 )  # fmt: skip
 
 # %% [markdown]
-# A text in another script takes more tokens, for some scripts several times as many, so less of it fits into the same context, and it costs as many times more to read and write. [[scripts]] Real tokenizers are trained on many languages, but unequally ([Petrov et al. 2023](https://arxiv.org/abs/2305.15425)). Set `MODEL`, and this picture shows how unequally yours was.
+# The same sentence takes more tokens in every other language, in Hindi more than five times as many, so less text fits into the context, and reading and writing it takes more steps. [[scripts]] Real tokenizers are trained on many languages, but unequally ([Petrov et al. 2023](https://arxiv.org/abs/2305.15425)). Set `MODEL`, and this picture is about yours.
 
 # %% slide="subslide" evidence="numbers-cut"
 for number in ("7", "42", "1234", "1234567"):
@@ -859,14 +908,14 @@ if not MODEL:
 
 # %% [markdown] slide="slide"
 # ## 6. A small update
-# Can you teach such a model something new on a laptop? While AdamW trains a model, it keeps four numbers for each parameter: the weight, its gradient and two averages (lesson 11). And after training, every task has a whole model of its own.
+# Can you teach such a model something new on a laptop? AdamW keeps four numbers for each parameter (lesson 11), and afterwards every task has a whole model of its own.
 
 # %% [markdown] slide="subslide"
 # **LoRA** (*low-rank adaptation*, [Hu et al. 2021](https://arxiv.org/abs/2106.09685)) freezes the matrix $W$ and learns an update that is the product of two thin ones:
 #
 # $$y = W x + \frac{\alpha}{r} B A x$$
 #
-# $A$ makes $r$ numbers of $x$, and $B$ makes an output of these. The number $r$ is the **rank** of the update. By hand, with rank 1:
+# $A$ makes $r$ numbers of $x$, and $B$ makes an output of these; $r$ is the **rank**. By hand, with rank 1:
 
 # %% evidence="lora-by-hand"
 W = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, -1.0]])  # (out, in)
@@ -879,7 +928,7 @@ print("together ", (W @ x + B @ (A @ x)).tolist())
 assert torch.equal((W + B @ A) @ x, W @ x + B @ (A @ x))
 
 # %% [markdown]
-# Because everything is linear, the update can be added to the weight afterwards. [[lora-by-hand]] ($\alpha$ is a fixed number that scales the update. Here $\alpha = r$, so the factor is 1 and the merged weight is $W + BA$.) While it trains the two ways are separate, and when the model is used there is only one matrix, as before.
+# Because everything is linear, the update can be added to the weight after training. [[lora-by-hand]] ($\alpha$ is a fixed number that scales the update. Here $\alpha = r$, so the factor is 1.)
 
 # %% slide="skip"
 wide = 4096
@@ -895,14 +944,14 @@ predict(
     because="Two times 4 times 4096 numbers, instead of 4096 times 4096.",
 )
 
-# %% slide="subslide" evidence="few-parameters"
+# %% slide="skip" evidence="few-parameters"
 for rank in (1, 4, 16, 64):
     n_update = rank * (wide + wide)
     print(f"rank {rank:>2}: {n_update:>9,} parameters instead of {wide * wide:,}, {n_update / wide**2:.2%}")
 assert n_update == torch.empty(wide, 64).numel() + torch.empty(64, wide).numel()
 
 # %% [markdown]
-# [[few-parameters]] A matrix has r · (in + out) new numbers instead of in · out.
+# An update has r · (in + out) numbers, and the matrix in · out. [[few-parameters]]
 
 # %% [markdown] slide="subslide"
 # ### Your turn
@@ -980,27 +1029,36 @@ print(names[:2], "and so on: the same logits, bit for bit")
 print(f"{trainable:,} of {n_parameters:,} parameters train")
 
 # %% [markdown]
-# B starts at 0, so at first nothing changes. [[nothing-changes-at-first]] By default the maps of queries and values get an update, as in the paper.
+# B starts at 0, so at first nothing changes. [[nothing-changes-at-first]] By default queries and values get an update, as in the paper.
 
 # %% slide="subslide" evidence="merged"
 with torch.no_grad():
     for tensor in lora_state(adapted).values():
         tensor.normal_(std=0.1)  # as if it had been trained
+    # ESSENTIAL
     before, separate = real(read), adapted(read)
     merge_lora(adapted)
     together = adapted(read)
+    # END
+    changed = [
+        not torch.equal(lora.linear.weight, real.get_submodule(n).weight) for n, lora in lora_layers(adapted).items()
+    ]
+    # ESSENTIAL
     unmerge_lora(adapted)
+    # END
 largest = before.abs().max()
 print(f"the update changes a logit by up to {(separate - before).abs().max() / largest:.2f} of the largest one")
 assert (together - separate).abs().max() < 0.001 * largest
-print("merging it, by less than 0.001")
-assert torch.equal(adapted.blocks[0].attention.q_proj.linear.weight, real.blocks[0].attention.q_proj.weight)
+print(f"merging it, by less than 0.001; it changes {sum(changed)} of {len(changed)} matrices")
+restored = [torch.equal(lora.linear.weight, real.get_submodule(n).weight) for n, lora in lora_layers(adapted).items()]
+print(f"after unmerging, {sum(restored)} of {len(restored)} are what they were, bit for bit")
+assert all(changed) and all(restored) and len(restored) == 2 * real.config.n_layers
 
 # %% [markdown]
-# Merged and separate agree but for rounding, and after `unmerge_lora` every weight is what it was, bit for bit: the library keeps the original weight, because subtracting the update again would leave rounding behind. [[merged]]
+# Merged and separate agree but for rounding, and after `unmerge_lora` every weight is what it was, bit for bit. [[merged]] (The library keeps the original, because subtracting would leave rounding behind.)
 
 # %% [markdown] tags=["note"]
-# **Say.** In the village of Seaview everything is silver. The model has never heard of it. We teach it with 25 updates, once by moving all weights, and with updates of three ranks.
+# **Say.** In the village of Seaview everything is silver. The model has never heard of it. We teach it with 25 updates, by moving all weights, and with updates of three ranks, each at several rates.
 #
 # **Draw.** Two axes: how well it knows the village, and how well it still knows the world. A point for each training.
 #
@@ -1010,7 +1068,7 @@ assert torch.equal(adapted.blocks[0].attention.q_proj.linear.weight, real.blocks
 # - *Yes, because the old weights are frozen* (`LoRA clearly less`): They are frozen, but what is added to them is not. Compare at equal learning.
 # - *A higher rank learns more* (from the room): At the same rate it does. At a higher rate a low rank does, too.
 #
-# **Cut if short.** The control; keep the picture.
+# **Cut if short.** The table; keep the picture.
 
 # %% [markdown] slide="slide" plan=80
 # ## 7. Teach it something
@@ -1063,7 +1121,7 @@ from tinylm_lib.classroom import control, learned
 EVERY_MAP = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-# %%
+# %% slide="skip"
 def batches(seed: int):
     generator = torch.Generator().manual_seed(seed)
     while True:
@@ -1085,22 +1143,23 @@ def teach(rate: float, rank: int | None = None, updates: int = 25, seed: int = 1
 
 
 # %% slide="skip"
-runs = {(None, 0.001): None, (None, 0.002): None, (1, 0.02): None, (4, 0.01): None, (4, 0.02): None, (16, 0.005): None}
+runs = [(None, 0.001), (None, 0.002), (None, 0.004), (1, 0.02), (4, 0.01), (4, 0.015), (4, 0.02), (16, 0.005)]
 taught = {(rank, rate): teach(rate, rank) for rank, rate in runs}
 reached = {key: measure(lm) for key, lm in taught.items()}
 at_first = measure(opened)
 
+# %% slide="skip"
+FULL, SMALL = (None, 0.004), (4, 0.015)  # they learn equally well
+by_seed = {
+    key: [reached[key], *(measure(teach(key[1], key[0], seed=seed)) for seed in (2, 3))] for key in (FULL, SMALL)
+}
+forgotten = {key: [old_loss - at_first[1] for _, old_loss in found] for key, found in by_seed.items()}
+less = [small / full for small, full in zip(forgotten[SMALL], forgotten[FULL], strict=True)]
+
 # %% tags=["source-hidden"]
-kept_full, kept_lora = reached[None, 0.002][1] - at_first[1], reached[4, 0.01][1] - at_first[1]
 predict(
     "We choose the rates so that full fine-tuning and an update of rank 4 learn the village equally well. Which one then forgets less of the old world?",
-    key=lambda: (
-        "LoRA clearly less"
-        if kept_lora < 0.6 * kept_full
-        else "about the same"
-        if kept_lora < 1.5 * kept_full
-        else "LoRA more"
-    ),
+    key=lambda: "LoRA clearly less" if max(less) < 0.5 else "about the same" if max(less) < 1.5 else "LoRA more",
     choices={
         "LoRA clearly less": "The old weights are frozen, but the update is added to them everywhere.",
         "about the same": "",
@@ -1116,48 +1175,65 @@ for (rank, rate), (probability, old_loss) in reached.items():
     n = sum(t.numel() for t in lora_state(taught[rank, rate]).values()) if rank else n_parameters_of_ours
     name = f"rank {rank}" if rank else "all weights"
     print(
-        f"{name:<12} rate {rate:<6} {n:>8,} trained, {learned(probability, 0.3, 1)}, old {learned(old_loss, 0.8, 1.5)}"
+        f"{name:<12} rate {rate:<6} {n:>8,} trained, {learned(probability, 0.3, 1)}, "
+        f"old loss up by {learned(old_loss - at_first[1], 0.01, 0.6)}"
     )
 # END
-assert reached[4, 0.02][0] > reached[4, 0.01][0] > 2 * at_first[0]
-assert reached[4, 0.02][1] > reached[4, 0.01][1] + 0.05 > reached[None, 0.001][1]
-assert (
-    abs(reached[4, 0.01][0] - reached[None, 0.002][0]) < 0.1
-    and abs(reached[4, 0.01][1] - reached[None, 0.002][1]) < 0.06
-)
+rising = [[(None, 0.001), (None, 0.002), (None, 0.004)], [(4, 0.01), (4, 0.015), (4, 0.02)]]
+for low, middle, high in rising:
+    assert at_first[1] + 0.01 < reached[low][1] < reached[middle][1] - 0.03 < reached[high][1] - 0.06
+    assert at_first[0] + 0.3 < reached[low][0] < reached[middle][0] - 0.03 and reached[high][0] > 0.95
+assert reached[1, 0.02][0] > at_first[0] + 0.3
+
+# %% [markdown]
+# A few thousand numbers are enough for this lesson about the village. With both methods, a higher rate made the model forget more. [[learned-and-kept]]
+
+# %% tags=["source-hidden"] slide="skip"
+BESIDE = {  # where the label of a point is: across, down, alignment
+    (None, 0.001): (-0.02, 0.008, "right"), (None, 0.002): (-0.02, 0.016, "right"), (None, 0.004): (-0.02, 0.01, "right"),
+    (1, 0.02): (-0.01, -0.03, "right"), (4, 0.01): (0.015, -0.015, "left"), (4, 0.015): (0.02, -0.004, "left"),
+    (4, 0.02): (-0.02, 0.0, "right"), (16, 0.005): (0.02, 0.006, "left"),
+}  # fmt: skip
 
 # %% tags=["source-hidden"] slide="subslide"
 fig, ax = plt.subplots(figsize=(9.4, 5), layout="constrained")
 ax.plot(*at_first, "s", color=figures.INK, markersize=12)
 ax.text(at_first[0] + 0.02, at_first[1], "before", va="center")
-beside = {  # where the label of a point is: across, down, alignment
-    (None, 0.001): (-0.02, 0.006, "right"), (None, 0.002): (-0.02, 0.012, "right"), (1, 0.02): (-0.02, -0.008, "right"),
-    (4, 0.01): (0.015, -0.015, "left"), (16, 0.005): (0.02, 0.004, "left"), (4, 0.02): (-0.02, 0.0, "right"),
-}  # fmt: skip
+for rank in (None, 4):
+    hue = figures.SERIES[0] if rank else figures.SERIES[1]
+    ax.plot(*zip(*(reached[key] for key in runs if key[0] == rank), strict=True), color=hue, linewidth=2)
 for (rank, rate), (probability, old_loss) in reached.items():
     hue = figures.SERIES[0] if rank else figures.SERIES[1]
     ax.plot(probability, old_loss, "o", color=hue, markersize=13)
-    across, down, side = beside[rank, rate]
+    across, down, side = BESIDE[rank, rate]
     name = f"rank {rank}, {rate}" if rank else f"all weights, {rate}"
     ax.text(probability + across, old_loss + down, name, color=hue, ha=side, va="center")
 ax.set(title="Learned and forgotten", xlabel="probability of the village's words", ylabel="loss on old stories")
-ax.set(xlim=(0.1, 1.16), xticks=[0.2, 0.4, 0.6, 0.8, 1.0])
+ax.set(xlim=(0.1, 1.22), xticks=[0.2, 0.4, 0.6, 0.8, 1.0])
 figures.display(
-    fig, alt="Scatter plot. The further right a training is, the higher it is: what learns more of the village has a higher loss on old stories, with LoRA and without.",
-    caption="Each point is a training of 25 updates. Right is better for the village, down is better for the old world.",
+    fig, alt="Scatter plot. With all weights and with rank 4, a higher rate is further right and higher: what learns more of the village has a higher loss on old stories. The line of rank 4 is a little lower.",
+    caption="Each point is a training of 25 updates, at the rate beside it. Right is better for the village, down is better for the old world.",
     table={
         "trained": [f"rank {rank}" if rank else "all weights" for rank, _ in reached],
         "rate": [str(rate) for _, rate in reached],
         "probability": [learned(p, 0.3, 1) for p, _ in reached.values()],
-        "old loss": [learned(o, 0.8, 1.5) for _, o in reached.values()],
+        "old loss up by": [learned(o - at_first[1], 0.01, 0.6) for _, o in reached.values()],
     },
 )  # fmt: skip
 
+# %% slide="subslide" evidence="equally-learned"
+for seed, pair in enumerate(zip(*by_seed.values(), strict=True), 1):
+    for name, (probability, old_loss) in zip(("all weights", "rank 4"), pair, strict=True):
+        rise = learned(old_loss - at_first[1], 0.1, 0.35)
+        print(f"seed {seed}: {name:<11} {learned(probability, 0.9, 1)}, old loss up by {rise}")
+    assert abs(pair[0][0] - pair[1][0]) < 0.04
+assert all(0.6 < ratio < 1 for ratio in less)
+
 # %% [markdown]
-# A few thousand numbers are enough for this lesson about the village. The further a training went, the more was forgotten, with both methods. At about equal learning, the updates raised the loss on old stories a little less than the training of all weights did. [[learned-and-kept]]
+# At the rates 0.004 and 0.015 both learn equally well, and there LoRA forgot a little less, in each of three seeds. [[equally-learned]]
 
 # %% [markdown] slide="say"
-# Larger studies find that LoRA often learns less and forgets less ([Biderman et al. 2024](https://arxiv.org/abs/2405.09673)). In our small test, with a task that is only a few words, the rate decides how far a training goes along that trade, and one seed cannot decide between the methods. LoRA leaves the old weights untouched, and taking the update out brings it back, bit for bit.
+# Larger studies find that LoRA often learns less and forgets less ([Biderman et al. 2024](https://arxiv.org/abs/2405.09673)). Our test is one small task, and the rate mattered far more than the method. LoRA leaves the old weights untouched, and taking the update out brings it back, bit for bit.
 
 # %% slide="subslide" evidence="taken-out"
 villager = taught[4, 0.01]
@@ -1171,10 +1247,10 @@ print(
 )
 
 # %% [markdown]
-# [[taken-out]] So one large model can serve many tasks, each with a small file. Try other ranks and rates:
+# [[taken-out]] So one large model can serve many tasks, each with a small file. In the notebook you can try other ranks and rates:
 
 
-# %% slide="subslide"
+# %% slide="skip"
 def try_rank(rank=2, rate=0.01):
     lm = teach(rate, rank)
     probability, old_loss = measure(lm)
@@ -1183,7 +1259,7 @@ def try_rank(rank=2, rate=0.01):
     )
 
 
-# %%
+# %% slide="skip"
 control(try_rank, rank=[2, 1, 8, 32], rate=[0.01, 0.005, 0.02, 0.05])
 
 # %% [markdown] tags=["note"]
@@ -1309,7 +1385,8 @@ torch.manual_seed(1)
 small = quantize_model(opened)
 add_lora(small, 4, EVERY_MAP)
 recipe = TrainConfig(total_steps=25, optimizer="adamw", matrix_lr=0.01)
-list(train(small, build_optimizer(small, recipe), batches(1), recipe))
+for _ in train(small, build_optimizer(small, recipe), batches(1), recipe):
+    pass
 
 # %% evidence="over-8-bits" slide="subslide"
 probability, old_loss = measure(small.eval())
@@ -1337,11 +1414,11 @@ assert abs(probability - reached[4, 0.01][0]) < 0.15
 # %% [markdown] slide="slide"
 # ## What you have now
 # - A published model is a file of named tensors and some settings. [[header]] Some settings leave no trace in the shapes, so nobody notices if they are read wrongly. [[not-in-the-shapes]]
-# - For families like Llama, opening a file is renaming. [[renamed]] What the names mean was checked by computing the attention layers from the raw tensors. [[by-hand]] GPT-2 stores its matrices transposed, q, k and v fused, and no head. [[gpt2-file]]
+# - For families like Llama, opening a file is renaming. [[renamed]] What the names mean was checked by computing the attention layers from the raw tensors. [[by-hand]] GPT-2 stores its matrices transposed, q, k and v fused, masks, and no head. [[gpt2-file]]
 # - Rotary positions have two layouts. With the wrong one the model loads, its first words are nearly right, and later ones are nonsense. [[mispaired]]
 # - Each broken conversion has symptoms of its own: the loss near and far [[losses-of-patients]], the error at each position [[fingerprints]], and the first part that differs. [[first-part]]
 # - LoRA freezes a matrix and learns an update of low rank next to it. At first nothing changes [[nothing-changes-at-first]], and afterwards it can be merged and taken out again. [[merged]] One of its two matrices must start at 0, and the other must not. [[both-zero]]
-# - In our test, how much was forgotten depended more on how far the training went than on whether LoRA or all weights were trained. [[learned-and-kept]]
+# - In our test, LoRA and the training of all weights forgot about the same when both had learned equally well, [[equally-learned]] and a higher rate made both forget more. [[learned-and-kept]]
 # - A byte-level tokenizer writes every script, but those that it was not trained on take more tokens. [[scripts]]
 #
 # You can now open a published model, check that you compute what it means, and teach it something.
@@ -1353,5 +1430,6 @@ assert abs(probability - reached[4, 0.01][0]) < 0.15
 # - What it learns and forgets: Biderman et al. 2024, [*LoRA Learns Less and Forgets Less*](https://arxiv.org/abs/2405.09673).
 # - Rotary positions: Su et al. 2021, [*RoFormer*](https://arxiv.org/abs/2104.09864), section 3.2 (neighbours). The reordering: [the converter of Llama's weights](https://github.com/huggingface/transformers/blob/main/src/transformers/models/llama/convert_llama_weights_to_hf.py) in `transformers`.
 # - GPT-2: Radford et al. 2019, *Language Models are Unsupervised Multitask Learners*, and [its files](https://huggingface.co/openai-community/gpt2).
+# - The sentence in six languages: United Nations 1948, [*Universal Declaration of Human Rights*](https://www.un.org/en/about-us/universal-declaration-of-human-rights), article 1, in its official translations.
 # - Tokenizers and languages: Petrov et al. 2023, [*Language Model Tokenizers Introduce Unfairness Between Languages*](https://arxiv.org/abs/2305.15425). Digits: Singh and Strouse 2024, [*Tokenization Counts: the Impact of Tokenization on Arithmetic in Frontier LLMs*](https://arxiv.org/abs/2402.14903).
 # - Opening published weights in a model of one's own: Raschka 2024, [*Build a Large Language Model (From Scratch)*](https://github.com/rasbt/LLMs-from-scratch), chapter 5 and appendix E.

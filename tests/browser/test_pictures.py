@@ -18,8 +18,8 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", pictures.SCHEMES)
 def test_the_page_shows_what_the_readme_says(chromium: Browser, tmp_path: Path, scheme: str) -> None:
-    *_, index = export(NOTEBOOKS, tmp_path, ["00"])
-    with pictures.writing(chromium, index.as_uri(), scheme) as view:
+    export(NOTEBOOKS, tmp_path, ["00"])
+    with pictures.writing(chromium, (tmp_path / "index.html").as_uri(), scheme) as view:
         text, rows = view.locator(".sheet").inner_text(), view.locator("tbody tr").all_inner_texts()
         (word,) = view.locator(".told").all_inner_texts()
         ink = view.evaluate("node => getComputedStyle(node).color")

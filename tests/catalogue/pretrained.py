@@ -289,6 +289,25 @@ def lora_detached(x, weight, a, b, alpha):
     return x @ weight.T + alpha / len(a) * (x.detach() @ a.T @ b.T)
 
 
+def lora_base_without_gradient(x, weight, a, b, alpha):
+    with torch.no_grad():
+        frozen = x @ weight.T
+    return frozen + alpha / len(a) * (x @ a.T @ b.T)
+
+
+def lora_rank_from_b(x, weight, a, b, alpha):
+    return x @ weight.T + alpha / len(b) * (x @ a.T @ b.T)
+
+
+def lora_viewed_not_turned(x, weight, a, b, alpha):
+    r = len(a)
+    return x @ weight.T + alpha / r * (x @ a.reshape(-1, r) @ b.reshape(r, -1))
+
+
+def lora_with_relu(x, weight, a, b, alpha):
+    return x @ weight.T + alpha / len(a) * (F.relu(x @ a.T) @ b.T)
+
+
 def merged_plainly(weight, a, b, alpha):
     return (weight.float() + alpha / len(a) * (b.float() @ a.float())).to(weight.dtype)
 
@@ -345,6 +364,24 @@ def merged_twice(weight, a, b, alpha):
     return (weight.float() + 2 * alpha / len(a) * b @ a).to(weight.dtype)
 
 
+def merged_alpha_ignored(weight, a, b, alpha):
+    return (weight.float() + b.float() @ a.float() / len(a)).to(weight.dtype)
+
+
+def merged_scales_a_in_place(weight, a, b, alpha):
+    a *= alpha / len(a)
+    return (weight.float() + b.float() @ a.float()).to(weight.dtype)
+
+
+def merged_as_a_mixture(weight, a, b, alpha):
+    scale = alpha / len(a)
+    return ((1 - scale) * weight.float() + scale * (b.float() @ a.float())).to(weight.dtype)
+
+
+def merged_by_the_root(weight, a, b, alpha):
+    return (weight.float() + alpha / len(a) ** 0.5 * (b.float() @ a.float())).to(weight.dtype)
+
+
 RIGHT = {
     "split_fused": named(split_by_chunk, split_by_index, split_by_view, split_by_einsum),
     "rotary_layout": named(layout_by_slices, layout_by_loops, layout_by_view, layout_by_index),
@@ -368,10 +405,12 @@ WRONG = {
     "lora_linear": named(
         lora_without_scale, lora_alpha_alone, lora_update_alone, lora_all_scaled, lora_by_the_width, lora_by_the_root,
         lora_subtracted, lora_of_the_output, lora_upside_down, lora_detached,
+        lora_base_without_gradient, lora_rank_from_b, lora_viewed_not_turned, lora_with_relu,
     ),
     "merged_weight": named(
         merged_turned, merged_without_scale, merged_alpha_alone, merged_in_place, merged_update_alone,
-        merged_stays_wide, merged_subtracted, merged_twice,
+        merged_stays_wide, merged_subtracted, merged_twice, merged_alpha_ignored,
+        merged_scales_a_in_place, merged_as_a_mixture, merged_by_the_root,
     ),
 }  # fmt: skip
 LIBRARY = {

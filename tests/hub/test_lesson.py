@@ -1,5 +1,6 @@
 """Lesson 18 with `MODEL` set: its cells run on a model of each family, from a folder and by an id of the hub."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing in this process may need a network
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from support.hub import served, trained
 from support.lessons import cells_up_to, run_lesson
 
@@ -22,11 +24,22 @@ LAST = "6. A small update"  # the last section that reads the model
 SIZES = {"vocab_size": 300, "max_seq_len": 96, "d_model": 24, "n_layers": 2, "n_heads": 3, "d_ff": 40}
 FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": {"name": "gpt2"},
+    "gpt2 as published": {"name": "gpt2"},
     "llama": {"name": "llama", "n_kv_heads": 1},
     "mistral": {"name": "llama", "n_kv_heads": 1, "d_head": 10},
     "qwen2": {"name": "llama", "qkv_bias": True, "tie_embeddings": True},
     "qwen3": {"name": "modern", "n_kv_heads": 1, "tie_embeddings": True},
 }
+# The tensors of a Mistral are those of a Llama, and `save_hf` writes the first family that has a model.
+MISTRAL = {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 4096}
+
+
+def as_published(path: Path) -> None:
+    """The names of a GPT-2 without their prefix, and each layer's mask, as in the file on the hub."""
+    tensors = {name.removeprefix("transformer."): t for name, t in load_file(path).items()}
+    size = SIZES["max_seq_len"]
+    masks = {f"h.{i}.attn.bias": torch.ones(1, 1, size, size).tril() for i in range(SIZES["n_layers"])}
+    save_file(tensors | masks, path, {"format": "pt"})
 
 
 def made(folder: Path, family: str) -> TransformerLM:
@@ -35,7 +48,12 @@ def made(folder: Path, family: str) -> TransformerLM:
     choices = dict(FAMILIES[family])
     model = TransformerLM(preset(choices.pop("name"), **{**SIZES, **choices}))
     save_hf(model, folder, tokenizer=HubTokenizer(trained(begins=family == "llama").to_str()))
-    assert f'"model_type": "{family}"' in (folder / "config.json").read_text()
+    config = folder / "config.json"
+    if family == "mistral":
+        config.write_text(json.dumps(json.loads(config.read_text()) | MISTRAL))
+    if family == "gpt2 as published":
+        as_published(folder / "model.safetensors")
+    assert f'"model_type": "{family.partition(" ")[0]}"' in config.read_text()
     return model.eval()
 
 
@@ -59,7 +77,7 @@ def test_the_cells_run_on_a_folder_of_each_family(family: str, tmp_path: Path, c
 
 @pytest.mark.slow
 def test_the_cells_run_on_an_id_of_the_hub(tmp_path: Path) -> None:
-    made(tmp_path / "theirs", "gpt2")
+    made(tmp_path / "theirs", "gpt2 as published")
     code = f"from support.lessons import run_lesson\nrun_lesson('18', {LAST!r}, MODEL='owner/name')"
     with served(tmp_path / "theirs") as hub:
         environment = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}"}

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import pytest
 import rewards
@@ -50,3 +51,18 @@ def test_the_least_distance_of_a_fraction() -> None:
     assert rewards.tilt(rewards.POSSIBLE) == pytest.approx(0)
     assert rewards.tilt(1.0) == pytest.approx(-math.log(rewards.POSSIBLE))
     assert rewards.tilt(0.5) == pytest.approx(-math.log(4 * rewards.POSSIBLE * (1 - rewards.POSSIBLE)) / 2)
+
+
+def test_the_lesson_shows_the_lines_of_the_table() -> None:
+    root = Path(rewards.__file__).parents[1]
+    table = [line.split() for line in (root / "tools/rewards.txt").read_text("utf-8").splitlines()]
+    (names,) = (line for line in table if line[:1] == ["run"])
+    rows = {tuple(line[:2]): dict(zip(names, line, strict=True)) for line in table if len(line) == len(names)}
+    shown = ["possible", "kl-start", "kl-language", "words", "own-right", "gifts", "owner-told", "hard@1"]
+    shown += ["owner-right", "n"]
+    lesson = (root / "notebooks/source/17_rewards.py").read_text("utf-8")
+    recorded = lesson.partition('RECORDED = """\n')[2].partition('"""')[0].replace("\n", ";").strip(";").split(";")
+    assert len(recorded) == 18
+    for line in recorded:
+        run, seed, *numbers = line.split()
+        assert numbers == [rows[run, seed][name].split(",")[-1] for name in shown]

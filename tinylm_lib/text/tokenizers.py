@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -132,10 +132,17 @@ class WordTokenizer(Tokenizer):
                 if word not in self.ids:
                     raise ValueError(
                         f"word {word!r} at position {position} is not one of the {self.vocab_size} known ones; "
-                        f"build the tokenizer from a text that has it, or use bpe or bytes"
+                        f"build the tokenizer from a text that has it, or use bpe or bytes{self._alike(word)}"
                     )
                 yield self.ids[word]
                 position += len(word)
+
+    def _alike(self, word: str) -> str:
+        """The known words that begin most like it, as the end of a message; nothing where none begins like it."""
+        bare = {known: known.lstrip(" ") for known in self.words}
+        shared = {known: sum(takewhile(bool, map(str.__eq__, bare[known], word.lstrip(" ")))) for known in bare}
+        found = [bare[known] for known in sorted(bare, key=shared.get, reverse=True) if shared[known]]
+        return f". Known words that begin like it: {', '.join(list(dict.fromkeys(found))[:5])}" if found else ""
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of ids.

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from tinylm_lib.classroom.checks.check import diagnose
-from tinylm_lib.classroom.checks.surroundings import replaced_in_torch, values_used
+from tinylm_lib.classroom.checks.check import check, diagnose
+from tinylm_lib.classroom.checks.surroundings import never_ran, ready_made, replaced_in_torch, values_used
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 d_k, table = 256, torch.zeros(2, 3)
@@ -44,3 +44,40 @@ def test_nothing_is_right_where_a_function_of_torch_was_replaced(place, name, mo
     found = diagnose("attention", zeros)
     assert not found.passed and found.mistake == "torch was changed"
     assert f"`{place.__name__}.{name}` is not PyTorch's own" in found.message
+
+
+def softmax(x, dim):
+    return x.softmax(dim)
+
+
+def own_softmax(x, dim):
+    powers = torch.exp(x - x.amax(dim, keepdim=True))
+    return powers / powers.sum(dim, keepdim=True)
+
+
+def by_the_library(q, k, v, mask=None):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def halves(x, dim):
+    return own_softmax(x, dim)
+
+
+def test_a_part_that_does_the_whole_step_is_named_and_right(capsys):
+    assert ready_made("softmax", softmax) == "softmax"
+    assert ready_made("attention", by_the_library) == "scaled_dot_product_attention"
+    assert ready_made("softmax", own_softmax) is ready_made("softmax", halves) is ready_made("softmax", len) is None
+    assert ready_made("attention", softmax) is None  # a softmax is a step of it
+    assert check("softmax", softmax).passed
+    assert "`softmax` does this whole step," in capsys.readouterr().out
+
+
+SHELL = ["def softmax(x, dim):\n    return 0", "print(1)", "def softmax(x, dim):\n    return x.exp( / 2"]
+
+
+@pytest.mark.parametrize(("cells", "said"), [(SHELL, "line 2"), (SHELL[:2], ""), ([*SHELL, SHELL[0]], ""), (None, "")])
+def test_a_cell_that_did_not_parse_is_named(cells, said):
+    names = {"In": cells}
+    exec("def softmax(x, dim):\n    return 0", names)
+    assert said in never_ran(names["softmax"]) and bool(said) == bool(never_ran(names["softmax"]))
+    assert never_ran(len) == ""

@@ -48,6 +48,13 @@ def test_a_mark_becomes_a_link_to_another_section_and_nothing_in_its_own(tmp_pat
         assert f"- Half of three is more than one. {link}\n- Three has a half,\n  too. {link}\n" in cells[3].source
 
 
+def test_marks_in_a_row_name_each_section_once(tmp_path):
+    text = LESSON.replace("assert 3 / 2 == 1.5", 'assert 3 / 2 == 1.5\n\n# %% evidence="more"\nassert 3 / 2 > 1')
+    text = text.replace("more than one. [[halving]]", "more than one. [[halving]] [[more]]")
+    sources = [cell.source for cell in to_notebook(lesson(tmp_path, text), "student").cells]
+    assert any("- Half of three is more than one. ([section 1](#1.-Halving-&-more))\n" in source for source in sources)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -16,7 +16,7 @@ from ..exercises.base import Diagnosis, Exercise, Probe
 from ..shapes.trace import explain_shapes
 from .calling import SECONDS, SEED, Learner, Outcome, Raised, agrees, observe_one, same, still_running, within
 from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_numbers, of_parts
-from .surroundings import of_notebook, replaced_in_torch
+from .surroundings import never_ran, of_notebook, ready_made, replaced_in_torch
 
 ADVICE = {  # for errors that say what is wrong, but not why
     "index -100 is out": "-100 marks a position without a target: replace it before you index, leave it out after",
@@ -29,6 +29,7 @@ ADVICE = {  # for errors that say what is wrong, but not why
 MARKS = {True: ("✓", "#1f8f6a"), False: ("✗", "#d9541e"), None: ("·", "#8a94a0")}
 GRADED = "NBGRADER_EXECUTION"  # set by nbgrader where it runs or validates a notebook
 NOT_YET = "not attempted yet"
+READY_MADE = "`{}` does this whole step, and an engineer would call it. Build the step once yourself to see inside."
 SECOND = "There may be a second mistake: fix this one and check again."
 
 
@@ -74,7 +75,9 @@ def check(name: str, function: Callable[..., Any]) -> Result:
     except KeyboardInterrupt:
         _stopped(exercise).show()
         raise Interrupted(f"you stopped the check of {name}") from None
-    _card(exercise, found).show()
+    if said := never_ran(function):
+        message(f"{exercise.name}: a cell did not run", [said], "open").show()
+    _card(exercise, found, ready_made(exercise.name, function)).show()
     if GRADED in os.environ and not found.diagnosis.passed:
         raise AssertionError(found.diagnosis.message)
     return Result(*found.diagnosis)
@@ -337,7 +340,7 @@ def _stopped(exercise: Exercise) -> Card:
     return message(f"{exercise.name}: you stopped the check", [advice, state], "open")
 
 
-def _card(exercise: Exercise, found: Examined) -> Card:
+def _card(exercise: Exercise, found: Examined, ready: str | None = None) -> Card:
     (passed, mistake, said), _, shapes = found
     if is_open(found.diagnosis):
         text = f"Write `{exercise.signature}`, run its cell, then run this one again."
@@ -353,7 +356,9 @@ def _card(exercise: Exercise, found: Examined) -> Card:
     listing = f'<ul style="list-style:none;padding:0;margin:8px 0">{items}</ul>'
     if passed:
         text = "\n".join([f"{exercise.name}: right", *(f"  ✓ {holds}" for holds in rows)])
-        return card(f"{exercise.name}: right", [listing], text, "good")
+        said = READY_MADE.format(ready) if ready else ""
+        parts = [listing, paragraph(said)] if ready else [listing]
+        return card(f"{exercise.name}: right", parts, "\n".join(filter(None, [text, said])), "good")
     title = f"{exercise.name}: {mistake or 'not right yet'}"
     parts = [listing, paragraph(said.partition("\n")[0]), shapes.html if shapes else ""]
     return card(title, parts, f"{exercise.name}: not right yet\n{said}", "bad")

@@ -1,6 +1,9 @@
-"""What around a function misleads a check: functions of torch that were replaced, and values of its notebook."""
+"""What around a function a check should know: replaced functions of torch, values of its notebook, ready-made parts."""
 
+import ast
 import dis
+import re
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +16,23 @@ WATCHED = (
     (torch.testing, "assert_close"),
 )
 OWN = [(place, name, getattr(place, name)) for place, names in WATCHED for name in names.split()]
+# What does the whole step of an exercise, besides functions with its name.
+READY = {
+    "attention": "scaled_dot_product_attention attend",
+    "multi_head_attention": "scaled_dot_product_attention MultiheadAttention",
+    "cached_attention": "scaled_dot_product_attention attend",
+    "linear": "Linear",
+    "embedding": "Embedding",
+    "softmax": "Softmax log_softmax",
+    "cross_entropy": "nll_loss CrossEntropyLoss",
+    "rms_norm": "RMSNorm",
+    "layer_norm": "LayerNorm",
+    "silu": "SiLU",
+    "gelu": "GELU",
+    "swiglu": "SwiGLU",
+    "adamw_step": "AdamW",
+    "clip_gradients": "clip_grad_norm_",
+}
 
 
 def replaced_in_torch() -> list[str]:
@@ -22,8 +42,8 @@ def replaced_in_torch() -> list[str]:
 
 def values_used(function: Callable[..., Any]) -> dict[str, Any]:
     """The numbers and tensors of its notebook that a function uses, by name."""
-    code, around = getattr(function, "__code__", None), getattr(function, "__globals__", {})
-    names = [] if code is None else [each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"]
+    around = getattr(function, "__globals__", {})
+    names = [each.argval for each in _instructions(function) if each.opname == "LOAD_GLOBAL"]
     found = {name: around[name] for name in names if name in around}
     return {name: value for name, value in found.items() if isinstance(value, int | float | Tensor)}
 
@@ -35,3 +55,37 @@ def of_notebook(function: Callable[..., Any]) -> str:
         shown = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else str(value)
         said.append(f"`{name}`, which is {shown} in this notebook")
     return f" Your function also uses {' and '.join(said)}. Should it come from the arguments?" if said else ""
+
+
+def ready_made(exercise: str, function: Callable[..., Any]) -> str | None:
+    """The name that a function uses and that does the whole step of the exercise; None if it does the step itself."""
+    wholes = {exercise, *READY.get(exercise, "").split()}
+    for each in _instructions(function):
+        if each.argval in wholes and each.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            return each.argval
+        if each.argval in wholes and each.opname == "LOAD_GLOBAL":
+            used = function.__globals__.get(each.argval)
+            if getattr(used, "__globals__", None) is not function.__globals__:  # else the reader wrote it
+                return each.argval
+    return None
+
+
+def never_ran(function: Callable[..., Any]) -> str:
+    """What to say if the newest cell that defines a function has a syntax error, so that an older one is judged."""
+    name, cells = getattr(function, "__name__", ""), getattr(function, "__globals__", {}).get("In")
+    defines = re.compile(rf"^[ \t]*def[ \t]+{re.escape(name)}\b", re.MULTILINE)
+    typed = [text for text in cells if isinstance(text, str)] if isinstance(cells, list) else []
+    texts = [text for text in typed if defines.search(text)]
+    try:
+        ast.parse(textwrap.dedent(texts[-1]) if texts else "")
+    except SyntaxError as error:
+        return (
+            f"The newest cell that defines `{name}` did not run: {error.msg}, in its line {error.lineno}. "
+            "So this is about the function of before. Correct the line, run the cell, and check again."
+        )
+    return ""
+
+
+def _instructions(function: Callable[..., Any]) -> list[dis.Instruction]:
+    code = getattr(function, "__code__", None)
+    return [] if code is None else [*dis.get_instructions(code)]

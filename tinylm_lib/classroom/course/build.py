@@ -34,6 +34,7 @@ BUILDER = [Path(__file__).parents[1] / room / f"{name}.py" for room, names in MA
 CELL_SECONDS, STUDENT_SECONDS = 120, 60
 # Spinning threads stall on a busy machine; parts that somebody kept must not change what is built.
 SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
+OF_A_READER = "TINYLM_WORK"  # its folder is named in what a check prints
 WIDGET_STATE = "application/vnd.jupyter.widget-view+json"
 LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
 KERNEL = {
@@ -82,7 +83,7 @@ def execute(notebook: NotebookNode, name: str) -> float:
         )
         start = perf_counter()
         try:
-            client.execute(env={**SETTINGS, **os.environ})
+            client.execute(env={**SETTINGS, **{k: v for k, v in os.environ.items() if k != OF_A_READER}})
         except (CellControlSignal, DeadKernelError, TimeoutError) as error:
             raise ValueError(f"{name}: {error}") from error
         seconds, left = perf_counter() - start, os.listdir(folder)

@@ -4,6 +4,7 @@
     # - Without this head most quotations are wrong. [[heads-removed]]
 
 In the notebook `[[heads-removed]]` becomes a link to the section of that cell, and nothing in that section itself.
+Marks in a row share one pair of parentheses and name a section once.
 """
 
 import ast
@@ -18,6 +19,7 @@ from .grammar import Cell, Problem
 
 SUMMARY = "What you have now"
 EVIDENCE_MARK = re.compile(r" ?\[\[([a-z][a-z0-9-]*)\]\]")
+MARKS_IN_A_ROW = re.compile(rf"(?:{EVIDENCE_MARK.pattern})+")
 PLAIN = "?,:&!()'"
 HEADING = re.compile(r"^## (.+?) *$", re.MULTILINE)
 # What a part of a model is for, what can be left out, what holds in general.
@@ -36,14 +38,18 @@ def linked(cells: Sequence[Cell]) -> list[Cell]:
     ends = list(accumulate(cells, _heading, initial=""))  # the section before each cell, and that after the last
     places = {cell.meta["evidence"]: end for cell, end in zip(cells, ends, strict=False) if "evidence" in cell.meta}
 
-    def link(mark: re.Match[str], before: str) -> str:
-        there, here = places[mark[1]], _last(mark.string[: mark.start()], before)
-        number = re.match(r"(\d+)\. ", there)
-        shown = f"section {number[1]}" if number else there
-        return "" if here == there else f" ([{shown}](#{quote(there.replace(' ', '-'), safe=PLAIN)}))"
+    def link(section: str) -> str:
+        number = re.match(r"(\d+)\. ", section)
+        shown = f"section {number[1]}" if number else section
+        return f"[{shown}](#{quote(section.replace(' ', '-'), safe=PLAIN)})"
+
+    def links(marks: re.Match[str], before: str) -> str:
+        here = _last(marks.string[: marks.start()], before)
+        elsewhere = dict.fromkeys(places[name] for name in EVIDENCE_MARK.findall(marks[0]) if places[name] != here)
+        return f" ({', '.join(map(link, elsewhere))})" if elsewhere else ""
 
     def text(cell: Cell, before: str) -> str:
-        return EVIDENCE_MARK.sub(partial(link, before=before), cell.text) if cell.kind == "markdown" else cell.text
+        return MARKS_IN_A_ROW.sub(partial(links, before=before), cell.text) if cell.kind == "markdown" else cell.text
 
     return [replace(cell, text=text(cell, before)) for cell, before in zip(cells, ends, strict=False)]
 

@@ -172,11 +172,18 @@ def _readable_on(color: Sequence[float]) -> str:
 
 
 def shaded_words(
-    words: Sequence[str], rows: Mapping[str, Sequence[float]], *, title: str, caption: str, limit: float
+    words: Sequence[str],
+    rows: Mapping[str, Sequence[float]],
+    *,
+    title: str,
+    caption: str,
+    limit: float,
+    learned: bool = False,
 ) -> None:
     """Shows a text once for each row of numbers, {name: one per word}: the ground of a word is darker for a larger one.
 
     limit: the number of the darkest ground; at 0 it is nearly white.
+    learned: the numbers come from a training, so they differ a little from machine to machine, and are marked.
     """
     letter = 0.602 * WORD_POINTS / 72  # inches, in DejaVu Sans Mono
     width, places, line, column = int((PAGE_INCHES - 0.3) / letter), [], 0, 0
@@ -198,7 +205,8 @@ def shaded_words(
                 ax.text(right, down, word, va="center_baseline", **style)
     alt = f"{title}: the text {len(rows)} times, each word on a ground that is darker for a larger number."
     numbers = zip(words, *rows.values(), strict=True)
-    table = ([word, *(fixed(value, 1) for value in values)] for word, *values in numbers)
+    shown = "⟨{}⟩" if learned else "{}"
+    table = ([word, *(shown.format(fixed(value, 1)) for value in values)] for word, *values in numbers)
     _publish(figure, alt, caption, number_table(["word", *rows], table))
 
 

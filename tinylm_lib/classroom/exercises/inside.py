@@ -10,7 +10,7 @@ from .base import Exercise, Fault, Probe
 def logit_lens(
     stream: Tensor, gain: Tensor, head_weight: Tensor, eps: float, on: frozenset[str] = frozenset()
 ) -> Tensor:
-    """The probabilities (..., V) if the final norm and the head read stream (..., C), and the mistakes that are `on`."""
+    """The probabilities (..., V) if the final norm and the LM head read stream (..., C), and the mistakes that are `on`."""
     x = stream[..., -1:, :] if "last position" in on else stream
     if "cut" in on:
         x = x.detach()
@@ -113,7 +113,7 @@ def _features(width: int, D: int, head: int, n_heads: int, on: frozenset[str]) -
 
 
 def ablate_head(mixed: Tensor, head: int, n_heads: int, on: frozenset[str] = frozenset()) -> Tensor:
-    """A copy of mixed (B, T, H * D) in which one head gives its mean everywhere, and the mistakes that are `on`."""
+    """Mean ablation: mixed (B, T, H * D) with one head's mean everywhere, and the mistakes that are `on`."""
     B, T, width = mixed.shape
     D = n_heads if "size for number" in on else width // n_heads
     own = _features(width, D, head, n_heads, on)
@@ -197,9 +197,9 @@ LOGIT_LENS = Exercise(
         "cut": Fault("the gradients are cut", "`detach` and `no_grad` are for the caller to decide."),
     },
     hints=(
-        "Three steps of lesson 10: the final norm, the head, probabilities.",
+        "Three steps of lesson 10: the final norm, the LM head, probabilities.",
         "The norm is RMSNorm (lesson 04), along the features. Which axis is that, however many axes are in front?",
-        "The head has one row for each token: (V, C). What has to happen to it before a product with (..., C)?",
+        "The LM head has one row for each token: (V, C). What has to happen to it before a product with (..., C)?",
     ),
 )  # fmt: skip
 

@@ -161,7 +161,7 @@ POLICY_GRADIENT_LOSS = Exercise(
 
 
 def group_advantages(rewards: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """How much better each text is than its group, (N, G) for rewards (N, G), and the mistakes that are `on`."""
+    """How much better each text is than its group, (P, K) for rewards (P, K), and the mistakes that are `on`."""
     others = {
         "mean over the whole batch": lambda: rewards.mean(),
         "mean over the beginnings": lambda: rewards.mean(0, keepdim=True),
@@ -217,7 +217,8 @@ GROUP_ADVANTAGES = Exercise(
             lambda g: (torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]]),),
         ),
         Probe(
-            "a group whose rewards are equal gets zeros", lambda g: (torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]),)
+            "a group whose rewards are equal gets zeros",
+            lambda g: (torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]]),),
         ),
         Probe("rewards may be any numbers", lambda g: (3 * torch.randn(3, 5, generator=g) + 2,)),
         Probe("as many groups as texts in a group", lambda g: (torch.randn(4, 4, generator=g) - 1,)),

@@ -97,9 +97,19 @@ class ListTokenizer extends Tokenizer {
   encode(text) {
     return this.cut(text).map((token, i, all) => {
       const id = this.ids.get(token);
-      if (id === undefined) throw unknown(this.what, token, all.slice(0, i).join(""), `is not one of the ${this.vocab_size} known ones; ${this.fix}`);
-      return id;
+      if (id !== undefined) return id;
+      const reason = `is not one of the ${this.vocab_size} known ones; ${this.fix}${this.kind === "words" ? this.alike(token) : ""}`;
+      throw unknown(this.what, token, all.slice(0, i).join(""), reason);
     });
+  }
+
+  /** The known words that begin most like one without an id, as the end of a message. */
+  alike(word) {
+    const bare = (token) => token.replace(/^ +/, ""), letters = [...bare(word)];
+    const shared = (known) => [...bare(known)].findIndex((letter, i) => letter !== letters[i]);
+    const begins = this.vocab.map((known) => [bare(known), shared(known) < 0 ? [...bare(known)].length : shared(known)]);
+    const found = begins.filter(([, length]) => length).sort((a, b) => b[1] - a[1]).map(([known]) => known);
+    return found.length ? `. Known words that begin like it: ${[...new Set(found)].slice(0, 5).join(", ")}` : "";
   }
 
   decode(ids) {

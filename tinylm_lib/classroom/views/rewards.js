@@ -19,8 +19,14 @@ function render(place) {
   const line = ([worth, given, possible, wrong, after]) => make("li", {}, make("b", {}, `reward ${fit(worth)}`),
     make("span", {}, make("span", { class: "given" }, given), possible, ...(wrong ? [make("mark", { title: "the first mistake" }, wrong)] : []), make("span", { class: "after" }, after)));
 
+  /** What a slide has room for: one text, if possible with a mistake, and only the words around the mistake. */
+  const short = ([worth, given, possible, wrong, after]) => (wrong ? [worth, "", `… ${(given + possible).slice(-150).replace(/^\S*\s/, "")}`, wrong, ` ${after.trim().slice(0, 40)} …`]
+    : [worth, "", `… ${possible.slice(-150).replace(/^\S*\s/, "")}`, "", ""]);
+  const shortest = (all) => all.slice(Math.max(0, all.findIndex((text) => text[3]))).slice(0, 1).map(short);
+
   function lay({ data, charts, wide, half, narrow, grown }) {
-    const { steps, reward, smooth, kl, entropy, total } = data, low = grown > 1 ? 30 : 0;
+    const { steps, reward, smooth, kl, entropy, total } = data, slide = grown > 1, low = slide ? 80 : 0;
+    head.hidden = slide;
     const top = Math.max(...reward, ...smooth, 1e-3), bottom = Math.min(0, ...reward);
     const main = chart("Mean reward of an update's texts", { wide, high: (narrow ? 280 : 300) - low, right: 16, total, top: top + 0.04 * (top - bottom), bottom, grown,
       lines: [["raw", steps, reward], ["line", steps, smooth]], count: 5 });
@@ -31,7 +37,8 @@ function render(place) {
     return [(i) => main.mark(steps[i], smooth[i]), ...small.map((one) => one.mark), (i) => {
       const newest = data.samples.filter(([step]) => step <= steps[i]).pop();
       head.textContent = newest ? `What the model wrote for update ${newest[0]}. Italic: the beginning that it was given. Wavy: its first mistake.` : "";
-      texts.replaceChildren(...(newest ? newest[1] : []).map(line));
+      const all = newest ? newest[1] : [];
+      texts.replaceChildren(...(slide ? shortest(all) : all).map(line));
     }];
   }
 

@@ -21,7 +21,7 @@ from .run import FINISHED, Watched, drawable, watch
 _N_TEXTS = 3  # of each update that is sampled: the first answers to its first prompts
 _N_SAMPLED = 6  # updates, evenly spread
 _NO_END = " (it ends here)"  # where that is the mistake
-_LINE = 104  # characters of a line of text in the picture
+_LINE = 86  # characters of a line of text in the picture
 FindError = Callable[[str], int | None]
 
 
@@ -167,8 +167,9 @@ def _draw(run: RewardRun) -> Figure:
             ax = figure.add_subplot(grid[1, i])
             ax.plot(steps, curves[name], color=SERIES[i + 1], linestyle="-")
             ax.set_title(title, size=14, weight="normal", pad=6)
-            ax.set(xlim=(0, run.total), ylim=(0, None), xlabel="update")
+            ax.set(xlim=(0, run.total), ylim=(0, 1.1 * max([*curves[name], 1e-3])), xlabel="update")
             ax.tick_params(labelsize=12)
+            ax.locator_params(axis="x", integer=True)
         told = figure.add_subplot(grid[2, :])
         told.axis("off")
         told.set(xlim=(0, 1), ylim=(0, 1))
@@ -178,10 +179,14 @@ def _draw(run: RewardRun) -> Figure:
 
 
 def _lines(run: RewardRun) -> list[str]:
-    """The first of the newest texts, in lines, its mistake between stars."""
+    """The first of the newest texts that has a mistake, in lines, the mistake between stars; or the first of all."""
     if not run.samples:
         return []
-    step, ((worth, given, possible, wrong, after), *_) = run.samples[-1]
-    text = f"{given}{possible}{f' **{wrong.strip()}**' if wrong else ''}{after}"
+    step, texts = run.samples[-1]
+    worth, given, possible, wrong, after = next((text for text in texts if text[3]), texts[0])
+    before = given + possible
+    if wrong and len(before) > _LINE:  # so that the mistake is in the picture
+        before = f"... {before[-_LINE:].partition(' ')[2]}"
+    text = f"{before}{f' **{wrong.strip()}**' if wrong else ''}{after}"
     head = f"Written for update {step}, reward {rounded(worth, 2)}:"
     return [head, *textwrap.wrap(text, _LINE, max_lines=2, placeholder=" ...")]
