@@ -17,6 +17,7 @@ PLACES = {
     "exercises": ("find_exercise",),
     "exercises.base": ("Diagnosis",),
     "checks.check": ("check", "diagnose", "hint"),
+    "clinic.patient": ("patient", "patients"),
     "views.attention": ("attention_view",),
     "views.cache": ("cache_view",),
     "views.memory": ("memory_view",),
