@@ -118,7 +118,7 @@ def own_config(text: OwnText) -> ModelConfig:
 def learn(model: TransformerLM, text: OwnText, recipe: TrainConfig = OWN_RECIPE) -> Iterator[Look]:
     """Train a model on a text, and yield where it is after the updates of LOOKS and after the last.
 
-    Whoever wants the weights of the best look copies them then.
+    To keep the weights of a look, copy them before the next one.
     """
     losses: list[Tensor] = []
     for step in train(model, build_optimizer(model, recipe), text.batches(recipe), recipe):
