@@ -19,6 +19,7 @@ from tinylm_lib.storyworld import corpus
 
 SIZES, SEEDS = (20_000, 50_000, 100_000, 200_000, 400_000), (0, 1, 2)
 CORPORA = ("storyworld", "pydoc")
+SPARE = 100  # bytes, since a piece begins and ends with whole characters
 
 
 def main() -> None:
@@ -56,11 +57,11 @@ def piece(name: str, n_bytes: int, seed: int, folder: Path) -> own_text.OwnText:
     if name == own_text.STORIES:
         stories = corpus(n_bytes // 300, seed=seed)[:n_bytes]  # ASCII
         return own_text.read_stories(stories[: stories.rindex("\n") + 1])
-    whole = load_corpus(name).encode()
-    start = (len(whole) - n_bytes) * seed // max(1, len(SEEDS) - 1)
+    whole, room = load_corpus(name).encode(), n_bytes + SPARE
+    start = (len(whole) - room) * seed // (len(SEEDS) - 1)
     path = folder / "piece.txt"
-    path.write_bytes(whole[start : start + n_bytes].decode(errors="ignore").ljust(n_bytes, "\n").encode())
-    return own_text.own_text(path)
+    path.write_bytes(whole[start : start + room].decode(errors="ignore").encode())
+    return own_text.own_text(path, n_bytes)
 
 
 if __name__ == "__main__":
