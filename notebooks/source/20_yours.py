@@ -65,11 +65,11 @@ storyworld 50000 0.04 4.07 2.02 37 0.62 0.61 0.64
 storyworld 100000 0.21 2.32 1.59 83 0.50 0.48 0.51
 storyworld 200000 0.80 1.37 1.34 200 0.42 0.41 0.43
 storyworld 400000 1.01 1.12 1.12 300 0.35 0.33 0.36
-pydoc 20000 0.35 7.97 4.50 17 3.32 3.08 3.51
-pydoc 50000 1.57 4.99 4.16 58 3.10 2.74 3.54
-pydoc 100000 2.51 3.56 3.56 267 2.34 2.12 2.59
-pydoc 200000 2.86 3.29 3.29 300 2.21 2.02 2.44
-pydoc 400000 3.01 3.25 3.25 300 2.17 2.05 2.36
+pydoc 20000 0.36 8.17 4.66 23 3.36 3.07 3.56
+pydoc 50000 1.70 5.06 4.24 45 3.10 2.75 3.51
+pydoc 100000 2.48 3.56 3.56 300 2.28 1.95 2.53
+pydoc 200000 2.92 3.33 3.33 300 2.19 2.03 2.44
+pydoc 400000 3.06 3.33 3.33 300 2.15 2.06 2.33
 """
 
 
@@ -132,10 +132,12 @@ figures.display(
 )
 for corpus, rows in expect.items():
     assert rows[20_000][1] > LN_V[corpus] and rows[20_000][0] < 0.5
-    assert all(a[2] > b[2] and a[1] > b[1] for a, b in zip(rows.values(), list(rows.values())[1:], strict=False))
+    assert rows[20_000][5] > rows[100_000][6]  # the best of the small texts is above the worst of the larger ones
+stories_in_bits = [row[5:] for row in expect["storyworld"].values()]
+assert all(small[0] > large[1] for small, large in zip(stories_in_bits, stories_in_bits[1:], strict=False))
 
 # %% [markdown]
-# With 20 KB the model learns its text by heart. At the end it is worse on new text than a model that knows nothing, and only early stopping saves it. With each larger text, the held-out losses are lower. [[sizes]] A number in nats depends on the tokenizer, so compare the two texts in bits per byte only (lesson 11).
+# With 20 KB the model learns its text by heart. At the end it is worse on new text than a model that knows nothing, and only early stopping saves it. With 100 KB the lowest held-out loss is clearly lower, in bits per byte, and for the stories each larger text is better still. [[sizes]] For the documentation, three pieces of one size differ more than 200 and 400 KB do. A loss in nats per token depends on the tokenizer, so compare the two corpora in bits per byte only (lesson 11).
 
 # %% [markdown] slide="subslide"
 # ### Texts that are refused
@@ -600,7 +602,7 @@ report = write_report(
     sample=sample, title=title, tested=tested, gaps=apart, links={"Its page": page, "Its weights": exported},
 )  # fmt: skip
 words = report.read_text("utf-8")
-assert f"{best.held_out:.2f} nats per token" in words and "From the library come" in words
+assert f"{best.held_out:.2f} nats per token" in words and "From the library: " in words
 assert 'href="my_model.html"' in words and all(name in words for name in ("tokenizer", "optimizer"))
 print(*sorted(path.name for path in folder.iterdir()))
 
@@ -839,7 +841,7 @@ print("the keys of questions 2, 5, 6 and 7 agree with what the course says of th
 
 # %% [markdown] slide="slide"
 # ## What you have now
-# - The size of the text decides what to expect: with 20 KB the model learns its text by heart, and with more text the held-out loss is lower. [[sizes]] On a small text the training loss falls below the floor while the held-out loss rises. [[by-heart]]
+# - The size of the text decides what to expect: with 20 KB the model learns its text by heart, and with 100 KB the lowest held-out loss is clearly lower. [[sizes]] On a small text the training loss falls below the floor while the held-out loss rises. [[by-heart]]
 # - Texts that cannot be used are refused with what to do [[refused]], and byte-level BPE can write every character. [[no-unknown-character]] A tokenizer of words refuses an unknown word. [[unknown-word]]
 # - A part is the same as the library's if logits, cached logits and gradients are; each of our wrong parts failed one of these. [[parity]] Together the parts give probabilities. [[whole-model]]
 # - Your model has learned something about new text. [[trained]] On StoryWorld it is close to exact for pronouns and not for quotations [[kinds]], and better than a compressor. [[compressor]]

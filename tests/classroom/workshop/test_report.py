@@ -32,7 +32,7 @@ def model_of(text, monkeypatch, *mine: str) -> TransformerLM:
     """A model in which some parts are a student's."""
     states = [
         PartState(name, "done", "", find_exercise(name).reference) if name in mine else PartState(name, "open")
-        for name in ("softmax", "rms_norm", "silu", "gelu")
+        for name in dict.fromkeys(("softmax", "rms_norm", "silu", "gelu", *mine))
     ]
     monkeypatch.setattr(building, "read_parts", lambda: states)
     monkeypatch.setattr(rooms, "read_parts", lambda: states)
@@ -50,9 +50,10 @@ def test_it_says_what_was_measured_and_whose_the_parts_are(stories, tmp_path: Pa
     page = written.read_text("utf-8")
     assert "3.25 nats per token" in page and f"{stories.bits_per_byte(3.25):.2f} bits per byte" in page
     assert f"the model is {3.25 - stories.floor:.2f} above it" in page and "20 of 30 updates" in page
-    assert "1 of the 3 parts that this model can call are its author&#x27;s own: rms_norm." in page
-    assert f"From the library come softmax, silu, {ALWAYS}." in page and "1 of 4 parts of the course" in page
-    assert "its author&#x27;s, in 9 places" in page and 'href="my%20model.html">my model.html</a>' in page
+    assert "Its author&#x27;s own parts: rms_norm." in page
+    assert f"From the library: softmax, silu, {ALWAYS}." in page and "1 of 4 parts of the course" in page
+    assert "<td>rms_norm</td><td>04</td><td>its author&#x27;s</td><td>9</td>" in page
+    assert 'href="my%20model.html">my model.html</a>' in page
     assert page.count("<img") == 2 and page.count("One day") == 1
     assert not re.search(r'(?:src|href)="(?!data:|my%20model)', page) and "<script" not in page
 
@@ -65,8 +66,18 @@ def test_what_is_unknown_is_said_and_what_others_wrote_is_escaped(tmp_path: Path
         tmp_path / "r.html", model_of(text, monkeypatch), text, LOOKS, sample=HOSTILE, title=HOSTILE
     ).read_text("utf-8")
     assert "not known: nobody has the exact probabilities" in page and "x &amp; y.txt" in page
-    assert "0 of the 3 parts" in page and "<script" not in page and "100% of the held-out text" in page
+    assert (
+        "Its author&#x27;s own parts: none." in page and "<script" not in page and "100% of the held-out text" in page
+    )
     assert page.count("<img") == 1
+
+
+def test_a_part_inside_of_a_larger_one_is_not_said_to_be_the_library_s(stories, tmp_path: Path, monkeypatch) -> None:
+    model = model_of(stories, monkeypatch, "softmax", "silu", "attention", "swiglu")
+    page = write_report(tmp_path / "r.html", model, stories, LOOKS, sample="").read_text("utf-8")
+    assert "Its author&#x27;s own parts: attention, swiglu." in page
+    assert f"From the library: rms_norm, {ALWAYS}." in page
+    assert "<td>softmax</td><td>03</td><td>not called</td><td></td><td></td><td>your larger part brings its own" in page
 
 
 def test_what_cannot_be_reported_is_refused_and_nothing_is_written(stories, tmp_path: Path, monkeypatch) -> None:

@@ -4,7 +4,7 @@ import atexit
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from html import escape
 from itertools import count
 from pathlib import Path
@@ -71,16 +71,25 @@ def write_report(
     if not hasattr(model, "uses"):
         raise ValueError("the report says whose the parts are, so the model must come from build(config)")
     gaps, links = gaps or {}, links or {}
+    states = {part.name: part.status for part in read_parts()}
+    kept = {name for name, status in states.items() if status == "done"}
     n, steps = count_parameters(model.config).total, looks[-1].step
     page = Template(own("workshop/report.html")).substitute(
         head=page_head(title),
         title=escape(title),
         summary=escape(f"{n:,} parameters, trained for {steps} updates on {text.name}, {text.n_bytes / 1000:,.0f} KB."),
-        honest=escape(_honest(model.uses)),
-        facts="".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in _facts(text, looks, links, path.parent)),
+        honest=escape(_honest(model.uses, kept)),
+        facts="".join(
+            f"<dt>{name}</dt><dd>{value}</dd>"
+            for name, value in (
+                *_facts(text, looks),
+                ("Checks", f"{len(kept)} of {len(states)} parts of the course are kept and pass their checks"),
+                *_linked(links, path.parent),
+            )
+        ),
         sample=escape(sample.strip("\n")),
         figures=_curve(text, looks) + (_kinds(gaps) if gaps else ""),
-        parts=_parts(model.uses, tested),
+        parts=_parts(model.uses, tested, kept),
     )
     with explained("the report", path), whole_file(path) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
@@ -92,15 +101,14 @@ def best_look(looks: Sequence[Look]) -> Look:
     return min(looks, key=lambda look: look.held_out)
 
 
-def _honest(uses: Sequence[Use]) -> str:
-    """Whose the model is, in two sentences."""
-    mine, others = ([use.name for use in uses if bool(use.places) == own_part] for own_part in (True, False))
-    said = f"{len(mine)} of the {len(uses)} parts that this model can call are its author's own"
-    said += f": {', '.join(mine)}. " if mine else ". "
-    return f"{said}From the library come {', '.join([*others, ALWAYS])}."
+def _honest(uses: Sequence[Use], kept: Collection[str]) -> str:
+    """Whose the model is, in two lines."""
+    mine = [use.name for use in uses if use.places]
+    others = [use.name for use in uses if use.name not in kept]
+    return f"Its author's own parts: {', '.join(mine) or 'none'}. From the library: {', '.join([*others, ALWAYS])}."
 
 
-def _facts(text: OwnText, looks: Sequence[Look], links: Mapping[str, Path], here: Path) -> Iterator[tuple[str, str]]:
+def _facts(text: OwnText, looks: Sequence[Look]) -> Iterator[tuple[str, str]]:
     best, floor = best_look(looks), text.floor
     yield "Held-out loss", f"{best.held_out:.2f} nats per token, {text.bits_per_byte(best.held_out):.2f} bits per byte"
     yield "Best after", f"{best.step} of {looks[-1].step} updates; its training loss was {best.training:.2f}"
@@ -111,8 +119,9 @@ def _facts(text: OwnText, looks: Sequence[Look], links: Mapping[str, Path], here
         else f"{floor:.2f} nats per token: the model is {best.held_out - floor:.2f} above it",
     )
     yield "Repeated", f"{text.repeated:.0%} of the held-out text is in the training text as it is"
-    parts = read_parts()
-    yield "Checks", f"{sum(part.status == 'done' for part in parts)} of {len(parts)} parts of the course kept and right"
+
+
+def _linked(links: Mapping[str, Path], here: Path) -> Iterator[tuple[str, str]]:
     for name, target in links.items():
         shown = target.relative_to(here).as_posix()
         yield escape(name), f'<a href="{escape(quote(shown))}">{escape(shown)}</a>'
@@ -144,14 +153,17 @@ def _kinds(gaps: Mapping[str, Gap]) -> str:
     return figures.framed(figure, alt, caption, number_table(["kind", "nats above", "right", "words"], rows))
 
 
-def _parts(uses: Sequence[Use], tested: Sequence[Parity]) -> str:
+def _parts(uses: Sequence[Use], tested: Sequence[Parity], kept: Collection[str]) -> str:
     found = {part.name: part for part in tested}
     rows = []
     for use in uses:
-        whose = f"its author's, in {use.places} place{'s' * (use.places > 1)}" if use.places else "the library's"
+        whose = "its author's" if use.places else "not called" if use.name in kept else "the library's"
         part = found.get(use.name)
         apart = rounded(max(part.logits, part.cached, part.gradients), 1) if part and not part.why else ""
-        rows.append([use.name, find_exercise(use.name).lesson, whose, apart or use.why])
-    head = ["part", "lesson", "whose", "largest relative difference from the library's, or why it is not used"]
+        places = str(use.places or "")
+        rows.append([use.name, find_exercise(use.name).lesson, whose, places, apart, use.why])
+    head = ["part", "lesson", "whose", "places", "largest relative difference", "why it is not its author's"]
     cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><tr>{''.join(f'<th scope=col>{name}</th>' for name in head)}</tr>{cells}</table>"
+    return (
+        f"<div class=wide><table><tr>{''.join(f'<th scope=col>{name}</th>' for name in head)}</tr>{cells}</table></div>"
+    )
