@@ -15,6 +15,7 @@
 TEXT = "storyworld"  # or "pydoc", the documentation of Python, or the path of a text file of yours
 
 # %% slide="skip"
+import itertools
 import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,7 +112,7 @@ def draw_sizes(ax, corpus: str) -> None:
     ax.set(title=corpus, xlabel="KB of text", ylabel="loss (nats per token)", ylim=(0, 8.6))
 
 
-# %% tags=["signature", "source-hidden"] slide="subslide" evidence="sizes"
+# %% tags=["signature", "source-hidden"] slide="subslide"
 fig, (left, right) = plt.subplots(1, 2, figsize=(11.2, 5.2), layout="constrained")
 draw_sizes(left, "storyworld")
 draw_sizes(right, "pydoc")
@@ -130,11 +131,13 @@ figures.display(
         "bits per byte": [f"{row[4]:.2f}" for rows in expect.values() for row in rows.values()],
     },
 )
+
+# %% slide="skip" evidence="sizes"
 for corpus, rows in expect.items():
     assert rows[20_000][1] > LN_V[corpus] and rows[20_000][0] < 0.5
     assert rows[20_000][5] > rows[100_000][6]  # the best of the small texts is above the worst of the larger ones
 stories_in_bits = [row[5:] for row in expect["storyworld"].values()]
-assert all(small[0] > large[1] for small, large in zip(stories_in_bits, stories_in_bits[1:], strict=False))
+assert all(small[0] > large[1] for small, large in itertools.pairwise(stories_in_bits))
 
 # %% [markdown]
 # With 20 KB the model learns its text by heart. At the end it is worse on new text than a model that knows nothing, and only early stopping saves it. With 100 KB the lowest held-out loss is clearly lower, in bits per byte, and for the stories each larger text is better still. [[sizes]] For the documentation, three pieces of one size differ more than 200 and 400 KB do. A loss in nats per token depends on the tokenizer, so compare the two corpora in bits per byte only (lesson 11).
@@ -260,10 +263,12 @@ predict(
     because="Its values are right, so the model would run, but none of its maps would ever be trained.",
 )
 
-# %% evidence="parity" slide="subslide"
+# %% slide="subslide"
 for name, part in found.items():
     numbers = (f"{x:7.0e}" if x > 1e-3 else "  equal" for x in (part.logits, part.cached, part.gradients))
     print(f"{name:<24} logits {next(numbers)}, with a cache {next(numbers)}, gradients {next(numbers)}")
+
+# %% slide="skip" evidence="parity"
 assert found["linear"].equal and found["rms_norm"].equal
 assert not any(found[name].equal for name in ("linear_detached", "rms_norm_without_gain", "rms_norm_over_the_text"))
 over = found["rms_norm_over_the_text"]
@@ -532,9 +537,11 @@ predict(
     because="It knows its stories by heart, so from a few words on it continues one of them.",
 )
 
-# %% evidence="copies" slide="subslide"
+# %% slide="subslide"
 for name, n in copies.items():
     print(f"{name:<19} longest copy {learned(n, 1, 121)} tokens of {len(texts[name][1])}")
+
+# %% slide="skip" evidence="copies"
 assert copies["the small model"] >= 60 > 2 * copies["its held-out text"]
 
 # %% [markdown]
@@ -596,15 +603,17 @@ print(f"{page.name}: {page.stat().st_size / 1e6:.1f} MB")
 # ### The report
 # One page with everything that this lesson has measured:
 
-# %% evidence="report"
+# %%
 report = write_report(
     folder / "report.html", mine, text, looks,
     sample=sample, title=title, tested=tested, gaps=apart, links={"Its page": page, "Its weights": exported},
 )  # fmt: skip
+print(*sorted(path.name for path in folder.iterdir()))
+
+# %% slide="skip" evidence="report"
 words = report.read_text("utf-8")
 assert f"{best.held_out:.2f} nats per token" in words and "From the library: " in words
 assert 'href="my_model.html"' in words and all(name in words for name in ("tokenizer", "optimizer"))
-print(*sorted(path.name for path in folder.iterdir()))
 
 # %% [markdown]
 # The report has the held-out loss, the link to the page, and a sentence that says which parts are yours and what came from the library. [[report]] Where the folder is: `folder.resolve()`.
