@@ -7,7 +7,7 @@
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: a model is finished when somebody else can check it. Each part is compared with the library's, the text is held out before anything is learned, and the report says what was measured and what came from the library.
-# All sections fit into 50 minutes. Section 7, the self-assessment, is done at home; its ten questions are in the notebook and not on the slides.
+# All sections fit into the shortest plan. Section 7, the self-assessment, is done at home; its ten questions are in the notebook and not on the slides.
 # If you have only ten minutes, show the picture of section 1 and the report of section 5.
 # Before the class: ask everyone to bring a text of 20 KB or more as a UTF-8 file. Run the notebook once with a file of yours, and expect other numbers than those that the text names: they belong to StoryWorld.
 
@@ -327,8 +327,7 @@ trace(next_token, mine, ids, sizes={"B": 2, "T": 24, "V": mine.config.vocab_size
 # %% slide="skip"
 import copy
 
-from tinylm_lib.classroom import learn, show
-from tinylm_lib.classroom.workshop.own_text import OWN_RECIPE
+from tinylm_lib.classroom import OWN_RECIPE, learn, show
 
 
 # %%
@@ -571,14 +570,14 @@ control(try_temperature, temperature=[0.5, 0.1, 1.0, 1.5], seed=(1, 9))
 
 # %% [markdown] slide="slide"
 # ## 5. Take it with you
-# `own_folder` makes a new folder, `work/yours/` and the name of the text. First the weights, in the format of Hugging Face (lesson 18):
+# `model_folder` makes a new folder, `work/yours/` and the name of the text. First the weights, in the format of Hugging Face (lesson 18):
 
 # %% slide="skip"
 from tinylm_lib import load_hf, save_hf
-from tinylm_lib.classroom import export_page, own_folder, write_report
+from tinylm_lib.classroom import export_page, model_folder, model_report
 
 # %%
-folder = own_folder(text.name)
+folder = model_folder(text.name)
 tokenizer = None if text.stories else text.tokenizer  # Hugging Face has no tokenizer of whole words like ours
 exported = save_hf(mine.eval(), folder / "hugging_face", tokenizer=tokenizer)
 text.tokenizer.save(folder / "tokenizer.json")
@@ -604,7 +603,7 @@ print(f"{page.name}: {page.stat().st_size / 1e6:.1f} MB")
 # One page with everything that this lesson has measured:
 
 # %%
-report = write_report(
+report = model_report(
     folder / "report.html", mine, text, looks,
     sample=sample, title=title, tested=tested, gaps=apart, links={"Its page": page, "Its weights": exported},
 )  # fmt: skip
@@ -675,7 +674,7 @@ assert reached["twice"] < reached["once"] - 1 and twice.repeated == 1 and once.r
 # %% [markdown] tags=["note"]
 # **Say.** Ten questions, one for each idea that you should be able to use without looking it up. Each is answered by code when you open it.
 #
-# **Draw.** Nothing.
+# **Draw.** Ten empty lines, and beside each the number of a lesson.
 #
 # **Ask.** Let everyone write ten answers on paper first, then run the cells and count.
 #
@@ -839,7 +838,7 @@ print("the keys of questions 2, 5, 6 and 7 agree with what the course says of th
 # %% [markdown] tags=["note"]
 # **Say.** You have a model that you can explain down to the last multiplication, and a report that others can check.
 #
-# **Draw.** Nothing.
+# **Draw.** The report once more, with one empty line: what you would measure next.
 #
 # **Ask.** At the door: "What would you build next, and which number would tell you that it works?"
 #
@@ -850,7 +849,7 @@ print("the keys of questions 2, 5, 6 and 7 agree with what the course says of th
 
 # %% [markdown] slide="slide"
 # ## What you have now
-# - The size of the text decides what to expect: with 20 KB the model learns its text by heart, and with 100 KB the lowest held-out loss is clearly lower. [[sizes]] On a small text the training loss falls below the floor while the held-out loss rises. [[by-heart]]
+# - The size of the text decides what to expect: the model learns a small text by heart, and with more text the lowest held-out loss is lower. [[sizes]] On a small text the training loss falls below the floor while the held-out loss rises. [[by-heart]]
 # - Texts that cannot be used are refused with what to do [[refused]], and byte-level BPE can write every character. [[no-unknown-character]] A tokenizer of words refuses an unknown word. [[unknown-word]]
 # - A part is the same as the library's if logits, cached logits and gradients are; each of our wrong parts failed one of these. [[parity]] Together the parts give probabilities. [[whole-model]]
 # - Your model has learned something about new text. [[trained]] On StoryWorld it is close to exact for pronouns and not for quotations [[kinds]], and better than a compressor. [[compressor]]

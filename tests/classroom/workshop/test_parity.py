@@ -47,8 +47,8 @@ def test_a_wrong_part_is_found(case: str) -> None:
 
 def test_what_differs_says_which_mistake_it_is() -> None:
     frozen, cached = only(*WRONG["no gradient"]), only(*WRONG["only with a cache"])
-    assert frozen.logits < rooms.TOLERANCE < frozen.gradients
-    assert cached.logits < rooms.TOLERANCE < cached.cached
+    assert frozen.logits < rooms.ROUNDING < frozen.gradients
+    assert cached.logits < rooms.ROUNDING < cached.cached
     assert "AttributeError" in only(*WRONG["raises"]).why and only(*WRONG["not a number"]).logits == math.inf
 
 

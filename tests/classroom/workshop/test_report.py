@@ -15,7 +15,7 @@ from tinylm_lib.classroom.workshop.build import build
 from tinylm_lib.classroom.workshop.own_text import Look, own_config, own_text, read_stories
 from tinylm_lib.classroom.workshop.parity import parity
 from tinylm_lib.classroom.workshop.parts import PartState
-from tinylm_lib.classroom.workshop.report import ALWAYS, best_look, own_folder, write_report
+from tinylm_lib.classroom.workshop.report import ALWAYS, best_look, model_folder, model_report
 from tinylm_lib.storyworld import gaps
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -46,7 +46,7 @@ def test_it_says_what_was_measured_and_whose_the_parts_are(stories, tmp_path: Pa
     apart = gaps(model, stories.tokenizer, [drawn])
     path = tmp_path / "report.html"
     links = {"Its page": tmp_path / "my model.html"}
-    written = write_report(path, model, stories, LOOKS, sample="One day", tested=tested, gaps=apart, links=links)
+    written = model_report(path, model, stories, LOOKS, sample="One day", tested=tested, gaps=apart, links=links)
     page = written.read_text("utf-8")
     assert "3.25 nats per token" in page and f"{stories.bits_per_byte(3.25):.2f} bits per byte" in page
     assert f"the model is {3.25 - stories.floor:.2f} above it" in page and "20 of 30 updates" in page
@@ -62,7 +62,7 @@ def test_what_is_unknown_is_said_and_what_others_wrote_is_escaped(tmp_path: Path
     source = tmp_path / "x & y.txt"
     source.write_text("A line of a text of mine.\n" * 900, encoding="utf-8")
     text = own_text(source)
-    page = write_report(
+    page = model_report(
         tmp_path / "r.html", model_of(text, monkeypatch), text, LOOKS, sample=HOSTILE, title=HOSTILE
     ).read_text("utf-8")
     assert "not known: nobody has the exact probabilities" in page and "x &amp; y.txt" in page
@@ -74,7 +74,7 @@ def test_what_is_unknown_is_said_and_what_others_wrote_is_escaped(tmp_path: Path
 
 def test_a_part_inside_of_a_larger_one_is_not_said_to_be_the_library_s(stories, tmp_path: Path, monkeypatch) -> None:
     model = model_of(stories, monkeypatch, "softmax", "silu", "attention", "swiglu")
-    page = write_report(tmp_path / "r.html", model, stories, LOOKS, sample="").read_text("utf-8")
+    page = model_report(tmp_path / "r.html", model, stories, LOOKS, sample="").read_text("utf-8")
     assert "Its author&#x27;s own parts: attention, swiglu." in page
     assert f"From the library: rms_norm, {ALWAYS}." in page
     assert "<td>softmax</td><td>03</td><td>not called</td><td></td><td></td><td>your larger part brings its own" in page
@@ -83,9 +83,9 @@ def test_a_part_inside_of_a_larger_one_is_not_said_to_be_the_library_s(stories, 
 def test_what_cannot_be_reported_is_refused_and_nothing_is_written(stories, tmp_path: Path, monkeypatch) -> None:
     model, path = model_of(stories, monkeypatch), tmp_path / "report.html"
     with pytest.raises(ValueError, match="pass the looks of learn"):
-        write_report(path, model, stories, [], sample="")
+        model_report(path, model, stories, [], sample="")
     with pytest.raises(ValueError, match="must come from build"):
-        write_report(path, TransformerLM(replace(model.config)), stories, LOOKS, sample="")
+        model_report(path, TransformerLM(replace(model.config)), stories, LOOKS, sample="")
     assert not path.exists()
 
 
@@ -96,7 +96,7 @@ def test_the_best_look_is_the_one_with_the_lowest_held_out_loss() -> None:
 def test_each_model_has_a_folder_of_its_own(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(rooms, "is_off", lambda: False)
     monkeypatch.setattr(rooms, "WORK", tmp_path)
-    found = [own_folder(name).relative_to(tmp_path).as_posix() for name in ("my notes.txt", "my notes.txt", "../..")]
+    found = [model_folder(name).relative_to(tmp_path).as_posix() for name in ("my notes.txt", "my notes.txt", "../..")]
     assert found == ["yours/my-notes", "yours/my-notes-2", "yours/text"]
     monkeypatch.setattr(rooms, "is_off", lambda: True)
-    assert not own_folder("my notes.txt").is_relative_to(tmp_path)
+    assert not model_folder("my notes.txt").is_relative_to(tmp_path)

@@ -22,7 +22,7 @@ LEAST_BYTES, MOST_BYTES = 20_000, 2_000_000
 STORIES, N_STORIES, VOCAB_SIZE = "storyworld", 2000, 512
 PIECES, PIECE_LENGTH = 100, 60
 OWN_RECIPE = TrainConfig(total_steps=300, schedule="cosine", warmup_steps=10, precision="fp32")
-LOOKS = (10, 20, 30, 50, 75, 100, 150, 200, 250, 300)
+LOOK_AFTER = (10, 20, 30, 50, 75, 100, 150, 200, 250, 300)
 
 
 class Look(NamedTuple):
@@ -78,8 +78,8 @@ def own_text(source: str | Path, n_bytes: int = MOST_BYTES) -> OwnText:
     n_bytes: only so much of its beginning is taken, in whole lines; at least 20,000.
     StoryWorld has a token for each of its words. For other texts byte-level BPE is learned from the training text, so
     that every text can be encoded.
-    Raises TypeError for a source that is no name, IsADirectoryError for a folder, FileNotFoundError for a name that is
-    neither a file nor a corpus, ValueError for a text that is empty, too short, binary or not UTF-8, and
+    Raises TypeError for a source that is not a name, IsADirectoryError for a folder, FileNotFoundError for a name that
+    is neither a file nor a corpus, ValueError for a text that is empty, too short, binary or not UTF-8, and
     ConnectionError for a corpus that cannot be downloaded.
     """
     if not isinstance(source, str | Path):
@@ -116,14 +116,14 @@ def own_config(text: OwnText) -> ModelConfig:
 
 
 def learn(model: TransformerLM, text: OwnText, recipe: TrainConfig = OWN_RECIPE) -> Iterator[Look]:
-    """Train a model on a text, and yield where it is after the updates of LOOKS and after the last.
+    """Train a model on a text, and yield where it is after the updates of LOOK_AFTER and after the last.
 
     To keep the weights of a look, copy them before the next one.
     """
     losses: list[Tensor] = []
     for step in train(model, build_optimizer(model, recipe), text.batches(recipe), recipe):
         losses = [*losses[-9:], step.loss]
-        if step.step in (*LOOKS, recipe.total_steps):
+        if step.step in (*LOOK_AFTER, recipe.total_steps):
             yield Look(step.step, torch.stack(losses).mean().item(), text.loss(model))
 
 

@@ -13,7 +13,7 @@ from ...model import TransformerLM
 from .parts import read_parts
 from .student_modules import Fitting
 
-TOLERANCE = 1e-3
+ROUNDING = 1e-3
 B, T, AT_ONCE = 2, 19, 7
 SPREAD = 0.3  # of what is added to each weight, so that gains and biases are not all 1 and 0
 
@@ -36,7 +36,7 @@ class Parity(NamedTuple):
     @property
     def equal(self) -> bool:
         """Whether it is called and all differences are those of rounding."""
-        return self.places > 0 and max(self.logits, self.cached, self.gradients) < TOLERANCE and not self.why
+        return self.places > 0 and max(self.logits, self.cached, self.gradients) < ROUNDING and not self.why
 
 
 def kept_functions() -> dict[str, Callable[..., Any]]:

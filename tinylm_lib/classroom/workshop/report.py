@@ -30,7 +30,7 @@ from .parts import is_off, read_parts
 ALWAYS = "the tokenizer, the training loop, the optimizer, the sampling and the export"
 
 
-def own_folder(name: str) -> Path:
+def model_folder(name: str) -> Path:
     """Make a new folder for a model: work/yours/NAME, with a number behind it where there is one already.
 
     name: of the text, such as `notes.txt`. Where the workshop is off it is temporary, removed when Python ends.
@@ -46,7 +46,7 @@ def own_folder(name: str) -> Path:
     return folder
 
 
-def write_report(
+def model_report(
     path: Path,
     model: TransformerLM,
     text: OwnText,
