@@ -214,7 +214,7 @@ mine = build(own_config(text))
 n_parameters = sum(p.numel() for p in mine.parameters())
 print(f"{n_parameters:,} parameters, {mine.config.n_layers} layers, width {mine.config.d_model}")
 
-# %%
+# %% slide="skip"
 using(mine)
 
 # %% [markdown] slide="subslide"
@@ -231,6 +231,7 @@ def linear_detached(x, weight):
     return x @ weight.detach().T
 
 
+# %%
 def rms_norm(x, gain, eps):
     return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * gain
 
