@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tinylm_lib import TransformerLM, storyworld
+from tinylm_lib import TransformerLM, load_hf, save_hf, storyworld
+from tinylm_lib.classroom import export_page
 from tinylm_lib.classroom.exercises import find_exercise
 from tinylm_lib.classroom.workshop import build as building
 from tinylm_lib.classroom.workshop import report as rooms
@@ -78,6 +79,16 @@ def test_a_part_inside_of_a_larger_one_is_not_said_to_be_the_library_s(stories, 
     assert "Its author&#x27;s own parts: attention, swiglu." in page
     assert f"From the library: rms_norm, {ALWAYS}." in page
     assert "<td>softmax</td><td>03</td><td>not called</td><td></td><td></td><td>your larger part brings its own" in page
+
+
+def test_a_model_of_one_s_own_parts_is_exported_like_any_other(stories, tmp_path: Path, monkeypatch) -> None:
+    model = model_of(stories, monkeypatch, "rms_norm", "rotate", "attention", "swiglu", "linear").eval()
+    assert sum(use.places > 0 for use in model.uses) == 5
+    opened = load_hf(save_hf(model, tmp_path / "weights")).eval()
+    ids = stories.held_out[None, :20]
+    with torch.no_grad():
+        torch.testing.assert_close(opened(ids), model(ids), rtol=1e-4, atol=1e-4)
+    assert export_page(model, stories.tokenizer, tmp_path / "my_model.html").stat().st_size > 1e5
 
 
 def test_what_cannot_be_reported_is_refused_and_nothing_is_written(stories, tmp_path: Path, monkeypatch) -> None:

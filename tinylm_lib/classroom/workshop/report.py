@@ -26,8 +26,11 @@ from .own_text import Look, OwnText
 from .parity import Parity
 from .parts import is_off, read_parts
 
-# What no exercise makes, so that it is the library's in every model.
-ALWAYS = "the tokenizer, the training loop, the optimizer, the sampling and the export"
+# What lesson 20 takes from the library, whatever is kept.
+ALWAYS = (
+    "the model around them, its first weights, the tokenizer, the training loop, the optimizer, the sampling and "
+    "the export"
+)
 
 
 def model_folder(name: str) -> Path:
