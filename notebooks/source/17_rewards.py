@@ -741,7 +741,7 @@ assert last.right - first.right < 2 * error and last.nats > first.nats
 assert distances[-1]["all"].nats > 2 * distances[0]["all"].nats
 
 # %% [markdown]
-# If the model puts the right owner first more often than before, then by less than two standard errors. Its loss on these words has become larger, not smaller, and on all words together it is farther from the language. [[not-better]] (A part of this distance comes from the chance in updates from few stories. The missing gifts come from the reward.) This is called **reward hacking**: the reward rises, and what we had in mind does not. Here we can measure it exactly, because we know the language. For most models nobody can.
+# If the model puts the right owner first more often than before, then by less than two standard errors. Its loss on these words has become larger, not smaller, and on all words together it is farther from the language. [[not-better]] This is called **reward hacking**: the reward rises, and what we had in mind does not. Here we can measure it exactly, because we know the language. For most models nobody can.
 
 # %% [markdown] tags=["note"]
 # **Say.** The usual medicine: a leash. The model may change, but each step away from where it started has a price.
@@ -877,6 +877,7 @@ kl-0.1 2 0.484 0.0559 0.0582 85.6 0.444 0.318 0.287 0.072 0.64 108; kl-0.3 0 0.2
 kl-0.3 1 0.258 0.012 0.0283 87.4 0.685 0.883 0.469 0.105 0.644 127; kl-0.3 2 0.27 0.01 0.0283 87.7 0.618 0.766 0.565 0.109 0.687 152
 hard 0 0.449 0.0906 0.146 83.6 0.611 0.0644 1 0.449 0.671 421; hard 1 0.35 0.0804 0.129 83.6 0.487 0.0762 0.996 0.348 0.689 431
 hard 2 0.248 0.155 0.196 84 0.507 0.15 0.99 0.246 0.689 345; no-error 0 0.475 0.0302 0.0555 84.5 0.523 0.27 0.375 0.121 0.704 149
+coin 0 0.00195 1.3 0.296 102 0.8 1.3 0.66 0.002 0.628 5; coin 1 0.201 0.0235 0.0445 90.2 0.71 1.31 0.65 0.131 0.697 176
 """
 COLUMNS = ["possible", "start", "language", "words", "own", "gifts", "told", "hard", "right", "n"]
 recorded = {}
@@ -952,7 +953,20 @@ print(f"recorded: {learned(times[0], 2, 20)} to {learned(times[-1], 10, 200)} ti
 assert went > 2 * needed(reached) and times[0] > 2
 
 # %% [markdown]
-# With or without a penalty, all these models went at least twice as far from the start as so many possible stories require. [[farther-than-needed]] (The curve and the marks were measured on different beginnings, so this is rough.) The curve is for the best possible distribution, which has to know who has what; a network that does not know may be unable to come so near. The rest is missing gifts, and the chance in updates from few stories. The value of our penalty estimates the divergence KL(model || start). Its gradient is another one, that of KL(start || model), because the draws are not differentiated. Both pull the model back.
+# With or without a penalty, all these models went at least twice as far from the start as so many possible stories require. [[farther-than-needed]] (The curve and the marks were measured on different beginnings, so this is rough.) The curve is for the best possible distribution, which has to know who has what; a network that does not know may be unable to come so near. The value of our penalty estimates the divergence KL(model || start). Its gradient is another one, that of KL(start || model), because the draws are not differentiated. Both pull the model back.
+
+# %% [markdown] slide="skip"
+# How much of the way is chance? As a control we rewarded two trainings of 16 updates by a coin for each text, which says nothing about it.
+
+# %% slide="skip" evidence="coin"
+before_any, by_coin = recorded["start"][0]["language"], [one["language"] for one in recorded["coin"]]
+print(f"from the language: start {before_any:.3f}, after 16 updates by coins", *(f"{far:.3f}" for far in by_coin))
+print("possible stories:", *(f"{one['possible']:.3f}" for one in recorded["coin"]), "gifts a story:", end=" ")
+print(*(f"{one['gifts']:.2f}" for one in recorded["coin"]))
+assert min(by_coin) > 2 * before_any and min(one["gifts"] for one in recorded["coin"]) > 1
+
+# %% [markdown] slide="skip"
+# A reward without any meaning moves the model away from the language as well, and the first training fell apart: hardly any of its stories is possible. The gifts stayed. So a part of the distance is chance, because every update comes from few stories, and the missing gifts come from the reward. [[coin]]
 
 # %% [markdown] tags=["note"]
 # **Say.** A hard question about all of this: did the model learn anything that it could not do before, or does it only find it at the first try more often?

@@ -64,7 +64,7 @@ def test_the_lesson_shows_the_lines_of_the_table() -> None:
     shown += ["owner-right", "n"]
     lesson = (root / "notebooks/source/17_rewards.py").read_text("utf-8")
     recorded = lesson.partition('RECORDED = """\n')[2].partition('"""')[0].replace("\n", ";").strip(";").split(";")
-    assert len(recorded) == 18
+    assert len(recorded) == 20
     for line in recorded:
         run, seed, *numbers = line.split()
         assert numbers == [rows[run, seed][name].split(",")[-1] for name in shown]
