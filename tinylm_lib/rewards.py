@@ -202,7 +202,7 @@ def _write(
         "generator": generator,
     }
     padding = pads.to(device) if pads.any() else None  # reading it costs more than not having it
-    ids = generate(model, some.to(device), max_new_tokens, padding=padding, **options)  # (B, T)
+    ids = generate(model, some.to(device), max_new_tokens, padding=padding, **options)  # (B, T + N)
     new = ids[:, some.shape[1] :]  # (B, N)
     stops = torch.isin(new, new.new_tensor(stop_ids)).long()  # (B, N)
     mask = stops.cumsum(1) == stops  # (B, N)

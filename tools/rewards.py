@@ -15,6 +15,7 @@ import copy
 import math
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -92,6 +93,11 @@ def owners(text: str) -> float:
     return text.count(" belonged to ") + text.count(" was now with ")
 
 
+def coin(text: str) -> float:
+    """The control: 0 or 1, and it has nothing to do with what the text says."""
+    return float(zlib.crc32(text.encode()) % 2)
+
+
 class Setting(NamedTuple):
     """What a run is rewarded for, the weight of its KL penalty, its length, learning rate and beginnings an update."""
 
@@ -114,6 +120,7 @@ RUNS = {
     "no-error": Setting(no_error, updates=12, seeds=(0,)),
     "length": Setting(length, updates=12, seeds=(0,)),
     "owners-2e-3": Setting(owners, updates=16, lr=2e-3, seeds=(0,)),
+    "coin": Setting(coin, updates=16, seeds=(0, 1)),
     "64-stories": Setting(updates=120, lr=5e-4, seeds=(0,), n_beginnings=8),
 }
 

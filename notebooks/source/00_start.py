@@ -453,7 +453,7 @@ assert seen_before(2, 500) == 1 and seen_before(8, 3000) < 0.02
 assert n_first > 50 * shipped.extra["n_stories"]
 
 # %% [markdown]
-# After eight words there is hardly anything left to count, even with six times as many stories. Of the millions of possible first sentences the model has read at most 100,000. [[counting]] So for nearly every story there is nothing to look up: the model has to notice that a new sentence is *like* old ones. How a program can do that is the subject of this series.
+# After eight words there is hardly anything left to count, even with six times as many stories. (Counting after the last word alone is always possible; section 4 shows how little that knows.) Of the millions of possible first sentences the model has read at most 100,000. [[counting]] So for nearly every story there is nothing to look up: the model has to notice that a new sentence is *like* old ones. How a program can do that is the subject of this series.
 
 # %% [markdown] tags=["note"]
 # **Say.** You now know all that a writer needs: a guess, and a way to choose a word from it. Write the simplest writer of all, which always takes the most likely word.
@@ -697,7 +697,7 @@ for n_steps, text in texts.items():
     print(f"after {n_steps} steps:\n{text[36:240]} ...\n")
 
 # %% [markdown]
-# (Your texts may differ, because small differences between processors add up in a training.) First come words that often follow each other, then whole sentences. What is still missing after 90 steps is memory: names appear from nowhere.
+# (Your texts may differ, because small differences between processors add up in a training.) First come words that often follow each other, then whole sentences. What is still missing after 90 steps is memory: in this text names appear from nowhere.
 
 # %% slide="skip"
 small_loss = mean_loss(small)
@@ -1100,10 +1100,10 @@ for what, other in (("a name with the other pronoun", other_pronoun), ("the same
 assert pronoun_probs(exchanged_head(2, 2, other_pronoun))[1].min() > 0.98  # the other pronoun replaces it
 
 # %% [markdown]
-# Now the two heads change roles. If head 2 of layer 2 gets its output from a sentence with a name of the other pronoun, *He* becomes *She*, and *She* becomes *He*. With the same name in another sentence nothing changes. So this head brings to the last position which pronoun the name takes, and no other head does so alone. Exchanging the output of the head in the first layer changes nothing here, as can be expected of a head that looks at *One* in every sentence. The later layers seem to rely on its being there, and the 0 took it away. [[heads-exchanged]]
+# Now the two heads change roles. If head 2 of layer 2 gets its output from a sentence with a name of the other pronoun, *He* becomes *She*, and *She* becomes *He*. With the same name in another sentence nothing changes. So this head brings to the last position which pronoun the name takes. While it works, exchanging any other head changes nothing. Exchanging the output of the head in the first layer changes nothing here, as can be expected of a head that looks at *One* in every sentence. The later layers seem to rely on its being there, and the 0 took it away. [[heads-exchanged]]
 
 # %% [markdown] slide="say"
-# A picture of attention is a clue, not a proof (Jain and Wallace 2019). Here it was right for one of the two heads that look at the name, and it took an experiment to know which. An experiment answers only its own question, too: *can the model do without this output?* and *what does this output carry?* have different answers.
+# A picture of attention is a clue, not a proof (Jain and Wallace 2019). Here two heads look at the name, and tests of one head at a time show a use for only one of them. Whether head 3 is a reserve for head 2, such tests cannot show. An experiment answers only its own question, too: *can the model do without this output?* and *what does this output carry?* have different answers.
 
 # %% [markdown] slide="subslide"
 # ### Where is the rest of the loss?
@@ -1146,6 +1146,7 @@ for found in groups:
 # | 01 tokens, 02 linear, 03 softmax, 04 normalization | the small parts |
 # | 05 attention, 06 positions, 07 heads, 08 feedforward, 09 block, 10 model | the model, piece by piece |
 # | 11 training, 12 sampling, 13 cache, 14 speed, 15 scale | what makes it learn, write, and do both fast |
+# | 16 inside, 17 rewards, 18 pretrained, 19 clinic, 20 yours | what it knows, what it can be taught, published models, faults, and a model of your own |
 #
 # Later lessons import what you have built. You work on copies in the folder `work/`: nothing that you have changed is ever overwritten, and when a lesson has been improved, the new one is put next to yours. This is your map:
 

@@ -321,7 +321,7 @@ new_loss = next_token_loss(gpt(noise[:, :-1]), noise[:, 1:])
 print(f"loss {loss:.2f}, gradient norm {norm:.1f}, loss after one step {new_loss:.2f}")
 
 # %% [markdown] slide="say"
-# (The **gradient norm** is the length of all gradients as one long vector.) GPT-3 read 300 billion tokens, 3.2 million at each step, so it was trained with about 94,000 such steps ([Brown et al. 2020](https://arxiv.org/abs/2005.14165)).
+# (The **gradient norm** is the length of all gradients as one long vector.) GPT-3 read 300 billion tokens, 3.2 million at each step after a start with smaller batches, so it was trained with about 100,000 steps ([Brown et al. 2020](https://arxiv.org/abs/2005.14165)).
 
 # %% [markdown] slide="subslide"
 # The plain step is `w - lr * g` (lesson 02), with `lr` the **learning rate**. A loss with only two weights shows its weakness: a valley that is 30 times steeper in one direction than in the other.
@@ -495,7 +495,7 @@ assert min(moved["always 1"], moved["always 0.000001"]) > 0.98 > 0.5 > moved["0.
 assert moved["always 0.000000000001"] < 0.001
 
 # %% [markdown] slide="subslide"
-# A gradient of a millionth moves its weight almost as far as a gradient of 1: what counts is whether the gradients **agree**. In noise, a small gradient moves its weight far less, because the noise cancels in m but not in v. Far below eps (1e-8) it moves almost nothing. [[small-gradients]] So the size of a gradient matters even with Adam: a small one may drown in noise, fall below eps, or become 0 where numbers have few bits (lesson 14).
+# A gradient of a millionth moves its weight almost as far as a gradient of 1: what counts is whether the gradients **agree**. In noise, a small gradient moves its weight far less, because the noise largely cancels in m over many steps, while v keeps its full size. Far below eps (1e-8) it moves almost nothing. [[small-gradients]] So the size of a gradient matters even with Adam: a small one may drown in noise, fall below eps, or become 0 where numbers have few bits (lesson 14).
 
 # %% [markdown] tags=["note"]
 # **Say.** This is the whole of training in ten lines. Read them aloud one by one, and let the class say what each of them does before you do. The slide prints *yours* because it was made from the solutions; in a class that left the two exercises out, the loop uses the library's functions.
@@ -602,7 +602,7 @@ written = generate(learner, prompt, 10, temperature=0)  # (1, 12)
 print("it writes:", tokenizer.decode(written[0].tolist()).strip())
 
 # %% [markdown]
-# These ten lines train a language model, and you could have written every part of them. [[ten-lines]] The library's `train` is this loop and a little more: with a schedule and clipping, ours gives the same losses. [[same-loop]]
+# These few lines train a language model, and you could have written every part of them. [[ten-lines]] The library's `train` is this loop and a little more: with a schedule and clipping, ours gives the same losses. [[same-loop]]
 
 # %% [markdown] tags=["note"]
 # **Say.** The learning rate is the one number that you will search for in every training of your life. The search is simple: a few short runs, a constant factor apart, and a look at the curve.
@@ -722,7 +722,7 @@ assert next_token_loss(parrot(batch[0]), batch[1]) < levels.floor / 2
 print(f"entropy of its predictions: {entropy:.1f}; of one that knows nothing: {math.log(V):.1f}")
 
 # %% [markdown]
-# The loss goes far below the floor of the language, with hardly any entropy in the predictions: the model knows this batch by heart. So model, loss and loop can learn. [[one-batch]]
+# The loss goes far below the floor of the language, with hardly any entropy in the predictions: the model knows this batch by heart. So model, loss and loop can learn. [[one-batch]] (Whether the targets are the right ones, this test does not show: section 8.)
 
 # %% [markdown] slide="say"
 # (`entr` computes $-p \ln p$ and is 0 where $p$ is 0; written out, this would be 0 times infinity, which is NaN. And we took the mean over all positions, because a sum would grow with the batch.)
@@ -1414,7 +1414,7 @@ with tempfile.TemporaryDirectory() as place:
 # Equal to the last bit. The checkpoint contains the weights, the optimizer's state, the position in the text, the step number (for the schedule) and the state of the random generators (for dropout). [[resume]]
 
 # %% [markdown] slide="say"
-# If you save a model with `torch.save` instead, three mistakes are common. Without its configuration nobody can build the model again. The file is a pickle, which can run any code when somebody loads it, so this library stores tensors as safetensors. And a tensor that was saved on a GPU does not load on a computer without one, unless `map_location="cpu"` says where to put it.
+# If you save a model with `torch.save` instead, three mistakes are common. Without its configuration nobody can build the model again. The file is a pickle, which can run any code if it is loaded with `weights_only=False`, the default of older versions of PyTorch, so this library stores tensors as safetensors. And a tensor that was saved on a GPU does not load on a computer without one, unless `map_location="cpu"` says where to put it.
 
 # %% [markdown] slide="subslide"
 # ### Fewer bits

@@ -238,12 +238,12 @@ print("256 at once:", measured(map_rate, "billion FLOPs per second", 0.1, 1e6), 
 print("20 million additions:", measured(addition_rate, "billion FLOPs per second", 0.01, 1e5))
 
 # %% [markdown]
-# The linear map took less time for each token when many tokens were computed at once. [[intensity]] This is one reason why servers answer many people at once. The memory need not be its only cause: a small map, whose weights fit into the cache, can behave in the same way.
+# The linear map took less time for each token when many tokens were computed at once. [[intensity]] This is one reason why servers answer many people at once. The memory need not be its only cause: a small map, whose weights fit into the cache (a small, fast memory near the processor, not the KV cache of lesson 13), can behave in the same way.
 
 # %% [markdown] slide="say"
 # How exactly should you read the figure? The peak and the bandwidth are measurements, too: we measured each three times and took the best, and you saw above how much they vary. So a point that is above the line by no more than that means nothing.
 #
-# Only a point far above the line found its numbers in the **cache**, a small and faster memory, and only if they fit there. The addition of 20 million numbers moves 240,000,000 bytes, which do not fit into the cache of most processors. The addition of 100,000 numbers moves 1,200,000 bytes, has the same intensity, and is usually several times higher. A point far below the line, as 4 tokens at once may be, shows that the roof is only a limit: not all code reaches it.
+# A point far above the line probably found its numbers in the **cache**, a small and faster memory. The addition of 20 million numbers moves 240,000,000 bytes, which do not fit into the cache of most processors. (Some servers have caches of hundreds of MB. There the measured bandwidth may be the cache's.) The addition of 100,000 numbers moves 1,200,000 bytes, has the same intensity, and is usually higher, by half or by several times. A point far below the line, as 4 tokens at once may be, shows that the roof is only a limit: not all code reaches it.
 
 # %% [markdown] slide="subslide"
 # ### The roof as a function
@@ -564,7 +564,7 @@ print("the matrix products take", measured(slowdown, "times as long as alone", 0
 # %% [markdown] slide="say"
 # In our runs, with one and with two threads, on a quiet and on a busy machine, the products of the linear maps took three tenths to a half of the time. [[profile]] The group *attention* contains products of its own, scores and mixing, and so does the optimizer. And whatever you make faster, you save at most the percentage of its own group (Amdahl's law).
 #
-# Two warnings. The profiler itself adds time to each operation, so a group of many short operations looks somewhat larger than it is. And the time that Python needs between the operations is not in the table.
+# Three warnings. The table is the fastest of three updates, and the bars above are a median, so on a busy machine their totals can differ by a factor of two or more. The profiler itself adds time to each operation, so a group of many short operations looks somewhat larger than it is. And the time that Python needs between the operations is not in the table.
 
 # %% [markdown] slide="subslide"
 # ### The FLOPs of any model
@@ -1399,7 +1399,7 @@ full, half = seconds(lambda: square @ square), seconds(lambda: brief @ brief, ro
 print("a product in bf16 takes", measured(half / full, "times as long as in fp32", 0.01, 200))
 
 # %% [markdown]
-# Below 1 means faster. Processors with such instructions, and GPUs, are several times faster in bf16; others may be several times slower. The library's `precision="auto"` takes bf16 only where there are instructions.
+# Below 1 means faster. Processors with such instructions, and GPUs, are several times faster in bf16; others may be many times slower, because they must imitate the 16 bits. The library's `precision="auto"` takes bf16 only where there are instructions.
 
 # %% [markdown] slide="subslide"
 # ### Fewer bytes at a time
@@ -1479,7 +1479,7 @@ print(
 # - In our runs the products of the linear maps took three tenths to a half of a step's time. The proportions depend on the machine and on the sizes, so use a profiler. [[profile]]
 # - A small model that writes one token at a time runs many short operations, few of which are products. [[calls]] Neither the processor nor the memory but the overhead of these calls sets its pace. [[overhead]]
 # - Attention in pieces gives the same result as attention with the whole table. [[same-attention]]
-# - Weights of one byte, as whole numbers of steps with one scale for each row, take about a quarter of the bytes of fp32, and raise the loss of the shipped model by less than a hundredth of a nat per token. [[eight-bits]] In fp16 some small gradients become 0, nearly all of which come back if the loss is scaled. [[underflow]]
+# - Weights of one byte, as whole numbers of steps with one scale for each row, take about a quarter of the bytes of fp32, and change the loss of the shipped model by less than a hundredth of a nat per token. [[eight-bits]] In fp16 some small gradients become 0, nearly all of which come back if the loss is scaled. [[underflow]]
 # - An ablation measures what a choice is worth at one size and one length of training: learned positions were ahead in a short run [[short-ablation]] and behind in a longer, recorded one. Compare a difference with its standard error, and remember how many comparisons you make. [[long-ablation]]
 #
 # Next, lesson 15: what to do with ten, a thousand, a million times as many FLOPs.

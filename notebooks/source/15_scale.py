@@ -161,7 +161,7 @@ for width in (8, 32):
 assert smaller_wins and tokens_read[32] < N
 
 # %% [markdown]
-# With both seeds the smaller model wins. [[smaller-wins]] Is smaller always better, then? More sizes and larger budgets take longer than a lesson has. So here is a larger experiment: two seeds for each size (one for the smallest size of the largest budget), ten times as many stories, the same held-out ones, recorded once on two cores with lines such as `python tools/scaling.py --compute 1e10 --widths 4 8 16 --seeds 0 --kinds`.
+# With both seeds the smaller model wins. [[smaller-wins]] (In this budget it makes several times as many updates; we return to that.) Is smaller always better, then? More sizes and larger budgets take longer than a lesson has. So here is a larger experiment: two seeds for each size (one for the smallest size of the largest budget), ten times as many stories, the same held-out ones, recorded once on two cores with lines such as `python tools/scaling.py --compute 1e10 --widths 4 8 16 --seeds 0 --kinds`.
 
 # %% tags=["source-hidden"] slide="skip"
 # budget in 1e10 FLOPs, parameters, loss, and for six kinds of words the nats above the exact distribution (section 3)
@@ -339,7 +339,7 @@ predict(
         "pronouns": "It has come closer, and it is better than a coin. That is not yet knowing.",
         "none": "",
     },
-    because="It has learned which words are frequent and which follow which; nearly all of the half nat comes from there.",
+    because="Nearly all of the half nat comes from words of none of these kinds. Probably the model has learned which words are frequent and which follow which.",
 )
 
 # %% evidence="one-kind"
@@ -354,7 +354,7 @@ assert from_kinds < 0.1 and nats_of(1e10)[0] > coin > nats_of(4e10)[0] > 0.1 and
 assert nats_of(6.4e11)[3] < 0.1 < 1 < nats_of(6.4e11)[4]
 
 # %% [markdown]
-# The first model's pronouns are worse than a coin, and those of the second one somewhat better. Everything else it hardly looks up, although its loss is half a nat lower: all six kinds together contribute less than a tenth of a nat. With the largest budget pronouns and places are known, and quotations are not. [[one-kind]] Here are all models of section 2, each as a point:
+# The first model's pronouns are worse than a coin, and those of the second one somewhat better. Everything else it hardly looks up, although its loss is half a nat lower: all six kinds together contribute less than a tenth of a nat. At the best size of the largest budget pronouns and places are known, and quotations are not. [[one-kind]] Here are all models of section 2, each as a point:
 
 # %% tags=["source-hidden"] slide="subslide"
 fig, panels = plt.subplots(2, 3, figsize=(10.2, 5.7), layout="constrained", sharex=True, sharey=True)
@@ -370,14 +370,14 @@ panels[1, 0].set_ylabel("nats above exact")
 fig.supxlabel("loss of the model (nats per token), better to the right")
 figures.display(
     fig,
-    alt="Six panels, one for each kind of word; each model is a point. From left to right the loss falls. Pronouns fall first, then names, then places; objects and traits stay high until a loss of about 1, quotations longest. Near a loss of 1, two models with equal losses are far apart in places.",
+    alt="Six panels, one for each kind of word; each model is a point. From left to right the loss falls. Pronouns fall first, then names, then places; objects, quotations and traits fall last, mostly below a loss of 1. Near a loss of 1, two models with equal losses are far apart in places.",
     caption="Each point is one trained model, 0 means that it knows this kind as well as possible. The kinds fall at different losses, and near a loss of 1 there are models that know places and models that do not. Stars: the shipped model.",
     table={"budget": [f"{run[0]:.1e}" for run in runs.tolist()], "parameters": [f"{run[1]:,.0f}" for run in runs.tolist()], "loss": runs[:, 2].tolist(), **{kind: runs[:, i].tolist() for i, kind in enumerate(KINDS, 3)}},
     digits=2,
 )  # fmt: skip
 
 # %% [markdown]
-# Down to a loss of about 1.4 hardly anything is looked up. Then pronouns fall, then names, then places, and the others last. Does the loss determine what a model knows? Here are two models of one size, one budget and one recipe, with other first weights and batches (recorded):
+# Down to a loss of about 1.4 hardly anything is looked up. Then pronouns fall, next, in most models, names before places, and the others last. Does the loss determine what a model knows? Here are two models of one size, one budget and one recipe, with other first weights and batches (recorded):
 
 # %% evidence="same-loss"
 same_size = {  # 287,968 parameters, 6.4e11 FLOPs: the loss, and the fraction of words that are right
@@ -589,7 +589,7 @@ print(
 
 # %% [markdown] slide="slide"
 # ## 5. What Chinchilla says
-# Now real models. Over 400 of them, from 70 million to 16 billion parameters, were trained to find where the valleys are ([Hoffmann et al. 2022](https://arxiv.org/abs/2203.15556)). One of the three ways was the formula of section 4. Here are its valleys, with the constants of a later and more careful fit to the same data ([Besiroglu et al. 2024](https://arxiv.org/abs/2404.10102)):
+# Now real models. Over 400 of them, from 70 million to 16 billion parameters, were trained to find where the valleys are ([Hoffmann et al. 2022](https://arxiv.org/abs/2203.15556)). One of the three ways was the formula of section 4. Here are its valleys, with the constants of a later and more careful fit to the runs that could be read from a figure of that paper ([Besiroglu et al. 2024](https://arxiv.org/abs/2404.10102)):
 
 
 # %%
@@ -877,7 +877,7 @@ for name, (kept, *step_losses) in curves.items():
 assert 2 * curves["two, fsdp"][0] == curves["one process"][0]
 
 # %% [markdown]
-# The losses are the same to 4 digits (`rtol`, the allowed relative difference, is 1e-4): sums in another order are rounded differently in the last digits. More processes change how long a training takes, not what is learned, and with `fsdp` each of the two keeps half of the parameters. [[same-losses]] For a run of your own: `torchrun --nproc-per-node 2 -m tinylm_lib train --strategy fsdp`.
+# The losses are the same to 4 digits (`rtol`, the allowed relative difference, is 1e-4): sums in another order are rounded differently in the last digits. If the whole batch stays the same, more processes change how long a training takes, and the losses differ only by rounding, which can add up in a long run. With `fsdp` each of the two keeps half of the parameters. [[same-losses]] For a run of your own: `torchrun --nproc-per-node 2 -m tinylm_lib train --strategy fsdp`.
 
 # %% [markdown] tags=["note"]
 # **Say.** Now the largest trainings, on the back of an envelope. Three lines of arithmetic are enough to see whether a plan is possible, and not enough to carry it out.
@@ -1083,7 +1083,7 @@ assert ((fallen > 0.2).sum(0) >= 2).sum() >= 4  # four kinds or more use two blo
 
 # %% [markdown] slide="subslide"
 # ### Ten questions
-# This is the last lesson. Can you answer these? If the answer does not come, go back to the lesson.
+# The model is now built, trained and measured. Can you answer these? If the answer does not come, go back to the lesson.
 #
 # | question | where |
 # |---|---|
@@ -1108,7 +1108,7 @@ progress()
 
 # %% [markdown] slide="subslide"
 # ### What comes next
-# Between this model and a chat assistant are a large text, fine-tuning on conversations, and training on what people prefer. The library helps with the first steps: `python -m tinylm_lib train` trains on your own text, and `load_hf` opens trained models of others. To read on:
+# Next, lesson 16: what the model has learned inside. Then come rewards, published models, faults, and a model of your own. Between this model and a chat assistant are a large text, fine-tuning on conversations, and training on what people prefer. The library helps with the first steps: `python -m tinylm_lib train` trains on your own text, and `load_hf` opens trained models of others. To read on:
 #
 # | about | to read |
 # |---|---|

@@ -247,7 +247,7 @@ control(who, first=[*EVENTS], then=["nothing", *EVENTS], thing=[1, 2])
 
 # %% slide="skip"
 PARTS = ("embed", "blocks.0", "blocks.1", "blocks.2")
-DEPTHS = ("embedding", "after block 1", "after block 2", "after block 3")
+DEPTHS = ("embedding", "after block 0", "after block 1", "after block 2")
 
 
 def streams_of(texts: list[str]) -> torch.Tensor:
@@ -321,7 +321,7 @@ for ax, (title, (shades, values)) in zip(both, MAPS.items(), strict=True):
     ax.set_xticks(range(22), columns if ax is both[1] else [""] * 22, rotation=50, ha="right", rotation_mode="anchor")
     ax.grid(visible=False)
 fig.supxlabel("position", x=0.57, size="medium")
-alt = "Two maps of depth by position. Above, who received the gift can be read at the names, and after block 2 also at the full stop, at they and at the last word. Below, only the receiver's name and, later, the last word have an effect."
+alt = "Two maps of depth by position. Above, who received the gift can be read at the names, and after block 1 also at the full stop, at they and at the last word. Below, only the receiver's name and, later, the last word have an effect."
 caption = "Above: how often a linear reader is right, white is chance, one half. Below: the probability of the other name after an exchange of this one vector."
 rows = {f"{title}, {depth}": v[i].tolist() for title, (_, v) in MAPS.items() for i, depth in enumerate(DEPTHS)}
 figures.display(fig, alt=alt, caption=caption, table={"position": columns, **rows}, digits=2)
@@ -333,7 +333,7 @@ quiet[:, [receiver, last]] = 0
 assert quiet.max() < 0.05
 
 # %% [markdown]
-# Look at the full stop of the gift. After block 2 a reader can tell from this one vector who received the gift. The picture suggests that the model has written its answer there, to use it later. But an exchange of this vector changes nothing: the model takes the name from its own position and from nowhere else. [[readable-not-used]] **What can be read is not what is used.** Now we build both maps, and more, with instruments of our own.
+# Look at the full stop of the gift. After block 1 a reader can tell from this one vector who received the gift. The picture suggests that the model has written its answer there, to use it later. But an exchange of this vector changes nothing: the model takes the name from its own position and from nowhere else. [[readable-not-used]] **What can be read is not what is used.** Now we build both maps, and more, with instruments of our own.
 
 # %% [markdown] tags=["note"]
 # **Say.** The first instrument only looks. The final norm and the head can read the stream at any depth. Lesson 10 did it at one full stop; we do it for all words, and compare with the exact distribution.
@@ -343,8 +343,8 @@ assert quiet.max() < 0.05
 # **Ask.** "Which kind of word do you expect to be settled first, and which last?" After the picture: "At which depth could the model stop for a pronoun?"
 #
 # **Usual answers.**
-# - *The same for all kinds* (from the room): Look at the curves after block 2.
-# - *Before block 3 it knows nothing* (from the room): The head was trained on the stream after block 3. A bad reading may be a bad reader.
+# - *The same for all kinds* (from the room): Look at the curves after block 1.
+# - *Before block 2 it knows nothing* (from the room): The head was trained on the stream after block 2. A bad reading may be a bad reader.
 # - *The stream without the norm* (`no norm`): What does the model's own head read?
 #
 # **Cut if short.** The table of one story.
@@ -458,8 +458,8 @@ ax.set(title="How far from the exact distribution?", xlabel="the head reads the 
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 figures.display(
     fig,
-    alt="Lines of the distance from the exact distribution over the depth, one for each kind of word. All fall, and all but owner and colour end at 0.",
-    caption="The lens reads objects and places only after block 3. That block adds little for owners and colours, which stop short of 0.",
+    alt="Lines of the distance from the exact distribution over the depth, one for each kind of word. Owner and colour fall mostly in block 1. Object and place stay high until block 2. All but owner and colour end at 0.",
+    caption="The lens reads objects and places only after block 2. That block adds little for owners and colours, which stop short of 0.",
     table={"read": list(DEPTHS), **{kind: by_kind[kind].tolist() for kind in chosen}},
     digits=2,
 )
@@ -467,7 +467,7 @@ assert all(by_kind[kind][3] < 0.02 for kind in chosen[2:]) and min(by_kind[kind]
 assert min(by_kind["place"][2], by_kind["object"][2]) > 2 and max(by_kind[kind][2] for kind in chosen[:2]) < 1.2
 
 # %% [markdown]
-# For objects and places the lens finds nothing until block 3. Owners and colours are nearly as near as they ever come after block 2. [[depth-of-kinds]] Is nothing there before, or is the lens a poor reader? The LM head was trained to read the stream after block 3 only. So we fit a linear reader of our own to 400 stories, at two positions whose next word is the place and the object:
+# For objects and places the lens finds nothing until block 2. Owners and colours are nearly as near as they ever come after block 1. [[depth-of-kinds]] Is nothing there before, or is the lens a poor reader? The LM head was trained to read the stream after block 2 only. So we fit a linear reader of our own to 400 stories, at two positions whose next word is the place and the object:
 
 # %% slide="skip"
 NEXT = {"place": 10, "thing": 18}  # after "left", and after the colour in the question
@@ -485,7 +485,7 @@ def before(some: list[dict[str, str]]) -> tuple[torch.Tensor, torch.Tensor]:
 # %% evidence="lens-misses"
 for i, kind in enumerate(NEXT):
     targets = torch.nn.functional.one_hot(known_next[:, i], 345)  # (B, V)
-    for name, depth in (("embedding", 0), ("after block 2", 2)):
+    for name, depth in (("embedding", 0), ("after block 1", 2)):
         says = lens(fresh[depth, :, i]), read_linearly(known[depth, :, i], targets, fresh[depth, :, i])  # (B, V) each
         by_lens, by_probe = ((p.argmax(-1) == fresh_next[:, i]).double().mean().item() for p in says)
         print(f"{kind:<7}{name:<15}lens {learned(by_lens, 0, 0.2)}, probe {learned(by_probe, 0, 0.8)}, ", end="")
@@ -493,7 +493,7 @@ for i, kind in enumerate(NEXT):
         assert by_lens < 0.2 and (by_probe > 0.35) == (depth == 2)
 
 # %% [markdown]
-# After block 2 the lens is right about as often as a guess, but our reader, a *probe*, is right in more than half of new texts. At the embedding, which holds only the word before, it is not. [[lens-misses]] **What the lens does not show can still be there.** The *tuned lens* is a trained reader of this kind ([Belrose et al. 2023](https://arxiv.org/abs/2303.08112)).
+# After block 1 the lens is right about as often as a guess, but our reader, a *probe*, is right in more than half of new texts. At the embedding, which holds only the word before, it is not. [[lens-misses]] **What the lens does not show can still be there.** The *tuned lens* is a trained reader of this kind ([Belrose et al. 2023](https://arxiv.org/abs/2303.08112)).
 
 # %% [markdown] tags=["note"]
 # **Say.** Looking is over. Now we exchange one vector between two runs and let the model continue. If the answer changes, this vector carries the difference and the model uses it.
@@ -558,7 +558,7 @@ for name, at in {"receiver": receiver, "full stop": full_stop, "last word": last
     torch.testing.assert_close(torch.stack(column), used_map[:, at], atol=1e-4, rtol=0)
 
 # %% [markdown]
-# Your function gives the same numbers as the map. [[patched-by-hand]] The name waits at its own position until block 2, and blocks 2 and 3 fetch it to the last word. But is it *not used* at the full stop, or is it stored at so many positions that one exchange is not enough? So we exchange **all** positions from the full stop up to *belonged* at once:
+# Your function gives the same numbers as the map. [[patched-by-hand]] The name waits at its own position until block 1, and blocks 1 and 2 fetch it to the last word. But is it *not used* at the full stop, or is it stored at so many positions that one exchange is not enough? So we exchange **all** positions from the full stop up to *belonged* at once:
 
 
 # %% slide="skip"
@@ -575,7 +575,7 @@ together = many(2, between)
 
 # %% tags=["source-hidden"]
 predict(
-    "After block 2 all 14 vectors between the gift and the last word come from the other text. How probable is the other name?",
+    "After block 1 all 14 vectors between the gift and the last word come from the other text. How probable is the other name?",
     key=lambda: "almost 0" if together < 0.05 else "about one half" if together < 0.8 else "almost certain",
     choices={
         "almost 0": "",
@@ -617,7 +617,7 @@ for pair in (("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta")):
     assert all(tokenizer.decode([t]).strip() == said["B"] for t, said in zip(ids[range(16), where], some, strict=True))
     runs = [streams_of(wordings_of(some)), streams_of(wordings_of(exchanged))]
     moved = effect(runs, tokens_of([said["A"] for said in some]), 1, where)
-    print(f"{' and '.join(pair):<16} the receiver exchanged after block 1: {moved.mean():.2f}")
+    print(f"{' and '.join(pair):<16} the receiver exchanged after block 0: {moved.mean():.2f}")
     assert moved.mean() > 0.9
 
 # %% [markdown]
@@ -820,7 +820,7 @@ assert torch.equal(labels["who has it"], (labels["who came first"] != labels["wh
 
 # %% [markdown] slide="slide" plan=80
 # ## 5. A direction that changes what it writes
-# The weights of a probe are a direction in the stream. Is it one that the *model* uses? We push the vector at the last word along it, after block 2, and let the model continue. A push of 1 is the distance between the means of the two kinds of texts.
+# The weights of a probe are a direction in the stream. Is it one that the *model* uses? We push the vector at the last word along it, after block 1, and let the model continue. A push of 1 is the distance between the means of the two kinds of texts.
 
 # %% slide="skip"
 x, _ = vectors(2, last)
@@ -833,7 +833,7 @@ mia = tokenizer.encode(" Mia")[0]
 
 # %%
 def pushed(stream: torch.Tensor, at: int, towards: torch.Tensor, strength: float) -> float:
-    """The mean probability of Mia, if the vectors (B, C) at one position are pushed after block 2."""
+    """The mean probability of Mia, if the vectors (B, C) at one position are pushed after block 1."""
     stream = stream.clone()  # (B, T, C)
     stream[:, at] += strength * distance * towards
     return read_next(stream, 2)[:, mia].mean().item()
@@ -868,8 +868,8 @@ ax.set(
 ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
 figures.display(
     fig,
-    alt="Curves of the probability of Mia over the strength of a push. After a trade it goes from 0 to 1 with a small push; where somebody received a gift it takes a push of 2. Twenty thin lines of random directions fan out slowly.",
-    caption="Where the model is lost, a small push decides. Where it has copied a name, the push must be twice the distance of the means.",
+    alt="Curves of the probability of Mia over the strength of a push. After a trade it goes from 0 to 1 with a small push; where somebody received a gift a push of 1 is not enough, but one of 2 is. Twenty thin lines of random directions fan out slowly.",
+    caption="Where the model is lost, a small push decides. Where it has copied a name, a push of 1 is not enough, but one of 2 is.",
     table={"strength": strengths, **curves, "random: largest change": changes.tolist()},
     digits=2,
 )  # fmt: skip
@@ -886,7 +886,7 @@ print(
 print(f"a random one by {learned(changes[[2, 4]].max().item(), 0, 0.3)} or less")
 
 # %% [markdown]
-# The direction works: where the model is lost, half the distance decides what it writes, and none of 20 random directions of the same length changes much. [[steered]] At four times this length single random directions change as much, so a large push proves little: compare equal lengths. But where somebody received a gift, a push of 1 hardly changes the answer, although the vector now looks like one of the other kind. Block 3 reads the name once more, at its own position. So the probe found *a* direction that the model uses, and not the whole of what it uses.
+# The direction works: where the model is lost, half the distance decides what it writes, and none of 20 random directions of the same length changes much. [[steered]] At four times this length single random directions change as much, so a large push proves little: compare equal lengths. But where somebody received a gift, a push of 1 hardly changes the answer, although the vector now looks like one of the other kind. Block 2 reads the name once more, at its own position. So the probe found *a* direction that the model uses, and not the whole of what it uses.
 
 # %% evidence="steered-elsewhere"
 for at, where in ((first + full_stop, "the full stop of the gift"), (first + last, "the last word")):
@@ -898,7 +898,7 @@ for at, where in ((first + full_stop, "the full stop of the gift"), (first + las
     assert (read_next(runs, 2)[:, mia].mean() > 0.8) == (at == first + last)
 
 # %% [markdown]
-# At the full stop, where a probe is as good as at the last word, the same push does nothing. [[steered-elsewhere]] A probe shows what can be read, and only a push shows what is used ([Belinkov 2022](https://arxiv.org/abs/2102.12452) reviews this debate).
+# At the full stop, where a probe is as good as at the last word, the same push does nothing. [[steered-elsewhere]] A probe shows what can be read, and only a change, such as a push or an exchange, shows what is used ([Belinkov 2022](https://arxiv.org/abs/2102.12452) reviews this debate).
 
 # %% [markdown] tags=["note"]
 # **Say.** Until now we know where the name is. Which parts move it? The logits are a sum, so every head has a part of it that we can read off. And then the parts turn out not to be what they seem.
@@ -961,7 +961,7 @@ for part, x in sorted(direct.items(), key=lambda item: -item[1].mean())[:5]:
     print(f"  layer {part[0]}, head {part[1]}: {x.mean():.1f}")
 
 # %% [markdown]
-# The terms add up to the difference exactly. [[direct-sum]] Five heads make nearly all of it. But is a head's term what we lose without the head? Lessons 00 and 07 removed heads by setting a part to 0. **Mean ablation** is milder: it replaces what a head says with its average, so that the head says the same everywhere.
+# The terms add up to the difference exactly. [[direct-sum]] (Layers and heads are counted from 0: layer 2 is block 2, the last one.) Five heads make nearly all of it. But is a head's term what we lose without the head? Lessons 00 and 07 removed heads by setting a part to 0. **Mean ablation** is milder: it replaces what a head says with its average, so that the head says the same everywhere.
 
 
 # %% tags=["exercise"] name="ablate_head" minutes=7 difficulty=2 plan=80
@@ -1100,7 +1100,7 @@ for layer, head in ((1, 3), (0, 1)):
 
 # %% [markdown] slide="subslide"
 # ### One head marks the name
-# Now the head that adds nothing: head 1 of layer 0. Where does it look, when it is at the two names?
+# Now a head that adds nothing itself: head 1 of layer 0. (Head 3 of this layer has the same two means.) Where does it look, when it is at the two names?
 
 # %%
 weights = caught.attention(0).weights[:, 1]  # (B, T, S)
@@ -1173,7 +1173,7 @@ for wording, ids, at in (("gave", gift_ids, gave_at), ("handed", handed_ids, [fi
     assert kept[0] > 0.9 and kept[1] < kept[0] - 0.05
 
 # %% [markdown]
-# Both do refute it. With *handed ... to* the exchange of head 1 hardly moves the answer; it takes head 2 as well. And without head 1 the receiver keeps nearly all of the probability in both wordings; it loses some if heads 0 and 2 are ablated, too, as if they had marks of their own. [[other-marks]] What we may say: **in stories with *gave*, a wrong mark of head 1 is enough to turn the answer around, because later heads look where it points.** It is not the only mark.
+# Both do refute it. With *handed ... to* the exchange of head 1 hardly moves the answer; it takes a second head as well, such as head 2. And without head 1 the receiver keeps nearly all of the probability in both wordings; it loses some if heads 0 and 2 are ablated, too. [[other-marks]] (That does not show that these two mark the name: exchange head 3 for head 2 in the code, and it loses even more.) What we may say: **in stories with *gave*, a wrong mark of head 1 is enough to turn the answer around, because later heads look where it points.** It is not the only mark.
 
 # %% [markdown] tags=["note"]
 # **Say.** What may we say now, and what not? Each sentence needs the experiment that could have refuted it.
@@ -1191,7 +1191,7 @@ for wording, ids, at in (("gave", gift_ids, gave_at), ("handed", handed_ids, [fi
 # ## 7. Break it: what such stories can claim
 # Each finding of this lesson had a rival. Here are some more ways to fool yourself, one cell each.
 #
-# **Too few texts.** With 80 texts and 128 features a probe can learn any labels. We throw a coin for each *text*:
+# **Too few texts.** With 80 texts and 128 features a probe can learn any labels, given enough steps. We throw a coin for each *text*:
 
 # %% evidence="memorized"
 x, _ = vectors(2, full_stop)
@@ -1247,7 +1247,7 @@ assert max(found["who has it"] + found["whose thing"]) < 0.7 and min(found["who 
 assert linear < 0.7 and hidden > 0.9
 
 # %% [markdown]
-# The hidden layer finds no more in the model's own vectors, but as soon as both labels are there it learns their exclusive or, which the linear probe cannot. [[hidden-layer]] So the probe is able to, and the model lacks the second label at this position. A still stronger probe could compute the owner from the whole text by itself, and then its success would say nothing about the model. This is why the question is never *can it be read?* but *can it be read easily, and is it used?*
+# The hidden layer finds no more in the model's own vectors, but as soon as both labels are there it learns their exclusive or, which the linear probe cannot. [[hidden-layer]] So the probe is able to, and the model lacks the second label at this position. A probe that reads all positions could compute the owner by itself, and then its success would say nothing about the model. This is why the question is never *can it be read?* but *can it be read easily, and is it used?*
 #
 # **Too wide a claim.** Does the model copy the name after *gave* in any text? We leave out the story around it:
 

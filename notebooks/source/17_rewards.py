@@ -162,7 +162,7 @@ predict(
         "it stays as near": "The model writes other stories than before, so its distribution has changed.",
         "it moves away": "",
     },
-    because="The reward does not ask for the language. It asks for stories without an impossible word, and there are other ways to get there.",
+    because="Nothing here pulls towards the language: the reward asks only for stories without an impossible word, and updates from few stories also move the model by chance.",
 )
 
 # %% tags=["source-hidden", "signature"] slide="subslide"
@@ -233,7 +233,7 @@ print(tokenizer.decode(instruction(example)).strip(), "->", example[:120], "..."
 
 
 # %% [markdown] slide="subslide"
-# The model should learn to *answer* instructions, not to write them. So only the tokens of the answer count in the loss; the targets in the instruction are -100 (lesson 11):
+# The model should learn to *answer* instructions, not to write them. So only the tokens of the answer count in the loss; the targets in the instruction are -100 (lesson 03):
 
 
 # %%
@@ -305,7 +305,7 @@ unasked = {name: found["begins with a name"] for name, found in form.items()}
 assert max(unasked["before"], unasked["answer only"]) < 0.05 < 0.5 < unasked["everything"]
 
 # %% [markdown]
-# (*as asked*: which part of the names and things of the instruction the 32 stories use. *begins with a name*: the probability that a new line starts with a name, as our instructions do, and stories do not.) After 16 updates with the loss on the answer, the stories use most of what the line above names, which is far more than before. Most of these stories are still impossible. With the loss on everything, as many updates have not taught this, and left alone the model now begins with a name, which nobody wanted. [[form-learned]]
+# (*as asked*: which part of the names and things of the instruction the 32 stories use. *begins with a name*: the probability that a new line starts with a name, as our instructions do, and stories do not.) After 16 updates with the loss on the answer, the stories use most of what the line above names, which is far more than before. Most of these stories are still impossible. With the loss on everything, as many updates have not taught this (more updates would), and left alone the model now begins with a name, which nobody wanted. [[form-learned]]
 
 # %% [markdown] slide="say"
 # In StoryWorld we could draw as many right stories as we like, and continue with examples. From here on we pretend again that nobody can write them.
@@ -877,6 +877,7 @@ kl-0.1 2 0.484 0.0559 0.0582 85.6 0.444 0.318 0.287 0.072 0.64 108; kl-0.3 0 0.2
 kl-0.3 1 0.258 0.012 0.0283 87.4 0.685 0.883 0.469 0.105 0.644 127; kl-0.3 2 0.27 0.01 0.0283 87.7 0.618 0.766 0.565 0.109 0.687 152
 hard 0 0.449 0.0906 0.146 83.6 0.611 0.0644 1 0.449 0.671 421; hard 1 0.35 0.0804 0.129 83.6 0.487 0.0762 0.996 0.348 0.689 431
 hard 2 0.248 0.155 0.196 84 0.507 0.15 0.99 0.246 0.689 345; no-error 0 0.475 0.0302 0.0555 84.5 0.523 0.27 0.375 0.121 0.704 149
+coin 0 0.00195 1.3 0.296 102 0.8 1.3 0.66 0.002 0.628 5; coin 1 0.201 0.0235 0.0445 90.2 0.71 1.31 0.65 0.131 0.697 176
 """
 COLUMNS = ["possible", "start", "language", "words", "own", "gifts", "told", "hard", "right", "n"]
 recorded = {}
@@ -934,7 +935,7 @@ assert ranges[0.3][2][-1] < min(ranges[beta][2][0] for beta in (0.0, 0.03, 0.1))
 # END
 
 # %% [markdown]
-# The penalty trades one for the other. The larger $\beta$, the nearer the models stay to the language, and from 0.03 on, the fewer of their stories are possible; all three trainings with one $\beta$ are on the same side of all those with the next. With 0.03 they are nearer to the language than without a penalty, and the fraction of possible stories is within the range of those without. The distance from the start, which the penalty is about, scatters more; with 0.3 it is clearly smallest. [[penalty]]
+# In these trainings the penalty traded one for the other. (Stopping earlier does that, too.) The larger $\beta$, the nearer the models stay to the language, and from 0.03 on, the fewer of their stories are possible; all three trainings with one $\beta$ are on the same side of all those with the next. With 0.03 they are nearer to the language than without a penalty, and the fraction of possible stories is within the range of those without. The distance from the start, which the penalty is about, scatters more; with 0.3 it is clearly smallest. [[penalty]]
 
 
 # %% slide="skip"
@@ -952,7 +953,20 @@ print(f"recorded: {learned(times[0], 2, 20)} to {learned(times[-1], 10, 200)} ti
 assert went > 2 * needed(reached) and times[0] > 2
 
 # %% [markdown]
-# With or without a penalty, all these models went at least twice as far from the start as so many possible stories require. [[farther-than-needed]] (The curve and the marks were measured on different beginnings, so this is rough.) The rest of the way is what nobody asked for; the missing gifts may be part of it. The value of our penalty estimates the divergence KL(model || start). Its gradient is another one, that of KL(start || model), because the draws are not differentiated. Both pull the model back.
+# With or without a penalty, all these models went at least twice as far from the start as so many possible stories require. [[farther-than-needed]] (The curve and the marks were measured on different beginnings, so this is rough.) The curve is for the best possible distribution, which has to know who has what; a network that does not know may be unable to come so near. The value of our penalty estimates the divergence KL(model || start). Its gradient is another one, that of KL(start || model), because the draws are not differentiated. Both pull the model back.
+
+# %% [markdown] slide="skip"
+# How much of the way is chance? As a control we rewarded two trainings of 16 updates by a coin for each text, which says nothing about it.
+
+# %% slide="skip" evidence="coin"
+before_any, by_coin = recorded["start"][0]["language"], [one["language"] for one in recorded["coin"]]
+print(f"from the language: start {before_any:.3f}, after 16 updates by coins", *(f"{far:.3f}" for far in by_coin))
+print("possible stories:", *(f"{one['possible']:.3f}" for one in recorded["coin"]), "gifts a story:", end=" ")
+print(*(f"{one['gifts']:.2f}" for one in recorded["coin"]))
+assert min(by_coin) > 2 * before_any and min(one["gifts"] for one in recorded["coin"]) > 1
+
+# %% [markdown] slide="skip"
+# A reward without any meaning moves the model away from the language as well, and the first training fell apart: hardly any of its stories is possible. The gifts stayed. So a part of the distance is chance, because every update comes from few stories, and the missing gifts come from the reward. [[coin]]
 
 # %% [markdown] tags=["note"]
 # **Say.** A hard question about all of this: did the model learn anything that it could not do before, or does it only find it at the first try more often?
@@ -1014,7 +1028,7 @@ assert forwards * n_written // 7 > 300
 
 # %% [markdown] slide="slide"
 # ## 8. Break it: guess the reward
-# In section 5 we saw that the model tells fewer difficult sentences. Somebody wanted to fix that with another reward, and trained the model for 12 updates of 32 stories. This time it gets five sentences of each story. Here is what it writes now. What was the reward?
+# In section 5 the trained model wrote fewer gifts, which it gets wrong. Somebody wanted to avoid such a loss with another reward, and trained the start with it for 12 updates of 32 stories. This time it gets five sentences of each story. Here is what it writes now. What was the reward?
 
 
 # %% tags=["source-hidden"] slide="skip"
@@ -1057,7 +1071,7 @@ print(f"stories with more than two such sentences: {learned(100 * repeated, 0, 1
 assert n_last > 2 * n_told[0] and mean(n_fine[-3:]) < 0.1 and repeated > 0.3
 
 # %% [markdown]
-# The reward was the number of sentences that say whose a thing is. They were rare, and somebody wanted more of them. Nobody asked whether they are true, and whether the story ends. In a few updates the model learned to repeat the sentence, and hardly any of its stories is possible any more. [[gamed]] A reward is not what you *mean*. It is what you *wrote*, and training can find the difference. If the reward is itself a model, its score keeps rising while the true quality first rises and then falls ([Gao et al. 2023](https://arxiv.org/abs/2210.10760)).
+# The reward was the number of sentences that say whose a thing is. About six in ten stories of the start have one, and somebody wanted more of them. Nobody asked whether they are true, and whether the story ends. In a few updates the model learned to repeat the sentence, and hardly any of its stories is possible any more. [[gamed]] A reward is not what you *mean*. It is what you *wrote*, and training can find the difference. If the reward is itself a model, its score keeps rising while the true quality first rises and then falls ([Gao et al. 2023](https://arxiv.org/abs/2210.10760)).
 
 # %% [markdown] slide="subslide"
 # ### Ask for what you mean
@@ -1089,7 +1103,7 @@ assert all(after["own"] < before["own"] + 2 * error for after, error in zip(aske
 assert all(after["right"] < before["right"] + 2 * error for after in asked_both)
 
 # %% [markdown]
-# Rewarded for possible stories only, the models hardly ever write the sentence, and after 120 updates of 64 stories even less often. Asked for both, nearly all stories have it, and many more than at the start are possible with it. But the gifts have gone again. And the models name the right owner no more often than the start, in their own stories and in held-out ones, within two standard errors. [[hard-sentence]] They met the demand in stories without gifts, and did not learn who has what.
+# Rewarded for possible stories only, the models hardly ever write the sentence, and after 120 updates of 64 stories, at half the rate, even less often. Asked for both, nearly all stories have it, and many more than at the start are possible with it. But the gifts have gone again. And the models name the right owner no more often than the start, in their own stories and in held-out ones, within two standard errors. [[hard-sentence]] A quarter to nearly half of their stories meet the demand, with hardly any gifts left, and they did not learn who has what.
 
 
 # %% evidence="not-gamed"
@@ -1260,9 +1274,9 @@ show(rewards.kl_penalty, rewards.dpo_loss, rewards.reinforce)
 # - The policy gradient makes what was drawn more likely in proportion to its reward, and is right on average. [[trick]] A baseline leaves its mean and can reduce its spread a lot; the mean reward is a simple baseline and not the best. [[baseline]]
 # - For texts, the mean of a group with the same beginning can be the baseline. Your two functions make the same updates as the library. [[same-step]] A group of equal rewards teaches nothing. [[silent-groups]]
 # - Here the model mainly learned to avoid the sentences that it gets wrong [[avoids]], and knows no better who has what. [[not-better]]
-# - The KL penalty estimates the distance from the start with the drawn tokens alone. [[two-estimators]] A larger penalty kept the models nearer to the start, with fewer possible stories. [[penalty]] All went farther than their reward requires. [[farther-than-needed]]
+# - The KL penalty estimates the distance from the start with the drawn tokens alone. [[two-estimators]] A larger penalty kept the models nearer to the language and, from 0.03 on, with fewer possible stories. [[penalty]] All went farther than their reward requires. [[farther-than-needed]]
 # - With several tries and a judge, the lead of the trained model shrinks. [[pass-at-k]]
-# - A reward that only counts sentences gets sentences. [[gamed]] One that asks for a possible story with the hard sentence gets this, in stories without gifts. [[hard-sentence]] And a gap that the model never happens to use stays unused. [[not-gamed]]
+# - A reward that only counts sentences gets sentences. [[gamed]] One that asks for a possible story with the hard sentence gets it in a quarter to nearly half of the stories, with hardly any gifts. [[hard-sentence]] And a gap that the model did not happen to use stayed unused in 12 updates. [[not-gamed]]
 # - DPO learns from pairs: after a few steps the model ranked most of its training pairs right, without a reward model, and new pairs no better than a coin. [[dpo]]
 #
 # Next, lesson 18: are the real models like this one?

@@ -374,7 +374,7 @@ assert torch.equal(with_prefix(some_ids), gpt2_like(some_ids)) and torch.equal(
 )
 
 # %% [markdown]
-# [[gpt2-file]] (Newer programs put `transformer.` before all names and store no masks. `load_hf` opens both.) `c_proj` is square: if you forget to transpose it, no shape is wrong and nothing fails.
+# [[gpt2-file]] (Newer programs put `transformer.` before all names and store no masks. `load_hf` opens both.) `attn.c_proj` is square: if you forget to transpose it, no shape is wrong and nothing fails.
 
 # %% [markdown] slide="subslide"
 # ### Your turn
@@ -433,7 +433,7 @@ show(load_hf)
 
 # %% [markdown] slide="slide"
 # ## 3. Two ways to pair coordinates
-# Rotary positions have two layouts (lesson 06): the paper pairs neighbours, (0, 1), (2, 3) and so on, and the files on the hub pair the two halves of a head, 0 with D/2, 1 with D/2 + 1. With the wrong pairs the loss is high, but *where* does it go wrong?
+# Rotary positions have two layouts (lesson 06): the paper pairs neighbours, (0, 1), (2, 3) and so on, and the hub's files of Llama, Mistral and Qwen pair the two halves of a head, 0 with D/2, 1 with D/2 + 1. With the wrong pairs the loss is high, but *where* does it go wrong?
 
 # %% slide="skip"
 from torch.nn.functional import cross_entropy
@@ -550,7 +550,7 @@ for what, state in {"as the file has them": halves, "gains in the old order": ha
 torch.testing.assert_close(load_hf(second_place.name)(some_ids), expected)
 
 # %% [markdown]
-# Both the rows and the gains are reordered. [[layout-kept]] Hugging Face did the same with Meta's own Llama files ([source](https://github.com/huggingface/transformers/blob/main/src/transformers/models/llama/convert_llama_weights_to_hf.py), its function `permute`).
+# Both the rows and the gains are reordered. [[layout-kept]] Hugging Face did this with the rows of Meta's own Llama files ([source](https://github.com/huggingface/transformers/blob/main/src/transformers/models/llama/convert_llama_weights_to_hf.py), its function `permute`).
 
 # %% [markdown] tags=["note"]
 # **Say.** Now you are the doctor. Eight patients, most of them loaded from the same file with one mistake; the last has a tokenizer that counts from 1. None raises an error. Each has symptoms of its own, if you measure the right things in the right order.
@@ -826,7 +826,7 @@ attention_view(real, real_tokenizer, read[0, :8].tolist())
 
 # %% [markdown] slide="subslide"
 # ### What its tokenizer does
-# A byte-level BPE (lesson 01) can write every text, but how many tokens does it need? Offline we train one on our stories, and then compare translations of one sentence, the first of the [Universal Declaration of Human Rights](https://www.un.org/en/about-us/universal-declaration-of-human-rights):
+# A byte-level BPE (lesson 01) can write every text, but how many tokens does it need? Offline we train one on our stories, and then compare translations of one sentence, the first of article 1 of the [Universal Declaration of Human Rights](https://www.un.org/en/about-us/universal-declaration-of-human-rights):
 
 # %% slide="skip"
 small_bpe = train_bpe(storyworld.corpus(300, seed=1), 500)
@@ -875,7 +875,7 @@ ax.invert_yaxis()
 ax.set(title="Tokens for the same sentence", xlabel="tokens, relative to English", ylabel="language")
 figures.display(
     fig, alt="Bar chart: how many tokens one sentence takes in six languages, relative to English.",
-    caption="A tokenizer needs the fewest tokens for what it was trained on. Elsewhere it falls back to bytes.",
+    caption="A tokenizer needs the fewest tokens for what it was trained on. For scripts that it has never seen it falls back to bytes.",
     table={"language": list(to_english), "tokens": list(n_tokens.values()), "relative to English": list(to_english.values())},
     digits=2,
 )  # fmt: skip
@@ -908,7 +908,7 @@ if not MODEL:
 
 # %% [markdown] slide="slide"
 # ## 6. A small update
-# Can you teach such a model something new on a laptop? AdamW keeps four numbers for each parameter (lesson 11), and afterwards every task has a whole model of its own.
+# Can you teach such a model something new on a laptop? Training with AdamW keeps four numbers for each parameter (lesson 10), and afterwards every task has a whole model of its own.
 
 # %% [markdown] slide="subslide"
 # **LoRA** (*low-rank adaptation*, [Hu et al. 2021](https://arxiv.org/abs/2106.09685)) freezes the matrix $W$ and learns an update that is the product of two thin ones:
@@ -1233,7 +1233,7 @@ assert all(0.6 < ratio < 1 for ratio in less)
 # At the rates 0.004 and 0.015 both learn equally well, and there LoRA forgot a little less, in each of three seeds. [[equally-learned]]
 
 # %% [markdown] slide="say"
-# Larger studies find that LoRA often learns less and forgets less ([Biderman et al. 2024](https://arxiv.org/abs/2405.09673)). Our test is one small task, and the rate mattered far more than the method. LoRA leaves the old weights untouched, and taking the update out brings it back, bit for bit.
+# A larger study finds that LoRA often learns less and forgets less ([Biderman et al. 2024](https://arxiv.org/abs/2405.09673)). Our test is one small task, and the rate mattered far more than the method. LoRA leaves the old weights untouched, and taking the update out brings the old model back, bit for bit.
 
 # %% slide="subslide" evidence="taken-out"
 villager = taught[4, 0.01]
@@ -1339,7 +1339,7 @@ assert started["both random"][0] > started["A random, B zero"][0] + 1
 # %% [markdown] slide="slide" plan=110
 # ## 9. For engineers
 # ### What it saves
-# For a Llama 3 of 8 billion parameters, from its config alone. The weights are in bf16, and gradients and AdamW's averages in fp32, as is common:
+# For a Llama 3 of 8 billion parameters, from its config alone. We count bf16 weights, and gradients and AdamW's averages in fp32. (An fp32 copy of all weights, which is common, would add 32 GB to the first line.)
 
 # %% evidence="memory"
 from tinylm_lib.cost import count_parameters
@@ -1413,11 +1413,11 @@ assert abs(probability - reached[4, 0.01][0]) < 0.15
 
 # %% [markdown] slide="slide"
 # ## What you have now
-# - A published model is a file of named tensors and some settings. [[header]] Some settings leave no trace in the shapes, so nobody notices if they are read wrongly. [[not-in-the-shapes]]
+# - A published model is a file of named tensors and some settings. [[header]] Some settings leave no trace in the shapes, so the model loads without an error if they are read wrongly. [[not-in-the-shapes]]
 # - For families like Llama, opening a file is renaming. [[renamed]] What the names mean was checked by computing the attention layers from the raw tensors. [[by-hand]] GPT-2 stores its matrices transposed, q, k and v fused, masks, and no head. [[gpt2-file]]
-# - Rotary positions have two layouts. With the wrong one the model loads, its first words are nearly right, and later ones are nonsense. [[mispaired]]
+# - Rotary positions have two layouts. With the wrong one the model loads, the first positions are nearly right, and later ones have a high loss. [[mispaired]]
 # - Each broken conversion has symptoms of its own: the loss near and far [[losses-of-patients]], the error at each position [[fingerprints]], and the first part that differs. [[first-part]]
-# - LoRA freezes a matrix and learns an update of low rank next to it. At first nothing changes [[nothing-changes-at-first]], and afterwards it can be merged and taken out again. [[merged]] One of its two matrices must start at 0, and the other must not. [[both-zero]]
+# - LoRA freezes a matrix and learns an update of low rank next to it. At first nothing changes [[nothing-changes-at-first]], and afterwards it can be merged and taken out again. [[merged]] One of its two matrices starts at 0, so that nothing changes at first; if both did, nothing would be learned. [[both-zero]]
 # - In our test, LoRA and the training of all weights forgot about the same when both had learned equally well, [[equally-learned]] and a higher rate made both forget more. [[learned-and-kept]]
 # - A byte-level tokenizer writes every script, but those that it was not trained on take more tokens. [[scripts]]
 #

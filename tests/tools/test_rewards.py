@@ -31,6 +31,8 @@ def test_a_story_its_broken_forms_and_what_each_reward_says() -> None:
     for text in (storyworld.story(generator).text + "\n" for _ in range(40)):
         told = " belonged to " in text or " now with " in text
         assert (rewards.possible(text), rewards.hard(text)) == (1, told)
+    heads = [rewards.coin(f"{right}{i}") for i in range(1000)]
+    assert {*heads} == {0, 1} and 400 < sum(heads) < 600
 
 
 def test_owners_are_right_or_wrong_where_all_before_was_possible() -> None:
@@ -62,7 +64,7 @@ def test_the_lesson_shows_the_lines_of_the_table() -> None:
     shown += ["owner-right", "n"]
     lesson = (root / "notebooks/source/17_rewards.py").read_text("utf-8")
     recorded = lesson.partition('RECORDED = """\n')[2].partition('"""')[0].replace("\n", ";").strip(";").split(";")
-    assert len(recorded) == 18
+    assert len(recorded) == 20
     for line in recorded:
         run, seed, *numbers = line.split()
         assert numbers == [rows[run, seed][name].split(",")[-1] for name in shown]

@@ -17,6 +17,7 @@ PLACES = {
     "exercises": ("find_exercise",),
     "exercises.base": ("Diagnosis",),
     "checks.check": ("check", "diagnose", "hint"),
+    "clinic.patient": ("patient", "patients"),
     "views.attention": ("attention_view",),
     "views.cache": ("cache_view",),
     "views.memory": ("memory_view",),
@@ -34,6 +35,9 @@ PLACES = {
     "experiments.heads": ("heads_that_find",),
     "workshop.build": ("build",),
     "workshop.keep": ("keep",),
+    "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
+    "workshop.parity": ("kept_functions", "parity"),
+    "workshop.report": ("model_folder", "model_report"),
     "workshop.progress": ("progress", "using"),
 }
 MODULES = {"ablation": "experiments.ablation", "doctor": "course.doctor", "figures": "display.figures"}

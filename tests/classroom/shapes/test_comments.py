@@ -350,6 +350,20 @@ def exercise_views(lib: ModuleType, config: ModelConfig) -> None:
     room(lib, f"{views}.patch").patched_logits(model, ids, donor, "ffn", 0)
 
 
+def exercise_clinic(lib: ModuleType) -> None:
+    """Two updates of a small model, one by a reward of the shipped one, and what is measured in both."""
+    run, measure = room(lib, "classroom.clinic.run"), room(lib, "classroom.clinic.measurements")
+    healthy = room(lib, "classroom.clinic.parts").with_parts()
+    for plan in (run.Plan(updates=2), run.Plan(rewards=1), run.Plan()):
+        who = run.PatientRun(plan, healthy, 0)
+        for name in ("largest difference of logits, cache against full", "error with padding on the right"):
+            measure.take(who, name)
+        measure.written(who)
+    for case in room(lib, "classroom.clinic.patients").PATIENTS:
+        if case.part == "loss":
+            case.ill(torch.randn(B, T, V), torch.randint(V, (B, T)))
+
+
 EXERCISES = (
     exercise_model, exercise_adapters, exercise_attend, exercise_quantization, exercise_sampling, exercise_training,
     exercise_capture, exercise_lora,
@@ -376,6 +390,8 @@ def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
             exercise_stories(lib, config)
             exercise_rewards(lib, config)
         exercise_views(lib, configs[0])
+        report.sizes = {}  # its models have sizes of their own
+        exercise_clinic(lib)
     assert {(comment.file, comment.line) for comment in report.comments} == written
     assert written, "no shape comment was found in the library"
     problems = "\n".join(report.problems())

@@ -13,6 +13,7 @@ from pygments.token import Comment, Keyword, Name, Operator, String
 from .cards import CODE, Card, card, fold, paragraph
 
 PACKAGE = Path(__file__).parents[2]
+CLINIC = f"{PACKAGE.name}.classroom.clinic"
 # No colour has enough contrast on white and on dark paper: weight, slant and a marker pen have it on both.
 STYLES = {
     **dict.fromkeys((Keyword, Operator.Word), "font-weight:700"),
@@ -44,7 +45,10 @@ def _source_card(item: Any) -> Card:
 
 def _refusal(item: Any) -> str:
     """What an item is, if it is not a function or class of the library, and what to show instead."""
-    kind, text = type(item), repr(item)
+    kind = type(item)
+    if any((getattr(thing, "__module__", None) or "").startswith(CLINIC) for thing in (item, kind)):
+        return "the clinic stays closed: its sources say what is wrong with a patient. Measure it instead"
+    text = repr(item)
     if inspect.isfunction(item) or inspect.isclass(item):
         others = (
             f"{item.__qualname__} is from {item.__module__}, not from {PACKAGE.name}: show() displays the library's "

@@ -1,0 +1,352 @@
+"""A patient as a student meets it: a complaint, instruments, a diagnosis and a fix, each answered with a number."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import torch
+
+from ..checks.calling import within
+from ..checks.check import NOT_YET, Result
+from ..display import figures
+from ..display.cards import Card, card, fold, number_table, paragraph
+from .causes import CAUSES
+from .measurements import (
+    MEASUREMENTS,
+    Sign,
+    attention_weights,
+    floor,
+    long_losses,
+    losses,
+    matrices,
+    new_texts,
+    number,
+    shown,
+    take,
+    through_cache,
+    written,
+)
+from .parts import HEALTHY, with_parts
+from .patients import PATIENTS, CaseFile
+from .run import PatientRun, read, shipped
+
+HIDDEN_SEED = 19
+HIDDEN_SECONDS = 60.0  # for the hidden test of a fix, which takes about one
+ROWS = 8  # of a table below a curve
+N_SEEN = 8  # tokens whose attention is shown
+
+
+class Patient:
+    """One ill model. Its run takes place when something is measured for the first time."""
+
+    def __init__(self, case: CaseFile, seed: int = 0):
+        self.case, self.seed = case, seed
+
+    @property
+    def name(self) -> str:
+        """The word for it."""
+        return self.case.name
+
+    @property
+    def title(self) -> str:
+        """Its number and its name."""
+        return f"patient {PATIENTS.index(self.case) + 1}: {self.case.name}"
+
+    @cached_property
+    def _run(self) -> PatientRun:
+        return PatientRun(self.case.plan, with_parts(**{self.case.part: self.case.ill}), self.seed)
+
+    @cached_property
+    def _healthy(self) -> PatientRun:
+        return PatientRun(self.case.plan, with_parts(), self.seed)
+
+    def _card(self) -> Card:
+        rows = self._signs(self.case.symptoms, self._run)
+        needs = f"Needs lesson {self.case.lesson}."
+        return _table_card(self.title, ("measured", "here"), rows, [self.case.complaint, needs])
+
+    def __repr__(self) -> str:
+        return self._card().text
+
+    def _repr_html_(self) -> str:
+        return self._card().html
+
+    @staticmethod
+    def _signs(signs: Iterable[Sign], run: PatientRun) -> list[tuple[str, str]]:
+        return [(name, shown(take(run, name))) for name in dict.fromkeys(sign.measure for sign in signs)]
+
+    # The instruments.
+
+    def measure(self, *names: str) -> None:
+        """Shows these measurements; `measurements()` lists their names.
+
+        Raises ValueError for a name that is not in the list, or that this patient does not have.
+        """
+        rows = []
+        for name in names:
+            if name not in MEASUREMENTS:
+                raise ValueError(f"there is no measurement {name!r}; measurements() lists them")
+            rows.append((name, shown(self.number(name))))
+        _table_card(self.title, ("measured", "here"), rows).show()
+
+    def number(self, name: str) -> float:
+        """One measurement.
+
+        Raises ValueError where there is nothing to measure, such as a gradient where nothing is trained.
+        """
+        try:
+            return take(self._run, name)
+        except (IndexError, AttributeError, ValueError, ZeroDivisionError):
+            raise ValueError(f"{self.title}: its run has no {name!r}; choose another measurement") from None
+
+    def has(self, name: str) -> bool:
+        """Whether its run has this measurement."""
+        try:
+            self.number(name)
+        except ValueError:
+            return False
+        return True
+
+    def healthy_number(self, name: str) -> float:
+        """One measurement of the run with healthy parts only. Raises KeyError for an unknown name."""
+        return take(self._healthy, name)
+
+    def curve(self) -> None:
+        """Shows the loss at each update; the rewards, or where nothing is trained, the loss along a long text."""
+        run, levels = self._run, {}
+        if run.record.losses:
+            title, x, y = "Loss while training", "update", "loss (nats per token)"
+            points = dict(enumerate(losses(run), 1))
+            levels = {"ln V": math.log(run.model.config.vocab_size), "floor of new texts": floor()}
+        elif run.rewards:
+            title, x, y = "Reward while training", "update", "letters per token"
+            points = dict(enumerate(run.rewards, 1))
+        else:
+            title, x, y = "Loss along a text", "tokens before", "loss (nats)"
+            points = long_losses(run)
+        with figures.axes(f"{title}, {self.title}", x, y) as (figure, ax):
+            ax.plot(list(points), list(points.values()))
+            for (name, value), line in zip(levels.items(), ("--", ":"), strict=False):
+                ax.axhline(value, color=figures.QUIET, linestyle=line, label=f"{name} = {number(value)}")
+            if levels:
+                ax.legend()
+        picked = [list(points)[i] for i in figures.spread(len(points), ROWS)]
+        table = {x: picked, y: [shown(points[at]) for at in picked]}
+        caption = f"{title} of {self.title}, with {len(points)} points."
+        figures.display(figure, alt=f"A line: {y} by {x}.", caption=caption, table=table)
+
+    def gradients(self) -> None:
+        """Shows the gradient norm of each matrix at the first update, the largest one, and whether it has changed."""
+        if not self._run.record.losses:
+            return _table_card(self.title, ("gradients", "here"), [("updates of training", "0")]).show()
+        first = self._run.record.gradients[0]
+        rows = [
+            (name.removesuffix(".weight"), shown(first[name]), shown(largest), "yes" if changed else "no")
+            for name, largest, changed in matrices(self._run)
+        ]
+        _table_card(self.title, ("matrix", "gradient, first", "largest", "changed"), rows).show()
+
+    def activations(self) -> None:
+        """Shows the root mean square of what each part puts out for a new text."""
+        model, caught = self._run.model, {}
+        parts = {"embedding": model.embed, **{f"block {i}": block for i, block in enumerate(model.blocks, 1)}}
+        parts["final norm"] = model.final_norm
+
+        def note(name: str) -> Any:
+            return lambda _, __, output: caught.update({name: output.detach()})
+
+        hooks = [part.register_forward_hook(note(name)) for name, part in parts.items()]
+        try:
+            with torch.no_grad():
+                caught["logits"] = read(model, new_texts(self._run)[:1, :-1], self._run.parts)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        rows = [(name, shown(output.square().mean().sqrt().item())) for name, output in caught.items()]
+        _table_card(self.title, ("output of", "root mean square"), rows).show()
+
+    def attention(self) -> None:
+        """Shows how much each of the first tokens of a text attends to each other, the mean of the first block."""
+        weights = attention_weights(self._run).mean(0)[:N_SEEN, :N_SEEN]
+        ids = new_texts(self._run)[0, :N_SEEN].tolist()
+        words = [shipped().tokenizer.decode([i]).strip() or "(line end)" for i in ids]
+        cells = [["0" if w == 0 else f"⟨{w:.2f}⟩" for w in row] for row in weights.tolist()]
+        rows = [(f"query {word}", *row) for word, row in zip(words, cells, strict=True)]
+        _table_card(self.title, ("key", *words), rows).show()
+
+    def cache_against_full(self) -> None:
+        """Shows how far the logits of a text that is read token by token are from those of one pass."""
+        whole, steps, _ = through_cache(self._run)
+        apart = (whole - steps).abs().amax(-1).tolist()
+        rows = [(f"{i + 1}", shown(apart[i])) for i in (0, 1, 2, 4, 9, 19, 39)]
+        _table_card(self.title, ("token", "largest difference of its logits"), rows).show()
+
+    def writes(self) -> None:
+        """Shows a new text that it has continued, or two of the texts that were rewarded."""
+        texts = written(self._run)
+        card(f"{self.title} writes", [paragraph(text) for text in texts], "\n".join([self.title, *texts])).show()
+
+    def exchange(self, *names: str) -> None:
+        """Puts healthy parts in for these ones, runs again, and shows what has become of the complaint.
+
+        Raises ValueError for an unknown part; `parts()` lists them.
+        """
+        run = self._with(names)
+        before, after = self._signs(self.case.symptoms, self._run), self._signs(self.case.symptoms, run)
+        rows = [(*was, now) for was, (_, now) in zip(before, after, strict=True)]
+        _table_card(f"{self.title}, with a healthy {', '.join(names)}", ("measured", "before", "now"), rows).show()
+
+    def is_ill(self, *names: str) -> bool:
+        """Whether the complaint is still there with healthy parts put in for these ones. Errors as in `exchange`."""
+        return all(sign.holds(self._with(names)) for sign in self.case.symptoms)
+
+    def _with(self, names: Sequence[str]) -> PatientRun:
+        """The run with these parts healthy: all but one are anyway, and the same parts and seed give the same run."""
+        for name in names:
+            if name not in HEALTHY:
+                raise ValueError(f"there is no part {name!r}; choose from {', '.join(HEALTHY)}")
+        return self._healthy if self.case.part in names else self._run
+
+    # What there is to choose from, the same for all patients.
+
+    @staticmethod
+    def parts() -> Card:
+        """The parts of a run, and what a healthy one does: each can be exchanged, and replaced by one of yours."""
+        rows = [(_call(name, part), _says(part)) for name, part in HEALTHY.items()]
+        return _table_card("The parts of a run", ("part", "what a healthy one does"), rows, align="left")
+
+    @staticmethod
+    def measurements() -> Card:
+        """The names of all measurements."""
+        return _table_card("What can be measured", ("name",), [(name,) for name in MEASUREMENTS], align="left")
+
+    @staticmethod
+    def causes() -> Card:
+        """The causes that a diagnosis chooses from."""
+        rows = [(name, cause.text) for name, cause in CAUSES.items()]
+        return _table_card("What may be wrong", ("diagnosis", "in words"), rows, align="left")
+
+    def hint(self) -> Card:
+        """A card of folded hints, from a nudge to a plan."""
+        hints = self.case.hints
+        folds = [fold(f"Hint {i} of {len(hints)}", paragraph(text)) for i, text in enumerate(hints, 1)]
+        says = f"{self.title}: {len(hints)} hints, folded; open one at a time"
+        return card(f"{self.title}: hints", folds, says, "open")
+
+    # Diagnosis and fix.
+
+    def treat(self, treatment: Callable[[], tuple[str, dict[str, Any]]]) -> Result:
+        """Answers a diagnosis and a fix that a function returns: `return "softmax twice", {"loss": my_loss}`.
+
+        The result is that of the diagnosis where this is wrong, and otherwise that of the fix.
+        """
+        try:
+            cause, part = treatment()
+        except NotImplementedError:
+            return self._answer(False, None, f"{self.title}: {NOT_YET}", "treatment")
+        diagnosis, fixed = self.diagnose(cause), self.fix(**part)
+        return fixed if diagnosis.passed else diagnosis
+
+    def diagnose(self, cause: str) -> Result:
+        """Says whether this is the cause, and if not, which measurement contradicts it.
+
+        Raises ValueError for a cause that is not in the list; `causes()` shows it.
+        """
+        if cause not in CAUSES:
+            raise ValueError(f"there is no cause {cause!r}; causes() lists them")
+        if cause == self.case.cause:
+            signs = " ".join(f"The {name}: {value}." for name, value in self._signs(CAUSES[cause].signs, self._run))
+            return self._answer(True, None, f"Yes: {CAUSES[cause].text}. {signs} Now fix it.", "diagnosis")
+        sign = self.contradiction(cause)
+        said = (
+            f"Not this: {CAUSES[cause].text}. Then the {sign.measure} would be {sign.range}. "
+            f"Measured: {shown(take(self._run, sign.measure))}."
+        )
+        return self._answer(False, cause, said, "diagnosis")
+
+    def contradiction(self, cause: str) -> Sign:
+        """The first sign of a cause that this patient does not have.
+
+        Raises StopIteration if it has all.
+        """
+        return next(sign for sign in CAUSES[cause].signs if not sign.holds(self._run))
+
+    def fix(self, **part: Any) -> Result:
+        """Runs the patient with a part of yours, `fix(loss=my_loss)`, under another seed, and says whether it is well.
+
+        Raises TypeError for anything but one part.
+        """
+        if len(part) != 1 or not part.keys() <= HEALTHY.keys():
+            raise TypeError(f"give one part, such as fix(loss=my_loss); the parts are {', '.join(HEALTHY)}")
+        ((name, own),) = part.items()
+        if isinstance(HEALTHY[name], Real) != (isinstance(own, Real) and not isinstance(own, bool)):
+            raise TypeError(f"{name} must be a {'number' if isinstance(HEALTHY[name], Real) else 'function'}")
+        found: list[Result] = []
+        if not within(HIDDEN_SECONDS, [lambda: found.append(self._tested(name, own))]):
+            return self._answer(
+                False, "does not end", f"The run did not end within {HIDDEN_SECONDS:.0f} seconds.", "fix"
+            )
+        return self._answer(*found[0], "fix")
+
+    def _tested(self, name: str, own: Any) -> Result:
+        """What the hidden test finds; whatever the student's function does ends here."""
+        try:
+            run = PatientRun(self.case.plan, with_parts(**{self.case.part: self.case.ill, name: own}), HIDDEN_SEED)
+            for sign in self.case.healthy:
+                if not sign.holds(run):
+                    value = shown(take(run, sign.measure))
+                    said = f"Not well yet. The {sign.measure} should be {sign.range}. Measured: {value}."
+                    return Result(False, sign.measure, said)
+        except NotImplementedError:
+            return Result(False, None, f"{self.title}: {NOT_YET}")
+        except Exception as error:
+            return Result(False, "raises an error", f"The run raises {type(error).__name__}: {str(error)[:300]}")
+        held = "; ".join(f"{name} {value}" for name, value in self._signs(self.case.healthy, run))
+        return Result(True, None, f"It is well. In a new run with another seed: {held}.")
+
+    def _answer(self, passed: bool, mistake: str | None, said: str, what: str) -> Result:
+        tone = "open" if said.endswith(NOT_YET) else "good" if passed else "bad"
+        title = f"{self.title}: {what}"
+        card(title, [paragraph(said)], f"{title}\n{said}", tone).show()
+        return Result(passed, mistake, said)
+
+
+def patient(which: int | str) -> Patient:
+    """The patient of this number, 1 to 12, or name.
+
+    Raises ValueError for another one.
+    """
+    for i, case in enumerate(PATIENTS, 1):
+        if which in (i, case.name) and not isinstance(which, bool):
+            return Patient(case)
+    names = ", ".join(f"{i} {case.name!r}" for i, case in enumerate(PATIENTS, 1))
+    raise ValueError(f"there is no patient {which!r}; there are {names}")
+
+
+def patients() -> Card:
+    """All patients and the lessons that they need."""
+    rows = [(f"{i} {case.name}", case.complaint, case.lesson) for i, case in enumerate(PATIENTS, 1)]
+    return _table_card("The patients", ("patient", "complaint", "lesson"), rows, align="left")
+
+
+def _call(name: str, part: Any) -> str:
+    return f"{name}({', '.join(inspect.signature(part).parameters)})" if callable(part) else name
+
+
+def _says(part: Any) -> str:
+    beta = "A number: how strongly learning from rewards is held at the model that it began with."
+    return " ".join(inspect.getdoc(part).split()) if callable(part) else beta
+
+
+def _table_card(
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str] = (), align: str = "right"
+) -> Card:
+    """A card with some lines and a table."""
+    table = number_table(head, rows)
+    if align == "left":
+        table = table.replace("text-align:right", "text-align:left", 1)
+    text = "\n".join([title, *lines, *("  ".join(row) for row in (head, *rows))])
+    return card(title, [*map(paragraph, lines), table], text)
