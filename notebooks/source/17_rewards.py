@@ -1276,7 +1276,7 @@ show(rewards.kl_penalty, rewards.dpo_loss, rewards.reinforce)
 # - Here the model mainly learned to avoid the sentences that it gets wrong [[avoids]], and knows no better who has what. [[not-better]]
 # - The KL penalty estimates the distance from the start with the drawn tokens alone. [[two-estimators]] A larger penalty kept the models nearer to the language and, from 0.03 on, with fewer possible stories. [[penalty]] All went farther than their reward requires. [[farther-than-needed]]
 # - With several tries and a judge, the lead of the trained model shrinks. [[pass-at-k]]
-# - A reward that only counts sentences gets sentences. [[gamed]] One that asks for a possible story with the hard sentence gets it in a quarter to nearly half of the stories, with hardly any gifts. [[hard-sentence]] And a gap that the model did not happen to use stayed unused in 12 updates. [[not-gamed]]
+# - A reward that only counts sentences gets sentences. [[gamed]] One that asks for a possible story with the hard sentence gets it in a quarter to nearly half of the stories, with hardly any gifts. [[hard-sentence]] And a gap that the model did not happen to use stayed unused. [[not-gamed]]
 # - DPO learns from pairs: after a few steps the model ranked most of its training pairs right, without a reward model, and new pairs no better than a coin. [[dpo]]
 #
 # Next, lesson 18: are the real models like this one?
