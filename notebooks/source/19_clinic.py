@@ -37,7 +37,7 @@ V = 345  # words of StoryWorld
 
 # %% [markdown] slide="slide"
 # ## 1. The order in which experts look
-# Andrej Karpathy's *A Recipe for Training Neural Networks* ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)) begins with a warning: training **fails silently**. A wrong mask, a wrong target, a forgotten matrix raise no error. The model just becomes a little worse, or a little too good. So the recipe goes from simple to complex, and before each step it says what should be seen. Which of these steps comes first?
+# Andrej Karpathy's *A Recipe for Training Neural Networks* ([Karpathy 2019](https://karpathy.github.io/2019/04/25/recipe/)) begins with a warning: training **fails silently**. A wrong mask, a wrong target, a forgotten matrix raise no error. The model just becomes worse, often only a little, or too good. So the recipe goes from simple to complex, and before each step it says what should be seen. Which of these steps comes first?
 
 # %% slide="skip"
 STEPS = [
@@ -188,7 +188,7 @@ stuck.hint()
 
 # %% [markdown] slide="subslide"
 # ### The second patient
-# To **overfit one batch** is step three of the recipe: a model that cannot learn one batch by heart cannot learn anything.
+# To **overfit one batch** is step three of the recipe: if the loss on one batch does not come close to 0, training on all texts will not repair it.
 
 # %% slide="skip"
 floor = ward["floor"]
@@ -215,7 +215,7 @@ print(f"lowest possible loss after a second softmax: {lowest:.2f} nats")
 assert lowest > 4.8
 
 # %% [markdown]
-# A second softmax alone puts a floor below the loss that is far above 0. [[second-softmax]] Is it what this patient has? Other causes stop a loss, too. Measure before you choose; `floor.measure("loss of certain, right predictions")` is one way.
+# A second softmax alone sets a lower limit for the loss that is far above 0. [[second-softmax]] Is it what this patient has? Other causes stop a loss, too. Measure before you choose; `floor.measure("loss of certain, right predictions")` is one way.
 
 
 # %% tags=["exercise"] name="treat_floor" minutes=5 difficulty=2
@@ -265,7 +265,7 @@ too_good = ward["too good"]
 too_good
 
 # %% [markdown]
-# A loss below the floor is a proof that something in the input gives the next word away. The attention shows what a query looks at. These are its steps (lesson 05), for two heads and eight tokens:
+# A loss clearly below the floor proves a fault: a query sees the next word, the targets are wrong, or the texts are not new. We begin with what a query sees. The attention shows this. These are its steps (lesson 05), for two heads and eight tokens:
 
 # %% slide="skip"
 import torch
@@ -384,14 +384,14 @@ with_fault, without_fault = left_behind.number("loss at the end"), left_behind.h
 
 # %% tags=["source-hidden"]
 predict(
-    "One of eight matrices is never updated. How is the loss after 120 updates?",
+    "One of the seven matrices in the block is never updated. How is the loss after 120 updates?",
     key=lambda: "nearly the same as in a healthy run" if abs(with_fault - without_fault) < 0.3 else "another",
     choices={
         "clearly higher than in a healthy run": "The other matrices learn around the one that does not.",
         "it does not fall": "Seven matrices learn.",
         "nearly the same as in a healthy run": "",
     },
-    because="Random numbers in one matrix are something that the others can work with.",
+    because="The other matrices can work with random numbers in this one.",
 )
 
 # %% evidence="loss-hides"
@@ -623,7 +623,7 @@ rewarded
 
 # %% tags=["exercise"] name="treat_rewarded" minutes=5 difficulty=3 plan=110
 def treat_rewarded():
-    """Returns the diagnosis, and the part that you fixed; here it may be a number: "cause", {"part": 3.0}."""
+    """Returns the diagnosis, and {"part": number}, the smallest number that is well: with a large one nothing is learned."""
     # SOLUTION
     return "nothing holds it", {"beta": 5.0}
     # END
@@ -678,7 +678,7 @@ print(f"{len(PARTS)} parts, {len(ward)} patients, at most {max(runs.values())} r
 assert max(runs.values()) == 4 and all(not who.is_ill(found[name]) for name, who in ward.items())
 
 # %% [markdown]
-# Four runs find the ill part of every patient. [[bisection]] Why all the questions, then? Count the different parts that it has found:
+# At most four runs find the ill part of every patient. [[bisection]] Why all the questions, then? Count the different parts that it has found:
 
 # %% evidence="same-part"
 shared = [part for part in {*found.values()} if [*found.values()].count(part) > 1]
@@ -722,12 +722,12 @@ control(healthy_part, who=[*ward], part=PARTS)
 
 # %% [markdown] slide="slide"
 # ## 7. Fill in the tree
-# At which question does a patient stop? For each of the four that you know, name the **first** question whose answer is *no*.
+# At which question does a patient stop? Name the **first** question whose answer is *no* for the four patients of sections 2 and 3: `stuck`, `floor`, `too good` and `nonsense`. A loss above 3.5 nats at the end counts as *does not learn*.
 
 
 # %% tags=["exercise"] name="my_tree" minutes=2 difficulty=1
 def my_tree():
-    """Returns a question for each patient: "data", "start", "learns", "matrices", "floor", "writes" or "lasts"."""
+    """Returns a dict from a patient to a question: "data", "start", "learns", "matrices", "floor", "writes" or "lasts"."""
     # SOLUTION
     return {"stuck": "learns", "floor": "learns", "too good": "floor", "nonsense": "writes"}
     # END
@@ -792,7 +792,7 @@ assert [stops[name] for name in ("stuck", "floor", "too good", "nonsense")] == [
 # %% [markdown] slide="slide"
 # ## What you have now
 # - Seven questions, the cheap ones first; each patient stops at one of them. [[tree-filled]] A right start excludes causes and proves no health. [[all-start-right]]
-# - The same flat curve can have several causes, and one number separates them. [[flat-for-two-reasons]] A second softmax puts a floor below the loss that can be computed. [[second-softmax]]
+# - The same flat curve can have several causes, and one number separates them. [[flat-for-two-reasons]] A second softmax sets a lower limit for the loss, which can be computed. [[second-softmax]]
 # - Two ways to compute the same thing show where a fault begins. [[first-token-right]]
 # - A loss can hide a matrix that never learns. [[loss-hides]]
 # - With healthy parts, a bisection finds the ill one in a few runs [[bisection]], but not what is wrong with it [[same-part]], and it assumes a single fault. [[two-faults]]

@@ -186,7 +186,7 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# The error names the word and its position, and words that begin like it. [[unknown-word]]
+# The error names the word and its position, and says what to do. Known words that begin like it are listed, if there are any. [[unknown-word]]
 
 # %% [markdown] tags=["note"]
 # **Say.** You believe that your softmax is right, because a check said so. Now each part must work in the place where it is called, with the others around it, forwards, backwards and with the cache.
@@ -306,7 +306,7 @@ assert probs.shape == (2, mine.config.vocab_size) and torch.allclose(probs.sum(-
 trace(next_token, mine, ids, sizes={"B": 2, "T": 24, "V": mine.config.vocab_size})
 
 # %% [markdown]
-# The parts form a model: it gives probabilities, which sum to 1. [[whole-model]]
+# The shapes fit, and no logit is NaN. That the probabilities sum to 1 is the work of softmax alone; whether the model learns, section 3 shows. [[whole-model]]
 
 # %% [markdown] tags=["note"]
 # **Say.** The loop is the one of lesson 11. What is new is that we decide beforehand what would count as success.
@@ -391,7 +391,7 @@ else:
     print("nobody knows the exact probabilities of this text")
 
 # %% [markdown]
-# With StoryWorld, pronouns are close to exact, and quotations, which must be copied from far back, are not. [[kinds]] For a text of yours nobody knows the floor. But a good compression program is a yardstick: how many bytes more does the held-out text need, if the program has read the training text before?
+# With StoryWorld, pronouns are close to exact. Objects, traits, quotations, owners and colours, which the model must find again in earlier sentences, are not. [[kinds]] For a text of yours nobody knows the floor. But a good compression program is a yardstick: how many bytes more does the held-out text need, if the program has read the training text before?
 
 # %% slide="subslide"
 import lzma
@@ -452,7 +452,7 @@ figures.loss_curve(
     },
     {"floor": stories.floor},
     title="20 KB: learned by heart",
-    caption="The training loss falls below the floor, which is only possible by heart. The held-out loss rises again after its lowest point.",
+    caption="The training loss falls below the floor, because the model knows this text by heart. The held-out loss rises again after its lowest point.",
 )
 
 # %% evidence="by-heart"
@@ -633,7 +633,7 @@ assert 'href="my_model.html"' in words and all(name in words for name in ("token
 
 # %% [markdown] slide="slide"
 # ## 6. Break it: the text twice
-# Files from the web often contain a passage twice. Here are 20 KB of Python's documentation, once and twice in a file. The model and its 100 updates are the same.
+# Files from the web often contain a passage twice. Here are 20 KB of Python's documentation, once and twice in a file. The architecture and its 100 updates are the same; the tokenizer is learned again.
 
 # %% slide="skip"
 once = few
@@ -784,7 +784,7 @@ predict(
 torch.manual_seed(1)
 untrained_loss = text.loss(TransformerLM(config))
 predict(
-    f"7. The same model, untrained. What is its loss, in nats per token, with V = {config.vocab_size}? (Half a nat is near enough.)",
+    f"7. The same model, untrained. What is its loss, in nats per token, with V = {config.vocab_size}? (0.8 nats is near enough.)",
     key=lambda: untrained_loss,
     number="nats",
     within=0.8,
@@ -834,7 +834,7 @@ assert per_token == 2 * config.n_layers * config.n_kv_heads * config.d_head
 print("the keys of questions 2, 5, 6 and 7 agree with what the course says of them")
 
 # %% [markdown] slide="say"
-# What the model does agrees with what the course says. [[ten-keys]] Eight right answers or more: you can read most code of real language models. With fewer, each answer names the lesson that explains it.
+# What the model does agrees with what the course says. [[ten-keys]] With eight right answers or more, you know the main ideas behind the code of real language models. With fewer, each answer names the lesson that explains it.
 
 # %% [markdown] tags=["note"]
 # **Say.** You have a model that you can explain down to the last multiplication, and a report that others can check.
@@ -852,8 +852,8 @@ print("the keys of questions 2, 5, 6 and 7 agree with what the course says of th
 # ## What you have now
 # - The size of the text decides what to expect: the model learns a small text by heart, and with more text the lowest held-out loss is lower. [[sizes]] On a small text the training loss falls below the floor while the held-out loss rises. [[by-heart]]
 # - Texts that cannot be used are refused with what to do [[refused]], and byte-level BPE can write every character. [[no-unknown-character]] A tokenizer of words refuses an unknown word. [[unknown-word]]
-# - A part is the same as the library's if logits, cached logits and gradients are; each of our wrong parts failed one of these. [[parity]] Together the parts give probabilities. [[whole-model]]
-# - Your model has learned something about new text. [[trained]] On StoryWorld it is close to exact for pronouns and not for quotations [[kinds]], and better than a compressor. [[compressor]]
+# - A part is the same as the library's if logits, cached logits and gradients are; each of our wrong parts failed one of these. [[parity]] Together the parts give logits of the right shape. [[whole-model]]
+# - Your model has learned something about new text. [[trained]] On StoryWorld it is close to exact for pronouns and not for quotations [[kinds]], and better than `lzma`. [[compressor]]
 # - Compare the longest copy in what a model writes with that in held-out text. [[copies]]
 # - The exported weights give the same logits [[exported]], and the report says what was measured and what came from the library. [[report]]
 # - A text that is twice in its file gives a low held-out loss that says nothing. [[twice]]
