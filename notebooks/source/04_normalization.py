@@ -465,7 +465,7 @@ show(RMSNorm)
 
 # %% [markdown] slide="slide"
 # ## 3. The norm in a trained model
-# Is drift a problem of toys? The shipped model adds to its vectors in each layer (lesson 09), so they grow. It has a norm in front of each attention, each feed-forward layer, and the last layer. (Two small norms inside each attention, which lesson 05 mentions, stay as they are here.) `capture` runs a model and keeps what went into each part.
+# Is drift a problem of toys? The shipped model adds to its vectors in each layer (lesson 09), so they grow. It has a norm in front of each attention, each feed-forward, and the output layer. (Two small norms inside each attention, which lesson 05 mentions, stay as they are here.) `capture` runs a model and keeps what went into each part.
 
 # %% slide="skip"
 import itertools
@@ -497,7 +497,7 @@ predict(
         "where it is not sure": "",
         "neither": "Nothing forces a relation, because the norm hides the size. But this model has one.",
     },
-    because="That is what we measure in this model. The norm hides the size from the last layer, so a large vector does "
+    because="That is what we measure in this model. The norm hides the size from the output layer, so a large vector does "
     "not mean large logits.",
 )
 

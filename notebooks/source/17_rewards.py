@@ -355,7 +355,7 @@ print("mean reward of 10,000 throws:", round(reward_of[flips].mean().item(), 3))
 print("can autograd follow it back to theta?", reward_of[flips].mean().requires_grad)
 
 # %% [markdown] slide="subslide"
-# It cannot: nothing flows back through a draw. The **log-derivative trick** ([Williams 1992](https://doi.org/10.1007/BF00992696)) moves the derivative to something that we do know, the log-probability of what was drawn. Since $\nabla p = p \, \nabla \log p$,
+# It cannot: nothing flows back through a draw. The **log-derivative trick** ([Williams 1992](https://doi.org/10.1007/BF00992696)) moves the derivative to something that we do know, the log-probability of what was drawn. In this lesson $\log$ is the natural logarithm, as in the papers. Since $\nabla p = p \, \nabla \log p$,
 #
 # $$\nabla \sum_x p(x)\, R(x) = \sum_x p(x)\, R(x)\, \nabla \log p(x).$$
 #
@@ -1028,7 +1028,7 @@ assert forwards * n_written // 7 > 300
 
 # %% [markdown] slide="slide"
 # ## 8. Break it: guess the reward
-# In section 5 the trained model wrote fewer gifts, which it gets wrong. Somebody wanted to avoid such a loss with another reward, and trained the start with it for 12 updates of 32 stories. This time it gets five sentences of each story. Here is what it writes now. What was the reward?
+# In section 5 the trained model wrote fewer gifts, which it gets wrong. Somebody wanted to prevent such avoidance with another reward, and trained the start with it for 12 updates of 32 stories. This time it gets five sentences of each story. Here is what it writes now. What was the reward?
 
 
 # %% tags=["source-hidden"] slide="skip"

@@ -285,7 +285,7 @@ for part in tested:
 print(f"{sum(part.equal for part in tested)} of {len(tested)} kept parts are equal to the library's, one by one")
 
 # %% [markdown] slide="say"
-# If nothing is listed here, no part is kept on this computer, and the model is the library's. (In the built course that is so.) Parts that only other architectures call, such as a layer norm, are not tested here.
+# If nothing is listed here, no part is kept on this computer, and the model is the library's. (On the published page that is so.) Parts that only other architectures call, such as a layer norm, are not tested here.
 
 # %% [markdown] slide="subslide"
 # Together they must still be a model. Follow two texts through it:
@@ -500,7 +500,7 @@ print(sample.strip())
 
 # %% [markdown] slide="subslide"
 # ### Is it new?
-# For each position of a text, how many tokens from there on are a copy of some place in the training text?
+# For each position of a text, how many tokens from there on are a copy of a passage in the training text?
 
 
 # %%
