@@ -881,8 +881,8 @@ coin 0 0.00195 1.3 0.296 102 0.8 1.3 0.66 0.002 0.628 5; coin 1 0.201 0.0235 0.0
 """
 COLUMNS = ["possible", "start", "language", "words", "own", "gifts", "told", "hard", "right", "n"]
 recorded = {}
-for line in RECORDED.strip().replace("\n", ";").split(";"):
-    run, _, *numbers = line.split()
+for row in RECORDED.strip().replace("\n", ";").split(";"):
+    run, _, *numbers = row.split()
     recorded.setdefault(run, []).append(dict(zip(COLUMNS, map(float, numbers), strict=True)))
 penalized = {0.0: recorded["possible"], **{beta: recorded[f"kl-{beta}"] for beta in (0.03, 0.1, 0.3)}}
 points = {beta: [(one["possible"], one["start"] * one["words"]) for one in runs] for beta, runs in penalized.items()}

@@ -382,7 +382,7 @@ new_stories = [storyworld.story(generator) for _ in range(40)]
 apart = storyworld.gaps(mine, text.tokenizer, new_stories) if text.stories else {}
 
 # %% evidence="kinds"
-for kind, gap in sorted(apart.items(), key=lambda pair: pair[1].nats):
+for kind, gap in sorted(apart.items()):
     print(f"{kind:<10} {learned(gap.nats, 0, 8)} nats above the exact distribution")
 if text.stories:
     assert text.floor < best.held_out < text.floor + 1

@@ -142,8 +142,8 @@ class WordTokenizer(Tokenizer):
         word = word.lstrip(" ")
         if not (first := word[:1]):
             return ""
-        found = {known.lstrip(" ") for known in self.words if known.startswith((first, f" {first}"))}
-        shared = {known: sum(takewhile(bool, map(str.__eq__, known, word))) for known in sorted(found)}
+        found = (known.lstrip(" ") for known in self.words if known.startswith((first, f" {first}")))
+        shared = {known: sum(takewhile(bool, map(str.__eq__, known, word))) for known in found}
         nearest = sorted(shared, key=shared.get, reverse=True)[:5]
         return f". Known words that begin like it: {', '.join(nearest)}" if nearest else ""
 
