@@ -55,10 +55,10 @@ PARTS = {
         0.1,
         [[sys.executable, "-m", "ruff", "check"], [sys.executable, "-m", "ruff", "format", "--check"]],
     ),
-    "tests": Part("all quick tests", 3.3, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]),
-    "notebooks": Part("each lesson against its stored outputs", 1.7, [[*NBVAL, *TWO, "notebooks"]]),
-    "solutions": Part("each lesson with its exercises solved, likewise", 1.9, [[*NBVAL, *TWO, "notebooks/solutions"]]),
-    "long": Part("browsers, compilers, kills", 12, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
+    "tests": Part("all quick tests", 7, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]),
+    "notebooks": Part("each lesson against its stored outputs", 5, [[*NBVAL, *TWO, "notebooks"]]),
+    "solutions": Part("each lesson with its exercises solved, likewise", 6, [[*NBVAL, *TWO, "notebooks/solutions"]]),
+    "long": Part("browsers, compilers, kills", 18, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
 }
 QUICK = ("style", "tests", "notebooks")
 
@@ -152,7 +152,7 @@ def main() -> int:
     if options.all:  # in the same kernels, so that no lesson is executed a third time
         PARTS["notebooks"].commands[0].append("--going-back")
         PARTS["notebooks"].what += ", then each cell again, from the last to the first"
-        PARTS["notebooks"].minutes = 2.8
+        PARTS["notebooks"].minutes = 8
     chosen = {name: part for name, part in PARTS.items() if name in names}
     deadline = time.monotonic() + 60 * options.minutes
     print(f"About {sum(part.minutes for part in chosen.values()):.0f} minutes on two quiet cores:")
