@@ -169,9 +169,8 @@ def lesson_page(
         f'<p class="quiet">The outputs are those of one run. To run and change the code: '
         f'<code>make lab ARGS="{page.number}"</code></p>'
     )
-    lists = f"<p>{' · '.join(LIST_LINKS)}</p>"
     top = f'<p class="around">{around}</p>' if around else ""
-    navigation = f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings, slides + lists + run)}</nav>'
+    navigation = f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings, slides + run)}</nav>'
     content = rendered.content + (f"<footer>{around}</footer>" if around else "")
     title, script = f"{page.number} {page.topic} · TinyLM", views_script(rendered.modules)
     model = MODEL_TAG if rendered.asks else ""
@@ -194,7 +193,7 @@ def guide_page(text: str, lessons: Collection[str]) -> str:
 
 
 def list_page(file: str, content: str) -> str:
-    """The HTML of one of LISTS. content: with its headings of the second rank, which become the contents."""
+    """The HTML of one of LISTS; the headings of the second rank in its content become the table of contents."""
     title, description = LISTS[file]
     headings = [(2, anchor, escape(words_of(text))) for anchor, text in LISTED.findall(content)]
     navigation = f'<nav aria-label="This page">{HOME}{_contents(headings)}</nav>'
@@ -237,7 +236,8 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
 
 def _contents(headings: Sequence[tuple[int, str, str]], after: str = "") -> str:
     lines = "".join(f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in headings if level == 2)
-    return f'<details class="contents"><summary>Contents</summary><ol>{lines}</ol>{after}</details>'
+    lists = f"<p>{' · '.join(LIST_LINKS)}</p>"
+    return f'<details class="contents"><summary>Contents</summary><ol>{lines}</ol>{lists}{after}</details>'
 
 
 def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
