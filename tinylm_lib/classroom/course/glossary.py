@@ -48,7 +48,7 @@ TERMS = {
     "17": "supervised fine-tuning, log-derivative trick, policy gradient, baseline, advantage, reward hacking, "
     "penalty, best of n, pass@k, RLHF, reward model, DPO",
     "18": "LoRA, QLoRA",
-    "19": "decision tree, overfit one batch, bisection",
+    "19": "overfit one batch, bisection",
 }
 BLOCK = re.compile(
     r'<h\d id="(?P<anchor>.*?)">(?P<heading>.*?)</h\d>|'
