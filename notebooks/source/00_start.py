@@ -517,7 +517,7 @@ hint("continue_greedily")
 
 # %% [markdown] slide="subslide"
 # ### The library's version
-# `generate` with a temperature of 0 does the same. (The *temperature* says how much chance there is. At 1, as in section 1, the probabilities are used as they are; lesson 12 explains it.)
+# `generate` with a temperature of 0 does the same. (The *temperature* says how much chance there is. At 1, as in section 1, the probabilities are used as they are; lesson 03 explains it.)
 
 # %% slide="skip"
 # Until you have solved the exercise, this cell uses its solution.
@@ -670,7 +670,7 @@ for found in groups:
 
 # %% [markdown] slide="slide"
 # ## 5. Watch one learn
-# Where did the model learn all this? A smaller one now learns before your eyes. In each step it reads eight pieces of text, guesses every next word, and each of its parameters is moved a little in the direction that would have made the guesses better. Lesson 11 builds this; here we only watch.
+# Where did the model learn all this? A smaller one now learns before your eyes. In each step, also called an *update*, it reads eight pieces of text, guesses every next word, and each of its parameters is moved a little in the direction that would have made the guesses better. Lesson 11 builds this; here we only watch.
 
 # %% slide="skip"
 from tinylm_lib import TrainConfig, preset, train
@@ -941,7 +941,7 @@ trace_model(model, two, blocks=1)
 # %% [markdown] slide="slide" plan=110
 # ## 8. For engineers
 # ### A picture is a clue
-# After *…came to Hillcrest.* the model is sure that *He* must follow. Inside it there are **heads**, four in each of three layers, which look back at earlier words, each in its own way. How a head divides its attention among the words is a list of probabilities, and it can be drawn.
+# After *…came to Hillcrest.* the model is sure that *He* must follow. Inside it there are **heads**, four in each of the three blocks (also called *layers*; layers and heads are counted from 0), which look back at earlier words, each in its own way. How a head divides its attention among the words is a list of probabilities, and it can be drawn.
 
 # %% slide="skip"
 import copy
@@ -1186,7 +1186,7 @@ progress()
 # ## Sources
 # - The text: StoryWorld, in `tinylm_lib/storyworld/stories.py`.
 # - People who guess letters, as a measure of a language: Shannon 1951, [*Prediction and Entropy of Printed English*](https://doi.org/10.1002/j.1538-7305.1951.tb01366.x).
-# - The model: Vaswani et al. 2017, [*Attention Is All You Need*](https://arxiv.org/abs/1706.03762), with the changes that lessons 04 to 08 explain.
+# - The model: Vaswani et al. 2017, [*Attention Is All You Need*](https://arxiv.org/abs/1706.03762), with the changes that lessons 04 to 09 explain.
 # - Decoder-only models that write: Radford et al. 2019, [*Language Models are Unsupervised Multitask Learners*](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf). T5, with an encoder and a decoder: Raffel et al. 2020, [*Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer*](https://arxiv.org/abs/1910.10683).
 # - Heads removed: Michel et al. 2019, [*Are Sixteen Heads Really Better than One?*](https://arxiv.org/abs/1905.10650) Outputs exchanged: Vig et al. 2020, [*Investigating Gender Bias in Language Models Using Causal Mediation Analysis*](https://arxiv.org/abs/2004.12265).
 # - What a map of attention does not show: Jain and Wallace 2019, [*Attention is not Explanation*](https://arxiv.org/abs/1902.10186).

@@ -2,7 +2,7 @@
 # # 01 Tokens
 # **How does a text become numbers, and how well can the next one be predicted at best?**
 #
-# *Needs* 00. *Builds* the three steps of `bpe.py`: find the most common pair, merge it, encode a new text. *Runs* in about 15 s on two cores.
+# *Needs* lesson 00. *Builds* the three steps of `text/bpe.py`: find the most common pair, merge it, encode a new text. *Runs* in about 15 s on two cores.
 # *Teaches* in about 53 minutes, plus 28 of exercises.
 
 # %% [markdown] tags=["note"]

@@ -2,7 +2,7 @@
 # # 03 Softmax
 # **How do scores become probabilities, and how do we measure how wrong they are?**
 #
-# *Needs* lessons 01 and 02. *Builds* `softmax` in `layers.py` and `next_token_loss` in `evaluation.py`. *Runs* in about 20 s on two cores.
+# *Needs* lessons 01 and 02. *Builds* `softmax` in `layers.py` and `next_token_loss` in `training/evaluation.py`. *Runs* in about 20 s on two cores.
 # *Teaches* in about 62 minutes, plus 23 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -212,9 +212,9 @@ for a, b in ((2.0, 1.0), (-3.0, 4.0)):
 
 # %% [markdown] slide="slide"
 # ## 2. Temperature
-# Adding the same number to all scores changes no probability. *Dividing* all scores by the same number does: it makes all differences smaller or larger. This number is called the **temperature** $T$.
+# Adding the same number to all scores changes no probability. *Dividing* all scores by the same number does: it makes all differences smaller or larger. This number is called the **temperature** $\tau$ (tau).
 #
-# $$p_i = \frac{\exp(x_i / T)}{\sum_j \exp(x_j / T)}$$
+# $$p_i = \frac{\exp(x_i / \tau)}{\sum_j \exp(x_j / \tau)}$$
 
 # %% slide="skip"
 import math

@@ -3,7 +3,7 @@
 # **How do numbers keep one size, however many layers they pass?**
 #
 # *Needs* lessons 02 and 03. *Builds* `RMSNorm` and `LayerNorm` in `layers.py`. *Runs* in about 20 s on two cores.
-# *Teaches* in about 59 minutes, plus 22 of exercises.
+# *Teaches* in about 57 minutes, plus 22 of exercises.
 
 # %% [markdown] tags=["note"]
 # The lesson has one idea: factors multiply from layer to layer, so the size of a vector drifts, and a norm divides by the size before that can do harm. Section 1 has the picture of the lesson, sections 1 to 3 are the core with one exercise, and section 4 compares the two norms in use. Sections 5 and 6 are about mistakes that raise no error. Section 7 goes further, with what students need when they write or load real models.
@@ -60,7 +60,7 @@ predict(
 )
 
 # %% [markdown] slide="subslide"
-# A chain of 24 random orthogonal matrices (`qr` makes them), each times a factor. Such a matrix only rotates and reflects, so it keeps the size of every vector. A **norm** after each layer brings the vector back to a fixed size; our first one divides by the size.
+# A chain of 24 orthogonal matrices (`qr` makes them), each times a factor. Such a matrix keeps every vector's size. A **norm** after each layer brings the vector back to a fixed size; our first one divides by the size.
 
 # %% slide="skip"
 n_layers, width = 24, 64
@@ -465,7 +465,7 @@ show(RMSNorm)
 
 # %% [markdown] slide="slide"
 # ## 3. The norm in a trained model
-# Is drift a problem of toys? The shipped model adds to its vectors in each layer (lesson 09), so they grow. It has a norm in front of each attention, each feed-forward layer, and the last layer. (Two small norms inside each attention, which lesson 05 mentions, stay as they are here.) `capture` runs a model and keeps what went into each part.
+# Is drift a problem of toys? The shipped model adds to its vectors in each layer (lesson 09), so they grow. It has a norm in front of each attention, each feed-forward, and the output layer. (Two small norms inside each attention, which lesson 05 mentions, stay as they are here.) `capture` runs a model and keeps what went into each part.
 
 # %% slide="skip"
 import itertools
@@ -497,7 +497,7 @@ predict(
         "where it is not sure": "",
         "neither": "Nothing forces a relation, because the norm hides the size. But this model has one.",
     },
-    because="That is what we measure in this model. The norm hides the size from the last layer, so a large vector does "
+    because="That is what we measure in this model. The norm hides the size from the output layer, so a large vector does "
     "not mean large logits.",
 )
 
@@ -563,7 +563,7 @@ print(f"all three kinds, the best of {len(at_once)} combinations: {min(at_once):
 assert min(at_once) > whole + 0.3
 
 # %% [markdown]
-# One kind of norm can be replaced by a constant at a small increase of the loss, if the constant is right: the last column shows by how much it grows. For the final norm it grows by 0.1 nats, which is much for a model so close to the floor of lesson 00. With all three kinds replaced at once the loss is much higher. [[constants]] The likely reason is that no part corrects any longer what the parts before it did to the size.
+# One kind of norm can be replaced by a constant at a small increase of the loss, if the constant is right: the last column shows by how much. (For the final norm it is much, so close to the floor of lesson 00.) With all three kinds replaced at once the loss is much higher. [[constants]] The likely reason is that no part corrects any longer what the parts before it did to the size.
 
 # %% [markdown] slide="say"
 # So the norms of a trained model are not indispensable. Heimersheim (2024) removed all of them from GPT-2, step by step, with a little more training at each. What the norm gives above all is what section 1 showed: a model of many layers that can be trained, without looking for the right start.
@@ -1114,7 +1114,7 @@ assert errors[0] < 0.9 * errors[1]
 # ## What you have now
 # - Small factors multiply from layer to layer. Without a norm our deep chain learns only if its first weights have nearly the right size; with a norm it learns from every start that we tried. [[any-start]] Another learning rate or optimizer helps, but not for every start. [[rivals]]
 # - The size of a vector is its root mean square. RMSNorm divides by it and then multiplies each feature by a learned gain. [[by-hand]] The size is forgotten, the direction kept. [[forgets-size]]
-# - In the shipped model the largest vectors are where it is least sure of the next word. [[unsure-is-large]] Its attention norms, or its feed-forward norms, can be replaced by a constant at a small increase of the loss; for the final norm the increase is larger, and all three kinds together could not be replaced with the constants that we tried. [[constants]]
+# - In the shipped model the largest vectors are where it is least sure of the next word. [[unsure-is-large]] One kind of its norms can be replaced by constants (for the final norm at a higher loss), all three kinds together could not, with the constants that we tried. [[constants]]
 # - LayerNorm subtracts the mean first. On vectors whose mean is 0 both norms agree, if the gains are equal and the offset is 0. [[centred]] Our chain learns as well without the centring. [[both-train]]
 # - In fp16 the squares can overflow, so a norm computes in fp32 and returns the dtype of its input. [[fp16-squares]]
 # - Each vector is normalized by itself, along the last axis; with one mean over all positions a word would learn about later words. [[one-mean-for-all]] eps is inside the root, because with a plain root outside the gradient at a vector of zeros is NaN. [[eps-outside]]

@@ -232,7 +232,7 @@ for direction, length in ((0, 2), (45, 2), (90, 2), (0, 1), (0, 4)):
 # In our models the words that ask and the words that answer are the same text: **self-attention**. If they are two different texts, it is **cross-attention**.
 
 # %% [markdown] slide="say"
-# Attention was invented as cross-attention, for translation ([Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473)): each word of the new sentence asks, and the words of the foreign sentence answer. A model with one part that reads (the **encoder**) and one that writes (the **decoder**) is an *encoder-decoder*. Ours has only the part that writes, so it is called *decoder-only*.
+# Attention was invented as cross-attention, for translation ([Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473)): each word of the new sentence asks, and the words of the foreign sentence answer. A model with one part that reads (the **encoder**) and one that writes (the **decoder**) is an *encoder-decoder*. Ours has only the part that writes, and all its layers are causal (lesson 00), so it is called *decoder-only*.
 
 # %% [markdown] slide="subslide"
 # Four sizes occur, and only some of them must agree: $T$ queries, $S$ keys, $d_k$ numbers in a key and $d_v$ in a value. To distinguish them we let three words ask and five other words answer.

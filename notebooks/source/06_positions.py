@@ -304,7 +304,7 @@ for p in (0, 7, 50):
     print(f"{p:2d} and {p + 3:2d} ", "".join(f"{term:8.2f}" for term in [*terms, sum(terms)]))
 
 # %% [markdown]
-# The first product compares the words and the last the positions: both are the same in every line. The two in the middle mix a word with a position. They change from line to line, so the same two words, three positions apart, get another score at another place in the text.
+# The first product compares the words and the last the positions: both are the same in every line. The two in the middle mix a word with a position. They change from line to line, so the same two words, three positions apart, get another score at another position in the text.
 
 # %% [markdown] slide="say"
 # In a model the matrices for queries and keys act on the vectors before the products, so the four terms have weights, but there are four all the same. A model can learn to live with them, as the sinusoidal head in the control did. The cosine is the same for an angle and its negative, so without those matrices the last term cannot distinguish before from after.

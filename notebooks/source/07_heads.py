@@ -609,7 +609,7 @@ figures.shaded_words(
 )
 
 # %% [markdown] slide="subslide"
-# Two things at once, in different heads. Does the model use them? By section 3 the result of a layer is a sum with one part for each head. To remove a part, we set the columns of this head in $W_O$ to 0. This is an **ablation**:
+# Two things at once, in different heads. Does the model use them? By section 3 the result of a layer is a sum with one part for each head. To remove a part, we set the columns of this head in $W_O$ to 0. This is the *ablation* of lesson 00:
 
 
 # %%
@@ -856,7 +856,7 @@ def margins(reader: torch.nn.Module) -> torch.Tensor:
 
 
 # %% [markdown] slide="subslide"
-# We remove two heads that look at names, first each alone and then both. If they worked independently, the two losses of margin would add up, and we can compute how many names would then be right:
+# We remove two heads that look at names, first each alone and then both. If they worked independently, the two falls of the margin would add up, and we can compute how many names would then be right:
 
 # %%
 margin = margins(model)
@@ -876,7 +876,7 @@ assert both_lost.mean() > (first_lost + second_lost).mean() + 1
 assert (margin > both_lost).float().mean() < added_up - 0.08
 
 # %% [markdown]
-# Without one of them nearly all names are right, but the margin already shows a loss. Without both, the margin falls by more than the sum, and more names are wrong. So for names these two heads are partly redundant: each is needed more when the other is missing. [[two-removed]] In GPT-2 small some heads take over only when others are removed: **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)).
+# Without one of them nearly all names are right, but the margin is already smaller. Without both, the margin falls by more than the sum, and more names are wrong. So for names these two heads are partly redundant: each is needed more when the other is missing. [[two-removed]] In GPT-2 small some heads take over only when others are removed: **backup heads** ([Wang et al. 2022](https://arxiv.org/abs/2211.00593)).
 
 # %% [markdown] slide="say"
 # A fall in the number of right words alone would not show this, because two small independent losses can add up until many words are wrong.
@@ -1082,7 +1082,7 @@ for n_heads in (1, 4, 8, 16):
 
 # %% [markdown] slide="subslide"
 # ### Fewer keys and values
-# A model that writes a text word by word keeps the keys and values of all earlier words, in every layer: the **KV-cache** of lesson 13. For long texts it is large. The queries are not in it, because each is used once. So where could one save?
+# A model that writes a text word by word keeps the keys and values of all earlier words, in every layer: the **KV cache** of lesson 13. For long texts it is large. The queries are not in it, because each is used once. So where could one save?
 #
 # **Grouped-query attention**, GQA ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)): there are only $G$ key-value heads, and each is used by a group of $H / G$ query heads. It equals attention with each key-value head repeated:
 
@@ -1238,7 +1238,7 @@ assert difference.std() > 0.2 * expected.std()
 # - The output projection is a sum of linear maps, one for each head. [[sum-of-maps]]
 # - Where a head looks suggests what it does, but the model may not depend on it: remove the head to test this (an ablation). A head can also work at earlier words than the one that we look at. [[heads-removed]] [[where-removed]]
 # - A count of right words can hide what one head contributes. For names, removing two heads of the shipped model costs more margin than the sum of the single removals. [[two-removed]]
-# - For engineers: with the same number of features, the weight matrices and the multiplications in matrix products do not depend on the number of heads. More heads mean more scores. [[cost-of-heads]] With grouped queries, several query heads use the same keys and values, so the KV-cache becomes smaller, while every query head still has scores of its own. [[groups-written-out]] [[smaller-cache]]
+# - For engineers: with the same number of features, the weight matrices and the multiplications in matrix products do not depend on the number of heads. More heads mean more scores. [[cost-of-heads]] With grouped queries, several query heads use the same keys and values, so the KV cache becomes smaller, while every query head still has scores of its own. [[groups-written-out]] [[smaller-cache]]
 #
 # Next, lesson 08: what a word does with what it has fetched.
 

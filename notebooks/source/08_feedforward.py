@@ -43,7 +43,7 @@ from tinylm_lib.storyworld import gaps
 # After attention each position holds its own word and what it has fetched. Then comes the other half of a layer, the **feed-forward**, also called *MLP* (multilayer perceptron).
 
 # %% [markdown] slide="subslide"
-# What does each half do? We switch it off in all three layers, so that it adds nothing, and count what the model can no longer predict. Such a test is called an **ablation**.
+# What does each half do? We switch it off in all three layers, so that it adds nothing, and count what the model can no longer predict. Such a test is an *ablation* (lesson 00).
 
 # %% slide="skip"
 shipped = load_pretrained("storyworld")
@@ -93,7 +93,7 @@ assert halved["object"].right > 0.9 and halved["pronoun"].right < 0.4
 assert all(gap.right < 0.2 for kind, gap in found["no attention"].items() if kind not in ("all", "other"))
 
 # %% [markdown]
-# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too.) Without attention everything fails, because nothing is fetched. Without feed-forwards most names, places, objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]] Traits could be copied as well, but half are lost, so copying is not the whole story.
+# (The fraction of words that are the model's most probable one. Colours and owners are often missed by the trained model, too. There are few such colours, so their fraction scatters: lesson 00 found more of them right.) Without attention everything fails, because nothing is fetched. Without feed-forwards most names, places, objects and quotations, which can be copied, survive, and pronouns are lost. [[without-feed-forwards]] Traits could be copied as well, but half are lost, so copying is not the whole story.
 
 # %% [markdown] slide="subslide"
 # What exactly is lost with the pronouns? We look at the beginnings of the stories, where *He* or *She* comes next.
@@ -495,7 +495,7 @@ for name, lost in revived.items():
 assert able == ["SiLU", "GELU"] and all(abs(each - 3 / 16) < 1e-4 for each in revived["ReLU"])
 
 # %% [markdown]
-# A ReLU unit that is below 0 at every input gets no gradient, so its weights stay as they are: a **dead unit** (the *dying ReLU* problem). Here all six are dead, and only the offset of the last map learns. With SiLU or GELU the same network learns the task. [[dead-units]] Their slopes at -3 are small and even negative, but they are not 0. [[slope-below-0]]
+# A ReLU unit that is below 0 at every input gets no gradient, so its weights stay as they are: a **dead unit** (the *dying ReLU* problem). Here all six are dead, and only the bias of the last map learns. With SiLU or GELU the same network learns the task. [[dead-units]] Their slopes at -3 are small and even negative, but they are not 0. [[slope-below-0]]
 
 # %% [markdown] slide="say"
 # ReLU itself has no jump: its curve has a corner, and only its slope jumps. We started the network so that all units are dead. Whether units die in practice depends on the initial weights and on the learning rate.
@@ -655,7 +655,7 @@ trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
 # What does a unit do when it is open? Its number, now gate times up, is multiplied by its column of `down_proj`, and the result is added to the position.
 
 # %% [markdown]
-# After the last layer the model compares the position with a row for each word of its vocabulary. So we can project a column onto the vocabulary and read off which words it raises most ([Geva et al. 2022](https://arxiv.org/abs/2203.14680)). The final norm multiplies each feature by a weight, so we do the same. The sign is the one that the up route has where the unit is open.
+# After the last layer the model compares the vector at the position with a row for each word of its vocabulary. So we can project a column onto the vocabulary and read off which words it raises most ([Geva et al. 2022](https://arxiv.org/abs/2203.14680)). The final norm multiplies each feature by its gain (lesson 04), so we do the same. The sign is the one that the up route has where the unit is open.
 
 # %% slide="skip"
 from torch.nn.functional import cross_entropy

@@ -413,7 +413,7 @@ for block_number in (23, 16, 8, 0):
 assert (replaced[:, 0] > 100 * replaced[:, -1]).all()  # for each seed
 
 # %% [markdown]
-# It **explodes**: it grows several thousand times from the last block to the first. [[slopes-multiply]] The norms do not prevent this, because they keep the size of the vectors, not of the gradients. (He et al. 2016, whose chains had batch norm, considered vanishing gradients an unlikely cause of their difficulty.)
+# It **explodes**: it grows several thousand times from the last block to the first. [[slopes-multiply]] The norms do not prevent this, because they keep the size of the vectors, not of the gradients. (He et al. 2016, whose chains had BatchNorm (lesson 04), considered vanishing gradients an unlikely cause of their difficulty.)
 
 # %% [markdown] slide="subslide"
 # And with the plus sign? The slope of $x + f(x)$ is

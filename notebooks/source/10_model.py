@@ -106,7 +106,7 @@ figures.display(fig, alt=alt, caption=caption, table=table)
 assert [word for word, _ in says["Mia"]][1:] == ["He", "He", "She"] and says["Carlos"][2][0] == "He"
 
 # %% [markdown]
-# Read it from left to right. The **embedding** turns each token into a vector of the **stream**, the residual stream of lesson 09. Each **block** adds to the stream twice, with attention and with its feed-forward. The **final norm** brings the vectors to one size, and the **head** gives every token of the vocabulary a score, its *logit*. (As in the library, blocks are counted from 0.) For Mia the words after blocks 0 and 1 are wrong. [[read-early]] Section 3 finds out why.
+# Read it from left to right. The **embedding** turns each token into a vector of the **stream**, the residual stream of lesson 09. Each **block** adds to the stream twice, with attention and with its feed-forward. The **final norm** brings the vectors to one size, and the **head** (the output layer of earlier lessons, also *LM head*, because attention has heads, too) gives every token of the vocabulary a score, its *logit*. (As in the library, blocks are counted from 0.) For Mia the words after blocks 0 and 1 are wrong. [[read-early]] Section 3 finds out why.
 
 # %% [markdown] slide="subslide"
 # ### The last step
@@ -458,7 +458,7 @@ assert grid_elsewhere.max() < 0.1
 # %% [markdown]
 # After block 1 the gender that the model uses is still at the name, and nowhere else. After block 2 it is at the full stop. [[where-the-gender-is]]
 #
-# To put an activation of one run into another and see what changes is called **activation patching**, an idea of causal mediation analysis ([Vig et al. 2020](https://arxiv.org/abs/2004.12265)). The logit lens shows what can be read, and the exchange shows what the model uses.
+# To put an activation of one run into another and see what changes is called **activation patching** (the *exchange* of lesson 00), an idea of causal mediation analysis ([Vig et al. 2020](https://arxiv.org/abs/2004.12265)). The logit lens shows what can be read, and the exchange shows what the model uses.
 
 # %% [markdown] slide="say"
 # The zeros before the name are certain: the causal mask hides the name from these positions, so their vectors are the same in all texts.
@@ -1279,7 +1279,7 @@ print(f"width of a head: {gpt3.d_head}")
 print(f"updates: {300e9 / 3.2e6:,.0f} (300 billion tokens, 3.2 million in a batch)")
 
 # %% [markdown] slide="say"
-# GPT-3's heads are 128 wide, not 64 as often in smaller models, and its training had about 94,000 updates, not millions ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), sections 2.1 and 2.3).
+# GPT-3's heads are 128 wide, not 64 as often in smaller models, and its training had about 100,000 updates (lesson 11), not millions ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), sections 2.1 and 2.3).
 
 # %% [markdown] slide="subslide"
 # ### Biases

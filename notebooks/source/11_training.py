@@ -2,7 +2,7 @@
 # # 11 Training
 # **How does a model learn?**
 #
-# *Needs* lessons 03, 09 and 10. *Builds* `random_windows` in `data.py`, the schedule in `optim.py`, by hand AdamW's rule, and explains `train` in `training.py`.
+# *Needs* lessons 03, 09 and 10. *Builds* `random_windows` in `data/windows.py`, the schedule in `training/optim.py`, by hand AdamW's rule, and explains `train` in `training/loop.py`.
 # *Runs* in about 50 s on two cores. *Teaches* in about 63 minutes, plus 38 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -384,7 +384,7 @@ figures.display(
 )
 
 # %% [markdown] slide="subslide"
-# **Momentum** steps along a fading sum of the gradients: what points from side to side cancels, and what points along the valley adds up. **Adam** also divides by the usual size of the gradient, separately for each weight, so steep and flat directions move at about the same pace ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It keeps two running means: m of the gradient, v of its square, and steps by $m / \sqrt{v}$. For one weight, the first step is:
+# **Momentum** steps along a fading sum of the gradients: what points from side to side cancels, and what points along the valley adds up. **Adam** also divides by the usual size of the gradient, separately for each weight, so steep and flat directions move at about the same pace ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It keeps two running means, called *moments*: m of the gradient, v of its square, and steps by $m / \sqrt{v}$. For one weight, the first step is:
 
 # %%
 g, lr, beta1, beta2 = 0.5, 0.1, 0.9, 0.999
@@ -565,7 +565,7 @@ course = plain_loop(learner, rate=0.01, updates=100)
 reached = sum(course[-10:]) / 10  # mean loss of the last ten updates
 
 # %% [markdown] slide="subslide"
-# How good is that? Lesson 00 measured the loss of predictors that know only so much. No model can stay below the **floor** on new text, because the remaining uncertainty is pure chance.
+# How good is that? Lesson 00 measured the loss of *readers* that know only so much; here we call them predictors. No model can stay below the **floor** on new text, because the remaining uncertainty is pure chance.
 
 # %%
 levels = storyworld.entropies(tokenizer, n_stories=2000)
@@ -1482,7 +1482,7 @@ for name, matrix in (("gradient", gradient), ("Muon", orthogonalise(gradient[Non
     print(f"{name:<9}the middle strength is {strengths.median() / strengths[0]:.2f} of the largest")
 
 # %% [markdown] slide="say"
-# The embedding, the output map and all vectors are left to AdamW. Lesson 14 measures what Muon gains.
+# The embedding, the head and all vectors are left to AdamW. Lesson 14 measures what Muon gains.
 
 # %% [markdown] tags=["note"]
 # **Say.** Five steps make a training: hold text out, draw windows, compute the loss and its gradients, update, and measure on the text that was held out.

@@ -590,11 +590,11 @@ def right_said_before(text: str) -> float:
 
 # %% evidence="said-before"
 part_right = sum(map(right_said_before, broken)) / len(broken)
-print(f"of the exact probability at these places {part_right:.0%} was on words that had been said before")
+print(f"of the exact probability at these positions {part_right:.0%} was on words that had been said before")
 assert part_said > 0.8 and abs(part_said - part_right) < 0.15
 
 # %% [markdown]
-# Nearly all of the first wrong words repeat a word of the story, and so would nearly all right words at these places. So the wrong words are not strange ones: the model writes a word of the story where another one belongs. [[said-before]]
+# Nearly all of the first wrong words repeat a word of the story, and so would nearly all right words at these positions. So the wrong words are not strange ones: the model writes a word of the story where another one belongs. [[said-before]]
 
 # %% [markdown] tags=["note"]
 # **Say.** Now the question that every user of a language model meets: should I turn the temperature down? We measure what it gives and what it takes.
@@ -1165,7 +1165,7 @@ torch.testing.assert_close(by_gumbel, by_softmax, atol=0.006, rtol=0)
 
 # %% [markdown] slide="subslide"
 # ### Why does it repeat itself?
-# Take a table of which word follows which (lesson 00) and let it write greedily:
+# Take a table of which word follows which (lesson 03) and let it write greedily:
 
 # %% slide="skip"
 from collections import Counter, defaultdict

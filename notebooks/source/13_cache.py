@@ -137,7 +137,7 @@ figures.display(
 # Of 76 positions 63 give the same keys and values again. [[read-again]] The work is a triangle, and what is new in it is only its edge.
 
 # %% [markdown] slide="subslide"
-# What does the triangle cost? `forward_flops` (lesson 10) counts the operations in the matrix products of one call. We add up the calls from 1 position to n:
+# What does the triangle cost? `forward_flops` (lesson 08) counts the operations in the matrix products of one call. We add up the calls from 1 position to n:
 
 # %% slide="skip"
 from tinylm_lib.cost import forward_flops

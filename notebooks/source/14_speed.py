@@ -340,7 +340,7 @@ assert some > corner_of_a_gpu  # 4096 features
 
 # %% [markdown] slide="slide"
 # ## 3. Where a training step's time goes
-# How many FLOPs does one update take? In the forward pass each weight is multiplied once and added once for each token: 2 FLOPs. Lesson 10 said that the backward pass takes twice as many. Why twice? Here is one linear map $y = xW^T$, where `back` is the gradient that comes back at $y$:
+# How many FLOPs does one update take? In the forward pass each weight is multiplied once and added once for each token: 2 FLOPs. Lesson 10 said that the backward pass takes twice as many. Why twice? Here is one linear map $y = xW^\top$, where `back` is the gradient that comes back at $y$:
 
 # %% slide="skip"
 from tinylm_lib import TrainConfig, TransformerLM, preset
@@ -457,7 +457,7 @@ figures.display(
 )
 
 # %% [markdown] slide="subslide"
-# The fraction of the peak that the whole update reaches is called **MFU**, model FLOPs utilisation (Chowdhery et al. 2022). (The peak is measured again below, so the MFU can differ from the ratio of the two bars.) What can keep it from 100 %? There are three candidates.
+# The fraction of the peak that the whole update reaches is called **MFU**, model FLOPs utilization (Chowdhery et al. 2022). (The peak is measured again below, so the MFU can differ from the ratio of the two bars.) What can keep it from 100 %? There are three candidates.
 #
 # - The products of this model are smaller than the one that measured the peak, so they may be slower. We run them alone, in their sizes.
 # - The optimizer multiplies, too, and MFU does not count its products. [[optimizer-products]]
@@ -1083,7 +1083,7 @@ print("in int8 it takes", measured(eight / full, "times as long as in fp32", 0.0
 
 # %% [markdown] slide="slide" plan=110
 # ## 7. What is each choice worth?
-# To be done sooner, a model can also learn more from each update. The recipe of `modern` makes many choices: rotary positions, SwiGLU, norms on queries and keys, blocks that start at 0, a head of its own, Muon for the matrices, a falling learning rate. What is each worth? Change one, leave all others as they are, and compare: an **ablation**.
+# Training also ends sooner if the model learns more from each update. The recipe of `modern` makes many choices: rotary positions, SwiGLU, norms on queries and keys, blocks that start at 0, a head of its own, Muon for the matrices, a falling learning rate. What is each worth? Change one, leave all others as they are, and compare: an **ablation**.
 
 # %% [markdown] slide="say"
 # On StoryWorld the floor is known, so we measure nats per token above it (lesson 11), on held-out stories. `gap_after` trains a model of these sizes, with this recipe, and the learning rate of each run falls to 0 at its own end. One run says little: with another seed the first weights and the stories differ. So each choice runs with three seeds, and we look at the spread.

@@ -2,7 +2,7 @@
 # # 15 Scale
 # **What does more of everything buy?**
 #
-# *Needs* lessons 10, 11 and 14. *Builds* nothing new: it uses `cost.py` and `distributed.py`. *Runs* in about 25 s on two cores.
+# *Needs* lessons 10, 11 and 14. *Builds* `compute_optimal` and `all_reduce_mean`, and uses `cost.py` and `training/distributed.py`. *Runs* in about 25 s on two cores.
 # *Teaches* in about 55 minutes, plus 20 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -57,7 +57,7 @@ for name, config in configs.items():
 # At full text length all three need a little more than 6 N D, and in short texts a little less. In very long texts they need far more, because the scores grow with the length. [[six-n-d]]
 
 # %% [markdown] slide="say"
-# (The optimizer's own products are not counted. And take care: three letters have another meaning here, because we follow the papers on scaling. Until now C was the width of the model, D the width of a head and B the number of texts in a batch. Here C is the compute, D the number of training tokens, and in section 4 B is a constant of a formula.)
+# (The optimizer's own products are not counted. And take care: four letters have another meaning here, because we follow the papers on scaling. Until now C was the width of the model, D the width of a head, B the number of texts in a batch and L the number of layers. Here C is the compute, D the number of training tokens, and in section 4 L is the loss and B a constant of a formula.)
 
 # %% tags=["source-hidden"]
 predict(
@@ -1078,7 +1078,7 @@ assert ((fallen > 0.2).sum(0) >= 2).sum() >= 4  # four kinds or more use two blo
 # - Two models with the same loss can know different things. [[same-loss]]
 # - A scaling law is a curve that is fitted to measurements. Ours misses the losses, even inside the range of the grid, by several times the spread of the seeds [[law-misses]], and its irreducible loss E is not the floor. [[fitted-floor]]
 # - Chinchilla's rule is to let N and D grow alike, with about 20 tokens for each parameter. [[formula-ratios]] At Chinchilla's budget the published versions of the formula give ratios that differ by more than a factor of four. [[published-fits]]
-# - Compare sizes at equal compute, or say what you held equal. [[equal-compute]] Processes with unequal parts of a batch must weigh their gradients [[unequal-parts]]; then they reach the same losses as one process. [[same-losses]] For Llama 2 7B a few lines of arithmetic came close to the reported GPU hours. [[gpu-hours]]
+# - Compare sizes at equal compute, or say what you held equal. [[equal-compute]] Processes with unequal parts of a batch must weight their gradients [[unequal-parts]]; then they reach the same losses as one process. [[same-losses]] For Llama 2 7B a few lines of arithmetic came close to the reported GPU hours. [[gpu-hours]]
 # - For engineers: four times the texts, half the noise of the gradient. [[noise-halves]] Recompute keeps far fewer bytes. [[kept-bytes]] In the shipped model most kinds of words need more than one block. [[blocks-removed]]
 
 # %% [markdown] slide="subslide"
@@ -1096,7 +1096,7 @@ assert ((fallen > 0.2).sum(0) >= 2).sum() >= 4  # four kinds or more use two blo
 # | What would be lost without the feed-forwards, and without the plus signs? | lessons 08 and 09 |
 # | Can you write down the shape after every step of a forward pass, and count the parameters? | lesson 10 |
 # | Name three mistakes in training that give no error. How does each show? | lesson 11 |
-# | What does a cache keep, and what does sampling choose from? | lessons 12 and 13 |
+# | What does a cache keep, and what does sampling choose from? | lessons 13 and 12 |
 
 # %% [markdown] slide="skip"
 # And this is what you have built:

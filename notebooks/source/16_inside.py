@@ -467,7 +467,7 @@ assert all(by_kind[kind][3] < 0.02 for kind in chosen[2:]) and min(by_kind[kind]
 assert min(by_kind["place"][2], by_kind["object"][2]) > 2 and max(by_kind[kind][2] for kind in chosen[:2]) < 1.2
 
 # %% [markdown]
-# For objects and places the lens finds nothing until block 2. Owners and colours are nearly as near as they ever come after block 1. [[depth-of-kinds]] Is nothing there before, or is the lens a poor reader? The LM head was trained to read the stream after block 2 only. So we fit a linear reader of our own to 400 stories, at two positions whose next word is the place and the object:
+# For objects and places the lens finds nothing until block 2. After block 1, owners and colours are already almost as close to the exact distribution as they ever get. [[depth-of-kinds]] Is nothing there before, or is the lens a poor reader? The LM head was trained to read the stream after block 2 only. So we fit a linear reader of our own to 400 stories, at two positions whose next word is the place and the object:
 
 # %% slide="skip"
 NEXT = {"place": 10, "thing": 18}  # after "left", and after the colour in the question
@@ -649,7 +649,7 @@ patch_view(model, tokenizer, pink_fan, pink_book, ("fan", "book"))
 
 # %% [markdown] slide="slide"
 # ## 4. Does it know more than it says?
-# The logit lens reads with the model's own head. A **probe** is a reader that we train, for any question that we like: here a logistic regression, one neuron with weights w and bias b, on activations of the frozen model. With the score $s = w \cdot x + b$ its probability for label 1 is $p = \sigma(s)$, and the derivative of the loss by the score is $p - y$, as in lesson 03. One step of gradient descent, please.
+# The logit lens reads with the model's own head. A **probe** is a reader that we train, for any question that we like: here a logistic regression, one neuron with weights w and bias b, on activations of the frozen model. With the score $s = w \cdot x + b$ its probability for label 1 is $p = \sigma(s)$, and the derivative of the loss with respect to the score is $p - y$, as in lesson 03. Write one step of gradient descent.
 
 
 # %% tags=["exercise"] name="probe_step" minutes=7 difficulty=3
@@ -961,7 +961,7 @@ for part, x in sorted(direct.items(), key=lambda item: -item[1].mean())[:5]:
     print(f"  layer {part[0]}, head {part[1]}: {x.mean():.1f}")
 
 # %% [markdown]
-# The terms add up to the difference exactly. [[direct-sum]] (Layers and heads are counted from 0: layer 2 is block 2, the last one.) Five heads make nearly all of it. But is a head's term what we lose without the head? Lessons 00 and 07 removed heads by setting a part to 0. **Mean ablation** is milder: it replaces what a head says with its average, so that the head says the same everywhere.
+# The terms add up to the difference exactly. [[direct-sum]] (Layers and heads are counted from 0: layer 2 is block 2, the last one.) Five heads make nearly all of it. But is a head's term what we lose without the head? Lessons 00 and 07 removed heads by setting a part to 0. The **mean ablation** of lesson 07 is milder: it replaces what a head says with its average, so that the head says the same everywhere.
 
 
 # %% tags=["exercise"] name="ablate_head" minutes=7 difficulty=2 plan=80
@@ -1293,7 +1293,7 @@ for opening in ("One day", " Then"):
 # - A push along the direction of a probe changes what the model writes, more than random ones of the same length [[steered]], but not everywhere where the probe is right. [[steered-elsewhere]]
 # - What a head adds directly is not what is lost without it [[direct-is-not-total]], because later parts react. [[others-take-over]] The mean over stories can hide both. One head of the first layer marks the receiver: exchange its marks in a sentence with *gave*, and later heads look at the giver and the model names it. [[marks]] [[heads-follow]] It is not the only mark. [[other-marks]] Whether the receiver is named at all depends on how the sentence begins. [[short-texts]]
 #
-# Next: can a model be taught what we *want*?
+# Next, lesson 17: can a model be taught what we *want*?
 
 # %% [markdown] slide="skip"
 # ## Sources

@@ -355,7 +355,7 @@ print("mean reward of 10,000 throws:", round(reward_of[flips].mean().item(), 3))
 print("can autograd follow it back to theta?", reward_of[flips].mean().requires_grad)
 
 # %% [markdown] slide="subslide"
-# It cannot: nothing flows back through a draw. The **log-derivative trick** ([Williams 1992](https://doi.org/10.1007/BF00992696)) moves the derivative to something that we do know, the log-probability of what was drawn. Since $\nabla p = p \, \nabla \log p$,
+# It cannot: nothing flows back through a draw. The **log-derivative trick** ([Williams 1992](https://doi.org/10.1007/BF00992696)) moves the derivative to something that we do know, the log-probability of what was drawn. In this lesson $\log$ is the natural logarithm, as in the papers. Since $\nabla p = p \, \nabla \log p$,
 #
 # $$\nabla \sum_x p(x)\, R(x) = \sum_x p(x)\, R(x)\, \nabla \log p(x).$$
 #
@@ -881,8 +881,8 @@ coin 0 0.00195 1.3 0.296 102 0.8 1.3 0.66 0.002 0.628 5; coin 1 0.201 0.0235 0.0
 """
 COLUMNS = ["possible", "start", "language", "words", "own", "gifts", "told", "hard", "right", "n"]
 recorded = {}
-for line in RECORDED.strip().replace("\n", ";").split(";"):
-    run, _, *numbers = line.split()
+for row in RECORDED.strip().replace("\n", ";").split(";"):
+    run, _, *numbers = row.split()
     recorded.setdefault(run, []).append(dict(zip(COLUMNS, map(float, numbers), strict=True)))
 penalized = {0.0: recorded["possible"], **{beta: recorded[f"kl-{beta}"] for beta in (0.03, 0.1, 0.3)}}
 points = {beta: [(one["possible"], one["start"] * one["words"]) for one in runs] for beta, runs in penalized.items()}
@@ -1028,7 +1028,7 @@ assert forwards * n_written // 7 > 300
 
 # %% [markdown] slide="slide"
 # ## 8. Break it: guess the reward
-# In section 5 the trained model wrote fewer gifts, which it gets wrong. Somebody wanted to avoid such a loss with another reward, and trained the start with it for 12 updates of 32 stories. This time it gets five sentences of each story. Here is what it writes now. What was the reward?
+# In section 5 the trained model wrote fewer gifts, which it gets wrong. Somebody wanted to prevent such avoidance with another reward, and trained the start with it for 12 updates of 32 stories. This time it gets five sentences of each story. Here is what it writes now. What was the reward?
 
 
 # %% tags=["source-hidden"] slide="skip"

@@ -123,7 +123,7 @@ for what, change in {**changes, "the eps of the norms": {"norm_eps": 1e-3}}.item
 assert unseen == ["how fast positions rotate"] and shapes_with(norm_eps=1e-3) == shapes_with()
 
 # %% [markdown]
-# The speed of the rotation and the eps leave no trace in the shapes. [[not-in-the-shapes]] If such a setting is read wrongly, the model loads without an error. Section 4 asks what happens then.
+# The speed of the rotation and the eps leave no trace in the shapes. [[not-in-the-shapes]] If such a setting is read wrongly, the model loads without an error. Section 4 shows what happens then.
 
 # %% [markdown] slide="subslide"
 # ### The map
@@ -1339,7 +1339,7 @@ assert started["both random"][0] > started["A random, B zero"][0] + 1
 # %% [markdown] slide="slide" plan=110
 # ## 9. For engineers
 # ### What it saves
-# For a Llama 3 of 8 billion parameters, from its config alone. We count bf16 weights, and gradients and AdamW's averages in fp32. (An fp32 copy of all weights, which is common, would add 32 GB to the first line.)
+# For a Llama 3 of 8 billion parameters, from its config alone. We count bf16 weights, and gradients and AdamW's moments in fp32. (An fp32 copy of all weights, which is common, would add 32 GB to the first line.)
 
 # %% evidence="memory"
 from tinylm_lib.cost import count_parameters
@@ -1422,6 +1422,8 @@ assert abs(probability - reached[4, 0.01][0]) < 0.15
 # - A byte-level tokenizer writes every script, but those that it was not trained on take more tokens. [[scripts]]
 #
 # You can now open a published model, check that you compute what it means, and teach it something.
+#
+# Next, lesson 19: how to find a fault that raises no error.
 
 # %% [markdown] slide="skip"
 # ## Sources

@@ -285,7 +285,7 @@ for part in tested:
 print(f"{sum(part.equal for part in tested)} of {len(tested)} kept parts are equal to the library's, one by one")
 
 # %% [markdown] slide="say"
-# If nothing is listed here, no part is kept on this computer, and the model is the library's. (In the built course that is so.) Parts that only other architectures call, such as a layer norm, are not tested here.
+# If nothing is listed here, no part is kept on this computer, and the model is the library's. (On the published page that is so.) Parts that only other architectures call, such as a layer norm, are not tested here.
 
 # %% [markdown] slide="subslide"
 # Together they must still be a model. Follow two texts through it:
@@ -382,7 +382,7 @@ new_stories = [storyworld.story(generator) for _ in range(40)]
 apart = storyworld.gaps(mine, text.tokenizer, new_stories) if text.stories else {}
 
 # %% evidence="kinds"
-for kind, gap in sorted(apart.items(), key=lambda pair: pair[1].nats):
+for kind, gap in sorted(apart.items()):
     print(f"{kind:<10} {learned(gap.nats, 0, 8)} nats above the exact distribution")
 if text.stories:
     assert text.floor < best.held_out < text.floor + 1
@@ -500,7 +500,7 @@ print(sample.strip())
 
 # %% [markdown] slide="subslide"
 # ### Is it new?
-# For each position of a text, how many tokens from there on are a copy of some place in the training text?
+# For each position of a text, how many tokens from there on are a copy of a passage in the training text?
 
 
 # %%

@@ -139,10 +139,13 @@ class WordTokenizer(Tokenizer):
 
     def _alike(self, word: str) -> str:
         """The known words that begin most like it, as the end of a message; nothing where none begins like it."""
-        bare = {known: known.lstrip(" ") for known in self.words}
-        shared = {known: sum(takewhile(bool, map(str.__eq__, bare[known], word.lstrip(" ")))) for known in bare}
-        found = [bare[known] for known in sorted(bare, key=shared.get, reverse=True) if shared[known]]
-        return f". Known words that begin like it: {', '.join(list(dict.fromkeys(found))[:5])}" if found else ""
+        word = word.lstrip(" ")
+        if not (first := word[:1]):
+            return ""
+        found = (known.lstrip(" ") for known in self.words if known.startswith((first, f" {first}")))
+        shared = {known: sum(takewhile(bool, map(str.__eq__, known, word))) for known in found}
+        nearest = sorted(shared, key=shared.get, reverse=True)[:5]
+        return f". Known words that begin like it: {', '.join(nearest)}" if nearest else ""
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of ids.

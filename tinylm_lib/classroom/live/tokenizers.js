@@ -105,11 +105,13 @@ class ListTokenizer extends Tokenizer {
 
   /** The known words that begin most like one without an id, as the end of a message. */
   alike(word) {
-    const bare = (token) => token.replace(/^ +/, ""), letters = [...bare(word)];
-    const shared = (known) => [...bare(known)].findIndex((letter, i) => letter !== letters[i]);
-    const begins = this.vocab.map((known) => [bare(known), shared(known) < 0 ? [...bare(known)].length : shared(known)]);
-    const found = begins.filter(([, length]) => length).sort((a, b) => b[1] - a[1]).map(([known]) => known);
-    return found.length ? `. Known words that begin like it: ${[...new Set(found)].slice(0, 5).join(", ")}` : "";
+    const bare = (token) => token.replace(/^ +/, ""), letters = [...bare(word)], [first] = letters;
+    if (first === undefined) return "";
+    const shared = ([...known]) => known.findIndex((letter, i) => letter !== letters[i]) >>> 0; // without a difference the most
+    const found = this.vocab.filter((known) => known.startsWith(first) || known.startsWith(` ${first}`)).map(bare);
+    const nearest = [...new Set(found)].map((known) => [known, Math.min(shared(known), [...known].length)]);
+    const most = nearest.sort((a, b) => b[1] - a[1]).slice(0, 5).map(([known]) => known);
+    return most.length ? `. Known words that begin like it: ${most.join(", ")}` : "";
   }
 
   decode(ids) {

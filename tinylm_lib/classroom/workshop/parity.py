@@ -55,7 +55,7 @@ def parity(config: ModelConfig, functions: Mapping[str, Callable[..., Any]], see
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(SPREAD * torch.randn_like(weight))
-    ids = torch.randint(config.vocab_size, (B, T))  # (B, T)
+    ids = torch.randint(config.vocab_size, (B, T))
     expected = _outcome(model, ids)
     return [_alone(name, function, model, ids, expected) for name, function in functions.items()]
 
