@@ -11,9 +11,9 @@ from playwright.sync_api import expect
 from support.browser import SCREENSHOTS, assert_fits, findings
 
 from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course.glossary import GLOSSARY
+from tinylm_lib.classroom.course.mistakes import MISTAKES
 from tinylm_lib.classroom.course.reference import write_reference
-from tinylm_lib.classroom.course.site import GUIDE, PREVIEW, REFERENCE, export
+from tinylm_lib.classroom.course.site import GUIDE, LISTS, PREVIEW, REFERENCE, export
 
 pytestmark = pytest.mark.browser
 LESSONS = sorted(path.with_suffix(".html").name for path in lab.NOTEBOOKS.glob("*.ipynb"))
@@ -141,7 +141,7 @@ def test_words_of_the_picture_do_not_overlap_in_another_font(open_exported, site
 def test_the_pages_are_joined_front_lessons_and_the_page_for_instructors(open_exported, site):
     page = open_exported((site / "index.html").as_uri())
     addresses = page.locator(".front a, nav a").evaluate_all("all => all.map(a => a.href.split('#')[0])")
-    assert {GUIDE, "00_start.html", "15_scale.html", REFERENCE} <= {
+    assert {GUIDE, "00_start.html", "15_scale.html", REFERENCE, *LISTS} <= {
         address.removeprefix(f"{site.as_uri()}/") for address in addresses
     }
     for address in addresses:
@@ -181,7 +181,7 @@ def test_the_page_for_instructors_has_no_serious_finding_and_fits(open_exported,
     assert findings(page) == []
 
 
-@pytest.mark.parametrize("name", [*LESSONS, GLOSSARY])
+@pytest.mark.parametrize("name", [*LESSONS, *LISTS])
 def test_a_page_has_no_serious_finding_with_everything_open_and_reflows_at_320(open_exported, site, name):
     page = open_exported((site / name).as_uri(), viewport={"width": 390, "height": 844}, reduced_motion="reduce")
     page.evaluate(OPEN_ALL)
@@ -195,7 +195,7 @@ def test_a_page_has_no_serious_finding_with_everything_open_and_reflows_at_320(o
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["05_attention.html", GLOSSARY])
+@pytest.mark.parametrize("name", ["05_attention.html", *LISTS])
 def test_the_colours_of_a_page_have_enough_contrast(open_exported, site, name, scheme):
     page = open_exported((site / name).as_uri(), color_scheme=scheme, viewport={"width": 1280, "height": 800})
     page.evaluate(OPEN_ALL)
@@ -229,14 +229,25 @@ def test_a_fill_keeps_its_colour_on_paper_and_in_forced_colours(open_exported, s
     expect(page.locator("nav")).to_be_hidden()
 
 
-@pytest.mark.parametrize("name", LESSONS)
-def test_a_lesson_without_scripts_has_its_pictures_and_reflows(open_exported, site, name):
+@pytest.mark.parametrize("name", [*LESSONS, *LISTS])
+def test_a_page_without_scripts_has_its_pictures_and_reflows(open_exported, site, name):
     size = {"width": 320, "height": 640}
     page = open_exported((site / name).as_uri(), viewport=size, java_script_enabled=False)
     for place in page.locator("[data-view]:not([data-view=predict])").all():
         assert place.locator("img").first.get_attribute("alt")
     wide = page.locator("main > *").evaluate_all("all => Math.max(...all.map(n => n.getBoundingClientRect().right))")
     assert wide <= 320
+
+
+def test_what_is_folded_in_the_list_of_mistakes_is_there_without_scripts_and_on_paper(open_exported, site):
+    page = open_exported((site / MISTAKES).as_uri(), java_script_enabled=False)
+    line = page.locator("main > details li").last
+    expect(line).to_be_hidden()
+    page.emulate_media(media="print")
+    expect(line).to_be_visible()
+    page.emulate_media(media="screen")
+    page.locator("main > details > summary").last.click()
+    expect(line).to_be_visible()
 
 
 def test_the_contents_mark_the_section_that_is_read(open_exported, site):

@@ -135,6 +135,21 @@ def words_of(html: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", "", apart)).split())
 
 
+def coded(text: str) -> str:
+    """A line of text as HTML; `code` between backticks is set as code."""
+    return re.sub("`(.+?)`", r"<code>\1</code>", escape(text))
+
+
+def lesson_link(page: Page, anchor: str = "") -> str:
+    """A link to a lesson, or to an anchor in it, with its number and topic."""
+    return f'<a href="{page.file}{f"#{anchor}" if anchor else ""}">{page.number} {escape(page.topic)}</a>'
+
+
+def lesson_heading(page: Page) -> str:
+    """The heading, on a page of its own, of what comes from a lesson."""
+    return f'<h2 id="lesson-{page.number}">{lesson_link(page)}</h2>'
+
+
 def views_script(modules: set[str]) -> str:
     """The modules of views and `drawView(place)` as one plain script: a page from disk may import nothing."""
     if not modules:

@@ -20,7 +20,7 @@ from ..live.record import live_record
 from ..live.stories import stories_record
 from ..page.export import IMPOSSIBLE, writer_script
 from ..views.base import MIME, json_in_html
-from .cells import Page
+from .cells import Page, coded
 from .contents import FACTS
 from .threads import clear_threads, threads_drawing
 
@@ -176,7 +176,7 @@ def _map(lessons: Sequence[MapEntry]) -> str:
 def _card(lesson: MapEntry) -> str:
     page = lesson.page
     picture = f'<img alt="" src="data:image/png;base64,{lesson.picture}">' if lesson.picture else ""
-    builds = re.sub("`(.+?)`", r"<code>\1</code>", escape(lesson.builds))
+    builds = coded(lesson.builds)
     facts = [f"{lesson.minutes} min"] if lesson.minutes else []
     facts += ["interactive view"] if lesson.has_view else []
     return (

@@ -6,7 +6,7 @@ from html import escape
 from itertools import groupby
 from typing import NamedTuple
 
-from .cells import Page, words_of
+from .cells import Page, lesson_link, words_of
 
 GLOSSARY = "glossary.html"
 INTRODUCTION = (
@@ -20,7 +20,7 @@ TERMS = {
     "01": "tokenizer, vocabulary, byte-pair encoding, WordPiece, pre-token, special token, chain rule, unigram, floor",
     "02": "vector, principal component, tensor, dtype, feature, weight, dot product, linear map, matrix product, "
     "transpose, bias, gradient, chain rule, backpropagation, learning rate, embedding, one-hot, cosine, stride, "
-    "contiguous, standard deviation, variance",
+    "contiguous, standard deviation, variance, generalizing, Xavier, Kaiming",
     "03": "score, logit, probability, softmax, sigmoid, temperature, nat, negative log-likelihood, log-sum-exp, "
     "cross-entropy, padding, bigram",
     "04": "root mean square, norm, L2 norm, gain, RMSNorm, BatchNorm, explode, vanish",
@@ -32,18 +32,23 @@ TERMS = {
     "grouped-query attention, multi-query attention, rank",
     "08": "feed-forward, unit, activation function, ReLU, SiLU, GELU, gate, SwiGLU, dead unit, superposition, "
     "mixture of experts, dropout",
-    "09": "block, residual connection, residual stream, pre-norm, post-norm",
+    "09": "block, residual connection, residual stream, pre-norm, post-norm, rank collapse",
     "10": "head, logit lens, config, tied, activation, activation patching",
     "11": "target, validation, momentum, Adam, AdamW, gradient norm, overfitting, early stopping, bits per byte, "
     "KL divergence, warm-up, clipping, accumulation, bf16, Muon",
     "12": "greedy decoding, sampling, top-k, top-p, min-p, stop token, seed, repetition penalty, beam search, "
-    "length normalization, constrained decoding, Gumbel-max trick",
+    "length normalization, constrained decoding, Gumbel-max trick, quality-diversity trade-off, typical set",
     "13": "KV cache, prefill, decoding, sliding window, speculative decoding",
     "14": "FLOP, arithmetic intensity, peak, bandwidth, memory-bound, compute-bound, roofline, cache, GPU, MFU, "
     "profiler, overhead, online softmax, FlashAttention, kernel, quantization, standard error, multiple comparison, "
     "loss scaling, mixed precision, fusion",
     "15": "scaling law, irreducible, critical batch size, data-parallel, all-reduce, rank, shard, tensor parallelism, "
-    "pipeline parallelism",
+    "pipeline parallelism, IsoFLOP, activation recompute",
+    "16": "shortcut, probe, control task, selectivity, direct logit attribution, hydra effect, positive control",
+    "17": "supervised fine-tuning, log-derivative trick, policy gradient, baseline, advantage, reward hacking, "
+    "penalty, best of n, pass@k, RLHF, reward model, DPO",
+    "18": "LoRA, QLoRA",
+    "19": "overfit one batch, bisection",
 }
 BLOCK = re.compile(
     r'<h\d id="(?P<anchor>.*?)">(?P<heading>.*?)</h\d>|'
@@ -81,11 +86,11 @@ def definitions(lessons: Mapping[Page, str]) -> list[tuple[Mention, list[Mention
     return sorted(found, key=lambda pair: pair[0].term.lower())
 
 
-def glossary_content(found: Sequence[tuple[Mention, Sequence[Mention]]]) -> tuple[str, list[str]]:
-    """The content of the glossary's page, and its letters, which are its anchors."""
-    groups = {letter: [*group] for letter, group in groupby(found, lambda pair: pair[0].term[0].upper())}
-    shown = (f'<h2 id="{letter}">{letter}</h2>{"".join(map(_entry, group))}' for letter, group in groups.items())
-    return f"<h1>Glossary</h1><p>{INTRODUCTION}</p>{''.join(shown)}", [*groups]
+def glossary_content(found: Sequence[tuple[Mention, Sequence[Mention]]]) -> str:
+    """The content of the glossary's page, by letter."""
+    groups = groupby(found, lambda pair: pair[0].term[0].upper())
+    shown = (f'<h2 id="{letter}">{letter}</h2>{"".join(map(_entry, group))}' for letter, group in groups)
+    return f"<h1>Glossary</h1><p>{INTRODUCTION}</p>{''.join(shown)}"
 
 
 def term_anchor(mention: Mention) -> str:
@@ -104,15 +109,11 @@ def _mentions(page: Page, content: str) -> Iterator[Mention]:
             yield Mention(words_of(term).lower(), text, page, *place)
 
 
-def _link(mention: Mention) -> str:
-    page = mention.page
-    return f'<a href="{page.file}#{mention.anchor}">{page.number} {escape(page.topic)}</a>'
-
-
 def _entry(pair: tuple[Mention, Sequence[Mention]]) -> str:
     defined, others = pair
     text = BOLD.sub(lambda bold: bold[0] if bold[1].lower().startswith(defined.term.lower()) else bold[1], defined.text)
     text = text.replace('href="#', f'href="{defined.page.file}#')
-    where = f"{_link(defined)}, {escape(defined.heading)}"
-    also = f". Also in {', '.join(map(_link, others))}" if others else ""
+    where = f"{lesson_link(defined.page, defined.anchor)}, {escape(defined.heading)}"
+    links = ", ".join(lesson_link(other.page, other.anchor) for other in others)
+    also = f". Also in {links}" if others else ""
     return f'<h3 id="{term_anchor(defined)}">{escape(defined.term)}</h3>{text}<p class="quiet">{where}{also}</p>'

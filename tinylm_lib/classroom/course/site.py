@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 
 from ..display.theme import page_head
 from ..folders import NOTEBOOKS, WORK, own
+from ..grading.sections import find_sections
 from ..views.base import MIME
 from .cells import (
     Page,
@@ -36,6 +37,8 @@ from .cells import (
 )
 from .front import MODEL, MapEntry, front_page, map_entry, model_script, preview
 from .glossary import GLOSSARY, definitions, glossary_content, term_anchor
+from .mistakes import MISTAKES, mistakes_content
+from .reading import READING, reading_content
 from .reference import TOP, write_reference
 
 REFERENCE = f"api/{TOP}.html"
@@ -47,11 +50,17 @@ DESCRIPTION = (
     "A course and a small library: build a modern language model, piece by piece. A trained model of the course writes "
     "in this page."
 )
-TERMS_LINK = f'<p><a href="{GLOSSARY}">Glossary</a></p>'
+LISTS = {  # pages that are computed from all lessons: their title and what they list
+    GLOSSARY: ("Glossary", "The terms of the course"),
+    MISTAKES: ("Mistakes", "The mistakes that the checks of the course know by name"),
+    READING: ("Further reading", "What the lessons cite"),
+}
+LIST_LINKS = [f'<a href="{file}">{title}</a>' for file, (title, _) in LISTS.items()]
 SEARCH = (
     '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all lessons" '
     'placeholder="Search all lessons"></form>'
 )
+LISTED = re.compile(r'<h2 id="(.*?)">(.*?)</h2>', re.S)
 HOME = f'<a class="home" href="index.html">TinyLM<span class="long">: all lessons</span></a>{SEARCH}'
 
 
@@ -93,7 +102,9 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
             )
     terms = definitions(contents)
     sections += [[GLOSSARY, "Glossary", term_anchor(one), one.term, words_of(one.text)] for one, _ in terms]
-    written.append(write_page(folder / GLOSSARY, glossary_page(*glossary_content(terms))))
+    lists = {GLOSSARY: glossary_content(terms), MISTAKES: mistakes_content(pages, find_sections(notebooks))}
+    lists[READING] = reading_content(contents)
+    written += [write_page(folder / file, list_page(file, content)) for file, content in lists.items()]
     reference = REFERENCE if (folder / REFERENCE).exists() else ""
     cards = [map_entry(lessons[path], page, slide_links(folder, page)) for path, page in zip(known, pages, strict=True)]
     written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
@@ -159,9 +170,7 @@ def lesson_page(
         f'<code>make lab ARGS="{page.number}"</code></p>'
     )
     top = f'<p class="around">{around}</p>' if around else ""
-    navigation = (
-        f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings, slides + TERMS_LINK + run)}</nav>'
-    )
+    navigation = f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings, slides + run)}</nav>'
     content = rendered.content + (f"<footer>{around}</footer>" if around else "")
     title, script = f"{page.number} {page.topic} · TinyLM", views_script(rendered.modules)
     model = MODEL_TAG if rendered.asks else ""
@@ -183,13 +192,12 @@ def guide_page(text: str, lessons: Collection[str]) -> str:
     return _fill(f"{title} · TinyLM", "lesson", content, "", navigation, title, own("course/code.css"))
 
 
-def glossary_page(content: str, letters: Sequence[str]) -> str:
-    """The HTML of the glossary."""
-    contents = _contents([(2, letter, letter) for letter in letters])
-    navigation = f'<nav aria-label="This page">{HOME}{contents}</nav>'
-    return _fill(
-        "Glossary · TinyLM", "lesson", content, "", navigation, "The terms of the course", own("course/code.css")
-    )
+def list_page(file: str, content: str) -> str:
+    """The HTML of one of LISTS; the headings of the second rank in its content become the table of contents."""
+    title, description = LISTS[file]
+    headings = [(2, anchor, escape(words_of(text))) for anchor, text in LISTED.findall(content)]
+    navigation = f'<nav aria-label="This page">{HOME}{_contents(headings)}</nav>'
+    return _fill(f"{title} · TinyLM", "lesson", content, "", navigation, description, own("course/code.css"))
 
 
 def index_page(
@@ -199,9 +207,8 @@ def index_page(
 
     guide, reference: the pages for instructors and of the library's public names, where there are such.
     """
-    links = f'<a href="#lessons">Lessons</a><a href="{GLOSSARY}">Glossary</a>' + (
-        f'<a href="{reference}">Reference</a>' if reference else ""
-    )
+    links = '<a href="#lessons">Lessons</a>' + "".join(LIST_LINKS)
+    links += f'<a href="{reference}">Reference</a>' if reference else ""
     navigation = f'<nav aria-label="This site"><a class="home" href="index.html">TinyLM</a>{links}{SEARCH}</nav>'
     found = '<p class="quiet" role="status"></p><ul class="found"></ul>'
     content = f'{found}<div class="front">{front_page(lessons, sections, guide, reference)}</div>'
@@ -229,7 +236,8 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
 
 def _contents(headings: Sequence[tuple[int, str, str]], after: str = "") -> str:
     lines = "".join(f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in headings if level == 2)
-    return f'<details class="contents"><summary>Contents</summary><ol>{lines}</ol>{after}</details>'
+    lists = f"<p>{' · '.join(LIST_LINKS)}</p>"
+    return f'<details class="contents"><summary>Contents</summary><ol>{lines}</ol>{lists}{after}</details>'
 
 
 def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
