@@ -230,7 +230,7 @@ def load_lora(model: nn.Module, path: str | Path) -> list[str]:
     another alpha, for updates that are merged, and for a damaged file; the model stays as it was.
     """
     if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path}; give one that save_lora wrote")
+        raise FileNotFoundError(f"{path} does not exist; give one that save_lora wrote")
     try:
         with safe_open(path, "pt") as file:
             about = file.metadata() or {}

@@ -15,6 +15,7 @@ from tinylm_lib import TrainConfig, TransformerLM, preset, train
 from tinylm_lib.classroom.display.figures import DARK_NOTEBOOK
 from tinylm_lib.classroom.views import run, training
 from tinylm_lib.classroom.views.base import View
+from tinylm_lib.classroom.views.run import FINISHED
 from tinylm_lib.classroom.views.training import Run, training_view
 from tinylm_lib.data.windows import RandomWindows
 from tinylm_lib.storyworld.stories import Entropies
@@ -184,7 +185,7 @@ def test_the_buttons_pause_resume_and_stop(shown, monkeypatch):
 
 def test_a_click_after_the_end_changes_nothing_and_nonsense_is_refused():
     run = Run(3, {})
-    run.state = training.FINISHED
+    run.state = FINISHED
     assert run.hear({"do": "pause"}) == {"state": "finished", "step": 0}
     with pytest.raises(ValueError, match="pause, resume or stop"):
         run.hear({"do": "dance"})

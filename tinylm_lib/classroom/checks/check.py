@@ -88,10 +88,14 @@ def hint(name: str) -> Card:
 
     Raises KeyError for an unknown name.
     """
-    hints = find_exercise(name).hints
+    return hints_card(name, find_exercise(name).hints)
+
+
+def hints_card(title: str, hints: Sequence[str]) -> Card:
+    """A card of hints, each folded by itself."""
     folds = [fold(f"Hint {i} of {len(hints)}", paragraph(text)) for i, text in enumerate(hints, 1)]
-    text = f"{name}: {len(hints)} hints, folded; open one at a time"
-    return card(f"{name}: hints", folds, text, "open")
+    text = f"{title}: {len(hints)} hints, folded; open one at a time"
+    return card(f"{title}: hints", folds, text, "open")
 
 
 def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:

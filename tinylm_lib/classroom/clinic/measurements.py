@@ -14,6 +14,7 @@ from ... import storyworld
 from ...cache import KVCache
 from ...config import IGNORED
 from ...layers import evaluation_mode
+from ..display.numbers import marked
 from .parts import HEALTHY
 from .run import LIMIT, PROMPT, STORIES, PatientRun, T, log_probs_of, read, shipped, tokens
 
@@ -61,7 +62,7 @@ def number(value: float) -> str:
 
 def shown(value: float) -> str:
     """A measured number; marked where another machine may round it differently."""
-    return number(value) if not math.isfinite(value) or value == int(value) else f"⟨{number(value)}⟩"
+    return number(value) if not math.isfinite(value) or value == int(value) else marked(number(value))
 
 
 def take(run: PatientRun, name: str) -> float:
@@ -74,19 +75,12 @@ def take(run: PatientRun, name: str) -> float:
     return run.measured[name]
 
 
+@cache
 def floor() -> float:
     """The mean loss of StoryWorld's exact reader in some new stories, in nats: no model can stay below it."""
-    return _floor()
-
-
-@cache
-def _floor() -> float:
-    losses = []
-    for seed in range(100, 110):
-        reader = storyworld.Reader()
-        told = storyworld.story(Generator().manual_seed(seed)).text
-        losses += [-math.log(reader.read(word)) for word in storyworld.words(told)]
-    return mean(losses)
+    stories = [storyworld.story(Generator().manual_seed(seed)).text for seed in range(100, 110)]
+    n_words = sum(len(storyworld.words(story)) for story in stories)
+    return -sum(map(storyworld.log_prob, stories)) / n_words
 
 
 def new_tokens(run: PatientRun) -> Tensor:

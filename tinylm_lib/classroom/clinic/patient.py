@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from ..checks.calling import within
-from ..checks.check import NOT_YET, Result
+from ..checks.check import NOT_YET, Result, hints_card
 from ..display import figures
-from ..display.cards import Card, card, fold, number_table, paragraph
+from ..display.cards import Card, card, number_table, paragraph
+from ..display.numbers import marked
 from .causes import CAUSES
 from .measurements import (
     MEASUREMENTS,
@@ -173,7 +174,7 @@ class Patient:
         weights = attention_weights(self._run).mean(0)[:N_SEEN, :N_SEEN]
         ids = new_texts(self._run)[0, :N_SEEN].tolist()
         words = [shipped().tokenizer.decode([i]).strip() or "(line end)" for i in ids]
-        cells = [["0" if w == 0 else f"⟨{w:.2f}⟩" for w in row] for row in weights.tolist()]
+        cells = [["0" if w == 0 else marked(f"{w:.2f}") for w in row] for row in weights.tolist()]
         rows = [(f"query {word}", *row) for word, row in zip(words, cells, strict=True)]
         _table_card(self.title, ("key", *words), rows).show()
 
@@ -231,10 +232,7 @@ class Patient:
 
     def hint(self) -> Card:
         """A card of folded hints, from a nudge to a plan."""
-        hints = self.case.hints
-        folds = [fold(f"Hint {i} of {len(hints)}", paragraph(text)) for i, text in enumerate(hints, 1)]
-        says = f"{self.title}: {len(hints)} hints, folded; open one at a time"
-        return card(f"{self.title}: hints", folds, says, "open")
+        return hints_card(self.title, self.case.hints)
 
     # Diagnosis and fix.
 

@@ -137,7 +137,7 @@ def words_of(html: str) -> str:
 
 def coded(text: str) -> str:
     """A line of text as HTML; `code` between backticks is set as code."""
-    return re.sub("`(.+?)`", r"<code>\1</code>", escape(text))
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
 
 
 def lesson_link(page: Page, anchor: str = "") -> str:

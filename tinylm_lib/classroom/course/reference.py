@@ -18,6 +18,7 @@ from markupsafe import Markup
 from pdoc import doc, render, render_helpers
 
 from ..display.theme import css
+from .cells import coded
 
 TOP = "tinylm_lib"
 TEMPLATES = {
@@ -84,7 +85,7 @@ def _row(name: str, text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(" ".join(text.split()), quote=False))
+    return coded(" ".join(text.split()))
 
 
 def _describe(namespace: doc.Namespace) -> None:

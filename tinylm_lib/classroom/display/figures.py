@@ -19,7 +19,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from .cards import fold, number_table
-from .numbers import fixed, rounded
+from .numbers import fixed, marked, rounded
 from .theme import AXIS_COLORS, HEAT, IN_THE_DARK, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
 from .theme import DASHES as DASHES
 
@@ -205,8 +205,8 @@ def shaded_words(
                 ax.text(right, down, word, va="center_baseline", **style)
     alt = f"{title}: the text {len(rows)} times, each word on a ground that is darker for a larger number."
     numbers = zip(words, *rows.values(), strict=True)
-    shown = "⟨{}⟩" if learned else "{}"
-    table = ([word, *(shown.format(fixed(value, 1)) for value in values)] for word, *values in numbers)
+    shown = marked if learned else str
+    table = ([word, *(shown(fixed(value, 1)) for value in values)] for word, *values in numbers)
     _publish(figure, alt, caption, number_table(["word", *rows], table))
 
 

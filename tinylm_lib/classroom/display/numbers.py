@@ -16,6 +16,11 @@ def fixed(value: float, digits: int) -> str:
     return f"{round(float(value), digits) + 0.0:.{digits}f}"  # adding 0.0 makes -0.0 a 0
 
 
+def marked(text: str) -> str:
+    """The text between the marks that say: yours will differ. nbval compares only what follows its first blank."""
+    return f"⟨{text}⟩"
+
+
 def measured(value: float, unit: str, low: float, high: float) -> str:
     """A measurement such as `⟨12.3 s⟩`, three digits; the marks say: yours will differ.
 
@@ -33,7 +38,7 @@ def measured(value: float, unit: str, low: float, high: float) -> str:
             f"measured {value:.3g} {unit}, expected {low:g} to {high:g} {unit}. "
             "On a much slower or faster machine widen the range in this cell and continue"
         )
-    return f"⟨{rounded(value, 3)} {unit}⟩"
+    return marked(f"{rounded(value, 3)} {unit}")
 
 
 def learned(value: float, low: float, high: float) -> str:
@@ -47,4 +52,4 @@ def learned(value: float, low: float, high: float) -> str:
             f"training led to {value:.4g}, expected {low:g} to {high:g}. If you changed the model or its training, "
             "change the range in this cell, too"
         )
-    return f"⟨{rounded(value, 2)}⟩"
+    return marked(rounded(value, 2))

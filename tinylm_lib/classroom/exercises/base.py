@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Generator
+from torch import Generator, Tensor
 
 
 class Diagnosis(NamedTuple):
@@ -42,6 +42,11 @@ class Probe:
     gradients: bool = False
     sees: Callable[[tuple, Any], Any] | None = None
     tolerance: float | None = None
+
+
+def in_fp64(arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The arguments, those in floating point in fp64."""
+    return tuple(each.double() if each.is_floating_point() else each for each in arguments)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import logsigmoid
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe, in_fp64
 
 
 def kl_penalty(
@@ -87,11 +87,7 @@ KL_PENALTY = Exercise(
         Probe("texts of different length", lambda g: _drawn(g, 3, 7)),
         Probe("as many texts as tokens", lambda g: _drawn(g, 5, 5)),
         Probe("the gradient reaches the model's log-probabilities", lambda g: _drawn(g, 4, 6), gradients=True),
-        Probe(
-            "fp64 stays fp64",
-            lambda g: tuple(t.double() if t.is_floating_point() else t for t in _drawn(g, 2, 5)),
-            tolerance=1e-6,
-        ),
+        Probe("fp64 stays fp64", lambda g: in_fp64(_drawn(g, 2, 5)), tolerance=1e-6),
     ),
     faults={
         "exchanged": Fault(

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Fault, Probe, in_fp64
 
 
 def policy_gradient_loss(
@@ -91,11 +91,7 @@ POLICY_GRADIENT_LOSS = Exercise(
         Probe("texts of different length", lambda g: _texts(g, 3, 7)),
         Probe("as many texts as tokens", lambda g: _texts(g, 5, 5)),
         Probe("the gradient reaches the log-probabilities alone", lambda g: _texts(g, 4, 6), gradients=True),
-        Probe(
-            "fp64 stays fp64",
-            lambda g: tuple(t.double() if t.is_floating_point() else t for t in _texts(g, 2, 5)),
-            tolerance=1e-6,
-        ),
+        Probe("fp64 stays fp64", lambda g: in_fp64(_texts(g, 2, 5)), tolerance=1e-6),
     ),
     faults={
         "wrong sign": Fault(

@@ -107,11 +107,13 @@ class ListTokenizer extends Tokenizer {
   alike(word) {
     const bare = (token) => token.replace(/^ +/, ""), letters = [...bare(word)], [first] = letters;
     if (first === undefined) return "";
-    const shared = ([...known]) => known.findIndex((letter, i) => letter !== letters[i]) >>> 0; // without a difference the most
+    const shared = (known) => {
+      const differs = [...known].findIndex((letter, i) => letter !== letters[i]);
+      return differs < 0 ? [...known].length : differs;
+    };
     const found = this.vocab.filter((known) => known.startsWith(first) || known.startsWith(` ${first}`)).map(bare);
-    const nearest = [...new Set(found)].map((known) => [known, Math.min(shared(known), [...known].length)]);
-    const most = nearest.sort((a, b) => b[1] - a[1]).slice(0, 5).map(([known]) => known);
-    return most.length ? `. Known words that begin like it: ${most.join(", ")}` : "";
+    const nearest = [...new Set(found)].sort((a, b) => shared(b) - shared(a)).slice(0, 5);
+    return nearest.length ? `. Known words that begin like it: ${nearest.join(", ")}` : "";
   }
 
   decode(ids) {

@@ -13,10 +13,10 @@ from ...storyworld.stories import parse
 from ...text.cutting import words
 from ..display.cards import number_table
 from ..display.figures import drawing, framed, spread
-from ..display.numbers import learned, rounded
+from ..display.numbers import marked, rounded
 from ..display.theme import INK, QUIET, SERIES
 from .base import few_digits
-from .run import FINISHED, Watched, drawable, watch
+from .run import Watched, drawable, watch
 
 _N_TEXTS = 3  # of each update that is sampled: the first answers to its first prompts
 _N_SAMPLED = 6  # updates, evenly spread
@@ -35,6 +35,7 @@ class RewardRun(Watched):
 
     name = "A run that learns from rewards"
     columns = ("reward", "kl", "entropy")
+    too_few = "update {last} was the last; updates can be watched once: make model and updates again"
 
     def __init__(
         self,
@@ -43,8 +44,8 @@ class RewardRun(Watched):
         find_error: FindError = first_error,
         expected: Mapping[int, tuple[float, float]] | None = None,
     ):
-        super().__init__(total_steps, (1 + i for i in spread(max(total_steps, 0), _N_SAMPLED)))
-        self.tokenizer, self.find_error, self.expected = tokenizer, find_error, dict(expected or {})
+        super().__init__(total_steps, (1 + i for i in spread(max(total_steps, 0), _N_SAMPLED)), expected)
+        self.tokenizer, self.find_error = tokenizer, find_error
 
     def note(self, step: Update) -> None:
         """Add an update. Raises: ValueError for a loss or a distance that is not finite."""
@@ -72,22 +73,12 @@ class RewardRun(Watched):
         shown = [drawable(part.replace("\n", " ↵")) for part in _cut(whole, len(given), at)]
         return [few_digits(reward), *shown]
 
-    def compare_expected(self) -> None:
-        """Raise ValueError where the smoothed reward is not in its range, or the update did not come."""
-        for step, limits in self.expected.items():
-            if not self.step - len(self.sums) + 1 < step <= self.step:
-                raise ValueError(
-                    f"expected names update {step}, but update {self.step} was the last; updates can be watched once: "
-                    f"make model and updates again, and check total_steps"
-                )
-            learned(self.smooth(step), *limits)
-
     def says(self) -> str:
         """From where to where the reward and the distance went; all numbers are marked as a machine's own."""
         if not self.points:
             return f"No update of {self.total} was made."
-        first, last = (f"⟨{rounded(self.smooth(step), 2)}⟩" for step in (int(self.points[0][0]), self.step))
-        distance = f"⟨{rounded(self.points[-1][2], 2)} nats per token⟩"
+        first, last = (marked(rounded(self.smooth(step), 2)) for step in (int(self.points[0][0]), self.step))
+        distance = marked(f"{rounded(self.points[-1][2], 2)} nats per token")
         return (
             f"In {self.step} of {self.total} updates the mean reward went from {first} to {last}, and the model moved "
             f"{distance} away from its start."
@@ -97,7 +88,7 @@ class RewardRun(Watched):
         """The curves, the last text, and their numbers."""
         kl, entropy = ({int(point[0]): point[i] for point in self.points} for i in (2, 3))
         picked = [s for s in self.expected if s in kl] or [list(kl)[i] for i in spread(len(kl))]
-        rows = [[str(s), self.reward(s), *(f"⟨{rounded(column[s], 2)}⟩" for column in (kl, entropy))] for s in picked]
+        rows = [[str(s), self.reward(s), *(marked(rounded(column[s], 2)) for column in (kl, entropy))] for s in picked]
         head = ["update", "smoothed reward", "distance from the start, nats per token", "entropy, nats per token"]
         alt = f"Three line charts over the updates: mean reward, distance from the start and entropy. {self.says()}"
         lines = (
@@ -108,9 +99,7 @@ class RewardRun(Watched):
 
     def reward(self, step: int) -> str:
         """A smoothed reward in two digits, with the range that it should lie in, if any."""
-        low, high = self.expected.get(step, (None, None))
-        between = "" if low is None else f" (expected {low:g} to {high:g})"
-        return f"⟨{rounded(self.smooth(step), 2)}⟩{between}"
+        return marked(rounded(self.smooth(step), 2)) + self.range_at(step)
 
 
 def _cut(text: str, given: int, at: int | None) -> list[str]:
@@ -149,8 +138,6 @@ async def rewards_view(
         total_steps = len(updates)
     run = RewardRun(total_steps, tokenizer, find_error, expected)
     await watch(run, updates, "rewards")
-    if run.state == FINISHED:
-        run.compare_expected()
 
 
 def _draw(run: RewardRun) -> Figure:

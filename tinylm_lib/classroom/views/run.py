@@ -3,11 +3,12 @@
 import asyncio
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from IPython.display import display
 
+from ..display.numbers import learned
 from .base import View, few_digits
 
 _MOST_POINTS = 300
@@ -26,11 +27,15 @@ class Watched:
 
     name = "A run"
     columns: tuple[str, ...] = ()  # the first is smoothed
+    too_few = ""  # what an error says of an expected update that did not come; {came} updates, the last update {last}
 
-    def __init__(self, total_steps: int, samples_at: Iterable[int]):
+    def __init__(
+        self, total_steps: int, samples_at: Iterable[int], expected: Mapping[int, tuple[float, float]] | None = None
+    ):
         if total_steps < 1:
             raise ValueError(f"total_steps must be at least 1, got {total_steps}")
         self.total, self.samples_at, self.state, self.trouble = total_steps, set(samples_at), RUNNING, ""
+        self.expected = dict(expected or {})  # at some updates, the range of the smoothed column on any machine
         self.width = math.ceil(total_steps / _MOST_POINTS)
         self.points: list[list[float]] = []  # each: last update, and a mean of each column
         self.samples: list[tuple[int, Any]] = []
@@ -75,6 +80,20 @@ class Watched:
         low, high = max(0, i - 1 - reach), min(last, i + reach)
         return (self.sums[high] - self.sums[low]) / (high - low)
 
+    def compare_expected(self) -> None:
+        """Raise ValueError where the smoothed column is not in its range, or the update did not come."""
+        came = len(self.sums) - 1
+        for step, limits in self.expected.items():
+            if not self.step - came < step <= self.step:
+                said = self.too_few.format(came=came, last=self.step)
+                raise ValueError(f"expected names update {step}, but {said}, and check total_steps")
+            learned(self.smooth(step), *limits)
+
+    def range_at(self, step: int) -> str:
+        """What is said of the range behind a smoothed value; nothing where none is expected."""
+        low, high = self.expected.get(step, (None, None))
+        return "" if low is None else f" (expected {low:g} to {high:g})"
+
     def curves(self) -> dict[str, list[float]]:
         """The points by what they are points of."""
         found = {name: [point[i] for point in self.points] for i, name in enumerate(("steps", *self.columns))}
@@ -100,7 +119,10 @@ class Watched:
 
 
 async def watch(run: Watched, steps: Iterable[Any], module: str) -> None:
-    """Take every update and show the run: from the beginning where somebody can watch, otherwise once, at its end."""
+    """Take every update and show the run: from the beginning where somebody can watch, otherwise once, at its end.
+
+    Raises ValueError for what the run refuses, and after its end for a value that is not in its expected range.
+    """
     under_way = f"<p>{run.name} of {run.total} updates is under way.</p>"
     view = View(module, run.data(), html=under_way, text=f"{run.name}.", answer=run.hear)
     # Jupyter's server sets this for the kernels of its notebooks; nbclient and nbval display the finished view once.
@@ -117,6 +139,8 @@ async def watch(run: Watched, steps: Iterable[Any], module: str) -> None:
         view.live, view.data = False, run.data()
         view.html, view.text = run.html(), f"{run.name}. {run.says()}"
         handle.update(view) if handle else display(view)
+    if run.state == FINISHED:
+        run.compare_expected()
 
 
 async def _follow(run: Watched, steps: Iterable[Any], view: View | None) -> None:
