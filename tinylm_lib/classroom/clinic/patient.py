@@ -217,18 +217,18 @@ class Patient:
     def parts() -> Card:
         """The parts of a run, and what a healthy one does: each can be exchanged, and replaced by one of yours."""
         rows = [(_call(name, part), _says(part)) for name, part in HEALTHY.items()]
-        return _table_card("The parts of a run", ("part", "what a healthy one does"), rows, align="left")
+        return _table_card("The parts of a run", ("part", "what a healthy one does"), rows, of_words=True)
 
     @staticmethod
     def measurements() -> Card:
         """The names of all measurements."""
-        return _table_card("What can be measured", ("name",), [(name,) for name in MEASUREMENTS], align="left")
+        return _table_card("What can be measured", ("name",), [(name,) for name in MEASUREMENTS], of_words=True)
 
     @staticmethod
     def causes() -> Card:
         """The causes that a diagnosis chooses from."""
         rows = [(name, cause.text) for name, cause in CAUSES.items()]
-        return _table_card("What may be wrong", ("diagnosis", "in words"), rows, align="left")
+        return _table_card("What may be wrong", ("diagnosis", "in words"), rows, of_words=True)
 
     def hint(self) -> Card:
         """A card of folded hints, from a nudge to a plan."""
@@ -327,7 +327,7 @@ def patient(which: int | str) -> Patient:
 def patients() -> Card:
     """All patients and the lessons that they need."""
     rows = [(f"{i} {case.name}", case.complaint, case.lesson) for i, case in enumerate(PATIENTS, 1)]
-    return _table_card("The patients", ("patient", "complaint", "lesson"), rows, align="left")
+    return _table_card("The patients", ("patient", "complaint", "lesson"), rows, of_words=True)
 
 
 def _call(name: str, part: Any) -> str:
@@ -340,11 +340,9 @@ def _says(part: Any) -> str:
 
 
 def _table_card(
-    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str] = (), align: str = "right"
+    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str] = (), of_words: bool = False
 ) -> Card:
     """A card with some lines and a table."""
-    table = number_table(head, rows)
-    if align == "left":
-        table = table.replace("text-align:right", "text-align:left", 1)
+    table = number_table(head, rows, of_words=of_words)
     text = "\n".join([title, *lines, *("  ".join(row) for row in (head, *rows))])
     return card(title, [*map(paragraph, lines), table], text)

@@ -73,11 +73,12 @@ def fold(summary: str, html: str, is_open: bool = False) -> str:
     return f'<details{opened}><summary style="cursor:pointer">{escape(summary)}</summary>{html}</details>'
 
 
-def number_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A small table of numbers; the first cell of each row names it."""
+def number_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, of_words: bool = False) -> str:
+    """A small table of numbers; the first cell of each row names it. of_words: its cells begin at the left."""
+    left = ' style="text-align:left"' if of_words else ""  # of each cell: JupyterLab aligns cells at the right
 
     def cell(tag: str, text: str, scope: str = "") -> str:
-        return f"<{tag}{scope}>{escape(text)}</{tag}>"
+        return f"<{tag}{scope}{left}>{escape(text)}</{tag}>"
 
     top = "".join(cell("th", text, ' scope="col"') for text in head)
     body = (cell("th", name, ' scope="row"') + "".join(cell("td", text) for text in rest) for name, *rest in rows)
