@@ -265,7 +265,7 @@ predict(
 scores = q @ k.mT  # (T, 4) @ (4, S) -> (T, S)
 weights = softmax(scores / math.sqrt(4), dim=-1)  # (T, S)
 out = weights @ v  # (T, S) @ (S, 6) -> (T, 6)
-print(weights.sum(dim=-1).detach())
+print([round(total, 4) for total in weights.sum(dim=-1).tolist()])
 
 # %% [markdown]
 # $$\text{Attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V$$

@@ -382,7 +382,7 @@ hint("logit_lens")
 # RMSNorm (lesson 04), the head (lesson 10), softmax (lesson 03). Each axis in front passes through, so all depths can be read at once. Common mistakes: no norm, or a norm without its gain; the softmax runs over the positions.
 
 # %% slide="skip"
-from tinylm_lib.classroom import diagnose, find_exercise, learned
+from tinylm_lib.classroom import diagnose, find_exercise, fixed, learned
 
 
 def yours(function):
@@ -460,8 +460,7 @@ figures.display(
     fig,
     alt="Lines of the distance from the exact distribution over the depth, one for each kind of word. Owner and colour fall mostly in block 1. Object and place stay high until block 2. All but owner and colour end at 0.",
     caption="The lens reads objects and places only after block 2. That block adds little for owners and colours, which stop short of 0.",
-    table={"read": list(DEPTHS), **{kind: by_kind[kind].tolist() for kind in chosen}},
-    digits=2,
+    table={"read": list(DEPTHS), **{kind: [fixed(nats, 2) for nats in by_kind[kind]] for kind in chosen}},
 )
 assert all(by_kind[kind][3] < 0.02 for kind in chosen[2:]) and min(by_kind[kind][3] for kind in chosen[:2]) > 0.2
 assert min(by_kind["place"][2], by_kind["object"][2]) > 2 and max(by_kind[kind][2] for kind in chosen[:2]) < 1.2

@@ -1047,7 +1047,7 @@ n_told = [update.rewards.mean().item() for update in secret_history]
 n_last = mean(n_told[-3:])
 n_fine = [mean(map(possible, update.rollouts.texts())) for update in secret_history]
 
-# %% tags=["source-hidden"]
+# %% tags=["source-hidden", "nbval-ignore-output"]
 for ids in last_texts[:32:8]:
     print(tokenizer.decode(ids).strip()[:520], "\n")
 
