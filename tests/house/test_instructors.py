@@ -26,10 +26,6 @@ CALLED = sorted(set(re.findall(r"^.*python -m tinylm_lib (\w.*?)(?: {2,}#.*)?$",
 FIVE_WEEKS, SEMESTER = (
     re.search(rf"(?m)^\*\*{name}\*\*.*?\n\n(\|.*?)\n\n", PAGE, re.S)[1] for name in ("Six weeks", "A semester")
 )
-NAMES = {
-    lesson.number: [cell.meta["name"] for cell in lesson.cells if "exercise" in cell.tags]
-    for lesson in map(read_lesson, sorted(NOTEBOOKS.glob("source/*.py")))
-}
 
 
 @cache
@@ -78,12 +74,16 @@ def test_the_table_is_that_of_the_sources_and_every_lesson_is_in_the_courses() -
 
 
 def test_homework_is_an_exercise_of_its_week_and_the_semester_has_all() -> None:
+    names = {
+        lesson.number: [cell.meta["name"] for cell in lesson.cells if "exercise" in cell.tags]
+        for lesson in map(read_lesson, sorted(NOTEBOOKS.glob("source/*.py")))
+    }
     for course in (FIVE_WEEKS, SEMESTER):
         for week in course.splitlines()[2:]:
-            here = {name for number in re.findall(r"[|,] (\d\d) [a-z]+", week) for name in NAMES[number]}
+            here = {name for number in re.findall(r"[|,] (\d\d) [a-z]+", week) for name in names[number]}
             assert set(re.findall(r"`(\w+)`", week)) <= here, week
     homework = re.findall(r"`(\w+)`", SEMESTER)
-    assert homework == [name for number, names in NAMES.items() if number != "00" for name in names]
+    assert homework == [name for number, each in names.items() if number != "00" for name in each]
 
 
 def test_what_it_names_is_there() -> None:
