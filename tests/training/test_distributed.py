@@ -112,6 +112,7 @@ def options(tmp_path: Path) -> list[str]:
 # --- the same training -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_two_processes_train_what_one_would_train(tmp_path: Path) -> None:
     expected = measured(ALONE, tmp_path, "short")

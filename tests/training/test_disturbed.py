@@ -135,6 +135,7 @@ def run_in() -> Iterator[Callable[..., int]]:
         yield run_in
 
 
+@pytest.mark.slow
 def test_a_kill_at_each_step_of_a_write_changes_no_bit(
     undisturbed: dict[str, bytes], run_in: Callable[..., int], place: Path
 ) -> None:
