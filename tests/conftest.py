@@ -30,6 +30,11 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items) -> None:
+    """What takes long comes last: the event loop of a browser stays in its process until the end."""
+    items.sort(key=lambda item: any(map(item.get_closest_marker, ("slow", "browser"))))
+
+
 @pytest.fixture
 def record(request):
     """A function that notes how a check did, for the table at the end of the run."""

@@ -1,15 +1,19 @@
 """Run the checks of this repository, all of them even if some fail, and say at the end what failed.
 
-    python tools/run_tests.py                    what is quick: style, tests, notebooks
-    python tools/run_tests.py --all              and what takes long: browsers, compilers, kills, the solutions
-    python tools/run_tests.py style notebooks    these parts
+    python tools/run_tests.py                    what is quick and has changed: style, tests, notebooks
+    python tools/run_tests.py --all              everything: also browsers, compilers, kills, the solutions
+    python tools/run_tests.py style notebooks    these parts, changed or not
 
 Only the standard library. Each part prints its own progress; the last lines say what failed, how to run that alone, and
-how many tests passed.
+how many tests passed. Without arguments, the tests and each lesson are skipped if nothing that their result depends on
+has changed since they last passed on this machine: files, packages, Python.
 """
 
 import argparse
+import hashlib
+import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -18,7 +22,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,18 +54,90 @@ class Part:
     slow: list[tuple[float, str]] = field(default_factory=list)
 
 
+STYLE = Part(
+    "the linter, and the formatter's opinion",
+    0.1,
+    [[sys.executable, "-m", "ruff", "check"], [sys.executable, "-m", "ruff", "format", "--check"]],
+)
 PARTS = {
-    "style": Part(
-        "the linter, and the formatter's opinion",
-        0.1,
-        [[sys.executable, "-m", "ruff", "check"], [sys.executable, "-m", "ruff", "format", "--check"]],
-    ),
-    "tests": Part("all quick tests", 7, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]),
+    "style": STYLE,
+    "tests": Part("all quick tests", 6, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]),
     "notebooks": Part("each lesson against its stored outputs", 5, [[*NBVAL, *TWO, "notebooks"]]),
+    "backwards": Part(
+        "the same, then each cell again, from the last to the first", 8, [[*NBVAL, *TWO, "--going-back", "notebooks"]]
+    ),
     "solutions": Part("each lesson with its exercises solved, likewise", 6, [[*NBVAL, *TWO, "notebooks/solutions"]]),
-    "long": Part("browsers, compilers, kills", 18, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
+    "long": Part("browsers, compilers, kills", 15, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
 }
-QUICK = ("style", "tests", "notebooks")
+QUICK = {name: PARTS[name] for name in ("style", "tests", "notebooks")}
+# What --all runs: the same as all parts, but no test and no lesson is collected, or executed, twice.
+ALL = {
+    "style": STYLE,
+    "tests": Part("all tests, what takes long at last", 20, [[*PYTEST, *STEAL, "tests"]]),
+    "notebooks": Part(
+        "each lesson against its stored outputs, also backwards, and its solution",
+        13,
+        [[*NBVAL, *TWO, "--going-back", "notebooks", "notebooks/solutions"]],
+    ),
+}
+GREEN = ROOT / "work" / "cache" / "green.json"  # the fingerprints of what has passed
+NO_INPUT = {".git", ".venv", "work", "build", "dist", "__pycache__", ".hypothesis", ".ipynb_checkpoints"}
+
+
+def input_files() -> list[Path]:
+    """Every file of the checkout that a result may depend on, relative to its root."""
+    found = []
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in NO_INPUT and not name.endswith(("_cache", ".egg-info"))]
+        found += [Path(folder, name).relative_to(ROOT) for name in names]
+    return sorted(found)
+
+
+def fingerprints() -> dict[str, str]:
+    """A digest of all that a result depends on: for the tests each file, for a lesson the product and its own files."""
+    packages = sorted(f"{package.metadata['Name']} {package.version}" for package in distributions())
+    machine = [sys.version, platform.platform(), *packages]
+    lines = {path: f"{path} {hashlib.sha256((ROOT / path).read_bytes()).hexdigest()}" for path in input_files()}
+    lessons = [path for path in lines if path.match("notebooks/*.ipynb") and len(path.parts) == 2]
+    own = {path for path in lines if path.suffix == ".ipynb" or path.parent == Path("notebooks/source")}
+    shared = [lines[path] for path in lines.keys() - own if path.parts[0] not in ("tests", "tools")]
+    shared = [*machine, *sorted(shared), *map(str, lessons)]  # lesson 00 shows the list of all
+    inputs = {"tests": [*machine, *lines.values()]}
+    for lesson in lessons:
+        source = Path("notebooks/source", f"{lesson.stem}.py")
+        inputs[lesson.as_posix()] = [*shared, lines[lesson], lines.get(source, "")]
+    return {name: hashlib.sha256("\n".join(each).encode()).hexdigest() for name, each in inputs.items()}
+
+
+def passed_before() -> dict[str, str]:
+    """The fingerprints of what has passed on this machine."""
+    return json.loads(GREEN.read_text("utf-8")) if GREEN.exists() else {}
+
+
+def leave_out_unchanged(parts: dict[str, Part], now: Mapping[str, str]) -> list[str]:
+    """Take out of the parts what is unchanged since it passed. Returns its names."""
+    before = passed_before()
+    same = [name for name in now if now[name] == before.get(name)]
+    lessons = [name for name in same if name != "tests"]
+    share = 1 - len(lessons) / max(1, len(now) - 1)
+    if "tests" in same:
+        del parts["tests"]
+    if lessons:
+        part = parts.pop("notebooks")
+        commands = [[*command, *(f"--ignore={lesson}" for lesson in lessons)] for command in part.commands]
+        if share:
+            parts["notebooks"] = replace(part, commands=commands, minutes=part.minutes * share)
+    return same
+
+
+def remember(parts: Mapping[str, Part], before: Mapping[str, str]) -> None:
+    """Keep the fingerprints of what has passed, except of what was changed meanwhile."""
+    passed = {name for name, part in parts.items() if part.status == "ok"}
+    unchanged = before.items() & fingerprints().items()
+    green = {name: digest for name, digest in unchanged if ("tests" if name == "tests" else "notebooks") in passed}
+    if green:
+        GREEN.parent.mkdir(parents=True, exist_ok=True)
+        GREEN.write_text(json.dumps({**passed_before(), **green}, indent=1), "utf-8")
 
 
 def alone(part: str, test: str) -> str:
@@ -142,18 +219,16 @@ def main() -> int:
     """Returns 0 if all that was asked for passed, else 1."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}")
-    parser.add_argument("--all", action="store_true", help="all parts")
+    parser.add_argument("--all", action="store_true", help="everything, if no part is named")
     parser.add_argument("--minutes", type=float, default=24 * 60, help="stop after so many, with a summary")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="list the N slowest items")
     options = parser.parse_args()
     if unknown := sorted({*options.parts} - {*PARTS}):
         parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    names = [*PARTS] if options.all else options.parts or QUICK
-    if options.all:  # in the same kernels, so that no lesson is executed a third time
-        PARTS["notebooks"].commands[0].append("--going-back")
-        PARTS["notebooks"].what += ", then each cell again, from the last to the first"
-        PARTS["notebooks"].minutes = 8
-    chosen = {name: part for name, part in PARTS.items() if name in names}
+    chosen = {name: part for name, part in PARTS.items() if name in options.parts}
+    chosen = chosen or dict(ALL if options.all else QUICK)
+    before = fingerprints()
+    skipped = leave_out_unchanged(chosen, before) if not options.parts and not options.all else []
     deadline = time.monotonic() + 60 * options.minutes
     print(f"About {sum(part.minutes for part in chosen.values()):.0f} minutes on two quiet cores:")
     for name, part in chosen.items():
@@ -163,11 +238,12 @@ def main() -> int:
         run(part, deadline)
         if part.status not in ("ok", "FAILED"):
             break
-    return summary(chosen, options.slowest)
+    remember(chosen, before)
+    return summary(chosen, options.slowest, skipped)
 
 
-def summary(chosen: dict[str, Part], n_slowest: int) -> int:
-    """Print what failed, how to run it alone, and the counts. Returns the exit code."""
+def summary(chosen: dict[str, Part], n_slowest: int, skipped: list[str]) -> int:
+    """Print what failed, how to run it alone, what was skipped, and the counts. Returns the exit code."""
     slow = sorted((item for part in chosen.values() for item in part.slow), reverse=True)[:n_slowest]
     if slow:
         print("\n== slowest")
@@ -179,6 +255,10 @@ def summary(chosen: dict[str, Part], n_slowest: int) -> int:
         failed = part.failed or ([""] if part.status == "FAILED" else [])
         for again in dict.fromkeys(alone(name, test) for test in failed):
             print(f"  again: {again}")
+    if skipped:
+        n_lessons = len({*skipped} - {"tests"})
+        what = f"{n_lessons} lessons" + (" and the quick tests" if "tests" in skipped else "")
+        print(f'skipped: {what}, unchanged since the last green run; make test ARGS="tests notebooks" runs them')
     passed, failed = (sum(sum(p.counts.get(what, 0) for what in names) for p in chosen.values())
                       for names in (("passed",), ("failed", "error")))  # fmt: skip
     bad = [name for name, part in chosen.items() if part.status != "ok"]

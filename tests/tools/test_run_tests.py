@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import run_tests
@@ -25,12 +26,15 @@ ERROR tests/test_c.py
 
 
 @pytest.fixture
-def run(monkeypatch, capfd):
-    """A function that runs parts of our own, and returns the exit code and what is printed."""
+def run(monkeypatch, capfd, tmp_path):
+    """A function that runs parts of our own in a checkout of our own, and returns the exit code and what is printed."""
+    monkeypatch.setattr(run_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(run_tests, "GREEN", tmp_path / "work" / "cache" / "green.json")
 
     def run(*arguments: str, **parts: list[list[str]]) -> tuple[int, str]:
-        monkeypatch.setattr(run_tests, "PARTS", {name: run_tests.Part(name, 1.0, each) for name, each in parts.items()})
-        monkeypatch.setattr(run_tests, "QUICK", tuple(parts))
+        for table in ("PARTS", "QUICK", "ALL"):
+            made = {name: run_tests.Part(name, 1.0, each) for name, each in parts.items()}
+            monkeypatch.setattr(run_tests, table, made)
         monkeypatch.setattr(sys, "argv", ["run_tests.py", *arguments])
         return run_tests.main(), capfd.readouterr().out
 
@@ -56,7 +60,7 @@ def test_one_failing_part_hides_nothing(run) -> None:
 def test_what_passes_says_so_and_what_fails_without_a_count_is_counted(run) -> None:
     code, said = run(style=[says("All checks passed!")], tests=[says(PASSES)])
     assert code == 0 and said.endswith("\n4 passed, 0 failed\n") and "again" not in said
-    code, said = run(style=[says("no ruff", 1)], tests=[says("no pytest", 2)])
+    code, said = run("style", "tests", style=[says("no ruff", 1)], tests=[says("no pytest", 2)])
     assert code == 1 and said.endswith("\n0 passed, 2 failed\n")
 
 
@@ -73,7 +77,7 @@ def test_an_unknown_part_is_named_with_those_that_are_there() -> None:
     command = [sys.executable, run_tests.__file__, "tsets"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "there is no part tsets; there are style, tests, notebooks, solutions, long" in done.stderr
+    assert "there is no part tsets; there are style, tests, notebooks, backwards, solutions, long" in done.stderr
 
 
 def test_its_parts_are_all_tests_there_are() -> None:
@@ -81,3 +85,67 @@ def test_its_parts_are_all_tests_there_are() -> None:
     commands = {name: " ".join(part.commands[-1]) for name, part in run_tests.PARTS.items()}
     assert "-m not slow and not browser tests" in commands["tests"] and "-m slow or browser tests" in commands["long"]
     assert commands["notebooks"].endswith(" notebooks") and commands["solutions"].endswith(" notebooks/solutions")
+    whole = {name: " ".join(part.commands[-1]) for name, part in run_tests.ALL.items()}
+    assert whole["tests"].endswith("--dist=worksteal tests")
+    assert whole["notebooks"].endswith(" --going-back notebooks notebooks/solutions")
+
+
+SHOWS = [sys.executable, "-c", "import sys; print('given', *sys.argv[1:]); print('=== 1 passed in 0.1s ===')"]
+CHECKOUT = {
+    "tinylm_lib/model.py": "x = 1", "tests/test_model.py": "assert x", "pyproject.toml": "[project]",
+    "notebooks/conftest.py": "", "notebooks/00_start.ipynb": "{}", "notebooks/01_tokens.ipynb": "{}",
+    "notebooks/solutions/01_tokens.ipynb": "{}",
+    "notebooks/source/00_start.py": "", "notebooks/source/01_tokens.py": "",
+}  # fmt: skip
+FIRST = {"00_start"}
+BOTH = {"00_start", "01_tokens"}
+
+
+@pytest.fixture
+def checkout(tmp_path) -> Path:
+    """A small checkout: two lessons, a file of the library and one of the tests."""
+    for name, text in CHECKOUT.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def skipped(said: str) -> set[str]:
+    """What was left out of a run of the parts that show what they are given."""
+    lessons = set(re.findall(r"--ignore=notebooks/(\w+)\.ipynb", said)) if ": notebooks\n" in said else BOTH
+    return lessons if ": tests\n" in said else {*lessons, "tests"}
+
+
+@pytest.mark.parametrize(("changed", "expected"), [
+    ("", {*BOTH, "tests"}),
+    ("tests/test_model.py", BOTH),
+    ("tinylm_lib/model.py", set()), ("pyproject.toml", set()), ("notebooks/conftest.py", set()),
+    ("tinylm_classroom/views.js", set()), ("notebooks/02_more.ipynb", set()),
+    ("notebooks/01_tokens.ipynb", FIRST), ("notebooks/source/01_tokens.py", FIRST),
+    ("notebooks/solutions/01_tokens.ipynb", BOTH), ("work/cache/other.txt", {*BOTH, "tests"}),
+])  # fmt: skip
+def test_what_is_unchanged_since_it_passed_is_skipped(run, checkout, changed: str, expected: set[str]) -> None:
+    parts = {"tests": [SHOWS], "notebooks": [SHOWS]}
+    assert skipped(run(**parts)[1]) == set()
+    if changed:
+        path = checkout / changed
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("changed")
+    code, said = run(**parts)
+    assert code == 0 and skipped(said) == expected
+    n_lessons = len(expected & BOTH)
+    what = f"{n_lessons} lessons" + (" and the quick tests" if "tests" in expected else "")
+    assert (f"\nskipped: {what}, unchanged since the last green run" in said) == bool(expected)
+    assert skipped(run("tests", "notebooks", **parts)[1]) == skipped(run("--all", **parts)[1]) == set()
+
+
+def test_what_failed_or_was_changed_meanwhile_or_ran_with_other_packages_runs_again(run, checkout, monkeypatch) -> None:
+    fails = [sys.executable, "-c", "import sys; print('FAILED notebooks/01_tokens.ipynb::Cell 3'); sys.exit(1)"]
+    assert run(tests=[SHOWS], notebooks=[fails])[0] == 1
+    assert skipped(run(tests=[SHOWS], notebooks=[fails])[1]) == {"tests"}
+    edits = [sys.executable, "-c", f"import pathlib; pathlib.Path({str(checkout / 'pyproject.toml')!r}).write_text('')"]
+    run(tests=[SHOWS], notebooks=[edits])
+    assert skipped(run(tests=[SHOWS], notebooks=[SHOWS])[1]) == set()
+    monkeypatch.setattr(run_tests, "distributions", list)
+    assert skipped(run(tests=[SHOWS], notebooks=[SHOWS])[1]) == set()
