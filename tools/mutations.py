@@ -1,19 +1,20 @@
 """Measure what the tests catch: the fixed mistakes of mutations.json, one at a time, in a copy of this checkout.
 
-    python tools/mutations.py --to before.json              all of them; the file is written after each
+    python tools/mutations.py --to after.json               all of them; the file is written after each
     python tools/mutations.py --only 7 softmax --to FILE    number 7 and all in definitions called softmax, again
-    python tools/mutations.py --to after.json --compare before.json
+    python tools/mutations.py --to after.json --compare tools/mutations_caught.json
 
 A mutation is a definition (the qualified name of a function, a class, a method or a constant), a piece of its code, and
-what is written there instead. It names no file: the library is searched for the one definition of that name that holds
-the piece once, whatever its white space, so files can move and code can be formatted again. One that is not found is
-reported and has to be adapted.
+what is written there instead. It names no file: the packages and the tools are searched for the one definition of that
+name that holds the piece once, whatever its white space, so files can move and code can be formatted again. One that is
+not found is reported and has to be adapted. mutations_caught.json says which test caught it.
 
 A mutation is caught if a quick test (neither `slow` nor `browser`) fails in a test file that imports the changed
 module, directly or through a package; if no test file does, those count that import a module which imports it. The test
 file of the same name runs first, then the shorter ones, in a process forked from one that has loaded torch and pytest
-but nothing of the library. Tests that do not end count as a catch. So this measures the tests next to the code, not the
-whole suite. It needs os.fork, which Windows does not have.
+but nothing of the library. A row may name a test file, or a test, as its fourth entry: then this runs instead, slow
+tests too. Tests that do not end count as a catch. So this measures the tests next to the code, not the whole suite. It
+needs os.fork, which Windows does not have.
 """
 
 import argparse
@@ -39,11 +40,22 @@ from py_compile import PycInvalidationMode
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sorted(ROOT.glob("tinylm_lib/**/*.py"))}
-FILES = {module.removesuffix(".__init__"): path for module, path in FILES.items()}
+TOOLS = ROOT / "tools"
+FOLDERS = [*(path.parent for path in sorted(ROOT.glob("*/__init__.py"))), TOOLS]  # of the product
+IMPORTED_FROM = [TOOLS / "portable", TOOLS, ROOT]  # an inner folder before the one around it
+
+
+def module_name(path: Path) -> str:
+    """The name under which tests import a file."""
+    start = next(folder for folder in IMPORTED_FROM if path.is_relative_to(folder))
+    return ".".join(path.relative_to(start).with_suffix("").parts).removesuffix(".__init__")
+
+
+FILES = {module_name(path): path for folder in FOLDERS for path in sorted(folder.rglob("*.py"))}
 TREES = {module: ast.parse(path.read_text("utf-8")) for module, path in FILES.items()}
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "work", "__pycache__", ".*_cache", ".hypothesis")
-OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not browser", "--hypothesis-seed=0"]
+QUICK, ANY = "not slow and not browser", ""
+OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
 OPTIONS += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are loaded before the fork
 OPTIONS += ["-k", "not notebooks_are_fresh"]  # which fails for any change of what builds them
 SECONDS = 120  # how long the tests of a mutation may take beyond what they take without it
@@ -102,7 +114,7 @@ def origins(module: str, name: str) -> set[str]:
 
 
 def reached(tree: ast.Module, module: str = "") -> set[str]:
-    """All modules of the library that a file imports."""
+    """All modules of the product that a file imports."""
     return set().union(*(origins(*one) for one in imported(tree, module)))
 
 
@@ -138,8 +150,8 @@ class Watch:
     pytest_collectreport = pytest_runtest_logreport
 
 
-def child(copy: Path, files: list[str]) -> None:
-    """In a process of its own: run test files of a copy and leave there what failed first."""
+def child(copy: Path, file: str, marks: str) -> None:
+    """In a process of its own: run a test file of a copy and leave there what failed first."""
     import pytest
 
     os.setsid()
@@ -149,20 +161,20 @@ def child(copy: Path, files: list[str]) -> None:
     out = os.open("output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(out, 1)
     os.dup2(out, 2)
-    code = pytest.main([*OPTIONS, *files], plugins=[watch := Watch()])
+    code = pytest.main([*OPTIONS, "-m", marks, file], plugins=[watch := Watch()])
     caught = watch.caught or (f"pytest ended with {code}" if code not in (0, 5) else "")
     Path("caught.json").write_text(json.dumps({"caught": caught, "why": watch.why}), "utf-8")
 
 
-def run(copy: Path, files: list[str], limit: float) -> dict[str, Any]:
-    """Run test files of a copy. Returns the test that failed first, why, and the seconds."""
+def run(copy: Path, file: str, marks: str, limit: float) -> dict[str, Any]:
+    """Run a test file of a copy. Returns the test that failed first, why, and the seconds."""
     result, started = copy / "caught.json", time.monotonic()
     result.unlink(missing_ok=True)
     for leftover in ("work", ".hypothesis"):
         shutil.rmtree(copy / leftover, ignore_errors=True)
     if not (pid := os.fork()):
         try:
-            child(copy, files)
+            child(copy, file, marks)
         finally:
             os._exit(0)
     while not (ended := os.waitpid(pid, os.WNOHANG)[0]) and time.monotonic() < started + limit:
@@ -177,41 +189,76 @@ def run(copy: Path, files: list[str], limit: float) -> dict[str, Any]:
 
 
 class Bench:
-    """Copies of the checkout, one for each job, and the seconds that the test files take without a mutation."""
+    """Copies of the checkout, one for each job, and how long the test files may take."""
 
     def __init__(self, folder: Path, jobs: int):
         self.free: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        self.seconds: dict[str, float] = {}
+        self.limits: dict[tuple[str, str], float] = {}
         for copy in [folder / str(number) for number in range(jobs)]:
             shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
-            compileall.compile_dir(copy / "tinylm_lib", quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
+            for product in FOLDERS:
+                place = copy / product.relative_to(ROOT)
+                compileall.compile_dir(place, quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
             self.free.put(copy)
 
-    def verify(self, file: str) -> None:
-        """Run a test file without a mutation: one that fails is left out."""
-        copy = self.free.get()
-        found = run(copy, [file], 5 * SECONDS)
-        self.free.put(copy)
-        if found["caught"]:
-            print(f"LEFT OUT, it fails without a mutation: {found['caught']}: {found['why']}", flush=True)
-        else:
-            self.seconds[file] = found["seconds"]
+    def limit(self, copy: Path, file: str, marks: str) -> float:
+        """How long the tests of a file may take with a mutation, 0 if one fails without; measured before the first."""
+        if (file, marks) not in self.limits:
+            found = run(copy, file, marks, 5 * SECONDS)
+            self.limits[file, marks] = 0 if found["caught"] else SECONDS + found["seconds"]
+            if found["caught"]:
+                print(f"LEFT OUT, it fails without a mutation: {found['caught']}: {found['why']}", flush=True)
+        return self.limits[file, marks]
 
     def measure(self, mutation: dict[str, Any]) -> dict[str, Any]:
-        """Run the tests of a mutation on a copy that has it."""
+        """Run the tests of a mutation on a copy that has it, until one fails."""
         if not (at := place(mutation["definition"], mutation["old"])):
             return {**mutation, "module": "", "caught": "", "why": "not found: adapt it", "seconds": 0.0}
         module, start, end = at
-        files = [file for file in tests_of(module) if file in self.seconds]
         copy, text = self.free.get(), FILES[module].read_text("utf-8")
         path = copy / FILES[module].relative_to(ROOT)
-        path.write_text(text[:start] + mutation["new"] + text[end:], "utf-8")
-        found = {"caught": "", "why": "no test file imports it", "seconds": 0.0}
-        if files:
-            found = run(copy, files, SECONDS + sum(map(self.seconds.get, files)))
-        path.write_text(text, "utf-8")
+        found = {"caught": "", "why": "no test file imports it"}
+        seconds = 0.0
+        for file, marks in asked(mutation):
+            if not (limit := self.limit(copy, file, marks)):
+                continue
+            path.write_text(text[:start] + mutation["new"] + text[end:], "utf-8")
+            found = run(copy, file, marks, limit)
+            path.write_text(text, "utf-8")
+            seconds += found["seconds"]
+            if found["caught"]:
+                break
         self.free.put(copy)
-        return {**mutation, "module": module, **found}
+        return {**mutation, "module": module, **found, "seconds": round(seconds, 1)}
+
+
+def read_mutations() -> list[dict[str, Any]]:
+    """The rows of mutations.json, numbered from 1; `test` is empty where a row names none."""
+    rows = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+    keys = ("number", "definition", "old", "new", "test")
+    return [dict(zip(keys, (i, *row, ""), strict=False)) for i, row in enumerate(rows, 1)]
+
+
+def asked(mutation: dict[str, Any]) -> list[tuple[str, str]]:
+    """The test files that a mutation is measured with, or a test, each with its marks; empty if it is not found."""
+    if not (at := place(mutation["definition"], mutation["old"])):
+        return []
+    return [(mutation["test"], ANY)] if mutation["test"] else [(file, QUICK) for file in tests_of(at[0])]
+
+
+def read_results(path: Path | None) -> dict[int, dict[str, Any]]:
+    """What a file says of the mutations that are the same now as when it was written, by their numbers."""
+    stored = json.loads(path.read_text("utf-8")) if path and path.exists() else []
+    known = {mutation["number"]: mutation for mutation in read_mutations()}
+    same = [one for one in stored if known.get(one["number"], {}).get("definition") == one["definition"]]
+    return {one["number"]: {**known[one["number"]], "seconds": 0.0, **one} for one in same}
+
+
+def write_results(path: Path, results: dict[int, dict[str, Any]]) -> None:
+    """Write one line for each mutation: which test caught it."""
+    kept = [{key: results[n][key] for key in ("number", "definition", "module", "caught")} for n in sorted(results)]
+    lines = ",\n".join(json.dumps(each, ensure_ascii=False) for each in kept)
+    path.write_text(f"[\n{lines}\n]\n", "utf-8")
 
 
 def line(result: dict[str, Any]) -> str:
@@ -238,32 +285,24 @@ def main() -> int:
     parser.add_argument("--to", type=Path, metavar="FILE", help="keep the results there; what it holds of others stays")
     parser.add_argument("--compare", type=Path, metavar="OLD", help="say what was caught there and is not now")
     options = parser.parse_args()
-    rows = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
-    known = [dict(zip(("number", "definition", "old", "new"), (i, *row), strict=True)) for i, row in enumerate(rows, 1)]
-    chosen = [m for m in known if not options.only or {str(m["number"]), m["definition"]} & {*options.only}]
-    stored = json.loads(options.to.read_text("utf-8")) if options.to and options.to.exists() else []
-    results = {result["number"]: result for result in stored}
+    chosen = [m for m in read_mutations() if not options.only or {str(m["number"]), m["definition"]} & {*options.only}]
+    results = read_results(options.to)
     os.environ |= {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
     sys.dont_write_bytecode = False  # so that pytest rewrites each test file only once
     for name in ("torch", "numpy", "hypothesis"):
         __import__(name)
     for plugin in entry_points(group="pytest11"):
         plugin.load()
-    places = [place(m["definition"], m["old"]) for m in chosen]
-    files = sorted({file for at in places if at for file in tests_of(at[0])})
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         bench, each = Bench(Path(folder), options.jobs), pool.map if options.jobs > 1 else map
-        print(f"{len(files)} test files without a mutation, then {len(chosen)} mutations", flush=True)
-        list(each(bench.verify, files))
         for result in each(bench.measure, chosen):
             results[result["number"]] = result
             print(line(result), flush=True)
             if options.to:
-                text = json.dumps([results[number] for number in sorted(results)], indent=1, ensure_ascii=False)
-                options.to.write_text(text + "\n", "utf-8")
+                write_results(options.to, results)
     print(summary([results[number] for number in sorted(results)]))
-    before = json.loads(options.compare.read_text("utf-8")) if options.compare else []
-    lost = [old for old in before if old["caught"] and not results.get(old["number"], old)["caught"]]
+    before = read_results(options.compare)
+    lost = [old for old in before.values() if old["caught"] and not results.get(old["number"], old)["caught"]]
     print("".join(f"CAUGHT BEFORE, NOT NOW: {line(old)}\n" for old in lost), end="")
     return 1 if lost or not all(result["module"] for result in results.values()) else 0
 
