@@ -3,6 +3,7 @@
 from support.browser import (  # noqa: F401
     chromium,
     exported,
+    jupyterlab,
     open_exported,
     open_lesson,
     open_page,

@@ -35,7 +35,7 @@ NUMBERS = [path.stem[:2] for path in sorted((ROOT / "notebooks").glob("[0-9][0-9
 
 
 @pytest.mark.parametrize("number", [None, NUMBERS[0]])
-def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp_path, sample, number):
+def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, jupyterlab, tmp_path, sample, number):
     work, notebooks = tmp_path / "work", ROOT / "notebooks" if number else sample
     lab.refresh(notebooks, work)
     name = lab.find_lesson(notebooks, number or "00")
@@ -55,7 +55,7 @@ def test_a_lesson_opens_and_runs_without_news_errors_or_network(open_lesson, tmp
     lesson.page.locator(".jp-Notebook h1").first.wait_for()
     lesson.screenshots(f"{Path(name).stem}-top")
     assert lesson.page.locator(".Toastify__toast").count() == 0
-    assert list((tmp_path / "caches" / "home").iterdir()) == []
+    assert list(jupyterlab.home.iterdir()) == []
 
 
 def test_every_lesson_opens_without_news_errors_or_network(open_lesson, tmp_path):

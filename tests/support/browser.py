@@ -4,6 +4,7 @@ A test file has the cells of its own lesson in LESSON, behind those of OPENING; 
 and `open_page` are about it.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
@@ -78,7 +80,8 @@ class LabPage:
 
     def open(self, name: str) -> None:
         """Opens another notebook of the folder in a tab of its own."""
-        self.page.evaluate(f"name => {COMMANDS}.execute('docmanager:open', {{path: name}}).then(() => null)", name)
+        path = f"{NOTEBOOK}.context.path.replace(/[^/]*$/, name)"
+        self.page.evaluate(f"name => {COMMANDS}.execute('docmanager:open', {{path: {path}}}).then(() => null)", name)
         self.ready()
 
     def ready(self) -> None:
@@ -155,34 +158,76 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+@dataclass
+class Server:
+    """A running JupyterLab: its root, which is the folder of all temporary ones, its address and its token."""
+
+    root: Path
+    address: str
+    token: str
+
+    @property
+    def home(self) -> Path:
+        """The home folder of the server and its kernels."""
+        return self.root / "caches" / "home"
+
+    def address_of(self, notebook: Path) -> str:
+        """The address that opens a notebook from any temporary folder."""
+        path = quote(notebook.relative_to(self.root).as_posix())
+        return f"{self.address}lab/tree/{path}?token={self.token}"
+
+    def request(self, path: str, method: str = "GET") -> bytes:
+        """What the server answers to a request."""
+        headers = {"Authorization": f"token {self.token}"}
+        with urlopen(Request(f"{self.address}api/{path}", method=method, headers=headers)) as answer:
+            return answer.read()
+
+    def forget(self) -> None:
+        """Shuts all kernels down and forgets the theme and the open tabs, as if the server were new."""
+        for session in json.loads(self.request("sessions")):
+            self.request(f"sessions/{session['id']}", "DELETE")
+        shutil.rmtree(self.root / "caches" / lab.CACHES["JUPYTER_CONFIG_DIR"] / "lab", ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One JupyterLab for all tests of this process; its home and caches are in their temporary folder."""
+    root = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch:
+        for variable, folder in {**lab.CACHES, "HOME": "home"}.items():
+            patch.setenv(variable, str(root / "caches" / folder))
+        (root / "caches" / "home").mkdir(parents=True)
+        process, url = lab.start(root, "", ["--no-browser", "--expose-app-in-browser"])
+    yield Server(root, *url.split("lab/tree/?token="))
+    process.terminate()
+    lab.end(process)
+
+
 @pytest.fixture
-def open_lesson(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LabPage]]:
-    """A function that starts JupyterLab on a folder and opens one of its notebooks; home and caches are in tmp_path.
+def open_lesson(chromium: Browser, jupyterlab: Server) -> Iterator[Callable[[Path, str], LabPage]]:
+    """A function that opens a notebook of a temporary folder in JupyterLab.
 
     A request that left the machine fails the test.
     """
-    for variable, folder in {**lab.CACHES, "HOME": "home"}.items():
-        monkeypatch.setenv(variable, str(tmp_path / "caches" / folder))
-    (tmp_path / "caches" / "home").mkdir(parents=True)
-    processes, external = [], []
+    pages, external = [], []
 
     def refuse(route: Route) -> None:
         external.append(route.request.url)
         route.abort()
 
     def open_lesson(work: Path, name: str) -> LabPage:
-        process, url = lab.start(work, name, ["--no-browser", "--expose-app-in-browser"])
-        processes.append(process)
-        opened = LabPage(chromium.new_page(viewport={"width": 1280, "height": 1500}))
-        opened.page.route(lambda url: urlsplit(url).hostname not in ("localhost", "127.0.0.1"), refuse)
-        opened.page.goto(url, timeout=LOAD_MS)
+        page = chromium.new_page(viewport={"width": 1280, "height": 1500})
+        pages.append(page)
+        page.route(lambda url: urlsplit(url).hostname not in ("localhost", "127.0.0.1"), refuse)
+        page.goto(jupyterlab.address_of(work / name), timeout=LOAD_MS)
+        opened = LabPage(page)
         opened.ready()
         return opened
 
     yield open_lesson
-    for process in processes:
-        process.terminate()
-        lab.end(process)
+    for page in pages:
+        page.close()
+    jupyterlab.forget()
     assert external == []
 
 

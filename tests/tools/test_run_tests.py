@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import run_tests
@@ -30,6 +31,7 @@ def run(monkeypatch, capfd, tmp_path):
     """A function that runs parts of our own in a checkout of our own, and returns the exit code and what is printed."""
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     monkeypatch.setattr(run_tests, "GREEN", tmp_path / "work" / "cache" / "green.json")
+    monkeypatch.setattr(run_tests, "distributions", list)
 
     def run(*arguments: str, **parts: list[list[str]]) -> tuple[int, str]:
         for table in ("PARTS", "QUICK", "ALL"):
@@ -147,5 +149,6 @@ def test_what_failed_or_was_changed_meanwhile_or_ran_with_other_packages_runs_ag
     edits = [sys.executable, "-c", f"import pathlib; pathlib.Path({str(checkout / 'pyproject.toml')!r}).write_text('')"]
     run(tests=[SHOWS], notebooks=[edits])
     assert skipped(run(tests=[SHOWS], notebooks=[SHOWS])[1]) == set()
-    monkeypatch.setattr(run_tests, "distributions", list)
+    newer = SimpleNamespace(metadata={"Name": "torch"}, version="9.9")
+    monkeypatch.setattr(run_tests, "distributions", lambda: [newer])
     assert skipped(run(tests=[SHOWS], notebooks=[SHOWS])[1]) == set()
