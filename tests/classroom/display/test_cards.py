@@ -2,15 +2,15 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import unescape
 
 import pytest
-from IPython.utils.capture import capture_output
 
 from tinylm_lib.classroom.checks.check import ADVICE, READY_MADE
 from tinylm_lib.classroom.clinic.causes import CAUSES
 from tinylm_lib.classroom.clinic.patients import PATIENTS
+from tinylm_lib.classroom.display import cards
 from tinylm_lib.classroom.display.cards import COLUMNS, inline, message, plain, show_text
 from tinylm_lib.classroom.exercises import EXERCISES
 from tinylm_lib.classroom.folders import ROOT
@@ -97,18 +97,24 @@ def test_a_message_has_no_marks_in_a_terminal():
     assert str(shown) == "attention: by d_k\nIt is the root of d_k." and "<em>root</em>" in shown.html
 
 
-def shown(texts) -> tuple[str, str]:
-    """The HTML and the plain text that a cell would get."""
-    with capture_output() as caught:
+@pytest.fixture
+def shown(monkeypatch) -> Callable[..., tuple[str, str]]:
+    """A function that shows texts and returns the HTML and the plain text that a cell would get."""
+    found = []
+    monkeypatch.setattr(cards, "display", found.append)
+
+    def shown(texts) -> tuple[str, str]:
         show_text(texts)
-    (output,) = caught.outputs
-    return output.data["text/html"], output.data["text/plain"]
+        card = found.pop()
+        return card._repr_html_(), str(card)
+
+    return shown
 
 
 STORY = "One day, calm Mia had a *red* kite & a `pin`. " * 9 + "\n\n    Then <she> ran home."
 
 
-def test_a_text_is_wrapped_at_words_and_keeps_its_lines_and_signs():
+def test_a_text_is_wrapped_at_words_and_keeps_its_lines_and_signs(shown):
     html, text = shown(f"\n{STORY}\n")
     assert "white-space:pre-wrap" in html and words_of(html) == STORY
     lines = text.split("\n")
@@ -116,18 +122,18 @@ def test_a_text_is_wrapped_at_words_and_keeps_its_lines_and_signs():
     assert lines[-2:] == ["", "    Then <she> ran home."] and len(lines) == 8
 
 
-def test_several_texts_are_labelled():
+def test_several_texts_are_labelled(shown):
     html, text = shown({"temperature `0.3`": "Mia ran.", "temperature `3`": "kite the"})
     assert words_of(html) == "temperature 0.3Mia ran.temperature 3kite the"
     assert text == "temperature 0.3:\nMia ran.\n\ntemperature 3:\nkite the"
     assert shown(["Mia ran.", "kite the"])[1] == "Mia ran.\n\nkite the"
 
 
-def test_a_text_without_words_to_wrap_at_is_shown_whole():
+def test_a_text_without_words_to_wrap_at_is_shown_whole(shown):
     assert shown("x" * 200)[1] == "x" * 200
     assert words_of(shown("")[0]) == shown("")[1] == ""
 
 
-def test_a_text_is_read_in_an_untrusted_notebook_and_in_both_themes():
+def test_a_text_is_read_in_an_untrusted_notebook_and_in_both_themes(shown):
     html, _ = shown("Mia ran.")
     assert not re.search(r"class=|<style|<script|[;\"](color|background):", html)

@@ -192,8 +192,10 @@ def _findings(
     whole = len(pairs) == len(exercise.probes)
     if whole:
         yield from _of_catalogue(exercise, pairs, wholly=True)
+    kind = [*of_kind(exercise, wrong[:1])]
+    if whole and kind:  # a name says more than "wrong shape"
         yield from _all_but_one(exercise, pairs)
-    yield from of_kind(exercise, wrong[:1])
+    yield from kind
     if whole and _wrong(pairs):
         yield from _of_catalogue(exercise, pairs, wholly=False)
         yield from _partly(exercise, pairs)
