@@ -17,7 +17,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import TransformerLM, generate, next_token_probs, storyworld
-from tinylm_lib.classroom import doctor, figures, predict
+from tinylm_lib.classroom import doctor, figures, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -63,7 +63,7 @@ def write(writer: TransformerLM, beginning: str, seed: int = 11) -> str:
 
 # %% rows=["S0-1"]
 written = write(model, "One foggy afternoon, careful Carlos")
-print(written)
+show_text(written)
 
 # %% [markdown]
 # The program does one thing only: it guesses which word comes next, again and again, like the completion on a phone that never stops. And yet this reads like a story.
@@ -532,7 +532,7 @@ except NotImplementedError:
         greedy_ids = find_exercise("continue_greedily").reference(model, start_ids, 30)
 
 # %% evidence="greedy-library"
-print(tokenizer.decode(greedy_ids[0].tolist()).strip())
+show_text(tokenizer.decode(greedy_ids[0].tolist()))
 assert torch.equal(greedy_ids, generate(model, start_ids, 30, temperature=0))
 print("the same as generate(..., temperature=0)")
 
@@ -693,8 +693,7 @@ for step in train(small, optimizer, batches, recipe):
         texts[len(losses)] = write(small, "One foggy afternoon, careful Carlos")
 
 # %% tags=["nbval-ignore-output"]
-for n_steps, text in texts.items():
-    print(f"after {n_steps} steps:\n{text[36:240]} ...\n")
+show_text({f"after {n_steps} steps": f"{text[36:240]} ..." for n_steps, text in texts.items()})
 
 # %% [markdown]
 # (Your texts may differ, because small differences between processors add up in a training.) First come words that often follow each other, then whole sentences. What is still missing after 90 steps is memory: in this text names appear from nowhere.

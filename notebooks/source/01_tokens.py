@@ -19,7 +19,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import figures, predict
+from tinylm_lib.classroom import figures, predict, show_text
 from tinylm_lib.text import train_bpe
 
 plt.style.use(figures.STYLE)
@@ -48,7 +48,7 @@ _ = torch.manual_seed(1)
 # %% slide="skip"
 text = storyworld.corpus(2000, seed=0)
 story = storyworld.story(torch.Generator().manual_seed(1)).text
-print(story)
+show_text(story)
 
 # %% [markdown] slide="say"
 # StoryWorld is a program of ours that draws stories at random. We know its probabilities, so we can compute the **loss** of each word or character, $-\ln p$ (lesson 00), for a *reader* who knows them too. A reader is anything that predicts what comes next: a person, a table or a model.

@@ -14,7 +14,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import figures
+from tinylm_lib.classroom import figures, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -792,14 +792,13 @@ def write(temperature: float, n_tokens: int = 32) -> torch.Tensor:
 counts = torch.zeros(V, V).index_put_((train_ids[:-1], train_ids[1:]), torch.ones(len(train_ids) - 1), accumulate=True)
 
 # %% evidence="table-writes" slide="subslide"
-import textwrap
-
-n_new = {}
+n_new, texts = {}, {}
 for temperature in (0.3, 1, 3):
     written = write(temperature)
     n_new[temperature] = (counts[written[:-1], written[1:]] == 0).sum().item()
-    print(f"temperature {temperature}: {n_new[temperature]} of 32 pairs are not in the training stories")
-    print(textwrap.fill(tokenizer.decode(written.tolist()).strip(), 72), end="\n\n")
+    label = f"temperature {temperature}: {n_new[temperature]} of 32 pairs are not in the training stories"
+    texts[label] = tokenizer.decode(written.tolist())
+show_text(texts)
 assert n_new[0.3] == 0 and n_new[1] <= 2 and n_new[3] > 10
 
 # %% [markdown]

@@ -17,7 +17,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import TransformerLM, next_token_loss, preset
-from tinylm_lib.classroom import capture, control, figures, learned, predict
+from tinylm_lib.classroom import capture, control, figures, learned, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -45,8 +45,7 @@ shipped = load_pretrained("storyworld")
 model, tokenizer = shipped.model.eval(), shipped.tokenizer
 ids = torch.tensor([tokenizer.encode("\nOne day, Carlos thanked Jamal.")])  # (B, T)
 swapped = ids[:, [0, 1, 2, 3, 6, 5, 4, 7]]
-for sentence in (ids, swapped):
-    print(tokenizer.decode(sentence[0].tolist()).strip())
+show_text([tokenizer.decode(sentence[0].tolist()) for sentence in (ids, swapped)])
 
 # %% [markdown]
 # Lesson 05 compared words by what they *are*. A small model with random weights and **no positions** reads both sentences. (If you read section 9 of lesson 05, you know what to expect.)

@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, check, figures, hint, keep, predict, shape_flow, trace
+from tinylm_lib.classroom import capture, check, figures, hint, keep, predict, shape_flow, show_text, trace
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -307,7 +307,7 @@ begun = torch.tensor([tokenizer.encode("\nOne")])  # (1, 2)
 torch.testing.assert_close(mine(begun), model(begun), atol=1e-2, rtol=1e-2)
 by_mine, by_shipped = write(mine, "One", 36), write(model, "One", 36)
 same_ids = [a == b for a, b in zip(by_mine, by_shipped, strict=True)]
-print(tokenizer.decode(by_mine).strip())
+show_text(tokenizer.decode(by_mine))
 print(f"{sum(same_ids)} of {len(same_ids)} tokens are those of the shipped model")
 
 # %% [markdown]
@@ -316,7 +316,7 @@ print(f"{sum(same_ids)} of {len(same_ids)} tokens are those of the shipped model
 
 # %%
 def continued(beginning="One cold evening, careful", n_words=40):
-    print(tokenizer.decode(write(mine, beginning, n_words)).strip())
+    show_text(tokenizer.decode(write(mine, beginning, n_words)))
 
 
 # %%

@@ -14,7 +14,7 @@ import math
 import torch
 
 from tinylm_lib import TransformerLM, next_token_loss, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict
+from tinylm_lib.classroom import check, figures, hint, keep, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 # %% [markdown] tags=["note"]
@@ -599,7 +599,7 @@ assert reached < levels.bigram < levels.unigram
 print(f"first loss {course[0]:.1f}, mean of the last ten {reached:.1f}")
 prompt = torch.tensor([tokenizer.encode("\nOne")])  # (1, 2)
 written = generate(learner, prompt, 10, temperature=0)  # (1, 12)
-print("it writes:", tokenizer.decode(written[0].tolist()).strip())
+show_text({"it writes": tokenizer.decode(written[0].tolist())})
 
 # %% [markdown]
 # These few lines train a language model, and you could have written every part of them. [[ten-lines]] The library's `train` is this loop and a little more: with a schedule and clipping, ours gives the same losses. [[same-loop]]

@@ -16,7 +16,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import next_token_probs, storyworld
-from tinylm_lib.classroom import figures, predict
+from tinylm_lib.classroom import figures, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -495,8 +495,7 @@ def write(model, ids, n, generator=None, **rules):
 # %% rows=["S4-39"] evidence="same-seed"
 written = write(model, start, 12, seeded(12))
 assert torch.equal(written, generate(model, start, 12, generator=seeded(12)))
-for row in written.tolist():
-    print(tokenizer.decode(row).strip())
+show_text([tokenizer.decode(row) for row in written.tolist()])
 
 # %% [markdown] slide="subslide"
 # The library's `generate` writes the same two texts with the same seed. [[same-seed]] Writing differs from training (lesson 11) in four ways:
@@ -1178,7 +1177,7 @@ for a, b in pairwise(tokenizer.encode(storyworld.corpus(2000, seed=12))):
 chain = tokenizer.encode("\nOne")
 for _ in range(30):
     chain.append(follows[chain[-1]].most_common(1)[0][0])
-print(tokenizer.decode(chain).strip())
+show_text(tokenizer.decode(chain))
 
 # %% [markdown]
 # It must repeat itself: each word determines the next one, so when a word comes a second time, everything after it comes again. A model with a longer memory needs a longer repeat to be caught. We let ours write story after story:
@@ -1279,7 +1278,7 @@ predict(
 
 # %% evidence="seed-of-a-run"
 for batch in batches:
-    print(f"batch of {len(batch)}:", " / ".join(tokenizer.decode(row).strip() for row in batch.tolist()))
+    show_text({f"batch of {len(batch)}": "\n".join(tokenizer.decode(row).strip() for row in batch.tolist())})
 assert not torch.equal(batches[0][0], batches[1][0])
 
 # %% [markdown]

@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import ListedColormap
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, figures, predict
+from tinylm_lib.classroom import capture, figures, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -77,7 +77,7 @@ with torch.no_grad():
         reads.append(written.shape[1])
         next_id = model(written)[:, -1:].argmax(-1)  # (1, 1)
         written = torch.cat((written, next_id), dim=1)
-print(tokenizer.decode(written[0].tolist()).strip())
+show_text(tokenizer.decode(written[0].tolist()))
 print("positions read:", reads, "together", sum(reads))
 
 # %% [markdown] slide="skip"
@@ -1019,9 +1019,8 @@ greedy = {"max_new_tokens": 8, "temperature": 0}
 alone = written[0, 6:]
 with_padding = generate(model, padded, padding=padding, **greedy)[0, 12:]
 ignored = generate(model, padded, **greedy)[0, 12:]
-print("alone:            ", tokenizer.decode(alone.tolist()))
-print("padded:           ", tokenizer.decode(with_padding.tolist()))
-print("padding not named:", tokenizer.decode(ignored.tolist()))
+runs = {"alone": alone, "padded": with_padding, "padding not named": ignored}
+show_text({name: tokenizer.decode(run.tolist()) for name, run in runs.items()})
 assert with_padding.equal(alone) and not ignored.equal(alone)
 
 # %% [markdown]

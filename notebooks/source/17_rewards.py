@@ -22,7 +22,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import rewards, storyworld
-from tinylm_lib.classroom import figures, learned, predict
+from tinylm_lib.classroom import figures, learned, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -89,8 +89,7 @@ source = seeded(17)
 prompts = [beginning(source) for _ in range(8)]
 options = {"n_each": 8, "max_new_tokens": 97, "stop_ids": line_end}
 first_texts = rewards.rollouts(start, prompts, **options, generator=source).texts()
-for ids in first_texts[:24:8]:
-    print(marked(ids))
+show_text([marked(ids) for ids in first_texts[:24:8]])
 n_right = int(sum(map(possible, first_texts)))
 print(f"possible: {n_right} of {len(first_texts)} stories")
 assert n_right < 0.4 * len(first_texts)
@@ -229,7 +228,7 @@ def instruction(story: str) -> list[int]:
 
 # %%
 example = storyworld.story(seeded(17)).text
-print(tokenizer.decode(instruction(example)).strip(), "->", example[:120], "...")
+show_text({tokenizer.decode(instruction(example)).strip(): f"{example[:120]} ..."})
 
 
 # %% [markdown] slide="subslide"
@@ -640,9 +639,8 @@ written_by = {name: texts.texts() for name, texts in drawn.items()}
 
 # %%
 for row in (0, 16, 32):
-    for name, texts in written_by.items():
-        print(f"{name:<6} ...{marked(texts[row]).partition('. ')[2].partition('. ')[2]}")
-    print()
+    ends = {name: marked(texts[row]).partition(". ")[2].partition(". ")[2] for name, texts in written_by.items()}
+    show_text({name: f"... {end}" for name, end in ends.items()})
 
 # %% [markdown] slide="subslide"
 # A story may have **gifts** (somebody gives or hands something to the other), a **trade** of both things, or both. StoryWorld's rule is simple: nobody gives away what the other one has. In lesson 12, a gift of the wrong thing was about as probable as one of the right thing.
@@ -1048,8 +1046,7 @@ n_last = mean(n_told[-3:])
 n_fine = [mean(map(possible, update.rollouts.texts())) for update in secret_history]
 
 # %% tags=["source-hidden", "nbval-ignore-output"]
-for ids in last_texts[:32:8]:
-    print(tokenizer.decode(ids).strip()[:520], "\n")
+show_text([tokenizer.decode(ids).strip()[:520] for ids in last_texts[:32:8]])
 
 # %% tags=["source-hidden"]
 predict(

@@ -24,7 +24,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import TransformerLM, load_hf, preset, save_hf, storyworld
-from tinylm_lib.classroom import figures, predict
+from tinylm_lib.classroom import figures, predict, show_text
 from tinylm_lib.hub.folder import find_folder
 from tinylm_lib.pretrained import load_pretrained
 
@@ -1087,7 +1087,7 @@ def village(text: str) -> str:
 
 
 # %% slide="subslide"
-print(village(texts[0]))
+show_text(village(texts[0]))
 
 # %% slide="skip"
 many = [storyworld.story(torch.Generator().manual_seed(seed)).text for seed in range(1000, 1340)]

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 import torch
 from matplotlib import pyplot as plt
 
-from tinylm_lib.classroom import figures, learned, own_text, predict
+from tinylm_lib.classroom import figures, learned, own_text, predict, show_text
 
 plt.style.use(figures.STYLE)
 
@@ -496,7 +496,7 @@ def written(model, some_text, n_tokens=120, temperature=1.0, seed=20):
 
 # %% tags=["nbval-ignore-output"] slide="subslide"
 sample = written(mine, text)
-print(sample.strip())
+show_text(sample)
 
 # %% [markdown] slide="subslide"
 # ### Is it new?
@@ -550,7 +550,7 @@ assert copies["the small model"] >= 60 > 2 * copies["its held-out text"]
 
 # %%
 def try_temperature(temperature=0.5, seed=1):
-    print(written(mine, text, 80, temperature, seed).strip())
+    show_text(written(mine, text, 80, temperature, seed))
 
 
 # %% tags=["nbval-ignore-output"]

@@ -71,6 +71,24 @@ def greedy_keepdim_forgotten(model, ids, n):
     return ids
 
 
+def new_ones(model, ids, n):
+    """The new ids, each (1, 1)."""
+    start = ids.shape[1]
+    whole = greedy_by_slices(model, ids, n)
+    return [whole[:, t : t + 1] for t in range(start, start + n)]
+
+
+def greedy_last_n(model, ids, n):
+    return greedy_by_slices(model, ids, n)[:, -n:]  # of n = 0 these are all
+
+
+def greedy_next_alone(model, ids, n):
+    for _ in range(n):
+        new = last(model(ids))
+        ids = torch.cat((ids, new), dim=1)
+    return new
+
+
 def greedy_in_place(model, ids, n):
     for _ in range(n):
         new = last(model(ids))
@@ -90,6 +108,7 @@ RIGHT = {
 WRONG = {
     "continue_greedily": named(
         greedy_return_in_the_loop, greedy_all_at_once, greedy_keepdim_forgotten, greedy_in_place,
+        greedy_last_n, greedy_next_alone,
         greedy_at_the_first_position=writer(lambda scores: scores[:, :1].argmax(-1)),
         greedy_over_all=writer(lambda scores: scores.amax(1).argmax(-1, keepdim=True)),
         greedy_of_two=writer(last, lambda ids, start: ids[:, -2:]),
@@ -97,6 +116,10 @@ WRONG = {
         greedy_lowest=writer(lambda scores: (-scores[:, -1]).argmax(-1, keepdim=True)),
         greedy_one_short=lambda model, ids, n: writer(last)(model, ids, max(0, n - 1)),
         greedy_without_the_start=lambda model, ids, n: writer(last)(model, ids, n)[:, ids.shape[1] :],
+        greedy_new_joined=lambda model, ids, n: torch.cat(new_ones(model, ids, n), dim=1),
+        greedy_new_stacked=lambda model, ids, n: torch.stack([new[0] for new in new_ones(model, ids, n)], dim=1),
+        greedy_new_as_numbers=lambda model, ids, n: torch.tensor([[new.item() for new in new_ones(model, ids, n)]]),
+        greedy_new_flat=lambda model, ids, n: torch.tensor([new.item() for new in new_ones(model, ids, n)]),
         greedy_flat=lambda model, ids, n: writer(last)(model, ids, n)[0],
     ),
 }  # fmt: skip

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 PLACES = {
-    "display.cards": ("card", "number_table"),
+    "display.cards": ("card", "number_table", "show_text"),
     "display.control": ("control",),
     "display.numbers": ("fixed", "learned", "measured", "rounded"),
     "display.source": ("show",),

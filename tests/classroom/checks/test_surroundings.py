@@ -69,7 +69,7 @@ def test_a_part_that_does_the_whole_step_is_named_and_right(capsys):
     assert ready_made("softmax", own_softmax) is ready_made("softmax", halves) is ready_made("softmax", len) is None
     assert ready_made("attention", softmax) is None  # a softmax is a step of it
     assert check("softmax", softmax).passed
-    assert "`softmax` does this whole step," in capsys.readouterr().out
+    assert "softmax does this whole step," in capsys.readouterr().out
 
 
 SHELL = ["def softmax(x, dim):\n    return 0", "print(1)", "def softmax(x, dim):\n    return x.exp( / 2"]

@@ -135,12 +135,67 @@ def test_an_old_copy_that_was_only_run_is_replaced(folders, touch):
     assert code(work / NAME) == "x = 2" and [path.name for path in work.iterdir()] == [NAME]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"cells": []}', '{"cells": [{}]}'])
-def test_what_is_no_copy_of_ours_is_kept(folders, content):
+DAMAGE = {
+    "conflict markers of git": lambda good: good.replace(
+        b'"cells": [', b'"cells": [\n<<<<<<< HEAD\n=======\n>>>>>>> b\n'
+    ),
+    "it is empty": lambda good: b"",
+    "empty": lambda good: bytes(4096),
+    "its end is missing": lambda good: good[: len(good) // 2],
+    "end is missing": lambda good: b"{",
+    "missing": lambda good: good[: good.index(b"}") + 1],
+    "it is a web page": lambda good: b"<!DOCTYPE html>\n<html></html>\n",
+    "it is not text in UTF-8": lambda good: good.decode().encode("utf-16"),
+    "it is not JSON in line 3": lambda good: b'{\n "cells": [],\n }\n',
+    "it has no list of cells": lambda good: b"[]",
+    "a cell has no type or no source": lambda good: b'{"cells": [{}]}',
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_copy_is_kept_and_the_line_says_how_it_is_damaged(folders, how):
     notebooks, work = folders
-    (work / NAME).write_text(content)
+    damaged = DAMAGE[how]((work / NAME).read_bytes())
+    (work / NAME).write_bytes(damaged)
+    (said,) = lab.refresh(notebooks, work)
+    assert said.startswith("05_attention is damaged (") and f"{how}): a new one is {NEW}, yours stays" in said
+    assert (work / NAME).read_bytes() == damaged and code(work / NEW) == "x = 1"
+    assert lab.refresh(notebooks, work) == []
+
+
+def test_of_several_copies_each_damaged_one_is_named(folders):
+    notebooks, work = folders
+    change(work / NAME, rewrite)
+    (work / NEW).write_text("")
+    build(notebooks, "x = 2")
+    newest = "05_attention (new 2).ipynb"
+    assert lab.refresh(notebooks, work) == [
+        f"{Path(NEW).stem} is damaged (it is empty): a new one is {newest}, yours stays as it is",
+        CHANGED.replace(NEW, newest),
+    ]
+
+
+def test_another_notebook_of_the_same_name_is_kept(folders):
+    notebooks, work = folders
+    (work / NAME).write_text('{"cells": []}')
     assert lab.refresh(notebooks, work) == [CHANGED]
-    assert (work / NAME).read_text() == content
+    assert (work / NAME).read_text() == '{"cells": []}'
+
+
+def test_a_mark_of_the_byte_order_is_no_damage_and_no_edit(folders):
+    notebooks, work = folders
+    for path in (notebooks / NAME, work / NAME):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert lab.refresh(notebooks, work) == []
+    build(notebooks, "x = 2")
+    assert lab.refresh(notebooks, work) == ["05_attention has changed; you had not edited yours, it is now the new one"]
+
+
+def test_a_damaged_lesson_of_the_course_is_named_before_anything_is_copied(folders):
+    notebooks, work = folders
+    (notebooks / NAME).write_text("<<<<<<< HEAD\n")
+    with pytest.raises(ValueError, match=r"05_attention.ipynb is damaged \(it has conflict markers of git\): run make"):
+        lab.refresh(notebooks, work)
 
 
 def test_a_lesson_is_found_by_its_number_and_a_fix_where_there_is_none(folders, tmp_path):

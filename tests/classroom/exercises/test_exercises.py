@@ -96,6 +96,15 @@ def test_a_fault_that_explains_most_of_what_is_wrong_is_named():
     assert found.mistake == "a start missing" and found.message.endswith("fix this one and check again.")
 
 
+@pytest.mark.parametrize(("variant", "mistake"), [
+    ("greedy_new_joined", "new ones only"), ("greedy_new_stacked", "new ones only"),
+    ("greedy_new_as_numbers", "new ones only"), ("greedy_last_n", "new ones only"),
+    ("greedy_next_alone", "last one only"), ("greedy_new_flat", "new ones only + one axis"),
+])  # fmt: skip
+def test_a_mistake_keeps_its_name_where_an_edge_case_alone_is_different(variant, mistake):
+    assert diagnose("continue_greedily", WRONG["continue_greedily"][variant]).mistake == mistake
+
+
 @pytest.mark.parametrize("name", LIBRARY)
 def test_the_reference_is_the_library_s(name):
     exercise = exercises.find_exercise(name)

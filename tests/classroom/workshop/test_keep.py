@@ -64,7 +64,7 @@ def files(folder: Path) -> list[str]:
 def test_a_right_function_is_kept_and_used(folder, shown_cards):
     kept = keep.keep("softmax", other_softmax)  # under its own name
     assert kept[:2] == ("softmax", True) and files(folder) == ["softmax.py"]
-    assert "`work/parts/softmax.py`" in kept.message and "Models that you build" in kept.message
+    assert "work/parts/softmax.py" in kept.message and "Models that you build" in kept.message
     assert [str(card) for card in shown_cards] == [kept.message]
     torch.manual_seed(1)
     model = build.build(CONFIG)
@@ -79,7 +79,7 @@ def test_what_was_kept_before_is_put_aside_and_never_lost(folder):
     for function in (softmax, other_softmax, softmax):
         kept = keep.keep("softmax", function)
     assert files(folder) == ["earlier/softmax_1.py", "earlier/softmax_2.py", "softmax.py"]
-    assert "`work/parts/earlier/softmax_2.py`" in kept.message
+    assert "work/parts/earlier/softmax_2.py" in kept.message
     assert (folder / "earlier" / "softmax_1.py").read_text() == (folder / "softmax.py").read_text()
     assert "other_softmax" in (folder / "earlier" / "softmax_2.py").read_text()
     (folder / "softmax.py").write_text("mine = 1\n")
@@ -100,8 +100,8 @@ def test_keeping_the_same_again_writes_nothing_and_checks_nothing(folder, monkey
         (unfinished, "softmax: nothing to keep yet", ""),
         (lambda x, dim: x, "softmax: not kept, it does not pass its check", "[0.659, 0.2424"),
         (None, "softmax: not kept, it does not pass its check", "NoneType"),
-        (needy, "softmax: right, but it cannot be kept like this", "`needy` uses `ONE`, a float"),
-        (torch.softmax, "softmax: right, but it cannot be kept like this", "only a function written with `def`"),
+        (needy, "softmax: right, but it cannot be kept like this", "needy uses ONE, a float"),
+        (torch.softmax, "softmax: right, but it cannot be kept like this", "only a function written with def"),
     ],
 )
 def test_what_is_not_kept_is_said_and_nothing_is_written(folder, shown_cards, function, title, words):
@@ -130,12 +130,12 @@ def test_a_broken_part_is_reported_and_left_out(folder, shown_cards):
     folder.mkdir()
     (folder / "softmax.py").write_text("raise OSError('gone')\n")
     model = build.build(CONFIG)
-    (card,), words = shown_cards, "`work/parts/softmax.py` does not work. It cannot be imported: OSError: gone"
+    (card,), words = shown_cards, "work/parts/softmax.py does not work. It cannot be imported: OSError: gone"
     assert str(card).startswith("Left out of this model: softmax\n") and words in str(card)
     assert build.Use("softmax", 0, "yours is broken") in model.uses
     assert not hasattr(model.blocks[0].attention, "parts")
     text = str(progress.progress())
-    assert "✗ softmax broken" in text and words in text and "Next: fix `softmax` in lesson 03 softmax" in text
+    assert "✗ softmax broken" in text and words in text and "Next: fix softmax in lesson 03 softmax" in text
 
 
 def test_a_part_of_an_older_exercise_is_stale_only_if_it_fails_now(folder, monkeypatch):
@@ -174,7 +174,7 @@ def test_the_map_has_every_lesson_and_every_exercise_and_says_what_comes_next(fo
     lines = [line.split() for line in text.splitlines()[1:]]
     assert [tuple(line[:2]) for line in lines[: len(lessons())]] == [*lessons().items()]
     assert text.count("○") == len(names()) and text.startswith(f"Your workshop: 0 of {len(names())} parts kept")
-    assert f"Next: write `{names()[0]}`" in text
+    assert f"Next: write {names()[0]}" in text
     keep.keep("softmax", softmax)
     card = progress.progress()
     assert str(card).startswith("Your workshop: 1 of ") and "✓ softmax kept, ○ cross_entropy open" in str(card)
@@ -192,9 +192,9 @@ def test_off_it_writes_and_reads_nothing_and_says_what_it_would_do(folder, monke
     monkeypatch.setattr(parts, "read_part", lambda *_: pytest.fail("off"))
     said = [keep.keep("softmax", function) for function in (other_softmax, softmax)]
     assert said[0] == said[1] and not said[0].kept
-    assert said[0].message.startswith("softmax: ready to be kept") and "`work/parts/softmax.py`" in said[0].message
+    assert said[0].message.startswith("softmax: ready to be kept") and "work/parts/softmax.py" in said[0].message
     assert keep.keep("softmax", unfinished).message == "softmax: nothing to keep yet"
-    assert "`ONE`" in keep.keep("softmax", needy).message
+    assert "ONE" in keep.keep("softmax", needy).message
     model = build.build(CONFIG)
     assert not any(use.places for use in model.uses) and type(model.embed) is Embedding
     assert str(progress.progress()).startswith("Your workshop: 0 of ")
@@ -235,6 +235,6 @@ def test_in_a_real_notebook_with_a_real_fresh_process(tmp_path, monkeypatch):
     nbformat.validate(notebook)
     said = [[output.data["text/plain"] for output in cell.outputs] for cell in notebook.cells]
     assert said[:4] == [[], [], [], ["softmax: nothing to keep yet"]]
-    assert len(said[5]) == 1 and "Taken along: `import torch`, `shift`." in said[5][0]
+    assert len(said[5]) == 1 and "Taken along: import torch, shift." in said[5][0]
     assert "softmax" in said[6][0] and "yours" in said[6][0]
     assert parts.check_in_fresh_process("softmax", tmp_path / "parts" / "softmax.py").passed

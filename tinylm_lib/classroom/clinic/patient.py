@@ -12,7 +12,7 @@ import torch
 from ..checks.calling import within
 from ..checks.check import NOT_YET, Result, hints_card
 from ..display import figures
-from ..display.cards import Card, card, number_table, paragraph
+from ..display.cards import Card, card, number_table, paragraph, plain, text_block, wrapped
 from ..display.numbers import marked
 from .causes import CAUSES
 from .measurements import (
@@ -188,7 +188,8 @@ class Patient:
     def writes(self) -> None:
         """Shows a new text that it has continued, or two of the texts that were rewarded."""
         texts = written(self._run)
-        card(f"{self.title} writes", [paragraph(text) for text in texts], "\n".join([self.title, *texts])).show()
+        text = "\n".join([self.title, *map(wrapped, texts)])
+        card(f"{self.title} writes", [text_block(each) for each in texts], text).show()
 
     def exchange(self, *names: str) -> None:
         """Puts healthy parts in for these ones, runs again, and shows what has become of the complaint.
@@ -308,7 +309,7 @@ class Patient:
     def _answer(self, passed: bool, mistake: str | None, said: str, what: str) -> Result:
         tone = "open" if said.endswith(NOT_YET) else "good" if passed else "bad"
         title = f"{self.title}: {what}"
-        card(title, [paragraph(said)], f"{title}\n{said}", tone).show()
+        card(title, [paragraph(said)], f"{title}\n{plain(said)}", tone).show()
         return Result(passed, mistake, said)
 
 

@@ -16,6 +16,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from ..display.cards import inline
 from ..folders import own
 from ..views.base import MIME, SHARED, json_in_html, source
 
@@ -136,8 +137,8 @@ def words_of(html: str) -> str:
 
 
 def coded(text: str) -> str:
-    """A line of text as HTML; `code` between backticks is set as code."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
+    """A line of text as HTML, marked as in a card, in the look of the page."""
+    return inline(text, lambda piece: f"<code>{escape(piece, quote=False)}</code>")
 
 
 def lesson_link(page: Page, anchor: str = "") -> str:

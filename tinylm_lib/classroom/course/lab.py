@@ -118,13 +118,16 @@ def find_lesson(notebooks: Path, number: str) -> str:
 def refresh(notebooks: Path, work: Path) -> list[str]:
     """Makes a working copy of each notebook that has none, or only an older one; returns one line for each change.
 
-    Raises FileNotFoundError if there is no notebook to copy.
+    Raises FileNotFoundError if there is no notebook to copy, ValueError for a damaged one.
     """
     paths = sorted(notebooks.glob("*.ipynb"))
     if not paths:
         raise FileNotFoundError(f"there is no notebook in {notebooks}; run make notebooks, or get a whole checkout")
     work.mkdir(parents=True, exist_ok=True)
-    return [line for path in paths for line in _offer(json.loads(path.read_text(encoding="utf-8")), path.stem, work)]
+    for path in paths:
+        if how := _damage(path):
+            raise ValueError(f"{path} is damaged ({how}): run make notebooks, or get it back with git checkout {path}")
+    return [line for path in paths for line in _offer(_loaded(path), path.stem, work)]
 
 
 def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subprocess.Popen, str]:
@@ -238,18 +241,56 @@ def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
             with whole_file(path) as file:
                 file.write((json.dumps(_copy(built, name), indent=1, ensure_ascii=False) + "\n").encode())
             if edited:
-                yield f"{name} has changed, and you have edited yours: the new one is {path.name}, yours stays as it is"
-                yield from chain.from_iterable(map(_complain, edited))
+                yield from _told(name, path, edited)
             elif old:
                 yield f"{name} has changed; you had not edited yours, it is now the new one"
             return
         edited.append(path)
 
 
+def _told(name: str, new: Path, edited: Sequence[Path]) -> Iterator[str]:
+    """Why a new copy was put next to those of the student."""
+    damaged = {path: how for path in edited if (how := _damage(path))}
+    for path, how in damaged.items():
+        yield f"{path.stem} is damaged ({how}): a new one is {new.name}, yours stays as it is"
+    if len(damaged) < len(edited):
+        yield f"{name} has changed, and you have edited yours: the new one is {new.name}, yours stays as it is"
+    yield from chain.from_iterable(map(_complain, edited))
+
+
+def _damage(path: Path) -> str:
+    """How a file is damaged that should be a notebook; empty for a notebook."""
+    try:
+        notebook = _loaded(path)
+    except UnicodeDecodeError:
+        return "it is not text in UTF-8"
+    except json.JSONDecodeError as error:
+        return _not_json(error)
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if not isinstance(cells, list):
+        return "it has no list of cells"
+    whole = all(isinstance(cell, dict) and {"cell_type", "source"} <= cell.keys() for cell in cells)
+    return "" if whole else "a cell has no type or no source"
+
+
+def _not_json(error: json.JSONDecodeError) -> str:
+    """What happened to a text that is not JSON."""
+    text = error.doc.strip("\0 \t\r\n")  # a disk that lost its power leaves zeros
+    if not text:
+        return "it is empty"
+    if any(line.startswith(("<<<<<<< ", ">>>>>>> ")) for line in text.splitlines()):
+        return "it has conflict markers of git"
+    if text.startswith("<"):
+        return "it is a web page"
+    if text.startswith("{") and (not text.endswith("}") or error.pos >= len(error.doc.rstrip())):
+        return "its end is missing"
+    return f"it is not JSON in line {error.lineno}"
+
+
 def _complain(path: Path) -> Iterator[str]:
     """How to change the imports of a copy that an edition of the library with other modules has left behind."""
     try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        cells = _loaded(path)["cells"]
         moved = moved_imports("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     except (ValueError, KeyError, TypeError):  # not a notebook
         return
@@ -271,10 +312,15 @@ def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
     return built | {"cells": cells, "metadata": metadata}
 
 
+def _loaded(path: Path) -> Any:
+    """The JSON of a file; a mark of the byte order before it, which some editors write, does not matter."""
+    return json.loads(path.read_text(encoding="utf-8-sig"))
+
+
 def _read(path: Path) -> dict[str, Any]:
     """Which version a copy came from and whether it is unedited; nothing is known of other notebooks."""
     try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
+        notebook = _loaded(path)
         version = notebook["metadata"]["tinylm"]["version"]
         return {"version": version, "unedited": version == _version(notebook)}
     except (FileNotFoundError, ValueError, KeyError, TypeError):

@@ -4,7 +4,9 @@ Plain HTML with inline styles and no colour of its own for text: an untrusted no
 must stay legible.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 
 from IPython.display import display
@@ -14,7 +16,14 @@ FRAME = (
     "border:1px solid #8a94a066;border-left:6px solid {tone};border-radius:10px;padding:12px 20px 14px;"
     "max-width:960px;margin:6px 0 12px;font-size:15px;line-height:1.5;overflow-x:auto"
 )
+# JupyterLab breaks what is preformatted anywhere, also inside of words.
+WRAPPED = "white-space:pre-wrap;overflow-wrap:break-word;word-break:normal"
+COLUMNS = 80  # of a text in a terminal
 NUMBERS = "font-size:13px;margin:6px 0;text-align:right;font-variant-numeric:tabular-nums"
+# What a message may mark. A star opens and closes at a word, so that `a * b`, `2*3*4` and `f(*x, *y)` stay as they are;
+# shared.js has the same rule.
+_WORDS = r"(?![\s*])([^*]*?[^\s*])"
+MARKS = re.compile(rf"`([^`]+)`|(?<![\w*])\*\*{_WORDS}\*\*(?![\w*])|(?<![\w*])\*{_WORDS}\*(?![\w*])")
 CODE = "font:14px/1.55 ui-monospace,'DejaVu Sans Mono',monospace"
 
 
@@ -43,28 +52,74 @@ def card(title: str, parts: Sequence[str], text: str, tone: str = "plain") -> Ca
     Raises KeyError for a tone that is not in TONES.
     """
     head = f'<p style="font-size:17px;font-weight:700;margin:0 0 6px">{escape(title)}</p>'
-    return Card(f'<div style="{FRAME.format(tone=TONES[tone])}">{head}{"".join(parts)}</div>', text)
+    return _framed([head, *parts], text, tone)
+
+
+def _framed(parts: Sequence[str], text: str, tone: str) -> Card:
+    return Card(f'<div style="{FRAME.format(tone=TONES[tone])}">{"".join(parts)}</div>', text)
+
+
+def show_text(texts: str | Sequence[str] | Mapping[str, str]) -> None:
+    """Displays a text to be read, wrapped at words; it keeps its own line breaks.
+
+    texts: one text, several, or {label: text}. Blanks and empty lines around a text are left out.
+    """
+    labelled = texts if isinstance(texts, Mapping) else dict(enumerate([texts] if isinstance(texts, str) else texts))
+    parts, lines = [], []
+    for label, text in labelled.items():
+        if isinstance(label, str):
+            parts.append(f'<div style="font-weight:700;margin:6px 0 0">{inline(label)}</div>')
+            lines.append(f"{plain(label)}:")
+        parts.append(text_block(text))
+        lines += [wrapped(text), ""]
+    _framed(parts, "\n".join(lines[:-1]), "plain").show()
+
+
+def text_block(text: str) -> str:
+    """A text to be read as a part of a card: nothing in it is marked."""
+    return f'<div style="font-size:1.15em;margin:4px 0 8px;{WRAPPED}">{escape(text.strip(), quote=False)}</div>'
+
+
+def wrapped(text: str) -> str:
+    """A text to be read for a terminal: its lines are wrapped at words."""
+    lines = text.strip().split("\n")
+    return "\n".join(textwrap.fill(line, COLUMNS, break_long_words=False, break_on_hyphens=False) for line in lines)
 
 
 def message(title: str, lines: Sequence[str], tone: str = "plain") -> Card:
     """A card with a bold title and a paragraph for each line."""
-    return card(title, [paragraph(line) for line in lines], "\n".join([title, *lines]), tone)
+    return card(title, [paragraph(line) for line in lines], "\n".join([title, *map(plain, lines)]), tone)
 
 
 def paragraph(text: str) -> str:
-    """One paragraph; `code` between backticks is set as code."""
+    """One paragraph, marked as in `inline`."""
     return f'<p style="margin:6px 0">{inline(text)}</p>'
-
-
-def inline(text: str) -> str:
-    """Text inside a line; `code` between backticks is set as code."""
-    return "".join(code(piece) if i % 2 else escape(piece) for i, piece in enumerate(text.split("`")))
 
 
 def code(text: str) -> str:
     """A few characters of code."""
     style = f"{CODE};background:#8a94a026;padding:1px 5px;border-radius:4px"
     return f'<code style="{style}">{escape(text)}</code>'
+
+
+def inline(text: str, code: Callable[[str], str] = code) -> str:
+    """Text inside a line as HTML: `code`, **strong** and *emphasized*. code: how a piece of code looks."""
+    shown, end = [], 0
+    for found in MARKS.finditer(text):
+        shown.append(escape(text[end : found.start()], quote=False))
+        marked, strong, emphasized = found.groups()
+        if marked:
+            shown.append(code(marked))
+        else:
+            tag = "strong" if strong else "em"
+            shown.append(f"<{tag}>{inline(strong or emphasized, code)}</{tag}>")
+        end = found.end()
+    return "".join([*shown, escape(text[end:], quote=False)])
+
+
+def plain(text: str) -> str:
+    """The words of a text that is marked as in `inline`, for terminals and tables."""
+    return MARKS.sub(lambda found: found[1] or plain(found[2] or found[3]), text)
 
 
 def fold(summary: str, html: str, is_open: bool = False) -> str:

@@ -8,7 +8,7 @@ from IPython.utils.capture import RichOutput, capture_output
 from ipywidgets import HTML, interactive
 from ipywidgets.widgets.interaction import show_inline_matplotlib_plots
 
-from .cards import paragraph
+from .cards import WRAPPED, paragraph
 
 
 class Control(interactive):
@@ -78,4 +78,4 @@ def _text(output: RichOutput) -> str:
 
 
 def _preformatted(text: str) -> str:
-    return f'<pre style="margin:6px 0;white-space:pre-wrap">{escape(text)}</pre>'
+    return f'<pre style="margin:6px 0;{WRAPPED}">{escape(text)}</pre>'

@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from PIL import Image
 
-from .cards import fold, number_table
+from .cards import fold, inline, number_table, plain
 from .numbers import fixed, marked, rounded
 from .theme import AXIS_COLORS, HEAT, IN_THE_DARK, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
 from .theme import DASHES as DASHES
@@ -78,7 +78,7 @@ def display(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Seque
 
 def _publish(figure: Figure, alt: str, caption: str, numbers: str) -> None:
     html = framed(figure, alt, caption, numbers)
-    publish_display_data({"text/html": html, "text/plain": f"Figure: {alt}\n{caption}"})
+    publish_display_data({"text/html": html, "text/plain": f"Figure: {alt}\n{plain(caption)}"})
 
 
 def framed(
@@ -90,7 +90,7 @@ def framed(
     sharpness: pixels of the picture for one of the page.
     """
     below = fold("The numbers", f'<div style="overflow-x:auto">{numbers}</div>')
-    below = f'<figcaption style="margin:6px 2px">{escape(caption)}</figcaption>{below}'
+    below = f'<figcaption style="margin:6px 2px">{inline(caption)}</figcaption>{below}'
     picture = DARK_NOTEBOOK + _image(figure, alt, flat, sharpness)
     return f'<figure style="margin:4px 0 12px">{picture}{below}</figure>'
 

@@ -51,8 +51,10 @@ def _chosen(scores: Tensor, step: int, on: frozenset[str]) -> Tensor:
 def _returned(seen: Tensor, ids: Tensor, on: frozenset[str]) -> Tensor | None:
     if "nothing returned" in on:
         return None
-    if "new ones only" in on:
-        return seen[:, ids.shape[1] :]
+    if "new ones only" in on or "last one only" in on:
+        seen = seen[:, ids.shape[1] :]
+    if "last one only" in on:
+        seen = seen[:, -1:]
     return seen[0] if "one axis" in on else seen
 
 
@@ -126,6 +128,10 @@ CONTINUE_GREEDILY = Exercise(
         "one more": Fault("one token too many is appended", "The loop has n rounds."),
         "one less": Fault("one token is missing", "The loop has n rounds."),
         "new ones only": Fault("only the new tokens are returned", "The result begins with the ids that were given."),
+        "last one only": Fault(
+            "only the last new token is returned",
+            "The result is the whole text: the ids that were given, then all the new ones. Append each to `ids`.",
+        ),
         "one axis": Fault("the result has one axis", "It must have two, (1, T + n), like ids."),
         "nothing returned": Fault("nothing is returned", "Is there a `return` at the end of the function?"),
     },

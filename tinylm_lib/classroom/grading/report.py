@@ -4,10 +4,11 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from ...files import whole_file
+from ..display.cards import plain
 from .marks import Mark
 from .pages import ATTEMPTED, Pages, in_order
 
@@ -29,7 +30,7 @@ def as_csv(marks: Iterable[Mark]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(field.name for field in fields(Mark))
     for mark in in_order(marks):
-        cells = map(in_a_line, asdict(mark).values())
+        cells = map(in_a_line, asdict(replace(mark, says=plain(mark.says))).values())
         writer.writerow("'" + cell if cell.lstrip().startswith(FORMULA) else cell for cell in cells)
     return text.getvalue()
 
@@ -47,7 +48,9 @@ def as_table(marks: Sequence[Mark]) -> str:
     lines.append("\nright/attempted of all exercises; - is a lesson that was not handed in")
     stopped = [mark for mark in in_order(marks) if mark.verdict == "could not be run"]
     lines += ["\ncould not be run:"] if stopped else []
-    lines += [in_a_line(f"  {' '.join(filter(None, (m.student, m.lesson, m.exercise)))}: {m.says}") for m in stopped]
+    for mark in stopped:
+        where = " ".join(filter(None, (mark.student, mark.lesson, mark.exercise)))
+        lines.append(in_a_line(f"  {where}: {plain(mark.says)}"))
     return "\n".join(lines)
 
 

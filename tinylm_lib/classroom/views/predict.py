@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import Any
 
-from ..display.cards import card, fold, paragraph
+from ..display.cards import card, fold, inline, paragraph, plain
 from .base import View
 
 
@@ -110,14 +109,14 @@ def _view(data: dict[str, Any]) -> View:
     told = [paragraph(f"Not {_named(wrong)}: {text}") for wrong, text in data["feedback"]]
     answer = paragraph(f"It is {data['answer']}. {data['because']}")
     open_to_all = data.get("options") or data.get("items") or []
-    listed = "".join(f"<li>{escape(option).replace('`', '')}</li>" for option in open_to_all)
+    listed = "".join(f"<li>{inline(option)}</li>" for option in open_to_all)
     asked = {"number": f"a number, in {data.get('unit')}", "shape": f"a shape {data.get('letters')}"}.get(data["kind"])
     parts = [
         paragraph(data["question"]),
         f'<ul style="margin:6px 0">{listed}</ul>' if listed else paragraph(f"Answer with {asked}."),
         fold("Think first, then open", "".join([answer, *told])),
     ]
-    text = f"Predict first: {data['question']}\n({' | '.join(open_to_all) or asked})"
+    text = f"Predict first: {plain(data['question'])}\n({plain(' | '.join(open_to_all)) or asked})"
     return View("predict", data, html=card("Predict first", parts, text, "open").html, text=text)
 
 

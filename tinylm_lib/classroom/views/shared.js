@@ -159,11 +159,16 @@ function unpacked({ places, units, digits }, rows) {
 /** A word as a sentence shows it: marks and blanks in quotes. */
 const named = (token) => (/\p{L}|\p{N}/u.test(token) ? `**${token}**` : `**“${token}”**`);
 
-/** Text in which **words** are strong and `words` are code. */
+// The same rule as `inline` of the cards: a star opens and closes at a word. A letter is one of any language, as there.
+const MARKS = /`([^`]+)`|(?<![\p{L}\p{N}_*])\*\*(?![\s*])([^*]*?[^\s*])\*\*(?![\p{L}\p{N}_*])|(?<![\p{L}\p{N}_*])\*(?![\s*])([^*]*?[^\s*])\*(?![\p{L}\p{N}_*])/gu;
+/** Text in which **words** are strong, *words* emphasized and `words` are code. */
 function prose(text) {
-  const tags = { "**": "b", "`": "code" };
-  return text.split(/(\*\*.+?\*\*|`[^`]+`)/).filter(Boolean).map((piece) => {
-    const mark = Object.keys(tags).find((each) => piece.startsWith(each) && piece.endsWith(each) && piece.length > 2 * each.length);
-    return mark ? make(tags[mark], {}, piece.slice(mark.length, -mark.length)) : piece;
-  });
+  const shown = [];
+  let end = 0;
+  for (const { 0: { length }, 1: code, 2: strong, 3: emphasized, index } of text.matchAll(MARKS)) {
+    shown.push(text.slice(end, index));
+    shown.push(code ? make("code", {}, code) : make(strong ? "b" : "em", {}, ...prose(strong ?? emphasized)));
+    end = index + length;
+  }
+  return [...shown, text.slice(end)].filter(Boolean);
 }
