@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tinylm_lib.classroom.grading import submissions as reading
+from tinylm_lib.classroom.grading import notebook as reading
 from tinylm_lib.classroom.grading.submissions import submissions
 
 MASK = "def causal_mask(n): return n"

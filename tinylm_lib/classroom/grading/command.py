@@ -26,12 +26,13 @@ from ..folders import private_folder
 from .grade import grade
 from .launch import Limits, permitted
 from .marks import Mark
+from .notebook import LESSONS
 from .pages import Pages, counted
 from .report import as_table, in_a_line, write_report
 from .results import Results
 from .sections import find_sections
 from .similar import alike
-from .submissions import LESSONS, submissions
+from .submissions import submissions
 
 CONFINED = {"network": "the network", "files": "your files", "processes": "your other processes"}
 
