@@ -47,7 +47,8 @@ class Notebook(NamedTuple):
     def lessons(self) -> set[str]:
         """Its own lesson, and all others of which it holds an attempt."""
         others = [e for e in EXERCISES.values() if e.lesson != self.lesson]
-        return {self.lesson, *(e.lesson for e in others if self.code.answers(e.name, len(e.parameters)))}
+        found = {e.lesson for e in others if self.code.answers(e.name, len(e.parameters))}
+        return found | {self.lesson}.intersection(LESSONS)
 
     def attempt(self, name: str) -> Attempt | None:
         """The attempt at an exercise; in its own lesson also one that does not count, which says why."""
@@ -81,7 +82,7 @@ def looks_like_notebook(path: Path) -> bool:
     if path.suffix.casefold() not in ("", ".json", ".txt") or path.is_symlink() or not path.is_file():
         return False
     try:
-        return path.stat().st_size <= NOTEBOOK_BYTES and b'"nbformat"' in path.read_bytes()
+        return path.stat().st_size <= NOTEBOOK_BYTES and b'"cells"' in path.read_bytes()
     except OSError:
         return False
 
@@ -96,12 +97,14 @@ def read_notebook(path: Path, content: bytes) -> Notebook:
     texts = [cell.text for cell in cells if cell.kind == "code"]
     metadata = data.get("metadata")
     named = _inside(metadata, "tinylm", "lesson")
-    own = named[:2] if isinstance(named, str) and named[:2] in LESSONS else ""
+    own = named[:2] if isinstance(named, str) and named[:2] in {*LESSONS, *lessons()} else ""
     code = read_code(texts, given_cells(own or topic(path)))
     python = _inside(metadata, "language_info", "version")
     is_version = isinstance(python, str) and re.fullmatch(r"\d+\.\d+[\w.+-]{,20}", python)
-    lesson = own or _lesson(path, code)
-    return Notebook(path, content, lesson, cells, code, python if is_version else "")
+    found = Notebook(path, content, own or _lesson(path, code), cells, code, python if is_version else "")
+    if not found.lessons():
+        raise UnreadableError(f"it is of lesson {own}, which has no exercises")
+    return found
 
 
 def _what(content: bytes, error: Exception) -> str:

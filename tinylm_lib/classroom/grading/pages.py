@@ -73,8 +73,9 @@ class Pages:
             known = (section.lesson for mark in here if (section := answer_to(mark, self.sections)))
             title = next(known, f"Lesson {lesson}" if lesson else "What belongs to no lesson")
             parts.append(f"<h2>{escape(title)}</h2>")
-            parts += [self._mark(mark, [mark.exercise]) for mark in here if mark.verdict != "could not be run"]
-            parts += [self._mark(mark, exercises) for mark, exercises in stopped(here)]
+            problems = dict(stopped(here))
+            shown = [mark for mark in here if mark.verdict != "could not be run" or mark in problems]
+            parts += [self._mark(mark, problems.get(mark, [mark.exercise])) for mark in shown]
         return _fill(student, parts)
 
     def of_class(self) -> str:
@@ -85,7 +86,7 @@ class Pages:
         parts += ["<h2>The students</h2>", self._students(), *self._touched()]
         if problems:
             rows = (
-                (self._link(m.student), escape(m.lesson), ", ".join(map(_code, exercises)), inline(m.says))
+                (self._link(m.student), escape(m.lesson), ", ".join(map(_code, exercises)), inline(as_sentence(m.says)))
                 for m, exercises in problems
             )
             parts += ["<h2>What could not be run</h2>", _table(("student", "lesson", "exercise", "why"), rows)]
@@ -97,6 +98,8 @@ class Pages:
         title, says = f"{mark.verdict[:1].upper()}{mark.verdict[1:]}", mark.says
         if tone == "bad":
             title, says = headline(mark)
+        elif tone == "stop":
+            says = as_sentence(says)
         named = " ".join(map(_code, exercises))
         head = f'<h3>{named}<span class="sign">{sign} {inline(title)}</span></h3>'
         says = says.removeprefix(f"{mark.exercise}: right. ")
@@ -199,7 +202,7 @@ class Pages:
         """A student's row of signs; a file of an unknown lesson may hold what is missing. marked: classes of cells."""
         name = f'<th scope="row">{self._link(student)}</th>'
         unknown = [mark for mark in self.marks if mark.student == student and not mark.exercise]
-        marks = [self._by_exercise[key].get(student) for key in self._columns]
+        marks = [self._by_exercise.get(key, {}).get(student) for key in self._columns]
         if unknown and not any(marks):
             says = "; ".join(inline(mark.says) for mark in unknown)
             return f'<tr>{name}<td class="note first" colspan="{len(marks) or 1}">{says}</td><td>0</td></tr>'
@@ -246,6 +249,13 @@ def headline(mark: Mark) -> tuple[str, str]:
             return mark.says[:cut], mark.says[cut:].strip()
         at += len(piece) + 1
     return GENERAL.get(mark.mistake, GENERAL[""]), mark.says
+
+
+def as_sentence(says: str) -> str:
+    """A reason with a capital letter and a full stop; the name of a file at its beginning stays as it is."""
+    if says.partition(" ")[0].isalpha():
+        says = says[:1].upper() + says[1:]
+    return says if says.endswith((".", "!", "?")) else f"{says}."
 
 
 def _counts(marks: Iterable[Mark]) -> dict[str, int]:
