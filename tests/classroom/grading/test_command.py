@@ -38,13 +38,6 @@ def test_a_class_is_graded_and_what_is_done_is_kept(one, capsys):
     to = one.with_name("class_graded")
     tables = {"marks.csv", "marks_table.csv", "marks.json"}
     assert {p.name for p in to.iterdir()} == {"class.html", "results.jsonl", "students"} | tables
-        "class.html",
-        "marks.csv",
-        "marks.json",
-        "marks_table.csv",
-        "results.jsonl",
-        "students",
-    }
     assert os.name != "posix" or to.stat().st_mode & 0o77 == 0, "marks are nobody else's business"
     assert grade(one) == 0
     again = capsys.readouterr()

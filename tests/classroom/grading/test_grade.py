@@ -207,18 +207,21 @@ def test_a_newer_python_is_named_with_both_versions(tmp_path):
 
 
 TOUCHES = {
-    "open('/nowhere/x', 'w')": "tried to write `/nowhere/x`", "open('x', 'a')": "tried to write `x`",
-    "pathlib.Path('/nowhere/y').unlink()": "tried to delete `/nowhere/y`",
-    "shutil.rmtree('/nowhere')": "tried to delete `/nowhere`", "os.mkdir('/nowhere')": "tried to create `/nowhere`",
-    "torch.save(x, '/nowhere/x.pt')": "tried to write `/nowhere/x.pt`", "os.system('rm x')": "tried to run `rm x`",
-    "open(__file__).read()": "", "print(x)": "", "open(os.devnull, 'w')": "",
+    "tried to write `/nowhere/x`, to delete `/nowhere/y`, to delete `/nowhere`": (
+        "open('/nowhere/x', 'w')", "pathlib.Path('/nowhere/y').unlink()", "shutil.rmtree('/nowhere')", "os.mkdir('/no')",
+    ),
+    "tried to write `x`, to create `/nowhere/z`, to run `rm x`": (
+        "open('x', 'a')", "os.mkdir('/nowhere/z')", "os.system('rm x')", "1 / 0",
+    ),
+    "": ("open(__file__).read()", "print(x)", "open(os.devnull, 'w')", "open('/nowhere/x')"),
 }  # fmt: skip
 
 
 def test_an_attempt_to_change_something_outside_is_noted_although_nothing_came_of_it(tmp_path):
-    for i, line in enumerate(TOUCHES):
-        above = "import os, pathlib, shutil, torch\ndef softmax(x, dim):\n    try:\n        "
-        notebook(tmp_path / f"{i}.ipynb", f"{above}{line}\n    except Exception: pass\n    return x.softmax(dim)")
-    marks = {m.student: m for m in grade(submissions(tmp_path)) if m.exercise == "softmax"}
-    assert [marks[str(i)].touched for i in range(len(TOUCHES))] == list(TOUCHES.values())
-    assert {mark.verdict for mark in marks.values()} == {"right"}
+    for i, lines in enumerate(TOUCHES.values()):
+        tried = "\n".join(f"    with contextlib.suppress(Exception): {line}" for line in lines)
+        above = "import contextlib, os, pathlib, shutil\ndef softmax(x, dim):"
+        notebook(tmp_path / f"{i}.ipynb", f"{above}\n{tried}\n    return x.softmax(dim)")
+    marks = sorted((m for m in grade(submissions(tmp_path)) if m.exercise == "softmax"), key=lambda m: m.student)
+    assert [mark.touched for mark in marks] == list(TOUCHES)
+    assert {mark.verdict for mark in marks} == {"right"}

@@ -86,7 +86,8 @@ def test_pages_of_nothing_known_are_pages_too():
 @pytest.mark.parametrize(("says", "expected"), [
     ("It looks so. And why.", ("It looks so.", "And why.")), ("It is 0.5 of it. `A`", ("It is 0.5 of it.", "`A`")),
     ("`f(x. Y)` is 1! No", ("`f(x. Y)` is 1!", "No")), ("Only this.", ("Only this.", "")),
-    ("x" * 150 + ". No", ("The result is not right.", "x" * 150 + ". No")), ("none", ("The result is not right.", "none")),
+    ("x" * 150 + ". No", ("The result is not right.", "x" * 150 + ". No")),
+    ("none", ("The result is not right.", "none")),
 ])  # fmt: skip
 def test_a_headline_is_the_first_sentence(says, expected):
     assert headline(mark("ann", "not right", says=says)) == expected
