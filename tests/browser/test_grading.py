@@ -16,7 +16,7 @@ LONG = "a_student_whose_name_is_long_and_has_no_blank_in_it_" + "x" * 40
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A report about four students, with every verdict."""
+    """A report about students with every verdict, an unreadable notebook, no notebook, and an attempt to delete."""
     marks = [
         Mark(
             who, lesson, exercise, verdict, "unscaled" * (verdict == "mistake"), f"`{exercise}({'1, ' * 60})` is said."
@@ -25,6 +25,12 @@ def folder(tmp_path_factory):
         for lesson, names in EXERCISES.items()
         for exercise, verdict in zip(names, (VERDICTS * 2)[n:], strict=False)
     ]
+    marks += [
+        Mark("dora", "05", name, "could not be run", "", "dora_05_attention.ipynb: it is empty")
+        for name in EXERCISES["05"]
+    ]
+    marks.append(Mark("hans", "", "", "could not be run", "", "no notebook: found report.pdf"))
+    marks.append(Mark("emil", "05", "attention", "right", "", "It is.", f"tried to delete `/{'home/' * 30}`"))
     texts = {(who, "attention"): "def attention(q, k, v, mask=None):\n    return q" for who in ("ann", LONG)}
     pages = Pages(marks, find_sections(), [Alike(("ann", LONG), {"attention": 5})], texts, "https://example.org/site")
     return write_report(tmp_path_factory.mktemp("report"), pages).parent

@@ -58,6 +58,7 @@ GOOD = {  # each gives 6 for 2
     "only checked under another name": [STUB, "def triple(x): return 3 * x", "check('scale', triple)"],
     "a library's import above, and an own one": ["from tinylm_lib.layers import scale", "def scale(x): return 3 * x"],
     "a condition": ["if True:\n    def scale(x): return 3 * x"],
+    "a statement that is timed": ["%time three = 3", "def scale(x): return three * x"],
     "magics": [
         "%%time\n%matplotlib inline\n!pip install x\ndef scale(x): return 3 * x", "%%bash\nrm -rf scale", "?scale",
     ],
@@ -115,6 +116,19 @@ def test_statements_are_cut_by_bytes_and_by_every_kind_of_line_end():
 def test_a_broken_cell_says_its_line():
     found = Cells([STUB, "# mine\ndef scale(x):\n    return (x"]).attempt("scale")
     assert found.text == "" and found.problem == "its cell has a syntax error, line 3: '(' was never closed"
+
+
+@pytest.mark.parametrize("text", [
+    "<<<<<<< local\ndef scale(x): return x\n=======\n>>>>>>> remote", "def scale(x):\n=======\n    return x",
+])  # fmt: skip
+def test_conflict_markers_in_a_cell_are_named(text):
+    line = 1 + text.startswith("def")
+    assert f"conflict markers of a merge in line {line}" in Cells([text]).attempt("scale").problem
+
+
+def test_what_a_lesson_checks_itself_is_no_attempt():
+    cells = [STUB, "def hasty(x): return x", "diagnose('scale', hasty)"]
+    assert Cells(cells, given=cells).attempt("scale") is None and Cells(cells).attempt("scale")
 
 
 @pytest.mark.parametrize(("cells", "names"), [

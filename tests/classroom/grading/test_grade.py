@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import runpy
 import socket
 import threading
@@ -34,6 +35,14 @@ HONEST = {
     "chance": ("def softmax(x, dim):\n    return x + torch.rand(1)", "mistake", "random"),
     "ignores": ("def softmax(x, dim):\n    return torch.ones_like(x) * x.shape[-1] ** 0.7", "mistake", ""),
     "raises": ("def softmax(x, dim):\n    return x.sofmax(dim)", "mistake", "raises an error"),
+    "displays": ("def softmax(x, dim):\n    display(x.shape)\n    return x.softmax(dim)", "right", ""),
+    "magics": (
+        "from IPython import get_ipython as g\ndef softmax(x, dim):\n    %time\n    files = !ls\n"
+        "    for f in files: print(f)\n    g().kernel.do_it()\n    return x.softmax(dim)",
+        "right",
+        "",
+    ),
+    "guarded": ("if __name__ == '__main__':\n    def softmax(x, dim):\n        return x.softmax(dim)", "right", ""),
     "stub": ("def softmax(x, dim):\n    raise NotImplementedError", "not attempted", ""),
     "begun": ("def softmax(x, dim):\n    x = x.exp()\n    raise NotImplementedError", "not attempted", ""),
     "broken": ("def softmax(x, dim):\n    return x.softmax(dim", "could not be run", ""),
@@ -116,8 +125,9 @@ def test_an_error_of_ours_costs_one_submission_only(tmp_path, monkeypatch):
         return real(submission, *rest)
 
     monkeypatch.setattr(grading, "answers", fails)
-    ann, *bob = sorted(grade(submissions(tmp_path)), key=lambda mark: mark.student)
-    assert ann.verdict == "could not be run" and ann.says == "OSError: no more processes" and len(bob) == 2
+    *anns, bob, _ = sorted(grade(submissions(tmp_path)), key=lambda mark: mark.student)
+    assert [(ann.verdict, ann.says) for ann in anns] == [("could not be run", "OSError: no more processes")] * 2
+    assert bob.student == "bob"
 
 
 CLOSED = """
@@ -178,3 +188,40 @@ def test_the_library_is_named_where_it_is_called(tmp_path):
     mark = next(mark for mark in grade(submissions(tmp_path)) if mark.exercise == "softmax")
     assert mark.verdict == "right" and mark.says.endswith("(calls the library's softmax)")
     assert find_exercise("softmax").lesson == mark.lesson
+
+
+def test_a_newer_python_is_named_with_both_versions(tmp_path):
+    newer = {"language_info": {"version": "3.99.1"}, "tinylm": {"lesson": "03_softmax"}}
+    texts = {
+        "syntax": "def softmax(x, dim):\n    return x ?? dim",
+        "library": "from itertools import no_such_name as n\ndef softmax(x, dim, n=n): return x",
+        "call": "import itertools\ndef softmax(x, dim): return itertools.no_such_name(x)",
+        "right": "def softmax(x, dim): return x.softmax(dim)",
+    }
+    for name, text in texts.items():
+        cells = [{"cell_type": "code", "source": text}]
+        (tmp_path / f"{name}.ipynb").write_text(json.dumps({"cells": cells, "metadata": newer}))
+    says = {m.student: m.says for m in grade(submissions(tmp_path)) if m.exercise == "softmax"}
+    versions = f"with Python 3.99.1, the grader runs Python {platform.python_version()}: grade it with Python 3.99 or"
+    assert {name: versions in text for name, text in says.items()} == {name: name != "right" for name in texts}
+
+
+TOUCHES = {
+    "tried to write `/nowhere/x`, to delete `/nowhere/y`, to delete `/nowhere`": (
+        "open('/nowhere/x', 'w')", "pathlib.Path('/nowhere/y').unlink()", "shutil.rmtree('/nowhere')", "os.mkdir('/no')",
+    ),
+    "tried to write `x`, to create `/nowhere/z`, to run `rm x`": (
+        "open('x', 'a')", "os.mkdir('/nowhere/z')", "os.system('rm x')", "1 / 0",
+    ),
+    "": ("open(__file__).read()", "print(x)", "open(os.devnull, 'w')", "open('/nowhere/x')"),
+}  # fmt: skip
+
+
+def test_an_attempt_to_change_something_outside_is_noted_although_nothing_came_of_it(tmp_path):
+    for i, lines in enumerate(TOUCHES.values()):
+        tried = "\n".join(f"    with contextlib.suppress(Exception): {line}" for line in lines)
+        above = "import contextlib, os, pathlib, shutil\ndef softmax(x, dim):"
+        notebook(tmp_path / f"{i}.ipynb", f"{above}\n{tried}\n    return x.softmax(dim)")
+    marks = sorted((m for m in grade(submissions(tmp_path)) if m.exercise == "softmax"), key=lambda m: m.student)
+    assert [mark.touched for mark in marks] == list(TOUCHES)
+    assert {mark.verdict for mark in marks} == {"right"}

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tinylm_lib.classroom.grading.marks import VERDICTS, Mark
-from tinylm_lib.classroom.grading.pages import LOOKS, Pages
+from tinylm_lib.classroom.grading.pages import LOOKS, Pages, headline
 from tinylm_lib.classroom.grading.sections import Section
 from tinylm_lib.classroom.grading.similar import Alike
 
@@ -13,7 +13,9 @@ EVIL = "<script>alert(1)</script>\"'&"
 SECTION = Section("05 Attention", "4. No looking ahead", "05_attention.html#part-5")
 
 
-def mark(student: str, verdict: str = "mistake", mistake: str = "unscaled", says: str = "It looks `so`.") -> Mark:
+def mark(
+    student: str, verdict: str = "mistake", mistake: str = "unscaled", says: str = "It looks `so`. There."
+) -> Mark:
     return Mark(student, "05", "attention", verdict, mistake if verdict == "mistake" else "", says)
 
 
@@ -27,7 +29,8 @@ def test_every_verdict_has_a_look():
 
 def test_a_student_reads_the_mistake_what_the_check_says_and_where_the_lesson_answers():
     shown = pages(mark("ann"), mark("bob", "right", says="attention: right. It holds.")).of_student("ann")
-    assert "✗ unscaled" in shown and ">so</code>" in shown and "05 Attention, section 4. No looking ahead" in shown
+    assert re.search("✗ It looks <code[^>]*>so</code>.</span></h3><p>There.</p>", shown) and "unscaled" not in shown
+    assert "05 Attention, section 4. No looking ahead" in shown
     assert "bob" not in shown and "1 wrong" in shown and "<a href" not in shown
     linked = pages(mark("ann"), site="https://x.org/a/").of_student("ann")
     assert '<a href="https://x.org/a/05_attention.html#part-5">05 Attention, section 4. No looking ahead</a>' in linked
@@ -48,9 +51,10 @@ def test_the_class_page_counts_and_names_the_commonest_mistakes_first():
         mark("gil", mistake="raises an error", says="raises B"),
     ]
     shown = pages(*marks).of_class()
-    assert re.search(r"unscaled</span><code>attention</code><span class=\"n\">2 students", shown)
-    assert shown.index("✗ unscaled") < shown.index("1 mistake made by one student each") < shown.index("✗ causal")
+    assert re.search(r"</code>.</span><code>attention</code><span class=\"n\">2 students", shown)
+    assert shown.index("2 students") < shown.index("1 mistake made by one student each") < shown.rindex("✗ It looks")
     assert "raises A" in shown and "raises B" in shown, "what the catalogue does not explain is quoted for each"
+    assert "✗ The function raises an error." in shown, "a headline for both"
     row = re.search(r"<tr><td>05</td><td><code>attention</code></td><td>.*?</td>(.*?)</tr>", shown)[1]
     assert re.findall(r"<td>(\d*)</td>", row) == ["1", "5", "1", ""]
 
@@ -77,3 +81,40 @@ def test_pages_of_nothing_known_are_pages_too():
     stopped = Mark("ann", "", "", "could not be run", "", "a.ipynb: it is empty")
     for shown in (Pages([stopped]).of_student("ann"), Pages([stopped]).of_class()):
         assert "a.ipynb: it is empty" in shown
+
+
+@pytest.mark.parametrize(("says", "expected"), [
+    ("It looks so. And why.", ("It looks so.", "And why.")), ("It is 0.5 of it. `A`", ("It is 0.5 of it.", "`A`")),
+    ("`f(x. Y)` is 1! No", ("`f(x. Y)` is 1!", "No")), ("Only this.", ("Only this.", "")),
+    ("x" * 150 + ". No", ("The result is not right.", "x" * 150 + ". No")),
+    ("none", ("The result is not right.", "none")),
+])  # fmt: skip
+def test_a_headline_is_the_first_sentence(says, expected):
+    assert headline(mark("ann", "not right", says=says)) == expected
+
+
+def test_a_student_finds_the_code_that_was_graded():
+    shown = pages(mark("ann"), texts={("ann", "attention"): "def attention(): <b>"}).of_student("ann")
+    assert "<details open><summary>Your code</summary><pre>def attention(): &lt;b&gt;</pre>" in shown
+    assert "Your code" not in pages(mark("bob"), texts={("ann", "attention"): "x"}).of_student("bob")
+
+
+def test_what_was_handed_in_and_could_not_be_read_is_not_an_empty_cell():
+    broken = [Mark("dora", "05", name, "could not be run", "", "it is empty") for name in ("causal_mask", "attention")]
+    nothing = Mark("hans", "", "", "could not be run", "", "no notebook: the folder is empty")
+    unknown = Mark("ida", "", "", "could not be run", "", "x.ipynb: it is empty")
+    ida = Mark("ida", "05", "attention", "right")
+    shown = pages(*broken, nothing, unknown, ida).of_class()
+    rows = {row.count("stop"): row for row in re.findall(r'<tr><th scope="row">.*?</tr>', shown)}
+    assert "dora" in rows[2] and "ida" in rows[1] and rows[0].count("<td") == 2
+    assert 'colspan="2">no notebook: the folder is empty</td><td>0</td>' in rows[0]
+    assert '<th scope="col"></th>' not in shown
+    student = pages(*broken).of_student("dora")
+    assert student.count("It is empty.") == 1 and "causal_mask</code> <code>attention" in student
+
+
+def test_an_attempt_to_touch_files_is_marked_for_the_teacher_alone():
+    touching = Mark("emil", "05", "attention", "right", "", "attention: right. Yes.", "tried to delete `/home`")
+    made = pages(touching, mark("ann"))
+    assert "⚑" in made.of_class() and "tried to delete <code" in made.of_class()
+    assert "tried to" not in made.of_student("emil") and "⚑" not in pages(mark("ann")).of_class()

@@ -8,7 +8,7 @@ import pytest
 
 from tinylm_lib.classroom.grading.marks import Mark
 from tinylm_lib.classroom.grading.pages import Pages
-from tinylm_lib.classroom.grading.report import as_csv, as_table, write_report
+from tinylm_lib.classroom.grading.report import as_csv, as_gradebook, as_table, write_report
 
 MARKS = [
     Mark("bob", "05", "attention", "mistake", "unscaled", "It looks as if nothing is divided."),
@@ -50,7 +50,34 @@ def test_csv_and_json_hold_all_marks_in_the_order_of_the_lessons(tmp_path):
         ("ann", "causal_mask"), ("ann", "attention"), ("ann", "rotate"), ("bob", "causal_mask"), ("bob", "attention"),
         ("cem", ""),
     ]  # fmt: skip
-    assert [Mark(**mark) for mark in json.loads((tmp_path / "marks.json").read_text())] == [Mark(**r) for r in rows]
+    told = json.loads((tmp_path / "marks.json").read_text())
+    assert [mark.pop("points") for mark in told] == [1, 1, 0, 0, 0, None]
+    assert [row.pop("points") for row in rows] == ["1", "1", "0", "0", "0", ""]
+    assert [Mark(**mark) for mark in told] == [Mark(**r) for r in rows]
+
+
+def test_the_gradebook_has_a_row_for_each_student_and_leaves_open_what_was_not_handed_in(tmp_path):
+    rows = [line.split(",") for line in as_gradebook([*MARKS, Mark("=dan", "", "", "could not be run")]).splitlines()]
+    assert rows[0][:3] == ["student", "05 causal_mask", "05 attention"] and rows[0][-1] == "points"
+    assert rows[0].index("06 rotate") > 2
+    by_name = {row[0]: row[1:] for row in rows[1:]}
+    assert by_name["ann"][:2] == ["1", "1"] and by_name["ann"][rows[0].index("06 rotate") - 1] == "0"
+    assert by_name["bob"] == ["0", "0", *[""] * (len(rows[0]) - 4), "0"]
+    assert by_name["cem"] == by_name["'=dan"] == [""] * (len(rows[0]) - 2) + ["0"]
+    write_report(tmp_path, Pages(MARKS))
+    assert (tmp_path / "marks_table.csv").read_text("utf-8-sig") == as_gradebook(MARKS)
+
+
+def test_tables_have_no_markup():
+    mark = Mark("a*b*", "05", "attention", "could not be run", "", "`x * y * z` is *not* so: 2 * 3 * 4", "tried `rm`")
+    row = next(csv.DictReader(io.StringIO(as_csv([mark]))))
+    assert row["says"] == "x * y * z is not so: 2 * 3 * 4" and row["touched"] == "tried rm" and row["student"] == "a*b*"
+    assert "x * y * z is not so" in as_table([mark]) and "a*b* 05 attention: tried rm" in as_table([mark])
+
+
+def test_what_is_said_of_several_exercises_is_one_line():
+    marks = [Mark("dora", "05", name, "could not be run", "", "it is empty") for name in ("causal_mask", "attention")]
+    assert "  dora 05 causal_mask, attention: it is empty" in as_table(marks).splitlines()
 
 
 def test_each_student_has_a_page_whatever_the_name(tmp_path):

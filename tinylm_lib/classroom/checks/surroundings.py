@@ -1,12 +1,14 @@
-"""What around a function a check should know: replaced functions of torch, values of its notebook, ready-made parts."""
+"""What is around a function: replaced functions of torch, values and names of its notebook, ready-made parts."""
 
 import ast
+import builtins
 import dis
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import IPython
 import torch
 from torch import Tensor
 
@@ -89,3 +91,23 @@ def never_ran(function: Callable[..., Any]) -> str:
 def _instructions(function: Callable[..., Any]) -> list[dis.Instruction]:
     code = getattr(function, "__code__", None)
     return [] if code is None else [*dis.get_instructions(code)]
+
+
+class Nothing:
+    """What takes the place of a notebook's own functions where there is no notebook: each use of it does nothing."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> "Nothing":
+        return self
+
+    def __getattr__(self, name: str) -> "Nothing":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+def supply_names_of_a_notebook() -> None:
+    """Gives this process the names that every kernel has, so that a function which uses them runs in it, too."""
+    builtins.display = builtins.get_ipython = IPython.get_ipython = Nothing()

@@ -5,7 +5,8 @@ import builtins
 import contextlib
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -14,23 +15,30 @@ from ..workshop.extract import names_from_outside
 
 MEASURES = re.compile(r"\A\s*%%(time|timeit|capture|prun)\b.*")  # cells that are Python behind their first line
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+TIMED = re.compile(r"^([ \t]*)%time[ \t]+(?=\w)", re.M)  # a statement that runs as if this were not there
 NOTHING = re.compile(r"\A\s*%%")
+CONFLICT = re.compile(r"^(<<<<<<< |=======$|>>>>>>> )", re.M)  # what Git leaves where two versions differ
 
 
 class Attempt(NamedTuple):
     """A function with its surroundings, as a text that can be run on its own.
 
     body: the definition alone; library: what it takes from tinylm_lib, by name; problem: why there is no text.
+    python: the version that the notebook was written with, where the grader runs another one.
     """
 
     text: str = ""
     body: str = ""
     library: tuple[str, ...] = ()
     problem: str = ""
+    python: str = ""
 
 
 class Statement(NamedTuple):
-    """One statement at the left margin: what it binds, what it looks up, and what it writes into without binding it."""
+    """One statement at the left margin: what it binds, what it looks up, and what it writes into without binding it.
+
+    given: its cell is one of the lesson, as the course gives it to everybody.
+    """
 
     text: str
     node: ast.stmt
@@ -38,21 +46,27 @@ class Statement(NamedTuple):
     needs: set[str]
     changes: set[str]
     cell: int = 0
+    given: bool = False
 
 
 class Cells:
-    """All that the code cells of a notebook say, in their order there, whatever the order in which they were run."""
+    """All that the code cells of a notebook say, in their order there, whatever the order in which they were run.
 
-    def __init__(self, texts: Iterable[str]):
+    given: the texts of cells that are not the student's own.
+    """
+
+    def __init__(self, texts: Iterable[str], given: Collection[str] = ()):
+        self.given = given
         self.statements: list[Statement] = []
         self.broken: list[tuple[str, str]] = []  # the text of a cell that is not Python, and why
         for number, text in enumerate(texts):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a doubtful escape, which was said when the cell was run
                 try:
-                    self.statements += [s._replace(cell=number) for s in _statements(_python(text))]
+                    found = _statements(_python(text))
+                    self.statements += [s._replace(cell=number, given=text in given) for s in found]
                 except Exception as error:  # of a text that was made to break Python's parser, or IPython's
-                    self.broken.append((text, _said(error)))
+                    self.broken.append((text, _said(error, text)))
 
     def attempt(self, name: str) -> Attempt | None:
         """The last attempt at a function, None where there is only the stub; a broken one if there is no other."""
@@ -75,14 +89,28 @@ class Cells:
                 return aliased._replace(text=f"{aliased.text}\n\n{name} = {other}\n")
         for text, why in reversed(self.broken):
             if re.search(rf"^[ \t]*(async )?def {name}\b|^{name}[ \t]*=", text, re.M):
-                return Attempt(body=text, problem=f"its cell has a syntax error, {why}")
+                return Attempt(body=text, problem=f"its cell has {why}")
         return None
 
     def _checked_as(self, name: str) -> list[str]:
-        """The names of functions that were given to a check of this exercise, the last first."""
-        calls = [n for s in self.statements for n in ast.walk(s.node) if isinstance(n, ast.Call) and len(n.args) == 2]
-        given = [n.args[1] for n in calls if isinstance(n.args[0], ast.Constant) and n.args[0].value == name]
-        return [n.id for n in reversed(given) if isinstance(n, ast.Name) and n.id != name]
+        """The names of functions that a student gave to a check of this exercise, the last first."""
+        return [other for exercise, other in reversed(self._checks) if exercise == name != other]
+
+    @cached_property
+    def _checks(self) -> list[tuple[str, str]]:
+        """The names in calls like `check("softmax", mine)` that a student wrote."""
+        own = [s.node for s in self.statements if not s.given]
+        calls = [n.args for node in own for n in ast.walk(node) if isinstance(n, ast.Call) and len(n.args) == 2]
+        return [(a.value, b.id) for a, b in calls if isinstance(a, ast.Constant) and isinstance(b, ast.Name)]
+
+    def answers(self, name: str, n_arguments: int) -> bool:
+        """Whether a student wrote this function here, or had it checked, although it belongs to another lesson.
+
+        A function that takes another number of arguments only has the same name.
+        """
+        found = [s for s in self.statements if name in s.binds and not s.given and _is_written_out(s.node)]
+        is_meant = any(_takes(s.node, n_arguments) for s in found) or name in [exercise for exercise, _ in self._checks]
+        return is_meant and self.attempt(name) is not None
 
     def defines(self, name: str) -> bool:
         """Whether there is a function of this name, be it the stub."""
@@ -153,8 +181,17 @@ class Cells:
         return tuple(dict.fromkeys(found))
 
 
+def _takes(node: ast.stmt, n_arguments: int) -> bool:
+    """Whether it is a function that can be called with so many arguments."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    places = len(node.args.posonlyargs) + len(node.args.args)
+    return places - len(node.args.defaults) <= n_arguments and (n_arguments <= places or node.args.vararg is not None)
+
+
 def _python(text: str) -> str:
     """A cell without what only Jupyter understands."""
+    text = TIMED.sub(r"\1", text)
     if measured := MEASURES.match(text):
         text = text[measured.end() :]
     elif NOTHING.match(text):
@@ -275,7 +312,11 @@ def _is_stub(node: ast.stmt) -> bool:
     )
 
 
-def _said(error: BaseException) -> str:
+def _said(error: BaseException, text: str) -> str:
+    """Why a cell is not Python, behind "its cell has"."""
+    if conflict := CONFLICT.search(text):
+        line = text.count("\n", 0, conflict.start()) + 1
+        return f"the conflict markers of a merge in line {line}: keep one of the two versions and delete the markers"
     if isinstance(error, SyntaxError):
-        return f"line {error.lineno}: {error.msg}"
-    return f"{type(error).__name__}: {error}"
+        return f"a syntax error, line {error.lineno}: {error.msg}"
+    return f"a syntax error, {type(error).__name__}: {error}"

@@ -2,7 +2,8 @@
 
 It reads one JSON object from its standard input: limits, and the texts of exercises by name. For each exercise it
 writes a line of JSON to what was its standard output: the plain values that came of the probes, or why there are none.
-It decides nothing. What the student's code prints goes to the null device.
+It decides nothing. What the student's code prints goes to the null device. The code finds the names that every kernel
+has; they do nothing here.
 """
 
 import json
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ..checks.calling import calls_of, moved, still_running
+from ..checks.surroundings import supply_names_of_a_notebook
 from ..exercises import find_exercise
 from ..exercises.base import Exercise
+from .touching import Watch
 from .wire import encode_call
 
 SLOW = 4.0  # seconds for all probes, after which nothing more is tried
@@ -32,10 +35,12 @@ def main() -> None:
     for name in job["exercises"]:  # torch starts up here, with our functions
         calls_of(find_exercise(name).reference, find_exercise(name).probes)
     limit(**job["limits"])
+    supply_names_of_a_notebook()
+    watch = Watch(os.getcwd())
     _write(channel, {"ready": True})
     for name, text in job["exercises"].items():
         found = _run(find_exercise(name), text)
-        _write(channel, {"exercise": name, **found, "last": still_running()})
+        _write(channel, {"exercise": name, **found, "touched": watch.take(), "last": still_running()})
         if still_running():  # it would slow down the others
             break
     os._exit(0)  # not through what a student's code has registered
@@ -79,7 +84,7 @@ def _run(exercise: Exercise, text: str) -> dict[str, Any]:
     path = Path(f"{exercise.name}.py").absolute()
     path.write_text(text, encoding="utf-8")
     try:
-        function = runpy.run_path(str(path), run_name="notebook").get(exercise.name)
+        function = runpy.run_path(str(path), run_name="__main__").get(exercise.name)
     except BaseException as error:  # it is a student's code: it may raise anything
         return {"why": _said(error, path)}
     if not callable(function):

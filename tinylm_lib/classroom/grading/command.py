@@ -2,11 +2,13 @@
 
     python -m tinylm_lib grade FOLDER [--to FOLDER] [--lessons NN ...] [--jobs N] [--seconds S] [--site ADDRESS]
 
-FOLDER holds a notebook, or a folder of notebooks and kept parts, for each student. The exercise functions are taken out
+FOLDER holds a notebook, or a folder of notebooks and kept parts, for each student; a folder without a notebook is a
+student, too. The exercise functions are taken out
 of them and run in processes of their own, with limits; INSTRUCTORS.md says what these do not stop.
 
-The target folder gets marks.csv, marks.json, class.html (for you: exercises, commonest mistakes, students, submissions
-with one text) and students/NAME.html (one for each student). If the command is stopped, the same command continues:
+The target folder gets marks.csv (a row for each exercise), marks_table.csv (students and points, for a gradebook),
+marks.json, class.html (for you: exercises, commonest mistakes, students, submissions with one text) and
+students/NAME.html (one for each student). If the command is stopped, the same command continues:
 what is in the target's results.jsonl is not run again, unless a submission, the course or --seconds has changed.
 
 The exit status is 0 if everything was graded, whatever the marks are, 2 for a mistake in the call, 130 after Ctrl-C.
@@ -26,13 +28,15 @@ from ..folders import private_folder
 from .grade import grade
 from .launch import Limits, permitted
 from .marks import Mark
+from .notebook import LESSONS
 from .pages import Pages, counted
 from .report import as_table, in_a_line, write_report
 from .results import Results
 from .sections import find_sections
 from .similar import alike
-from .submissions import LESSONS, submissions
+from .submissions import left_out, submissions
 
+TABLES = ("marks.csv", "marks_table.csv", "marks.json")
 CONFINED = {"network": "the network", "files": "your files", "processes": "your other processes"}
 
 
@@ -51,7 +55,9 @@ def main(argv: Sequence[str] = ()) -> int:
         )
     limits = Limits(seconds=options.seconds)
     results = Results(_usable(to, folder) / "results.jsonl", limits)
-    _say(f"{counted(len(found), 'notebook')} of {counted(len({s.student for s in found}), 'student')}" + _missing())
+    _say(f"{counted(len(found), 'submission')} of {counted(len({s.student for s in found}), 'student')}" + _missing())
+    if names := left_out(options.folder):
+        _say(f"left out, because they are neither notebooks nor named after a lesson: {', '.join(names)}")
     if n := sum(results.of(s) is not None for s in found):
         _say(f"{n} of them are graded already, by an earlier run")
     marks: list[Mark] = []
@@ -65,7 +71,8 @@ def main(argv: Sequence[str] = ()) -> int:
     pages = Pages(marks, find_sections(), alike(texts), texts, _address(options.site))
     shown = write_report(to, pages)
     print(as_table(marks))
-    print(f"\nThe class: {shown}\nEach student: {to / 'students'}\nTables: {to / 'marks.csv'}, {to / 'marks.json'}")
+    tables = ", ".join(str(to / name) for name in TABLES)
+    print(f"\nThe class: {shown}\nEach student: {to / 'students'}\nTables: {tables}")
     return 0
 
 
@@ -117,12 +124,12 @@ def _missing() -> str:
 def _with_progress(marks: Iterator[Mark], total: int) -> Iterator[Mark]:
     """The marks, with a bar on a terminal, and otherwise a line for each submission."""
     is_terminal = sys.stderr.isatty()
-    with tqdm(total=total, desc="grading", unit="notebook", disable=not is_terminal, leave=False) as bar:
+    with tqdm(total=total, desc="grading", unit="submission", disable=not is_terminal, leave=False) as bar:
         for done, ((student, lesson), group) in enumerate(groupby(marks, lambda m: (m.student, m.lesson)), 1):
             yield from group
             bar.update()
             if not is_terminal:
-                _say(f"{done}/{total} {student} {lesson}")
+                _say(f"{done}/{total} {student} {lesson}".rstrip())
 
 
 def _address(site: str) -> str:

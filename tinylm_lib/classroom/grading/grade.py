@@ -1,6 +1,7 @@
 """Grading submitted notebooks: each lesson of a student runs in a process of its own and is judged in this one."""
 
 import os
+import platform
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -16,6 +17,7 @@ from .launch import Limits, answers
 from .marks import Mark
 from .results import Results
 from .submissions import Submission
+from .touching import MOST
 from .wire import decode_call
 
 
@@ -75,20 +77,37 @@ def _outcome(probe: Probe, data: dict[str, Any]) -> Outcome:
 def _marks(submission: Submission, done: Future) -> list[Mark]:
     who = (submission.student, submission.lesson)
     if problem := submission.problem or (done.exception() and f"{type(done.exception()).__name__}: {done.exception()}"):
-        return [Mark(*who, "", "could not be run", "", _line(problem))]
+        return [Mark(*who, name, "could not be run", "", _line(problem)) for name in submission.attempts or [""]]
     said = done.result()
     marks = []
     for name, attempt in submission.attempts.items():
         if attempt is None:
             marks.append(Mark(*who, name, "not attempted", "", ""))
             continue
-        verdict, mistake, says = _judged(find_exercise(name), attempt.problem, said.get(name, {}))
+        answer = said.get(name, {})
+        verdict, mistake, says = _judged(find_exercise(name), attempt.problem, answer)
         notes = [submission.taken.get(name, "")]
         if attempt.library:
             notes.append("calls the library's " + ", ".join(attempt.library))
+        if attempt.python and (verdict == "could not be run" or mistake == "raises an error"):
+            notes.append(_versions(attempt.python))
         says = " ".join([says, *(f"({note})" for note in notes if note)])
-        marks.append(Mark(*who, name, verdict, mistake, _line(says)))
+        marks.append(Mark(*who, name, verdict, mistake, _line(says), _touched(answer.get("touched"))))
     return marks
+
+
+def _versions(python: str) -> str:
+    """What is said where a notebook was written with another version of Python, which may be the reason."""
+    theirs, ours = ([int(n) for n in version.split(".")[:2]] for version in (python, platform.python_version()))
+    advice = f": grade it with Python {theirs[0]}.{theirs[1]} or newer" if theirs > ours else ""
+    return f"the notebook was written with Python {python}, the grader runs Python {platform.python_version()}{advice}"
+
+
+def _touched(attempts: Any) -> str:
+    """What a process says that the code in it tried to change; it may say anything."""
+    if not isinstance(attempts, list) or not attempts:
+        return ""
+    return _line(f"tried to {', to '.join(map(str, attempts[:MOST]))}")
 
 
 def _judged(exercise: Exercise, problem: str, answer: dict[str, Any]) -> tuple[str, str, str]:

@@ -1,5 +1,6 @@
 """A page for each student and one for the class; they load nothing, and what a student wrote is escaped in them."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from urllib.parse import quote
 from ..display.cards import inline
 from ..display.theme import page_head
 from ..exercises import find_exercise, names
-from .marks import Mark
+from .marks import Mark, stopped
 from .sections import Section, answer_to
 from .similar import LONG, Alike
 
@@ -26,6 +27,11 @@ LOOKS = {
 }
 SIGNS = {word: (sign, tone) for sign, word, tone in LOOKS.values()}
 ATTEMPTED = ("right", "mistake", "not right")
+# The headline of a mistake whose first sentence is too long for one, or different for each student.
+GENERAL = {"raises an error": "The function raises an error.", "": "The result is not right."}
+TOUCHED = "⚑"  # marks code that tried to change something outside of itself
+END = re.compile(r"[.!?](?=\s+[^a-z\s]|\s*$)")  # of a sentence
+LONGEST_HEADLINE, LONGEST_CODE = 140, 20_000  # characters
 
 
 def in_order(marks: Iterable[Mark]) -> list[Mark]:
@@ -59,33 +65,55 @@ class Pages:
         return found
 
     def of_student(self, student: str) -> str:
-        """The HTML of one student: each exercise, what the check says, and the section that answers it."""
+        """The HTML of one student: each exercise, what the check says, the section that answers it, and the code."""
         mine = [mark for mark in in_order(self.marks) if mark.student == student]
         parts = [f"<h1>{escape(student)}</h1>", _summary(mine)]
         for lesson in dict.fromkeys(mark.lesson for mark in mine):
             here = [mark for mark in mine if mark.lesson == lesson]
             known = (section.lesson for mark in here if (section := answer_to(mark, self.sections)))
-            parts.append(f"<h2>{escape(next(known, f'Lesson {lesson}' if lesson else 'No lesson of the course'))}</h2>")
-            parts += map(self._mark, here)
+            title = next(known, f"Lesson {lesson}" if lesson else "What belongs to no lesson")
+            parts.append(f"<h2>{escape(title)}</h2>")
+            problems = dict(stopped(here))
+            shown = [mark for mark in here if mark.verdict != "could not be run" or mark in problems]
+            parts += [self._mark(mark, problems.get(mark, [mark.exercise])) for mark in shown]
         return _fill(student, parts)
 
     def of_class(self) -> str:
         """The HTML of the class: the exercises, the commonest mistakes, the students, and who handed in one text."""
-        n, stopped = len(self.files), [mark for mark in in_order(self.marks) if mark.verdict == "could not be run"]
-        parts = [f"<h1>The class</h1><p class='quiet'>{counted(n, 'submission')}</p>", _summary(self.marks)]
+        n, problems = len(self.files), stopped(in_order(self.marks))
+        parts = [f"<h1>The class</h1><p class='quiet'>{counted(n, 'student')}</p>", _summary(self.marks)]
         parts += ["<h2>The exercises</h2>", self._exercises(), "<h2>The commonest mistakes</h2>", *self._mistakes()]
-        parts += ["<h2>The students</h2>", self._students()]
-        if stopped:
-            rows = ((self._link(m.student), escape(m.lesson), _code(m.exercise), inline(m.says)) for m in stopped)
+        parts += ["<h2>The students</h2>", self._students(), *self._touched()]
+        if problems:
+            rows = (
+                (self._link(m.student), escape(m.lesson), ", ".join(map(_code, exercises)), inline(as_sentence(m.says)))
+                for m, exercises in problems
+            )
             parts += ["<h2>What could not be run</h2>", _table(("student", "lesson", "exercise", "why"), rows)]
         return _fill("The class", [*parts, "<h2>Submissions with one text</h2>", *self._groups()])
 
-    def _mark(self, mark: Mark) -> str:
+    def _mark(self, mark: Mark, exercises: Sequence[str]) -> str:
+        """One card of a student's page, about one exercise or several of which the same is said."""
         sign, _, tone = LOOKS[mark.verdict]
-        head = f'<h3>{_code(mark.exercise)}<span class="sign">{sign} {escape(mark.mistake or mark.verdict)}</span></h3>'
-        says = mark.says.removeprefix(f"{mark.exercise}: right. ")
+        title, says = f"{mark.verdict[:1].upper()}{mark.verdict[1:]}", mark.says
+        if tone == "bad":
+            title, says = headline(mark)
+        elif tone == "stop":
+            says = as_sentence(says)
+        named = " ".join(map(_code, exercises))
+        head = f'<h3>{named}<span class="sign">{sign} {inline(title)}</span></h3>'
+        says = says.removeprefix(f"{mark.exercise}: right. ")
         text = f"<p>{inline(says)}</p>" if says else ""
-        return f'<div class="mark {tone}">{head}{text}{self._answer(mark, "Read")}</div>'
+        code = self._code_of(mark.student, exercises[0] if exercises else "", is_open=tone == "bad")
+        return f'<div class="mark {tone}">{head}{text}{self._answer(mark, "Read")}{code}</div>'
+
+    def _code_of(self, student: str, exercise: str, is_open: bool) -> str:
+        """What a student wrote, to unfold; nothing where there is nothing."""
+        text = self.texts.get((student, exercise), "").strip()
+        if not text:
+            return ""
+        opened = " open" if is_open else ""
+        return f"<details{opened}><summary>Your code</summary><pre>{escape(text[:LONGEST_CODE])}</pre></details>"
 
     def _answer(self, mark: Mark, before: str) -> str:
         """The section that answers a mark, as a paragraph."""
@@ -102,8 +130,9 @@ class Pages:
 
     @cached_property
     def _columns(self) -> list[tuple[str, str]]:
-        """The (lesson, exercise) of which there is a mark, in their order."""
-        return [key for key in ((find_exercise(e).lesson, e) for e in names()) if key in self._by_exercise]
+        """The (lesson, exercise) of all lessons of which there is a mark, in their order."""
+        lessons = {mark.lesson for mark in self.marks}
+        return [(lesson, name) for name in names() if (lesson := find_exercise(name).lesson) in lessons]
 
     @cached_property
     def _by_exercise(self) -> dict[tuple[str, str], dict[str, Mark]]:
@@ -116,9 +145,9 @@ class Pages:
     def _exercises(self) -> str:
         rows = []
         for key in self._columns:
-            counts = _counts(self._by_exercise[key].values())
+            counts = _counts(self._by_exercise.get(key, {}).values())
             rows.append((key[0], _code(key[1]), _bar(counts), *(str(n or "") for n in counts.values())))
-        return _table(("lesson", "exercise", "", *SIGNS), rows, "exercises")
+        return _table(("lesson", "exercise", "answers", *SIGNS), rows, "exercises")
 
     def _mistakes(self) -> Iterator[str]:
         """A part for each mistake that two students or more made; the others are folded."""
@@ -138,14 +167,19 @@ class Pages:
         mark = marks[0]
         faults = find_exercise(mark.exercise).faults
         known = [faults[name] for name in mark.mistake.split(" + ") if name in faults]
-        title = f'<span class="sign">✗ {escape(mark.mistake or "a mistake without a name")}</span>'
+        titles = {headline(one)[0] for one in marks}
+        says = titles.pop() if len(titles) == 1 else GENERAL.get(mark.mistake, GENERAL[""])
+        rest = {one.student: one.says.removeprefix(says) for one in marks}
+        title = f'<span class="sign">✗ {inline(says)}</span>'
         head = f'<h3>{title}{_code(mark.exercise)}<span class="n">{counted(len(marks), "student")}</span></h3>'
         if known:
-            says = " ".join(f"It looks as if {fault.looks}. {fault.why}" for fault in known)
+            says = " ".join(fault.why for fault in known)
             who = ", ".join(self._link(one.student) for one in marks)
             text = f'<p>{inline(says)}</p><p class="small quiet">{who}</p>'
         else:
-            text = "".join(f'<p class="small">{self._link(one.student)}: {inline(one.says)}</p>' for one in marks)
+            text = "".join(
+                f'<p class="small">{self._link(one.student)}: {inline(rest[one.student])}</p>' for one in marks
+            )
         return f'<div class="mark bad">{head}{text}{self._answer(mark, "Answered in")}</div>'
 
     def _students(self) -> str:
@@ -156,16 +190,34 @@ class Pages:
             f"<th scope='col'{m}><span>{' '.join(key)}</span></th>"
             for key, m in zip(self._columns, marked, strict=True)
         )
-        rows = []
-        for student in self.files:
-            marks = [self._by_exercise[key].get(student) for key in self._columns]
-            signs = (f"<td{m}>{_sign(mark)}</td>" for mark, m in zip(marks, marked, strict=True))
-            right = sum(mark is not None and mark.verdict == "right" for mark in marks)
-            rows.append(f'<tr><th scope="row">{self._link(student)}</th>{"".join(signs)}<td>{right}</td></tr>')
-        head = f'<tr><th scope="col">student</th>{"".join(names)}<th scope="col">right</th></tr>'
+        rows = [self._row(student, marked) for student in self.files]
+        head = f'<tr><th scope="col">student</th>{"".join(names)}<th scope="col">points</th></tr>'
         key = ", ".join(f"{sign} {word}" for word, (sign, _) in SIGNS.items())
+        if any(mark.touched for mark in self.marks):
+            key += f", {TOUCHED} tried to change something outside"
         body = f'<table class="class"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
         return f'<p class="small quiet">{key}, empty: not handed in</p><div class="scroll" tabindex="0">{body}</div>'
+
+    def _row(self, student: str, marked: Sequence[str]) -> str:
+        """A student's row of signs; a file of an unknown lesson may hold what is missing. marked: classes of cells."""
+        name = f'<th scope="row">{self._link(student)}</th>'
+        unknown = [mark for mark in self.marks if mark.student == student and not mark.exercise]
+        marks = [self._by_exercise.get(key, {}).get(student) for key in self._columns]
+        if unknown and not any(marks):
+            says = "; ".join(inline(mark.says) for mark in unknown)
+            return f'<tr>{name}<td class="note first" colspan="{len(marks) or 1}">{says}</td><td>0</td></tr>'
+        shown = (mark or (unknown[0] if unknown else None) for mark in marks)
+        signs = "".join(f"<td{m}>{_sign(mark)}</td>" for mark, m in zip(shown, marked, strict=True))
+        return f"<tr>{name}{signs}<td>{sum(mark.points for mark in marks if mark)}</td></tr>"
+
+    def _touched(self) -> Iterator[str]:
+        """What students' code tried to change outside of itself; nothing where it did not."""
+        found = [mark for mark in in_order(self.marks) if mark.touched]
+        rows = ((self._link(m.student), escape(m.lesson), _code(m.exercise), inline(m.touched)) for m in found)
+        if found:
+            yield "<h2>Attempts to change something outside</h2>"
+            yield "<p>No exercise needs this. INSTRUCTORS.md says what the system kept from this code.</p>"
+            yield _table(("student", "lesson", "exercise", "its code"), rows)
 
     def _groups(self) -> Iterator[str]:
         yield (
@@ -186,6 +238,24 @@ class Pages:
         texts = ((who, self.texts.get((who, exercise), "").strip()) for who in group.students)
         columns = (f"<div><h4>{escape(who)}</h4><pre>{escape(text)}</pre></div>" for who, text in texts)
         return f'<div class="side" tabindex="0">{"".join(columns)}</div>'
+
+
+def headline(mark: Mark) -> tuple[str, str]:
+    """The first sentence of what is said of a wrong function, and the rest; a full stop in `code` ends none."""
+    at = 0
+    for i, piece in enumerate(mark.says.split("`")):
+        if i % 2 == 0 and (end := END.search(piece)) and at + end.end() <= LONGEST_HEADLINE:
+            cut = at + end.end()
+            return mark.says[:cut], mark.says[cut:].strip()
+        at += len(piece) + 1
+    return GENERAL.get(mark.mistake, GENERAL[""]), mark.says
+
+
+def as_sentence(says: str) -> str:
+    """A reason with a capital letter and a full stop; the name of a file at its beginning stays as it is."""
+    if says.partition(" ")[0].isalpha():
+        says = says[:1].upper() + says[1:]
+    return says if says.endswith((".", "!", "?")) else f"{says}."
 
 
 def _counts(marks: Iterable[Mark]) -> dict[str, int]:
@@ -214,11 +284,11 @@ def _sign(mark: Mark | None) -> str:
     """A verdict in one character, with its words for anyone who points at it or listens."""
     if mark is None:
         return ""
-    sign, _, tone = LOOKS[mark.verdict]
-    says = escape(mark.mistake or mark.verdict)
-    return (
-        f'<span class="sign {tone}" title="{says}" aria-hidden="true">{sign}</span><span class="hidden">{says}</span>'
-    )
+    sign, word, tone = LOOKS[mark.verdict]
+    says = escape(headline(mark)[0] if tone == "bad" else word).replace("`", "")
+    flag = f'<span title="{escape(mark.touched)}">{TOUCHED}</span>' if mark.touched else ""
+    hidden = f'<span class="hidden">{word}</span>'
+    return f'<span class="sign {tone}" title="{says}" aria-hidden="true">{sign}</span>{hidden}{flag}'
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "plain") -> str:

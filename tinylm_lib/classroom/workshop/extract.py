@@ -80,7 +80,7 @@ class _Gathered:
             self.imports.update(lines)
         elif self._is_own(value):
             self.define(name, value)
-        else:
+        elif name != "get_ipython":  # IPython puts it among the variables, and the fresh process supplies it
             fix = f"Define `{name}` inside the function, or pass it as an argument."
             if callable(value):
                 fix = f"Call what `{name}` refers to, or define it inside the function."

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..checks.check import GRADED, diagnose
+from ..checks.surroundings import supply_names_of_a_notebook
 from ..exercises import find_exercise, names
 from ..exercises.base import Diagnosis, Exercise
 from ..folders import ROOT, WORK
@@ -105,6 +106,7 @@ def check_in_fresh_process(name: str, path: Path) -> Diagnosis:
 
 def main(name: str, path: str) -> None:
     """Prints what the check says of a file, as JSON on the last line."""
+    supply_names_of_a_notebook()
     with contextlib.redirect_stdout(sys.stderr):
         try:
             diagnosis = diagnose(name, _load(name, Path(path))[2])
