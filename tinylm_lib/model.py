@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .attention import Attention
 from .cache import KVCache
-from .config import ModelConfig
+from .config import BLOCKS, INITS, ModelConfig
 from .feedforward import feed_forward
 from .layers import NORMS, Embedding, Linear, dropout, pick, truncated_normal_, values_at_hand
 from .positions import POSITIONS, LearnedPosition, Positions
@@ -52,7 +52,7 @@ class PostNormBlock(PreNormBlock):
         return self.ffn_norm(x + self.dropout(self.ffn(x)))  # (B, T, C)
 
 
-BLOCKS = {"pre_norm": PreNormBlock, "post_norm": PostNormBlock}
+BLOCKS |= {"pre_norm": PreNormBlock, "post_norm": PostNormBlock}
 
 
 class NormalInit:
@@ -136,7 +136,7 @@ class ZeroResidualInit(NormalInit):
         nn.init.zeros_(weight)
 
 
-INITS = {
+INITS |= {
     "cs336": CS336Init,
     "normal": NormalInit,
     "xavier": XavierInit,
@@ -177,15 +177,15 @@ class TransformerLM(nn.Module):
         init = pick(INITS, self.config.init, "init")(self.config)
         if self.embed.weight.is_meta:  # it has no numbers to fill, and torch would import its compiler to find that out
             return
-        norms = tuple(NORMS.values())
         residual = [w for b in self.blocks for w in (b.attention.o_proj.weight, b.ffn.down_proj.weight)]
         for module in self.modules():
-            if isinstance(module, norms):
-                nn.init.ones_(module.weight)
-            if isinstance(bias := getattr(module, "bias", None), Tensor):
-                nn.init.zeros_(bias)
-            if isinstance(module, Linear) and not any(module.weight is w for w in residual):
-                init.linear(module.weight)
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+            if isinstance(module, Linear):
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+                if not any(module.weight is w for w in residual):
+                    init.linear(module.weight)
         for weight in residual:
             init.residual(weight)
         init.embedding(self.embed.weight)

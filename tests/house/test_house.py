@@ -425,6 +425,8 @@ def names_mean_one_thing(sources: list[Source]) -> list[str]:
         if s.path.startswith("classroom/exercises/") and not s.path.endswith(("/__init__.py", "/base.py")):
             continue
         for node in s.tree.body:
+            if isinstance(node, ast.AugAssign):  # fills what another file defines
+                continue
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
             found = {getattr(target, "id", getattr(target, "name", "_")) for target in targets}
             for name in found - {"main", "EXERCISES"}:
@@ -438,3 +440,4 @@ def test_a_public_name_means_one_thing() -> None:
     planted = [source("model.py", "class Step: pass"), source("training/loop.py", "def f(): pass\nStep: int = 3")]
     assert names_mean_one_thing(planted) == ["Step is defined in model.py and training/loop.py"]
     assert not names_mean_one_thing([source("model.py", "_X = 1\nimport a"), source("cache.py", "_X = 1\nimport a")])
+    assert not names_mean_one_thing([source("config.py", "X: dict = {}"), source("model.py", "X |= {'a': 1}")])

@@ -10,11 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..config import TrainConfig
+from ..config import PRECISIONS, SCHEDULES, TrainConfig
 from ..layers import pick
 from .distributed import ALONE, Alone
 from .evaluation import next_token_loss
-from .optim import SCHEDULES
 
 
 class Step(NamedTuple):
@@ -47,10 +46,12 @@ def native_precision(device_type: str) -> AbstractContextManager:
 
 
 # By the type of the device. In bf16 are products only; weights and sums stay in fp32.
-PRECISIONS = {
-    "fp32": nullcontext, "tf32": nullcontext, "bf16": lambda kind: torch.autocast(kind, torch.bfloat16),
+PRECISIONS |= {
     "auto": native_precision,
-}  # fmt: skip
+    "fp32": nullcontext,
+    "tf32": nullcontext,
+    "bf16": lambda kind: torch.autocast(kind, torch.bfloat16),
+}
 
 
 def rounds_to_tf32(precision: str, device_type: str) -> bool:
