@@ -14,6 +14,7 @@ from .attention import Attention
 from .cache import KVCache
 from .config import BLOCKS, INITS, ModelConfig
 from .feedforward import feed_forward
+from .inputs import check_ids, check_padding
 from .layers import NORMS, Embedding, Linear, dropout, pick, truncated_normal_, values_at_hand
 from .positions import POSITIONS, LearnedPosition, Positions
 
@@ -235,31 +236,3 @@ class TransformerLM(nn.Module):
         if self.recompute and self.training and extend is None:
             return checkpoint(block, x, positions, None, use_reentrant=False)
         return block(x, positions, extend)
-
-
-def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
-    """Raise unless ids is (B, T), not empty, of integers in 0..vocab_size-1.
-
-    values: look at the ids themselves too, which makes a GPU wait.
-    Raises TypeError for anything but a tensor of integers, ValueError for a wrong shape or an id out of range.
-    """
-    if not isinstance(ids, Tensor):
-        raise TypeError(f"ids must be a tensor, got {type(ids).__name__}; use torch.tensor([[1, 2]]) or pad_left")
-    if ids.dtype not in (torch.long, torch.int32):
-        raise TypeError(f"ids must be integers (torch.long), got {ids.dtype}; use ids.long()")
-    if ids.ndim != 2:
-        raise ValueError(f"ids must be (B, T), got {tuple(ids.shape)}; for one sequence use ids[None]")
-    if ids.numel() == 0:
-        raise ValueError(f"ids {tuple(ids.shape)} hold no token; give at least one, an empty prompt predicts nothing")
-    if values:
-        low, high = (int(x) for x in ids.aminmax())
-        if low < 0 or high >= vocab_size:
-            raise ValueError(f"token id {low if low < 0 else high} is outside 0..{vocab_size - 1} (vocab_size - 1)")
-
-
-def check_padding(padding: Tensor, B: int, S: int, values: bool = True) -> None:
-    """Raise ValueError unless padding is (B,), integers in 0..S-1. values: as in `check_ids`."""
-    fits = isinstance(padding, Tensor) and padding.dtype in (torch.long, torch.int32) and padding.shape == (B,)
-    if not fits or (values and not ((padding >= 0) & (padding < S)).all()):
-        wanted = f"a tensor of {B} integers in 0..{S - 1}, the number of ids before the first token of each sequence"
-        raise ValueError(f"padding must be {wanted}; got {padding}")

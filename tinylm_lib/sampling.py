@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from .cache import KVCache
+from .inputs import check_ids, check_padding
 from .layers import at_least_fp32, evaluation_mode, pick
-from .model import TransformerLM, check_ids, check_padding
+from .model import TransformerLM
 from .probabilities import check_finite, check_number, check_options, next_token_probs, sample
 
 P = ParamSpec("P")
