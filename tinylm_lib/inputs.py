@@ -1,7 +1,22 @@
-"""What a model can read: checks of ids and padding, at the edge."""
+"""What functions accept: checks of numbers, ids and padding at the edge."""
+
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor
+
+
+def check_number(name: str, value: Any, kind: type, fits: Callable[[Any], bool], wanted: str) -> None:
+    """Raise ValueError unless value is a number of that kind that fits."""
+    if not isinstance(value, kind) or isinstance(value, bool) or not fits(value):
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+
+
+def check_size(name: str, value: Any) -> None:
+    """Raise ValueError unless value is an integer of at least 1."""
+    check_number(name, value, Integral, lambda n: n >= 1, "an integer of at least 1")
 
 
 def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
@@ -11,7 +26,8 @@ def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
     Raises TypeError for anything but a tensor of integers, ValueError for a wrong shape or an id out of range.
     """
     if not isinstance(ids, Tensor):
-        raise TypeError(f"ids must be a tensor, got {type(ids).__name__}; use torch.tensor([[1, 2]]) or pad_left")
+        fix = "torch.tensor([tokenizer.encode(text)])" if isinstance(ids, str) else "torch.tensor([[1, 2]]) or pad_left"
+        raise TypeError(f"ids must be a tensor, got {type(ids).__name__}; use {fix}")
     if ids.dtype not in (torch.long, torch.int32):
         raise TypeError(f"ids must be integers (torch.long), got {ids.dtype}; use ids.long()")
     if ids.ndim != 2:

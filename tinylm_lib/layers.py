@@ -17,7 +17,7 @@ def pick(table: Mapping[str, Any], name: str, what: str) -> Any:
 
     Raises ValueError listing the known names.
     """
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         raise ValueError(f"{what} {name!r} is unknown; choose one of {', '.join(table)}")
     return table[name]
 
