@@ -13,6 +13,8 @@ from tinylm_lib.feedforward import FFNS
 from tinylm_lib.layers import NORMS
 from tinylm_lib.model import BLOCKS, INITS
 from tinylm_lib.positions import LAYOUTS, POSITIONS
+from tinylm_lib.training.loop import PRECISIONS
+from tinylm_lib.training.optim import RULES, SCHEDULES
 
 RECORDS = (ModelConfig, TrainConfig, RopeScaling)
 
@@ -154,9 +156,14 @@ def test_derived_d_ff_is_the_nearest_multiple(ratio: float, multiple: int) -> No
 @pytest.mark.parametrize(
     ("field", "table"),
     [("norm", NORMS), ("position", POSITIONS), ("ffn", FFNS), ("block", BLOCKS), ("init", INITS),
-     ("rope_layout", LAYOUTS)],
+     ("rope_layout", LAYOUTS), ("optimizer", RULES), ("schedule", SCHEDULES), ("precision", PRECISIONS)],
 )  # fmt: skip
-def test_the_config_offers_exactly_what_the_table_holds(field: str, table: dict[str, Any]) -> None:
-    assert list(ModelConfig.__dataclass_fields__[field].metadata["choices"]) == list(table)
-    with pytest.raises(ValueError, match=f"{field} 'mish' is unknown; choose one of {', '.join(table)}"):
-        ModelConfig(**{field: "mish"})
+def test_a_record_offers_what_the_table_of_classes_holds_and_nothing_else(
+    field: str, table: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = next(record for record in (ModelConfig, TrainConfig) if field in record.__dataclass_fields__)
+    assert len(table) >= 2
+    with pytest.raises(ValueError, match=f"{field} 'mish' is unknown; choose one of {', '.join(table)}$"):
+        record(**{field: "mish"})
+    monkeypatch.setitem(table, "mish", next(iter(table.values())))  # all that a new class needs
+    assert getattr(record(**{field: "mish"}), field) == "mish"

@@ -16,7 +16,6 @@ import pytest
 import torch
 from support.hub import trained
 
-import tinylm_lib
 from tinylm_lib import ModelConfig, TrainConfig, TransformerLM, generate, storyworld
 from tinylm_lib.__main__ import main, parser
 from tinylm_lib.commands.flags import SPELLED
@@ -196,31 +195,6 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, shell: Shell, monkey
     assert f"train --resume --out={out}" in said
     assert load(latest(out)).step == step
     assert process.returncode == 0, "it did what it was asked to"
-
-
-WHILE_TORCH_LOADS = """
-import signal, sys
-
-class Interrupt:
-    def find_spec(self, name, path=None, target=None):
-        if name == "torch.nn":
-            signal.raise_signal(signal.SIGINT)
-
-sys.meta_path.insert(0, Interrupt())
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
-@pytest.mark.parametrize(("program", "lines"), [(["-m", "tinylm_lib", "train"], 0), (["-c", "import tinylm_lib"], 3)])
-def test_ctrl_c_while_pytorch_loads_prints_no_traceback_of_the_program(
-    program: list[str], lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sitecustomize.py").write_text(WHILE_TORCH_LOADS, encoding="utf-8")
-    code = str(Path(tinylm_lib.__file__).parents[1])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), code)))
-    done = subprocess.run([sys.executable, *program], capture_output=True, text=True, timeout=120)
-    assert done.returncode == -signal.SIGINT, "a shell makes 130 of it"
-    assert len(done.stderr.splitlines()) >= lines if lines else done.stderr == "", done.stderr
 
 
 def test_a_second_ctrl_c_interrupts(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,19 @@ from support.models import MODELS, NO_DROPOUT, SIZES, rounding, scrambled, some_
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 
-from tinylm_lib import KVCache, ModelConfig, TrainConfig, TransformerLM, generate, next_token_loss, preset
-from tinylm_lib.layers import LayerNorm, Linear, RMSNorm
+from tinylm_lib import (
+    KVCache,
+    ModelConfig,
+    TrainConfig,
+    TransformerLM,
+    checkpoint,
+    generate,
+    next_token_loss,
+    preset,
+    train,
+)
+from tinylm_lib.cost import count_parameters
+from tinylm_lib.layers import NORMS, LayerNorm, Linear, RMSNorm
 from tinylm_lib.model import BLOCKS, INITS
 from tinylm_lib.presets import FAMILIES
 from tinylm_lib.training.optim import build_optimizer
@@ -314,6 +326,79 @@ def test_initialise_fills_all_weights_again_and_follows_the_seed(name: str) -> N
     assert models[2](some_ids(2, 5)).isfinite().all()
     models[1].initialise()
     assert not torch.equal(models[1].embed.weight, models[0].embed.weight), "the dice have moved on"
+
+
+# The weights of each preset and of each way to fill them, in one number: it also depends on the order of the draws.
+FINGERPRINTS = {
+    ("modern", "zero_residual"): -15.051739,
+    ("cs336", "cs336"): -29.191506,
+    ("cs190c", "normal"): 0.270665,
+    ("gpt", "normal"): 1.571925,
+    ("tiny_transformer", "normal"): 0.640400,
+    ("gpt2", "gpt2"): 0.278698,
+    ("llama", "normal"): -1.535300,
+    ("tiny_transformer", "cs336"): 8.093179,
+    ("tiny_transformer", "xavier"): -7.163477,
+    ("tiny_transformer", "kaiming"): 22.535698,
+    ("tiny_transformer", "gpt2"): 0.295300,
+    ("tiny_transformer", "zero_residual"): 10.362783,
+}
+
+
+@pytest.mark.parametrize(("name", "init"), FINGERPRINTS)
+def test_initial_weights_are_those_that_published_runs_began_with(name: str, init: str) -> None:
+    torch.manual_seed(7)
+    model = TransformerLM(tiny(name, init=init))
+    weights = torch.cat([p.detach().double().flatten() for p in model.parameters()])
+    places = torch.arange(len(weights), dtype=torch.float64)
+    assert (weights @ places.cos()).item() == pytest.approx(FINGERPRINTS[name, init], rel=1e-4)
+
+
+class BareNorm(nn.Module):
+    """A norm without weights, as a newcomer adds it."""
+
+    vectors = 0
+
+    def __init__(self, d: int, eps: float = 1e-5):
+        super().__init__()
+        self.d, self.eps = d, eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, (self.d,), eps=self.eps)
+
+
+class ShiftNorm(BareNorm):
+    """A norm whose weight has another name and begins at another number than those of the library."""
+
+    vectors = 1
+
+    def __init__(self, d: int, eps: float = 1e-5):
+        super().__init__(d, eps)
+        self.shift = nn.Parameter(torch.full((d,), 0.25))
+
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.shift, 0.25)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.shift
+
+
+@pytest.mark.parametrize("norm", [BareNorm, ShiftNorm])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_new_norm_is_a_class_and_a_line_in_the_table(
+    norm: type[BareNorm], block: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(NORMS, "new", norm)
+    config, ids = tiny("modern", norm="new", block=block), some_ids(2, 9)
+    model = scrambled(config)
+    assert count_parameters(config).total == sum(p.numel() for p in model.parameters())
+    assert torch.equal(generate(model, ids, 4, temperature=0)[:, 9], model(ids)[:, -1].argmax(-1))
+    back = checkpoint.load(checkpoint.save(tmp_path, model)).model
+    assert back.config == config and torch.equal(back(ids), model(ids))
+    recipe = TrainConfig(total_steps=1, precision="fp32", batch_size=2, seq_len=9)
+    next(train(model, build_optimizer(model, recipe), iter([(ids, ids)]), recipe))
+    model.initialise()
+    assert all((p == 0.25).all() for name, p in model.named_parameters() if name.endswith("shift"))
 
 
 DROPPED = {  # a dropout of 1 shows exactly where it acts: the model continues as if these modules gave 0

@@ -445,7 +445,7 @@ ONE, MASK = torch.zeros(2, 3), torch.ones(2, 3) > 0
     (lambda: rollouts(small_language(), PROMPTS, 0, 3, stop_ids=[2]), "n_each must be an integer of at least 1, got 0"),
     (lambda: rollouts(small_language(), PROMPTS, 2, 0, stop_ids=[2]), "max_new_tokens must be .* at least 1, got 0"),
     (lambda: rollouts(small_language(), PROMPTS, 2, 9, stop_ids=[2]), "4 prompt tokens and 9 new ones exceed"),
-    (lambda: rollouts(small_language(), PROMPTS, 2, 3, stop_ids=[5]), "stop id 5 is outside 0..2"),
+    (lambda: rollouts(small_language(), PROMPTS, 2, 3, stop_ids=[5]), "stop id must be an integer in 0..2 .*, got 5"),
     (lambda: rollouts(small_language(), [[]], 2, 3, stop_ids=[2]), "prompts must be lists of at least one id"),
     (lambda: rollouts(small_language(), PROMPTS, 2, 3, stop_ids=[2], temperature=0), "temperature must be positive"),
     (lambda: run(small_language(), n_each=1), "n_each must be at least 2, .* got 1"),

@@ -225,6 +225,15 @@ def test_pad_left_puts_pads_before_the_shorter_prompts() -> None:
     for wrong in ([], [[1], []], [1, 2]):
         with pytest.raises(ValueError, match=r"prompts must be lists of at least one id, .*; got \["):
             pad_left(wrong)
+    for texts in ("ab", ["ab", "c"]):
+        with pytest.raises(ValueError, match=r"prompts must be lists of at least one id, .*; got .*ab"):
+            pad_left(texts)
+
+
+@pytest.mark.parametrize("prompt", [[1, 2], torch.tensor([1]), None, 5])
+def test_a_prompt_that_is_not_a_text_is_refused(prompt: Any) -> None:
+    with pytest.raises(TypeError, match=f"prompt must be a text, got {type(prompt).__name__}; for .* use stream"):
+        stream_text(toy_model(), ByteTokenizer(), prompt)
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [

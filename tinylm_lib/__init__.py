@@ -1,10 +1,5 @@
 """TinyLM: a modern decoder-only language model in a library small enough to read from end to end."""
 
-import sys
-
-if "".join(sys.argv[:1]).endswith(("-m", "tinylm", "tinylm.exe")):  # Ctrl-C while PyTorch loads is not an error
-    sys.excepthook = lambda kind, *rest: kind is KeyboardInterrupt or sys.__excepthook__(kind, *rest)
-
 from .cache import KVCache
 from .config import ModelConfig, TrainConfig
 from .data import RandomWindows, every_window, load_corpus, open_tokens, split, write_tokens

@@ -2,21 +2,29 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar, get_args
 
 _R = TypeVar("_R", bound="Record")
 
-# What a choice fixes about sizes. The classes themselves are in the tables NORMS, POSITIONS, FFNS, BLOCKS and INITS.
-FFN_RATIO = {"swiglu": 8 / 3, "geglu": 8 / 3, "gelu": 4, "gelu_tanh": 4, "relu": 4}  # d_ff / d_model
-# (d_model, d_head) must be multiples of these: sinusoids come in pairs, rotary rotates pairs.
-SIZE_MULTIPLES = {"none": (1, 1), "learned": (1, 1), "sinusoidal": (2, 1), "rotary": (1, 2)}
+# The tables of choices. The file that defines the classes of a table fills it, so that a name is written only there,
+# and a config knows the names without torch.
+NORMS: dict[str, Any] = {}  # layers
+LAYOUTS: dict[str, Any] = {}  # positions
+POSITIONS: dict[str, tuple[Any, Any]] = {}  # positions
+FFNS: dict[str, tuple[Any, Any]] = {}  # feedforward
+BLOCKS: dict[str, Any] = {}  # model
+INITS: dict[str, Any] = {}  # model
+RULES: dict[str, Any] = {}  # training/optim
+SCHEDULES: dict[str, Any] = {}  # training/optim
+PRECISIONS: dict[str, Any] = {}  # training/loop
 IGNORED = -100  # a target that does not count
 
 
-def choice(default: str | None, *names: str, help: str = "") -> Any:
-    """A dataclass field whose value is one of a few names."""
-    return field(default=default, metadata={"choices": names, "help": help})
+def choice(default: str | None, table: Mapping[str, Any], help: str) -> Any:
+    """A dataclass field whose value is a name in a table."""
+    return field(default=default, metadata={"choices": table, "help": help})
 
 
 def option(default: Any, help: str, low: float | None = None, high: float | None = None) -> Any:
@@ -105,14 +113,14 @@ class ModelConfig(Record):
     d_ff: int = option(None, "F, inner width of the feed-forward; default from the ffn's ratio", low=1)
     d_ff_multiple_of: int = option(64, "a derived d_ff is rounded to a multiple of this", low=1)
 
-    block: str = choice("pre_norm", "pre_norm", "post_norm", help="where the norms are")
-    norm: str = choice("rms", "rms", "layer", help="which norm")
+    block: str = choice("pre_norm", BLOCKS, "where the norms are")
+    norm: str = choice("rms", NORMS, "which norm")
     norm_eps: float = option(1e-5, "added to the mean square inside the root", low=0.0)
-    position: str = choice("rotary", *SIZE_MULTIPLES, help="how the model knows word order")
-    rope_layout: str = choice("halves", "interleaved", "halves", help="which coordinates rotary pairs up")
+    position: str = choice("rotary", POSITIONS, "how the model knows word order")
+    rope_layout: str = choice("halves", LAYOUTS, "which coordinates rotary pairs up")
     rope_base: float = option(10_000.0, "base of the rotary frequencies", low=1.0)
     rope_scaling: RopeScaling | None = option(None, "Llama 3's stretch of slow frequencies")  # noqa: RUF009
-    ffn: str = choice("swiglu", *FFN_RATIO, help="which feed-forward")
+    ffn: str = choice("swiglu", FFNS, "which feed-forward")
     qkv_bias: bool = option(False, "biases on the query, key and value projections")
     o_bias: bool = option(False, "a bias on the attention's output projection")
     ffn_bias: bool = option(False, "biases in the feed-forward")
@@ -120,9 +128,7 @@ class ModelConfig(Record):
     tie_embeddings: bool = option(True, "use the embedding matrix as the output head")
     scale_embeddings: bool = option(False, "multiply embeddings by sqrt(d_model)")
 
-    init: str = choice(
-        "zero_residual", "cs336", "normal", "xavier", "kaiming", "gpt2", "zero_residual", help="initial weights"
-    )
+    init: str = choice("zero_residual", INITS, "initial weights")
     init_std: float = option(
         0.02, "standard deviation of initial embeddings, and of all matrices with normal and gpt2", low=0.0
     )
@@ -151,14 +157,14 @@ class ModelConfig(Record):
                 f"n_kv_heads {self.n_kv_heads} does not divide n_heads {self.n_heads}; "
                 f"choose from {_divisors(self.n_heads)}"
             )
-        for name, multiple in zip(("d_model", "d_head"), SIZE_MULTIPLES[self.position], strict=True):
-            if getattr(self, name) % multiple:
+        for name, part in zip(("d_model", "d_head"), POSITIONS[self.position], strict=True):
+            if getattr(self, name) % part.multiple:
                 raise ValueError(
                     f"{name} {getattr(self, name)} is odd, but position {self.position!r} works on pairs of "
                     f"coordinates; choose an even {name} (d_head is d_model / n_heads unless it is given)"
                 )
         if self.d_ff is None:
-            object.__setattr__(self, "d_ff", derived_d_ff(self.d_model, FFN_RATIO[self.ffn], self.d_ff_multiple_of))
+            object.__setattr__(self, "d_ff", derived_d_ff(self.d_model, FFNS[self.ffn][0].ratio, self.d_ff_multiple_of))
 
 
 def derived_d_ff(d_model: int, ratio: float, multiple_of: int) -> int:
@@ -177,10 +183,10 @@ class TrainConfig(Record):
     batch_size: int = option(8, "sequences per backward pass, of all processes together", low=1)
     seq_len: int = option(128, "tokens per sequence", low=1)
     micro_steps: int = option(1, "backward passes per update", low=1)
-    optimizer: str = choice("muon", "muon", "adamw", help="optimizer of the blocks' matrices; AdamW for all else")
+    optimizer: str = choice("muon", RULES, "optimizer of the blocks' matrices; AdamW for all else")
     matrix_lr: float = option(4e-3, "peak learning rate of the blocks' matrices", low=0.0, high=1e6)
     embedding_lr: float = option(3e-2, "peak learning rate of embeddings, head, gains and all else", low=0.0, high=1e6)
-    schedule: str = choice("linear", "linear", "cosine", help="how the learning rates fall after the warm-up")
+    schedule: str = choice("linear", SCHEDULES, "how the learning rates fall after the warm-up")
     floor: float = option(0.0, "fraction of the peak learning rates that is left at the end", low=0.0, high=1.0)
     warmup_steps: int = option(0, "updates of linear warm-up", low=0)
     weight_decay: float = option(0.0, "decay of everything but gains and biases", low=0.0, high=1e6)
@@ -191,9 +197,8 @@ class TrainConfig(Record):
     clip_norm: float | None = option(1.0, "largest global gradient norm; none never clips", low=0.0)
     recompute: bool = option(False, "compute a block's activations again in the backward pass instead of keeping them")
     precision: str = choice(
-        "auto", "auto", "fp32", "tf32", "bf16",
-        help="of products; auto: bf16 where there are instructions; tf32: on NVIDIA GPUs, fp32 elsewhere",
-    )  # fmt: skip
+        "auto", PRECISIONS, "of products; auto: bf16 where there are instructions; tf32: on NVIDIA GPUs, fp32 elsewhere"
+    )
     seed: int = option(1, "seed of the initial weights and of the batches", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:

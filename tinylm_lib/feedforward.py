@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .config import ModelConfig
+from .config import FFNS, ModelConfig
 from .layers import Linear, dropout, gelu, gelu_tanh, pick, silu
 
 
@@ -13,6 +13,7 @@ class MLP(nn.Module):
     """down(activation(up(x))): the classic feed-forward. Source: Vaswani et al. 2017, equation 2."""
 
     matrices = 2  # of C*F parameters each
+    ratio = 4.0  # d_ff / d_model, where d_ff is derived
 
     def __init__(self, config: ModelConfig, activation: Callable[[Tensor], Tensor]):
         super().__init__()
@@ -34,6 +35,7 @@ class GatedMLP(nn.Module):
     """
 
     matrices = 3
+    ratio = 8 / 3
 
     def __init__(self, config: ModelConfig, activation: Callable[[Tensor], Tensor]):
         super().__init__()
@@ -49,7 +51,7 @@ class GatedMLP(nn.Module):
         return self.dropout(self.down_proj(h))  # (..., F) -> (..., C)
 
 
-FFNS = {
+FFNS |= {
     "swiglu": (GatedMLP, silu),
     "geglu": (GatedMLP, gelu),
     "gelu": (MLP, gelu),

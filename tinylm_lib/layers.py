@@ -9,13 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .config import NORMS
+
 
 def pick(table: Mapping[str, Any], name: str, what: str) -> Any:
     """Look `name` up in a table of classes.
 
     Raises ValueError listing the known names.
     """
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         raise ValueError(f"{what} {name!r} is unknown; choose one of {', '.join(table)}")
     return table[name]
 
@@ -135,6 +137,10 @@ class RMSNorm(nn.Module):
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(d, device=device, dtype=dtype))
 
+    def reset_parameters(self) -> None:
+        """Set the gain to 1, where it begins."""
+        nn.init.ones_(self.weight)
+
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d). Returns (..., d) in the dtype of x."""
         z, gain = at_least_fp32(x), self.weight
@@ -160,6 +166,11 @@ class LayerNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(d, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(d, device=device, dtype=dtype))
 
+    def reset_parameters(self) -> None:
+        """Set the gain to 1 and the bias to 0, where they begin."""
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
+
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d). Returns (..., d) in the dtype of x."""
         z = at_least_fp32(x)
@@ -168,7 +179,7 @@ class LayerNorm(nn.Module):
     extra_repr = RMSNorm.extra_repr
 
 
-NORMS: dict[str, type[RMSNorm] | type[LayerNorm]] = {"rms": RMSNorm, "layer": LayerNorm}
+NORMS |= {"rms": RMSNorm, "layer": LayerNorm}
 
 
 def dropout(fraction: float) -> Callable[[Tensor], Tensor]:

@@ -12,8 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 from .attention import Attention
 from .cache import KVCache
-from .config import ModelConfig
+from .config import BLOCKS, INITS, ModelConfig
 from .feedforward import feed_forward
+from .inputs import check_ids, check_padding
 from .layers import NORMS, Embedding, Linear, dropout, pick, truncated_normal_, values_at_hand
 from .positions import POSITIONS, LearnedPosition, Positions
 
@@ -52,7 +53,7 @@ class PostNormBlock(PreNormBlock):
         return self.ffn_norm(x + self.dropout(self.ffn(x)))  # (B, T, C)
 
 
-BLOCKS = {"pre_norm": PreNormBlock, "post_norm": PostNormBlock}
+BLOCKS |= {"pre_norm": PreNormBlock, "post_norm": PostNormBlock}
 
 
 class NormalInit:
@@ -136,7 +137,7 @@ class ZeroResidualInit(NormalInit):
         nn.init.zeros_(weight)
 
 
-INITS = {
+INITS |= {
     "cs336": CS336Init,
     "normal": NormalInit,
     "xavier": XavierInit,
@@ -177,15 +178,15 @@ class TransformerLM(nn.Module):
         init = pick(INITS, self.config.init, "init")(self.config)
         if self.embed.weight.is_meta:  # it has no numbers to fill, and torch would import its compiler to find that out
             return
-        norms = tuple(NORMS.values())
         residual = [w for b in self.blocks for w in (b.attention.o_proj.weight, b.ffn.down_proj.weight)]
         for module in self.modules():
-            if isinstance(module, norms):
-                nn.init.ones_(module.weight)
-            if isinstance(bias := getattr(module, "bias", None), Tensor):
-                nn.init.zeros_(bias)
-            if isinstance(module, Linear) and not any(module.weight is w for w in residual):
-                init.linear(module.weight)
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+            if isinstance(module, Linear):
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+                if not any(module.weight is w for w in residual):
+                    init.linear(module.weight)
         for weight in residual:
             init.residual(weight)
         init.embedding(self.embed.weight)
@@ -235,31 +236,3 @@ class TransformerLM(nn.Module):
         if self.recompute and self.training and extend is None:
             return checkpoint(block, x, positions, None, use_reentrant=False)
         return block(x, positions, extend)
-
-
-def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
-    """Raise unless ids is (B, T), not empty, of integers in 0..vocab_size-1.
-
-    values: look at the ids themselves too, which makes a GPU wait.
-    Raises TypeError for anything but a tensor of integers, ValueError for a wrong shape or an id out of range.
-    """
-    if not isinstance(ids, Tensor):
-        raise TypeError(f"ids must be a tensor, got {type(ids).__name__}; use torch.tensor([[1, 2]]) or pad_left")
-    if ids.dtype not in (torch.long, torch.int32):
-        raise TypeError(f"ids must be integers (torch.long), got {ids.dtype}; use ids.long()")
-    if ids.ndim != 2:
-        raise ValueError(f"ids must be (B, T), got {tuple(ids.shape)}; for one sequence use ids[None]")
-    if ids.numel() == 0:
-        raise ValueError(f"ids {tuple(ids.shape)} hold no token; give at least one, an empty prompt predicts nothing")
-    if values:
-        low, high = (int(x) for x in ids.aminmax())
-        if low < 0 or high >= vocab_size:
-            raise ValueError(f"token id {low if low < 0 else high} is outside 0..{vocab_size - 1} (vocab_size - 1)")
-
-
-def check_padding(padding: Tensor, B: int, S: int, values: bool = True) -> None:
-    """Raise ValueError unless padding is (B,), integers in 0..S-1. values: as in `check_ids`."""
-    fits = isinstance(padding, Tensor) and padding.dtype in (torch.long, torch.int32) and padding.shape == (B,)
-    if not fits or (values and not ((padding >= 0) & (padding < S)).all()):
-        wanted = f"a tensor of {B} integers in 0..{S - 1}, the number of ids before the first token of each sequence"
-        raise ValueError(f"padding must be {wanted}; got {padding}")

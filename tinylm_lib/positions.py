@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import ModelConfig, RopeScaling
+from .config import LAYOUTS, POSITIONS, ModelConfig, RopeScaling
 from .layers import at_least_fp32, cast, pick, truncated_normal_
 
 
@@ -62,6 +62,7 @@ class Unchanged(nn.Module):
     """No position: returns x. Used in both columns of POSITIONS."""
 
     vectors = 0  # of C parameters each, per position
+    multiple = 1  # d_model of what is added, and d_head of what is applied to q and k, are multiples of this
 
     def rows(self, positions: Tensor) -> None:
         """positions (...). There is nothing to look up."""
@@ -80,6 +81,7 @@ class LearnedPosition(nn.Module):
     """One learned vector per position, added to x. Initial weights: N(0, 0.02^2) cut off at three of these."""
 
     vectors = 1
+    multiple = 1
 
     def __init__(self, max_seq_len: int, d_model: int):
         super().__init__()
@@ -120,6 +122,7 @@ class SinusoidalPosition(Tables):
     """The fixed vectors of `sinusoidal_table`, added to x."""
 
     vectors = 0
+    multiple = 2
     table: Tensor
 
     def __init__(self, max_seq_len: int, d_model: int):
@@ -142,7 +145,7 @@ class SinusoidalPosition(Tables):
 
 
 # Where the two coordinates of a pair are: how to unfold D into pairs, and which of the two new axes is the pair.
-LAYOUTS = {
+LAYOUTS |= {
     "interleaved": ((-1, 2), -1),  # (0, 1), (2, 3), ...: GPT-J and the RoPE paper
     "halves": ((2, -1), -2),  # (0, D/2), (1, D/2 + 1), ...: GPT-NeoX and Llama checkpoints on the hub
 }
@@ -156,6 +159,7 @@ class Rotary(Tables):
     Source: Su et al. 2021, "RoFormer", equations 14, 15 and 34. Notebook 06.
     """
 
+    multiple = 2
     cos: Tensor
     sin: Tensor
     partner: Tensor
@@ -219,7 +223,7 @@ class Rotary(Tables):
 
 
 # What these columns cannot hold: ALiBi (Press et al. 2022), which adds to the scores, and torch's kernel keeps those.
-POSITIONS = {
+POSITIONS |= {
     #              added to x, once     applied to q and k, in every layer
     "none": (Unchanged, Unchanged),
     "learned": (LearnedPosition, Unchanged),

@@ -1,13 +1,12 @@
 """From logits to the probabilities to sample from, and one draw from them. Notebook 12."""
 
 import math
-from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from .inputs import check_number
 from .layers import at_least_fp32, values_at_hand
 
 TINIEST = 1e-30  # smaller numbers and their inverses leave fp32 no room
@@ -75,12 +74,6 @@ def check_options(V: int, temperature: float, top_k: int | None, top_p: float | 
         check_number("top_p", top_p, Real, lambda p: 0 < p <= 1, "above 0 and at most 1")
     if min_p is not None:
         check_number("min_p", min_p, Real, lambda p: 0 <= p <= 1, "from 0 to 1")
-
-
-def check_number(name: str, value: Any, kind: type, fits: Callable[[Any], bool], wanted: str) -> None:
-    """Raise ValueError unless value is a number of that kind that fits."""
-    if not isinstance(value, kind) or isinstance(value, bool) or not fits(value):
-        raise ValueError(f"{name} must be {wanted}, got {value}")
 
 
 def sample(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:

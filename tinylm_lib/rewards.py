@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .inputs import check_number, check_size
 from .layers import at_least_fp32, evaluation_mode, pick, values_at_hand
 from .model import TransformerLM
-from .probabilities import check_number
 from .sampling import generate
 from .training.loop import PRECISIONS
 from .writing import pad_left
@@ -189,9 +189,9 @@ def _write(
     generator: torch.Generator | None,
 ) -> Rollouts:
     """As `rollouts`, but nobody has read the texts yet: of the log-probabilities there are none, (B, 0)."""
-    check_number("n_each", n_each, Integral, lambda n: n >= 1, "an integer of at least 1")
+    check_size("n_each", n_each)
     check_number("temperature", temperature, Real, lambda t: 0 < t < math.inf, "positive and finite")
-    check_number("max_new_tokens", max_new_tokens, Integral, lambda n: n >= 1, "an integer of at least 1")
+    check_size("max_new_tokens", max_new_tokens)
     device = model.embed.weight.device
     ids, pads = pad_left(prompts)
     some, pads = ids.repeat_interleave(n_each, 0), pads.repeat_interleave(n_each)  # (B, T), (B)
@@ -270,7 +270,7 @@ def reinforce(
         raise ValueError("reference is the model itself, so the distance is always 0; use copy.deepcopy(model)")
     check_number("n_each", n_each, Integral, lambda n: n >= 2, "at least 2, or no answer has another to compare with")
     check_number("beta", beta, Real, lambda b: 0 <= b < math.inf, "0 or positive and finite")
-    check_number("n_updates", n_updates, Integral, lambda n: n >= 1, "an integer of at least 1")
+    check_size("n_updates", n_updates)
     pick(SCALES, scale, "scale")
     area = pick(PRECISIONS, precision, "precision")
     options: dict[str, Any] = {"stop_ids": stop_ids, "temperature": temperature, "generator": generator}

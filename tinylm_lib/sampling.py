@@ -1,7 +1,7 @@
 """Writing: sampling, streaming and beam search, over a cache. Notebook 12."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from .cache import KVCache
+from .inputs import check_ids, check_number, check_padding, check_size
 from .layers import at_least_fp32, evaluation_mode, pick
-from .model import TransformerLM, check_ids, check_padding
-from .probabilities import check_finite, check_number, check_options, next_token_probs, sample
+from .model import TransformerLM
+from .probabilities import check_finite, check_options, next_token_probs, sample
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,7 +72,13 @@ class Options:
     vocab_size: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop_ids", tuple(t.item() if isinstance(t, Tensor) else t for t in self.stop_ids))
+        stops = self.stop_ids.tolist() if isinstance(self.stop_ids, Tensor) else self.stop_ids
+        if isinstance(stops, str) or not isinstance(stops, Iterable):
+            raise TypeError(f"stop_ids must be a list of token ids, got {stops!r}; for one id use [5]")
+        object.__setattr__(self, "stop_ids", tuple(t.item() if isinstance(t, Tensor) else t for t in stops))
+        if not isinstance(self.generator, torch.Generator | None):
+            fix = "use torch.Generator().manual_seed(0)"
+            raise TypeError(f"generator must be a torch.Generator, got {self.generator!r}; {fix}")
 
     def n_tokens(self, model: TransformerLM, ids: Tensor, max_new_tokens: int) -> int:
         """Return how many tokens to add to ids (B, T) at most; raise TypeError or ValueError for impossible options."""
@@ -84,8 +91,7 @@ class Options:
         check_number("vocab_size", drawn, Integral, lambda n: 1 <= n <= V, f"an integer from 1 to {V}")
         check_options(drawn, self.temperature, self.top_k, self.top_p, self.min_p)
         for name, token in [("pad_id", self.pad_id), *(("stop id", t) for t in self.stop_ids)]:
-            if not isinstance(token, Integral) or not 0 <= token < V:
-                raise ValueError(f"{name} {token} is outside 0..{V - 1} (vocab_size - 1)")
+            check_number(name, token, Integral, lambda t: 0 <= t < V, f"an integer in 0..{V - 1} (vocab_size - 1)")
         return pick(OVERFLOWS, self.overflow, "overflow")(ids.shape[1], max_new_tokens, limit)
 
     def draw(self, logits: Tensor) -> Tensor:
@@ -211,7 +217,7 @@ def beam_search(
     Raises TypeError or ValueError for a prompt or an option that cannot be followed.
     Source: Wu et al. 2016, section 7, with a plain power of the length.
     """
-    check_number("n_beams", n_beams, Integral, lambda n: n >= 1, "an integer of at least 1")
+    check_size("n_beams", n_beams)
     check_number("length_penalty", length_penalty, Real, math.isfinite, "a finite number")
     if not isinstance(ids, Tensor) or ids.ndim != 1:
         got = tuple(ids.shape) if isinstance(ids, Tensor) else f"a {type(ids).__name__}"

@@ -20,7 +20,7 @@ def pad_left(prompts: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor,
     Returns ids (B, T) and padding (B,), the number of pads in each row, as the model and `generate` take them.
     Raises ValueError where there is no prompt and for one that is not a list or is empty.
     """
-    lengths = [len(prompt) if hasattr(prompt, "__len__") else 0 for prompt in prompts]
+    lengths = [len(p) if hasattr(p, "__len__") and not isinstance(p, str) else 0 for p in prompts]
     if not lengths or not all(lengths):
         raise ValueError(f"prompts must be lists of at least one id, such as [[1, 2], [3]]; got {str(prompts)[:60]}")
     padding = max(lengths) - torch.tensor(lengths)  # (B)
@@ -78,6 +78,8 @@ class _Text:
         self.tokenizer, self.stop, self.ended = tokenizer, list(stop), False
         if not all(isinstance(s, str) and s for s in self.stop):
             raise ValueError(f"stop must be texts of at least one character, got {self.stop}")
+        if not isinstance(prompt, str):
+            raise TypeError(f"prompt must be a text, got {type(prompt).__name__}; for token ids use stream")
         self.tokens = [*tokenizer.beginning, *tokenizer.encode(prompt)]
         if not self.tokens:
             raise ValueError("the prompt is empty; a model continues at least one token")

@@ -3,6 +3,7 @@
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -131,9 +132,26 @@ def test_windows_that_cannot_be_cut_are_refused_at_the_call(cut) -> None:
             random = f"the corpus has {n_tokens} tokens, a window of seq_len {seq_len} needs {seq_len + 1}"
             with pytest.raises(ValueError, match=f"{random}|nothing to predict in {n_tokens} tokens"):
                 cut(torch.arange(n_tokens), 1, seq_len)
-    for sizes in ((0, 3), (2, 0), (-1, 3), (2, -1)):
-        with pytest.raises(ValueError, match="batch_size and seq_len must be at least 1, got {} and {}".format(*sizes)):
-            cut(torch.arange(10), *sizes)
+    wrong = [0, -1, "8", 2.0, True, None]
+    for name, sizes in (("batch_size", [(n, 3) for n in wrong]), ("seq_len", [(2, n) for n in wrong])):
+        for size in sizes:
+            got = repr(size[name == "seq_len"])
+            with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1, got {got}$"):
+                cut(torch.arange(10), *size)
+    for tokens in ([1, 2, 3], "text", np.arange(9), torch.arange(9.0), torch.ones(9) > 0, None):
+        with pytest.raises(TypeError, match=r"tokens must be a tensor of integers, got .*; use torch.tensor\(tok"):
+            cut(tokens, 2, 3)
+    with pytest.raises(ValueError, match=r"tokens must be \(N,\), .* got \(1, 10\); use .flatten"):
+        cut(torch.arange(10)[None], 2, 3)
+
+
+def test_other_options_of_windows_name_their_value() -> None:
+    with pytest.raises(ValueError, match="seed must be an integer, got '1'"):
+        RandomWindows(torch.arange(10), 2, 3, seed="1")
+    with pytest.raises(ValueError, match=r"stride must be from 1 to seq_len 3.*, got '2'"):
+        every_window(torch.arange(10), 2, 3, stride="2")
+    with pytest.raises(ValueError, match=r"validation_share must be from 0 to below 1, got '0.1'"):
+        split(torch.arange(10), "0.1")
 
 
 # --- batches ---------------------------------------------------------------------------------------------------------
@@ -290,23 +308,21 @@ def test_overlapping_windows_count_every_target_once_with_what_came_before_it(
     assert counted == list(range(1, n_tokens))
 
 
-class Read:
+class Read(torch.Tensor):
     """Tokens that note how many are read at a time."""
 
-    def __init__(self, n: int):
-        self.tokens, self.sizes = torch.arange(n), []
-
-    def __len__(self) -> int:
-        return len(self.tokens)
+    sizes: list[int]
 
     def __getitem__(self, part: slice) -> torch.Tensor:
-        self.sizes.append(len(self.tokens[part]))
-        return self.tokens[part]
+        found = self.as_subclass(torch.Tensor)[part]
+        self.sizes.append(len(found))
+        return found
 
 
 @pytest.mark.parametrize("stride", [None, 3])
 def test_windows_are_read_a_batch_at_a_time(stride: int | None) -> None:
-    tokens = Read(1000)
+    tokens = torch.arange(1000).as_subclass(Read)
+    tokens.sizes = []
     windows = every_window(tokens, 4, 10, stride)
     assert tokens.sizes == [], "nothing is read before it is needed"
     next(windows)
@@ -317,5 +333,5 @@ def test_windows_are_read_a_batch_at_a_time(stride: int | None) -> None:
 
 @pytest.mark.parametrize("stride", [0, -1, 6])
 def test_a_stride_that_would_skip_or_repeat_tokens_is_refused(stride: int) -> None:
-    with pytest.raises(ValueError, match=f"stride must be from 1 to seq_len 5, got {stride}"):
+    with pytest.raises(ValueError, match=rf"stride must be from 1 to seq_len 5.*, got {stride}$"):
         every_window(torch.arange(20), 2, 5, stride)

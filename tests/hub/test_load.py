@@ -22,8 +22,10 @@ from torch import Tensor, nn
 
 from tinylm_lib import ModelConfig, TransformerLM, generate, preset
 from tinylm_lib.config import RopeScaling
+from tinylm_lib.hub import families
 from tinylm_lib.hub import folder as hub_folder
 from tinylm_lib.hub.convert import read_config
+from tinylm_lib.layers import NORMS
 from tinylm_lib.pretrained import load_hf, load_hf_tokenizer, save_hf
 from tinylm_lib.text.hugging_face import HubTokenizer
 
@@ -602,3 +604,47 @@ def test_a_place_without_a_model_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"model.safetensors is missing in"):
         load_hf(tmp_path)
+
+
+OLMO = {name: value for name, value in SIZES.items() if name not in ("rms_norm_eps", "head_dim")}
+
+
+class BareNorm(nn.Module):
+    """OLMo's norm: without weights, and with an eps that no config holds."""
+
+    vectors = 0
+
+    def __init__(self, d: int, eps: float):
+        super().__init__()
+        self.d, self.eps = d, eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, (self.d,), eps=self.eps)
+
+
+def test_what_a_family_fixes_is_not_read_from_a_field_that_it_inherits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(NORMS, "bare", BareNorm)
+    olmo = families._like_llama(
+        "OlmoForCausalLM", "OlmoModel", families.Field("num_key_value_heads", ("n_kv_heads",), None),
+        has={"norm": "bare", "norm_eps": 1e-5},
+    )  # fmt: skip
+    monkeypatch.setitem(families.MODEL_TYPES, "olmo", olmo)
+    config = transformers.AutoConfig.for_model("olmo", **OLMO)
+    theirs = scramble(transformers.AutoModelForCausalLM.from_config(config).eval(), 0.25, seed=5)
+    theirs.save_pretrained(tmp_path)
+    for eps in (None, 0.5):  # a field that others of the kind have, and that transformers does not read here
+        values = json.loads((tmp_path / "config.json").read_text("utf-8")) | (
+            {} if eps is None else {"rms_norm_eps": eps}
+        )
+        (tmp_path / "config.json").write_text(json.dumps(values), encoding="utf-8")
+        model = load_hf(tmp_path)
+        assert model.config.norm_eps == 1e-5
+        torch.testing.assert_close(model(IDS), theirs(IDS).logits, rtol=1e-4, atol=1e-4)
+
+
+def test_a_family_cannot_fix_what_its_own_field_sets() -> None:
+    eps = families.Field("layer_norm_eps", ("norm_eps",))
+    with pytest.raises(ValueError, match="norm_eps in `has`, so no field can set it"):
+        families._like_llama("ACausalLM", "AModel", eps, has={"norm_eps": 1e-5})

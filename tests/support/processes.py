@@ -16,6 +16,7 @@ import torch.distributed as dist
 from support.models import MODELS, some_ids, tiny
 
 from tinylm_lib import TrainConfig, TransformerLM, evaluate, train
+from tinylm_lib.config import IGNORED
 from tinylm_lib.data.windows import RandomWindows, every_window
 from tinylm_lib.presets import FAMILIES
 from tinylm_lib.training import checkpoint
@@ -30,6 +31,15 @@ TOKENS = some_ids(1, 3000)[0]
 LONG: dict[str, dict[str, Any]] = {"recomputed": {"recompute": True}, "bf16": {"precision": "bf16"}, "plain": {}}
 
 
+class MaskedWindows(RandomWindows):
+    """Windows of which each has another number of targets that count, some none."""
+
+    def __next__(self) -> tuple[torch.Tensor, torch.Tensor]:
+        x, y = super().__next__()
+        counted = torch.arange(y.shape[1], device=y.device) < x[:, :1] % y.shape[1]
+        return x, y.where(counted, IGNORED)
+
+
 class Training:
     """A model of one of MODELS with all that trains it."""
 
@@ -41,7 +51,7 @@ class Training:
         self.model.recompute = self.recipe.recompute
         self.wrapped = team.wrap(self.model)
         self.optimizer = build_optimizer(self.model, self.recipe)
-        self.batches = RandomWindows(TOKENS, 8, 20, 3, team.device, rank=team.rank, n_ranks=team.size)
+        self.batches = MaskedWindows(TOKENS, 8, 20, 3, team.device, rank=team.rank, n_ranks=team.size)
 
     @property
     def parts(self) -> tuple[Any, ...]:

@@ -226,7 +226,7 @@ def test_the_mode_comes_back_and_dropout_is_off() -> None:
     assert torch.is_grad_enabled()
 
 
-@pytest.mark.parametrize("n_bytes", [0, -1, math.nan])
+@pytest.mark.parametrize("n_bytes", [0, -1, math.nan, "5"])
 def test_bytes_that_cannot_be_are_refused(n_bytes: Any) -> None:
     with pytest.raises(ValueError, match=f"n_bytes .*{n_bytes}"):
         evaluate(Fixed(), [(torch.ones(1, 3).long(), torch.zeros(1, 3).long())], n_bytes=n_bytes)

@@ -13,8 +13,10 @@ import torch
 from support.toys import DeviceReads, Modes, evaluation_copy, toy_config, toy_ids
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import DataLoader, TensorDataset
 
 from tinylm_lib import TrainConfig, TransformerLM, next_token_loss, train
+from tinylm_lib.config import IGNORED
 from tinylm_lib.data.windows import RandomWindows
 from tinylm_lib.training.loop import PRECISIONS, Step, choose_device, multiplies_bf16, tf32_products
 from tinylm_lib.training.optim import SCHEDULES, build_optimizer
@@ -107,6 +109,40 @@ def test_micro_batches_add_up_to_one_large_one() -> None:
     torch.testing.assert_close(weights_of(many), weights_of(one), atol=1e-5, rtol=0)
 
 
+def masked_batch(empty: tuple[int, ...] = ()) -> tuple[Tensor, Tensor]:
+    """Eight rows, of which row i has i + 1 targets that count, and those in `empty` none."""
+    x, y = batch(8)
+    y = y.clone()
+    for row in range(8):
+        y[row, row + 1 :] = IGNORED
+    y[list(empty)] = IGNORED
+    return x, y
+
+
+@pytest.mark.parametrize("empty", [(), (2, 3), (0, 1, 6, 7)])
+@pytest.mark.parametrize("clip_norm", [None, 0.5])
+def test_micro_batches_with_other_numbers_of_targets_add_up_to_one_large_one(
+    empty: tuple[int, ...], clip_norm: float | None
+) -> None:
+    (x, y), losses = masked_batch(empty), []
+    models = [new_model(), new_model()]
+    for model, n in zip(models, (8, 2), strict=True):
+        parts = itertools.cycle(zip(x.split(n), y.split(n), strict=True))
+        config = toy_run(3, **FLAT, micro_steps=8 // n, clip_norm=clip_norm)
+        steps = run(model, config, parts, plain_sgd(model))
+        losses.append(torch.tensor([[step.loss, step.grad_norm] for step in steps]))
+    torch.testing.assert_close(losses[1], losses[0], atol=0, rtol=1e-5)
+    torch.testing.assert_close(weights_of(models[1]), weights_of(models[0]), atol=1e-5, rtol=0)
+    by_hand = next_token_loss(new_model()(x), y)
+    assert losses[1][0, 0].item() == pytest.approx(by_hand.item(), rel=1e-6)
+
+
+def test_an_update_without_any_target_is_refused() -> None:
+    x, y = batch()
+    with pytest.raises(ValueError, match="no target of an update counts: all are -100"):
+        run(new_model(), toy_run(2, micro_steps=2), itertools.repeat((x, torch.full_like(y, IGNORED))))
+
+
 def test_frozen_weights_stay_and_get_no_gradient() -> None:
     model = new_model()
     model.embed.requires_grad_(False)
@@ -148,6 +184,24 @@ def test_a_finished_run_has_nothing_left() -> None:
 def test_batches_that_run_out_are_named() -> None:
     with pytest.raises(ValueError, match="batches ran out at update 3 of 4; give an endless source"):
         run(new_model(), toy_run(4), iter([batch(), batch()]))
+
+
+def test_batches_and_recipes_of_another_kind_are_named() -> None:
+    model, config = new_model(), toy_run(1)
+    pairs = [batch()]
+    loader = DataLoader(TensorDataset(*batch()), batch_size=4)
+    for batches in (loader, pairs, tuple(pairs), batch()[0], None, "text"):
+        with pytest.raises(TypeError, match=f"endless iterator, got {type(batches).__name__}; use RandomWindows, or"):
+            next(train(model, plain_sgd(model), batches, config))
+    endless = (pair for _ in itertools.count() for pair in loader)  # what the message says
+    assert len(list(train(model, plain_sgd(model), endless, toy_run(2)))) == 2
+    x, y = batch()
+    kinds = {"Tensor": x, "dict": {"ids": x}, "tuple of 3": (x, y, x), "list of 2": [x, y.tolist()], "NoneType": None}
+    for got, pair in kinds.items():
+        with pytest.raises(TypeError, match=f"batches must yield pairs of tensors, .*, got a {got}$"):
+            next(train(model, plain_sgd(model), iter([pair]), config))
+    with pytest.raises(TypeError, match="recipe must be a TrainConfig, got dict"):
+        next(train(model, plain_sgd(model), iter(pairs), config.to_dict()))
 
 
 # --- quiet -----------------------------------------------------------------------------------------------------------

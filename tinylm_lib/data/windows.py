@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..config import IGNORED
+from ..inputs import check_number, check_size
 
 TOKENS_PER_READ = 1 << 20  # where all are looked at, so that of a mapped file little is in memory
 
@@ -21,8 +23,7 @@ def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
     N * validation_share rounded down.
     Raises ValueError for a validation_share outside 0..1.
     """
-    if not 0 <= validation_share < 1:
-        raise ValueError(f"validation_share must be from 0 to below 1, got {validation_share}")
+    check_number("validation_share", validation_share, Real, lambda share: 0 <= share < 1, "from 0 to below 1")
     cut = len(tokens) - int(len(tokens) * validation_share)
     return tokens[:cut], tokens[cut:]
 
@@ -100,8 +101,13 @@ def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
 
 
 def check_windows(tokens: Tensor, batch_size: int, seq_len: int) -> int:
-    """Return the number of valid starts of windows in tokens (N,). Raises ValueError for tokens that have none."""
-    _check_sizes(batch_size, seq_len)
+    """Return the number of valid starts of windows in tokens (N,).
+
+    Raises TypeError for anything but a tensor of integers, ValueError for tokens that have no such start.
+    """
+    check_tokens(tokens)
+    check_size("batch_size", batch_size)
+    check_size("seq_len", seq_len)
     if len(tokens) < seq_len + 1:
         raise ValueError(
             f"the corpus has {len(tokens)} tokens, a window of seq_len {seq_len} needs {seq_len + 1}; "
@@ -110,9 +116,13 @@ def check_windows(tokens: Tensor, batch_size: int, seq_len: int) -> int:
     return len(tokens) - seq_len
 
 
-def _check_sizes(batch_size: int, seq_len: int) -> None:
-    if batch_size < 1 or seq_len < 1:
-        raise ValueError(f"batch_size and seq_len must be at least 1, got {batch_size} and {seq_len}")
+def check_tokens(tokens: Tensor) -> None:
+    """Raise TypeError unless tokens is a tensor of integers, ValueError unless it is (N,)."""
+    if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.dtype == torch.bool:
+        got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
+        raise TypeError(f"tokens must be a tensor of integers, got {got}; use torch.tensor(tokenizer.encode(text))")
+    if tokens.ndim != 1:
+        raise ValueError(f"tokens must be (N,), one text after the other, got {tuple(tokens.shape)}; use .flatten()")
 
 
 class RandomWindows:
@@ -134,9 +144,10 @@ class RandomWindows:
         rank: int = 0,
         n_ranks: int = 1,
     ):
+        self.n_starts = check_windows(tokens, batch_size, seq_len)
         if batch_size % n_ranks:
             raise ValueError(f"batch_size {batch_size} cannot be shared by {n_ranks} processes; give a multiple")
-        self.n_starts = check_windows(tokens, batch_size, seq_len)
+        check_number("seed", seed, Integral, lambda n: True, "an integer")
         self.starts = None if starts is None else fitting_starts(starts, self.n_starts)
         self.tokens, self.batch_size, self.seq_len = tokens, batch_size, seq_len
         self.seed, self.device, self.n_drawn = seed, torch.device(device), 0
@@ -174,10 +185,12 @@ def every_window(
     Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
     Raises ValueError for fewer than 2 tokens, for a size below 1, and for a stride that is not in 1..seq_len.
     """
-    _check_sizes(batch_size, seq_len)
+    check_tokens(tokens)
+    check_size("batch_size", batch_size)
+    check_size("seq_len", seq_len)
     stride = seq_len if stride is None else stride
-    if not 1 <= stride <= seq_len:
-        raise ValueError(f"stride must be from 1 to seq_len {seq_len}, got {stride}; a larger one would skip tokens")
+    wanted = f"from 1 to seq_len {seq_len}: a larger one would skip tokens"
+    check_number("stride", stride, Integral, lambda n: 1 <= n <= seq_len, wanted)
     if len(tokens) < 2:
         raise ValueError(f"there is nothing to predict in {len(tokens)} tokens; give at least 2")
     n_windows = 1 + -(-max(0, len(tokens) - 1 - seq_len) // stride)
@@ -206,7 +219,8 @@ def every_document(tokens: Tensor, separator_id: int, batch_size: int) -> Iterat
     Yields x (B, T) and y (B, T), torch.long, T the longest of the batch; shorter rows end in 0 in x and -100 in y.
     Raises ValueError for tokens in which no document ends, and for a batch_size below 1.
     """
-    _check_sizes(batch_size, 1)
+    check_tokens(tokens)
+    check_size("batch_size", batch_size)
     if len(tokens) and tokens[0] != separator_id:
         tokens = torch.cat((torch.tensor([separator_id], dtype=tokens.dtype), tokens))
     marks = positions(tokens, separator_id).tolist()

@@ -49,6 +49,12 @@ class Family:
     rotary: bool = True
     whole_heads: bool = False  # d_model must be a multiple of n_heads
 
+    def __post_init__(self) -> None:
+        if both := sorted({name for field in self.fields for name in field.ours} & set(self.has)):
+            raise ValueError(
+                f"{self.architecture} has {both[0]} in `has`, so no field can set it; leave one of them out"
+            )
+
 
 def _no_window(values: Values) -> None:
     return None
@@ -111,12 +117,16 @@ _ALL_NEED = {"quantization_config": None, "partial_rotary_factor": 1.0, "is_enco
 
 
 def _like_llama(architecture: str, base: str, *more: Field, **changes: Any) -> Family:
-    """A family with Llama's blocks; `more` fields, and in `has` what differs from a plain Llama."""
+    """A family with Llama's blocks; `more` fields, and in `has` what differs from a plain Llama.
+
+    Fields of Llama do not set what `has` fixes.
+    """
     own = {"has": {}, "writes": {}, "window": _no_window, **changes}
     chosen = {name for field in more for name in field.ours}
     has = {**_LLAMA_HAS, **_OFF, **{k: v for k, v in _PLAIN.items() if k not in chosen}, **own.pop("has")}
+    inherited = [field for field in _LLAMA_FIELDS if not set(field.ours) & set(has)]
     return Family(
-        architecture, base, "model.", (*_LLAMA_FIELDS, *more), has, _ALL_NEED, modules=_llama_modules(),
+        architecture, base, "model.", (*inherited, *more), has, _ALL_NEED, modules=_llama_modules(),
         passed_over=re.compile(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq"), **own,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from numbers import Integral
 from typing import NamedTuple
 
 import torch
@@ -9,14 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import IGNORED
+from ..inputs import check_number
 from ..layers import at_least_fp32, evaluation_mode, values_at_hand
 from .distributed import ALONE, Alone
 
 
-def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
+def next_token_loss(logits: Tensor, targets: Tensor, counted: Tensor | None = None) -> Tensor:
     """Mean of -log softmax(logits)[target] over the targets that are not -100, in nats per token, computed in fp32.
 
     logits (B, T, V): position t predicts targets[:, t]. targets (B, T): ids 0..V-1 or -100.
+    counted (): divide the sum by this number instead. So the losses of the parts of a large batch, none of whose
+    targets may count, add up to the loss of the whole.
     Returns () in fp32.
     Raises TypeError for targets that are not integers, ValueError for shapes that do not fit and, on CPU, where no
     target counts or one is outside the vocabulary.
@@ -30,11 +34,14 @@ def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
         raise TypeError(f"targets must be integers (torch.long), got {targets.dtype}; use targets.long()")
     if values_at_hand(targets):
         low, high = (int(x) for x in targets.aminmax()) if targets.numel() else (IGNORED, IGNORED)
-        if high == IGNORED == low:
+        if high == IGNORED == low and counted is None:
             raise ValueError(f"no target counts: all {targets.numel()} are {IGNORED}, and a mean over nothing is NaN")
         if high >= V or (low < 0 and not ((targets >= 0) | (targets == IGNORED)).all()):
             raise ValueError(f"targets must be 0..{V - 1} (vocab_size - 1) or {IGNORED}, got {low} to {high}")
-    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten().long(), ignore_index=IGNORED)
+    flat = logits.flatten(0, -2).float(), targets.flatten().long()
+    if counted is None:
+        return F.cross_entropy(*flat, ignore_index=IGNORED)
+    return F.cross_entropy(*flat, ignore_index=IGNORED, reduction="sum") / counted
 
 
 def token_log_probs(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> Tensor:
@@ -73,8 +80,8 @@ def evaluate(
     Returns nats per token, its exponential, bits per byte and the number of targets. Training mode is restored.
     Raises ValueError where no target counts, and for n_bytes below 1.
     """
-    if n_bytes is not None and not n_bytes > 0:
-        raise ValueError(f"n_bytes must be at least 1, got {n_bytes}; leave it out where it is unknown")
+    if n_bytes is not None:
+        check_number("n_bytes", n_bytes, Integral, lambda n: n >= 1, "at least 1 or None, where it is unknown")
     device = next(model.parameters()).device
     total, n_tokens = torch.zeros((), dtype=torch.float64), 0
     with evaluation_mode(model):

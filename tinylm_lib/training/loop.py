@@ -5,16 +5,16 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import islice
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ..config import TrainConfig
-from ..layers import pick
+from ..config import IGNORED, PRECISIONS, SCHEDULES, TrainConfig
+from ..layers import pick, values_at_hand
 from .distributed import ALONE, Alone
 from .evaluation import next_token_loss
-from .optim import SCHEDULES
 
 
 class Step(NamedTuple):
@@ -47,10 +47,12 @@ def native_precision(device_type: str) -> AbstractContextManager:
 
 
 # By the type of the device. In bf16 are products only; weights and sums stay in fp32.
-PRECISIONS = {
-    "fp32": nullcontext, "tf32": nullcontext, "bf16": lambda kind: torch.autocast(kind, torch.bfloat16),
+PRECISIONS |= {
     "auto": native_precision,
-}  # fmt: skip
+    "fp32": nullcontext,
+    "tf32": nullcontext,
+    "bf16": lambda kind: torch.autocast(kind, torch.bfloat16),
+}
 
 
 def rounds_to_tf32(precision: str, device_type: str) -> bool:
@@ -89,6 +91,18 @@ def share_of_peak(recipe: TrainConfig, step: int) -> float:
     return schedule(step, 1.0, recipe.floor, recipe.warmup_steps, recipe.total_steps)
 
 
+def _count(pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """How many targets count in pairs of ids (B, T) and targets (B, T). Returns ()."""
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(t, Tensor) for t in pair):
+            got = f"{type(pair).__name__} of {len(pair)}" if isinstance(pair, tuple | list) else type(pair).__name__
+            raise TypeError(f"batches must yield pairs of tensors, ids and targets, each (B, T), got a {got}")
+    counted = torch.stack([(y != IGNORED).sum() for _, y in pairs]).sum()
+    if values_at_hand(counted) and counted == 0:
+        raise ValueError(f"no target of an update counts: all are {IGNORED}, and a mean over nothing is NaN")
+    return counted
+
+
 def train(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -101,10 +115,18 @@ def train(
 
     batches: yields ids and targets, each (B, T), on the model's device. first_step: where a resumed run continues.
     team: with whom this process trains; model is then what `team.wrap` returned, batches are this process's part.
-    Every backward pass of an update weighs the same, however many of its targets count, and so does every process.
+    Every target that counts weighs the same, in whatever backward pass and process of an update it is: the update is
+    that of one large batch. So all batches of an update are read before its first backward pass.
     The yielded loss and gradient norm stay on the device; reading them is what makes it wait.
+    Raises TypeError for batches that are not an iterator of pairs of tensors, ValueError where they run out and, on
+    CPU, where no target of an update counts.
     Source of the clipping: Pascanu et al. 2013, algorithm 1.
     """
+    if not isinstance(recipe, TrainConfig):
+        raise TypeError(f"recipe must be a TrainConfig, got {type(recipe).__name__}; use TrainConfig(total_steps=100)")
+    if not isinstance(batches, Iterator):
+        fix = "use RandomWindows, or (batch for _ in itertools.count() for batch in batches)"
+        raise TypeError(f"batches must be an endless iterator, got {type(batches).__name__}; {fix}")
     parameters = [p for p in model.parameters() if p.requires_grad]
     device_type = parameters[0].device.type
     precision = pick(PRECISIONS, recipe.precision, "precision")
@@ -116,21 +138,19 @@ def train(
         for group, peak in zip(optimizer.param_groups, peaks, strict=True):
             group["lr"] = share * peak
         model.train()
-        losses = []
+        pairs = list(islice(batches, recipe.micro_steps))
+        if len(pairs) < recipe.micro_steps:
+            raise ValueError(f"batches ran out at update {step} of {recipe.total_steps}; give an endless source")
+        counted, losses = team.sum(_count(pairs)), []
         with tf32_products(rounds_to_tf32(recipe.precision, device_type)):
-            for micro in range(recipe.micro_steps):
-                x, y = next(batches, (None, None))
-                if x is None or y is None:
-                    raise ValueError(
-                        f"batches ran out at update {step} of {recipe.total_steps}; give an endless source"
-                    )
-                team.sync(model, on=micro + 1 == recipe.micro_steps)
+            for micro, (x, y) in enumerate(pairs, start=1):
+                team.sync(model, on=micro == recipe.micro_steps)
                 with precision(device_type):
-                    loss = next_token_loss(model(x), y)
-                (loss / recipe.micro_steps).backward()
+                    loss = next_token_loss(model(x), y, counted)
+                (loss * team.size).backward()  # the mean of the processes' gradients is then their sum
                 losses.append(loss.detach())
             grad_norm = team.clip(parameters, limit)
             with precision(device_type):  # the optimizer multiplies matrices, too
                 optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        yield Step(step, team.mean(torch.stack(losses).mean()), grad_norm, share)
+        yield Step(step, team.sum(torch.stack(losses).sum()), grad_norm, share)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
-from ..config import TrainConfig
+from ..config import RULES, SCHEDULES, TrainConfig
 from ..layers import pick
 from ..model import TransformerLM
 from ..quantization import refuse_quantized
@@ -37,7 +37,7 @@ def warmup_linear(step: int, peak: float, floor: float, warmup_steps: int, total
     return floor + (peak - floor) * (1 - done)
 
 
-SCHEDULES = {"linear": warmup_linear, "cosine": warmup_cosine}
+SCHEDULES |= {"linear": warmup_linear, "cosine": warmup_cosine}
 
 # One (a, b, c) per iteration of `orthogonalise`: the first is the best for singular values of 0.001 to 1, each
 # other for what those before leave. Divided by 1.01, 1.01^3 and 1.01^5, so that rounding does not lead out of there.
@@ -121,7 +121,7 @@ def adamw_update(parameters: list[Tensor], state: dict[Tensor, Any], group: dict
     )  # fmt: skip
 
 
-RULES = {"muon": muon_update, "adamw": adamw_update}
+RULES |= {"muon": muon_update, "adamw": adamw_update}
 
 
 def build_optimizer(model: TransformerLM, recipe: TrainConfig) -> MuonAdamW:

@@ -7,9 +7,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ...inputs import check_number
 from ...layers import evaluation_mode
 from ...model import TransformerLM
-from ...probabilities import check_number, check_options, next_token_probs, sample
+from ...probabilities import check_options, next_token_probs, sample
 from ..display.cards import number_table
 from ..display.figures import drawing
 from ..display.numbers import fixed
