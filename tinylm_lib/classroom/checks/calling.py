@@ -121,8 +121,15 @@ def outcome_of(call: Call, probe: Probe) -> Outcome:
         except Exception as error:  # of a result that nobody expected
             outcome.value, outcome.error, outcome.gradients = _raised(error), error, None
     both = enumerate(zip(call.arguments, untouched, strict=True))
-    outcome.changed = [i for i, (a, b) in both if not same(plain(a), plain(b), 0.0)]
+    outcome.changed = [i for i, (a, b) in both if not _untouched(a, b)]
     return outcome
+
+
+def _untouched(a: Any, b: Any) -> bool:
+    """Whether an argument is as it was made."""
+    if type(a) is Tensor and not a.is_meta and a.dtype == b.dtype and torch.equal(a, b):
+        return True
+    return same(plain(a), plain(b), 0.0)
 
 
 def moved(probe: Probe, place: int) -> Probe | None:
