@@ -249,7 +249,7 @@ def observe_one(function: Callable[..., Any], probe: Probe, seed: int = SEED) ->
 
     seed: of torch's own generator, which no exercise should use.
     """
-    with undisturbed():
+    with _undisturbed():
         return outcome_of(_call(function, probe, seed), probe)
 
 
@@ -309,7 +309,7 @@ def _line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def _undisturbed() -> Iterator[None]:
     """Afterwards the streams, the generators, the default dtype and the warnings are as they were before."""
     streams, dtype = (sys.stdout, sys.stderr), torch.get_default_dtype()
     torch_state, python_state = torch.get_rng_state(), random.getstate()
@@ -365,10 +365,10 @@ class _Learner(threading.Thread):
         except OSError:  # it has just ended
             return 0.0
 
-    def stop(self) -> None:
-        """Raise _Stop in it until it has ended, again and again for code that catches everything, but not for long."""
+    def stop(self, patience: float) -> None:
+        """Raise _Stop in it until it has ended, again and again for code that catches everything, so many seconds."""
         self.stopped.set()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while self.ident is not None and not self.ended.is_set() and time.monotonic() < deadline:
             with contextlib.suppress(KeyboardInterrupt):  # people press Stop twice
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stop))
@@ -383,14 +383,16 @@ def within(seconds: float, calls: Iterable[Callable[[], None]]) -> bool:
     Ctrl-C, stops the thread, too.
     """
     learner = _Learner(calls)
-    with undisturbed():
+    patience = 2.0  # where the reader has stopped it
+    with _undisturbed():
         try:
             learner.start()
             while not learner.ended.wait(0.05) and learner.seconds() < seconds:
                 pass
+            patience = PATIENCE
             return learner.ended.is_set()
         finally:
-            learner.stop()
+            learner.stop(patience)
 
 
 def still_running() -> bool:

@@ -224,7 +224,7 @@ def _findings(
     else:
         yield from of_gradients(exercise, wrong)
         yield from of_kind(exercise, wrong)
-    if isinstance(wrong[0].mine.value, Raised) and not isinstance(wrong[0].right.value, Raised):
+    if _breaks(wrong[0]):
         yield "raises an error", _raised(exercise, wrong[0])
     if isinstance(wrong[0].right.value, Raised):
         asked = f"should raise {wrong[0].right.value.kind}: {wrong[0].probe.holds}."
@@ -242,17 +242,23 @@ def _findings(
 
 def _of_catalogue(exercise: Exercise, pairs: Sequence[Comparison], wholly: bool) -> Iterator[Finding]:
     """The faults, then the pairs of faults, under which the reference does exactly what the learner's function does."""
-    for on in (names for n in (1, 2) for names in combinations(exercise.faults, n)):
+    sizes = (1,) if any(_breaks(pair) for pair in pairs) else (1, 2)  # an error hides what a second mistake does
+    for on in (names for n in sizes for names in combinations(exercise.faults, n)):
         if all(_alike(p, theirs, wholly) for p, theirs in zip(pairs, _under(exercise, on, pairs), strict=True)):
             yield _named(exercise, on, pairs, wholly)
 
 
 def _alike(mine: Comparison, theirs: Comparison, wholly: bool) -> bool:
     """Whether both did the same; if both raise what is not expected, for the same reason and not only in kind."""
-    a, b = mine.mine.value, theirs.mine.value
-    if isinstance(a, Raised) and isinstance(b, Raised) and not isinstance(mine.right.value, Raised):
+    if _breaks(mine) and _breaks(theirs):
+        a, b = mine.mine.value, theirs.mine.value
         return a == b and a.message == b.message
     return agrees(mine.mine, theirs.mine, mine.probe, wholly)
+
+
+def _breaks(pair: Comparison) -> bool:
+    """Whether an error was raised that is not expected."""
+    return isinstance(pair.mine.value, Raised) and not isinstance(pair.right.value, Raised)
 
 
 def _under(exercise: Exercise, on: Iterable[str], pairs: Sequence[Comparison]) -> Iterator[Comparison]:
