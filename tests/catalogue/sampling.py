@@ -99,6 +99,29 @@ def beams_best_of_each(log_probs_fn, start, n_beams, n_steps):
     return beams
 
 
+def beams_asking_for_the_size_first(log_probs_fn, start, n_beams, n_steps):
+    beams = [(list(start), 0.0)]
+    for _ in range(n_steps):
+        grown = []
+        for tokens, score in beams:
+            best = log_probs_fn(tokens).topk(min(n_beams, log_probs_fn(tokens).numel()))
+            values, ids = best.values.tolist(), best.indices.tolist()
+            grown += [([*tokens, i], score + value) for value, i in zip(values, ids, strict=True)]
+        beams = _best(grown, n_beams)
+    return beams
+
+
+def beams_asking_for_each_token(log_probs_fn, start, n_beams, n_steps):
+    beams = [(list(start), 0.0)]
+    for _ in range(n_steps):
+        grown = []
+        for tokens, score in beams:
+            for i in range(len(log_probs_fn(tokens))):
+                grown.append(([*tokens, i], score + log_probs_fn(tokens)[i].item()))
+        beams = _best(grown, n_beams)
+    return beams
+
+
 def beams_without_start(log_probs_fn, start, n_beams, n_steps):
     found = _beams(log_probs_fn, start, n_beams, n_steps)
     return tuple([tokens[len(start) :], torch.tensor(score)] for tokens, score in found)
@@ -240,7 +263,10 @@ RIGHT = {
         top_k_by_scatter=lambda probs, k: normalised(placed(probs, *probs.topk(k, -1))),
     ),
     "top_p_probs": named(top_p_shifted, top_p_by_lists, top_p_by_counting, top_p_by_scatter=nucleus(up_to)),
-    "beam_search": named(beams_in_one_tensor, beams_best_of_each, beams_without_start, beams_by_lists=_beams),
+    "beam_search": named(
+        beams_in_one_tensor, beams_best_of_each, beams_without_start, beams_asking_for_the_size_first,
+        beams_asking_for_each_token, beams_by_lists=_beams,
+    ),
 }  # fmt: skip
 WRONG = {
     "apply_temperature": named(

@@ -5,12 +5,13 @@ import threading
 import time
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
 from tinylm_lib.classroom.checks import calling
-from tinylm_lib.classroom.checks.check import _told_apart, check, diagnose, hint
-from tinylm_lib.classroom.exercises import find_exercise
+from tinylm_lib.classroom.checks.check import _card, _told_apart, check, diagnose, examine, hint
+from tinylm_lib.classroom.exercises import find_exercise, names
 from tinylm_lib.classroom.exercises.base import Diagnosis
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -96,8 +97,30 @@ def test_anything_that_it_does_is_reported(function, mistake):
 def test_what_does_not_end_is_stopped(function, monkeypatch):
     monkeypatch.setattr(calling, "SECONDS", 0.5)
     found = diagnose("softmax", function)
-    assert found.mistake == "does not end" and "5 seconds" in found.message
+    assert found.mistake == "does not end" and "2 seconds" in found.message
     assert function is catches_everything or threading.active_count() < 5
+
+
+def test_all_calls_share_one_limit(monkeypatch):
+    monkeypatch.setattr(calling, "SECONDS", 0.5)
+    probes = find_exercise("softmax").probes
+    outcomes = calling.observe(lambda x, dim: time.sleep(0.2), probes)
+    assert not outcomes[-1].ended and len(outcomes) < len(probes)
+
+
+def test_a_slow_function_is_not_called_again(monkeypatch):
+    monkeypatch.setattr(calling, "SLOW", 0.0)
+    calls = []
+    found = diagnose("softmax", lambda x, dim: calls.append(x) or x.softmax(dim) * (1.1 if x.ndim == 2 else 1.2))
+    assert not found.passed and len(calls) == len(find_exercise("softmax").probes)
+
+
+@pytest.mark.parametrize(("computed", "counts"), [(0.0, 10.0), (1.5, 2.0), (8.0, 8.0)])
+def test_waiting_counts_and_a_busy_machine_hardly(computed, counts, monkeypatch):
+    learner = calling._Learner([])
+    monkeypatch.setattr(learner, "_computed", lambda: computed)
+    learner.began -= 10
+    assert learner.seconds() == pytest.approx(counts, abs=0.5)
 
 
 def test_what_it_meddles_with_is_put_back(capsys):
@@ -113,6 +136,56 @@ def test_a_stub_is_not_attempted_yet_and_a_right_one_is_told_what_holds(capsys):
     assert capsys.readouterr().out == "softmax: not attempted yet\n"
     assert check("softmax", lambda x, dim: x.softmax(dim).as_subclass(Nasty)).passed  # taken for what it holds
     assert "✓ every row sums to 1" in capsys.readouterr().out
+
+
+def through_numpy(reference, convert):
+    """The reference, which converts its first tensor for nothing."""
+
+    def function(*arguments):
+        for tensor in [a for a in arguments if isinstance(a, torch.Tensor)][:1]:
+            convert(tensor)
+        return reference(*arguments)
+
+    return function
+
+
+@pytest.mark.parametrize("convert", [torch.Tensor.numpy, np.exp])
+def test_numpy_on_a_tensor_is_not_taken_for_another_mistake(convert):
+    found = {name: diagnose(name, through_numpy(find_exercise(name).reference, convert)) for name in names()}
+    failed = {name: d for name, d in found.items() if not d.passed}
+    assert len(names()) == 53 and len(failed) > 15
+    assert {d.mistake for d in failed.values()} == {"raises an error"}, failed
+    assert all("torch's functions" in d.message for d in failed.values()), failed
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "error"),
+    [
+        ("softmax", "in place", RuntimeError("expected a tensor of 2 axes")),
+        ("merge_heads", "viewed", RuntimeError("shape '[2, 3]' is invalid for input of size 8")),
+        ("embedding", "columns", IndexError("list index out of range")),
+    ],
+)
+def test_an_error_of_the_same_class_is_not_the_same_mistake(name, fault, error):
+    def function(*arguments):
+        try:
+            return find_exercise(name).reference(*arguments, on=frozenset({fault}))
+        except type(error):
+            raise error from None
+
+    found = diagnose(name, function)
+    assert not found.passed and found.mistake != fault and str(error) in found.message, found
+
+
+def test_an_inexact_match_is_not_the_title_and_the_sentence_comes_before_the_list():
+    def almost(x, dim):
+        return x.softmax(0) if x.ndim == 2 else 1.3 * x.softmax(dim)
+
+    exercise = find_exercise("softmax")
+    found = examine(exercise, almost)
+    html = _card(exercise, found).html
+    assert html.index(found.diagnosis.message[:20].split("`")[0]) < html.index("<details>")
+    assert html.count("<details>") == 1
 
 
 def test_two_mistakes_at_once_are_both_named():
@@ -137,3 +210,30 @@ def test_where_nbgrader_runs_it_what_is_not_right_raises(monkeypatch, capsys):
 def test_an_unknown_name_is_a_key_error(function):
     with pytest.raises(KeyError, match=r"there is no exercise 'softmx'; there are .*softmax"):
         function("softmx", torch.softmax)
+
+
+def ratio(log_probs, advantages, mask):
+    """What PPO does: the value does not depend on the log-probabilities, the gradient does."""
+    each = -(log_probs - log_probs.detach()).exp() * advantages[:, None]
+    return (each * mask).sum() / mask.sum()
+
+
+def normalised(log_probs, advantages, mask):
+    advantages = (advantages - advantages.mean()) / advantages.std()
+    return -(log_probs * advantages[:, None] * mask).sum() / mask.sum()
+
+
+def clamped(chosen, rejected, ref_chosen, ref_rejected, beta):
+    margin = (chosen - ref_chosen - rejected + ref_rejected).clamp(-20, 20)
+    return torch.nn.functional.softplus(-beta * margin).mean()
+
+
+def test_only_what_is_never_used_is_called_unused():
+    assert diagnose("policy_gradient_loss", ratio).mistake != "ignores log_probs"
+    assert diagnose("dpo_loss", clamped).mistake not in ("ignores chosen", "ignores rejected")
+    assert diagnose("silu", lambda x: torch.full_like(x, 0.37)).mistake == "ignores x"
+
+
+def test_a_result_that_is_nan_is_said_first():
+    found = diagnose("policy_gradient_loss", normalised)
+    assert found.mistake == "the result is NaN" and "one number" in found.message, found

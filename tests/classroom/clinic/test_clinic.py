@@ -18,13 +18,13 @@ from tinylm_lib.classroom.clinic.patients import PATIENTS, CaseFile
 from tinylm_lib.classroom.clinic.run import PatientRun
 from tinylm_lib.config import IGNORED
 
-SEEDS = (0, 1, 2)
 each = pytest.mark.parametrize("case", PATIENTS, ids=lambda case: case.name)
+each_seed = pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 
 
 @cache
 def seen(name: str, seed: int) -> Patient:
-    """A patient in a run with a seed; the run of each is made once."""
+    """A patient under a seed; its ill and its healthy run are made once."""
     return Patient(next(case for case in PATIENTS if case.name == name), seed)
 
 
@@ -144,14 +144,19 @@ WRONG = {
 
 
 def variants(table):
-    return [(case, i) for case in PATIENTS for i in range(len(table[case.name]))]
+    """Each patient's fixes; quick is the first one of those that do not learn for long."""
+
+    def marks(case, i):
+        return () if i == 0 and case.plan.updates < 130 and not case.plan.rewards else pytest.mark.slow
+
+    return [pytest.param(case, i, marks=marks(case, i)) for case in PATIENTS for i in range(len(table[case.name]))]
 
 
 def named(value):
     return getattr(value, "name", None)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@each_seed
 @each
 def test_each_patient_has_its_symptoms_and_the_signs_of_its_cause_alone(case: CaseFile, seed: int) -> None:
     who = seen(case.name, seed)
@@ -170,14 +175,15 @@ def far(value: float, sign: Sign) -> bool:
     return value == int(value) or abs(value - limit) > 0.1 * max(abs(limit), abs(value))
 
 
+@each_seed
 @each
-def test_a_healthy_run_has_none_of_the_symptoms_and_passes_the_hidden_test(case: CaseFile) -> None:
-    for seed in SEEDS:
-        run = PatientRun(case.plan, with_parts(), seed)
-        assert [sign for sign in case.healthy if not sign.holds(run)] == []
-        assert not all(sign.holds(run) for sign in case.symptoms)
+def test_a_healthy_run_has_none_of_the_symptoms_and_passes_the_hidden_test(case: CaseFile, seed: int) -> None:
+    run = seen(case.name, seed)._healthy
+    assert [sign for sign in case.healthy if not sign.holds(run)] == []
+    assert not all(sign.holds(run) for sign in case.symptoms)
 
 
+@pytest.mark.slow
 @each
 def test_a_run_takes_two_seconds_at_most_and_is_the_same_again(case: CaseFile) -> None:
     first = seen(case.name, 0)._run
@@ -194,6 +200,7 @@ def test_a_right_fix_passes_the_hidden_test(case: CaseFile, i: int) -> None:
     assert found.passed and found.message.startswith("It is well"), found
 
 
+@pytest.mark.slow
 @each
 def test_the_healthy_part_passes_and_the_ill_one_does_not(case: CaseFile) -> None:
     assert seen(case.name, 0).fix(**{case.part: HEALTHY[case.part]}).passed
@@ -206,6 +213,7 @@ def test_a_wrong_fix_is_refused_with_a_number(case: CaseFile, i: int) -> None:
     assert not found.passed and ("Measured: " in found.message or "raises" in found.message), found
 
 
+@pytest.mark.slow
 @each
 def test_a_fix_of_another_part_does_not_help(case: CaseFile) -> None:
     other = "average" if case.part != "average" else "shard"
@@ -283,12 +291,12 @@ def test_what_is_not_there_is_refused_with_what_there_is() -> None:
             who.fix(**given)
 
 
-def test_two_processes_with_the_fault_learn_less_than_one() -> None:
-    case = seen("two processes", 0).case
-    for seed in SEEDS:
-        one = PatientRun(replace(case.plan, processes=1), with_parts(), seed)
-        name = "loss on all its texts"
-        assert take(one, name) + 1 < take(seen(case.name, seed)._run, name)
+@each_seed
+def test_two_processes_with_the_fault_learn_less_than_one(seed: int) -> None:
+    case = seen("two processes", seed).case
+    one = PatientRun(replace(case.plan, processes=1), with_parts(), seed)
+    name = "loss on all its texts"
+    assert take(one, name) + 1 < take(seen(case.name, seed)._run, name)
 
 
 def test_a_fix_may_do_anything() -> None:

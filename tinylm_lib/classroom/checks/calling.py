@@ -4,6 +4,7 @@ import contextlib
 import copy
 import ctypes
 import io
+import math
 import random
 import sys
 import threading
@@ -13,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,10 +22,14 @@ from torch import Tensor
 
 from ..exercises.base import Probe
 
-SECONDS = 5.0
+SECONDS = 2.0  # for all calls of one check together
+SLOW = 0.3  # seconds for all probes, after which nothing more is tried
+LITTLE = 0.01  # of the time: code that computes less than this waits for something
+PATIENCE = 0.4  # seconds in which a call that has had its time may end
 SEED = 20_260_101
 LOOSELY = {bool: bool, int: Integral, float: Real, str: str, bytes: bytes, list: list, tuple: tuple, dict: dict}
 LONGEST_OUTPUT = 10_000  # characters that are kept of what is printed, twice as many at most
+OTHERS = (str(Path(__file__).parents[2]), str(Path(torch.__file__).parent))  # where no line is a learner's
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-6}
 
 
@@ -32,6 +38,9 @@ class Strange:
     """A result of a type that no exercise expects."""
 
     kind: str
+
+
+NOT_TRIED = Strange("not tried")
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,7 @@ class _Stop(BaseException):
 
 
 def observe(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int = SEED) -> list[Outcome]:
-    """Call the function once for each probe, in a thread of its own, 5 s for each; stops at a call that does not end.
+    """Call the function once for each probe, in a thread of its own, 2 s for all; stops at a call that does not end.
 
     The list is shorter than `probes` only after a call that did not end: its last outcome says so.
     """
@@ -112,8 +121,15 @@ def outcome_of(call: Call, probe: Probe) -> Outcome:
         except Exception as error:  # of a result that nobody expected
             outcome.value, outcome.error, outcome.gradients = _raised(error), error, None
     both = enumerate(zip(call.arguments, untouched, strict=True))
-    outcome.changed = [i for i, (a, b) in both if not same(plain(a), plain(b), 0.0)]
+    outcome.changed = [i for i, (a, b) in both if not _untouched(a, b)]
     return outcome
+
+
+def _untouched(a: Any, b: Any) -> bool:
+    """Whether an argument is as it was made."""
+    if type(a) is Tensor and not a.is_meta and a.dtype == b.dtype and torch.equal(a, b):
+        return True
+    return same(plain(a), plain(b), 0.0)
 
 
 def moved(probe: Probe, place: int) -> Probe | None:
@@ -131,16 +147,20 @@ class Learner:
     """A learner's function, called when something about it must be known."""
 
     def __init__(self, function: Callable[..., Any], probes: tuple[Probe, ...]):
-        self.function, self.probes = function, probes
+        self.function = function
+        self.probes = probes
+        start = time.monotonic()
         self.outcomes = observe(function, probes)
+        self.is_slow = time.monotonic() - start > SLOW
 
     def again(self, i: int) -> Outcome:
-        """What comes of a probe with other random numbers."""
-        return observe(self.function, (self.probes[i],), seed=1)[0]
+        """What comes of a probe with other random numbers; the same as before where that would take long."""
+        return self.outcomes[i] if self.is_slow else observe(self.function, (self.probes[i],), seed=1)[0]
 
     def moved(self, i: int, place: int) -> Outcome:
-        """What comes of a probe with other numbers for one of its arguments, see `moved`."""
-        return observe(self.function, (moved(self.probes[i], place),))[0]
+        """What comes of a probe with other numbers for an argument; something strange where that would take long."""
+        probe = moved(self.probes[i], place)
+        return Outcome(NOT_TRIED) if self.is_slow else observe(self.function, (probe,))[0]
 
 
 def agrees(mine: Outcome, right: Outcome, probe: Probe, wholly: bool = True) -> bool:
@@ -161,6 +181,8 @@ def same(a: Any, b: Any, tolerance: float | None = None, wholly: bool = True) ->
         return _near(a, b, tolerance)
     if isinstance(a, bool) or isinstance(b, bool) or (isinstance(a, int) and isinstance(b, int)):
         return a == b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return _near_numbers(a, b, 1e-4 if tolerance is None else tolerance)
     if is_number(a) and is_number(b):
         return _near(torch.as_tensor(a), torch.as_tensor(b), tolerance)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
@@ -170,7 +192,16 @@ def same(a: Any, b: Any, tolerance: float | None = None, wholly: bool = True) ->
     return type(a) is type(b) and a == b
 
 
+def _near_numbers(a: float, b: float, tolerance: float) -> bool:
+    """As `_near`, without tensors."""
+    if not math.isfinite(a) or not math.isfinite(b):
+        return a == b or (math.isnan(a) and math.isnan(b))
+    return abs(a - b) <= tolerance * min(1.0, max(1e-3, abs(b))) + tolerance * abs(b)
+
+
 def _near(a: Tensor, b: Tensor, tolerance: float | None) -> bool:
+    if a.dtype == b.dtype and torch.equal(a, b):
+        return True
     if not a.is_floating_point() and not b.is_floating_point():
         return torch.equal(a, b.to(a.dtype))
     if tolerance is None:
@@ -273,7 +304,7 @@ def _gradients(result: Any, wanted: list[Tensor]) -> list[Tensor | None]:
 def _line(error: BaseException) -> str:
     """The last line of the learner's own code that an exception went through."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-    own = [f for f in frames if "site-packages" not in f.filename and f.line]
+    own = [f for f in frames if not f.filename.startswith(OTHERS) and "site-packages" not in f.filename and f.line]
     return (own or frames)[-1].line or "" if frames else ""
 
 
@@ -298,48 +329,70 @@ class _Learner(threading.Thread):
 
     def __init__(self, calls: Iterable[Callable[[], None]]):
         super().__init__(daemon=True)
-        self.calls, self.n_done = calls, 0
+        self.calls = calls
+        self.began, self.computed_before = time.monotonic(), time.process_time()
+        self.clock: int | None = None  # of the processor time of this thread, where the system has one
         self.stopped, self.ended = threading.Event(), threading.Event()
 
     def run(self) -> None:
         try:
+            if hasattr(time, "pthread_getcpuclockid"):
+                self.clock = time.pthread_getcpuclockid(threading.get_ident())
             for call in self.calls:
                 if self.stopped.is_set():  # before it began, or it caught what should have ended it
                     return
                 call()
-                self.n_done += 1
         except _Stop:
             pass
         finally:
             self.ended.set()
 
-    def stop(self) -> None:
-        """Raise _Stop in it until it has ended, again and again for code that catches everything, 2 s at most."""
+    def seconds(self) -> float:
+        """The time that it has taken: that of the processor, or of the clock where the code mostly waits.
+
+        On a busy machine a thread waits for the processor, so there the clock's time counts a fifth.
+        """
+        by_clock = time.monotonic() - self.began
+        computed = self._computed()
+        return by_clock if computed < LITTLE * by_clock else max(computed, by_clock / 5)
+
+    def _computed(self) -> float:
+        """Seconds of the processor; those of the whole process where the system has no clock for a thread."""
+        if self.clock is None:
+            return time.process_time() - self.computed_before
+        try:
+            return time.clock_gettime(self.clock)
+        except OSError:  # it has just ended
+            return 0.0
+
+    def stop(self, patience: float) -> None:
+        """Raise _Stop in it until it has ended, again and again for code that catches everything, so many seconds."""
         self.stopped.set()
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + patience
         while self.ident is not None and not self.ended.is_set() and time.monotonic() < deadline:
             with contextlib.suppress(KeyboardInterrupt):  # people press Stop twice
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stop))
-                self.ended.wait(0.2)
+                self.ended.wait(0.1)
 
 
 def within(seconds: float, calls: Iterable[Callable[[], None]]) -> bool:
-    """Make calls one after the other in a thread of its own, so many seconds each; afterwards all is as it was before.
+    """Make calls one after the other in a thread of its own, so many seconds for all; afterwards all is as before.
 
-    Returns False if one had to be stopped, or abandoned where even that does not end it. What interrupts the wait, such
-    as Ctrl-C, stops the thread, too.
+    Seconds of the processor, so that a busy machine stops nothing, or of the clock for code that mostly waits. Returns
+    False if a call had to be stopped, or abandoned where even that does not end it. What interrupts the wait, such as
+    Ctrl-C, stops the thread, too.
     """
     learner = _Learner(calls)
+    patience = 2.0  # where the reader has stopped it
     with _undisturbed():
         try:
             learner.start()
-            before = -1
-            while not learner.ended.is_set() and learner.n_done > before:
-                before = learner.n_done
-                learner.ended.wait(seconds)
+            while not learner.ended.wait(0.05) and learner.seconds() < seconds:
+                pass
+            patience = PATIENCE
             return learner.ended.is_set()
         finally:
-            learner.stop()
+            learner.stop(patience)
 
 
 def still_running() -> bool:

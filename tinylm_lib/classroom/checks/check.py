@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache, partial
 from itertools import combinations, zip_longest
 from typing import Any, NamedTuple
@@ -14,8 +14,19 @@ from ..display.cards import Card, card, fold, inline, message, paragraph, plain
 from ..exercises import find_exercise
 from ..exercises.base import Diagnosis, Exercise, Probe
 from ..shapes.trace import explain_shapes
-from .calling import SECONDS, SEED, Learner, Outcome, Raised, agrees, observe_one, same, still_running, within
-from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_numbers, of_parts
+from .calling import (
+    SECONDS,
+    SEED,
+    Learner,
+    Outcome,
+    Raised,
+    agrees,
+    observe_one,
+    same,
+    still_running,
+    within,
+)
+from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_nan, of_numbers, of_parts
 from .surroundings import never_ran, of_notebook, ready_made, replaced_in_torch
 
 ADVICE = {  # for errors that say what is wrong, but not why
@@ -25,12 +36,14 @@ ADVICE = {  # for errors that say what is wrong, but not why
     "Boolean value of Tensor": "For a tensor that may be missing ask `is not None`",
     "shape of the mask": "A mask in brackets must have every axis; `masked_fill` and `where` broadcast it",
     "unexpected keyword argument": "The check calls your function with its arguments in their order",
+    "Can't call numpy() on Tensor": "NumPy cannot follow gradients; torch's functions, such as `torch.exp`, keep them",
+    "unsupported ScalarType BFloat16": "NumPy has no bfloat16; torch's functions take every dtype",
 }
 MARKS = {True: ("✓", "#1f8f6a"), False: ("✗", "#d9541e"), None: ("·", "#8a94a0")}
 GRADED = "NBGRADER_EXECUTION"  # set by nbgrader where it runs or validates a notebook
 NOT_YET = "not attempted yet"
 READY_MADE = "`{}` does this whole step, and an engineer would call it. Build the step once yourself to see inside."
-SECOND = "There may be a second mistake: fix this one and check again."
+NEAREST = "but it does not explain everything"  # said of a fault that fits in part
 
 
 class Result(Diagnosis):
@@ -111,7 +124,9 @@ def examine(exercise: Exercise, function: Callable[..., Any]) -> Examined:
     if first is not None:
         said = found.diagnosis.message + of_notebook(function)
         found = found._replace(diagnosis=found.diagnosis._replace(message=said))
-    shapes = None if first is None else _shapes(exercise.probes[first], learner.outcomes[first], function)
+    shapes = None
+    if first is not None and not learner.is_slow:
+        shapes = _shapes(exercise.probes[first], learner.outcomes[first], function)
     if not shapes:
         return found
     said = f"{found.diagnosis.message}\n{shapes.text}"
@@ -175,8 +190,17 @@ def _passed(exercise: Exercise) -> Diagnosis:
 @lru_cache(maxsize=1 << 15)
 def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
     """What one probe makes of the reference with these faults: one by one, because the first mostly decides."""
+    if len(on) > 1 and (showing := frozenset(fault for fault in on if not _is_inert(name, fault, i))) != on:
+        return _outcome(name, showing, i)
     exercise = find_exercise(name)
     return observe_one(partial(exercise.reference, on=on), exercise.probes[i])
+
+
+@lru_cache(maxsize=1 << 15)
+def _is_inert(name: str, fault: str, i: int) -> bool:
+    """Whether a fault changes nothing in a probe, not even a last digit; beside another one it is not tried there."""
+    exactly = replace(find_exercise(name).probes[i], tolerance=0.0)
+    return agrees(_outcome(name, frozenset({fault}), i), _outcome(name, frozenset(), i), exactly)
 
 
 def _findings(
@@ -186,8 +210,9 @@ def _findings(
     if not wrong[0].mine.ended:
         yield (
             "does not end",
-            f"{_call(exercise, wrong[0])} did not end within 5 seconds and was stopped. Look at the condition of "
-            "your loop: does what it tests change in each round? If the notebook stays slow, restart the kernel.",
+            f"{_call(exercise, wrong[0])} was stopped: it had not ended when all calls of your function had taken "
+            f"{SECONDS:.0f} seconds. Look at the condition of your loop: does what it tests change in each round? If "
+            "the notebook stays slow, restart the kernel.",
         )
     whole = len(pairs) == len(exercise.probes)
     if whole:
@@ -202,7 +227,7 @@ def _findings(
     else:
         yield from of_gradients(exercise, wrong)
         yield from of_kind(exercise, wrong)
-    if isinstance(wrong[0].mine.value, Raised) and not isinstance(wrong[0].right.value, Raised):
+    if _breaks(wrong[0]):
         yield "raises an error", _raised(exercise, wrong[0])
     if isinstance(wrong[0].right.value, Raised):
         asked = f"should raise {wrong[0].right.value.kind}: {wrong[0].probe.holds}."
@@ -212,17 +237,31 @@ def _findings(
     plain = [i for i in _wrong(pairs, wholly=True) if pairs[i].probe.sees is None]
     if any(not same(learner.again(i).value, pairs[i].mine.value, wholly=False) for i in plain):
         yield "random", "Called twice with the same arguments, your function gives two results. Nothing here is random."
+    yield from of_nan(wrong)
     yield from of_parts(wrong)
     yield from of_numbers(exercise, pairs, learner)
-    yield None, f"The first thing that does not hold: {wrong[0].probe.holds}. {_evidence(exercise, wrong[0])}"
+    yield None, _first(exercise, wrong[0])
 
 
 def _of_catalogue(exercise: Exercise, pairs: Sequence[Comparison], wholly: bool) -> Iterator[Finding]:
     """The faults, then the pairs of faults, under which the reference does exactly what the learner's function does."""
-    for on in (names for n in (1, 2) for names in combinations(exercise.faults, n)):
-        both = zip(pairs, _under(exercise, on, pairs), strict=True)
-        if all(agrees(p.mine, theirs.mine, p.probe, wholly) for p, theirs in both):
+    sizes = (1,) if any(_breaks(pair) for pair in pairs) else (1, 2)  # an error hides what a second mistake does
+    for on in (names for n in sizes for names in combinations(exercise.faults, n)):
+        if all(_alike(p, theirs, wholly) for p, theirs in zip(pairs, _under(exercise, on, pairs), strict=True)):
             yield _named(exercise, on, pairs, wholly)
+
+
+def _alike(mine: Comparison, theirs: Comparison, wholly: bool) -> bool:
+    """Whether both did the same; if both raise what is not expected, for the same reason and not only in kind."""
+    if _breaks(mine) and _breaks(theirs):
+        a, b = mine.mine.value, theirs.mine.value
+        return a == b and a.message == b.message
+    return agrees(mine.mine, theirs.mine, mine.probe, wholly)
+
+
+def _breaks(pair: Comparison) -> bool:
+    """Whether an error was raised that is not expected."""
+    return isinstance(pair.mine.value, Raised) and not isinstance(pair.right.value, Raised)
 
 
 def _under(exercise: Exercise, on: Iterable[str], pairs: Sequence[Comparison]) -> Iterator[Comparison]:
@@ -254,15 +293,17 @@ def _partly(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding
     for fault in exercise.faults:
         theirs = [*_under(exercise, [fault], pairs)]
         shows = _wrong(theirs)
-        alike = [agrees(p.mine, t.mine, p.probe, False) for p, t in zip(pairs, theirs, strict=True)]
+        alike = [_alike(p, t, False) for p, t in zip(pairs, theirs, strict=True)]
         if shows and 2 * len(shows) >= len(wrong) and all(alike[i] for i in shows):
             mostly[fault] = len(shows)
         if not isinstance(value, Raised) and all(alike[: wrong[0] + 1]) and sum(alike[i] for i in wrong) >= enough:
             at_first[fault] = sum(alike)
     for fits in (mostly, at_first):
         if fits:
-            name, text = _named(exercise, [max(fits, key=fits.get)], pairs, False)
-            yield name, f"{text} {SECOND}"
+            name = max(fits, key=fits.get)
+            looks, why = exercise.faults[name]
+            nearest = f"The nearest mistake that we know is that {looks}, {NEAREST}. {why}"
+            yield name, f"{_first(exercise, pairs[wrong[0]])} {nearest}"
 
 
 def _wrong(pairs: Sequence[Comparison], wholly: bool = False) -> list[int]:
@@ -277,6 +318,11 @@ def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison], w
     looks = ", and as if ".join(fault.looks for fault in faults)
     why = " ".join(fault.why for fault in faults)
     return " + ".join(on), f"It looks as if {looks}. {evidence} {why}"
+
+
+def _first(exercise: Exercise, pair: Comparison) -> str:
+    """What is known of any mistake: the first property that does not hold."""
+    return f"The first thing that does not hold: {pair.probe.holds}. {_evidence(exercise, pair)}"
 
 
 def _raised(exercise: Exercise, pair: Comparison) -> str:
@@ -349,7 +395,7 @@ def _short(value: Any, digits: int = 4) -> str:
 def _stopped(exercise: Exercise) -> Card:
     """What an interrupted check says."""
     advice = (
-        f"`{exercise.name}` was running. A check gives each call {SECONDS:.0f} seconds and then stops by itself, so a "
+        f"`{exercise.name}` was running. A check gives all calls {SECONDS:.0f} seconds and then stops by itself, so a "
         "function that takes longer has a loop that does not end, or too many rounds. Look at its condition."
     )
     state = "Your function has ended, and the notebook is as it was before. Change the function and check again."
@@ -377,8 +423,8 @@ def _card(exercise: Exercise, found: Examined, ready: str | None = None) -> Card
         said = READY_MADE.format(ready) if ready else ""
         parts = [listing, paragraph(said)] if ready else [listing]
         return card(f"{exercise.name}: right", parts, "\n".join(filter(None, [text, plain(said)])), "good")
-    title = f"{exercise.name}: {mistake or 'not right yet'}"
-    parts = [listing, paragraph(said.partition("\n")[0]), shapes.html if shapes else ""]
+    title = f"{exercise.name}: {'not right yet' if mistake is None or NEAREST in said else mistake}"
+    parts = [paragraph(said.partition("\n")[0]), shapes.html if shapes else "", fold("What was checked", listing)]
     return card(title, parts, f"{exercise.name}: not right yet\n{_in_words(said)}", "bad")
 
 

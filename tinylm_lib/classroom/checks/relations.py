@@ -120,7 +120,7 @@ def of_numbers(exercise: Exercise, pairs: Sequence[Comparison], learner: Learner
     ]  # fmt: skip
     if not wrong:
         return
-    yield from _ignored(exercise, max(wrong, key=lambda p: p.right.value.numel()).probe, learner)
+    yield from _ignored(exercise, learner)
     exact = [p for p in wrong if p.mine.value.numel() > 1 and p.mine.value.dtype.itemsize > 2]  # bf16 hides a relation
     for test in (_scaled, _offset, _function, _moved):
         found = [test(p.mine.value.double(), p.right.value.double()) for p in exact]
@@ -136,18 +136,59 @@ def _flat(outcome: Outcome) -> Outcome:
     return replace(outcome, value=torch.cat([part.flatten().double() for part in value]))
 
 
-def _ignored(exercise: Exercise, probe: Probe, learner: Learner) -> Iterator[Finding]:
-    """Arguments that change the right result and leave the learner's as it is."""
-    i = exercise.probes.index(probe)
-    base_mine, base_right = learner.outcomes[i].value, observe_one(exercise.reference, probe).value
-    for place, name in enumerate(exercise.parameters[: len(learner.outcomes[i].arguments)]):
-        if other := moved(probe, place):
-            mine, right = learner.moved(i, place).value, observe_one(exercise.reference, other).value
-            if same(mine, base_mine, 0.0) and not same(right, base_right):
-                yield (
-                    f"ignores {name}",
-                    f"Your result stays the same when `{name}` changes: your function never uses it.",
-                )
+def of_nan(pairs: Sequence[Comparison]) -> Iterator[Finding]:
+    """The first wrong result holds NaN, and the right one does not: whatever else is said of it, this comes first."""
+    mine, right = (_flat(each).value for each in (pairs[0].mine, pairs[0].right))
+    if _has_nan(mine) and not _has_nan(right):
+        yield (
+            "the result is NaN",
+            f"The first thing that does not hold: {pairs[0].probe.holds}. The result is NaN there. Look for 0 / 0, "
+            "inf - inf, 0 * inf, the logarithm or root of a negative number, or a standard deviation of one number.",
+        )
+
+
+def _has_nan(value: Any) -> bool:
+    return bool(torch.as_tensor(value).isnan().any()) if isinstance(value, int | float | Tensor) else False
+
+
+def _ignored(exercise: Exercise, learner: Learner) -> Iterator[Finding]:
+    """Arguments that change the right result and never the learner's, which is finite, nor send it a gradient."""
+    for place, name in enumerate(exercise.parameters):
+        if not _gets_a_gradient(exercise, learner, place) and _never_changes(exercise, learner, place):
+            yield f"ignores {name}", f"Your result stays the same when `{name}` changes: your function never uses it."
+
+
+def _gets_a_gradient(exercise: Exercise, learner: Learner, place: int) -> bool:
+    """Whether a gradient reaches an argument in any probe."""
+    for outcome in learner.outcomes:
+        if outcome.gradients is None or not _is_float(outcome.arguments[place]):
+            continue
+        gradient = outcome.gradients[sum(map(_is_float, outcome.arguments[:place]))]
+        if gradient is not None and gradient.any():
+            return True
+    return False
+
+
+def _never_changes(exercise: Exercise, learner: Learner, place: int) -> bool:
+    """Whether the learner's result is finite and stays the same in all probes in which the right one changes.
+
+    All of them, because a function may be flat at one point and not at another.
+    """
+    n_tried = 0
+    for i, (probe, outcome) in enumerate(zip(exercise.probes, learner.outcomes, strict=True)):
+        other = moved(probe, place) if place < len(outcome.arguments) else None
+        if other is None or same(*(observe_one(exercise.reference, each).value for each in (probe, other))):
+            continue
+        mine = learner.moved(i, place).value
+        if not _is_finite(outcome.value) or not same(mine, outcome.value, 0.0):
+            return False
+        n_tried += 1
+    return n_tried > 0
+
+
+def _is_finite(value: Any) -> bool:
+    tensors = [torch.as_tensor(each) for each in (value if isinstance(value, list | tuple) else [value])]
+    return all(each.isfinite().all() for each in tensors)
 
 
 def _scaled(mine: Tensor, right: Tensor) -> Finding | None:

@@ -241,7 +241,8 @@ class PatientRun:
         generator = Generator().manual_seed(self.seed)
         decode = shipped().tokenizer.decode
         letters = torch.tensor([float(len(decode([i]).strip())) for i in range(shipped().model.config.vocab_size)])
-        prompt = tokens(7, 1)[:PROMPT].repeat(N_ANSWERS, 1)  # (B, P)
+        # A prompt each: with one for all, chance decides which text it ends with.
+        prompt = torch.stack([tokens(7 + i, 1)[:PROMPT] for i in range(N_ANSWERS)])  # (B, P)
         optimizer = torch.optim.Adam(self.model.parameters(), lr=REWARD_RATE, fused=True)
         self.model.eval()
         for _ in range(self.plan.rewards):

@@ -11,7 +11,6 @@ from .base import Exercise, Fault, Probe
 
 Beam = tuple[list[int], float]
 NextToken = Callable[[list[int]], Tensor]
-MOST_CALLS = 1500  # many times what a right search needs here
 
 
 def beam_search(
@@ -111,16 +110,24 @@ def _given_back(beams: list[Beam], n_start: int, on: frozenset[str]) -> Any:
     return beams[:1] if "one in the list" in on else beams
 
 
-def _counted(function: NextToken) -> NextToken:
-    """The function, which refuses to be called without end; it takes tokens as a list, a tuple or a tensor."""
-    n_calls = 0
+def _limited(function: NextToken, n_beams: int, n_steps: int) -> NextToken:
+    """The function, for a search of this size, which refuses twice as many different texts as the search needs.
+
+    It takes tokens as a list, a tuple or a tensor, and the same text as often as one likes.
+    """
+    most = 2 * (1 + n_beams * (n_steps - 1))
+    known: dict[tuple[int, ...], Tensor] = {}
 
     def log_probs_fn(tokens: list[int]) -> Tensor:
-        nonlocal n_calls
-        n_calls += 1
-        if n_calls > MOST_CALLS:
-            raise RuntimeError(f"log_probs_fn was called more than {MOST_CALLS} times: the beams become ever more")
-        return function(torch.as_tensor(tokens).flatten().long().tolist())
+        text = tuple(torch.as_tensor(tokens).flatten().long().tolist())
+        if text not in known:
+            if len(known) == most:
+                raise RuntimeError(
+                    f"log_probs_fn was given {most + 1} different texts, which is more than twice what {n_beams} beams "
+                    f"and {n_steps} steps need: after each step only n_beams continue"
+                )
+            known[text] = function(list(text))
+        return known[text].clone()
 
     return log_probs_fn
 
@@ -139,7 +146,7 @@ def _made_up(g: Generator, V: int, sharpness: float = 2.0) -> NextToken:
         weights = 0.7 ** torch.arange(len(tokens) - 1, -1, -1.0)
         return (table[tokens] * weights[:, None]).sum(0).log_softmax(-1)
 
-    return _counted(log_probs_fn)
+    return log_probs_fn
 
 
 def _as_pairs(arguments: tuple, result: Any) -> Any:
@@ -157,7 +164,11 @@ def _as_pairs(arguments: tuple, result: Any) -> Any:
 
 
 def _search(holds: str, make: Callable[[Generator], tuple]) -> Probe:
-    return Probe(holds, make, sees=_as_pairs)
+    def limited(g: Generator) -> tuple:
+        function, start, n_beams, n_steps = make(g)
+        return _limited(function, n_beams, n_steps), start, n_beams, n_steps
+
+    return Probe(holds, limited, sees=_as_pairs)
 
 
 BEAM_SEARCH = Exercise(
@@ -166,9 +177,9 @@ BEAM_SEARCH = Exercise(
     order=2,
     reference=beam_search,
     probes=(
-        _search("one step leaves the best tokens", lambda g: (_counted(_by_table), [2, 1], 2, 1)),
-        _search("one beam is greedy", lambda g: (_counted(_by_table), [2, 1], 1, 2)),
-        _search("a worse beginning may have the better end", lambda g: (_counted(_by_table), [2, 1], 2, 2)),
+        _search("one step leaves the best tokens", lambda g: (_by_table, [2, 1], 2, 1)),
+        _search("one beam is greedy", lambda g: (_by_table, [2, 1], 1, 2)),
+        _search("a worse beginning may have the better end", lambda g: (_by_table, [2, 1], 2, 2)),
         _search("a worse beginning may have the better end", lambda g: (_made_up(g, 5), [3, 0], 2, 3)),
         _search("all beams compete", lambda g: (_made_up(g, 4), [1, 2], 3, 4)),
         _search("all beams compete", lambda g: (_made_up(g, 6), [5, 0, 4], 4, 3)),
@@ -257,6 +268,7 @@ BEAM_SEARCH = Exercise(
     hints=(
         "A beam is its tokens and its log probability. The search starts with one.",
         "A step: let each beam grow by every token, then keep the n_beams best of all that grew.",
+        "One call of log_probs_fn gives the log probabilities of all V next tokens, so once per beam is enough.",
         "Log probabilities add up; nothing is exponentiated on the way.",
     ),
 )
