@@ -26,7 +26,7 @@ SHARED = "shared"
 LIVE = SCRIPTS.parent / "live"
 SHARED_WITH = {"training": "run", "rewards": "run"}  # a script that a module begins with, because others do, too
 FROM_LIVE = {"sampling": "nextTokenProbs"}  # what a module takes from the script of the same name there
-COMMENTS = re.compile(r"^ *(?://|/\*\*|\*[ /]).*\n", re.MULTILINE)  # whole lines; a notebook stores the rest with each view
+COMMENTS = re.compile(r"^ *(?://|/\*\*|\*[ /]).*\n", re.MULTILINE)  # whole lines; a notebook stores the other ones
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]

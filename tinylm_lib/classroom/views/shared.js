@@ -87,7 +87,7 @@ function initialize({ model }) {
 
 const GONE = "The kernel was restarted or has stopped. Run the cells above and this cell again.";
 const BUSY = "The kernel has not answered yet: it is busy.", PATIENCE = 3000; // milliseconds
-const isGone = (el) => el.classList.contains("jupyter-widgets-disconnected");
+const isGone = (el) => el.matches(".jupyter-widgets-disconnected, .without-kernel");
 
 /**
  * The function by which a view asks its kernel. Where this is gone, the view's alert says so, and the controls in its
@@ -103,14 +103,15 @@ function asker({ model, el }) {
   };
   const lose = () => {
     clearTimeout(waiting);
+    el.classList.add("without-kernel");
+    if (!model.get("live")) return;
     alert().textContent = GONE;
     for (const part of el.querySelectorAll(".needs-kernel")) part.disabled = true;
   };
-  const look = () => { if (model.get("live") && isGone(el)) lose(); };
-  model.on("comm_live_update", look);
+  model.on("comm_live_update", lose); // ipywidgets triggers it when it disconnects a widget, and anywidget ignores it
   model.on("change:data", hear);
   model.on("msg:custom", hear);
-  queueMicrotask(look); // the view is drawn first
+  queueMicrotask(() => isGone(el) && lose()); // the view is drawn first
   return (request) => {
     if (isGone(el)) return lose();
     clearTimeout(waiting);
