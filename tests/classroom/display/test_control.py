@@ -11,7 +11,7 @@ def table(base: int = 3, unit: str = "cm") -> None:
 
 
 def bundle(shown) -> dict:
-    return shown._repr_mimebundle_()
+    return shown._repr_mimebundle_()[0]
 
 
 def test_the_defaults_of_the_function_are_shown_first_and_stay_where_no_kernel_is():

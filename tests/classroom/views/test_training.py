@@ -25,7 +25,7 @@ from tinylm_lib.training.optim import build_optimizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LEVELS = Entropies(3.0, 2.0, 1.0)
-HANDLE = Mock()
+RENEWED = Mock()
 
 
 def made_up(losses: list[float]) -> Iterator[Step]:
@@ -42,10 +42,11 @@ def new_model() -> TransformerLM:
 
 @pytest.fixture
 def shown(monkeypatch) -> list[View]:
-    """The views that were displayed; each display's handle is HANDLE."""
+    """The views that were displayed; RENEWED counts how often a picture was replaced."""
     views = []
-    HANDLE.reset_mock()
-    monkeypatch.setattr(run, "display", lambda view, **options: views.append(view) or HANDLE)
+    RENEWED.reset_mock()
+    monkeypatch.setattr(run, "display", views.append)
+    monkeypatch.setattr(View, "renew_picture", RENEWED)
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     return views
 
@@ -179,7 +180,7 @@ def test_the_buttons_pause_resume_and_stop(shown, monkeypatch):
     (view,) = shown
     assert stood_still == [("paused", 3)]
     assert view.data["state"] == "stopped" and view.data["steps"] == [1, 2, 3, 4, 5, 6]
-    assert view.data["samples"][-1][0] == 6 and HANDLE.update.call_count == 1 and not view.live
+    assert view.data["samples"][-1][0] == 6 and RENEWED.call_count == 1 and not view.live
     assert "After 6 of 9 updates" in view.html
 
 

@@ -276,8 +276,7 @@ def _all_but_one(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Fi
         theirs = zip(pairs, _under(exercise, on, pairs), strict=True)
         apart = [i for i, (p, t) in enumerate(theirs) if not agrees(p.mine, t.mine, p.probe, False)]
         if len(apart) <= 1 and len({*wrong} - {*apart}) >= 3:
-            name, text = _named(exercise, on, pairs, False)
-            yield name, f"{text} {SECOND}"
+            yield _nearest(exercise, on, pairs[wrong[0]])
 
 
 def _partly(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding]:
@@ -300,10 +299,7 @@ def _partly(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Finding
             at_first[fault] = sum(alike)
     for fits in (mostly, at_first):
         if fits:
-            name = max(fits, key=fits.get)
-            looks, why = exercise.faults[name]
-            nearest = f"The nearest mistake that we know is that {looks}, {NEAREST}. {why}"
-            yield name, f"{_first(exercise, pairs[wrong[0]])} {nearest}"
+            yield _nearest(exercise, [max(fits, key=fits.get)], pairs[wrong[0]])
 
 
 def _wrong(pairs: Sequence[Comparison], wholly: bool = False) -> list[int]:
@@ -318,6 +314,14 @@ def _named(exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison], w
     looks = ", and as if ".join(fault.looks for fault in faults)
     why = " ".join(fault.why for fault in faults)
     return " + ".join(on), f"It looks as if {looks}. {evidence} {why}"
+
+
+def _nearest(exercise: Exercise, on: Sequence[str], pair: Comparison) -> Finding:
+    """What fails first, and the faults that explain most of it but not everything."""
+    looks = " and that ".join(exercise.faults[name].looks for name in on)
+    why = " ".join(exercise.faults[name].why for name in on)
+    nearest = f"The nearest mistake that we know is that {looks}, {NEAREST}. {why}"
+    return " + ".join(on), f"{_first(exercise, pair)} {nearest}"
 
 
 def _first(exercise: Exercise, pair: Comparison) -> str:

@@ -9,9 +9,10 @@ from ipywidgets import HTML, interactive
 from ipywidgets.widgets.interaction import show_inline_matplotlib_plots
 
 from .cards import WRAPPED, paragraph
+from .picture import WithPicture
 
 
-class Control(interactive):
+class Control(WithPicture, interactive):
     """What a function prints and draws, below a widget for each argument; without a kernel, what it last showed.
 
     It differs from its parent in ipywidgets in that the notebook keeps the picture, and in that a slider waits until it
@@ -41,14 +42,15 @@ class Control(interactive):
         printed = caught.stdout.rstrip()
         self.text = "\n".join([printed] * bool(printed) + [_text(output) for output in caught.outputs])
         self.shown.value = _preformatted(printed) * bool(printed) + "".join(map(_html, caught.outputs))
+        self.renew_picture()
 
     def __repr__(self) -> str:
         return f"{self._settings()}\n{self.text}"
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        note = paragraph(f"{self._settings()} In a running notebook you can change this here.")
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        note = paragraph(f"{self._settings()} To change this here, run this cell in a notebook.")
         bundle = super()._repr_mimebundle_(**kwargs)
-        return {**bundle, "text/html": f"{note}{self.shown.value}", "text/plain": repr(self)}
+        return {**bundle, "text/html": f"{note}{self.shown.value}", "text/plain": repr(self)}, {}
 
     def _settings(self) -> str:
         return f"Shown for {', '.join(f'{name} = {value}' for name, value in self.kwargs.items())}."

@@ -3,7 +3,7 @@
 const STAGES = ["scores", "scaled", "masked", "weights", "mixed"];
 const SHARES = ["weights", "mixed"];
 const MOST_TOKENS = 32; // as in attention.py
-const LEVELS = 10, PATIENCE = 15_000; // shades in a small map; milliseconds until a kernel counts as silent
+const LEVELS = 10; // shades in a small map
 const WHY = {
   scores: "A score is a dot product: how well the question of one word fits the offer of another.",
   scaled: "Scores are divided by the root of the head's width, because otherwise those of wide heads would be larger.",
@@ -114,7 +114,7 @@ function small(weights, told) {
 }
 
 /** `kept` is what the reader has chosen; it outlives a change of the data. */
-function mount(el, model, kept) {
+function mount(el, model, kept, send) {
   const { tokens, told, layers, n_layers: depth } = model.get("data"), live = model.get("live");
   const T = tokens.length, computed = {};
   const layer = (n) => (computed[n] ??= compute(layers[n], T));
@@ -292,6 +292,7 @@ function mount(el, model, kept) {
     if (layers[n]) return show({ layer: n });
     kept.wanted = { layer: n };
     ask({ layers: [...Object.keys(layers).map(Number), n] });
+    if (isGone(el)) paint(); // the layer that is seen stays chosen
   }
 
   const known = Array.from({ length: depth }, (_, n) => n).filter((n) => live || layers[n]), maps = {};
@@ -325,15 +326,13 @@ function mount(el, model, kept) {
 
   const problem = make("span", { role: "alert" });
   const typed = make("input", { type: "text", value: kept.typed ?? model.get("data").text?.trim(), autocomplete: "off", spellcheck: "false", "aria-label": "Your own text", oninput: () => { kept.typed = typed.value; } });
-  const field = make("label", { class: "field" }, "Your own text", typed, make("button", { type: "submit" }, "Look"), problem);
+  const field = make("fieldset", { class: "needs-kernel" },
+    make("label", { class: "field" }, "Your own text", typed, make("button", { type: "submit" }, "Look"), problem));
   /** Sends a request to the kernel about the text that is shown; the answer is a change of the data. */
   function ask(request) {
     const text = kept.shown ?? undefined;
-    clearTimeout(kept.silence);
     problem.textContent = "";
-    const silent = () => { problem.textContent = "No kernel answers: run the cell of this view once more."; };
-    kept.silence = setTimeout(silent, PATIENCE);
-    model.send({ ...(text === undefined ? {} : { text }), ...request });
+    send({ ...(text === undefined ? {} : { text }), ...request });
   }
   const main = make("div", { class: "main" }, make("div", {}, make("div", { class: "scroll" }, grid), board, legend), make("div", {}, say, exact, share, bars, strips, why));
   const card = frame(el, "Attention in stages", make("style", {}, CARD), make("p", { class: "title" }, "Who looks at whom"), sub,
@@ -376,17 +375,18 @@ function answers({ data, tokenizer, begun, toldBy, ids, read, readable }) {
 
 export default {
   answers,
+  initialize,
   render({ model, el }) {
     const { layer, head } = model.get("data"), kept = { state: { layer, head } };
-    let parts = mount(el, model, kept);
+    const send = asker({ model, el });
+    let parts = mount(el, model, kept, send);
     const change = () => {
-      clearTimeout(kept.silence);
       const { error } = model.get("data"), hadFocus = document.activeElement === parts.typed;
       if (error) return void (parts.problem.textContent = error);
       kept.shown = kept.asked;
       Object.assign(kept.state, kept.wanted);
       kept.wanted = {};
-      parts = mount(el, model, kept);
+      parts = mount(el, model, kept, send);
       if (hadFocus) parts.typed.focus();
     };
     model.on("change:data", change);

@@ -1,6 +1,7 @@
 """Interactive views: alive with a kernel and in an exported page, elsewhere a picture and its numbers."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from textwrap import indent
@@ -14,6 +15,7 @@ from traitlets import Bool, Dict
 
 from ...model import TransformerLM
 from ..display.figures import SHARPNESS, framed
+from ..display.picture import WithPicture
 from ..display.theme import css
 from ..live.record import live_record
 from ..shapes.capture import Captured, capture
@@ -24,12 +26,13 @@ SHARED = "shared"
 LIVE = SCRIPTS.parent / "live"
 SHARED_WITH = {"training": "run", "rewards": "run"}  # a script that a module begins with, because others do, too
 FROM_LIVE = {"sampling": "nextTokenProbs"}  # what a module takes from the script of the same name there
+COMMENTS = re.compile(r"^ *(?://|/\*\*|\*[ /]).*\n", re.MULTILINE)  # whole lines; a notebook stores the other ones
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class View(anywidget.AnyWidget):
+class View(WithPicture, anywidget.AnyWidget):
     """A module of the browser, the data that it draws, and what is shown without scripts: HTML and text.
 
     module: the name of a script next to this file, which exports `render({model, el})` and reads `model.get("data")`.
@@ -51,6 +54,7 @@ class View(anywidget.AnyWidget):
             self.data = {**self.data, **self.answer(request), "error": ""}
         except (ValueError, TypeError) as e:
             self.data = {**self.data, "error": str(e)}
+        self.send("heard")  # an answer that changes nothing would look like silence
 
     def __repr__(self) -> str:
         return self.text
@@ -79,7 +83,7 @@ def pictured(
 
 
 def source(module: str) -> str:
-    """The JavaScript of a module; what all share begins with the look.
+    """The JavaScript of a module without its comments; what all share begins with the look.
 
     Raises: ValueError, listing what there is, for an unknown one.
     """
@@ -93,7 +97,7 @@ def source(module: str) -> str:
     if taken := FROM_LIVE.get(module):
         body = indent((LIVE / path.name).read_text(encoding="utf-8"), "  ")
         before = f"const {taken} = (() => {{\n{body}  return {taken};\n}})();\n"
-    return before + path.read_text(encoding="utf-8")
+    return before + COMMENTS.sub("", path.read_text(encoding="utf-8"))
 
 
 def json_in_html(data: Any) -> str:

@@ -171,6 +171,7 @@ function mount(el, data) {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     return mount(el, model.get("data"));
   },

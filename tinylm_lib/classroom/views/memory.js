@@ -145,6 +145,7 @@ function mount(el, { models, devices, source }) {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     const draw = () => mount(el, model.get("data"));
     draw();

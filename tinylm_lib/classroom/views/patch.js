@@ -169,19 +169,21 @@ function show(holder, data, state) {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     const first = model.get("data"), state = { part: first.part, layer: first.layer, position: first.position }, holder = make("div");
     const wrong = make("p", { class: "wrong", role: "alert" });
     const input = (value, name) => make("input", { type: "text", value, spellcheck: "false", autocomplete: "off", "aria-label": name });
     const typed = [input(first.text), input(first.words[0], "next word of your own text"), input(first.other), input(first.words[1], "next word of the other text")];
     const labels = ["Your own text", "next word", "Other text", "next word"].map((name, at) => make("label", {}, name, typed[at]));
-    const field = make("div", { class: "fields" }, ...labels, make("button", {}, "Read"));
+    const field = make("fieldset", { class: "needs-kernel" }, make("div", { class: "fields" }, ...labels, make("button", {}, "Read")));
+    const ask = asker({ model, el });
     const view = frame(el, "What one vector of another text changes", make("style", {}, SHEET), make("p", { class: "title" }, "Which vectors carry the difference between two texts?"),
       make("p", { class: "sub" }, "In each cell, one vector is taken from the other text. The bluer, the more the model continues like the other text."),
       ...(model.get("live") ? [field, wrong] : []), holder);
     view.classList.add("patch");
     view.querySelector("form").addEventListener("submit", () => model.get("live") &&
-      model.send({ text: typed[0].value, other: typed[2].value, words: [typed[1].value, typed[3].value] }));
+      ask({ text: typed[0].value, other: typed[2].value, words: [typed[1].value, typed[3].value] }));
     let shown = null;
     const draw = () => {
       const data = model.get("data"), key = JSON.stringify([data.tokens, data.others, data.words, data.effect]);

@@ -132,6 +132,7 @@ function mount(el, data) {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     mount(el, model.get("data"));
   },

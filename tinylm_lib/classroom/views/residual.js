@@ -142,16 +142,19 @@ function show(holder, data, state) {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     const first = model.get("data"), state = { depth: first.depth, position: first.position }, holder = make("div");
     const wrong = make("p", { class: "wrong", role: "alert" });
     const text = make("input", { type: "text", value: first.text, spellcheck: "false", autocomplete: "off" });
-    const field = make("div", { class: "field" }, make("label", { class: "field", style: "flex: 1 1 320px" }, "Your own text", text), make("button", {}, "Read"));
+    const field = make("fieldset", { class: "needs-kernel" }, make("div", { class: "field" },
+      make("label", { class: "field", style: "flex: 1 1 320px" }, "Your own text", text), make("button", {}, "Read")));
+    const ask = asker({ model, el });
     const view = frame(el, "What the model would say at each depth", make("style", {}, SHEET), make("p", { class: "title" }, "What would the model say if it stopped here?"),
       make("p", { class: "sub" }, "Each column is a word that was read, each row a depth. A cell holds the next word that the model would say there. Each row is read with the final norm and the head, which were trained for the top row."),
       ...(model.get("live") ? [field, wrong] : []), holder);
     view.classList.add("residual");
-    view.querySelector("form").addEventListener("submit", () => model.get("live") && model.send({ text: text.value }));
+    view.querySelector("form").addEventListener("submit", () => model.get("live") && ask({ text: text.value }));
     let shown = null;
     const draw = () => {
       const data = model.get("data"), key = JSON.stringify([data.tokens, data.probs]);

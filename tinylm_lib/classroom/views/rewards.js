@@ -49,4 +49,4 @@ function render(place) {
     sub: "The model writes, each text gets a reward, and the better ones become more likely. The distance shows what else has changed." });
 }
 
-export default { render };
+export default { initialize, render };

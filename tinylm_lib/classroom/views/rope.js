@@ -339,6 +339,7 @@ function mount(el, data) {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     let end = mount(el, model.get("data"));
     const again = () => { end(); end = mount(el, model.get("data")); };

@@ -80,8 +80,9 @@ function smallChart(data, name, kind, values, options, digits = 2) {
 function runView({ model, el }, kind, { name, title, sub, look, above = "", below, lay, tell }) {
   const state = { at: -1 }; // the point that is looked at; -1 follows the run
   const say = make("p", { class: "say" }), told = make("p", { class: "unseen", role: "status" }), error = make("p", { class: "error", role: "alert" });
+  const send = asker({ model, el });
   const charts = make("div", {}), holder = make("span", {}), buttons = make("span", { class: "asks" }), now = make("span", { class: "state" });
-  const ask = (wish) => make("button", { type: "button", "data-wish": wish, class: wish === "stop" ? "plain" : "", onclick: () => model.send({ do: wish }) }, wish[0].toUpperCase() + wish.slice(1));
+  const ask = (wish) => make("button", { type: "button", "data-wish": wish, class: wish === "stop" ? "plain" : "", onclick: () => send({ do: wish }) }, wish[0].toUpperCase() + wish.slice(1));
   const asks = ["pause", "resume", "stop"].map(ask);
   buttons.append(...asks);
   let marks = [], data = {}, slide = null, room = 1030; // pixels for the drawings, so that their text keeps its size
@@ -97,7 +98,8 @@ function runView({ model, el }, kind, { name, title, sub, look, above = "", belo
   }
 
   function control() {
-    const live = model.get("live") && ["running", "paused"].includes(data.state), last = data.steps.length - 1;
+    const isOpen = model.get("live") && ["running", "paused"].includes(data.state), isLost = isOpen && isGone(el);
+    const live = isOpen && !isLost, last = data.steps.length - 1;
     asks[0].hidden = !live || data.state === "paused";
     asks[1].hidden = !live || data.state !== "paused";
     asks[2].hidden = !live;
@@ -118,7 +120,8 @@ function runView({ model, el }, kind, { name, title, sub, look, above = "", belo
     }
     now.textContent = { running: `running: ${data.step} of ${data.total} updates`, paused: `paused after ${data.step} of ${data.total} updates`,
       stopped: `stopped after ${data.step} of ${data.total} updates`, failed: `failed after ${data.step} of ${data.total} updates`, finished: `finished: ${data.total} updates` }[data.state];
-    error.textContent = data.error || "";
+    if (isLost) now.textContent = `lost with its kernel after ${data.step} of ${data.total} updates`;
+    error.textContent = isLost ? GONE : data.error || "";
   }
 
   function show() {
@@ -141,9 +144,11 @@ function runView({ model, el }, kind, { name, title, sub, look, above = "", belo
   watch.observe(view);
   model.on("change:data", renew);
   model.on("change:live", renew);
+  model.on("comm_live_update", control);
   return () => {
     watch.disconnect();
     model.off("change:data", renew);
     model.off("change:live", renew);
+    model.off("comm_live_update", control);
   };
 }

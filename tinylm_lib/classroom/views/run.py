@@ -2,13 +2,13 @@
 
 import asyncio
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from IPython.display import display
 
 from ..display.numbers import learned
+from ..display.picture import is_in_jupyter
 from .base import View, few_digits
 
 _MOST_POINTS = 300
@@ -123,13 +123,14 @@ async def watch(run: Watched, steps: Iterable[Any], module: str) -> None:
 
     Raises ValueError for what the run refuses, and after its end for a value that is not in its expected range.
     """
-    under_way = f"<p>{run.name} of {run.total} updates is under way.</p>"
+    under_way = f"<p>{run.name} of {run.total} updates. Its picture appears here when it ends.</p>"
     view = View(module, run.data(), html=under_way, text=f"{run.name}.", answer=run.hear)
-    # Jupyter's server sets this for the kernels of its notebooks; nbclient and nbval display the finished view once.
-    handle = display(view, display_id=True) if "JPY_SESSION_NAME" in os.environ else None
+    is_watched = is_in_jupyter()  # nbclient and nbval display the finished view once
+    if is_watched:
+        display(view)
     try:
         run.sample(None)
-        await _follow(run, steps, view if handle else None)
+        await _follow(run, steps, view if is_watched else None)
     except ValueError as e:
         run.state, run.trouble = FAILED, str(e)
         raise
@@ -138,7 +139,7 @@ async def watch(run: Watched, steps: Iterable[Any], module: str) -> None:
         run.close_point()
         view.live, view.data = False, run.data()
         view.html, view.text = run.html(), f"{run.name}. {run.says()}"
-        handle.update(view) if handle else display(view)
+        view.renew_picture() if is_watched else display(view)
     if run.state == FINISHED:
         run.compare_expected()
 

@@ -123,6 +123,7 @@ function chart(words) {
 }
 
 function mount(el, model) {
+  const ask = asker({ model, el });
   const { prompt, words, options: begun, seed: begunSeed } = model.get("data"), live = model.get("live"), V = words.length;
   const state = { options: { ...begun }, at: 0, mine: !live, waiting: false, seed: begunSeed, timer: null };
   const bars = chart(words), say = make("p", { class: "say" }), status = make("p", { class: "unseen", role: "status" });
@@ -181,7 +182,7 @@ function mount(el, model) {
     state.at = path().length;
     state.waiting = true;
     drawText();
-    model.send({ n, begin: !state.mine, seed: state.seed, ...state.options });
+    ask({ n, begin: !state.mine, seed: state.seed, ...state.options });
   }
   function begin() {
     clearTimeout(state.timer);
@@ -211,8 +212,8 @@ function mount(el, model) {
     make("p", { class: "sub" }, "The model gives every word a probability. Temperature makes the probabilities more equal or less; a cut leaves some words out, and the probabilities of the others sum to 1 again."),
     make("div", { class: "parts" },
       make("div", {}, sliders, say, make("div", { class: "write" }, text,
-        make("div", { class: "bar" }, buttons.one, buttons.ten, ...(live ? [] : [buttons.back]), buttons.again,
-          ...(live ? [make("label", { class: "seed" }, "seed", number)] : [])), wrong, note)),
+        make("div", { class: "bar" }, make("fieldset", { class: "needs-kernel" }, buttons.one, buttons.ten), ...(live ? [] : [buttons.back]), buttons.again,
+          ...(live ? [make("fieldset", { class: "needs-kernel" }, make("label", { class: "seed" }, "seed", number))] : [])), wrong, note)),
       make("div", {}, make("p", { class: "legend" }, make("span", {}, make("i"), "probability it is drawn with"),
         make("span", {}, make("i", { class: "line" }), "the model's own probability"), make("span", {}, make("i", { class: "hatch" }), "cut: never drawn")), bars.table)),
     status);
@@ -254,6 +255,7 @@ function answers({ data, tokenizer, read }) {
 
 export default {
   answers,
+  initialize,
   render({ model, el }) {
     const hear = mount(el, model);
     model.on("change:data", hear);

@@ -41,6 +41,7 @@ const FLOW = `
 .tinylm-view.shape-flow .note, .tinylm-view.shape-flow .legend { color: var(--quiet); font-size: var(--type-small); margin: 0 0 8px }
 .tinylm-view.shape-flow .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; margin: 14px 0 0 }
 .tinylm-view.shape-flow .wrong { color: var(--bad); margin: 0; max-height: 6em; overflow: auto; overflow-wrap: anywhere }
+.tinylm-view.shape-flow .wrong:empty { position: absolute }
 .tinylm-view.shape-flow .field { flex: 1 1 100% }
 @container (max-width: 800px) {
   .tinylm-view.shape-flow .row { grid-template-columns: 24px minmax(128px, 1fr) 204px 70px 58px; font-size: 14px } .tinylm-view.shape-flow .row > :last-child { display: none }
@@ -87,7 +88,7 @@ function picture({ cells, heads, columns }, token, room = 0) {
     draw("rect", { class: "chosen", x: 0, width, y: token - room, height: 1 + 2 * room }));
 }
 
-function mount(el, model, state) {
+function mount(el, model, state, ask) {
   const data = model.get("data"), { steps, tokens } = data;
   state.token = Math.min(state.token, Math.max(0, tokens.length - 1));
   const opens = steps.map((step, i) => steps[i + 1]?.depth > step.depth);
@@ -184,20 +185,22 @@ function mount(el, model, state) {
   if (tokens.length) controls.push(segments("Follow", "token", tokens.map((token, i) => [i, token]), state.token, follow));
   const { field } = state, isTyping = document.activeElement === field;
   if (state.text !== data.text) field.value = (state.text = data.text ?? "").trimStart(); // what is being typed outlives another answer
-  if (model.get("live")) {
-    if (data.layers > 1) controls.push(segments("Inside block", "layer", [...Array(Math.min(data.layers, 12)).keys()].map((i) => [i, String(i)]), data.layer, (layer) => model.send({ text: data.text, layer })));
-    controls.push(make("label", { class: "field" }, "Your own text", field, make("button", { type: "submit" }, "Walk")));
-  }
   const wrong = make("p", { class: "wrong", role: "alert" }, data.error ?? "");
+  if (model.get("live")) {
+    const asking = make("fieldset", { class: "needs-kernel" });
+    if (data.layers > 1) asking.append(segments("Inside block", "layer", [...Array(Math.min(data.layers, 12)).keys()].map((i) => [i, String(i)]), data.layer, (layer) => ask({ text: data.text, layer })));
+    asking.append(make("label", { class: "field" }, "Your own text", field, make("button", { type: "submit" }, "Walk")));
+    controls.push(asking, wrong);
+  }
   const view = frame(el, "The walk through the model", make("style", {}, FLOW), make("p", { class: "title" }, "What flows through the model?"),
     make("p", { class: "sub" }, `${exact(data.parameters)} parameters, ${exact(Math.round(data.flops / data.seq_len))} FLOPs per token in a text of ${exact(data.seq_len)}. ↑ ↓ walk, → opens, ← closes.`),
-    ...(controls.length ? [make("div", { class: "bar" }, ...controls, ...(data.error ? [wrong] : []))] : []), say,
+    ...(controls.length ? [make("div", { class: "bar" }, ...controls)] : []), say,
     make("div", { class: "main" }, make("div", { class: "walk" },
       make("div", { class: "row head", "aria-hidden": "true" }, make("span"), make("span", { style: "padding-left: 21px" }, "step"), make("span", {}, "shape"), make("span", {}, tokens.length ? "what flows" : ""), make("span", { class: "number" }, "params"), make("span", { class: "number" }, "FLOPs")), walk), about),
     make("p", { class: "legend" }, ...data.legend.map(([letter, words]) => make("span", {}, ...colored(letter), ` ${words}`))), live);
   view.classList.add("shape-flow");
   if (isTyping) field.focus();
-  view.querySelector("form").addEventListener("submit", () => model.get("live") && model.send({ typed: field.value, layer: data.layer }));
+  view.querySelector("form").addEventListener("submit", () => model.get("live") && ask({ typed: field.value, layer: data.layer }));
   show();
 }
 
@@ -248,10 +251,11 @@ function answers({ data, begun, ids, read, readable }) {
 
 export default {
   answers,
+  initialize,
   render({ model, el }) {
     const field = make("input", { type: "text", autocomplete: "off" });
     const state = { name: "embed", open: ["block"], token: Math.max(0, model.get("data").tokens.length - 1), field };
-    const redraw = () => mount(el, model, state);
+    const ask = asker({ model, el }), redraw = () => mount(el, model, state, ask);
     redraw();
     model.on("change:data", redraw);
     return () => model.off("change:data", redraw);

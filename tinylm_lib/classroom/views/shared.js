@@ -50,6 +50,9 @@ const STYLE = `
   background: var(--accent); color: var(--on-accent) }
 .tinylm-view button.plain { background: none; color: var(--accent) }
 .tinylm-view button:disabled { border-color: var(--line); background: none; color: var(--quiet); cursor: default }
+.tinylm-view .needs-kernel { display: contents }
+.tinylm-view .needs-kernel:disabled :is(label, input) { color: var(--quiet); border-color: var(--line); cursor: default }
+.tinylm-view .needs-kernel:disabled label:has(:checked) { background: var(--soft) }
 .tinylm-view code { font: max(14px, .92em) var(--mono); background: var(--soft); color: inherit;
   padding: 1px 5px; border-radius: 4px }
 .tinylm-view .shade { --a: 0; background: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
@@ -74,6 +77,51 @@ function make(tag, facts = {}, ...children) {
   }
   node.append(...children);
   return node;
+}
+
+/** Of every module: ipywidgets disconnects its widgets when their kernel restarts, this also when it is shut down or changed. */
+function initialize({ model }) {
+  const manager = model.widget_manager, changed = manager?.context?.sessionContext?.kernelChanged;
+  changed?.connect((_, { oldValue }) => oldValue && manager.disconnect());
+}
+
+const GONE = "The kernel was restarted or has stopped. Run the cells above and this cell again.";
+const BUSY = "The kernel has not answered yet: it is busy.", PATIENCE = 3000; // milliseconds
+const isGone = (el) => el.matches(".jupyter-widgets-disconnected, .without-kernel");
+
+/**
+ * The function by which a view asks its kernel. Where this is gone, the view's alert says so, and the controls in its
+ * fieldsets `needs-kernel` are disabled.
+ */
+function asker({ model, el }) {
+  const alert = () => el.querySelector("[role=alert]");
+  let waiting = 0;
+  const tellBusy = () => { alert().textContent = BUSY; };
+  const hear = () => {
+    clearTimeout(waiting);
+    if (alert()?.textContent === BUSY) alert().textContent = "";
+  };
+  const lose = () => {
+    clearTimeout(waiting);
+    el.classList.add("without-kernel");
+    if (!model.get("live")) return;
+    alert().textContent = GONE;
+    for (const part of el.querySelectorAll(".needs-kernel")) part.disabled = true;
+  };
+  model.on("comm_live_update", lose); // ipywidgets triggers it when it disconnects a widget, and anywidget ignores it
+  model.on("change:data", hear);
+  model.on("msg:custom", hear);
+  queueMicrotask(() => isGone(el) && lose()); // the view is drawn first
+  return (request) => {
+    if (isGone(el)) return lose();
+    clearTimeout(waiting);
+    if (model.widget_manager) waiting = setTimeout(tellBusy, PATIENCE); // a page answers by itself
+    try {
+      model.send(request);
+    } catch { // a channel that is closed
+      lose();
+    }
+  };
 }
 
 /** The card that a view is drawn on. */

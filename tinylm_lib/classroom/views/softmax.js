@@ -182,6 +182,7 @@ function mount(el, { names, scores: given }) {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     const draw = () => mount(el, model.get("data"));
     draw();

@@ -203,7 +203,9 @@ function mount(el, model) {
     make("div", { class: "bar" }, merges, make("span", {}, player, " ", button("← previous join", "the previous join in this text", -1), " ", button("next join →", "the next join in this text", 1))), merge);
 
   const own = make("input", { type: "text", "aria-label": "Your own text", autocomplete: "off", spellcheck: "false" });
-  const field = make("div", { class: "own" }, make("div", { class: "field" }, make("span", {}, "Your own text"), own, make("button", { type: "submit" }, "Cut it")), wrong);
+  const field = make("div", { class: "own" }, make("fieldset", { class: "needs-kernel" },
+    make("div", { class: "field" }, make("span", {}, "Your own text"), own, make("button", { type: "submit" }, "Cut it"))), wrong);
+  const ask = asker({ model, el });
   const chooseText = () => chosen.replaceChildren(segments("Text", "text", texts().map((text, i) => [i, text.name]), state.text, (text) => set({ text, byte: 0 })));
 
   const view = frame(el, "One text cut into tokens", make("style", {}, CUTS), make("p", { class: "title" }, "How is a text cut into tokens?"),
@@ -211,7 +213,7 @@ function mount(el, model) {
     make("div", { class: "bar" }, chosen, segments("Cut into", "cut", cuts.map(({ name }, i) => [i, name]), state.cut, (cut) => set({ cut }))),
     boxes, say, replayed, counts, ...(model.get("live") ? [field] : []), live);
   view.classList.add("tokens");
-  view.querySelector("form").addEventListener("submit", () => model.get("live") && model.send({ text: own.value }));
+  view.querySelector("form").addEventListener("submit", () => model.get("live") && ask({ text: own.value }));
   chooseText();
   drawBoxes();
 
@@ -226,6 +228,7 @@ function mount(el, model) {
 }
 
 export default {
+  initialize,
   render({ model, el }) {
     const hear = mount(el, model);
     model.on("change:data", hear);

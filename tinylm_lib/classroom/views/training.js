@@ -51,4 +51,4 @@ function render(place) {
     sub: "The loss falls from knowing nothing towards everything that can be known. The dotted lines are the losses of predictors that know only so much." });
 }
 
-export default { render };
+export default { initialize, render };

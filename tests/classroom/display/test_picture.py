@@ -1,0 +1,57 @@
+"""A widget and its picture: two outputs in Jupyter, one everywhere else, and nothing in the notebook twice."""
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
+from IPython.utils.capture import RichOutput, capture_output
+
+from tinylm_lib.classroom.display.control import control
+from tinylm_lib.classroom.display.picture import WIDGET
+from tinylm_lib.classroom.views.predict import predict
+
+WIDGETS = {
+    "control": lambda: control(lambda n=13: print(f"n is {n}"), n=(1, 20)),
+    "view": lambda: predict("How many?", key=lambda: 2, number="a", within=0, because="It is."),
+}
+
+
+@pytest.fixture(params=WIDGETS)
+def widget(request):
+    InteractiveShell.instance()
+    yield WIDGETS[request.param]()
+    InteractiveShell.clear_instance()
+
+
+def outputs(widget: object) -> list[RichOutput]:
+    with capture_output() as caught:
+        display(widget)
+    return caught.outputs
+
+
+def test_in_jupyter_a_picture_has_an_output_of_its_own_and_the_widget_is_in_the_next(widget, monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
+    picture, live = outputs(widget)
+    bundle, _ = widget._repr_mimebundle_()
+    assert live.data == {WIDGET: bundle.pop(WIDGET)}
+    assert set(picture.data) == set(bundle)
+    assert picture.data["text/html"].count(bundle["text/html"]) == 1
+    assert len(picture.data["text/html"]) < len(bundle["text/html"]) + 500
+
+
+def test_elsewhere_there_is_one_output_with_both(widget, monkeypatch):
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    (output,) = outputs(widget)
+    assert output.data == widget._repr_mimebundle_()[0]
+
+
+def test_a_control_keeps_the_picture_of_the_last_choice(monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "lesson.ipynb")
+    InteractiveShell.instance()
+    widget = WIDGETS["control"]()
+    first, _ = outputs(widget)
+    with capture_output() as caught:
+        widget.kwargs_widgets[0].value = 7
+    InteractiveShell.clear_instance()
+    (renewed,) = caught.outputs
+    assert renewed.update and renewed.transient == first.transient
+    assert "n = 7" in renewed.data["text/html"] and "n is 7" in renewed.data["text/html"]
