@@ -135,7 +135,7 @@ def type_a_text(page: Page) -> None:
     field, words = view.get_by_label("Your own text"), view.locator(".sentence span")
     before = words.all_inner_texts()
     enter(field, "One zeppelin")
-    expect(view.get_by_role("alert")).to_contain_text("word ' zeppelin'")
+    expect(view.get_by_role("alert")).to_contain_text("The model knows only 345 words, and not “zeppelin”. Try “")
     assert words.all_inner_texts() == before and field.input_value() == "One zeppelin"
     enter(field, "One foggy day, careful Mia came to Hillcrest. She had a pink fan. There she met Tom, a gardener with")
     expect(words).to_have_count(25)

@@ -17,6 +17,7 @@ from ..display.figures import SHARPNESS, framed
 from ..display.theme import css
 from ..live.record import live_record
 from ..shapes.capture import Captured, capture
+from .typed import explained
 
 SCRIPTS = Path(__file__).parent
 MIME = "application/vnd.tinylm.view+json"
@@ -50,7 +51,7 @@ class View(anywidget.AnyWidget):
         try:
             self.data = {**self.data, **self.answer(request), "error": ""}
         except (ValueError, TypeError) as e:
-            self.data = {**self.data, "error": str(e)}
+            self.data = {**self.data, "error": explained(e)}
 
     def __repr__(self) -> str:
         return self.text
