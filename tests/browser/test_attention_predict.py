@@ -7,7 +7,7 @@ import pytest
 import torch
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
-from support.browser import NOTEBOOK, OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, nbval, rows_of
+from support.browser import NOTEBOOK, OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, assert_on_one_screen, enter, findings, nbval, rows_of
 
 from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.pretrained import load_pretrained
@@ -145,6 +145,17 @@ def type_a_text(page: Page) -> None:
     expect(field).to_be_focused()
 
 
+def see_all_of_it(page: Page) -> None:
+    """The second view in a laptop's window: two columns, the answer above them, and no stage that needs scrolling."""
+    view = page.locator(".tinylm-view.attention").nth(1)
+    for stage in ("q · k", "÷ √32", "mask", "mix", "softmax"):
+        view.get_by_role("radio", name=stage).check()
+        assert_on_one_screen(page, view)
+    answer, grid, bars = (view.locator(part).bounding_box() for part in (".answer", "table", ".bars"))
+    assert answer["y"] + answer["height"] <= min(grid["y"], bars["y"])
+    assert grid["x"] + grid["width"] <= bars["x"]
+
+
 def answer_the_questions(page: Page) -> None:
     """Answers each kind of question by keyboard: nothing, wrong, and right."""
     which, number, shape, order = (page.locator(".tinylm-view.predict").nth(i) for i in range(4))
@@ -184,6 +195,7 @@ def test_views_live_in_jupyterlab_by_mouse_and_keyboard(run_sample):
         page.keyboard.press(key)
     assert page.evaluate(STATE) == before
     lesson.screenshots("view-lab")
+    see_all_of_it(page)
     read_story(page)
     type_a_text(page)
     lesson.screenshots("view-story-lab")
