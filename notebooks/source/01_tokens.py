@@ -113,7 +113,7 @@ def draw_pieces(ax: plt.Axes, row: int, pieces: list[str], losses: list[float]) 
     for piece, loss in zip(pieces, losses, strict=True):
         ground = figures.HEAT(min(1.0, loss / 4))
         ax.add_patch(plt.Rectangle((begin + 0.06, row - 0.32), len(piece) - 0.12, 0.64, fc=ground, ec=figures.QUIET))
-        style = {"color": "white" if loss > 2.2 else figures.INK, "ha": "center", "va": "center_baseline"}
+        style = {"color": figures.ink_on(ground), "ha": "center", "va": "center_baseline"}
         for i, letter in enumerate(piece):
             ax.text(begin + i + 0.5, row, letter, family="monospace", size=21, **style)
         begin += len(piece)

@@ -302,7 +302,7 @@ def draw_grid(ax, numbers: torch.Tensor, row_names: list, column_names: list, di
     ax.imshow(numbers, cmap=figures.SIGNED, vmin=-3, vmax=3, aspect="auto")
     for i, row in enumerate(numbers.tolist()):
         for j, number in enumerate(row):
-            color = "white" if number > 1.5 else "black"
+            color = figures.ink_on(figures.SIGNED((number + 3) / 6))
             ax.text(j, i, fixed(number, digits), ha="center", va="center_baseline", size=size, color=color)
     ax.set_xticks(range(len(column_names)), column_names, rotation=25, ha="right", rotation_mode="anchor", size=18)
     ax.set_yticks(range(len(row_names)), row_names, size=18, va="center_baseline")

@@ -162,9 +162,9 @@ def shaded_text(ax, words: list[str], shades: list[float]) -> None:
     for word, shade in zip(words, shades, strict=True):
         if across + len(word) > 70:
             across, line = 0, line + 1
-        ground = {"boxstyle": "round,pad=0.18", "facecolor": figures.HEAT(max(0.0, shade)), "edgecolor": "none"}
-        ink = "white" if shade > 0.62 else "black"
-        ax.text(across, -line, word, family="DejaVu Sans Mono", size=17, color=ink, bbox=ground, va="center")
+        color = figures.HEAT(max(0.0, shade))
+        ground = {"boxstyle": "round,pad=0.18", "facecolor": color, "edgecolor": "none"}
+        ax.text(across, -line, word, family="DejaVu Sans Mono", size=17, color=figures.ink_on(color), bbox=ground, va="center")
         across += len(word) + 1
     ax.set(xlim=(-0.5, 71), ylim=(-line - 0.6, 0.6))
     figures.unframed(ax)

@@ -75,9 +75,9 @@ def draw_part(ax, start: float, said: str, letter: str) -> None:
 
 def draw_reading(ax, across: float, high: float, word: str, prob: float) -> None:
     """A word and its probability, on a ground that is darker for a larger probability."""
-    ground = {"boxstyle": "round,pad=0.35", "facecolor": figures.HEAT(prob), "edgecolor": "none"}
-    color = "white" if prob > 0.6 else "black"
-    ax.text(across, high, f"{word} {prob:.2f}", size=16, ha="center", va="center", color=color, bbox=ground)
+    color = figures.HEAT(prob)
+    ground = {"boxstyle": "round,pad=0.35", "facecolor": color, "edgecolor": "none"}
+    ax.text(across, high, f"{word} {prob:.2f}", size=16, ha="center", va="center", color=figures.ink_on(color), bbox=ground)
 
 
 # %% tags=["signature", "source-hidden"] slide="subslide" evidence="read-early"

@@ -7,7 +7,7 @@ import pytest
 import torch
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
-from support.browser import NOTEBOOK, OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, nbval, rows_of
+from support.browser import NOTEBOOK, OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, assert_on_one_screen, enter, findings, nbval, rows_of
 
 from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.pretrained import load_pretrained
@@ -135,7 +135,7 @@ def type_a_text(page: Page) -> None:
     field, words = view.get_by_label("Your own text"), view.locator(".sentence span")
     before = words.all_inner_texts()
     enter(field, "One zeppelin")
-    expect(view.get_by_role("alert")).to_contain_text("word ' zeppelin'")
+    expect(view.get_by_role("alert")).to_contain_text("The model knows only 345 words, and not “zeppelin”. Try “")
     assert words.all_inner_texts() == before and field.input_value() == "One zeppelin"
     enter(field, "One foggy day, careful Mia came to Hillcrest. She had a pink fan. There she met Tom, a gardener with")
     expect(words).to_have_count(25)
@@ -143,6 +143,17 @@ def type_a_text(page: Page) -> None:
     assert view.locator("td.told").count() == 3 and view.get_by_role("radio", name="one head").is_checked()
     assert view.get_by_role("group", name="Head").get_by_role("radio", name="1").is_checked()
     expect(field).to_be_focused()
+
+
+def see_all_of_it(page: Page) -> None:
+    """The second view in a laptop's window: two columns, the answer above them, and no stage that needs scrolling."""
+    view = page.locator(".tinylm-view.attention").nth(1)
+    for stage in ("q · k", "÷ √32", "mask", "mix", "softmax"):
+        view.get_by_role("radio", name=stage).check()
+        assert_on_one_screen(page, view)
+    answer, grid, bars = (view.locator(part).bounding_box() for part in (".answer", "table", ".bars"))
+    assert answer["y"] + answer["height"] <= min(grid["y"], bars["y"])
+    assert grid["x"] + grid["width"] <= bars["x"]
 
 
 def answer_the_questions(page: Page) -> None:
@@ -184,6 +195,7 @@ def test_views_live_in_jupyterlab_by_mouse_and_keyboard(run_sample):
         page.keyboard.press(key)
     assert page.evaluate(STATE) == before
     lesson.screenshots("view-lab")
+    see_all_of_it(page)
     read_story(page)
     type_a_text(page)
     lesson.screenshots("view-story-lab")

@@ -5,7 +5,7 @@ import json
 import nbformat
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, findings, nbval, rows_of
+from support.browser import OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, assert_on_one_screen, findings, nbval, rows_of
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.course import lab
@@ -143,6 +143,7 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     stood = steps_so_far(page)
     page.wait_for_timeout(1500)
     assert steps_so_far(page) == stood and 20 < stood < 2000
+    assert_on_one_screen(page, page.locator(RUN))
     lesson.screenshots("training-paused-lab")
     assert findings(page, RUN) == []
     page.get_by_role("button", name="Resume").press("Enter")
@@ -163,6 +164,7 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     walk_back(page, data)
     lesson.screenshots("training-stopped-lab")
     lesson.show_cell(3)
+    assert_on_one_screen(page, page.locator(CACHE))
     move_the_cache(page)
     lesson.screenshots("cache-lab")
     assert findings(page, CACHE) == []

@@ -17,6 +17,7 @@ import torch
 from playwright.sync_api import Browser
 
 from tinylm_lib import classroom
+from tinylm_lib.classroom.views.typed import explained
 from tinylm_lib.probabilities import next_token_probs
 from tinylm_lib.text.bpe import BPETokenizer, train_bpe
 from tinylm_lib.text.cutting import pre_tokens, words
@@ -202,17 +203,18 @@ def test_a_word_of_10_000_letters_takes_work_in_proportion_to_its_length(run, to
 
 
 @pytest.mark.parametrize("kind", [WordTokenizer, CharTokenizer])
-def test_what_has_no_id_is_refused_with_the_message_of_the_library(run, kind):
-    known = kind.from_text("One day")
+def test_what_has_no_id_is_refused_with_the_messages_of_the_library_and_of_the_views(run, kind):
+    known = kind.from_text("One day kind Mia gave her pink kite away.")
     strange = ["🙂", "One'", 'One"', "One'\"", "One\tday", "One\\", "One\x00", "One\x85", "Oned\u0301", "One\u200b"]
     strange += ["Z\u202f", "\ue000", "One day\U000e0001", "\ud83d One", "漢字", "One🙂🙂 <b>day</b>"]
+    strange += ["Oneday", "one", " One", "\nOne  day", "kin", "gaz", "d" * 30, "zoo"] if kind is WordTokenizer else []
     messages = []
     for text in strange:
         with pytest.raises(ValueError) as caught:
             known.encode(text)
-        messages.append(str(caught.value))
+        messages.append([str(caught.value), explained(caught.value)])
     body = """const own = tokenizer(data[0]);
-      return data[1].map((text) => { try { return own.encode(text) } catch (e) { return e.message } })"""
+      return data[1].map((text) => { try { return own.encode(text) } catch (e) { return [e.message, own.explain(e)] } })"""
     assert run(body, [known.to_dict(), strange]) == messages
 
 

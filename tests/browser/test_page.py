@@ -286,17 +286,17 @@ def test_every_tokenizer_writes_on_beyond_what_the_model_can_read(kind, open_exp
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("One 🙂", "The model does not know “🙂”. It knows 345 words, such as "),
-    ("One sunny day, brave Zoe", "The model does not know “Zoe”."),
-    ("one sunny", "The model does not know “one”. It knows “One”."),
+    ("One 🙂", "The model knows only 345 words, and not “🙂”. Try “"),
+    ("One sunny day, brave Zoe", "The model knows only 345 words, and not “Zoe”."),
+    ("one sunny", "The model knows only 345 words, and not “one”. Try “One”."),
     ("Elsa gave", "A story cannot begin with “Elsa”: the model knows this word only after a blank. Try “One”."),
     ("One sunny day,brave", "The model knows “brave” only after a blank."),
     ("One sunny day, One", "The model knows “One” only without a blank before it: at the beginning of a story or"),
     ("One sunny day ,", "The model knows “,” only without a blank before it."),
-    ("One\tsunny", "The model does not know “⇥”."),
-    ("<img src=x onerror=alert(1)>", "The model does not know “<”."),
-    ("x" * 10_000, "The model does not know “xxxxxxxxxxxxxxxxxxxx…”."),
-    ("</textarea><script>document.title='gone'</script>", "The model does not know “<”."),
+    ("One\tsunny", "The model knows only 345 words, and not “⇥”."),
+    ("<img src=x onerror=alert(1)>", "The model knows only 345 words, and not “<”."),
+    ("x" * 10_000, "The model knows only 345 words, and not “xxxxxxxxxxxxxxxxxxxx…”."),
+    ("</textarea><script>document.title='gone'</script>", "The model knows only 345 words, and not “<”."),
 ], ids=["emoji", "other", "small", "first", "blank", "later", "mark", "tab", "html", "long", "script"])  # fmt: skip
 def test_what_the_model_does_not_know_is_said_next_to_the_field(text, message, open_story):
     page = open_story()
@@ -325,7 +325,7 @@ def test_an_unknown_word_is_said_only_when_the_keys_rest(open_story):
     page.clock.run_for(600)
     assert problem.inner_text() == ""
     page.clock.run_for(200)
-    assert problem.inner_text().startswith("The model does not know “cycl”. It knows 345 words, such as ")
+    assert problem.inner_text().startswith("The model knows only 345 words, and not “cycl”. Try “cycled”")
     field(page).press_sequentially("ed")
     assert problem.inner_text() == "The model reads this as 8 tokens."
 

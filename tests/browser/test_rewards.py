@@ -5,7 +5,7 @@ import json
 import nbformat
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import ENDED, OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, findings, nbval
+from support.browser import ENDED, OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, assert_on_one_screen, findings, nbval
 
 from tinylm_lib.classroom.course import lab
 from tinylm_lib.classroom.views.base import MIME
@@ -69,9 +69,9 @@ def walk_back(page: Page, data: dict) -> None:
         expect(say).to_contain_text(f"{data['kl'][i]:.3f} nats per token away")
         expect(view.locator("figcaption b").nth(1)).to_have_text(f"{data['entropy'][i]:.3f}")
         expect(view.locator(".head")).to_contain_text(f"for update {step}.")
-        assert view.locator(".texts li").count() == len(texts) == 2
+        assert view.locator("details .texts li").count() == len(texts) == 2
         for n, (worth, given, possible, wrong, after) in enumerate(texts):
-            line = view.locator(".texts li").nth(n)
+            line = view.locator("details .texts li").nth(n)
             expect(line.locator("b")).to_have_text(f"reward {worth:.2f}")
             expect(line.locator(".given")).to_have_text(given)
             assert line.locator("> span").text_content() == given + possible + wrong + after
@@ -99,6 +99,7 @@ def test_a_running_cell_hears_its_buttons_in_jupyterlab(open_lesson, tmp_path, s
     stood = page.evaluate(UPDATES)
     page.wait_for_timeout(1500)
     assert page.evaluate(UPDATES) == stood and 8 < stood < 500
+    assert_on_one_screen(page, page.locator(RUN))
     lesson.screenshots("rewards-paused-lab")
     assert findings(page, RUN) == []
     page.get_by_role("button", name="Resume").press("Enter")

@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
-from tinylm_lib.classroom.display.theme import AXIS_COLORS, PART_COLORS, css
+from tinylm_lib.classroom.display.figures import ink_on
+from tinylm_lib.classroom.display.theme import AXIS_COLORS, HEAT, NEGATIVE, PART_COLORS, RAMP, SIGNED, SURFACES, TURN, css
 
 ROOT = Path(__file__).parents[2]
 THEME = ROOT / "tinylm_lib/classroom/display/theme.py"
@@ -19,6 +22,12 @@ DRAWN = {
     "shape_flow.js": ["part-stream"],
     "memory.py": ["PART_COLORS[group].light"],
 }
+# From pale over middle to deep: a probability, and each sign of a number, on paper and on JupyterLab's.
+JUPYTER_PAPER = ("#fff", "#111")
+POSITIVE, BELOW = (RAMP["middle"], RAMP["deep"]), (NEGATIVE["middle-negative"], NEGATIVE["deep-negative"])
+GROUNDS = [(RAMP["pale"], *POSITIVE)]
+GROUNDS += [(paper, *hues) for paper in (SURFACES["paper"], JUPYTER_PAPER) for hues in (POSITIVE, BELOW)]
+READABLE = 4.5  # contrast of text: WCAG 2.2, success criterion 1.4.3
 TYPED = {shade for part in PART_COLORS.values() if part in AXIS_COLORS.values() for shade in part}
 
 
@@ -52,3 +61,48 @@ def test_a_view_takes_the_colors_of_parts_from_the_table(script: str) -> None:
     assert all(name in text for name in DRAWN[script])
     drawn = re.findall(r"var\(--(?:series|axis)-[^)]*\)", text)
     assert all("axis-${letter}" in use for use in drawn) if script == "shape_flow.js" else not drawn
+
+
+def luminance(color) -> float:
+    level = np.array(to_rgb(color))
+    return np.where(level <= 0.04045, level / 12.92, ((level + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722)
+
+
+def contrast(one, other) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_is_that_of_the_guidelines() -> None:
+    assert contrast("black", "white") == pytest.approx(21)
+    assert contrast("#767676", "white") == pytest.approx(4.54, abs=0.005)  # the lightest grey that passes on white
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("ground", GROUNDS, ids=["probability", "positive", "negative", "lab positive", "lab negative"])
+def test_numbers_are_readable_on_every_shade_of_a_view(ground, scheme: int) -> None:
+    """The stylesheet mixes pale, middle and deep in sRGB, and the ink turns where `--turn-...` says."""
+    pale, middle, deep = (np.array(to_rgb(color[scheme])) for color in ground)
+    for a in np.linspace(0, 1, 1001):
+        shade = pale + min(1, 2 * a) * (middle - pale)
+        shade = shade + max(0, 2 * a - 1) * (deep - shade)
+        ink = RAMP["high" if a > float(TURN[scheme]) else "low"][scheme]
+        assert contrast(ink, shade) >= READABLE, a
+
+
+@pytest.mark.parametrize("hues", [HEAT, SIGNED], ids=["probability", "signed"])
+def test_numbers_are_readable_on_every_shade_of_a_figure(hues) -> None:
+    shades = [hues(a)[:3] for a in np.linspace(0, 1, 1001)]
+    assert min(contrast(ink_on(shade), shade) for shade in shades) >= READABLE
+
+
+def inks_by_threshold(text: str) -> list[str]:
+    """The inks that a source chooses by comparing a number, which does not know the colour of the ground."""
+    return re.findall(r"""["']white["'] if [^\n]*[<>]""", text)
+
+
+def test_no_source_chooses_the_ink_of_a_shade_by_a_number_of_its_own() -> None:
+    assert inks_by_threshold('color = "white" if shade > 0.62 else "black"')
+    for path in SOURCES:
+        if path.name != "figures.py" and path.suffix == ".py":
+            assert not inks_by_threshold(path.read_text(encoding="utf-8")), path.name

@@ -57,6 +57,8 @@ ready = load_pretrained("storyworld")
 """
 SAMPLE = "00_sample.ipynb"
 ZOOMED = {"viewport": {"width": 640, "height": 800}, "device_scale_factor": 2}  # a small window at 200 percent
+LAPTOP, LAPTOP_PANE = {"width": 1280, "height": 800}, 640  # of JupyterLab's 679 pixels, some are margins of the cell
+LEAST_TYPE = 13  # pixels
 LOAD_MS, RUN_MS = 60_000, 300_000
 PATIENCE_MS = 30_000  # until what is expected is seen: on a busy machine a kernel answers late
 COMMANDS = "window.jupyterapp.commands"
@@ -294,6 +296,18 @@ def assert_fits(page: Page, parts: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     rights = "nodes => Math.max(...nodes.map(node => node.getBoundingClientRect().right))"
     assert page.locator(parts).evaluate_all(rights) <= page.evaluate("window.innerWidth")
+
+
+def assert_on_one_screen(page: Page, view: Locator) -> None:
+    """In a laptop's window JupyterLab shows the whole view at once, and its text is not small."""
+    before = page.viewport_size
+    page.set_viewport_size(LAPTOP)
+    page.wait_for_timeout(500)  # the view is laid out again
+    assert view.bounding_box()["height"] <= LAPTOP_PANE
+    words = "node => [...node.childNodes].some(child => child.nodeType == 3 && child.textContent.trim())"
+    sizes = f"view => [...view.querySelectorAll('*')].filter({words}).map(node => parseFloat(getComputedStyle(node).fontSize))"
+    assert min(size for size in view.evaluate(sizes) if size) >= LEAST_TYPE  # 0 is not shown
+    page.set_viewport_size(before)
 
 
 def rows_of(rows: Locator) -> list[list[str]]:

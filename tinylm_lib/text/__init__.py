@@ -3,7 +3,7 @@
 A new tokenizer is a class and its line in TOKENIZERS, both in `tokenizers`.
 """
 
-from .base import Tokenizer, line_end
+from .base import Tokenizer, UnknownTokenError, line_end
 from .bpe import BPETokenizer, learn_merges, merge, train_bpe
 from .cutting import pre_tokens, words
 from .hugging_face import HubTokenizer
@@ -16,6 +16,7 @@ __all__ = [
     "CharTokenizer",
     "HubTokenizer",
     "Tokenizer",
+    "UnknownTokenError",
     "WordTokenizer",
     "learn_merges",
     "line_end",

@@ -9,6 +9,20 @@ from typing import Any, TypeVar
 _T = TypeVar("_T", bound="Tokenizer")
 
 
+class UnknownTokenError(ValueError):
+    """A text holds a word or a character that has no id.
+
+    what: "word" or "character". token: the first one without an id. known: all that have one. alike: those of them that
+    begin most like it.
+    """
+
+    def __init__(
+        self, message: str, what: str = "", token: str = "", known: Sequence[str] = (), alike: Sequence[str] = ()
+    ):
+        super().__init__(message)
+        self.what, self.token, self.known, self.alike = what, token, known, alike
+
+
 class Tokenizer:
     """Text to ids and back.
 

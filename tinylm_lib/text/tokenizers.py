@@ -6,7 +6,7 @@ from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
-from .base import Tokenizer, checked, list_of
+from .base import Tokenizer, UnknownTokenError, checked, list_of
 from .bpe import BPETokenizer
 from .cutting import cut_stream, words
 from .hugging_face import HubTokenizer
@@ -71,13 +71,16 @@ class CharTokenizer(Tokenizer):
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
-        Raises ValueError for a character that has no id, naming the first one and its position.
+        Raises UnknownTokenError, a ValueError, for a character that has no id, naming the first one and its position.
         """
         for position, c in enumerate(chain.from_iterable(texts)):
             if c not in self.ids:
-                raise ValueError(
+                raise UnknownTokenError(
                     f"character {c!r} at position {position} is not one of the {self.vocab_size} known ones; "
-                    f"build the tokenizer from a text that has it, or use bytes"
+                    f"build the tokenizer from a text that has it, or use bytes",
+                    "character",
+                    c,
+                    self.characters,
                 )
             yield self.ids[c]
 
@@ -124,28 +127,33 @@ class WordTokenizer(Tokenizer):
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
-        Raises ValueError for a word that has no id, naming the first one and its position.
+        Raises UnknownTokenError, a ValueError, for a word that has no id, naming the first one and its position.
         """
         position = 0
         for pieces in cut_stream(texts, words):
             for word in pieces:
                 if word not in self.ids:
-                    raise ValueError(
+                    alike = self._alike(word)
+                    hint = f". Known words that begin like it: {', '.join(alike)}" if alike else ""
+                    raise UnknownTokenError(
                         f"word {word!r} at position {position} is not one of the {self.vocab_size} known ones; "
-                        f"build the tokenizer from a text that has it, or use bpe or bytes{self._alike(word)}"
+                        f"build the tokenizer from a text that has it, or use bpe or bytes{hint}",
+                        "word",
+                        word,
+                        self.words,
+                        alike,
                     )
                 yield self.ids[word]
                 position += len(word)
 
-    def _alike(self, word: str) -> str:
-        """The known words that begin most like it, as the end of a message; nothing where none begins like it."""
+    def _alike(self, word: str) -> list[str]:
+        """The known words that begin most like it, five at most; none where none begins with its letter."""
         word = word.lstrip(" ")
         if not (first := word[:1]):
-            return ""
+            return []
         found = (known.lstrip(" ") for known in self.words if known.startswith((first, f" {first}")))
         shared = {known: sum(takewhile(bool, map(str.__eq__, known, word))) for known in found}
-        nearest = sorted(shared, key=shared.get, reverse=True)[:5]
-        return f". Known words that begin like it: {', '.join(nearest)}" if nearest else ""
+        return sorted(shared, key=shared.get, reverse=True)[:5]
 
     def decode(self, tokens: Iterable[int]) -> str:
         """Return the text of ids.

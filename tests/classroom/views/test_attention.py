@@ -10,8 +10,8 @@ from support.views import Numbers, ask, shipped, table_rows, unpacked
 from tinylm_lib.attention import causal_mask
 from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.classroom.views.attention import attention_view
-from tinylm_lib.classroom.views.typed import typed_text
-from tinylm_lib.text.tokenizers import ByteTokenizer
+from tinylm_lib.classroom.views.typed import explained, typed_text
+from tinylm_lib.text.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
 
 TEXT = "her kite <b>"
 
@@ -74,6 +74,39 @@ def test_a_typed_text_begins_after_the_same_blanks_and_may_have_32_tokens(model)
 )  # fmt: skip
 def test_a_typed_text_begins_so_that_the_tokenizer_knows_its_first_word(text, lead, begins):
     assert typed_text(shipped().tokenizer, f" {text}\n", lead) == begins + text
+
+
+LIST = WordTokenizer("One quiet day, Mia quietly gave him a pink kite.\n")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "text", "says"),
+    [
+        (LIST, "One quick day", "The model knows only 12 words, and not “quick”. Try “quiet” or “quietly”."),
+        (LIST, "one day", "The model knows only 12 words, and not “one”. Try “One”."),
+        (LIST, "One 🙂", "The model knows only 12 words, and not “🙂”. Try “kite”, “pink” or “quiet”."),
+        (LIST, "One day,Mia", "The model knows “Mia” only after a blank."),
+        (LIST, "One day, One", "The model knows “One” only without a blank before it: at the beginning of a text or "
+         "after a quotation mark."),
+        (LIST, "One day .", "The model knows “.” only without a blank before it."),
+        (LIST, "One" + "x" * 30, "The model knows only 12 words, and not “Onexxxxxxxxxxxxxxxxx…”. Try “One”."),
+        (LIST, "One\t", "The model knows only 12 words, and not “⇥”. Try “kite”, “pink” or “quiet”."),
+        (CharTokenizer("abc"), "abé", "The model knows only 3 characters, and not “é”. Leave it out."),
+    ],
+)  # fmt: skip
+def test_an_unknown_word_is_answered_with_words_that_the_model_knows(tokenizer, text, says):
+    with pytest.raises(ValueError, match="is not one of the") as caught:
+        tokenizer.encode(text)
+    assert explained(caught.value) == says
+    assert explained(ValueError("the text is empty")) == "the text is empty"
+
+
+def test_no_view_tells_a_reader_to_build_a_tokenizer():
+    words = shipped().tokenizer
+    view = attention_view(shipped().model, words, "\nOne day")
+    assert ask(view, text="One quick day")["error"] == (
+        "The model knows only 345 words, and not “quick”. Try “quiet” or “quietly”."
+    )
 
 
 def test_a_story_carries_what_determines_its_next_words():

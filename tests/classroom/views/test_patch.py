@@ -162,7 +162,7 @@ def test_a_kernel_answers_for_other_texts_and_words_or_says_what_is_wrong():
         ({"other": MIA + " She"}, "not 12 and 13; they first differ at position 12, the end and ' She'"),
         ({"other": MIA}, "the two texts are the same"),
         ({"other": MIA.replace("Mia", "Xylo")}, "' Xylo'"),
-        ({"words": ("She", "Xylo")}, "does not know the next word 'Xylo'"),
+        ({"words": ("She", "Xylo")}, "word 'Xylo' at position 0 is not one of the 345"),
         ({"words": ("She had", "He")}, "the next word 'She had' is 2 tokens, not one"),
         ({"words": ("She", " She")}, "the two next words are the same, 'She'"),
         ({"words": ("He", "She")}, "the logit of 'He' minus that of 'She' must be larger after the first text"),

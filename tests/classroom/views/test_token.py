@@ -44,7 +44,7 @@ def test_the_stored_ids_and_sizes_are_those_of_each_tokenizer(view, tokenizers):
     for text in view.data["texts"]:
         for tokenizer, cut in zip(tokenizers, text["cuts"], strict=True):
             if "refused" in cut:
-                with pytest.raises(ValueError, match=re.escape(cut["refused"])):
+                with pytest.raises(ValueError, match="is not one of the"):
                     tokenizer.encode(text["text"])
                 continue
             assert cut["ids"] == tokenizer.encode(text["text"])
@@ -55,7 +55,7 @@ def test_the_stored_ids_and_sizes_are_those_of_each_tokenizer(view, tokenizers):
 def test_a_word_list_and_an_alphabet_refuse_what_bytes_take(view):
     first, second = ([("refused" in cut) for cut in text["cuts"]] for text in view.data["texts"])
     assert first == [False] * 4 and second == [False, True, True, False]
-    assert "'é' at position 2" in view.data["texts"][1]["cuts"][1]["refused"]
+    assert "not “é”. Leave it out." in view.data["texts"][1]["cuts"][1]["refused"]
     sizes = view.data["texts"][1]["cuts"][0]["sizes"]
     assert len(sizes) == len(TEXTS["other signs"]) + 2 * 1 + 3  # é twice in two bytes, 🙂 in four
 

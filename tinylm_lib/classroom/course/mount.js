@@ -36,6 +36,9 @@ function answerOf(module, data) {
     try { tokenizer.encode(text); } catch { return false; }
     return true;
   };
+  const encode = (text) => {
+    try { return tokenizer.encode(text); } catch (error) { throw new Error(tokenizer.explain(error)); }
+  };
   return module.answers({
     data,
     tokenizer,
@@ -48,7 +51,7 @@ function answerOf(module, data) {
     },
     read: async (ids, wants) => (await (opened ??= tinylm.open(record))).read(ids, { ...wants, by }),
     ids(text, least, most) { // as ids_of and readable in views/base.py
-      const ids = tokenizer.encode(text);
+      const ids = encode(text);
       if (least <= ids.length && ids.length <= most) return ids;
       const fix = ids.length > most ? "take a shorter piece of the text" : "take a longer one";
       throw new Error(`the view shows ${least} to ${most} tokens, not ${ids.length}: ${fix}`);

@@ -34,7 +34,7 @@ SURFACES = {
     "good": Shade("#0a6b4f", "#5fd6ae"),
     "bad": Shade("#a83a08", "#ffab78"),
 }
-# How much, from little to much; text on it is `low` up to `turn`, above that `high`.
+# How much, from little to much; text on it is `low` up to the turn, above that `high`.
 RAMP = {
     "pale": Shade("#eff5fc", "#1a222b"),
     "middle": Shade("#6aa9ea", "#2b6cb0"),
@@ -42,9 +42,9 @@ RAMP = {
     "low": Shade("#000", "#fff"),
     "high": Shade("#fff", "#000"),
 }
-TURN = {"light": 0.72, "dark": 0.56}
+TURN = Shade("0.716", "0.557")  # where both inks have the same contrast, on the hues of both signs
 # Which sign: `deep` is the positive end, this the negative one.
-NEGATIVE = {"deep-negative": Shade("#6b2c00", "#ffc48f"), "middle-negative": Shade("#e08a3c", "#a9571a")}
+NEGATIVE = {"deep-negative": Shade("#6b2c00", "#ffc48f"), "middle-negative": Shade("#e18b3d", "#a55519")}
 # Lines and bars next to one another, in this order; in scripts `var(--series-1)` and so on.
 SERIES_SHADES = (
     Shade("#0b66c3", "#6cb2ff"),
@@ -126,6 +126,7 @@ def css() -> str:
     shades |= {f"part-{name}": shade for name, shade in PART_COLORS.items()}
     shades |= {f"bytes-{i}": shade for i, shade in enumerate(BYTE_COLORS, start=1)}
     lines = [f"--{name}: light-dark({shade.light}, {shade.dark})" for name, shade in shades.items()]
+    lines += [f"--turn-{name}: {turn}" for name, turn in TURN._asdict().items()]
     lines += [f"--type-{name}: {size}px" for name, size in TYPE.items()]
     lines += [f"--space-{name}: {size}px" for name, size in SPACE.items()]
     return "; ".join([*lines, f"--font: {FONT}", f"--mono: {MONO}", f"--motion: {MOTION}"])

@@ -6,6 +6,8 @@ const WORD = / ?[\p{L}\p{N}_]+(?:['\u2019][\p{L}\p{N}_]+)*| ?[^\p{L}\p{N}_\p{Whi
 const PRE_TOKEN = /'(?:s|t|re|ve|m|ll|d)| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+/gu;
 const FROM_UTF8 = new TextDecoder("utf-8", { ignoreBOM: true }); // a byte order mark is a character like any other
 
+const LONGEST = 20, SOME = 3; // characters of an unknown word that are shown, words that are offered instead
+
 /** Cuts a text into words, single marks and single spaces; a space belongs to the word or mark after it. */
 function words(text) {
   return text.match(WORD) ?? [];
@@ -28,6 +30,17 @@ function quoted(text) {
   };
   const seen = (c) => escapes[c] ?? (c !== " " && /[\p{C}\p{Z}]/u.test(c) ? number(c) : c);
   return quote + Array.from(text, seen).join("") + quote;
+}
+
+/** A token without the blank before it. */
+const bare = (token) => token.replace(/^ +| +$/g, "");
+
+/** A token of which every character can be seen, shortened. */
+function shown(token) {
+  const letters = [...token], signs = { " ": "␣", "\n": "↵", "\t": "⇥" };
+  const number = (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+  const seen = letters.slice(0, LONGEST).map((c) => signs[c] ?? (/[\p{C}\p{Z}]/u.test(c) ? number(c) : c));
+  return seen.join("") + (letters.length > LONGEST ? "…" : "");
 }
 
 /** An Error with the name Unknown. word: the one without an id. place: its position, the number of characters (code points) before it. */
@@ -80,6 +93,11 @@ class Tokenizer {
     });
   }
 
+  /** What an error of encode says to a reader. */
+  explain(error) {
+    return error.message;
+  }
+
   /** The text of each id by itself. */
   pieces(ids) {
     return Array.from(ids, (id) => this.decode([id]));
@@ -98,22 +116,43 @@ class ListTokenizer extends Tokenizer {
     return this.cut(text).map((token, i, all) => {
       const id = this.ids.get(token);
       if (id !== undefined) return id;
-      const reason = `is not one of the ${this.vocab_size} known ones; ${this.fix}${this.kind === "words" ? this.alike(token) : ""}`;
+      const alike = this.alike(token), hint = alike.length ? `. Known words that begin like it: ${alike.join(", ")}` : "";
+      const reason = `is not one of the ${this.vocab_size} known ones; ${this.fix}${hint}`;
       throw unknown(this.what, token, all.slice(0, i).join(""), reason);
     });
   }
 
-  /** The known words that begin most like one without an id, as the end of a message. */
+  /** The known words that begin most like one without an id, five at most. */
   alike(word) {
-    const bare = (token) => token.replace(/^ +/, ""), letters = [...bare(word)], [first] = letters;
-    if (first === undefined) return "";
+    const letters = [...bare(word)], [first] = letters;
+    if (first === undefined || this.kind !== "words") return [];
     const shared = (known) => {
       const differs = [...known].findIndex((letter, i) => letter !== letters[i]);
       return differs < 0 ? [...known].length : differs;
     };
     const found = this.vocab.filter((known) => known.startsWith(first) || known.startsWith(` ${first}`)).map(bare);
-    const nearest = [...new Set(found)].sort((a, b) => shared(b) - shared(a)).slice(0, 5);
-    return nearest.length ? `. Known words that begin like it: ${nearest.join(", ")}` : "";
+    return [...new Set(found)].sort((a, b) => shared(b) - shared(a)).slice(0, 5);
+  }
+
+  /** As `explained` of views/typed.py. text: what is typed. */
+  explain(error, text = "text") {
+    if (error.name !== "Unknown") return error.message;
+    const { word } = error, own = bare(word), name = `“${shown(own || word)}”`;
+    if (this.ids.has(` ${word}`)) return `The model knows ${name} only after a blank.`;
+    const where = /\p{L}/u.test(own) ? `: at the beginning of a ${text} or after a quotation mark` : "";
+    if (this.kind === "words" && this.ids.has(own)) return `The model knows ${name} only without a blank before it${where}.`;
+    const instead = this.instead(word).map((each) => `“${each}”`), last = instead.pop();
+    const fix = last ? `Try ${instead.length ? `${instead.join(", ")} or ` : ""}${last}.` : "Leave it out.";
+    return `The model knows only ${this.vocab_size.toLocaleString("en")} ${this.what}s, and not ${name}. ${fix}`;
+  }
+
+  /** Known words: the same in other letters, those that begin like it, or some that are common in a text. */
+  instead(word) {
+    const same = this.vocab.find((known) => bare(known).toLowerCase() === bare(word).toLowerCase());
+    if (same !== undefined) return [bare(same)];
+    const usual = this.vocab.filter((known) => /^ \p{Ll}{4,}$/u.test(known)).map(bare), alike = this.alike(word);
+    if (alike.length || usual.length < SOME) return alike.slice(0, SOME);
+    return Array.from({ length: SOME }, (_, i) => usual[Math.floor(((i + 1) * usual.length) / (SOME + 1))]);
   }
 
   decode(ids) {

@@ -119,16 +119,6 @@ function readable(text, kind) {
 /** A text without the blanks that a tokenizer of words has no token for: one between two words is enough. */
 const joined = (text, words) => (words && !words.includes(" ") ? text.replace(/ +/g, " ").replace(/^ | $| (?=\n)/g, "") : text);
 
-/** Why a tokenizer does not know a token: the same word may be known with a blank before it, without one, or in other letters. */
-function reason({ word, place }, { words }, begins, text, tryThis, knows) {
-  const shown = readable(word.trim() || word), name = `“${shown.length > 20 ? `${shown.slice(0, 20)}…` : shown}”`, bare = word.trim();
-  if (words?.includes(` ${word}`))
-    return place === begins ? `A ${text} cannot begin with ${name}: the model knows this word only after a blank.${tryThis}` : `The model knows ${name} only after a blank.`;
-  if (bare && words?.includes(bare)) return `The model knows ${name} only without a blank before it${/\p{L}/u.test(bare) ? `: at the beginning of a ${text} or after a quotation mark` : ""}.`;
-  const like = words?.find((each) => each.trim().toLowerCase() === bare.toLowerCase());
-  return `The model does not know ${name}. It knows ${like && bare ? `“${like.trim()}”` : knows}.`;
-}
-
 /** The text of each id of a sequence, one after the other; the bytes of one character are text when the last has come. */
 function reading(tokenizer) {
   let open = [];
@@ -323,8 +313,7 @@ function writer(el, { record, live, beginnings, stories }) {
     (head) => { state.head = head; show(); });
   choice.querySelectorAll("label").forEach((label, at) => { if (at) label.style.setProperty("--head", `var(--series-${((at - 1) % 5) + 1})`); });
 
-  const own = record.tokenizer.words, usual = own?.filter((each) => /^ \p{Ll}{4,}$/u.test(each)) ?? [];
-  const examples = usual.length < 3 ? "" : `, such as ${[1, 2, 3].map((n) => usual[Math.floor((n * usual.length) / 4)].trim()).join(", ").replace(/,(?=[^,]*$)/, " and")}`;
+  const own = record.tokenizer.words;
   const first = beginnings.map((text) => /^\s*([\p{L}\p{N}]+)/u.exec(text)?.[1]).find(Boolean) ?? own?.find((each) => /^\p{L}/u.test(each));
 
   /** The ids of what is typed; a mistake is said next to the field. */
@@ -337,7 +326,8 @@ function writer(el, { record, live, beginnings, stories }) {
       return { ids, note: ids.length > limit ? `${count}, but sees only the last ${ids.length - start(ids.length)} of them.` : `${count}.` };
     } catch (error) {
       if (error.name !== "Unknown") throw error;
-      return { wrong: reason(error, record.tokenizer, before.length, text, first ? ` Try “${first}”.` : "", `${many(V)} ${unit}s${examples}`) };
+      const isFirst = error.place === before.length && own?.includes(` ${error.word}`), instead = first ? ` Try “${first}”.` : "";
+      return { wrong: isFirst ? `A ${text} cannot begin with “${error.word}”: the model knows this word only after a blank.${instead}` : tokenizer.explain(error, text) };
     }
   }
   function report({ wrong, note }) {

@@ -14,43 +14,45 @@ const WHY = {
 const CARD = `
 .tinylm-view.attention {
   [hidden] { display: none !important }
-  .bar { margin-bottom: 10px }
+  > form { position: relative } .sub { margin-bottom: 8px }
+  .bar { gap: 8px 16px; margin-bottom: 8px } .bar .segments label { padding: 5px 11px }
   .field { flex: 1 1 100% } .field [role=alert] { color: var(--bad); flex: 1 1 100%; min-width: 0; max-height: 6em; overflow: auto; overflow-wrap: anywhere } .field [role=alert]:empty { position: absolute }
-  .sentence { font-size: 21px; line-height: 1.75; margin: 4px 0 14px }
-  .sentence span { padding: 3px 5px; margin-right: 2px; border-radius: 6px; cursor: pointer }
+  .sentence { font-size: 17px; line-height: 1.9; margin: 0 0 2px }
+  .sentence span { padding: 3px 4px; margin-right: 1px; border-radius: 6px; cursor: pointer }
   .sentence .later { background: none; color: var(--quiet) }
   .sentence .asks { outline: 3px solid var(--focus) }
-  .main { display: flex; flex-wrap: wrap; gap: 20px 28px; align-items: start }
-  .main > :first-child { min-width: 0; max-width: 100% } .main.whole > :first-child { flex: 2 1 560px }
-  .main > :last-child { flex: 1 1 220px; max-width: 640px }
-  .say { min-height: 0; margin-bottom: 8px }
-  .exact, .telling { font-size: var(--type-label); margin: 0 0 14px; font-variant-numeric: tabular-nums }
-  .scroll { overflow-x: auto; padding: 2px 46px 4px 2px; margin-right: -24px }
-  table { --cell: clamp(8px, calc((100cqw - var(--names)) / var(--tokens) - 2px), min(40px, max(30px, 640px / var(--tokens)))); --names: 110px; table-layout: fixed; border-collapse: separate; border-spacing: 2px; font-variant-numeric: tabular-nums; margin: 0 }
+  .answer { display: flex; flex-wrap: wrap; gap: 0 24px; align-items: baseline; margin: 0 0 6px }
+  .main { display: flex; flex-wrap: wrap; gap: 12px 20px; align-items: start }
+  .main > :first-child { min-width: 0; max-width: 100% } .main.whole > :first-child { flex: 2 1 500px }
+  .main > :last-child { flex: 1 1 200px; max-width: 640px; padding-top: 8px }
+  .say { min-height: 0; margin: 0 }
+  .exact, .telling { font-size: var(--type-label); margin: 0; font-variant-numeric: tabular-nums } .telling { margin-top: 14px }
+  .scroll { overflow-x: auto; padding: 0 30px 3px 2px; margin-right: -20px }
+  table { --cell: clamp(8px, calc((100cqw - var(--names)) / var(--tokens) - 2px), 40px); --names: 350px; table-layout: fixed; border-collapse: separate; border-spacing: 2px 1px; font-variant-numeric: tabular-nums; margin: 0 }
   th { font-weight: 400; font-size: var(--type-label); color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
-  thead th { height: 74px; padding: 0; vertical-align: bottom; text-align: left }
+  thead th { height: 62px; padding: 0; vertical-align: bottom; text-align: left }
   thead td { font-size: var(--type-small); line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
-  thead span { display: block; width: 0; white-space: nowrap; transform: translate(20px, -4px) rotate(-50deg); transform-origin: 0 100% }
+  thead span { display: block; width: 0; white-space: nowrap; transform: translate(calc(var(--cell) / 2), -2px) rotate(-50deg); transform-origin: 0 100% }
   th.on { color: var(--ink); font-weight: 700 }
-  tbody td { position: relative; width: var(--cell); height: clamp(21px, calc(var(--cell) * 1.3), 28px); padding: 0; text-align: center;
-    font-size: clamp(0px, calc((var(--cell) - 24px) * 9999), clamp(11px, calc(var(--cell) * .36), var(--type-small))); border-radius: 4px; cursor: pointer }
-  tbody td.faint { color: var(--quiet) }
+  tbody th { line-height: 1 }
+  tbody td { position: relative; width: var(--cell); height: clamp(17px, calc(306px / var(--tokens) - 1px), 26px); padding: 0; text-align: center; line-height: 1; white-space: nowrap;
+    font-size: clamp(0px, calc((var(--cell) - 23px) * 9999), clamp(13px, calc(var(--cell) * .36), var(--type-small))); border-radius: 4px; cursor: pointer }
+  tbody td.faint { color: var(--quiet) } td u { text-decoration: none; font-size: clamp(0px, calc((var(--cell) - 30px) * 9999), 1em) }
   tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
   td.told::after, .legend .ring { content: ""; border: 2px solid currentColor; border-radius: 9px }
   td.told::after { position: absolute; inset: 1px }
-  .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: var(--type-small); color: var(--quiet); margin: 10px 0 0 }
+  .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 3px 18px; font-size: var(--type-small); color: var(--quiet); margin: 14px 0 0 }
   .legend i { display: inline-block; width: 26px; height: 14px; border-radius: 3px; vertical-align: -2px; margin-right: 6px }
-  .legend .ramp { width: 74px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
+  .legend span { white-space: nowrap } .legend .ramp { width: 60px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
   .legend .ramp.both { background: linear-gradient(90deg, var(--deep-negative), var(--middle-negative), var(--paper), var(--middle), var(--deep)) }
   .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 10px; align-items: center; font-size: var(--type-label); margin: 0 }
   .bars i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
   .bars .number { text-align: right; font-variant-numeric: tabular-nums }
   .bars .on { font-weight: 700 } .bars small { font-size: var(--type-small); color: var(--quiet); font-weight: 400 }
-  .strips { margin: 14px 0 0; font-size: var(--type-small) }
-  .strips svg { display: block; width: 100%; height: 34px; margin: 1px 0 7px; border-bottom: 1px solid var(--line); border-radius: 3px; background: var(--soft) }
+  .strips { margin: 10px 0 0; font-size: var(--type-small) }
+  .strips svg { display: block; width: 100%; height: 26px; margin: 1px 0 5px; border-bottom: 1px solid var(--line); border-radius: 3px; background: var(--soft) }
   .strips rect { fill: var(--accent) }
-  .why { color: var(--quiet); font-size: var(--type-label); margin: 14px 0 0 }
-  .maps { display: grid; grid-template-columns: max-content repeat(var(--heads), minmax(64px, 150px)); gap: 10px; overflow-x: auto; padding: 4px; align-items: center }
+  .maps { display: grid; grid-template-columns: max-content repeat(var(--heads), minmax(64px, 104px)); gap: 4px 10px; overflow-x: auto; padding: 4px; align-items: center }
   .maps span { font-size: var(--type-small); color: var(--quiet); font-variant-numeric: tabular-nums }
   .maps .over { text-align: center }
   .maps label { position: relative; display: block; text-align: center; border-radius: 8px; padding: 5px 5px 2px; cursor: pointer }
@@ -65,6 +67,8 @@ const CARD = `
   .maps .ring { fill: none; stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke }
   :is(.shade, .hatched, .ramp, .bars i, .maps svg) { print-color-adjust: exact; forced-color-adjust: none }
   @media (forced-colors: active) { tbody td.on { outline: 3px solid var(--focus); forced-color-adjust: none } .strips rect { fill: CanvasText } }
+  @container (min-width: 640px) { .title + .segments { position: absolute; right: 84px; top: -5px } .title + .segments legend { display: none } }
+  @container (max-width: 720px) { table { --names: 120px } .sentence { line-height: 1.75 } }
   @container (max-width: 600px) {
     .scroll { padding-right: 2px; margin-right: 0 }
     table { --names: 94px }
@@ -135,7 +139,7 @@ function mount(el, model, kept, send) {
   const sub = make("p", { class: "sub" }), sentence = make("p", { class: "sentence", "aria-hidden": "true" });
   const say = make("p", { class: "say" }), exact = make("p", { class: "exact" }), share = make("p", { class: "telling" });
   const bars = make("div", { class: "bars" }), strips = make("div", { class: "strips" });
-  const why = make("p", { class: "why" }), legend = make("p", { class: "legend" });
+  const legend = make("p", { class: "legend" });
   const status = make("p", { class: "unseen", role: "status" });
   const wordsShown = tokens.map((token, i) => make("span", { onclick: () => select(i, largest(matrix()[i])) }, token));
   const columns = tokens.map((token) => make("th", { scope: "col" }, make("span", {}, token)));
@@ -257,13 +261,12 @@ function mount(el, model, kept, send) {
   /** What another stage, head or layer changes. */
   function paint() {
     const limits = range(), [low, high] = limits, inCells = Math.max(high, -low) < 10 ? digits() : 0, values = matrix();
-    sub.textContent = state.whole ? "Every head of every layer in small, counted from 0 as in the code. Choose one: the sentence shows where its word looks."
-      : `Layer ${state.layer}, head ${state.head}, counted from 0 as in the code. Each row is a word that asks; each column a word it may look back at.`;
+    sub.textContent = state.whole ? "Every head of every layer in small, counted from 0 as in the code. Choose one." : WHY[state.stage];
     cells.forEach((row, r) => row.forEach((cell, c) => {
       const isHidden = isMasked(r, c), text = isHidden ? "" : fixed(values[r][c], inCells), tells = told[r]?.includes(c);
       cell.className = `${isHidden ? "hatched" : kind(values[r][c])} ${text === "0.00" ? "faint" : ""} ${tells ? "told" : ""}`;
       cell.style.setProperty("--a", isHidden ? 0 : shade(values[r][c], limits).toFixed(3));
-      cell.textContent = text;
+      cell.replaceChildren(...(text.startsWith("0.") ? [make("u", {}, "0"), text.slice(1)] : [text]));
       cell.setAttribute("aria-label", `${tokens[r]} looks at ${tokens[c]}: ${isHidden ? "masked" : text}${tells ? ", determines the next word" : ""}`);
       cell.tabIndex = -1;
     }));
@@ -275,7 +278,6 @@ function mount(el, model, kept, send) {
     for (const [picker, value] of [[layerPicker, state.layer], [headPicker, state.head], [stagePicker, state.stage], [board, `${state.layer}.${state.head}`]]) {
       for (const input of picker.querySelectorAll("input")) input.checked = input.value === String(value);
     }
-    why.textContent = WHY[state.stage];
     share.replaceChildren(...prose(rows.length ? `Where earlier words determine the next one, layer ${state.layer}, head ${state.head} gives **${percent(toldShare(state.layer, state.head))}** of its attention to the ringed words. Looking at all words equally would give ${percent(equalShare)}.` : ""));
     share.hidden = !rows.length;
     legend.replaceChildren(
@@ -334,10 +336,10 @@ function mount(el, model, kept, send) {
     problem.textContent = "";
     send({ ...(text === undefined ? {} : { text }), ...request });
   }
-  const main = make("div", { class: "main" }, make("div", {}, make("div", { class: "scroll" }, grid), board, legend), make("div", {}, say, exact, share, bars, strips, why));
-  const card = frame(el, "Attention in stages", make("style", {}, CARD), make("p", { class: "title" }, "Who looks at whom"), sub,
-    make("div", { class: "bar" }, ...(live && model.get("data").text !== undefined ? [field] : []), view, layerPicker, headPicker, stagePicker),
-    sentence, main, status);
+  const main = make("div", { class: "main" }, make("div", {}, make("div", { class: "scroll" }, grid), board), make("div", {}, bars, strips, share, legend));
+  const card = frame(el, "Attention in stages", make("style", {}, CARD), make("p", { class: "title" }, "Who looks at whom"), view, sub,
+    make("div", { class: "bar" }, ...(live && model.get("data").text !== undefined ? [field] : []), layerPicker, headPicker, stagePicker),
+    sentence, make("div", { class: "answer" }, say, exact), main, status);
   card.classList.add("attention");
   card.querySelector("form").addEventListener("submit", () => {
     kept.asked = typed.value;

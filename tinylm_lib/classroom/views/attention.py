@@ -14,7 +14,7 @@ from ...model import TransformerLM
 from ...storyworld.lookback import share_told, told_by
 from ...text.cutting import words
 from ..display.cards import number_table
-from ..display.figures import MASKED, RAMP_STEPS, drawing, unframed
+from ..display.figures import MASKED, RAMP_STEPS, drawing, ink_on, unframed
 from ..display.numbers import fixed
 from ..display.theme import HEAT, INK, LINE
 from ..shapes.capture import Captured, Stages
@@ -25,7 +25,7 @@ _MOST_TOKENS, _MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
 _MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
 _DIGITS = {"q": 2, "k": 2, "v": 1}  # q and k make the numbers in the cells; of v the height of small bars is seen
 _CELL_INCHES, _ROW_INCHES = 0.43, 6.3  # of a cell, and of all cells of a row at most
-_LEAST_WRITTEN, _WHITE_ABOVE = 0.2, 0.62  # smaller weights have no number in the picture, larger ones a white one
+_LEAST_WRITTEN = 0.2  # smaller weights have no number in the picture
 
 
 def attention_view(
@@ -136,12 +136,13 @@ def _draw(tokens: list[str], weights: Tensor, told: list[list[int]]) -> Figure:
         ax = figure.subplots()
         ax.set_title("Who looks at whom", pad=30)
         steps = (RAMP_STEPS * weights).round() / RAMP_STEPS
+        shades = steps.tolist()
         ax.imshow(steps.masked_fill(~causal_mask(T), math.nan).numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
         stairs = [(i + 0.5, i + down) for i in range(T - 1) for down in (-0.5, 0.5)]
         ax.add_patch(Polygon([*stairs, (T - 0.5, T - 1.5), (T - 0.5, -0.5)], fc=MASKED, ec=LINE, hatch="/", lw=0))
         for i, row in enumerate(weights.tolist()):
             for j, weight in enumerate(row[: i + 1]):
-                color = "white" if weight > _WHITE_ABOVE else "black"
+                color = ink_on(HEAT(shades[i][j]))
                 if weight >= _LEAST_WRITTEN:
                     ax.text(j, i, fixed(weight, 2), ha="center", va="center", size=10.5, color=color)
                 if i < len(told) and j in told[i]:

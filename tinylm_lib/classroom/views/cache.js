@@ -1,11 +1,13 @@
 // What each step of writing computes: with a cache of keys and values, and without one.
 
 const LOOK = `
-.tinylm-view.cache .grids { display: flex; flex-wrap: wrap; gap: 12px 28px; margin: 0 0 4px }
-.tinylm-view.cache .grids figure { flex: 1 1 400px; min-width: 0; margin: 0 }
+.tinylm-view.cache .sub { margin-bottom: 8px } .tinylm-view.cache .bar { gap: 8px 16px; margin-bottom: 8px }
+.tinylm-view.cache .say { font-size: 18px; margin-bottom: 8px }
+.tinylm-view.cache .grids { display: flex; flex-wrap: wrap; gap: 12px 20px; margin: 0 0 4px }
+.tinylm-view.cache .grids figure { flex: 1 1 350px; min-width: 0; margin: 0 }
 .tinylm-view.cache figcaption { font-weight: 700; margin: 0 }
 .tinylm-view.cache figcaption span { font-weight: 400; color: var(--quiet) }
-.tinylm-view.cache .grids svg { display: block; width: 100% }
+.tinylm-view.cache .grids svg { display: block; width: 100%; max-width: var(--wide) } .reveal .tinylm-view.cache .grids svg { max-width: calc(1.3 * var(--wide)) }
 .tinylm-view.cache rect { stroke: var(--line); stroke-width: 1; fill: none }
 .tinylm-view.cache .new rect { fill: var(--series-1) }
 .tinylm-view.cache .again rect { fill: var(--series-2) }
@@ -18,7 +20,7 @@ const LOOK = `
 .tinylm-view.cache .row > text { text-anchor: end; fill: var(--quiet) }
 .tinylm-view.cache .row.on > text { fill: var(--ink); font-weight: 700 }
 .tinylm-view.cache .row.on > .frame { stroke: var(--focus); stroke-width: 3 }
-.tinylm-view.cache .key { display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 6px 0 18px; font-size: var(--type-small); color: var(--quiet) }
+.tinylm-view.cache .key { display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 6px 0 10px; font-size: var(--type-small); color: var(--quiet) }
 .tinylm-view.cache .key b { display: inline-block; min-width: 24px; padding: 0 4px; margin-right: 6px; border: 1px solid var(--line); border-radius: 3px;
   text-align: center; font-weight: 400; line-height: 20px; color: var(--paper) }
 .tinylm-view.cache .key .new { background: var(--series-1) }
@@ -30,17 +32,19 @@ const LOOK = `
 .tinylm-view.cache .sums th[scope=row] { padding-left: 0; text-align: left; color: var(--quiet); font-weight: 400 }
 .tinylm-view.cache .sums thead :is(th, td) { border-top: 0; font-weight: 700; vertical-align: bottom }
 .tinylm-view.cache .sums td:last-child { font-weight: 700 }
-.tinylm-view.cache .totals { display: grid; grid-template-columns: max-content 1fr; gap: 5px 12px; align-items: center; font-size: var(--type-label); margin: 14px 0 0 }
+.tinylm-view.cache .totals { display: grid; grid-template-columns: max-content 1fr; gap: 5px 12px; align-items: center; font-size: var(--type-label); margin: 0; flex: 1 1 340px }
+.tinylm-view.cache .below { display: flex; flex-wrap: wrap; gap: 8px 28px; align-items: center }
 .tinylm-view.cache .totals i { display: block; height: 16px; min-width: 2px; border-radius: 3px; background: var(--series-1) }
 .tinylm-view.cache .totals i.plain { background: var(--series-2) }
-.tinylm-view.cache summary { cursor: pointer; width: max-content; margin: 12px 0 6px; font-size: var(--type-label); color: var(--accent) }
-.tinylm-view.cache .note { color: var(--quiet); font-size: var(--type-label); margin: 12px 0 0 }
+.tinylm-view.cache summary { cursor: pointer; width: max-content; margin: 4px 0 0; padding: 4px 0; font-size: var(--type-label); color: var(--accent) }
+.tinylm-view.cache .note { color: var(--quiet); font-size: var(--type-small); margin: 0; flex: 1 1 340px }
 .tinylm-view.cache .bar > span { min-width: 0; max-width: 100% }
 @container (max-width: 420px) { .tinylm-view.cache .sums :is(th, td) { padding-left: 7px; font-size: var(--type-small); overflow-wrap: anywhere } .tinylm-view.cache .sums th[scope=row] { min-width: 70px } }
 @media (prefers-reduced-motion: no-preference) { .tinylm-view.cache :is(.totals i, g) { transition: width var(--motion), opacity var(--motion) } }
 `;
 
-const SIZE = 28, LEFT = 30, TOP = 86, PACE = 700;
+const LEFT = 30, TOP = 70, PACE = 700; // pixels; milliseconds between two steps
+const LARGEST = 28, LEAST = 18, ROOM = { across: 321, down: 200 }; // pixels of a cell, and of all cells of a picture
 const whole = (x) => x.toLocaleString("en-US");
 const times = (x) => `${x.toFixed(1)} ×`;
 
@@ -60,19 +64,21 @@ function course({ tokens, prompt, each, cell }, chunk) {
 
 /** One triangle: steps by row, positions by column. */
 function triangle(tokens, steps, old, name, select) {
-  const T = tokens.length, width = LEFT + T * SIZE + 34, height = TOP + steps.length * SIZE + 4;
-  const words = tokens.map((word, at) => draw("text", { transform: `translate(${LEFT + (at + .6) * SIZE} ${TOP - 8}) rotate(-50)` }, word));
+  const cell = (room, n) => Math.max(LEAST, Math.min(LARGEST, Math.floor(room / n)));
+  const T = tokens.length, wide = cell(ROOM.across, T), high = cell(ROOM.down, steps.length);
+  const width = LEFT + T * wide + 34, height = TOP + steps.length * high + 4;
+  const words = tokens.map((word, at) => draw("text", { transform: `translate(${LEFT + (at + .6) * wide} ${TOP - 8}) rotate(-50)` }, word));
   const rows = steps.map(({ fresh, keys }, row) => {
     const boxes = tokens.slice(0, keys).map((_, at) => {
-      const kind = at >= keys - fresh ? "new" : old, x = LEFT + at * SIZE;
-      return draw("g", { class: kind }, draw("rect", { x: x + 1, y: 1, width: SIZE - 2, height: SIZE - 2, rx: 3 }),
-        draw("text", { x: x + SIZE / 2, y: SIZE / 2 }, { new: "●", again: "↻", kept: "kv" }[kind]));
+      const kind = at >= keys - fresh ? "new" : old, x = LEFT + at * wide;
+      return draw("g", { class: kind }, draw("rect", { x: x + 1, y: 1, width: wide - 2, height: high - 2, rx: 3 }),
+        draw("text", { x: x + wide / 2, y: high / 2 }, { new: "●", again: "↻", kept: "kv" }[kind]));
     });
-    return draw("g", { class: "row", transform: `translate(0 ${TOP + row * SIZE})`, onclick: () => select(row) },
-      draw("text", { x: LEFT - 8, y: SIZE / 2 }, String(row + 1)), ...boxes,
-      draw("rect", { class: "frame", x: LEFT - .5, y: -.5, width: keys * SIZE + 1, height: SIZE + 1, rx: 4, stroke: "none", style: "pointer-events: none" }));
+    return draw("g", { class: "row", transform: `translate(0 ${TOP + row * high})`, onclick: () => select(row) },
+      draw("text", { x: LEFT - 8, y: high / 2 }, String(row + 1)), ...boxes,
+      draw("rect", { class: "frame", x: LEFT - .5, y: -.5, width: keys * wide + 1, height: high + 1, rx: 4, stroke: "none", style: "pointer-events: none" }));
   });
-  const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name, style: `max-width: ${1.3 * width}px` },
+  const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name, style: `--wide: ${width}px` },
     draw("g", { class: "names" }, ...words), ...rows);
   return { picture, rows };
 }
@@ -147,9 +153,10 @@ function mount(el, data) {
 
   const key = (kind, sign, words) => make("span", {}, make("b", { class: kind }, sign), words);
   const ways = [[1, "1 at a time"], [4, "4 at a time"], [prompt, "all at once"]].filter(([n], at, all) => all.findIndex(([m]) => m === n) === at && n <= prompt);
+  const note = make("p", { class: "note" }, `The price is memory: 2 (k and v) × ${layers} layers × ${groups} key-value heads × ${width} numbers × 4 bytes = ${whole(bytes)} bytes for each position.`);
   const view = frame(el, "Writing with and without a cache", make("style", {}, LOOK),
     make("p", { class: "title" }, "What does a cache save?"),
-    make("p", { class: "sub" }, "No word looks ahead, so the keys and values of earlier words never change: they can be kept. Each row is a step, each column a position."),
+    make("p", { class: "sub" }, "No word looks ahead, so earlier keys and values never change and can be kept."),
     make("div", { class: "bar" },
       ...(ways.length > 1 ? [segments(`Prompt of ${prompt}, read`, "chunk", ways, state.chunk, (chunk) => {
         halt();
@@ -158,13 +165,11 @@ function mount(el, data) {
         live.textContent = say.textContent;
       })] : []), holder, ...(still ? [] : [play])),
     say, grids,
-    make("p", { class: "key" }, key("new", "●", "new: its q, k and v are computed"), key("again", "↻", "computed again, with the same result"), key("kept", "kv", "its k and v are taken from the cache")),
-    totals,
+    make("p", { class: "key" }, key("new", "●", "q, k and v are new"), key("again", "↻", "computed again"), key("kept", "kv", "from the cache"), make("span", {}, "row: step, column: position")),
+    make("div", { class: "below" }, totals, note),
     make("details", {}, make("summary", {}, "The numbers of this step"),
       make("table", { class: "sums" }, make("thead", {}, make("tr", {}, make("td", {}),
-        ...["without", "with a cache", "times"].map((name) => make("th", { scope: "col" }, name)))), sums)),
-    make("p", { class: "note" }, `The price is memory: 2 (k and v) × ${layers} layers × ${groups} key-value heads × ${width} numbers × 4 bytes = ${whole(bytes)} bytes for each position.`),
-    live);
+        ...["without", "with a cache", "times"].map((name) => make("th", { scope: "col" }, name)))), sums)), live);
   view.classList.add("cache");
   lay();
   return halt;

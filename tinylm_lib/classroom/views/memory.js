@@ -1,8 +1,9 @@
 // Where a model's parameters are, as areas, and the bytes of training and inference, as bars compared with devices.
 
 const MEMORY = `
-.tinylm-view.memory .say { min-height: 1.35em; margin-bottom: 10px }
-.tinylm-view.memory .map { display: flex; height: 236px; gap: 3px; margin: 0 0 10px }
+.tinylm-view.memory .say { min-height: 1.35em; margin-bottom: 6px } .tinylm-view.memory .bar { gap: 8px 16px; margin-bottom: 8px } .tinylm-view.memory .sub { margin-bottom: 8px }
+.tinylm-view.memory .slide input { width: 120px }
+.tinylm-view.memory .map { display: flex; height: 104px; gap: 3px; margin: 0 0 6px }
 .tinylm-view.memory .column { display: flex; flex-direction: column; gap: 3px; min-width: 8px; flex-basis: 0 }
 .tinylm-view.memory .tile { flex-basis: 0; min-height: 0; container-type: size; cursor: pointer; border-radius: 4px; overflow: hidden;
   background: linear-gradient(90deg, var(--hue) 5px, color-mix(in srgb, var(--hue) var(--much, 22%), var(--paper)) 5px); position: relative }
@@ -16,21 +17,21 @@ const MEMORY = `
 .tinylm-view.memory .tile small { display: block; font-size: var(--type-small); color: var(--ink); white-space: nowrap }
 @container (max-width: 50px) or (max-height: 20px) { .tinylm-view.memory .tile span { display: none } }
 @container (max-height: 45px) { .tinylm-view.memory .tile small { display: none } }
-.tinylm-view.memory .key { display: flex; flex-wrap: wrap; gap: 4px 22px; margin: 0 0 22px; font-size: var(--type-label) }
+.tinylm-view.memory .key { display: flex; flex-wrap: wrap; gap: 4px 12px; margin: 0 0 10px; font-size: var(--type-label) }
 .tinylm-view.memory .key button { display: flex; gap: 8px; align-items: center; padding: 1px 6px 1px 0; border: 0; background: none; color: var(--ink) }
 .tinylm-view.memory i { display: inline-block; width: 16px; height: 16px; border-radius: 4px; background: var(--hue) }
-.tinylm-view.memory h4 { font-size: 18px; margin: 0 0 10px; padding-top: 16px; border-top: 1px solid var(--line) }
-.tinylm-view.memory .bytes { display: grid; grid-template-columns: max-content 1fr max-content; gap: 4px 14px; align-items: center; margin: 26px 0 10px; font-size: var(--type-label) }
-.tinylm-view.memory .line { position: relative; height: 36px; display: flex; background: var(--soft); border-radius: 4px }
+.tinylm-view.memory h4 { font-size: 18px; margin: 0 0 4px; padding-top: 6px; border-top: 1px solid var(--line) }
+.tinylm-view.memory .bytes { display: grid; grid-template-columns: max-content 1fr max-content; gap: 4px 14px; align-items: center; margin: 20px 0 4px; font-size: var(--type-label) }
+.tinylm-view.memory .line { position: relative; height: 22px; display: flex; background: var(--soft); border-radius: 4px }
 .tinylm-view.memory .stack { height: 100%; background: var(--hue); box-shadow: inset -2px 0 var(--paper); min-width: 3px }
 .tinylm-view.memory .bytes > .name { grid-column: 1 }
-.tinylm-view.memory .parts { grid-column: 2; display: flex; flex-wrap: wrap; gap: 2px 20px; margin-bottom: 10px; font-size: var(--type-small) }
+.tinylm-view.memory .parts { grid-column: 2; display: flex; flex-wrap: wrap; gap: 2px 20px; margin-bottom: 4px; font-size: var(--type-small) }
 .tinylm-view.memory .parts span { white-space: nowrap } .tinylm-view.memory .parts i { width: 13px; height: 13px; margin-right: 7px; vertical-align: -2px }
 .tinylm-view.memory .device { position: absolute; top: -4px; bottom: -4px; border-left: 3px dashed var(--focus) }
 .tinylm-view.memory .device b { position: absolute; bottom: 100%; right: -2px; white-space: nowrap; font-weight: 600; font-size: var(--type-small); color: var(--ink) }
 .tinylm-view.memory .total { text-align: right; font-weight: 700; font-variant-numeric: tabular-nums }
-.tinylm-view.memory .told { font-size: 18px; margin: 0 0 8px } .tinylm-view.memory .told b { color: var(--accent) }
-.tinylm-view.memory .note { color: var(--quiet); font-size: var(--type-small); margin: 8px 0 0 }
+.tinylm-view.memory .told { font-size: 17px; line-height: 1.35; margin: 0 0 4px } .tinylm-view.memory .told b { color: var(--accent) }
+.tinylm-view.memory .note { color: var(--quiet); font-size: var(--type-small); line-height: 1.35; margin: 4px 0 0 }
 @container (max-width: 620px) { .tinylm-view.memory .bytes { grid-template-columns: 1fr max-content }
   .tinylm-view.memory .line { grid-column: 1 / -1; order: var(--at); margin-top: 18px } .tinylm-view.memory .bytes > * { order: calc(var(--at) - 1) }
   .tinylm-view.memory .bytes > .line { order: var(--at) } .tinylm-view.memory .bytes > .parts { order: var(--at); grid-column: 1 / -1 } }
@@ -136,7 +137,7 @@ function mount(el, { models, devices, source }) {
   });
   const take = (at) => { state.model = at; drawMap(); drawSliders(); drawBytes(); };
   const view = frame(el, "Parameters and memory", make("style", {}, MEMORY), make("p", { class: "title" }, "Where are the parameters, and what memory do they take?"),
-    make("p", { class: "sub" }, "Each area shows how many of the parameters a part has, all layers together. ← → walk through the parts."),
+    make("p", { class: "sub" }, "An area is a part's parameters, all layers together. ← → walk through the parts."),
     make("div", { class: "bar" }, segments("Model", "model", models.map(({ name }, at) => [at, name]), 0, take)), say, map, key,
     make("h4", {}, "How many bytes?"), sliders, told, table,
     make("p", { class: "note" }, `Gradients and AdamW's moments are kept in fp32. Activations come on top of training. ${source}`), live);

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...layers import evaluation_mode
 from ...model import TransformerLM
 from ..display.cards import number_table
-from ..display.figures import MASKED, RAMP_STEPS, drawing, unframed
+from ..display.figures import MASKED, RAMP_STEPS, drawing, ink_on, unframed
 from ..display.numbers import fixed
 from ..display.theme import LINE, SIGNED
 from ..shapes.capture import Captured
@@ -20,7 +20,7 @@ from .base import View, capture_ids, few_digits, ids_of, leading_blanks, named, 
 
 _MOST_TOKENS, _MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
 _LEAST_DIFFERENCE = 0.1  # of the two texts' logit differences, by which an effect is divided
-_LEAST_WRITTEN, _WHITE_ABOVE = 0.05, 0.55  # smaller effects have no number in the picture, larger ones a white one
+_LEAST_WRITTEN = 0.05  # smaller effects have no number in the picture
 PATCHED = {"stream": "residual stream", "attention": "attention", "ffn": "feed-forward"}
 SAME, LATE = "same", "late"  # why exchanging a vector cannot change anything
 
@@ -110,7 +110,8 @@ def word_id(tokenizer: Any, word: str) -> int:
     for spelling in (f" {bare}", bare):
         try:
             found = list(tokenizer.encode(spelling))
-        except ValueError:
+        except ValueError as e:
+            unknown = e
             continue
         if len(found) == 1:
             return int(found[0])
@@ -119,7 +120,7 @@ def word_id(tokenizer: Any, word: str) -> int:
         raise ValueError(
             f"the next word {bare!r} is {min(lengths)} tokens, not one: give a word that is a single token"
         )
-    raise ValueError(f"the tokenizer does not know the next word {bare!r}: give one that it knows")
+    raise unknown
 
 
 def word_ids(tokenizer: Any, words: Sequence[str]) -> list[int]:
@@ -265,7 +266,7 @@ def _draw(data: dict[str, Any], names: list[str]) -> Figure:
                     if why:
                         ax.add_patch(Rectangle((t - 0.5, layer - 0.5), 1, 1, fc=MASKED, ec=LINE, hatch="//", lw=0))
                     elif abs(x := float(effect[layer, t])) >= _LEAST_WRITTEN:
-                        color = "white" if abs(x) > _WHITE_ABOVE else "black"
+                        color = ink_on(SIGNED((1 + float(steps[layer, t])) / 2))
                         ax.text(t, layer, fixed(x, 2), ha="center", va="center", size=12, color=color)
             ax.vlines([t + 0.5 for t in range(T - 1)], -0.5, len(effect) - 0.5, color="white", lw=2)
             ax.hlines([layer + 0.5 for layer in range(len(effect) - 1)], -0.5, T - 0.5, color="white", lw=2)

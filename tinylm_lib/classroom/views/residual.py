@@ -9,8 +9,8 @@ from torch import Tensor
 from ...layers import softmax
 from ...model import TransformerLM
 from ..display.cards import number_table
-from ..display.figures import drawing
-from ..display.theme import HEAT, QUIET, TURN
+from ..display.figures import drawing, ink_on
+from ..display.theme import HEAT, QUIET
 from .base import View, capture_ids, few_digits, ids_of, leading_blanks, named, pictured, readable_tokens
 from .typed import typed_text
 
@@ -115,7 +115,7 @@ def _draw(tokens: list[str], names: list[str], best: list[list[str]], probs: Ten
         ax.imshow(probs.numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto", origin="lower")
         for d, row in enumerate(best):
             for t, word in enumerate(row):
-                color = "white" if probs[d, t] > TURN["light"] - 0.1 else "black"
+                color = ink_on(HEAT(float(probs[d, t])))
                 weight = "bold" if word == best[-1][t] else "normal"
                 ax.text(t, d, word, ha="center", va="center", size=11, color=color, weight=weight)
         ax.set(title="What the model would say next at each depth", xlabel="the word just read")

@@ -1,12 +1,13 @@
 // What the views of a run share: charts over the updates, buttons while it is under way, and a slider to walk back.
 
 const runLook = (kind) => `
-.tinylm-view.${kind} .bar { min-height: 40px }
+.tinylm-view.${kind} .bar { min-height: 40px; gap: 8px 20px; margin-bottom: 8px } .tinylm-view.${kind} .sub { margin-bottom: 8px } .tinylm-view.${kind} .say { margin-bottom: 8px }
+.tinylm-view.${kind} .holder { flex: 1 1 260px; min-width: 0 }
 .tinylm-view.${kind} .asks { display: flex; gap: 10px }
 .tinylm-view.${kind} .asks:not(:has(:not([hidden]))) { display: none }
 .tinylm-view.${kind} [hidden] { display: none }
 .tinylm-view.${kind} .bar .state { font-variant-numeric: tabular-nums; color: var(--quiet) }
-.tinylm-view.${kind} .slide input { width: min(340px, 46cqw) }
+.tinylm-view.${kind} .slide input { flex: 0 1 340px; width: 0 } .tinylm-view.${kind} .slide .value { flex: none }
 .tinylm-view.${kind} svg { display: block; width: 100%; height: auto; overflow: visible }
 .tinylm-view.${kind} svg text { font-variant-numeric: tabular-nums }
 .tinylm-view.${kind} .grid { stroke: var(--line); stroke-width: 1 }
@@ -18,9 +19,9 @@ const runLook = (kind) => `
 .tinylm-view.${kind} .third { stroke: var(--series-3) }
 .tinylm-view.${kind} .at { stroke: var(--focus); stroke-width: 2 }
 .tinylm-view.${kind} circle { fill: var(--focus); stroke: var(--paper); stroke-width: 2 }
-.tinylm-view.${kind} .small { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 346px), 1fr)); gap: 8px 28px; margin: 14px 0 0 }
+.tinylm-view.${kind} .small { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 346px), 1fr)); gap: 6px 28px; margin: 6px 0 0 }
 .tinylm-view.${kind} figure { margin: 0; min-width: 0 }
-.tinylm-view.${kind} figcaption { font-size: var(--type-label); color: var(--quiet); margin: 0 0 4px }
+.tinylm-view.${kind} figcaption { font-size: var(--type-label); color: var(--quiet); margin: 0 0 2px }
 .tinylm-view.${kind} figcaption b { color: var(--ink) }
 .tinylm-view.${kind} .error:not(:empty) { color: var(--bad); font-weight: 600; margin: 0 0 12px }
 .tinylm-view.${kind} .error:empty { margin: 0 }
@@ -81,7 +82,7 @@ function runView({ model, el }, kind, { name, title, sub, look, above = "", belo
   const state = { at: -1 }; // the point that is looked at; -1 follows the run
   const say = make("p", { class: "say" }), told = make("p", { class: "unseen", role: "status" }), error = make("p", { class: "error", role: "alert" });
   const send = asker({ model, el });
-  const charts = make("div", {}), holder = make("span", {}), buttons = make("span", { class: "asks" }), now = make("span", { class: "state" });
+  const charts = make("div", {}), holder = make("span", { class: "holder" }), buttons = make("span", { class: "asks" }), now = make("span", { class: "state" });
   const ask = (wish) => make("button", { type: "button", "data-wish": wish, class: wish === "stop" ? "plain" : "", onclick: () => send({ do: wish }) }, wish[0].toUpperCase() + wish.slice(1));
   const asks = ["pause", "resume", "stop"].map(ask);
   buttons.append(...asks);

@@ -1,7 +1,10 @@
 // What all views share: colours, a frame, native controls. It comes before each view's own module; nothing is imported.
 
+/** The ink of a shade: `low` up to the turn of a scheme, from there `high`. */
+const inkFrom = (scheme) => `color-mix(in srgb, var(--high) calc(clamp(0, (var(--a) - var(--turn-${scheme})) * 9999, 1) * 100%), var(--low))`;
+
 const STYLE = `
-.tinylm-view { color-scheme: light dark; --turn: .72; ${PALETTE};
+.tinylm-view { color-scheme: light dark; ${PALETTE};
   --paper: var(--jp-layout-color0, light-dark(#fff, #14181d)); --ink: var(--jp-ui-font-color0, light-dark(#1b1f24, #e8ecf0));
   box-sizing: border-box; position: relative; container-type: inline-size; max-width: 1080px; margin: 6px 0 14px; padding: 18px 24px 20px;
   border: 1px solid var(--line); border-radius: 12px; background: var(--paper); color: var(--ink);
@@ -15,9 +18,8 @@ const STYLE = `
 .tinylm-view:fullscreen { max-width: none; margin: 0; border: 0; border-radius: 0; overflow: auto; container-type: normal }
 .tinylm-view:fullscreen > form { container-type: inline-size; width: 1030px; margin: auto; zoom: var(--zoom, 1) }
 @media print { .tinylm-view { break-inside: avoid } .tinylm-view .large { display: none } }
-@media (prefers-color-scheme: dark) { .tinylm-view { --turn: .56 } }
-[data-jp-theme-light="true"] .tinylm-view { color-scheme: light; --turn: .72 }
-[data-jp-theme-light="false"] .tinylm-view { color-scheme: dark; --turn: .56 }
+[data-jp-theme-light="true"] .tinylm-view { color-scheme: light }
+[data-jp-theme-light="false"] .tinylm-view { color-scheme: dark }
 .tinylm-view * { box-sizing: border-box }
 .tinylm-view .title { font-size: var(--type-title); font-weight: 700; margin: 0 }
 .tinylm-view .sub { color: var(--quiet); margin: 2px 0 14px }
@@ -57,7 +59,7 @@ const STYLE = `
   padding: 1px 5px; border-radius: 4px }
 .tinylm-view .shade { --a: 0; background: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
   color-mix(in srgb, var(--middle) calc(clamp(0, var(--a) * 2, 1) * 100%), var(--pale)));
-  color: color-mix(in srgb, var(--high) calc(clamp(0, (var(--a) - var(--turn)) * 9999, 1) * 100%), var(--low)) }
+  color: light-dark(${inkFrom("light")}, ${inkFrom("dark")}) }
 .tinylm-view .shade.signed { --pale: var(--paper) }
 .tinylm-view .shade.below { --deep: var(--deep-negative); --middle: var(--middle-negative) }
 .tinylm-view .hatched { background: repeating-linear-gradient(135deg, var(--line) 0 2px, var(--soft) 2px 7px) }

@@ -117,7 +117,7 @@ function mount(el, model) {
     boxes.replaceChildren(...nodes.flatMap((node, i) => (shown[i].bytes.at(-1) === 10 ? [node, make("span", { class: "end", role: "presentation" })] : [node])));
     room = Math.max(room, boxes.offsetHeight); // a card that has grown does not jump back
     boxes.style.minHeight = `${room}px`;
-    if (!tokens) boxes.replaceChildren(make("p", { class: "refused", role: "option", "aria-selected": "false" }, ...prose(`**Refused:** ${text.cuts[state.cut].refused}.`)));
+    if (!tokens) boxes.replaceChildren(make("p", { class: "refused", role: "option", "aria-selected": "false" }, ...prose(`**Refused:** ${text.cuts[state.cut].refused}`)));
     replayed.style.display = isBpe(state.cut) ? "" : "none";
     if (isBpe(state.cut)) tellMerge(text);
     drawCounts(text);

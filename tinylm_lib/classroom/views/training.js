@@ -1,8 +1,8 @@
 // A training run: the loss between known levels, learning rate, gradient norm and what the model writes.
 
 const LOOK = `
-.tinylm-view.training .writes { font-size: var(--type-say); line-height: 1.35; min-height: 2.7em; margin: 0 0 14px; padding-left: 14px; border-left: 4px solid var(--series-1); color: var(--quiet); overflow-wrap: anywhere }
-.tinylm-view.training summary { margin: 14px 0 0; cursor: pointer; color: var(--accent) }
+.tinylm-view.training .writes { font-size: 18px; line-height: 1.35; min-height: 2.7em; margin: 0 0 8px; padding-left: 14px; border-left: 4px solid var(--series-1); color: var(--quiet); overflow-wrap: anywhere }
+  .tinylm-view.training summary { margin: 4px 0 0; padding: 4px 0; width: max-content; cursor: pointer; color: var(--accent) }
 .tinylm-view.training .samples { margin: 8px 0 0; padding: 0; list-style: none }
 .tinylm-view.training .samples li { display: grid; grid-template-columns: 104px 1fr; gap: 12px; padding: 5px 10px; margin: 0; border-radius: 6px; color: var(--quiet);
   font-size: var(--type-label); overflow-wrap: anywhere }
@@ -20,11 +20,11 @@ function render(place) {
   function lay({ data, charts, wide, half, narrow, grown }) {
     const { steps, loss, smooth, share, norm, levels, total } = data, known = levels.map(([name, value]) => [`knowing ${name}`, value]);
     const top = 1.08 * Math.max(...levels.map(([, value]) => value), ...smooth, 0.1);
-    const longest = Math.max(...levels.map(([name]) => `${name}0.00 knowing `.length)), low = grown > 1 ? 30 : 0;
-    const main = chart("Loss in nats per token over the updates", { wide, high: (narrow ? 260 : 290) - low, right: narrow ? 16 : Math.max(290, 8.9 * longest * grown), total, top, grown,
+    const longest = Math.max(...levels.map(([name]) => `${name}0.00 knowing `.length)), high = grown > 1 ? 260 : 176, less = grown > 1 ? 120 : 84;
+    const main = chart("Loss in nats per token over the updates", { wide, high: narrow ? 260 : high, right: narrow ? 16 : Math.max(290, 8.9 * longest * grown), total, top, grown,
       lines: [["raw", steps, loss], ["line", steps, smooth]], levels: narrow ? [] : known, count: 6 });
-    const small = [smallChart(data, "learning rate, fraction of its peak", "second", share, { wide: half, high: 130 - low / 3, top: 1, grown }),
-      smallChart(data, "gradient norm, before clipping", "third", norm, { wide: half, high: 130 - low / 3, top: 1.1 * Math.max(...norm, 0.1), grown })];
+    const small = [smallChart(data, "learning rate, fraction of its peak", "second", share, { wide: half, high: less, top: 1, grown }),
+      smallChart(data, "gradient norm, before clipping", "third", norm, { wide: half, high: less, top: 1.1 * Math.max(...norm, 0.1), grown })];
     const lines = narrow ? [make("p", { class: "quiet" }, `To compare: ${known.map(([name, value]) => `${fit(value)} ${name}`).join(", ")}.`)] : [];
     charts.replaceChildren(make("figure", {}, make("figcaption", {}, "loss in nats per token; light: each point, bold: smoothed; below: updates"), main.picture),
       ...lines, make("div", { class: "small" }, ...small.map((one) => one.figure)));
@@ -48,7 +48,7 @@ function render(place) {
 
   return runView(place, "training", { name: "A training run", title: "How far has it learned?", look: LOOK, lay, tell,
     above: writes, below: make("details", {}, make("summary", {}, "What it wrote at each stage"), samples),
-    sub: "The loss falls from knowing nothing towards everything that can be known. The dotted lines are the losses of predictors that know only so much." });
+    sub: "The dotted lines are the losses of predictors that know only so much." });
 }
 
 export default { initialize, render };
