@@ -28,12 +28,6 @@ UNNAMED = {
     "logit_lens-lens_dim_1", "logit_lens-lens_eps_on_root", "patch-patch_features",
     "lora_linear-lora_viewed_not_turned", "merged_weight-merged_as_a_mixture", "merged_weight-merged_by_the_root",
 }  # fmt: skip
-FAULTS = [(name, fault) for name in exercises.names() for fault in exercises.find_exercise(name).faults]
-
-
-def each(table: dict) -> list:
-    """Exercise and function, one by one."""
-    return [pytest.param(name, f, id=f"{name}-{key}") for name, fs in table.items() for key, f in fs.items()]
 
 
 def faulty(name: str, *faults: str):
@@ -58,19 +52,28 @@ def test_an_exercise_is_whole(name):
     assert {value.kind for value in raised} <= {"IndexError"}, raised  # what embedding refuses
 
 
-@pytest.mark.parametrize(("name", "fault"), FAULTS)
-def test_a_fault_of_the_catalogue_is_caught_and_named(name, fault, record):
-    found = diagnose(name, faulty(name, fault))
-    named = found.mistake in {fault, *SAME.get((name, fault), ())}
-    record(name, "faults", caught=not found.passed, named=named)
-    assert not found.passed and named, found
-
-
-@pytest.mark.parametrize(("name", "variant"), each(RIGHT))
-def test_a_right_variant_passes(name, variant, record):
-    found = diagnose(name, variant)
-    record(name, "variants", passed=found.passed)
-    assert found.passed, found
+@pytest.mark.parametrize("name", exercises.names())
+def test_faults_are_named_right_variants_pass_and_other_mistakes_are_described(name, record):
+    """One item an exercise: what fails is a table of all verdicts that are not as they should be."""
+    bad = []
+    for fault in exercises.find_exercise(name).faults:
+        found = diagnose(name, faulty(name, fault))
+        named = found.mistake in {fault, *SAME.get((name, fault), ())}
+        record(name, "faults", caught=not found.passed, named=named)
+        if found.passed or not named:
+            bad.append(("fault", fault, found))
+    for key, variant in RIGHT[name].items():
+        found = diagnose(name, variant)
+        record(name, "variants", passed=found.passed)
+        if not found.passed:
+            bad.append(("right", key, found))
+    for key, mistake in WRONG.get(name, {}).items():
+        found = diagnose(name, mistake)
+        record(name, "unknown", caught=not found.passed, named=found.mistake is not None)
+        unnamed = f"{name}-{key}" in UNNAMED
+        if found.passed or len(found.message) <= 30 or (found.mistake is None) != unnamed:
+            bad.append(("mistake", key, found))
+    assert not bad, "\n".join(f"{kind} {key!r}: {found}" for kind, key, found in bad)
 
 
 @pytest.mark.slow
@@ -81,14 +84,6 @@ def test_a_right_variant_passes_on_every_processor(seed):
     with other_blas(seed):
         found = {(name, key): diagnose(name, f) for name, fs in RIGHT.items() for key, f in fs.items()}
     assert {which: d.message for which, d in found.items() if not d.passed} == {}
-
-
-@pytest.mark.parametrize(("name", "mistake"), each(WRONG))
-def test_a_mistake_outside_the_catalogue_is_described(name, mistake, record, request):
-    found = diagnose(name, mistake)
-    record(name, "unknown", caught=not found.passed, named=found.mistake is not None)
-    assert not found.passed and len(found.message) > 30
-    assert (found.mistake is None) == (request.node.callspec.id in UNNAMED)
 
 
 def test_a_fault_that_explains_most_of_what_is_wrong_is_named():

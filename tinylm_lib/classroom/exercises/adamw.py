@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 Moved = tuple[Tensor, Tensor, Tensor]
 
@@ -175,108 +175,7 @@ ADAMW_STEP = Exercise(
         Probe("any shape", lambda g: (*_running(g, 2, 2, 2), 7, 0.1, 0.9, 0.95, 1e-8, 0.1)),
         Probe("fp64 stays fp64", lambda g: (*_running(g, 4, dtype=torch.float64), 3, *PLAIN, 0.1)),
     ),
-    faults={
-        "coupled": Fault(
-            "the decay is added to the gradient", "That is Adam with L2: the decay is then divided by the root, too."
-        ),
-        "no decay": Fault("weight_decay is not used", "Beside the step, a weight shrinks by a share of itself."),
-        "decay without lr": Fault("the decay is not multiplied by lr", "It should be small when the steps are small."),
-        "wd unused": Fault("the weight decays by lr alone", "Its share is lr times weight_decay."),
-        "decay grows": Fault("the weight grows by its decay", "Look at the sign."),
-        "decay behind": Fault("the weight decays behind the step", "The decay is a share of the weight that came in."),
-        "decays twice": Fault(
-            "the decay is added to the gradient, too",
-            "It is applied once, to the weight; the gradient never hears of it.",
-        ),
-        "decay of the step": Fault("the step decays, not the weight", "The weight shrinks by a share of itself."),
-        "decay is constant": Fault("every weight decays by the same amount", "It shrinks by a share of itself."),
-        "fixed decay": Fault("a fixed decay is used", "The caller says which: weight_decay."),
-        "lr squared": Fault("the decay is multiplied by lr twice", "Its share is lr times weight_decay."),
-        "fixed lr": Fault("a fixed lr is used", "The caller says which."),
-        "fixed betas": Fault("fixed betas are used", "The caller says which."),
-        "ascends": Fault("the step goes up the gradient", "Down is where the loss falls: look at the sign."),
-        "lr unused": Fault("lr is not used", "It sets the size of the step."),
-        "returns the step": Fault("the step is returned", "The new parameter is asked for."),
-        "no correction": Fault(
-            "the moments are not corrected", "They start at 0 and are too small at first. By which share?"
-        ),
-        "m uncorrected": Fault(
-            "the first moment is not corrected", "It starts at 0 as well, and is too small at first."
-        ),
-        "v uncorrected": Fault(
-            "the second moment is not corrected", "It starts at 0 as well, and is too small at first."
-        ),
-        "corrections exchanged": Fault("the corrections are exchanged", "beta1 belongs to m, beta2 to v."),
-        "corrections multiply": Fault(
-            "the moments are multiplied by their correction", "They are too small at first: divide."
-        ),
-        "correction of the first step": Fault(
-            "the correction is that of step 1", "What a moment still lacks falls with each step."
-        ),
-        "correction by product": Fault(
-            "beta is multiplied by step", "What is left of the start is beta to the power of step."
-        ),
-        "step from 0": Fault(
-            "steps are counted from 0", "At step 1 a moment has seen one gradient. Is 1 subtracted somewhere?"
-        ),
-        "one step late": Fault(
-            "step is counted one too far", "At step 1 a moment has seen one gradient. Is 1 added somewhere?"
-        ),
-        "corrected moments kept": Fault("the corrected moments are returned", "The running means go on uncorrected."),
-        "moments exchanged": Fault("m and v are returned in the wrong order", "First m, then v."),
-        "power of the rest": Fault(
-            "1 - beta is raised to the power of step",
-            "What is left of the start is beta to the power of step; the rest is there.",
-        ),
-        "old moments kept": Fault("the old moments are returned", "Without the new ones nothing runs on."),
-        "param last": Fault("the parameter is returned last", "It comes first, then m and v."),
-        "old moments": Fault("the step uses the old moments", "The new gradient counts already."),
-        "betas exchanged": Fault(
-            "beta1 and beta2 are exchanged", "beta1 belongs to the gradient, beta2 to its square."
-        ),
-        "weights exchanged": Fault(
-            "beta and 1 - beta are exchanged", "Most of a running mean is kept: beta is near 1."
-        ),
-        "m weights exchanged": Fault(
-            "beta1 and 1 - beta1 are exchanged", "Most of a running mean is kept: beta is near 1."
-        ),
-        "m summed": Fault("the whole gradient is added to m", "A mean takes a share of 1 - beta1."),
-        "old m whole": Fault("the old m is kept whole", "A mean keeps a share of beta1."),
-        "all summed": Fault("v is the sum of all squares", "That is AdaGrad; here old squares fade by beta2."),
-        "v summed": Fault("the whole square is added to v", "A mean takes a share of 1 - beta2."),
-        "no momentum": Fault("m is the gradient alone", "It is a running mean."),
-        "no square": Fault("absolute values are averaged in v", "Squares are."),
-        "v of grad": Fault(
-            "the gradient is not squared in v", "v is the running mean of squares; a root is taken of it later."
-        ),
-        "v of m": Fault("the first moment is squared in v", "It is the gradient whose squares are averaged."),
-        "v of the surprise": Fault(
-            "v averages how far the gradient is from m",
-            "That is AdaBelief; here the squares of the gradient are averaged.",
-        ),
-        "square of all": Fault("1 - beta2 is squared with the gradient", "The square is taken first, then its share."),
-        "one v": Fault("all numbers share one v", "Each has its own."),
-        "largest": Fault("v never falls", "That is AMSGrad; here v is a plain running mean."),
-        "nesterov": Fault("the momentum looks ahead", "That is NAdam; here the running mean is used as it is."),
-        "v unused": Fault("the step is not divided by the root of v", "That makes every weight move at its own scale."),
-        "multiplied": Fault(
-            "m is multiplied by the root of v", "Where gradients are large, steps should not be: divide."
-        ),
-        "squared again": Fault("v is squared", "It holds squares already: take the root."),
-        "sign alone": Fault("only the sign of m counts", "The step is m divided by the root of v."),
-        "no root": Fault("the root is missing", "v has the size of a squared gradient."),
-        "eps inside": Fault(
-            "eps is added inside the root", "A tiny gradient then moves nothing: eps is added to the root."
-        ),
-        "eps as a limit": Fault("eps is a lower limit of the root", "It is added to it."),
-        "no eps": Fault("eps is not used", "Where no gradient ever came, 0 / 0 is NaN."),
-        "fixed eps": Fault("a fixed eps is used", "The caller says which."),
-    },
-    hints=(
-        "Three lines: two running means, and a step. New = beta times old + (1 - beta) times what came.",
-        "After t steps from zero a running mean lacks beta to the power of t: divide by what is there.",
-        "The weight first shrinks by the fraction lr times weight_decay, then it moves; the gradient has no decay in it.",
-    ),
+    **texts("adamw_step"),
 )
 
 EXERCISES = (ADAMW_STEP,)

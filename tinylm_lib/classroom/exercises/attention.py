@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 INF = float("inf")
 # A score of size s is rounded by up to s EPS / 2, which is then the relative error of its attention weight.
@@ -32,7 +32,6 @@ def causal_mask(n: int, on: frozenset[str] = frozenset()) -> Tensor:
     return allowed[None, None] if "more axes" in on else allowed
 
 
-WHY_BOOL = "The result must be bool, because a reader of a mask should never have to guess what a number means."
 CAUSAL_MASK = Exercise(
     name="causal_mask",
     lesson="05",
@@ -44,52 +43,7 @@ CAUSAL_MASK = Exercise(
         Probe("so it is for every n", lambda g: (7,)),
         Probe("so it is for every n", lambda g: (130,)),
     ),
-    faults={
-        "future": Fault(
-            "a position sees itself and what comes later",
-            "The past and the future are exchanged. Row i belongs to query i. Which columns has it read already?",
-        ),
-        "strict": Fault(
-            "a position does not see itself",
-            "Then position 0 sees nothing at all, and its softmax is 0 / 0. A position may look at itself.",
-        ),
-        "one too many": Fault(
-            "every position sees one position too far",
-            "That position holds the token to be predicted. The diagonal is the last column that is allowed.",
-        ),
-        "inverted": Fault(
-            "True marks what is forbidden",
-            "Here True means allowed. Some libraries do the reverse, so check each time.",
-        ),
-        "everything": Fault("nothing is forbidden", "A position must not see what comes later."),
-        "nothing": Fault("nothing is allowed", "A position sees itself and all positions before it."),
-        "only itself": Fault("a position sees only itself", "It may also look at all positions before it."),
-        "others only": Fault(
-            "only the diagonal is forbidden", "A position sees itself and what came before it, but nothing later."
-        ),
-        "flipped": Fault(
-            "the staircase goes the wrong way",
-            "Row 0 has one True, and the last row is full. Look at the first column.",
-        ),
-        "numbers": Fault("the mask holds 1 and 0", WHY_BOOL),
-        "additive": Fault("the mask holds 0 and -inf, to be added to the scores", WHY_BOOL),
-        "additive, -1e9": Fault("the mask holds 0 and -1e9, to be added to the scores", WHY_BOOL),
-        "additive, lowest": Fault("the mask holds 0 and the lowest float, to be added to the scores", WHY_BOOL),
-        "more axes": Fault(
-            "the mask has axes for batch and heads", "Its shape is (n, n). Broadcasting adds the leading axes."
-        ),
-        "one larger": Fault(
-            "the mask has a row and a column too many", "n positions look at n positions, so it is (n, n)."
-        ),
-        "one smaller": Fault(
-            "the mask has a row and a column too few", "n positions look at n positions, so it is (n, n)."
-        ),
-    },
-    hints=(
-        "Draw the mask for n = 4, with a row for each query. Which columns may each row look at?",
-        "Compare a column of row numbers with a row of column numbers, or keep a triangle of a square full of True.",
-        "The diagonal is allowed, and the result is bool.",
-    ),
+    **texts("causal_mask"),
 )
 
 
@@ -204,71 +158,6 @@ def _strided(g: Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return (*(t.mT.contiguous().mT for t in (q, k, v)), _mask(g, 5, 3).T)
 
 
-SCALE = {
-    "no scale": Fault(
-        "the scores are not scaled",
-        "A sum of d_k products grows like the root of d_k, and with large scores the softmax gives one key nearly all of the weight.",
-    ),
-    "by d_k": Fault(
-        "the scores are divided by d_k itself", "A sum of d_k random products grows like the *root* of d_k."
-    ),
-    "multiplied": Fault("the scores are multiplied by the root", "They are too large already, so divide by it."),
-    "by the keys": Fault(
-        "the number of keys is used for the scale",
-        "A score is a sum over the d_k features of a query and a key, however many keys there are.",
-    ),
-}
-MASK = {
-    "inverted": Fault(
-        "the mask is read the other way round",
-        "True means allowed, so the scores must become -inf where the mask is False.",
-    ),
-    "inverted, finite": Fault(
-        "the mask is read the other way round",
-        "True means allowed, so the scores must become very low where the mask is False.",
-    ),
-    "mask ignored": Fault("the mask is not used", "A query then sees every key, later ones included."),
-    "mask after softmax": Fault(
-        "the mask is applied after the softmax",
-        "Then a row no longer sums to 1, because the softmax has already given some probability to the forbidden keys. "
-        "Look at the order of your last lines.",
-    ),
-    "shared out again": Fault(
-        "the mask is applied after the softmax, and the rest is divided by its sum",
-        "If a forbidden key scores far above the others, their weights are 0 by then, and 0 / 0 is NaN. Apply the mask "
-        "before the softmax.",
-    ),
-    "zero fill": Fault(
-        "a forbidden score becomes 0, or nearly",
-        "A score of 0 is a score like any other, because e^0 = 1. Which number has the exponential 0?",
-    ),
-    "weak fill": Fault(
-        "the number for forbidden scores is not low enough",
-        "If all scores of a row are far below it, the forbidden keys win. Only -inf is below every number.",
-    ),
-    "very weak fill": Fault(
-        "the number for forbidden scores is not low enough",
-        "If all scores of a row are far below it, the forbidden keys win. Only -inf is below every number.",
-    ),
-}
-SHARE = {
-    "over queries": Fault(
-        "the softmax runs over the queries",
-        "Each query distributes its attention over the keys, so the weights of one query, a row, sum to 1.",
-    ),
-    "no softmax": Fault(
-        "the scores are used as weights", "Weights are positive and sum to 1. What turns scores into probabilities?"
-    ),
-    "twice": Fault("softmax is applied twice", "The second softmax makes the weights nearly equal."),
-    "axis from the front": Fault(
-        "the softmax counts its axis from the front",
-        "Axis 1 may be the keys, the queries or a leading axis, depending on how many axes there are. Count from the end.",
-    ),
-    "overflow": Fault(
-        "the softmax overflows or underflows",
-        "Above 88.7 an exponential is inf, and inf / inf is NaN. Subtract the largest score of the row first.",
-    ),
-}
 ATTENTION = Exercise(
     name="attention",
     lesson="05",
@@ -326,66 +215,7 @@ ATTENTION = Exercise(
         Probe("fp64 stays fp64", lambda g: (*(t.double() for t in _qkv(g)), _mask(g, 3, 5))),
         Probe("bf16 stays bf16", lambda g: tuple(t.bfloat16() for t in _qkv(g)), tolerance=4e-2),
     ),
-    faults={
-        **SCALE,
-        "scaled later": Fault(
-            "the weights are scaled, not the scores", "Weights that are divided after the softmax no longer sum to 1."
-        ),
-        "by d_v": Fault(
-            "the root of the values' size is used", "The scores are sums over the d_k features of q and k."
-        ),
-        "fourth root": Fault(
-            "the scores are divided by the fourth root of d_k", "If only q is scaled, it takes the whole root."
-        ),
-        "fixed scale": Fault(
-            "the scale is a fixed 8, the root of 64", "d_k is the size of the last axis of q, whatever it is."
-        ),
-        "roles exchanged": Fault("q and k have exchanged their roles", "Row i of the scores belongs to query i."),
-        "keys meet keys": Fault(
-            "keys are compared with keys", "q is never used, but a score is the product of a query and a key."
-        ),
-        **SHARE,
-        "one maximum": Fault(
-            "one maximum is taken from all scores",
-            "Then a row whose scores are far below it vanishes. Each row has its own maximum.",
-        ),
-        "first axis": Fault("the softmax runs over the first axis", "The keys are the last axis of the scores."),
-        "over everything": Fault("all queries share one softmax", "Each query, a row of the scores, has its own."),
-        "no exponential": Fault(
-            "the scores are divided by their sum", "Scores may be negative. What makes every weight positive?"
-        ),
-        "sigmoid": Fault(
-            "a sigmoid is used instead of the softmax", "The keys compete, so the weights of a query sum to 1."
-        ),
-        "logarithm": Fault("the logarithm of the weights is used", "Weights are between 0 and 1."),
-        **{name: fault for name, fault in MASK.items() if name != "inverted, finite"},
-        "mask added": Fault(
-            "the mask is added to the scores",
-            "True counts as 1 there, so an allowed key gains 1 and no key is forbidden.",
-        ),
-        "0 times infinity": Fault(
-            "the mask is multiplied by -inf", "0 times inf is NaN. Choose between two numbers instead."
-        ),
-        "mask transposed": Fault(
-            "the mask is transposed", "Its rows are queries and its columns keys, as in the scores."
-        ),
-        "always causal": Fault("a causal mask is used where none is given", "Without a mask every key is allowed."),
-        "any mask is causal": Fault(
-            "a causal mask is used instead of the one given", "The mask of the caller decides which keys are allowed."
-        ),
-        "weights returned": Fault(
-            "the weights are returned", "Return what they fetch, the weighted sum of the values."
-        ),
-        "weights too": Fault("the weights are returned with the result", "Return the result alone, one tensor."),
-        "keys for values": Fault(
-            "the keys are summed up, not the values", "Keys determine where to look, and values what is fetched."
-        ),
-    },
-    hints=(
-        "Four steps: a score for each query and key, a division by the root, weights for each query, a weighted sum of the values.",
-        "All scores at once are one matrix product. Swap the last two axes of k, counted from the end.",
-        "A forbidden key must get the weight 0, and the others must still sum to 1. Before which step must the mask come?",
-    ),
+    **texts("attention"),
 )
 
 EXERCISES = (CAUSAL_MASK, ATTENTION)

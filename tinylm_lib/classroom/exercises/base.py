@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -9,6 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Generator, Tensor
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:  # the same code under another name
+    import tomli as tomllib
 
 
 class Diagnosis(NamedTuple):
@@ -42,6 +48,19 @@ class Probe:
     gradients: bool = False
     sees: Callable[[tuple, Any], Any] | None = None
     tolerance: float | None = None
+
+
+def chosen(on: frozenset[str], right: Any, others: Mapping[str, Callable[[], Any]]) -> Any:
+    """What the first fault of `others` that is on computes, or what is right if none is."""
+    return next((other() for fault, other in others.items() if fault in on), right)
+
+
+def slipped(on: frozenset[str], value: Any, slips: Mapping[str, Callable[[Any], Any]]) -> Any:
+    """The value after each slip that is on: a sign, a factor, an axis, a dtype."""
+    for fault, slip in slips.items():
+        if fault in on:
+            value = slip(value)
+    return value
 
 
 def in_fp64(arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -84,7 +103,29 @@ class Exercise:
         return _digest(Path(inspect.getfile(self.reference)).parent)
 
 
+def texts(name: str) -> dict[str, Any]:
+    """The faults and hints of an exercise, as the TOML file next to its reference says them.
+
+    A fault is its two texts, or the name of the exercise that has a fault of the same name with the same texts.
+    """
+    written = written_texts()
+    faults = {}
+    for fault, said in written[name]["faults"].items():
+        faults[fault] = Fault(*(written[said]["faults"][fault] if isinstance(said, str) else said))
+    return {"faults": faults, "hints": tuple(written[name]["hints"])}
+
+
+@cache
+def written_texts() -> dict[str, Any]:
+    """What all files of texts say, by exercise: `hints`, `faults`, and `rests_on`.
+
+    rests_on: for what each probe demands, the words of the exercise's text in its lesson that demand it.
+    """
+    files = [tomllib.loads(path.read_text("utf-8")) for path in sorted(Path(__file__).parent.glob("*.toml"))]
+    return {name: said for file in files for name, said in file.items()}
+
+
 @cache
 def _digest(folder: Path) -> str:
-    source = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
+    source = b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in (".py", ".toml"))
     return hashlib.sha256(source).hexdigest()[:12]

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 Part = Callable[[Tensor], Tensor]
 
@@ -73,13 +73,29 @@ def _exchanged(norm1: Part, attention: Part, norm2: Part, ffn: Part, on: frozens
 
 
 FIRST = (
-    "first residual missing", "norm1 missing", "norm1 behind attention", "first sum normalized", "norm1 on the stream",
-    "norm1 twice", "norm1 around attention", "half of attention", "first multiplied", "first subtracted",
-)  # fmt: skip
+    "first residual missing",
+    "norm1 missing",
+    "norm1 behind attention",
+    "first sum normalized",
+    "norm1 on the stream",
+    "norm1 twice",
+    "norm1 around attention",
+    "half of attention",
+    "first multiplied",
+    "first subtracted",
+)
 SECOND = (
-    "second residual missing", "norm2 missing", "norm2 behind ffn", "second sum normalized", "norm2 on the stream",
-    "norm2 twice", "norm2 around ffn", "half of ffn", "second multiplied", "second subtracted",
-)  # fmt: skip
+    "second residual missing",
+    "norm2 missing",
+    "norm2 behind ffn",
+    "second sum normalized",
+    "norm2 on the stream",
+    "norm2 twice",
+    "norm2 around ffn",
+    "half of ffn",
+    "second multiplied",
+    "second subtracted",
+)
 
 
 def _half(stays: Tensor, reads: Tensor, norm: Part, part: Part, wrong: list[bool] | None = None) -> Tensor:
@@ -175,63 +191,16 @@ PRE_NORM_BLOCK = Exercise(
         Probe("any leading dimensions", lambda g: _block(g, 2, 3, 5)),
         Probe("any leading dimensions", lambda g: _block(g, 2, 3, 4, 5)),
         Probe("any strides", lambda g: (_block(g, 5, 4, 3)[0].transpose(0, 2), *_block(g, 4, 5)[1:])),
-        Probe("gradients reach x along the stream and through both parts", lambda g: _block(g, 2, 4, 3), gradients=True),
+        Probe(
+            "gradients reach x along the stream and through both parts", lambda g: _block(g, 2, 4, 3), gradients=True
+        ),
         Probe("fp64 in, fp64 out", lambda g: _block(g, 4, 3, dtype=torch.float64)),
-        Probe("bf16 in, bf16 out", lambda g: (torch.tensor([2.0, 3.0]).bfloat16(), *_numbers("halve", "add_ten", "negate", "square")(g)[1:])),
+        Probe(
+            "bf16 in, bf16 out",
+            lambda g: (torch.tensor([2.0, 3.0]).bfloat16(), *_numbers("halve", "add_ten", "negate", "square")(g)[1:]),
+        ),
     ),
-    faults={
-        "post-norm": Fault("this is the post-norm block: each sum is normalized", "In a pre-norm block the norm comes before the part, and the stream itself is never normalized."),
-        "no residuals": Fault("there are no residual connections", "Each part *adds* to the stream; its result alone is not the stream."),
-        "no norms": Fault("the norms are not used", "Each part reads a normalized copy of the stream."),
-        "norms behind the parts": Fault("each norm comes after its part", "It belongs before the part, which reads what the norm returns."),
-        "normalized stream": Fault("the normalized copy replaces the stream", "The copy is only read. Look at the left side of your plus signs: what must be there?"),
-        "one residual around both": Fault("one residual connection goes around both parts", "Each part has its own plus sign, and ffn reads the stream after the first."),
-        "norms around the parts": Fault("each norm is applied before and after its part", "Once is enough: the part reads what the norm returns, and its own result is added as it is."),
-        "parts halved": Fault("only half of what the parts return is added", "It is added as it is."),
-        "averaged": Fault("the stream and the part are averaged", "They are added, nothing is divided."),
-        "first residual missing": Fault("the result of attention replaces x", "It is added to x."),
-        "second residual missing": Fault("the result of ffn replaces the stream", "It is added to the stream."),
-        "norm1 missing": Fault("attention reads x itself", "It reads a normalized copy: what does norm1 read, and which part reads what it returns?"),
-        "norm2 missing": Fault("ffn reads the stream itself", "It reads a normalized copy: what does norm2 read, and which part reads what it returns?"),
-        "norm1 behind attention": Fault("norm1 comes after attention", "It belongs before attention, which reads what norm1 returns."),
-        "norm2 behind ffn": Fault("norm2 comes after ffn", "It belongs before ffn, which reads what norm2 returns."),
-        "first sum normalized": Fault("norm1 is applied to the sum of x and attention of x", "That is post-norm. Here attention reads norm1 of x, and the sum stays as it is."),
-        "second sum normalized": Fault("norm2 is applied to the sum of the stream and ffn of it", "That is post-norm. Here ffn reads norm2 of the stream, and the sum stays as it is."),
-        "norm1 on the stream": Fault("attention is added to norm1 of x", "It is added to x itself: the copy is only read. A line such as `x = norm1(x)` loses x."),
-        "norm2 on the stream": Fault("ffn is added to norm2 of the stream", "It is added to the stream itself: the copy is only read. A line such as `x = norm2(x)` loses the stream."),
-        "norm2 at the end": Fault("norm2 is applied once more to the result", "The stream leaves the block as it is; only the whole model has a norm at its end."),
-        "norm1 twice": Fault("norm1 is applied twice before attention", "Once is enough."),
-        "norm2 twice": Fault("norm2 is applied twice before ffn", "Once is enough."),
-        "norm1 around attention": Fault("norm1 is applied before and after attention", "Once is enough: what attention returns is added as it is."),
-        "norm2 around ffn": Fault("norm2 is applied before and after ffn", "Once is enough: what ffn returns is added as it is."),
-        "half of attention": Fault("only half of what attention returns is added", "It is added as it is."),
-        "half of ffn": Fault("only half of what ffn returns is added", "It is added as it is."),
-        "norm1 for both": Fault("norm1 is used for both parts", "Each part has a norm of its own: norm2 comes before ffn."),
-        "norm2 for both": Fault("norm2 is used for both parts", "Each part has a norm of its own: norm1 comes before attention."),
-        "norms swapped": Fault("the two norms are exchanged", "norm1 comes before attention, norm2 before ffn."),
-        "ffn first": Fault("ffn and attention are exchanged", "attention comes first and reads norm1; ffn reads norm2."),
-        "halves swapped": Fault("the half with ffn comes first", "First attention gathers from other positions, then ffn works on what was gathered."),
-        "old x": Fault("the result of ffn is added to the old x", "Then what attention found never reaches the stream. What does x mean in your second line?"),
-        "ffn reads x": Fault("norm2 and ffn read the old x", "Then the two parts work in parallel. In this block ffn reads the stream after attention has added to it."),
-        "ffn reads the first copy": Fault("norm2 and ffn read what norm1 returned", "They read the stream after attention has added to it. Which of your names is the stream?"),
-        "ffn reads attention alone": Fault("norm2 and ffn read what attention returned, without x", "They read the sum of the two."),
-        "x twice": Fault("x is added a second time", "After the first sum the stream holds x already."),
-        "attention called again": Fault("attention is called twice", "The result is right, but the work is done twice, and with dropout or a cache the result would differ. Give the first sum a name and use it again."),
-        "attention missing": Fault("attention is not used", "Two parts add to the stream, attention first."),
-        "ffn missing": Fault("ffn is not used", "Two parts add to the stream, attention first."),
-        "first multiplied": Fault("x and attention are multiplied", "A residual connection is a sum."),
-        "second multiplied": Fault("the stream and ffn are multiplied", "A residual connection is a sum."),
-        "first subtracted": Fault("attention is subtracted from x", "A residual connection is a sum."),
-        "second subtracted": Fault("ffn is subtracted from the stream", "A residual connection is a sum."),
-        "stream cut": Fault("no gradient flows along the stream", "Deep models learn because gradients pass along the stream, so do not use `detach`, `.data` or `no_grad` on it."),
-        "in place": Fault("the caller's x is changed", "`x += ...` writes into the tensor of the caller. Write `x = x + ...`."),
-        "fp32": Fault("the result is always fp32", "An input in bf16 or fp64 should give a result in the same dtype."),
-    },
-    hints=(
-        "You need two lines of the same form: the stream, plus what a part makes of a normalized copy of it.",
-        "Draw the stream as a straight line from top to bottom. On the line itself there is nothing but two plus signs.",
-        "What does the second part read: x, or x with what the first part has added? And to which of the two is its result added?",
-    ),
-)  # fmt: skip
+    **texts("pre_norm_block"),
+)
 
 EXERCISES = (PRE_NORM_BLOCK,)

@@ -3,8 +3,8 @@
 import torch
 from torch import Generator, Tensor
 
-from .attention import EPS, MASK, SCALE, SHARE, attention
-from .base import Exercise, Fault, Probe
+from .attention import EPS, attention
+from .base import Exercise, Probe, texts
 
 
 def cached_attention(
@@ -117,84 +117,7 @@ CACHED_ATTENTION = Exercise(
         Probe("gradients reach all five", lambda g: _new(g, 3, 2), gradients=True),
         Probe("fp64 stays fp64", lambda g: tuple(t.double() for t in _new(g, 2, 4))),
     ),
-    faults={
-        "no mask": Fault(
-            "nothing is masked",
-            "One new position is the last and may see all, but in a chunk the first must not see the others.",
-        ),
-        "mask from the left": Fault(
-            "the mask's diagonal starts in the upper left corner",
-            "Query 0 is at position P, not 0: it may see the P cached keys and itself. With one new position only key 0 "
-            "would be visible. (PyTorch's is_causal aligns the mask in this way, too.)",
-        ),
-        "chunks masked from the left": Fault(
-            "the mask of a chunk starts in the upper left corner",
-            "Query 0 of the chunk is at position P, not 0: it may see the P cached keys and itself. (PyTorch's is_causal "
-            "aligns the mask in this way, too.)",
-        ),
-        "mask only without a past": Fault(
-            "a chunk with a past is not masked", "Its first position must not see the later ones, past or no past."
-        ),
-        "one too many": Fault(
-            "every position sees one position too far",
-            "Query i is at position P + i, so the last key that it may see is key P + i.",
-        ),
-        "strict": Fault(
-            "a position does not see itself",
-            "Query i is at position P + i, so the last key that it may see is key P + i.",
-        ),
-        "strict, finite": Fault(
-            "a position does not see itself",
-            "Query i is at position P + i, so the last key that it may see is key P + i.",
-        ),
-        "future": Fault("a position sees itself and what comes later", "Past and future are exchanged."),
-        "only the past": Fault(
-            "the new keys and values are not used", "A position sees itself, too, so extend the cache first."
-        ),
-        "only the new": Fault(
-            "the cached keys and values are not used", "Each query attends to the cached keys and to the new ones."
-        ),
-        "old values": Fault("the new values are missing", "Keys and values grow together."),
-        "new before old": Fault(
-            "the new ones are put before the old ones", "Keep the positions in their order, the oldest first."
-        ),
-        "joined along the batch": Fault(
-            "old and new are joined along the batch", "Positions are the third axis of (B, H, P, D)."
-        ),
-        "joined along the heads": Fault(
-            "old and new are joined along the heads", "Positions are the third axis of (B, H, P, D)."
-        ),
-        "joined along the features": Fault(
-            "old and new are not joined along the positions", "Positions are the third axis of (B, H, P, D)."
-        ),
-        "keys in both": Fault("the keys are also kept as values", "Keys and values have a cache each."),
-        "oldest dropped": Fault("the oldest positions are dropped", "The cache grows from P to P + T."),
-        "last new only": Fault("only the last of the new positions is kept", "A chunk brings T of them."),
-        "last query only": Fault("only the last position has a result", "All T new positions have one."),
-        "caches not extended": Fault("the old caches are returned", "The next call needs what this one has added."),
-        "cache_k not extended": Fault("the old cache_k is returned", "Keys and values grow together."),
-        "cache_v not extended": Fault("the old cache_v is returned", "Keys and values grow together."),
-        "only the new returned": Fault(
-            "only the new keys and values are returned", "The next call needs the past, too."
-        ),
-        "caches first": Fault("the result comes last", "Return (out, cache_k, cache_v), in this order."),
-        "values before keys": Fault("the two caches are exchanged", "Return (out, cache_k, cache_v), in this order."),
-        "only the result": Fault(
-            "the caches are not returned", "Return (out, cache_k, cache_v): the next call needs the caches."
-        ),
-        **{name: SCALE[name] for name in ("no scale", "by d_k", "by the keys")},
-        **{name: SHARE[name] for name in ("over queries", "axis from the front", "no softmax")},
-        **{
-            name: MASK[name]
-            for name in ("inverted", "inverted, finite", "mask after softmax", "zero fill", "weak fill")
-        },
-    },
-    hints=(
-        "First put the new keys and values behind the old ones, then attend to all of them.",
-        "Query i of the T new ones is at position P + i. Draw the mask for P = 2 and T = 3: it is not square.",
-        "Row i of the mask allows the first P + i + 1 keys: compare a row of key numbers with a column of the queries' "
-        "positions. Forbidden scores become -inf, before the softmax.",
-    ),
+    **texts("cached_attention"),
 )
 
 EXERCISES = (CACHED_ATTENTION,)

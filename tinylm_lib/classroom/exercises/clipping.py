@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def clip_gradients(grads: list[Tensor], max_norm: float, on: frozenset[str] = frozenset()) -> list[Tensor]:
@@ -110,63 +110,7 @@ CLIP_GRADIENTS = Exercise(
             tolerance=1e-4,
         ),
     ),
-    faults={
-        "per tensor": Fault(
-            "each tensor is clipped by itself", "That turns the direction: one length for all, one factor for all."
-        ),
-        "per row": Fault(
-            "each row is clipped by itself", "That turns the direction: one length for all, one factor for all."
-        ),
-        "per value": Fault("each number is cut off", "That turns the direction: all must shrink by the same factor."),
-        "always": Fault("small gradients are stretched", "Below the limit they stay as they are."),
-        "never": Fault("nothing is clipped", "Above the limit all gradients shrink."),
-        "the wrong way": Fault("it is clipped below the limit", "Look at the comparison."),
-        "unguarded": Fault(
-            "the limit is divided by the length before the two are compared",
-            "The gradients may all be 0: divide only where the length exceeds the limit.",
-        ),
-        "zeroed": Fault("gradients above the limit become 0", "They shrink to the limit."),
-        "to length 1": Fault("the length becomes 1", "It should become max_norm."),
-        "times the limit": Fault(
-            "the gradients are multiplied by max_norm", "Which factor brings their length to max_norm?"
-        ),
-        "limit twice": Fault(
-            "the factor is multiplied by max_norm again", "Which factor brings the length to max_norm?"
-        ),
-        "root of the factor": Fault("the root of the factor is taken", "The length scales like the numbers."),
-        "limit shared out": Fault(
-            "each tensor gets an equal part of the limit", "One length for all, one factor for all."
-        ),
-        "as far as the loop is": Fault(
-            "each tensor is measured with those before it only", "First measure all, then scale all."
-        ),
-        "inverse": Fault("the factor is upside down", "Above the limit it must be below 1."),
-        "squared": Fault("the factor is applied twice", "Once brings the length to max_norm."),
-        "plus one": Fault("1 is added to the length", "A guard against 0 should be tiny."),
-        "fixed limit": Fault("the limit is always 1", "The caller says which."),
-        "against the square": Fault("the length is compared with the square of the limit", "Compare like with like."),
-        "only the largest": Fault(
-            "only the largest tensor shrinks", "All shrink by the same factor, or the direction turns."
-        ),
-        "sum of norms": Fault("the lengths are added", "The length of the whole is the root of the sum of squares."),
-        "mean of norms": Fault(
-            "the lengths are averaged", "The length of the whole is the root of the sum of squares."
-        ),
-        "largest norm": Fault("the largest length counts", "All of them make up the length of the whole."),
-        "last norm": Fault("only the last tensor is measured", "Does the sum start again at 0 in the loop?"),
-        "first norm": Fault("only the first tensor is measured", "All of them make up the length of the whole."),
-        "no root": Fault("the root is missing", "The sum of squares is the squared length."),
-        "absolute values": Fault("absolute values are added", "A length is the root of the sum of squares."),
-        "largest value": Fault(
-            "the largest number counts as the length", "A length is the root of the sum of squares."
-        ),
-        "root mean square": Fault("the squares are averaged", "They are added: more parameters, more length."),
-        "no squares": Fault("the numbers are added without squares", "Positive and negative ones would cancel."),
-    },
-    hints=(
-        "All gradients together are one long vector. What is its length?",
-        "If it is longer than the limit, one factor brings it there; the same for every number.",
-    ),
+    **texts("clip_gradients"),
 )
 
 EXERCISES = (CLIP_GRADIENTS,)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Generator
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 from .tokens import most_common_pair
 
 Merge = tuple[bytes, bytes]
@@ -115,11 +115,22 @@ BPE_ENCODE = Exercise(
     reference=bpe_encode,
     probes=(
         Probe("a merge joins its two tokens", lambda g: (_bytes("hat"), [(b"h", b"a")])),
-        Probe("a later merge joins what an earlier one has made", lambda g: (_bytes("hat"), [(b"h", b"a"), (b"ha", b"t")])),
+        Probe(
+            "a later merge joins what an earlier one has made", lambda g: (_bytes("hat"), [(b"h", b"a"), (b"ha", b"t")])
+        ),
         Probe("each merge joins all its occurrences", lambda g: (_bytes("that hat"), [(b"h", b"a"), (b"ha", b"t")])),
-        Probe("the merges are applied in the order in which they were learned", lambda g: (_bytes("abc"), [(b"b", b"c"), (b"a", b"b")])),
-        Probe("the merges are applied in the order in which they were learned", lambda g: (_bytes("abcxb"), [(b"a", b"b"), (b"b", b"c"), (b"x", b"b")])),
-        Probe("the merges are applied in the order in which they were learned", lambda g: (_bytes("abcd"), [(b"c", b"d"), (b"b", b"cd"), (b"b", b"c")])),
+        Probe(
+            "the merges are applied in the order in which they were learned",
+            lambda g: (_bytes("abc"), [(b"b", b"c"), (b"a", b"b")]),
+        ),
+        Probe(
+            "the merges are applied in the order in which they were learned",
+            lambda g: (_bytes("abcxb"), [(b"a", b"b"), (b"b", b"c"), (b"x", b"b")]),
+        ),
+        Probe(
+            "the merges are applied in the order in which they were learned",
+            lambda g: (_bytes("abcd"), [(b"c", b"d"), (b"b", b"cd"), (b"b", b"c")]),
+        ),
         Probe("a merge that does not occur changes nothing", lambda g: (_bytes("cab"), [(b"x", b"y"), (b"a", b"b")])),
         Probe("without merges the tokens stay", lambda g: (_bytes("cab"), [])),
         Probe("one token stays as it is", lambda g: (_bytes("a"), [(b"a", b"b")])),
@@ -128,31 +139,7 @@ BPE_ENCODE = Exercise(
         Probe("long texts", lambda g: _learnt(g, 6)),
         Probe("long texts, many merges", lambda g: _learnt(g, 25)),
     ),
-    faults={
-        "nothing merged": Fault("nothing is merged", "Every merge of the list is applied. Is your result the list that you return?"),
-        "one merge": Fault("only the first merge that occurs is applied", "Continue with the next merge. Is your `return` inside the loop?"),
-        "last merge alone": Fault("each merge starts again from the single bytes", "A merge works on what the merges before it have made. Which list do you pass on?"),
-        "last left out": Fault("the last merge is not applied", "Where does your loop over the merges end?"),
-        "stops early": Fault("the loop ends at the first merge that does not occur", "This text does not contain that pair. Skip it and continue with the next merge."),
-        "first alone": Fault("each merge joins only its first occurrence", "All occurrences are joined before the next merge begins."),
-        "backwards": Fault("the merges are applied from the last to the first", "Later merges need the tokens that earlier ones make."),
-        "longest first": Fault("the merges are applied by length, the longest first", "The order in which they were learned decides, not the length."),
-        "sorted": Fault("the merges are sorted first", "The order in which they were learned decides, not the alphabet."),
-        "longest match": Fault("the text is cut into the longest tokens that fit, from the left", "That is another algorithm, WordPiece's. In BPE an earlier merge may use up a letter that a longer token would need."),
-        "most frequent": Fault("the pair that is most frequent in this text is joined first", "Counting belongs to learning. When you encode, the order of the merges decides."),
-        "leftmost": Fault("the leftmost known pair is joined first", "The merge that was learned first goes first, wherever it occurs."),
-        "latest": Fault("the merge that was learned last goes first", "The merge that was learned first goes first."),
-        "either order": Fault("the reversed pair is joined, too", "ab and ba are different pairs."),
-        "right to left": Fault("overlaps are joined from the right", "aaa becomes aa and a: the pair that comes first is joined."),
-        "in place": Fault("the caller's list is changed", "Build a new list; the caller may still need the old one."),
-        "glued": Fault("the tokens are joined into one bytes object", "Return the list of the tokens. Joined, they are only the text again."),
-        "nothing else": Fault("the bytes that no merge has joined are lost", "A byte that no merge joins is a token, too."),
-    },
-    hints=(
-        "Do it by hand for `that` with the merges `h a` and `ha t`. Which list does the second merge work on?",
-        "The outer loop goes over the merges, not over the text.",
-        "`merge` joins all occurrences of one pair and returns a new list, and a pair that does not occur changes nothing.",
-    ),
+    **texts("bpe_encode"),
     order=1,
-)  # fmt: skip
+)
 EXERCISES = (BPE_ENCODE,)

@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from .attention import EPS, MASK, SCALE, SHARE, attention
-from .base import Exercise, Fault, Probe
+from .attention import EPS, attention
+from .base import Exercise, Probe, texts
 
 
 def split_heads(x: Tensor, n_heads: int, on: frozenset[str] = frozenset()) -> Tensor:
@@ -132,41 +132,7 @@ SPLIT_HEADS = Exercise(
         Probe("gradients reach x", lambda g: (_x(g, 2, 5, 6), 3), gradients=True),
         Probe("the dtype is kept", lambda g: (_x(g, 2, 5, 6).bfloat16(), 2)),
     ),
-    faults={
-        "only reshaped": Fault(
-            "the numbers are only reshaped to (B, H, T, D)",
-            "Then a head gets all features of some positions, instead of some features of all. Cut the last axis first, "
-            "then move the new axis.",
-        ),
-        "heads not in front": Fault("the heads are not moved in front of the positions", "Return (B, H, T, D)."),
-        "interleaved": Fault(
-            "neighbouring features go to different heads",
-            "A head is a consecutive block: in (H, D) the heads come first.",
-        ),
-        "number and size exchanged": Fault(
-            "n_heads is taken for the size of a head", "n_heads is how many there are; each has C / n_heads features."
-        ),
-        "features turned": Fault("the last two axes are exchanged", "Return (B, H, T, D)."),
-        "time and features exchanged": Fault(
-            "positions and features of a head are mixed",
-            "A reshape keeps the order of the numbers: cut the features while they are the last axis.",
-        ),
-        "heads before texts": Fault("the heads come before the texts", "Return (B, H, T, D)."),
-        "texts mixed": Fault(
-            "a head gets numbers of other texts", "The batch axis stays where it is. Cut the last one."
-        ),
-        "positions first": Fault("x is taken for (T, B, C)", "The texts come first here: (B, T, C)."),
-        "texts and heads as one": Fault("texts and heads are one axis", "Return four axes: (B, H, T, D)."),
-        "heads backwards": Fault("the heads come in reverse order", "Head 0 has the first D features."),
-        "all features for each": Fault("every head gets all features", "Each head gets its own D = C / H of them."),
-        "first head for all": Fault("every head gets the same features", "Head h has its own block of D features."),
-        "a list": Fault("a list of heads is returned", "Return one tensor with four axes."),
-    },
-    hints=(
-        "There are two steps: the last axis becomes two, (H, D), and then the new axis H goes in front of T.",
-        "A reshape keeps the order of the numbers, and a transpose changes it. Which of the two steps is which?",
-        "Write the shape after each line: (B, T, C), (B, T, H, D), (B, H, T, D).",
-    ),
+    **texts("split_heads"),
 )
 MERGE_HEADS = Exercise(
     name="merge_heads",
@@ -186,46 +152,8 @@ MERGE_HEADS = Exercise(
         Probe("gradients reach x", lambda g: (_x(g, 2, 3, 5, 4),), gradients=True),
         Probe("the dtype is kept", lambda g: (_x(g, 2, 3, 5, 4).bfloat16(),)),
     ),
-    faults={
-        "only reshaped": Fault(
-            "the numbers are only reshaped to (B, T, C)",
-            "Then a position gets numbers of other positions, and of the future. Move the axis H next to D first.",
-        ),
-        "viewed": Fault(
-            "`view` is used where the numbers have to be copied",
-            "After a transpose the numbers are not in the order of the axes any more. `reshape` copies them.",
-        ),
-        "interleaved": Fault(
-            "the features of the heads alternate", "Each head is a block of D neighbours: (H, D), not (D, H)."
-        ),
-        "time not in front": Fault("positions come last", "Return (B, T, C)."),
-        "features turned": Fault(
-            "the wrong two axes are exchanged", "H has to be next to D: exchange H and T, not T and D."
-        ),
-        "not flattened": Fault("heads and their features are still two axes", "They become one of size H * D."),
-        "heads behind each other": Fault(
-            "the heads are put after each other in time", "They belong side by side: C = H * D."
-        ),
-        "one long vector": Fault("the positions are flattened, too", "Only H and D become one."),
-        "texts mixed": Fault("the texts are mixed", "The batch axis stays where it is."),
-        "heads backwards": Fault("the heads come in reverse order", "Head 0 has the first D features."),
-        "summed": Fault("the heads are summed", "They belong side by side, so that w_o can treat each differently."),
-        "averaged": Fault(
-            "the heads are averaged", "They belong side by side, so that w_o can treat each differently."
-        ),
-        "first head": Fault("only the first head is kept", "All of them belong side by side."),
-    },
-    hints=(
-        "It undoes split_heads: the same two steps, backwards.",
-        "First H goes back next to D, then the last two axes become one.",
-        "If `view` raises an error: a transpose leaves the numbers where they are in memory. Which function copies them?",
-    ),
+    **texts("merge_heads"),
 )
-FROM_ATTENTION = {
-    **{name: SCALE[name] for name in ("no scale", "by d_k", "by the keys")},
-    **{name: SHARE[name] for name in ("over queries", "axis from the front", "no softmax")},
-    **{name: fault for name, fault in MASK.items() if name not in ("shared out again", "very weak fill")},
-}
 
 
 def _all(g: Generator, B: int, T: int, C: int) -> tuple[Tensor, ...]:
@@ -246,7 +174,6 @@ def _far_below(g: Generator) -> tuple:
     return x, w_q, w_k, w_v, w_o, 2
 
 
-WHY_STRICT = "Then position 0 sees nothing, where it should see itself."
 MULTI_HEAD_ATTENTION = Exercise(
     name="multi_head_attention",
     lesson="07",
@@ -275,77 +202,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         Probe("gradients reach x and all weights", lambda g: (*_all(g, 2, 5, 6), 3), gradients=True),
         Probe("fp64 stays fp64", lambda g: (*(t.double() for t in _all(g, 2, 5, 6)), 2)),
     ),
-    faults={
-        "weights transposed": Fault(
-            "the weights are taken for (in, out)", "They are (out, in): `x @ w.T`, or the linear map of lesson 02."
-        ),
-        **{
-            f"only {name} transposed": Fault(f"{name} is taken for (in, out)", "Like the others it is (out, in).")
-            for name in QKV
-        },
-        "only w_o transposed": Fault("w_o is taken for (in, out)", "Like the others it is (out, in)."),
-        "both reshaped": Fault(
-            "both transposes are missing, in the split and in the merge",
-            "Shapes fit and no future leaks, but a head then sees some positions with all features, instead of all "
-            "positions with some. Cut the last axis, then move it.",
-        ),
-        "heads stay behind": Fault(
-            "the heads are never moved in front of the positions",
-            "On (B, T, H, D) each position compares its own heads with each other, and sees no other position. Attention "
-            "works on the last two axes: they must be T and D.",
-        ),
-        "split by reshaping": Fault(
-            "the split only reshapes to (B, H, T, D)",
-            "Then a head gets all features of some positions, instead of some features of all. Cut the last axis first, "
-            "then move the new axis.",
-        ),
-        "merged by reshaping": Fault(
-            "the merge only reshapes to (B, T, C)",
-            "Then a position gets numbers of other positions, and of the future. Move the axis H next to D first.",
-        ),
-        "both interleaved": Fault(
-            "neighbouring features go to different heads", "A head is a consecutive block of features."
-        ),
-        "split interleaved": Fault(
-            "the split gives neighbouring features to different heads",
-            "A head is a consecutive block: (H, D), not (D, H).",
-        ),
-        "merged interleaved": Fault(
-            "the features of the heads alternate after the merge",
-            "Each head is a block of D neighbours: (H, D), not (D, H).",
-        ),
-        "heads summed": Fault(
-            "the heads are summed", "They belong side by side, so that w_o can treat each differently."
-        ),
-        "heads averaged": Fault(
-            "the heads are averaged", "They belong side by side, so that w_o can treat each differently."
-        ),
-        "one head": Fault("there is only one head", "Each of the n_heads compares in its own C / n_heads features."),
-        "number and size exchanged": Fault("n_heads is taken for the size of a head", "It is how many there are."),
-        **FROM_ATTENTION,
-        "scaled by C": Fault(
-            "the scores are divided by the root of C",
-            "A head compares D = C / H features, so divide by the root of D. With one head nobody notices.",
-        ),
-        "future": Fault("a position sees itself and what comes later", "Past and future are exchanged."),
-        "one too many": Fault("every position sees one position too far", "The diagonal is the last that is allowed."),
-        "strict": Fault("a position does not see itself", WHY_STRICT),
-        "strict, finite": Fault("a position does not see itself", WHY_STRICT),
-        "no output projection": Fault("w_o is not used", "It adds up what the heads found."),
-        "q and k exchanged": Fault("w_q and w_k are exchanged", "Rows of the scores are queries, columns keys."),
-        "k and v exchanged": Fault("w_k and w_v are exchanged", "Keys are compared, values fetched."),
-        "q and v exchanged": Fault("w_q and w_v are exchanged", "Queries are compared, values fetched."),
-        "k from w_q": Fault("the keys come from w_q", "Each of q, k and v has its own weight."),
-        "q from w_k": Fault("the queries come from w_k", "Each of q, k and v has its own weight."),
-        "v from w_k": Fault("the values come from w_k", "Each of q, k and v has its own weight."),
-        "v from x": Fault("the values are x itself", "w_v determines what others fetch from a position."),
-        "x added": Fault("x is added to the result", "The block around the layer does that (lesson 09)."),
-    },
-    hints=(
-        "There are five steps: three linear maps, split each, attention with a causal mask, merge, a last linear map.",
-        "After the split the heads are just one more leading axis, which attention treats like the texts of a batch.",
-        "If the shapes are right and the numbers wrong, check the split with x = arange, and the scale: the root of D.",
-    ),
+    **texts("multi_head_attention"),
 )
 
 EXERCISES = (SPLIT_HEADS, MERGE_HEADS, MULTI_HEAD_ATTENTION)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ... import layers
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def init_weights(module: nn.Module, std: float, on: frozenset[str] = frozenset()) -> None:
@@ -251,95 +251,7 @@ INIT_WEIGHTS = Exercise(
         ),
         Probe("what is tied stays tied", lambda g: (_tied(90, 60), 0.02), sees=_still_tied),
     ),
-    faults={
-        "a copy": Fault("a copy is filled", "The caller keeps the old weights: fill the module that was given."),
-        "replaced": Fault(
-            "the tensors are replaced with new ones",
-            "A module that shares a tensor keeps the old one, so a tied head is no longer tied. Fill the tensor that is there.",
-        ),
-        "itself only": Fault(
-            "only the module itself is filled",
-            "It contains other modules, and these contain others: how do you visit all of them?",
-        ),
-        "one level": Fault(
-            "only the direct children are visited", "There are maps further inside, in modules of modules."
-        ),
-        "not itself": Fault("the module itself is left out", "It may be a linear map or an embedding."),
-        "maps kept": Fault("linear maps are left as they were", "Their weights should be drawn."),
-        "embeddings kept": Fault(
-            "embeddings are left as they were",
-            "PyTorch draws them with a std of 1, which is far too wide for a tied head.",
-        ),
-        "wide embeddings": Fault(
-            "embeddings get a std of 1", "If the head is tied, this makes the first loss enormous."
-        ),
-        "biases kept": Fault("the biases are left as they were", "They start at zero."),
-        "biases drawn": Fault("the biases are drawn", "They start at zero."),
-        "biases of std": Fault("the biases become std", "They start at zero."),
-        "always a bias": Fault(
-            "everything is expected to have a bias",
-            "A map without one has `bias` None, and an embedding has no `bias` at all.",
-        ),
-        "all drawn": Fault(
-            "every parameter is drawn",
-            "With gains near 0 the logits are nearly equal: the first loss looks perfect, and gradients vanish.",
-        ),
-        "gains drawn": Fault(
-            "the gains of norms are drawn",
-            "Gains near 0 silence the stream: the first loss looks perfect, and gradients vanish.",
-        ),
-        "gains about one": Fault("noise is added to the gains of norms", "They keep their ones."),
-        "gains of std": Fault("the gains of norms become std", "They keep their ones."),
-        "gains zero": Fault("the gains of norms become zero", "Then nothing passes. Not every vector is a bias."),
-        "offsets drawn": Fault("the offsets of norms are drawn", "They keep their zeros."),
-        "vectors one": Fault("all vectors become one", "Gains are one; biases and offsets are zero."),
-        "fixed std": Fault("the std is always 0.02", "Use the std of the caller."),
-        "std unused": Fault("the std is always 1", "Use the std of the caller."),
-        "squared": Fault(
-            "std is squared", "PyTorch's `normal_` takes the standard deviation itself, not the variance."
-        ),
-        "root": Fault("the root of std is taken", "std is the standard deviation already."),
-        "std for the mean": Fault(
-            "std is given as the mean", "Look at the order of the arguments: the mean comes first, and is 0."
-        ),
-        "by width": Fault("the std is divided by the root of the width", "The given std is meant for every matrix."),
-        "uniform": Fault(
-            "the weights are uniform from -std to std",
-            "Draw them from a normal distribution; these are narrower as well.",
-        ),
-        "uniform of that spread": Fault("the weights are uniform", "Draw them from a normal distribution."),
-        "xavier": Fault(
-            "the spread is Xavier's", "It comes from the sizes of the matrix; here the caller gives the std."
-        ),
-        "orthogonal": Fault("the rows are orthogonal", "Each number is drawn by itself."),
-        "scaled": Fault("the old weights are multiplied by std", "They are drawn again."),
-        "kaiming": Fault(
-            "the spread is Kaiming's", "It comes from the sizes of the matrix; here the caller gives the std."
-        ),
-        "cut at one": Fault("the distribution is cut at one std", "What is left is narrower by nearly a half."),
-        "positive": Fault("all weights are positive", "Their mean is 0: half of them are negative."),
-        "from 0": Fault("the weights are uniform from 0 to std", "Draw them from a normal distribution with mean 0."),
-        "xavier, normal": Fault(
-            "the spread is Xavier's", "It comes from the sizes of the matrix; here the caller gives the std."
-        ),
-        "kaiming, uniform": Fault(
-            "the weights are PyTorch's usual ones", "Draw them from a normal distribution with the given std."
-        ),
-        "truncated": Fault("the distribution is cut at two std", "What is left is narrower by an eighth."),
-        "added": Fault("noise is added to what was there", "The new weights replace the old ones."),
-        "all the same": Fault("all weights are equal", "Then all features learn the same forever."),
-        "zeros": Fault("all weights are zero", "Then nothing distinguishes the features, and they learn the same."),
-        "one row": Fault("all rows are equal", "Then all outputs of a map are the same: draw each number."),
-        "one draw": Fault(
-            "the generator is seeded again for each matrix",
-            "Then matrices start with the same numbers. Continue with the same generator.",
-        ),
-    },
-    hints=(
-        "`modules()` visits a module and everything inside it. Which kinds of modules need new weights?",
-        "The functions of `nn.init` write in place and switch gradients off while they do. A tensor's own `normal_` and `zero_` need `with torch.no_grad():` around them.",
-        "A norm also has a `weight`. Choose by the kind of the module, not by the name of the parameter.",
-    ),
+    **texts("init_weights"),
 )
 
 EXERCISES = (INIT_WEIGHTS,)

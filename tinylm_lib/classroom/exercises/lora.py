@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def _scale(a: Tensor, b: Tensor, weight: Tensor, alpha: float, on: frozenset[str]) -> float:
@@ -85,38 +85,7 @@ LORA_LINEAR = Exercise(
         Probe("gradients reach everything", lambda g: _lora(g, 4, 6, 3, 5.0, 2), gradients=True),
         Probe("a single vector", lambda g: (_normal(g, 6), _normal(g, 4, 6), _normal(g, 2, 6), _normal(g, 4, 2), 3.0)),
     ),
-    faults={
-        "no factor": Fault("the factor alpha / r is missing", "Multiply the update by it."),
-        "alpha alone": Fault("the update is multiplied by alpha, and not by alpha / r", "How many rows has a?"),
-        "divided by r alone": Fault("the update is divided by r, and alpha is not used", "The factor is alpha / r."),
-        "upside down": Fault("the factor is r / alpha", "It is alpha / r."),
-        "times r": Fault("the factor is alpha times r", "It is alpha / r."),
-        "the root of r": Fault("the update is divided by the root of r", "Here the factor is alpha / r itself."),
-        "divided by the input's width": Fault(
-            "alpha is divided by the width of x", "r is the number of rows of a, not of its columns."
-        ),
-        "divided by the output's width": Fault(
-            "alpha is divided by the number of outputs", "r is the number of columns of b, not of its rows."
-        ),
-        "subtracted": Fault("the update is subtracted", "It is added to what the weight makes."),
-        "update alone": Fault("the frozen weight has no part in it", "The update is added to what the weight makes."),
-        "weight alone": Fault("the update is missing", "Add what a and b make of x."),
-        "everything scaled": Fault("everything is multiplied by the factor", "It belongs to the update alone."),
-        "reads the output": Fault("the update reads what the weight made", "Both read the same x."),
-        "an activation between": Fault(
-            "there is an activation between a and b", "Then the two could not be merged into one matrix: leave it out."
-        ),
-        "multiplied": Fault("the two parts are multiplied", "They are added."),
-        "a forgotten": Fault("x never passes through a", "a makes r numbers of x, and b makes the outputs of these."),
-        "x detached": Fault(
-            "no gradient flows back to x through the update", "The layers before need it: look for `detach` or `data`."
-        ),
-    },
-    hints=(
-        "Two ways lead from x to the result, and they are added: through the weight, and through a and then b.",
-        "a is (r, in): what shape has x @ a.T? And after b?",
-        "r is a size of a. The factor alpha / r belongs to the second way alone.",
-    ),
+    **texts("lora_linear"),
 )
 MERGED_WEIGHT = Exercise(
     name="merged_weight",
@@ -131,29 +100,7 @@ MERGED_WEIGHT = Exercise(
         Probe("as many outputs as inputs", lambda g: _lora(g, 6, 6, 3, 2.0)[1:]),
         Probe("a weight in bf16 stays in bf16", lambda g: _in_bf16(g)),
     ),
-    faults={
-        "no factor": Fault("the factor alpha / r is missing", "Merged and separate must give the same result."),
-        "alpha alone": Fault("the update is multiplied by alpha, and not by alpha / r", "How many rows has a?"),
-        "divided by r alone": Fault("the update is divided by r, and alpha is not used", "The factor is alpha / r."),
-        "upside down": Fault("the factor is r / alpha", "It is alpha / r."),
-        "subtracted": Fault("the update is subtracted", "That would take out an update that was merged before."),
-        "reshaped": Fault(
-            "the update is transposed, or reshaped to fit", "b is (out, r) and a is (r, in): which first?"
-        ),
-        "one rank": Fault("only the first of the r parts is added", "Every column of b goes with a row of a."),
-        "twice": Fault("the update is added twice", "Once is enough."),
-        "update alone": Fault("only the update is returned", "Add it to the weight."),
-        "everything scaled": Fault("the weight is multiplied by the factor, too", "It belongs to the update alone."),
-        "in place": Fault(
-            "the weight of the caller is changed", "Then nobody could go back. Return a new tensor: look for `+=`."
-        ),
-        "stays wide": Fault("the result has another dtype than the weight", "Convert it to the weight's dtype."),
-    },
-    hints=(
-        "For every x the merged weight must give what `lora_linear` gives. Which matrix is added to the weight?",
-        "b after a is one matrix, (out, r) @ (r, in), times alpha / r.",
-        "Compute in fp32 and convert the sum to the dtype of the weight at the end.",
-    ),
+    **texts("merged_weight"),
 )
 EXERCISES = (LORA_LINEAR, MERGED_WEIGHT)
 

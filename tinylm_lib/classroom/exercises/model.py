@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from ...config import ModelConfig
 from ...presets import preset
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 VECTORS = {"rms": 1, "layer": 2}  # of C parameters each, in a norm
 MATRICES = {"swiglu": 3, "gelu": 2}  # in a feed-forward
@@ -138,96 +138,7 @@ COUNT_PARAMETERS = Exercise(
         _counted("the tiny model with sinusoids has 132,096", "tiny_transformer", "tiny"),
         _counted("the small one has 723,072", "tiny_transformer", "small"),
     ),
-    faults={
-        "no embedding": Fault("the embedding is left out", "One row per token: it is a parameter like any other."),
-        "tied counts twice": Fault("a tied head is counted", "Tied means: the head is the embedding, the same memory."),
-        "tied counts nothing": Fault(
-            "a tied embedding is not counted at all", "One of the two is there: it counts once."
-        ),
-        "no head": Fault("the head is never counted", "Untied, it is a matrix of its own, as large as the embedding."),
-        "tied the wrong way": Fault("the head is counted where it is tied", "Look at the condition on tie_embeddings."),
-        "head bias": Fault("the head has a bias", "No head here has one: it is one matrix."),
-        "no positions": Fault("learned positions are left out", "A table with one row per position is learned."),
-        "a position per token": Fault(
-            "there are as many positions as tokens", "The table has a row per position: max_seq_len of them."
-        ),
-        "positions in each block": Fault(
-            "each block has its positions", "They are added once, before the first block."
-        ),
-        "sinusoids": Fault("sinusoidal positions are counted", "A formula gives them; nothing about them is learned."),
-        "every position is a table": Fault(
-            "every kind of positions is a table",
-            "Rotary and sinusoidal positions are computed: only learned ones count.",
-        ),
-        "one layer": Fault("one block is counted", "The model has n_layers of them, each with its own parameters."),
-        "no output projection": Fault(
-            "attention has three matrices", "After queries, keys and values: what mixes the heads?"
-        ),
-        "heads multiply": Fault(
-            "every head is as wide as the model",
-            "The heads share the width: more heads are narrower, and the count stays.",
-        ),
-        "no groups": Fault(
-            "n_kv_heads is not used", "With fewer key-value heads, two of the four matrices are narrower."
-        ),
-        "square maps": Fault(
-            "all four matrices of attention are C by C",
-            "That is right if keys and values have as many heads as queries: n_kv_heads says how many they have.",
-        ),
-        "one group": Fault("all heads share one key and one value", "n_kv_heads says how many there are."),
-        "one head": Fault("one head is counted", "Each head has its part of the matrices."),
-        "groups everywhere": Fault(
-            "all four matrices shrink with n_kv_heads", "Queries keep all n_heads, and so does their way out."
-        ),
-        "keys or values": Fault("keys and values share a matrix", "There is one for the keys and one for the values."),
-        "no attention bias": Fault(
-            "the biases of attention are left out", "qkv_bias and o_bias say whether there are any."
-        ),
-        "no output bias": Fault("the output projection has no bias", "o_bias says whether it has."),
-        "one flag": Fault(
-            "one flag is used for all biases of attention", "qkv_bias is about three maps, o_bias about the fourth."
-        ),
-        "bias as wide as the queries": Fault(
-            "all biases are as wide as the queries", "A bias has one number per output: keys and values have fewer."
-        ),
-        "no query norm": Fault(
-            "the norms of queries and keys are left out", "With qk_norm each attention has two small norms more."
-        ),
-        "a query norm per head": Fault(
-            "each head has its own norms", "One norm for all query heads, one for all key heads."
-        ),
-        "one query norm": Fault("queries and keys share a norm", "There is one for each."),
-        "no gate": Fault("SwiGLU has two matrices", "Up, down, and the gate."),
-        "always a gate": Fault("every feed-forward has a gate", "GELU's has none: one matrix up and one down."),
-        "four times": Fault("d_ff is four times the width", "The config says how wide: d_ff."),
-        "no ffn bias": Fault("the biases of the feed-forward are left out", "ffn_bias says whether there are any."),
-        "no second bias": Fault(
-            "the way down has no bias", "Both maps of the feed-forward have one: d_ff numbers, then d_model."
-        ),
-        "one inner bias": Fault(
-            "SwiGLU has one inner bias", "Two of its matrices end in d_ff numbers, and each has a bias of its own."
-        ),
-        "two wide biases": Fault(
-            "both biases are d_ff wide", "A bias has one number per output; the way down ends at d_model."
-        ),
-        "gelu means bias": Fault("biases follow from GELU", "ffn_bias alone says whether there are any."),
-        "no norms": Fault("no norm is counted", "Gains are parameters, and so are offsets."),
-        "no norms in blocks": Fault("the norms of the blocks are left out", "Each block has two."),
-        "rule of thumb": Fault(
-            "12 C squared per block are counted", "That is a rule of thumb: count what the config says."
-        ),
-        "one norm": Fault("a block has one norm", "There is one before attention and one before the feed-forward."),
-        "no final norm": Fault("the last norm is left out", "There is one more after the blocks."),
-        "final gain only": Fault("the last norm has no offset", "It is of the same kind as the others."),
-        "no offset": Fault("LayerNorm has only gains", "It has an offset per feature as well."),
-        "always an offset": Fault("RMSNorm has offsets", "It has only gains."),
-    },
-    hints=(
-        "Write the parts down: embedding, positions, blocks, last norm, head. Which of them does the config switch off?",
-        "A linear map from n to m has n times m weights, and m more with a bias.",
-        "Queries are H heads wide, keys and values G heads; a head has d_head numbers.",
-        "Compare with a small model that is built: sum the sizes of its `parameters()`, and print them by name.",
-    ),
+    **texts("count_parameters"),
 )
 
 
@@ -304,49 +215,7 @@ TIED_LOGITS = Exercise(
         Probe("gradients reach x and the embedding", lambda g: (_normal(g, 2, 3, 4), _normal(g, 7, 4)), gradients=True),
         Probe("fp64 stays fp64", lambda g: (_normal(g, 2, 3, 4).double(), _normal(g, 7, 4).double())),
     ),
-    faults={
-        "not transposed": Fault(
-            "the embedding is not transposed",
-            "Its rows are tokens, (V, C): what must meet the C numbers of a vector is a row.",
-        ),
-        "reshaped": Fault(
-            "the embedding is reshaped to (C, V)", "Reshaping keeps the order in memory and tears the rows apart."
-        ),
-        "shares": Fault(
-            "softmax is applied", "Return the logits. Softmax is applied later, once, where probabilities are needed."
-        ),
-        "log shares": Fault("the logarithms of the probabilities are returned", "Logits are the scores themselves."),
-        "divided": Fault(
-            "the scores are divided by the root of C", "That belongs to attention; here it is the plain dot product."
-        ),
-        "multiplied": Fault("the scores are multiplied by the root of C", "Return the plain dot product."),
-        "unit rows": Fault("the rows are brought to length 1", "A dot product counts the length of a row as well."),
-        "unit vectors": Fault("x is brought to length 1", "A dot product counts its length as well."),
-        "normalized first": Fault("x is normalized first", "The last norm comes before this function, not inside."),
-        "centred": Fault("the mean of x is taken off", "The last norm comes before this function, not inside."),
-        "maximum taken off": Fault(
-            "the largest score is taken off", "That is a step of softmax; logits are the scores themselves."
-        ),
-        "capped": Fault("the scores are squeezed", "Logits have no limit here."),
-        "cut": Fault(
-            "no gradient reaches the embedding", "Tied, it learns from both of its uses: as input and as output."
-        ),
-        "half cut": Fault("no gradient reaches x", "Everything before the head learns through x."),
-        "last position": Fault(
-            "the last position alone is scored", "In training every position predicts its next token."
-        ),
-        "tokens first": Fault(
-            "positions and tokens are exchanged", "The scores of a position belong to the last axis."
-        ),
-        "one row": Fault("the leading dimensions are merged", "What comes in as (B, T, C) goes out as (B, T, V)."),
-        "summed batch": Fault("the texts of a batch are added", "Each text has its own scores."),
-        "distance": Fault("distances are computed instead of dot products", "A score is the dot product with a row."),
-        "best token": Fault("the best token is returned", "Return all V scores."),
-    },
-    hints=(
-        "The score of a token is the dot product of the vector with that token's row.",
-        "All of them at once are one matrix product. Which axis of the embedding must meet the last axis of x?",
-    ),
+    **texts("tied_logits"),
 )
 
 EXERCISES = (TIED_LOGITS, COUNT_PARAMETERS)

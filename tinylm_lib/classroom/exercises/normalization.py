@@ -3,9 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
-
-WHY_FP32 = "In fp16 the square of any number above 256 overflows, and bf16 keeps only two to three digits. Compute in fp32, then cast the result to the dtype of x."
+from .base import Exercise, Probe, texts
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, on: frozenset[str] = frozenset()) -> Tensor:
@@ -87,46 +85,6 @@ def _gain(g: Generator, n: int) -> Tensor:
     return 0.5 + torch.rand(n, generator=g)
 
 
-COMMON = {
-    "over positions": Fault(
-        "the mean is taken over positions",
-        "Then the result at a position depends on other positions, including later ones. Each vector of C numbers is normalized by itself, along the last axis.",
-    ),
-    "over everything": Fault(
-        "one mean is taken over all numbers",
-        "Then texts and positions influence one another. Each vector of C numbers is normalized by itself, along the last axis.",
-    ),
-    "unbiased": Fault(
-        "the sum is divided by C - 1",
-        "C - 1 belongs to an estimate from a sample. These are all the numbers, so divide by C. (`var` and `std` divide by C - 1 unless you pass `unbiased=False`.)",
-    ),
-    "eps outside": Fault(
-        "eps is added outside the root",
-        "It belongs inside, to the mean of the squares. With a tiny eps the difference is invisible, with a large one it is not.",
-    ),
-    "eps squared": Fault("eps is squared", "Add eps itself to the mean of the squares, inside the root."),
-    "no eps": Fault(
-        "eps is not used", "Then a vector of zeros becomes 0 / 0, which is NaN. Add eps to the mean of the squares."
-    ),
-    "fixed eps": Fault("a fixed eps is used", "Use the `eps` that is passed to the function."),
-    "no root": Fault(
-        "the root is missing", "The mean of the squares grows with the square of the numbers. What undoes the square?"
-    ),
-    "cut": Fault(
-        "no gradient flows through the root",
-        "The size depends on x, so a gradient must flow through it: no `detach`, `.data` or `no_grad` here.",
-    ),
-    "in its own dtype": Fault("everything is computed in the dtype of x", WHY_FP32),
-    "stays fp32": Fault(
-        "the result has another dtype than x",
-        "The gain is fp32, and the product of a bf16 and an fp32 number is fp32. Where does the cast to the dtype of x belong?",
-    ),
-    "gain plus one": Fault(
-        "1 + weight is used as the gain",
-        "Some models store their gains like this, for example Gemma. Here the weight itself is the gain.",
-    ),
-    "no gain": Fault("the weight is not used", "Each feature has its own gain: multiply the result by the weight."),
-}
 RMS_NORM = Exercise(
     name="rms_norm",
     lesson="04",
@@ -146,29 +104,7 @@ RMS_NORM = Exercise(
         Probe("bf16 in, bf16 out", lambda g: (_x(g, 3, 8).bfloat16(), _gain(g, 8).bfloat16(), 1e-5)),
         Probe("fp64 in, fp64 out", lambda g: (_x(g, 3, 8).double(), _gain(g, 8).double(), 1e-5)),
     ),
-    faults={
-        "sum": Fault(
-            "the squares are summed, not averaged",
-            "The root of the sum is the length of the vector (its L2 norm), so the result gets smaller as C grows. Take the mean of the squares.",
-        ),
-        "centred": Fault(
-            "the mean is subtracted", "That is LayerNorm. RMSNorm keeps the mean and divides by the size alone."
-        ),
-        **COMMON,
-        "no square": Fault("absolute values are averaged", "The root mean square needs squares."),
-        "multiplied": Fault("x is multiplied by its size", "Large vectors must become smaller, so divide by the size."),
-        "gain added": Fault("the weight is added", "It is a gain: it multiplies."),
-        "gain divides": Fault("the weight divides", "It is a gain: it multiplies."),
-        "gain first": Fault(
-            "the gain is applied before the division",
-            "Then the size that you divide by depends on the gain. Divide first, then multiply by the gain.",
-        ),
-    },
-    hints=(
-        "Read root mean square backwards: square, mean, root. Take the mean along the last axis, and keep this axis with size 1.",
-        "Add eps to the mean, before you take the root.",
-        "Cast to fp32 first, multiply by the gain there, and cast to the dtype of x last.",
-    ),
+    **texts("rms_norm"),
 )
 LAYER_NORM = Exercise(
     name="layer_norm",
@@ -195,26 +131,7 @@ LAYER_NORM = Exercise(
         Probe("bf16 in, bf16 out", lambda g: (_x(g, 3, 8).bfloat16(), _gain(g, 8), _x(g, 8), 1e-5)),
         Probe("fp64 in, fp64 out", lambda g: (_x(g, 3, 8).double(), _gain(g, 8).double(), _x(g, 8).double(), 1e-5)),
     ),
-    faults={
-        "not centred": Fault("the mean is not subtracted", "LayerNorm first subtracts the mean from every vector."),
-        "variance about 0": Fault(
-            "the squares are not taken about the mean",
-            "The variance is the mean of the squares after the mean has been subtracted.",
-        ),
-        **COMMON,
-        "no division": Fault("nothing is divided", "After centring, divide by the size, so that it becomes 1."),
-        "no bias": Fault("the bias is not used", "Each feature has its own offset: add the bias at the end."),
-        "bias first": Fault(
-            "the bias is added before the gain", "Then the gain multiplies the offset, too. Multiply by the gain first."
-        ),
-        "bias subtracted": Fault("the bias is subtracted", "Add the bias at the end."),
-        "swapped": Fault("weight and bias are exchanged", "The weight multiplies, the bias is added."),
-    },
-    hints=(
-        "There are two steps, both along the last axis: subtract the mean, then divide by the root mean square of the result.",
-        "Add eps to the variance, before you take the root. `var` divides by C - 1 unless you pass `unbiased=False`.",
-        "Cast to fp32 first, apply gain and offset there, and cast to the dtype of x last.",
-    ),
+    **texts("layer_norm"),
 )
 
 EXERCISES = (RMS_NORM, LAYER_NORM)

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 Piece = tuple[Tensor, Tensor, Tensor]
 INF = float("inf")
@@ -76,45 +76,7 @@ JOIN_PIECES = Exercise(
         Probe("a piece that is masked changes nothing", lambda g: (_piece(g, 4, 3, 2), _nothing(4, 2))),
         Probe("nor does it if it comes first", lambda g: (_nothing(4, 2), _piece(g, 4, 3, 2))),
     ),
-    faults={
-        "no rescale": Fault(
-            "the pieces are added as they are",
-            "Each was computed with its own top. First bring both to the common top, with a factor for each piece.",
-        ),
-        "totals as they are": Fault("the totals are added as they are", "They need the same factors as the values."),
-        "values as they are": Fault("the values are added as they are", "They need the same factors as the totals."),
-        "first as it is": Fault(
-            "the first piece is never scaled down", "If the second piece has the larger top, the first one shrinks."
-        ),
-        "second as it is": Fault(
-            "the second piece is never scaled down", "If the first piece has the larger top, the second one shrinks."
-        ),
-        "exchanged": Fault(
-            "each piece has the factor of the other", "A piece shrinks by how far *its own* top is below."
-        ),
-        "upside down": Fault(
-            "the smaller piece is enlarged", "The exponent is its own top minus the common one, never above 0."
-        ),
-        "exponentials of the tops": Fault(
-            "the exponentials of the tops are divided",
-            "The exponential of a large top overflows. Subtract the tops first, then take the exponential.",
-        ),
-        "smaller top": Fault("the smaller of the two tops is used", "With the larger one no exponential can exceed 1."),
-        "old top": Fault("the top of the first piece is kept", "The second piece may hold a larger score."),
-        "one top for all": Fault("all queries have the same top", "Compare the two tops of each query."),
-        "divided": Fault(
-            "the values are already divided by the total", "Another piece may follow. Divide once, after the last one."
-        ),
-        "divided first": Fault(
-            "each piece is divided by its own total", "Then both pieces count equally. Divide once, after the last one."
-        ),
-        "larger alone": Fault("only the piece with the larger top counts", "The other one counts less, but it counts."),
-    },
-    hints=(
-        "Go back to the two pieces by hand above. Which of their numbers has a row for each query here?",
-        "The top of both is the larger one, query by query. How far is each old top below it?",
-        "exp(score - old) times exp(old - new) is exp(score - new). Which of the three parts need this factor?",
-    ),
+    **texts("join_pieces"),
 )
 
 EXERCISES = (JOIN_PIECES,)

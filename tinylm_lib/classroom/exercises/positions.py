@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def _angles(positions: Tensor, d: int, base: float, on: frozenset[str]) -> Tensor:
@@ -136,39 +136,6 @@ def _table(holds: str, n: int, d: int) -> Probe:
     return Probe(holds, lambda g: (n, d), sees=_as_fp32)
 
 
-SPEEDS = {
-    "half the exponent": Fault(
-        "the exponent is i/d instead of 2i/d",
-        "Pair i = 0 .. d/2 - 1 has the exponent 2i/d: the speeds span nearly the whole base. Compare the last pair.",
-    ),
-    "twice the exponent": Fault(
-        "the exponent is doubled",
-        "If you count 0, 2, 4, ... the factor 2 is already in it. Compare the speed of the second pair.",
-    ),
-    "by d - 1": Fault("the exponent is divided by d - 1", "It is 2i/d."),
-    "odd exponents": Fault(
-        "the exponents are odd", "The first is 2 * 0 / d = 0: pair 0 turns by 1 radian per position."
-    ),
-    "log10": Fault("the logarithm is one of base 10", "If speeds come from an exponential, it takes the natural one."),
-    "up to 1": Fault(
-        "the last exponent is exactly 1",
-        "Some published code does so: i / (d/2 - 1). The formula here divides 2i by d, so it stays below 1.",
-    ),
-    "no exponent": Fault(
-        "all pairs turn at one speed", "Each pair has its own; is a division rounded down to whole numbers?"
-    ),
-    "growing": Fault(
-        "the sign of the exponent is wrong", "Then speeds grow up to thousands of radians per step. They should fall."
-    ),
-    "frequencies from one": Fault(
-        "the pairs are counted from 1", "The first pair has i = 0 and turns by 1 radian per position."
-    ),
-    "times, not power": Fault("the base is multiplied, not raised to a power", "The speed is a power of the base."),
-    "slowest first": Fault("the slowest pair comes first", "Pair 0 turns by 1 radian per position, the last hardly."),
-    "positions from one": Fault("positions are counted from 1", "At position 0 every angle is 0."),
-    "degrees": Fault("the angles are taken for degrees", "sin and cos of torch take radians: nothing to convert."),
-    "full turns": Fault("the angles are multiplied by 2 pi", "They are in radians already."),
-}
 SINUSOIDAL = Exercise(
     name="sinusoidal",
     lesson="06",
@@ -184,30 +151,7 @@ SINUSOIDAL = Exercise(
         _table("pair i has the speed 10000^(-2i/d)", 40, 64),
         _table("n and d may be anything", 6001, 4),
     ),
-    faults={
-        "cos first": Fault(
-            "sin and cos have changed places", "In each pair the sine comes first: position 0 is 0, 1, 0, 1."
-        ),
-        "two blocks": Fault(
-            "all sines come before all cosines", "They alternate here: columns 0, 2, 4 are sines, 1, 3, 5 cosines."
-        ),
-        "only sin": Fault("there are only sines", "The odd columns are cosines."),
-        "only cos": Fault("there are only cosines", "The even columns are sines."),
-        "own speed for each": Fault(
-            "every column has a speed of its own",
-            "Two neighbours share one angle: that is what makes a step to the right a rotation. i counts pairs.",
-        ),
-        **SPEEDS,
-        "no base": Fault("the base is missing", "10000 is raised to a power; a bare exponential is a power of e."),
-        "a zero less": Fault("the base is 1,000", "It is 10,000."),
-        "a zero more": Fault("the base is 100,000", "It is 10,000."),
-        "first row zero": Fault("position 0 is all zeros", "The cosine of 0 is 1."),
-    },
-    hints=(
-        "Make all angles first, a table of n positions by d/2 pairs: the product of a column and a row.",
-        "The frequency of pair i is 10000^(-2i/d) for i = 0 .. d/2 - 1. Check it: the first is 1.",
-        "Sines and cosines of that table must alternate: stack them as a new last axis, then make two axes one.",
-    ),
+    **texts("sinusoidal"),
 )
 
 
@@ -219,9 +163,6 @@ def _x(g: Generator, *shape: int) -> Tensor:
     return torch.randn(shape, generator=g)
 
 
-WHY_FINE = (
-    "bf16 has no 1001: it becomes 1000, a whole radian off. Make angles in fp32, and go to bf16 behind cos and sin."
-)
 ROTATE = Exercise(
     name="rotate",
     lesson="06",
@@ -251,76 +192,7 @@ ROTATE = Exercise(
             tolerance=5e-2,
         ),
     ),
-    faults={
-        "backwards": Fault(
-            "the pairs turn the other way", "(1, 0) turns towards (0, 1): which of the two lines has the minus?"
-        ),
-        "sin and cos exchanged": Fault(
-            "sin and cos have changed places", "At position 0, with cos = 1 and sin = 0, nothing changes."
-        ),
-        "no minus": Fault(
-            "the minus is missing",
-            "A rotation keeps the length of a pair; with a plus in both lines, (1, 1) grows. See the 2 x 2 matrix.",
-        ),
-        "two minus": Fault(
-            "the second line has a minus too many", "That is a reflection: at position 0 it must change nothing."
-        ),
-        "halves": Fault(
-            "a coordinate is paired with one half a vector away",
-            "That is the other of two published layouts. Here neighbours form a pair: 0 and 1, 2 and 3.",
-        ),
-        "mixed": Fault(
-            "the two layouts are mixed: angles for neighbours, partners half a vector away",
-            "Then no pair is really rotated. The angle and the partner of a coordinate must belong to the same pair.",
-        ),
-        "mixed the other way": Fault(
-            "the two layouts are mixed: partners side by side, angles for halves",
-            "Then no pair is really rotated. The angle and the partner of a coordinate must belong to the same pair.",
-        ),
-        "in blocks": Fault(
-            "the results are put behind each other instead of back in their places",
-            "Coordinates 0 and 1 must come back as 0 and 1. `cat` makes two blocks: what makes them alternate?",
-        ),
-        "outputs exchanged": Fault("the two outputs of a pair have changed places", "At position 0 nothing changes."),
-        "overwritten": Fault(
-            "the second line already uses the new first coordinate", "Both lines need the old pair: keep it."
-        ),
-        "only cos": Fault("only the cosine part is there", "A rotation mixes the two coordinates of a pair."),
-        "no partner": Fault(
-            "each coordinate is combined with itself", "A rotation mixes the two coordinates of a pair: a takes from b."
-        ),
-        "added": Fault(
-            "waves are added", "That is how `sinusoidal` is used. A rotation multiplies: it keeps the length."
-        ),
-        "half turned": Fault("only the first half of the pairs turns", "All pairs turn here."),
-        **SPEEDS,
-        "fixed base": Fault("the base is always 10,000", "It is an argument."),
-        "never turned": Fault("nothing is turned", "x comes back as it was: every position was taken for 0."),
-        "by row": Fault(
-            "the rows are counted instead of looking at `positions`",
-            "Row 0 need not be at position 0: it may be at 500.",
-        ),
-        "from the first": Fault(
-            "positions are counted from the first one", "The numbers in `positions` are used as they are."
-        ),
-        "one position": Fault("all rows turn by the first position", "Each row has its own."),
-        "without sign": Fault("the sign of a position is lost", "Negative positions turn the other way."),
-        "never negative": Fault("negative positions are taken for 0", "They turn the other way."),
-        "positions rounded": Fault("positions are rounded to the dtype of x", WHY_FINE),
-        "angles rounded": Fault("angles are rounded to the dtype of x", WHY_FINE),
-        "all rounded": Fault("angles are computed in the dtype of x", WHY_FINE),
-        "consecutive": Fault(
-            "only the first position is looked at", "Positions need not be consecutive: each row has its own."
-        ),
-        "stays wide": Fault(
-            "the result has another dtype than x", "Angles are made in fp32 or better; go back to the dtype of x last."
-        ),
-    },
-    hints=(
-        "One pair first: turning (a, b) by an angle gives (a cos - b sin, a sin + b cos).",
-        "The angles are a table (T, D/2), positions times frequencies. It broadcasts against x[..., 0::2] and x[..., 1::2].",
-        "Put the two results back side by side: stack them as a new last axis, then make two axes one.",
-    ),
+    **texts("rotate"),
 )
 
 EXERCISES = (SINUSOIDAL, ROTATE)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def split_fused(fused: Tensor, on: frozenset[str] = frozenset()) -> Any:
@@ -128,41 +128,7 @@ SPLIT_FUSED = Exercise(
         Probe("so it is for another number of outputs", lambda g: _fused(g, 6, 5)),
         Probe("so it is for another number of outputs", lambda g: _fused(g, 4, 8)),
     ),
-    faults={
-        "not turned": Fault(
-            "the parts are still (in, out)",
-            "The file stores a matrix as (in, out), our `Linear` as (out, in). With as many inputs as outputs nothing "
-            "fails, so compare a single row.",
-        ),
-        "rows cut": Fault(
-            "the inputs are cut into three parts", "Every input belongs to all three. Which axis has 3 times `out`?"
-        ),
-        "rows cut and turned": Fault(
-            "the inputs are cut into three parts", "Every input belongs to all three. Which axis has 3 times `out`?"
-        ),
-        "reshaped": Fault(
-            "the numbers are only counted off into another shape",
-            "A reshape does not exchange rows and columns. Which operation does?",
-        ),
-        "every third": Fault(
-            "every third column belongs to one part", "The columns of q come first, all together, then those of k."
-        ),
-        "one tensor": Fault("the three are still one tensor", "Three separate matrices are expected."),
-        "turned twice": Fault("rows and columns run backwards", "Exchange the axes; keep the order on each."),
-        "k first": Fault("q and k are exchanged", "The order in the file is q, k, v."),
-        "k and v exchanged": Fault("k and v are exchanged", "The order in the file is q, k, v."),
-        "v first": Fault("v comes first", "The order in the file is q, k, v."),
-        "backwards": Fault("the order is v, k, q", "The order in the file is q, k, v."),
-        "k, v, q": Fault("q comes last", "The order in the file is q, k, v."),
-        "q not turned": Fault("k and v are (out, in), and q is not", "All three are stored in the same way."),
-        "k not turned": Fault("q and v are (out, in), and k is not", "All three are stored in the same way."),
-        "v not turned": Fault("q and k are (out, in), and v is not", "All three are stored in the same way."),
-    },
-    hints=(
-        "Write the shape of the file's matrix down, and below it the shapes of the three that you need.",
-        "Exchange the two axes first. Then the three lie one below the other.",
-        "Cut into three parts of equal height: `split` and `chunk` do that.",
-    ),
+    **texts("split_fused"),
 )
 ROTARY_LAYOUT = Exercise(
     name="rotary_layout",
@@ -177,40 +143,7 @@ ROTARY_LAYOUT = Exercise(
         Probe("the columns stay", lambda g: (_normal(g, 24, 6), 4)),
         Probe("a real size", lambda g: (_normal(g, 64, 40), 8)),
     ),
-    faults={
-        "the other way": Fault(
-            "the rows go the other way, from halves to neighbours",
-            "In the result the partner of row 0 is half a head further down. Try one head of four rows.",
-        ),
-        "one head": Fault(
-            "all rows are reordered as one head",
-            "Every head has its own pairs: no row may leave its head. Which rows belong to head 0?",
-        ),
-        "number and size exchanged": Fault(
-            "the number of heads and the size of a head are exchanged", "A head has rows / n_heads rows."
-        ),
-        "columns": Fault("the columns are reordered", "A row of the weight makes one coordinate of a head."),
-        "heads interleaved": Fault(
-            "a head takes every so-many-th row", "The rows of a head are next to each other: head 0 comes first."
-        ),
-        "halves first": Fault(
-            "the rows stay as they are", "The first half takes rows 0, 2, 4, ..., one of each pair of neighbours."
-        ),
-        "second backwards": Fault("the second half runs backwards", "It takes rows 1, 3, 5, ... in this order."),
-        "second first": Fault(
-            "the second coordinates of the pairs come first", "Row 0 is the first of its pair and stays at the top."
-        ),
-        "neighbours exchanged": Fault(
-            "the two rows of every pair are exchanged", "Partners should be half a head apart in the result."
-        ),
-        "first head only": Fault("only the first head is reordered", "Every head is rotated in the same way."),
-        "heads kept apart": Fault("the heads have an axis of their own", "The result has the shape of the weight."),
-    },
-    hints=(
-        "Take one head of four rows. The pairs are rows 0 and 1, rows 2 and 3. Where should each row be afterwards?",
-        "Give the rows two axes: heads, and rows of a head. Within a head, take every second row, then the others.",
-        "`heads[:, 0::2]` has the first coordinate of each pair. Join the two parts and merge the axes again.",
-    ),
+    **texts("rotary_layout"),
 )
 FIRST_DIFFERENCE = Exercise(
     name="first_difference",
@@ -233,49 +166,7 @@ FIRST_DIFFERENCE = Exercise(
         Probe("ours may be much too large", lambda g: _too_large(g)),
         Probe("a tensor with NaN is wrong", lambda g: _not_a_number(g)),
     ),
-    faults={
-        "last": Fault("the last wrong one is returned", "Errors travel on: what comes after the cause is wrong, too."),
-        "largest": Fault(
-            "the one with the largest error is returned",
-            "Errors usually grow on their way. The cause is where the first one appears.",
-        ),
-        "absolute": Fault(
-            "the error is compared with the tolerance alone",
-            "An error of 0.01 is much where numbers are small and nothing where they are large. Relate it to theirs.",
-        ),
-        "by the mean size": Fault("the mean size of theirs counts", "The text says the largest absolute value."),
-        "largest signed": Fault("the largest number of theirs counts, with its sign", "Its absolute value counts."),
-        "by ours": Fault("the size of ours counts", "Ours may be wrong. Theirs is what we trust."),
-        "each by itself": Fault(
-            "each number's error is related to this number alone", "A right number near 0 would count as wrong."
-        ),
-        "signed": Fault("an error counts only where ours is too large", "It may be too small as well."),
-        "signed, turned": Fault("an error counts only where ours is too small", "It may be too large as well."),
-        "mean error": Fault("the mean error counts", "One wrong number among thousands would not be seen."),
-        "summed": Fault("all errors are added up", "Rounding in many numbers would add up to a large error."),
-        "any bit": Fault(
-            "the smallest difference counts", "Two right programs round differently: that is what tolerance is for."
-        ),
-        "NaN is fine": Fault(
-            "a NaN is not seen",
-            "NaN > 0.1 is False, and so is NaN <= 0.1. Ask the question so that False is the alarm.",
-        ),
-        "the first that agrees": Fault("the first one that agrees is returned", "The first that differs is expected."),
-        "the last that agrees": Fault("the result is one too small", "Return the one that differs itself."),
-        "how many": Fault("the number of wrong ones is returned", "Return the index of the first one."),
-        "minus one": Fault("-1 is returned where all agree", "The text says: the number of tensors."),
-        "no result": Fault("None is returned where all agree", "The text says: the number of tensors."),
-        "the last index": Fault(
-            "the last one counts as wrong where all agree", "The result is then the number of tensors."
-        ),
-        "counted from one": Fault("the tensors are counted from 1", "The first one has the index 0."),
-    },
-    hints=(
-        "Walk through the pairs in their order and stop at the first that differs.",
-        "The error of a pair is the largest absolute difference; it is too large if it exceeds tolerance times the "
-        "largest absolute value of theirs.",
-        "What does your comparison say to a NaN? Turn it around, so that only a proof of being small counts as small.",
-    ),
+    **texts("first_difference"),
 )
 EXERCISES = (SPLIT_FUSED, ROTARY_LAYOUT, FIRST_DIFFERENCE)
 

@@ -113,23 +113,40 @@ PROBE_STEP = Exercise(
         Probe("fp64 stays fp64", lambda g: (*(t.double() for t in _probe(g, 6, 3)[:4]), 0.7)),
     ),
     faults={
-        "no sigmoid": Fault("the score is taken for a probability", "A sigmoid makes a probability of it, between 0 and 1."),
+        "no sigmoid": Fault(
+            "the score is taken for a probability", "A sigmoid makes a probability of it, between 0 and 1."
+        ),
         "tanh": Fault("a tanh is used", "A probability goes from 0 to 1: use the sigmoid."),
-        "softmax over examples": Fault("the examples share one softmax", "Each example has its own probability: use the sigmoid."),
+        "softmax over examples": Fault(
+            "the examples share one softmax", "Each example has its own probability: use the sigmoid."
+        ),
         "rounded": Fault("the score is rounded to 0 or 1", "The loss depends on the probability, not on the decision."),
         "labels from -1": Fault("labels are made -1 and 1", "With the sigmoid the labels are 0 and 1."),
-        "labels exchanged": Fault("0 and 1 are exchanged in the labels", "The sigmoid gives the probability of label 1."),
-        "squared error": Fault("the squared error is used", "The loss is minus the logarithm of the label's probability. Its gradient is simpler: p minus y."),
-        "size of the error": Fault("the sign of the error is lost", "p minus y: too high and too low pull in opposite directions."),
+        "labels exchanged": Fault(
+            "0 and 1 are exchanged in the labels", "The sigmoid gives the probability of label 1."
+        ),
+        "squared error": Fault(
+            "the squared error is used",
+            "The loss is minus the logarithm of the label's probability. Its gradient is simpler: p minus y.",
+        ),
+        "size of the error": Fault(
+            "the sign of the error is lost", "p minus y: too high and too low pull in opposite directions."
+        ),
         "only mistakes": Fault("only wrong decisions count", "A right but unsure example has a loss, too."),
         "sum": Fault("the gradients are summed", "The loss is the mean over the examples."),
-        "mean over features, too": Fault("the gradients are divided by the features, too", "Only the examples are averaged."),
+        "mean over features, too": Fault(
+            "the gradients are divided by the features, too", "Only the examples are averaged."
+        ),
         "b summed": Fault("the gradient of b is summed", "It is a mean over the examples, like that of w."),
         "w summed": Fault("the gradient of w is summed", "It is a mean over the examples, like that of b."),
-        "input forgotten": Fault("the gradient of w does not use x", "A weight matters as much as the feature that it multiplies."),
+        "input forgotten": Fault(
+            "the gradient of w does not use x", "A weight matters as much as the feature that it multiplies."
+        ),
         "first example": Fault("only the first example is used", "All examples count."),
         "weight decay": Fault("there is weight decay", "None is asked for here."),
-        "twice": Fault("the step is twice too long", "The derivative of the loss by the score is p minus y, without a 2."),
+        "twice": Fault(
+            "the step is twice too long", "The derivative of the loss by the score is p minus y, without a 2."
+        ),
         "unit step": Fault("the gradient is normalised", "Take it as it is, times the learning rate."),
         "uphill": Fault("the step goes uphill", "The gradient points to a higher loss: subtract it."),
         "gradients": Fault("the gradients are returned", "Return the new w and the new b."),
@@ -148,6 +165,6 @@ PROBE_STEP = Exercise(
         "Lesson 11: the derivative of the loss by the score is the probability minus the label.",
         "w has C numbers, and the errors are N numbers. Which product with x (N, C) gives C numbers?",
     ),
-)  # fmt: skip
+)
 
 EXERCISES = (PROBE_STEP,)

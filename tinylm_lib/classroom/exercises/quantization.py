@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def quantize_int8(weight: Tensor, on: frozenset[str] = frozenset()) -> Any:
@@ -93,64 +93,7 @@ QUANTIZE_INT8 = Exercise(
             sees=_without_scale_of_zeros,
         ),
     ),
-    faults={
-        "largest without its sign": Fault(
-            "the largest number of the row counts, and not the largest absolute value",
-            "A large negative number must fit as well: what is the farthest from 0?",
-        ),
-        "largest without its sign, and a limit": Fault(
-            "the largest number of the row counts, and not the largest absolute value",
-            "A large negative number must fit as well, without being cut off: what is the farthest from 0?",
-        ),
-        "one scale": Fault("the whole matrix has one scale", "Each row has its own: small rows need small steps."),
-        "one for each column": Fault(
-            "each column has a scale", "A row of the weight makes one output feature: along which axis is the maximum?"
-        ),
-        "128 steps": Fault("the largest number takes 128 steps", "int8 ends at 127, and 128 becomes -128."),
-        "128 steps and a limit": Fault(
-            "the largest number takes 128 steps and is cut off at 127", "With 127 steps nothing has to be cut off."
-        ),
-        "127.5 steps and a limit": Fault(
-            "half of 255 steps are on each side of 0", "Then the largest number is cut off. Take 127 whole steps."
-        ),
-        "255 steps": Fault("the row has 255 steps on one side of 0", "int8 reaches from -128 to 127."),
-        "256 steps": Fault("the row has 256 steps on one side of 0", "int8 reaches from -128 to 127."),
-        "no steps": Fault("the largest number takes one step", "It should take 127: divide once more."),
-        "the mean size": Fault("the mean size of the row sets the scale", "The largest must fit into int8, too."),
-        "the standard deviation": Fault(
-            "three standard deviations set the scale",
-            "The largest must fit into int8, however far it is from the rest.",
-        ),
-        "largest minus smallest": Fault(
-            "the distance from the smallest to the largest number sets the scale",
-            "Steps are counted from 0 to both sides: how far does the row reach from there?",
-        ),
-        "a shifted zero": Fault(
-            "the smallest number of the row is stored as -128", "Here 0 stays 0: a value is a number of steps from 0."
-        ),
-        "cut off": Fault(
-            "the digits behind the point are cut off", "Round to the nearest step before `.to(torch.int8)`."
-        ),
-        "rounded down": Fault("every number is rounded down", "The nearest step may be above."),
-        "rounded up": Fault("every number is rounded up", "The nearest step may be below."),
-        "only positive": Fault("negative numbers become 0", "int8 has negative numbers, too."),
-        "unsigned": Fault("the values are unsigned", "The text names the dtype: torch.int8."),
-        "not int8": Fault(
-            "the values are still floating-point numbers", "They are whole, but have 4 bytes each: convert them."
-        ),
-        "steps per unit": Fault("the scale is upside down", "values times scale is the weight."),
-        "in full again": Fault("the values are multiplied back", "Return the whole numbers of steps themselves."),
-        "swapped": Fault("values and scale are exchanged", "Look at their order in the text."),
-        "a column": Fault("the scales form a column", "The text names their shape: (out,)."),
-        "unguarded": Fault(
-            "a row of zeros is divided by 0", "Its largest absolute value is 0: give it some other scale, such as 1."
-        ),
-    },
-    hints=(
-        "How large must a step be, if the number that is the farthest from 0 takes exactly 127 of them?",
-        "One such number for each row, and a row of zeros must not divide by 0. Then count the steps of every number.",
-        "Divide each row by its scale, which needs one more axis for that, round, and only then convert to int8.",
-    ),
+    **texts("quantize_int8"),
 )
 
 EXERCISES = (QUANTIZE_INT8,)

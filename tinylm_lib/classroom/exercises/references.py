@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import logsigmoid
 
-from .base import Exercise, Fault, Probe, in_fp64
+from .base import Exercise, Probe, in_fp64, texts
 
 
 def kl_penalty(
@@ -89,58 +89,7 @@ KL_PENALTY = Exercise(
         Probe("the gradient reaches the model's log-probabilities", lambda g: _drawn(g, 4, 6), gradients=True),
         Probe("fp64 stays fp64", lambda g: in_fp64(_drawn(g, 2, 5)), tolerance=1e-6),
     ),
-    faults={
-        "exchanged": Fault(
-            "model and reference are exchanged", "r is the probability of the reference divided by that of the model."
-        ),
-        "nothing detached": Fault(
-            "no gradient reaches the log-probabilities", "A penalty without a gradient holds nothing back."
-        ),
-        "log-ratio alone": Fault(
-            "it is the logarithm of p / p_reference",
-            "Its mean is right, but it can be negative for a token: two more parts are expected.",
-        ),
-        "log-ratio, weighted": Fault(
-            "each token is multiplied by its probability again",
-            "The tokens were drawn from the model, so likely ones occur more often already.",
-        ),
-        "half the square": Fault("it is half the square of the log-ratio", "That is only close to it for small ones."),
-        "absolute difference": Fault("it is the absolute difference", "Follow the formula: r - log r - 1."),
-        "no minus one": Fault("the 1 is not subtracted", "For equal models r is 1 and log r is 0: what is the result?"),
-        "plus one": Fault("1 is added at the end", "For equal models r is 1 and log r is 0: what is the result?"),
-        "plus the logarithm": Fault("the logarithm is added", "Look at its sign in the formula."),
-        "no exponential": Fault(
-            "r is computed without the exponential", "You are given logarithms: how do you get a ratio from them?"
-        ),
-        "ratio alone": Fault("it is r alone", "The formula has three parts."),
-        "ratio minus one": Fault("the logarithm of r is missing", "The formula has three parts."),
-        "ratio of logarithms": Fault(
-            "the logarithms are divided", "r is the ratio of probabilities: a difference of logarithms, then exp."
-        ),
-        "difference of probabilities": Fault("the probabilities are subtracted", "r is their ratio."),
-        "logarithm of base 2": Fault("the logarithm has the base 2", "Nats are expected: the natural logarithm."),
-        "mask unused": Fault("tokens count that the model did not write", "Use the mask."),
-        "mask upside down": Fault(
-            "the mask is used upside down", "It is True at the tokens that the model has written."
-        ),
-        "sum over all tokens": Fault("the sum is not divided", "By how many tokens, if only written ones count?"),
-        "divided by all positions": Fault(
-            "the sum is divided by the number of all positions", "Only the written tokens count: how many are there?"
-        ),
-        "sum of each text, mean over texts": Fault(
-            "the sum is divided by the number of texts", "Here every written token counts the same."
-        ),
-        "mean of each text first": Fault(
-            "each text is averaged by itself first", "A token of a short text then counts more than one of a long text."
-        ),
-        "one number for each token": Fault("there is a number for each token", "One number is expected."),
-        "wrong sign": Fault("the sign is turned", "A distance is not negative."),
-    },
-    hints=(
-        "What is log r, in terms of the two log-probabilities? Then r itself follows.",
-        "Put in two equal models: the result must be 0. Try it with your formula on paper.",
-        "Take the mean as in `policy_gradient_loss`: over the written tokens only.",
-    ),
+    **texts("kl_penalty"),
 )
 
 
@@ -225,50 +174,7 @@ DPO_LOSS = Exercise(
         ),
         Probe("fp64 stays fp64", lambda g: (*(t.double() for t in _pairs(g, 3)), 0.2), tolerance=1e-6),
     ),
-    faults={
-        "chosen and rejected exchanged": Fault(
-            "two things are exchanged: chosen and rejected, or model and reference",
-            "The loss must fall when the model makes the chosen text more probable than its reference does.",
-        ),
-        "reference unused": Fault(
-            "the reference is not used", "What counts is the change against it, or long texts would always lose."
-        ),
-        "reference alone": Fault("only the reference is used", "Where does the model itself come in?"),
-        "reference added": Fault(
-            "the reference is added, or that of the other text subtracted",
-            "The change of a text is its log-probability minus the one that the reference gives to the same text.",
-        ),
-        "only the chosen": Fault("only the chosen texts count", "It is about pairs: what should the other text do?"),
-        "only the rejected": Fault(
-            "only the rejected texts count", "It is about pairs: what should the chosen text do?"
-        ),
-        "sum of both": Fault("the two changes are added", "One should be larger than the other."),
-        "ratios": Fault("the ratios are subtracted", "The formula has their logarithms: leave out the exponential."),
-        "beta in front": Fault("beta multiplies the loss", "It belongs inside, where it scales the difference."),
-        "beta unused": Fault("beta is not used", "It scales the difference before the sigmoid."),
-        "divided by beta": Fault("the difference is divided by beta", "In the formula it is multiplied."),
-        "mean inside": Fault(
-            "the mean is taken before the sigmoid", "Each pair has a loss of its own, and these are averaged."
-        ),
-        "no logarithm": Fault("the logarithm is missing", "It is the negative log of a probability, as in lesson 03."),
-        "no sigmoid": Fault("the sigmoid is missing", "Pairs that are right by far should count less and less."),
-        "hinge": Fault("it is a hinge loss", "Here the negative log of a sigmoid is expected."),
-        "squared": Fault("it is a squared error", "Here the negative log of a sigmoid is expected."),
-        "overflow": Fault(
-            "the logarithm of a sigmoid overflows",
-            "For a large negative number the sigmoid is 0 in fp32: look for a function that does both at once.",
-        ),
-        "one minus": Fault("it is 1 minus the probability", "It is the negative log of the probability."),
-        "wrong sign": Fault("the minus in front is missing", "A loss of a probability is minus its logarithm."),
-        "sum over the pairs": Fault("the losses are added", "The mean is expected."),
-        "one number for each pair": Fault("there is a loss for each pair", "One number is expected: their mean."),
-    },
-    hints=(
-        "For each text: by how much has its log-probability changed against the reference?",
-        "The chosen text should have changed by more. Which difference must then be large?",
-        "Times beta, through a sigmoid, it is a probability. What is the loss of a probability (lesson 03)?",
-        "`torch.nn.functional` has the log of the sigmoid as one function, which does not overflow.",
-    ),
+    **texts("dpo_loss"),
 )
 
 EXERCISES = (KL_PENALTY, DPO_LOSS)

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe, in_fp64
+from .base import Exercise, Probe, in_fp64, texts
 
 
 def policy_gradient_loss(
@@ -93,66 +93,7 @@ POLICY_GRADIENT_LOSS = Exercise(
         Probe("the gradient reaches the log-probabilities alone", lambda g: _texts(g, 4, 6), gradients=True),
         Probe("fp64 stays fp64", lambda g: in_fp64(_texts(g, 2, 5)), tolerance=1e-6),
     ),
-    faults={
-        "wrong sign": Fault(
-            "the minus is missing", "An optimizer makes the loss smaller, and the reward is to become larger."
-        ),
-        "absolute value": Fault("the loss is made positive", "Its sign carries meaning: it may be below 0."),
-        "advantages with gradient": Fault(
-            "the gradient flows into the advantages, too",
-            "They are given numbers: what would it mean to change the reward instead of the model?",
-        ),
-        "log-probabilities detached": Fault(
-            "no gradient reaches the log-probabilities", "They are all through which the model can learn."
-        ),
-        "probabilities": Fault(
-            "probabilities are weighted, not their logarithms",
-            "The texts were drawn from the model, so likely ones count more often already.",
-        ),
-        "advantages unused": Fault("the advantages are not used", "Every text is then made more likely, good or bad."),
-        "advantages along the tokens": Fault(
-            "the advantages are spread along the tokens", "There is one for each text: which axis has the texts?"
-        ),
-        "only the good": Fault("texts with a negative advantage are left out", "They say what to write less often."),
-        "only the bad": Fault("texts with a positive advantage are left out", "They say what to write more often."),
-        "sign of the advantage": Fault("only the sign of an advantage counts", "Its size counts, too."),
-        "advantage without sign": Fault(
-            "the sign of the advantages is lost", "A text that is worse than usual should become less likely."
-        ),
-        "centred again": Fault(
-            "the mean of the advantages is subtracted", "The caller has decided on the baseline already."
-        ),
-        "softmax of the advantages": Fault("the advantages go through a softmax", "Multiply by them as they are."),
-        "mask unused": Fault(
-            "tokens count that the model did not write", "Prompt and padding were not its choice: use the mask."
-        ),
-        "mask upside down": Fault(
-            "the mask is used upside down", "It is True at the tokens that the model has written."
-        ),
-        "last token only": Fault("only the last written token counts", "Every choice led to the reward."),
-        "first token missing": Fault("the first written token does not count", "It was the model's choice, too."),
-        "product of two means": Fault(
-            "the mean log-probability is multiplied by the mean advantage",
-            "Multiply each text by its own advantage before you take a mean.",
-        ),
-        "sum over all tokens": Fault("the sum is not divided", "By how many tokens, if only written ones count?"),
-        "divided by all positions": Fault(
-            "the sum is divided by the number of all positions", "Only the written tokens count: how many are there?"
-        ),
-        "sum of each text, mean over texts": Fault(
-            "the sum is divided by the number of texts", "Here every written token counts the same: divide by those."
-        ),
-        "mean of each text first": Fault(
-            "each text is averaged by itself first", "A token of a short text then counts more than one of a long text."
-        ),
-        "one number for each text": Fault("there is a loss for each text", "One number is expected."),
-    },
-    hints=(
-        "Write it for one token first: which number times the log-probability, and with which sign?",
-        "An advantage belongs to a text, and a text is a row. Give the advantages a second axis to multiply each row.",
-        "Keep the products where the mask is True, and take one mean over them.",
-        "`detach` returns the same numbers without a way back for the gradient.",
-    ),
+    **texts("policy_gradient_loss"),
 )
 
 
@@ -223,55 +164,7 @@ GROUP_ADVANTAGES = Exercise(
         Probe("any strides", lambda g: (torch.randn(6, 3, generator=g).mT,)),
         Probe("fp64 stays fp64", lambda g: (torch.randn(2, 3, generator=g).double(),), tolerance=1e-6),
     ),
-    faults={
-        "mean over the whole batch": Fault(
-            "one mean over all groups is subtracted",
-            "A difficult beginning then counts against its texts: each group has a mean of its own.",
-        ),
-        "mean over the beginnings": Fault(
-            "texts of different groups are compared", "A row is a group: along which axis is the mean of a group?"
-        ),
-        "mean on the wrong axis": Fault(
-            "the means of the groups are subtracted along the wrong axis",
-            "The mean of a row belongs to this row: keep the axis, so that it broadcasts along it.",
-        ),
-        "no baseline": Fault("nothing is subtracted", "How much better than its group is each text?"),
-        "sum of the group": Fault(
-            "the sum of the group is subtracted", "Is a text that is as good as usual then at 0?"
-        ),
-        "median of the group": Fault("the median is subtracted", "The mean is expected: it also makes the sum 0."),
-        "best of the group": Fault("the best of the group is the baseline", "Then no text is ever better than usual."),
-        "worst of the group": Fault("the worst of the group is the baseline", "Then no text is worse than usual."),
-        "first of the group": Fault("the first text is the baseline", "All texts of the group make the baseline."),
-        "mean of the others": Fault(
-            "a text is compared with the mean of the others", "Here the mean of the whole group is expected."
-        ),
-        "mean of those above 0": Fault("rewards of 0 are left out of the mean", "A failure is a result, too."),
-        "a fixed baseline": Fault("the baseline is one half", "It depends on the group."),
-        "wrong sign": Fault("the difference is taken the wrong way", "A text above the mean has a positive advantage."),
-        "divided by the spread": Fault(
-            "the differences are divided by the standard deviation",
-            "Some recipes do this. Here the differences are expected as they are.",
-        ),
-        "divided by the spread, of n": Fault(
-            "the differences are divided by the standard deviation, computed with n",
-            "Some recipes do this. Here the differences are expected as they are.",
-        ),
-        "divided by the spread of all": Fault(
-            "the differences are divided by the standard deviation of all rewards",
-            "Here the differences are expected as they are.",
-        ),
-        "divided by the size": Fault("the differences are divided by the size of the group", "Leave them as they are."),
-        "divided by the mean": Fault("the rewards are divided by the mean", "A difference is expected, not a ratio."),
-        "softmax": Fault("the rewards go through a softmax", "Only a mean is subtracted, and the result sums to 0."),
-        "only the sign": Fault("only the sign is left", "How far above or below the mean counts, too."),
-        "only above the mean": Fault("what is below the mean becomes 0", "It should be negative."),
-        "flat": Fault("the groups are joined into one row", "The result has the shape of the rewards."),
-    },
-    hints=(
-        "Take the first group by itself. What is its mean, and how far from it is each of its rewards?",
-        "`mean` takes an axis. To subtract its result from every column, keep this axis with `keepdim`.",
-    ),
+    **texts("group_advantages"),
 )
 
 EXERCISES = (POLICY_GRADIENT_LOSS, GROUP_ADVANTAGES)

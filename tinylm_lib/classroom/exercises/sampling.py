@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def apply_temperature(logits: Tensor, temperature: float, on: frozenset[str] = frozenset()) -> Tensor:
@@ -93,65 +93,7 @@ APPLY_TEMPERATURE = Exercise(
         Probe("a high temperature nearly levels", lambda g: (_scores(g, 2, 6), 50.0)),
         Probe("any strides", lambda g: (_scores(g, 6, 3).T, 0.6)),
     ),
-    faults={
-        "temperature unused": Fault(
-            "the temperature has no effect",
-            "It is not used, or it cancels when you divide by the sum. It divides the scores, before softmax.",
-        ),
-        "multiplied": Fault(
-            "the scores are multiplied by the temperature",
-            "A higher temperature should bring the probabilities closer together, and here it moves them apart.",
-        ),
-        "negated": Fault("the signs are turned", "The largest score has the largest probability at every temperature."),
-        "squared": Fault("the temperature is applied twice", "Once is enough."),
-        "root": Fault("the root of the temperature is taken", "The scores are divided by the temperature itself."),
-        "one more": Fault("1 is added to the temperature", "At 1 nothing changes."),
-        "never colder": Fault("temperatures below 1 are not used", "They sharpen."),
-        "never warmer": Fault("temperatures above 1 are not used", "They level."),
-        "of probabilities": Fault(
-            "probabilities are divided by the temperature", "It acts on the scores, before softmax; softmax comes once."
-        ),
-        "of their logarithm": Fault("the logarithm of the logits is taken", "Logits are logarithms already."),
-        "divided behind": Fault(
-            "the probabilities are divided by the temperature",
-            "They no longer sum to 1. Divide the logits instead, before softmax.",
-        ),
-        "no softmax": Fault("the scores are returned", "Probabilities are expected."),
-        "twice": Fault("softmax is applied twice", "The softmax of probabilities is nearly flat."),
-        "logarithm": Fault("logarithms are returned", "Probabilities are expected."),
-        "only the largest": Fault(
-            "the largest score gets everything", "That is greedy choice, the limit of a falling temperature."
-        ),
-        "over the batch": Fault("rows compete with one another", "The tokens are the last axis."),
-        "over everything": Fault("all rows share one sum", "Each row is a text of its own."),
-        "naive": Fault("the exponential overflows", "Large scores, or small temperatures: take the maximum off first."),
-        "maximum undivided": Fault(
-            "the largest of the undivided scores is taken off",
-            "It must be the largest of what goes into the exponential.",
-        ),
-        "maximum of all": Fault(
-            "the largest score of all rows is taken off", "A row far below it vanishes: each has its own."
-        ),
-        "powers not shared out": Fault(
-            "probabilities are raised to a power, and not normalized again", "They no longer sum to 1."
-        ),
-        "sigmoid": Fault("each score is squeezed by itself", "Probabilities of tokens sum to 1: softmax."),
-        "no exponential": Fault(
-            "the scores themselves are divided by their sum", "Softmax takes the exponential of each first."
-        ),
-        "of exponentials": Fault(
-            "exponentials are divided by the temperature", "It divides the scores, before any exponential."
-        ),
-        "sorted": Fault("the probabilities come back in falling order", "Each belongs to its token."),
-        "whole temperatures": Fault("the temperature is rounded down", "1.6 is not 1."),
-        "limited": Fault("low temperatures are not used", "The smaller, the sharper; nothing is said of a limit."),
-        "in bits": Fault("powers of 2 are taken", "Softmax takes powers of e."),
-    },
-    hints=(
-        "Which of the two happens first: the temperature, or softmax?",
-        "At 2 the probabilities should come closer together. Try it with two scores.",
-        "Does it overflow? Take the maximum off the scores before any exponential, as in lesson 03.",
-    ),
+    **texts("apply_temperature"),
 )
 
 EXERCISES = (APPLY_TEMPERATURE,)

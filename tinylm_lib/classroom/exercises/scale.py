@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def compute_optimal(flops: float, tokens_per_parameter: float, on: frozenset[str] = frozenset()) -> tuple[float, float]:
@@ -48,40 +48,7 @@ COMPUTE_OPTIMAL = Exercise(
         Probe("fewer tokens than parameters work", lambda g: (6.0 * 8 * 2, 0.25)),
         Probe("whole numbers work", lambda g: (6 * 7 * 14, 2)),
     ),
-    faults={
-        "forward only": Fault(
-            "2 FLOPs per parameter and token are counted", "The backward pass takes twice as many again."
-        ),
-        "backward only": Fault("4 FLOPs per parameter and token are counted", "The forward pass counts, too."),
-        "six left out": Fault(
-            "the 6 is left out", "A parameter costs several FLOPs for each token, forward and backward."
-        ),
-        "six multiplied": Fault("the 6 multiplies the compute", "For one parameter, does a token cost 6 or a sixth?"),
-        "ratio added": Fault("the ratio is added to the 6", "Put tokens = ratio times parameters into the product."),
-        "whole parameters": Fault("the parameters are rounded to a whole number", "They need not be whole."),
-        "six outside the root": Fault("the 6 stands outside the root", "First solve for the square of the parameters."),
-        "no root": Fault("the root is missing", "The tokens grow with the parameters, so parameters occur squared."),
-        "cube root": Fault("a cube root is taken", "How often do the parameters occur in the product?"),
-        "ratio unused": Fault(
-            "parameters and tokens share the compute as equals", "The ratio changes the parameters, too."
-        ),
-        "ratio outside the root": Fault("the ratio stands outside the root", "First solve for the square."),
-        "times the ratio": Fault("the ratio multiplies under the root", "More tokens for each leave fewer parameters."),
-        "always 20": Fault("the ratio is always 20", "The caller says which."),
-        "all to the parameters": Fault("all compute goes to the parameters", "They share it with the tokens."),
-        "tokens are the ratio": Fault("the second number is the ratio", "It is tokens per parameter: times how many?"),
-        "as many tokens as parameters": Fault("there are as many tokens as parameters", "Where is the ratio?"),
-        "six lost for the tokens": Fault("the tokens are compute over parameters", "Where is the 6?"),
-        "exchanged": Fault(
-            "the two results are exchanged",
-            "First the parameters. Or is the ratio upside down? It is tokens per parameter.",
-        ),
-    },
-    hints=(
-        "Two equations: compute is 6 times parameters times tokens, and tokens are the ratio times parameters.",
-        "Put the second into the first. The parameters now occur squared.",
-        "Solve for the square, take the root, and the tokens follow.",
-    ),
+    **texts("compute_optimal"),
 )
 
 
@@ -162,57 +129,7 @@ ALL_REDUCE_MEAN = Exercise(
             tolerance=1e-6,
         ),
     ),
-    faults={
-        "mean of means": Fault(
-            "every process has the same weight",
-            "A process with fewer targets averaged over fewer; each target must have the same weight.",
-        ),
-        "mean of those with targets": Fault(
-            "every process with targets has the same weight", "A process with fewer targets averaged over fewer."
-        ),
-        "sum": Fault("the gradients are added up", "Then more processes would make larger steps. A mean is expected."),
-        "weighted and not divided": Fault("the weighted sum is not divided", "By how many targets in all?"),
-        "weighted, divided by processes": Fault(
-            "the weighted sum is divided by the number of processes", "The weights are targets: divide by all of them."
-        ),
-        "divided by all targets": Fault(
-            "the sum is divided by all targets without weights",
-            "Each gradient is a mean already: times how many targets?",
-        ),
-        "divided by own targets": Fault(
-            "each gradient is divided by its number of targets", "It is a mean already: make it a sum first."
-        ),
-        "weights upside down": Fault("few targets have more weight than many", "Look at the weights."),
-        "weighted and divided twice": Fault(
-            "it is divided by the processes as well", "The weights add up to 1 already."
-        ),
-        "weights squared": Fault("the weights are squared", "Twice the targets, twice the weight."),
-        "roots as weights": Fault("the weights are roots", "Twice the targets, twice the weight."),
-        "softmax as weights": Fault(
-            "the weights are a softmax", "Shares of the targets are meant, without exponentials."
-        ),
-        "divided by the largest": Fault("it is divided by the largest batch", "By all targets together."),
-        "divided by the tensors": Fault("it is divided by the number of tensors", "The mean goes over the processes."),
-        "weights in reverse": Fault(
-            "the weights are in reverse order", "Weight and gradients of one process belong together."
-        ),
-        "weights of the neighbour": Fault(
-            "each process has its neighbour's weight", "Weight and gradients of one process belong together."
-        ),
-        "largest batch only": Fault("only the largest batch counts", "All processes have a share."),
-        "only the first": Fault("only the first process counts", "All processes have a share."),
-        "only the last": Fault("only the last process counts", "Does the sum start again at 0 in the loop?"),
-        "only the first tensor is weighted": Fault(
-            "only the first tensor is weighted by targets", "The same weights hold for all tensors of a process."
-        ),
-        "absolute values": Fault("absolute values are averaged", "Gradients that disagree cancel."),
-        "one number": Fault("all numbers of a tensor become their mean", "The mean goes over the processes only."),
-    },
-    hints=(
-        "Each process gives the gradient of its own mean loss. What would the sum over its targets be?",
-        "Add up these sums over the processes, and divide once, by all targets together.",
-        "Do this for the first tensor of every process, then for the second: `zip(*gradients)` sorts them so.",
-    ),
+    **texts("all_reduce_mean"),
 )
 
 EXERCISES = (COMPUTE_OPTIMAL, ALL_REDUCE_MEAN)

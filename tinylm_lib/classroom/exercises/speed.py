@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...config import ModelConfig
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 GATED = {"swiglu": 3, "geglu": 3}  # matrices of a feed-forward; the others have two
 
@@ -58,38 +58,7 @@ ATTAINABLE = Exercise(
         Probe("numbers of real machines", lambda g: (2e9, 1.2e7, 1.2e11, 1e10)),
         Probe("whole numbers are numbers, too", lambda g: (7, 28, 1000, 12)),
     ),
-    faults={
-        "upside down": Fault("bytes are divided by FLOPs", "Intensity is FLOPs per byte."),
-        "the larger": Fault("the larger of the two limits counts", "The slower of the two holds up the other."),
-        "no roof": Fault("the peak is never looked at", "However high the intensity is, the processor has a limit."),
-        "only the roof": Fault("the memory is never looked at", "Numbers must arrive before they can be multiplied."),
-        "the mean": Fault("the two limits are averaged", "Only the slower one sets the pace."),
-        "one after the other": Fault(
-            "moving and computing wait for each other",
-            "In this model they go on at the same time: take the slower one.",
-        ),
-        "all or nothing": Fault("below the meeting point nothing is done", "There the memory sets the pace."),
-        "bandwidth unused": Fault("intensity is compared with the peak", "FLOPs per byte: how many bytes in a second?"),
-        "intensity unused": Fault(
-            "bandwidth is compared with the peak",
-            "Bytes per second are not FLOPs per second: multiply by the intensity.",
-        ),
-        "peak times intensity": Fault(
-            "the peak is multiplied", "The intensity multiplies the bandwidth, not the peak."
-        ),
-        "whole numbers": Fault(
-            "the intensity is cut to a whole number", "Divide with `/`, because `//` drops the remainder."
-        ),
-        "seconds": Fault("the seconds are returned", "Return the speed, in FLOPs per second."),
-        "share": Fault("the fraction of the peak is returned", "Return the speed itself, in FLOPs per second."),
-        "giga": Fault("the result is in units of a billion", "FLOPs per second, as the arguments are."),
-        "bits": Fault("bytes are counted as bits", "The arguments are bytes already."),
-        "numbers instead of bytes": Fault("bytes are divided by 4", "n_bytes holds bytes already, not numbers."),
-    },
-    hints=(
-        "Suppose the processor were infinitely fast. How many FLOPs per second would the memory allow?",
-        "Bytes per second, times FLOPs per byte. And the processor has a limit of its own.",
-    ),
+    **texts("attainable"),
 )
 
 
@@ -196,66 +165,7 @@ TRAINING_FLOPS = Exercise(
             sees=lambda _, n: "float" if isinstance(n, float) else "int",
         ),
     ),
-    faults={
-        "a multiply-add is one": Fault("a multiply-add counts 1", "A multiplication and an addition: two operations."),
-        "forward alone": Fault("only the forward pass is counted", "Backward has two products for each one."),
-        "backward as forward": Fault(
-            "backward takes as many FLOPs as forward", "It needs a product for the inputs and one for the weights."
-        ),
-        "four passes": Fault("there is one pass too many", "One forward, and two products for each one backward."),
-        "per token": Fault("the FLOPs of one token are returned", "Count the whole batch."),
-        "one text": Fault("one text is counted", "There are batch_size of them."),
-        "one position": Fault("one position of each text is counted", "All positions are computed."),
-        "no scores": Fault("scores and mixing are left out", "They have no weights, but they are products."),
-        "scores, no mixing": Fault(
-            "one of the two products of attention is missing",
-            "Queries with keys, then weights with values. Or did you leave out the masked half? It counts.",
-        ),
-        "scores squared": Fault(
-            "the scores grow with the cube of the text", "Each query meets seq_len keys; there are seq_len queries."
-        ),
-        "scores of one layer": Fault("the scores are counted once", "Each layer has its own."),
-        "scores of one head": Fault("the scores of one head are counted", "Each of the n_heads has its own."),
-        "scores of the groups": Fault(
-            "scores are counted for each key-value head", "Every query head has scores of its own, shared keys or not."
-        ),
-        "scores as wide as the model": Fault(
-            "heads are taken to be as wide as the model together", "They are n_heads times d_head wide."
-        ),
-        "one layer": Fault("one block is counted", "There are n_layers of them."),
-        "no head": Fault("the head is left out", "Each position gets a score for each token of the vocabulary."),
-        "a tied head is free": Fault(
-            "a tied head counts nothing", "It has no weights of its own, but its product is computed all the same."
-        ),
-        "a head in each layer": Fault("each layer has a head", "There is one, at the end."),
-        "embedding": Fault("the embedding is counted as a product", "It looks up rows: nothing is multiplied."),
-        "norms": Fault("the gains of the norms are counted", "Only matrix products count here."),
-        "no groups": Fault("n_kv_heads is not used", "With fewer key-value heads two of the maps are narrower."),
-        "groups everywhere": Fault(
-            "all maps shrink with n_kv_heads", "Queries and the output projection keep all n_heads."
-        ),
-        "square maps": Fault(
-            "all four maps of attention are C by C", "They are C by n_heads or n_kv_heads times d_head."
-        ),
-        "no output projection": Fault("attention has three maps", "Which one mixes the heads at the end?"),
-        "no attention": Fault(
-            "the maps of attention are left out", "There are four: queries, keys, values and the output projection."
-        ),
-        "no feed-forward": Fault("the feed-forward is left out", "Two matrices, or three with a gate."),
-        "no gate": Fault("SwiGLU has two matrices", "Up, down, and the gate."),
-        "GEGLU without a gate": Fault("GEGLU has two matrices", "It has a gate, as SwiGLU has: three."),
-        "a float": Fault(
-            "the result is a float", "A count is whole: factors without a point, and `//` instead of `/`."
-        ),
-        "always a gate": Fault("every feed-forward has a gate", "GELU's has none."),
-        "four times": Fault("d_ff is four times the width", "The config says how wide it is: d_ff."),
-    },
-    hints=(
-        "A linear map multiplies each of its weights once for each token. Which matrices does a token meet?",
-        "Two products have no weights: queries with keys, and weights with values. Each query meets seq_len keys.",
-        "Count multiply-adds for one token first. Then: how many operations each, how many tokens, how many products "
-        "backward?",
-    ),
+    **texts("training_flops"),
 )
 
 EXERCISES = (ATTAINABLE, TRAINING_FLOPS)

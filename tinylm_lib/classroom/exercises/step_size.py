@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from torch import Generator
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def warmup_cosine(
@@ -140,90 +140,7 @@ WARMUP_COSINE = Exercise(
             for step in (10_000, 15_000, 19_500)
         ),
     ),
-    faults={
-        "no warm-up": Fault("there is no warm-up", "Up to warmup_steps the rate rises from 0 to the peak."),
-        "steps": Fault("the rate stays 0 and then jumps", "Is the share rounded down to a whole number (`//`)?"),
-        "peak at once": Fault("the warm-up has the peak from the beginning", "It rises from 0 in a straight line."),
-        "bent warm-up": Fault("the warm-up is a parabola", "It rises in a straight line."),
-        "root warm-up": Fault("the warm-up rises like a root", "It rises in a straight line."),
-        "cosine warm-up": Fault("the warm-up is a cosine, too", "It rises in a straight line."),
-        "waits at the floor": Fault("the warm-up stays at the floor", "It rises from 0 in a straight line."),
-        "never below the floor": Fault(
-            "the floor holds in the warm-up, too", "It rises from 0: the floor is for the end."
-        ),
-        "share of all steps": Fault("the warm-up rises over all steps", "It has reached the peak at warmup_steps."),
-        "counted from both ends": Fault("the first step has a rate of 0", "It has its share: step 1 of warmup_steps."),
-        "one step more to the peak": Fault(
-            "1 is added to step and warmup_steps", "Step 1 has one share of warmup_steps."
-        ),
-        "warm-up one shorter": Fault("the peak is reached one step early", "Step warmup_steps has it."),
-        "from the floor": Fault("the warm-up starts at the floor", "It starts from 0."),
-        "from 0": Fault(
-            "steps are counted from 0",
-            "They count from 1: the first step moves already, and step warmup_steps has the peak.",
-        ),
-        "one ahead": Fault(
-            "step is counted one too far", "Step warmup_steps has the peak, step total_steps the floor."
-        ),
-        "from the first step": Fault(
-            "the cosine runs from the first step", "It begins where the warm-up ends, at the peak."
-        ),
-        "length not reduced": Fault(
-            "the fall is as long as the whole training", "Its length is what the warm-up leaves."
-        ),
-        "one early": Fault("the floor is reached one step early", "Step total_steps is the first at the floor."),
-        "one late": Fault("the floor is missed by one step", "Step total_steps has it."),
-        "goes on": Fault(
-            "the cosine goes on behind the end", "It would rise again: after total_steps the rate stays at the floor."
-        ),
-        "floor for one step": Fault("nothing is left after total_steps", "The floor is, for ever."),
-        "start not subtracted": Fault(
-            "the warm-up is not subtracted from step", "The fall begins at warmup_steps, with nothing done."
-        ),
-        "one step ahead": Fault("the cosine is one step ahead", "At warmup_steps nothing of the fall is done."),
-        "one step behind": Fault(
-            "the cosine is one step behind", "At warmup_steps nothing of the fall is done, and not less."
-        ),
-        "ends at 0": Fault("nothing is left after the end", "The floor is."),
-        "back to the peak": Fault("the peak comes back after the end", "The floor is what is left."),
-        "degrees": Fault("the angle is in degrees", "`cos` counts in radians: half a turn is pi."),
-        "no pi": Fault("pi is missing", "The cosine falls from 1 to -1 in half a turn, which is pi."),
-        "quarter": Fault("a quarter of a cosine is used", "Half a turn: flat at the beginning and at the end."),
-        "whole turn": Fault("a whole cosine is used", "Half a turn: from its highest to its lowest value."),
-        "upwards": Fault("the rate rises where it should fall", "Look at the sign of the cosine."),
-        "not halved": Fault("1 + cos is not halved", "It runs from 2 to 0; a share runs from 1 to 0."),
-        "cosine alone": Fault("the cosine itself is the share", "It runs from 1 to -1; a share runs from 1 to 0."),
-        "sine": Fault("a sine is used", "The cosine starts at its highest value: at the peak."),
-        "quarter of a sine": Fault(
-            "a quarter of a sine is used", "Half a cosine: flat at the beginning and at the end."
-        ),
-        "parabola": Fault("the rate falls like a parabola", "Half a cosine is asked for."),
-        "fades geometrically": Fault("the rate fades by a constant factor", "Half a cosine is asked for."),
-        "brackets missing": Fault(
-            "only the cosine is halved",
-            "The whole share, 1 + cos, is halved, and then multiplied: see to the brackets.",
-        ),
-        "straight": Fault("the rate falls in a straight line", "Half a cosine is asked for."),
-        "stays up": Fault("the rate does not fall", "Behind the warm-up comes half a cosine."),
-        "floor unused": Fault("the floor is not used", "The fall ends there, and stays there."),
-        "floor at the end only": Fault("the fall runs to 0", "It runs from peak to floor."),
-        "floor left out": Fault(
-            "the floor is subtracted, and not added again", "The curve runs between floor and peak."
-        ),
-        "floor added": Fault(
-            "the floor is added to the whole curve", "The fall starts at the peak: how high is it above the floor?"
-        ),
-        "floor as a limit": Fault(
-            "the curve is cut off at the floor", "It ends there by itself: scale what lies between."
-        ),
-        "peak unused": Fault("the peak is not used", "The rate is asked for, not a share of it."),
-        "ends exchanged": Fault("peak and floor are exchanged", "The warm-up ends at the peak."),
-    },
-    hints=(
-        "Three parts: before warmup_steps, from there to total_steps, and after.",
-        "For the middle part, first find the fraction of the way that is done, from 0 to 1.",
-        "cos runs from 1 to -1 over half a turn. Turn that into 1 to 0, then into peak to floor.",
-    ),
+    **texts("warmup_cosine"),
 )
 
 EXERCISES = (WARMUP_COSINE,)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def next_token_pairs(ids: Tensor, on: frozenset[str] = frozenset()) -> tuple[Tensor, Tensor]:
@@ -72,47 +72,7 @@ NEXT_TOKEN_PAIRS = Exercise(
         _exact("as many texts as tokens", lambda g: (_ids(g, 4, 4),)),
         _exact("any strides", lambda g: (_ids(g, 7, 3).T,)),
     ),
-    faults={
-        "not shifted": Fault(
-            "the targets are the inputs", "Copying would then be enough: which token should be predicted?"
-        ),
-        "both shifted": Fault("inputs and targets are both the later tokens", "The first token is an input, too."),
-        "shifted back": Fault("inputs and targets are exchanged", "The model would learn to predict the token before."),
-        "two ahead": Fault(
-            "the target is the token after the next", "One step is asked for: are the ids shifted twice?"
-        ),
-        "over the batch": Fault(
-            "the texts are shifted, not the tokens", "ids are (B, T): the tokens of a text lie along axis 1."
-        ),
-        "wraps around": Fault(
-            "the first token is the target of the last", "Behind the last token nothing is known: it is not an input."
-        ),
-        "wraps around batch": Fault(
-            "the target of the last token comes from the next text",
-            "Behind the last token nothing is known: it is not an input.",
-        ),
-        "rolled and cut": Fault(
-            "the ids are rolled the wrong way", "The target is the token that comes next, not the one before."
-        ),
-        "halves": Fault("the text is cut in two", "Every token but the last has its successor as target."),
-        "reversed": Fault("the text runs backwards", "Keep the order; the target is the next token."),
-        "every other": Fault("tokens are inputs and targets by turns", "Every token but the last is an input."),
-        "inputs whole": Fault("the last token is an input as well", "It has no target: nothing is known behind it."),
-        "targets whole": Fault(
-            "the first token is a target as well", "Nothing stands before it from which it could be predicted."
-        ),
-        "padded": Fault("the last target is filled with -100", "One position less is asked for: T - 1 of both."),
-        "padded with 0": Fault(
-            "the last target is filled with 0", "Token 0 is a token; one position less is asked for."
-        ),
-        "last token": Fault("only the last token is a target", "Every position learns: T - 1 targets per text."),
-        "flat": Fault("the texts are joined", "Both are (B, T - 1)."),
-        "floats": Fault("the ids become floats", "They are numbers of rows: integers."),
-    },
-    hints=(
-        "Write down four tokens, and below each the one that should be predicted there. Which column stays empty?",
-        "Both results are slices of ids along its second axis: one leaves out the end, the other the beginning.",
-    ),
+    **texts("next_token_pairs"),
 )
 
 
@@ -250,75 +210,7 @@ RANDOM_WINDOWS = Exercise(
         _drawing("chance comes from the given generator", 300, 10, 6, _generated),
         _drawing("there may be more windows than starts", 12, 200, 4, _sizes),
     ),
-    faults={
-        "not shifted": Fault(
-            "y is the same window as x", "Copying would then be enough: which token should be predicted?"
-        ),
-        "exchanged": Fault("x and y are exchanged", "The inputs come first, and the targets are one token later."),
-        "two ahead": Fault("y is two tokens later", "One token: are the windows shifted twice?"),
-        "other windows": Fault(
-            "x and y are drawn at different starts", "The targets must belong to the inputs: draw once."
-        ),
-        "next window": Fault(
-            "y is the window that follows x", "It is the same window, one token later: most tokens are in both."
-        ),
-        "next token only": Fault(
-            "y is the one token behind the window", "Every position has a target: seq_len of them."
-        ),
-        "wraps around": Fault(
-            "the last target is the first token of its row", "It is the token that follows in the text."
-        ),
-        "one longer": Fault(
-            "x has one token too many", "Cut the window apart: all but its last token, all but its first."
-        ),
-        "one too short": Fault(
-            "the windows are one token too short", "x and y have seq_len tokens each: the window has one more."
-        ),
-        "sizes exchanged": Fault("batch_size and seq_len are exchanged", "A row is a window: (batch_size, seq_len)."),
-        "transposed": Fault("the windows are columns", "A row is a window: (batch_size, seq_len)."),
-        "tokens shuffled": Fault(
-            "the tokens are shuffled", "Nothing is left to predict then: only the starts are random."
-        ),
-        "one start": Fault("all windows start at the same place", "Draw a start for each."),
-        "one after the other": Fault(
-            "windows start one after the other", "Draw a start for each, so that a batch is mixed."
-        ),
-        "whole blocks": Fault(
-            "windows start only at multiples of seq_len", "Each start that leaves room is as likely as any other."
-        ),
-        "without repetition": Fault(
-            "no start is drawn twice", "Each row draws its own start: 12 tokens give 200 windows, too."
-        ),
-        "always at 0": Fault("all windows start at 0", "Draw a start for each."),
-        "each token drawn": Fault(
-            "each token is drawn by itself", "A row is a window: tokens that follow one another."
-        ),
-        "runs on at the beginning": Fault(
-            "windows run over the end and go on at the beginning", "Only starts that leave room are drawn."
-        ),
-        "from the beginning": Fault("nothing is random", "The starts are drawn from the generator."),
-        "only the beginning": Fault("windows start only near the beginning", "Up to where does a window still fit?"),
-        "a start missing": Fault(
-            "one of the possible starts is never drawn",
-            "For 4 tokens and windows of 3 there is one, and it is 0. `randint` draws its lower end and never its upper.",
-        ),
-        "one too far": Fault(
-            "a window may start one place too late", "The last target must lie inside: count the starts of a tiny text."
-        ),
-        "past the end": Fault(
-            "windows may run over the end", "How many starts leave room for seq_len inputs and the last target?"
-        ),
-        "always the same": Fault("the generator is seeded again", "Each batch is the same then: just draw from it."),
-        "generator unused": Fault(
-            "the given generator is not used",
-            "All chance comes from it: a run can be repeated, and each batch is another.",
-        ),
-    },
-    hints=(
-        "Draw batch_size starts with `torch.randint`. For 4 tokens and windows of 3 there is one start: which upper end says so?",
-        "A window has seq_len + 1 tokens: x is all but the last, y all but the first.",
-        "Cut and stack, or index once: a column of starts plus a row of offsets is a table of positions.",
-    ),
+    **texts("random_windows"),
 )
 
 EXERCISES = (NEXT_TOKEN_PAIRS, RANDOM_WINDOWS)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 
 def top_k_probs(probs: Tensor, k: int, on: frozenset[str] = frozenset()) -> Tensor:
@@ -83,37 +83,6 @@ def _ranked(_: tuple, result: Any) -> Any:
     return result.sort(-1, descending=True).values
 
 
-SHARING = {
-    "not renormalised": Fault(
-        "what is kept does not sum to 1", "The probability of the cut tokens must go to the others, in proportion."
-    ),
-    "minus infinity": Fault(
-        "cut tokens get -inf", "That is for logits. Probabilities that are cut are 0, and the others sum to 1."
-    ),
-    "softmax of the kept": Fault(
-        "softmax is applied to probabilities", "They are probabilities already: divide by their sum."
-    ),
-    "softmax of all": Fault("softmax is applied to the zeros, too", "Then cut tokens come back: divide by the sum."),
-    "even": Fault("the kept tokens get equal probabilities", "Their proportions stay."),
-    "a little for the others": Fault("the cut tokens keep a little", "They have exactly 0."),
-    "rest to the best": Fault("the best token gets all that was cut", "The kept ones grow in proportion."),
-    "rest spread": Fault(
-        "what was cut is added to the others in equal parts", "They grow in proportion: divide by their sum."
-    ),
-    "by the largest": Fault("it is divided by the largest", "Divide by the sum."),
-    "one sum for all rows": Fault("all rows share one sum", "Each row sums to 1."),
-    "square": Fault("the probabilities are squared", "Their proportions stay."),
-    "logarithm": Fault("logarithms are returned", "Probabilities are expected."),
-    "over the batch": Fault("rows compete with one another", "The tokens are the last axis."),
-    "sorted": Fault(
-        "the probabilities come back in falling order", "Each belongs to its token: put them back where they were."
-    ),
-    "mask in sorted order": Fault(
-        "the mask belongs to the sorted probabilities", "Bring it back to the order of the tokens before you use it."
-    ),
-    "ids of the first row": Fault("all rows keep the tokens of the first", "Each row has its own."),
-    "only the kept": Fault("only the kept probabilities are returned", "All V stay, the others with 0."),
-}
 TOP_K_PROBS = Exercise(
     name="top_k_probs",
     lesson="12",
@@ -138,36 +107,7 @@ TOP_K_PROBS = Exercise(
         Probe("tokens of probability 0 stay at 0", lambda g: (torch.tensor([0.0, 0.75, 0.0, 0.25]), 2)),
         Probe("any strides", lambda g: (_shares(g, 3, 8).T.contiguous().T, 5)),
     ),
-    faults={
-        **SHARING,
-        "mask in sorted order": Fault(
-            "the first k tokens stay",
-            "The most probable ones should, wherever they are. Is a mask made for sorted probabilities used on the others?",
-        ),
-        "ties kept": Fault(
-            "all tokens as probable as the k-th stay", "With ties these are more than k: choose by rank, not by value."
-        ),
-        "ties dropped": Fault(
-            "the k-th itself is cut", "Is it compared with `>`? Better choose by rank, not by value."
-        ),
-        "one less": Fault("one token too few stays", "Exactly k stay."),
-        "one more": Fault("one token too many stays", "Exactly k stay."),
-        "always two": Fault("k is not used", "The caller determines how many stay."),
-        "smallest": Fault("the least probable tokens stay", "Look at the order of sorting."),
-        "cuts the best": Fault("the best tokens are cut", "Is the mask used the wrong way round?"),
-        "k for all rows": Fault("k tokens stay in all rows together", "Each row keeps k."),
-        "nothing cut": Fault("nothing is cut", "All but k tokens get 0."),
-        "others' probabilities": Fault(
-            "the positions are right, but the probabilities are those of other tokens",
-            "What is put back at the positions of `topk` must be its values: they are in the same order.",
-        ),
-        "their ids": Fault("ids are returned", "Probabilities of all V tokens are expected."),
-    },
-    hints=(
-        "`topk` gives the values and their positions. Where do the values go in a row of zeros?",
-        "Comparing with the k-th value keeps too many when values are equal.",
-        "Divide by the sum at the end, row by row.",
-    ),
+    **texts("top_k_probs"),
 )
 
 
@@ -245,45 +185,7 @@ TOP_P_PROBS = Exercise(
         Probe("one row", lambda g: (_shares(g, 1, 6), 0.6)),
         Probe("any strides", lambda g: (_shares(g, 3, 8).T.contiguous().T, 0.85)),
     ),
-    faults={
-        **SHARING,
-        "crossing one cut": Fault(
-            "the token that crosses p is cut", "Where the best alone crosses it, nothing is left: 0 / 0."
-        ),
-        "at least one": Fault(
-            "the token that crosses p is cut, unless it is the best", "It stays: together they then reach p."
-        ),
-        "one more": Fault("one token too many stays", "The first that crosses p is the last to stay."),
-        "one behind p": Fault(
-            "one more token stays where the sum is exactly p",
-            "It has reached p already: a token stays where the sum before it is `<` p, not `<=`.",
-        ),
-        "crossing one trimmed": Fault("the token that crosses p is cut down to fit", "It stays whole."),
-        "not sorted": Fault("the sum runs in the order of the tokens", "It runs from the most probable down."),
-        "least first": Fault("the sum starts with the least probable", "It runs from the most probable down."),
-        "order the wrong way": Fault(
-            "the order is applied the wrong way round", "`scatter` brings a sorted row back, `gather` sorts it."
-        ),
-        "all rows as the first": Fault("all rows keep as many tokens as the first", "Each row has its own sum."),
-        "all rows as the longest": Fault("all rows keep as many tokens as the longest", "Each row has its own sum."),
-        "sum over all rows": Fault("the sum runs on from row to row", "Each row has its own sum."),
-        "share of tokens": Fault(
-            "a fraction p of the tokens stays", "p is about their probability, not about their number."
-        ),
-        "above p": Fault("each token above p stays", "It is the sum that must reach p."),
-        "above 1 - p": Fault("each token above 1 - p stays", "It is the sum that must reach p."),
-        "share of the best": Fault(
-            "each is compared with the best", "That is min-p; here it is the sum that must reach p."
-        ),
-        "the rest of p": Fault("1 - p is used instead of p", "The kept ones together reach p."),
-        "always 0.9": Fault("p is not used", "The caller determines how much stays."),
-        "cuts the best": Fault("the best tokens are cut", "Is the mask used the wrong way round?"),
-    },
-    hints=(
-        "Sort from the most probable down, and add up on the way.",
-        "A token stays while the sum before it is below p, so the one that crosses it stays.",
-        "Bring the result back to the order of the tokens, then divide by the sum.",
-    ),
+    **texts("top_p_probs"),
 )
 
 EXERCISES = (TOP_K_PROBS, TOP_P_PROBS)
