@@ -7,7 +7,19 @@ import pytest
 import torch
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
-from support.browser import NOTEBOOK, OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, assert_on_one_screen, enter, findings, nbval, rows_of
+from support.browser import (
+    NOTEBOOK,
+    OPENING,
+    SAMPLE,
+    SCREENSHOTS,
+    ZOOMED,
+    assert_fits,
+    assert_on_one_screen,
+    enter,
+    findings,
+    nbval,
+    rows_of,
+)
 
 from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.pretrained import load_pretrained

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 Beam = tuple[list[int], float]
 NextToken = Callable[[list[int]], Tensor]
@@ -189,88 +189,7 @@ BEAM_SEARCH = Exercise(
         _search("what a beam dropped is gone", lambda g: (_made_up(g, 8, 1.0), [2, 5], 2, 4)),
         _search("log probabilities far below -100", lambda g: (_made_up(g, 3, 0.05), [2, 1], 1, 1000)),
     ),
-    faults={
-        "one beam": Fault("only the best is kept", "That is greedy choice: n_beams continue at every step."),
-        "only the best grows": Fault(
-            "only the best beam grows", "Every beam grows; then all their continuations compete."
-        ),
-        "one token each": Fault(
-            "each beam continues with its own best token",
-            "Two continuations of one beam may beat both of another: rank them together.",
-        ),
-        "never ranked": Fault("the continuations are not ranked", "The n_beams most probable ones continue."),
-        "least probable": Fault(
-            "the least probable ones are kept", "Look at the order of sorting: log probabilities are negative."
-        ),
-        "nothing dropped": Fault(
-            "no beam is dropped before the end",
-            "After each step n_beams continue; all of them would be V times more per step.",
-        ),
-        "equal beams": Fault(
-            "the search starts with n_beams equal beams", "Equal beams have equal ends: it starts with one."
-        ),
-        "wrong parents": Fault(
-            "a token is appended to the wrong beam", "Each continuation belongs to the beam that it grew from."
-        ),
-        "one list for all": Fault(
-            "beams share one list", "Appending changes the list that the others hold, too: build a new one."
-        ),
-        "never reads on": Fault("every step looks at the start only", "The next token depends on all tokens so far."),
-        "reads one token": Fault(
-            "every step looks at the last token only", "The next token depends on all tokens so far."
-        ),
-        "start not read": Fault("the start is not read", "The next token depends on all tokens so far."),
-        "last step only": Fault("only the last step counts", "The probability of a text is the product of all steps."),
-        "logarithms added late": Fault(
-            "the first step does not count", "The probability of a text is the product of all steps."
-        ),
-        "probabilities added": Fault("probabilities are added", "They multiply; it is their logarithms that add up."),
-        "logarithms multiplied": Fault(
-            "logarithms are multiplied", "Probabilities multiply, so their logarithms add up."
-        ),
-        "probabilities": Fault("probabilities are returned", "Their logarithm is expected."),
-        "positive": Fault("the sign is turned", "The logarithm of a probability is not above 0."),
-        "in bits": Fault("the logarithm is that of base 2", "The natural logarithm is expected."),
-        "starts at 1": Fault(
-            "the search starts with a score of 1", "The start has a log probability of 0: it is given."
-        ),
-        "decreases": Fault("log probabilities are subtracted", "They are negative already, and add up."),
-        "one beam too many": Fault("one beam too many continues", "n_beams are kept."),
-        "always the best parent": Fault(
-            "all tokens are appended to the best beam", "Each belongs to the beam that it grew from."
-        ),
-        "index the wrong way round": Fault(
-            "beam and token are exchanged in a flat index",
-            "In a flattened (n_beams, V) the beam is how often V goes into the index.",
-        ),
-        "tokens alone": Fault("the log probabilities are missing", "Pairs are expected: (tokens, log_prob)."),
-        "scores alone": Fault("the tokens are missing", "Pairs are expected: (tokens, log_prob)."),
-        "pairs turned round": Fault("the pairs are turned round", "First the tokens, then their log probability."),
-        "two lists": Fault("tokens and log probabilities come in two lists", "One list of pairs is expected."),
-        "best tokens alone": Fault("the tokens of the best are returned", "A list of n_beams pairs is expected."),
-        "last tokens": Fault("only the last token of each is returned", "All tokens are expected."),
-        "per token": Fault(
-            "the mean per token is returned", "The log probability of the whole continuation is expected."
-        ),
-        "per token of all": Fault(
-            "it is divided by the number of tokens", "The log probability of the whole continuation is expected."
-        ),
-        "underflows": Fault(
-            "probabilities are multiplied, and become 0",
-            "In a long text nothing is left of them, not even in fp64: add logarithms.",
-        ),
-        "one step less": Fault("there is one step too few", "n_steps new tokens are expected."),
-        "one step more": Fault("there is one step too many", "n_steps new tokens are expected."),
-        "worst first": Fault("the worst comes first", "The best comes first."),
-        "one in the list": Fault("only the best is returned", "All n_beams are expected."),
-        "the best alone": Fault("the best is returned without a list", "All n_beams are expected, in a list."),
-    },
-    hints=(
-        "A beam is its tokens and its log probability. The search starts with one.",
-        "A step: let each beam grow by every token, then keep the n_beams best of all that grew.",
-        "One call of log_probs_fn gives the log probabilities of all V next tokens, so once per beam is enough.",
-        "Log probabilities add up; nothing is exponentiated on the way.",
-    ),
+    **texts("beam_search"),
 )
 
 EXERCISES = (BEAM_SEARCH,)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Fault, Probe
+from .base import Exercise, Probe, texts
 
 Model = Callable[[Tensor], Tensor]
 
@@ -93,53 +93,7 @@ CONTINUE_GREEDILY = Exercise(
         Probe("each round reads the whole text", _call(6, 2, 9)),
         Probe("as many tokens as n", _call(13, 8, 20)),
     ),
-    faults={
-        "first position": Fault(
-            "the scores of the first position are used",
-            "They belong to the second token. Those of the last position, `scores[:, -1]`, belong to the next one.",
-        ),
-        "one position early": Fault(
-            "the scores of the last position but one are used",
-            "They belong to the last token that is already there. Those of the last position belong to the next one.",
-        ),
-        "all positions": Fault(
-            "the highest score of all positions is taken",
-            "Only the last position belongs to the next token: choose it first, then take the highest score.",
-        ),
-        "sees the last token alone": Fault(
-            "the model gets only the last token",
-            "It has no memory between two calls. Give it the whole text in each round.",
-        ),
-        "never reads on": Fault(
-            "the model gets the first ids again in each round",
-            "Then every guess is the same. Give it the new tokens as well.",
-        ),
-        "start not read": Fault(
-            "the model gets only the new tokens",
-            "The text that was given belongs to what it has to read, in each round.",
-        ),
-        "least likely": Fault("the lowest score is taken", "A high score means a likely token: use `argmax`."),
-        "second choice": Fault("the second highest score is taken", "Greedy means: always the highest one."),
-        "drawn": Fault("the token is drawn at random", "There is no chance here: always take the highest score."),
-        "put in front": Fault("the new token is put before the text", "Write `torch.cat((ids, new), dim=1)`."),
-        "stops after one": Fault(
-            "only one token is appended", "Is the `return` inside the loop? It belongs after the loop."
-        ),
-        "one more": Fault("one token too many is appended", "The loop has n rounds."),
-        "one less": Fault("one token is missing", "The loop has n rounds."),
-        "new ones only": Fault("only the new tokens are returned", "The result begins with the ids that were given."),
-        "last one only": Fault(
-            "only the last new token is returned",
-            "The result is the whole text: the ids that were given, then all the new ones. Append each to `ids`.",
-        ),
-        "one axis": Fault("the result has one axis", "It must have two, (1, T + n), like ids."),
-        "nothing returned": Fault("nothing is returned", "Is there a `return` at the end of the function?"),
-    },
-    hints=(
-        "Write a loop of n rounds. What does the model have to read in each round?",
-        "The scores have one row for each position. Which row belongs to the token that comes next?",
-        "A round has three steps: compute the scores, choose the highest of the last row, append it to the text.",
-    ),
+    **texts("continue_greedily"),
 )
 
 EXERCISES = (CONTINUE_GREEDILY,)
