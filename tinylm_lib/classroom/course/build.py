@@ -20,6 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from nbformat import NotebookNode
 
+from ..display.picture import WIDGET
 from ..folders import NOTEBOOKS
 from .contents import PAGES, with_tables
 from .cut import cut
@@ -35,7 +36,6 @@ CELL_SECONDS, STUDENT_SECONDS = 120, 60
 # Spinning threads stall on a busy machine; parts that somebody kept must not change what is built.
 SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
 OF_A_READER = "TINYLM_WORK"  # its folder is named in what a check prints
-WIDGET_STATE = "application/vnd.jupyter.widget-view+json"
 LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
 KERNEL = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -186,7 +186,7 @@ def _tidy(notebook: NotebookNode, name: str) -> None:
             raise ValueError(f"{name}: a cell tagged raises-exception does not raise any more\n{cell.source}")
         for output in outputs:
             data = output.get("data", {})
-            data.pop(WIDGET_STATE, None)
+            data.pop(WIDGET, None)
             if any(kind.startswith("image/") for kind in data):
                 raise ValueError(f"{name}: nothing compares a bare picture: use figures.display\n{cell.source}")
             if output.get("name") == "stderr":

@@ -54,7 +54,7 @@ _OFFLINE = (
     "--LabApp.log_level=ERROR",
 )
 NO_ANNOUNCEMENTS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
-# Without its state a view in a notebook that is opened again reads "Error displaying widget: model not found".
+# With its state a view lives in a notebook that is opened again; without it only its picture is there.
 SAVED_VIEWS = {"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}
 HUB = "JUPYTERHUB_SERVICE_URL"  # set by a JupyterHub, which starts servers itself
 START_SECONDS, STOP_SECONDS, ATTEMPTS = 300, 10, 3
