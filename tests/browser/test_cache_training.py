@@ -5,7 +5,17 @@ import json
 import nbformat
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, assert_on_one_screen, findings, nbval, rows_of
+from support.browser import (
+    OPENING,
+    SAMPLE,
+    SCREENSHOTS,
+    ZOOMED,
+    assert_fits,
+    assert_on_one_screen,
+    findings,
+    nbval,
+    rows_of,
+)
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.course import lab

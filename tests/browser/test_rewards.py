@@ -5,7 +5,17 @@ import json
 import nbformat
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import ENDED, OPENING, SAMPLE, SCREENSHOTS, ZOOMED, assert_fits, assert_on_one_screen, findings, nbval
+from support.browser import (
+    ENDED,
+    OPENING,
+    SAMPLE,
+    SCREENSHOTS,
+    ZOOMED,
+    assert_fits,
+    assert_on_one_screen,
+    findings,
+    nbval,
+)
 
 from tinylm_lib.classroom.course import lab
 from tinylm_lib.classroom.views.base import MIME

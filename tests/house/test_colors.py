@@ -8,7 +8,17 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from tinylm_lib.classroom.display.figures import ink_on
-from tinylm_lib.classroom.display.theme import AXIS_COLORS, HEAT, NEGATIVE, PART_COLORS, RAMP, SIGNED, SURFACES, TURN, css
+from tinylm_lib.classroom.display.theme import (
+    AXIS_COLORS,
+    HEAT,
+    NEGATIVE,
+    PART_COLORS,
+    RAMP,
+    SIGNED,
+    SURFACES,
+    TURN,
+    css,
+)
 
 ROOT = Path(__file__).parents[2]
 THEME = ROOT / "tinylm_lib/classroom/display/theme.py"

@@ -15,6 +15,7 @@ FRAME = (
     "max-width:960px;margin:6px 0 12px;font-size:15px;line-height:1.5;overflow-x:auto"
 )
 NUMBERS = "font-size:13px;margin:6px 0;text-align:right;font-variant-numeric:tabular-nums"
+SUMMARY = "cursor:pointer;padding:6px 0"  # high enough for a finger: WCAG 2.2, success criterion 2.5.8
 CODE = "font:14px/1.55 ui-monospace,'DejaVu Sans Mono',monospace"
 
 
@@ -70,7 +71,7 @@ def code(text: str) -> str:
 def fold(summary: str, html: str, is_open: bool = False) -> str:
     """A part that unfolds under its summary."""
     opened = " open" if is_open else ""
-    return f'<details{opened}><summary style="cursor:pointer">{escape(summary)}</summary>{html}</details>'
+    return f'<details{opened}><summary style="{SUMMARY}">{escape(summary)}</summary>{html}</details>'
 
 
 def number_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, of_words: bool = False) -> str:
@@ -80,7 +81,7 @@ def number_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, of_words
     def cell(tag: str, text: str, scope: str = "") -> str:
         return f"<{tag}{scope}{left}>{escape(text)}</{tag}>"
 
-    top = "".join(cell("th", text, ' scope="col"') for text in head)
+    top = "".join(cell("th", text, ' scope="col"') if text else cell("td", "") for text in head)
     body = (cell("th", name, ' scope="row"') + "".join(cell("td", text) for text in rest) for name, *rest in rows)
     lines = "".join(f"<tr>{line}</tr>" for line in body)
     return f'<table cellpadding="3" style="{NUMBERS}"><tr>{top}</tr>{lines}</table>'

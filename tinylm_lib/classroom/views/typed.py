@@ -62,6 +62,8 @@ def _shown(token: str) -> str:
 def _instead(error: UnknownTokenError, bare: str) -> list[str]:
     """Known words in quotes: the same in other letters, those that begin like it, or some that are common in a text."""
     same = [word.strip(" ") for word in error.known if word.strip(" ").lower() == bare.lower()]
-    usual = [word[1:] for word in error.known if word[0] == " " and len(word) > 4 and word[1:].isalpha() and word.islower()]
+    usual = [
+        word[1:] for word in error.known if word[0] == " " and len(word) > 4 and word[1:].isalpha() and word.islower()
+    ]
     spread = [usual[i * len(usual) // (_SOME + 1)] for i in range(1, _SOME + 1)] if len(usual) >= _SOME else []
     return [f"“{word}”" for word in (same[:1] or error.alike[:_SOME] or spread)]
