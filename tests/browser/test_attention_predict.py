@@ -163,9 +163,12 @@ def see_all_of_it(page: Page) -> None:
     for stage in ("q · k", "÷ √32", "mask", "mix", "softmax"):
         view.get_by_role("radio", name=stage).check()
         assert_on_one_screen(page, view)
-    answer, grid, bars = (view.locator(part).bounding_box() for part in (".answer", "table", ".bars"))
+    answer, grid, bars = (view.locator(part).bounding_box() for part in (".say", "table", ".bars"))
     assert answer["y"] + answer["height"] <= min(grid["y"], bars["y"])
     assert grid["x"] + grid["width"] <= bars["x"]
+    view.locator('td[data-i="3"][data-j="9"]').hover()
+    expect(view.locator(".say")).to_contain_text("may not look at")
+    assert view.locator("table").bounding_box() == grid, "the answer moves nothing below it"
 
 
 def answer_the_questions(page: Page) -> None:

@@ -57,6 +57,7 @@ ready = load_pretrained("storyworld")
 """
 SAMPLE = "00_sample.ipynb"
 ZOOMED = {"viewport": {"width": 640, "height": 800}, "device_scale_factor": 2}  # a small window at 200 percent
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 LAPTOP, LAPTOP_PANE = {"width": 1280, "height": 800}, 640  # of JupyterLab's 679 pixels, some are margins of the cell
 LEAST_TYPE = 13  # pixels
 LOAD_MS, RUN_MS = 60_000, 300_000
@@ -280,15 +281,15 @@ def open_page(open_exported, exported) -> Callable[..., Page]:
 
 
 def findings(page: Page, part: str = "body", *, contrast: bool = True) -> list[str]:
-    """What axe finds to be serious or critical on a page, or in a part of it, each with its place.
+    """What axe finds on a page, or in a part of it, by WCAG 2.2 at level AA and by common practice, each with its place.
 
     contrast: whether it also compares colours, which takes most of the time.
     """
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
-    options = {"resultTypes": ["violations"], "rules": {"color-contrast": {"enabled": contrast}}}
+    rules = {"color-contrast": {"enabled": contrast}, "target-size": {"enabled": True}}  # axe leaves out the latter
+    options = {"resultTypes": ["violations"], "runOnly": TAGS, "rules": rules}
     found = page.evaluate("([part, options]) => axe.run(part, options)", [part, options])["violations"]
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
-    return [f"{one['id']}: {n['html'][:200]} {n['failureSummary']}" for one in serious for n in one["nodes"]]
+    return [f"{one['id']}: {n['html'][:200]} {n['failureSummary']}" for one in found for n in one["nodes"]]
 
 
 def assert_fits(page: Page, parts: str) -> None:

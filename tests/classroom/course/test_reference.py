@@ -4,6 +4,7 @@ import inspect
 import re
 from html import escape, unescape
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,13 @@ def test_every_public_name_is_there_with_its_docstring(pages: Path) -> None:
     for name in tinylm_lib.__all__:
         said = words(escape(inspect.getdoc(getattr(tinylm_lib, name))))
         assert said and said in words(sections[name]), name
+
+
+def test_no_heading_is_left_out_between_two_levels(pages: Path) -> None:
+    for path in pages.glob("api/**/*.html"):
+        html = re.sub(r"<script\b.*?</script>", "", path.read_text(encoding="utf-8"), flags=re.S)
+        levels = [int(level) for level in re.findall(r"<h([1-6])\b", html)]
+        assert all(after <= before + 1 for before, after in pairwise(levels)), (path.name, levels)
 
 
 def test_every_file_without_the_classroom_has_its_page(pages: Path) -> None:

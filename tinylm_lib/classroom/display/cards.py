@@ -24,6 +24,7 @@ NUMBERS = "font-size:13px;margin:6px 0;text-align:right;font-variant-numeric:tab
 # shared.js has the same rule.
 _WORDS = r"(?![\s*])([^*]*?[^\s*])"
 MARKS = re.compile(rf"`([^`]+)`|(?<![\w*])\*\*{_WORDS}\*\*(?![\w*])|(?<![\w*])\*{_WORDS}\*(?![\w*])")
+SUMMARY = "cursor:pointer;padding:6px 0"  # high enough for a finger: WCAG 2.2, success criterion 2.5.8
 CODE = "font:14px/1.55 ui-monospace,'DejaVu Sans Mono',monospace"
 
 
@@ -125,7 +126,7 @@ def plain(text: str) -> str:
 def fold(summary: str, html: str, is_open: bool = False) -> str:
     """A part that unfolds under its summary."""
     opened = " open" if is_open else ""
-    return f'<details{opened}><summary style="cursor:pointer">{escape(summary)}</summary>{html}</details>'
+    return f'<details{opened}><summary style="{SUMMARY}">{escape(summary)}</summary>{html}</details>'
 
 
 def number_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, of_words: bool = False) -> str:
@@ -135,7 +136,7 @@ def number_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, of_words
     def cell(tag: str, text: str, scope: str = "") -> str:
         return f"<{tag}{scope}{left}>{escape(text)}</{tag}>"
 
-    top = "".join(cell("th", text, ' scope="col"') for text in head)
+    top = "".join(cell("th", text, ' scope="col"') if text else cell("td", "") for text in head)
     body = (cell("th", name, ' scope="row"') + "".join(cell("td", text) for text in rest) for name, *rest in rows)
     lines = "".join(f"<tr>{line}</tr>" for line in body)
     return f'<table cellpadding="3" style="{NUMBERS}"><tr>{top}</tr>{lines}</table>'

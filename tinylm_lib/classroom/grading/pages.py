@@ -293,7 +293,7 @@ def _sign(mark: Mark | None) -> str:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "plain") -> str:
     """A table of cells of HTML."""
-    top = "".join(f'<th scope="col">{text}</th>' for text in head)
+    top = "".join(f'<th scope="col">{text}</th>' if text else "<td></td>" for text in head)
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     inside = f"<thead><tr>{top}</tr></thead><tbody>{body}</tbody>"
     return f'<div class="scroll" tabindex="0"><table class="{kind}">{inside}</table></div>'

@@ -17,16 +17,15 @@ const CARD = `
   > form { position: relative } .sub { margin-bottom: 8px }
   .bar { gap: 8px 16px; margin-bottom: 8px } .bar .segments label { padding: 5px 11px }
   .field { flex: 1 1 100% } .field [role=alert] { color: var(--bad); flex: 1 1 100%; min-width: 0; max-height: 6em; overflow: auto; overflow-wrap: anywhere } .field [role=alert]:empty { position: absolute }
-  .sentence { font-size: 17px; line-height: 1.9; margin: 0 0 2px }
+  .sentence { line-height: 2; margin: 0 0 2px }
   .sentence span { padding: 3px 4px; margin-right: 1px; border-radius: 6px; cursor: pointer }
   .sentence .later { background: none; color: var(--quiet) }
   .sentence .asks { outline: 3px solid var(--focus) }
-  .answer { display: flex; flex-wrap: wrap; gap: 0 24px; align-items: baseline; margin: 0 0 6px }
   .main { display: flex; flex-wrap: wrap; gap: 12px 20px; align-items: start }
   .main > :first-child { min-width: 0; max-width: 100% } .main.whole > :first-child { flex: 2 1 500px }
   .main > :last-child { flex: 1 1 200px; max-width: 640px; padding-top: 8px }
-  .say { min-height: 0; margin: 0 }
-  .exact, .telling { font-size: var(--type-label); margin: 0; font-variant-numeric: tabular-nums } .telling { margin-top: 14px }
+  .say { font-size: calc(var(--type-text) + 2px); min-height: 1.35em; margin: 0 0 4px }
+  .exact, .telling { font-size: var(--type-label); margin: 0; font-variant-numeric: tabular-nums } .exact { min-height: 2.9em; margin-bottom: 8px } .telling { margin-top: 14px }
   .scroll { overflow-x: auto; padding: 0 30px 3px 2px; margin-right: -20px }
   table { --cell: clamp(8px, calc((100cqw - var(--names)) / var(--tokens) - 2px), 40px); --names: 350px; table-layout: fixed; border-collapse: separate; border-spacing: 2px 1px; font-variant-numeric: tabular-nums; margin: 0 }
   th { font-weight: 400; font-size: var(--type-label); color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
@@ -67,8 +66,8 @@ const CARD = `
   .maps .ring { fill: none; stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke }
   :is(.shade, .hatched, .ramp, .bars i, .maps svg) { print-color-adjust: exact; forced-color-adjust: none }
   @media (forced-colors: active) { tbody td.on { outline: 3px solid var(--focus); forced-color-adjust: none } .strips rect { fill: CanvasText } }
-  @container (min-width: 640px) { .title + .segments { position: absolute; right: 84px; top: -5px } .title + .segments legend { display: none } }
-  @container (max-width: 720px) { table { --names: 120px } .sentence { line-height: 1.75 } }
+  @container (min-width: 640px) { .title + .segments { position: absolute; right: 84px; top: -5px } .title + .segments legend { display: none } .reveal & .title + .segments { right: 0 } }
+  @container (max-width: 720px) { .say { min-height: 2.7em } table { --names: 120px } .sentence { line-height: 1.75 } }
   @container (max-width: 600px) {
     .scroll { padding-right: 2px; margin-right: 0 }
     table { --names: 94px }
@@ -336,10 +335,10 @@ function mount(el, model, kept, send) {
     problem.textContent = "";
     send({ ...(text === undefined ? {} : { text }), ...request });
   }
-  const main = make("div", { class: "main" }, make("div", {}, make("div", { class: "scroll" }, grid), board), make("div", {}, bars, strips, share, legend));
+  const main = make("div", { class: "main" }, make("div", {}, make("div", { class: "scroll" }, grid), board), make("div", {}, exact, bars, strips, share, legend));
   const card = frame(el, "Attention in stages", make("style", {}, CARD), make("p", { class: "title" }, "Who looks at whom"), view, sub,
     make("div", { class: "bar" }, ...(live && model.get("data").text !== undefined ? [field] : []), layerPicker, headPicker, stagePicker),
-    sentence, make("div", { class: "answer" }, say, exact), main, status);
+    sentence, say, main, status);
   card.classList.add("attention");
   card.querySelector("form").addEventListener("submit", () => {
     kept.asked = typed.value;

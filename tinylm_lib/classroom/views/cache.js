@@ -2,7 +2,7 @@
 
 const LOOK = `
 .tinylm-view.cache .sub { margin-bottom: 8px } .tinylm-view.cache .bar { gap: 8px 16px; margin-bottom: 8px }
-.tinylm-view.cache .say { font-size: 18px; margin-bottom: 8px }
+.tinylm-view.cache .say { font-size: calc(var(--type-text) + 2px); margin-bottom: 8px }
 .tinylm-view.cache .grids { display: flex; flex-wrap: wrap; gap: 12px 20px; margin: 0 0 4px }
 .tinylm-view.cache .grids figure { flex: 1 1 350px; min-width: 0; margin: 0 }
 .tinylm-view.cache figcaption { font-weight: 700; margin: 0 }

@@ -30,7 +30,7 @@ const MEMORY = `
 .tinylm-view.memory .device { position: absolute; top: -4px; bottom: -4px; border-left: 3px dashed var(--focus) }
 .tinylm-view.memory .device b { position: absolute; bottom: 100%; right: -2px; white-space: nowrap; font-weight: 600; font-size: var(--type-small); color: var(--ink) }
 .tinylm-view.memory .total { text-align: right; font-weight: 700; font-variant-numeric: tabular-nums }
-.tinylm-view.memory .told { font-size: 17px; line-height: 1.35; margin: 0 0 4px } .tinylm-view.memory .told b { color: var(--accent) }
+.tinylm-view.memory .told { font-size: calc(var(--type-text) + 1px); line-height: 1.35; margin: 0 0 4px } .tinylm-view.memory .told b { color: var(--accent) }
 .tinylm-view.memory .note { color: var(--quiet); font-size: var(--type-small); line-height: 1.35; margin: 4px 0 0 }
 @container (max-width: 620px) { .tinylm-view.memory .bytes { grid-template-columns: 1fr max-content }
   .tinylm-view.memory .line { grid-column: 1 / -1; order: var(--at); margin-top: 18px } .tinylm-view.memory .bytes > * { order: calc(var(--at) - 1) }
