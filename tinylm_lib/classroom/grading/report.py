@@ -32,7 +32,7 @@ def as_csv(marks: Iterable[Mark]) -> str:
     """A row for each student and exercise."""
     names = [field.name for field in fields(Mark)]
     names.insert(names.index("verdict") + 1, "points")
-    shown = [replace(mark, says=plain(mark.says), touched=plain(mark.touched)) for mark in in_order(marks)]
+    shown = [replace(mark, says=_plain(mark.says), touched=_plain(mark.touched)) for mark in in_order(marks)]
     return _csv([names, *([getattr(mark, name) for name in names] for mark in shown)])
 
 
@@ -59,7 +59,7 @@ def _csv(rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def plain(text: str) -> str:
+def _plain(text: str) -> str:
     """A message without the marks for code and emphasis."""
     pieces = text.split("`")
     pieces[::2] = [re.sub(r"\*(\S(?:[^*]*\S)?)\*", r"\1", piece) for piece in pieces[::2]]
@@ -81,7 +81,7 @@ def as_table(marks: Sequence[Mark]) -> str:
     touched = [(*_place(mark, [mark.exercise]), mark.touched) for mark in in_order(marks) if mark.touched]
     for title, found in (("could not be run", problems), ("tried to change something outside", touched)):
         lines += [f"\n{title}:"] if found else []
-        lines += [in_a_line(f"  {' '.join(filter(None, place))}: {plain(says)}") for *place, says in found]
+        lines += [in_a_line(f"  {' '.join(filter(None, place))}: {_plain(says)}") for *place, says in found]
     return "\n".join(lines)
 
 
