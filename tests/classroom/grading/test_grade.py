@@ -208,7 +208,8 @@ def test_a_newer_python_is_named_with_both_versions(tmp_path):
 
 TOUCHES = {
     "tried to write `/nowhere/x`, to delete `/nowhere/y`, to delete `/nowhere`": (
-        "open('/nowhere/x', 'w')", "pathlib.Path('/nowhere/y').unlink()", "shutil.rmtree('/nowhere')", "os.mkdir('/no')",
+        "open('/nowhere/x', 'w')", "pathlib.Path('/nowhere/y').unlink()", "shutil.rmtree('/nowhere')",
+        "os.mkdir('/no')",
     ),
     "tried to write `x`, to create `/nowhere/z`, to run `rm x`": (
         "open('x', 'a')", "os.mkdir('/nowhere/z')", "os.system('rm x')", "1 / 0",

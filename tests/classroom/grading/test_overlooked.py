@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinylm_lib.classroom.grading.notebook import Cell
+from tinylm_lib.classroom.grading.notebook import SubmittedCell
 from tinylm_lib.classroom.grading.overlooked import overlooked
 
 RIGHT = "def scale_up(x, n):\n    return n * x"
@@ -26,9 +26,14 @@ FOUND = {
 
 @pytest.mark.parametrize(("kind", "text", "says"), FOUND.values(), ids=FOUND)
 def test_the_place_and_the_reason_are_said(kind, text, says):
-    found = overlooked("scale_up", [Cell("code", "import torch"), Cell(kind, text), Cell("markdown", "scale_up")])
+    found = overlooked(
+        "scale_up",
+        [SubmittedCell("code", "import torch"), SubmittedCell(kind, text), SubmittedCell("markdown", "scale_up")],
+    )
     assert found.problem.startswith("cell 2 of the notebook ") and says in found.problem and found.body == text
-    assert overlooked("scale_up", [Cell(kind, text)], given=[text]) is None, "a lesson's own cell is no attempt"
+    assert overlooked("scale_up", [SubmittedCell(kind, text)], given=[text]) is None, (
+        "a lesson's own cell is no attempt"
+    )
 
 
 @pytest.mark.parametrize("text", [
@@ -36,9 +41,9 @@ def test_the_place_and_the_reason_are_said(kind, text, says):
     "def scale_up_2(x): x", "class ScaleUp: pass", "scale_up = 3",
 ])  # fmt: skip
 def test_what_only_uses_the_name_is_no_attempt(text):
-    assert overlooked("scale_up", [Cell("code", text), Cell("markdown", "`scale_up`")]) is None
+    assert overlooked("scale_up", [SubmittedCell("code", text), SubmittedCell("markdown", "`scale_up`")]) is None
 
 
 def test_a_definition_comes_before_its_import():
-    cells = [Cell("code", f"%%writefile my.py\n{RIGHT}"), Cell("code", "from my import scale_up")]
+    cells = [SubmittedCell("code", f"%%writefile my.py\n{RIGHT}"), SubmittedCell("code", "from my import scale_up")]
     assert "%%writefile" in overlooked("scale_up", cells).problem

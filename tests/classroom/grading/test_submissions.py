@@ -187,7 +187,7 @@ def test_what_a_lesson_gives_to_everybody_is_nobody_s_attempt(tmp_path, lesson):
 
 
 def test_the_version_is_noted_where_it_is_another_one(tmp_path):
-    for name, version in (("ann", "3.99.1"), ("bob", reading.OURS), ("cem", None), ("dan", "x" * 99)):
+    for name, version in (("ann", "3.99.1"), ("bob", reading.GRADER_PYTHON), ("cem", None), ("dan", "x" * 99)):
         path = notebook(tmp_path / f"{name}.ipynb", MASK)
         data = json.loads(path.read_text())
         data["metadata"]["language_info"] = {"version": version}

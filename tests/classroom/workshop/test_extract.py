@@ -51,6 +51,10 @@ def f(x: T, y: Optional[int] = None):
         "def one(x): return x + 1",
         (3,), 8, ["two", "one"],
     ),
+    "a name that IPython puts among the variables": (
+        "class Shell:\n    def get(self): return self\n---\nget_ipython = Shell().get\n---\n"
+        "def f(x):\n    if x > 9: get_ipython()\n    return x", (3,), 3, [],
+    ),
     "a module inside a package": (
         "import os.path\n---\ndef f(x): return os.path.join(x, 'b')", ("a",), "a/b", ["import os.path"],
     ),

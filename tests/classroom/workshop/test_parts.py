@@ -74,6 +74,13 @@ def test_anything_in_the_folder_is_reported_and_never_raised(case, path):
     assert callable(part.function) == (status == "done")
 
 
+def test_a_fresh_process_has_the_names_that_every_kernel_has(path):
+    lines = ["from IPython import get_ipython as shell", "", "", "def softmax(x, dim):", "    display(x.shape)"]
+    lines += ["    get_ipython().run_line_magic('time', '')", "    shell().kernel", "    return torch.softmax(x, dim)"]
+    path.write_text("\n".join(["import torch", *lines]) + "\n")
+    assert parts.check_in_fresh_process("softmax", path).passed
+
+
 def test_a_fresh_process_says_what_is_missing_there_and_one_that_ends_early_or_never_is_reported(path, monkeypatch):
     path.write_text(sealed("print('loud')\n\n\ndef softmax(x, dim):\n    return forgotten(x, dim)\n"), encoding="utf-8")
     found = parts.check_in_fresh_process("softmax", path)

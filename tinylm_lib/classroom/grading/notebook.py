@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..exercises import EXERCISES
 from ..folders import NOTEBOOKS, lessons
 from .attempts import CONFLICT, Attempt, Cells
-from .overlooked import Cell, overlooked
+from .overlooked import SubmittedCell, overlooked
 
 NOTEBOOK_BYTES = 64 * 2**20
 CHARACTERS, STATEMENTS = 200_000, 2_000  # of all code; the longest lesson has 40,000 and 340
@@ -19,9 +19,9 @@ LESSONS = sorted({exercise.lesson for exercise in EXERCISES.values()})
 # In a checkout the lessons have their names; where only the library is installed, any word may be one.
 NAMES = "|".join(f"{lesson}_{lessons().get(lesson, '[a-z]+')}" for lesson in LESSONS)
 TOPIC = re.compile(rf"(?:^|[\W_])({NAMES})(?:[ _-]*(?:Copy)?\(?\d+\)?)*(?=$|[\W_])", re.IGNORECASE)
-OURS = f"{sys.version_info.major}.{sys.version_info.minor}"
+GRADER_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # How files begin that are often handed in under the name of a notebook, and what they are.
-BEGINNINGS = {
+FIRST_BYTES = {
     b"%PDF": "a PDF file: ask for the notebook itself",
     b"PK\x03\x04": "a ZIP archive: unpack it",
     b"\x1f\x8b": "a gzip archive: unpack it",
@@ -40,7 +40,7 @@ class Notebook(NamedTuple):
     path: Path
     content: bytes
     lesson: str
-    cells: list[Cell]
+    cells: list[SubmittedCell]
     code: Cells
     python: str = ""
 
@@ -58,7 +58,7 @@ class Notebook(NamedTuple):
         else:
             answers = self.code.answers(name, len(exercise.parameters))
             found = self.code.attempt(name) if answers else None
-        is_ours = self.python in ("", OURS) or self.python.startswith(f"{OURS}.")
+        is_ours = self.python in ("", GRADER_PYTHON) or self.python.startswith(f"{GRADER_PYTHON}.")
         return found if found is None or is_ours else found._replace(python=self.python)
 
 
@@ -118,10 +118,10 @@ def _what(content: bytes, error: Exception) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "text in UTF-16: save it in UTF-8"
     beginning = content.lstrip()
-    return next((says for start, says in BEGINNINGS.items() if beginning.startswith(start)), f"not JSON ({error})")
+    return next((says for start, says in FIRST_BYTES.items() if beginning.startswith(start)), f"not JSON ({error})")
 
 
-def _cells(data: Any) -> Iterator[Cell]:
+def _cells(data: Any) -> Iterator[SubmittedCell]:
     if isinstance(data, dict) and "worksheets" in data:
         raise UnreadableError(
             f"it is a notebook of the old format {str(data.get('nbformat', 3))[:9]}, and format 4 is needed. "
@@ -133,7 +133,7 @@ def _cells(data: Any) -> Iterator[Cell]:
     for cell in cells:
         source = cell.get("source", "")
         text = "".join(map(str, source)) if isinstance(source, list) else str(source)
-        yield Cell(str(cell.get("cell_type"))[:20], text)
+        yield SubmittedCell(str(cell.get("cell_type"))[:20], text)
 
 
 def _inside(metadata: Any, *keys: str) -> Any:

@@ -9,14 +9,14 @@ from typing import NamedTuple
 from .attempts import Attempt
 
 
-class Cell(NamedTuple):
+class SubmittedCell(NamedTuple):
     """A cell of a notebook: its type, and its text."""
 
     kind: str
     text: str
 
 
-def overlooked(name: str, cells: Sequence[Cell], given: Collection[str] = ()) -> Attempt | None:
+def overlooked(name: str, cells: Sequence[SubmittedCell], given: Collection[str] = ()) -> Attempt | None:
     """An attempt whose problem is the place where a definition of this name was found, None for no such place.
 
     given: the texts of cells that are not the student's own. A definition comes before an import, the last one first.
@@ -29,7 +29,7 @@ def overlooked(name: str, cells: Sequence[Cell], given: Collection[str] = ()) ->
     return Attempt(body=cell.text, problem=f"cell {-number} of the notebook {why}")
 
 
-def _reasons(name: str, cell: Cell) -> Iterator[tuple[int, str]]:
+def _reasons(name: str, cell: SubmittedCell) -> Iterator[tuple[int, str]]:
     """Yields a rank and what a cell has of a function that does not count, as the end of a sentence about the cell."""
     definition = re.compile(rf"^[ \t]*(?:async )?def {name}\b|^{name}[ \t]*=[ \t]*lambda\b", re.M)
     first = cell.text.lstrip().partition("\n")[0][:80].strip()

@@ -14,7 +14,7 @@ CHANGES = {
     "os.rename": "rename", "os.mkdir": "create", "os.link": "link", "os.symlink": "link", "os.chmod": "change",
     "os.chown": "change", "os.utime": "change",
 }  # fmt: skip
-COMMANDS = {
+STARTS = {
     "os.system": "run", "subprocess.Popen": "run", "os.exec": "run", "os.posix_spawn": "run", "os.spawn": "run",
     "socket.connect": "connect to",
 }  # fmt: skip
@@ -36,7 +36,7 @@ class Watch:
         return taken
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        what = CHANGES.get(event) or COMMANDS.get(event)
+        what = CHANGES.get(event) or STARTS.get(event)
         if what is None or len(self.attempts) >= MOST:
             return
         with suppress(Exception):  # an error here would become one of the code that is watched
