@@ -249,7 +249,7 @@ def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
 def _complain(path: Path) -> Iterator[str]:
     """How to change the imports of a copy that an edition of the library with other modules has left behind."""
     try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        cells = json.loads(path.read_text(encoding="utf-8-sig"))["cells"]
         moved = moved_imports("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     except (ValueError, KeyError, TypeError):  # not a notebook
         return
@@ -274,7 +274,7 @@ def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     """Which version a copy came from and whether it is unedited; nothing is known of other notebooks."""
     try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
+        notebook = json.loads(path.read_text(encoding="utf-8-sig"))
         version = notebook["metadata"]["tinylm"]["version"]
         return {"version": version, "unedited": version == _version(notebook)}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
