@@ -203,7 +203,6 @@ def test_a_page_without_its_packages_asks_for_them(shell: Shell, monkeypatch: py
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     said = shell("page storyworld --out p.html", status=2)
     assert "which writing a page needs; python -m pip install 'tinylm-lib[lab]'" in said and "checkout" not in said
-    assert "which the lessons need; get a checkout of the repository" in shell("lab", status=2)
 
 
 def test_a_second_ctrl_c_interrupts(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

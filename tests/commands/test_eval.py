@@ -114,11 +114,11 @@ def test_it_says_which_part_of_a_text_was_read(shell: Measure) -> None:
     }
     for flag, says in {**limits, f"--eval-tokens {n}": "all of", f"--eval-tokens {n + 1}": "all of"}.items():
         assert f"on {says} text.txt, " in shell(f"eval hub --corpus text.txt {flag}")
-    write_tokens("tokens.bin", [ENGLISH], load_model("hub")[1])
+    tokenizer = load_model("hub")[1]
+    write_tokens("tokens.bin", tokenizer.encode(ENGLISH), tokenizer)
     assert "on the first 7 tokens of tokens.bin, 6 tokens in" in shell("eval hub --tokens tokens.bin --eval-tokens 7")
-    shell(
-        f"train --corpus text.txt --total-steps 1 --out run {SHAPE} --seq-len 16 --validation-share 0.5 --eval-tokens 20"
-    )
+    half = "--seq-len 16 --validation-share 0.5 --eval-tokens 20"
+    shell(f"train --corpus text.txt --total-steps 1 --out run {SHAPE} {half}")
     assert "on the first 20 tokens of the last 50% of text.txt, 19 tokens" in shell("eval run")
     assert "on the last 50% of text.txt, " in shell("eval run --eval-tokens 100000")
 
