@@ -197,6 +197,14 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, shell: Shell, monkey
     assert process.returncode == 0, "it did what it was asked to"
 
 
+def test_a_page_without_its_packages_asks_for_them(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("tinylm_lib.classroom")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    said = shell("page storyworld --out p.html", status=2)
+    assert "which writing a page needs; python -m pip install 'tinylm-lib[lab]'" in said and "checkout" not in said
+
+
 def test_a_second_ctrl_c_interrupts(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: object) -> None:
         signal.raise_signal(signal.SIGINT)

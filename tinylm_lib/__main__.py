@@ -46,6 +46,9 @@ def run_course(arguments: argparse.Namespace) -> None:
     try:
         program = import_module(f".classroom.{arguments.module}", __package__)
     except ModuleNotFoundError as e:
+        if arguments.command == "page":
+            fix = "python -m pip install 'tinylm-lib[lab]'"
+            raise ModuleNotFoundError(f"{e}, which writing a page needs; {fix}") from None
         fix = 'which has them: run make lab in it, or python -m pip install -e ".[lab]"'
         raise ModuleNotFoundError(f"{e}, which the lessons need; get a checkout of the repository, {fix}") from None
     raise SystemExit(program.main(arguments.others))

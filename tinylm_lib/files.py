@@ -80,6 +80,28 @@ def explained(what: str, path: Path) -> Iterator[None]:
         ) from None
 
 
+# What a file begins with that is not what its name says, what it then is, and what to do.
+_FOREIGN = {
+    b"version https://git-lfs": "a Git LFS pointer in place of the file; run git lfs pull, or download it again",
+    b"<": "a web page or other markup, not the file itself; download it again",
+    b"PK": "a zip archive, such as a pickle of PyTorch, under another name; take a version of the model in safetensors",
+    b"\x80": "a pickle under another name; take a version of the model in safetensors",
+    b"GGUF": "a GGUF file under another name; take a version of the model in safetensors",
+    b"\xff\xfe": "a text in UTF-16; save it again as UTF-8",
+    b"\xfe\xff": "a text in UTF-16; save it again as UTF-8",
+}
+
+
+def foreign(path: Path) -> str:
+    """What a file is that is not what its name says, and what to do; "" where nothing of that kind is found."""
+    with open(path, "rb") as file:
+        begin = file.read(64)
+    if not begin:
+        return "empty; download it again"
+    text = begin.removeprefix(b"\xef\xbb\xbf").lstrip()
+    return next((what for mark, what in _FOREIGN.items() if text.startswith(mark)), "")
+
+
 def sha256(path: Path) -> str:
     """The SHA-256 of a file, read in pieces."""
     digest = hashlib.sha256()

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from .hub import load_hf, load_hf_tokenizer, save_hf
-from .hub.folder import CONFIG, HUB_ID
+from .hub.folder import CONFIG, HUB_ID, TOKENIZER
 from .layers import pick
 from .model import TransformerLM
 from .quantization import QUANTIZED, quantize_model
 from .text.base import Tokenizer
-from .training.checkpoint import MANIFEST, Checkpoint, latest, load
+from .training.checkpoint import MANIFEST, OURS, Checkpoint, latest, load
 
 __all__ = ["FINE_TUNING", "load_hf", "load_hf_tokenizer", "load_model", "load_pretrained", "open_model", "save_hf"]
 # Fields of TrainConfig that suit the training of a trained model. Source: measured, see the README.
@@ -38,7 +38,7 @@ def open_model(source: str | Path, quantize: str | None = None) -> Checkpoint:
     is_folder = os.path.isdir(source)
     if str(source) in _shipped():
         found = load_pretrained(str(source), quantize)
-    elif is_folder and not os.path.isfile(Path(source) / CONFIG):
+    elif is_folder and not os.path.isfile(Path(source) / CONFIG) and not _of_hugging_face(Path(source)):
         found = _quantized(load(latest(source)), quantize)
     elif is_folder or (not os.path.exists(source) and HUB_ID.fullmatch(str(source))):
         tokenizer = load_hf_tokenizer(source)
@@ -62,6 +62,13 @@ def load_pretrained(name: str, quantize: str | None = None) -> Checkpoint:
     if name not in _shipped():
         raise ValueError(f"no model {name!r} ships with the library; choose one of {', '.join(_shipped())}")
     return _quantized(load(WEIGHTS / name), quantize)
+
+
+def _of_hugging_face(folder: Path) -> bool:
+    """Whether a folder without config.json holds other files of a model that is not a checkpoint of ours."""
+    there = [*folder.glob("*.gguf"), *folder.glob("*.bin"), *folder.glob("*.pth"), *folder.glob("*.safetensors")]
+    foreign = [path for path in there if not OURS.fullmatch(path.name)]
+    return bool(foreign or (folder / TOKENIZER).is_file()) and not (folder / MANIFEST).is_file()
 
 
 def _quantized(found: Checkpoint, quantize: str | None) -> Checkpoint:

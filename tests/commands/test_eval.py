@@ -34,7 +34,7 @@ class Measure(Shell):
         """Nats per token, bits per byte and the number of tokens."""
         said = self(command)
         numbers = [float(re.search(rf"(\d+\.\d+) {what}", said)[1]) for what in ("nats per token", "bits per byte")]
-        return (*numbers, int(re.search(r"([\d,]+) tokens", said)[1].replace(",", "")))
+        return (*numbers, int(re.search(r"([\d,]+) tokens in ", said)[1].replace(",", "")))
 
 
 @pytest.fixture
@@ -95,13 +95,32 @@ def test_a_model_of_hugging_face_is_measured_as_their_recipe_does(
 
 def test_a_file_in_bf16_is_measured_in_bf16_and_the_beginning_predicts_the_first_token(shell: Measure) -> None:
     hugging("llama", torch.bfloat16, begins=True)
-    assert "(update 0, bfloat16)" in shell("eval hub --corpus text.txt")
+    assert "hub (bfloat16) on all of text.txt, " in shell("eval hub --corpus text.txt")
     nats, _, n_tokens = shell.measured("eval hub --corpus text.txt --seq-len 64")
     model, tokenizer = load_model("hub")
     tokens = tokenizer.encode(ENGLISH)
     assert n_tokens == len(tokens), "all of them have something before them"
     ids = torch.tensor([*tokenizer.beginning, *tokens])
     assert nats == pytest.approx(evaluate(model, every_window(ids, 64, 64)).nats_per_token, abs=6e-5)
+
+
+def test_it_says_which_part_of_a_text_was_read(shell: Measure) -> None:
+    hugging()
+    n = len(trained().encode(ENGLISH).ids)
+    limits = {
+        "": "all of",
+        "--eval-tokens 5": "the first 5 tokens of",
+        f"--eval-tokens {n - 1}": f"the first {n - 1} tokens of",
+    }
+    for flag, says in {**limits, f"--eval-tokens {n}": "all of", f"--eval-tokens {n + 1}": "all of"}.items():
+        assert f"on {says} text.txt, " in shell(f"eval hub --corpus text.txt {flag}")
+    tokenizer = load_model("hub")[1]
+    write_tokens("tokens.bin", tokenizer.encode(ENGLISH), tokenizer)
+    assert "on the first 7 tokens of tokens.bin, 6 tokens in" in shell("eval hub --tokens tokens.bin --eval-tokens 7")
+    half = "--seq-len 16 --validation-share 0.5 --eval-tokens 20"
+    shell(f"train --corpus text.txt --total-steps 1 --out run {SHAPE} {half}")
+    assert "on the first 20 tokens of the last 50% of text.txt, 19 tokens" in shell("eval run")
+    assert "on the last 50% of text.txt, " in shell("eval run --eval-tokens 100000")
 
 
 def test_lines_of_the_run_are_lines_of_another_text(shell: Measure) -> None:

@@ -26,8 +26,9 @@ from tinylm_lib.hub import families
 from tinylm_lib.hub import folder as hub_folder
 from tinylm_lib.hub.convert import read_config
 from tinylm_lib.layers import NORMS
-from tinylm_lib.pretrained import load_hf, load_hf_tokenizer, save_hf
+from tinylm_lib.pretrained import load_hf, load_hf_tokenizer, load_model, save_hf
 from tinylm_lib.text.hugging_face import HubTokenizer
+from tinylm_lib.text.tokenizers import ByteTokenizer, CharTokenizer, load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 transformers.logging.set_verbosity_error()
@@ -648,3 +649,97 @@ def test_a_family_cannot_fix_what_its_own_field_sets() -> None:
     eps = families.Field("layer_norm_eps", ("norm_eps",))
     with pytest.raises(ValueError, match="norm_eps in `has`, so no field can set it"):
         families._like_llama("ACausalLM", "AModel", eps, has={"norm_eps": 1e-5})
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"ab" * 32 + b"\nsize 538090408\n"
+FOREIGN = {
+    "Git LFS pointer .* git lfs pull": POINTER,
+    "web page": b"\n<!DOCTYPE html><html><body>404: Not found</body></html>",
+    "zip archive, such as a pickle": b"PK\x03\x04" + bytes(60),
+    "a pickle under another name": pickle.dumps({"a": 1}, protocol=2),
+    "GGUF file": b"GGUF\x03\x00\x00\x00",
+    "empty; download it again": b"",
+}
+
+
+@pytest.mark.parametrize("says", FOREIGN)
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "generation_config.json"])
+def test_a_file_that_is_not_what_its_name_says_is_named_for_what_it_is(name: str, says: str, tmp_path: Path) -> None:
+    save_hf(TransformerLM(OURS["modern"]), tmp_path)
+    (tmp_path / "tokenizer.json").write_text(trained().to_str(), encoding="utf-8")
+    (tmp_path / name).write_bytes(FOREIGN[says])
+    load = load_hf if name in ("model.safetensors", "config.json") else load_hf_tokenizer
+    with pytest.raises(ValueError, match=rf"{re.escape(name)} is .*{says}"):
+        load(tmp_path)
+    mine = tmp_path / "mine.json"
+    mine.write_bytes(FOREIGN[says])
+    with pytest.raises(ValueError, match=rf"mine.json holds no tokenizer: .*{says}"):
+        load_tokenizer(mine)
+
+
+def test_a_shard_and_an_index_that_are_pointers_are_named(tmp_path: Path) -> None:
+    save_hf(TransformerLM(OURS["modern"]), tmp_path, max_shard_bytes=20_000)
+    for name in ("model-00002-of", "model.safetensors.index.json"):
+        path = next(tmp_path.glob(f"{name}*"))
+        path.write_bytes(POINTER)
+        with pytest.raises(ValueError, match=rf"{path.name} is a Git LFS pointer .*run git lfs pull"):
+            load_hf(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "model.safetensors.index.json"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_read_over_and_utf_16_is_named(name: str, encoding: str, tmp_path: Path) -> None:
+    save_hf(TransformerLM(OURS["modern"]), tmp_path, max_shard_bytes=20_000)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 1}', encoding="utf-8")
+    (tmp_path / "tokenizer.json").write_text(trained().to_str(), encoding="utf-8-sig")
+    text = (tmp_path / name).read_text("utf-8")
+    (tmp_path / name).write_text(text, encoding=encoding)
+    load = load_hf_tokenizer if name == "generation_config.json" else load_hf
+    if encoding == "utf-8-sig":
+        load(tmp_path)
+        assert load_hf_tokenizer(tmp_path).ending == [1]
+    else:
+        with pytest.raises(ValueError, match=rf"{name} is a text in UTF-16; save it again as UTF-8"):
+            load(tmp_path)
+
+
+def test_a_byte_order_mark_in_a_tokenizer_of_ours_is_read_over(tmp_path: Path) -> None:
+    CharTokenizer("aé").save(tmp_path / "t.json")
+    text = (tmp_path / "t.json").read_text("utf-8")
+    (tmp_path / "t.json").write_text(text, encoding="utf-8-sig")
+    assert load_tokenizer(tmp_path / "t.json").characters == "aé"
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"], "model.safetensors.index.json is"),
+        (["consolidated.safetensors"], "of the model's makers"), (["consolidated.00.pth"], "a pickle can run code"),
+        (["pytorch_model.bin"], "a pickle can run code"), (["small-q4.gguf"], "GGUF is not read here.*gguf_file="),
+        (["adapter_model.safetensors"], "update for another model"), (["weights.safetensors"], "name it model.saf"),
+    ],
+)  # fmt: skip
+def test_a_folder_with_a_model_in_another_form_says_which(names: list[str], says: str, tmp_path: Path) -> None:
+    save_hf(TransformerLM(OURS["modern"]), tmp_path, tokenizer=ByteTokenizer())
+    weights = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").unlink()
+    for name in names:
+        (tmp_path / name).write_bytes(weights)
+    with pytest.raises(ValueError, match=rf"holds no model.safetensors, only {names[0]}, and .*{says}"):
+        load_hf(tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"config.json is missing in .*, which holds .*; give the folder of"):
+        load_model(tmp_path)
+
+
+def test_a_missing_head_is_named_with_what_to_set(tmp_path: Path) -> None:
+    save_hf(TransformerLM(ModelConfig(**{**OURS["modern"].to_dict(), "tie_embeddings": False})), tmp_path)
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    tensors.pop("lm_head.weight")
+    save_file(tensors, path, {"format": "pt"})
+    with pytest.raises(ValueError, match=r"lm_head.weight is missing .* set tie_word_embeddings to true in"):
+        load_hf(tmp_path)
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"tie_word_embeddings": True}))  # what it says
+    assert load_hf(tmp_path).lm_head is None

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from support.toys import examples
 from tokenizers import pre_tokenizers
 
 from tinylm_lib import ModelConfig, TransformerLM, storyworld
-from tinylm_lib.pretrained import load_hf_tokenizer, save_hf
+from tinylm_lib.pretrained import load_hf_tokenizer, load_model, save_hf
 from tinylm_lib.text.base import Tokenizer
 from tinylm_lib.text.bpe import BYTES, BPETokenizer, train_bpe
 from tinylm_lib.text.hugging_face import _CHARACTERS, HubTokenizer, tokenizer_json
@@ -101,6 +102,65 @@ def test_it_is_kept_in_files_and_checkpoints(tmp_path: Path) -> None:
         assert [again.encode(text) for text in TEXTS] == [ours.encode(text) for text in TEXTS]
 
 
+CHAT = "{% for m in messages %}<|begin|>{{ m['content'] }}<|end|>{% endfor %}"
+
+
+@pytest.mark.parametrize("way", ["at once", "through a checkpoint"])
+def test_special_tokens_ids_and_chat_template_of_a_folder_are_written_again(way: str, tmp_path: Path) -> None:
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=trained(), bos_token=BEGIN, eos_token=END, pad_token=END, unk_token=BEGIN
+    )
+    theirs.chat_template = CHAT
+    config = ModelConfig(vocab_size=300, d_model=24, n_layers=1, n_heads=3, max_seq_len=32)
+    first = save_hf(TransformerLM(config), tmp_path / "first", tokenizer=HubTokenizer(trained().to_str(), [1]))
+    theirs.save_pretrained(first)
+    values = json.loads((first / "config.json").read_text("utf-8")) | {"bos_token_id": 0, "pad_token_id": 1}
+    (first / "config.json").write_text(json.dumps(values), encoding="utf-8")
+    model, tokenizer = load_model(first)
+    if way == "through a checkpoint":
+        checkpoint.save(tmp_path / "run", model, tokenizer=tokenizer)
+        model, tokenizer = load_model(tmp_path / "run")
+    again = save_hf(model, tmp_path / "again", tokenizer=tokenizer)
+    back = transformers.AutoTokenizer.from_pretrained(again)
+    for name in ("bos_token", "eos_token", "pad_token", "unk_token", "chat_template"):
+        assert getattr(back, name) == getattr(theirs, name) is not None, name
+    messages = [{"role": "user", "content": "Hello"}]
+    assert back.apply_chat_template(messages, tokenize=False) == "<|begin|>Hello<|end|>"
+    assert back(["Hello world", "Hi"], padding=True)["input_ids"][1][-1] == 1, "a batch can be padded"
+    written = transformers.AutoConfig.from_pretrained(again)
+    assert (written.bos_token_id, written.eos_token_id, written.pad_token_id) == (0, 1, 1)
+
+
+def test_files_of_other_names_are_not_written(tmp_path: Path) -> None:
+    kept = {"files": {"../outside": "x", "chat_template.jinja": CHAT}, "ids": {"vocab_size": 3}}
+    config = ModelConfig(vocab_size=300, d_model=24, n_layers=1, n_heads=3, max_seq_len=32)
+    folder = save_hf(TransformerLM(config), tmp_path / "a", tokenizer=HubTokenizer(trained().to_str(), [], kept))
+    assert not (tmp_path / "outside").exists() and (folder / "chat_template.jinja").read_text("utf-8") == CHAT
+    assert json.loads((folder / "config.json").read_text("utf-8"))["vocab_size"] == 300
+
+
+@pytest.mark.parametrize(("says", "begins", "warned"), [(True, False, True), (False, True, True), (True, True, False)])
+def test_a_beginning_that_is_not_read_is_said(says: bool, begins: bool, warned: bool, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(trained(begins=begins).to_str(), encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": says}), encoding="utf-8")
+    expected = pytest.warns(UserWarning, match=f"add_bos_token is {says}, and it is not read; tokenizer.json says")
+    with expected if warned else nullcontext():
+        assert load_hf_tokenizer(tmp_path).beginning == ([0] if begins else [])
+
+
+def test_a_tokenizer_at_the_wrong_door_is_shown_the_other_one(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(trained().to_str(), encoding="utf-8")
+    for where in (path, tmp_path):
+        with pytest.raises(ValueError, match=r"open (its folder|it) with load_hf_tokenizer"):
+            load_tokenizer(where)
+    with pytest.raises(ValueError, match=r"is a file; give the folder that holds tokenizer\.json"):
+        load_hf_tokenizer(path)
+    ByteTokenizer().save(path)
+    with pytest.raises(ValueError, match=r"tokenizer.json is a file of Tokenizer.save; open it with load_tokenizer"):
+        load_hf_tokenizer(tmp_path)
+
+
 def test_one_that_was_kept_without_an_ending_has_none() -> None:
     assert tokenizer_from_dict({"kind": "hugging_face", "text": trained().to_str()}).ending == []
 
@@ -108,7 +168,8 @@ def test_one_that_was_kept_without_an_ending_has_none() -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"model": {}}', '{"version": "1.0", "model": {"type": "New"}}'])
 def test_a_text_that_is_no_tokenizer_is_a_clear_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(text)
-    with pytest.raises(ValueError, match=r"tokenizer.json is damaged or of a newer kind: the text describes no"):
+    says = r"tokenizer.json is (empty; download|damaged or of a newer kind: the text describes no)"
+    with pytest.raises(ValueError, match=says):
         load_hf_tokenizer(tmp_path)
     for content in (text, 3):
         with pytest.raises(ValueError, match="describes no tokenizer"):

@@ -49,7 +49,8 @@ def run_eval(arguments: argparse.Namespace) -> None:
         e = evaluate(found.model.to(device), shown, n_bytes)
     dtype = arguments.quantize or str(next(found.model.parameters()).dtype).removeprefix("torch.")
     cut = "whole lines" if lines else f"windows of {longest}"
-    print(f"{arguments.source} (update {found.step}, {dtype}) on {what}, {e.n_tokens:,} tokens in {cut}:")
+    when = f"update {found.step}, " if found.step else ""  # a model of Hugging Face has none
+    print(f"{arguments.source} ({when}{dtype}) on {what}, {e.n_tokens:,} tokens in {cut}:")
     print(f"  {e.nats_per_token:.4f} nats per token, perplexity {e.perplexity:.3f}")
     print(f"  {e.bits_per_byte:.4f} bits per byte")
 
@@ -66,17 +67,20 @@ def text_to_measure(arguments: argparse.Namespace, found: Checkpoint) -> tuple[T
     run = RunConfig.from_dict(stored)
     lines = run.lines if arguments.lines is None else arguments.lines
     if arguments.tokens is not None:
-        ids, what = map_tokens(arguments.tokens, found.tokenizer).ids, f"all of {arguments.tokens}"
+        ids, what = map_tokens(arguments.tokens, found.tokenizer).ids, arguments.tokens
     elif arguments.corpus is not None:
-        ids, what = encode_corpus(arguments.corpus, found.tokenizer).ids, f"all of {arguments.corpus}"
+        ids, what = encode_corpus(arguments.corpus, found.tokenizer).ids, arguments.corpus
         if not lines:
             ids = torch.cat((torch.tensor(found.tokenizer.beginning, dtype=ids.dtype), ids))
     elif run.validation_share:
         data = same_dataset(found, run)
-        return data.validation, f"the last {run.validation_share:.0%} of {data.name}", lines
+        what = f"the last {run.validation_share:.0%} of {data.name}"
+        cut = len(data.validation) == run.eval_tokens
+        return data.validation, f"the first {run.eval_tokens:,} tokens of {what}" if cut else what, lines
     else:
         raise ValueError(f"{arguments.source} keeps no text to measure it on; give --corpus FILE or --tokens FILE")
-    return ids[: arguments.eval_tokens], what, lines
+    cut = ids[: arguments.eval_tokens]
+    return cut, f"the first {len(cut):,} tokens of {what}" if len(cut) < len(ids) else f"all of {what}", lines
 
 
 def window_length(arguments: argparse.Namespace, found: Checkpoint, lines: bool) -> int:

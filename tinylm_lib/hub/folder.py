@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..files import explained, put_in_place, sync
+from ..files import explained, foreign, put_in_place, sync
 from ..text.hugging_face import package
 from ..training.checkpoint import MANIFEST
 
@@ -19,25 +19,29 @@ CONFIG, TENSORS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json
 GENERATION = "generation_config.json"
 INDEX = f"{TENSORS}.index.json"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+# What transformers knows about a tokenizer, which nothing here needs and `save_hf` writes again.
+TOKENIZER_CONFIG = "tokenizer_config.json"
+SIDE_FILES = (TOKENIZER_CONFIG, "special_tokens_map.json", "chat_template.jinja")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
-def find_folder(path_or_id: str | Path) -> Path:
+def find_folder(path_or_id: str | Path, wanted: str = CONFIG) -> Path:
     """The folder of a model: the one given, or the download of what a hub id such as "openai-community/gpt2" names.
 
+    wanted: the file for which the folder is needed.
     Raises FileNotFoundError for neither a folder nor an id, OSError, with advice, where it cannot be downloaded.
     """
     folder = Path(path_or_id)
     if folder.is_dir():
         return folder
     if folder.exists():
-        raise ValueError(f"{folder} is a file; give the folder that holds {CONFIG}")
+        raise ValueError(f"{folder} is a file; give the folder that holds {wanted}")
     if not HUB_ID.fullmatch(str(path_or_id)):
         raise FileNotFoundError(f"{path_or_id} is neither a folder nor a hub id (owner/name); give one of the two")
-    wanted = [CONFIG, GENERATION, "model*.safetensors", INDEX, TOKENIZER]
+    patterns = [CONFIG, GENERATION, "model*.safetensors", INDEX, TOKENIZER, *SIDE_FILES]
     hub = package("huggingface_hub")
     try:
-        return Path(hub.snapshot_download(str(path_or_id), allow_patterns=wanted))
+        return Path(hub.snapshot_download(str(path_or_id), allow_patterns=patterns))
     except Exception as e:  # of any kind: its last lines differ between versions
         why = (str(e).strip().splitlines() or [""])[0] or type(e).__name__
         raise OSError(
@@ -56,13 +60,44 @@ def read_text(path: Path) -> str:
         if (folder / MANIFEST).is_file() or next(folder.glob(f"*/{MANIFEST}"), None):
             raise FileNotFoundError(f"{folder} holds a checkpoint of this library; open it with load_model")
         raise FileNotFoundError(
-            f"{path.name} is missing in {folder}; give the folder of a Hugging Face model that has it (save_hf writes "
-            f"{TOKENIZER} for the tokenizer that it gets)"
+            f"{path.name} is missing in {folder}{_also(folder)}; give the folder of a Hugging Face model that has it "
+            f"(save_hf writes {TOKENIZER} for the tokenizer that it gets)"
         )
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as e:
-        raise ValueError(f"{path} is damaged ({e}); download it again") from None
+        raise damaged(path, e) from None
+
+
+def damaged(path: Path, why: object) -> ValueError:
+    """What to raise for a file that cannot be read: what it is instead, or that it is damaged, and what to do."""
+    what = foreign(path)
+    return ValueError(f"{path} is {what}" if what else f"{path} is damaged ({why}); download it again")
+
+
+# What a model may be stored in that is not read here, and why or what to do.
+_OTHERS = {
+    **dict.fromkeys(PICKLES, f"only safetensors is read, because a pickle can run code. Take one with {TENSORS}"),
+    "*.gguf": f"GGUF is not read here. Take a version of the model that has {TENSORS}, or make it with transformers: "
+    "AutoModelForCausalLM.from_pretrained(folder, gguf_file=...).dequantize() and save_pretrained",
+    "consolidated*.safetensors": f"that is a format of the model's makers. Take one with {TENSORS}, of transformers",
+    "adapter_model.safetensors": "that is an update for another model. Merge the two with peft, and save the result",
+    "model-*-of-*.safetensors": f"{INDEX} is missing, which says what each of these files holds. Download it, too",
+    "*.safetensors": f"if that is a whole model, name it {TENSORS}",
+}
+
+
+def others(folder: Path) -> str:
+    """The first file of a folder that holds a model in another way, and what to do; "" where there is none."""
+    for pattern, fix in _OTHERS.items():
+        if found := sorted(path.name for path in folder.glob(pattern)):
+            return f"{found[0]}, and {fix}"
+    return ""
+
+
+def _also(folder: Path) -> str:
+    names = sorted(path.name for path in folder.glob("*") if path.is_file())
+    return f", which holds {', '.join(names[:3])}" if names else ""
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -72,8 +107,8 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         values = json.loads(read_text(path))
-    except (ValueError, RecursionError) as e:
-        raise ValueError(f"{path} is damaged ({e}); download it again") from None
+    except (json.JSONDecodeError, RecursionError) as e:
+        raise damaged(path, e) from None
     if not isinstance(values, dict):
         raise ValueError(f"{path} is damaged (it holds no object); download it again")
     return values
@@ -130,7 +165,7 @@ def _header(path: Path) -> dict[str, Stored]:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             return {name: Stored(path, name, tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
     except (SafetensorError, OSError) as e:
-        raise ValueError(f"{path} is damaged or not a safetensors file ({e}); download it again") from None
+        raise damaged(path, f"it is not a safetensors file: {e}") from None
 
 
 def _shards(folder: Path) -> dict[str, str]:
@@ -139,11 +174,8 @@ def _shards(folder: Path) -> dict[str, str]:
     if whole and index:
         raise ValueError(f"{folder} holds both {TENSORS} and {INDEX}; delete the one that is not meant")
     if not whole and not index:
-        if pickles := sorted(path.name for kind in PICKLES for path in folder.glob(kind)):
-            raise ValueError(
-                f"{folder} holds {pickles[0]} and no {TENSORS}; only safetensors is read, because a pickle can run "
-                f"code. Take a version of the model that has {TENSORS}"
-            )
+        if found := others(folder):
+            raise ValueError(f"{folder} holds no {TENSORS}, only {found}")
         raise FileNotFoundError(f"{TENSORS} is missing in {folder}; give the folder of a Hugging Face model")
     if whole:
         return {}
@@ -162,8 +194,8 @@ def write_folder(folder: Path, shards: list[dict[str, Callable[[], Tensor]]], te
     shards: for each file, what makes its tensors (...), by their names; one file after the other is in memory.
     Raises FileExistsError for a folder that holds a model, OSError where it cannot be written; nothing is left then.
     """
-    kept = (CONFIG, GENERATION, "tokenizer*.json", MANIFEST, "*.safetensors", "*.safetensors.index.json", *PICKLES)
-    if there := sorted(path.name for kind in kept for path in folder.glob(kind)):
+    kept = (CONFIG, GENERATION, "tokenizer*.json", MANIFEST, "*.safetensors", "*.safetensors.index.json")
+    if there := sorted(path.name for kind in (*kept, *SIDE_FILES, *PICKLES) for path in folder.glob(kind)):
         raise FileExistsError(f"{folder} holds a model already ({there[0]}); choose another folder, or empty it")
     with explained("the model", folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,17 @@
 """Whole models of Hugging Face, in and out."""
 
 import json
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..config import ModelConfig
+from ..files import foreign
 from ..layers import pick
 from ..lora import refuse_lora
 from ..model import TransformerLM
@@ -18,11 +21,24 @@ from ..text.base import Tokenizer
 from ..text.hugging_face import HubTokenizer, tokenizer_json
 from .convert import HubTensor, family_of, hub_tensors, read_config, to_ours, to_theirs, write_config
 from .families import Family
-from .folder import CONFIG, TOKENIZER, Stored, eos_ids, find_folder, read_json, read_text, stored_tensors, write_folder
+from .folder import (
+    CONFIG,
+    SIDE_FILES,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    Stored,
+    damaged,
+    eos_ids,
+    find_folder,
+    read_json,
+    read_text,
+    stored_tensors,
+    write_folder,
+)
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # safetensors' names and torch's
 TIED = "lm_head.weight"
-TOKENIZER_CONFIG = "tokenizer_config.json"
+KEPT_IDS = ("bos_token_id", "pad_token_id")
 GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast"}  # otherwise transformers adds the family's own tokens
 
 
@@ -81,7 +97,8 @@ def save_hf(
     The rows of interleaved heads are put into the order of halves, and back by `load_hf`.
     max_shard_bytes: tensors of more bytes than this are spread over several files.
     tokenizer: of bytes, byte-level BPE or of Hugging Face; it is written next to the model as tokenizer.json, and its
-    `ending` as eos_token_id.
+    `ending` as eos_token_id. One of `load_hf_tokenizer` brings the special tokens, their ids in config.json and the
+    chat template of the folder that it came from.
     Returns the folder.
     Raises ValueError, naming the fields, for a model or tokenizer that Hugging Face does not have, and for weights in 8
     bits or with LoRA updates; FileExistsError for a folder that holds a model; OSError, naming the folder and what to
@@ -105,28 +122,61 @@ def save_hf(
             shards, room = [*shards, {}], max_shard_bytes
         shards[-1][entry.name] = partial(to_theirs, entry, [ours[name] for name in entry.ours], model.config)
         room -= n_bytes
-    texts = {}
-    if tokenizer is not None:
-        marks = {"bos_token": tokenizer.beginning, "eos_token": tokenizer.ending}
-        values |= {f"{mark}_id": list(ids) if len(ids) > 1 else ids[0] for mark, ids in marks.items() if ids}
-        names = GENERIC | {mark: tokenizer.decode(ids[:1]) for mark, ids in marks.items() if ids}
-        texts = {TOKENIZER: tokenizer_json(tokenizer), TOKENIZER_CONFIG: json.dumps(names) + "\n"}
+    ids, texts = ({}, {}) if tokenizer is None else _tokenizer_files(tokenizer)
+    values |= ids
     write_folder(Path(folder), shards, {**texts, CONFIG: json.dumps(values, indent=2) + "\n"})
     return Path(folder)
+
+
+def _tokenizer_files(tokenizer: Tokenizer) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a folder says of a tokenizer: the ids in config.json, and texts by file name."""
+    marks = {"bos_token": tokenizer.beginning, "eos_token": tokenizer.ending}
+    ids = {f"{mark}_id": list(ids) if len(ids) > 1 else ids[0] for mark, ids in marks.items() if ids}
+    names = GENERIC | {mark: tokenizer.decode(ids[:1]) for mark, ids in marks.items() if ids}
+    texts = {TOKENIZER: tokenizer_json(tokenizer), TOKENIZER_CONFIG: json.dumps(names) + "\n"}
+    kept = tokenizer.kept if isinstance(tokenizer, HubTokenizer) else {}
+    ids |= {name: value for name, value in kept.get("ids", {}).items() if name in KEPT_IDS}
+    texts |= {name: text for name, text in kept.get("files", {}).items() if name in SIDE_FILES}
+    return ids, texts
 
 
 def load_hf_tokenizer(path_or_id: str | Path) -> HubTokenizer:
     """Open the tokenizer.json of a folder, or of an id of the hub. Its `ending` is the model's eos_token_id.
 
+    What texts begin with is read from tokenizer.json alone; a warning says where add_bos_token of tokenizer_config.json
+    differs. Special tokens and the chat template are kept for `save_hf`.
     Raises FileNotFoundError or OSError where there is none, ValueError for a damaged one, ModuleNotFoundError without
     the package `tokenizers`.
     """
-    path = find_folder(path_or_id) / TOKENIZER
-    text, ending = read_text(path), eos_ids(path.parent)
+    folder = find_folder(path_or_id, TOKENIZER)
+    path = folder / TOKENIZER
+    text, ending = read_text(path), eos_ids(folder)
+    kept = {"files": {name: read_text(folder / name) for name in SIDE_FILES if (folder / name).is_file()}}
+    if (folder / CONFIG).is_file():
+        values = read_json(folder / CONFIG)
+        kept["ids"] = {name: values[name] for name in KEPT_IDS if values.get(name) is not None}
     try:
-        return HubTokenizer(text, ending)
+        tokenizer = HubTokenizer(text, ending, {name: values for name, values in kept.items() if values})
     except ValueError as e:
+        if foreign(path):
+            raise damaged(path, e) from None
+        if '"kind"' in text:
+            raise ValueError(f"{path} is a file of Tokenizer.save; open it with load_tokenizer") from None
         raise ValueError(f"{path} is damaged or of a newer kind: {e}") from None
+    _check_beginning(tokenizer, folder)
+    return tokenizer
+
+
+def _check_beginning(tokenizer: HubTokenizer, folder: Path) -> None:
+    """Warn where tokenizer_config.json and tokenizer.json differ on whether a text begins with a special token."""
+    path = folder / TOKENIZER_CONFIG
+    wanted = read_json(path).get("add_bos_token") if path.is_file() else None
+    if isinstance(wanted, bool) and wanted != bool(tokenizer.beginning):
+        warnings.warn(
+            f"{path}: add_bos_token is {wanted}, and it is not read; {TOKENIZER} says that texts begin with the ids "
+            f"{tokenizer.beginning}. To change that, set `beginning` of the tokenizer",
+            stacklevel=3,
+        )
 
 
 def _skeleton(config: ModelConfig) -> TransformerLM:
@@ -160,7 +210,9 @@ def _check_tensors(plan: list[HubTensor], found: dict[str, Stored], folder: Path
     for name in sorted(wanted.keys() | (found.keys() - {TIED})):
         here, there = wanted.get(name, "none"), found[name].shape if name in found else "missing"
         if here != there:
-            raise ValueError(f"{folder}: {name} is {there} in the files, and the model of {CONFIG} has {here}")
+            fix = f". If its head is the embedding, set tie_word_embeddings to true in {CONFIG}"
+            fix = fix if name == TIED and there == "missing" else ""
+            raise ValueError(f"{folder}: {name} is {there} in the files, and the model of {CONFIG} has {here}{fix}")
     dtypes = {found[name].dtype: name for name in wanted}
     if other := [dtype for dtype in dtypes if dtype not in DTYPES]:
         raise ValueError(f"{folder}: {dtypes[other[0]]} is of dtype {other[0]}; only {', '.join(DTYPES)} are read")

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,12 +54,17 @@ def map_tokens(path: str, tokenizer: Tokenizer | None = None) -> Tokens:
     Raises ValueError for a file that was made with another.
     """
     found = open_tokens(path)
-    if tokenizer is not None and tokenizer.to_dict() != found.tokenizer.to_dict():
+    if tokenizer is not None and _coding(tokenizer) != _coding(found.tokenizer):
         raise ValueError(
             f"{path} was made with another tokenizer than the model's; make it again with the command tokens and "
             f"--tokenizer FOLDER, the folder of the model"
         )
     return found
+
+
+def _coding(tokenizer: Tokenizer) -> dict[str, Any]:
+    """All of a tokenizer on which its ids depend."""
+    return {name: value for name, value in tokenizer.to_dict().items() if name != "kept"}
 
 
 def cut_dataset(found: Tokens, name: str, lines: bool, validation_share: float, eval_tokens: int) -> Dataset:

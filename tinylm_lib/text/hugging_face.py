@@ -29,12 +29,14 @@ class HubTokenizer(Tokenizer):
     Llama's <|begin_of_text|>; `encode` adds none. What the file says about cutting and filling up texts is left out.
     ending: the ids that end a text, which the file does not say; those that the tokenizer lacks are left out, because
     a model's default (Llama's 2, GPT-2's 50256) may be larger than its vocabulary and no model writes them.
+    kept: what `save_hf` writes again and nothing here reads, "files" by name, such as the chat template, and "ids" of
+    special tokens in config.json.
     Raises ModuleNotFoundError without the package `tokenizers`, ValueError for a text that describes none.
     """
 
     kind = "hugging_face"
 
-    def __init__(self, text: str, ending: Sequence[int] = ()):
+    def __init__(self, text: str, ending: Sequence[int] = (), kept: dict[str, Any] | None = None):
         build = package("tokenizers").Tokenizer.from_str
         try:
             self._inner = build(text)
@@ -46,6 +48,7 @@ class HubTokenizer(Tokenizer):
         except BaseException as e:  # the package raises nothing narrower, and its panics are not Exceptions
             raise ValueError(f"the text describes no tokenizer: {e}") from None
         self.text, self._line_end = text, self.encode("\n")
+        self.kept = kept or {}
         self.vocab_size = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         self.ending = [i for i in ending if 0 <= i < self.vocab_size]
         places = range(len(marked) - len(plain) + 1)
@@ -90,12 +93,13 @@ class HubTokenizer(Tokenizer):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` needs."""
-        return {"kind": self.kind, "text": self.text, "ending": self.ending}
+        values = {"kind": self.kind, "text": self.text, "ending": self.ending}
+        return {**values, "kept": self.kept} if self.kept else values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "HubTokenizer":
         """Build from `to_dict`'s result."""
-        return cls(values["text"], list_of(int, values.get("ending", [])))
+        return cls(values["text"], list_of(int, values.get("ending", [])), values.get("kept"))
 
 
 _PRINTED = [b for b in range(256) if chr(b).isprintable() and not chr(b).isspace()]

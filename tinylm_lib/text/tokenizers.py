@@ -6,6 +6,7 @@ from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
+from ..files import foreign
 from .base import Tokenizer, UnknownTokenError, checked, list_of
 from .bpe import BPETokenizer
 from .cutting import cut_stream, words
@@ -201,9 +202,15 @@ def tokenizer_from_dict(values: Any) -> Tokenizer:
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """Read the tokenizer of any kind from the JSON file that its `save` wrote.
 
-    Raises FileNotFoundError for a missing file, ValueError for one that holds no tokenizer.
+    Raises FileNotFoundError for a missing file, ValueError for a folder and for a file that holds no such tokenizer.
     """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give a file of Tokenizer.save, or open it with load_hf_tokenizer")
     try:
-        return tokenizer_from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
+        if isinstance(values, dict) and "kind" not in values and "model" in values:
+            raise ValueError("it is a tokenizer.json of Hugging Face; open its folder with load_hf_tokenizer")
+        return tokenizer_from_dict(values)
     except (ValueError, RecursionError) as e:
-        raise ValueError(f"{path} holds no tokenizer: {e}") from None
+        raise ValueError(f"{path} holds no tokenizer: {foreign(path) or e}") from None
