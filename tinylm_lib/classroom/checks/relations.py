@@ -154,11 +154,11 @@ def _has_nan(value: Any) -> bool:
 def _ignored(exercise: Exercise, learner: Learner) -> Iterator[Finding]:
     """Arguments that change the right result and never the learner's, which is finite, nor send it a gradient."""
     for place, name in enumerate(exercise.parameters):
-        if not _gets_a_gradient(exercise, learner, place) and _never_changes(exercise, learner, place):
+        if not _gets_a_gradient(learner, place) and _never_changes(exercise, learner, place):
             yield f"ignores {name}", f"Your result stays the same when `{name}` changes: your function never uses it."
 
 
-def _gets_a_gradient(exercise: Exercise, learner: Learner, place: int) -> bool:
+def _gets_a_gradient(learner: Learner, place: int) -> bool:
     """Whether a gradient reaches an argument in any probe."""
     for outcome in learner.outcomes:
         if outcome.gradients is None or not any(map(_is_float, outcome.arguments[place : place + 1])):
