@@ -154,14 +154,14 @@ def _has_nan(value: Any) -> bool:
 def _ignored(exercise: Exercise, learner: Learner) -> Iterator[Finding]:
     """Arguments that change the right result and never the learner's, which is finite, nor send it a gradient."""
     for place, name in enumerate(exercise.parameters):
-        if not _gets_a_gradient(exercise, learner, place) and _never_changes(exercise, learner, place):
+        if not _gets_a_gradient(learner, place) and _never_changes(exercise, learner, place):
             yield f"ignores {name}", f"Your result stays the same when `{name}` changes: your function never uses it."
 
 
-def _gets_a_gradient(exercise: Exercise, learner: Learner, place: int) -> bool:
+def _gets_a_gradient(learner: Learner, place: int) -> bool:
     """Whether a gradient reaches an argument in any probe."""
     for outcome in learner.outcomes:
-        if outcome.gradients is None or not _is_float(outcome.arguments[place]):
+        if outcome.gradients is None or not any(map(_is_float, outcome.arguments[place : place + 1])):
             continue
         gradient = outcome.gradients[sum(map(_is_float, outcome.arguments[:place]))]
         if gradient is not None and gradient.any():
@@ -175,7 +175,7 @@ def _never_changes(exercise: Exercise, learner: Learner, place: int) -> bool:
     All of them, because a function may be flat at one point and not at another.
     """
     n_tried = 0
-    for i, (probe, outcome) in enumerate(zip(exercise.probes, learner.outcomes, strict=True)):
+    for i, (probe, outcome) in enumerate(zip(exercise.probes, learner.outcomes, strict=False)):
         other = moved(probe, place) if place < len(outcome.arguments) else None
         if other is None or same(*(observe_one(exercise.reference, each).value for each in (probe, other))):
             continue
@@ -187,8 +187,8 @@ def _never_changes(exercise: Exercise, learner: Learner, place: int) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    tensors = [torch.as_tensor(each) for each in (value if isinstance(value, list | tuple) else [value])]
-    return all(each.isfinite().all() for each in tensors)
+    parts = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(part, int | float | Tensor) and torch.as_tensor(part).isfinite().all() for part in parts)
 
 
 def _scaled(mine: Tensor, right: Tensor) -> Finding | None:
