@@ -33,7 +33,7 @@ lab: set-up-lab ## open the course in JupyterLab on your own copies: make lab AR
 train: set-up-lab ## train a model on StoryWorld for about a minute, options in ARGS: make train ARGS="--help"
 	@$(PY) -m tinylm_lib train $(ARGS)
 
-test: set-up-test ## check everything that is quick: style, tests, notebooks; or some parts: make test ARGS="style"
+test: set-up-test ## check what is quick and has changed: style, tests, notebooks; or some parts: make test ARGS="style"
 	@$(PY) tools/run_tests.py $(ARGS)
 
 test-all: set-up-test ## the same and what takes long: browsers, compilers, many processes, the solutions

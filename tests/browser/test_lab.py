@@ -1,5 +1,7 @@
 """The course as a student sees it: the real `lab`, JupyterLab and Chromium, without a network."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,21 @@ def test_every_lesson_opens_without_news_errors_or_network(open_lesson, tmp_path
         assert heading.inner_text().startswith(number)
         assert lesson.outputs() == []
     assert lesson.page.locator(".Toastify__toast, mjx-merror").count() == 0
+
+
+def test_the_tests_share_a_server_that_forgets_kernels_theme_and_tabs(open_lesson, jupyterlab, sample):
+    first = open_lesson(sample, SAMPLE)
+    first.command("apputils:change-theme", theme="JupyterLab Dark")
+    first.page.wait_for_function("document.body.dataset.jpThemeName == 'JupyterLab Dark'")
+    first.page.close()
+    jupyterlab.forget()
+    assert json.loads(jupyterlab.request("sessions")) == json.loads(jupyterlab.request("kernels")) == []
+    another = sample.parent / "another"
+    another.mkdir()
+    shutil.copy(sample / SAMPLE, another / SAMPLE)
+    second = open_lesson(another, SAMPLE)
+    assert second.page.evaluate("document.body.dataset.jpThemeName") == "JupyterLab Light"
+    assert second.page.locator("#jp-main-dock-panel .lm-TabBar-tab").count() == 1
 
 
 def test_a_figure_is_seen_in_a_notebook_that_was_only_opened(open_lesson, sample):
