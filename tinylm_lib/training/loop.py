@@ -106,6 +106,8 @@ def train(
     Source of the clipping: Pascanu et al. 2013, algorithm 1.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError("all parameters are frozen; set requires_grad_(True) on those to train, or call add_lora")
     device_type = parameters[0].device.type
     precision = pick(PRECISIONS, recipe.precision, "precision")
     limit = math.inf if recipe.clip_norm is None else recipe.clip_norm
