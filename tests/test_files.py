@@ -1,13 +1,17 @@
 """Files are whole or not there, with the permissions of any other new file, and a failed write says what to do."""
 
 import errno
+import io
 import os
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tinylm_lib.files import explained, put_in_place, whole_file
+import tinylm_lib
+from tinylm_lib.files import explained, print_anything, put_in_place, whole_file, write_whole
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -69,3 +73,49 @@ def test_what_is_not_a_regular_file_is_never_replaced(tmp_path: Path) -> None:
             pass
     assert (tmp_path / "pipe").is_fifo()
     assert list(tmp_path.iterdir()) == [tmp_path / "pipe"]
+
+
+def test_what_has_no_number_is_explained_in_its_own_words(tmp_path: Path) -> None:
+    says = r"cannot write the notes .*: .* is not a regular file; choose another name"
+    with pytest.raises(OSError, match=says), explained("the notes", tmp_path):
+        write_whole(tmp_path, b"x")
+
+
+# Files that are read by nobody else, in a folder that is deleted, and pipes.
+FOR_A_MOMENT = {"hub/folder.py", "workshop/keep.py", "grading/child.py", "grading/launch.py", "grading/confine.py"}
+OVERWRITES = re.compile(r"""\.write_(text|bytes)\(|open\([^)\n]*["'][wx]b?\+?["']""")
+
+
+def test_nothing_else_in_the_library_writes_over_a_file() -> None:
+    library = Path(tinylm_lib.__file__).parent
+    found = {
+        path.relative_to(library).as_posix().removeprefix("classroom/")
+        for path in library.rglob("*.py")
+        if OVERWRITES.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == FOR_A_MOMENT | {"files.py"}
+    for line in ('path.write_text("x")', 'open(path, "w", encoding="utf-8")', "open(path, 'wb')"):
+        assert OVERWRITES.search(line)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("cp1252", "caf\xe9 ?? ?"), ("ascii", "caf? ?? ?"), ("utf-8", "caf\xe9 中🚢 ?")]
+)
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_what_the_output_cannot_encode_becomes_a_question_mark(
+    encoding: str, shown: str, errors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding=encoding, errors=errors))
+    print_anything()
+    print("café 中🚢 \ud83d", end="", flush=True)
+    assert raw.getvalue().decode(encoding) == shown
+
+
+def test_an_output_that_never_fails_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user has chosen, Python's own choice for errors, and the text of a notebook."""
+    chosen = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="backslashreplace")
+    monkeypatch.setattr(sys, "stdout", chosen)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    print_anything()
+    assert chosen.errors == "backslashreplace"

@@ -10,6 +10,7 @@ import torch
 
 from . import __version__
 from .commands import COMMANDS
+from .files import print_anything
 
 
 def parser() -> argparse.ArgumentParser:
@@ -81,6 +82,7 @@ def failure(e: Exception) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; a mistake of the user's is one line on stderr and exit code 2."""
+    print_anything()
     top = parser()
     arguments, others = top.parse_known_args(argv)
     if [] in vars(arguments).values():

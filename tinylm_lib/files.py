@@ -1,9 +1,10 @@
-"""Files that are whole or not there: written under another name, and on the disk before they get their own."""
+"""Files that are whole or not there, written under another name before they get their own; output that never fails."""
 
 import errno
 import hashlib
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is whole or not there; what was there before stays until then."""
+    with whole_file(path) as file:
+        file.write(content)
 
 
 def put_in_place(partial: Path, path: Path) -> None:
@@ -72,7 +79,7 @@ def explained(what: str, path: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as e:
         number = e.errno if isinstance(e, OSError) and e.errno else errno.EIO
-        why = os.strerror(number) if isinstance(e, OSError) else str(e)
+        why = os.strerror(number) if isinstance(e, OSError) and e.errno else str(e)
         raise OSError(
             number,
             f"cannot write {what} {path}: {why}; free some space or choose another folder "
@@ -100,6 +107,13 @@ def foreign(path: Path) -> str:
         return "empty; download it again"
     text = begin.removeprefix(b"\xef\xbb\xbf").lstrip()
     return next((what for mark, what in _FOREIGN.items() if text.startswith(mark)), "")
+
+
+def print_anything() -> None:
+    """Print ? for characters that the output cannot encode, such as on a pipe of Windows, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", None) in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="replace")
 
 
 def sha256(path: Path) -> str:

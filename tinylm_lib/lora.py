@@ -11,7 +11,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from .files import explained, whole_file
-from .layers import Linear, at_least_fp32, cast
+from .layers import Linear, at_least_fp32, cast, unwrapped
 from .quantization import Int8Weight
 
 
@@ -214,6 +214,7 @@ def save_lora(model: nn.Module, path: str | Path) -> Path:
 
     Raises ValueError for a model without updates, OSError, naming the file and what to do, where it cannot be written.
     """
+    model = unwrapped(model)
     tensors = {name: t.cpu().contiguous() for name, t in lora_state(model).items()}
     one = next(iter(lora_layers(model).values()))
     about = {"format": "pt", "rank": str(one.rank), "alpha": str(one.alpha)}

@@ -58,6 +58,7 @@ def test_streams_have_the_ids_of_the_whole(name: str, text: str, size: int, cut:
 
 def test_ids_come_before_all_of_the_text_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tinylm_lib.text.cutting.CHARACTERS_PER_CUT", 4)
+    monkeypatch.setattr("tinylm_lib.text.hugging_face.OVERLAP", 8)
     for name, tokenizer in TOKENIZER.items():
         texts = iter(["ab ab\nab ab\n"] * 9)
         next(iter(tokenizer.encode_iterable(texts)))

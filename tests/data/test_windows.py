@@ -28,11 +28,24 @@ def test_the_built_in_corpus_is_english_about_python() -> None:
 
 def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
-    content = "Ünïcödé 漢字 🙂\r\nsecond line\n\n  indented\rold Mac\n"
+    content = "Ünïcödé 漢字 🙂\nsecond line\n\n  indented\x0b\x85\u2028old Mac\n"
     path.write_bytes(content.encode())
     assert load_corpus(path) == load_corpus(str(path)) == content
     path.write_bytes(b"\xef\xbb\xbf" + content.encode())
     assert load_corpus(path) == content, "the byte order mark is not text"
+
+
+@pytest.mark.parametrize("n_bytes", [1, 2, 3, 7, 1 << 20])
+def test_line_ends_are_read_as_python_reads_them(n_bytes: int, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tinylm_lib.text.reading.BYTES_PER_READ", n_bytes)
+    path = tmp_path / "text.txt"
+    for content, n in (("a\r\nb\r\n", 2), ("é\r\r\n\n\rb\r", 4), ("\r\n" * 1500 + "x", "1,500")):
+        path.write_bytes(b"\xef\xbb\xbf" + content.encode())
+        expected = path.read_text(encoding="utf-8-sig")
+        assert "\r" not in expected
+        with pytest.warns(UserWarning, match=rf"text\.txt: {n} line ends of Windows .* were read as") as said:
+            assert load_corpus(path) == expected
+        assert len(said) == 1
 
 
 def test_the_name_of_a_corpus_comes_before_a_file_of_that_name(tmp_path: Path, monkeypatch) -> None:
@@ -52,7 +65,7 @@ def test_what_is_neither_lists_the_corpora(name: str | Path) -> None:
     ("content", "says"),
     [
         (b"", "is empty"),
-        (b" \n\t \r\n", "is empty"),
+        (b" \n\t \n", "is empty"),
         (b"\xef\xbb\xbf", "is empty"),
         (b"text\0more", r"is binary \(a zero byte at offset 4\)"),
         ("hello".encode("utf-16"), r"is UTF-16; convert it with: iconv -f utf-16 -t utf-8 .*-Encoding utf8"),

@@ -1,6 +1,7 @@
 """tokenizer.json of Hugging Face: read through their package, and written so that theirs and ours give the same ids."""
 
 import json
+import random
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.hub import BEGIN, END, trained
 from support.toys import examples
-from tokenizers import pre_tokenizers
+from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers, trainers
 
 from tinylm_lib import ModelConfig, TransformerLM, storyworld
 from tinylm_lib.pretrained import load_hf_tokenizer, load_model, save_hf
+from tinylm_lib.text import cutting, hugging_face
 from tinylm_lib.text.base import Tokenizer
 from tinylm_lib.text.bpe import BYTES, BPETokenizer, train_bpe
 from tinylm_lib.text.hugging_face import _CHARACTERS, HubTokenizer, tokenizer_json
@@ -57,6 +59,135 @@ def test_what_the_file_puts_before_a_text_is_kept_apart() -> None:
     assert ours.encode("Hello") == trained().encode("Hello").ids
     assert [*ours.beginning, *ours.encode("Hello")] == trained(begins=True).encode("Hello").ids
     assert list(HubTokenizer(trained().to_str()).beginning) == [] == list(ByteTokenizer().beginning)
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+# Source: the tokenizer.json of Llama 3, and one that groups digits from the right, as arithmetic does.
+LLAMA_3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+LLAMA_3 += r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+FROM_THE_RIGHT = r"\d{1,3}(?=(?:\d{3})*\b)|\s+|[^\s\d]+"
+WORDS = [
+    "The",
+    "sea",
+    "it's",
+    "we'll",
+    "e\u0301",
+    "\ufb01n",
+    "a\u0300\u0323",
+    "漢字",
+    "\u3000",
+    "<end>",
+    "xxxxxxxxx",
+    '"',
+    "!!",
+]
+WORDS += ["12345678", "007", "...", "🦊"]
+SPACES = [*" " * 12, *"\n" * 3, "\n\n", "\r\n", "  ", "   ", " " * 7, " " * 20, "\t", "\n \n", "\n\n\n\n", "", ""]
+
+
+def mixed(n: int, seed: int) -> str:
+    generator = random.Random(seed)
+    return "".join(generator.choice(WORDS) + generator.choice(SPACES) for _ in range(n))
+
+
+def learnt(model: Any, trainer: Any, before: Any, normalizer: Any = None, **options: Any) -> tokenizers.Tokenizer:
+    """A tokenizer of their package that has learned from mixed text."""
+    tokenizer = tokenizers.Tokenizer(model)
+    if before is not None:
+        tokenizer.pre_tokenizer = before
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    tokenizer.train_from_iterator([mixed(4000, seed=-1)], trainer(show_progress=False, **options))
+    return tokenizer
+
+
+def of_bytes(pattern: str | None = None, normalizer: Any = None, added: Any = ()) -> tokenizers.Tokenizer:
+    before: Any = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
+    if pattern is not None:
+        before = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), before])
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    options = {"vocab_size": 500, "initial_alphabet": letters}
+    tokenizer = learnt(models.BPE(), trainers.BpeTrainer, before, normalizer, **options)
+    tokenizer.add_tokens(list(added))
+    return tokenizer
+
+
+def of_spaces(before: Any = None, *marks: Any) -> tokenizers.Tokenizer:
+    normalizer = normalizers.Sequence([*marks, normalizers.Replace(" ", "▁")])
+    model = models.BPE(unk_token="<unk>")
+    return learnt(model, trainers.BpeTrainer, before, normalizer, vocab_size=300, special_tokens=["<unk>"])
+
+
+STRIPPING = [AddedToken("<end>", lstrip=True, rstrip=True), AddedToken("sea", single_word=True)]
+METASPACE = pre_tokenizers.Metaspace()
+STREAMED = {
+    "gpt2": of_bytes(),
+    "llama3": of_bytes(LLAMA_3),
+    "from the right": of_bytes(FROM_THE_RIGHT),
+    "nfc": of_bytes(normalizer=normalizers.NFC()),
+    "nfkc, added": of_bytes(normalizer=normalizers.NFKC(), added=STRIPPING),
+    "added with a line end": of_bytes(added=["sea\n", "<end>"]),
+    "strip": of_bytes(normalizer=normalizers.Strip()),
+    "llama2": of_spaces(None, normalizers.Prepend("▁")),
+    "metaspace": of_spaces(METASPACE),
+    "metaspace, first": of_spaces(pre_tokenizers.Metaspace(prepend_scheme="first")),
+    "unigram": learnt(
+        models.Unigram(), trainers.UnigramTrainer, METASPACE,
+        vocab_size=150, unk_token="<unk>", special_tokens=["<unk>"],
+    ),
+    "word pieces": learnt(
+        models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer, pre_tokenizers.BertPreTokenizer(),
+        normalizers.BertNormalizer(), vocab_size=200, special_tokens=["[UNK]"],
+    ),
+}  # fmt: skip
+
+
+def in_parts(text: str, longest: int, seed: int) -> list[str]:
+    generator, parts = random.Random(seed), []
+    while text:
+        n = generator.randint(1, longest)
+        parts, text = [*parts, text[:n]], text[n:]
+    return parts
+
+
+@pytest.mark.parametrize(("overlap", "cut"), [(64, 50), (256, 300)])
+@pytest.mark.parametrize("name", STREAMED)
+def test_a_stream_has_the_ids_of_its_text(name: str, overlap: int, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With small windows, and most of them have a junction with the next one: the rest grows, which costs memory."""
+    monkeypatch.setattr(hugging_face, "OVERLAP", overlap)
+    monkeypatch.setattr(cutting, "CHARACTERS_PER_CUT", cut)
+    found: list[Any] = []
+    junction = hugging_face._junction
+    monkeypatch.setattr(hugging_face, "_junction", lambda *x: found.append(junction(*x)) or found[-1])
+    tokenizer = HubTokenizer(STREAMED[name].to_str())
+    for seed in range(20):
+        text = mixed(2 * overlap, seed)
+        assert list(tokenizer.encode_iterable(in_parts(text, 2 * cut, seed))) == tokenizer.encode(text)
+    assert sum(map(bool, found)) > len(found) / 2
+
+
+def test_a_line_end_is_not_always_the_end_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In GPT-2 two line ends are one token at the end of a text, and two before a letter."""
+    vocab = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))} | {"ĊĊ": 256}
+    theirs = tokenizers.Tokenizer(models.BPE(vocab, [("Ċ", "Ċ")]))
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    ours, text = HubTokenizer(theirs.to_str()), "The sea is calm.\n\nTwo boats wait.\nOne leaves.\n"
+    assert ours.encode("a.\n\n")[-1] == 256 and 256 not in ours.encode(text)
+    monkeypatch.setattr(cutting, "CHARACTERS_PER_CUT", 16)
+    for overlap in (4096, 32):
+        monkeypatch.setattr(hugging_face, "OVERLAP", overlap)
+        for whole in (text, text * 20):
+            assert list(ours.encode_iterable(whole.splitlines(keepends=True))) == ours.encode(whole)
+
+
+def test_a_text_without_spaces_is_one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hugging_face, "OVERLAP", 64)
+    monkeypatch.setattr(cutting, "CHARACTERS_PER_CUT", 50)
+    for name in ("llama3", "from the right", "llama2", "unigram"):
+        tokenizer = HubTokenizer(STREAMED[name].to_str())
+        for text in ("1234567" * 90 + " a", "漢字" * 300, "x" * 701, " " * 999):
+            assert list(tokenizer.encode_iterable(in_parts(text, 70, 0))) == tokenizer.encode(text)
 
 
 def write_eos(folder: Path, **files: Any) -> list[int]:

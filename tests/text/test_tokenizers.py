@@ -1,5 +1,6 @@
 """Text to ids and back: round trips, unknown characters, files."""
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.toys import examples
+from support.toys import examples, raising_from
 
 from tinylm_lib.text import TOKENIZERS, BPETokenizer, ByteTokenizer, CharTokenizer, WordTokenizer, line_end, words
 from tinylm_lib.text.bpe import BYTES
@@ -187,3 +188,20 @@ def test_a_damaged_file_is_named(content: str | bytes, tmp_path: Path) -> None:
 def test_an_unknown_kind_lists_the_known_ones(values: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=f"is not one of {', '.join(TOKENIZERS)}"):
         tokenizer_from_dict(json.loads(json.dumps(values)))
+
+
+@pytest.mark.parametrize("failure", ["half an emoji", "a full disk"])
+def test_a_tokenizer_that_cannot_be_written_leaves_the_file_before(
+    failure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, good = tmp_path / "tokenizer.json", CharTokenizer.from_text("the sea")
+    good.save(path)
+    if failure == "a full disk":
+        monkeypatch.setattr("os.fsync", raising_from(OSError(errno.ENOSPC, "full"), 0, None))
+        with pytest.raises(OSError, match=r"cannot write the tokenizer .*tokenizer\.json: No space left"):
+            ByteTokenizer().save(path)
+    else:
+        with pytest.raises(ValueError, match="surrogates not allowed"):
+            CharTokenizer.from_text("sea \ud83d").save(path)
+    assert load_tokenizer(path).to_dict() == good.to_dict()
+    assert list(tmp_path.iterdir()) == [path]

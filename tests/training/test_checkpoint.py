@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.traps import Trap, check_trap, full_disk
 
 from tinylm_lib import TransformerLM
 from tinylm_lib.presets import FAMILIES
+from tinylm_lib.pretrained import load_model
 from tinylm_lib.training import checkpoint, distributed, tensors
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load, save
 from tinylm_lib.training.optim import build_optimizer
@@ -106,11 +108,98 @@ def test_an_optimizer_without_state_and_one_with_empty_places_come_back(tmp_path
     assert torch.equal(adam.param_groups[0]["lr"], torch.tensor(0.125)), "a tensor inside a list"
 
 
-def test_a_low_precision_model_keeps_its_values(tmp_path: Path) -> None:
-    model = trained()["model"].bfloat16()
+DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_weights_and_moments_keep_their_dtype_and_every_digit(dtype: torch.dtype, tmp_path: Path) -> None:
+    parts = trained(n_steps=0)
+    model = parts["model"].to(dtype)
+    with torch.no_grad():
+        model.embed.weight.add_(torch.randn(model.embed.weight.shape, dtype=dtype) / 3)  # numbers of this dtype alone
+    parts["optimizer"] = optimizer = build_optimizer(model, CONFIG)
+    model(toy_ids(2, 9)).float().sum().backward()
+    optimizer.step()
+    save(tmp_path, **parts)
+    found, opened = load(tmp_path), load_model(tmp_path)[0]
+    own = model.state_dict()
+    for again in (found.model, opened):
+        assert {n: (w.dtype, w.tolist()) for n, w in again.state_dict().items()} == {
+            n: (w.dtype, w.tolist()) for n, w in own.items()
+        }
+        assert all(p.requires_grad for p in again.parameters())
+        assert torch.equal(again.eval()(toy_ids(2, 9)), model.eval()(toy_ids(2, 9)))
+    resumed = build_optimizer(found.model, CONFIG)
+    found.restore(found.model, resumed)
+    for a, b in zip(found.model.parameters(), model.parameters(), strict=True):
+        assert a.dtype == dtype
+        was, now = optimizer.state[b], resumed.state[a]
+        assert all(torch.equal(was[k], now[k]) and was[k].dtype == now[k].dtype for k in was)
+
+
+def test_each_weight_keeps_a_dtype_of_its_own_and_is_not_a_part_of_the_file(tmp_path: Path) -> None:
+    model = trained()["model"]
+    model.blocks[0].bfloat16()
     found = load(save(tmp_path, model)).model
-    for name, weight in model.state_dict().items():
-        assert torch.equal(found.state_dict()[name].to(torch.bfloat16), weight)
+    dtypes = {name: weight.dtype for name, weight in model.state_dict().items()}
+    assert set(dtypes.values()) == {torch.bfloat16, torch.float32}
+    assert {name: weight.dtype for name, weight in found.state_dict().items()} == dtypes
+    for weight in found.parameters():
+        assert weight.untyped_storage().nbytes() == weight.numel() * weight.element_size()
+
+
+class Wrapped(torch.nn.Module):
+    """As DDP wraps a model, which needs several processes."""
+
+    def __init__(self, module: torch.nn.Module):
+        super().__init__()
+        self.module = module
+
+
+COMPILED = partial(torch.compile, backend="eager")  # which needs no C++ compiler
+WRAPPERS = {
+    "compiled": COMPILED,
+    "data parallel": torch.nn.DataParallel,
+    "as ddp": Wrapped,
+    "as ddp, compiled": lambda model: COMPILED(Wrapped(model)),
+    "averaged": torch.optim.swa_utils.AveragedModel,
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_wrapped_model_is_saved_as_the_model_itself(name: str, tmp_path: Path) -> None:
+    model = trained()["model"]
+    found = load(save(tmp_path, WRAPPERS[name](model))).model
+    assert found.config == model.config
+    torch.testing.assert_close(found.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+def test_a_model_that_compiles_itself_is_saved(tmp_path: Path) -> None:
+    model = trained()["model"]
+    model.compile(backend="eager")
+    model.blocks[0].compile(backend="eager")
+    torch.testing.assert_close(load(save(tmp_path, model)).model.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+def test_a_model_that_would_not_load_again_is_refused_and_the_file_before_stays(folder: Path) -> None:
+    before = files_of(folder)
+    inside, larger, less = (trained(seed=1)["model"] for _ in range(3))
+    inside.blocks[0] = COMPILED(inside.blocks[0])
+    larger.embed = torch.nn.Embedding(19, 16)
+    less.blocks[0].attention.q_proj = torch.nn.Identity()
+    for model, says in (
+        (inside, r"blocks\.0\._orig_mod\.\S+ is \(\d+.*\) in the model and missing in .*part\.compile\(\)"),
+        (larger, r"embed\.weight is \(19, 16\) in the model and \(17, 16\) in a model of its config"),
+        (less, r"blocks\.0\.attention\.q_proj\.\w+ is missing in the model and \("),
+    ):
+        with pytest.raises(ValueError, match=says):
+            save(folder, model)
+    for model in (torch.nn.Linear(2, 3), torch.nn.Sequential(less)):
+        with pytest.raises(
+            TypeError, match=f"needs a TransformerLM, got {type(model).__name__}; give the model itself"
+        ):
+            save(folder, model)
+    assert files_of(folder) == before
 
 
 def test_saving_changes_nothing(tmp_path: Path) -> None:
@@ -353,6 +442,11 @@ FOREIGN = {  # what is in the file of a role instead of its tensors, with the ri
     "empty": ("model", lambda own: {}, "missing in the file"),
     "shapes": ("model", lambda own: {n: w[:1] for n, w in own.items()}, "in the file and"),
     "prefix": ("model", lambda own: {f"_orig_mod.{n}": w for n, w in own.items()}, "in the file and"),
+    "integers": (
+        "model",
+        lambda own: {n: w.int() for n, w in own.items()},
+        "of torch.int32; weights are floating-point",
+    ),
     "no states": ("training", lambda own: {"x": torch.zeros(1)}, "is not a checkpoint of this library"),
 }
 

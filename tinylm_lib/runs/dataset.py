@@ -96,7 +96,10 @@ def validation_windows(
     Raises ValueError for too few ids, and for a line that is longer.
     """
     if len(ids) < 2:
-        raise ValueError(f"the validation text has {len(ids)} tokens; give more text or a larger validation_share")
+        raise ValueError(
+            f"the text to measure has {len(ids)} tokens, and at least 2 are needed, the second to be predicted; "
+            f"give more text (of a training run: or a larger validation_share)"
+        )
 
     def windows() -> Iterator:
         if lines:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..files import explained, write_whole
+
 _T = TypeVar("_T", bound="Tokenizer")
 
 
@@ -73,8 +75,13 @@ class Tokenizer:
         return len(self.decode(tokens).encode("utf-8"))
 
     def save(self, path: str | Path) -> None:
-        """Write the tokenizer to a JSON file."""
-        Path(path).write_text(json.dumps(self.to_dict(), ensure_ascii=False), encoding="utf-8")
+        """Write the tokenizer to a JSON file, which is whole or not there.
+
+        Raises OSError, naming the file and what to do, where it cannot be written, ValueError for half an emoji.
+        """
+        content = json.dumps(self.to_dict(), ensure_ascii=False).encode("utf-8")
+        with explained("the tokenizer", Path(path)):
+            write_whole(Path(path), content)
 
 
 def checked(tokens: Iterable[int], vocab_size: int) -> list[int]:

@@ -22,7 +22,6 @@ PRE_TOKEN = regex.compile(
     regex.VERBOSE,
 )
 CHARACTERS_PER_CUT = 1 << 16  # characters of a stream that are cut at a time
-LINE_START = re.compile(r"(?<=\n)(?=\S)")
 
 
 def words(text: str) -> list[str]:
@@ -59,7 +58,7 @@ def cut_stream(texts: Iterable[str], cut: Callable[[str], list[str]], reach: int
     cut: what follows may change its last two pieces, and those that touch the last `reach` characters, but no other.
     """
     rest = ""
-    for block in _blocks(texts):
+    for block in blocks(texts):
         rest += block
         pieces, removed = cut(rest), 0
         while pieces and removed < reach:
@@ -70,12 +69,14 @@ def cut_stream(texts: Iterable[str], cut: Callable[[str], list[str]], reach: int
     yield cut(rest)
 
 
-def _blocks(texts: Iterable[str]) -> Iterator[str]:
+def blocks(texts: Iterable[str]) -> Iterator[str]:
+    """The text of a stream in blocks of 64 Ki characters or a few more; the last one may be shorter, or empty."""
     held, length = [], 0
     for text in texts:
-        held.append(text)
-        length += len(text)
-        if length >= CHARACTERS_PER_CUT:
-            yield "".join(held)
-            held, length = [], 0
+        for start in range(0, len(text), CHARACTERS_PER_CUT):
+            held.append(text[start : start + CHARACTERS_PER_CUT])
+            length += len(held[-1])
+            if length >= CHARACTERS_PER_CUT:
+                yield "".join(held)
+                held, length = [], 0
     yield "".join(held)

@@ -2,13 +2,18 @@
 
 import importlib
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import Any
 
 from .base import Tokenizer, checked, list_of
 from .bpe import BYTES, BPETokenizer
-from .cutting import LINE_START, cut_stream
+from .cutting import blocks
+
+OVERLAP = 4096  # characters that two neighbouring windows of a stream share
 
 
 def package(name: str) -> Any:
@@ -47,7 +52,7 @@ class HubTokenizer(Tokenizer):
             raise
         except BaseException as e:  # the package raises nothing narrower, and its panics are not Exceptions
             raise ValueError(f"the text describes no tokenizer: {e}") from None
-        self.text, self._line_end = text, self.encode("\n")
+        self.text = text
         self.kept = kept or {}
         self.vocab_size = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         self.ending = [i for i in ending if 0 <= i < self.vocab_size]
@@ -56,16 +61,33 @@ class HubTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text."""
-        return self._inner.encode(text, add_special_tokens=False).ids
+        return self._encoding(text).ids
+
+    def _encoding(self, text: str) -> Any:
+        return self._inner.encode(text, add_special_tokens=False)
 
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
-        """Yield the ids of a stream of texts, cut between lines: those that `encode` gives for all of it at once.
+        """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
-        So it is where no token goes from the end of a line into the next one, as in all models that we know. All but
-        the first lines are read after a line end, because some tokenizers mark where a text begins.
+        The text is encoded in windows that overlap. The ids pass from one window to the next where both have the same
+        tokens, see `_junction`; where they do not, more text joins the window. In memory are two windows, but all of a
+        text without spaces. A rule that pairs marks more than 4,096 characters apart may give other ids than `encode`.
         """
-        for i, text in enumerate(filter(None, map("".join, cut_stream(texts, LINE_START.split)))):
-            yield from self.encode("\n" + text)[len(self._line_end) :] if i else self.encode(text)
+        window, found, n_given, more = "", self._encoding(""), 0, ""
+        for block in chain(blocks(texts), [""]):  # "" is the end of the stream
+            more += block
+            if not more or (block and len(more) + OVERLAP < len(window)):  # a window that has grown gets as much again
+                continue
+            shared = max(0, len(window) - OVERLAP)
+            following = self._encoding(window[shared:] + more)
+            if junction := _junction(window, found, following):
+                yield from found.ids[n_given : junction[0]]
+                window, found, n_given = window[shared:] + more, following, junction[1]
+            else:
+                window += more
+                found = self._encoding(window) if shared else following
+            more = ""
+        yield from found.ids[n_given:]
 
     def count_bytes(self, tokens: Iterable[int]) -> int:
         """Return how many bytes of text the ids are.
@@ -100,6 +122,46 @@ class HubTokenizer(Tokenizer):
     def from_dict(cls, values: dict[str, Any]) -> "HubTokenizer":
         """Build from `to_dict`'s result."""
         return cls(values["text"], list_of(int, values.get("ending", [])), values.get("kept"))
+
+
+def _junction(window: str, found: Any, following: Any) -> tuple[int, int] | None:
+    """Where the tokens of a window give way to those of the next one, which begins with its last characters.
+
+    The middle half of what the two share must have the same tokens at the same characters, cut into pre-tokens alike;
+    what the ends of the windows change does not reach it. Reading on from there gives the tokens of the whole text:
+    a pattern that reads from left to right has stopped at the same character in both windows, and merges on one side of
+    a boundary that they keep do not depend on the other side. The junction is next to a space, because a pattern may
+    look at the end of a run of digits or letters, however far it is.
+    Returns the number of its token in each window, None where there is none.
+    """
+    shift, margin = len(window) - OVERLAP, OVERLAP // 4
+    if shift <= 0:
+        return None
+    first, ours = _tokens(found, shift + margin, shift + OVERLAP - margin)
+    second, theirs = _tokens(following, margin, OVERLAP - margin)
+    if ours != [(i, start + shift, end + shift, new) for i, start, end, new in theirs]:
+        return None
+    spaced = [
+        n
+        for n, ((_, _, end, _), (_, start, _, _)) in enumerate(pairwise(ours), 1)
+        if any(map(str.isspace, window[end - 1 : start + 1]))
+    ]
+    if not spaced:
+        return None
+    middle = spaced[len(spaced) // 2]
+    return first + middle, second + middle
+
+
+def _tokens(encoding: Any, low: int, high: int) -> tuple[int, list[tuple[int, int, int, bool]]]:
+    """The tokens that begin at the characters low..high-1: the number of the first, and of each what is compared.
+
+    These are its id, its first character, the one after its last, and whether a pre-token begins with it.
+    """
+    offsets, words = encoding.offsets, encoding.word_ids
+    first, end = (bisect_left(offsets, place, key=itemgetter(0)) for place in (low, high))
+    begins = [n == 0 or words[n] != words[n - 1] for n in range(first, end)]
+    ids = encoding.ids[first:end]
+    return first, [(i, *span, new) for i, span, new in zip(ids, offsets[first:end], begins, strict=True)]
 
 
 _PRINTED = [b for b in range(256) if chr(b).isprintable() and not chr(b).isspace()]

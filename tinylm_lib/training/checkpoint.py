@@ -20,8 +20,10 @@ from torch import Tensor, nn
 
 from ..config import ModelConfig
 from ..files import explained, whole_file
+from ..layers import unwrapped
 from ..lora import refuse_lora
 from ..model import TransformerLM
+from ..positions import Tables
 from ..quantization import refuse_quantized
 from ..text.tokenizers import tokenizer_from_dict
 from .distributed import ALONE, Alone, cut_like, random_states, read_whole_tensors, set_random_state
@@ -54,6 +56,7 @@ class Checkpoint:
     def restore(self, model: nn.Module, optimizer: Any = None, batches: Any = None, team: Alone = ALONE) -> None:
         """Put everything back where it was: weights, optimizer, position in the data, torch's random state.
 
+        The weights take the dtype of the model given.
         team: with whom this process trains the model, and perhaps has only a shard of it.
         Raises ValueError, before anything is changed, where the model has other shapes or a state was not saved.
         """
@@ -74,7 +77,7 @@ class Checkpoint:
 
 def save(
     folder: str | Path,
-    model: TransformerLM,
+    model: nn.Module,
     optimizer: Any = None,
     batches: Any = None,
     step: int = 0,
@@ -85,19 +88,31 @@ def save(
 ) -> Path:
     """Write a checkpoint into `folder`; one that is there already is replaced at the last moment, in one step.
 
+    model: a TransformerLM, which torch.compile, DataParallel or DDP may wrap; its weights keep their dtypes.
     extra: plain values to keep with it, such as the train config.
     team: with whom this process trains the model; all of them save together, into a folder that all can reach.
     Returns the folder.
     Raises OSError, naming the folder and what to do, where it cannot be written (what was there before still loads),
-    TypeError or ValueError for an extra that JSON cannot hold, ValueError for weights in 8 bits and for LoRA updates.
+    TypeError or ValueError for an extra that JSON cannot hold, and for a model that would not load again: of another
+    class, with weights in 8 bits, with LoRA updates, or with other weights than those of its config.
     """
+    model = unwrapped(model)
+    if not isinstance(config := getattr(model, "config", None), ModelConfig):
+        raise TypeError(f"checkpoint.save needs a TransformerLM, got {type(model).__name__}; give the model itself")
     refuse_quantized(model, "checkpoint.save")
     refuse_lora(model, "checkpoint.save")
+    weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
+    if misfit := _misfit(_skeleton(config), weights):
+        name, here, there = misfit
+        raise ValueError(
+            f"{name} is {there} in the model and {here} in a model of its config, so this checkpoint would not load; "
+            f"save a model that fits its config, and compile its parts with part.compile(), not torch.compile(part)"
+        )
     folder, training = Path(folder), random_states(team)
     manifest = {
         "format": FORMAT,
         "step": step,
-        "config": model.config.to_dict(),
+        "config": config.to_dict(),
         "tokenizer": None if tokenizer is None else tokenizer.to_dict(),
         "optimizer": None if optimizer is None else take_tensors(optimizer.state_dict(), "", training),
         "batches": None if batches is None else batches.state(),
@@ -105,7 +120,6 @@ def save(
         "torch": torch.__version__,
     }
     json.dumps(manifest, ensure_ascii=False).encode("utf-8")
-    weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
     with explained("the checkpoint", folder):
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +137,7 @@ def save(
 
 
 def load(folder: str | Path) -> Checkpoint:
-    """Read a checkpoint; every file is checked against its SHA-256 first.
+    """Read a checkpoint; every file is checked against its SHA-256 first, and the weights keep their dtypes.
 
     Raises FileNotFoundError for a folder without one, ValueError for damaged or foreign files.
     """
@@ -143,11 +157,15 @@ def load(folder: str | Path) -> Checkpoint:
         rest = (optimizer_state, manifest["batches"], random_states, manifest["extra"])
     except (KeyError, TypeError, AttributeError) as e:
         raise ValueError(f"{folder / MANIFEST} is not a checkpoint of this library: {e!r}") from None
-    with torch.device("meta"):
-        model = TransformerLM(config)
-    model.to_empty(device="cpu")
+    model = _skeleton(config)
     _check_fit(model, tensors["model"], str(folder))
-    model.load_state_dict(tensors["model"])
+    if wrong := [name for name, t in tensors["model"].items() if not t.is_floating_point()]:
+        raise ValueError(f"{folder}: {wrong[0]} is of {tensors['model'][wrong[0]].dtype}; weights are floating-point")
+    own = {name: t.clone() for name, t in tensors["model"].items()}  # those of the file are a part of it, mapped
+    model.load_state_dict(own, assign=True)
+    for module in model.modules():
+        if isinstance(module, Tables):
+            module.build("cpu")
     return Checkpoint(model, manifest["step"], tokenizer, *rest)
 
 
@@ -174,13 +192,26 @@ def latest(folder: str | Path) -> Path:
     return max(found)[1]
 
 
-def _check_fit(model: nn.Module, weights: dict[str, Tensor], where: str) -> None:
-    """Raise ValueError naming the first of the weights (...) that the model does not have in that shape."""
+def _skeleton(config: ModelConfig) -> TransformerLM:
+    with torch.device("meta"):
+        return TransformerLM(config)
+
+
+def _misfit(model: nn.Module, weights: dict[str, Tensor]) -> tuple[str, Any, Any] | None:
+    """The first of the weights (...) that a model does not have in that shape: its name, what is here, what there."""
     own = model.state_dict()
     for name in sorted(set(own) | set(weights)):
         here, there = (tuple(d[name].shape) if name in d else "missing" for d in (own, weights))
         if here != there:
-            raise ValueError(f"weights do not fit {where}: {name} is {there} in the file and {here} in the model")
+            return name, here, there
+    return None
+
+
+def _check_fit(model: nn.Module, weights: dict[str, Tensor], where: str) -> None:
+    """Raise ValueError naming the first of the weights (...) that the model does not have in that shape."""
+    if misfit := _misfit(model, weights):
+        name, here, there = misfit
+        raise ValueError(f"weights do not fit {where}: {name} is {there} in the file and {here} in the model")
 
 
 def _cut(state: dict[str, Any], optimizer: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..config import IGNORED
 from ..inputs import check_number
 from ..layers import at_least_fp32, evaluation_mode, values_at_hand
+from ..model import check_ids, check_padding
 from .distributed import ALONE, Alone
 
 
@@ -47,13 +48,20 @@ def next_token_loss(logits: Tensor, targets: Tensor, counted: Tensor | None = No
 def token_log_probs(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     """The log-probability of each token after the first, given those before it, in one forward pass.
 
-    ids (B, T), padding (B,): as in `TransformerLM.forward`.
+    ids (B, T), padding (B,): as in `TransformerLM.forward`; T is at most max_seq_len + 1.
     Returns (B, T-1) in fp32 at least, natural logs: column t is that of ids[:, t + 1]. Padding and the token after it,
     which nothing precedes, have 0, so the sum of a row is the log-probability of its text.
     Raises TypeError or ValueError for ids that the model cannot read.
     """
+    check_ids(ids, 0, values=False)
+    n = ids.shape[1] - 1  # nothing follows the last token, so the model need not read it
+    seen = padding
+    if padding is not None:
+        check_padding(padding, len(ids), n + 1, values=values_at_hand(padding))
+        seen = padding.clamp_max(max(n - 1, 0))
     with evaluation_mode(model):
-        logits = at_least_fp32(model(ids, padding=padding)[:, :-1])  # (B, T-1, V)
+        logits = at_least_fp32(model(ids[:, : max(n, 1)], padding=seen)[:, :n])  # (B, T-1, V)
+    check_ids(ids[:, -1:], logits.shape[-1], values=values_at_hand(ids))
     found = logits.log_softmax(-1).gather(-1, ids[:, 1:, None].long()).squeeze(-1)  # (B, T-1)
     if padding is not None:
         found = found.where(torch.arange(found.shape[1], device=ids.device) >= padding[:, None], 0.0)  # (B, T-1)

@@ -128,6 +128,8 @@ def train(
         fix = "use RandomWindows, or (batch for _ in itertools.count() for batch in batches)"
         raise TypeError(f"batches must be an endless iterator, got {type(batches).__name__}; {fix}")
     parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError("all parameters are frozen; set requires_grad_(True) on those to train, or call add_lora")
     device_type = parameters[0].device.type
     precision = pick(PRECISIONS, recipe.precision, "precision")
     limit = math.inf if recipe.clip_norm is None else recipe.clip_norm

@@ -127,13 +127,14 @@ RULES |= {"muon": muon_update, "adamw": adamw_update}
 def build_optimizer(model: TransformerLM, recipe: TrainConfig) -> MuonAdamW:
     """The optimizer that the recipe names for the matrices of the blocks, AdamW for everything else.
 
-    Vectors (gains, biases) do not decay. Frozen parameters are left out. Raises ValueError for weights in 8 bits next
-    to which nothing is trained, see `add_lora`.
+    Vectors (gains, biases) do not decay. Frozen parameters are left out. Raises ValueError for a model
+    in which nothing is trained: frozen, or with weights in 8 bits, see `add_lora`.
     """
     inside = {id(p) for p in model.blocks.parameters() if p.ndim >= 2}
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         refuse_quantized(model, "build_optimizer")
+        raise ValueError("all parameters are frozen; set requires_grad_(True) on those to train, or call add_lora")
     matrices = [p for p in parameters if id(p) in inside]
     tables = [p for p in parameters if id(p) not in inside and p.ndim >= 2]
     vectors = [p for p in parameters if p.ndim < 2]

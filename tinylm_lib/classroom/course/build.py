@@ -20,6 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from nbformat import NotebookNode
 
+from ...files import print_anything, write_whole
 from ..display.picture import WIDGET
 from ..folders import NOTEBOOKS
 from .contents import PAGES, with_tables
@@ -60,8 +61,7 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
         _tidy(notebook, path.stem)
         cut(notebook)
         notebook.metadata = {**KERNEL, "tinylm": {"lesson": lesson.name, "role": role, **_seals(source, notebook)}}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8", newline="\n")
+        write_whole(path, (nbformat.writes(notebook) + "\n").encode())
     return report
 
 
@@ -119,6 +119,7 @@ def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
 
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
+    print_anything()
     parser = ArgumentParser(prog="python -m tinylm_lib.classroom.course.build", description=__doc__.split("\n")[0])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: build these lessons, stale or not")
     parser.add_argument("--check", action="store_true", help="execute nothing, fail if a notebook is stale")
@@ -132,7 +133,7 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
                 print(*build_notebooks(source, notebooks), sep="\n", flush=True)
         pages = {} if options.check else _new_pages(notebooks)
         for page, text in pages.items():
-            page.write_text(text, encoding="utf-8", newline="\n")
+            write_whole(page, text.encode())
             print(f"{page.name}: the table of lessons")
     except ValueError as error:
         print(error, file=sys.stderr)

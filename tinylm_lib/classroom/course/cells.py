@@ -16,6 +16,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from ...files import write_whole
 from ..display.cards import inline
 from ..folders import own
 from ..views.base import MIME, SHARED, json_in_html, source
@@ -165,7 +166,7 @@ def views_script(modules: set[str]) -> str:
 
 def write_page(path: Path, html: str) -> Path:
     """Writes a page, with the line ends of every system, and returns its path."""
-    path.write_text(html, encoding="utf-8", newline="\n")
+    write_whole(path, html.encode())
     return path
 
 

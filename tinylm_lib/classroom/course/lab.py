@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 from jupyter_server.serverapp import list_running_servers
 
-from ...files import whole_file
+from ...files import write_whole
 from ..folders import NOTEBOOKS, WORK, usable_work
 from .moved import moved_imports
 
@@ -214,7 +214,7 @@ def _environment(work: Path) -> dict[str, str]:
     settings = cache / "jupyter" / "course" / "labconfig"
     settings.mkdir(parents=True, exist_ok=True)
     for name, content in (("page_config", NO_ANNOUNCEMENTS), ("default_setting_overrides", SAVED_VIEWS)):
-        (settings / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+        write_whole(settings / f"{name}.json", json.dumps(content).encode())
     paths = [str(settings.parent), environment.get("JUPYTER_CONFIG_PATH", "")]
     return environment | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
 
@@ -238,8 +238,7 @@ def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
         if path.exists() and old.get("version") == _version(built):
             return
         if not path.exists() or old.get("unedited"):
-            with whole_file(path) as file:
-                file.write((json.dumps(_copy(built, name), indent=1, ensure_ascii=False) + "\n").encode())
+            write_whole(path, (json.dumps(_copy(built, name), indent=1, ensure_ascii=False) + "\n").encode())
             if edited:
                 yield from _told(name, path, edited)
             elif old:

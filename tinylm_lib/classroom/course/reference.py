@@ -17,6 +17,7 @@ from jinja2 import ChoiceLoader, DictLoader, pass_context
 from markupsafe import Markup
 from pdoc import doc, render, render_helpers
 
+from ...files import write_whole
 from ..display.theme import css
 from .cells import coded
 
@@ -46,8 +47,7 @@ def write_reference(folder: Path) -> Path:
     pages["index.html"] = render.html_index(modules)
     pages["search.js"] = render.search_index({name: module for name, module in modules.items() if name != TOP})
     for name, text in pages.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+        write_whole(folder / name, text.encode())
     return folder / f"{TOP}.html"
 
 

@@ -18,6 +18,7 @@ import nbformat
 from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from nbformat import NotebookNode
 
+from ...files import print_anything, write_whole
 from ..display.theme import page_head
 from ..folders import NOTEBOOKS, WORK, own
 from ..grading.sections import find_sections
@@ -115,7 +116,7 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
     written.append(write_page(folder / "index.html", front))
     if picture := next(filter(None, map(preview, lessons.values())), b""):
         written.append(folder / PREVIEW)
-        written[-1].write_bytes(picture)
+        write_whole(written[-1], picture)
     for path in written if url else ():
         if path.suffix == ".html":
             html = path.read_text(encoding="utf-8")
@@ -219,6 +220,7 @@ def index_page(
 
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
+    print_anything()
     parser = ArgumentParser(prog="python -m tinylm_lib.classroom.course.site", description=__doc__.split("\n")[0])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: only these lessons")
     parser.add_argument("--to", type=Path, default=WORK / "site", metavar="FOLDER", help="default: work/site")

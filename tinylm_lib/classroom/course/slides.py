@@ -22,6 +22,7 @@ import nbformat
 from nbconvert.filters.markdown_mistune import MarkdownWithMath
 from nbformat import NotebookNode
 
+from ...files import print_anything
 from ..display.cards import inline
 from ..display.theme import page_head
 from ..exercises import EXERCISES
@@ -243,6 +244,7 @@ def write_slides(notebooks: Path, folder: Path, numbers: Sequence[str] = (), ins
 
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
+    print_anything()
     parser = ArgumentParser(prog="python -m tinylm_lib.classroom.course.slides", description=__doc__.split("\n")[0])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: only these lessons")
     parser.add_argument("--to", type=Path, default=WORK / "slides", metavar="FOLDER", help="default: work/slides")

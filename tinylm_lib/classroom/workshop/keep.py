@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from ...files import whole_file
+from ...files import write_whole
 from ..checks.check import diagnose, is_open
 from ..display.cards import message
 from ..exercises import find_exercise
@@ -68,15 +68,10 @@ def _write(name: str, text: str, along: list[str]) -> Kept:
     if earlier is not None:
         free = (path.parent / "earlier" / f"{name}_{n}.py" for n in count(1))
         aside = next(place for place in free if not place.exists())
-        _write_whole(aside, earlier)
+        write_whole(aside, earlier)
         lines.append(f"The one that was there before is `{WORK.name}/parts/earlier/{aside.name}`.")
-    _write_whole(path, text.encode())
+    write_whole(path, text.encode())
     return _say(name, True, "kept", lines, "good")
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    with whole_file(path) as file:
-        file.write(content)
 
 
 def _say(name: str, kept: bool, title: str, lines: list[str], tone: str) -> Kept:
