@@ -11,7 +11,7 @@ from tinylm_lib.classroom.checks.check import ADVICE, READY_MADE
 from tinylm_lib.classroom.clinic.causes import CAUSES
 from tinylm_lib.classroom.clinic.patients import PATIENTS
 from tinylm_lib.classroom.display import cards
-from tinylm_lib.classroom.display.cards import COLUMNS, inline, message, plain, show_text
+from tinylm_lib.classroom.display.cards import COLUMNS, inline, message, show_text, unmarked
 from tinylm_lib.classroom.exercises import EXERCISES
 from tinylm_lib.classroom.folders import ROOT
 
@@ -72,12 +72,12 @@ def words_of(html: str) -> str:
 @pytest.mark.parametrize("text", MARKED)
 def test_what_is_marked_is_set(text):
     html = re.sub(' style="[^"]*"', "", inline(text))
-    assert html == MARKED[text] and plain(text) == words_of(html)
+    assert html == MARKED[text] and unmarked(text) == words_of(html)
 
 
 @pytest.mark.parametrize("text", UNMARKED)
 def test_what_is_not_marked_stays(text):
-    assert inline(text) == plain(text) == text
+    assert inline(text) == unmarked(text) == text
 
 
 def test_no_message_of_the_course_shows_its_marks():
@@ -86,7 +86,7 @@ def test_no_message_of_the_course_shows_its_marks():
         html = inline(text)
         outside = words_of(re.sub("<code.*?</code>", "0", html))
         assert not re.search(r"`|(?<!\w)\*+\w|\w\*+(?!\w)", outside), (place, text)
-        assert plain(text) == words_of(html), (place, text)
+        assert unmarked(text) == words_of(html), (place, text)
         found += html != text
         places.add(place)
     assert found > 150 and {*EXERCISES} < places and len(places) > len(EXERCISES) + len(PATIENTS) + 20

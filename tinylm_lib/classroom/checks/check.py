@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..display.cards import Card, card, fold, inline, message, paragraph, plain
+from ..display.cards import Card, card, fold, inline, message, paragraph, unmarked
 from ..exercises import find_exercise
 from ..exercises.base import Diagnosis, Exercise, Probe
 from ..shapes.trace import explain_shapes
@@ -423,10 +423,10 @@ def _card(exercise: Exercise, found: Examined, ready: str | None = None) -> Card
     items = "".join(item.format(*MARKS[state], inline(holds)) for holds, state in rows.items())
     listing = f'<ul style="list-style:none;padding:0;margin:8px 0">{items}</ul>'
     if passed:
-        text = "\n".join([f"{exercise.name}: right", *(f"  ✓ {plain(holds)}" for holds in rows)])
+        text = "\n".join([f"{exercise.name}: right", *(f"  ✓ {unmarked(holds)}" for holds in rows)])
         said = READY_MADE.format(ready) if ready else ""
         parts = [listing, paragraph(said)] if ready else [listing]
-        return card(f"{exercise.name}: right", parts, "\n".join(filter(None, [text, plain(said)])), "good")
+        return card(f"{exercise.name}: right", parts, "\n".join(filter(None, [text, unmarked(said)])), "good")
     title = f"{exercise.name}: {'not right yet' if mistake is None or NEAREST in said else mistake}"
     parts = [paragraph(said.partition("\n")[0]), shapes.html if shapes else "", fold("What was checked", listing)]
     return card(title, parts, f"{exercise.name}: not right yet\n{_in_words(said)}", "bad")
@@ -435,4 +435,4 @@ def _card(exercise: Exercise, found: Examined, ready: str | None = None) -> Card
 def _in_words(said: str) -> str:
     """A message as plain text: its first line is marked, what follows shows shapes."""
     first, *shapes = said.split("\n", 1)
-    return "\n".join([plain(first), *shapes])
+    return "\n".join([unmarked(first), *shapes])

@@ -12,7 +12,7 @@ import torch
 from ..checks.calling import within
 from ..checks.check import NOT_YET, Result, hints_card
 from ..display import figures
-from ..display.cards import Card, card, number_table, paragraph, plain, text_block, wrapped
+from ..display.cards import Card, card, number_table, paragraph, text_block, unmarked, wrapped
 from ..display.numbers import marked
 from .causes import CAUSES
 from .measurements import (
@@ -309,7 +309,7 @@ class Patient:
     def _answer(self, passed: bool, mistake: str | None, said: str, what: str) -> Result:
         tone = "open" if said.endswith(NOT_YET) else "good" if passed else "bad"
         title = f"{self.title}: {what}"
-        card(title, [paragraph(said)], f"{title}\n{plain(said)}", tone).show()
+        card(title, [paragraph(said)], f"{title}\n{unmarked(said)}", tone).show()
         return Result(passed, mistake, said)
 
 

@@ -70,7 +70,7 @@ def show_text(texts: str | Sequence[str] | Mapping[str, str]) -> None:
     for label, text in labelled.items():
         if isinstance(label, str):
             parts.append(f'<div style="font-weight:700;margin:6px 0 0">{inline(label)}</div>')
-            lines.append(f"{plain(label)}:")
+            lines.append(f"{unmarked(label)}:")
         parts.append(text_block(text))
         lines += [wrapped(text), ""]
     _framed(parts, "\n".join(lines[:-1]), "plain").show()
@@ -89,7 +89,7 @@ def wrapped(text: str) -> str:
 
 def message(title: str, lines: Sequence[str], tone: str = "plain") -> Card:
     """A card with a bold title and a paragraph for each line."""
-    return card(title, [paragraph(line) for line in lines], "\n".join([title, *map(plain, lines)]), tone)
+    return card(title, [paragraph(line) for line in lines], "\n".join([title, *map(unmarked, lines)]), tone)
 
 
 def paragraph(text: str) -> str:
@@ -118,9 +118,9 @@ def inline(text: str, code: Callable[[str], str] = code) -> str:
     return "".join([*shown, escape(text[end:], quote=False)])
 
 
-def plain(text: str) -> str:
+def unmarked(text: str) -> str:
     """The words of a text that is marked as in `inline`, for terminals and tables."""
-    return MARKS.sub(lambda found: found[1] or plain(found[2] or found[3]), text)
+    return MARKS.sub(lambda found: found[1] or unmarked(found[2] or found[3]), text)
 
 
 def fold(summary: str, html: str, is_open: bool = False) -> str:

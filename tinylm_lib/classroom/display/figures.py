@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from PIL import Image
 
-from .cards import fold, inline, number_table, plain
+from .cards import fold, inline, number_table, unmarked
 from .numbers import fixed, marked, rounded
 from .theme import AXIS_COLORS, HEAT, IN_THE_DARK, INK, LINE, QUIET, SERIES, SIGNED, STYLE, SURFACES
 from .theme import DASHES as DASHES
@@ -78,7 +78,7 @@ def display(figure: Figure, *, alt: str, caption: str, table: Mapping[str, Seque
 
 def _publish(figure: Figure, alt: str, caption: str, numbers: str) -> None:
     html = framed(figure, alt, caption, numbers)
-    publish_display_data({"text/html": html, "text/plain": f"Figure: {alt}\n{plain(caption)}"})
+    publish_display_data({"text/html": html, "text/plain": f"Figure: {alt}\n{unmarked(caption)}"})
 
 
 def framed(

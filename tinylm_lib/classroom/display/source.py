@@ -10,7 +10,7 @@ from typing import Any
 from pygments.lexers import PythonLexer
 from pygments.token import Comment, Keyword, Name, Operator, String
 
-from .cards import CODE, Card, card, fold, paragraph, plain
+from .cards import CODE, Card, card, fold, paragraph, unmarked
 
 PACKAGE = Path(__file__).parents[2]
 CLINIC = f"{PACKAGE.name}.classroom.clinic"
@@ -40,7 +40,7 @@ def _source_card(item: Any) -> Card:
     caption = " · ".join(filter(None, (f"`{place(item)}`", lesson_of(item))))
     n = source.count("\n") + 1
     parts = [paragraph(caption), fold(f"the source, {n} lines" if n > 1 else "the source, 1 line", block(source))]
-    return card(item.__qualname__, parts, f"{item.__qualname__} · {plain(caption)}\n\n{source}")
+    return card(item.__qualname__, parts, f"{item.__qualname__} · {unmarked(caption)}\n\n{source}")
 
 
 def _refusal(item: Any) -> str:

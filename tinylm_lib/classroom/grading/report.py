@@ -8,7 +8,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from ...files import whole_file
-from ..display.cards import plain
+from ..display.cards import unmarked
 from ..exercises import EXERCISES
 from .marks import Mark, stopped
 from .pages import ATTEMPTED, Pages, in_order
@@ -32,7 +32,7 @@ def as_csv(marks: Iterable[Mark]) -> str:
     """A row for each student and exercise."""
     names = [field.name for field in fields(Mark)]
     names.insert(names.index("verdict") + 1, "points")
-    shown = [replace(mark, says=plain(mark.says), touched=plain(mark.touched)) for mark in in_order(marks)]
+    shown = [replace(mark, says=unmarked(mark.says), touched=unmarked(mark.touched)) for mark in in_order(marks)]
     return _csv([names, *([getattr(mark, name) for name in names] for mark in shown)])
 
 
@@ -74,7 +74,7 @@ def as_table(marks: Sequence[Mark]) -> str:
     touched = [(*_place(mark, [mark.exercise]), mark.touched) for mark in in_order(marks) if mark.touched]
     for title, found in (("could not be run", problems), ("tried to change something outside", touched)):
         lines += [f"\n{title}:"] if found else []
-        lines += [in_a_line(f"  {' '.join(filter(None, place))}: {plain(says)}") for *place, says in found]
+        lines += [in_a_line(f"  {' '.join(filter(None, place))}: {unmarked(says)}") for *place, says in found]
     return "\n".join(lines)
 
 

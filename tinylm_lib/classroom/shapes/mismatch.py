@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..display.cards import CODE, code, paragraph, plain
+from ..display.cards import CODE, code, paragraph, unmarked
 from .comments import Letters, Size
 from .letters import axis_in_words, axis_names, chips, spelled, used_letters
 
@@ -90,7 +90,7 @@ def in_words(found: Mismatch, letters: Letters) -> list[str]:
     for one in found.operands:
         mark = f"  <- {' and '.join(f'axis {i}' for i in one.wrong)}" if one.wrong else ""
         lines.append(f"  {one.text:<{width}}  {spelled(one.size, axis_names(one.size, letters))}{mark}")
-    return [*lines, *(f"  {plain(words)}" for words in (found.fact, found.guess) if words)]
+    return [*lines, *(f"  {unmarked(words)}" for words in (found.fact, found.guess) if words)]
 
 
 def drawn(found: Mismatch, letters: Letters) -> list[str]:

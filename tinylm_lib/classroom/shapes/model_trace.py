@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...model import TransformerLM
-from ..display.cards import CODE, Card, card, paragraph, plain
+from ..display.cards import CODE, Card, card, paragraph, unmarked
 from .capture import capture
 from .comments import Shape, config_sizes
 from .letters import axis_names, chips, legend, legend_html, spelled
@@ -89,7 +89,7 @@ def _card(title: str, rows: list[Row], letters: dict[str, int], note: str) -> Ca
     words = "  ".join(f"{letter} {meaning}" for letter, meaning in meanings)
     table = f'<table style="border-collapse:collapse;table-layout:auto;width:100%;margin:6px 0">{body}</table>'
     parts = [table, legend_html(meanings), paragraph(note)]
-    return card(f"{title}, part by part", parts, "\n".join([title, "", head, *lines, "", words, plain(note)]))
+    return card(f"{title}, part by part", parts, "\n".join([title, "", head, *lines, "", words, unmarked(note)]))
 
 
 def _right(column: int) -> str:

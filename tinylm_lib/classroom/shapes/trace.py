@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from IPython import get_ipython
 
 from ...config import ModelConfig
-from ..display.cards import CODE, Card, card, code, paragraph, plain
+from ..display.cards import CODE, Card, card, code, paragraph, unmarked
 from ..display.source import highlighted, lesson_of, place
 from .comments import Comment, Letters, Report, config_sizes
 from .failures import Failure, capitals, explain, failure_at, run_traced
@@ -92,7 +92,7 @@ def _card(
     title: str, caption: str, lines: list[Line], recording: Recording, failure: Failure | None, details: bool
 ) -> Card:
     width = min(max((len(line.text) for line in lines), default=0), _WIDEST)
-    rows, text = "", [f"{title} · {plain(caption)}" if caption else title, ""]
+    rows, text = "", [f"{title} · {unmarked(caption)}" if caption else title, ""]
     for line in lines:
         failed = failure is not None and line.number == failure.line
         margin = recording.margin(line.number, details) + [_UNFIT] * failed
@@ -112,7 +112,7 @@ def _card(
         text += ["", "  ".join(f"{letter} {meaning}".strip() for letter, meaning in legend)]
     if note:
         parts.append(paragraph(note))
-        text.append(plain(note))
+        text.append(unmarked(note))
     return card(title, parts, "\n".join(text), "bad" if failure else "plain")
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..display.cards import card, fold, inline, paragraph, plain
+from ..display.cards import card, fold, inline, paragraph, unmarked
 from .base import View
 
 
@@ -116,7 +116,7 @@ def _view(data: dict[str, Any]) -> View:
         f'<ul style="margin:6px 0">{listed}</ul>' if listed else paragraph(f"Answer with {asked}."),
         fold("Think first, then open", "".join([answer, *told])),
     ]
-    text = f"Predict first: {plain(data['question'])}\n({plain(' | '.join(open_to_all)) or asked})"
+    text = f"Predict first: {unmarked(data['question'])}\n({unmarked(' | '.join(open_to_all)) or asked})"
     return View("predict", data, html=card("Predict first", parts, text, "open").html, text=text)
 
 

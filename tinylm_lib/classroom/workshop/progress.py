@@ -3,7 +3,7 @@
 from html import escape
 
 from ...model import TransformerLM
-from ..display.cards import CODE, TONES, Card, card, paragraph, plain
+from ..display.cards import CODE, TONES, Card, card, paragraph, unmarked
 from ..exercises import EXERCISES, find_exercise
 from ..folders import lessons
 from .parts import PartState, read_parts
@@ -37,7 +37,7 @@ def progress() -> Card:
         lines.append(f"  {number} {topic:<15}{said or _NO_PART}")
     ending = [*(part.complaint for part in parts if part.why), _advice(after)]
     html = [_bar(parts), _table(rows), *map(paragraph, ending)]
-    return card(title, html, "\n".join([*lines, *map(plain, ending)]), "good" if done else "plain")
+    return card(title, html, "\n".join([*lines, *map(unmarked, ending)]), "good" if done else "plain")
 
 
 def using(model: TransformerLM) -> Card:
