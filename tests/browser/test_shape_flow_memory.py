@@ -3,7 +3,7 @@
 import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
-from support.browser import OPENING, assert_fits, assert_on_one_screen, enter, findings
+from support.browser import OPENING, assert_fits, enter, findings
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.shapes.model_steps import model_steps, sizes_of, values

@@ -1,6 +1,5 @@
 """The view of tokens: its cuts are the tokenizers' own, and what it stores is enough to replay every merge."""
 
-import re
 from itertools import pairwise
 
 import pytest
