@@ -278,7 +278,8 @@ function mount(el, model, kept) {
       for (const input of picker.querySelectorAll("input")) input.checked = input.value === String(value);
     }
     share.replaceChildren(...prose(rows.length ? `Where earlier words determine the next one, layer ${state.layer}, head ${state.head} gives **${percent(toldShare(state.layer, state.head))}** of its attention to the ringed words. Looking at all words equally would give ${percent(equalShare)}.` : ""));
-    share.hidden = !rows.length;
+    share.hidden = !rows.length || ["scores", "mixed"].includes(state.stage);
+    bars.hidden = ["scores", "mixed"].includes(state.stage); // its strips take that room
     legend.replaceChildren(
       make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers"),
       make("span", {}, `colour from ${fixed(SHARES.includes(state.stage) ? low : -Math.max(high, -low), digits())}`, make("i", { class: SHARES.includes(state.stage) ? "ramp" : "ramp both" }), `to ${fixed(Math.max(high, -low), digits())}`),
