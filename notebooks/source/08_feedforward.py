@@ -164,7 +164,8 @@ def shaded_text(ax, words: list[str], shades: list[float]) -> None:
             across, line = 0, line + 1
         color = figures.HEAT(max(0.0, shade))
         ground = {"boxstyle": "round,pad=0.18", "facecolor": color, "edgecolor": "none"}
-        ax.text(across, -line, word, family="DejaVu Sans Mono", size=17, color=figures.ink_on(color), bbox=ground, va="center")
+        ink = figures.ink_on(color)
+        ax.text(across, -line, word, family="DejaVu Sans Mono", size=17, color=ink, bbox=ground, va="center")
         across += len(word) + 1
     ax.set(xlim=(-0.5, 71), ylim=(-line - 0.6, 0.6))
     figures.unframed(ax)

@@ -77,7 +77,8 @@ def draw_reading(ax, across: float, high: float, word: str, prob: float) -> None
     """A word and its probability, on a ground that is darker for a larger probability."""
     color = figures.HEAT(prob)
     ground = {"boxstyle": "round,pad=0.35", "facecolor": color, "edgecolor": "none"}
-    ax.text(across, high, f"{word} {prob:.2f}", size=16, ha="center", va="center", color=figures.ink_on(color), bbox=ground)
+    ink = figures.ink_on(color)
+    ax.text(across, high, f"{word} {prob:.2f}", size=16, ha="center", va="center", color=ink, bbox=ground)
 
 
 # %% tags=["signature", "source-hidden"] slide="subslide" evidence="read-early"

@@ -214,7 +214,8 @@ def test_what_has_no_id_is_refused_with_the_messages_of_the_library_and_of_the_v
             known.encode(text)
         messages.append([str(caught.value), explained(caught.value)])
     body = """const own = tokenizer(data[0]);
-      return data[1].map((text) => { try { return own.encode(text) } catch (e) { return [e.message, own.explain(e)] } })"""
+      const refused = (text) => { try { return own.encode(text) } catch (e) { return [e.message, own.explain(e)] } };
+      return data[1].map(refused)"""
     assert run(body, [known.to_dict(), strange]) == messages
 
 

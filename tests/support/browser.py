@@ -281,7 +281,7 @@ def open_page(open_exported, exported) -> Callable[..., Page]:
 
 
 def findings(page: Page, part: str = "body", *, contrast: bool = True) -> list[str]:
-    """What axe finds on a page, or in a part of it, by WCAG 2.2 at level AA and by common practice, each with its place.
+    """What axe finds on a page, or in a part of it, by WCAG 2.2 (AA) and by common practice, each with its place.
 
     contrast: whether it also compares colours, which takes most of the time.
     """
@@ -306,8 +306,9 @@ def assert_on_one_screen(page: Page, view: Locator) -> None:
     page.wait_for_timeout(500)  # the view is laid out again
     assert view.bounding_box()["height"] <= LAPTOP_PANE
     words = "node => [...node.childNodes].some(child => child.nodeType == 3 && child.textContent.trim())"
-    sizes = f"view => [...view.querySelectorAll('*')].filter({words}).map(node => parseFloat(getComputedStyle(node).fontSize))"
-    assert min(size for size in view.evaluate(sizes) if size) >= LEAST_TYPE  # 0 is not shown
+    size = "node => parseFloat(getComputedStyle(node).fontSize)"
+    sizes = view.evaluate(f"view => [...view.querySelectorAll('*')].filter({words}).map({size})")
+    assert min(size for size in sizes if size) >= LEAST_TYPE  # 0 is not shown
     page.set_viewport_size(before)
 
 

@@ -82,15 +82,15 @@ LIST = WordTokenizer("One quiet day, Mia quietly gave him a pink kite.\n")
 @pytest.mark.parametrize(
     ("tokenizer", "text", "says"),
     [
-        (LIST, "One quick day", "The model knows only 12 words, and not “quick”. Try “quiet” or “quietly”."),
-        (LIST, "one day", "The model knows only 12 words, and not “one”. Try “One”."),
-        (LIST, "One 🙂", "The model knows only 12 words, and not “🙂”. Try “kite”, “pink” or “quiet”."),
+        (LIST, "One quick day", "The model knows only 13 words, and not “quick”. Try “quiet” or “quietly”."),
+        (LIST, "one day", "The model knows only 13 words, and not “one”. Try “One”."),
+        (LIST, "One 🙂", "The model knows only 13 words, and not “🙂”. Try “kite”, “pink” or “quiet”."),
         (LIST, "One day,Mia", "The model knows “Mia” only after a blank."),
         (LIST, "One day, One", "The model knows “One” only without a blank before it: at the beginning of a text or "
          "after a quotation mark."),
         (LIST, "One day .", "The model knows “.” only without a blank before it."),
-        (LIST, "One" + "x" * 30, "The model knows only 12 words, and not “Onexxxxxxxxxxxxxxxxx…”. Try “One”."),
-        (LIST, "One\t", "The model knows only 12 words, and not “⇥”. Try “kite”, “pink” or “quiet”."),
+        (LIST, "One" + "x" * 30, "The model knows only 13 words, and not “Onexxxxxxxxxxxxxxxxx…”. Try “One”."),
+        (LIST, "One\t", "The model knows only 13 words, and not “⇥”. Try “kite”, “pink” or “quiet”."),
         (CharTokenizer("abc"), "abé", "The model knows only 3 characters, and not “é”. Leave it out."),
     ],
 )  # fmt: skip

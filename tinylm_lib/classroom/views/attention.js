@@ -34,7 +34,7 @@ const CARD = `
   thead span { display: block; width: 0; white-space: nowrap; transform: translate(calc(var(--cell) / 2), -2px) rotate(-50deg); transform-origin: 0 100% }
   th.on { color: var(--ink); font-weight: 700 }
   tbody th { line-height: 1 }
-  tbody td { position: relative; width: var(--cell); height: clamp(17px, calc(306px / var(--tokens) - 1px), 26px); padding: 0; text-align: center; line-height: 1; white-space: nowrap;
+  tbody td { position: relative; width: var(--cell); max-width: var(--cell); height: clamp(17px, calc(306px / var(--tokens) - 1px), 26px); padding: 0; text-align: center; line-height: 1; white-space: nowrap;
     font-size: clamp(0px, calc((var(--cell) - 23px) * 9999), clamp(13px, calc(var(--cell) * .36), var(--type-small))); border-radius: 4px; cursor: pointer }
   tbody td.faint { color: var(--quiet) } td u { text-decoration: none; font-size: clamp(0px, calc((var(--cell) - 30px) * 9999), 1em) }
   tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
@@ -49,7 +49,7 @@ const CARD = `
   .bars .number { text-align: right; font-variant-numeric: tabular-nums }
   .bars .on { font-weight: 700 } .bars small { font-size: var(--type-small); color: var(--quiet); font-weight: 400 }
   .strips { margin: 10px 0 0; font-size: var(--type-small) }
-  .strips svg { display: block; width: 100%; height: 26px; margin: 1px 0 5px; border-bottom: 1px solid var(--line); border-radius: 3px; background: var(--soft) }
+  .strips svg { display: block; width: 100%; height: 24px; margin: 1px 0 4px; border-bottom: 1px solid var(--line); border-radius: 3px; background: var(--soft) }
   .strips rect { fill: var(--accent) }
   .maps { display: grid; grid-template-columns: max-content repeat(var(--heads), minmax(64px, 104px)); gap: 4px 10px; overflow-x: auto; padding: 4px; align-items: center }
   .maps span { font-size: var(--type-small); color: var(--quiet); font-variant-numeric: tabular-nums }
@@ -259,7 +259,7 @@ function mount(el, model, kept, send) {
 
   /** What another stage, head or layer changes. */
   function paint() {
-    const limits = range(), [low, high] = limits, inCells = Math.max(high, -low) < 10 ? digits() : 0, values = matrix();
+    const limits = range(), [low, high] = limits, inCells = SHARES.includes(state.stage) || (T <= 12 && Math.max(high, -low) < 10) ? digits() : 0, values = matrix();
     sub.textContent = state.whole ? "Every head of every layer in small, counted from 0 as in the code. Choose one." : WHY[state.stage];
     cells.forEach((row, r) => row.forEach((cell, c) => {
       const isHidden = isMasked(r, c), text = isHidden ? "" : fixed(values[r][c], inCells), tells = told[r]?.includes(c);
@@ -278,7 +278,8 @@ function mount(el, model, kept, send) {
       for (const input of picker.querySelectorAll("input")) input.checked = input.value === String(value);
     }
     share.replaceChildren(...prose(rows.length ? `Where earlier words determine the next one, layer ${state.layer}, head ${state.head} gives **${percent(toldShare(state.layer, state.head))}** of its attention to the ringed words. Looking at all words equally would give ${percent(equalShare)}.` : ""));
-    share.hidden = !rows.length;
+    share.hidden = !rows.length || ["scores", "mixed"].includes(state.stage);
+    bars.hidden = ["scores", "mixed"].includes(state.stage); // its strips take that room
     legend.replaceChildren(
       make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers"),
       make("span", {}, `colour from ${fixed(SHARES.includes(state.stage) ? low : -Math.max(high, -low), digits())}`, make("i", { class: SHARES.includes(state.stage) ? "ramp" : "ramp both" }), `to ${fixed(Math.max(high, -low), digits())}`),

@@ -47,7 +47,7 @@ def explained(error: Exception, who: str = "The model") -> str:
     if error.what == "word" and bare in known:
         where = ": at the beginning of a text or after a quotation mark" if any(map(str.isalpha, bare)) else ""
         return f"{who} knows {name} only without a blank before it{where}."
-    instead = _instead(error, bare)
+    instead = _instead(error)
     fix = f"Try {', '.join(instead[:-1])} or {instead[-1]}." if instead[1:] else f"Try {''.join(instead)}."
     says = f"{who} knows only {len(known):,} {error.what}s, and not {name}."
     return f"{says} {fix if instead else 'Leave it out.'}"
@@ -59,9 +59,9 @@ def _shown(token: str) -> str:
     return "".join(seen) + ("…" if len(token) > _LONGEST else "")
 
 
-def _instead(error: UnknownTokenError, bare: str) -> list[str]:
+def _instead(error: UnknownTokenError) -> list[str]:
     """Known words in quotes: the same in other letters, those that begin like it, or some that are common in a text."""
-    same = [word.strip(" ") for word in error.known if word.strip(" ").lower() == bare.lower()]
+    same = [word.strip(" ") for word in error.known if word.lower() == error.token.lower()]
     usual = [
         word[1:] for word in error.known if word[0] == " " and len(word) > 4 and word[1:].isalpha() and word.islower()
     ]
