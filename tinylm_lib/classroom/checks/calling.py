@@ -5,6 +5,7 @@ import copy
 import ctypes
 import io
 import math
+import os
 import random
 import sys
 import threading
@@ -350,11 +351,11 @@ class _Learner(threading.Thread):
     def seconds(self) -> float:
         """The time that it has taken: that of the processor, or of the clock where the code mostly waits.
 
-        On a busy machine a thread waits for the processor, so there the clock's time counts a fifth.
+        On a busy machine a thread waits for the processor, so there the clock's time counts less.
         """
         by_clock = time.monotonic() - self.began
         computed = self._computed()
-        return by_clock if computed < LITTLE * by_clock else max(computed, by_clock / 5)
+        return by_clock if computed < LITTLE * by_clock else max(computed, by_clock / crowd())
 
     def _computed(self) -> float:
         """Seconds of the processor; those of the whole process where the system has no clock for a thread."""
@@ -373,6 +374,14 @@ class _Learner(threading.Thread):
             with contextlib.suppress(KeyboardInterrupt):  # people press Stop twice
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stop))
                 self.ended.wait(0.1)
+
+
+def crowd() -> float:
+    """How many threads want each processor, at least 1; a guess where the system does not say."""
+    try:
+        return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    except (AttributeError, OSError):
+        return 5.0
 
 
 def within(seconds: float, calls: Iterable[Callable[[], None]]) -> bool:
