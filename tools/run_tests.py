@@ -89,8 +89,8 @@ def input_files() -> list[Path]:
     found = []
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in NO_INPUT and not name.endswith(("_cache", ".egg-info"))]
-        found += [Path(folder, name).relative_to(ROOT) for name in names]
-    return sorted(found)
+        found += [Path(folder, name) for name in names]
+    return sorted(path.relative_to(ROOT) for path in found if path.is_file())  # an editor's lock may lead nowhere
 
 
 def fingerprints() -> dict[str, str]:

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -110,6 +111,8 @@ def checkout(tmp_path) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    with suppress(OSError):  # Windows lets not everybody make one
+        (tmp_path / ".#model.py").symlink_to("nobody@nowhere")
     return tmp_path
 
 
