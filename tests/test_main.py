@@ -378,3 +378,23 @@ def test_a_run_can_be_described_in_json() -> None:
     arguments = vars(parser().parse_args(["train", "--tie-embeddings", "--no-qk-norm"]))
     assert arguments["tie_embeddings"] is True and arguments["qk_norm"] is False
     assert RunConfig.from_dict(json.loads(json.dumps(RunConfig().to_dict()))) == RunConfig()
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_output_that_cannot_be_encoded_ends_no_command(encoding: str, tmp_path: Path) -> None:
+    """As on a pipe of Windows. The sample of a run, the text of a model, the name of a file, and an error."""
+    (tmp_path / "中.txt").write_text("Le café — “naïve” 中文 🚢 " * 60, encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    shape = f"{SHAPE} --seq-len 16 --max-seq-len 16 --tokenizer chars --sample-tokens 40 --prompt 中"
+    for command, status, shown in (
+        (f"train --corpus 中.txt --out 文 --total-steps 2 --eval-every 1 --precision fp32 {shape}", 0, "?.txt"),
+        ("sample --from 文 --prompt 中文 --max-new-tokens 5", 0, "??"),
+        ("tokens 中.txt --out 中.tokens --tokenizer bytes", 0, "?.tokens: "),
+        ("eval 文 --corpus 船", 2, r"is neither a file nor a corpus"),
+    ):
+        words = [sys.executable, "-m", "tinylm_lib", *shlex.split(command)]
+        done = subprocess.run(words, capture_output=True, cwd=tmp_path, env=environment)
+        said = (done.stdout + done.stderr).decode(encoding)
+        assert done.returncode == status, said
+        assert shown in said
+    assert read_log(tmp_path / "文" / "log.jsonl")

@@ -118,3 +118,10 @@ def test_the_hash_of_a_token_file_follows_its_content(tmp_path: Path) -> None:
         write_tokens(path, iter(ids), tokenizer)
         assert open_tokens(path).sha256 in hashes
     assert len(hashes) == 3
+
+
+def test_a_text_of_one_token_is_refused_in_words_that_fit_every_command() -> None:
+    with pytest.raises(
+        ValueError, match=r"the text to measure has 1 tokens, and at least 2 are needed.*give more text"
+    ):
+        validation_windows(torch.tensor([1]), ByteTokenizer(), 8, lines=False)

@@ -138,6 +138,37 @@ def test_the_sum_of_a_padded_row_is_that_of_the_text_alone() -> None:
         torch.testing.assert_close(row, torch.cat((torch.zeros(int(n)).double(), alone)), rtol=1e-9, atol=1e-9)
 
 
+def test_the_last_token_need_not_fit_into_the_window() -> None:
+    model, ids = toy_model(), toy_ids(2, LIMIT + 2)
+    whole = token_log_probs(model, ids[:, : LIMIT + 1])
+    assert whole.shape == (2, LIMIT)
+    torch.testing.assert_close(whole[:, :-1], token_log_probs(model, ids[:, :LIMIT]), rtol=1e-9, atol=1e-9)
+    alone = token_log_probs(model, ids[:1, LIMIT - 4 : LIMIT + 1])
+    padded = torch.cat((ids[:1, : LIMIT - 4], ids[:1, LIMIT - 4 : LIMIT + 1]), 1)
+    found = token_log_probs(model, padded, torch.tensor([LIMIT - 4]))
+    torch.testing.assert_close(found[:, LIMIT - 4 :], alone, rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match="exceed max_seq_len"):
+        token_log_probs(model, ids)
+
+
+@pytest.mark.parametrize(
+    ("ids", "padding", "says"),
+    [
+        (torch.tensor([[1, 2, V]]), None, f"token id {V} is outside"),
+        (torch.tensor([[1, 2, -1]]), None, "token id -1 is outside"),
+        (torch.tensor([1, 2]), None, r"ids must be \(B, T\)"),
+        ([[1, 2]], None, "ids must be a tensor, got list"),
+        (torch.tensor([[1, 2, 3]]), torch.tensor([3]), r"padding must be .* in 0\.\.2"),
+        (torch.tensor([[1, 2, 3]]), torch.tensor([0, 0]), "padding must be a tensor of 1 integers"),
+    ],
+)
+def test_ids_and_padding_that_do_not_fit_are_refused_though_the_last_is_not_read(
+    ids: Any, padding: Any, says: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        token_log_probs(toy_model(), ids, padding)
+
+
 # --- evaluate --------------------------------------------------------------------------------------------------------
 
 

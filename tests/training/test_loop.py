@@ -350,3 +350,13 @@ def test_auto_takes_the_fastest_device_and_what_is_not_here_is_refused(
     refused = pytest.raises(ValueError, match=f"device '{name}' is not here; choose auto or one of cpu")
     with nullcontext() if expected else refused:
         assert choose_device(name) == torch.device(expected)
+
+
+def test_a_model_in_which_nothing_is_trained_is_named() -> None:
+    model, recipe = TransformerLM(toy_config()), TrainConfig(total_steps=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"all parameters are frozen; set requires_grad_\(True\)"):
+        build_optimizer(model, recipe)
+    with pytest.raises(ValueError, match=r"all parameters are frozen; set requires_grad_\(True\)"):
+        next(train(model, optimizer, iter([]), recipe))
