@@ -401,7 +401,7 @@ print([name for name in before if before[name] != after[name]])
 MEDDLING = """
 import os, threading, time, torch
 torch.manual_seed(3); torch.set_default_dtype(torch.float64); torch.set_num_threads(7); torch.set_grad_enabled(False)
-threading.Thread(target=time.sleep, args=(1,), daemon=True).start()
+threading.Thread(target=time.sleep, args=(99,), daemon=True).start()
 open("left", "w").close(); os.environ["LEFT"] = "1"
 import IPython, sys
 sys.excepthook = print
