@@ -1,11 +1,11 @@
-"""What functions accept: checks of numbers, ids and padding at the edge."""
+"""What functions accept: numbers, ids and padding are checked, a wrapped model is taken out."""
 
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def check_number(name: str, value: Any, kind: type, fits: Callable[[Any], bool], wanted: str) -> None:
@@ -46,3 +46,10 @@ def check_padding(padding: Tensor, B: int, S: int, values: bool = True) -> None:
     if not fits or (values and not ((padding >= 0) & (padding < S)).all()):
         wanted = f"a tensor of {B} integers in 0..{S - 1}, the number of ids before the first token of each sequence"
         raise ValueError(f"padding must be {wanted}; got {padding}")
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model itself, where torch.compile, DataParallel, DDP or an average of weights wraps it under another name."""
+    children = dict(model.named_children())
+    inner = children.get("_orig_mod", children.get("module"))
+    return model if inner is None else unwrapped(inner)

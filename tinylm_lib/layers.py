@@ -187,13 +187,6 @@ def dropout(fraction: float) -> Callable[[Tensor], Tensor]:
     return nn.Dropout(fraction) if fraction else unchanged
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The model itself, where torch.compile, DataParallel, DDP or an average of weights wraps it under another name."""
-    children = dict(model.named_children())
-    inner = children.get("_orig_mod", children.get("module"))
-    return model if inner is None else unwrapped(inner)
-
-
 @contextmanager
 def evaluation_mode(model: nn.Module, modules: Sequence[nn.Module] = ()) -> Iterator[None]:
     """Run with dropout off and without gradients; the submodules that were in training mode are in it again afterwards.

@@ -11,7 +11,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from .files import explained, whole_file
-from .layers import Linear, at_least_fp32, cast, unwrapped
+from .inputs import unwrapped
+from .layers import Linear, at_least_fp32, cast
 from .quantization import Int8Weight
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ..config import ModelConfig
 from ..files import explained, whole_file
-from ..layers import unwrapped
+from ..inputs import unwrapped
 from ..lora import refuse_lora
 from ..model import TransformerLM
 from ..positions import Tables
