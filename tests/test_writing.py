@@ -267,3 +267,11 @@ def test_end_of_text_ends_the_texts_of_our_own_tokenizers() -> None:
     assert BPETokenizer.from_dict(tokenizer.to_dict()).ending == tokenizer.ending
     assert [*train_bpe("a b c", 260, ["<|x|>"]).ending, *ByteTokenizer().ending] == []
     assert END not in tokenizer.special_tokens
+
+
+def test_a_prompt_begins_with_what_the_tokenizer_puts_first() -> None:
+    tokenizer, model, seen = ByteTokenizer(), Scripted([[65]], 300), []
+    tokenizer.beginning = [7]
+    model.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].tolist()))
+    assert "".join(stream_text(model, tokenizer, "ab", 1, temperature=0)) == "A"
+    assert seen == [[[7, 97, 98]]]
