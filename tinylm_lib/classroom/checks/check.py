@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
 from itertools import combinations, zip_longest
 from typing import Any, NamedTuple
@@ -190,17 +190,8 @@ def _passed(exercise: Exercise) -> Diagnosis:
 @lru_cache(maxsize=1 << 15)
 def _outcome(name: str, on: frozenset[str], i: int) -> Outcome:
     """What one probe makes of the reference with these faults: one by one, because the first mostly decides."""
-    if len(on) > 1 and (showing := frozenset(fault for fault in on if not _is_inert(name, fault, i))) != on:
-        return _outcome(name, showing, i)
     exercise = find_exercise(name)
     return observe_one(partial(exercise.reference, on=on), exercise.probes[i])
-
-
-@lru_cache(maxsize=1 << 15)
-def _is_inert(name: str, fault: str, i: int) -> bool:
-    """Whether a fault changes nothing in a probe, not even a last digit; beside another one it is not tried there."""
-    exactly = replace(find_exercise(name).probes[i], tolerance=0.0)
-    return agrees(_outcome(name, frozenset({fault}), i), _outcome(name, frozenset(), i), exactly)
 
 
 def _findings(

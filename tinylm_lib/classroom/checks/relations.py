@@ -170,17 +170,16 @@ def _gets_a_gradient(learner: Learner, place: int) -> bool:
 
 
 def _never_changes(exercise: Exercise, learner: Learner, place: int) -> bool:
-    """Whether the learner's result is finite and stays the same in all probes in which the right one changes.
+    """Whether the learner's result stays the same in all probes in which it is finite and the right one changes.
 
     All of them, because a function may be flat at one point and not at another.
     """
     n_tried = 0
     for i, (probe, outcome) in enumerate(zip(exercise.probes, learner.outcomes, strict=False)):
-        other = moved(probe, place) if place < len(outcome.arguments) else None
+        other = moved(probe, place) if place < len(outcome.arguments) and _is_finite(outcome.value) else None
         if other is None or same(*(observe_one(exercise.reference, each).value for each in (probe, other))):
             continue
-        mine = learner.moved(i, place).value
-        if not _is_finite(outcome.value) or not same(mine, outcome.value, 0.0):
+        if not same(learner.moved(i, place).value, outcome.value, 0.0):
             return False
         n_tried += 1
     return n_tried > 0
