@@ -314,6 +314,14 @@ def probe_by_einsum(w, b, x, y, lr):
     return torch.add(w, torch.einsum("n,nc->c", e, x), alpha=-lr), b - lr * e.sum()
 
 
+@torch.no_grad()
+def probe_without_grad(w, b, x, y, lr):
+    p = 0.5 * (1 + torch.tanh((F.linear(x, w[None], b[None])[:, 0]) / 2))
+    slopes = torch.cat([x, torch.ones(len(x), 1)], 1) * (p - y).unsqueeze(1)
+    step = lr * slopes.sum(0) / y.numel()
+    return [w - step[:-1], b - step[-1]]
+
+
 def _probe(w, b, x, y, lr, p=torch.sigmoid, n=None, sign=-1, target=None):
     e = p(x @ w + b) - (y if target is None else target(y))
     n = n or len(x)
@@ -355,6 +363,28 @@ def probe_mse(w, b, x, y, lr):
     return w - lr * x.T @ e / len(x), b - lr * e.mean()
 
 
+def probe_half_mse(w, b, x, y, lr):
+    p = torch.sigmoid(x @ w + b)
+    e = (p - y) * p * (1 - p)
+    return w - lr * x.T @ e / len(x), b - lr * e.mean()
+
+
+def probe_in_a_loop(w, b, x, y, lr, n=1):
+    for i in range(len(x)):
+        e = torch.sigmoid((w * x[i]).sum() + b) - y[i]
+        w = w - lr * e * x[i] / n
+        b = b - lr * e / n
+    return w, b
+
+
+def probe_in_a_loop_of_n(w, b, x, y, lr):
+    return probe_in_a_loop(w, b, x, y, lr, len(x))
+
+
+def probe_exp_over_exp(w, b, x, y, lr):
+    return _probe(w, b, x, y, lr, p=lambda s: s.exp() / (1 + s.exp()))
+
+
 def probe_inplace(w, b, x, y, lr):
     e = torch.sigmoid(x @ w + b) - y
     w -= lr * x.T @ e / len(x)
@@ -379,7 +409,9 @@ RIGHT = {
         ablate_by_view, ablate_by_cat, ablate_by_mask, ablate_by_columns, ablate_without_grad,
         ablate_with_a_detached_mean,
     ),
-    "probe_step": named(probe_by_autograd, probe_by_exp, probe_by_loop, probe_by_einsum),
+    "probe_step": named(
+        probe_by_autograd, probe_by_exp, probe_by_loop, probe_by_einsum, probe_without_grad,
+    ),
 }  # fmt: skip
 WRONG = {
     "logit_lens": named(
@@ -404,7 +436,7 @@ WRONG = {
     ),
     "probe_step": named(
         probe_sum, probe_ascent, probe_linear, probe_signed, probe_hard, probe_no_bias, probe_gradients, probe_mse,
-        probe_inplace, probe_swapped,
+        probe_inplace, probe_swapped, probe_half_mse, probe_in_a_loop, probe_in_a_loop_of_n, probe_exp_over_exp,
         probe_no_rate=lambda w, b, x, y, lr: _probe(w, b, x, y, 1.0),
     ),
 }  # fmt: skip

@@ -304,6 +304,14 @@ def lora_viewed_not_turned(x, weight, a, b, alpha):
     return x @ weight.T + alpha / r * (x @ a.reshape(-1, r) @ b.reshape(r, -1))
 
 
+def lora_whole_factor(x, weight, a, b, alpha):
+    return x @ weight.T + alpha // len(a) * (x @ a.T @ b.T)
+
+
+def lora_by_the_smaller_width(x, weight, a, b, alpha):
+    return x @ weight.T + alpha / min(weight.shape) * (x @ a.T @ b.T)
+
+
 def lora_with_relu(x, weight, a, b, alpha):
     return x @ weight.T + alpha / len(a) * (F.relu(x @ a.T) @ b.T)
 
@@ -329,6 +337,12 @@ def merged_as_the_library(weight, a, b, alpha):
     linear.weight.data, lora.lora_a.data, lora.lora_b.data = weight.clone(), a, b
     lora.eval().merge()
     return linear.weight.detach()
+
+
+@torch.no_grad()
+def merged_without_grad(weight, a, b, alpha):
+    update = torch.einsum("or,ri->oi", b, a).mul(alpha / b.shape[1])
+    return weight + update.to(weight.dtype)
 
 
 def merged_turned(weight, a, b, alpha):
@@ -378,6 +392,22 @@ def merged_as_a_mixture(weight, a, b, alpha):
     return ((1 - scale) * weight.float() + scale * (b.float() @ a.float())).to(weight.dtype)
 
 
+def merged_by_a_whole_factor(weight, a, b, alpha):
+    return (weight.float() + alpha // len(a) * (b.float() @ a.float())).to(weight.dtype)
+
+
+def merged_by_the_width(weight, a, b, alpha):
+    return (weight.float() + alpha / weight.shape[1] * (b.float() @ a.float())).to(weight.dtype)
+
+
+def merged_by_the_smaller_width(weight, a, b, alpha):
+    return (weight.float() + alpha / min(weight.shape) * (b.float() @ a.float())).to(weight.dtype)
+
+
+def merged_a_before_b(weight, a, b, alpha):
+    return (weight.float() + alpha / len(a) * (a.T @ b.T)).to(weight.dtype)
+
+
 def merged_by_the_root(weight, a, b, alpha):
     return (weight.float() + alpha / len(a) ** 0.5 * (b.float() @ a.float())).to(weight.dtype)
 
@@ -387,8 +417,10 @@ RIGHT = {
     "rotary_layout": named(layout_by_slices, layout_by_loops, layout_by_view, layout_by_index),
     "first_difference": named(difference_by_next, difference_in_fp64, difference_by_norms, difference_by_allclose),
     "lora_linear": named(lora_by_matmul, lora_by_linear, lora_by_einsum, lora_of_the_sum),
-    "merged_weight": named(merged_plainly, merged_in_fp64, merged_by_outer_products),
-}
+    "merged_weight": named(
+        merged_plainly, merged_in_fp64, merged_by_outer_products, merged_without_grad,
+    ),
+}  # fmt: skip
 WRONG = {
     "split_fused": named(
         split_not_turned, split_the_input, split_k_first, split_v_first, split_every_third, split_reshaped,
@@ -406,11 +438,13 @@ WRONG = {
         lora_without_scale, lora_alpha_alone, lora_update_alone, lora_all_scaled, lora_by_the_width, lora_by_the_root,
         lora_subtracted, lora_of_the_output, lora_upside_down, lora_detached,
         lora_base_without_gradient, lora_rank_from_b, lora_viewed_not_turned, lora_with_relu,
+        lora_whole_factor, lora_by_the_smaller_width,
     ),
     "merged_weight": named(
         merged_turned, merged_without_scale, merged_alpha_alone, merged_in_place, merged_update_alone,
         merged_stays_wide, merged_subtracted, merged_twice, merged_alpha_ignored,
         merged_scales_a_in_place, merged_as_a_mixture, merged_by_the_root,
+        merged_by_a_whole_factor, merged_by_the_width, merged_by_the_smaller_width, merged_a_before_b,
     ),
 }  # fmt: skip
 LIBRARY = {
