@@ -119,6 +119,11 @@ def layout_halves_exchanged(weight, n_heads):
     return torch.cat((heads[:, 1::2], heads[:, 0::2]), 1).reshape(weight.shape)
 
 
+def layout_halves_swapped(weight, n_heads):
+    first, second = weight.view(n_heads, -1, weight.shape[1]).chunk(2, 1)
+    return torch.cat((second, first), 1).reshape(weight.shape)
+
+
 def layout_head_and_size_mixed(weight, n_heads):
     heads = weight.view(-1, n_heads, weight.shape[1])
     return torch.cat((heads[:, 0::2], heads[:, 1::2]), 1).reshape(weight.shape)
@@ -161,7 +166,53 @@ def difference_by_norms(ours, theirs, tolerance):
 
 def difference_by_allclose(ours, theirs, tolerance):
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not torch.allclose(a, b, rtol=0, atol=(tolerance * b.abs().max()).nan_to_num().item()):
+            return i
+    return len(ours)
+
+
+def difference_by_a_limit_that_is_nan(ours, theirs, tolerance):
+    """Raises for a NaN in theirs, which the text mentions."""
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if not torch.allclose(a, b, rtol=0, atol=(tolerance * b.abs().max()).item()):
+            return i
+    return len(ours)
+
+
+def difference_any_nan(ours, theirs, tolerance):
+    @torch.no_grad()
+    def differs(a, b):
+        return a.isnan().any() or torch.any((b - a).abs() > b.abs().amax() * tolerance)
+
+    return min((i for i, pair in enumerate(zip(ours, theirs, strict=True)) if differs(*pair)), default=len(ours))
+
+
+def difference_below(ours, theirs, tolerance):
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not (a - b).abs().max() < tolerance * b.abs().max():
+            return i
+    return len(ours)
+
+
+def difference_by_quotient(ours, theirs, tolerance):
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not (a - b).abs().max() / b.abs().max() <= tolerance:
+            return i
+    return len(ours)
+
+
+def difference_one_limit(ours, theirs, tolerance):
+    limit = tolerance * max(b.abs().max() for b in theirs)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not (a - b).abs().max() <= limit:
+            return i
+    return len(ours)
+
+
+def difference_equal_nan(ours, theirs, tolerance):
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        limit = tolerance * b[~b.isnan()].abs().max().item()
+        if not torch.allclose(a, b, rtol=0.0, atol=limit, equal_nan=True):
             return i
     return len(ours)
 
@@ -415,7 +466,9 @@ def merged_by_the_root(weight, a, b, alpha):
 RIGHT = {
     "split_fused": named(split_by_chunk, split_by_index, split_by_view, split_by_einsum),
     "rotary_layout": named(layout_by_slices, layout_by_loops, layout_by_view, layout_by_index),
-    "first_difference": named(difference_by_next, difference_in_fp64, difference_by_norms, difference_by_allclose),
+    "first_difference": named(
+        difference_by_next, difference_in_fp64, difference_by_norms, difference_by_allclose, difference_any_nan,
+    ),
     "lora_linear": named(lora_by_matmul, lora_by_linear, lora_by_einsum, lora_of_the_sum),
     "merged_weight": named(
         merged_plainly, merged_in_fp64, merged_by_outer_products, merged_without_grad,
@@ -428,11 +481,13 @@ WRONG = {
     ),
     "rotary_layout": named(
         layout_other_way, layout_without_heads, layout_of_columns, layout_halves_exchanged, layout_head_and_size_mixed,
-        layout_only_first, layout_swapped_pairs, layout_second_half_backwards,
+        layout_only_first, layout_swapped_pairs, layout_second_half_backwards, layout_halves_swapped,
     ),
     "first_difference": named(
         difference_last, difference_largest, difference_absolute, difference_signed, difference_nan_is_fine,
         difference_of_means, difference_any_bit, difference_none_is_minus_one, difference_counts_from_one,
+        difference_below, difference_by_quotient, difference_one_limit, difference_equal_nan,
+        difference_by_a_limit_that_is_nan,
     ),
     "lora_linear": named(
         lora_without_scale, lora_alpha_alone, lora_update_alone, lora_all_scaled, lora_by_the_width, lora_by_the_root,
