@@ -6,7 +6,7 @@ from torch.nn.functional import logsigmoid
 
 from .base import Exercise, Probe, slipped, texts
 from .base import chosen as chosen_of
-from .rewards import counted_tokens, drawn, reduced
+from .rewards import counted_tokens, drawn_texts, reduced
 
 
 def kl_penalty(
@@ -49,7 +49,7 @@ def _two(*mask: list[int]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _compared(g: Generator, B: int, T: int) -> tuple[Tensor, Tensor, Tensor]:
-    log_probs, mask = drawn(g, B, T)
+    log_probs, mask = drawn_texts(g, B, T)
     return log_probs, log_probs + torch.randn(B, T, generator=g), mask
 
 

@@ -65,7 +65,7 @@ def reduced(losses: Tensor, counted: Tensor, on: frozenset[str]) -> Tensor:
     })  # fmt: skip
 
 
-def drawn(g: Generator, B: int, T: int) -> tuple[Tensor, Tensor]:
+def drawn_texts(g: Generator, B: int, T: int) -> tuple[Tensor, Tensor]:
     """Log-probabilities, and a mask: a prompt of one token or two, then texts of different length."""
     written = torch.randint(2, T, (B, 1), generator=g)
     at = torch.arange(T)
@@ -74,7 +74,7 @@ def drawn(g: Generator, B: int, T: int) -> tuple[Tensor, Tensor]:
 
 
 def _texts(g: Generator, B: int, T: int) -> tuple[Tensor, Tensor, Tensor]:
-    log_probs, mask = drawn(g, B, T)
+    log_probs, mask = drawn_texts(g, B, T)
     return log_probs, 2 * torch.randn(B, generator=g), mask
 
 
