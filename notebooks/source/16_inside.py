@@ -657,6 +657,7 @@ def probe_step(w, b, x, y, lr):
 
     The loss is the binary cross-entropy: -log of the probability that the probe gives to the label, averaged over the
     examples. Write its gradients by hand. Returns the new w (C) and the new b () after one step; the old ones stay as they are.
+    Scores may be large.
     """
     # SOLUTION
     error = (x @ w + b).sigmoid() - y

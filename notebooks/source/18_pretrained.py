@@ -687,7 +687,8 @@ def first_difference(ours, theirs, tolerance):
     """ours, theirs: two lists of tensors, pair by pair of the same shape.
 
     A pair differs if the largest absolute difference exceeds tolerance times
-    the largest absolute value of theirs. A NaN in ours always differs.
+    the largest absolute value of theirs. A NaN in ours always differs,
+    also from a NaN in theirs.
     Returns the index of the first pair that differs, an int;
     the number of pairs if none does.
     """

@@ -30,6 +30,17 @@ def lens_vector_by_vector(stream, gain, head_weight, eps):
     return torch.stack(rows).reshape(*stream.shape[:-1], -1)
 
 
+@torch.no_grad()
+def lens_without_grad(stream, gain, head_weight, eps):
+    return _lens(stream, gain, head_weight, eps)
+
+
+def lens_of_what_is_detached(stream, gain, head_weight, eps):
+    x = stream.detach().view(-1, len(gain))
+    x = gain.detach() * x / torch.sqrt(torch.mean(x**2, 1, True) + eps)
+    return torch.softmax(x @ head_weight.detach().t(), 1).view(*stream.shape[:-1], -1)
+
+
 def _lens(stream, gain, head_weight, eps, norm=True, soft=True):
     if norm:
         stream = stream / (stream.pow(2).mean(-1, keepdim=True) + eps).sqrt() * gain
@@ -43,6 +54,11 @@ def lens_layer_norm(stream, gain, head_weight, eps):
 
 def lens_over_texts(stream, gain, head_weight, eps):
     return _lens(stream, gain, head_weight, eps, soft=False).softmax(0)
+
+
+def lens_over_positions(stream, gain, head_weight, eps):
+    logits = _lens(stream, gain, head_weight, eps, soft=False)
+    return logits.softmax(-2 if logits.ndim > 1 else -1)
 
 
 def lens_dim_1(stream, gain, head_weight, eps):
@@ -88,6 +104,26 @@ def patch_by_tolist(stream, other, at):
     out = stream.clone()
     for i, p in enumerate(at.tolist()):
         out[i, p] = other[i, p]
+    return out
+
+
+def patch_from_a_detached_run(stream, other, at):
+    out = stream.clone()
+    out[range(len(at)), at] = other.detach()[range(len(at)), at]
+    return out
+
+
+@torch.no_grad()
+def patch_without_grad(stream, other, at):
+    flat = stream.clone().view(-1, stream.shape[-1])
+    rows = at + torch.arange(len(at)) * stream.shape[1]
+    flat[rows] = other.view(-1, stream.shape[-1])[rows]
+    return flat.view(stream.shape)
+
+
+def patch_texts_at(stream, other, at):
+    out = stream.clone()
+    out[at] = other[at]
     return out
 
 
@@ -173,6 +209,15 @@ def ablate_by_columns(mixed, head, n_heads):
     return torch.stack(out, -1)
 
 
+@torch.no_grad()
+def ablate_without_grad(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: x.mean((0, 1)))
+
+
+def ablate_with_a_detached_mean(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: x.detach().mean(dim=0).mean(dim=0))
+
+
 def _ablate(mixed, head, n_heads, mean, d=None, start=None):
     d = d or mixed.shape[-1] // n_heads
     start = head * d if start is None else start
@@ -199,6 +244,18 @@ def ablate_over_features(mixed, head, n_heads):
 
 def ablate_scalar(mixed, head, n_heads):
     return _ablate(mixed, head, n_heads, lambda x: x.mean())
+
+
+def ablate_first_of_each_text(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: x[:, :1])
+
+
+def ablate_first_of_all(mixed, head, n_heads):
+    return _ablate(mixed, head, n_heads, lambda x: x[0, 0])
+
+
+def ablate_all(mixed, head, n_heads):
+    return mixed.mean((0, 1)).expand_as(mixed).clone()
 
 
 def ablate_size(mixed, head, n_heads):
@@ -257,6 +314,14 @@ def probe_by_einsum(w, b, x, y, lr):
     return torch.add(w, torch.einsum("n,nc->c", e, x), alpha=-lr), b - lr * e.sum()
 
 
+@torch.no_grad()
+def probe_without_grad(w, b, x, y, lr):
+    p = 0.5 * (1 + torch.tanh((F.linear(x, w[None], b[None])[:, 0]) / 2))
+    slopes = torch.cat([x, torch.ones(len(x), 1)], 1) * (p - y).unsqueeze(1)
+    step = lr * slopes.sum(0) / y.numel()
+    return [w - step[:-1], b - step[-1]]
+
+
 def _probe(w, b, x, y, lr, p=torch.sigmoid, n=None, sign=-1, target=None):
     e = p(x @ w + b) - (y if target is None else target(y))
     n = n or len(x)
@@ -298,6 +363,28 @@ def probe_mse(w, b, x, y, lr):
     return w - lr * x.T @ e / len(x), b - lr * e.mean()
 
 
+def probe_half_mse(w, b, x, y, lr):
+    p = torch.sigmoid(x @ w + b)
+    e = (p - y) * p * (1 - p)
+    return w - lr * x.T @ e / len(x), b - lr * e.mean()
+
+
+def probe_in_a_loop(w, b, x, y, lr, n=1):
+    for i in range(len(x)):
+        e = torch.sigmoid((w * x[i]).sum() + b) - y[i]
+        w = w - lr * e * x[i] / n
+        b = b - lr * e / n
+    return w, b
+
+
+def probe_in_a_loop_of_n(w, b, x, y, lr):
+    return probe_in_a_loop(w, b, x, y, lr, len(x))
+
+
+def probe_exp_over_exp(w, b, x, y, lr):
+    return _probe(w, b, x, y, lr, p=lambda s: s.exp() / (1 + s.exp()))
+
+
 def probe_inplace(w, b, x, y, lr):
     e = torch.sigmoid(x @ w + b) - y
     w -= lr * x.T @ e / len(x)
@@ -310,14 +397,26 @@ def probe_swapped(w, b, x, y, lr):
 
 
 RIGHT = {
-    "logit_lens": named(lens_by_torch, lens_by_rsqrt, lens_gain_in_head, lens_vector_by_vector),
-    "patch": named(patch_by_where, patch_by_loop, patch_by_scatter, patch_by_one_hot, patch_by_tolist),
-    "ablate_head": named(ablate_by_view, ablate_by_cat, ablate_by_mask, ablate_by_columns),
-    "probe_step": named(probe_by_autograd, probe_by_exp, probe_by_loop, probe_by_einsum),
-}
+    "logit_lens": named(
+        lens_by_torch, lens_by_rsqrt, lens_gain_in_head, lens_vector_by_vector, lens_without_grad,
+        lens_of_what_is_detached,
+    ),
+    "patch": named(
+        patch_by_where, patch_by_loop, patch_by_scatter, patch_by_one_hot, patch_by_tolist,
+        patch_from_a_detached_run, patch_without_grad,
+    ),
+    "ablate_head": named(
+        ablate_by_view, ablate_by_cat, ablate_by_mask, ablate_by_columns, ablate_without_grad,
+        ablate_with_a_detached_mean,
+    ),
+    "probe_step": named(
+        probe_by_autograd, probe_by_exp, probe_by_loop, probe_by_einsum, probe_without_grad,
+    ),
+}  # fmt: skip
 WRONG = {
     "logit_lens": named(
         lens_layer_norm, lens_over_texts, lens_dim_1, lens_last_only, lens_untransposed, lens_eps_on_root,
+        lens_over_positions,
         lens_no_norm=lambda stream, gain, head_weight, eps: _lens(stream, gain, head_weight, eps, norm=False),
         lens_logits=lambda stream, gain, head_weight, eps: _lens(stream, gain, head_weight, eps, soft=False),
         lens_no_gain=lambda stream, gain, head_weight, eps: _lens(stream, torch.ones_like(gain), head_weight, eps),
@@ -325,18 +424,19 @@ WRONG = {
     ),
     "patch": named(
         patch_no_copy, patch_all_pairs, patch_wrong_way, patch_suffix, patch_features, patch_first_at, patch_adds,
-        patch_lost, patch_zero,
+        patch_lost, patch_zero, patch_texts_at,
         patch_returns_vectors=lambda stream, other, at: other[torch.arange(len(at)), at],
         patch_everything=lambda stream, other, at: other.clone(),
     ),
     "ablate_head": named(
         ablate_zero, ablate_over_texts, ablate_over_time, ablate_over_features, ablate_scalar, ablate_size,
-        ablate_inplace, ablate_strided, ablate_others, ablate_only_head,
+        ablate_inplace, ablate_strided, ablate_others, ablate_only_head, ablate_first_of_each_text,
+        ablate_first_of_all, ablate_all,
         ablate_from_1=lambda mixed, head, n_heads: _ablate(mixed, max(head - 1, 0), n_heads, lambda x: x.mean((0, 1))),
     ),
     "probe_step": named(
         probe_sum, probe_ascent, probe_linear, probe_signed, probe_hard, probe_no_bias, probe_gradients, probe_mse,
-        probe_inplace, probe_swapped,
+        probe_inplace, probe_swapped, probe_half_mse, probe_in_a_loop, probe_in_a_loop_of_n, probe_exp_over_exp,
         probe_no_rate=lambda w, b, x, y, lr: _probe(w, b, x, y, 1.0),
     ),
 }  # fmt: skip

@@ -119,6 +119,11 @@ def layout_halves_exchanged(weight, n_heads):
     return torch.cat((heads[:, 1::2], heads[:, 0::2]), 1).reshape(weight.shape)
 
 
+def layout_halves_swapped(weight, n_heads):
+    first, second = weight.view(n_heads, -1, weight.shape[1]).chunk(2, 1)
+    return torch.cat((second, first), 1).reshape(weight.shape)
+
+
 def layout_head_and_size_mixed(weight, n_heads):
     heads = weight.view(-1, n_heads, weight.shape[1])
     return torch.cat((heads[:, 0::2], heads[:, 1::2]), 1).reshape(weight.shape)
@@ -161,7 +166,53 @@ def difference_by_norms(ours, theirs, tolerance):
 
 def difference_by_allclose(ours, theirs, tolerance):
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not torch.allclose(a, b, rtol=0, atol=(tolerance * b.abs().max()).nan_to_num().item()):
+            return i
+    return len(ours)
+
+
+def difference_by_a_limit_that_is_nan(ours, theirs, tolerance):
+    """Raises for a NaN in theirs, which the text mentions."""
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if not torch.allclose(a, b, rtol=0, atol=(tolerance * b.abs().max()).item()):
+            return i
+    return len(ours)
+
+
+def difference_any_nan(ours, theirs, tolerance):
+    @torch.no_grad()
+    def differs(a, b):
+        return a.isnan().any() or torch.any((b - a).abs() > b.abs().amax() * tolerance)
+
+    return min((i for i, pair in enumerate(zip(ours, theirs, strict=True)) if differs(*pair)), default=len(ours))
+
+
+def difference_below(ours, theirs, tolerance):
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not (a - b).abs().max() < tolerance * b.abs().max():
+            return i
+    return len(ours)
+
+
+def difference_by_quotient(ours, theirs, tolerance):
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not (a - b).abs().max() / b.abs().max() <= tolerance:
+            return i
+    return len(ours)
+
+
+def difference_one_limit(ours, theirs, tolerance):
+    limit = tolerance * max(b.abs().max() for b in theirs)
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if not (a - b).abs().max() <= limit:
+            return i
+    return len(ours)
+
+
+def difference_equal_nan(ours, theirs, tolerance):
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        limit = tolerance * b[~b.isnan()].abs().max().item()
+        if not torch.allclose(a, b, rtol=0.0, atol=limit, equal_nan=True):
             return i
     return len(ours)
 
@@ -304,6 +355,14 @@ def lora_viewed_not_turned(x, weight, a, b, alpha):
     return x @ weight.T + alpha / r * (x @ a.reshape(-1, r) @ b.reshape(r, -1))
 
 
+def lora_whole_factor(x, weight, a, b, alpha):
+    return x @ weight.T + alpha // len(a) * (x @ a.T @ b.T)
+
+
+def lora_by_the_smaller_width(x, weight, a, b, alpha):
+    return x @ weight.T + alpha / min(weight.shape) * (x @ a.T @ b.T)
+
+
 def lora_with_relu(x, weight, a, b, alpha):
     return x @ weight.T + alpha / len(a) * (F.relu(x @ a.T) @ b.T)
 
@@ -329,6 +388,12 @@ def merged_as_the_library(weight, a, b, alpha):
     linear.weight.data, lora.lora_a.data, lora.lora_b.data = weight.clone(), a, b
     lora.eval().merge()
     return linear.weight.detach()
+
+
+@torch.no_grad()
+def merged_without_grad(weight, a, b, alpha):
+    update = torch.einsum("or,ri->oi", b, a).mul(alpha / b.shape[1])
+    return weight + update.to(weight.dtype)
 
 
 def merged_turned(weight, a, b, alpha):
@@ -378,6 +443,22 @@ def merged_as_a_mixture(weight, a, b, alpha):
     return ((1 - scale) * weight.float() + scale * (b.float() @ a.float())).to(weight.dtype)
 
 
+def merged_by_a_whole_factor(weight, a, b, alpha):
+    return (weight.float() + alpha // len(a) * (b.float() @ a.float())).to(weight.dtype)
+
+
+def merged_by_the_width(weight, a, b, alpha):
+    return (weight.float() + alpha / weight.shape[1] * (b.float() @ a.float())).to(weight.dtype)
+
+
+def merged_by_the_smaller_width(weight, a, b, alpha):
+    return (weight.float() + alpha / min(weight.shape) * (b.float() @ a.float())).to(weight.dtype)
+
+
+def merged_a_before_b(weight, a, b, alpha):
+    return (weight.float() + alpha / len(a) * (a.T @ b.T)).to(weight.dtype)
+
+
 def merged_by_the_root(weight, a, b, alpha):
     return (weight.float() + alpha / len(a) ** 0.5 * (b.float() @ a.float())).to(weight.dtype)
 
@@ -385,10 +466,14 @@ def merged_by_the_root(weight, a, b, alpha):
 RIGHT = {
     "split_fused": named(split_by_chunk, split_by_index, split_by_view, split_by_einsum),
     "rotary_layout": named(layout_by_slices, layout_by_loops, layout_by_view, layout_by_index),
-    "first_difference": named(difference_by_next, difference_in_fp64, difference_by_norms, difference_by_allclose),
+    "first_difference": named(
+        difference_by_next, difference_in_fp64, difference_by_norms, difference_by_allclose, difference_any_nan,
+    ),
     "lora_linear": named(lora_by_matmul, lora_by_linear, lora_by_einsum, lora_of_the_sum),
-    "merged_weight": named(merged_plainly, merged_in_fp64, merged_by_outer_products),
-}
+    "merged_weight": named(
+        merged_plainly, merged_in_fp64, merged_by_outer_products, merged_without_grad,
+    ),
+}  # fmt: skip
 WRONG = {
     "split_fused": named(
         split_not_turned, split_the_input, split_k_first, split_v_first, split_every_third, split_reshaped,
@@ -396,21 +481,25 @@ WRONG = {
     ),
     "rotary_layout": named(
         layout_other_way, layout_without_heads, layout_of_columns, layout_halves_exchanged, layout_head_and_size_mixed,
-        layout_only_first, layout_swapped_pairs, layout_second_half_backwards,
+        layout_only_first, layout_swapped_pairs, layout_second_half_backwards, layout_halves_swapped,
     ),
     "first_difference": named(
         difference_last, difference_largest, difference_absolute, difference_signed, difference_nan_is_fine,
         difference_of_means, difference_any_bit, difference_none_is_minus_one, difference_counts_from_one,
+        difference_below, difference_by_quotient, difference_one_limit, difference_equal_nan,
+        difference_by_a_limit_that_is_nan,
     ),
     "lora_linear": named(
         lora_without_scale, lora_alpha_alone, lora_update_alone, lora_all_scaled, lora_by_the_width, lora_by_the_root,
         lora_subtracted, lora_of_the_output, lora_upside_down, lora_detached,
         lora_base_without_gradient, lora_rank_from_b, lora_viewed_not_turned, lora_with_relu,
+        lora_whole_factor, lora_by_the_smaller_width,
     ),
     "merged_weight": named(
         merged_turned, merged_without_scale, merged_alpha_alone, merged_in_place, merged_update_alone,
         merged_stays_wide, merged_subtracted, merged_twice, merged_alpha_ignored,
         merged_scales_a_in_place, merged_as_a_mixture, merged_by_the_root,
+        merged_by_a_whole_factor, merged_by_the_width, merged_by_the_smaller_width, merged_a_before_b,
     ),
 }  # fmt: skip
 LIBRARY = {

@@ -74,6 +74,28 @@ def gradient_centred_again(log_probs, advantages, mask):
     return -(log_probs * centred[:, None])[mask].mean()
 
 
+def gradient_of_a_ratio(log_probs, advantages, mask):
+    """PPO's first step: the right gradient, another value."""
+    return -((log_probs - log_probs.detach()).exp() * advantages.detach()[:, None])[mask].mean()
+
+
+def gradient_normalised(log_probs, advantages, mask):
+    scaled = ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).detach()
+    return -(log_probs * scaled[:, None])[mask].mean()
+
+
+def gradient_by_weights(log_probs, advantages, mask):
+    return -(log_probs * mask * advantages.data.unsqueeze(-1)).sum() / (mask.sum() + 1e-8)
+
+
+def group_in_fp32(rewards):
+    return torch.stack([row.float() - row.float().sum() / row.numel() for row in rewards])
+
+
+def group_by_view(rewards):
+    return (rewards.view(-1, rewards.shape[1]).T - rewards.mean(-1)).T
+
+
 def group_by_loops(rewards):
     rows = [[r - sum(row) / len(row) for r in row] for row in rewards.tolist()]
     return torch.tensor(rows, dtype=rewards.dtype)
@@ -138,6 +160,33 @@ def kl_by_rows(log_probs, reference, mask):
     return sum(rows) / mask.sum()
 
 
+def kl_frozen(log_probs, reference, mask):
+    ratio = reference.detach() - log_probs
+    return (ratio.exp() - ratio - 1)[mask].mean()
+
+
+def kl_without_grad(log_probs, reference, mask):
+    with torch.no_grad():
+        frozen = reference.clone()
+    d = frozen.sub(log_probs).masked_select(mask)
+    return d.expm1().sub(d).sum() / d.numel()
+
+
+def kl_with_a_safe_range(log_probs, reference, mask):
+    d = (reference - log_probs).clamp(-20, 20)
+    return ((d.exp() - d - 1) * mask).sum() / mask.sum()
+
+
+def kl_clamped(log_probs, reference, mask):
+    d = (reference - log_probs).clamp(-1, 1)
+    return (d.exp() - d - 1)[mask].mean()
+
+
+def kl_model_frozen(log_probs, reference, mask):
+    d = reference - log_probs.detach()
+    return (d.exp() - d - 1)[mask].mean()
+
+
 def kl_plain(log_probs, reference, mask):
     return (log_probs - reference)[mask].mean()
 
@@ -194,6 +243,36 @@ def dpo_one_by_one(chosen, rejected, reference_chosen, reference_rejected, beta)
     return -sum(logsigmoid(beta * margin) for margin in margins) / len(margins)
 
 
+def dpo_frozen(chosen, rejected, reference_chosen, reference_rejected, beta):
+    margin = chosen - rejected - (reference_chosen - reference_rejected).detach()
+    return -logsigmoid(beta * margin).mean()
+
+
+def dpo_without_grad(chosen, rejected, reference_chosen, reference_rejected, beta):
+    with torch.no_grad():
+        by_reference = reference_chosen - reference_rejected
+    return softplus(beta * (by_reference - (chosen - rejected))).mean()
+
+
+def dpo_clamped(chosen, rejected, reference_chosen, reference_rejected, beta):
+    margin = ((chosen - rejected) - (reference_chosen - reference_rejected)).clamp(-20, 20)
+    return -logsigmoid(beta * margin).mean()
+
+
+def dpo_small_added(chosen, rejected, reference_chosen, reference_rejected, beta):
+    margin = (chosen - rejected) - (reference_chosen - reference_rejected)
+    return -(torch.sigmoid(beta * margin) + 1e-8).log().mean()
+
+
+def dpo_beta_on_one_side(chosen, rejected, reference_chosen, reference_rejected, beta):
+    return -logsigmoid(beta * (chosen - reference_chosen) - (rejected - reference_rejected)).mean()
+
+
+def dpo_model_frozen(chosen, rejected, reference_chosen, reference_rejected, beta):
+    margin = (chosen - rejected).detach() - (reference_chosen - reference_rejected)
+    return -logsigmoid(beta * margin).mean()
+
+
 def dpo_naive(chosen, rejected, reference_chosen, reference_rejected, beta):
     margin = (chosen - rejected) - (reference_chosen - reference_rejected)
     return -torch.log(torch.sigmoid(beta * margin)).mean()
@@ -229,17 +308,24 @@ def dpo_each(chosen, rejected, reference_chosen, reference_rejected, beta):
 
 RIGHT = {
     "policy_gradient_loss": named(
-        gradient_by_selection, gradient_by_einsum, gradient_by_loops, gradient_without_grad
+        gradient_by_selection, gradient_by_einsum, gradient_by_loops, gradient_without_grad,
+        gradient_by_weights,
     ),
-    "group_advantages": named(group_by_loops, group_by_expand, group_by_a_matrix, group_one_by_one),
-    "kl_penalty": named(kl_by_selection, kl_by_expm1, kl_by_where, kl_by_rows),
-    "dpo_loss": named(dpo_by_softplus, dpo_by_cross_entropy, dpo_by_logsumexp, dpo_one_by_one),
+    "group_advantages": named(
+        group_by_loops, group_by_expand, group_by_a_matrix, group_one_by_one, group_in_fp32, group_by_view,
+    ),
+    "kl_penalty": named(
+        kl_by_selection, kl_by_expm1, kl_by_where, kl_by_rows, kl_frozen, kl_without_grad, kl_with_a_safe_range,
+    ),
+    "dpo_loss": named(
+        dpo_by_softplus, dpo_by_cross_entropy, dpo_by_logsumexp, dpo_one_by_one, dpo_frozen, dpo_without_grad,
+    ),
 }  # fmt: skip
 WRONG = {
     "policy_gradient_loss": named(
         gradient_with_a_live_reward, gradient_by_probabilities, gradient_frozen, gradient_of_the_mean,
         gradient_of_the_good, gradient_of_whole_texts, gradient_text_by_text, gradient_in_a_list,
-        gradient_centred_again,
+        gradient_centred_again, gradient_of_a_ratio, gradient_normalised,
         gradient_plus=lambda log_probs, advantages, mask: (log_probs * advantages.detach()[:, None])[mask].mean(),
         gradient_everywhere=weighted(lambda log_probs, a, mask: (log_probs * a).mean()),
         gradient_zeros_counted=weighted(lambda log_probs, a, mask: (log_probs * a * mask).mean()),
@@ -261,7 +347,7 @@ WRONG = {
     ),
     "kl_penalty": named(
         kl_plain, kl_with_probabilities, kl_the_other_way, kl_half_square, kl_plus_d, kl_per_text, kl_ratio_only,
-        kl_everything,
+        kl_everything, kl_clamped, kl_model_frozen,
         kl_no_one=lambda p, r, mask: ((r - p).exp() - (r - p))[mask].mean(),
         kl_summed=lambda p, r, mask: ((r - p).exp() - (r - p) - 1)[mask].sum(),
         kl_absolute=lambda p, r, mask: (p - r).abs()[mask].mean(),
@@ -269,7 +355,7 @@ WRONG = {
     ),
     "dpo_loss": named(
         dpo_naive, dpo_without_reference, dpo_beta_in_front, dpo_swapped, dpo_crossed, dpo_no_log, dpo_of_the_mean,
-        dpo_each,
+        dpo_each, dpo_clamped, dpo_small_added, dpo_beta_on_one_side, dpo_model_frozen,
         dpo_plus=lambda c, r, rc, rr, beta: logsigmoid(beta * ((c - r) - (rc - rr))).mean(),
         dpo_added=lambda c, r, rc, rr, beta: -logsigmoid(beta * ((c - r) + (rc - rr))).mean(),
         dpo_divided=lambda c, r, rc, rr, beta: -logsigmoid(((c - r) - (rc - rr)) / beta).mean(),

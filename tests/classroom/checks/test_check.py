@@ -223,8 +223,8 @@ def ratio(log_probs, advantages, mask):
     return (each * mask).sum() / mask.sum()
 
 
-def normalised(log_probs, advantages, mask):
-    advantages = (advantages - advantages.mean()) / advantages.std()
+def scaled(log_probs, advantages, mask):
+    advantages = advantages / advantages.std()
     return -(log_probs * advantages[:, None] * mask).sum() / mask.sum()
 
 
@@ -240,5 +240,5 @@ def test_only_what_is_never_used_is_called_unused():
 
 
 def test_a_result_that_is_nan_is_said_first():
-    found = diagnose("policy_gradient_loss", normalised)
+    found = diagnose("policy_gradient_loss", scaled)
     assert found.mistake == "the result is NaN" and "one number" in found.message, found

@@ -260,6 +260,7 @@ def _call(function: Callable[..., Any], probe: Probe, seed: int) -> Call:
     arguments = probe.make(torch.Generator().manual_seed(SEED))
     call = Call(arguments=arguments)
     wanted = [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point()] if probe.gradients else []
+    wanted = wanted[: probe.n_live]
     for tensor in wanted:
         tensor.requires_grad_()
     printed = _Printed()

@@ -163,7 +163,8 @@ def _gets_a_gradient(learner: Learner, place: int) -> bool:
     for outcome in learner.outcomes:
         if outcome.gradients is None or not any(map(_is_float, outcome.arguments[place : place + 1])):
             continue
-        gradient = outcome.gradients[sum(map(_is_float, outcome.arguments[:place]))]
+        at = sum(map(_is_float, outcome.arguments[:place]))
+        gradient = outcome.gradients[at] if at < len(outcome.gradients) else None
         if gradient is not None and gradient.any():
             return True
     return False

@@ -39,6 +39,7 @@ class Probe:
     holds: what is true of a right function here, a sentence without a full stop.
     make: the arguments, made from a generator again at each call.
     gradients: whether the gradients of all floating-point arguments are compared, too.
+    n_live: of the first so many of these alone, where it is given: the caller may have frozen the others.
     sees: (arguments, result) -> what is compared; the result itself where it is None.
     tolerance: relative to the largest number; None takes what the dtype allows.
     """
@@ -46,6 +47,7 @@ class Probe:
     holds: str
     make: Callable[[Generator], tuple]
     gradients: bool = False
+    n_live: int | None = None
     sees: Callable[[tuple, Any], Any] | None = None
     tolerance: float | None = None
 
