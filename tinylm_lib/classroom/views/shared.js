@@ -57,8 +57,9 @@ const STYLE = `
 .tinylm-view .needs-kernel:disabled label:has(:checked) { background: var(--soft) }
 .tinylm-view code { font: max(14px, .92em) var(--mono); background: var(--soft); color: inherit;
   padding: 1px 5px; border-radius: 4px }
-.tinylm-view .shade { --a: 0; background: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
+.tinylm-view .shade { --a: 0; --shade: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
   color-mix(in srgb, var(--middle) calc(clamp(0, var(--a) * 2, 1) * 100%), var(--pale)));
+  background: var(--shade);
   color: light-dark(${inkFrom("light")}, ${inkFrom("dark")}) }
 .tinylm-view .shade.signed { --pale: var(--paper) }
 .tinylm-view .shade.below { --deep: var(--deep-negative); --middle: var(--middle-negative) }
