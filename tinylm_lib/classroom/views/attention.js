@@ -25,11 +25,11 @@ const CARD = `
   .main > :first-child { min-width: 0; max-width: 100% } .main.whole > :first-child { flex: 2 1 500px }
   .main > :last-child { flex: 1 1 200px; max-width: 640px; padding-top: 8px }
   .say { font-size: calc(var(--type-text) + 2px); min-height: 1.35em; margin: 0 0 4px }
-  .exact, .telling { font-size: var(--type-label); margin: 0; font-variant-numeric: tabular-nums } .exact { min-height: 2.9em; margin-bottom: 8px } .telling { margin-top: 14px }
+  .exact, .telling { font-size: var(--type-label); margin: 0; font-variant-numeric: tabular-nums } .exact { min-height: 2.9em; margin-bottom: 8px } .telling { margin-top: 8px }
   .scroll { overflow-x: auto; padding: 0 30px 3px 2px; margin-right: -20px }
   table { --cell: clamp(8px, calc((100cqw - var(--names)) / var(--tokens) - 2px), 40px); --names: 350px; table-layout: fixed; border-collapse: separate; border-spacing: 2px 1px; font-variant-numeric: tabular-nums; margin: 0 }
   th { font-weight: 400; font-size: var(--type-label); color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
-  thead th { height: 62px; padding: 0; vertical-align: bottom; text-align: left }
+  thead th { height: 68px; padding: 0; vertical-align: bottom; text-align: left }
   thead td { font-size: var(--type-small); line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
   thead span { display: block; width: 0; white-space: nowrap; transform: translate(calc(var(--cell) / 2), -2px) rotate(-50deg); transform-origin: 0 100% }
   th.on { color: var(--ink); font-weight: 700 }
@@ -40,11 +40,11 @@ const CARD = `
   tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
   td.told::after, .legend .ring { content: ""; border: 2px solid currentColor; border-radius: 9px }
   td.told::after { position: absolute; inset: 1px }
-  .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 3px 18px; font-size: var(--type-small); color: var(--quiet); margin: 14px 0 0 }
+  .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 3px 18px; font-size: var(--type-small); color: var(--quiet); margin: 8px 0 0 }
   .legend i { display: inline-block; width: 26px; height: 14px; border-radius: 3px; vertical-align: -2px; margin-right: 6px }
-  .legend span { white-space: nowrap } .legend .ramp { width: 60px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
+  .legend .ramp { width: 60px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
   .legend .ramp.both { background: linear-gradient(90deg, var(--deep-negative), var(--middle-negative), var(--paper), var(--middle), var(--deep)) }
-  .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 10px; align-items: center; font-size: var(--type-label); margin: 0 }
+  .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 3px 10px; align-items: center; font-size: var(--type-label); margin: 0 }
   .bars i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
   .bars .number { text-align: right; font-variant-numeric: tabular-nums }
   .bars .on { font-weight: 700 } .bars small { font-size: var(--type-small); color: var(--quiet); font-weight: 400 }
@@ -277,14 +277,14 @@ function mount(el, model, kept, send) {
     for (const [picker, value] of [[layerPicker, state.layer], [headPicker, state.head], [stagePicker, state.stage], [board, `${state.layer}.${state.head}`]]) {
       for (const input of picker.querySelectorAll("input")) input.checked = input.value === String(value);
     }
-    share.replaceChildren(...prose(rows.length ? `Where earlier words determine the next one, layer ${state.layer}, head ${state.head} gives **${percent(toldShare(state.layer, state.head))}** of its attention to the ringed words. Looking at all words equally would give ${percent(equalShare)}.` : ""));
+    share.replaceChildren(...prose(rows.length ? `Where a ringed word determines the next one, this head gives **${percent(toldShare(state.layer, state.head))}** of its attention to it. Looking at all words equally would give ${percent(equalShare)}.` : ""));
     share.hidden = !rows.length || ["scores", "mixed"].includes(state.stage);
     bars.hidden = ["scores", "mixed"].includes(state.stage); // its strips take that room
     legend.replaceChildren(
-      make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers"),
-      make("span", {}, `colour from ${fixed(isShare() ? low : -Math.max(high, -low), digits())}`, make("i", { class: isShare() ? "ramp" : "ramp both" }), `to ${fixed(Math.max(high, -low), digits())}`),
+      ...(whole ? [make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers")] : []),
+      make("span", {}, `colour ${fixed(isShare() ? low : -Math.max(high, -low), digits())}`, make("i", { class: isShare() ? "ramp" : "ramp both" }), fixed(Math.max(high, -low), digits())),
       ...(isMasked(0, 1) ? [make("span", {}, make("i", { class: "hatched" }), "masked: comes later")] : []),
-      ...(rows.length ? [make("span", {}, make("i", { class: "ring" }), "StoryWorld: this word determines the next one")] : []),
+      ...(rows.length ? [make("span", {}, make("i", { class: "ring" }), "determines the next word")] : []),
       ...(rows.length && whole ? [make("span", {}, "below a map: the attention that goes there")] : []));
     drawPlace();
   }

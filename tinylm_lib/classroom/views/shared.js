@@ -135,7 +135,7 @@ function frame(el, name, ...children) {
     event.preventDefault();
     form.requestSubmit();
   });
-  const view = make("div", { class: "tinylm-view", role: "region", "aria-label": name }, form); // slides are sections, and a view may be on one
+  const view = make("div", { class: "tinylm-view", role: "group", "aria-label": name }, form); // a page may show two of one name: no landmarks
   el.replaceChildren(make("style", {}, STYLE), view);
   if (document.fullscreenEnabled) view.append(largeButton(view, form));
   return view;
