@@ -3,7 +3,7 @@
 import pytest
 import torch
 from playwright.sync_api import Locator, Page, expect
-from support.browser import OPENING, assert_fits, enter, findings
+from support.browser import OPENING, assert_fits, assert_on_one_screen, enter, findings
 
 from tinylm_lib import preset
 from tinylm_lib.classroom.shapes.model_steps import model_steps, sizes_of, values
@@ -142,6 +142,7 @@ def test_the_views_live_in_jupyterlab(run_sample, ready):
     walk_another_text(page)
     lesson.show_cell(5)
     move_the_memory(page)
+    assert_on_one_screen(page, page.locator(".tinylm-view.memory"))
     lesson.screenshots("memory-lab")
     for _ in lesson.themes():
         assert findings(page, ".tinylm-view") == []

@@ -70,7 +70,7 @@ class HubTokenizer(Tokenizer):
         """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
         The text is encoded in windows that overlap. The ids pass from one window to the next where both have the same
-        tokens, see `_junction`; where they do not, more text joins the window. In memory are two windows, but all of a
+        tokens; where they do not, more text joins the window. In memory are two windows, but all of a
         text without spaces. A rule that pairs marks more than 4,096 characters apart may give other ids than `encode`.
         """
         window, found, n_given, more = "", self._encoding(""), 0, ""

@@ -6,7 +6,7 @@ const MOST_TOKENS = 32; // as in attention.py
 const LEVELS = 10; // shades in a small map
 const WHY = {
   scores: "A score is a dot product: how well the question of one word fits the offer of another.",
-  scaled: "Scores are divided by the root of the head's width, because otherwise those of wide heads would be larger.",
+  scaled: "Wide heads have larger scores, so scores are divided by the root of the head's width.",
   masked: "Positions that come later are masked before any attention is given.",
   weights: "Softmax turns scores into attention weights: every row sums to 1.",
   mixed: "Each value is multiplied by its weight. The sum is what the word takes with it.",
@@ -25,11 +25,11 @@ const CARD = `
   .main > :first-child { min-width: 0; max-width: 100% } .main.whole > :first-child { flex: 2 1 500px }
   .main > :last-child { flex: 1 1 200px; max-width: 640px; padding-top: 8px }
   .say { font-size: calc(var(--type-text) + 2px); min-height: 1.35em; margin: 0 0 4px }
-  .exact, .telling { font-size: var(--type-label); margin: 0; font-variant-numeric: tabular-nums } .exact { min-height: 2.9em; margin-bottom: 8px } .telling { margin-top: 14px }
+  .exact, .telling { font-size: var(--type-label); margin: 0; font-variant-numeric: tabular-nums } .exact { min-height: 2.9em; margin-bottom: 8px } .telling { margin-top: 8px }
   .scroll { overflow-x: auto; padding: 0 30px 3px 2px; margin-right: -20px }
   table { --cell: clamp(8px, calc((100cqw - var(--names)) / var(--tokens) - 2px), 40px); --names: 350px; table-layout: fixed; border-collapse: separate; border-spacing: 2px 1px; font-variant-numeric: tabular-nums; margin: 0 }
   th { font-weight: 400; font-size: var(--type-label); color: var(--quiet); padding: 0 6px 0 0; text-align: right; white-space: nowrap }
-  thead th { height: 62px; padding: 0; vertical-align: bottom; text-align: left }
+  thead th { height: 68px; padding: 0; vertical-align: bottom; text-align: left }
   thead td { font-size: var(--type-small); line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
   thead span { display: block; width: 0; white-space: nowrap; transform: translate(calc(var(--cell) / 2), -2px) rotate(-50deg); transform-origin: 0 100% }
   th.on { color: var(--ink); font-weight: 700 }
@@ -40,11 +40,11 @@ const CARD = `
   tbody td.on { box-shadow: 0 0 0 3px var(--focus) }
   td.told::after, .legend .ring { content: ""; border: 2px solid currentColor; border-radius: 9px }
   td.told::after { position: absolute; inset: 1px }
-  .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 3px 18px; font-size: var(--type-small); color: var(--quiet); margin: 14px 0 0 }
+  .legend { width: 0; min-width: 100%; display: flex; flex-wrap: wrap; gap: 3px 18px; font-size: var(--type-small); color: var(--quiet); margin: 8px 0 0 }
   .legend i { display: inline-block; width: 26px; height: 14px; border-radius: 3px; vertical-align: -2px; margin-right: 6px }
-  .legend span { white-space: nowrap } .legend .ramp { width: 60px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
+  .legend .ramp { width: 60px; margin: 0 6px; background: linear-gradient(90deg, var(--pale), var(--middle), var(--deep)); border: 1px solid var(--line) }
   .legend .ramp.both { background: linear-gradient(90deg, var(--deep-negative), var(--middle-negative), var(--paper), var(--middle), var(--deep)) }
-  .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 10px; align-items: center; font-size: var(--type-label); margin: 0 }
+  .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 3px 10px; align-items: center; font-size: var(--type-label); margin: 0 }
   .bars i { display: block; height: 15px; border-radius: 3px; background: var(--accent); min-width: 2px }
   .bars .number { text-align: right; font-variant-numeric: tabular-nums }
   .bars .on { font-weight: 700 } .bars small { font-size: var(--type-small); color: var(--quiet); font-weight: 400 }
@@ -55,16 +55,13 @@ const CARD = `
   .maps span { font-size: var(--type-small); color: var(--quiet); font-variant-numeric: tabular-nums }
   .maps .over { text-align: center }
   .maps label { position: relative; display: block; text-align: center; border-radius: 8px; padding: 5px 5px 2px; cursor: pointer }
-  .maps label:hover { background: var(--soft) }
-  .maps label:has(:checked) { outline: 3px solid var(--focus); outline-offset: 0 } .maps label:has(:checked) span { color: var(--ink); font-weight: 700 }
-  .maps label:has(:focus-visible) { background: var(--soft) }
+  .maps label:is(:hover, :has(:focus-visible)) { background: var(--soft) }
+  .maps label:has(:checked) { outline: 3px solid var(--focus) } .maps label:has(:checked) span { color: var(--ink); font-weight: 700 }
   .maps input { position: absolute; inset: 0; margin: 0; opacity: 0; cursor: pointer }
   .maps svg { display: block; width: 100%; aspect-ratio: 1; overflow: visible }
-  .maps .shade { fill: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
-    color-mix(in srgb, var(--middle) calc(clamp(0, var(--a) * 2, 1) * 100%), var(--pale))) }
-  .maps .asks { fill: none; stroke: var(--focus); stroke-width: 2; vector-effect: non-scaling-stroke }
-  .maps .ring { fill: none; stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke }
-  :is(.shade, .hatched, .ramp, .bars i, .maps svg) { print-color-adjust: exact; forced-color-adjust: none }
+  .maps .shade { fill: var(--shade) }
+  .maps :is(.asks, .ring) { fill: none; stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke }
+  .maps .asks { stroke: var(--focus) }
   @media (forced-colors: active) { tbody td.on { outline: 3px solid var(--focus); forced-color-adjust: none } .strips rect { fill: CanvasText } }
   @container (min-width: 640px) { .title + .segments { position: absolute; right: 84px; top: -5px } .title + .segments legend { display: none } .reveal & .title + .segments { right: 0 } }
   @container (max-width: 720px) { .say { min-height: 2.7em } table { --names: 120px } .sentence { line-height: 1.75 } }
@@ -151,17 +148,18 @@ function mount(el, model, kept, send) {
 
   const stages = () => layer(state.layer);
   const matrix = () => stages()[state.stage === "mixed" ? "weights" : state.stage][state.head];
+  const isShare = () => SHARES.includes(state.stage);
   const range = () => {
-    if (SHARES.includes(state.stage)) return [0, 1];
+    if (isShare()) return [0, 1];
     const values = stages()[state.stage === "scores" ? "scores" : "scaled"].flat(2);
     return [Math.min(...values), Math.max(...values)];
   };
-  const digits = () => (SHARES.includes(state.stage) ? 2 : 1);
+  const digits = () => (isShare() ? 2 : 1);
   const isMasked = (i, j) => j > i && !["scores", "scaled"].includes(state.stage);
   const part = (x, [low, high]) => Math.min(1, Math.max(0, (x - low) / (high - low || 1)));
   /** How dark a cell is: a probability by its size, a score by its distance from 0; what is below 0 has the other hue. */
-  const shade = (x, [low, high]) => (SHARES.includes(state.stage) ? x : Math.min(1, Math.abs(x) / (Math.max(high, -low) || 1)));
-  const kind = (x) => (SHARES.includes(state.stage) ? "shade" : x < 0 ? "shade signed below" : "shade signed");
+  const shade = (x, [low, high]) => (isShare() ? x : Math.min(1, Math.abs(x) / (Math.max(high, -low) || 1)));
+  const kind = (x) => (isShare() ? "shade" : x < 0 ? "shade signed below" : "shade signed");
   const place = (event) => {
     const cell = event.target.closest("td[data-i]");
     return cell && [Number(cell.dataset.i), Number(cell.dataset.j)];
@@ -208,10 +206,12 @@ function mount(el, model, kept, send) {
     return `${course}, ${j > i ? "mask = −∞, " : ""}softmax = **${fixed(weights[h][i][j], 2)}**`;
   }
 
+  const ranked = (i) => matrix()[i].map((x, at) => [x, at]).sort((a, b) => b[0] - a[0]);
+
   function drawBars(i, j) {
     const limits = range(), [low, high] = limits, zero = Math.max(0, -low / (high - low));
-    const row = matrix()[i].map((x, at) => [x, at]).filter(([, at]) => !isMasked(i, at));
-    bars.replaceChildren(...row.sort((a, b) => b[0] - a[0]).slice(0, 5).flatMap(([x, at]) => {
+    const row = ranked(i).filter(([, at]) => !isMasked(i, at));
+    bars.replaceChildren(...row.slice(0, 5).flatMap(([x, at]) => {
       const end = part(x, limits), from = Math.min(zero, end), on = at === j ? "on" : "";
       const again = tokens.indexOf(tokens[at]) < tokens.lastIndexOf(tokens[at]) ? [" ", make("small", {}, `at ${at}`)] : [];
       return [make("span", { class: on }, tokens[at], ...again),
@@ -223,7 +223,7 @@ function mount(el, model, kept, send) {
   function drawStrips(i, j) {
     const { q, k, v, mixed } = stages(), h = state.head, a = q[h][i], b = k[h][j], products = a.map((x, d) => x * b[d]);
     const tallest = (all) => Math.max(...all.flat().map(Math.abs), 1e-9);
-    const top = matrix()[i].map((x, at) => [x, at]).sort((x, y) => y[0] - x[0]).slice(0, 3);
+    const top = ranked(i).slice(0, 3);
     const parts = top.map(([x, at]) => v[h][at].map((y) => x * y)), limit = tallest([...parts, mixed[h][i]]);
     strips.replaceChildren(...({
       scores: () => [strip(`q of ${named(tokens[i])}, ${D} numbers`, a, tallest([a, b])), strip(`k of ${named(tokens[j])}`, b, tallest([a, b])),
@@ -259,7 +259,7 @@ function mount(el, model, kept, send) {
 
   /** What another stage, head or layer changes. */
   function paint() {
-    const limits = range(), [low, high] = limits, inCells = SHARES.includes(state.stage) || (T <= 12 && Math.max(high, -low) < 10) ? digits() : 0, values = matrix();
+    const limits = range(), [low, high] = limits, inCells = isShare() || (T <= 12 && Math.max(high, -low) < 10) ? digits() : 0, values = matrix();
     sub.textContent = state.whole ? "Every head of every layer in small, counted from 0 as in the code. Choose one." : WHY[state.stage];
     cells.forEach((row, r) => row.forEach((cell, c) => {
       const isHidden = isMasked(r, c), text = isHidden ? "" : fixed(values[r][c], inCells), tells = told[r]?.includes(c);
@@ -277,14 +277,14 @@ function mount(el, model, kept, send) {
     for (const [picker, value] of [[layerPicker, state.layer], [headPicker, state.head], [stagePicker, state.stage], [board, `${state.layer}.${state.head}`]]) {
       for (const input of picker.querySelectorAll("input")) input.checked = input.value === String(value);
     }
-    share.replaceChildren(...prose(rows.length ? `Where earlier words determine the next one, layer ${state.layer}, head ${state.head} gives **${percent(toldShare(state.layer, state.head))}** of its attention to the ringed words. Looking at all words equally would give ${percent(equalShare)}.` : ""));
+    share.replaceChildren(...prose(rows.length ? `Where a ringed word determines the next one, this head gives **${percent(toldShare(state.layer, state.head))}** of its attention to it. Looking at all words equally would give ${percent(equalShare)}.` : ""));
     share.hidden = !rows.length || ["scores", "mixed"].includes(state.stage);
     bars.hidden = ["scores", "mixed"].includes(state.stage); // its strips take that room
     legend.replaceChildren(
-      make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers"),
-      make("span", {}, `colour from ${fixed(SHARES.includes(state.stage) ? low : -Math.max(high, -low), digits())}`, make("i", { class: SHARES.includes(state.stage) ? "ramp" : "ramp both" }), `to ${fixed(Math.max(high, -low), digits())}`),
+      ...(whole ? [make("span", {}, "query: row, the word that asks"), make("span", {}, "key: column, the word that offers")] : []),
+      make("span", {}, `colour ${fixed(isShare() ? low : -Math.max(high, -low), digits())}`, make("i", { class: isShare() ? "ramp" : "ramp both" }), fixed(Math.max(high, -low), digits())),
       ...(isMasked(0, 1) ? [make("span", {}, make("i", { class: "hatched" }), "masked: comes later")] : []),
-      ...(rows.length ? [make("span", {}, make("i", { class: "ring" }), "StoryWorld: this word determines the next one")] : []),
+      ...(rows.length ? [make("span", {}, make("i", { class: "ring" }), "determines the next word")] : []),
       ...(rows.length && whole ? [make("span", {}, "below a map: the attention that goes there")] : []));
     drawPlace();
   }

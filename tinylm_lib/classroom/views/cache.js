@@ -2,6 +2,7 @@
 
 const LOOK = `
 .tinylm-view.cache .sub { margin-bottom: 8px } .tinylm-view.cache .bar { gap: 8px 16px; margin-bottom: 8px }
+.tinylm-view.cache .bar label { padding-inline: 11px } .tinylm-view.cache .bar .slide { padding: 0 } .tinylm-view.cache .slide input { width: 110px }
 .tinylm-view.cache .say { font-size: calc(var(--type-text) + 2px); margin-bottom: 8px }
 .tinylm-view.cache .grids { display: flex; flex-wrap: wrap; gap: 12px 20px; margin: 0 0 4px }
 .tinylm-view.cache .grids figure { flex: 1 1 350px; min-width: 0; margin: 0 }
@@ -43,8 +44,9 @@ const LOOK = `
 @media (prefers-reduced-motion: no-preference) { .tinylm-view.cache :is(.totals i, g) { transition: width var(--motion), opacity var(--motion) } }
 `;
 
-const LEFT = 30, TOP = 70, PACE = 700; // pixels; milliseconds between two steps
+const LEFT = 30, PACE = 700; // pixels; milliseconds between two steps
 const LARGEST = 28, LEAST = 18, ROOM = { across: 321, down: 200 }; // pixels of a cell, and of all cells of a picture
+const NAMES = 70, BASE = 22, LETTER = 6.5; // the most pixels above the cells, those of any name, and of each letter: names stand aslant
 const whole = (x) => x.toLocaleString("en-US");
 const times = (x) => `${x.toFixed(1)} ×`;
 
@@ -65,16 +67,17 @@ function course({ tokens, prompt, each, cell }, chunk) {
 /** One triangle: steps by row, positions by column. */
 function triangle(tokens, steps, old, name, select) {
   const cell = (room, n) => Math.max(LEAST, Math.min(LARGEST, Math.floor(room / n)));
+  const top = Math.min(NAMES, BASE + LETTER * Math.max(...tokens.map((word) => word.length)));
   const T = tokens.length, wide = cell(ROOM.across, T), high = cell(ROOM.down, steps.length);
-  const width = LEFT + T * wide + 34, height = TOP + steps.length * high + 4;
-  const words = tokens.map((word, at) => draw("text", { transform: `translate(${LEFT + (at + .6) * wide} ${TOP - 8}) rotate(-50)` }, word));
+  const width = LEFT + T * wide + 34, height = top + steps.length * high + 4;
+  const words = tokens.map((word, at) => draw("text", { transform: `translate(${LEFT + (at + .6) * wide} ${top - 8}) rotate(-50)` }, word));
   const rows = steps.map(({ fresh, keys }, row) => {
     const boxes = tokens.slice(0, keys).map((_, at) => {
       const kind = at >= keys - fresh ? "new" : old, x = LEFT + at * wide;
       return draw("g", { class: kind }, draw("rect", { x: x + 1, y: 1, width: wide - 2, height: high - 2, rx: 3 }),
         draw("text", { x: x + wide / 2, y: high / 2 }, { new: "●", again: "↻", kept: "kv" }[kind]));
     });
-    return draw("g", { class: "row", transform: `translate(0 ${TOP + row * high})`, onclick: () => select(row) },
+    return draw("g", { class: "row", transform: `translate(0 ${top + row * high})`, onclick: () => select(row) },
       draw("text", { x: LEFT - 8, y: high / 2 }, String(row + 1)), ...boxes,
       draw("rect", { class: "frame", x: LEFT - .5, y: -.5, width: keys * wide + 1, height: high + 1, rx: 4, stroke: "none", style: "pointer-events: none" }));
   });

@@ -2,7 +2,7 @@
 
 const MEMORY = `
 .tinylm-view.memory .say { min-height: 1.35em; margin-bottom: 6px } .tinylm-view.memory .bar { gap: 8px 16px; margin-bottom: 8px } .tinylm-view.memory .sub { margin-bottom: 8px }
-.tinylm-view.memory .slide input { width: 120px }
+.tinylm-view.memory .slide input { width: 96px }
 .tinylm-view.memory .map { display: flex; height: 104px; gap: 3px; margin: 0 0 6px }
 .tinylm-view.memory .column { display: flex; flex-direction: column; gap: 3px; min-width: 8px; flex-basis: 0 }
 .tinylm-view.memory .tile { flex-basis: 0; min-height: 0; container-type: size; cursor: pointer; border-radius: 4px; overflow: hidden;
@@ -17,11 +17,11 @@ const MEMORY = `
 .tinylm-view.memory .tile small { display: block; font-size: var(--type-small); color: var(--ink); white-space: nowrap }
 @container (max-width: 50px) or (max-height: 20px) { .tinylm-view.memory .tile span { display: none } }
 @container (max-height: 45px) { .tinylm-view.memory .tile small { display: none } }
-.tinylm-view.memory .key { display: flex; flex-wrap: wrap; gap: 4px 12px; margin: 0 0 10px; font-size: var(--type-label) }
-.tinylm-view.memory .key button { display: flex; gap: 8px; align-items: center; padding: 1px 6px 1px 0; border: 0; background: none; color: var(--ink) }
+.tinylm-view.memory .key { display: flex; flex-wrap: wrap; gap: 4px 8px; margin: 0 0 10px; font-size: var(--type-small) }
+.tinylm-view.memory .key button { display: flex; gap: 6px; align-items: center; padding: 1px 6px 1px 0; border: 0; background: none; color: var(--ink) }
 .tinylm-view.memory i { display: inline-block; width: 16px; height: 16px; border-radius: 4px; background: var(--hue) }
 .tinylm-view.memory h4 { font-size: 18px; margin: 0 0 4px; padding-top: 6px; border-top: 1px solid var(--line) }
-.tinylm-view.memory .bytes { display: grid; grid-template-columns: max-content 1fr max-content; gap: 4px 14px; align-items: center; margin: 20px 0 4px; font-size: var(--type-label) }
+.tinylm-view.memory .bytes { display: grid; grid-template-columns: max-content 1fr max-content; gap: 4px 14px; align-items: center; margin: 22px 0 4px; font-size: var(--type-label) }
 .tinylm-view.memory .line { position: relative; height: 22px; display: flex; background: var(--soft); border-radius: 4px }
 .tinylm-view.memory .stack { height: 100%; background: var(--hue); box-shadow: inset -2px 0 var(--paper); min-width: 3px }
 .tinylm-view.memory .bytes > .name { grid-column: 1 }

@@ -57,8 +57,9 @@ const STYLE = `
 .tinylm-view .needs-kernel:disabled label:has(:checked) { background: var(--soft) }
 .tinylm-view code { font: max(14px, .92em) var(--mono); background: var(--soft); color: inherit;
   padding: 1px 5px; border-radius: 4px }
-.tinylm-view .shade { --a: 0; background: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
+.tinylm-view .shade { --a: 0; --shade: color-mix(in srgb, var(--deep) calc(clamp(0, var(--a) * 2 - 1, 1) * 100%),
   color-mix(in srgb, var(--middle) calc(clamp(0, var(--a) * 2, 1) * 100%), var(--pale)));
+  background: var(--shade);
   color: light-dark(${inkFrom("light")}, ${inkFrom("dark")}) }
 .tinylm-view .shade.signed { --pale: var(--paper) }
 .tinylm-view .shade.below { --deep: var(--deep-negative); --middle: var(--middle-negative) }
@@ -134,7 +135,7 @@ function frame(el, name, ...children) {
     event.preventDefault();
     form.requestSubmit();
   });
-  const view = make("div", { class: "tinylm-view", role: "region", "aria-label": name }, form); // slides are sections, and a view may be on one
+  const view = make("div", { class: "tinylm-view", role: "group", "aria-label": name }, form); // a page may show two of one name: no landmarks
   el.replaceChildren(make("style", {}, STYLE), view);
   if (document.fullscreenEnabled) view.append(largeButton(view, form));
   return view;
