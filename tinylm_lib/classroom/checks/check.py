@@ -54,8 +54,8 @@ GRADED = "NBGRADER_EXECUTION"  # set by nbgrader where it runs or validates a no
 NOT_YET = "not attempted yet"
 READY_MADE = "`{}` does this whole step, and an engineer would call it. Build the step once yourself to see inside."
 LAST_DIGITS = (
-    "Only the last digits differ: either precision is lost on the way, as in fp16 or bf16 or where two large numbers are "
-    "subtracted, or something small is added."
+    "Only the last digits differ: either precision is lost on the way, as in fp16 or bf16 or where two large numbers "
+    "are subtracted, or something small is added."
 )
 NEAREST = "but it does not explain everything"  # said of a fault that fits in part
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, chosen, slipped, texts
+from .base import Exercise, Probe, slipped, texts
 
 
 def linear(x: Tensor, weight: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
@@ -136,7 +136,10 @@ LINEAR = Exercise(
         Probe("transposed tensors are accepted", lambda g: (_x(g, 5, 4, 2).transpose(0, 2), _x(g, 5, 3).mT)),
         Probe("gradients flow back to x and weight", lambda g: (_x(g, 2, 4, 5), _x(g, 3, 5)), gradients=True),
         Probe("the result has the dtype of x and weight", lambda g: (_x(g, 4, 5).double(), _x(g, 3, 5).double())),
-        Probe("the result has the dtype of x and weight", lambda g: (_eighths(g, 2, 4, 5).bfloat16(), _eighths(g, 3, 5).bfloat16())),
+        Probe(
+            "the result has the dtype of x and weight",
+            lambda g: (_eighths(g, 2, 4, 5).bfloat16(), _eighths(g, 3, 5).bfloat16()),
+        ),
     ),
     **texts("linear"),
 )
@@ -150,7 +153,10 @@ EMBEDDING = Exercise(
             lambda g: (torch.tensor([2, 0]), torch.tensor([[0.1, 0.2, 0.3], [1.1, 1.2, 1.3], [2.1, 2.2, 2.3]])),
         ),
         Probe("an id gives the same row at every position", lambda g: (torch.tensor([1, 3, 1, 0]), _x(g, 4, 2))),
-        Probe("the ids 0 and V - 1 give the first row and the last row", lambda g: (torch.tensor([6, 0, 6, 3]), _x(g, 7, 3))),
+        Probe(
+            "the ids 0 and V - 1 give the first row and the last row",
+            lambda g: (torch.tensor([6, 0, 6, 3]), _x(g, 7, 3)),
+        ),
         Probe("the ids may have any shape", lambda g: (_ids(g, 2, 4), _x(g, 7, 5))),
         Probe("the ids may have any shape", lambda g: (_ids(g, 2, 3, 4), _x(g, 7, 5))),
         Probe("a single id gives a single row", lambda g: (torch.tensor(4), _x(g, 7, 5))),
