@@ -701,7 +701,7 @@ for start in (0.6, 2.0):
 def layer_norm(x, weight, bias, eps):
     """x (..., C), weight (C) the gains, bias (C) the offsets, eps inside the root. Returns (..., C) in the dtype of x.
 
-    The variance is divided by C. Gradients reach x, weight and bias.
+    The variance is divided by C. Gradients reach x, weight and bias. A mean of 1000 must not cost digits.
     With gains 1, offsets 0 and eps 0, the vector [1, 2, 6] becomes [-0.9258, -0.4629, 1.3887].
     """
     # SOLUTION

@@ -76,6 +76,20 @@ def layer_in_half(x, weight, bias, eps):
     return z / torch.sqrt((z * z).mean(-1, keepdim=True) + eps) * weight.to(x.dtype) + bias.to(x.dtype)
 
 
+def layer_with_two_means(x, weight, bias, eps):
+    z = x.float()
+    mean = z.mean(-1, keepdim=True)
+    spread = torch.mean(z**2, -1, keepdim=True) - mean**2
+    return ((z - mean) * torch.rsqrt(spread + eps) * weight + bias).to(x.dtype)
+
+
+def layer_with_frozen_statistics(x, weight, bias, eps):
+    z = x.float()
+    mean = z.mean(-1, keepdim=True).detach()
+    spread = z.var(-1, keepdim=True, unbiased=False).detach()
+    return ((z - mean) / (spread + eps).sqrt() * weight + bias).to(x.dtype)
+
+
 def centred(x):
     return x.float() - x.float().mean(-1, keepdim=True)
 
@@ -105,10 +119,13 @@ WRONG = {
         centred=lambda x, weight, eps: _rms(centred(x), weight, eps).to(x.dtype),
         summed=lambda x, weight, eps: (x.float() / (x.shape[-1] * mean_square(x) + eps).sqrt() * weight).to(x.dtype),
         no_root=lambda x, weight, eps: (x.float() / (mean_square(x) + eps) * weight).to(x.dtype),
+        plain=lambda x, weight, eps: x / torch.sqrt((x**2).mean(-1, keepdim=True) + eps) * weight,
+        by_std=lambda x, weight, eps: (x.float() / (x.float().std(-1, keepdim=True) + eps) * weight).to(x.dtype),
+        by_var=lambda x, weight, eps: (x.float() / (variance(x) + eps).sqrt() * weight).to(x.dtype),
         of_sizes=lambda x, weight, eps: (x.float() / (x.float().abs().mean(-1, True) + eps) * weight).to(x.dtype),
     ),
     "layer_norm": named(
-        layer_in_half,
+        layer_in_half, layer_with_two_means, layer_with_frozen_statistics,
         sample_variance=lambda x, weight, bias, eps: _layer(x, weight, bias, eps, unbiased=True),
         without_bias=lambda x, weight, bias, eps: _layer(x, weight, 0.0, eps),
         over_positions_too=lambda x, weight, bias, eps: _layer(x, weight, bias, eps, (-2, -1)),

@@ -277,6 +277,7 @@ WRONG = {
         after=lambda logits, temperature: logits.softmax(-1) / temperature,
         logits_only=lambda logits, temperature: logits / temperature,
         power=lambda logits, temperature: logits.softmax(-1) ** (1 / temperature),
+        powers_of_probabilities=lambda logits, temperature: normalised(logits.softmax(-1).pow(1 / temperature)),
         logs=lambda logits, temperature: (logits / temperature).log_softmax(-1),
         first_axis=lambda logits, temperature: (logits / temperature).softmax(0),
         softmax_of_probabilities=lambda logits, temperature: (logits.softmax(-1) / temperature).softmax(-1),

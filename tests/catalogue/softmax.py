@@ -61,6 +61,28 @@ def cross_reshaped_for_torch(logits, targets):
     return F.cross_entropy(logits.reshape(B, V, T), targets)
 
 
+def cross_shifts_with_a_safe_count(logits, targets):
+    logits, targets = logits[:, :-1], targets[:, 1:]
+    kept = targets != -100
+    return (_picked(logits, targets) * kept).sum() / kept.sum().clamp(min=1)
+
+
+def cross_shifts_if_it_can(logits, targets):
+    if targets.shape[1] > 1:
+        logits, targets = logits[:, :-1], targets[:, 1:]
+    return _picked(logits, targets)[targets != -100].mean()
+
+
+def cross_rolled(logits, targets):
+    targets = targets.roll(-1, 1)
+    return _picked(logits, targets)[targets != -100].mean()
+
+
+def softmax_in_half(x, dim):
+    e = torch.exp((x - x.amax(dim, keepdim=True)).half())
+    return (e / e.sum(dim, keepdim=True)).to(x.dtype)
+
+
 def powers(x, dim):
     return torch.exp(x - x.amax(dim, keepdim=True))
 
@@ -79,11 +101,14 @@ RIGHT = {
         cross_entropy_by_logsumexp, cross_entropy_by_selection, cross_entropy_by_one_hot,
         cross_entropy_of_torch=lambda logits, targets:
             F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), ignore_index=-100),
+        cross_entropy_in_fp32=lambda logits, targets:
+            F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=-100),
         cross_entropy_transposed=lambda logits, targets: F.cross_entropy(logits.transpose(1, 2), targets),
     ),
 }  # fmt: skip
 WRONG = {
     "softmax": named(
+        softmax_in_half,
         softmax_sum_of_all=lambda x, dim: powers(x, dim) / powers(x, dim).sum(),
         softmax_sum_without_keepdim=lambda x, dim: powers(x, dim) / powers(x, dim).sum(dim),
         softmax_log=lambda x, dim: normalised(powers(x, dim), dim).log(),
@@ -98,7 +123,8 @@ WRONG = {
         repaired_nan=lambda x, dim: torch.nan_to_num(normalised(torch.exp(x), dim)),
     ),
     "cross_entropy": named(
-        cross_mean_of_rows, cross_reshaped_for_torch,
+        cross_mean_of_rows, cross_reshaped_for_torch, cross_shifts_with_a_safe_count, cross_shifts_if_it_can,
+        cross_rolled,
         cross_log_of_softmax=lambda logits, targets: -torch.log(_shares(logits, targets)).mean(),
         cross_log_of_softmax_and_a_bit=lambda logits, targets: -torch.log(_shares(logits, targets) + 1e-9).mean(),
         over_all_positions=lambda logits, targets: (_picked(logits, targets) * (targets != -100)).mean(),

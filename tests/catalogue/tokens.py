@@ -204,6 +204,15 @@ def one_walk_along_the_text(tokens, merges):
     return out
 
 
+def one_pass_in_steps(tokens, merges):
+    out, i = [], 0
+    while i < len(tokens):
+        found = tuple(tokens[i : i + 2]) in set(merges)
+        out.append(b"".join(tokens[i : i + 2]) if found else tokens[i])
+        i += 1 + found
+    return out
+
+
 def replaces_in_the_text(tokens, merges):
     for a, b in merges:
         while (a, b) in pairwise(tokens):
@@ -243,7 +252,8 @@ WRONG = {
             merged(ids[::-1], lambda b, a: (a, b) == tuple(pair), new_id)[::-1],
     ),
     "bpe_encode": named(
-        returns_in_the_loop, forgets_what_was_merged, one_walk_along_the_text, replaces_in_the_text,
+        returns_in_the_loop, forgets_what_was_merged, one_walk_along_the_text, one_pass_in_steps,
+        replaces_in_the_text,
         from_the_last=lambda tokens, merges: encode_with_the_library_s_merge(tokens, merges[::-1]),
         by_the_alphabet=lambda tokens, merges: encode_with_the_library_s_merge(tokens, sorted(merges)),
         as_one_text=lambda tokens, merges: b"".join(tokens),

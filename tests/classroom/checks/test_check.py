@@ -29,6 +29,19 @@ def test_an_exception_that_is_expected_is_said_in_words():
     assert "Raised(" not in looked_up.message
 
 
+def test_a_list_of_ids_is_one_result_and_is_shown_with_its_call():
+    def late(ids, pair, new_id):
+        merged = find_exercise("bpe_merge_step").reference(ids, pair, new_id)
+        return [*merged, 1] if ids[0] == 3 else merged
+
+    found = diagnose("bpe_merge_step", late)
+    assert "`bpe_merge_step([3, 1, 2, 1, 2, 1, 2, 5], (1, 2), 7)` gives [3, 7, 7, 7, 5, 1]" in found.message
+
+
+def test_a_tensor_without_axes_is_named_by_its_shape():
+    assert "returns a tensor of shape (), but" in diagnose("linear", lambda x, weight: (x @ weight.mT).sum()).message
+
+
 def never_ends(x, dim):
     while True:
         pass

@@ -26,7 +26,17 @@ from .calling import (
     still_running,
     within,
 )
-from .relations import Comparison, Finding, dtype_name, of_gradients, of_kind, of_nan, of_numbers, of_parts
+from .relations import (
+    Comparison,
+    Finding,
+    dtype_name,
+    last_digits_alone,
+    of_gradients,
+    of_kind,
+    of_nan,
+    of_numbers,
+    of_parts,
+)
 from .surroundings import never_ran, of_notebook, ready_made, replaced_in_torch
 
 ADVICE = {  # for errors that say what is wrong, but not why
@@ -43,6 +53,10 @@ MARKS = {True: ("✓", "#1f8f6a"), False: ("✗", "#d9541e"), None: ("·", "#8a9
 GRADED = "NBGRADER_EXECUTION"  # set by nbgrader where it runs or validates a notebook
 NOT_YET = "not attempted yet"
 READY_MADE = "`{}` does this whole step, and an engineer would call it. Build the step once yourself to see inside."
+LAST_DIGITS = (
+    "Only the last digits differ: either precision is lost on the way, as in fp16 or bf16 or where two large numbers "
+    "are subtracted, or something small is added."
+)
 NEAREST = "but it does not explain everything"  # said of a fault that fits in part
 
 
@@ -231,7 +245,10 @@ def _findings(
     yield from of_nan(wrong)
     yield from of_parts(wrong)
     yield from of_numbers(exercise, pairs, learner)
-    yield None, _first(exercise, wrong[0])
+    first = _first(exercise, wrong[0])
+    if last_digits_alone(wrong):
+        yield "last digits", f"{first} {LAST_DIGITS}"
+    yield None, first
 
 
 def _of_catalogue(exercise: Exercise, pairs: Sequence[Comparison], wholly: bool) -> Iterator[Finding]:

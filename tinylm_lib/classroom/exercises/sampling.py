@@ -5,68 +5,56 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, slipped, texts
 
 
 def apply_temperature(logits: Tensor, temperature: float, on: frozenset[str] = frozenset()) -> Tensor:
     """The probabilities of softmax(logits / temperature), (..., V), and the mistakes that are `on`."""
-    if "temperature unused" in on:
-        temperature = 1.0
-    if "never colder" in on:
-        temperature = max(temperature, 1.0)
-    if "never warmer" in on:
-        temperature = min(temperature, 1.0)
-    if "squared" in on:
-        temperature = temperature**2
-    if "root" in on:
-        temperature = temperature**0.5
-    if "one more" in on:
-        temperature = 1 + temperature
+    temperature = slipped(on, temperature, {
+        "temperature unused": lambda _: 1.0,
+        "never colder": lambda t: max(t, 1.0),
+        "never warmer": lambda t: min(t, 1.0),
+        "squared": lambda t: t**2,
+        "root": lambda t: t**0.5,
+        "one more": lambda t: 1 + t,
+        "limited": lambda t: max(t, 0.1),
+        "whole temperatures": lambda t: int(t) if t >= 1 else t,
+    })  # fmt: skip
     axis = 0 if "over the batch" in on else -1
-    if "of probabilities" in on:
-        logits = logits.softmax(axis)
-    if "of their logarithm" in on:
-        logits = logits.clamp(min=1e-9).log()
-    scores = logits * temperature if "multiplied" in on else logits / temperature
-    if "negated" in on:
-        scores = -scores
-    if "limited" in on:
-        scores = logits / max(temperature, 0.1)
-    if "whole temperatures" in on:
-        scores = logits / max(1, int(temperature)) if temperature >= 1 else scores
-    if "of exponentials" in on:
-        scores = logits.exp() / temperature
-    if "in bits" in on:
-        scores = scores * math.log(2)
-    if "only the largest" in on:
-        return torch.zeros_like(scores).scatter(axis, scores.argmax(axis, keepdim=True), 1.0)
-    if "no softmax" in on:
-        return scores
-    if "powers not shared out" in on:
-        return logits.softmax(axis) ** (1 / temperature)
-    return _shared(logits, scores, temperature, axis, on)
+    logits = slipped(on, logits, {
+        "of probabilities": lambda logits: logits.softmax(axis),
+        "of their logarithm": lambda logits: logits.clamp(min=1e-9).log(),
+    })  # fmt: skip
+    scores = chosen(on, logits / temperature, {
+        "multiplied": lambda: logits * temperature,
+        "of exponentials": lambda: logits.exp() / temperature,
+    })  # fmt: skip
+    scores = slipped(on, scores, {"negated": torch.neg, "in bits": lambda scores: scores * math.log(2)})
+    largest = scores.max() if "maximum of all" in on else logits.amax(axis, keepdim=True)
+    powers = logits.softmax(axis) ** (1 / temperature)
+    probs = chosen(on, scores.softmax(axis), {
+        "only the largest": lambda: torch.zeros_like(scores).scatter(axis, scores.argmax(axis, keepdim=True), 1.0),
+        "no softmax": lambda: scores,
+        "powers not shared out": lambda: powers,
+        "powers of probabilities": lambda: powers / powers.sum(axis, keepdim=True),
+        "sigmoid": lambda: scores.sigmoid(),
+        "no exponential": lambda: scores / scores.sum(axis, keepdim=True),
+        "maximum undivided": lambda: _plain_softmax(scores - largest, axis),
+        "maximum of all": lambda: _plain_softmax(scores - largest, axis),
+        "naive": lambda: _plain_softmax(scores, axis),
+        "over everything": lambda: scores.flatten().softmax(0).view_as(scores),
+        "divided behind": lambda: logits.softmax(axis) / temperature,
+    })  # fmt: skip
+    return slipped(on, probs, {
+        "sorted": lambda probs: probs.sort(axis, descending=True).values,
+        "twice": lambda probs: probs.softmax(axis),
+        "logarithm": torch.log,
+    })  # fmt: skip
 
 
-def _shared(logits: Tensor, scores: Tensor, temperature: float, axis: int, on: frozenset[str]) -> Tensor:
-    """Softmax of the scores."""
-    if "sigmoid" in on:
-        return scores.sigmoid()
-    if "no exponential" in on:
-        return scores / scores.sum(axis, keepdim=True)
-    if "maximum undivided" in on or "maximum of all" in on:
-        largest = scores.max() if "maximum of all" in on else logits.amax(axis, keepdim=True)
-        powers = (scores - largest).exp()
-        return powers / powers.sum(axis, keepdim=True)
-    if "sorted" in on:
-        return scores.softmax(axis).sort(axis, descending=True).values
-    probs = scores.exp() / scores.exp().sum(axis, keepdim=True) if "naive" in on else scores.softmax(axis)
-    if "over everything" in on:
-        probs = scores.flatten().softmax(0).view_as(scores)
-    if "divided behind" in on:
-        probs = logits.softmax(axis) / temperature
-    if "twice" in on:
-        probs = probs.softmax(axis)
-    return probs.log() if "logarithm" in on else probs
+def _plain_softmax(scores: Tensor, axis: int) -> Tensor:
+    """Softmax without a maximum taken off."""
+    return scores.exp() / scores.exp().sum(axis, keepdim=True)
 
 
 def _scores(g: Generator, *shape: int) -> Tensor:
@@ -79,19 +67,23 @@ APPLY_TEMPERATURE = Exercise(
     reference=apply_temperature,
     probes=(
         Probe("a temperature of 1 is plain softmax", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 1.0)),
-        Probe("above 1 the probabilities come closer", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 2.0)),
-        Probe("below 1 they move apart", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 0.5)),
+        Probe("above 1 the probabilities come closer together", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 2.0)),
+        Probe("below 1 the probabilities move apart", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 0.5)),
         Probe("scores may be negative", lambda g: (torch.tensor([-3.0, -1.0, -2.0]), 0.7)),
         Probe("each row sums to 1", lambda g: (_scores(g, 3, 5), 1.6)),
         Probe("each row sums to 1", lambda g: (_scores(g, 5, 4), 0.3)),
-        Probe("as many rows as tokens", lambda g: (_scores(g, 4, 4), 0.8)),
-        Probe("each row by itself", lambda g: (torch.tensor([[400.0, 401.0], [-1.0, 1.0]]), 1.5)),
-        Probe("one row", lambda g: (_scores(g, 1, 6), 3.0)),
-        Probe("equal scores stay equal", lambda g: (torch.full((4,), 5.0), 0.25)),
+        Probe("there may be as many rows as tokens", lambda g: (_scores(g, 4, 4), 0.8)),
+        Probe("each row is a distribution of its own", lambda g: (torch.tensor([[400.0, 401.0], [-1.0, 1.0]]), 1.5)),
+        Probe("a single row keeps its two axes", lambda g: (_scores(g, 1, 6), 3.0)),
+        Probe("equal scores get equal probabilities", lambda g: (torch.full((4,), 5.0), 0.25)),
         Probe("large scores do not overflow", lambda g: (torch.tensor([[900.0, 901.0, 3.0]]), 2.0)),
         Probe("a low temperature does not overflow", lambda g: (torch.tensor([2.0, 1.9, -1.0]), 0.01)),
-        Probe("a high temperature nearly levels", lambda g: (_scores(g, 2, 6), 50.0)),
-        Probe("any strides", lambda g: (_scores(g, 6, 3).T, 0.6)),
+        Probe("at a high temperature the probabilities are nearly equal", lambda g: (_scores(g, 2, 6), 50.0)),
+        Probe(
+            "a long row has probabilities at a low temperature, too",
+            lambda g: (torch.randn(1, 4096, generator=g), 0.02),
+        ),
+        Probe("transposed logits are accepted", lambda g: (_scores(g, 6, 3).T, 0.6)),
     ),
     **texts("apply_temperature"),
 )

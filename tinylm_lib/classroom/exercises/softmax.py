@@ -5,37 +5,26 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, slipped, texts
 
 
 def softmax(x: Tensor, dim: int, on: frozenset[str] = frozenset()) -> Tensor:
     """Probabilities that sum to 1 along dim, x (...), and the mistakes that are `on`."""
-    if "fixed axis" in on:
-        dim = -1
-    if "first axis" in on:
-        dim = 0
-    if "negated" in on:
-        x = -x
-    powers = _powers(x, dim, on)
-    if "all axes" in on:
-        return powers / powers.sum()
-    if "no sum" in on:
-        return powers
-    size = powers.sum(dim, keepdim=True)
-    if "by the mean" in on:
-        size = powers.mean(dim, keepdim=True)
-    if "by the largest" in on:
-        size = powers.amax(dim, keepdim=True)
-    if "epsilon" in on:
-        size = size + 0.1
-    probs = powers / size
-    if "NaN hidden" in on:
-        probs = probs.nan_to_num()
-    if "twice" in on:
-        probs = softmax(probs, dim)
-    if "logarithm" in on:
-        probs = probs.log()
-    return probs.float() if "float" in on else probs
+    dim = chosen(on, dim, {"fixed axis": lambda: -1, "first axis": lambda: 0})
+    powers = _powers(-x if "negated" in on else x, dim, on)
+    size = chosen(on, powers.sum(dim, keepdim=True), {
+        "all axes": lambda: powers.sum(),
+        "no sum": lambda: 1,
+        "by the mean": lambda: powers.mean(dim, keepdim=True),
+        "by the largest": lambda: powers.amax(dim, keepdim=True),
+        "epsilon": lambda: powers.sum(dim, keepdim=True) + 0.1,
+    })  # fmt: skip
+    return slipped(on, powers / size, {
+        "NaN hidden": torch.nan_to_num,
+        "twice": lambda probs: softmax(probs, dim),
+        "logarithm": torch.log,
+        "float": Tensor.float,
+    })  # fmt: skip
 
 
 def _powers(x: Tensor, dim: int, on: frozenset[str]) -> Tensor:
@@ -44,20 +33,18 @@ def _powers(x: Tensor, dim: int, on: frozenset[str]) -> Tensor:
         return x.square()
     if "no exponential" in on:
         return x
-    if "clamped" in on:
-        x = x.clamp(-80, 80)
-    elif "the largest of all" in on:
-        x = x - x.max()
-    elif "in place" in on:
+    if "in place" in on:
         x -= x.amax(dim, keepdim=True)
-    elif "mean" in on:
-        x = x - x.mean(dim, keepdim=True)
-    elif "largest size" in on:
-        x = x - x.abs().amax(dim, keepdim=True)
-    elif "minimum" in on:
-        x = x - x.amin(dim, keepdim=True)
-    elif not {"no maximum", "NaN hidden"} & on:
-        x = x - x.amax(dim, keepdim=True).detach()
+    largest = chosen(on, x.amax(dim, keepdim=True).detach(), {
+        "no maximum": lambda: 0,
+        "NaN hidden": lambda: 0,
+        "clamped": lambda: 0,
+        "the largest of all": lambda: x.max(),
+        "mean": lambda: x.mean(dim, keepdim=True),
+        "largest size": lambda: x.abs().amax(dim, keepdim=True),
+        "minimum": lambda: x.amin(dim, keepdim=True),
+    })  # fmt: skip
+    x = (x.clamp(-80, 80) if "clamped" in on else x) - largest
     return 2**x if "base 2" in on else x.exp()
 
 
@@ -66,15 +53,18 @@ SOFTMAX = Exercise(
     lesson="03",
     reference=softmax,
     probes=(
-        Probe("probabilities of 2, 1 and 0.1", lambda g: (torch.tensor([2.0, 1.0, 0.1]), -1)),
+        Probe(
+            "the scores 2, 1 and 0.1 have the probabilities 0.659, 0.242 and 0.099",
+            lambda g: (torch.tensor([2.0, 1.0, 0.1]), -1),
+        ),
         Probe("every row sums to 1", lambda g: (torch.randn(3, 5, generator=g), -1)),
         Probe("`dim` names the axis, counted from either end", lambda g: (torch.randn(3, 5, generator=g), 0)),
         Probe("`dim` names the axis, counted from either end", lambda g: (torch.randn(2, 3, 4, 5, generator=g), 1)),
         Probe("large scores do not overflow", lambda g: (torch.tensor([20.0, 3.0, 1005.0]), -1)),
         Probe("very negative scores do not all become 0", lambda g: (torch.tensor([-2000.0, -2001.0]), 0)),
         Probe("each row has its own largest score", lambda g: (torch.tensor([[0.0, 1.0], [200.0, 201.0]]), -1)),
-        Probe("x stays as it was", lambda g: (torch.randn(4, 4, generator=g).mT, -2)),
-        Probe("gradients flow", lambda g: (torch.randn(3, 4, generator=g), -1), gradients=True),
+        Probe("`x` stays as it was", lambda g: (torch.randn(4, 4, generator=g).mT, -2)),
+        Probe("gradients flow back to x", lambda g: (torch.randn(3, 4, generator=g), -1), gradients=True),
         Probe(
             "gradients flow for large scores, too", lambda g: (200 * torch.randn(3, 4, generator=g), 1), gradients=True
         ),
@@ -92,55 +82,42 @@ def cross_entropy(logits: Tensor, targets: Tensor, on: frozenset[str] = frozense
         logs, targets = logs[:, :-1], targets[:, 1:]
     if "shifts back" in on:
         logs, targets = logs[:, 1:], targets[:, :-1]
-    kept = torch.ones_like(targets, dtype=torch.bool) if "padding counts" in on else targets != -100
-    if "drops the wrong ones" in on:
-        kept = targets != 0
+    if "rolled" in on:
+        targets = targets.roll(-1, -1)
+    kept = chosen(on, targets != -100, {
+        "padding counts": lambda: torch.ones_like(targets, dtype=torch.bool),
+        "drops the wrong ones": lambda: targets != 0,
+    })  # fmt: skip
     picked = logs.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
     if "largest" in on:
         picked = logs.amax(-1)
-    nats = torch.where(kept, picked if "positive" in on else -picked, torch.zeros_like(picked))
-    mean = _mean(nats, kept, on)
-    if "perplexity" in on:
-        mean = mean.exp()
-    return 0.9 * mean - 0.1 * logs.mean() if "smoothed" in on else mean
+    nats = torch.where(kept, picked if "positive" in on else -picked, 0.0)
+    mean = chosen(on, nats.sum() / kept.sum(), {
+        "padding costs nothing": lambda: nats.mean(),
+        "by sequence": lambda: (nats.sum(-1) / kept.sum(-1)).mean(),
+        "per sequence": lambda: nats.sum() / len(nats),
+        "sum": lambda: nats.sum(),
+        "per position": lambda: nats,
+    })  # fmt: skip
+    return slipped(on, mean, {"perplexity": torch.exp, "smoothed": lambda mean: 0.9 * mean - 0.1 * logs.mean()})
 
 
 def _logs(logits: Tensor, on: frozenset[str]) -> Tensor:
     """The logarithms of the probabilities, (B, T, V)."""
-    if "on probabilities" in on:
-        logits = logits.softmax(-1)
-    if "reshaped" in on:
-        B, T, V = logits.shape
-        logits = logits.reshape(B, V, T).mT
-    logs = logits - logits.logsumexp(-1, keepdim=True)
-    if "over positions" in on:
-        logs = logits - logits.logsumexp(1, keepdim=True)
-    if "overflow in the sum" in on:
-        logs = logits - logits.exp().sum(-1, keepdim=True).log()
-    if "naive" in on:
-        logs = (logits.exp() / logits.exp().sum(-1, keepdim=True)).log()
-    if "log of softmax" in on:
-        logs = logits.softmax(-1).log()
-    if "small number added" in on:
-        logs = (logits.softmax(-1) + 1e-9).log()
-    if "no normalizer" in on:
-        logs = logits
-    if "base 2" in on:
-        logs = logs / math.log(2)
-    return logs.exp() if "probability" in on else logs
-
-
-def _mean(nats: Tensor, kept: Tensor, on: frozenset[str]) -> Tensor:
-    """One number for all losses (B, T)."""
-    if "padding costs nothing" in on:
-        return nats.mean()
-    if "by sequence" in on:
-        return (nats.sum(-1) / kept.sum(-1)).mean()
-    if "per sequence" in on:
-        return nats.sum() / len(nats)
-    if "sum" in on:
-        return nats.sum()
-    return nats if "per position" in on else nats.sum() / kept.sum()
+    B, T, V = logits.shape
+    logits = slipped(on, logits, {
+        "on probabilities": lambda x: x.softmax(-1),
+        "reshaped": lambda x: x.reshape(B, V, T).mT,
+    })  # fmt: skip
+    logs = chosen(on, logits - logits.logsumexp(-1, keepdim=True), {
+        "over positions": lambda: logits - logits.logsumexp(1, keepdim=True),
+        "overflow in the sum": lambda: logits - logits.exp().sum(-1, keepdim=True).log(),
+        "naive": lambda: (logits.exp() / logits.exp().sum(-1, keepdim=True)).log(),
+        "log of softmax": lambda: logits.softmax(-1).log(),
+        "small number added": lambda: (logits.softmax(-1) + 1e-9).log(),
+        "no normalizer": lambda: logits,
+    })  # fmt: skip
+    return slipped(on, logs, {"base 2": lambda logs: logs / math.log(2), "probability": torch.exp})
 
 
 def _ids(g: Generator, *shape: int, below: int) -> Tensor:
@@ -160,38 +137,43 @@ CROSS_ENTROPY = Exercise(
     reference=cross_entropy,
     probes=(
         Probe(
-            "one position: minus the logarithm of the target's probability",
-            lambda g: (torch.tensor([[[2.0, 1.0, 0.1]]]), torch.tensor([[1]])),
+            "the loss is minus the logarithm of the target's probability",
+            lambda g: (torch.tensor([[[2.0, 1.0, 0.1], [2.0, 1.0, 0.1]]]), torch.tensor([[1, 1]])),
         ),
-        Probe("the mean over all positions", lambda g: (2 * torch.randn(3, 5, 7, generator=g), _ids(g, 3, 5, below=7))),
+        Probe(
+            "the result is the mean over all positions",
+            lambda g: (2 * torch.randn(3, 5, 7, generator=g), _ids(g, 3, 5, below=7)),
+        ),
         Probe(
             "targets of -100 are left out of the sum and of the count",
             lambda g: (2 * torch.randn(3, 5, 7, generator=g), _padded(g, (0, 2), (2, 4))),
         ),
         Probe(
             "large scores do not overflow",
-            lambda g: (torch.tensor([[[1000.0, 0.0, 3.0]]]), torch.tensor([[0]])),
+            lambda g: (torch.tensor([[[1000.0, 0.0, 3.0], [5.0, 990.0, 0.0]]]), torch.tensor([[0, 1]])),
         ),
         Probe(
             "a target whose probability is 0 in fp32 has a finite loss",
-            lambda g: (torch.tensor([[[200.0, 0.0, 3.0]]]), torch.tensor([[1]])),
+            lambda g: (torch.tensor([[[200.0, 0.0, 3.0], [1.0, 0.0, 150.0]]]), torch.tensor([[1, 0]])),
         ),
-        Probe("very negative scores", lambda g: (torch.tensor([[[-900.0, -901.0]]]), torch.tensor([[1]]))),
         Probe(
-            "slices are accepted",
+            "very negative scores have a finite loss",
+            lambda g: (torch.tensor([[[-900.0, -901.0], [-800.0, -802.0]]]), torch.tensor([[1, 0]])),
+        ),
+        Probe(
+            "slices of longer tensors are accepted",
             lambda g: (torch.randn(3, 9, 7, generator=g)[:, :-1], _ids(g, 3, 9, below=7)[:, 1:]),
         ),
         Probe(
-            "gradients flow, also if some targets are -100",
+            "gradients flow back to logits, also if some targets are -100",
             lambda g: (2 * torch.randn(3, 5, 7, generator=g), _padded(g, (1, 1))),
             gradients=True,
         ),
         Probe(
-            "gradients of large scores",
+            "gradients of large scores are finite",
             lambda g: (300 * torch.randn(2, 3, 7, generator=g), _ids(g, 2, 3, below=7)),
             gradients=True,
         ),
-        Probe("fp64 stays fp64", lambda g: (torch.randn(2, 3, 7, generator=g).double(), _ids(g, 2, 3, below=7))),
     ),
     **texts("cross_entropy"),
 )

@@ -6,69 +6,50 @@ from itertools import combinations, pairwise
 import torch
 from torch import Generator
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, slipped, texts
 
 Pair = tuple[int, int]
-
-TIES = {
-    "first met": lambda tied: tied[0],
-    "last met": lambda tied: tied[-1],
-    "smaller": min,
-    "by the second": lambda tied: max(tied, key=lambda pair: pair[::-1]),
-    "by the sum": lambda tied: max(tied, key=sum),
-    "first id only": lambda tied: max(tied, key=lambda pair: pair[0]),
-    "as text": lambda tied: max(tied, key=str),
-}
 
 
 def most_common_pair(ids: list[int], on: frozenset[str] = frozenset()) -> tuple:
     """The pair of neighbours that occurs most often, of equally frequent ones the greater; mistakes that are `on`."""
-    if "sorted" in on:
-        ids = sorted(ids)
     if "single ids" in on:
         return tuple(id for id, _ in Counter(ids).most_common(2))
-    counts = Counter(_pairs(ids, on))
+    counts = Counter(_pairs(sorted(ids) if "sorted" in on else ids, on))
     if "presence" in on:
         counts = Counter(set(counts))
     wanted = min(counts.values()) if "rarest" in on else max(counts.values())
     tied = [pair for pair, count in counts.items() if count == wanted]
-    pair = max(tied)
-    for name, choose in TIES.items():
-        if name in on:
-            pair = choose(tied)
-    if "reversed" in on:
-        pair = pair[::-1]
-    if "with its count" in on:
-        return pair, wanted
-    if "count alone" in on:
-        return wanted
-    if "all of them" in on:
-        return tuple(tied)
-    return pair
+    pair = chosen(on, max(tied), {
+        "first met": lambda: tied[0],
+        "last met": lambda: tied[-1],
+        "smaller": lambda: min(tied),
+        "by the second": lambda: max(tied, key=lambda pair: pair[::-1]),
+        "by the sum": lambda: max(tied, key=sum),
+        "first id only": lambda: max(tied, key=lambda pair: pair[0]),
+        "as text": lambda: max(tied, key=str),
+    })  # fmt: skip
+    pair = pair[::-1] if "reversed" in on else pair
+    return chosen(on, pair, {
+        "with its count": lambda: (pair, wanted),
+        "count alone": lambda: wanted,
+        "all of them": lambda: tuple(tied),
+    })  # fmt: skip
 
 
 def _pairs(ids: list[int], on: frozenset[str]) -> list[Pair]:
     """The pairs that are counted."""
-    pairs = list(pairwise(ids))
-    if "every second" in on:
-        pairs = pairs[::2]
-    if "last left out" in on:
-        pairs = pairs[:-1]
-    if "first left out" in on:
-        pairs = pairs[1:]
-    if "circle" in on:
-        pairs.append((ids[-1], ids[0]))
-    if "not neighbours" in on:
-        pairs = list(combinations(ids, 2))
-    if "one apart" in on:
-        pairs = list(zip(ids, ids[2:], strict=False))
-    if "either order" in on:
-        pairs = [tuple(sorted(pair)) for pair in pairs]
-    if "equal ids left out" in on:
-        pairs = [(a, b) for a, b in pairs if a != b]
-    if "no overlaps" in on:
-        pairs = [pair for pair, i in zip(pairs, _places(pairs), strict=True) if i % 2 == 0]
-    return pairs
+    return slipped(on, list(pairwise(ids)), {
+        "every second": lambda pairs: pairs[::2],
+        "last left out": lambda pairs: pairs[:-1],
+        "first left out": lambda pairs: pairs[1:],
+        "circle": lambda pairs: [*pairs, (ids[-1], ids[0])],
+        "not neighbours": lambda pairs: list(combinations(ids, 2)),
+        "one apart": lambda pairs: list(zip(ids, ids[2:], strict=False)),
+        "either order": lambda pairs: [tuple(sorted(pair)) for pair in pairs],
+        "equal ids left out": lambda pairs: [(a, b) for a, b in pairs if a != b],
+        "no overlaps": lambda pairs: [p for p, i in zip(pairs, _places(pairs), strict=True) if i % 2 == 0],
+    })  # fmt: skip
 
 
 def _places(pairs: list[Pair]) -> list[int]:
@@ -179,27 +160,30 @@ MOST_COMMON_PAIR = Exercise(
     probes=(
         Probe("1 2 is the pair that occurs twice in 1 2 3 1 2", lambda g: ([1, 2, 3, 1, 2],)),
         Probe("a pair has an order: 7 4 is not 4 7", lambda g: ([7, 4, 9, 4, 7, 5, 7, 4],)),
-        Probe("all neighbours count, at even positions and at odd ones", lambda g: ([6, 8, 2, 6, 8, 9, 9, 5, 6, 8],)),
-        Probe("two ids are a pair", lambda g: ([0, 3],)),
-        Probe("the last pair counts", lambda g: ([1, 5, 6, 1, 4, 5, 6],)),
-        Probe("of equally frequent pairs the greater", lambda g: ([2, 6, 4, 5],)),
         Probe(
-            "of equally frequent pairs the greater: by the first id, then by the second",
+            "all pairs of neighbours are counted, at even and at odd positions",
+            lambda g: ([6, 8, 2, 6, 8, 9, 9, 5, 6, 8],),
+        ),
+        Probe("two ids are one pair", lambda g: ([0, 3],)),
+        Probe("the last pair is counted", lambda g: ([1, 5, 6, 1, 4, 5, 6],)),
+        Probe("of equally frequent pairs the greater one is returned", lambda g: ([2, 6, 4, 5],)),
+        Probe(
+            "of equally frequent pairs the first ids decide, then the second ids",
             lambda g: (_tied((3, 8), (1, 4), (5, 9), (2, 11), (7, 1), (7, 3), (6, 2)),),
         ),
         Probe("ids are compared as numbers, not as text", lambda g: (_tied((9, 1), (10, 1), (9, 2)),)),
         Probe("equal ids are a pair, too", lambda g: ([3, 3, 1, 2, 3, 3],)),
         Probe(
-            "equal ids are a pair, too: in three in a row it occurs twice",
+            "three equal ids in a row contain their pair twice",
             lambda g: ([5, 5, 5, 1, 7, 8, 2, 7, 8, 5, 5],),
         ),
         Probe(
-            "only neighbours count, and the end is not a neighbour of the start",
+            "only neighbours are counted, and the last id is not a neighbour of the first",
             lambda g: ([4, 1, 2, 5, 1, 3, 4, 6, 1, 7, 4],),
         ),
-        Probe("long lists", lambda g: (_ids(g, 60, 4),)),
-        Probe("long lists", lambda g: (_ids(g, 200, 6, start=300),)),
-        Probe("ids of any size", lambda g: (_ids(g, 90, 5, start=70_000),)),
+        Probe("the most frequent pair is found in a long list", lambda g: (_ids(g, 60, 4),)),
+        Probe("the most frequent pair is found in a long list", lambda g: (_ids(g, 200, 6, start=300),)),
+        Probe("ids may be large numbers", lambda g: (_ids(g, 90, 5, start=70_000),)),
     ),
     **texts("most_common_pair"),
 )
@@ -215,18 +199,18 @@ BPE_MERGE_STEP = Exercise(
         ),
         Probe("occurrences may be next to each other", lambda g: ([3, 1, 2, 1, 2, 1, 2, 5], (1, 2), 7)),
         Probe(
-            "both ids must be there, next to each other, in this order",
+            "only the two ids next to each other and in this order are merged",
             lambda g: ([1, 3, 2, 1, 1, 2, 2, 4, 1], (1, 2), 9),
         ),
         Probe("without the pair nothing changes", lambda g: ([4, 3, 2, 1], (1, 2), 9)),
-        Probe("overlaps: from left to right", lambda g: ([5, 5, 5, 3], (5, 5), 8)),
-        Probe("an id is used once", lambda g: ([6, 6, 6, 6], (6, 6), 40)),
+        Probe("overlapping occurrences are merged from left to right", lambda g: ([5, 5, 5, 3], (5, 5), 8)),
+        Probe("each id is used only once", lambda g: ([6, 6, 6, 6], (6, 6), 40)),
         Probe("two ids may become one", lambda g: ([0, 3], (0, 3), 7)),
         Probe("one id stays as it is", lambda g: ([1], (1, 2), 7)),
-        Probe("long lists", lambda g: (_ids(g, 60, 3), (2, 0), 3)),
-        Probe("long lists of equal ids", lambda g: (_ids(g, 80, 2), (1, 1), 2)),
+        Probe("long lists are merged correctly", lambda g: (_ids(g, 60, 3), (2, 0), 3)),
+        Probe("long runs of equal ids are merged correctly", lambda g: (_ids(g, 80, 2), (1, 1), 2)),
         Probe("ids are compared as numbers, not as text", lambda g: ([11, 2, 1, 22, 1, 2, 12, 1], (1, 2), 256)),
-        Probe("ids of any size", lambda g: (_ids(g, 60, 3, start=70_000), (70_001, 70_002), 300)),
+        Probe("ids may be large numbers", lambda g: (_ids(g, 60, 3, start=70_000), (70_001, 70_002), 300)),
     ),
     **texts("bpe_merge_step"),
 )
