@@ -589,7 +589,8 @@ def attention(q, k, v, mask=None):
     """q (..., T, d_k), k (..., S, d_k), v (..., S, d_v), with 0 or more leading axes, the same in all three.
 
     mask: bool (T, S), any pattern, True = allowed, with at least one True in each row. None: every key is allowed.
-    Returns (..., T, d_v) in the dtype of q.
+    Scores may be very large or very low: a forbidden key always gets the weight 0. Any strides.
+    Returns (..., T, d_v) in the dtype of q. Gradients flow back to q, k and v.
     """
     # SOLUTION
     scores = q @ k.mT / math.sqrt(q.shape[-1])

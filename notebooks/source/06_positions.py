@@ -581,7 +581,7 @@ def rotate(x, positions, base):
     positions (T,): any integers in any order, large or negative ones too.
     [[1, 0, 1, 0]] at [1], base 10000: [[0.5403, 0.8415, 1.0000, 0.0100]].
     Angles in fp32 or better. Returns (..., T, D) in the dtype of x;
-    x stays as it was.
+    x stays as it was and may have any strides. Gradients flow back to x.
     """
     # SOLUTION
     D = x.shape[-1]

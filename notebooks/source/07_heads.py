@@ -369,6 +369,7 @@ def split_heads(x, n_heads):
     """x (B, T, C), C a multiple of H = n_heads. Returns (B, H, T, D), D = C / H.
 
     Head h has the features h*D to (h+1)*D - 1. x may be stored with any strides.
+    The dtype stays the same, and gradients flow back to x.
     """
     # SOLUTION
     B, T, C = x.shape
@@ -424,6 +425,7 @@ def merge_heads(x):
     """x (B, H, T, D), stored with any strides. Returns (B, T, H*D).
 
     For each position: head 0's numbers, then head 1's, and so on.
+    The dtype stays the same, and gradients flow back to x.
     """
     # SOLUTION
     B, H, T, D = x.shape

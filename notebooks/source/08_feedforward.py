@@ -589,9 +589,9 @@ figures.display(
 def swiglu(x, w_gate, w_up, w_down):
     """x (..., C), any leading axes. w_gate and w_up (F, C), w_down (C, F).
 
-    Weights are stored as (out, in), as in lesson 02. No biases.
-    Returns (..., C) in the dtype of x.
-    Gradients are finite also where the gate route is far below 0.
+    Weights are stored as (out, in), as in lesson 02. No biases. Any strides.
+    Returns (..., C) in the dtype of x. Gradients reach all four.
+    They are finite also where the gate route is far below 0.
     """
     # SOLUTION
     opened = torch.nn.functional.silu(x @ w_gate.T)  # (..., F)

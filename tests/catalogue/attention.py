@@ -33,7 +33,7 @@ def query_by_query(q, k, v, mask=None):
     for t in range(q.shape[-2]):
         scores = (k * q[..., t : t + 1, :]).sum(-1) / torch.sqrt(torch.tensor(float(q.shape[-1])))
         if mask is not None:
-            scores = scores.masked_fill(~mask[t], -1e4)
+            scores = scores.masked_fill(~mask[t], -1e9)
         weights = torch.exp(scores - scores.logsumexp(-1, keepdim=True))
         rows.append((weights.unsqueeze(-1) * v).sum(-2))
     return torch.stack(rows, dim=-2)
@@ -124,6 +124,7 @@ WRONG = {
         temperature=lambda q, k, v, mask=None: attention_unscaled(q / q.shape[-1], k, v, mask),
         by_heads=lambda q, k, v, mask=None: masked(q @ k.mT / math.sqrt(q.shape[-2]), mask).softmax(-1) @ v,
         zero_fill=lambda q, k, v, mask=None: masked(_scores(q, k), mask, 0.0).softmax(-1) @ v,
+        fill_of_ten_thousand=lambda q, k, v, mask=None: masked(_scores(q, k), mask, -1e4).softmax(-1) @ v,
         small_fill=lambda q, k, v, mask=None: masked(_scores(q, k), mask, -10.0).softmax(-1) @ v,
         times_mask=lambda q, k, v, mask=None: (_scores(q, k) * (1 if mask is None else mask)).softmax(-1) @ v,
         masks_weights=lambda q, k, v, mask=None: masked(_scores(q, k).softmax(-1), mask, 0.0) @ v,

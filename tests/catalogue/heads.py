@@ -106,13 +106,20 @@ def split_interleaved(x, n_heads):
     return x.unflatten(-1, (-1, n_heads)).permute(0, 3, 1, 2)
 
 
-def _mha(x, w_q, w_k, w_v, w_o, n_heads, causal=True, scale=None, split=None, out=True, values=None):
+def _mha(x, w_q, w_k, w_v, w_o, n_heads, causal=True, scale=None, split=None, out=True):
     def heads(w):
         return (split or (lambda y, h: y.unflatten(-1, (h, -1)).transpose(1, 2)))(x @ w.T, n_heads)
 
     y = F.scaled_dot_product_attention(heads(w_q), heads(w_k), heads(w_v), is_causal=causal, scale=scale)
     y = y.transpose(1, 2).flatten(2)
     return y @ w_o.T if out else y
+
+
+def with_a_fill_of_ten_thousand(x, w_q, w_k, w_v, w_o, n_heads):
+    q, k, v = (split_by_chunks(x @ w.T, n_heads) for w in (w_q, w_k, w_v))
+    later = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(later, -1e4)
+    return merge_by_cat(scores.softmax(-1) @ v) @ w_o.T
 
 
 RIGHT = {
@@ -144,8 +151,10 @@ WRONG = {
         mean=lambda x: x.mean(1),
         positions=lambda x: x.transpose(1, 2).flatten(1, 2),
         transposed=lambda x: x.transpose(1, 2).flatten(2).mT,
+        heads_and_features=lambda x: x.transpose(1, 3).reshape(x.shape[0], x.shape[2], -1),
     ),
     "multi_head_attention": named(
+        with_a_fill_of_ten_thousand,
         not_causal=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_v, w_o, n_heads, causal=False),
         no_output=lambda x, w_q, w_k, w_v, w_o, n_heads: _mha(x, w_q, w_k, w_v, w_o, n_heads, out=False),
         scaled_by_width=lambda x, w_q, w_k, w_v, w_o, n_heads:

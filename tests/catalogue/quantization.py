@@ -29,6 +29,18 @@ def int8_by_normalize(weight):
     return values.type(torch.int8), torch.where(largest > 0, largest / 127, 1.0)
 
 
+def int8_rounded(weight, rounded):
+    """Rounded by a rule of its own where a number is in the middle of two steps."""
+    scale = weight.abs().amax(1) / 127
+    scale = scale.where(scale > 0, 1.0)
+    return rounded(weight / scale[:, None]).to(torch.int8), scale
+
+
+def int8_with_an_eps(weight, eps):
+    scale = weight.abs().amax(1) / 127 + eps
+    return (weight / scale[:, None]).round().to(torch.int8), scale
+
+
 def int8_forgets_to_round(weight):
     scale = weight.abs().amax(1).clamp(min=1e-8) / 127
     return (weight / scale.unsqueeze(1)).to(torch.int8), scale
@@ -60,12 +72,19 @@ def int8_floors_with_a_half(weight):
 
 
 RIGHT = {
-    "quantize_int8": named(int8_row_by_row, int8_in_fp64, int8_with_a_smallest_scale, int8_by_normalize),
-}
+    "quantize_int8": named(
+        int8_row_by_row, int8_in_fp64, int8_with_a_smallest_scale, int8_by_normalize,
+        int8_half_from_zero=lambda weight: int8_rounded(weight, lambda z: torch.trunc(z + 0.5 * z.sign())),
+        int8_half_up=lambda weight: int8_rounded(weight, lambda z: torch.floor(z + 0.5)),
+        int8_half_down=lambda weight: int8_rounded(weight, lambda z: torch.ceil(z - 0.5)),
+        int8_with_a_tiny_eps=lambda weight: int8_with_an_eps(weight, 1e-9),
+    ),
+}  # fmt: skip
 WRONG = {
     "quantize_int8": named(
         int8_forgets_to_round, int8_with_keepdim, int8_of_the_matrix, int8_without_abs, int8_to_127_and_a_half,
         int8_floors_with_a_half,
+        int8_with_a_small_eps=lambda weight: int8_with_an_eps(weight, 1e-6),
     ),
 }  # fmt: skip
 # What a number beyond int8 becomes depends on the processor: on some it is cut off as well.

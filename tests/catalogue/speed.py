@@ -91,6 +91,11 @@ def joined_with_a_new_top_alone(one, other):
     return torch.maximum(one[0], other[0]), *(first + second for first, second in zip(one[1:], other[1:], strict=True))
 
 
+def joined_with_a_top_of_0_where_masked(one, other):
+    tops = [piece[0].masked_fill(piece[0] == -torch.inf, 0.0) for piece in (one, other)]
+    return joined_by_stacking((tops[0], *one[1:]), (tops[1], *other[1:]))
+
+
 def joined_as_a_loop_meets_them(one, other):
     factor = torch.exp(one[0] - torch.maximum(one[0], other[0]))
     return torch.maximum(one[0], other[0]), factor * one[1] + other[1], factor * one[2] + other[2]
@@ -107,12 +112,16 @@ RIGHT = {
     "join_pieces": named(joined_by_logsumexp, joined_by_stacking, joined_query_by_query),
 }  # fmt: skip
 WRONG = {
+    "attainable": named(
+        attainable_without_a_rest=lambda flops, n_bytes, peak, bandwidth: min(peak, bandwidth * flops // n_bytes),
+    ),
     "training_flops": named(
         flops_with_a_gate_in_swiglu_alone, flops_without_the_masked_half,
         flops_as_a_float=lambda config, batch_size, seq_len: 6.0 * (flops_by_six(config, batch_size, seq_len) / 6),
     ),
     "join_pieces": named(
         joined_from_zero, joined_as_results, joined_with_a_new_top_alone, joined_as_a_loop_meets_them,
+        joined_with_a_top_of_0_where_masked,
     ),
 }  # fmt: skip
 LIBRARY = {"training_flops": cost.training_flops}

@@ -287,12 +287,19 @@ def apart(x):
 @pytest.mark.parametrize(("function", "args", "fact", "guess"), WRONG.values(), ids=WRONG)
 def test_a_shape_that_does_not_fit_is_explained(function: Any, args: tuple, fact: str, guess: str) -> None:
     card = trace(function, *args, sizes=SIZES)
-    source, _, told = str(card).partition("These shapes do not fit:")  # the source is a line of this table
+    source, told = re.split("These shapes do not fit:|An index is out of range:|There is no such axis:", str(card))
     html = card._repr_html_()
     assert fact.replace("`", "") in told
     assert guess.replace("`", "") in told
     assert "does not fit" in source and "torch says" in told
     assert "<script" not in html and "<style" not in html and "<svg" not in html
+
+
+def test_an_index_out_of_range_is_not_called_a_shape() -> None:
+    for name in ("an index", "an id that is not a row", "a target, not a class"):
+        function, args, *_ = WRONG[name]
+        assert "An index is out of range:" in str(trace(function, *args, sizes=SIZES)), name
+    assert "There is no such axis:" in str(trace(lambda x: x.sum(2), X))
 
 
 def test_the_guess_is_right() -> None:

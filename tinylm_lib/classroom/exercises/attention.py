@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, texts
 
 INF = float("inf")
 # A score of size s is rounded by up to s EPS / 2, which is then the relative error of its attention weight.
@@ -14,22 +14,19 @@ def causal_mask(n: int, on: frozenset[str] = frozenset()) -> Tensor:
     """Who may look at whom: (n, n), True where key j is not later than query i, and the mistakes that are `on`."""
     n += ("one larger" in on) - ("one smaller" in on)
     i, j = torch.arange(n)[:, None], torch.arange(n)
-    allowed = j <= i
-    wrong = {
-        "future": j >= i, "strict": j < i, "one too many": j <= i + 1, "inverted": j > i, "only itself": j == i,
-        "others only": j != i, "flipped": i + j < n, "everything": j >= 0 * i, "nothing": j < 0 * i,
-    }  # fmt: skip
-    for fault in wrong.keys() & on:
-        allowed = wrong[fault]
-    if "numbers" in on:
-        return allowed.float()
-    if "additive" in on:
-        return torch.zeros(n, n).masked_fill(~allowed, -INF)
-    if "additive, -1e9" in on:
-        return torch.zeros(n, n).masked_fill(~allowed, -1e9)
-    if "additive, lowest" in on:
-        return torch.zeros(n, n).masked_fill(~allowed, torch.finfo(torch.float32).min)
-    return allowed[None, None] if "more axes" in on else allowed
+    allowed = chosen(on, j <= i, {
+        "future": lambda: j >= i, "strict": lambda: j < i, "one too many": lambda: j <= i + 1,
+        "inverted": lambda: j > i, "only itself": lambda: j == i, "others only": lambda: j != i,
+        "flipped": lambda: i + j < n, "everything": lambda: j >= 0 * i, "nothing": lambda: j < 0 * i,
+    })  # fmt: skip
+    scores = torch.zeros(n, n)
+    return chosen(on, allowed, {
+        "numbers": lambda: allowed.float(),
+        "additive": lambda: scores.masked_fill(~allowed, -INF),
+        "additive, -1e9": lambda: scores.masked_fill(~allowed, -1e9),
+        "additive, lowest": lambda: scores.masked_fill(~allowed, torch.finfo(torch.float32).min),
+        "more axes": lambda: allowed[None, None],
+    })  # fmt: skip
 
 
 CAUSAL_MASK = Exercise(
@@ -39,9 +36,9 @@ CAUSAL_MASK = Exercise(
     probes=(
         Probe("row i is True up to column i", lambda g: (3,)),
         Probe("a single position sees itself", lambda g: (1,)),
-        Probe("so it is for every n", lambda g: (4,)),
-        Probe("so it is for every n", lambda g: (7,)),
-        Probe("so it is for every n", lambda g: (130,)),
+        Probe("the same holds for every n", lambda g: (4,)),
+        Probe("the same holds for every n", lambda g: (7,)),
+        Probe("the same holds for every n", lambda g: (130,)),
     ),
     **texts("causal_mask"),
 )
@@ -103,32 +100,28 @@ def _hide(scores: Tensor, mask: Tensor, on: frozenset[str]) -> Tensor:
     if "0 times infinity" in on:
         return scores + ~mask * -INF
     fills = {
-        "zero fill": 0.0,
-        "weak fill": -1000.0,
-        "very weak fill": -10.0,
-        "inverted, finite": -1e9,
-        "strict, finite": -1e9,
-    }
+        "zero fill": 0.0, "weak fill": -1000.0, "very weak fill": -10.0, "inverted, finite": -1e9, "strict, finite": -1e9,
+    }  # fmt: skip
     return scores.masked_fill(~mask, next((fill for fault, fill in fills.items() if fault in on), -INF))
 
 
 def _share(scores: Tensor, on: frozenset[str]) -> Tensor:
     """The scores as weights that sum to 1 for each query."""
-    ways = {
-        "over queries": lambda s: s.softmax(-2),
-        "axis from the front": lambda s: s.softmax(1),
-        "first axis": lambda s: s.softmax(0),
-        "over everything": lambda s: s.flatten(-2).softmax(-1).view_as(s),
-        "no softmax": lambda s: s,
-        "no exponential": lambda s: s / s.sum(-1, keepdim=True),
-        "one maximum": lambda s: (s - s.max()).exp() / (s - s.max()).exp().sum(-1, keepdim=True),
-        "overflow": lambda s: s.exp() / s.exp().sum(-1, keepdim=True),
-        "twice": lambda s: s.softmax(-1).softmax(-1),
-        "sigmoid": lambda s: s.sigmoid(),
-        "logarithm": lambda s: s.log_softmax(-1),
-    }
-    way = next((f for fault, f in ways.items() if fault in on), None)
-    return way(scores) if way else scores.softmax(-1)
+    s = scores
+    return chosen(on, s.softmax(-1), {
+        "over queries": lambda: s.softmax(-2),
+        "axis from the front": lambda: s.softmax(1),
+        "first axis": lambda: s.softmax(0),
+        "over everything": lambda: s.flatten(-2).softmax(-1).view_as(s),
+        "no softmax": lambda: s,
+        "no exponential": lambda: s / s.sum(-1, keepdim=True),
+        "one maximum": lambda: (s - s.max()).exp() / (s - s.max()).exp().sum(-1, keepdim=True),
+        "overflow": lambda: s.exp() / s.exp().sum(-1, keepdim=True),
+        "twice": lambda: s.softmax(-1).softmax(-1),
+        "sigmoid": lambda: s.sigmoid(),
+        "equal weights": lambda: (s > -INF).to(s.dtype) / (s > -INF).sum(-1, keepdim=True),
+        "logarithm": lambda: s.log_softmax(-1),
+    })  # fmt: skip
 
 
 def _qkv(g: Generator, *lead: int, sizes: tuple[int, int, int, int] = (3, 5, 4, 6)) -> tuple[Tensor, Tensor, Tensor]:
@@ -146,10 +139,10 @@ def _mask(g: Generator, T: int, S: int) -> Tensor:
 
 
 def _far_below(g: Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All scores near -4,096: a weak fill would win, the usual -1e4 not. Whole numbers and a root of 4: exact."""
+    """All scores near -65,536: every weak fill would win against them. Whole numbers and a root of 4: exact."""
     q, k, v = _qkv(g, sizes=(3, 5, 16, 6))
     q, k = q.round(), k.round()
-    q[:, 0], k[:, 0] = 128.0, -128.0
+    q[:, 0], k[:, 0] = 512.0, -512.0
     return q, k, v, _mask(g, 3, 5)
 
 
@@ -169,7 +162,7 @@ ATTENTION = Exercise(
         ),
         Probe(
             "the weights are the softmax of the scores",
-            lambda g: (torch.tensor([[1.0]]), torch.tensor([[0.5], [2.0]]), torch.tensor([[10.0, 1.0], [20.0, 4.0]])),
+            lambda g: (torch.tensor([[1.0]]), torch.tensor([[0.5], [-1.0]]), torch.tensor([[10.0, 1.0], [20.0, 4.0]])),
         ),
         Probe("a single key gets all the weight", lambda g: _qkv(g, sizes=(3, 1, 2, 2))),
         Probe(
@@ -181,7 +174,7 @@ ATTENTION = Exercise(
             ),
         ),
         Probe("every query has its own weights", lambda g: _qkv(g)),
-        Probe("queries ask, keys answer", lambda g: _qkv(g, sizes=(4, 4, 3, 5))),
+        Probe("rows of the scores belong to queries, columns to keys", lambda g: _qkv(g, sizes=(4, 4, 3, 5))),
         Probe(
             "a query sees only the keys that are allowed",
             lambda g: (
@@ -208,7 +201,7 @@ ATTENTION = Exercise(
         Probe(
             "large scores do not overflow", lambda g: tuple((30 * t).round() for t in _qkv(g)), tolerance=2 * 4096 * EPS
         ),
-        Probe("a mask holds for very low scores, too", _far_below, tolerance=2 * 4096 * EPS),
+        Probe("a mask holds for very low scores, too", _far_below, tolerance=2 * 65_536 * EPS),
         Probe("any strides", _strided),
         Probe("gradients reach q, k and v", lambda g: (*_qkv(g, 2), _mask(g, 3, 5)), gradients=True),
         Probe("gradients without a mask", lambda g: (*_qkv(g), None), gradients=True),

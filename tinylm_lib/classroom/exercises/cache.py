@@ -4,7 +4,7 @@ import torch
 from torch import Generator, Tensor
 
 from .attention import EPS, attention
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, texts
 
 
 def cached_attention(
@@ -15,40 +15,35 @@ def cached_attention(
     q, k, v (B, H, T, D), cache_k and cache_v (B, H, P, D). Returns (B, H, T, D) and the caches (B, H, P + T, D).
     """
     keys, values = _extended(k, v, cache_k, cache_v, on)
-    seen_k, seen_v = keys, values
-    if "only the past" in on:
-        seen_k, seen_v = cache_k, cache_v
-    if "only the new" in on:
-        seen_k, seen_v = k, v
-    if "old values" in on:
-        seen_v = torch.cat((cache_v, torch.zeros_like(v)), -2)
+    seen_k, seen_v = chosen(on, (keys, values), {
+        "only the past": lambda: (cache_k, cache_v),
+        "only the new": lambda: (k, v),
+        "old values": lambda: (keys, torch.cat((cache_v, torch.zeros_like(v)), -2)),
+    })  # fmt: skip
     queries = q[..., -1:, :] if "last query only" in on else q
     out = attention(queries, seen_k, seen_v, _allowed(queries.shape[-2], seen_k.shape[-2], cache_k.shape[-2], on), on)
-    if "caches not extended" in on:
-        keys, values = cache_k, cache_v
-    if "cache_k not extended" in on:
-        keys = cache_k
-    if "cache_v not extended" in on:
-        values = cache_v
-    if "only the new returned" in on:
-        keys, values = k, v
-    if "caches first" in on:
-        return keys, values, out
-    if "values before keys" in on:
-        keys, values = values, keys
-    return out if "only the result" in on else (out, keys, values)
+    keys, values = chosen(on, (keys, values), {
+        "caches not extended": lambda: (cache_k, cache_v),
+        "cache_k not extended": lambda: (cache_k, values),
+        "cache_v not extended": lambda: (keys, cache_v),
+        "only the new returned": lambda: (k, v),
+    })  # fmt: skip
+    return chosen(on, (out, keys, values), {
+        "caches first": lambda: (keys, values, out),
+        "values before keys": lambda: (out, values, keys),
+        "only the result": lambda: out,
+    })  # fmt: skip
 
 
 def _extended(k: Tensor, v: Tensor, cache_k: Tensor, cache_v: Tensor, on: frozenset[str]) -> tuple[Tensor, Tensor]:
-    """The cached keys and values with the new ones behind them."""
+    """The cached keys and values, then the new ones."""
     if "new before old" in on:
         return torch.cat((k, cache_k), -2), torch.cat((v, cache_v), -2)
     if "keys in both" in on:
         v, cache_v = k, cache_k
-    if "joined along the batch" in on:
-        return torch.cat((cache_k, k)), torch.cat((cache_v, v))
-    if "joined along the heads" in on:
-        return torch.cat((cache_k, k), 1), torch.cat((cache_v, v), 1)
+    for axis, fault in enumerate(("joined along the batch", "joined along the heads")):
+        if fault in on:
+            return torch.cat((cache_k, k), axis), torch.cat((cache_v, v), axis)
     if "joined along the features" in on:
         return torch.cat((cache_k, k), -1), torch.cat((cache_v, v), -1)
     if "oldest dropped" in on and cache_k.shape[-2]:
@@ -109,8 +104,8 @@ CACHED_ATTENTION = Exercise(
         Probe("in a chunk, each sees the past and no later one", lambda g: _new(g, 2, 5), sees=_out),
         Probe("in a chunk, each sees the past and no later one", lambda g: _new(g, 5, 1, 3, 2, 6), sees=_out),
         Probe("as many new positions as old ones", lambda g: _new(g, 3, 3, 2, 1, 5), sees=_out),
-        Probe("new keys and values come behind the old ones", lambda g: _new(g, 1, 3), sees=_caches),
-        Probe("new keys and values come behind the old ones", lambda g: _new(g, 2, 5), sees=_caches),
+        Probe("new keys and values come after the old ones", lambda g: _new(g, 1, 3), sees=_caches),
+        Probe("new keys and values come after the old ones", lambda g: _new(g, 2, 5), sees=_caches),
         Probe("the first chunk becomes the cache", lambda g: _new(g, 4, 0), sees=_caches),
         Probe("the mask holds for very low scores, too", _far_below, sees=_out, tolerance=2 * 65_536 * EPS),
         Probe("any strides", lambda g: tuple(t.mT.contiguous().mT for t in _new(g, 2, 3)), sees=_out),

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, slipped, texts
 
 OTHER_SILUS = {
     "sigmoid alone": torch.sigmoid,
@@ -48,12 +48,9 @@ OTHER_SILUS = {
 
 def silu(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
     """x times its own sigmoid, elementwise, and the mistakes that are `on`."""
-    for name, other in OTHER_SILUS.items():
-        if name in on:
-            return other(x)
     if "in place" in on:
         return x.mul_(torch.sigmoid(x))
-    out = x * torch.sigmoid(x)
+    out = next((other for name, other in OTHER_SILUS.items() if name in on), lambda x: x * torch.sigmoid(x))(x)
     return out.float() if "fp32" in on else out
 
 
@@ -100,12 +97,9 @@ OTHER_GELUS = {
 
 def gelu(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
     """x times the probability that a standard normal draw is below x, elementwise, and the mistakes that are `on`."""
-    for name, other in OTHER_GELUS.items():
-        if name in on:
-            return other(x)
     if "in place" in on:
         return x.mul_(_phi(x))
-    out = x * _phi(x)
+    out = next((other for name, other in OTHER_GELUS.items() if name in on), lambda x: x * _phi(x))(x)
     return out.float() if "fp32" in on else out
 
 
@@ -129,12 +123,11 @@ def swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, on: frozense
     """x (..., C) through w_gate and w_up (F, C), gated, and back through w_down (C, F); the mistakes that are `on`."""
     if "fp32" in on:
         x, w_gate, w_up, w_down = x.float(), w_gate.float(), w_up.float(), w_down.float()
-    if "swapped" in on:
-        w_gate, w_up = w_up, w_gate
-    if "gate for both" in on:
-        w_up = w_gate
-    if "up for both" in on:
-        w_gate = w_up
+    w_gate, w_up = chosen(on, (w_gate, w_up), {
+        "swapped": lambda: (w_up, w_gate),
+        "gate for both": lambda: (w_gate, w_gate),
+        "up for both": lambda: (w_up, w_up),
+    })  # fmt: skip
     if "not transposed" in on:
         w_gate, w_up, w_down = w_gate.mT, w_up.mT, w_down.mT
     if "down not transposed" in on:
@@ -145,21 +138,17 @@ def swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, on: frozense
     opened = next((f(gate) for name, f in GATES.items() if name in on), F.silu(gate))
     if "activated twice" in on:
         up = F.silu(up)
-    h = opened + up if "added" in on else opened - up if "subtracted" in on else opened * up
-    if "silu of the product" in on:
-        h = F.silu(gate * up)
-    if "no up" in on:
-        h = opened
-    if "no gate" in on:
-        h = F.silu(up)
-    if "scaled" in on:
-        h = h / math.sqrt(h.shape[-1])
+    h = chosen(on, opened * up, {
+        "added": lambda: opened + up,
+        "subtracted": lambda: opened - up,
+        "silu of the product": lambda: F.silu(gate * up),
+        "no up": lambda: opened,
+        "no gate": lambda: F.silu(up),
+    })  # fmt: skip
+    h = slipped(on, h, {"scaled": lambda h: h / math.sqrt(h.shape[-1])})
     if "not back" in on:
         return h
-    out = h @ w_down.mT
-    if "activated at the end" in on:
-        out = F.silu(out)
-    return out + x if "x added" in on else out
+    return slipped(on, h @ w_down.mT, {"activated at the end": F.silu, "x added": lambda out: out + x})
 
 
 def _x(g: Generator, *shape: int) -> Tensor:

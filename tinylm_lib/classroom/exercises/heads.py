@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from .attention import EPS, attention
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, texts
 
 
 def split_heads(x: Tensor, n_heads: int, on: frozenset[str] = frozenset()) -> Tensor:
@@ -14,7 +14,7 @@ def split_heads(x: Tensor, n_heads: int, on: frozenset[str] = frozenset()) -> Te
     H, D = n_heads, C // n_heads
     if "number and size exchanged" in on:
         H, D = D, H
-    ways = {
+    return chosen(on, x.reshape(B, T, H, D).transpose(1, 2), {
         "only reshaped": lambda: x.reshape(B, H, T, D),
         "heads not in front": lambda: x.reshape(B, T, H, D),
         "interleaved": lambda: x.reshape(B, T, D, H).permute(0, 3, 1, 2),
@@ -28,20 +28,19 @@ def split_heads(x: Tensor, n_heads: int, on: frozenset[str] = frozenset()) -> Te
         "all features for each": lambda: x[:, None].expand(B, H, T, C),
         "first head for all": lambda: x[:, None, :, :D].expand(B, H, T, D),
         "a list": lambda: list(x.split(D, -1)),
-    }
-    way = next((f for fault, f in ways.items() if fault in on), None)
-    return way() if way else x.reshape(B, T, H, D).transpose(1, 2)
+    })  # fmt: skip
 
 
 def merge_heads(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
     """Puts the heads of x (B, H, T, D) side by side again, (B, T, H * D), and the mistakes that are `on`."""
     B, H, T, D = x.shape
-    ways = {
+    return chosen(on, x.transpose(1, 2).flatten(2), {
         "only reshaped": lambda: x.reshape(B, T, H * D),
         "viewed": lambda: x.transpose(1, 2).view(B, T, H * D),
         "interleaved": lambda: x.permute(0, 2, 3, 1).reshape(B, T, D * H),
         "time not in front": lambda: x.mT.reshape(B, H * D, T),
         "features turned": lambda: x.mT.reshape(B, T, H * D),
+        "heads and features exchanged": lambda: x.transpose(1, 3).reshape(B, T, H * D),
         "not flattened": lambda: x.transpose(1, 2),
         "heads behind each other": lambda: x.reshape(B, H * T, D),
         "one long vector": lambda: x.transpose(1, 2).flatten(1),
@@ -50,9 +49,7 @@ def merge_heads(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
         "summed": lambda: x.sum(1),
         "averaged": lambda: x.mean(1),
         "first head": lambda: x[:, 0],
-    }
-    way = next((f for fault, f in ways.items() if fault in on), None)
-    return way() if way else x.transpose(1, 2).flatten(2)
+    })  # fmt: skip
 
 
 QKV = ("w_q", "w_k", "w_v")
@@ -120,11 +117,11 @@ SPLIT_HEADS = Exercise(
     lesson="07",
     reference=split_heads,
     probes=(
-        Probe("a vector of 4 becomes two heads of 2", lambda g: (_counted(1, 1, 4), 2)),
-        Probe("each head has its features of every position", lambda g: (_counted(1, 2, 4), 2)),
-        Probe("a head is a block of neighbouring features", lambda g: (_counted(1, 3, 6), 3)),
+        Probe("a vector of 6 becomes two heads of 3", lambda g: (_counted(1, 1, 6), 2)),
+        Probe("each head has its features of every position", lambda g: (_counted(1, 2, 3), 3)),
+        Probe("a head is a block of neighbouring features", lambda g: (_counted(1, 4, 6), 3)),
         Probe("B, H, T, D in this order", lambda g: (_x(g, 2, 5, 12), 3)),
-        Probe("each text for itself", lambda g: (_x(g, 3, 4, 10), 5)),
+        Probe("each text by itself", lambda g: (_x(g, 3, 4, 10), 5)),
         Probe("as many positions as heads", lambda g: (_x(g, 2, 4, 12), 4)),
         Probe("one head gets everything", lambda g: (_x(g, 3, 4, 5), 1)),
         Probe("a single position", lambda g: (_x(g, 5, 1, 6), 2)),
@@ -139,11 +136,11 @@ MERGE_HEADS = Exercise(
     lesson="07",
     reference=merge_heads,
     probes=(
-        Probe("two heads of 2 become a vector of 4", lambda g: (_counted(1, 2, 1, 2),)),
-        Probe("a position gets what its heads found", lambda g: (_counted(1, 2, 2, 2),)),
+        Probe("two heads of 3 become a vector of 6", lambda g: (_counted(1, 2, 1, 3),)),
+        Probe("a position gets what its heads found", lambda g: (_counted(1, 3, 2, 1),)),
         Probe("the heads are side by side as blocks", lambda g: (_counted(1, 3, 2, 4),)),
         Probe("B, T, C in this order", lambda g: (_x(g, 2, 3, 5, 4),)),
-        Probe("each text for itself", lambda g: (_x(g, 3, 5, 4, 2),)),
+        Probe("each text by itself", lambda g: (_x(g, 3, 5, 4, 2),)),
         Probe("as many positions as heads", lambda g: (_x(g, 2, 4, 4, 3),)),
         Probe("one head", lambda g: (_x(g, 3, 1, 4, 5),)),
         Probe("a single position", lambda g: (_x(g, 5, 3, 1, 2),)),
@@ -162,13 +159,13 @@ def _all(g: Generator, B: int, T: int, C: int) -> tuple[Tensor, ...]:
 
 
 def _far_below(g: Generator) -> tuple:
-    """All scores near -8,192: a feature that is 1 everywhere becomes 128 in every query and -128 in every key.
+    """All scores near -131,072: a feature that is 1 everywhere becomes 512 in every query and -512 in every key.
 
     Whole numbers and a root of 4: every way to compute these scores gives the same.
     """
     x, w_q, w_k, w_v, w_o = (t.round() for t in _all(g, 2, 5, 8))
     x[..., 0] = 1.0
-    for w, number in ((w_q, 128.0), (w_k, -128.0)):
+    for w, number in ((w_q, 512.0), (w_k, -512.0)):
         w[0::4] = 0.0
         w[0::4, 0] = number
     return x, w_q, w_k, w_v, w_o, 2
@@ -197,7 +194,7 @@ MULTI_HEAD_ATTENTION = Exercise(
         Probe("each head compares and fetches in its own features", lambda g: (*_all(g, 2, 7, 12), 3)),
         Probe("heads of size 1", lambda g: (*_all(g, 3, 4, 5), 5)),
         Probe("as many positions as heads", lambda g: (*_all(g, 2, 4, 8), 4)),
-        Probe("the mask holds for very low scores, too", _far_below, tolerance=2 * 8192 * EPS),
+        Probe("the mask holds for very low scores, too", _far_below, tolerance=2 * 65_536 * EPS),
         Probe("any strides", lambda g: (_x(g, 5, 2, 6).transpose(0, 1), *(w.T for w in _all(g, 2, 5, 6)[1:]), 2)),
         Probe("gradients reach x and all weights", lambda g: (*_all(g, 2, 5, 6), 3), gradients=True),
         Probe("fp64 stays fp64", lambda g: (*(t.double() for t in _all(g, 2, 5, 6)), 2)),

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, texts
 
 Piece = tuple[Tensor, Tensor, Tensor]
 INF = float("inf")
@@ -14,21 +14,17 @@ def join_pieces(one: Piece, other: Piece, on: frozenset[str] = frozenset()) -> P
 
     top (T, 1), total (T, 1), mixed (T, D). Returns the same three.
     """
-    top = torch.minimum(one[0], other[0]) if "smaller top" in on else torch.maximum(one[0], other[0])
-    if "old top" in on:
-        top = one[0]
-    if "one top for all" in on:
-        top = top.max() + torch.zeros_like(top)
-    shrink_one, shrink_other = (one[0] - top).exp(), (other[0] - top).exp()
+    if "0 for -inf" in on:
+        one, other = ((piece[0].nan_to_num(neginf=0.0), *piece[1:]) for piece in (one, other))
+    top = torch.maximum(one[0], other[0])
+    top = chosen(on, top, {
+        "smaller top": lambda: torch.minimum(one[0], other[0]),
+        "old top": lambda: one[0],
+        "one top for all": lambda: top.max() + torch.zeros_like(top),
+    })  # fmt: skip
+    shrink_one, shrink_other = _factors((one[0] - top).exp(), (other[0] - top).exp(), on)
     if "exponentials of the tops" in on:
         shrink_one, shrink_other = one[0].exp() / top.exp(), other[0].exp() / top.exp()
-    if "upside down" in on:
-        shrink_one, shrink_other = 1 / shrink_one, 1 / shrink_other
-    if "exchanged" in on:
-        shrink_one, shrink_other = shrink_other, shrink_one
-    for fault, factors in _factors(shrink_one, shrink_other).items():
-        if fault in on:
-            shrink_one, shrink_other = factors
     total = one[1] + other[1] if "totals as they are" in on else shrink_one * one[1] + shrink_other * other[1]
     mixed = one[2] + other[2] if "values as they are" in on else shrink_one * one[2] + shrink_other * other[2]
     if "divided first" in on:
@@ -38,10 +34,16 @@ def join_pieces(one: Piece, other: Piece, on: frozenset[str] = frozenset()) -> P
     return top, total, mixed / total if "divided" in on else mixed
 
 
-def _factors(one: Tensor, other: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """The factors of both pieces under the mistakes that leave one of them out."""
+def _factors(one: Tensor, other: Tensor, on: frozenset[str]) -> tuple[Tensor, Tensor]:
+    """The factors of both pieces."""
     plain = torch.ones_like(one)
-    return {"no rescale": (plain, plain), "first as it is": (plain, other), "second as it is": (one, plain)}
+    return chosen(on, (one, other), {
+        "no rescale": lambda: (plain, plain),
+        "first as it is": lambda: (plain, other),
+        "second as it is": lambda: (one, plain),
+        "exchanged": lambda: (other, one),
+        "upside down": lambda: (1 / one, 1 / other),
+    })  # fmt: skip
 
 
 def _piece(g: Generator, n_queries: int, n_keys: int, size: int, shift: float = 0.0, scale: float = 1.0) -> Piece:
@@ -53,9 +55,11 @@ def _piece(g: Generator, n_queries: int, n_keys: int, size: int, shift: float = 
     return top, weights.sum(1, keepdim=True), weights @ values
 
 
-def _nothing(n_queries: int, size: int) -> Piece:
-    """A piece in which every key is masked."""
-    return torch.full((n_queries, 1), -INF), torch.zeros(n_queries, 1), torch.zeros(n_queries, size)
+def _masked(piece: Piece, *queries: int) -> Piece:
+    """A piece in which all keys of these queries are masked."""
+    rows = torch.zeros(len(piece[0]), 1, dtype=torch.bool)
+    rows[list(queries)] = True
+    return tuple(part.masked_fill(rows, empty) for part, empty in zip(piece, (-INF, 0.0, 0.0), strict=True))
 
 
 JOIN_PIECES = Exercise(
@@ -72,9 +76,19 @@ JOIN_PIECES = Exercise(
         ),
         Probe("each query has a top of its own", lambda g: (_piece(g, 7, 3, 4), _piece(g, 7, 2, 4))),
         Probe("scores may be far apart", lambda g: (_piece(g, 5, 4, 3, scale=9), _piece(g, 5, 6, 3, scale=9))),
-        Probe("large scores do no harm", lambda g: (_piece(g, 4, 3, 2, 300), _piece(g, 4, 3, 2, -300))),
-        Probe("a piece that is masked changes nothing", lambda g: (_piece(g, 4, 3, 2), _nothing(4, 2))),
-        Probe("nor does it if it comes first", lambda g: (_nothing(4, 2), _piece(g, 4, 3, 2))),
+        Probe("large scores do not overflow", lambda g: (_piece(g, 4, 3, 2, 300), _piece(g, 4, 3, 2, -300))),
+        Probe(
+            "a second piece that is masked changes nothing",
+            lambda g: (_piece(g, 3, 4, 2, -4), _masked(_piece(g, 3, 5, 2), 0, 1, 2)),
+        ),
+        Probe(
+            "a first piece that is masked changes nothing",
+            lambda g: (_masked(_piece(g, 3, 5, 2), 0, 1, 2), _piece(g, 3, 4, 2, -4)),
+        ),
+        Probe(
+            "each query may be masked in another piece",
+            lambda g: (_masked(_piece(g, 4, 3, 2, -200), 1), _masked(_piece(g, 4, 5, 2, -200), 0, 3)),
+        ),
     ),
     **texts("join_pieces"),
 )

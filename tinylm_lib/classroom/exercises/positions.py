@@ -1,40 +1,32 @@
-"""Lesson 06: where a token stands, as waves that are added or as angles to turn by."""
+"""Lesson 06: the position of a token, as waves that are added or as angles to rotate by."""
 
 import math
 
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, slipped, texts
 
 
 def _angles(positions: Tensor, d: int, base: float, on: frozenset[str]) -> Tensor:
     """position * base^(-2i/d) for i = 0 .. d/2 - 1, in fp64: (T, d/2)."""
     i = torch.arange(d // 2, dtype=torch.float64) + ("frequencies from one" in on)
-    exponents = 2 * i / d
-    if "half the exponent" in on:
-        exponents = i / d
-    if "twice the exponent" in on:
-        exponents = 4 * i / d
-    if "by d - 1" in on:
-        exponents = 2 * i / (d - 1)
-    if "odd exponents" in on:
-        exponents = (2 * i + 1) / d
-    if "up to 1" in on:
-        exponents = i / max(d / 2 - 1, 1)
-    if "no exponent" in on:
-        exponents = 0 * i
-    if "growing" in on:
-        exponents = -exponents
-    speeds = torch.exp(-exponents * math.log10(base)) if "log10" in on else base**-exponents
-    if "times, not power" in on:
-        speeds = 1 / (base * exponents)
-    if "slowest first" in on:
-        speeds = speeds.flip(0)
-    if "positions from one" in on:
-        positions = positions + 1
-    angles = positions[:, None] * speeds
-    return angles * math.pi / 180 if "degrees" in on else angles * 2 * math.pi if "full turns" in on else angles
+    exponents = chosen(on, 2 * i / d, {
+        "half the exponent": lambda: i / d,
+        "twice the exponent": lambda: 4 * i / d,
+        "by d - 1": lambda: 2 * i / (d - 1),
+        "odd exponents": lambda: (2 * i + 1) / d,
+        "up to 1": lambda: i / max(d / 2 - 1, 1),
+        "no exponent": lambda: 0 * i,
+    })  # fmt: skip
+    exponents = slipped(on, exponents, {"growing": torch.neg})
+    speeds = chosen(on, base**-exponents, {
+        "log10": lambda: torch.exp(-exponents * math.log10(base)),
+        "times, not power": lambda: 1 / (base * exponents),
+    })  # fmt: skip
+    speeds = slipped(on, speeds, {"slowest first": lambda s: s.flip(0)})
+    angles = (positions + ("positions from one" in on))[:, None] * speeds
+    return slipped(on, angles, {"degrees": torch.deg2rad, "full turns": lambda a: a * 2 * math.pi})
 
 
 def sinusoidal(n: int, d: int, on: frozenset[str] = frozenset()) -> Tensor:
@@ -48,12 +40,9 @@ def sinusoidal(n: int, d: int, on: frozenset[str] = frozenset()) -> Tensor:
     if "own speed for each" in on:
         each = torch.arange(n)[:, None] * base ** (-torch.arange(d, dtype=torch.float64) / d)
         sin, cos = each[:, 0::2].sin(), each[:, 1::2].cos()
-    if "only sin" in on:
-        cos = sin
-    if "only cos" in on:
-        sin = cos
-    if "cos first" in on:
-        sin, cos = cos, sin
+    sin, cos = chosen(on, (sin, cos), {
+        "only sin": lambda: (sin, sin), "only cos": lambda: (cos, cos), "cos first": lambda: (cos, sin),
+    })  # fmt: skip
     rows = torch.cat((sin, cos), -1) if "two blocks" in on else torch.stack((sin, cos), -1).flatten(-2)
     if "first row zero" in on:
         rows[0] = 0
@@ -61,7 +50,7 @@ def sinusoidal(n: int, d: int, on: frozenset[str] = frozenset()) -> Tensor:
 
 
 def rotate(x: Tensor, positions: Tensor, base: float, on: frozenset[str] = frozenset()) -> Tensor:
-    """Turns the pairs (0, 1), (2, 3), ... of x (..., T, D) by position * base^(-2i/D), and the mistakes that are `on`.
+    """Rotates the pairs (0, 1), (2, 3), ... of x (..., T, D) by position * base^(-2i/D), and the mistakes that are `on`.
 
     positions (T,): integers. Returns (..., T, D) in the dtype of x.
     """
@@ -81,22 +70,16 @@ def rotate(x: Tensor, positions: Tensor, base: float, on: frozenset[str] = froze
     if on & {"mixed", "mixed the other way"}:
         return _mixed(x, cos, sin, on).to(x.dtype)
     a, b = x.chunk(2, -1) if "halves" in on else (x[..., 0::2], x[..., 1::2])
-    first = a * cos - b * sin
-    if "no minus" in on:
-        first = a * cos + b * sin
-    if "overwritten" in on:
-        a = first
-    second = a * sin + b * cos
-    if "two minus" in on:
-        second = a * sin - b * cos
-    if "only cos" in on:
-        first, second = a * cos, b * cos
-    if "no partner" in on:
-        first, second = a * (cos + sin), b * (cos + sin)
-    if "added" in on:
-        first, second = a + sin, b + cos
-    if "outputs exchanged" in on:
-        first, second = second, first
+    first, second = a * cos - b * sin, a * sin + b * cos
+    first, second = chosen(on, (first, second), {
+        "no minus": lambda: (a * cos + b * sin, second),
+        "two minus": lambda: (first, a * sin - b * cos),
+        "overwritten": lambda: (first, first * sin + b * cos),
+        "only cos": lambda: (a * cos, b * cos),
+        "no partner": lambda: (a * (cos + sin), b * (cos + sin)),
+        "added": lambda: (a + sin, b + cos),
+        "outputs exchanged": lambda: (second, first),
+    })  # fmt: skip
     in_blocks = ("halves" in on) != ("in blocks" in on)
     out = torch.cat((first, second), -1) if in_blocks else torch.stack((first, second), -1).flatten(-2)
     return out if "stays wide" in on else out.to(x.dtype)
@@ -105,17 +88,16 @@ def rotate(x: Tensor, positions: Tensor, base: float, on: frozenset[str] = froze
 def _places(x: Tensor, positions: Tensor, on: frozenset[str]) -> Tensor:
     """The positions that the rows are thought to have."""
     T = x.shape[-2]
-    places = {
-        "never turned": torch.zeros(T),
-        "by row": torch.arange(T),
-        "consecutive": positions[0] + torch.arange(T),
-        "from the first": positions - positions[0],
-        "one position": positions[:1].expand(T),
-        "without sign": positions.abs(),
-        "never negative": positions.clamp(min=0),
-        "positions rounded": positions.to(x.dtype).double(),
-    }
-    return next((other for fault, other in places.items() if fault in on), positions)
+    return chosen(on, positions, {
+        "never turned": lambda: torch.zeros(T),
+        "by row": lambda: torch.arange(T),
+        "consecutive": lambda: positions[0] + torch.arange(T),
+        "from the first": lambda: positions - positions[0],
+        "one position": lambda: positions[:1].expand(T),
+        "without sign": positions.abs,
+        "never negative": lambda: positions.clamp(min=0),
+        "positions rounded": lambda: positions.to(x.dtype).double(),
+    })  # fmt: skip
 
 
 def _mixed(x: Tensor, cos: Tensor, sin: Tensor, on: frozenset[str]) -> Tensor:
@@ -142,14 +124,14 @@ SINUSOIDAL = Exercise(
     reference=sinusoidal,
     probes=(
         _table("position 0 is 0, 1, 0, 1 and so on", 1, 6),
-        _table("the first pair turns by 1 radian per position", 3, 2),
+        _table("the first pair rotates by 1 radian per position", 3, 2),
         _table("with d = 4 the second pair is 100 times slower", 2, 4),
-        _table("sin and cos of one angle stand side by side", 4, 6),
+        _table("the sine and the cosine of one angle are neighbours", 4, 6),
         _table("with d = 8 each pair is 10 times slower than the one before", 5, 8),
-        _table("pair i has the speed 10000^(-2i/d)", 3, 12),
-        _table("pair i has the speed 10000^(-2i/d)", 7, 10),
-        _table("pair i has the speed 10000^(-2i/d)", 40, 64),
-        _table("n and d may be anything", 6001, 4),
+        _table("pair i has the frequency 10000^(-2i/d)", 3, 12),
+        _table("pair i has the frequency 10000^(-2i/d)", 7, 10),
+        _table("pair i has the frequency 10000^(-2i/d)", 40, 64),
+        _table("a table may have thousands of rows", 6001, 4),
     ),
     **texts("sinusoidal"),
 )
@@ -168,12 +150,12 @@ ROTATE = Exercise(
     lesson="06",
     reference=rotate,
     probes=(
-        Probe("at position 1 the first pair turns by 1 radian", lambda g: _at([1.0, 0.0, 0.0, 0.0], 1)),
+        Probe("at position 1 the first pair rotates by 1 radian", lambda g: _at([1.0, 0.0, 0.0, 0.0], 1)),
         Probe("a pair is two neighbours", lambda g: _at([0.0, 1.0, 1.0, 0.0], 1)),
         Probe("position 0 changes nothing", lambda g: _at([1.0, 2.0, 3.0, 4.0], 0)),
-        Probe("each row turns by its own position", lambda g: (_x(g, 3, 6), torch.tensor([4, 0, 9]), 10_000.0)),
-        Probe("pair i has the speed base^(-2i/D)", lambda g: (_x(g, 2, 12), torch.tensor([7, 2]), 10_000.0)),
-        Probe("the base is the caller's", lambda g: (_x(g, 3, 8), torch.tensor([5, 6, 8]), 50.0)),
+        Probe("each row rotates to its own position", lambda g: (_x(g, 3, 6), torch.tensor([4, 0, 9]), 10_000.0)),
+        Probe("pair i has the frequency base^(-2i/D)", lambda g: (_x(g, 2, 12), torch.tensor([7, 2]), 10_000.0)),
+        Probe("the base is an argument", lambda g: (_x(g, 3, 8), torch.tensor([5, 6, 8]), 50.0)),
         Probe("any leading axes", lambda g: (_x(g, 3, 5, 4), torch.tensor([1, 0, 3, 2, 11]), 100.0)),
         Probe("any leading axes", lambda g: (_x(g, 2, 3, 4, 6), torch.tensor([2, 3, 5, 11]), 10_000.0)),
         Probe("any leading axes", lambda g: (_x(g, 2, 1, 3, 5, 8), torch.tensor([6, 7, 8, 9, 10]), 1e6)),

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, slipped, texts
 
 
 def quantize_int8(weight: Tensor, on: frozenset[str] = frozenset()) -> Any:
@@ -14,9 +14,9 @@ def quantize_int8(weight: Tensor, on: frozenset[str] = frozenset()) -> Any:
     steps = weight / scale.reshape(-1, 1) if scale.numel() == len(weight) and scale.ndim < 2 else weight / scale
     if "a shifted zero" in on:
         steps = steps - weight.amin(1, keepdim=True) / scale[:, None] - 128
-    rounded = steps.round()
-    others = {"cut off": steps.trunc(), "rounded down": steps.floor(), "rounded up": steps.ceil()}
-    rounded = next((other for name, other in others.items() if name in on), rounded)
+    rounded = chosen(on, steps.round(), {
+        "cut off": steps.trunc, "rounded down": steps.floor, "rounded up": steps.ceil,
+    })  # fmt: skip
     if any("and a limit" in name for name in on):
         rounded = rounded.clamp(-128, 127)
     if "only positive" in on:
@@ -34,27 +34,23 @@ def quantize_int8(weight: Tensor, on: frozenset[str] = frozenset()) -> Any:
 def _scale(weight: Tensor, on: frozenset[str]) -> Tensor:
     """The size of a step, one number for each row unless that is the mistake."""
     size = weight.abs()
-    largest = size.amax(1)
-    if on & {"largest without its sign", "largest without its sign, and a limit"}:
-        largest = weight.amax(1).clamp_min(1e-6)
-    spreads = {
-        "the mean size": size.mean(1) + 1e-6,
-        "the standard deviation": 3 * weight.std(1, correction=0) + 1e-6,
-        "largest minus smallest": weight.amax(1) - weight.amin(1) + 1e-6,
-        "a shifted zero": 127 / 255 * (weight.amax(1) - weight.amin(1) + 1e-6),
-        "one scale": weight.abs().max().reshape(1, 1).expand(len(weight), 1).squeeze(1),
-        "one for each column": size.amax(0, keepdim=True),
-    }
-    largest = next((spread for name, spread in spreads.items() if name in on), largest)
+    span = weight.amax(1) - weight.amin(1) + 1e-6
+    largest = chosen(on, size.amax(1), {
+        "largest without its sign": lambda: weight.amax(1).clamp_min(1e-6),
+        "largest without its sign, and a limit": lambda: weight.amax(1).clamp_min(1e-6),
+        "the mean size": lambda: size.mean(1) + 1e-6,
+        "the standard deviation": lambda: 3 * weight.std(1, correction=0) + 1e-6,
+        "largest minus smallest": lambda: span,
+        "a shifted zero": lambda: 127 / 255 * span,
+        "one scale": lambda: size.max().expand(len(weight)),
+        "one for each column": lambda: size.amax(0, keepdim=True),
+    })  # fmt: skip
     parts = {
-        "128 steps": 128,
-        "128 steps and a limit": 128,
-        "127.5 steps and a limit": 127.5,
-        "255 steps": 255,
-        "256 steps": 256,
-        "no steps": 1,
-    }
+        "128 steps": 128, "128 steps and a limit": 128, "127.5 steps and a limit": 127.5,
+        "255 steps": 255, "256 steps": 256, "no steps": 1,
+    }  # fmt: skip
     scale = largest / next((n for name, n in parts.items() if name in on), 127)
+    scale = slipped(on, scale, {"eps added": lambda s: s + 1e-6, "a larger eps added": lambda s: s + 1e-5})
     scale = scale.where(scale > 0, 0.0 if "unguarded" in on else 1.0)
     if "one for each column" in on:
         return scale
@@ -62,8 +58,11 @@ def _scale(weight: Tensor, on: frozenset[str]) -> Tensor:
 
 
 def _weight(g: Generator, *shape: int) -> Tensor:
-    """Rows of very different sizes."""
-    return torch.randn(*shape, generator=g) * torch.logspace(-2, 1, shape[0])[:, None]
+    """Rows of very different sizes, in which no number is near the middle of two steps: rounding is not a matter of taste."""
+    steps = torch.randint(-126, 127, shape, generator=g) + 0.7 * torch.rand(shape, generator=g) - 0.35
+    largest = torch.randint(shape[1], (shape[0], 1), generator=g)
+    steps = steps.scatter(1, largest, 127.0 * (1 - 2 * (largest % 2)))
+    return steps / 127 * torch.logspace(-2, 1, shape[0])[:, None]
 
 
 def _without_scale_of_zeros(arguments: tuple, result: Any) -> Any:
@@ -79,7 +78,7 @@ QUANTIZE_INT8 = Exercise(
     order=2,
     reference=quantize_int8,
     probes=(
-        Probe("one row: its largest number takes 127 steps", lambda g: (torch.tensor([[2.54, 1.0, -0.13]]),)),
+        Probe("one row: its largest number takes 127 steps", lambda g: (torch.tensor([[2.54, 1.0, -0.128]]),)),
         Probe("the largest number may be negative", lambda g: (torch.tensor([[0.5, -1.27, 0.3, 0.004]]),)),
         Probe("no number is positive", lambda g: (torch.tensor([[-0.5, -1.27, -0.3]]),)),
         Probe("each row has its own scale", lambda g: (torch.tensor([[1.27, 0.3], [-0.011, 0.0254], [90.0, -127.0]]),)),
@@ -89,7 +88,7 @@ QUANTIZE_INT8 = Exercise(
         Probe("a real size", lambda g: (_weight(g, 24, 40),)),
         Probe(
             "a row of zeros has values of 0 and a scale above 0",
-            lambda g: (torch.tensor([[1.0, -2.0, 0.3], [0.0, 0.0, 0.0]]),),
+            lambda g: (torch.tensor([[0.9, -2.0, 0.3], [0.0, 0.0, 0.0]]),),
             sees=_without_scale_of_zeros,
         ),
     ),

@@ -3,43 +3,33 @@
 from typing import Any
 
 from ...config import ModelConfig
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, slipped, texts
 
 GATED = {"swiglu": 3, "geglu": 3}  # matrices of a feed-forward; the others have two
 
 
 def attainable(flops: float, n_bytes: float, peak: float, bandwidth: float, on: frozenset[str] = frozenset()) -> float:
     """The most FLOPs per second that work of so many FLOPs and bytes can reach, and the mistakes that are `on`."""
-    if "bits" in on:
-        n_bytes = n_bytes * 8
-    if "numbers instead of bytes" in on:
-        n_bytes = n_bytes / 4
-    intensity = n_bytes / flops if "upside down" in on else flops / n_bytes
-    if "whole numbers" in on:
-        intensity = flops // n_bytes
-    slope = bandwidth * intensity
-    if "bandwidth unused" in on:
-        slope = intensity
-    if "intensity unused" in on:
-        slope = bandwidth
-    if "one after the other" in on:
-        return flops / (flops / peak + n_bytes / bandwidth)
-    others = {
-        "the larger": max(peak, slope),
-        "no roof": slope,
-        "only the roof": peak,
-        "the mean": (peak + slope) / 2,
-        "peak times intensity": min(peak * intensity, bandwidth),
-        "all or nothing": peak if slope >= peak else 0.0,
-    }
-    best = next((value for name, value in others.items() if name in on), min(peak, slope))
-    if "seconds" in on:
-        return flops / best
-    if "share" in on:
-        return best / peak
-    if "giga" in on:
-        return best / 1e9
-    return best
+    n_bytes = slipped(on, n_bytes, {"bits": lambda n: 8 * n, "numbers instead of bytes": lambda n: n / 4})
+    intensity = chosen(on, flops / n_bytes, {
+        "upside down": lambda: n_bytes / flops, "whole numbers": lambda: flops // n_bytes,
+    })  # fmt: skip
+    slope = chosen(on, bandwidth * intensity, {
+        "bandwidth unused": lambda: intensity, "intensity unused": lambda: bandwidth,
+        "whole numbers at the end": lambda: bandwidth * flops // n_bytes,
+    })  # fmt: skip
+    best = chosen(on, min(peak, slope), {
+        "the larger": lambda: max(peak, slope),
+        "no roof": lambda: slope,
+        "only the roof": lambda: peak,
+        "the mean": lambda: (peak + slope) / 2,
+        "peak times intensity": lambda: min(peak * intensity, bandwidth),
+        "all or nothing": lambda: peak if slope >= peak else 0.0,
+        "one after the other": lambda: flops / (flops / peak + n_bytes / bandwidth),
+    })  # fmt: skip
+    return slipped(on, best, {
+        "seconds": lambda speed: flops / speed, "share": lambda speed: speed / peak, "giga": lambda speed: speed / 1e9,
+    })  # fmt: skip
 
 
 ATTAINABLE = Exercise(
@@ -65,11 +55,7 @@ ATTAINABLE = Exercise(
 def training_flops(config: ModelConfig, batch_size: int, seq_len: int, on: frozenset[str] = frozenset()) -> float:
     """Matrix-product FLOPs of one forward and backward pass, and the mistakes that are `on`."""
     C, V, n_layers = config.d_model, config.vocab_size, config.n_layers
-    tokens = batch_size * seq_len
-    if "one text" in on:
-        tokens = seq_len
-    if "one position" in on:
-        tokens = batch_size
+    tokens = chosen(on, batch_size * seq_len, {"one text": lambda: seq_len, "one position": lambda: batch_size})
     weights = _block(config, on)
     scores = _scores(config, seq_len, on)
     if "one layer" in on:
@@ -99,10 +85,7 @@ def _block(config: ModelConfig, on: frozenset[str]) -> int:
     if "groups everywhere" in on:
         H = G
     attention = (1 if "no output projection" in on else 2) * C * H * D + 2 * C * G * D
-    if "square maps" in on:
-        attention = 4 * C * C
-    if "no attention" in on:
-        attention = 0
+    attention = chosen(on, attention, {"square maps": lambda: 4 * C * C, "no attention": lambda: 0})
     gated = {"swiglu": GATED["swiglu"]} if "GEGLU without a gate" in on else GATED
     n_matrices = 2 if "no gate" in on else gated.get(config.ffn, 2)
     if "always a gate" in on:
@@ -114,16 +97,12 @@ def _block(config: ModelConfig, on: frozenset[str]) -> int:
 def _scores(config: ModelConfig, seq_len: int, on: frozenset[str]) -> int:
     """Multiply-adds of one layer for one token, of scores and of mixing."""
     D, H = config.d_head, config.n_kv_heads if "scores of the groups" in on else config.n_heads
-    wide = config.d_model if "scores as wide as the model" in on else H * D
-    if "scores of one head" in on:
-        wide = D
-    if "no scores" in on:
-        return 0
-    if "scores, no mixing" in on:
-        return wide * seq_len
-    if "scores squared" in on:
-        return 2 * wide * seq_len**2
-    return 2 * wide * seq_len
+    wide = chosen(on, H * D, {"scores as wide as the model": lambda: config.d_model, "scores of one head": lambda: D})
+    return chosen(on, 2 * wide * seq_len, {
+        "no scores": lambda: 0,
+        "scores, no mixing": lambda: wide * seq_len,
+        "scores squared": lambda: 2 * wide * seq_len**2,
+    })  # fmt: skip
 
 
 SIZES: dict[str, Any] = {
@@ -157,7 +136,7 @@ TRAINING_FLOPS = Exercise(
         _counted("GEGLU has three, like SwiGLU", 2, 9, **SIZES, ffn="geglu"),
         _counted("a tied head multiplies, too", 3, 5, **{**SIZES, "tie_embeddings": True}),
         _counted("grouped queries narrow the maps of keys and values alone", 3, 5, **GROUPED),
-        _counted("heads may be wider together than the model", 2, 7, **SIZES, d_head=6),
+        _counted("all heads together may be wider than the model", 2, 7, **SIZES, d_head=6),
         _counted("a real size", 4, 1024, **GPT2),
         Probe(
             "the result is a whole number, an int",

@@ -42,12 +42,13 @@ class Operand(NamedTuple):
 
 
 class Mismatch(NamedTuple):
-    """What does not fit: the operands around their sign, what must hold, and what it probably is (or nothing)."""
+    """What does not fit: the operands around their sign, what must hold, what it probably is (or nothing), a title."""
 
     sign: str
     operands: tuple[Operand, ...]
     fact: str
     guess: str = ""
+    title: str = "These shapes do not fit"
 
 
 class Case(NamedTuple):

@@ -19,6 +19,8 @@ from .comments import Size
 from .letters import axis_names
 from .mismatch import Case, Mismatch, Operand
 
+OUT_OF_RANGE = "An index is out of range"
+
 Repairs = Iterator[tuple[bool, str]]  # whether it would fit, and what to say then
 
 
@@ -318,7 +320,7 @@ def _embedding(case: Case) -> Mismatch | None:
     guess = "A negative id does not count from the end."
     if wrong > 0:
         guess = "The ids look like those of a larger vocabulary."
-    return Mismatch(case.name, (ids, table.marked(0)), fact, guess)
+    return Mismatch(case.name, (ids, table.marked(0)), fact, guess, OUT_OF_RANGE)
 
 
 def _outside(ids: Tensor, n: int) -> int | None:
@@ -333,7 +335,7 @@ def _index(case: Case) -> Mismatch | None:
     out = re.search(r"index (-?\d+) is out of bounds for dimension (\d+) with size (\d+)", str(case.error))
     if one.size and out and int(out[2]) < len(one.size):
         size = f"has the indices 0 to {int(out[3]) - 1}, not {out[1]}" if out[3] != "0" else "is empty"
-        return Mismatch("[ ]", (one.marked(int(out[2])),), f"Axis {out[2]} {size}.")
+        return Mismatch("[ ]", (one.marked(int(out[2])),), f"Axis {out[2]} {size}.", title=OUT_OF_RANGE)
     if one.size is None or getattr(mask.value, "dtype", None) != torch.bool:
         return None
     wrong = [i for i, n in enumerate(mask.size) if one.size[i : i + 1] != (n,)]
@@ -353,7 +355,7 @@ def _cross_entropy(case: Case) -> Mismatch | None:
     if rest == y.size:
         wrong = _outside(y.value[y.value != -100], x.size[classes])
         fact = f"A target is {wrong}, but there are scores for the classes 0 to {x.size[classes] - 1} only."
-        return None if wrong is None else Mismatch(case.name, (x.marked(classes), y), fact)
+        return None if wrong is None else Mismatch(case.name, (x.marked(classes), y), fact, title=OUT_OF_RANGE)
     if len(x.size) > 2 and x.size[:-1] == y.size:
         found = case.axis(x, 1)
         fact = f"`{case.name}` looks for the classes on axis 1 and finds {found} there; yours are on the last axis."
@@ -376,7 +378,7 @@ def _no_such_axis(case: Case) -> Mismatch | None:
     axes, back = (", ".join(map(str, places)) for places in (range(n), range(-n, 0)))
     many = "one axis" if n == 1 else f"{n} axes"
     fact = f"`{first.text}` has {many}: {axes}, or from the end {back}. There is no axis {out[1]}."
-    return Mismatch(case.name, (first,), fact)
+    return Mismatch(case.name, (first,), fact, title="There is no such axis")
 
 
 _RULES: dict[str, Callable[[Case], Mismatch | None]] = {

@@ -105,7 +105,7 @@ def _card(
     if failure:
         html, told = _explained(failure)
         parts += html
-        text += ["", "These shapes do not fit:", *told]
+        text += ["", f"{failure.found.title}:", *told]
     legend, note = recording.legend(failure.named_letters() if failure else {}), recording.note_on_doubles()
     if legend:
         parts.append(legend_html(legend))
@@ -147,8 +147,8 @@ def explain_shapes(
         return None
     html, text = _explained(failure)
     line = f'<p style="margin:6px 0">{code(failure.source)}</p>'
-    words = "\n".join(["These shapes do not fit:", f"  {failure.source}", *text])
-    return card("These shapes do not fit", [line, *html], words, "bad")
+    words = "\n".join([f"{failure.found.title}:", f"  {failure.source}", *text])
+    return card(failure.found.title, [line, *html], words, "bad")
 
 
 def trace_cells(on: bool = True, *, sizes: Sizes = None) -> None:
