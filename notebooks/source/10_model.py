@@ -128,6 +128,7 @@ def tied_logits(x, embedding_weight):
     """x (..., C): final vectors. embedding_weight (V, C): a row for each token.
 
     Returns (..., V), the logits: the dot product of each vector with each row.
+    Gradients flow back to both, and the dtype stays.
     """
     # SOLUTION
     return x @ embedding_weight.T
