@@ -1051,7 +1051,7 @@ assert max(early["normal, head 0.125"]) < 0.3 + min(early["zero_residual"])
 def init_weights(module, std):
     """Fill all weights inside `module`, the module itself included.
 
-    nn.Linear and nn.Embedding: weights N(0, std^2), biases 0.
+    nn.Linear and nn.Embedding (also subclasses): weights N(0, std^2), biases 0.
     Norms (nn.LayerNorm, nn.RMSNorm) stay as they are: gains 1, offsets 0.
     In place: no tensor is replaced. Returns nothing.
     """

@@ -188,6 +188,15 @@ def init_same_draw_each_time(module, std):
     fills(lambda p, std: nn.init.normal_(p, std=std, generator=torch.Generator().manual_seed(0)))(module, std)
 
 
+@torch.no_grad()
+def init_exact_kinds(module, std):
+    for part in module.modules():
+        if type(part) in (nn.Linear, nn.Embedding):
+            part.weight.normal_(0.0, std)
+            if getattr(part, "bias", None) is not None:
+                part.bias.zero_()
+
+
 def init_copy(module, std):
     new = copy.deepcopy(module)
     fills(lambda p, std: nn.init.normal_(p, std=std))(new, std)
@@ -244,7 +253,7 @@ WRONG = {
     ),
     "init_weights": named(
         init_everything, init_zeroed_vectors, init_same_draw_each_time,
-        init_copy,
+        init_copy, init_exact_kinds,
         init_no_embeddings=lambda module, std: fill_kinds(module.modules(), nn.Linear | layers.Linear, std),
         init_only_children=lambda module, std:
             fill_kinds(module.children(), nn.Linear | layers.Linear | nn.Embedding | layers.Embedding, std),
