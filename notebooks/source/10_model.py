@@ -129,6 +129,7 @@ def tied_logits(x, embedding_weight):
     """x (..., C): final vectors. embedding_weight (V, C): a row for each token.
 
     Returns (..., V), the logits: the dot product of each vector with each row.
+    Gradients flow back to both, and the dtype stays.
     """
     # SOLUTION
     return x @ embedding_weight.T
@@ -1051,7 +1052,7 @@ assert max(early["normal, head 0.125"]) < 0.3 + min(early["zero_residual"])
 def init_weights(module, std):
     """Fill all weights inside `module`, the module itself included.
 
-    nn.Linear and nn.Embedding: weights N(0, std^2), biases 0.
+    nn.Linear and nn.Embedding (also subclasses): weights N(0, std^2), biases 0.
     Norms (nn.LayerNorm, nn.RMSNorm) stay as they are: gains 1, offsets 0.
     In place: no tensor is replaced. Returns nothing.
     """

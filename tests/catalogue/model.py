@@ -17,8 +17,9 @@ def count_on_paper(config):
     c, f, v = config.d_model, config.d_ff, config.vocab_size
     kv = config.n_kv_heads * config.d_head
     norm = c if config.norm == "rms" else 2 * c
-    attention = c * c + c * c + 2 * c * kv
-    attention += (c + 2 * kv if config.qkv_bias else 0) + (c if config.o_bias else 0)
+    heads = config.n_heads * config.d_head
+    attention = 2 * c * heads + 2 * c * kv
+    attention += (heads + 2 * kv if config.qkv_bias else 0) + (c if config.o_bias else 0)
     attention += 2 * config.d_head if config.qk_norm else 0
     ffn = 3 * c * f if config.ffn == "swiglu" else 2 * c * f
     ffn += (2 * f if config.ffn == "swiglu" else f) + c if config.ffn_bias else 0
@@ -126,6 +127,31 @@ def init_zeroed_vectors(module, std):
             nn.init.zeros_(p)
 
 
+def counted_square_q_and_o(config):
+    missing = config.d_model - config.n_heads * config.d_head
+    return count_parameters(config).total + config.n_layers * 2 * config.d_model * missing
+
+
+def counted_wide_output_bias(config):
+    missing = config.n_heads * config.d_head - config.d_model
+    return count_parameters(config).total + config.n_layers * config.o_bias * missing
+
+
+def counted_gelu_tanh_with_a_gate(config):
+    extra = config.n_layers * config.d_model * config.d_ff
+    return count_parameters(config).total + (config.ffn == "gelu_tanh") * extra
+
+
+def counted_three_matrices(config):
+    extra = config.n_layers * (config.d_model + config.ffn_bias) * config.d_ff
+    return count_parameters(config).total + (not gated(config)) * extra
+
+
+def counted_down_bias_only(config):
+    n_inner = 2 if gated(config) else 1
+    return count_parameters(config).total - config.n_layers * config.ffn_bias * n_inner * config.d_ff
+
+
 def gated(config):
     return config.ffn in ("swiglu", "geglu")
 
@@ -162,6 +188,15 @@ def init_same_draw_each_time(module, std):
     fills(lambda p, std: nn.init.normal_(p, std=std, generator=torch.Generator().manual_seed(0)))(module, std)
 
 
+@torch.no_grad()
+def init_exact_kinds(module, std):
+    for part in module.modules():
+        if type(part) in (nn.Linear, nn.Embedding):
+            part.weight.normal_(0.0, std)
+            if getattr(part, "bias", None) is not None:
+                part.bias.zero_()
+
+
 def init_copy(module, std):
     new = copy.deepcopy(module)
     fills(lambda p, std: nn.init.normal_(p, std=std))(new, std)
@@ -188,6 +223,11 @@ RIGHT = {
 WRONG = {
     "count_parameters": named(
         counted_all_heads_for_keys, counted_sinusoids_as_learned, counted_norms_as_one_vector,
+        counted_square_q_and_o, counted_wide_output_bias, counted_gelu_tanh_with_a_gate, counted_three_matrices,
+        counted_down_bias_only,
+        head_dim_from_the_width=lambda config:
+            count_parameters(replace(config, d_head=config.d_model // config.n_heads)).total,
+        no_qkv_bias=counted_with(qkv_bias=False),
         head_though_tied=off_by(lambda count, config: config.vocab_size * config.d_model - count.head),
         never_a_head=off_by(lambda count, config: -count.head),
         no_final_norm=off_by(lambda count, config: -count.final_norm),
@@ -213,7 +253,7 @@ WRONG = {
     ),
     "init_weights": named(
         init_everything, init_zeroed_vectors, init_same_draw_each_time,
-        init_copy,
+        init_copy, init_exact_kinds,
         init_no_embeddings=lambda module, std: fill_kinds(module.modules(), nn.Linear | layers.Linear, std),
         init_only_children=lambda module, std:
             fill_kinds(module.children(), nn.Linear | layers.Linear | nn.Embedding | layers.Embedding, std),

@@ -172,6 +172,11 @@ def windows_round_the_end(tokens, batch_size, seq_len, generator):
     return tokens[places[:, :-1]], tokens[places[:, 1:]]
 
 
+def windows_rounded(tokens, batch_size, seq_len, generator):
+    starts = (torch.rand(batch_size, generator=generator) * (len(tokens) - seq_len - 1)).round().long()
+    return _windows(tokens, starts, seq_len)
+
+
 def _adamw(param, m, v, step, lr, beta1, beta2, eps, weight_decay):
     m_hat, v_hat = m / (1 - beta1**step), v / (1 - beta2**step)
     return param - lr * weight_decay * param - lr * m_hat / (v_hat.sqrt() + eps), m, v
@@ -291,6 +296,7 @@ WRONG = {
         one_start_too_many=lambda *arguments: drawn(*arguments, more=1),
         next_chunk=lambda tokens, n, seq_len, generator: drawn(tokens, n, seq_len, generator, 1 - seq_len, seq_len),
         without_generator=lambda tokens, n, seq_len, generator: drawn(tokens, n, seq_len, None),
+        ends_half_as_often=windows_rounded,
         seeded_again=lambda tokens, n, seq_len, generator: drawn(tokens, n, seq_len, generator.manual_seed(0)),
     ),
     "adamw_step": named(
@@ -333,6 +339,7 @@ WRONG = {
         largest_number=clips_by(lambda grads: max(g.abs().max() for g in grads)),
         absolute_sum=clips_by(lambda grads: sum(g.abs().sum() for g in grads)),
         mean_of_norms=clips_by(lambda grads: sum(g.norm() for g in grads) / len(grads)),
+        all_but_the_last=clips_by(lambda grads: _norm(grads[:-1] or grads)),
         upside_down=lambda grads, max_norm: [g * max(1.0, _norm(grads) / max_norm) for g in grads],
         to_length_one=lambda grads, max_norm: [g / (_norm(grads) if _norm(grads) > max_norm else 1) for g in grads],
     ),

@@ -23,8 +23,7 @@ UNNAMED = {
     "attention-hard", "linear-only_one_row", "linear-numpy", "linear-abs", "embedding-one_short",
     "tied_logits-with_a_bias", "rotate-added", "apply_temperature-temperature_sigmoids",
     "top_p_probs-topp_gathered_back", "beam_search-beam_never_pruned_together", "all_reduce_mean-reduce_whole_shares",
-    "all_reduce_mean-reduce_one_process_short", "next_token_pairs-rolled_and_cut", "adamw_step-adamw_plain_momentum",
-    "warmup_cosine-floor_is_a_share", "group_advantages-group_ranks",
+    "all_reduce_mean-reduce_one_process_short", "group_advantages-group_ranks",
     "logit_lens-lens_dim_1", "patch-patch_features",
     "lora_linear-lora_viewed_not_turned", "merged_weight-merged_as_a_mixture",
 }  # fmt: skip
@@ -87,8 +86,8 @@ def test_a_right_variant_passes_on_every_processor(seed):
 
 
 def test_a_fault_that_explains_most_of_what_is_wrong_is_named():
-    found = diagnose("random_windows", WRONG["random_windows"]["next_chunk"])
-    assert found.mistake == "a start missing" and "but it does not explain everything" in found.message
+    found = diagnose("warmup_cosine", WRONG["warmup_cosine"]["one_ahead"])
+    assert found.mistake == "one ahead" and "but it does not explain everything" in found.message
     assert "It looks as if" not in found.message
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, texts
 
 Moved = tuple[Tensor, Tensor, Tensor]
 
@@ -15,129 +15,115 @@ def adamw_step(
     weight_decay: float, on: frozenset[str] = frozenset(),
 ) -> Moved:  # fmt: skip
     """One update of AdamW, all tensors (...), step counted from 1, and the mistakes that are `on`."""
-    if "betas exchanged" in on:
-        beta1, beta2 = beta2, beta1
-    if "fixed betas" in on:
-        beta1, beta2 = 0.9, 0.999
-    if "fixed lr" in on:
-        lr = 1e-3
+    others = {"betas exchanged": lambda: (beta2, beta1), "fixed betas": lambda: (0.9, 0.999)}
+    beta1, beta2 = chosen(on, (beta1, beta2), others)
+    lr = 1e-3 if "fixed lr" in on else lr
     old_m, old_v = m, v
-    if "coupled" in on or "decays twice" in on:
+    if on & {"coupled", "decays twice"}:
         grad = grad + weight_decay * param
     m = _first(m, grad, beta1, on)
-    v = _second(v, m if "v of m" in on else grad - m if "v of the surprise" in on else grad, beta2, on)
+    averaged = chosen(on, grad, {"v of m": lambda: m, "v of the surprise": lambda: grad - m})
+    v = _second(v, averaged, beta2, on)
     used_m, used_v = (old_m, old_v) if "old moments" in on else (m, v)
     used_m, used_v = _corrected(used_m, used_v, step, beta1, beta2, on)
     if "nesterov" in on:
         used_m = beta1 * used_m + (1 - beta1) * grad / (1 - beta1**step)
     size = _size(used_v, eps, on)
     update = used_m * size if "multiplied" in on else used_m / size
-    if "sign alone" in on:
-        update = update.sign()
-    moved = _moved(param, update, lr, weight_decay, on)
-    if "corrected moments kept" in on:
-        m, v = used_m, used_v
-    if "old moments kept" in on:
-        m, v = old_m, old_v
-    if "param last" in on:
-        return m, v, moved
-    return (moved, v, m) if "moments exchanged" in on else (moved, m, v)
+    moved = _moved(param, update.sign() if "sign alone" in on else update, lr, weight_decay, on)
+    returned = {
+        "corrected moments kept": lambda: (moved, used_m, used_v),
+        "old moments kept": lambda: (moved, old_m, old_v),
+        "param last": lambda: (m, v, moved),
+        "moments exchanged": lambda: (moved, v, m),
+    }
+    return chosen(on, (moved, m, v), returned)
 
 
 def _moved(param: Tensor, update: Tensor, lr: float, weight_decay: float, on: frozenset[str]) -> Tensor:
     """The weight after decay and step."""
-    decayed = param
-    if not {"coupled", "no decay", "decay behind"} & on:
-        decayed = param * (1 + lr * weight_decay if "decay grows" in on else 1 - _decay(lr, weight_decay, on))
-    if "lr unused" in on:
-        return decayed - update
-    if "decay of the step" in on:
-        return param - lr * update * (1 - weight_decay)
-    if "decay is constant" in on:
-        return param - lr * (update + weight_decay)
-    if "returns the step" in on:
-        return lr * update
-    moved = decayed + lr * update if "ascends" in on else decayed - lr * update
+    fractions = {
+        "coupled": lambda: 0.0,
+        "no decay": lambda: 0.0,
+        "decay behind": lambda: 0.0,
+        "decay grows": lambda: -lr * weight_decay,
+        "fixed decay": lambda: lr * 0.01,
+        "lr squared": lambda: lr**2 * weight_decay,
+        "decay without lr": lambda: weight_decay,
+        "wd unused": lambda: lr,
+    }
+    decayed = param * (1 - chosen(on, lr * weight_decay, fractions))
+    others = {
+        "lr unused": lambda: decayed - update,
+        "decay of the step": lambda: param - lr * update * (1 - weight_decay),
+        "decay is constant": lambda: param - lr * (update + weight_decay),
+        "returns the step": lambda: lr * update,
+        "ascends": lambda: decayed + lr * update,
+    }
+    moved = chosen(on, decayed - lr * update, others)
     return moved * (1 - lr * weight_decay) if "decay behind" in on else moved
-
-
-def _decay(lr: float, weight_decay: float, on: frozenset[str]) -> float:
-    if "fixed decay" in on:
-        weight_decay = 0.01
-    if "lr squared" in on:
-        return lr**2 * weight_decay
-    return weight_decay if "decay without lr" in on else lr if "wd unused" in on else lr * weight_decay
 
 
 def _first(m: Tensor, grad: Tensor, beta1: float, on: frozenset[str]) -> Tensor:
     """The running mean of the gradient."""
-    if "m summed" in on:
-        return beta1 * m + grad
-    if "old m whole" in on:
-        return m + (1 - beta1) * grad
-    if "m weights exchanged" in on or "weights exchanged" in on:
-        return (1 - beta1) * m + beta1 * grad
-    return grad if "no momentum" in on else beta1 * m + (1 - beta1) * grad
+    others = {
+        "m summed": lambda: beta1 * m + grad,
+        "old m whole": lambda: m + (1 - beta1) * grad,
+        "m weights exchanged": lambda: (1 - beta1) * m + beta1 * grad,
+        "weights exchanged": lambda: (1 - beta1) * m + beta1 * grad,
+        "no momentum": lambda: grad,
+    }
+    return chosen(on, beta1 * m + (1 - beta1) * grad, others)
 
 
 def _second(v: Tensor, grad: Tensor, beta2: float, on: frozenset[str]) -> Tensor:
     """The running mean of its square."""
-    square = grad.abs() if "no square" in on else grad if "v of grad" in on else grad.square()
-    if "square of all" in on:
-        return beta2 * v + ((1 - beta2) * grad).square()
-    if "largest" in on:
-        return torch.maximum(v, beta2 * v + (1 - beta2) * square)
-    if "all summed" in on:
-        return v + square
-    if "v summed" in on:
-        return beta2 * v + square
-    if "weights exchanged" in on:
-        return (1 - beta2) * v + beta2 * square
-    return square.mean() * (1 - beta2) + beta2 * v if "one v" in on else beta2 * v + (1 - beta2) * square
+    square = chosen(on, grad.square(), {"no square": grad.abs, "v of grad": lambda: grad})
+    right = beta2 * v + (1 - beta2) * square
+    others = {
+        "square of all": lambda: beta2 * v + ((1 - beta2) * grad).square(),
+        "largest": lambda: torch.maximum(v, right),
+        "all summed": lambda: v + square,
+        "v summed": lambda: beta2 * v + square,
+        "weights exchanged": lambda: (1 - beta2) * v + beta2 * square,
+        "one v": lambda: beta2 * v + (1 - beta2) * square.mean(),
+    }
+    return chosen(on, right, others)
 
 
 def _corrected(
     m: Tensor, v: Tensor, step: int, beta1: float, beta2: float, on: frozenset[str]
 ) -> tuple[Tensor, Tensor]:
     """Both means without their bias towards the zeros that they started from."""
-    if "step from 0" in on:
-        step = step - 1
-    if "one step late" in on:
-        step = step + 1
-    by_m, by_v = 1 - torch.tensor(beta1).double() ** step, 1 - torch.tensor(beta2).double() ** step
-    if "correction by product" in on:
-        by_m, by_v = 1 - torch.tensor(beta1 * step), 1 - torch.tensor(beta2 * step)
-    if "power of the rest" in on:
-        by_m, by_v = torch.tensor(1 - beta1).double() ** step, torch.tensor(1 - beta2).double() ** step
-    if "correction of the first step" in on:
-        by_m, by_v = torch.tensor(1 - beta1), torch.tensor(1 - beta2)
-    if "corrections exchanged" in on:
-        by_m, by_v = by_v, by_m
-    if "no correction" in on or "m uncorrected" in on:
-        by_m = torch.tensor(1.0)
-    if "no correction" in on or "v uncorrected" in on:
-        by_v = torch.tensor(1.0)
-    if "corrections multiply" in on:
-        return m * by_m.to(m.dtype), v * by_v.to(v.dtype)
-    return m / by_m.to(m.dtype), v / by_v.to(v.dtype)
+    step = step + chosen(on, 0, {"step from 0": lambda: -1, "one step late": lambda: 1})
+    others = {
+        "correction by product": lambda: (1 - beta1 * step, 1 - beta2 * step),
+        "power of the rest": lambda: ((1 - beta1) ** step, (1 - beta2) ** step),
+        "correction of the first step": lambda: (1 - beta1, 1 - beta2),
+        "corrections exchanged": lambda: (1 - beta2**step, 1 - beta1**step),
+        "no correction": lambda: (1.0, 1.0),
+        "m uncorrected": lambda: (1.0, 1 - beta2**step),
+        "v uncorrected": lambda: (1 - beta1**step, 1.0),
+    }
+    by_m, by_v = chosen(on, (1 - beta1**step, 1 - beta2**step), others)
+    return (m * by_m, v * by_v) if "corrections multiply" in on else (m / by_m, v / by_v)
 
 
 def _size(v: Tensor, eps: float, on: frozenset[str]) -> Tensor:
     """What the mean gradient is divided by."""
-    if "fixed eps" in on:
-        eps = 1e-8
-    if "eps inside" in on:
-        return (v + eps).sqrt()
-    if "eps as a limit" in on:
-        return v.sqrt().clamp(min=eps)
-    if "v unused" in on:
-        return torch.ones_like(v)
-    if "squared again" in on:
-        return v.square() + eps
-    return (v if "no root" in on else v.sqrt()) + (0 if "no eps" in on else eps)
+    eps = chosen(on, eps, {"fixed eps": lambda: 1e-8, "no eps": lambda: 0.0})
+    others = {
+        "eps inside": lambda: (v + eps).sqrt(),
+        "eps as a limit": lambda: v.sqrt().clamp(min=eps),
+        "v unused": lambda: torch.ones_like(v),
+        "squared again": lambda: v.square() + eps,
+        "no root": lambda: v + eps,
+    }
+    return chosen(on, v.sqrt() + eps, others)
 
 
 PLAIN = (0.1, 0.9, 0.999, 1e-8)  # lr, beta1, beta2, eps
+LATE = 100_000  # a step at which nothing of the start is left
 
 
 def _hand(param: float, grad: float, m: float, v: float, step: int, *rest: float) -> Callable[[Generator], tuple]:
@@ -157,22 +143,22 @@ ADAMW_STEP = Exercise(
     order=1,
     reference=adamw_step,
     probes=(
-        Probe("the first step has the size of lr", _hand(1, 0.5, 0, 0, 1, *PLAIN, 0.0)),
+        Probe("the first step has the size of lr", _hand(2, 0.5, 0, 0, 1, *PLAIN, 0.0)),
         Probe(
-            "the first step has the size of lr, whatever the gradient's",
+            "the first step has the size of lr, however large the gradient is",
             _hand(1, -20, 0, 0, 1, 0.01, 0.8, 0.99, 1e-8, 0.0),
         ),
-        Probe("the moments run on", _hand(1, -0.2, 0.095, 0.0005, 3, *PLAIN, 0.0)),
-        Probe("both are corrected, by their own beta and step", _hand(2, 3, 1, 0.5, 4, 0.1, 0.6, 0.9, 1e-8, 0.0)),
-        Probe("decay pulls by lr times weight_decay", _hand(1, 0.5, 0, 0, 1, *PLAIN, 0.1)),
-        Probe("decay does not pass through the moments", _hand(-2, 0.5, 0.3, 2, 2, 0.3, 0.7, 0.9, 1e-8, 0.4)),
-        Probe("without a gradient only decay is left", _hand(2, 0, 0, 0, 1, 0.1, 0.9, 0.99, 1e-8, 0.5)),
-        Probe("every number by itself", lambda g: (*_running(g, 2, 3), 5, 0.2, 0.8, 0.9, 1e-8, 0.3)),
-        Probe("every number by itself", lambda g: (*_running(g, 3, 2), 2, 0.02, 0.5, 0.95, 1e-8, 0.0)),
-        Probe("eps is added behind the root", _hand(1, 1e-6, 1e-6, 1e-12, 100_000, 0.1, 0.5, 0.9, 1e-6, 0.0)),
-        Probe("a large eps makes steps small", _hand(1, 2, 2, 4, 100_000, 0.1, 0.5, 0.9, 3.0, 0.0)),
-        Probe("later, nothing needs correcting", _hand(1, 2, 1, 3, 100_000, 0.1, 0.8, 0.9, 1e-8, 0.1)),
-        Probe("any shape", lambda g: (*_running(g, 2, 2, 2), 7, 0.1, 0.9, 0.95, 1e-8, 0.1)),
+        Probe("m and v are running means", _hand(1, -0.2, 0.095, 0.0005, 3, *PLAIN, 0.0)),
+        Probe("each of them is corrected by its own beta", _hand(2, 3, 1, 0.5, 4, 0.1, 0.6, 0.9, 1e-8, 0.0)),
+        Probe("the weight shrinks by lr times weight_decay of itself", _hand(1, 0.5, 0, 0, 1, *PLAIN, 0.1)),
+        Probe("the decay has no part in m and v", _hand(-2, 0.5, 0.3, 2, 2, 0.3, 0.7, 0.9, 1e-8, 0.4)),
+        Probe("without a gradient, a weight only decays", _hand(2, 0, 0, 0, 1, 0.1, 0.9, 0.99, 1e-8, 0.5)),
+        Probe("every weight has its own m and v", lambda g: (*_running(g, 2, 3), 5, 0.2, 0.8, 0.9, 1e-8, 0.3)),
+        Probe("every weight has its own m and v", lambda g: (*_running(g, 3, 2), 2, 0.02, 0.5, 0.95, 1e-8, 0.0)),
+        Probe("after many steps, the correction is a division by 1", _hand(1, 2, 1, 3, LATE, 0.1, 0.8, 0.9, 1e-8, 0.1)),
+        Probe("eps is added to the root", _hand(1, 1e-6, 1e-6, 1e-12, LATE, 0.1, 0.5, 0.9, 1e-6, 0.0)),
+        Probe("a large eps makes steps small", _hand(1, 2, 2, 4, LATE, 0.1, 0.5, 0.9, 3.0, 0.0)),
+        Probe("the tensors may have any shape", lambda g: (*_running(g, 2, 2, 2), 7, 0.1, 0.9, 0.95, 1e-8, 0.1)),
         Probe("fp64 stays fp64", lambda g: (*_running(g, 4, dtype=torch.float64), 3, *PLAIN, 0.1)),
     ),
     **texts("adamw_step"),

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, texts
 
 Part = Callable[[Tensor], Tensor]
 
@@ -40,18 +40,18 @@ def pre_norm_block(
     elif "attention missing" in on:
         h = x
     else:
-        h = _half(x, x, norm1, attention, [name in on for name in FIRST])
+        h = _half(x, x, norm1, attention, FIRST, on)
     if "ffn missing" in on:
         return h
     stays = x if "old x" in on else x + h if "x twice" in on else h
     reads = x if "ffn reads x" in on else h
     if "attention called again" in on:
-        reads = _half(x, x, norm1, attention)
+        reads = _half(x, x, norm1, attention, FIRST)
     if "ffn reads attention alone" in on:
         reads = h - x
     if "averaged" in on:
         return (stays / 2 + ffn(norm2(stays / 2))) / 2
-    out = _half(stays, reads, norm2, ffn, [name in on for name in SECOND])
+    out = _half(stays, reads, norm2, ffn, SECOND, on)
     if "norm2 at the end" in on:
         out = norm2(out)
     return out.float() if "fp32" in on else out
@@ -72,48 +72,29 @@ def _exchanged(norm1: Part, attention: Part, norm2: Part, ffn: Part, on: frozens
     return norm1, attention, norm2, ffn
 
 
-FIRST = (
-    "first residual missing",
-    "norm1 missing",
-    "norm1 behind attention",
-    "first sum normalized",
-    "norm1 on the stream",
-    "norm1 twice",
-    "norm1 around attention",
-    "half of attention",
-    "first multiplied",
-    "first subtracted",
-)
-SECOND = (
-    "second residual missing",
-    "norm2 missing",
-    "norm2 behind ffn",
-    "second sum normalized",
-    "norm2 on the stream",
-    "norm2 twice",
-    "norm2 around ffn",
-    "half of ffn",
-    "second multiplied",
-    "second subtracted",
-)
+FIRST = ("first", "norm1", "attention")  # the words for a half in the names of mistakes
+SECOND = ("second", "norm2", "ffn")
 
 
-def _half(stays: Tensor, reads: Tensor, norm: Part, part: Part, wrong: list[bool] | None = None) -> Tensor:
-    """stays (..., T, C) plus part of norm of reads (..., T, C), or one of the mistakes in FIRST and SECOND."""
-    mistakes: list[Callable[[], Tensor]] = [
-        lambda: part(norm(reads)),
-        lambda: stays + part(reads),
-        lambda: stays + norm(part(reads)),
-        lambda: norm(stays + part(reads)),
-        lambda: (normed := norm(reads)) + part(normed),
-        lambda: stays + part(norm(norm(reads))),
-        lambda: stays + norm(part(norm(reads))),
-        lambda: stays + part(norm(reads)) / 2,
-        lambda: stays * part(norm(reads)),
-        lambda: stays - part(norm(reads)),
-    ]
-    made = [mistake for mistake, is_on in zip(mistakes, wrong or [], strict=False) if is_on]
-    return made[0]() if made else stays + part(norm(reads))
+def _half(
+    stays: Tensor, reads: Tensor, norm: Part, part: Part, words: tuple[str, ...], on: frozenset[str] = frozenset()
+) -> Tensor:
+    """stays (..., T, C) plus part of norm of reads (..., T, C), or a mistake of this half that is `on`."""
+    nth, its_norm, its_part = words
+    others = {
+        f"{nth} residual missing": lambda: part(norm(reads)),
+        f"{its_norm} missing": lambda: stays + part(reads),
+        f"{its_norm} behind {its_part}": lambda: stays + norm(part(reads)),
+        f"{nth} sum normalized": lambda: norm(stays + part(reads)),
+        f"{its_norm} on the stream": lambda: (normed := norm(reads)) + part(normed),
+        f"{its_norm} twice": lambda: stays + part(norm(norm(reads))),
+        f"{its_norm} around {its_part}": lambda: stays + norm(part(norm(reads))),
+        f"half of {its_part}": lambda: stays + part(norm(reads)) / 2,
+        f"{nth} multiplied": lambda: stays * part(norm(reads)),
+        f"{nth} subtracted": lambda: stays - part(norm(reads)),
+    }
+    made = chosen(on, None, others)
+    return stays + part(norm(reads)) if made is None else made
 
 
 class Recorded:
@@ -182,21 +163,26 @@ PRE_NORM_BLOCK = Exercise(
     lesson="09",
     reference=pre_norm_block,
     probes=(
-        Probe("where both parts give 0, x passes through unchanged", _numbers("halve", "nothing", "negate", "nothing")),
-        Probe("x plus attention of norm1 of x: 2 + (1 + 10)", _numbers("halve", "add_ten", "negate", "nothing")),
-        Probe("then the sum plus ffn of norm2 of the sum: 13 + 169", _numbers("halve", "add_ten", "negate", "square")),
-        Probe("ffn reads what attention has added to", _numbers("negate", "square", "halve", "add_ten")),
+        Probe("x stays as it is where both parts return 0", _numbers("halve", "nothing", "negate", "nothing")),
+        Probe(
+            "the first sum is x plus attention of norm1 of x: 2 + (1 + 10)",
+            _numbers("halve", "add_ten", "negate", "nothing"),
+        ),
+        Probe(
+            "the second is this sum plus ffn of norm2 of it: 13 + 169", _numbers("halve", "add_ten", "negate", "square")
+        ),
+        Probe("ffn reads the stream after attention has added to it", _numbers("negate", "square", "halve", "add_ten")),
         Probe("each part is called once, in this order", lambda g: _block(g, 4, 3), sees=_calls),
         Probe("the stream itself is never normalized", lambda g: _block(g, 4, 5)),
-        Probe("any leading dimensions", lambda g: _block(g, 2, 3, 5)),
-        Probe("any leading dimensions", lambda g: _block(g, 2, 3, 4, 5)),
-        Probe("any strides", lambda g: (_block(g, 5, 4, 3)[0].transpose(0, 2), *_block(g, 4, 5)[1:])),
+        Probe("any leading dimensions are possible", lambda g: _block(g, 2, 3, 5)),
+        Probe("any leading dimensions are possible", lambda g: _block(g, 2, 3, 4, 5)),
+        Probe("x may have any strides", lambda g: (_block(g, 5, 4, 3)[0].transpose(0, 2), *_block(g, 4, 5)[1:])),
         Probe(
             "gradients reach x along the stream and through both parts", lambda g: _block(g, 2, 4, 3), gradients=True
         ),
-        Probe("fp64 in, fp64 out", lambda g: _block(g, 4, 3, dtype=torch.float64)),
+        Probe("fp64 stays fp64", lambda g: _block(g, 4, 3, dtype=torch.float64)),
         Probe(
-            "bf16 in, bf16 out",
+            "bf16 stays bf16",
             lambda g: (torch.tensor([2.0, 3.0]).bfloat16(), *_numbers("halve", "add_ten", "negate", "square")(g)[1:]),
         ),
     ),

@@ -1,22 +1,27 @@
 """Lesson 10: the first weights."""
 
 import copy
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ... import layers
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, texts
 
 
 def init_weights(module: nn.Module, std: float, on: frozenset[str] = frozenset()) -> None:
     """Fills all linear maps and embeddings inside a module, itself included, and makes the mistakes that are `on`."""
     if "a copy" in on:
         module = copy.deepcopy(module)
+    reached = {
+        "itself only": lambda: [module],
+        "one level": module.children,
+        "not itself": lambda: list(module.modules())[1:],
+        "exact kinds": lambda: [part for part in module.modules() if type(part) in (nn.Linear, nn.Embedding)],
+    }
     with torch.no_grad():
-        for part in _reached(module, on):
+        for part in chosen(on, module.modules(), reached):
             if "replaced" in on and isinstance(part, nn.Linear | nn.Embedding):
                 part.weight = nn.Parameter(part.weight.clone())
             if isinstance(part, nn.Linear):
@@ -30,82 +35,69 @@ def init_weights(module: nn.Module, std: float, on: frozenset[str] = frozenset()
                 _spoil_norm(part, std, on)
 
 
-def _reached(module: nn.Module, on: frozenset[str]) -> Iterable[nn.Module]:
-    if "itself only" in on:
-        return [module]
-    if "one level" in on:
-        return module.children()
-    return list(module.modules())[1:] if "not itself" in on else module.modules()
-
-
 def _fill(weight: Tensor, std: float, on: frozenset[str]) -> None:
     """N(0, std^2), each number by itself."""
-    spread = 0.02 if "fixed std" in on else 1.0 if "std unused" in on else std
-    spread = spread**2 if "squared" in on else spread**0.5 if "root" in on else spread
-    if "by width" in on:
-        spread = spread / weight.shape[1] ** 0.5
-    if "added" in on:
-        weight.add_(spread * torch.randn_like(weight))
-    elif "std for the mean" in on:
-        weight.normal_(std, 1.0)
-    elif "uniform" in on:
-        weight.uniform_(-spread, spread)
-    elif "uniform of that spread" in on:
-        weight.uniform_(-spread * 3**0.5, spread * 3**0.5)
-    elif "xavier" in on:
-        nn.init.xavier_uniform_(weight)
-    elif "orthogonal" in on:
-        nn.init.orthogonal_(weight)
-    elif "scaled" in on:
-        weight.mul_(spread)
-    elif "xavier, normal" in on:
-        nn.init.xavier_normal_(weight)
-    elif "kaiming, uniform" in on:
-        nn.init.kaiming_uniform_(weight)
-    elif "positive" in on:
-        weight.normal_(0.0, spread).abs_()
-    elif "from 0" in on:
-        weight.uniform_(0.0, spread)
-    elif "kaiming" in on:
-        nn.init.kaiming_normal_(weight, nonlinearity="relu")
-    elif "truncated" in on or "cut at one" in on:
-        end = spread if "cut at one" in on else 2 * spread
-        nn.init.trunc_normal_(weight, std=spread, a=-end, b=end)
-    elif "all the same" in on or "zeros" in on:
-        weight.fill_(0.0 if "zeros" in on else spread)
-    elif "one row" in on:
-        weight.copy_(spread * torch.randn(weight.shape[1]))
-    else:
-        seeded = torch.Generator().manual_seed(0) if "one draw" in on else None
-        weight.normal_(0.0, spread, generator=seeded)
+    spreads = {
+        "fixed std": lambda: 0.02,
+        "std unused": lambda: 1.0,
+        "squared": lambda: std**2,
+        "root": lambda: std**0.5,
+        "by width": lambda: std / weight.shape[1] ** 0.5,
+    }
+    spread = chosen(on, std, spreads)
+    others = {
+        "added": lambda: weight.add_(spread * torch.randn_like(weight)),
+        "std for the mean": lambda: weight.normal_(std, 1.0),
+        "uniform": lambda: weight.uniform_(-spread, spread),
+        "uniform of that spread": lambda: weight.uniform_(-spread * 3**0.5, spread * 3**0.5),
+        "xavier": lambda: nn.init.xavier_uniform_(weight),
+        "xavier, normal": lambda: nn.init.xavier_normal_(weight),
+        "kaiming": lambda: nn.init.kaiming_normal_(weight, nonlinearity="relu"),
+        "kaiming, uniform": lambda: nn.init.kaiming_uniform_(weight),
+        "orthogonal": lambda: nn.init.orthogonal_(weight),
+        "scaled": lambda: weight.mul_(spread),
+        "positive": lambda: weight.normal_(0.0, spread).abs_(),
+        "from 0": lambda: weight.uniform_(0.0, spread),
+        "truncated": lambda: nn.init.trunc_normal_(weight, std=spread, a=-2 * spread, b=2 * spread),
+        "cut at one": lambda: nn.init.trunc_normal_(weight, std=spread, a=-spread, b=spread),
+        "all the same": lambda: weight.fill_(spread),
+        "zeros": weight.zero_,
+        "one row": lambda: weight.copy_(spread * torch.randn(weight.shape[1])),
+        "one draw": lambda: weight.normal_(0.0, spread, generator=torch.Generator().manual_seed(0)),
+    }
+    if chosen(on, None, others) is None:
+        weight.normal_(0.0, spread)
 
 
 def _fill_bias(bias: Tensor, std: float, on: frozenset[str]) -> None:
-    if "vectors one" in on:
-        bias.fill_(1.0)
-    elif "all drawn" in on or "biases drawn" in on:
-        bias.normal_(0.0, std)
-    elif "biases of std" in on:
-        bias.fill_(std)
-    elif "biases kept" not in on:
+    others = {
+        "vectors one": lambda: bias.fill_(1.0),
+        "all drawn": lambda: bias.normal_(0.0, std),
+        "biases drawn": lambda: bias.normal_(0.0, std),
+        "biases of std": lambda: bias.fill_(std),
+        "biases kept": lambda: bias,
+    }
+    if chosen(on, None, others) is None:
         bias.zero_()
 
 
 def _spoil_norm(norm: nn.Module, std: float, on: frozenset[str]) -> None:
     """A norm keeps its ones and zeros; only mistakes touch it."""
-    if "gains drawn" in on or "all drawn" in on:
-        norm.weight.normal_(0.0, std)
-    if "gains about one" in on:
-        norm.weight.normal_(1.0, std)
-    if "gains of std" in on:
-        norm.weight.fill_(std)
-    if "gains zero" in on:
-        norm.weight.zero_()
+    gains = {
+        "gains drawn": lambda: norm.weight.normal_(0.0, std),
+        "all drawn": lambda: norm.weight.normal_(0.0, std),
+        "gains about one": lambda: norm.weight.normal_(1.0, std),
+        "gains of std": lambda: norm.weight.fill_(std),
+        "gains zero": lambda: norm.weight.zero_(),
+    }
+    offsets = {
+        "all drawn": lambda: norm.bias.normal_(0.0, std),
+        "offsets drawn": lambda: norm.bias.normal_(0.0, std),
+        "vectors one": lambda: norm.bias.fill_(1.0),
+    }
+    chosen(on, None, gains)
     if getattr(norm, "bias", None) is not None:
-        if "all drawn" in on or "offsets drawn" in on:
-            norm.bias.normal_(0.0, std)
-        if "vectors one" in on:
-            norm.bias.fill_(1.0)
+        chosen(on, None, offsets)
 
 
 # Each is torch's and the library's own at once, so that it does not matter by which name a learner looks for it.
@@ -205,6 +197,19 @@ def _tied(n_rows: int, width: int) -> nn.Module:
     return module
 
 
+def _alike(n_in: int, n_out: int) -> nn.Module:
+    """A map of torch's own kind, all ones, next to one of a subclass."""
+    module = _sequence(plain=nn.Linear(n_in, n_out), map=Linear(n_in, n_out))
+    nn.init.ones_(module.plain.weight)
+    return module
+
+
+def _filled_alike(arguments: tuple, _: Any) -> dict[str, Any]:
+    """Whether the map of a subclass is filled; a learner may also have looked for the library's kind of maps alone."""
+    plain, other = ((part.weight != part.weight[0, 0]).any().item() for part in arguments[0])
+    return {"a subclass of nn.Linear is filled": other, "only nn.Linear itself is filled": plain and not other}
+
+
 def _still_tied(arguments: tuple, _: Any) -> dict[str, Any]:
     module = arguments[0]
     return {"head and embedding are one tensor": module.head.weight is module.embed.weight}
@@ -217,11 +222,11 @@ INIT_WEIGHTS = Exercise(
     reference=init_weights,
     probes=(
         Probe(
-            "the weights of a map are normal with the given std",
+            "the weights of a map are normal, with the given std",
             lambda g: (_sequence(map=Linear(120, 90)), 0.02),
             sees=_filled,
         ),
-        Probe("any std", lambda g: (_sequence(map=Linear(90, 120)), 0.5), sees=_filled),
+        Probe("std may be any number", lambda g: (_sequence(map=Linear(90, 120)), 0.5), sees=_filled),
         Probe(
             "an embedding is filled in the same way",
             lambda g: (_sequence(embed=Embedding(150, 80)), 0.05),
@@ -242,14 +247,15 @@ INIT_WEIGHTS = Exercise(
             lambda g: (_sequence(block=Residual(80, _sequence(deep=_sequence(map=Linear(80, 130))))), 0.1),
             sees=_filled,
         ),
-        Probe("all is reached, the module itself included", lambda g: (Linear(120, 90), 0.02), sees=_filled),
-        Probe("all is reached, the module itself included", lambda g: (Embedding(150, 80), 0.2), sees=_filled),
+        Probe("the module itself may be a map or an embedding", lambda g: (Linear(120, 90), 0.02), sees=_filled),
+        Probe("the module itself may be a map or an embedding", lambda g: (Embedding(150, 80), 0.2), sees=_filled),
         Probe(
             "every matrix is drawn separately",
             lambda g: (nn.ModuleList([Residual(20, Linear(20, 40)), Residual(20, Linear(20, 40))]), 0.02),
             sees=_drawn_apart,
         ),
-        Probe("what is tied stays tied", lambda g: (_tied(90, 60), 0.02), sees=_still_tied),
+        Probe("a subclass of nn.Linear is filled, too", lambda g: (_alike(20, 30), 0.02), sees=_filled_alike),
+        Probe("a tied head stays tied", lambda g: (_tied(90, 60), 0.02), sees=_still_tied),
     ),
     **texts("init_weights"),
 )

@@ -5,109 +5,94 @@ from collections.abc import Callable
 
 from torch import Generator
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, texts
 
 
 def warmup_cosine(
     step: int, peak: float, floor: float, warmup_steps: int, total_steps: int, on: frozenset[str] = frozenset()
 ) -> float:
     """The learning rate of a step, counted from 1, and the mistakes that are `on`."""
-    if "from 0" in on:
-        step = step - 1
-    if "warm-up one shorter" in on:
-        warmup_steps = warmup_steps - 1
-    if "one ahead" in on:
-        step = step + 1
-    if "peak unused" in on:
-        peak = 1.0
-    if "floor unused" in on:
-        floor = 0.0
-    if "ends exchanged" in on:
-        peak, floor = floor, peak
+    step = step + chosen(on, 0, {"from 0": lambda: -1, "one ahead": lambda: 1})
+    warmup_steps = warmup_steps - ("warm-up one shorter" in on)
+    ends = {
+        "peak unused": lambda: (1.0, floor),
+        "floor unused": lambda: (peak, 0.0),
+        "floor times peak": lambda: (peak, floor * peak),
+        "ends exchanged": lambda: (floor, peak),
+    }
+    peak, floor = chosen(on, (peak, floor), ends)
     if step < warmup_steps and "no warm-up" not in on:
-        if "share of all steps" in on:
-            warmup_steps = total_steps
-        by = -1 if "counted from both ends" in on else 1 if "one step more to the peak" in on else 0
-        return _warming((step + by) / (warmup_steps + by), peak, floor, on)
-    done = (step - warmup_steps) / (total_steps - warmup_steps)
-    if step > total_steps and "floor for one step" in on:
-        return 0.0
+        return _warming(step, peak, floor, warmup_steps, total_steps, on)
     if step >= total_steps and "goes on" not in on:
-        return {"ends at 0": 0.0, "back to the peak": peak}.get(
-            next(iter(on & {"ends at 0", "back to the peak"}), ""), floor
-        )
-    if "from the first step" in on:
-        done = step / total_steps
-    if "length not reduced" in on:
-        done = (step - warmup_steps) / total_steps
-    if "start not subtracted" in on:
-        done = step / (total_steps - warmup_steps)
-    if "one step ahead" in on or "one step behind" in on:
-        done += (1 if "one step ahead" in on else -1) / (total_steps - warmup_steps)
-    if "one early" in on:
-        done = (step - warmup_steps) / (total_steps - warmup_steps - 1)
-    if "one late" in on:
-        done = (step - warmup_steps) / (total_steps - warmup_steps + 1)
-    return _falling(done, peak, floor, on)
+        after = {
+            "ends at 0": lambda: 0.0,
+            "back to the peak": lambda: peak,
+            "floor for one step": lambda: floor if step == total_steps else 0.0,
+        }
+        return chosen(on, floor, after)
+    gone, length = step - warmup_steps, total_steps - warmup_steps
+    parts = {
+        "from the first step": lambda: step / total_steps,
+        "length not reduced": lambda: gone / total_steps,
+        "start not subtracted": lambda: step / length,
+        "one step ahead": lambda: (gone + 1) / length,
+        "one step behind": lambda: (gone - 1) / length,
+        "one early": lambda: gone / (length - 1),
+        "one late": lambda: gone / (length + 1),
+    }
+    return _falling(chosen(on, gone / length, parts), peak, floor, on)
 
 
-def _warming(share: float, peak: float, floor: float, on: frozenset[str]) -> float:
-    if "steps" in on:
-        return 0.0
-    if "peak at once" in on:
-        return peak
-    if "bent warm-up" in on:
-        return peak * share**2
-    if "root warm-up" in on:
-        return peak * share**0.5
-    if "cosine warm-up" in on:
-        return peak * (1 - math.cos(math.pi * share)) / 2
-    if "waits at the floor" in on:
-        return floor
-    if "never below the floor" in on:
-        return max(floor, peak * share)
-    return floor + (peak - floor) * share if "from the floor" in on else peak * share
+def _warming(step: int, peak: float, floor: float, warmup_steps: int, total_steps: int, on: frozenset[str]) -> float:
+    """From 0 at step 0 up to peak at warmup_steps."""
+    parts = {
+        "share of all steps": lambda: step / total_steps,
+        "counted from both ends": lambda: (step - 1) / (warmup_steps - 1),
+        "one step more to the peak": lambda: (step + 1) / (warmup_steps + 1),
+    }
+    done = chosen(on, step / warmup_steps, parts)
+    others = {
+        "steps": lambda: 0.0,
+        "peak at once": lambda: peak,
+        "bent warm-up": lambda: peak * done**2,
+        "root warm-up": lambda: peak * done**0.5,
+        "cosine warm-up": lambda: peak * (1 - math.cos(math.pi * done)) / 2,
+        "waits at the floor": lambda: floor,
+        "never below the floor": lambda: max(floor, peak * done),
+        "from the floor": lambda: floor + (peak - floor) * done,
+    }
+    return chosen(on, peak * done, others)
 
 
 def _falling(done: float, peak: float, floor: float, on: frozenset[str]) -> float:
     """From peak at 0 down to floor at 1."""
-    turn = math.radians(math.pi * done) if "degrees" in on else math.pi * done
-    if "fades geometrically" in on:
-        return peak * (floor / peak) ** done if floor else peak * (1 - done)
-    if "brackets missing" in on:
-        return floor + (peak - floor) * 1 + math.cos(turn) / 2
-    if "quarter" in on:
-        return floor + (peak - floor) * math.cos(turn / 2)
-    if "whole turn" in on:
-        turn = 2 * turn
-    if "no pi" in on:
-        turn = done
-    share = (1 + math.cos(turn)) / 2
-    if "upwards" in on:
-        share = (1 - math.cos(turn)) / 2
-    if "not halved" in on:
-        share = 2 * share
-    if "straight" in on:
-        share = 1 - done
-    if "sine" in on:
-        share = (1 + math.sin(turn)) / 2
-    if "quarter of a sine" in on:
-        share = 1 - math.sin(turn / 2)
-    if "parabola" in on:
-        share = (1 - done) ** 2
-    if "cosine alone" in on:
-        share = math.cos(turn)
-    if "stays up" in on:
-        share = 1.0
-    if "floor left out" in on:
-        return (peak - floor) * share
-    if "floor added" in on:
-        return floor + peak * share
-    if "floor as a limit" in on:
-        return max(floor, peak * share)
-    if "floor at the end only" in on:
-        return peak * share
-    return floor + (peak - floor) * share
+    angles = {
+        "degrees": lambda: math.radians(math.pi * done),
+        "whole turn": lambda: 2 * math.pi * done,
+        "no pi": lambda: done,
+    }
+    angle = chosen(on, math.pi * done, angles)
+    heights = {
+        "quarter": lambda: math.cos(angle / 2),
+        "upwards": lambda: (1 - math.cos(angle)) / 2,
+        "not halved": lambda: 1 + math.cos(angle),
+        "straight": lambda: 1 - done,
+        "sine": lambda: (1 + math.sin(angle)) / 2,
+        "quarter of a sine": lambda: 1 - math.sin(angle / 2),
+        "parabola": lambda: (1 - done) ** 2,
+        "cosine alone": lambda: math.cos(angle),
+        "stays up": lambda: 1.0,
+    }
+    height = chosen(on, (1 + math.cos(angle)) / 2, heights)
+    others = {
+        "fades geometrically": lambda: peak * (floor / peak) ** done if floor else peak * (1 - done),
+        "brackets missing": lambda: floor + (peak - floor) * 1 + math.cos(angle) / 2,
+        "floor left out": lambda: (peak - floor) * height,
+        "floor added": lambda: floor + peak * height,
+        "floor as a limit": lambda: max(floor, peak * height),
+        "floor at the end only": lambda: peak * height,
+    }
+    return chosen(on, floor + (peak - floor) * height, others)
 
 
 def _at(step: int, *rest: float) -> Callable[[Generator], tuple]:
@@ -120,23 +105,23 @@ WARMUP_COSINE = Exercise(
     order=2,
     reference=warmup_cosine,
     probes=(
-        Probe("the first step has its share of the peak", _at(1, 8.0, 3.0, 4, 12)),
+        Probe("the first step already has a rate above 0", _at(1, 8.0, 3.0, 4, 12)),
         Probe("the warm-up is a straight line from 0", _at(3, 8.0, 3.0, 4, 12)),
-        Probe("it ends at the peak", _at(4, 8.0, 3.0, 4, 12)),
-        Probe("half-way down is the middle of peak and floor", _at(8, 8.0, 3.0, 4, 12)),
-        Probe("the fall is half a cosine", _at(5, 8.0, 3.0, 4, 12)),
-        Probe("the fall is half a cosine", _at(10, 8.0, 3.0, 4, 12)),
-        Probe("the floor is reached with the last step", _at(11, 8.0, 3.0, 4, 12)),
-        Probe("the floor is reached with the last step", _at(12, 8.0, 3.0, 4, 12)),
-        Probe("after that it stays at the floor", _at(13, 8.0, 3.0, 4, 12)),
-        Probe("after that it stays at the floor", _at(20, 8.0, 3.0, 4, 12)),
-        Probe("a floor of 0", _at(9, 3.0, 0.0, 2, 11)),
+        Probe("the warm-up ends at the peak", _at(4, 8.0, 3.0, 4, 12)),
+        Probe("half-way down, the rate is the mean of peak and floor", _at(8, 8.0, 3.0, 4, 12)),
+        Probe("the rate falls along half a cosine", _at(5, 8.0, 3.0, 4, 12)),
+        Probe("the rate falls along half a cosine", _at(10, 8.0, 3.0, 4, 12)),
+        Probe("the floor is reached at total_steps", _at(11, 8.0, 3.0, 4, 12)),
+        Probe("the floor is reached at total_steps", _at(12, 8.0, 3.0, 4, 12)),
+        Probe("after total_steps the rate stays at the floor", _at(13, 8.0, 3.0, 4, 12)),
+        Probe("after total_steps the rate stays at the floor", _at(20, 8.0, 3.0, 4, 12)),
+        Probe("the floor may be 0", _at(9, 3.0, 0.0, 2, 11)),
         *(
-            Probe("real numbers", _at(step, 1e-3, 1e-4, 500, 10_000), tolerance=2e-5)
+            Probe("the numbers of a real run work as well", _at(step, 1e-3, 1e-4, 500, 10_000), tolerance=2e-5)
             for step in (250, 500, 2000, 5250, 9000)
         ),
         *(
-            Probe("after that it stays at the floor", _at(step, 1e-3, 1e-4, 500, 10_000))
+            Probe("after total_steps the rate stays at the floor", _at(step, 1e-3, 1e-4, 500, 10_000))
             for step in (10_000, 15_000, 19_500)
         ),
     ),

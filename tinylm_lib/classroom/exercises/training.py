@@ -4,50 +4,37 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, texts
 
 
 def next_token_pairs(ids: Tensor, on: frozenset[str] = frozenset()) -> tuple[Tensor, Tensor]:
     """Inputs and targets, each (B, T - 1), from ids (B, T), and the mistakes that are `on`."""
     inputs, targets = ids[:, :-1], ids[:, 1:]
-    if "not shifted" in on:
-        targets = inputs
-    elif "both shifted" in on:
-        inputs = targets
-    elif "shifted back" in on:
-        inputs, targets = targets, inputs
-    elif "two ahead" in on:
-        inputs, targets = ids[:, :-2], ids[:, 2:]
-    elif "over the batch" in on:
-        inputs, targets = ids[:-1], ids[1:]
-    elif "wraps around" in on:
-        inputs, targets = ids, ids.roll(-1, 1)
-    elif "wraps around batch" in on:
-        inputs, targets = ids, ids.roll(-1)
-    elif "rolled and cut" in on:
-        targets = ids.roll(1, 1)[:, :-1]
-    elif "halves" in on:
-        inputs, targets = ids.tensor_split(2, 1)
-    elif "reversed" in on:
-        inputs, targets = ids.flip(1)[:, :-1], ids.flip(1)[:, 1:]
-    elif "every other" in on:
-        inputs, targets = ids[:, ::2], ids[:, 1::2]
-    if "inputs whole" in on:
-        inputs = ids
-    if "targets whole" in on:
-        targets = ids
-    if "padded" in on or "padded with 0" in on:
-        inputs, end = ids, torch.full_like(ids[:, :1], -100 if "padded" in on else 0)
-        targets = torch.cat((ids[:, 1:], end), 1)
-    if "last token" in on:
-        targets = ids[:, -1]
-    if "flat" in on:
-        inputs, targets = inputs.flatten(), targets.flatten()
-    if "floats" in on:
-        inputs, targets = inputs.float(), targets.float()
-    return inputs, targets
+    others = {
+        "not shifted": lambda: (inputs, inputs),
+        "both shifted": lambda: (targets, targets),
+        "shifted back": lambda: (targets, inputs),
+        "two ahead": lambda: (ids[:, :-2], ids[:, 2:]),
+        "over the batch": lambda: (ids[:-1], ids[1:]),
+        "wraps around": lambda: (ids, ids.roll(-1, 1)),
+        "wraps around batch": lambda: (ids, ids.roll(-1)),
+        "rolled and cut": lambda: (inputs, ids.roll(1, 1)[:, :-1]),
+        "first token left out": lambda: (targets, ids.roll(-1, 1)[:, 1:]),
+        "halves": lambda: ids.tensor_split(2, 1),
+        "reversed": lambda: (ids.flip(1)[:, :-1], ids.flip(1)[:, 1:]),
+        "every other": lambda: (ids[:, ::2], ids[:, 1::2]),
+        "inputs whole": lambda: (ids, targets),
+        "targets whole": lambda: (inputs, ids),
+        "padded": lambda: (ids, F.pad(targets, (0, 1), value=-100)),
+        "padded with 0": lambda: (ids, F.pad(targets, (0, 1))),
+        "last token": lambda: (inputs, ids[:, -1]),
+    }
+    x, y = chosen(on, (inputs, targets), others)
+    both = {"flat": lambda: (x.flatten(), y.flatten()), "floats": lambda: (x.float(), y.float())}
+    return chosen(on, (x, y), both)
 
 
 def _ids(g: Generator, *shape: int) -> Tensor:
@@ -63,14 +50,14 @@ NEXT_TOKEN_PAIRS = Exercise(
     lesson="11",
     reference=next_token_pairs,
     probes=(
-        _exact("at each position the target is the next token", lambda g: (torch.tensor([[5, 6, 7, 8]]),)),
-        _exact("every text by itself", lambda g: (torch.tensor([[5, 6, 7], [1, 2, 3]]),)),
+        _exact("the target at each position is the next token", lambda g: (torch.tensor([[5, 6, 7, 8]]),)),
+        _exact("each row is a text of its own", lambda g: (torch.tensor([[5, 6, 7], [1, 2, 3]]),)),
         _exact("two tokens make one pair", lambda g: (torch.tensor([[4, 9]]),)),
         _exact("tokens may repeat", lambda g: (torch.tensor([[0, 0, 1, 1, 0, 0]]),)),
-        _exact("one token less than there was", lambda g: (_ids(g, 3, 8),)),
-        _exact("one token less than there was", lambda g: (_ids(g, 6, 5),)),
-        _exact("as many texts as tokens", lambda g: (_ids(g, 4, 4),)),
-        _exact("any strides", lambda g: (_ids(g, 7, 3).T,)),
+        _exact("both results have T - 1 positions", lambda g: (_ids(g, 3, 8),)),
+        _exact("both results have T - 1 positions", lambda g: (_ids(g, 6, 5),)),
+        _exact("there may be as many texts as tokens", lambda g: (_ids(g, 4, 4),)),
+        _exact("ids may have any strides", lambda g: (_ids(g, 7, 3).T,)),
     ),
     **texts("next_token_pairs"),
 )
@@ -92,23 +79,26 @@ def random_windows(
     if "runs on at the beginning" in on:
         places = torch.randint(len(tokens), (batch_size, 1), generator=generator) + torch.arange(seq_len)
         return tokens[places % len(tokens)], tokens[(places + 1) % len(tokens)]
-    starts = _starts(len(tokens) - seq_len, batch_size, seq_len, generator, on)
-    x = torch.stack([tokens[i : i + seq_len] for i in starts])
-    if "other windows" in on:
-        starts = torch.randint(len(tokens) - seq_len, (batch_size,), generator=generator)
-    by = 0 if "not shifted" in on else 2 if "two ahead" in on else 1
-    y = torch.stack([tokens[i + by : i + by + seq_len] for i in starts])
-    if "next window" in on:
-        y = torch.stack([tokens[i + seq_len : i + 2 * seq_len] for i in starts])
-    if "next token only" in on:
-        y = torch.stack([tokens[i + seq_len] for i in starts])
-    if "one longer" in on:
-        x = torch.stack([tokens[i : i + seq_len + 1] for i in starts])
-    if "wraps around" in on:
-        y = x.roll(-1, 1)
-    if "transposed" in on:
-        x, y = x.T, y.T
-    return (y, x) if "exchanged" in on else (x, y)
+    n = len(tokens) - seq_len
+    starts = _starts(n, batch_size, seq_len, generator, on)
+    x, y = _cut(tokens, starts, seq_len), _cut(tokens, starts + 1, seq_len)
+    others = {
+        "not shifted": lambda: (x, x),
+        "two ahead": lambda: (x, _cut(tokens, starts + 2, seq_len)),
+        "other windows": lambda: (x, _cut(tokens, 1 + torch.randint(n, (batch_size,), generator=generator), seq_len)),
+        "next window": lambda: (x, _cut(tokens, starts + seq_len, seq_len)),
+        "next token only": lambda: (x, tokens[starts + seq_len]),
+        "one longer": lambda: (_cut(tokens, starts, seq_len + 1), y),
+        "wraps around": lambda: (x, x.roll(-1, 1)),
+        "transposed": lambda: (x.T, y.T),
+        "exchanged": lambda: (y, x),
+    }
+    return chosen(on, (x, y), others)
+
+
+def _cut(tokens: Tensor, starts: Tensor, length: int) -> Tensor:
+    """The windows that start there, up to the end of the text at most."""
+    return torch.stack([tokens[i : i + length] for i in starts])
 
 
 def _starts(n: int, batch_size: int, seq_len: int, generator: Generator, on: frozenset[str]) -> Tensor:
@@ -117,23 +107,28 @@ def _starts(n: int, batch_size: int, seq_len: int, generator: Generator, on: fro
         generator = generator.manual_seed(0)
     if "generator unused" in on:
         generator = torch.default_generator
-    if "from the beginning" in on or "always at 0" in on:
-        return torch.arange(batch_size) * seq_len * ("always at 0" not in on)
-    if "one start" in on:
-        return torch.randint(n, (1,), generator=generator).expand(batch_size)
-    if "one after the other" in on:
-        return (torch.randint(n, (1,), generator=generator) + torch.arange(batch_size)) % n
-    if "whole blocks" in on:
-        return seq_len * torch.randint((n + seq_len - 1) // seq_len, (batch_size,), generator=generator)
-    if "without repetition" in on:
-        return torch.randperm(n, generator=generator)[:batch_size]
-    high = n - 1 if "a start missing" in on else n + 1 if "one too far" in on else n
-    high = n + seq_len if "past the end" in on else seq_len if "only the beginning" in on else high
-    return torch.randint(high, (batch_size,), generator=generator)
+
+    def drawn(end: int, size: int = batch_size) -> Tensor:
+        return torch.randint(end, (size,), generator=generator)
+
+    others = {
+        "from the beginning": lambda: seq_len * torch.arange(batch_size),
+        "always at 0": lambda: torch.zeros(batch_size, dtype=torch.long),
+        "one start": lambda: drawn(n, 1).expand(batch_size),
+        "one after the other": lambda: (drawn(n, 1) + torch.arange(batch_size)) % n,
+        "whole blocks": lambda: seq_len * drawn((n + seq_len - 1) // seq_len),
+        "without repetition": lambda: torch.randperm(n, generator=generator)[:batch_size],
+        "rounded": lambda: (torch.rand(batch_size, generator=generator) * (n - 1)).round().long(),
+        "a start missing": lambda: drawn(n - 1),
+        "one too far": lambda: drawn(n + 1),
+        "past the end": lambda: drawn(n + seq_len),
+        "only the beginning": lambda: drawn(seq_len),
+    }
+    return chosen(on, None, others) if on & others.keys() else drawn(n)
 
 
 def _text(n: int) -> Tensor:
-    """Tokens that tell where they stand: 100, 101, ..."""
+    """Tokens that show their position: 100, 101, ..."""
     return torch.arange(100, 100 + n)
 
 
@@ -178,6 +173,12 @@ def _scattered(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
     }
 
 
+def _evenly(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
+    """Of three starts each is drawn in a third of 1,000 windows, within five standard deviations."""
+    counts = ((x[:, 0] - 100).clamp(0, 3)).bincount(minlength=3)
+    return {"all starts are equally likely": bool(((counts / len(x) - 1 / 3).abs() < 0.075).all())}
+
+
 def _generated(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
     generator, seed = arguments[3], 1
     used = not torch.equal(generator.get_state(), Generator().manual_seed(seed).get_state())
@@ -197,18 +198,19 @@ RANDOM_WINDOWS = Exercise(
         _drawing("x and y are (batch_size, seq_len)", 90, 6, 4, _sizes),
         _drawing("each row is a piece of the text", 60, 8, 5, _pieces),
         _drawing("y is the same piece, one token later", 60, 8, 5, _later),
-        _exact("the only window that fits is found", lambda g: (_text(8), 1, 7, Generator().manual_seed(2))),
-        *(_drawing("the last window ends with the text", 7, 2, 5, _later, seed) for seed in range(3, 8)),
+        _exact("if only one window fits, it is the one", lambda g: (_text(8), 1, 7, Generator().manual_seed(2))),
+        *(_drawing("the last window ends where the text ends", 7, 2, 5, _later, seed) for seed in range(3, 8)),
         *(
             _exact(
-                "the last window ends with the text",
+                "the last window ends where the text ends",
                 lambda g, seed=seed: (_text(6), 1, 5, Generator().manual_seed(seed)),
             )
             for seed in range(8, 12)
         ),
         _drawing("windows start anywhere", 900, 40, 6, _scattered),
-        _drawing("chance comes from the given generator", 300, 10, 6, _generated),
-        _drawing("there may be more windows than starts", 12, 200, 4, _sizes),
+        _drawing("all starts are equally likely", 5, 1000, 2, _evenly),
+        _drawing("all randomness comes from the given generator", 300, 10, 6, _generated),
+        _drawing("there may be more windows than possible starts", 12, 200, 4, _sizes),
     ),
     **texts("random_windows"),
 )
