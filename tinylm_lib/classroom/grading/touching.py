@@ -14,7 +14,8 @@ CHANGES = {
     "os.rename": "rename", "os.mkdir": "create", "os.link": "link", "os.symlink": "link", "os.chmod": "change",
     "os.chown": "change", "os.utime": "change",
 }  # fmt: skip
-STARTS = {
+# What starts a program, which may change anything, or leaves the machine.
+REACHES_OUT = {
     "os.system": "run", "subprocess.Popen": "run", "os.exec": "run", "os.posix_spawn": "run", "os.spawn": "run",
     "socket.connect": "connect to",
 }  # fmt: skip
@@ -36,7 +37,7 @@ class Watch:
         return taken
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        what = CHANGES.get(event) or STARTS.get(event)
+        what = CHANGES.get(event) or REACHES_OUT.get(event)
         if what is None or len(self.attempts) >= MOST:
             return
         with suppress(Exception):  # an error here would become one of the code that is watched
