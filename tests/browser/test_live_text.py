@@ -17,7 +17,7 @@ import torch
 from playwright.sync_api import Browser
 
 from tinylm_lib import classroom
-from tinylm_lib.classroom.views.typed import explained
+from tinylm_lib.classroom.views.typed import for_readers
 from tinylm_lib.probabilities import next_token_probs
 from tinylm_lib.text.bpe import BPETokenizer, train_bpe
 from tinylm_lib.text.cutting import pre_tokens, words
@@ -212,7 +212,7 @@ def test_what_has_no_id_is_refused_with_the_messages_of_the_library_and_of_the_v
     for text in strange:
         with pytest.raises(ValueError) as caught:
             known.encode(text)
-        messages.append([str(caught.value), explained(caught.value)])
+        messages.append([str(caught.value), for_readers(caught.value)])
     body = """const own = tokenizer(data[0]);
       const refused = (text) => { try { return own.encode(text) } catch (e) { return [e.message, own.explain(e)] } };
       return data[1].map(refused)"""

@@ -24,7 +24,7 @@ from torch import Tensor
 from ..exercises.base import Probe
 
 SECONDS = 2.0  # for all calls of one check together
-SLOW = 0.3  # seconds for all probes, after which nothing more is tried
+TOO_SLOW = 0.3  # seconds for all probes, after which nothing more is tried
 LITTLE = 0.01  # of the time: code that computes less than this waits for something
 IMPORTING = 30.0  # seconds that a learner's code may import what it needs, such as an optimizer of torch at first
 PATIENCE = 0.4  # seconds in which a call that has had its time may end
@@ -153,7 +153,7 @@ class Learner:
         self.probes = probes
         start = time.monotonic()
         self.outcomes = observe(function, probes)
-        self.is_slow = time.monotonic() - start > SLOW
+        self.is_slow = time.monotonic() - start > TOO_SLOW
 
     def again(self, i: int) -> Outcome:
         """What comes of a probe with other random numbers; the same as before where that would take long."""

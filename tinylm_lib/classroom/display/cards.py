@@ -23,8 +23,8 @@ NUMBERS = "font-size:13px;margin:6px 0;text-align:right;font-variant-numeric:tab
 # What a message may mark. A star opens and closes at a word, so that `a * b`, `2*3*4` and `f(*x, *y)` stay as they are;
 # shared.js has the same rule.
 _WORDS = r"(?![\s*])([^*]*?[^\s*])"
-MARKS = re.compile(rf"`([^`]+)`|(?<![\w*])\*\*{_WORDS}\*\*(?![\w*])|(?<![\w*])\*{_WORDS}\*(?![\w*])")
-SUMMARY = "cursor:pointer;padding:6px 0"  # high enough for a finger: WCAG 2.2, success criterion 2.5.8
+_MARKED = re.compile(rf"`([^`]+)`|(?<![\w*])\*\*{_WORDS}\*\*(?![\w*])|(?<![\w*])\*{_WORDS}\*(?![\w*])")
+FOLDED = "cursor:pointer;padding:6px 0"  # high enough for a finger: WCAG 2.2, success criterion 2.5.8
 CODE = "font:14px/1.55 ui-monospace,'DejaVu Sans Mono',monospace"
 
 
@@ -106,7 +106,7 @@ def code(text: str) -> str:
 def inline(text: str, code: Callable[[str], str] = code) -> str:
     """Text inside a line as HTML: `code`, **strong** and *emphasized*. code: how a piece of code looks."""
     shown, end = [], 0
-    for found in MARKS.finditer(text):
+    for found in _MARKED.finditer(text):
         shown.append(escape(text[end : found.start()], quote=False))
         marked, strong, emphasized = found.groups()
         if marked:
@@ -120,13 +120,13 @@ def inline(text: str, code: Callable[[str], str] = code) -> str:
 
 def unmarked(text: str) -> str:
     """The words of a text that is marked as in `inline`, for terminals and tables."""
-    return MARKS.sub(lambda found: found[1] or unmarked(found[2] or found[3]), text)
+    return _MARKED.sub(lambda found: found[1] or unmarked(found[2] or found[3]), text)
 
 
 def fold(summary: str, html: str, is_open: bool = False) -> str:
     """A part that unfolds under its summary."""
     opened = " open" if is_open else ""
-    return f'<details{opened}><summary style="{SUMMARY}">{escape(summary)}</summary>{html}</details>'
+    return f'<details{opened}><summary style="{FOLDED}">{escape(summary)}</summary>{html}</details>'
 
 
 def number_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, of_words: bool = False) -> str:

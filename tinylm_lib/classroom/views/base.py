@@ -19,7 +19,7 @@ from ..display.picture import WithPicture
 from ..display.theme import css
 from ..live.record import live_record
 from ..shapes.capture import Captured, capture
-from .typed import explained
+from .typed import for_readers
 
 SCRIPTS = Path(__file__).parent
 MIME = "application/vnd.tinylm.view+json"
@@ -54,7 +54,7 @@ class View(WithPicture, anywidget.AnyWidget):
         try:
             self.data = {**self.data, **self.answer(request), "error": ""}
         except (ValueError, TypeError) as e:
-            self.data = {**self.data, "error": explained(e)}
+            self.data = {**self.data, "error": for_readers(e)}
         self.send("heard")  # an answer that changes nothing would look like silence
 
     def __repr__(self) -> str:

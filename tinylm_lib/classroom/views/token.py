@@ -19,7 +19,7 @@ from ..display.figures import drawing
 from ..display.numbers import fixed
 from ..display.theme import INK, QUIET, SERIES
 from .base import View, pictured
-from .typed import explained
+from .typed import for_readers
 
 _MOST_CHARACTERS, _MOST_MERGES = 200, 600
 _DRAWN_CHARACTERS, _LISTED_MERGES = 36, 6
@@ -107,7 +107,7 @@ def _cut(text: Any, tokenizers: Sequence[Tokenizer]) -> list[_Cut]:
             ids = tokenizer.encode(text)
             cuts.append(_Cut(name, tokenizer.vocab_size, ids, [bytes_of(tokenizer, token) for token in ids]))
         except ValueError as e:
-            cuts.append(_Cut(name, tokenizer.vocab_size, [], [], explained(e, "It")))
+            cuts.append(_Cut(name, tokenizer.vocab_size, [], [], for_readers(e, "It")))
     return cuts
 
 

@@ -32,7 +32,7 @@ def _is_known(tokenizer: Any, text: str) -> bool:
     return True
 
 
-def explained(error: Exception, who: str = "The model") -> str:
+def for_readers(error: Exception, who: str = "The model") -> str:
     """What an error says to a reader, who cannot build a tokenizer: of an unknown word, what to write instead.
 
     who: what knows only some words.
