@@ -10,7 +10,7 @@ from support.views import Numbers, ask, shipped, table_rows, unpacked
 from tinylm_lib.attention import causal_mask
 from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.classroom.views.attention import attention_view
-from tinylm_lib.classroom.views.typed import explained, typed_text
+from tinylm_lib.classroom.views.typed import for_readers, typed_text
 from tinylm_lib.text.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
 
 TEXT = "her kite <b>"
@@ -97,8 +97,8 @@ LIST = WordTokenizer("One quiet day, Mia quietly gave him a pink kite.\n")
 def test_an_unknown_word_is_answered_with_words_that_the_model_knows(tokenizer, text, says):
     with pytest.raises(ValueError, match="is not one of the") as caught:
         tokenizer.encode(text)
-    assert explained(caught.value) == says
-    assert explained(ValueError("the text is empty")) == "the text is empty"
+    assert for_readers(caught.value) == says
+    assert for_readers(ValueError("the text is empty")) == "the text is empty"
 
 
 def test_no_view_tells_a_reader_to_build_a_tokenizer():

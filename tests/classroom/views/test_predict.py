@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from tinylm_lib.classroom.display.cards import FOLDED
+from tinylm_lib.classroom.display.cards import FINGER_HIGH
 from tinylm_lib.classroom.views.base import MIME
 from tinylm_lib.classroom.views.predict import predict
 
@@ -42,7 +42,7 @@ def test_without_scripts_the_answer_is_folded_and_the_text_keeps_it(kind):
     view = ask(**QUESTIONS[kind])
     before, folded = view.html.split("<details>")
     assert "Which word scores highest?" in before and "It flies." not in before
-    assert folded.startswith(f'<summary style="{FOLDED}">Think first, then open</summary>')
+    assert folded.startswith(f'<summary style="{FINGER_HIGH}">Think first, then open</summary>')
     assert f"It is {view.data['answer']}. It flies." in folded
     assert folded.count("Not ") == len(view.data["feedback"])
     assert repr(view).startswith("Predict first: Which word scores highest?") and "It flies." not in repr(view)

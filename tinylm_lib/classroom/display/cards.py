@@ -24,7 +24,7 @@ NUMBERS = "font-size:13px;margin:6px 0;text-align:right;font-variant-numeric:tab
 # shared.js has the same rule.
 _WORDS = r"(?![\s*])([^*]*?[^\s*])"
 _MARKED = re.compile(rf"`([^`]+)`|(?<![\w*])\*\*{_WORDS}\*\*(?![\w*])|(?<![\w*])\*{_WORDS}\*(?![\w*])")
-FOLDED = "cursor:pointer;padding:6px 0"  # high enough for a finger: WCAG 2.2, success criterion 2.5.8
+FINGER_HIGH = "cursor:pointer;padding:6px 0"  # high enough for a finger: WCAG 2.2, success criterion 2.5.8
 CODE = "font:14px/1.55 ui-monospace,'DejaVu Sans Mono',monospace"
 
 
@@ -126,7 +126,7 @@ def unmarked(text: str) -> str:
 def fold(summary: str, html: str, is_open: bool = False) -> str:
     """A part that unfolds under its summary."""
     opened = " open" if is_open else ""
-    return f'<details{opened}><summary style="{FOLDED}">{escape(summary)}</summary>{html}</details>'
+    return f'<details{opened}><summary style="{FINGER_HIGH}">{escape(summary)}</summary>{html}</details>'
 
 
 def number_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, of_words: bool = False) -> str:
