@@ -228,6 +228,12 @@ WRONG = {
         head_dim_from_the_width=lambda config:
             count_parameters(replace(config, d_head=config.d_model // config.n_heads)).total,
         no_qkv_bias=counted_with(qkv_bias=False),
+        narrow_query_bias=off_by(lambda count, config:
+            config.n_layers * config.qkv_bias * (config.d_model - config.n_heads * config.d_head)),
+        wide_query_norms=off_by(lambda count, config:
+            config.n_layers * config.qk_norm * 2 * (config.d_model - config.d_head)),
+        narrow_ffn_biases=off_by(lambda count, config:
+            config.n_layers * config.ffn_bias * (1 + gated(config)) * (config.d_model - config.d_ff)),
         head_though_tied=off_by(lambda count, config: config.vocab_size * config.d_model - count.head),
         never_a_head=off_by(lambda count, config: -count.head),
         no_final_norm=off_by(lambda count, config: -count.final_norm),

@@ -309,6 +309,9 @@ WRONG = {
         uncorrected=steps_along(lambda m, v, m_hat, v_hat, eps: m / (v.sqrt() + eps)),
         corrects_the_first_only=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v.sqrt() + eps)),
         eps_inside=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v_hat + eps).sqrt()),
+        corrected_after_the_root=steps_along(
+            lambda m, v, m_hat, v_hat, eps: m_hat / (v_hat / (v.sqrt() + 1e-30) + eps)
+        ),
         no_root=steps_along(lambda m, v, m_hat, v_hat, eps: m_hat / (v_hat + eps)),
     ),
     "warmup_cosine": named(

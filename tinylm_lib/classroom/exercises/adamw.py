@@ -101,6 +101,7 @@ def _corrected(
         "power of the rest": lambda: ((1 - beta1) ** step, (1 - beta2) ** step),
         "correction of the first step": lambda: (1 - beta1, 1 - beta2),
         "corrections exchanged": lambda: (1 - beta2**step, 1 - beta1**step),
+        "correction after the root": lambda: (1 - beta1**step, (1 - beta2**step) ** 2),
         "no correction": lambda: (1.0, 1.0),
         "m uncorrected": lambda: (1.0, 1 - beta2**step),
         "v uncorrected": lambda: (1 - beta1**step, 1.0),

@@ -64,6 +64,7 @@ def _attention(config: ModelConfig, on: frozenset[str]) -> int:
         "no attention bias": lambda: 0,
         "no input bias": lambda: 0,
         "bias as wide as the queries": lambda: 3 * H * D,
+        "bias as wide as the stream": lambda: C + 2 * G * D,
     }
     outer = {
         "no attention bias": lambda: 0,
@@ -75,6 +76,7 @@ def _attention(config: ModelConfig, on: frozenset[str]) -> int:
         "no query norm": lambda: 0,
         "a query norm per head": lambda: (H + G) * D,
         "one query norm": lambda: D,
+        "query norms as wide as the stream": lambda: 2 * C,
     }
     size = chosen(on, 2 * full + 2 * grouped, others) + config.qkv_bias * chosen(on, (H + 2 * G) * D, inner)
     return size + chosen(on, config.o_bias * C, outer) + config.qk_norm * chosen(on, 2 * D, norms)
@@ -96,6 +98,7 @@ def _ffn(config: ModelConfig, on: frozenset[str]) -> int:
         "no second bias": lambda: n_inner * inner,
         "no inner bias": lambda: C,
         "two wide biases": lambda: (n_inner + 1) * inner,
+        "narrow biases": lambda: (n_inner + 1) * C,
     }
     has_bias = not is_gated if "gelu means bias" in on else config.ffn_bias
     return n_matrices * C * inner + has_bias * chosen(on, n_inner * inner + C, biases)
@@ -111,8 +114,8 @@ def _counted(holds: str, name: str = "llama", size: str | None = None, **choices
     )
 
 
-# One choice a probe differs from the defaults, so that the first that fails says which. None is large: a learner may
-# build the model and count, in time and memory.
+# Each probe adds one choice to a config that came before, so that the first that fails says which. None is large: a
+# learner may build the model and count, in time and memory.
 SMALL = {"vocab_size": 11, "d_model": 12, "n_layers": 5, "n_heads": 3, "max_seq_len": 7, "d_ff": 20}
 GROUPED = {"d_model": 24, "n_heads": 6, "n_kv_heads": 2}
 
@@ -133,11 +136,12 @@ COUNT_PARAMETERS = Exercise(
         _counted("o_bias gives the output projection a bias", o_bias=True),
         _counted("ffn_bias gives every matrix of the feed-forward a bias", ffn_bias=True),
         _counted("ffn_bias gives every matrix of the feed-forward a bias", ffn="gelu", ffn_bias=True),
-        _counted("qk_norm adds two norms, each as wide as one head", qk_norm=True),
         _counted("n_kv_heads makes only keys and values narrower", **GROUPED),
         _counted("n_kv_heads makes the biases of keys and values narrower, too", **GROUPED, qkv_bias=True),
+        _counted("qk_norm adds two norms, each as wide as one head", **GROUPED, qk_norm=True),
         _counted("n_heads times d_head may differ from d_model", d_head=6),
         _counted("a bias is as long as the outputs of its matrix", d_head=6, o_bias=True),
+        _counted("a bias is as long as the outputs of its matrix", d_head=6, qkv_bias=True),
         _counted("d_ff is always in the config", d_ff=None),
         _counted("a GPT of 4 blocks has 5,846,528 parameters", "gpt", "example"),
         _counted("the tiny model with sinusoids has 132,096", "tiny_transformer", "tiny"),
