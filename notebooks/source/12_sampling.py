@@ -333,7 +333,7 @@ def top_p_probs(probs, p):
     """probs (..., V) in any order, p above 0 and at most 1. Returns (..., V), 0 for the tokens that are cut.
 
     In each row the most probable tokens stay, up to and including the one with which their sum reaches p; which ones
-    of equal tokens is up to you. What stays keeps its position and its proportions, and sums to 1.
+    of equal tokens is up to you. What stays keeps its position and its proportions, and sums to 1. With p = 1 all stay.
     """
     # SOLUTION
     ranked, order = probs.sort(dim=-1, descending=True)

@@ -246,6 +246,16 @@ def nucleus(keep, descending=True):
     return wrong
 
 
+def top_p_by_argmax(probs, p):
+    ranked, ids = probs.sort(-1, descending=True)
+    last = (ranked.cumsum(-1) >= p).int().argmax(-1, keepdim=True)
+    return normalised(placed(probs, ranked * (torch.arange(probs.shape[-1]) <= last), ids))
+
+
+def top_k_of_all_rows(probs, k):
+    return normalised(probs * (probs >= probs.flatten().topk(k).values[-1]))
+
+
 def up_to(probs, p):
     """Whether the probabilities in front of each stay below p."""
     return probs.cumsum(-1) - probs < p
@@ -285,7 +295,7 @@ WRONG = {
         added=lambda logits, temperature: (logits + temperature).softmax(-1),
     ),
     "top_k_probs": named(
-        topk_in_place,
+        topk_in_place, top_k_of_all_rows,
         topk_above_the_next=lambda probs, k:
             normalised(probs * (probs > probs.sort(-1).values.flip(-1)[..., min(k, probs.shape[-1] - 1), None])),
         topk_softmax_of_kept=lambda probs, k:
@@ -302,7 +312,11 @@ WRONG = {
             normalised(probs.sort(-1, descending=True).values * (torch.arange(probs.shape[-1]) < k)),
     ),
     "top_p_probs": named(
-        topp_not_renormalised, topp_ranked, topp_gathered_back,
+        topp_not_renormalised, topp_ranked, topp_gathered_back, top_p_by_argmax,
+        first_one_subtracted=nucleus(lambda ranked, p: ranked.cumsum(-1) - ranked[..., :1] < p),
+        each_alone=lambda probs, p: normalised(probs * (probs >= p)),
+        each_alone_or_the_best=lambda probs, p: normalised(probs * ((probs >= p) | (probs == probs.amax(-1, True)))),
+        each_alone_or_nothing=lambda probs, p: F.normalize(probs * (probs >= p), p=1, dim=-1),
         drops_the_crossing=nucleus(lambda ranked, p: ranked.cumsum(-1) <= p),
         drops_the_crossing_but_one=nucleus(lambda ranked, p: F.pad(ranked.cumsum(-1)[..., 1:] <= p, (1, 0), value=1)),
         one_more=nucleus(lambda ranked, p: F.pad((ranked.cumsum(-1) - ranked)[..., :-1], (1, 0)) < p),
