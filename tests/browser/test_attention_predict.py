@@ -163,6 +163,7 @@ def see_all_of_it(page: Page) -> None:
     for stage in ("q · k", "÷ √32", "mask", "mix", "softmax"):
         view.get_by_role("radio", name=stage).check()
         assert_on_one_screen(page, view)
+    view.locator("table").scroll_into_view_if_needed()
     answer, grid, bars = (view.locator(part).bounding_box() for part in (".say", "table", ".bars"))
     assert answer["y"] + answer["height"] <= min(grid["y"], bars["y"])
     assert grid["x"] + grid["width"] <= bars["x"]

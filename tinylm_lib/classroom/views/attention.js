@@ -32,7 +32,7 @@ const CARD = `
   thead th { height: 68px; padding: 0; vertical-align: bottom; text-align: left }
   thead td { font-size: var(--type-small); line-height: 1.3; white-space: nowrap; color: var(--quiet); text-align: right; vertical-align: bottom; padding: 0 6px 2px 0 }
   thead span { display: block; width: 0; white-space: nowrap; transform: translate(calc(var(--cell) / 2), -2px) rotate(-50deg); transform-origin: 0 100% }
-  th.on { color: var(--ink); font-weight: 700 }
+  th.on { color: var(--ink); -webkit-text-stroke: .6px } /* as bold, but no wider: the grid stays */
   tbody th { line-height: 1 }
   tbody td { position: relative; width: var(--cell); max-width: var(--cell); height: clamp(17px, calc(306px / var(--tokens) - 1px), 26px); padding: 0; text-align: center; line-height: 1; white-space: nowrap;
     font-size: clamp(0px, calc((var(--cell) - 23px) * 9999), clamp(13px, calc(var(--cell) * .36), var(--type-small))); border-radius: 4px; cursor: pointer }

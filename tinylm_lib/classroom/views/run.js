@@ -1,7 +1,7 @@
 // What the views of a run share: charts over the updates, buttons while it is under way, and a slider to walk back.
 
 const runLook = (kind) => `
-.tinylm-view.${kind} .bar { min-height: 40px; gap: 8px 20px; margin-bottom: 8px } .tinylm-view.${kind} .sub { margin-bottom: 8px } .tinylm-view.${kind} .say { margin-bottom: 8px }
+.tinylm-view.${kind} .bar { min-height: 40px; gap: 8px 20px; margin-bottom: 8px } .tinylm-view.${kind} .sub { margin-bottom: 8px } .tinylm-view.${kind} .say { font-size: calc(var(--type-text) + 2px); margin-bottom: 8px }
 .tinylm-view.${kind} .holder { flex: 1 1 260px; min-width: 0 }
 .tinylm-view.${kind} .asks { display: flex; gap: 10px }
 .tinylm-view.${kind} .asks:not(:has(:not([hidden]))) { display: none }
