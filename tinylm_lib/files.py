@@ -89,7 +89,7 @@ def explained(what: str, path: Path) -> Iterator[None]:
 
 # What a file begins with that is not what its name says, what it then is, and what to do.
 _FOREIGN = {
-    b"version https://git-lfs": "a Git LFS pointer in place of the file; run git lfs pull, or download it again",
+    b"version https://git-lfs": "a Git LFS pointer instead of the file; run git lfs pull, or download it again",
     b"<": "a web page or other markup, not the file itself; download it again",
     b"PK": "a zip archive, such as a pickle of PyTorch, under another name; take a version of the model in safetensors",
     b"\x80": "a pickle under another name; take a version of the model in safetensors",

@@ -14,7 +14,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import figures, show_text
+from tinylm_lib.classroom import figures
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -792,6 +792,8 @@ def write(temperature: float, n_tokens: int = 32) -> torch.Tensor:
 counts = torch.zeros(V, V).index_put_((train_ids[:-1], train_ids[1:]), torch.ones(len(train_ids) - 1), accumulate=True)
 
 # %% evidence="table-writes" slide="subslide"
+from tinylm_lib.classroom import show_text
+
 n_new, texts = {}, {}
 for temperature in (0.3, 1, 3):
     written = write(temperature)

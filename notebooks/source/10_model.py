@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, check, figures, hint, keep, predict, shape_flow, show_text, trace
+from tinylm_lib.classroom import capture, check, figures, hint, keep, predict, shape_flow, trace
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -305,6 +305,8 @@ def write(lm, beginning: str, n_words: int) -> list[int]:
 
 
 # %% evidence="your-parts"
+from tinylm_lib.classroom import show_text
+
 begun = torch.tensor([tokenizer.encode("\nOne")])  # (1, 2)
 torch.testing.assert_close(mine(begun), model(begun), atol=1e-2, rtol=1e-2)
 by_mine, by_shipped = write(mine, "One", 36), write(model, "One", 36)

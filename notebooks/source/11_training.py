@@ -14,7 +14,7 @@ import math
 import torch
 
 from tinylm_lib import TransformerLM, next_token_loss, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict, show_text
+from tinylm_lib.classroom import check, figures, hint, keep, predict
 from tinylm_lib.pretrained import load_pretrained
 
 # %% [markdown] tags=["note"]
@@ -596,6 +596,8 @@ from tinylm_lib.sampling import generate
 assert reached < levels.bigram < levels.unigram
 
 # %% slide="subslide"
+from tinylm_lib.classroom import show_text
+
 print(f"first loss {course[0]:.1f}, mean of the last ten {reached:.1f}")
 prompt = torch.tensor([tokenizer.encode("\nOne")])  # (1, 2)
 written = generate(learner, prompt, 10, temperature=0)  # (1, 12)

@@ -16,7 +16,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import next_token_probs, storyworld
-from tinylm_lib.classroom import figures, predict, show_text
+from tinylm_lib.classroom import figures, predict
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -493,6 +493,8 @@ def write(model, ids, n, generator=None, **rules):
 
 
 # %% rows=["S4-39"] evidence="same-seed"
+from tinylm_lib.classroom import show_text
+
 written = write(model, start, 12, seeded(12))
 assert torch.equal(written, generate(model, start, 12, generator=seeded(12)))
 show_text([tokenizer.decode(row) for row in written.tolist()])

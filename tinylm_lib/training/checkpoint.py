@@ -101,13 +101,7 @@ def save(
         raise TypeError(f"checkpoint.save needs a TransformerLM, got {type(model).__name__}; give the model itself")
     refuse_quantized(model, "checkpoint.save")
     refuse_lora(model, "checkpoint.save")
-    weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
-    if misfit := _misfit(_skeleton(config), weights):
-        name, here, there = misfit
-        raise ValueError(
-            f"{name} is {there} in the model and {here} in a model of its config, so this checkpoint would not load; "
-            f"save a model that fits its config, and compile its parts with part.compile(), not torch.compile(part)"
-        )
+    weights = _fitting_weights(model, config)
     folder, training = Path(folder), random_states(team)
     manifest = {
         "format": FORMAT,
@@ -134,6 +128,18 @@ def save(
                 _clean(folder)
     team.wait()
     return folder
+
+
+def _fitting_weights(model: nn.Module, config: ModelConfig) -> dict[str, Tensor]:
+    """The weights on the CPU. Raises ValueError unless they have the names and shapes that the config asks for."""
+    weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
+    if misfit := _misfit(_skeleton(config), weights):
+        name, here, there = misfit
+        raise ValueError(
+            f"{name} is {there} in the model and {here} in a model of its config, so this checkpoint would not load; "
+            f"save a model that fits its config, and compile its parts with part.compile(), not torch.compile(part)"
+        )
+    return weights
 
 
 def load(folder: str | Path) -> Checkpoint:

@@ -103,6 +103,17 @@ def _count(pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
     return counted
 
 
+def _check_run(recipe: TrainConfig, batches: Iterator[tuple[Tensor, Tensor]], parameters: list[Tensor]) -> None:
+    """Raise TypeError for another recipe or source of batches, ValueError where nothing is left to train."""
+    if not isinstance(recipe, TrainConfig):
+        raise TypeError(f"recipe must be a TrainConfig, got {type(recipe).__name__}; use TrainConfig(total_steps=100)")
+    if not isinstance(batches, Iterator):
+        fix = "use RandomWindows, or (batch for _ in itertools.count() for batch in batches)"
+        raise TypeError(f"batches must be an endless iterator, got {type(batches).__name__}; {fix}")
+    if not parameters:
+        raise ValueError("all parameters are frozen; set requires_grad_(True) on those to train, or call add_lora")
+
+
 def train(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -122,14 +133,8 @@ def train(
     CPU, where no target of an update counts.
     Source of the clipping: Pascanu et al. 2013, algorithm 1.
     """
-    if not isinstance(recipe, TrainConfig):
-        raise TypeError(f"recipe must be a TrainConfig, got {type(recipe).__name__}; use TrainConfig(total_steps=100)")
-    if not isinstance(batches, Iterator):
-        fix = "use RandomWindows, or (batch for _ in itertools.count() for batch in batches)"
-        raise TypeError(f"batches must be an endless iterator, got {type(batches).__name__}; {fix}")
     parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
-        raise ValueError("all parameters are frozen; set requires_grad_(True) on those to train, or call add_lora")
+    _check_run(recipe, batches, parameters)
     device_type = parameters[0].device.type
     precision = pick(PRECISIONS, recipe.precision, "precision")
     limit = math.inf if recipe.clip_norm is None else recipe.clip_norm
