@@ -211,7 +211,7 @@ def _scaled(mine: Tensor, right: Tensor) -> Finding | None:
 
 def _offset(mine: Tensor, right: Tensor) -> Finding | None:
     by = (mine - right).median()
-    if not by.isfinite() or not same(mine, right + by, 1e-3) or same(mine, right, 1e-3):  # lost digits are no offset
+    if not by.isfinite() or not same(mine, right + by, 1e-3) or same(mine, right, 1e-3):  # digits lost
         return None
     return "constant offset", f"Every number is {abs(by):.4g} too {'large' if by > 0 else 'small'}."
 
