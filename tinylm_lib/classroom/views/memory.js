@@ -1,7 +1,7 @@
 // Where a model's parameters are, as areas, and the bytes of training and inference, as bars compared with devices.
 
 const MEMORY = `
-.tinylm-view.memory .say { min-height: 1.35em; margin-bottom: 6px } .tinylm-view.memory .bar { gap: 8px 16px; margin-bottom: 8px } .tinylm-view.memory .sub { margin-bottom: 8px }
+.tinylm-view.memory .say { font-size: calc(var(--type-text) + 2px); min-height: 1.35em; margin-bottom: 6px } .tinylm-view.memory .bar { gap: 8px 16px; margin-bottom: 8px } .tinylm-view.memory .sub { margin-bottom: 8px }
 .tinylm-view.memory .slide input { width: 96px }
 .tinylm-view.memory .map { display: flex; height: 104px; gap: 3px; margin: 0 0 6px }
 .tinylm-view.memory .column { display: flex; flex-direction: column; gap: 3px; min-width: 8px; flex-basis: 0 }
