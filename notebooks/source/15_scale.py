@@ -790,7 +790,7 @@ def all_reduce_mean(gradients, n_targets):
 
     gradients: for each process a list of tensors, of the same shapes in each, the gradients of its own mean loss.
     n_targets: for each process over how many targets its loss was averaged. It may be 0, but not for all; the gradients
-    are 0 there. Returns a list of tensors, in the same order; the input stays as it is.
+    are 0 there. Returns a list of tensors, in the same order and dtype; the input stays as it is.
     """
     # SOLUTION
     total = sum(n_targets)

@@ -109,6 +109,10 @@ WRONG = {
     "continue_greedily": named(
         greedy_return_in_the_loop, greedy_all_at_once, greedy_keepdim_forgotten, greedy_in_place,
         greedy_last_n, greedy_next_alone,
+        greedy_best_n=lambda model, ids, n: torch.cat((ids, model(ids)[:, -1].topk(n).indices), dim=1),
+        greedy_ranked_once=lambda model, ids, n:
+            torch.cat((ids, model(ids)[:, -1].argsort(-1, descending=True)[:, :n]), dim=1),
+        greedy_last_n_positions=lambda model, ids, n: torch.cat((ids, model(ids)[:, -n:].argmax(-1)), dim=1),
         greedy_at_the_first_position=writer(lambda scores: scores[:, :1].argmax(-1)),
         greedy_over_all=writer(lambda scores: scores.amax(1).argmax(-1, keepdim=True)),
         greedy_of_two=writer(last, lambda ids, start: ids[:, -2:]),

@@ -92,6 +92,8 @@ def _shares(gradients: list[list[Tensor]], n_targets: list[int], on: frozenset[s
         "divided by the tensors": lambda: [1 / len(gradients[0])] * size,
         "weights in reverse": lambda: [k / total for k in reversed(n)],
         "weights of the neighbour": lambda: [k / total for k in n[1:] + n[:1]],
+        "whole weights": lambda: [k // total for k in n],
+        "last one left out": lambda: [k / total for k in n[:-1]] + [0.0],
         "largest batch only": lambda: [float(i == max(range(size), key=lambda j: n[j])) for i in range(size)],
     }
     return next((other() for name, other in others.items() if name in on), [k / total for k in n])
@@ -115,8 +117,8 @@ ALL_REDUCE_MEAN = Exercise(
             lambda g: ([[torch.tensor([2.0, -4.0])], [torch.tensor([6.0, 8.0])]], [3, 1]),
         ),
         Probe("one process keeps its gradients", lambda g: (_ranks(g, 1, (2, 3), (4,)), [5])),
-        Probe("any shapes, equal batches", lambda g: (_ranks(g, 2, (2, 3), (4,), (1, 2, 2)), [4, 4])),
-        Probe("any shapes, unequal batches", lambda g: (_ranks(g, 3, (2, 3), (4,)), [1, 2, 5])),
+        Probe("equal batches of any shapes", lambda g: (_ranks(g, 2, (2, 3), (4,), (1, 2, 2)), [4, 4])),
+        Probe("unequal batches of any shapes", lambda g: (_ranks(g, 3, (2, 3), (4,)), [1, 2, 5])),
         Probe("the largest batch may come first", lambda g: (_ranks(g, 4, (3,), (2, 2), (5,)), [7, 1, 2, 3])),
         Probe(
             "a process without targets counts nothing",
