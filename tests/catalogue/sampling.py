@@ -227,6 +227,49 @@ def beam_shared_list(log_probs_fn, start, n_beams, n_steps):
     return beams
 
 
+def beams_that_share_what_they_append(log_probs_fn, start, n_beams, n_steps):
+    beams = [(list(start), 0.0)]
+    for _ in range(n_steps):
+        grown = []
+        for tokens, score in beams:
+            best = log_probs_fn(tokens).topk(min(n_beams, len(log_probs_fn(tokens))))
+            for lp, t in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+                tokens.append(t)
+                grown.append((tokens, score + lp))
+        beams = _best(grown, n_beams)
+    return beams
+
+
+def beams_all_of_the_last_step(log_probs_fn, start, n_beams, n_steps):
+    beams = [(list(start), 0.0)]
+    for _ in range(n_steps):
+        beams = _best(_grown(log_probs_fn, _best(beams, n_beams)), 1_000_000)
+    return beams
+
+
+def beams_that_stop_at(stop):
+    def search(log_probs_fn, start, n_beams, n_steps):
+        beams = [(list(start), 0.0)]
+        for _ in range(n_steps):
+            ended = [beam for beam in beams if len(beam[0]) > len(start) and beam[0][-1] == stop]
+            beams = _best([*ended, *_grown(log_probs_fn, [beam for beam in beams if beam not in ended])], n_beams)
+        return beams
+
+    return search
+
+
+def beams_that_ask_before_they_drop(log_probs_fn, start, n_beams, n_steps):
+    beams = [(list(start), 0.0, log_probs_fn(start))]
+    for step in range(n_steps):
+        grown = []
+        for tokens, score, log_probs in beams:
+            for t, lp in enumerate(log_probs.tolist()):
+                longer = [*tokens, t]
+                grown.append((longer, score + lp, log_probs_fn(longer) if step + 1 < n_steps else None))
+        beams = _best(grown, n_beams)
+    return [(tokens, score) for tokens, score, _ in beams]
+
+
 def placed(probs, values, ids):
     """Values at their ids, and zeros everywhere else."""
     return torch.zeros_like(probs).scatter(-1, ids, values)
@@ -275,7 +318,7 @@ RIGHT = {
     "top_p_probs": named(top_p_shifted, top_p_by_lists, top_p_by_counting, top_p_by_scatter=nucleus(up_to)),
     "beam_search": named(
         beams_in_one_tensor, beams_best_of_each, beams_without_start, beams_asking_for_the_size_first,
-        beams_asking_for_each_token, beams_by_lists=_beams,
+        beams_asking_for_each_token, beams_that_ask_before_they_drop, beams_by_lists=_beams,
     ),
 }  # fmt: skip
 WRONG = {
@@ -329,6 +372,8 @@ WRONG = {
     ),
     "beam_search": named(
         beam_never_pruned_together, beam_last_step_scores, beam_greedy_after_the_first, beam_shared_list,
+        beams_that_share_what_they_append, beams_all_of_the_last_step,
+        beam_ends_at_0=beams_that_stop_at(0),
         length_normalised=lambda log_probs_fn, start, n_beams, n_steps:
             [(tokens, score / n_steps) for tokens, score in _beams(log_probs_fn, start, n_beams, n_steps)],
         sees_the_last_token=lambda log_probs_fn, start, n_beams, n_steps:

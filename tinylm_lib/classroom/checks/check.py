@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
-from itertools import combinations, zip_longest
+from itertools import combinations, islice, zip_longest
 from typing import Any, NamedTuple
 
 import torch
@@ -282,7 +282,8 @@ def _all_but_one(exercise: Exercise, pairs: Sequence[Comparison]) -> Iterator[Fi
     wrong = _wrong(pairs)
     for on in (names for n in (1, 2) for names in combinations(exercise.faults, n)):
         theirs = zip(pairs, _under(exercise, on, pairs), strict=True)
-        apart = [i for i, (p, t) in enumerate(theirs) if not agrees(p.mine, t.mine, p.probe, False)]
+        unlike = (i for i, (p, t) in enumerate(theirs) if not agrees(p.mine, t.mine, p.probe, False))
+        apart = [*islice(unlike, 2)]  # after two, nothing more is computed
         if len(apart) <= 1 and len({*wrong} - {*apart}) >= 3:
             yield _nearest(exercise, on, pairs[wrong[0]])
 

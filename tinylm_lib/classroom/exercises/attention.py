@@ -162,7 +162,7 @@ ATTENTION = Exercise(
         ),
         Probe(
             "the weights are the softmax of the scores",
-            lambda g: (torch.tensor([[1.0]]), torch.tensor([[0.5], [-1.0]]), torch.tensor([[10.0, 1.0], [20.0, 4.0]])),
+            lambda g: (torch.tensor([[1.0]]), torch.tensor([[-1.0], [0.5]]), torch.tensor([[10.0, 1.0], [20.0, 4.0]])),
         ),
         Probe("a single key gets all the weight", lambda g: _qkv(g, sizes=(3, 1, 2, 2))),
         Probe(

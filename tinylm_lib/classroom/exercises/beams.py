@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .base import Exercise, Probe, texts
+from .base import Exercise, Probe, chosen, slipped, texts
 
 Beam = tuple[list[int], float]
 NextToken = Callable[[list[int]], Tensor]
@@ -17,52 +17,66 @@ def beam_search(
     log_probs_fn: NextToken, start: list[int], n_beams: int, n_steps: int, on: frozenset[str] = frozenset()
 ) -> list[Beam]:
     """The n_beams best of all continuations tried, (tokens with start, log_prob), and the mistakes that are `on`."""
-    if "one step less" in on or "one step more" in on:
-        n_steps += 1 if "one step more" in on else -1
-    beams: list[Beam] = [(list(start), 1.0 if {"logarithms multiplied", "starts at 1"} & on else 0.0)]
-    if "one beam too many" in on:
-        n_beams += 1
+    n_steps += ("one step more" in on) - ("one step less" in on)
+    n_beams += "one beam too many" in on
+    score = 1.0 if {"logarithms multiplied", "starts at 1"} & on else 0.0
+    if "start counted" in on:
+        score = sum(log_probs_fn(start[:i])[start[i]].item() for i in range(1, len(start)))
+    beams: list[Beam] = [(list(start), score)]
     if "equal beams" in on:
         beams = beams * n_beams
     for step in range(n_steps):
-        grown = _grown(log_probs_fn, beams, len(start), on)
+        grown = _grown(log_probs_fn, beams, len(start), n_beams, on)
         if "logarithms added late" in on and step == 0:
             grown = [(tokens, 0.0) for tokens, _ in grown[:n_beams]]
         beams = _best(grown, beams, n_beams, on)
-    beams = sorted(beams, key=lambda beam: beam[1], reverse="least probable" not in on)[:n_beams]
+    if "all returned" in on:
+        beams = grown
+    beams = sorted(beams, key=lambda beam: beam[1], reverse="least probable" not in on)
+    beams = beams if "all returned" in on else beams[:n_beams]
     return _given_back(beams, len(start), on)
 
 
-def _grown(log_probs_fn: NextToken, beams: list[Beam], n_start: int, on: frozenset[str]) -> list[Beam]:
+def _grown(log_probs_fn: NextToken, beams: list[Beam], n_start: int, n_beams: int, on: frozenset[str]) -> list[Beam]:
     """Every beam with every next token."""
     grown = []
     for tokens, score in beams[:1] if "only the best grows" in on else beams:
-        seen = tokens[:n_start] if "never reads on" in on else tokens[-1:] if "reads one token" in on else tokens
-        seen = tokens[n_start:] if "start not read" in on else seen
-        log_probs = log_probs_fn(list(seen))
-        for token, log_prob in enumerate(log_probs.tolist()):
-            grown.append(([*tokens, token], _total(score, log_prob, on)))
-            if "one list for all" in on:
-                tokens.append(token)
-                grown[-1] = (tokens, grown[-1][1])
+        seen = chosen(on, tokens, {
+            "never reads on": lambda tokens=tokens: tokens[:n_start],
+            "reads one token": lambda tokens=tokens: tokens[-1:],
+            "start not read": lambda tokens=tokens: tokens[n_start:],
+        })  # fmt: skip
+        log_probs = log_probs_fn(list(seen)).tolist()
+        last = 0 if "stops at token 0" in on else len(log_probs) - 1 if "stops at the last token" in on else None
+        if len(tokens) > n_start and tokens[-1] == last:
+            grown.append((tokens, score))
+            continue
+        of_one = [([*tokens, token], _total(score, log_prob, on)) for token, log_prob in enumerate(log_probs)]
+        ranked = sorted(of_one, key=lambda beam: -beam[1])[:n_beams]
+        if on & {"one list for all", "one list for the best"}:
+            of_one = of_one if "one list for all" in on else ranked
+            tokens += [longer[-1] for longer, _ in of_one]
+            of_one = [(tokens, total) for _, total in of_one]
         if "one token each" in on and len(beams) > 1:
-            grown = grown[: -len(log_probs)] + sorted(grown[-len(log_probs) :], key=lambda beam: -beam[1])[:1]
+            of_one = ranked[:1]
+        grown += ranked if "never ranked together" in on else of_one
     return grown
 
 
 def _total(score: float, log_prob: float, on: frozenset[str]) -> float:
-    if "last step only" in on:
-        return log_prob
-    if "decreases" in on:
-        return score - log_prob
-    if "logarithms multiplied" in on:
-        return score * log_prob
-    return score + (torch.tensor(log_prob).exp().item() if "probabilities added" in on else log_prob)
+    return chosen(on, score + log_prob, {
+        "last step only": lambda: log_prob,
+        "decreases": lambda: score - log_prob,
+        "logarithms multiplied": lambda: score * log_prob,
+        "probabilities added": lambda: score + math.exp(log_prob),
+    })  # fmt: skip
 
 
 def _best(grown: list[Beam], beams: list[Beam], n_beams: int, on: frozenset[str]) -> list[Beam]:
-    """What goes on."""
-    if "nothing dropped" in on:
+    """The beams that continue."""
+    if on & {"nothing dropped", "never ranked together"}:
+        if len(grown) > 3000:  # with a function that never reads on, nothing else would end it
+            raise RuntimeError("too many beams")
         return grown
     ranked = sorted(grown, key=lambda beam: beam[1], reverse="least probable" not in on)
     if "never ranked" in on:
@@ -80,51 +94,45 @@ def _best(grown: list[Beam], beams: list[Beam], n_beams: int, on: frozenset[str]
 
 
 def _given_back(beams: list[Beam], n_start: int, on: frozenset[str]) -> Any:
-    if "worst first" in on:
-        beams = beams[::-1]
-    if "probabilities" in on:
-        beams = [(tokens, torch.tensor(score).exp().item()) for tokens, score in beams]
-    if "in bits" in on:
-        beams = [(tokens, score / math.log(2)) for tokens, score in beams]
-    parts = {
+    scores = {
+        "probabilities": lambda tokens, score: math.exp(score),
+        "in bits": lambda tokens, score: score / math.log(2),
+        "positive": lambda tokens, score: -score,
+        "per token": lambda tokens, score: score / max(1, len(tokens) - n_start),
+        "per token of all": lambda tokens, score: score / len(tokens),
+        "underflows": lambda tokens, score: torch.tensor(score).double().exp().log().item(),
+    }
+    for name in scores.keys() & on:
+        beams = [(tokens, scores[name](tokens, score)) for tokens, score in beams]
+    beams = slipped(on, beams, {"worst first": lambda beams: beams[::-1]})
+    return chosen(on, beams, {
         "tokens alone": lambda: [tokens for tokens, _ in beams],
         "scores alone": lambda: [score for _, score in beams],
         "pairs turned round": lambda: [(score, tokens) for tokens, score in beams],
         "two lists": lambda: ([tokens for tokens, _ in beams], [score for _, score in beams]),
         "best tokens alone": lambda: beams[0][0],
         "last tokens": lambda: [(tokens[-1:], score) for tokens, score in beams],
-    }
-    for name, part in parts.items():
-        if name in on:
-            return part()
-    if "positive" in on:
-        beams = [(tokens, -score) for tokens, score in beams]
-    if "per token" in on:
-        beams = [(tokens, score / max(1, len(tokens) - n_start)) for tokens, score in beams]
-    if "per token of all" in on:
-        beams = [(tokens, score / len(tokens)) for tokens, score in beams]
-    if "underflows" in on:
-        beams = [(tokens, torch.tensor(score).double().exp().log().item()) for tokens, score in beams]
-    if "the best alone" in on:
-        return beams[0]
-    return beams[:1] if "one in the list" in on else beams
+        "the best alone": lambda: beams[0],
+        "one in the list": lambda: beams[:1],
+    })  # fmt: skip
 
 
 def _limited(function: NextToken, n_beams: int, n_steps: int) -> NextToken:
-    """The function, for a search of this size, which refuses twice as many different texts as the search needs.
+    """The function, for a search of this size, which refuses many more different texts than the search needs.
 
-    It takes tokens as a list, a tuple or a tensor, and the same text as often as one likes.
+    It takes tokens as a list, a tuple or a tensor, and the same text as often as one likes. A search may ask for each
+    continuation before it drops some of them.
     """
-    most = 2 * (1 + n_beams * (n_steps - 1))
     known: dict[tuple[int, ...], Tensor] = {}
+    most = n_beams * (n_steps + 1) * len(function([0]))
 
     def log_probs_fn(tokens: list[int]) -> Tensor:
         text = _text(tokens)
         if text not in known:
             if len(known) == most:
                 raise RuntimeError(
-                    f"log_probs_fn was given {most + 1} different texts, which is more than twice what {n_beams} beams "
-                    f"and {n_steps} steps need: after each step only n_beams continue"
+                    f"log_probs_fn was given more than {most} different texts, but {n_beams} beams and {n_steps} steps "
+                    "need only a part of them: after each step only n_beams continue"
                 )
             known[text] = function(list(text))
         return known[text].clone()
@@ -151,18 +159,19 @@ def _nearly_equal(tokens: list[int]) -> Tensor:
 
 
 def _made_up(g: Generator, V: int, sharpness: float = 2.0) -> NextToken:
-    """A language in which every token read so far counts, the later the more."""
+    """A language in which the last 50 tokens count, the later the more."""
     table = sharpness * torch.randn(V, V, generator=g)
 
     def log_probs_fn(tokens: list[int]) -> Tensor:
-        weights = 0.7 ** torch.arange(len(tokens) - 1, -1, -1.0)
-        return (table[tokens] * weights[:, None]).sum(0).log_softmax(-1)
+        recent = tokens[-50:]
+        weights = 0.7 ** torch.arange(len(recent) - 1, -1, -1.0)
+        return (table[recent] * weights[:, None]).sum(0).log_softmax(-1)
 
     return log_probs_fn
 
 
 def _as_pairs(arguments: tuple, result: Any) -> Any:
-    """Beams as (list, float), with the start where it was left out."""
+    """Beams as (list, float), with the start where it was left out; if they share one list, only that is said."""
     _, start, _, n_steps = arguments
     if not isinstance(result, list | tuple):
         return result
@@ -172,6 +181,9 @@ def _as_pairs(arguments: tuple, result: Any) -> Any:
             return result
         tokens = torch.as_tensor(beam[0]).flatten().tolist()
         pairs.append((list(start) + tokens if len(tokens) == n_steps else tokens, beam[1]))
+    longest = max((tokens for tokens, _ in pairs), key=len, default=[])
+    if len(pairs) > 1 and len(longest) > len(start) + n_steps and all(tokens == longest for tokens, _ in pairs):
+        return "the same list of tokens, which is too long, in each beam"
     return pairs
 
 
@@ -197,8 +209,8 @@ BEAM_SEARCH = Exercise(
         _search("all beams compete", lambda g: (_made_up(g, 6), [5, 0, 4], 4, 3)),
         _search("all beams compete", lambda g: (_made_up(g, 7, 0.5), [6, 1], 3, 5)),
         _search("all beams compete", lambda g: (_made_up(g, 5, 1.0), [0, 0, 2, 1], 5, 4)),
-        _search("what a beam dropped is gone", lambda g: (_made_up(g, 8, 4.0), [7, 3], 2, 3)),
-        _search("what a beam dropped is gone", lambda g: (_made_up(g, 8, 1.0), [2, 5], 2, 4)),
+        _search("a continuation that was dropped does not come back", lambda g: (_made_up(g, 8, 4.0), [7, 3], 2, 3)),
+        _search("a continuation that was dropped does not come back", lambda g: (_made_up(g, 8, 1.0), [2, 5], 2, 4)),
         _search("log probabilities far below -100", lambda g: (_nearly_equal, [2, 1], 1, 800)),
     ),
     **texts("beam_search"),
