@@ -10,6 +10,7 @@ from nbformat import v4
 
 from tinylm_lib.classroom.course import mistakes, reading, site
 from tinylm_lib.classroom.course.cells import Page, words_of
+from tinylm_lib.classroom.display.cards import unmarked
 from tinylm_lib.classroom.exercises import EXERCISES
 from tinylm_lib.classroom.exercises.base import Exercise, Fault
 from tinylm_lib.classroom.folders import NOTEBOOKS
@@ -55,7 +56,7 @@ def test_a_mistake_is_below_the_section_of_its_exercise_and_escaped(monkeypatch)
 def test_every_mistake_of_every_exercise_is_listed_once_and_no_cause_of_the_clinic(exported):
     html = (exported / "mistakes.html").read_text(encoding="utf-8")
     faults = [fault for exercise in EXERCISES.values() for fault in exercise.faults.values()]
-    said = (f"{fault.looks}. {fault.why}".replace("`", "") for fault in faults)
+    said = (unmarked(f"{fault.looks}. {fault.why}") for fault in faults)
     assert Counter(items(html)) == Counter(" ".join(text.split()) for text in said)
     assert f"know {len(faults):,} mistakes" in html and len(re.findall("<h3 ", html)) == len(EXERCISES)
     assert 'id="lesson-19"' not in html
