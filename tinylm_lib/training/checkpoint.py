@@ -97,16 +97,12 @@ def save(
     class, with weights in 8 bits, with LoRA updates, or with other weights than those of its config.
     """
     model = unwrapped(model)
-    if not isinstance(config := getattr(model, "config", None), ModelConfig):
-        raise TypeError(f"checkpoint.save needs a TransformerLM, got {type(model).__name__}; give the model itself")
-    refuse_quantized(model, "checkpoint.save")
-    refuse_lora(model, "checkpoint.save")
-    weights = _fitting_weights(model, config)
+    weights = _fitting_weights(model)
     folder, training = Path(folder), random_states(team)
     manifest = {
         "format": FORMAT,
         "step": step,
-        "config": config.to_dict(),
+        "config": model.config.to_dict(),
         "tokenizer": None if tokenizer is None else tokenizer.to_dict(),
         "optimizer": None if optimizer is None else take_tensors(optimizer.state_dict(), "", training),
         "batches": None if batches is None else batches.state(),
@@ -130,8 +126,12 @@ def save(
     return folder
 
 
-def _fitting_weights(model: nn.Module, config: ModelConfig) -> dict[str, Tensor]:
-    """The weights on the CPU. Raises ValueError unless they have the names and shapes that the config asks for."""
+def _fitting_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights on the CPU. Raises TypeError or ValueError for a model that would not load again."""
+    if not isinstance(config := getattr(model, "config", None), ModelConfig):
+        raise TypeError(f"checkpoint.save needs a TransformerLM, got {type(model).__name__}; give the model itself")
+    refuse_quantized(model, "checkpoint.save")
+    refuse_lora(model, "checkpoint.save")
     weights = {name: on_cpu(t) for name, t in model.state_dict().items()}
     if misfit := _misfit(_skeleton(config), weights):
         name, here, there = misfit

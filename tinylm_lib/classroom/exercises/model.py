@@ -7,6 +7,11 @@ from torch import Generator, Tensor
 from ...config import ModelConfig
 from ...presets import preset
 from .base import Exercise, Probe, chosen, slipped, texts
+from .speed import GATED
+
+VECTORS = {"rms": 1, "layer": 2}  # of a norm
+LEARNED = {"none": 0, "rotary": 0, "sinusoidal": 0, "learned": 1}  # tables of positions
+TABLES = {**LEARNED, "none": 1, "sinusoidal": 1}  # as some count them
 
 
 def count_parameters(config: ModelConfig, on: frozenset[str] = frozenset()) -> int:
@@ -14,7 +19,7 @@ def count_parameters(config: ModelConfig, on: frozenset[str] = frozenset()) -> i
     C, V, L = config.d_model, config.vocab_size, config.n_layers
     if "rule of thumb" in on:
         return V * C + L * 12 * C**2
-    vectors = 2 if config.norm == "layer" else 1
+    vectors = VECTORS[config.norm]
     norm = C * chosen(on, vectors, {"no offset": lambda: 1, "always an offset": lambda: 2})
     n_norms = chosen(on, 2, {"no norms": lambda: 0, "no norms in blocks": lambda: 0, "one norm": lambda: 1})
     block = _attention(config, on) + _ffn(config, on) + n_norms * norm
@@ -33,12 +38,13 @@ def count_parameters(config: ModelConfig, on: frozenset[str] = frozenset()) -> i
 
 def _positions(config: ModelConfig, on: frozenset[str]) -> int:
     """The parameters of the positions."""
-    is_learned, table = config.position == "learned", config.max_seq_len * config.d_model
+    is_learned = LEARNED[config.position]
+    table = config.max_seq_len * config.d_model
     others = {
         "no positions": lambda: 0,
         "a position per token": lambda: is_learned * config.vocab_size * config.d_model,
         "positions in each block": lambda: is_learned * config.n_layers * table,
-        "sinusoids": lambda: (config.position != "rotary") * table,
+        "sinusoids": lambda: TABLES[config.position] * table,
         "every position is a table": lambda: table,
     }
     return chosen(on, is_learned * table, others)
@@ -84,12 +90,13 @@ def _attention(config: ModelConfig, on: frozenset[str]) -> int:
 
 def _ffn(config: ModelConfig, on: frozenset[str]) -> int:
     """The parameters of one feed-forward."""
-    C, is_gated = config.d_model, config.ffn == "swiglu"
+    C = config.d_model
+    is_gated = config.ffn in GATED
     inner = 4 * C if "four times" in on else config.d_ff
     others = {
         "no gate": lambda: 2,
         "always a gate": lambda: 3,
-        "gelu_tanh with a gate": lambda: 2 if config.ffn == "gelu" else 3,
+        "gelu_tanh with a gate": lambda: {"gelu": 2}.get(config.ffn, 3),
     }
     n_matrices = chosen(on, 3 if is_gated else 2, others)
     n_inner = 1 + chosen(on, is_gated, {"one inner bias": lambda: 0, "always two inner biases": lambda: 1})

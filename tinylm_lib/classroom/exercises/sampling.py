@@ -10,16 +10,7 @@ from .base import Exercise, Probe, chosen, slipped, texts
 
 def apply_temperature(logits: Tensor, temperature: float, on: frozenset[str] = frozenset()) -> Tensor:
     """The probabilities of softmax(logits / temperature), (..., V), and the mistakes that are `on`."""
-    temperature = slipped(on, temperature, {
-        "temperature unused": lambda _: 1.0,
-        "never colder": lambda t: max(t, 1.0),
-        "never warmer": lambda t: min(t, 1.0),
-        "squared": lambda t: t**2,
-        "root": lambda t: t**0.5,
-        "one more": lambda t: 1 + t,
-        "limited": lambda t: max(t, 0.1),
-        "whole temperatures": lambda t: int(t) if t >= 1 else t,
-    })  # fmt: skip
+    temperature = _changed(temperature, on)
     axis = 0 if "over the batch" in on else -1
     logits = slipped(on, logits, {
         "of probabilities": lambda logits: logits.softmax(axis),
@@ -49,6 +40,20 @@ def apply_temperature(logits: Tensor, temperature: float, on: frozenset[str] = f
         "sorted": lambda probs: probs.sort(axis, descending=True).values,
         "twice": lambda probs: probs.softmax(axis),
         "logarithm": torch.log,
+    })  # fmt: skip
+
+
+def _changed(temperature: float, on: frozenset[str]) -> float:
+    """The temperature under the mistakes that take another one."""
+    return slipped(on, temperature, {
+        "temperature unused": lambda _: 1.0,
+        "never colder": lambda t: max(t, 1.0),
+        "never warmer": lambda t: min(t, 1.0),
+        "squared": lambda t: t**2,
+        "root": lambda t: t**0.5,
+        "one more": lambda t: 1 + t,
+        "limited": lambda t: max(t, 0.1),
+        "whole temperatures": lambda t: int(t) if t >= 1 else t,
     })  # fmt: skip
 
 
