@@ -20,7 +20,7 @@ const MEMORY = `
 .tinylm-view.memory .key { display: flex; flex-wrap: wrap; gap: 4px 8px; margin: 0 0 10px; font-size: var(--type-small) }
 .tinylm-view.memory .key button { display: flex; gap: 6px; align-items: center; padding: 1px 6px 1px 0; border: 0; background: none; color: var(--ink) }
 .tinylm-view.memory i { display: inline-block; width: 16px; height: 16px; border-radius: 4px; background: var(--hue) }
-.tinylm-view.memory .head { font-weight: 700; font-size: 18px; margin: 0 0 4px; padding-top: 6px; border-top: 1px solid var(--line) }
+.tinylm-view.memory .heading { font-weight: 700; font-size: 18px; margin: 0 0 4px; padding-top: 6px; border-top: 1px solid var(--line) }
 .tinylm-view.memory .bytes { display: grid; grid-template-columns: max-content 1fr max-content; gap: 4px 14px; align-items: center; margin: 22px 0 4px; font-size: var(--type-label) }
 .tinylm-view.memory .line { position: relative; height: 22px; display: flex; background: var(--soft); border-radius: 4px }
 .tinylm-view.memory .stack { height: 100%; background: var(--hue); box-shadow: inset -2px 0 var(--paper); min-width: 3px }
@@ -139,7 +139,7 @@ function mount(el, { models, devices, source }) {
   const view = frame(el, "Parameters and memory", make("style", {}, MEMORY), make("p", { class: "title" }, "Where are the parameters, and what memory do they take?"),
     make("p", { class: "sub" }, "An area is a part's parameters, all layers together. ← → walk through the parts."),
     make("div", { class: "bar" }, segments("Model", "model", models.map(({ name }, at) => [at, name]), 0, take)), say, map, key,
-    make("p", { class: "head" }, "How many bytes?"), sliders, told, table,
+    make("p", { class: "heading" }, "How many bytes?"), sliders, told, table,
     make("p", { class: "note" }, `Gradients and AdamW's moments are kept in fp32. Activations come on top of training. ${source}`), live);
   view.classList.add("memory");
   take(0);

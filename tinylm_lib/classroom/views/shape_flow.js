@@ -35,7 +35,7 @@ const FLOW = `
 .tinylm-view.shape-flow .chosen { fill: none; stroke: var(--focus); stroke-width: 2.5px; vector-effect: non-scaling-stroke }
 .tinylm-view.shape-flow .masked { fill: none; stroke: var(--quiet); stroke-width: 1px; stroke-opacity: .55; vector-effect: non-scaling-stroke }
 .tinylm-view.shape-flow .step .chosen { stroke-width: 1.5px }
-.tinylm-view.shape-flow .head { font-weight: 700; margin: 0 0 6px; font-size: 17px }
+.tinylm-view.shape-flow .heading { font-weight: 700; margin: 0 0 6px; font-size: 17px }
 .tinylm-view.shape-flow dl { display: grid; grid-template-columns: max-content 1fr; gap: 3px 12px; margin: 0 0 12px; font-size: var(--type-label) }
 .tinylm-view.shape-flow dt { color: var(--quiet) } .tinylm-view.shape-flow dd { margin: 0; font-variant-numeric: tabular-nums; min-width: 0; overflow-wrap: anywhere }
 .tinylm-view.shape-flow .note, .tinylm-view.shape-flow .legend { color: var(--quiet); font-size: var(--type-small); margin: 0 0 8px }
@@ -145,7 +145,7 @@ function mount(el, model, state, ask) {
         make("p", { class: "note" }, `Each row a token: ${step.columns === width ? `all ${width} numbers${step.heads > 1 ? ` in ${step.heads} heads` : ""}` : kind}. Blue is above 0, orange below; the deepest is this picture's largest.${step.name === "masked" ? " Hatched may not be seen." : ""}`),
         make("p", { class: "note" }, ...prose(`**${tokens[state.token]}** begins with \`${step.first[state.token].replaceAll("-", "−")}\``)));
     }
-    about.replaceChildren(make("p", { class: "head" }, step.title), make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])), ...seen);
+    about.replaceChildren(make("p", { class: "heading" }, step.title), make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])), ...seen);
   }
 
   function choose(i, open, focus = true) {
