@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import IGNORED
-from ..inputs import check_number
+from ..inputs import check_ids, check_number, check_padding
 from ..layers import at_least_fp32, evaluation_mode, values_at_hand
-from ..model import check_ids, check_padding
 from .distributed import ALONE, Alone
 
 
