@@ -635,8 +635,9 @@ NO_IDS = [torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.uint
         (torch.zeros(2, 38, dtype=torch.long), ValueError, ["38", "max_seq_len 37"]),
         *(
             (ids, TypeError, [type(ids).__name__, "torch.tensor([[1, 2]])", "pad_left"])
-            for ids in ([1, 2], [[1, 2]], "text", np.array([[1, 2]]), None)
+            for ids in ([1, 2], [[1, 2]], np.array([[1, 2]]), None)
         ),
+        ("text", TypeError, ["str", "torch.tensor([tokenizer.encode(text)])"]),
     ],
     ids=lambda x: f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else "",
 )

@@ -105,7 +105,7 @@ def test_a_folder_without_a_model_or_a_tokenizer_is_named(tmp_path: Path) -> Non
     checkpoint.save(tmp_path / "run", small())
     with pytest.raises(ValueError, match=r"the checkpoint in .*run has no tokenizer; save it with checkpoint\.save\("):
         load_model(tmp_path / "run")
-    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json is missing in .*hugging; .*save_hf writes"):
+    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json is missing in .*hugging, .*save_hf writes"):
         load_model(save_hf(small(), tmp_path / "hugging"))
     with pytest.raises(OSError, match="there is no folder owner/name, and the hub did not give it"):
         load_model("owner/name")

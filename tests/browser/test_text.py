@@ -59,7 +59,7 @@ def test_no_word_of_a_shown_text_is_broken(run_sample, width):
     run_sample.page.set_viewport_size({"width": width, "height": 800})
     for i in range(4):
         run_sample.show_cell(4 + i)
-    blocks = run_sample.page.locator("div[style*='pre-wrap'], pre[style*='pre-wrap']")
+    blocks = run_sample.page.locator("div[style*='pre-wrap']:visible, pre[style*='pre-wrap']:visible")
     blocks.nth(3).wait_for()
     found = blocks.evaluate_all(f"blocks => blocks.map({BROKEN})")
     assert [broken for *_, broken in found] == [[]] * 4

@@ -87,7 +87,8 @@ def test_the_cells_run_on_an_id_of_the_hub(tmp_path: Path) -> None:
         done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
         brought = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}
     assert done.returncode == 0, done.stderr
-    assert brought == {"config.json", "model.safetensors", "tokenizer.json"} and "positions learned" in done.stdout
+    assert brought == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert "positions learned" in done.stdout
 
 
 def test_without_a_model_nothing_asks_the_hub() -> None:

@@ -47,6 +47,8 @@ PINS = {
 @pytest.mark.parametrize("line", [*PROJECT["dependencies"], *chain(*INSTALLED)])
 def test_every_dependency_is_pinned_inside_its_range(line):
     wanted = Requirement(line)
+    if wanted.marker and not wanted.marker.evaluate({"python_version": "3.11"}):
+        pytest.skip("only for Pythons whose versions are not pinned")
     pin = PINS[canonicalize_name(wanted.name)]
     (version,) = re.findall(r"^==([\d.]+)$", str(pin.specifier))
     assert wanted.specifier.contains(version), f"{pin} is outside of {line}"

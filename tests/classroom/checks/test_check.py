@@ -133,7 +133,6 @@ def test_a_slow_function_is_not_called_again(monkeypatch):
 def test_waiting_counts_and_a_busy_machine_hardly(computed, counts, monkeypatch):
     learner = calling._Learner([])
     monkeypatch.setattr(learner, "_computed", lambda: computed)
-    monkeypatch.setattr(calling, "crowd", lambda: 5.0)
     learner.began -= 10
     assert learner.seconds() == pytest.approx(counts, abs=0.5)
 

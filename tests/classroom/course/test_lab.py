@@ -448,7 +448,9 @@ def test_two_users_of_one_course_that_is_read_only_write_into_their_own_folders(
         for name, number in users.items():
             (folder / name).mkdir()
             os.chown(folder / name, number, number)
-        read = f"import sys; sys.path.insert(0, {str(course)!r}); from tinylm_lib.classroom.course import lab"
+        # Python reads a rare encoding when it is first used, and another user cannot read root's Python
+        read = f"import encodings.utf_8_sig, sys; sys.path.insert(0, {str(course)!r})"
+        read += "; from tinylm_lib.classroom.course import lab"
 
         def as_user(name, line, **variables):
             become = f"import os; os.setgroups([]); os.setgid({users[name]}); os.setuid({users[name]})"

@@ -5,7 +5,6 @@ import copy
 import ctypes
 import io
 import math
-import os
 import random
 import sys
 import threading
@@ -26,6 +25,7 @@ from ..exercises.base import Probe
 SECONDS = 2.0  # for all calls of one check together
 TOO_SLOW = 0.3  # seconds for all probes, after which nothing more is tried
 LITTLE = 0.01  # of the time: code that computes less than this waits for something
+CROWD = 5  # threads that may want the same processor: on a busy machine code waits although it computes
 IMPORTING = 30.0  # seconds that a learner's code may import what it needs, such as an optimizer of torch at first
 PATIENCE = 0.4  # seconds in which a call that has had its time may end
 SEED = 20_260_101
@@ -351,13 +351,10 @@ class _Learner(threading.Thread):
             self.ended.set()
 
     def seconds(self) -> float:
-        """The time that it has taken: that of the processor, or of the clock where the code mostly waits.
-
-        On a busy machine a thread waits for the processor, so there the clock's time counts less.
-        """
+        """The time that it has taken: that of the processor, or of the clock where the code mostly waits."""
         by_clock = time.monotonic() - self.began
         computed = self._computed()
-        return by_clock if computed < LITTLE * by_clock else max(computed, by_clock / crowd())
+        return by_clock if computed < LITTLE * by_clock else max(computed, by_clock / CROWD)
 
     def _computed(self) -> float:
         """Seconds of the processor; those of the whole process where the system has no clock for a thread."""
@@ -383,14 +380,6 @@ class _Learner(threading.Thread):
             with contextlib.suppress(KeyboardInterrupt):  # people press Stop twice
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stop))
                 self.ended.wait(0.1)
-
-
-def crowd() -> float:
-    """How many threads want each processor, at least 1; a guess where the system does not say."""
-    try:
-        return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    except (AttributeError, OSError):
-        return 5.0
 
 
 def within(seconds: float, calls: Iterable[Callable[[], None]]) -> bool:
