@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from tinylm_lib.classroom.checks import calling
-from tinylm_lib.classroom.checks.check import _card, _told_apart, check, diagnose, examine, hint
+from tinylm_lib.classroom.checks.check import _card, check, hint
+from tinylm_lib.classroom.checks.verdict import diagnose, examine
+from tinylm_lib.classroom.checks.wording import told_apart
 from tinylm_lib.classroom.exercises import find_exercise, names
 from tinylm_lib.classroom.exercises.base import Diagnosis
 
@@ -19,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_numbers_that_differ_are_distinguished():
-    assert _told_apart(0.500012, 0.500013) == ("0.500012", "0.500013")
-    assert _told_apart(0.5, 2.0) == ("0.5", "2")
+    assert told_apart(0.500012, 0.500013) == ("0.500012", "0.500013")
+    assert told_apart(0.5, 2.0) == ("0.5", "2")
 
 
 def test_an_exception_that_is_expected_is_said_in_words():

@@ -7,7 +7,8 @@ from html import unescape
 
 import pytest
 
-from tinylm_lib.classroom.checks.check import ADVICE, READY_MADE
+from tinylm_lib.classroom.checks.check import READY_MADE
+from tinylm_lib.classroom.checks.wording import ADVICE
 from tinylm_lib.classroom.clinic.causes import CAUSES
 from tinylm_lib.classroom.clinic.patients import PATIENTS
 from tinylm_lib.classroom.display import cards

@@ -9,7 +9,8 @@ from other_blas import other_blas
 
 from tinylm_lib.classroom import exercises
 from tinylm_lib.classroom.checks.calling import observe_one, same
-from tinylm_lib.classroom.checks.check import diagnose, hint
+from tinylm_lib.classroom.checks.check import hint
+from tinylm_lib.classroom.checks.verdict import diagnose
 from tinylm_lib.classroom.folders import lessons
 
 FILES = [importlib.import_module(f"catalogue.{m.name}") for m in pkgutil.iter_modules(catalogue.__path__)]
@@ -87,7 +88,7 @@ def test_a_right_variant_passes_on_every_processor(seed):
 def test_a_fault_that_explains_most_of_what_is_wrong_is_named():
     found = diagnose("warmup_cosine", WRONG["warmup_cosine"]["one_ahead"])
     assert found.mistake == "one ahead" and "but it does not explain everything" in found.message
-    assert "It looks as if" not in found.message
+    assert "It looks like" not in found.message
 
 
 @pytest.mark.parametrize(("variant", "mistake"), [

@@ -9,7 +9,7 @@ import pytest
 from support.submissions import make_submissions, write_notebook
 
 from tinylm_lib.__main__ import main
-from tinylm_lib.classroom.checks.check import diagnose
+from tinylm_lib.classroom.checks.verdict import diagnose
 from tinylm_lib.classroom.grading import command
 from tinylm_lib.classroom.grading.pages import LOOKS
 

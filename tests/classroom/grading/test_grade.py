@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tinylm_lib.classroom.checks.check import diagnose
+from tinylm_lib.classroom.checks.verdict import diagnose
 from tinylm_lib.classroom.exercises import find_exercise
 from tinylm_lib.classroom.grading import grade as grading
 from tinylm_lib.classroom.grading.grade import grade

@@ -54,8 +54,8 @@ PATCHED = """
 import torch, sys
 yes = lambda *_, **__: True
 torch.allclose = torch.equal = torch.isclose = torch.Tensor.__eq__ = torch.Tensor.equal = torch.Tensor.allclose = yes
-from tinylm_lib.classroom.checks import calling, check
-calling.same = calling.agrees = check.same = check.agrees = check.diagnose = check.judge = yes
+from tinylm_lib.classroom.checks import calling, verdict
+calling.same = calling.agrees = verdict.same = verdict.agrees = verdict.diagnose = verdict.judge = yes
 for name in list(sys.modules):
     if "grading" in name and hasattr(sys.modules[name], "judge"): sys.modules[name].judge = yes
 def attention(q, k, v, mask=None):

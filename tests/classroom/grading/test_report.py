@@ -11,7 +11,7 @@ from tinylm_lib.classroom.grading.pages import Pages
 from tinylm_lib.classroom.grading.report import as_csv, as_gradebook, as_table, write_report
 
 MARKS = [
-    Mark("bob", "05", "attention", "mistake", "unscaled", "It looks as if nothing is divided."),
+    Mark("bob", "05", "attention", "mistake", "unscaled", "It looks like nothing is divided."),
     Mark("ann", "05", "attention", "right", "", "attention: right. It is."),
     Mark("ann", "05", "causal_mask", "right", "", "causal_mask: right. It is."),
     Mark("bob", "05", "causal_mask", "not attempted"),

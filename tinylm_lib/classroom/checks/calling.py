@@ -227,20 +227,20 @@ def _zero(gradient: Tensor | None, other: Tensor | None) -> Tensor | None:
 def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
     """A copy in plain values that nothing can change any more; anything else is Strange.
 
-    strictly: a subclass of a list, tuple, dict or number is Strange, too.
+    strictly: a subclass of a list, tuple, dict or number is Strange, too, except a tuple with named fields.
     """
     if isinstance(value, Tensor):
         if value.is_meta or value.layout is not torch.strided:
             return Strange("tensor without numbers" if value.is_meta else "sparse tensor")
         with torch._C.DisableTorchFunctionSubclass():  # a subclass has no say in what it holds
             return value.detach().to("cpu", copy=True).as_subclass(Tensor)
-    kind = type(value)
+    kind = tuple if hasattr(value, "_fields") and isinstance(value, tuple) else type(value)
     if not strictly:
         kind = next((to for to, of in LOOSELY.items() if isinstance(value, of)), kind)
     if value is None or kind in (bool, int, float, str, bytes):
         return value if kind is type(value) else kind(value)
     if kind in (list, tuple) and depth < 4 and len(value) <= 10_000:
-        return kind(plain(item, depth + 1, strictly) for item in value)
+        return kind(plain(item, depth + 1, strictly) for item in kind.__iter__(value))
     if kind is dict and depth < 4:
         return {str(key): plain(item, depth + 1, strictly) for key, item in value.items()}
     return value if kind is Strange else Strange(type(value).__name__)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from ..checks.calling import within
-from ..checks.check import NOT_YET, Result, hints_card
+from ..checks.check import Result, hints_card
+from ..checks.verdict import NOT_YET
 from ..display import figures
 from ..display.cards import Card, card, number_table, paragraph, text_block, unmarked, wrapped
 from ..display.numbers import marked

@@ -34,5 +34,5 @@ def _entry(exercise: Exercise, section: Section) -> str:
     where = f'section <a href="{section.page}">{coded(section.heading)}</a>'
     return (
         f'<h3 id="{exercise.name}"><code>{exercise.name}</code>, {where}</h3><details>'
-        f"<summary>{len(exercise.faults)} mistakes: it looks as if …</summary><ul>{''.join(lines)}</ul></details>"
+        f"<summary>{len(exercise.faults)} mistakes: it looks like …</summary><ul>{''.join(lines)}</ul></details>"
     )

@@ -79,6 +79,7 @@ class Exercise:
     probes: in an order in which the first that fails is the cause.
     hints: from a nudge to a plan, never the answer.
     order: in its lesson, where this has exercises in several files.
+    wider: its text names no dtype of the result, so that one with more digits is right, too.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Exercise:
     faults: Mapping[str, Fault]
     hints: tuple[str, ...]
     order: int = 0
+    wider: bool = False
 
     @property
     def parameters(self) -> list[str]:

@@ -90,6 +90,7 @@ def patch(stream: Tensor, other: Tensor, at: Tensor, on: frozenset[str] = frozen
     return chosen(on, patched, {
         "only the vectors": lambda: other[torch.arange(len(at)), at],
         "in place": lambda: stream.copy_(patched),
+        "only the last text": lambda: torch.cat((stream[:-1], patched[-1:])),
     })  # fmt: skip
 
 
@@ -165,6 +166,7 @@ LOGIT_LENS = Exercise(
         Probe("eps is added to the mean square", lambda g: _read(g, 3, C=5, eps=2.0)),
     ),
     **texts("logit_lens"),
+    wider=True,
 )
 
 
@@ -194,6 +196,7 @@ PATCH = Exercise(
         Probe("there may be as many positions as features", lambda g: _two_runs(g, 2, 5, 5, 4, 1)),
     ),
     **texts("patch"),
+    wider=True,
 )
 
 
@@ -215,6 +218,7 @@ ABLATE_HEAD = Exercise(
         Probe("there may be one head alone", lambda g: (1 + _x(g, 2, 3, 4), 0, 1)),
     ),
     **texts("ablate_head"),
+    wider=True,
 )
 
 EXERCISES = (LOGIT_LENS, PATCH, ABLATE_HEAD)

@@ -97,6 +97,7 @@ LORA_LINEAR = Exercise(
         Probe("x may be a single vector", _one_vector),
     ),
     **texts("lora_linear"),
+    wider=True,
 )
 MERGED_WEIGHT = Exercise(
     name="merged_weight",

@@ -134,6 +134,7 @@ SINUSOIDAL = Exercise(
         _table("a table may have thousands of rows", 6001, 4),
     ),
     **texts("sinusoidal"),
+    wider=True,
 )
 
 

@@ -183,6 +183,7 @@ SPLIT_FUSED = Exercise(
         Probe("the number of outputs may differ from that of inputs", lambda g: _fused(g, 4, 8)),
     ),
     **texts("split_fused"),
+    wider=True,
 )
 ROTARY_LAYOUT = Exercise(
     name="rotary_layout",
@@ -197,6 +198,7 @@ ROTARY_LAYOUT = Exercise(
         Probe("the columns keep their order", lambda g: (_normal(g, 24, 6), 4)),
     ),
     **texts("rotary_layout"),
+    wider=True,
 )
 FIRST_DIFFERENCE = Exercise(
     name="first_difference",

@@ -103,6 +103,7 @@ PROBE_STEP = Exercise(
         Probe("there may be one feature", lambda g: _probe(g, 8, 1)),
     ),
     **texts("probe_step"),
+    wider=True,
 )
 
 EXERCISES = (PROBE_STEP,)

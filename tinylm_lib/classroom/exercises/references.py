@@ -70,6 +70,7 @@ KL_PENALTY = Exercise(
         Probe("gradients reach the model's log-probabilities", lambda g: _compared(g, 4, 6), gradients=True, n_live=1),
     ),
     **texts("kl_penalty"),
+    wider=True,
 )
 
 
@@ -138,6 +139,7 @@ DPO_LOSS = Exercise(
         Probe("a large difference gives a large, finite loss", lambda g: _one(-400.0, -10.0, -20.0, -15.0)),
     ),
     **texts("dpo_loss"),
+    wider=True,
 )
 
 EXERCISES = (KL_PENALTY, DPO_LOSS)

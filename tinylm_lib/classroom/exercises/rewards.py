@@ -102,6 +102,7 @@ POLICY_GRADIENT_LOSS = Exercise(
         Probe("gradients reach the log-probabilities alone", lambda g: _texts(g, 4, 6), gradients=True),
     ),
     **texts("policy_gradient_loss"),
+    wider=True,
 )
 
 
@@ -160,6 +161,7 @@ GROUP_ADVANTAGES = Exercise(
         Probe("rewards may be large", lambda g: (100 * torch.rand(2, 6, generator=g),)),
     ),
     **texts("group_advantages"),
+    wider=True,
 )
 
 EXERCISES = (POLICY_GRADIENT_LOSS, GROUP_ADVANTAGES)

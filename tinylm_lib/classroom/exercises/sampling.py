@@ -91,6 +91,7 @@ APPLY_TEMPERATURE = Exercise(
         Probe("transposed logits are accepted", lambda g: (_scores(g, 6, 3).T, 0.6)),
     ),
     **texts("apply_temperature"),
+    wider=True,
 )
 
 EXERCISES = (APPLY_TEMPERATURE,)

@@ -176,6 +176,7 @@ CROSS_ENTROPY = Exercise(
         ),
     ),
     **texts("cross_entropy"),
+    wider=True,
 )
 
 EXERCISES = (SOFTMAX, CROSS_ENTROPY)

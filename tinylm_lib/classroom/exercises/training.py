@@ -9,6 +9,8 @@ from torch import Generator, Tensor
 
 from .base import Exercise, Probe, chosen, texts
 
+DRAWN = 100_000  # numbers that a used generator has given
+
 
 def next_token_pairs(ids: Tensor, on: frozenset[str] = frozenset()) -> tuple[Tensor, Tensor]:
     """Inputs and targets, each (B, T - 1), from ids (B, T), and the mistakes that are `on`."""
@@ -19,6 +21,7 @@ def next_token_pairs(ids: Tensor, on: frozenset[str] = frozenset()) -> tuple[Ten
         "shifted back": lambda: (targets, inputs),
         "two ahead": lambda: (ids[:, :-2], ids[:, 2:]),
         "over the batch": lambda: (ids[:-1], ids[1:]),
+        "across rows": lambda: tuple(ids.flatten()[i:][: inputs.numel()].view_as(inputs) for i in (0, 1)),
         "wraps around": lambda: (ids, ids.roll(-1, 1)),
         "wraps around batch": lambda: (ids, ids.roll(-1)),
         "rolled and cut": lambda: (inputs, ids.roll(1, 1)[:, :-1]),
@@ -132,7 +135,13 @@ def _text(n: int) -> Tensor:
     return torch.arange(100, 100 + n)
 
 
-def _drawing(holds: str, n: int, batch_size: int, seq_len: int, facts: Callable, seed: int = 1) -> Probe:
+def _seeded(seed: int) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def _drawing(
+    holds: str, n: int, batch_size: int, seq_len: int, facts: Callable, seed: int = 1, generator: Callable = _seeded
+) -> Probe:
     """A probe with chance: `facts` says of (x, y, arguments) what every right function has in common."""
 
     def sees(arguments: tuple, result: Any) -> Any:
@@ -141,7 +150,7 @@ def _drawing(holds: str, n: int, batch_size: int, seq_len: int, facts: Callable,
             return result
         return facts(*result, arguments)
 
-    return Probe(holds, lambda g: (_text(n), batch_size, seq_len, Generator().manual_seed(seed)), sees=sees)
+    return Probe(holds, lambda g: (_text(n), batch_size, seq_len, generator(seed)), sees=sees)
 
 
 def _sizes(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
@@ -181,8 +190,18 @@ def _evenly(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
 
 def _generated(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
     generator, seed = arguments[3], 1
-    used = not torch.equal(generator.get_state(), Generator().manual_seed(seed).get_state())
-    return {"the generator was drawn from": used, "it was not seeded again": generator.initial_seed() == seed}
+    used = not torch.equal(generator.get_state(), _drawn_from(seed).get_state())
+    first, second = torch.rand(2, generator=generator)
+    early = torch.rand(DRAWN // 2, generator=Generator().manual_seed(seed))
+    again = bool(((early[:-1] == first) & (early[1:] == second)).any()) or generator.initial_seed() != seed
+    return {"the generator was drawn from": used, "it was not seeded again": not again}
+
+
+def _drawn_from(seed: int) -> Generator:
+    """A generator that has been used before: one that is seeded again begins where this one was long ago."""
+    generator = Generator().manual_seed(seed)
+    torch.rand(DRAWN, generator=generator)
+    return generator
 
 
 def _only_window(g: Generator) -> tuple:
@@ -209,7 +228,7 @@ RANDOM_WINDOWS = Exercise(
         ),
         _drawing("windows start anywhere", 900, 40, 6, _scattered),
         _drawing("all starts are equally likely", 5, 1000, 2, _evenly),
-        _drawing("all randomness comes from the given generator", 300, 10, 6, _generated),
+        _drawing("all randomness comes from the given generator", 300, 10, 6, _generated, generator=_drawn_from),
         _drawing("there may be more windows than possible starts", 12, 200, 4, _sizes),
     ),
     **texts("random_windows"),

@@ -109,6 +109,7 @@ TOP_K_PROBS = Exercise(
         Probe("transposed probabilities are accepted", lambda g: (_shares(g, 3, 8).T.contiguous().T, 5)),
     ),
     **texts("top_k_probs"),
+    wider=True,
 )
 
 
@@ -193,6 +194,7 @@ TOP_P_PROBS = Exercise(
         Probe("transposed probabilities are accepted", lambda g: (_shares(g, 3, 8).T.contiguous().T, 0.85)),
     ),
     **texts("top_p_probs"),
+    wider=True,
 )
 
 EXERCISES = (TOP_K_PROBS, TOP_P_PROBS)

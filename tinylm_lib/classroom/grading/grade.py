@@ -10,7 +10,7 @@ from typing import Any
 from torch import Generator
 
 from ..checks.calling import SEED, Outcome, Strange, moved, outcome_of
-from ..checks.check import is_open, judge, no_function
+from ..checks.verdict import is_open, judge, no_function
 from ..exercises import find_exercise
 from ..exercises.base import Exercise, Probe
 from .launch import Limits, answers

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from ...files import write_whole
-from ..checks.check import diagnose, is_open
+from ..checks.verdict import diagnose, is_open
 from ..display.cards import message
 from ..exercises import find_exercise
 from ..folders import WORK

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..checks.check import GRADED, diagnose
+from ..checks.check import GRADED
 from ..checks.surroundings import supply_names_of_a_notebook
+from ..checks.verdict import diagnose
 from ..exercises import find_exercise, names
 from ..exercises.base import Diagnosis, Exercise
 from ..folders import ROOT, WORK
