@@ -340,6 +340,11 @@ def test_numbers_are_short(value: float, text: str) -> None:
     assert number(value) == text and shown(value) == (f"⟨{text}⟩" if value % 1 > 0 else text)
 
 
+def test_what_is_whole_but_for_rounding_is_shown_whole() -> None:
+    assert [shown(x) for x in (3.8e-6, -4.8e-7, 1 + 1.1e-8, 0.9999998)] == ["0", "0", "1", "1"]
+    assert shown(0.001) == "⟨0.001⟩"
+
+
 def test_a_range_in_words() -> None:
     ranges = [Sign("x", 1).range, Sign("x", high=2).range, Sign("x", 1, 1).range, Sign("x", 1, 2.5).range]
     assert ranges == ["at least 1", "at most 2", "exactly 1", "between 1 and 2.50"]
