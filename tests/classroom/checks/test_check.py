@@ -3,12 +3,14 @@
 import sys
 import threading
 import time
+from collections import namedtuple
 from copy import deepcopy
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tinylm_lib.classroom.checks import calling
 from tinylm_lib.classroom.checks.check import _card, check, hint
@@ -256,3 +258,25 @@ def test_only_what_is_never_used_is_called_unused():
 def test_a_result_that_is_nan_is_said_first():
     found = diagnose("policy_gradient_loss", scaled)
     assert found.mistake == "the result is NaN" and "one number" in found.message, found
+
+
+def test_faults_that_only_undo_each_other_elsewhere_are_not_named_together():
+    def first_before_the_loop(scores, ids, n):
+        for _ in range(max(n, 1)):
+            ids = torch.cat((ids, scores(ids)[:, -1].argmax(-1, keepdim=True)), 1)
+        return ids
+
+    found = diagnose("continue_greedily", first_before_the_loop)
+    assert not found.passed and "+" not in (found.mistake or "") and "one token is missing" not in found.message
+
+
+def test_more_digits_are_right_where_the_text_names_no_dtype():
+    assert diagnose("cross_entropy", lambda x, y: F.cross_entropy(x.double().flatten(0, 1), y.flatten())).passed
+    assert diagnose("softmax", lambda x, dim: x.double().softmax(dim)).mistake is not None
+
+
+def test_a_tuple_with_named_fields_is_a_tuple():
+    pairs = namedtuple("Pairs", ["inputs", "targets"])
+    assert diagnose("next_token_pairs", lambda ids: pairs(ids[:, :-1], ids[:, 1:])).passed
+    found = diagnose("next_token_pairs", lambda ids: pairs(ids[:, 1:], ids[:, :-1]))
+    assert found.mistake == "shifted back"
