@@ -234,7 +234,9 @@ def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
             return Strange("tensor without numbers" if value.is_meta else "sparse tensor")
         with torch._C.DisableTorchFunctionSubclass():  # a subclass has no say in what it holds
             return value.detach().to("cpu", copy=True).as_subclass(Tensor)
-    kind = tuple if hasattr(value, "_fields") and isinstance(value, tuple) else type(value)
+    kind = type(value)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        kind = tuple
     if not strictly:
         kind = next((to for to, of in LOOSELY.items() if isinstance(value, of)), kind)
     if value is None or kind in (bool, int, float, str, bytes):
