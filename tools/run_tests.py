@@ -70,14 +70,14 @@ PARTS = {
     "long": Part("browsers, compilers, kills", 15, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
 }
 QUICK = {name: PARTS[name] for name in ("style", "tests", "notebooks")}
-# What --all runs: the same as all parts, but no test and no lesson is collected, or executed, twice.
+# What --all runs: all parts, but no test and no lesson is collected or executed twice, so `backwards` runs by name only.
 ALL = {
     "style": STYLE,
     "tests": Part("all tests, what takes long at last", 20, [[*PYTEST, *STEAL, "tests"]]),
     "notebooks": Part(
-        "each lesson against its stored outputs, also backwards, and its solution",
-        13,
-        [[*NBVAL, *TWO, "--going-back", "notebooks", "notebooks/solutions"]],
+        "each lesson against its stored outputs, and its solution",
+        9,
+        [[*NBVAL, *TWO, "notebooks", "notebooks/solutions"]],
     ),
 }
 GREEN = ROOT / "work" / "cache" / "green.json"  # the fingerprints of what has passed

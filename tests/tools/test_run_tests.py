@@ -90,7 +90,7 @@ def test_its_parts_are_all_tests_there_are() -> None:
     assert commands["notebooks"].endswith(" notebooks") and commands["solutions"].endswith(" notebooks/solutions")
     whole = {name: " ".join(part.commands[-1]) for name, part in run_tests.ALL.items()}
     assert whole["tests"].endswith("--dist=worksteal tests")
-    assert whole["notebooks"].endswith(" --going-back notebooks notebooks/solutions")
+    assert whole["notebooks"].endswith(" --dist=loadfile notebooks notebooks/solutions")
 
 
 SHOWS = [sys.executable, "-c", "import sys; print('given', *sys.argv[1:]); print('=== 1 passed in 0.1s ===')"]
