@@ -70,7 +70,7 @@ PARTS = {
     "long": Part("browsers, compilers, kills", 15, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
 }
 QUICK = {name: PARTS[name] for name in ("style", "tests", "notebooks")}
-# What --all runs: all parts, but no test and no lesson is collected or executed twice, so `backwards` runs by name only.
+# What --all runs: no test and no lesson is collected or executed twice, so `backwards` runs by its name only.
 ALL = {
     "style": STYLE,
     "tests": Part("all tests, what takes long at last", 20, [[*PYTEST, *STEAL, "tests"]]),
