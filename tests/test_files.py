@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tinylm_lib
-from tinylm_lib.files import explained, print_anything, put_in_place, whole_file, write_whole
+from tinylm_lib.files import explained, foreign, print_anything, put_in_place, whole_file, write_whole
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -119,3 +119,16 @@ def test_an_output_that_never_fails_stays_as_it_is(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     print_anything()
     assert chosen.errors == "backslashreplace"
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "empty"), (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"),
+        (b"<!doctype html>", "web page"), (b"\xef\xbb\xbf\r\n  <html>", "web page"), (b"PK\x03\x04", "zip"),
+        (b"\x80\x02}q", "pickle"), ("{}".encode("utf-16"), "UTF-16"), (b'\xef\xbb\xbf{"a": 1}', ""), (b"\x08\0\0", ""),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_something_else_is_named(content: bytes, what: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(content)
+    assert what in foreign(tmp_path / "file") and bool(foreign(tmp_path / "file")) == bool(what)
