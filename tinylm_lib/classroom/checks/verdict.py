@@ -16,7 +16,7 @@ from ..shapes.trace import explain_shapes
 from .calling import SECONDS, SEED, Learner, Outcome, Raised, agrees, observe_one, same, within
 from .relations import Comparison, Finding, last_digits_alone, of_gradients, of_kind, of_nan, of_numbers, of_parts
 from .surroundings import of_notebook, replaced_in_torch
-from .wording import LAST_DIGITS, call_text, first_failure, named, nearest, raised
+from .wording import LAST_DIGITS, call_text, first_failure, looks_like, nearest, raised
 
 NOT_YET = "not attempted yet"
 
@@ -184,7 +184,7 @@ def _of_catalogue(exercise: Exercise, pairs: Sequence[Comparison], wholly: bool)
         theirs = zip(pairs, _under(exercise, on, pairs), strict=True)
         if all(_alike(p, t, wholly) for p, t in theirs) and _all_show(exercise, on, pairs, wholly):
             shows, wrong = _wrong([*_under(exercise, on, pairs)], wholly), _wrong(pairs, wholly)
-            yield named(exercise, on, pairs[next((i for i in wrong if i in shows), wrong[0])])
+            yield looks_like(exercise, on, pairs[next((i for i in wrong if i in shows), wrong[0])])
 
 
 def _all_show(exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison], wholly: bool) -> bool:

@@ -28,7 +28,7 @@ LAST_DIGITS = (
 NEAREST = "but it does not explain everything"  # said of a fault that fits in part
 
 
-def named(exercise: Exercise, on: Sequence[str], pair: Comparison) -> Finding:
+def looks_like(exercise: Exercise, on: Sequence[str], pair: Comparison) -> Finding:
     """The faults that explain everything, with where one of them shows first."""
     faults = [exercise.faults[name] for name in on]
     looks = ", and like ".join(fault.looks for fault in faults)

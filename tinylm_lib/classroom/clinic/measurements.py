@@ -23,7 +23,7 @@ AT_END = 10  # updates whose mean counts as the loss at the end
 N_BEFORE = 10  # tokens before the one that a part is tried with
 N_WRITTEN = 24  # tokens
 BEYOND = 40  # positions beyond the limit that a long text is measured at
-ROUNDING = 1e-4  # nothing that a sign asks for is smaller
+_ROUNDING = 1e-4  # nothing that a sign asks for is smaller
 
 
 _loss_of = HEALTHY["loss"]
@@ -65,7 +65,7 @@ def shown(value: float) -> str:
     """A measured number: a whole one but for rounding is whole, others are marked, since another machine may differ."""
     if not math.isfinite(value):
         return number(value)
-    return str(round(value)) if abs(value - round(value)) < ROUNDING else marked(number(value))
+    return str(round(value)) if abs(value - round(value)) < _ROUNDING else marked(number(value))
 
 
 def take(run: PatientRun, name: str) -> float:
