@@ -107,7 +107,8 @@ def test_positions_belong_to_the_batch_and_not_to_the_heads(shape: tuple[int, ..
 
 @pytest.mark.parametrize(
     ("x_shape", "shape"),
-    [((7, 10), (7,)), ((7, 12), (6,)), ((5, 7, 12), (3, 7)), ((5, 7, 12), (7, 5)), ((7, 12), (7, 1)), ((7, 12), ()),
+    [((7, 10), (7,)), ((7, 13), (7,)), ((7, 12), (6,)), ((5, 7, 12), (3, 7)), ((5, 7, 12), (7, 5)),
+     ((7, 12), (7, 1)), ((7, 12), ()),
      ((2, 5, 7, 12), (2, 5, 7)), ((12,), (1,)), ((12,), (1, 1))],
 )  # fmt: skip
 def test_rotation_refuses_shapes_that_do_not_fit(x_shape: tuple[int, ...], shape: tuple[int, ...]) -> None:
