@@ -10,7 +10,19 @@ from support.models import normal, scramble
 from torch import Tensor, nn
 
 from tinylm_lib import layers
-from tinylm_lib.layers import NORMS, Embedding, LayerNorm, Linear, RMSNorm, gelu, gelu_tanh, pick, silu, softmax
+from tinylm_lib.layers import (
+    NORMS,
+    Embedding,
+    LayerNorm,
+    Linear,
+    RMSNorm,
+    evaluation_mode,
+    gelu,
+    gelu_tanh,
+    pick,
+    silu,
+    softmax,
+)
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -254,3 +266,16 @@ def test_no_dropout_is_no_layer() -> None:
     x, layer = torch.ones(1000), layers.dropout(0.25)
     assert (layer(x) == 0).float().mean().item() == pytest.approx(0.25, abs=0.06)
     assert layer.eval()(x) is x
+
+
+def test_evaluation_mode_has_no_gradients_and_gives_the_modes_back() -> None:
+    model = nn.Sequential(nn.Dropout(), nn.Sequential(nn.Dropout()).eval())
+    before = [part.training for part in model.modules()]
+    with evaluation_mode(model):
+        assert not torch.is_grad_enabled() and not any(part.training for part in model.modules())
+    assert torch.is_grad_enabled() and [part.training for part in model.modules()] == before == [
+        True,
+        True,
+        False,
+        False,
+    ]
