@@ -62,18 +62,18 @@ STYLE = Part(
 PARTS = {
     "style": STYLE,
     "tests": Part("all quick tests", 6, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]),
-    "notebooks": Part("each lesson against its stored outputs", 5, [[*NBVAL, *TWO, "notebooks"]]),
+    "notebooks": Part("each lesson against its stored outputs", 4, [[*NBVAL, *TWO, "notebooks"]]),
     "backwards": Part(
         "the same, then each cell again, from the last to the first", 8, [[*NBVAL, *TWO, "--going-back", "notebooks"]]
     ),
     "solutions": Part("each lesson with its exercises solved, likewise", 6, [[*NBVAL, *TWO, "notebooks/solutions"]]),
-    "long": Part("browsers, compilers, kills", 15, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
+    "long": Part("browsers, compilers, kills", 24, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
 }
 QUICK = {name: PARTS[name] for name in ("style", "tests", "notebooks")}
 # What --all runs: no test and no lesson is collected or executed twice, so `backwards` runs by its name only.
 ALL = {
     "style": STYLE,
-    "tests": Part("all tests, what takes long at last", 20, [[*PYTEST, *STEAL, "tests"]]),
+    "tests": Part("all tests, what takes long at last", 30, [[*PYTEST, *STEAL, "tests"]]),
     "notebooks": Part(
         "each lesson against its stored outputs, and its solution",
         9,
