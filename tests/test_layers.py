@@ -273,9 +273,5 @@ def test_evaluation_mode_has_no_gradients_and_gives_the_modes_back() -> None:
     before = [part.training for part in model.modules()]
     with evaluation_mode(model):
         assert not torch.is_grad_enabled() and not any(part.training for part in model.modules())
-    assert torch.is_grad_enabled() and [part.training for part in model.modules()] == before == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    after = [part.training for part in model.modules()]
+    assert torch.is_grad_enabled() and after == before == [True, True, False, False]

@@ -190,12 +190,13 @@ def test_a_run_is_measured_from_another_folder(shell: Measure, monkeypatch: pyte
     assert shell.measured("eval ../run") == here
 
 
+STRIDE = "stride must be from 1 to seq_len 48: a larger one would skip tokens"
 MISTAKES = {
     "nowhere": "'nowhere' is not a model",
     "bytes": "bytes keeps no text to measure it on; give --corpus FILE or --tokens FILE",
     "bytes --corpus nowhere.txt": "neither a file nor a corpus",
-    "bytes --corpus text.txt --stride 49": "stride must be from 1 to seq_len 48: a larger one would skip tokens",
-    "bytes --corpus text.txt --stride 0": "tokens, got 0",
+    "bytes --corpus text.txt --stride 49": f"{STRIDE}, got 49",
+    "bytes --corpus text.txt --stride 0": f"{STRIDE}, got 0",
     "bytes --corpus text.txt --seq-len 49": "seq_len must be from 1 to the model's max_seq_len 48, got 49",
     "bytes --corpus text.txt --seq-len 0": "seq_len must be from 1 to the model's max_seq_len 48, got 0",
     "bytes --corpus text.txt --lines --stride 4": "whole lines are scored here; leave out --seq-len and --stride",

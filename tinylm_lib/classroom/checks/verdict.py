@@ -180,17 +180,19 @@ def _findings(
 def _of_catalogue(exercise: Exercise, pairs: Sequence[Comparison], wholly: bool) -> Iterator[Finding]:
     """The faults, then the pairs of faults, under which the reference does exactly what the learner's function does."""
     sizes = (1,) if any(_breaks(pair) for pair in pairs) else (1, 2)  # an error hides what a second mistake does
+    wrong = _wrong(pairs, wholly)
     for on in (names for n in sizes for names in combinations(exercise.faults, n)):
         theirs = zip(pairs, _under(exercise, on, pairs), strict=True)
-        if all(_alike(p, t, wholly) for p, t in theirs) and _all_show(exercise, on, pairs, wholly):
-            shows, wrong = _wrong([*_under(exercise, on, pairs)], wholly), _wrong(pairs, wholly)
+        if all(_alike(p, t, wholly) for p, t in theirs) and _all_show(exercise, on, pairs, wrong, wholly):
+            shows = _wrong([*_under(exercise, on, pairs)], wholly)
             yield looks_like(exercise, on, pairs[next((i for i in wrong if i in shows), wrong[0])])
 
 
-def _all_show(exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison], wholly: bool) -> bool:
+def _all_show(
+    exercise: Exercise, on: Sequence[str], pairs: Sequence[Comparison], wrong: Sequence[int], wholly: bool
+) -> bool:
     """Whether each fault of a pair has a part in what is wrong: one that only undoes the other elsewhere has none."""
-    wrong = {*_wrong(pairs, wholly)}
-    return len(on) == 1 or all(wrong & {*_wrong([*_under(exercise, [fault], pairs)], wholly)} for fault in on)
+    return len(on) == 1 or all({*wrong} & {*_wrong([*_under(exercise, [fault], pairs)], wholly)} for fault in on)
 
 
 def _alike(mine: Comparison, theirs: Comparison, wholly: bool) -> bool:

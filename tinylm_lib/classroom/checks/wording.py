@@ -50,6 +50,7 @@ def first_failure(exercise: Exercise, pair: Comparison) -> str:
 
 
 def raised(exercise: Exercise, pair: Comparison) -> str:
+    """The call that raised an error, the learner's line, what the error says, and advice where we have some."""
     error = pair.mine.value
     line = f" in the line `{error.line}`" if error.line else ""
     text = f"{call_text(exercise, pair)} raises {error.kind}{line}: {error.message.strip()[:300].rstrip('.')}"

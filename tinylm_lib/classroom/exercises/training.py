@@ -192,14 +192,14 @@ def _generated(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
     generator, seed = arguments[3], 1
     used = not torch.equal(generator.get_state(), _drawn_from(seed).get_state())
     first, second = torch.rand(2, generator=generator)
-    early = torch.rand(DRAWN // 2, generator=Generator().manual_seed(seed))
+    early = torch.rand(DRAWN // 2, generator=_seeded(seed))
     again = bool(((early[:-1] == first) & (early[1:] == second)).any()) or generator.initial_seed() != seed
     return {"the generator was drawn from": used, "it was not seeded again": not again}
 
 
 def _drawn_from(seed: int) -> Generator:
     """A generator that has been used before: one that is seeded again begins where this one was long ago."""
-    generator = Generator().manual_seed(seed)
+    generator = _seeded(seed)
     torch.rand(DRAWN, generator=generator)
     return generator
 
