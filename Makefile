@@ -46,13 +46,13 @@ weights: set-up-test ## train the model that ships with the library again, about
 	@$(PY) tools/weights.py
 
 notebooks: set-up-test ## build and execute the notebooks from notebooks/source
-	@$(PY) -m tinylm_lib.classroom.course.build
+	@$(PY) -m tinylm_classroom.course.build
 
 slides: set-up-lab ## write the lessons as slides into work/slides: make slides ARGS="05 --instructor --pdf --to FOLDER"
-	@$(PY) -m tinylm_lib.classroom.course.slides $(ARGS)
+	@$(PY) -m tinylm_lib slides $(ARGS)
 
 site: set-up-lab ## export the built lessons as an offline site into work/site: make site ARGS="05 --to FOLDER"
-	@$(PY) -m tinylm_lib.classroom.course.site $(ARGS)
+	@$(PY) -m tinylm_lib site $(ARGS)
 
 portable: set-up-test ## run notebooks and tests as other machines would, and list what differs: make portable ARGS="--help"
 	@$(PY) tools/portable $(ARGS)

@@ -198,11 +198,19 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path, shell: Shell, monkey
 
 
 def test_a_page_without_its_packages_asks_for_them(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("tinylm_lib.classroom")]:
+    for name in [name for name in sys.modules if name.startswith("tinylm_classroom")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     said = shell("page storyworld --out p.html", status=2)
-    assert "which writing a page needs; python -m pip install 'tinylm-lib[lab]'" in said and "checkout" not in said
+    assert "which tinylm page needs; python -m pip install 'tinylm-lib[lab]'" in said and "checkout" not in said
+
+
+def test_without_the_entry_point_an_unknown_command_is_told_what_to_install(monkeypatch, capsys) -> None:
+    monkeypatch.setattr("tinylm_lib.__main__.entry_points", lambda group: [])
+    with pytest.raises(SystemExit):
+        main(["lab"])
+    said = capsys.readouterr().err
+    assert "invalid choice: 'lab'" in said and "lab and others come with: python -m pip install -e ." in said
 
 
 def test_a_second_ctrl_c_interrupts(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

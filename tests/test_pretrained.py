@@ -10,8 +10,8 @@ import pytest
 import torch
 from support.toys import toy_config
 
+from tinylm_classroom.experiments.heads import heads_that_find
 from tinylm_lib import TransformerLM, generate, storyworld
-from tinylm_lib.classroom.experiments.heads import heads_that_find
 from tinylm_lib.pretrained import WEIGHTS, load_model, load_pretrained, save_hf
 from tinylm_lib.storyworld.gaps import gaps
 from tinylm_lib.storyworld.stories import Story, parse

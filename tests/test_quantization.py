@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from support.models import MODELS, normal, rounding, scrambled, some_ids, tiny
 from torch import Tensor, nn
 
+from tinylm_classroom.live.record import live_record
 from tinylm_lib import KVCache, TrainConfig, TransformerLM, generate, load_hf, quantization, save_hf
-from tinylm_lib.classroom.live.record import live_record
 from tinylm_lib.layers import Embedding, Linear
 from tinylm_lib.pretrained import load_model, load_pretrained, open_model
 from tinylm_lib.quantization import MOST_ROWS, Int8Weight, has_int8_product, quantize_int8, quantize_model

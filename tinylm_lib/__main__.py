@@ -1,9 +1,9 @@
-"""The command line: python -m tinylm_lib train | sample | eval | page | doctor | lab | grade; flags: from records."""
+"""The command line: python -m tinylm_lib train | sample | eval | tokens, and what an entry point adds to it."""
 
 import argparse
 import re
 import sys
-from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import torch
@@ -19,40 +19,12 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog=name, description="Train, sample and measure a language model.")
     top.add_argument("--version", action="version", version=f"tinylm {__version__}")
     commands = top.add_subparsers(dest="command", required=True)
-    for add in COMMANDS:
+    added = [found.load() for found in entry_points(group="tinylm.commands")]
+    for add in (*COMMANDS, *added):
         add(commands)
-    commands.add_parser("doctor", help="check this machine and say what to fix").set_defaults(do=run_doctor)
-    lab_help = "open the lessons in JupyterLab: lab [NN] [--work FOLDER] [its own options]"
-    p = commands.add_parser("lab", help=lab_help, add_help=False)  # the lab says itself what its options are
-    p.set_defaults(do=run_course, module="course.lab")
-    p = commands.add_parser("grade", help="grade submitted notebooks: grade FOLDER [--help]", add_help=False)
-    p.set_defaults(do=run_course, module="grading.command")
-    p = commands.add_parser("page", help="write a model as one HTML file: page SOURCE [--help]", add_help=False)
-    p.set_defaults(do=run_course, module="page.command")
+    if not added:  # a checkout that is not installed, or was before the course had a package of its own
+        top.usage = f"{name} command [options]; lab and others come with: python -m pip install -e ."
     return top
-
-
-def run_doctor(arguments: argparse.Namespace) -> None:
-    """Check the machine; exit with 1 if something needs a fix."""
-    from .classroom.course.doctor import checkup, report
-
-    findings = checkup()
-    print(report(findings))
-    if any(finding.fix for finding in findings):
-        raise SystemExit(1)
-
-
-def run_course(arguments: argparse.Namespace) -> None:
-    """Hand all further arguments to a program of the classroom."""
-    try:
-        program = import_module(f".classroom.{arguments.module}", __package__)
-    except ModuleNotFoundError as e:
-        if arguments.command == "page":
-            fix = "python -m pip install 'tinylm-lib[lab]'"
-            raise ModuleNotFoundError(f"{e}, which writing a page needs; {fix}") from None
-        fix = 'which has them: run make lab in it, or python -m pip install -e ".[lab]"'
-        raise ModuleNotFoundError(f"{e}, which the lessons need; get a checkout of the repository, {fix}") from None
-    raise SystemExit(program.main(arguments.others))
 
 
 def in_one_line(text: str) -> str:
@@ -87,8 +59,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments, others = top.parse_known_args(argv)
     if [] in vars(arguments).values():
         top.error("-- cannot be the value of a flag")  # what argparse makes of --prompt=--
-    arguments.others = others
-    if others and arguments.do is not run_course:
+    if hasattr(arguments, "others"):  # a command that reads its flags itself
+        arguments.others = others
+    elif others:
         top.error(f"unrecognized arguments: {in_one_line(' '.join(others))}")
     try:
         arguments.do(arguments)

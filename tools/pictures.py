@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
-from tinylm_lib.classroom.course.handout import find_chromium
-from tinylm_lib.classroom.course.site import export
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom.course.handout import find_chromium
+from tinylm_classroom.course.site import export
+from tinylm_classroom.folders import NOTEBOOKS
 
 PICTURES = Path(__file__).parents[1] / ".github" / "views"
 SCHEMES = ("light", "dark")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
+from tinylm_classroom.experiments.heads import heads_that_find
 from tinylm_lib import TrainConfig, TransformerLM, preset, storyworld, train
-from tinylm_lib.classroom.experiments.heads import heads_that_find
 from tinylm_lib.data.windows import RandomWindows
 from tinylm_lib.storyworld.gaps import gaps
 from tinylm_lib.text import line_end

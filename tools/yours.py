@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from tinylm_classroom.workshop import own_text
 from tinylm_lib import TransformerLM, load_corpus
-from tinylm_lib.classroom.workshop import own_text
 from tinylm_lib.storyworld import corpus
 
 SIZES, SEEDS = (20_000, 50_000, 100_000, 200_000, 400_000), (0, 1, 2)

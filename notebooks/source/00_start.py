@@ -17,7 +17,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import TransformerLM, generate, next_token_probs, storyworld
-from tinylm_lib.classroom import doctor, figures, predict, show_text
+from tinylm_classroom import doctor, figures, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -407,7 +407,7 @@ def next_word(n_words=13):
 
 
 # %% slide="skip"
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 # %%
 control(next_word, n_words=(1, slip - 1))
@@ -475,7 +475,7 @@ assert n_first > 50 * shipped.extra["n_stories"]
 # An exercise is a function with a missing body. Fill it in, run its cell, and then run the **check** below it. Until you try, the check says *not attempted yet*, and the lesson still runs to its end, so you can always come back.
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, hint, keep
+from tinylm_classroom import check, hint, keep
 
 # %% [markdown]
 # In section 1 the words were drawn at random. The simplest writer does without chance: it always takes the token with the **highest score**. What you need:
@@ -521,7 +521,7 @@ hint("continue_greedily")
 
 # %% slide="skip"
 # Until you have solved the exercise, this cell uses its solution.
-from tinylm_lib.classroom import find_exercise
+from tinylm_classroom import find_exercise
 
 start_ids = torch.tensor([tokenizer.encode("\nOne foggy day,")])  # (B, T)
 try:
@@ -748,7 +748,7 @@ figures.display(
 )
 
 # %% evidence="learns"
-from tinylm_lib.classroom import learned
+from tinylm_classroom import learned
 
 print(f"the small model on new stories: {learned(small_loss, 1.2, 1.6)} nats per token")
 print(f"perplexity: {learned(math.exp(small_loss), 3, 5)}, one word back {math.exp(readers.bigram):.1f}")
@@ -884,7 +884,7 @@ print("3 stories, 3 positions each: no guess before the changed word differs, an
 # The model is a stack of three **blocks**. In each block there is an *attention*, which looks back at earlier words, and a *feed-forward* part, which works on each word by itself. Two *norms* bring their inputs to one size.
 
 # %% slide="skip"
-from tinylm_lib.classroom import trace_model
+from tinylm_classroom import trace_model
 
 block = model.blocks[0]
 
@@ -945,7 +945,7 @@ trace_model(model, two, blocks=1)
 # %% slide="skip"
 import copy
 
-from tinylm_lib.classroom import capture
+from tinylm_classroom import capture
 
 clue_ids = torch.tensor([tokenizer.encode("\nOne foggy afternoon, careful Carlos came to Hillcrest.")])  # (B, T)
 looks = capture(model, clue_ids)
@@ -1150,7 +1150,7 @@ for found in groups:
 # Later lessons import what you have built. You work on copies in the folder `work/`: nothing that you have changed is ever overwritten, and when a lesson has been improved, the new one is put next to yours. This is your map:
 
 # %% slide="skip"
-from tinylm_lib.classroom import progress
+from tinylm_classroom import progress
 
 # %% rows=["S0-3", "S4-1"]
 progress()

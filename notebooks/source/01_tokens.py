@@ -19,7 +19,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import figures, predict, show_text
+from tinylm_classroom import figures, predict, show_text
 from tinylm_lib.text import train_bpe
 
 plt.style.use(figures.STYLE)
@@ -146,7 +146,7 @@ figures.display(
 # A model computes with numbers. So a **tokenizer** cuts the text into pieces, the **tokens**, and gives each different piece a number, its **id**. All tokens with their ids are the **vocabulary**. Here are three simple tokenizers:
 
 # %% slide="skip"
-from tinylm_lib.classroom import trace
+from tinylm_classroom import trace
 from tinylm_lib.layers import Embedding
 from tinylm_lib.text import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer
 
@@ -234,7 +234,7 @@ trace(embed, row_ids, sizes={"T": 5, "V": V, "C": C})
 from collections import Counter
 from itertools import pairwise
 
-from tinylm_lib.classroom import check, control, find_exercise, hint, keep, show
+from tinylm_classroom import check, control, find_exercise, hint, keep, show
 from tinylm_lib.text import learn_merges, merge
 
 # %%
@@ -429,7 +429,7 @@ assert [vocab[i] for i in ours] == library
 # On a longer text nothing stops the merges at the end of a word. Here are the first tokens that BPE learns if the stories are cut nowhere:
 
 # %% slide="skip"
-from tinylm_lib.classroom import token_view
+from tinylm_classroom import token_view
 from tinylm_lib.text import pre_tokens
 from tinylm_lib.text.cutting import PRE_TOKEN
 

@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 from torch import nn
 
 from tinylm_lib import TransformerLM
-from tinylm_lib.classroom import figures
+from tinylm_classroom import figures
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld import sentences
 
@@ -157,7 +157,7 @@ assert after > 0.6 > 0.25 > max(before, by_chance)
 
 # %% slide="skip"
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import fixed, predict, trace
+from tinylm_classroom import fixed, predict, trace
 
 # %%
 stories = [storyworld.story(torch.Generator().manual_seed(seed)).text for seed in (1, 2)]
@@ -384,7 +384,7 @@ print(f"{product.numel()} outputs, each a dot product of {a.shape[1]} numbers")
 # The **last** axis of the left side and the **last but one** axis of the right side must be equally long, and both disappear. Axes further to the left stay. The **transpose** `b.T` exchanges rows and columns.
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, hint, keep
+from tinylm_classroom import check, hint, keep
 
 
 # %% tags=["exercise"] name="linear" minutes=5 difficulty=1
@@ -414,7 +414,7 @@ hint("linear")
 # `Linear` keeps its weight and calls PyTorch's `F.linear`, which computes the same product. A layer can also add a learned number to each output, the **bias**. Ours has none unless you ask for it.
 
 # %% rows=["S0-5", "S0-8"] slide="skip"
-from tinylm_lib.classroom import find_exercise, show
+from tinylm_classroom import find_exercise, show
 
 layer, seven_vectors = Linear(64, 128), torch.randn(7, 64)
 assert layer.weight.shape == (128, 64) and layer.bias is None
@@ -566,7 +566,7 @@ def learn_questions(n_words: int, n_updates: int, lr: float = 1.0) -> torch.Tens
 
 
 # %% slide="skip"
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 moments = (0, 3, 10, 100)
 weights_at = {f"{n} updates": learn_questions(5, n) for n in moments}
@@ -1108,7 +1108,7 @@ assert list(with_buffer.state_dict()) == ["table"] and not list(with_buffer.para
 # **A forgotten transpose.** A common mistake is `x @ weight`. If the sizes differ, `trace` shows what does not fit:
 
 # %% slide="skip"
-from tinylm_lib.classroom import diagnose
+from tinylm_classroom import diagnose
 
 
 def hasty(x, weight):
@@ -1259,7 +1259,7 @@ assert equal_numbers and loaded.is_contiguous()
 # %% slide="skip"
 from time import perf_counter
 
-from tinylm_lib.classroom import measured
+from tinylm_classroom import measured
 
 
 def seconds(*ways, rounds: int = 31) -> list[float]:

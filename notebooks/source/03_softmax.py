@@ -14,7 +14,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import figures
+from tinylm_classroom import figures
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -150,7 +150,7 @@ assert shown_probs[:10].sum() > 0.999 and largest_error < 0.02 < max(exact.value
 # The ten words that can come have nearly all of the probability, and at this word the model is close to the exact probabilities. [[close-to-exact]] A higher score always gives a higher probability.
 
 # %% tags=["source-hidden"] slide="subslide"
-from tinylm_lib.classroom import predict
+from tinylm_classroom import predict
 
 lifted = simple_softmax(few + 50)
 predict(
@@ -245,7 +245,7 @@ predict(
 
 
 # %% slide="skip"
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 
 def next_word(temperature=0.3):
@@ -350,7 +350,7 @@ for row in (few, few + 50, -few):
 # Here is all of it at once, for the six highest scores only, so each of them gets more than before. Change the temperature, move a score, and add to all scores until the simple formula breaks.
 
 # %% slide="skip"
-from tinylm_lib.classroom import softmax_view
+from tinylm_classroom import softmax_view
 
 top = scores.topk(6)
 
@@ -409,7 +409,7 @@ assert not torch.allclose(wrong_rows.sum(-1), torch.ones(4), atol=0.1)
 # Write softmax for any number of axes. `x.amax(dim, keepdim=True)` gives the maximum along an axis.
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, hint, keep
+from tinylm_classroom import check, hint, keep
 
 
 # %% tags=["exercise"] name="softmax" minutes=8 difficulty=2
@@ -447,7 +447,7 @@ torch.testing.assert_close(layers.softmax(x, dim=0), torch.softmax(x, dim=0))
 torch.testing.assert_close(layers.softmax(x, dim=-1), x.exp() / x.exp().sum(-1, keepdim=True))
 
 # %% slide="skip"
-from tinylm_lib.classroom import show
+from tinylm_classroom import show
 
 show(layers.softmax)
 
@@ -464,7 +464,7 @@ def in_steps(x, dim):
 
 
 # %%
-from tinylm_lib.classroom import trace
+from tinylm_classroom import trace
 
 trace(in_steps, x, dim=-1, sizes={"B": 2, "T": 3, "V": 5})
 
@@ -681,7 +681,7 @@ show(next_token_loss)
 # %% slide="skip"
 from torch.nn import functional as F
 
-from tinylm_lib.classroom import diagnose, fixed
+from tinylm_classroom import diagnose, fixed
 
 V = tokenizer.vocab_size
 train_ids = torch.tensor(tokenizer.encode("\n" + storyworld.corpus(2000, seed=3)))  # 2,000 stories
@@ -738,7 +738,7 @@ predict(
 )  # fmt: skip
 
 # %% tags=["source-hidden"] slide="subslide"
-from tinylm_lib.classroom import learned
+from tinylm_classroom import learned
 
 updates = list(range(200))
 marks = {"knowing nothing": math.log(V), "how common": levels.unigram, "one token back": levels.bigram}
@@ -792,7 +792,7 @@ def write(temperature: float, n_tokens: int = 32) -> torch.Tensor:
 counts = torch.zeros(V, V).index_put_((train_ids[:-1], train_ids[1:]), torch.ones(len(train_ids) - 1), accumulate=True)
 
 # %% evidence="table-writes" slide="subslide"
-from tinylm_lib.classroom import show_text
+from tinylm_classroom import show_text
 
 n_new, texts = {}, {}
 for temperature in (0.3, 1, 3):
@@ -1174,7 +1174,7 @@ assert far_away.allclose(torch.tensor(1 / 3))
 # Rounding also decides whether probabilities sum to exactly 1:
 
 # %% slide="skip"
-from tinylm_lib.classroom import measured
+from tinylm_classroom import measured
 
 # %% rows=["S0-15"]
 many_rows = layers.softmax(torch.randn(10_000, 50, generator=torch.Generator().manual_seed(3)), dim=-1)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from matplotlib import pyplot as plt
 
-from tinylm_lib.classroom import control, figures, learned, predict
+from tinylm_classroom import control, figures, learned, predict
 
 plt.style.use(figures.STYLE)
 
@@ -395,7 +395,7 @@ for gains, result in (("all 1", norm(x)), ("learned", learned_norm(x).detach()))
 # Write RMSNorm for any number of leading axes. Two things come from section 5, where you can see why: inputs of fp16 and bf16 are computed in fp32, and the result has the dtype of `x`. (`torch.promote_types(x.dtype, torch.float32)` names a dtype to compute in that leaves fp64 its digits, and `x.to(dtype)` casts.)
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, hint, keep, show, trace
+from tinylm_classroom import check, hint, keep, show, trace
 
 
 # %% tags=["exercise"] name="rms_norm" minutes=12 difficulty=2
@@ -471,7 +471,7 @@ show(RMSNorm)
 import itertools
 from copy import deepcopy
 
-from tinylm_lib.classroom import capture
+from tinylm_classroom import capture
 
 caught = capture(model, ids)
 

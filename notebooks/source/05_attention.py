@@ -17,7 +17,7 @@ import re
 import torch
 from matplotlib import pyplot as plt
 
-from tinylm_lib.classroom import capture, control, figures, predict
+from tinylm_classroom import capture, control, figures, predict
 from tinylm_lib.layers import softmax
 from tinylm_lib.pretrained import load_pretrained
 
@@ -372,7 +372,7 @@ def train_lookup(n_updates: int, colours_in_keys: bool = True, seed: int = 5) ->
 
 
 # %% slide="skip"
-from tinylm_lib.classroom import learned
+from tinylm_classroom import learned
 
 runs = {n: train_lookup(n) for n in (0, 25, 50, 100)}
 blind = train_lookup(100, colours_in_keys=False)
@@ -556,7 +556,7 @@ assert softmax_first.sum(-1).min() < 0.5 and far_above[0].eq(0).all()
 # First the mask for any $n$, without typing it in.
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, hint, keep
+from tinylm_classroom import check, hint, keep
 
 
 # %% tags=["exercise"] name="causal_mask" minutes=6 difficulty=1 plan=80
@@ -617,7 +617,7 @@ hint("attention")
 # %% slide="skip"
 from tinylm_lib import attention as library
 from tinylm_lib.attention import attend
-from tinylm_lib.classroom import show, trace
+from tinylm_classroom import show, trace
 
 # %% rows=["S0-19", "S1-20"] slide="skip"
 assert library.causal_mask(4).equal(allowed)
@@ -675,7 +675,7 @@ show(attend)
 # First look at the head itself, one of four attentions that run side by side in the last layer (lesson 07). The buttons show the steps of sections 1 to 5, with $d_k$ = 32. Read the row of the last word. Then choose *all heads*: does another head look at the fan?
 
 # %% slide="skip"
-from tinylm_lib.classroom import attention_view
+from tinylm_classroom import attention_view
 
 # %% slide="skip"
 attention_view(model, tokenizer, "\n" + text, layer=2, head=0)

@@ -17,7 +17,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import TransformerLM, next_token_loss, preset
-from tinylm_lib.classroom import capture, control, figures, learned, predict, show_text
+from tinylm_classroom import capture, control, figures, learned, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -218,7 +218,7 @@ print(f"a full turn: {2 * math.pi:.2f} radians")
 # For $d = 4$: $10000^0 = 1$ and $10000^{-1/2} = 0.01$. The number 10,000 is the **base**. These are **sinusoidal positions** ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)). Write the whole table.
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, hint, keep
+from tinylm_classroom import check, hint, keep
 
 
 # %% tags=["exercise"] name="sinusoidal" minutes=8 difficulty=2 plan=80
@@ -451,7 +451,7 @@ predict(
 from copy import deepcopy
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import fixed, rope_view
+from tinylm_classroom import fixed, rope_view
 from tinylm_lib.positions import frequencies
 
 # %%
@@ -608,7 +608,7 @@ hint("rotate")
 # `Rotary` looks up cosines and sines in its tables, and `flip` swaps the partners of each pair: the minus is in the table of sines.
 
 # %% slide="skip"
-from tinylm_lib.classroom import show, trace
+from tinylm_classroom import show, trace
 from tinylm_lib.positions import POSITIONS, Rotary
 
 # %% rows=["S0-24", "S0-27", "S1-16", "S4-6"] slide="skip"

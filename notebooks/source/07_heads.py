@@ -19,7 +19,7 @@ from matplotlib import pyplot as plt
 from matplotlib.path import Path
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, figures, predict
+from tinylm_classroom import capture, figures, predict
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -187,7 +187,7 @@ from torch import nn
 
 from tinylm_lib import ModelConfig
 from tinylm_lib.attention import Attention, attend, causal_mask
-from tinylm_lib.classroom import check, control, hint, keep, learned
+from tinylm_classroom import check, control, hint, keep, learned
 
 
 # %%
@@ -525,7 +525,7 @@ hint("multi_head_attention")
 # `Attention` takes its sizes from a config. With our weights and no positions it equals the loop.
 
 # %% slide="skip"
-from tinylm_lib.classroom import show, trace
+from tinylm_classroom import show, trace
 
 # %% rows=["S0-33", "S1-22"]
 layer = Attention(ModelConfig(d_model=C, n_heads=H, position="none"))
@@ -593,7 +593,7 @@ from copy import deepcopy
 
 from torch.nn.utils.rnn import pad_sequence
 
-from tinylm_lib.classroom import heads_that_find
+from tinylm_classroom import heads_that_find
 
 # %% slide="skip"
 two_things = "\nOne foggy day, Carlos had a pink fan. Jamal had a gray book. Jamal took the"
@@ -1009,7 +1009,7 @@ import time
 from torch.utils.flop_counter import FlopCounterMode
 
 from tinylm_lib import preset
-from tinylm_lib.classroom import measured
+from tinylm_classroom import measured
 from tinylm_lib.cost import count_parameters, kv_cache_bytes
 
 

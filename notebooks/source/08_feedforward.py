@@ -16,7 +16,7 @@ import copy
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, figures, predict
+from tinylm_classroom import capture, figures, predict
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld import gaps
 
@@ -216,7 +216,7 @@ assert {shown_words[i] for i in read_by[1:, 203].topk(2).indices.tolist()} == {"
 # %% slide="skip"
 from torch import nn
 
-from tinylm_lib.classroom import fixed
+from tinylm_classroom import fixed
 from tinylm_lib.layers import Linear
 
 # %%
@@ -376,7 +376,7 @@ import math
 from matplotlib import pyplot as plt
 
 from tinylm_lib import layers
-from tinylm_lib.classroom import check, hint, keep, show
+from tinylm_classroom import check, hint, keep, show
 
 plt.style.use(figures.STYLE)
 
@@ -616,7 +616,7 @@ hint("swiglu")
 
 # %% slide="skip"
 from tinylm_lib import ModelConfig
-from tinylm_lib.classroom import trace
+from tinylm_classroom import trace
 from tinylm_lib.feedforward import FFNS, GatedMLP, feed_forward
 
 # %% rows=["S0-29", "S0-30", "S1-18"] evidence="two-routes" slide="skip"
@@ -661,7 +661,7 @@ trace(layer_of_20, small, sizes={"B": 2, "T": 7, "C": 12, "F": 20})
 # %% slide="skip"
 from torch.nn.functional import cross_entropy
 
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 added = layers.silu(caught.outputs["blocks.2.ffn.gate_proj"]) * caught.outputs["blocks.2.ffn.up_proj"]  # (20, T, F)
 

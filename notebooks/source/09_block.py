@@ -19,7 +19,7 @@ from matplotlib import pyplot as plt
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import ModelConfig, TransformerLM, storyworld
-from tinylm_lib.classroom import figures, learned, predict
+from tinylm_classroom import figures, learned, predict
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -343,7 +343,7 @@ for join, ffn, rate, updates in tried:
 # %% slide="skip"
 import math
 
-from tinylm_lib.classroom import control, rounded
+from tinylm_classroom import control, rounded
 
 # %%
 slopes = [0.5, 0.2, -0.3]
@@ -586,7 +586,7 @@ print(f"16 parts that keep 0.75 keep together {0.75**16:.2f}")
 # The vector that runs past all parts is the **residual stream** ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)). In the shipped model, too, it ends as a plain sum: the embedding, and what each part added. `capture` (lesson 04) keeps what each part returned.
 
 # %% slide="skip"
-from tinylm_lib.classroom import capture
+from tinylm_classroom import capture
 
 # %% slide="skip"
 new_stories = [storyworld.story(torch.Generator().manual_seed(seed)).text for seed in range(200, 220)]
@@ -691,7 +691,7 @@ assert usual_loss + 1 < min(order_losses[0, 2, 1], order_losses[1, 0, 2]) < 3 < 
 
 # %% slide="skip"
 from tinylm_lib import preset
-from tinylm_lib.classroom import check, hint, keep, show, trace
+from tinylm_classroom import check, hint, keep, show, trace
 from tinylm_lib.model import PreNormBlock
 
 # %% tags=["source-hidden"] slide="skip"

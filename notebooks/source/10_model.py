@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 from torch.nn.functional import cross_entropy
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, check, figures, hint, keep, predict, shape_flow, trace
+from tinylm_classroom import capture, check, figures, hint, keep, predict, shape_flow, trace
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -281,7 +281,7 @@ import math
 from ipywidgets import Text
 
 from tinylm_lib import TransformerLM
-from tinylm_lib.classroom import build, control, using
+from tinylm_classroom import build, control, using
 
 # %%
 mine = build(model.config)
@@ -305,7 +305,7 @@ def write(lm, beginning: str, n_words: int) -> list[int]:
 
 
 # %% evidence="your-parts"
-from tinylm_lib.classroom import show_text
+from tinylm_classroom import show_text
 
 begun = torch.tensor([tokenizer.encode("\nOne")])  # (1, 2)
 torch.testing.assert_close(mine(begun), model(begun), atol=1e-2, rtol=1e-2)
@@ -361,7 +361,7 @@ print(f"trained: {order_losses['as trained']:.2f}; each of 345 tokens equally li
 # The final norm and the head can read the stream after any block. This is called the **logit lens** ([nostalgebraist 2020](https://www.lesswrong.com/posts/AcKRB8wDpdaN6v6ru/interpreting-gpt-the-logit-lens)). Try the column above the full stop, from the embedding upwards.
 
 # %% slide="skip"
-from tinylm_lib.classroom import residual_view
+from tinylm_classroom import residual_view
 from tinylm_lib.storyworld import CLASSES
 
 # %%
@@ -662,7 +662,7 @@ with torch.device("meta"):
 # Four models of published courses, GPT-2, Llama, and this course's own: how many classes is that? In the library it is one class, and for each a **config**, a record of plain choices. A name such as `cs336` is a set of choices, and sizes come on top.
 
 # %% slide="skip"
-from tinylm_lib.classroom import card, number_table, show, trace_model
+from tinylm_classroom import card, number_table, show, trace_model
 
 FAMILIES = ("cs336", "cs190c", "llama", "modern", "gpt", "gpt2", "tiny_transformer")
 CHOICES = ["norm", "position", "rope_layout", "ffn", "qkv_bias", "o_bias", "ffn_bias"]
@@ -1027,7 +1027,7 @@ def early_loss(init: str, head_std: float | None, seed: int) -> float:
 
 
 # %% rows=["S4-19"] slide="subslide" evidence="spread-decides"
-from tinylm_lib.classroom import learned
+from tinylm_classroom import learned
 
 tried = {"kaiming": ("kaiming", None), "normal": ("normal", None), "normal, head 0.125": ("normal", 0.125)}
 tried |= {"zero_residual": ("zero_residual", None), "zero_residual, head 0.02": ("zero_residual", 0.02)}
@@ -1191,7 +1191,7 @@ with torch.no_grad():
 # What does it take to train N parameters? In fp32 each has its value, its gradient, and two moments of AdamW (lesson 11): 4 numbers of 4 bytes. In addition the forward pass keeps everything that the backward pass needs, the **activations**.
 
 # %% tags=["source-hidden"] slide="skip"
-from tinylm_lib.classroom import memory_view
+from tinylm_classroom import memory_view
 from tinylm_lib.cost import training_flops
 
 

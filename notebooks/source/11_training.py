@@ -14,7 +14,7 @@ import math
 import torch
 
 from tinylm_lib import TransformerLM, next_token_loss, storyworld
-from tinylm_lib.classroom import check, figures, hint, keep, predict
+from tinylm_classroom import check, figures, hint, keep, predict
 from tinylm_lib.pretrained import load_pretrained
 
 # %% [markdown] tags=["note"]
@@ -280,7 +280,7 @@ def one_batch(model, x, y):
 
 
 # %% slide="subslide"
-from tinylm_lib.classroom import trace
+from tinylm_classroom import trace
 
 x, y = library_windows(train_ids, 16, T, torch.Generator().manual_seed(5))  # (16, T), (16, T)
 trace(one_batch, fresh(), x, y, sizes={"B": 16, "T": T, "C": 48})
@@ -517,7 +517,7 @@ assert moved["always 0.000000000001"] < 0.001
 # You now have every part of a training loop. It uses your functions where they pass their checks, and the library's where they do not:
 
 # %% slide="skip"
-from tinylm_lib.classroom import diagnose, find_exercise
+from tinylm_classroom import diagnose, find_exercise
 
 
 # %% slide="skip"
@@ -596,7 +596,7 @@ from tinylm_lib.sampling import generate
 assert reached < levels.bigram < levels.unigram
 
 # %% slide="subslide"
-from tinylm_lib.classroom import show_text
+from tinylm_classroom import show_text
 
 print(f"first loss {course[0]:.1f}, mean of the last ten {reached:.1f}")
 prompt = torch.tensor([tokenizer.encode("\nOne")])  # (1, 2)
@@ -643,7 +643,7 @@ predict(
 )
 
 # %% slide="skip"
-from tinylm_lib.classroom import learned
+from tinylm_classroom import learned
 
 limits = [(3.6, 3.9), (2.65, 2.85), (1.75, 1.95), (1.85, 2.1), (2.3, 2.9)]
 shown = [learned(loss, *limit) for loss, limit in zip(found.values(), limits, strict=True)]
@@ -772,7 +772,7 @@ def noting(steps, lm, kl, right, by_word):
 
 
 # %% slide="skip"
-from tinylm_lib.classroom import training_view
+from tinylm_classroom import training_view
 from tinylm_lib.data import every_document
 
 # %% slide="skip"
@@ -862,7 +862,7 @@ print("this run: places are more than 90 % right before pronouns are")
 # %% tags=["source-hidden"] slide="skip"
 import re
 
-from tinylm_lib.classroom import card, number_table
+from tinylm_classroom import card, number_table
 
 
 def show_table(title, heads, rows):
@@ -1157,7 +1157,7 @@ print(f"loss {loss.item()}; NaN in {sum(has_nan)} of {len(has_nan)} gradients")
 # Nearly all gradients are NaN, so they do not show where it began. The forward pass does: `capture` keeps every module's input and output in the order of the run. Which output is the first bad one?
 
 # %% rows=["S4-50"] evidence="first-bad"
-from tinylm_lib.classroom import capture
+from tinylm_classroom import capture
 
 caught = capture(broken, x)
 bad = [name for name, output in caught.outputs.items() if not output.isfinite().all()]
@@ -1352,7 +1352,7 @@ print("20 updates: every loss of the library's loop is within 0.001 of the plain
 # The library's loop adds several batches for one update, fewer bits, and a step number to resume from. It yields after each update, so that the caller can look, save or stop.
 
 # %% slide="skip"
-from tinylm_lib.classroom import show
+from tinylm_classroom import show
 
 show(train)
 

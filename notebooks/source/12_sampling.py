@@ -16,7 +16,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import next_token_probs, storyworld
-from tinylm_lib.classroom import figures, predict
+from tinylm_classroom import figures, predict
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -233,7 +233,7 @@ for seed in (12, 13, 14):
 # A cut word has probability 0, and the others are divided by their sum, so that they sum to 1 again.
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, control, hint, keep, sampling_view
+from tinylm_classroom import check, control, hint, keep, sampling_view
 
 
 # %% slide="skip"
@@ -467,7 +467,7 @@ assert wrong_at["min-p 0.1", 2] < 1.1 * wrong_at["no cut", 1]
 
 # %% slide="skip"
 from tinylm_lib import generate
-from tinylm_lib.classroom import trace
+from tinylm_classroom import trace
 from tinylm_lib.probabilities import sample
 
 
@@ -493,7 +493,7 @@ def write(model, ids, n, generator=None, **rules):
 
 
 # %% rows=["S4-39"] evidence="same-seed"
-from tinylm_lib.classroom import show_text
+from tinylm_classroom import show_text
 
 written = write(model, start, 12, seeded(12))
 assert torch.equal(written, generate(model, start, 12, generator=seeded(12)))
@@ -1291,7 +1291,7 @@ assert not torch.equal(batches[0][0], batches[1][0])
 # One function has all four rules. (`TINIEST` keeps `warmth` away from 0 and infinity; `values_at_hand` says whether numbers can be looked at without waiting for a GPU.) In `_beams`, all beams are one batch, and a cache remembers what was read (lesson 13).
 
 # %% slide="skip"
-from tinylm_lib.classroom import show
+from tinylm_classroom import show
 
 torch.testing.assert_close(next_token_probs(logits[None], 0.7)[0], (logits / 0.7).softmax(-1))
 show(next_token_probs, sample, sampling._beams)

@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import ListedColormap
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, figures, predict, show_text
+from tinylm_classroom import capture, figures, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -235,7 +235,7 @@ for name in ("queries", "keys", "values"):
 
 # %% slide="skip"
 from tinylm_lib import preset
-from tinylm_lib.classroom import cache_view
+from tinylm_classroom import cache_view
 
 n_kept = 127
 small = model.config
@@ -460,7 +460,7 @@ for name, mask_of in (("causal mask", causal_mask), ("no mask", no_mask)):
 # One layer's attention with a cache, for all heads at once (again G = H): what `remember` and `attend` did. Write the mask yourself; `causal_mask` is for checking. Do not write into the caches that are given: return new, longer ones, through which gradients can flow.
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, hint, keep
+from tinylm_classroom import check, hint, keep
 
 
 # %% tags=["exercise"] name="cached_attention" minutes=12 difficulty=3
@@ -503,7 +503,7 @@ hint("cached_attention")
 
 # %% slide="skip"
 from tinylm_lib import KVCache, generate
-from tinylm_lib.classroom import build, show, trace, using
+from tinylm_classroom import build, show, trace, using
 
 # %%
 show(KVCache.extend)
@@ -594,7 +594,7 @@ import time
 from dataclasses import replace
 
 from tinylm_lib import TransformerLM
-from tinylm_lib.classroom import measured
+from tinylm_classroom import measured
 
 roomy = TransformerLM(replace(small, max_seq_len=2048)).eval()
 roomy.load_state_dict(model.state_dict())
@@ -684,7 +684,7 @@ print("and without a cache", measured(long_times[-1] / long_times[1], "times", 1
 
 # %% slide="skip"
 from tinylm_lib.cost import count_parameters, kv_cache_bytes
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 # %% tags=["source-hidden"]
 predict(

@@ -14,7 +14,7 @@
 import torch
 from matplotlib import pyplot as plt
 
-from tinylm_lib.classroom import figures, predict
+from tinylm_classroom import figures, predict
 
 plt.style.use(figures.STYLE)
 _ = torch.manual_seed(14)
@@ -105,7 +105,7 @@ predict(
 import time
 from collections.abc import Callable
 
-from tinylm_lib.classroom import check, control, hint, keep, measured
+from tinylm_classroom import check, control, hint, keep, measured
 
 
 # %%
@@ -344,7 +344,7 @@ assert some > corner_of_a_gpu  # 4096 features
 
 # %% slide="skip"
 from tinylm_lib import TrainConfig, TransformerLM, preset
-from tinylm_lib.classroom import ablation, show, trace
+from tinylm_classroom import ablation, show, trace
 
 
 # %% slide="skip"
@@ -828,7 +828,7 @@ print(f"in two pieces {joined:.4f}, at once {scores.softmax(-1) @ values:.4f}")
 
 # %% tags=["source-hidden"]
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture
+from tinylm_classroom import capture
 
 first_words = shipped.tokenizer.encode("\n" + storyworld.story(torch.Generator().manual_seed(14)).text)[:24]
 looks = capture(writer, torch.tensor([first_words])).attention(layer=2).weights[0, 0]  # (T, S)

@@ -14,7 +14,7 @@
 from matplotlib import pyplot as plt
 
 from tinylm_lib import preset
-from tinylm_lib.classroom import figures, predict
+from tinylm_classroom import figures, predict
 from tinylm_lib.cost import count_parameters, training_flops
 from tinylm_lib.pretrained import load_pretrained
 
@@ -97,7 +97,7 @@ import math
 import torch
 
 from tinylm_lib import TrainConfig, TransformerLM, evaluate, storyworld, train
-from tinylm_lib.classroom import check, hint, keep, learned
+from tinylm_classroom import check, hint, keep, learned
 from tinylm_lib.data import RandomWindows, every_document
 from tinylm_lib.text import line_end
 from tinylm_lib.training import build_optimizer
@@ -460,7 +460,7 @@ def solve(runs, a, b):
 
 
 # %% slide="skip"
-from tinylm_lib.classroom import trace
+from tinylm_classroom import trace
 
 # %%
 trace(solve, points, 0.5, 0.6, sizes={"R": 16})
@@ -602,7 +602,7 @@ def valley(budget, E=1.8172, A=482.01, B=2085.43, a=0.3478, b=0.3658):
 
 
 # %% slide="skip"
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 # %% slide="skip" evidence="formula-ratios"
 large_budgets = [1e17, 1e19, 1e21, 1e23, 1e25]
@@ -1102,7 +1102,7 @@ assert ((fallen > 0.2).sum(0) >= 2).sum() >= 4  # four kinds or more use two blo
 # And this is what you have built:
 
 # %% slide="skip" rows=["S4-59", "S4-60"]
-from tinylm_lib.classroom import progress
+from tinylm_classroom import progress
 
 progress()
 

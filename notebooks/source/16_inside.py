@@ -15,7 +15,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import capture, figures, predict
+from tinylm_classroom import capture, figures, predict
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -227,7 +227,7 @@ assert min(after_trade.min(), no_such_gift.min(), other_thing.min()) > 0.95
 # The model names the receiver, whatever the trade does, whatever was given and whatever the question asks. [[copies-receiver]] So *who has everything* is refuted: the model has found a **shortcut**, which is right in all stories with exactly one gift. A score of four in five did not show that, and neither did the dots.
 
 # %% slide="skip"
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 
 # %% slide="skip"
@@ -369,7 +369,7 @@ def logit_lens(stream, gain, head_weight, eps):
 
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, hint, keep, trace
+from tinylm_classroom import check, hint, keep, trace
 
 # %% tags=["check"]
 if check("logit_lens", logit_lens).passed:
@@ -382,7 +382,7 @@ hint("logit_lens")
 # RMSNorm (lesson 04), the head (lesson 10), softmax (lesson 03). Each axis in front passes through, so all depths can be read at once. Common mistakes: no norm, or a norm without its gain; the softmax runs over the positions.
 
 # %% slide="skip"
-from tinylm_lib.classroom import diagnose, find_exercise, fixed, learned
+from tinylm_classroom import diagnose, find_exercise, fixed, learned
 
 
 def yours(function):
@@ -623,7 +623,7 @@ for pair in (("Ben", "Omar"), ("Elsa", "Yuki"), ("Kofi", "Greta")):
 # The same. [[other-wording]] Now look for yourself, at another word: the thing after its colour, which lesson 05 took apart by forbidding looks. Follow the dark cells upwards: from the colours to the thing, and from there to the last word. In JupyterLab you can choose a cell with the mouse, switch from the stream to what attention or feed-forward add, and type texts of your own.
 
 # %% slide="skip"
-from tinylm_lib.classroom import patch_view
+from tinylm_classroom import patch_view
 
 pink_fan = "\n Carlos had a pink fan. Jamal had a gray book. Jamal took the pink"
 pink_book = "\n Carlos had a gray fan. Jamal had a pink book. Jamal took the pink"

@@ -22,7 +22,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import rewards, storyworld
-from tinylm_lib.classroom import figures, learned, predict, show_text
+from tinylm_classroom import figures, learned, predict, show_text
 from tinylm_lib.pretrained import load_pretrained
 
 plt.style.use(figures.STYLE)
@@ -137,7 +137,7 @@ def noting(run, model, history, distances):
 # (After some updates a difference in rounding leads to other words, and so to another run; `expected` is the range that we allow.)
 
 # %% slide="subslide"
-from tinylm_lib.classroom import rewards_view
+from tinylm_classroom import rewards_view
 
 history, distances = [], [gaps(start, tokenizer, held_out)]
 model, run = learning(possible, n_updates=16)
@@ -418,7 +418,7 @@ def spread(baseline: float = 0.0) -> None:
 
 
 # %% slide="subslide"
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 control(spread, baseline=(0.0, 12.0, 0.25))
 
@@ -440,7 +440,7 @@ assert without.std() > 10 * balanced.std() > 100 * estimates(best_baseline).std(
 # For texts the loss is the same, and a text is many draws. Its log-probability is the sum over its tokens, and all of them get the advantage of the text.
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, diagnose, hint, keep, show, trace
+from tinylm_classroom import check, diagnose, hint, keep, show, trace
 
 
 # %% tags=["exercise"] name="policy_gradient_loss" minutes=9 difficulty=2

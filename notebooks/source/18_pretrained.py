@@ -24,7 +24,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from tinylm_lib import TransformerLM, load_hf, preset, save_hf, storyworld
-from tinylm_lib.classroom import figures, predict, show_text
+from tinylm_classroom import figures, predict, show_text
 from tinylm_lib.hub.folder import find_folder
 from tinylm_lib.pretrained import load_pretrained
 
@@ -327,7 +327,7 @@ def raw_layer(layer: int) -> dict[str, torch.Tensor]:
 
 
 # %% slide="subslide"
-from tinylm_lib.classroom import capture, trace
+from tinylm_classroom import capture, trace
 
 caught = capture(opened, some_ids)
 trace(attention_by_hand, caught.inputs["blocks.1"][0], raw_layer(1), sizes={"C": 128, "H": 4, "D": 32})
@@ -381,7 +381,7 @@ assert torch.equal(with_prefix(some_ids), gpt2_like(some_ids)) and torch.equal(
 # Cut GPT-2's fused matrix into the three that our `Linear` layers need.
 
 # %% slide="skip"
-from tinylm_lib.classroom import check, hint, keep, show
+from tinylm_classroom import check, hint, keep, show
 
 
 # %% tags=["exercise"] name="split_fused" minutes=4 difficulty=1 plan=80
@@ -820,7 +820,7 @@ assert len(surprise) == read.shape[1] - 1 and (surprise >= 0).all()
 # It is one class, `TransformerLM`, with other choices in its config. [[opened]] Everything of the earlier lessons works on it: loss and perplexity, the next word [[read]], and attention:
 
 # %% slide="skip"
-from tinylm_lib.classroom import attention_view
+from tinylm_classroom import attention_view
 
 # %% slide="skip"
 attention_view(real, real_tokenizer, read[0, :8].tolist())
@@ -1117,7 +1117,7 @@ def measure(lm: TransformerLM) -> tuple[float, float]:
 
 # %% slide="skip"
 from tinylm_lib import TrainConfig, build_optimizer, train
-from tinylm_lib.classroom import control, learned
+from tinylm_classroom import control, learned
 
 EVERY_MAP = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 

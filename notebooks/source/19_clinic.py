@@ -15,7 +15,7 @@ import math
 
 from matplotlib import pyplot as plt
 
-from tinylm_lib.classroom import figures, patient, predict
+from tinylm_classroom import figures, patient, predict
 
 plt.style.use(figures.STYLE)
 ward = {each.name: each for each in map(patient, range(1, 13))}
@@ -270,7 +270,7 @@ too_good
 # %% slide="skip"
 import torch
 
-from tinylm_lib.classroom import trace
+from tinylm_classroom import trace
 
 generator = torch.Generator().manual_seed(19)
 q, k = (torch.randn(1, 2, 8, 16, generator=generator) for _ in range(2))  # (B, H, T, D)
@@ -395,7 +395,7 @@ predict(
 )
 
 # %% evidence="loss-hides"
-from tinylm_lib.classroom import learned
+from tinylm_classroom import learned
 
 print(f"loss with the fault {learned(with_fault, 1, 3)}, without {learned(without_fault, 1, 3)} nats")
 assert abs(with_fault - without_fault) < 0.3
@@ -698,7 +698,7 @@ assert answer not in two_faults
 # The answer is a part that is well. [[two-faults]] So test it: exchange this one part alone, and look whether the complaint is gone. Try it, with any patient:
 
 # %% slide="skip"
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 
 def healthy_part(who="stuck", part="learning_rate"):

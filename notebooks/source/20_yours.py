@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 import torch
 from matplotlib import pyplot as plt
 
-from tinylm_lib.classroom import figures, learned, own_text, predict, show_text
+from tinylm_classroom import figures, learned, own_text, predict, show_text
 
 plt.style.use(figures.STYLE)
 
@@ -206,7 +206,7 @@ except ValueError as error:
 # `build` makes a model that calls the parts that you have kept, and the library's where you have kept none. The card says whose each part is.
 
 # %% slide="skip"
-from tinylm_lib.classroom import build, find_exercise, kept_functions, own_config, parity, trace, using
+from tinylm_classroom import build, find_exercise, kept_functions, own_config, parity, trace, using
 
 # %%
 torch.manual_seed(20)
@@ -328,7 +328,7 @@ trace(next_token, mine, ids, sizes={"B": 2, "T": 24, "V": mine.config.vocab_size
 # %% slide="skip"
 import copy
 
-from tinylm_lib.classroom import OWN_RECIPE, learn, show
+from tinylm_classroom import OWN_RECIPE, learn, show
 
 
 # %%
@@ -483,7 +483,7 @@ print("the lowest held-out loss is at an earlier look than the last one")
 
 # %% slide="skip"
 from tinylm_lib import stream_text
-from tinylm_lib.classroom import control
+from tinylm_classroom import control
 
 
 # %%
@@ -575,7 +575,7 @@ control(try_temperature, temperature=[0.5, 0.1, 1.0, 1.5], seed=(1, 9))
 
 # %% slide="skip"
 from tinylm_lib import load_hf, save_hf
-from tinylm_lib.classroom import export_page, model_folder, model_report
+from tinylm_classroom import export_page, model_folder, model_report
 
 # %%
 folder = model_folder(text.name)

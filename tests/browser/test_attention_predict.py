@@ -21,7 +21,7 @@ from support.browser import (
     rows_of,
 )
 
-from tinylm_lib.classroom.shapes.capture import capture
+from tinylm_classroom.shapes.capture import capture
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.storyworld.lookback import share_told, told_by
 

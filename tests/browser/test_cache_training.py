@@ -17,10 +17,10 @@ from support.browser import (
     rows_of,
 )
 
+from tinylm_classroom.course import lab
+from tinylm_classroom.views.base import MIME
+from tinylm_classroom.views.cache import reading_steps
 from tinylm_lib import preset
-from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.views.base import MIME
-from tinylm_lib.classroom.views.cache import reading_steps
 
 pytestmark = pytest.mark.browser
 

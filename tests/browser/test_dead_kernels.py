@@ -19,8 +19,8 @@ from itertools import count
 from pathlib import Path
 from time import sleep
 import torch
-from tinylm_lib.classroom import attention_view, control, predict, residual_view, sampling_view, shape_flow
-from tinylm_lib.classroom import patch_view, token_view, training_view
+from tinylm_classroom import attention_view, control, predict, residual_view, sampling_view, shape_flow
+from tinylm_classroom import patch_view, token_view, training_view
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.training.loop import Step
 

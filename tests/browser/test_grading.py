@@ -3,11 +3,11 @@
 import pytest
 from support.browser import assert_fits, findings
 
-from tinylm_lib.classroom.grading.marks import VERDICTS, Mark
-from tinylm_lib.classroom.grading.pages import Pages
-from tinylm_lib.classroom.grading.report import write_report
-from tinylm_lib.classroom.grading.sections import find_sections
-from tinylm_lib.classroom.grading.similar import Alike
+from tinylm_classroom.course.grading.marks import VERDICTS, Mark
+from tinylm_classroom.course.grading.pages import Pages
+from tinylm_classroom.course.grading.report import write_report
+from tinylm_classroom.course.grading.sections import find_sections
+from tinylm_classroom.course.grading.similar import Alike
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 EXERCISES = {"05": ["causal_mask", "attention"], "11": ["next_token_pairs", "adamw_step", "warmup_cosine"]}

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 from support.browser import ROOT, SAMPLE, build_lesson
 
-from tinylm_lib.classroom.course import lab
+from tinylm_classroom.course import lab
 
 pytestmark = pytest.mark.browser
 
@@ -16,8 +16,8 @@ LESSON = """
 # %%
 import math
 
-from tinylm_lib.classroom.display.figures import loss_curve
-from tinylm_lib.classroom.display.numbers import measured
+from tinylm_classroom.display.figures import loss_curve
+from tinylm_classroom.display.numbers import measured
 
 # %% [markdown]
 # ## 1. A loss that falls

@@ -13,10 +13,10 @@ from benchmarks import live
 from playwright.sync_api import Browser, Page
 from support.toys import evaluation_copy
 
+from tinylm_classroom.live.record import live_record
+from tinylm_classroom.live.scripts import engine_script
+from tinylm_classroom.shapes.capture import capture
 from tinylm_lib import ModelConfig, TransformerLM, generate, storyworld
-from tinylm_lib.classroom.live.record import live_record
-from tinylm_lib.classroom.live.scripts import engine_script
-from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.text.tokenizers import WordTokenizer
 
 pytestmark = pytest.mark.browser

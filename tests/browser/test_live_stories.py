@@ -10,8 +10,8 @@ import pytest
 import torch
 from playwright.sync_api import Browser
 
+from tinylm_classroom.live import stories as python_side
 from tinylm_lib import storyworld
-from tinylm_lib.classroom.live import stories as python_side
 from tinylm_lib.storyworld import Reader, Story, told_by, words
 
 pytestmark = pytest.mark.browser

@@ -16,8 +16,8 @@ import regex
 import torch
 from playwright.sync_api import Browser
 
-from tinylm_lib import classroom
-from tinylm_lib.classroom.views.typed import for_readers
+import tinylm_classroom
+from tinylm_classroom.views.typed import for_readers
 from tinylm_lib.probabilities import next_token_probs
 from tinylm_lib.text.bpe import BPETokenizer, train_bpe
 from tinylm_lib.text.cutting import pre_tokens, words
@@ -25,7 +25,7 @@ from tinylm_lib.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, 
 
 pytestmark = pytest.mark.browser
 
-LIVE = Path(classroom.__file__).parent / "live"
+LIVE = Path(tinylm_classroom.__file__).parent / "live"
 OFFERED = "tokenizer, words, preTokens, nextTokenProbs, draw, Generator"
 SPECIAL = ["<|endoftext|>", "<|>", "<|><|>", " kite", "(.)", "🙂x"]
 # What meets in a text now and then, and is cut by rules of its own.

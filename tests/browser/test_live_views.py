@@ -15,15 +15,15 @@ from support.models import scrambled, tiny
 from support.toys import evaluation_copy
 from support.views import ask, unpacked
 
+from tinylm_classroom.course import site
+from tinylm_classroom.course.cells import views_script
+from tinylm_classroom.live.record import live_record
+from tinylm_classroom.shapes.model_steps import values
+from tinylm_classroom.views.attention import attention_view
+from tinylm_classroom.views.base import View
+from tinylm_classroom.views.sampling import sampling_view
+from tinylm_classroom.views.shape_flow import shape_flow
 from tinylm_lib import TransformerLM, generate, storyworld
-from tinylm_lib.classroom.course import site
-from tinylm_lib.classroom.course.cells import views_script
-from tinylm_lib.classroom.live.record import live_record
-from tinylm_lib.classroom.shapes.model_steps import values
-from tinylm_lib.classroom.views.attention import attention_view
-from tinylm_lib.classroom.views.base import View
-from tinylm_lib.classroom.views.sampling import sampling_view
-from tinylm_lib.classroom.views.shape_flow import shape_flow
 from tinylm_lib.probabilities import next_token_probs
 from tinylm_lib.text.tokenizers import WordTokenizer
 

@@ -11,9 +11,9 @@ from support.browser import SCREENSHOTS, assert_fits, findings
 from support.models import scramble
 from support.toys import evaluation_copy
 
+from tinylm_classroom import export_page
+from tinylm_classroom.shapes.capture import capture
 from tinylm_lib import ModelConfig, TransformerLM, generate, storyworld
-from tinylm_lib.classroom import export_page
-from tinylm_lib.classroom.shapes.capture import capture
 from tinylm_lib.probabilities import next_token_probs
 from tinylm_lib.text.tokenizers import BPETokenizer, ByteTokenizer, CharTokenizer
 

@@ -5,8 +5,8 @@ import torch
 from playwright.sync_api import Page, expect
 from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, enter, findings
 
-from tinylm_lib.classroom.shapes.capture import capture
-from tinylm_lib.classroom.views.patch import patched_logits
+from tinylm_classroom.shapes.capture import capture
+from tinylm_classroom.views.patch import patched_logits
 from tinylm_lib.pretrained import load_pretrained
 
 pytestmark = pytest.mark.browser

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Browser
 
-from tinylm_lib.classroom.course.site import export
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom.course.site import export
+from tinylm_classroom.folders import NOTEBOOKS
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 

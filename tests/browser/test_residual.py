@@ -5,7 +5,7 @@ import torch
 from playwright.sync_api import Page, expect
 from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, enter, findings
 
-from tinylm_lib.classroom.views.residual import depths
+from tinylm_classroom.views.residual import depths
 from tinylm_lib.pretrained import load_pretrained
 
 pytestmark = pytest.mark.browser

@@ -16,8 +16,8 @@ from support.browser import (
     nbval,
 )
 
-from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.views.base import MIME
+from tinylm_classroom.course import lab
+from tinylm_classroom.views.base import MIME
 
 pytestmark = pytest.mark.browser
 
@@ -27,7 +27,7 @@ LESSON = (
 # %%
 import copy
 
-from tinylm_lib.classroom import rewards_view
+from tinylm_classroom import rewards_view
 from tinylm_lib.rewards import reinforce
 
 model, words, generator = ready.model, ready.tokenizer, torch.Generator().manual_seed(1)

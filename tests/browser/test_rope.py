@@ -7,8 +7,8 @@ import torch
 from playwright.sync_api import Locator, Page, expect
 from support.browser import OPENING, ZOOMED, assert_fits, findings
 
-from tinylm_lib.classroom import rope_view
-from tinylm_lib.classroom.views.rope import QueryKey
+from tinylm_classroom import rope_view
+from tinylm_classroom.views.rope import QueryKey
 from tinylm_lib.positions import Rotary, frequencies
 from tinylm_lib.pretrained import load_pretrained
 

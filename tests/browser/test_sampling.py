@@ -5,8 +5,8 @@ import torch
 from playwright.sync_api import Page, expect
 from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, findings
 
+from tinylm_classroom.course import site
 from tinylm_lib import generate
-from tinylm_lib.classroom.course import site
 from tinylm_lib.probabilities import next_token_probs
 
 pytestmark = pytest.mark.browser

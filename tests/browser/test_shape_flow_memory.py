@@ -5,8 +5,8 @@ import torch
 from playwright.sync_api import Locator, Page, expect
 from support.browser import OPENING, assert_fits, assert_on_one_screen, enter, findings
 
+from tinylm_classroom.shapes.model_steps import model_steps, sizes_of, values
 from tinylm_lib import preset
-from tinylm_lib.classroom.shapes.model_steps import model_steps, sizes_of, values
 from tinylm_lib.cost import count_parameters, forward_flops, kv_cache_bytes, training_bytes
 from tinylm_lib.pretrained import load_pretrained
 

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import expect
 from support.browser import SCREENSHOTS, assert_fits, findings
 
-from tinylm_lib.classroom.course import lab
-from tinylm_lib.classroom.course.mistakes import MISTAKES
-from tinylm_lib.classroom.course.reference import write_reference
-from tinylm_lib.classroom.course.site import GUIDE, LISTS, PREVIEW, REFERENCE, export
+from tinylm_classroom.course import lab
+from tinylm_classroom.course.mistakes import MISTAKES
+from tinylm_classroom.course.reference import write_reference
+from tinylm_classroom.course.site import GUIDE, LISTS, PREVIEW, REFERENCE, export
 
 pytestmark = pytest.mark.browser
 LESSONS = sorted(path.with_suffix(".html").name for path in lab.NOTEBOOKS.glob("*.ipynb"))

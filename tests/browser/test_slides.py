@@ -13,12 +13,12 @@ from playwright.sync_api import Page, expect
 from support.browser import SCREENSHOTS, findings
 from support.decks import deck_findings
 
-from tinylm_lib.classroom.course.cut import cut
-from tinylm_lib.classroom.course.handout import handout
-from tinylm_lib.classroom.course.slides import write_slides
-from tinylm_lib.classroom.display.cards import fold
-from tinylm_lib.classroom.folders import NOTEBOOKS, lessons
-from tinylm_lib.classroom.views.predict import predict
+from tinylm_classroom.course.cut import cut
+from tinylm_classroom.course.handout import handout
+from tinylm_classroom.course.slides import write_slides
+from tinylm_classroom.display.cards import fold
+from tinylm_classroom.folders import NOTEBOOKS, lessons
+from tinylm_classroom.views.predict import predict
 
 pytestmark = pytest.mark.browser
 

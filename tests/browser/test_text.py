@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page
 from support.browser import OPENING
 
-from tinylm_lib.classroom.display.cards import inline
-from tinylm_lib.classroom.views.base import SHARED, source
+from tinylm_classroom.display.cards import inline
+from tinylm_classroom.views.base import SHARED, source
 
 pytestmark = pytest.mark.browser
 
@@ -16,7 +16,7 @@ LESSON = (
     OPENING
     + r"""
 # %%
-from tinylm_lib.classroom import control, show_text
+from tinylm_classroom import control, show_text
 
 story = storyworld.story(torch.Generator().manual_seed(1)).text
 

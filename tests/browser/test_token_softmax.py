@@ -7,8 +7,8 @@ import torch
 from playwright.sync_api import Page, expect
 from support.browser import OPENING, SCREENSHOTS, ZOOMED, assert_fits, enter, findings, rows_of
 
+from tinylm_classroom.views.token import joins
 from tinylm_lib import storyworld
-from tinylm_lib.classroom.views.token import joins
 from tinylm_lib.probabilities import next_token_probs
 from tinylm_lib.text.bpe import apply_merges, train_bpe
 from tinylm_lib.text.cutting import pre_tokens

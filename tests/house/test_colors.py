@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from tinylm_lib.classroom.display.figures import ink_on
-from tinylm_lib.classroom.display.theme import (
+from tinylm_classroom.display.figures import ink_on
+from tinylm_classroom.display.theme import (
     AXIS_COLORS,
     HEAT,
     NEGATIVE,
@@ -21,9 +21,9 @@ from tinylm_lib.classroom.display.theme import (
 )
 
 ROOT = Path(__file__).parents[2]
-THEME = ROOT / "tinylm_lib/classroom/display/theme.py"
+THEME = ROOT / "tinylm_classroom/display/theme.py"
 SOURCES = [
-    *(path for path in ROOT.glob("tinylm_lib/classroom/**/*.*") if path.suffix in (".py", ".js", ".css", ".html")),
+    *(path for path in ROOT.glob("tinylm_classroom/**/*.*") if path.suffix in (".py", ".js", ".css", ".html")),
     *ROOT.glob("notebooks/source/*.py"),
 ]
 DRAWN = {
@@ -67,7 +67,7 @@ def test_parts_have_the_colors_of_the_axes_that_only_they_have() -> None:
 
 @pytest.mark.parametrize("script", DRAWN)
 def test_a_view_takes_the_colors_of_parts_from_the_table(script: str) -> None:
-    text = (ROOT / "tinylm_lib/classroom/views" / script).read_text(encoding="utf-8")
+    text = (ROOT / "tinylm_classroom/views" / script).read_text(encoding="utf-8")
     assert all(name in text for name in DRAWN[script])
     drawn = re.findall(r"var\(--(?:series|axis)-[^)]*\)", text)
     assert all("axis-${letter}" in use for use in drawn) if script == "shape_flow.js" else not drawn

@@ -21,40 +21,46 @@ from packaging.utils import canonicalize_name
 import tinylm_lib
 from tinylm_lib import ModelConfig, TrainConfig
 
-PACKAGE = Path(tinylm_lib.__file__).parent
-ROOT = PACKAGE.parent
+ROOT = Path(tinylm_lib.__file__).parents[1]
+PACKAGES = ("tinylm_lib", "tinylm_classroom")
 DISTRIBUTIONS = packages_distributions()
 LAW = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 
 # Imports go down only: a room, which is a file or a folder, imports from the floors below its own.
-FLOORS, CLASSROOM_FLOORS = (
-    [re.findall(r"\w+", floor) for floor in block.split("<")]
-    for block in re.findall(r"^```floors\n(.*?)```", LAW, re.M | re.S)
-)
+FLOORS = {
+    package: [re.findall(r"\w+", floor) for floor in block.split("<")]
+    for package, block in re.findall(r"^```floors of (\w+)\n(.*?)```", LAW, re.M | re.S)
+}
 # Lines of code, without docstrings, comments and blanks.
 CORE = ["config", "layers", "positions", "feedforward", "attention", "cache", "model", "probabilities", "sampling"]
 CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 900, 200, 350, 40
 # A module of someone else's, and the rooms that alone may import it.
 ONLY_IN = {
-    **dict.fromkeys(("matplotlib", "ipywidgets", "IPython", "anywidget"), ("classroom",)),
-    "tqdm": ("classroom", "data", "runs", "commands"),
-    "torch.distributed": ("training/distributed",),
+    **dict.fromkeys(("matplotlib", "ipywidgets", "IPython", "anywidget"), ("tinylm_classroom",)),
+    "tqdm": ("tinylm_classroom", "tinylm_lib/data", "tinylm_lib/runs", "tinylm_lib/commands"),
+    "torch.distributed": ("tinylm_lib/training/distributed",),
     **dict.fromkeys(("transformers", "logging", "pickle", "marshal", "shelve", "dill", "joblib"), ()),
 }
+PRINTERS = ("tinylm_classroom", "tinylm_lib/runs", "tinylm_lib/commands", "tinylm_lib/__main__")
 CHOICES = {f.name for config in (ModelConfig, TrainConfig) for f in fields(config) if "choices" in f.metadata}
 
 
 class Source(NamedTuple):
-    """One library file: its path inside the package, its text and its tree."""
+    """One file of the product: its path in the repository, its text and its tree."""
 
     path: str
     text: str
     tree: ast.Module
 
     @property
-    def rooms(self) -> list[str]:
-        """The names that FLOORS knows it by, and inside the classroom CLASSROOM_FLOORS."""
-        return self.path.removesuffix(".py").split("/")[: 2 if self.path.startswith("classroom/") else 1]
+    def package(self) -> str:
+        """The package that it belongs to."""
+        return self.path.split("/")[0]
+
+    @property
+    def room(self) -> str:
+        """The name that FLOORS knows it by: the file, or the folder directly in the package."""
+        return self.path.removesuffix(".py").split("/")[1]
 
     def is_in(self, rooms: Collection[str]) -> bool:
         """Whether the file is one of some rooms, or in one."""
@@ -62,7 +68,7 @@ class Source(NamedTuple):
 
     def at(self, node: ast.AST | int, fix: str) -> str:
         """One violation: where and what to do."""
-        return f"tinylm_lib/{self.path}:{node if isinstance(node, int) else node.lineno}: {fix}"
+        return f"{self.path}:{node if isinstance(node, int) else node.lineno}: {fix}"
 
     def find(self, *kinds: type) -> Iterator:
         """Yields all nodes of some kinds."""
@@ -70,17 +76,18 @@ class Source(NamedTuple):
 
 
 def source(path: str, text: str) -> Source:
-    """Returns a text as a file of the library."""
+    """Returns a text as a file of the product."""
     return Source(path, text, ast.parse(text))
 
 
-def library() -> list[Source]:
-    """Returns all files of the library."""
-    return [source(p.relative_to(PACKAGE).as_posix(), p.read_text("utf-8")) for p in sorted(PACKAGE.rglob("*.py"))]
+def product() -> list[Source]:
+    """Returns all files of both packages."""
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in paths]
 
 
 def imports(s: Source) -> Iterator[tuple[ast.stmt, str, str]]:
-    """Yields (statement, module, name): `.text.bpe` or `torch.nn`, and what is taken from it, if anything."""
+    """Yields (statement, module, name): `tinylm_lib.text.bpe` or `torch.nn`, and what is taken from it, if anything."""
     folders = s.path.split("/")[:-1]
     for node in s.find(ast.Import):
         yield from ((node, alias.name, "") for alias in node.names)
@@ -88,7 +95,7 @@ def imports(s: Source) -> Iterator[tuple[ast.stmt, str, str]]:
         above = folders[: len(folders) - node.level + 1] if node.level else []
         for alias in node.names:
             parts = [*above, *([node.module] if node.module else [alias.name])]
-            yield node, "." * bool(node.level) + ".".join(parts), alias.name
+            yield node, ".".join(parts), alias.name
 
 
 def code_lines(text: str, tree: ast.AST) -> set[int]:
@@ -113,24 +120,20 @@ def public(s: Source) -> Iterator:
 
 
 def imports_go_down(s: Source) -> list[str]:
-    """Relative imports, each from a lower floor; `__main__` imports the classroom inside functions."""
-    if not (on_floor(FLOORS, s.rooms[0]) and (len(s.rooms) < 2 or on_floor(CLASSROOM_FLOORS, s.rooms[1]))):
-        return [s.at(1, f"{'/'.join(s.rooms)} has no floor; add it to the floors in CONTRIBUTING.md")]
+    """Relative imports inside a package, each from a lower floor; the library does not know the classroom."""
+    floors = FLOORS[s.package]
+    if not on_floor(floors, s.room):
+        return [s.at(1, f"{s.room} has no floor; add it to the floors of {s.package} in CONTRIBUTING.md")]
     bad = []
     for node, module, _ in imports(s):
-        if module.split(".")[0] == "tinylm_lib":
-            bad.append(s.at(node, "import relatively, so that the traced copy of the package stays in itself"))
-        if not module.startswith("."):
-            continue
-        room, *inside = [*module.split(".")[1:], "__init__"]
-        if room != s.rooms[0] and on_floor(FLOORS, room) >= on_floor(FLOORS, s.rooms[0]):
-            bad.append(s.at(node, f"{s.rooms[0]} may not import {room}: move the shared part to a lower floor"))
-        elif room == "classroom" and s.rooms == ["__main__"] and node.col_offset == 0:
-            bad.append(s.at(node, "import the classroom inside the function that needs it"))
-        elif room == "classroom" == s.rooms[0]:
-            here, there = s.rooms[1], inside[0]
-            if here != there and on_floor(CLASSROOM_FLOORS, there) >= on_floor(CLASSROOM_FLOORS, here):
-                bad.append(s.at(node, f"{here} may not import {there}: move the shared part to a lower floor"))
+        package, *inside = [*module.split("."), "__init__"]
+        if package == s.package:
+            if not getattr(node, "level", 0):
+                bad.append(s.at(node, "import relatively, so that the traced copy of the package stays in itself"))
+            elif inside[0] != s.room and on_floor(floors, inside[0]) >= on_floor(floors, s.room):
+                bad.append(s.at(node, f"{s.room} may not import {inside[0]}: move the shared part to a lower floor"))
+        elif package == "tinylm_classroom":
+            bad.append(s.at(node, "the library does not know the classroom: use an entry point"))
     return list(dict.fromkeys(bad))
 
 
@@ -143,7 +146,7 @@ def foreign_modules_stay_in_their_room(s: Source) -> list[str]:
     """What a room may import of others; the config imports no torch, and nobody imports a star."""
     bad = [s.at(node, "name what you import") for node, _, name in imports(s) if name == "*"]
     for node, module, name in imports(s):
-        for foreign, rooms in [*ONLY_IN.items(), *([("torch", ())] if s.path == "config.py" else [])]:
+        for foreign, rooms in [*ONLY_IN.items(), *([("torch", ())] if s.path == "tinylm_lib/config.py" else [])]:
             if f"{module}.{name}.".startswith(f"{foreign}.") and not s.is_in(rooms):
                 bad.append(s.at(node, f"{foreign} belongs to {', '.join(rooms) or 'no room of the library'}"))
     return bad
@@ -163,7 +166,7 @@ def choices_are_looked_up(s: Source) -> list[str]:
         return bool(parts) and all(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts)
 
     bad = []
-    for node in s.find(ast.Compare, ast.Match, ast.Call) if s.path != "config.py" else ():
+    for node in s.find(ast.Compare, ast.Match, ast.Call) if s.path != "tinylm_lib/config.py" else ():
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             wrong = any(map(is_choice, sides)) and any(map(is_text, sides))
@@ -178,7 +181,7 @@ def choices_are_looked_up(s: Source) -> list[str]:
 
 def files_and_functions_are_short(s: Source) -> list[str]:
     """At most FILE_CAP lines of code in a file and FUNCTION_CAP in a function."""
-    lines, cap = code_lines(s.text, s.tree), CLASSROOM_FILE_CAP if s.is_in(["classroom"]) else FILE_CAP
+    lines, cap = code_lines(s.text, s.tree), CLASSROOM_FILE_CAP if s.is_in(["tinylm_classroom"]) else FILE_CAP
     bad = [s.at(1, f"{len(lines)} lines of code, more than {cap}: split the room")] if len(lines) > cap else []
     for node in s.find(ast.FunctionDef, ast.AsyncFunctionDef):
         n = sum(node.lineno <= line <= node.end_lineno for line in lines)
@@ -189,10 +192,10 @@ def files_and_functions_are_short(s: Source) -> list[str]:
 
 def nothing_forbidden(s: Source) -> list[str]:
     """No assert, print, exec, pickled weights, bare except, rooms without a name, or promises to do something later."""
-    bad, lower = [], not s.is_in(["classroom", "runs", "commands", "__main__"])
+    bad, lower = [], not s.is_in(PRINTERS)
     for node in s.find(ast.Assert, ast.Call, ast.ExceptHandler, ast.Attribute):
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        if isinstance(node, ast.Assert) and not s.is_in(["classroom"]):
+        if isinstance(node, ast.Assert) and not s.is_in(["tinylm_classroom"]):
             bad.append(s.at(node, "raise ValueError or TypeError that says what to do; assert vanishes under -O"))
         if isinstance(node, ast.ExceptHandler) and node.type is None:
             bad.append(s.at(node, "name the exception"))
@@ -210,7 +213,7 @@ def nothing_forbidden(s: Source) -> list[str]:
 
 def public_things_are_documented(s: Source) -> list[str]:
     """Every public thing says what it is; a function of tensors names a shape such as (B, T), or says elementwise."""
-    if s.is_in(["classroom"]):
+    if s.is_in(["tinylm_classroom"]):
         return []
     bad = [] if ast.get_docstring(s.tree) or not s.text.strip() else [s.at(1, "say in one sentence what this file is")]
     item = r"(?:\.\.\.|[\w*/+-]+(?: [-+*/] \w+)*)"
@@ -229,49 +232,50 @@ def public_things_are_documented(s: Source) -> list[str]:
 
 RULES: dict[Callable[[Source], list[str]], dict[str, tuple[str, ...]]] = {
     imports_go_down: {
-        "layers.py": (
+        "tinylm_lib/layers.py": (
             "from .model import X", "from . import model", "from .training.loop import X", "import tinylm_lib.config",
         ),
-        "model.py": (
-            "def f():\n    from .sampling import X", "from .classroom import X",
-            "from .classroom.shapes.trace import X",
+        "tinylm_lib/model.py": (
+            "def f():\n    from .sampling import X", "import tinylm_classroom",
+            "def f():\n    from tinylm_classroom.shapes.trace import X",
         ),
-        "__main__.py": ("from .classroom import X",),
-        "text/base.py": ("from ..storyworld.stories import X", "from .. import model"),
-        "classroom/shapes/trace.py": (
-            "from ...__main__ import X", "from tinylm_lib import X", "from ..views import X",
-            "from ..exercises.base import X",
+        "tinylm_lib/__main__.py": ("from tinylm_classroom import X",),
+        "tinylm_lib/text/base.py": ("from ..storyworld.stories import X", "from .. import model"),
+        "tinylm_classroom/shapes/trace.py": (
+            "from tinylm_classroom import X", "from ..views import X", "from ..exercises.base import X",
         ),
-        "classroom/nowhere.py": ("x = 1",), "nowhere.py": ("x = 1",),
+        "tinylm_classroom/nowhere.py": ("x = 1",), "tinylm_lib/nowhere.py": ("x = 1",),
     },
     foreign_modules_stay_in_their_room: {
-        "config.py": ("import torch", "from torch import nn", "from dataclasses import *"),
-        "model.py": (
+        "tinylm_lib/config.py": ("import torch", "from torch import nn", "from dataclasses import *"),
+        "tinylm_lib/model.py": (
             "import matplotlib.pyplot as plt", "from IPython import display", "import transformers", "import pickle",
         ),
-        "training/loop.py": ("import torch.distributed as dist", "from torch import distributed", "import logging"),
-        "classroom/views/base.py": ("import transformers",),
+        "tinylm_lib/training/loop.py": (
+            "import torch.distributed as dist", "from torch import distributed", "import logging",
+        ),
+        "tinylm_classroom/views/base.py": ("import transformers",),
     },
     choices_are_looked_up: {
-        "model.py": (
+        "tinylm_lib/model.py": (
             "if config.norm == 'rms': pass", "x = 1 if 'rms' != self.config.norm else 2",
             "x = block in ('pre_norm', 'post_norm')", "x = config.name in {'a'}", "x = 'norm' in config.block",
             "x = config.ffn.startswith('swi')", "match config.norm:\n    case 'rms': pass",
         ),
     },
     files_and_functions_are_short: {
-        "model.py": ("x = 1\n" * (FILE_CAP + 1), "def f():\n" + "    x = 1\n" * FUNCTION_CAP),
-        "classroom/display/cards.py": ("x = (\n" + "    1,\n" * CLASSROOM_FILE_CAP + ")",),
+        "tinylm_lib/model.py": ("x = 1\n" * (FILE_CAP + 1), "def f():\n" + "    x = 1\n" * FUNCTION_CAP),
+        "tinylm_classroom/display/cards.py": ("x = (\n" + "    1,\n" * CLASSROOM_FILE_CAP + ")",),
     },
     nothing_forbidden: {
-        "model.py": (
+        "tinylm_lib/model.py": (
             "assert x", "try: x\nexcept: y", "exec('x')", "x = eval('x')", "print(1)", "torch.save(x, y)",
             "f = torch.load", "x = 1  # TODO later",
         ),
-        "classroom/display/cards.py": ("eval('x')", "'''FIXME'''"), "utils.py": ("x = 1",),
+        "tinylm_classroom/display/cards.py": ("eval('x')", "'''FIXME'''"), "tinylm_lib/utils.py": ("x = 1",),
     },
     public_things_are_documented: {
-        "model.py": (
+        "tinylm_lib/model.py": (
             "x = 1", "'''Say.'''\ndef f(): pass", "'''Say.'''\nclass A: pass",
             "'''Say.'''\nclass A:\n    '''Say.'''\n    def f(self): pass",
             "'''Say.'''\ndef f(x: Tensor | None):\n    '''Do (well) what (the reader) wants.'''",
@@ -294,7 +298,7 @@ PLANTED = [(rule, path, text) for rule, files in RULES.items() for path in files
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_library_keeps_the_rule(rule: Callable[[Source], list[str]]) -> None:
-    bad = [violation for s in library() for violation in rule(s)]
+    bad = [violation for s in product() for violation in rule(s)]
     assert not bad, "\n".join(["", *bad])
 
 
@@ -302,26 +306,26 @@ def test_the_library_keeps_the_rule(rule: Callable[[Source], list[str]]) -> None
 def test_the_rule_finds_a_planted_violation(rule: Callable[[Source], list[str]], path: str, text: str) -> None:
     found = rule(source(path, text))
     assert len(found) == 1, found
-    assert found[0].startswith(f"tinylm_lib/{path}:")
+    assert found[0].startswith(f"{path}:")
 
 
 @pytest.mark.parametrize("rule", GOOD, ids=lambda rule: rule.__name__)
 def test_the_rule_leaves_good_code_alone(rule: Callable[[Source], list[str]]) -> None:
-    assert [violation for text in GOOD[rule] for violation in rule(source("model.py", text))] == []
+    assert [violation for text in GOOD[rule] for violation in rule(source("tinylm_lib/model.py", text))] == []
 
 
 def test_no_folder_has_a_circle() -> None:
-    rooms = {s.path.removesuffix(".py").replace("/", "."): s for s in library()}
+    files = {s.path.removesuffix(".py").replace("/", "."): s for s in product()}
     graph = {
-        name: {f"{module}.{taken}".lstrip(".") for _, module, taken in imports(s)}
-        | {module.lstrip(".") for _, module, _ in imports(s) if module.startswith(".")}
-        for name, s in rooms.items()
+        name: {found for _, module, taken in imports(s) for found in (module, f"{module}.{taken}")}
+        for name, s in files.items()
     }
-    TopologicalSorter({name: found & rooms.keys() - {name} for name, found in graph.items()}).prepare()
+    TopologicalSorter({name: found & files.keys() - {name} for name, found in graph.items()}).prepare()
 
 
 def test_the_core_can_be_read_end_to_end() -> None:
-    sizes = {s.rooms[0]: len(code_lines(s.text, s.tree)) for s in library() if s.rooms[0] in CORE}
+    core = [s for s in product() if s.package == "tinylm_lib" and s.room in CORE]
+    sizes = {s.room: len(code_lines(s.text, s.tree)) for s in core}
     assert set(sizes) == set(CORE)
     assert sum(sizes.values()) <= CORE_CAP, f"{sum(sizes.values())} lines of code, more than {CORE_CAP}: {sizes}"
 
@@ -329,11 +333,14 @@ def test_the_core_can_be_read_end_to_end() -> None:
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md"])
 def test_the_tree_of_a_page_has_every_folder_and_every_file_of_the_model(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
-    tree = text[text.index("\ntinylm_lib/ ") :].split("```")[0]
-    drawn = " ".join(re.findall(r"^ +((?:[\w.]+/? ?)+?)(?:  |$)", tree, re.M)).split()
-    folders = {f"{path.parent.name}/" for path in PACKAGE.rglob("__init__.py")} - {"tinylm_lib/"}
-    files = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("__")}
-    assert sorted(drawn) == sorted({*folders, *files, "weights/"})
+    for package in PACKAGES:
+        tree = text[text.index(f"\n{package}/ ") :].split("```")[0].split("\n\n")[0]
+        lines = tree[1:].splitlines()
+        end = next((i for i, line in enumerate(lines[1:], 1) if not line.startswith(" ")), len(lines))
+        drawn = " ".join(re.findall(r"^ +((?:[\w.]+/? ?)+?)(?:  |$)", "\n".join(lines[1:end]), re.M)).split()
+        files = {path.name for path in (ROOT / package).glob("*.py") if not path.name.startswith("__")}
+        folders = {f"{path.parent.name}/" for path in (ROOT / package).rglob("__init__.py")} - {f"{package}/"}
+        assert sorted(drawn) == sorted({*folders, *files, *({"weights/"} if package == "tinylm_lib" else ())})
 
 
 @cache
@@ -352,15 +359,15 @@ def dependencies() -> dict[str, set[str]]:
 def undeclared(s: Source, *extras: str) -> set[str]:
     """What a file imports that neither Python nor the dependencies and some extras bring, and that is not ours."""
     ours = {path.stem for top in ("tests", "tools") for path in (ROOT / top).rglob("*") if path.suffix in ("", ".py")}
-    known = {*sys.stdlib_module_names, *ours, "tinylm_lib", "tomli"}  # pytest brings the last where tomllib is missing
+    known = {*sys.stdlib_module_names, *ours, *PACKAGES, "tomli"}  # pytest brings the last where tomllib is missing
     allowed = set().union(*(dependencies()[name] for name in ("dependencies", *extras)))
-    found = {module.split(".")[0] for _, module, _ in imports(s) if not module.startswith(".")} - known
+    found = {module.split(".")[0] for _, module, _ in imports(s)} - known
     return {name for name in found if not {canonicalize_name(d) for d in DISTRIBUTIONS.get(name, [name])} & allowed}
 
 
 @pytest.mark.parametrize(("folder", "but", "extras"), [
-    ("tinylm_lib", "tinylm_lib/classroom", ["hf"]), ("tinylm_lib/classroom", "tinylm_lib/classroom/course", ["lab"]),
-    ("tinylm_lib/classroom/course", "-", ["lab", "course"]), ("notebooks", "notebooks/source", ["test"]),
+    ("tinylm_lib", "-", ["hf"]), ("tinylm_classroom", "tinylm_classroom/course", ["lab"]),
+    ("tinylm_classroom/course", "-", ["lab", "course"]), ("notebooks", "notebooks/source", ["test"]),
     ("notebooks/source", "-", ["lab"]), ("tools", "-", ["hf", "lab", "course", "test"]),
     ("tests", "-", ["hf", "lab", "course", "test"]),
 ])  # fmt: skip
@@ -378,8 +385,8 @@ def test_an_import_that_is_not_declared_is_found() -> None:
 
 def test_lessons_come_through_the_door() -> None:
     for path in (ROOT / "notebooks" / "source").glob("*.py"):
-        behind = re.findall(r"tinylm_lib\.classroom\.\w+", path.read_text("utf-8"))
-        assert not behind, f"{path.name}: {behind}: offer it in tinylm_lib/classroom/__init__.py"
+        behind = re.findall(r"tinylm_lib\.classroom|tinylm_classroom\.\w+", path.read_text("utf-8"))
+        assert not behind, f"{path.name}: {behind}: offer it in tinylm_classroom/__init__.py"
 
 
 PROBE = """
@@ -413,34 +420,9 @@ def test_importing_changes_nothing(module: str, tmp_path: Path, monkeypatch: pyt
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "meddling.py").write_text(MEDDLING)
     (tmp_path / "empty").mkdir()
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path / "code"), str(PACKAGE.parent))))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path / "code"), str(ROOT))))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     command = [sys.executable, "-c", PROBE, module]
     done = subprocess.run(command, cwd=tmp_path / "empty", capture_output=True, text=True, check=True, timeout=120)
     changed = ast.literal_eval(done.stdout)  # and nothing else was printed
     assert changed == [] if module == "tinylm_lib" else len(changed) == 9, f"importing {module} changed {changed}"
-
-
-def names_mean_one_thing(sources: list[Source]) -> list[str]:
-    """A public function, class or constant of a file is defined in that file alone; `main` and exercises repeat."""
-    places: dict[str, list[str]] = {}
-    for s in sources:
-        if s.path.startswith("classroom/exercises/") and not s.path.endswith(("/__init__.py", "/base.py")):
-            continue
-        for node in s.tree.body:
-            if isinstance(node, ast.AugAssign):  # fills what another file defines
-                continue
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
-            found = {getattr(target, "id", getattr(target, "name", "_")) for target in targets}
-            for name in found - {"main", "EXERCISES"}:
-                if not name.startswith("_"):
-                    places.setdefault(name, []).append(s.path)
-    return [f"{name} is defined in {' and '.join(paths)}" for name, paths in sorted(places.items()) if len(paths) > 1]
-
-
-def test_a_public_name_means_one_thing() -> None:
-    assert names_mean_one_thing(library()) == []
-    planted = [source("model.py", "class Step: pass"), source("training/loop.py", "def f(): pass\nStep: int = 3")]
-    assert names_mean_one_thing(planted) == ["Step is defined in model.py and training/loop.py"]
-    assert not names_mean_one_thing([source("model.py", "_X = 1\nimport a"), source("cache.py", "_X = 1\nimport a")])
-    assert not names_mean_one_thing([source("config.py", "X: dict = {}"), source("model.py", "X |= {'a': 1}")])

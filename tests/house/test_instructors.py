@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tinylm_classroom.course.contents import NEEDS, with_tables
+from tinylm_classroom.course.source import read_lesson
+from tinylm_classroom.folders import NOTEBOOKS, lessons
 from tinylm_lib import __version__
-from tinylm_lib.classroom.course.contents import NEEDS, with_tables
-from tinylm_lib.classroom.course.source import read_lesson
-from tinylm_lib.classroom.folders import NOTEBOOKS, lessons
 
 ROOT = Path(__file__).parents[2]
 PAGE, MAKEFILE = ((ROOT / name).read_text("utf-8") for name in ("INSTRUCTORS.md", "Makefile"))

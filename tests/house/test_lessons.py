@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_lib.classroom.course.grammar import Cell
-from tinylm_lib.classroom.course.source import read_cells
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom.course.grammar import Cell
+from tinylm_classroom.course.source import read_cells
+from tinylm_classroom.folders import NOTEBOOKS
 
 SOURCES = sorted(NOTEBOOKS.glob("source/*.py"))
-TRACES = {"trace", "trace_cells", "trace_model"}
+TRACES = {"trace", "trace_model"}
 # A lesson whose experiment is a run that one can stop, change and start again: its training view is the control.
 OTHER_CONTROLS = {"training_view"}
 

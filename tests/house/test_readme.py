@@ -11,10 +11,10 @@ import pytest
 import torch
 from support.hub import trained
 
+from tinylm_classroom.folders import lessons
+from tinylm_classroom.page.command import main as write_page
 from tinylm_lib import ModelConfig, TransformerLM, save_hf, storyworld
 from tinylm_lib.__main__ import parser
-from tinylm_lib.classroom.folders import lessons
-from tinylm_lib.classroom.page.command import main as write_page
 from tinylm_lib.cost import count_parameters
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.text.hugging_face import HubTokenizer
@@ -35,7 +35,7 @@ def test_the_patterns_find_what_they_are_for() -> None:
     assert {c.split()[0] for c in COMMANDS} >= {"train", "tokens", "sample", "eval", "lab", "page"}
 
 
-OTHERS = ("lab", "grade", "page")  # their flags are those of the classroom
+OTHERS = ("lab", "grade", "page", "site", "slides")  # which read their flags themselves
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if not c.startswith(OTHERS) and "--help" not in c])

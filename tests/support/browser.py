@@ -20,11 +20,11 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_playwright
 
-from tinylm_lib.classroom.course import lab, site
-from tinylm_lib.classroom.course.build import build_notebooks
-from tinylm_lib.classroom.course.handout import find_chromium
-from tinylm_lib.classroom.course.plans import parts
-from tinylm_lib.classroom.course.source import read_cells
+from tinylm_classroom.course import lab, site
+from tinylm_classroom.course.build import build_notebooks
+from tinylm_classroom.course.handout import find_chromium
+from tinylm_classroom.course.plans import parts
+from tinylm_classroom.course.source import read_cells
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "work" / "screenshots"
@@ -44,8 +44,8 @@ import math
 import torch
 
 from tinylm_lib import storyworld
-from tinylm_lib.classroom import attention_view, cache_view, memory_view, patch_view, predict, residual_view, rope_view
-from tinylm_lib.classroom import sampling_view, shape_flow, softmax_view, token_view, training_view
+from tinylm_classroom import attention_view, cache_view, memory_view, patch_view, predict, residual_view, rope_view
+from tinylm_classroom import sampling_view, shape_flow, softmax_view, token_view, training_view
 from tinylm_lib.pretrained import load_pretrained
 
 # %%

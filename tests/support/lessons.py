@@ -9,9 +9,9 @@ from typing import Any
 import matplotlib
 from matplotlib import pyplot
 
-from tinylm_lib.classroom.course.grammar import solved
-from tinylm_lib.classroom.course.source import read_lesson
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom.course.grammar import solved
+from tinylm_classroom.course.source import read_lesson
+from tinylm_classroom.folders import NOTEBOOKS
 
 
 def cells_up_to(lesson: str, section: str) -> list[str]:

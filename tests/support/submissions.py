@@ -9,8 +9,8 @@ from inspect import getsource
 from pathlib import Path
 from typing import NamedTuple
 
-from tinylm_lib.classroom.exercises import EXERCISES
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom.exercises import EXERCISES
+from tinylm_classroom.folders import NOTEBOOKS
 
 CATALOGUE = {"05": "attention", "06": "positions", "07": "heads", "11": "training"}
 LESSONS = ("05", "06", "11")
@@ -24,7 +24,7 @@ HARMFUL = {
     "foreign": ("rotate", "import a_package_that_nobody_has\n    return x", "wrong"),
     "patches": (
         "causal_mask",
-        "import tinylm_lib.classroom.checks.calling as c\n    c.same = c.agrees = lambda *a, **k: True\n"
+        "import tinylm_classroom.checks.calling as c\n    c.same = c.agrees = lambda *a, **k: True\n"
         "    return torch.zeros(n, n)",
         "wrong",
     ),

@@ -5,7 +5,7 @@ from functools import cache
 
 import torch
 
-from tinylm_lib.classroom.views.base import DIGITS, View
+from tinylm_classroom.views.base import DIGITS, View
 from tinylm_lib.pretrained import load_pretrained
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

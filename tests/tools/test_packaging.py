@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 import tinylm_lib
+from tinylm_classroom import course
 from tinylm_lib import __main__ as command_line
-from tinylm_lib.classroom import course
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("tinylm_lib", "tests", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+PARTS = ("tinylm_lib", "tinylm_classroom", "tests", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+PACKAGES = ("tinylm_lib", "tinylm_classroom")
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 
 
@@ -53,16 +54,16 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_source_archive_builds_the_library_and_holds_no_part_of_the_tests(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         parts = {tuple(Path(name).parts[1:3]) for name in archive.getnames()}
-    assert ("tinylm_lib", "model.py") in parts and ("LICENSE",) in parts
+    assert parts >= {("tinylm_lib", "model.py"), ("tinylm_classroom", "folders.py"), ("LICENSE",)}
     assert not [part for part in parts if part[:1] == ("tests",)]
 
 
-def test_the_wheel_holds_every_file_of_the_library(wheel: Path) -> None:
+def test_the_wheel_holds_every_file_of_both_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        held = {name for name in archive.namelist() if name.startswith("tinylm_lib/")}
-    package = ROOT / "tinylm_lib"
-    ours = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    assert held == {path.relative_to(ROOT).as_posix() for path in ours} and "tinylm_lib/py.typed" in held
+        held = {name for name in archive.namelist() if ".dist-info/" not in name}
+    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()]
+    assert held == {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+    assert held >= {f"{package}/py.typed" for package in PACKAGES}
 
 
 def test_the_wheel_says_what_is_true(wheel: Path) -> None:
@@ -71,7 +72,8 @@ def test_the_wheel_says_what_is_true(wheel: Path) -> None:
         metadata = email.message_from_bytes(archive.read(f"{info}/METADATA"))
         assert (
             archive.read(f"{info}/entry_points.txt").split()
-            == b"[console_scripts] tinylm = tinylm_lib.__main__:main".split()
+            == b"[console_scripts] tinylm = tinylm_lib.__main__:main "
+            b"[tinylm.commands] classroom = tinylm_classroom.commands:add_commands".split()
         )
     assert metadata["Version"] == tinylm_lib.__version__
     assert metadata["License-Expression"] == "MIT" and metadata["License-File"] == "LICENSE"
@@ -117,7 +119,7 @@ def test_lab_without_jupyterlab_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "jupyter_server.serverapp", None)
-    for name in [name for name in sys.modules if name.startswith("tinylm_lib.classroom.course")]:
+    for name in [name for name in sys.modules if name.startswith("tinylm_classroom.course")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr(course, "lab", raising=False)
     assert command_line.main(["lab"]) == 2

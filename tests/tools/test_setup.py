@@ -24,7 +24,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tinylm_lib.classroom.course import lab
+from tinylm_classroom.course import lab
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import yours
 
+from tinylm_classroom.folders import NOTEBOOKS
 from tinylm_lib import load_corpus
-from tinylm_lib.classroom.folders import NOTEBOOKS
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tinylm_lib.classroom.experiments.ablation import CHOICES, WHOLE, gap_after
+from tinylm_classroom.experiments.ablation import CHOICES, WHOLE, gap_after
 
 from .measure import Row, Settings, compare
 

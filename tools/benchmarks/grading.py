@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 from support.submissions import LESSONS, make_submissions
 
-from tinylm_lib.classroom.grading.grade import grade
-from tinylm_lib.classroom.grading.submissions import submissions
+from tinylm_classroom.course.grading.grade import grade
+from tinylm_classroom.course.grading.submissions import submissions
 
 from .measure import Row, Settings
 

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tinylm_lib.classroom.course.handout import find_chromium
-from tinylm_lib.classroom.live.record import live_record
-from tinylm_lib.classroom.live.scripts import engine_script
+from tinylm_classroom.course.handout import find_chromium
+from tinylm_classroom.live.record import live_record
+from tinylm_classroom.live.scripts import engine_script
 from tinylm_lib.pretrained import load_pretrained
 
 from .measure import Row, Settings, seconds_bar, show

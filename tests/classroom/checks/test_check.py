@@ -12,12 +12,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tinylm_lib.classroom.checks import calling
-from tinylm_lib.classroom.checks.check import _card, check, hint
-from tinylm_lib.classroom.checks.verdict import diagnose, examine
-from tinylm_lib.classroom.checks.wording import told_apart
-from tinylm_lib.classroom.exercises import find_exercise, names
-from tinylm_lib.classroom.exercises.base import Diagnosis
+from tinylm_classroom.checks import calling
+from tinylm_classroom.checks.check import _card, check, hint
+from tinylm_classroom.checks.verdict import diagnose, examine
+from tinylm_classroom.checks.wording import told_apart
+from tinylm_classroom.exercises import find_exercise, names
+from tinylm_classroom.exercises.base import Diagnosis
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from jupyter_client.manager import start_new_kernel
 
-from tinylm_lib.classroom.course import lab
+from tinylm_classroom.course import lab
 
 pytestmark = [
     pytest.mark.slow,
@@ -19,8 +19,8 @@ pytestmark = [
 START = """
 import os, random, signal, sys, threading, time, warnings
 import torch
-from tinylm_lib.classroom import check
-from tinylm_lib.classroom.checks.calling import still_running
+from tinylm_classroom import check
+from tinylm_classroom.checks.calling import still_running
 
 def right(n):
     return torch.ones(n, n, dtype=torch.bool).tril()

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from tinylm_lib.classroom.checks.check import check
-from tinylm_lib.classroom.checks.surroundings import never_ran, ready_made, replaced_in_torch, values_used
-from tinylm_lib.classroom.checks.verdict import diagnose
+from tinylm_classroom.checks.check import check
+from tinylm_classroom.checks.surroundings import never_ran, ready_made, replaced_in_torch, values_used
+from tinylm_classroom.checks.verdict import diagnose
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 d_k, table = 256, torch.zeros(2, 3)

@@ -8,9 +8,9 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from tinylm_lib.classroom.course import build
-from tinylm_lib.classroom.course.source import read_lesson, to_notebook
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom.course import build
+from tinylm_classroom.course.source import read_lesson, to_notebook
+from tinylm_classroom.folders import NOTEBOOKS
 
 LESSON = '''# %% [markdown] slide="slide"
 # # 05 Halves
@@ -265,7 +265,7 @@ def test_a_student_copy_far_over_its_time_is_refused(tmp_path, monkeypatch):
         build.build_notebooks(write(tmp_path), tmp_path / "notebooks")
 
 
-FIGURE = """from tinylm_lib.classroom.display.figures import loss_curve
+FIGURE = """from tinylm_classroom.display.figures import loss_curve
 loss_curve({"left": ([0, 1], [8.0, 4.0])}, {"nothing": 0.1}, caption="It falls.")
 print({"a", "b"} == {"b", "a"})"""
 

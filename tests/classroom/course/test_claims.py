@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_lib.classroom.course.claims import without_evidence
-from tinylm_lib.classroom.course.source import read_lesson, to_notebook
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom.course.claims import without_evidence
+from tinylm_classroom.course.source import read_lesson, to_notebook
+from tinylm_classroom.folders import NOTEBOOKS
 
 LESSON = """# %% [markdown]
 # # 05 Halves

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_lib.classroom.course import build
-from tinylm_lib.classroom.course.source import read_lesson
-from tinylm_lib.classroom.exercises import EXERCISES, names
-from tinylm_lib.classroom.folders import NOTEBOOKS, lessons
-from tinylm_lib.classroom.workshop import progress
+from tinylm_classroom.course import build
+from tinylm_classroom.course.source import read_lesson
+from tinylm_classroom.exercises import EXERCISES, names
+from tinylm_classroom.folders import NOTEBOOKS, lessons
+from tinylm_classroom.workshop import progress
 
 README = "9 lessons · x.\n\n| lesson | question |\n|---|---|\n| [00 old](notebooks/00_old.ipynb) | Old? |\n\nMore.\n"
 INSTRUCTORS = "| lesson | needs | builds | runs | teaches | exercises |\n|---|---|---|---|---|---|\n| old |\n\nMore.\n"

@@ -5,8 +5,8 @@ from copy import deepcopy
 import pytest
 from nbformat import NotebookNode, v4
 
-from tinylm_lib.classroom.course.cut import ROWS, cut, is_plumbing, rows
-from tinylm_lib.classroom.views.predict import predict
+from tinylm_classroom.course.cut import ROWS, cut, is_plumbing, rows
+from tinylm_classroom.views.predict import predict
 
 TITLE, SECTION = "# 05 Halves\n**What is half?**", "## 1. One half\nA half is a part of two."
 WORDS = "These are about a hundred and ten letters of text, which are on two lines of a slide, as one can easily count."

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_lib.classroom.course import doctor
-from tinylm_lib.classroom.course.doctor import PACKAGES, Observation, checkup, report
+from tinylm_classroom.course import doctor
+from tinylm_classroom.course.doctor import PACKAGES, Observation, checkup, report
 
 
 def test_the_report_shows_how_to_fix_what_is_broken() -> None:

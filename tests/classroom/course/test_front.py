@@ -11,11 +11,11 @@ from matplotlib.colors import to_rgb
 from nbformat import NotebookNode, v4
 from PIL import Image
 
+from tinylm_classroom.course import front
+from tinylm_classroom.course.cells import Page
+from tinylm_classroom.display.theme import SERIES
+from tinylm_classroom.live.stories import stories_record
 from tinylm_lib import storyworld
-from tinylm_lib.classroom.course import front
-from tinylm_lib.classroom.course.cells import Page
-from tinylm_lib.classroom.display.theme import SERIES
-from tinylm_lib.classroom.live.stories import stories_record
 from tinylm_lib.pretrained import load_pretrained
 
 PAGE = Page("05_halves.html", "05", "Halves & more", "What is <half>?")

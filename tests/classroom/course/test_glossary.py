@@ -4,9 +4,9 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from tinylm_lib.classroom.course import glossary, site
-from tinylm_lib.classroom.course.cells import built_lessons, page_of
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom.course import glossary, site
+from tinylm_classroom.course.cells import built_lessons, page_of
+from tinylm_classroom.folders import NOTEBOOKS
 
 HALVES = """## Cutting
 

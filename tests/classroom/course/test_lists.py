@@ -8,13 +8,13 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from tinylm_lib.classroom.course import mistakes, reading, site
-from tinylm_lib.classroom.course.cells import Page, words_of
-from tinylm_lib.classroom.display.cards import unmarked
-from tinylm_lib.classroom.exercises import EXERCISES
-from tinylm_lib.classroom.exercises.base import Exercise, Fault
-from tinylm_lib.classroom.folders import NOTEBOOKS
-from tinylm_lib.classroom.grading.sections import Section
+from tinylm_classroom.course import mistakes, reading, site
+from tinylm_classroom.course.cells import Page, words_of
+from tinylm_classroom.course.grading.sections import Section
+from tinylm_classroom.display.cards import unmarked
+from tinylm_classroom.exercises import EXERCISES
+from tinylm_classroom.exercises.base import Exercise, Fault
+from tinylm_classroom.folders import NOTEBOOKS
 
 CUTS = Page("05_cuts.html", "05", "Cuts & more", "Why?")
 LATER = Page("06_later.html", "06", "Later", "Why?")

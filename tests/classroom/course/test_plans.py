@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_lib.classroom.course.grammar import PLANS, Cell
-from tinylm_lib.classroom.course.notes import note_problems
-from tinylm_lib.classroom.course.plans import parts, plan_minutes, plan_table, title_problems
-from tinylm_lib.classroom.course.source import read_cells
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom.course.grammar import PLANS, Cell
+from tinylm_classroom.course.notes import note_problems
+from tinylm_classroom.course.plans import parts, plan_minutes, plan_table, title_problems
+from tinylm_classroom.course.source import read_cells
+from tinylm_classroom.folders import NOTEBOOKS
 
 SOURCES = sorted(NOTEBOOKS.glob("source/*.py"))
 

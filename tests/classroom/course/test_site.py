@@ -8,8 +8,8 @@ import nbformat
 import pytest
 from nbformat import NotebookNode, v4
 
-from tinylm_lib.classroom.course import lab, site
-from tinylm_lib.classroom.views.predict import predict
+from tinylm_classroom.course import lab, site
+from tinylm_classroom.views.predict import predict
 
 TITLE = "# 05 Halves & more\n**What is\nhalf?**\n\n*Needs* nothing."
 FORMULAS = (

@@ -7,12 +7,12 @@ import nbformat
 import pytest
 from nbformat import NotebookNode, v4
 
-from tinylm_lib.classroom.course import handout, slides
-from tinylm_lib.classroom.course.cells import OUTSIDE, page_of, words_of
-from tinylm_lib.classroom.course.cut import cut
-from tinylm_lib.classroom.folders import NOTEBOOKS
-from tinylm_lib.classroom.views.base import View
-from tinylm_lib.classroom.views.predict import predict
+from tinylm_classroom.course import handout, slides
+from tinylm_classroom.course.cells import OUTSIDE, page_of, words_of
+from tinylm_classroom.course.cut import cut
+from tinylm_classroom.folders import NOTEBOOKS
+from tinylm_classroom.views.base import View
+from tinylm_classroom.views.predict import predict
 
 TITLE = "# 03 Halves & more\n**What is\nhalf?**\n\n*Needs* nothing."
 SOLVED = '''# Exercise softmax: difficulty 2 of 5, about 8 minutes

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import torch
 
+from tinylm_classroom.course import threads
 from tinylm_lib import storyworld
-from tinylm_lib.classroom.course import threads
 from tinylm_lib.pretrained import load_pretrained
 
 STORY = "\nOne windy day, Mia ran to Elmwood. She had a red kite."

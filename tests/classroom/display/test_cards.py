@@ -7,14 +7,14 @@ from html import unescape
 
 import pytest
 
-from tinylm_lib.classroom.checks.check import READY_MADE
-from tinylm_lib.classroom.checks.wording import ADVICE
-from tinylm_lib.classroom.clinic.causes import CAUSES
-from tinylm_lib.classroom.clinic.patients import PATIENTS
-from tinylm_lib.classroom.display import cards
-from tinylm_lib.classroom.display.cards import COLUMNS, inline, message, show_text, unmarked
-from tinylm_lib.classroom.exercises import EXERCISES
-from tinylm_lib.classroom.folders import ROOT
+from tinylm_classroom.checks.check import READY_MADE
+from tinylm_classroom.checks.wording import ADVICE
+from tinylm_classroom.clinic.causes import CAUSES
+from tinylm_classroom.clinic.patients import PATIENTS
+from tinylm_classroom.display import cards
+from tinylm_classroom.display.cards import COLUMNS, inline, message, show_text, unmarked
+from tinylm_classroom.exercises import EXERCISES
+from tinylm_classroom.folders import ROOT
 
 MARKED = {
     "it grows like the *root* of `d_k`": "it grows like the <em>root</em> of <code>d_k</code>",

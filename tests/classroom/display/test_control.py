@@ -3,7 +3,7 @@
 import pytest
 from ipywidgets import IntSlider, SelectionSlider
 
-from tinylm_lib.classroom.display.control import control
+from tinylm_classroom.display.control import control
 
 
 def table(base: int = 3, unit: str = "cm") -> None:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from support.views import table_rows
 
-from tinylm_lib.classroom.display import figures
+from tinylm_classroom.display import figures
 
 TABLE = {"x": [0, 1], "y": [0.12345, 2.0]}
 # How red-green blindness changes linear RGB (Machado, Oliveira, Fernandes 2009, severity 1).
@@ -109,7 +109,7 @@ def test_the_style_neither_leaks_nor_depends_on_the_users(shown):
 def test_importing_changes_no_setting():
     code = (
         "from matplotlib import rcParams\nbefore = {**rcParams, 'backend': 0}\n"
-        "import tinylm_lib.classroom.display.figures\nassert {**rcParams, 'backend': 0} == before"
+        "import tinylm_classroom.display.figures\nassert {**rcParams, 'backend': 0} == before"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tinylm_lib.classroom.display.numbers import fixed, learned, measured, rounded
+from tinylm_classroom.display.numbers import fixed, learned, measured, rounded
 
 ROUNDED = [
     (0.0, 3, "0"), (-0.0, 3, "0"), (2, 3, "2.00"), (0.012, 3, "0.0120"), (12345, 3, "12,300"), (99.96, 3, "100"),

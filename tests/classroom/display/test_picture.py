@@ -5,9 +5,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 from IPython.utils.capture import RichOutput, capture_output
 
-from tinylm_lib.classroom.display.control import control
-from tinylm_lib.classroom.display.picture import WIDGET
-from tinylm_lib.classroom.views.predict import predict
+from tinylm_classroom.display.control import control
+from tinylm_classroom.display.picture import WIDGET
+from tinylm_classroom.views.predict import predict
 
 WIDGETS = {
     "control": lambda: control(lambda n=13: print(f"n is {n}"), n=(1, 20)),

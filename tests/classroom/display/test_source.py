@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import tinylm_lib
+from tinylm_classroom.display import cards
+from tinylm_classroom.display.source import highlighted, lesson_of, place, show
 from tinylm_lib import layers, preset
 from tinylm_lib.attention import Attention
-from tinylm_lib.classroom.display import cards
-from tinylm_lib.classroom.display.source import highlighted, lesson_of, place, show
 from tinylm_lib.feedforward import GatedMLP
 from tinylm_lib.layers import RMSNorm, dropout, softmax
 from tinylm_lib.model import TransformerLM

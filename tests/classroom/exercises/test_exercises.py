@@ -7,11 +7,11 @@ import catalogue
 import pytest
 from other_blas import other_blas
 
-from tinylm_lib.classroom import exercises
-from tinylm_lib.classroom.checks.calling import observe_one, same
-from tinylm_lib.classroom.checks.check import hint
-from tinylm_lib.classroom.checks.verdict import diagnose
-from tinylm_lib.classroom.folders import lessons
+from tinylm_classroom import exercises
+from tinylm_classroom.checks.calling import observe_one, same
+from tinylm_classroom.checks.check import hint
+from tinylm_classroom.checks.verdict import diagnose
+from tinylm_classroom.folders import lessons
 
 FILES = [importlib.import_module(f"catalogue.{m.name}") for m in pkgutil.iter_modules(catalogue.__path__)]
 RIGHT, WRONG, LIBRARY, SAME = (

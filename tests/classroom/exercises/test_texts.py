@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from tinylm_lib.classroom import exercises
-from tinylm_lib.classroom.course.source import read_cells
-from tinylm_lib.classroom.exercises.base import written_texts
-from tinylm_lib.classroom.folders import NOTEBOOKS
+from tinylm_classroom import exercises
+from tinylm_classroom.course.source import read_cells
+from tinylm_classroom.exercises.base import written_texts
+from tinylm_classroom.folders import NOTEBOOKS
 
 MANNERED = re.compile(
     r"\b(whoever|anew|mend(ed|s)?|ever so|is asked for|are asked for|what is no|stands? (in|at|beside|for|behind)"

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from tinylm_classroom.experiments.heads import heads_that_find
 from tinylm_lib import TransformerLM, preset, storyworld
-from tinylm_lib.classroom.experiments.heads import heads_that_find
 from tinylm_lib.storyworld.sentences import GRADES
 from tinylm_lib.storyworld.stories import Story
 from tinylm_lib.text.tokenizers import WordTokenizer, words

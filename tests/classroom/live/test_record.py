@@ -12,8 +12,8 @@ import torch
 from support.models import scrambled, tiny
 from support.views import Numbers
 
+from tinylm_classroom.live.record import MOST_PARAMETERS, live_record
 from tinylm_lib import ModelConfig, TransformerLM, preset
-from tinylm_lib.classroom.live.record import MOST_PARAMETERS, live_record
 from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.text.bpe import train_bpe
 from tinylm_lib.text.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer

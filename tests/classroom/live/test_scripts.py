@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tinylm_lib.classroom.live import scripts
-from tinylm_lib.classroom.live.scripts import LIVE_SCRIPTS, engine_script
+from tinylm_classroom.live import scripts
+from tinylm_classroom.live.scripts import LIVE_SCRIPTS, engine_script
 
 TOP_LEVEL = r"^(?:async )?(?:const|let|var|function\*?|class) (\w+)"
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tinylm_lib.classroom.live.stories import stories_record
+from tinylm_classroom.live.stories import stories_record
 from tinylm_lib.storyworld.scenes import Scene, Slot, options
 
 

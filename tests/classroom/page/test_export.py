@@ -11,10 +11,10 @@ import pytest
 import torch
 from support.toys import toy_model
 
+from tinylm_classroom import export_page
+from tinylm_classroom.live.record import live_record
+from tinylm_classroom.page import export
 from tinylm_lib import TransformerLM, storyworld
-from tinylm_lib.classroom import export_page
-from tinylm_lib.classroom.live.record import live_record
-from tinylm_lib.classroom.page import export
 from tinylm_lib.text.base import Tokenizer
 from tinylm_lib.text.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
 from tinylm_lib.writing import stream_text

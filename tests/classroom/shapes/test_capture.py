@@ -4,7 +4,7 @@ import pytest
 import torch
 from support.models import scrambled, some_ids, tiny
 
-from tinylm_lib.classroom.shapes.capture import capture
+from tinylm_classroom.shapes.capture import capture
 
 FAMILIES = ["modern", "cs336", "gpt", "tiny_transformer", "gpt2", "llama"]
 

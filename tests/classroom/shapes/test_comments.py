@@ -12,15 +12,16 @@ from types import ModuleType
 
 import pytest
 import torch
-from support.traced import traced
+from support.traced import SHADOW, traced
 from torch import nn
 
 import tinylm_lib
+from tinylm_classroom.shapes.comments import Report, config_sizes, find_comments
 from tinylm_lib import ModelConfig
-from tinylm_lib.classroom.shapes.comments import Report, config_sizes, find_comments
 from tinylm_lib.text.cutting import words
 
-PACKAGE = Path(tinylm_lib.__file__).parent
+PACKAGES = ("tinylm_lib", "tinylm_classroom")
+ROOT = Path(tinylm_lib.__file__).parents[1]
 Run = Callable[..., Report]
 
 
@@ -35,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         first = "" if "torch" in source else "from torch import ones, cat\n"
         (tmp_path / name / "__init__.py").write_text(f"{first}{source}\n")
         monkeypatch.syspath_prepend(tmp_path)
-        with traced(name, report):
+        with traced(report, name):
             return report
 
     return run
@@ -205,7 +206,7 @@ def test_every_line_can_be_recorded(run: Run) -> None:
 
 def test_the_normally_imported_package_stays_as_it_is() -> None:
     before, finders = dict(sys.modules), list(sys.meta_path)
-    with traced("tinylm_lib", Report()) as copy:
+    with traced(Report(), "tinylm_lib") as copy:
         assert copy is not tinylm_lib
         assert copy.TransformerLM is not tinylm_lib.TransformerLM
     after = {name: module for name, module in sys.modules.items() if name.startswith(("tinylm_lib", "_traced"))}
@@ -223,6 +224,10 @@ def room(lib: ModuleType, name: str) -> ModuleType:
     return importlib.import_module(f".{name}", lib.__name__)
 
 
+def course_room(name: str) -> ModuleType:
+    return importlib.import_module(f"{SHADOW}tinylm_classroom.{name}")
+
+
 def exercise_model(lib: ModuleType, config: ModelConfig) -> None:
     """Training mode, every kind of cached call (S > T), and a sequence long enough for attention without a mask."""
     model = lib.TransformerLM(config)
@@ -232,8 +237,8 @@ def exercise_model(lib: ModuleType, config: ModelConfig) -> None:
 
 def exercise_adapters(lib: ModuleType, config: ModelConfig) -> None:
     """The same with a student's functions inside, those that leave the others something to do."""
-    names, find = ("rotate", "softmax", "split_heads", "merge_heads"), room(lib, "classroom.exercises").find_exercise
-    fitting = room(lib, "classroom.workshop.student_modules").Fitting({name: find(name).reference for name in names})
+    names, find = ("rotate", "softmax", "split_heads", "merge_heads"), course_room("exercises").find_exercise
+    fitting = course_room("workshop.student_modules").Fitting({name: find(name).reference for name in names})
     run_model(lib, fitting.fit(lib.TransformerLM(config)))
 
 
@@ -297,7 +302,7 @@ def exercise_training(lib: ModuleType, config: ModelConfig) -> None:
 
 
 def exercise_capture(lib: ModuleType, config: ModelConfig) -> None:
-    capture = room(lib, "classroom.shapes.capture").capture
+    capture = course_room("shapes.capture").capture
     capture(lib.TransformerLM(config), torch.randint(V, (B, T))).attention(0)
 
 
@@ -318,9 +323,9 @@ def exercise_stories(lib: ModuleType, config: ModelConfig) -> None:
     storyworld, model = room(lib, "storyworld"), lib.TransformerLM(replace(config, max_seq_len=128))
     stories = [storyworld.story(), storyworld.story()]
     storyworld.gaps(model, AnyWords(), stories)
-    room(lib, "classroom.experiments.heads").heads_that_find(model, AnyWords(), stories)
+    course_room("experiments.heads").heads_that_find(model, AnyWords(), stories)
     beginning = "".join(words("\n" + stories[0].text)[:30])
-    room(lib, "classroom.course.threads").clear_threads(model, AnyWords(), beginning)
+    course_room("course.threads").clear_threads(model, AnyWords(), beginning)
 
 
 def exercise_rewards(lib: ModuleType, config: ModelConfig) -> None:
@@ -343,23 +348,23 @@ def exercise_lora(lib: ModuleType, config: ModelConfig) -> None:
 
 
 def exercise_views(lib: ModuleType, config: ModelConfig) -> None:
-    model, views = lib.TransformerLM(config), "classroom.views"
-    room(lib, f"{views}.attention").attention_view(model, AnyWords(), list(range(T)))
+    model, views = lib.TransformerLM(config), "views"
+    course_room(f"{views}.attention").attention_view(model, AnyWords(), list(range(T)))
     ids = torch.randint(V, (T,))
-    donor = room(lib, "classroom.shapes.capture").capture(model, ids[None])
-    room(lib, f"{views}.patch").patched_logits(model, ids, donor, "ffn", 0)
+    donor = course_room("shapes.capture").capture(model, ids[None])
+    course_room(f"{views}.patch").patched_logits(model, ids, donor, "ffn", 0)
 
 
 def exercise_clinic(lib: ModuleType) -> None:
     """Two updates of a small model, one by a reward of the shipped one, and what is measured in both."""
-    run, measure = room(lib, "classroom.clinic.run"), room(lib, "classroom.clinic.measurements")
-    healthy = room(lib, "classroom.clinic.parts").with_parts()
+    run, measure = course_room("clinic.run"), course_room("clinic.measurements")
+    healthy = course_room("clinic.parts").with_parts()
     for plan in (run.Plan(updates=2), run.Plan(rewards=1), run.Plan()):
         who = run.PatientRun(plan, healthy, 0)
         for name in ("largest difference of logits, cache against full", "error with padding on the right"):
             measure.take(who, name)
         measure.written(who)
-    for case in room(lib, "classroom.clinic.patients").PATIENTS:
+    for case in course_room("clinic.patients").PATIENTS:
         if case.part == "loss":
             case.ill(torch.randn(B, T, V), torch.randint(V, (B, T)))
 
@@ -373,11 +378,14 @@ EXERCISES = (
 @pytest.mark.usefixtures("one_thread")
 def test_every_shape_comment_of_the_library_is_true_and_executed() -> None:
     assert len({B, T, S, C, H, G, D, F, V}) == 9
-    report, texts = Report(), {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    report, texts = (
+        Report(),
+        {path: path.read_text("utf-8") for name in PACKAGES for path in (ROOT / name).rglob("*.py")},
+    )
     written = {(str(path), comment.line) for path in texts for comment in find_comments(texts[path])}
-    with traced("tinylm_lib", report) as lib:
-        for path in {Path(file).relative_to(PACKAGE) for file, _ in written}:
-            room(lib, ".".join(path.with_suffix("").parts))
+    with traced(report, *PACKAGES) as lib:
+        for path in {Path(file).relative_to(ROOT) for file, _ in written}:
+            importlib.import_module(SHADOW + ".".join(path.with_suffix("").parts))
         families = room(lib, "presets").FAMILIES
         configs = [lib.preset(name, **SIZES, **DROPOUTS, n_layers=2, max_seq_len=S) for name in families]
         configs += [replace(configs[0], block=block) for block in lib.model.BLOCKS]

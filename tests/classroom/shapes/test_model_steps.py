@@ -4,8 +4,8 @@ import pytest
 import torch
 from support.models import MODELS, scrambled, some_ids, tiny
 
+from tinylm_classroom.shapes.model_steps import model_steps, sized, sizes_of, values
 from tinylm_lib import preset
-from tinylm_lib.classroom.shapes.model_steps import model_steps, sized, sizes_of, values
 from tinylm_lib.cost import count_parameters, forward_flops
 from tinylm_lib.layers import softmax
 from tinylm_lib.presets import SIZES

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,13 @@ from support.models import MODELS, some_ids, tiny
 from torch import Tensor, nn
 from traitlets.config import Config
 
+from tinylm_classroom.shapes.comments import Report
+from tinylm_classroom.shapes.instrument import woven
+from tinylm_classroom.shapes.letters import axis_names
+from tinylm_classroom.shapes.model_trace import trace_model
+from tinylm_classroom.shapes.trace import explain_shapes, trace
 from tinylm_lib import TransformerLM
 from tinylm_lib.attention import Attention
-from tinylm_lib.classroom.shapes import trace as tracing
-from tinylm_lib.classroom.shapes.comments import Report
-from tinylm_lib.classroom.shapes.instrument import woven
-from tinylm_lib.classroom.shapes.letters import axis_names
-from tinylm_lib.classroom.shapes.model_trace import trace_model
-from tinylm_lib.classroom.shapes.trace import explain_shapes, trace, trace_cells
 from tinylm_lib.cost import forward_flops
 from tinylm_lib.layers import Embedding, Linear, softmax
 
@@ -382,92 +381,16 @@ def test_letters_of_one_size_are_owned_up_to() -> None:
     assert "Here T = C = 4:" in str(trace(lambda x: x + 1, torch.ones(4, 4), sizes={"T": 4, "C": 4}))
 
 
-# ---- cells
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
-    """A shell that traces its cells; it writes nothing and keeps no history."""
+def test_a_function_of_a_cell_can_be_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
-    monkeypatch.setattr(tracing, "get_ipython", lambda: shell)
-    shell.run_cell("import torch")
-    trace_cells(sizes={"B": 2})
-    yield shell
-    trace_cells(False)
-    assert not shell.ast_transformers and not shell.input_transformers_post
-    assert not [call for call in shell.events.callbacks["post_run_cell"] if "trac" in repr(call)]
-
-
-def shown(shell: InteractiveShell, capsys: pytest.CaptureFixture, cell: str) -> str:
-    capsys.readouterr()
-    shell.run_cell(cell)
-    return capsys.readouterr().out
-
-
-def test_a_cell_is_followed_by_its_trace(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
-    out = shown(shell, capsys, "T = 3\nx = torch.ones(2, T)\ndef f(x):\n    return x.T  # (T, B)\nf(x).shape")
-    assert "x = torch.ones(2, T)  (B, T) = (2, 3)" in out
-    assert re.search(r"return x\.T +✓ \(T, B\) = \(3, 2\)", out)
-    assert shown(shell, capsys, "n = 5") == "", "no tensor, no trace"
-    assert "What this cell made" in shown(shell, capsys, "y = f(x)")
-
-
-def test_a_cell_runs_as_without_the_trace(shell: InteractiveShell) -> None:
-    shell.run_cell("from torch import ones")
-    assert shell.run_cell("x = ones(2, 3)  # (B, T)\nx.sum(0)  # (B, T) -> (T)").result.shape == (3,)
-    assert shell.run_cell("x += 1  # (B, T)").result is None, "a check must not add an output"
-    assert shell.run_cell("T = 3\nimport math  # (B, T)\nx  # (B, T)").success
-    shell.run_cell("%reset -f in\nfrom torch import ones\nx = ones(2, 3)")
-    assert shell.run_cell("%%time\ny = x.T  # (T, B)").success
-    assert shell.run_cell("f = lambda n: ones(n)  # (N)\nlen(f(2)) + len(f(3))").result == 5
-
-
-def test_a_lie_in_a_cell_is_marked_where_it_is(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
-    cell = "def head(x):\n    return x.T  # (B, T)\n\nx = torch.ones(2, 3)  # (B, T)\ny = x.T  # (B, T)"
-    out = shown(shell, capsys, cell)
-    assert re.search(r"y = x\.T  # \(B, T\) +\(T, B\) = \(3, 2\)\n +✗ the comment says \(B, T\)\n", out)
-    assert out.count("✗") == 1
-    shell.run_cell("T, C = 3, 4")
-    assert "(B, C) = (2, 4)" in (out := shown(shell, capsys, "x = torch.ones(2, C)  # (B, T)")) and "✗" in out
-
-
-def test_a_students_error_shows_no_frame_of_the_tracer(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
-    out = shown(shell, capsys, "torch.ones(2, 3) @ torch.ones(2, 3)  # (B, T) @ (T, B) -> (B, B)")
-    assert "shapes cannot be multiplied" in out and "must equal" in out
-    assert "failures.py" not in out and "comments.py" not in out
-
-
-def test_decorators_and_defaults_run_as_without_the_trace(shell: InteractiveShell) -> None:
-    cell = "@torch.no_grad()\ndef f(x: 'a' | int if False else 1, w=torch.ones(2)):\n    return x * w\nf(2).tolist()"
-    assert shell.run_cell(cell).result == [2.0, 2.0]
-    assert shell.run_cell("class A:\n    n = len([i for i in range(int(2))])\nA.n").result == 2
-
-
-def test_a_wrong_shape_in_a_cell_is_explained(shell: InteractiveShell, capsys: pytest.CaptureFixture) -> None:
-    shell.run_cell("def f(x):\n    return x @ x\nx = torch.ones(2, 3)")
-    out = shown(shell, capsys, "y = f(x)")
-    assert "must equal the first axis of the right, B = 2" in out
-    out = shown(shell, capsys, "%%time\nz = (x + 1) @ (x * 2)")
-    assert re.search(r" x \+ 1  .*\n +x \* 2  .*\n.*must equal", out)
-    assert "ZeroDivisionError" in (out := shown(shell, capsys, "z = x + 1 / 0")) and "What this cell made" not in out
-
-
-def test_a_function_of_a_cell_can_be_traced(shell: InteractiveShell) -> None:
-    shell.run_cell("def f(x):\n    y = x * 2\n    return y @ y.T")
-    trace_cells(False)
+    shell.run_cell("import torch\ndef f(x):\n    y = x * 2\n    return y @ y.T")
     margins = lines_of(trace(shell.user_ns["f"], torch.ones(2, 3), sizes={"T": 2, "C": 3}))
     assert margins == {
         "def f(x):": "x (T, C) = (2, 3)",
         "y = x * 2": "(T, C) = (2, 3)",
         "return y @ y.T": "(T, T) = (2, 2)",
     }
-    trace_cells()
-
-
-def test_outside_of_a_notebook_there_are_no_cells() -> None:
-    with pytest.raises(RuntimeError, match="trace\\(function"):
-        trace_cells()
 
 
 # ---- a whole model

@@ -7,10 +7,10 @@ import torch
 from support.models import scrambled, some_ids, tiny
 from support.views import Numbers, ask, shipped, table_rows, unpacked
 
+from tinylm_classroom.shapes.capture import capture
+from tinylm_classroom.views.attention import attention_view
+from tinylm_classroom.views.typed import for_readers, typed_text
 from tinylm_lib.attention import causal_mask
-from tinylm_lib.classroom.shapes.capture import capture
-from tinylm_lib.classroom.views.attention import attention_view
-from tinylm_lib.classroom.views.typed import for_readers, typed_text
 from tinylm_lib.text.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
 
 TEXT = "her kite <b>"

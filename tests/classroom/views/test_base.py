@@ -7,23 +7,23 @@ import pytest
 import torch
 from support.views import WIDGET, Numbers, ask, shipped, stored, unpacked
 
+from tinylm_classroom.display.cards import number_table
+from tinylm_classroom.display.figures import DARK_NOTEBOOK
+from tinylm_classroom.live.record import live_record
+from tinylm_classroom.views import base
+from tinylm_classroom.views.attention import attention_view
+from tinylm_classroom.views.base import MIME, SCRIPTS, SHARED, SHARED_WITH, View, few_digits, packed, source
+from tinylm_classroom.views.cache import cache_view
+from tinylm_classroom.views.memory import memory_view
+from tinylm_classroom.views.patch import patch_view
+from tinylm_classroom.views.predict import predict
+from tinylm_classroom.views.residual import residual_view
+from tinylm_classroom.views.rope import rope_view
+from tinylm_classroom.views.sampling import sampling_view
+from tinylm_classroom.views.shape_flow import shape_flow
+from tinylm_classroom.views.softmax import softmax_view
+from tinylm_classroom.views.token import token_view
 from tinylm_lib import TransformerLM, preset
-from tinylm_lib.classroom.display.cards import number_table
-from tinylm_lib.classroom.display.figures import DARK_NOTEBOOK
-from tinylm_lib.classroom.live.record import live_record
-from tinylm_lib.classroom.views import base
-from tinylm_lib.classroom.views.attention import attention_view
-from tinylm_lib.classroom.views.base import MIME, SCRIPTS, SHARED, SHARED_WITH, View, few_digits, packed, source
-from tinylm_lib.classroom.views.cache import cache_view
-from tinylm_lib.classroom.views.memory import memory_view
-from tinylm_lib.classroom.views.patch import patch_view
-from tinylm_lib.classroom.views.predict import predict
-from tinylm_lib.classroom.views.residual import residual_view
-from tinylm_lib.classroom.views.rope import rope_view
-from tinylm_lib.classroom.views.sampling import sampling_view
-from tinylm_lib.classroom.views.shape_flow import shape_flow
-from tinylm_lib.classroom.views.softmax import softmax_view
-from tinylm_lib.classroom.views.token import token_view
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
 MODULES = sorted(path.stem for path in SCRIPTS.glob("*.js") if path.stem not in (SHARED, *SHARED_WITH.values()))

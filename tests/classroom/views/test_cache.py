@@ -9,8 +9,8 @@ from support.models import scrambled, some_ids, tiny
 from support.views import table_rows
 from torch import nn
 
+from tinylm_classroom.views.cache import cache_view, reading_steps
 from tinylm_lib import KVCache
-from tinylm_lib.classroom.views.cache import cache_view, reading_steps
 from tinylm_lib.cost import forward_flops, kv_cache_bytes
 from tinylm_lib.text.tokenizers import ByteTokenizer
 

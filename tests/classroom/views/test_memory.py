@@ -4,8 +4,8 @@ import pytest
 from support.models import MODELS, tiny
 from support.views import table_rows
 
+from tinylm_classroom.views.memory import GROUPS, MOST_MODELS, PUBLISHED, memory_view, parameter_parts
 from tinylm_lib import preset
-from tinylm_lib.classroom.views.memory import GROUPS, MOST_MODELS, PUBLISHED, memory_view, parameter_parts
 from tinylm_lib.cost import count_parameters, kv_cache_bytes, training_bytes
 from tinylm_lib.presets import SIZES
 

@@ -5,9 +5,9 @@ import torch
 from support.models import MODELS, scrambled, some_ids, tiny
 from support.views import ask, shipped, table_rows
 
+from tinylm_classroom.shapes.capture import capture
+from tinylm_classroom.views.patch import PATCHED, patch_view, patched_logits
 from tinylm_lib import TransformerLM
-from tinylm_lib.classroom.shapes.capture import capture
-from tinylm_lib.classroom.views.patch import PATCHED, patch_view, patched_logits
 from tinylm_lib.positions import Positions
 from tinylm_lib.text.tokenizers import ByteTokenizer
 

@@ -6,9 +6,9 @@ import re
 import pytest
 import torch
 
-from tinylm_lib.classroom.display.cards import FINGER_HIGH
-from tinylm_lib.classroom.views.base import MIME
-from tinylm_lib.classroom.views.predict import predict
+from tinylm_classroom.display.cards import FINGER_HIGH
+from tinylm_classroom.views.base import MIME
+from tinylm_classroom.views.predict import predict
 
 CHOICES = {"Tom": "Tom is a person.", "kite": "", "ball <3": "A ball does not `fly`."}
 QUESTIONS = {

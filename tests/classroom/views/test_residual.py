@@ -5,7 +5,7 @@ import torch
 from support.models import MODELS, scrambled, some_ids, tiny
 from support.views import ask, shipped
 
-from tinylm_lib.classroom.views.residual import depths, residual_view
+from tinylm_classroom.views.residual import depths, residual_view
 from tinylm_lib.text.tokenizers import ByteTokenizer
 
 STORY = "\nOne sunny day, brave Mia had a red kite. She"

@@ -14,11 +14,11 @@ import torch
 from support.views import Numbers, ask, shipped, stored, table_rows
 from torch import Tensor
 
+from tinylm_classroom.display.figures import DARK_NOTEBOOK
+from tinylm_classroom.views import run as runs
+from tinylm_classroom.views.base import View
+from tinylm_classroom.views.rewards import first_error, rewards_view
 from tinylm_lib import TransformerLM, preset, storyworld
-from tinylm_lib.classroom.display.figures import DARK_NOTEBOOK
-from tinylm_lib.classroom.views import run as runs
-from tinylm_lib.classroom.views.base import View
-from tinylm_lib.classroom.views.rewards import first_error, rewards_view
 from tinylm_lib.rewards import Rollouts, Update, reinforce
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -7,9 +7,9 @@ import torch
 from support.models import scrambled, some_ids, tiny
 from support.views import Numbers, shipped, table_rows
 
-from tinylm_lib.classroom import rope_view
-from tinylm_lib.classroom.shapes.capture import capture
-from tinylm_lib.classroom.views.rope import REACH, STARTS, QueryKey
+from tinylm_classroom import rope_view
+from tinylm_classroom.shapes.capture import capture
+from tinylm_classroom.views.rope import REACH, STARTS, QueryKey
 from tinylm_lib.config import RopeScaling
 from tinylm_lib.positions import LAYOUTS
 

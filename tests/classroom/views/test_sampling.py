@@ -8,8 +8,8 @@ import torch
 from support.models import scrambled, tiny
 from support.views import ask
 
+from tinylm_classroom.views.sampling import Writer, sampling_view
 from tinylm_lib import generate
-from tinylm_lib.classroom.views.sampling import Writer, sampling_view
 from tinylm_lib.probabilities import next_token_probs
 from tinylm_lib.text.tokenizers import ByteTokenizer
 

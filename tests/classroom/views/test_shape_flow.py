@@ -7,9 +7,9 @@ import torch
 from support.models import MODELS, scrambled, tiny
 from support.views import ask
 
+from tinylm_classroom.shapes.model_steps import model_steps, values
+from tinylm_classroom.views.shape_flow import LEVELS, MOST_COLUMNS, shape_flow
 from tinylm_lib import preset
-from tinylm_lib.classroom.shapes.model_steps import model_steps, values
-from tinylm_lib.classroom.views.shape_flow import LEVELS, MOST_COLUMNS, shape_flow
 from tinylm_lib.cost import count_parameters, forward_flops
 from tinylm_lib.layers import softmax
 from tinylm_lib.text.tokenizers import ByteTokenizer

@@ -6,7 +6,7 @@ import pytest
 import torch
 from support.views import table_rows
 
-from tinylm_lib.classroom.views.softmax import OVERFLOWS_ABOVE, softmax_view
+from tinylm_classroom.views.softmax import OVERFLOWS_ABOVE, softmax_view
 
 SCORES, NAMES = torch.tensor([12.55478, 10.5282, -0.5, 3.98]), [" Jamal", " Carlos", "<b>", "."]
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 from support.views import ask, table_rows
 
+from tinylm_classroom.views.token import TOKENIZER_KINDS, joins, token_view
 from tinylm_lib import storyworld
-from tinylm_lib.classroom.views.token import TOKENIZER_KINDS, joins, token_view
 from tinylm_lib.text.bpe import BPETokenizer, apply_merges, learn_merges, train_bpe
 from tinylm_lib.text.tokenizers import TOKENIZERS, ByteTokenizer, CharTokenizer
 

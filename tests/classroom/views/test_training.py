@@ -11,12 +11,12 @@ import pytest
 import torch
 from support.views import ask, stored, table_rows
 
+from tinylm_classroom.display.figures import DARK_NOTEBOOK
+from tinylm_classroom.views import run, training
+from tinylm_classroom.views.base import View
+from tinylm_classroom.views.run import FINISHED
+from tinylm_classroom.views.training import Run, training_view
 from tinylm_lib import TrainConfig, TransformerLM, preset, train
-from tinylm_lib.classroom.display.figures import DARK_NOTEBOOK
-from tinylm_lib.classroom.views import run, training
-from tinylm_lib.classroom.views.base import View
-from tinylm_lib.classroom.views.run import FINISHED
-from tinylm_lib.classroom.views.training import Run, training_view
 from tinylm_lib.data.windows import RandomWindows
 from tinylm_lib.storyworld.stories import Entropies
 from tinylm_lib.text.tokenizers import ByteTokenizer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tinylm_lib.classroom.workshop.extract import KeepError, extract
+from tinylm_classroom.workshop.extract import KeepError, extract
 
 NUMBERS = count()
 

@@ -8,12 +8,12 @@ import torch
 from nbclient import NotebookClient
 from nbformat import v4
 
+from tinylm_classroom.display import cards
+from tinylm_classroom.exercises import find_exercise, names
+from tinylm_classroom.exercises.base import Diagnosis
+from tinylm_classroom.folders import lessons
+from tinylm_classroom.workshop import build, keep, parts, progress
 from tinylm_lib import TransformerLM, preset
-from tinylm_lib.classroom.display import cards
-from tinylm_lib.classroom.exercises import find_exercise, names
-from tinylm_lib.classroom.exercises.base import Diagnosis
-from tinylm_lib.classroom.folders import lessons
-from tinylm_lib.classroom.workshop import build, keep, parts, progress
 from tinylm_lib.layers import Embedding
 
 CONFIG = preset("modern", d_model=16, n_layers=2, n_heads=2, max_seq_len=8)
@@ -205,8 +205,8 @@ CELLS = """
 import torch
 from pathlib import Path
 from tinylm_lib import preset
-from tinylm_lib.classroom import build, keep, progress, using
-from tinylm_lib.classroom.workshop import parts
+from tinylm_classroom import build, keep, progress, using
+from tinylm_classroom.workshop import parts
 parts.PARTS_FOLDER = Path("parts")
 ---
 def shift(x, dim):

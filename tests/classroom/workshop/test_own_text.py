@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tinylm_classroom.workshop.own_text import OWN_RECIPE, learn, own_config, own_text, read_stories
 from tinylm_lib import TransformerLM, storyworld
-from tinylm_lib.classroom.workshop.own_text import OWN_RECIPE, learn, own_config, own_text, read_stories
 from tinylm_lib.config import TrainConfig
 from tinylm_lib.data.corpora import pydoc_text
 

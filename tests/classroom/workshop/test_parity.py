@@ -6,11 +6,11 @@ import pytest
 import torch
 from support.toys import toy_config
 
-from tinylm_lib.classroom.exercises import find_exercise
-from tinylm_lib.classroom.workshop import parity as rooms
-from tinylm_lib.classroom.workshop.parity import kept_functions, parity
-from tinylm_lib.classroom.workshop.parts import PartState
-from tinylm_lib.classroom.workshop.student_modules import CALLABLE, callable_parts
+from tinylm_classroom.exercises import find_exercise
+from tinylm_classroom.workshop import parity as rooms
+from tinylm_classroom.workshop.parity import kept_functions, parity
+from tinylm_classroom.workshop.parts import PartState
+from tinylm_classroom.workshop.student_modules import CALLABLE, callable_parts
 from tinylm_lib.model import TransformerLM
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tinylm_lib.classroom.exercises import find_exercise
-from tinylm_lib.classroom.workshop import parts
-from tinylm_lib.classroom.workshop.extract import Extract
+from tinylm_classroom.exercises import find_exercise
+from tinylm_classroom.workshop import parts
+from tinylm_classroom.workshop.extract import Extract
 
 GOOD = "import torch\n\n\ndef softmax(x, dim):\n    return torch.softmax(x, dim)\n"
 

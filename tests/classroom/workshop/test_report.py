@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from tinylm_classroom import export_page
+from tinylm_classroom.exercises import find_exercise
+from tinylm_classroom.workshop import build as building
+from tinylm_classroom.workshop import report as rooms
+from tinylm_classroom.workshop.build import build
+from tinylm_classroom.workshop.own_text import Look, own_config, own_text, read_stories
+from tinylm_classroom.workshop.parity import parity
+from tinylm_classroom.workshop.parts import PartState
+from tinylm_classroom.workshop.report import ALWAYS, best_look, model_folder, model_report
 from tinylm_lib import TransformerLM, load_hf, save_hf, storyworld
-from tinylm_lib.classroom import export_page
-from tinylm_lib.classroom.exercises import find_exercise
-from tinylm_lib.classroom.workshop import build as building
-from tinylm_lib.classroom.workshop import report as rooms
-from tinylm_lib.classroom.workshop.build import build
-from tinylm_lib.classroom.workshop.own_text import Look, own_config, own_text, read_stories
-from tinylm_lib.classroom.workshop.parity import parity
-from tinylm_lib.classroom.workshop.parts import PartState
-from tinylm_lib.classroom.workshop.report import ALWAYS, best_look, model_folder, model_report
 from tinylm_lib.storyworld import gaps
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -8,9 +8,9 @@ import torch
 from support.models import MODELS, SIZES, scrambled, some_ids, tiny
 from torch import Tensor
 
+from tinylm_classroom.exercises import find_exercise
+from tinylm_classroom.workshop.student_modules import ADAPTERS, CALLABLE, Fitting, callable_parts
 from tinylm_lib import KVCache, TransformerLM, generate
-from tinylm_lib.classroom.exercises import find_exercise
-from tinylm_lib.classroom.workshop.student_modules import ADAPTERS, CALLABLE, Fitting, callable_parts
 from tinylm_lib.config import RopeScaling
 from tinylm_lib.pretrained import load_pretrained
 

@@ -1,0 +1,56 @@
+"""The only door for lessons: `from tinylm_classroom import check, hint, keep, predict, show, trace`.
+
+A name is looked up when it is first used, so that the doctor runs where Jupyter is not installed.
+"""
+
+from importlib import import_module
+from typing import Any
+
+PLACES = {
+    "display.cards": ("card", "number_table", "show_text"),
+    "display.control": ("control",),
+    "display.numbers": ("fixed", "learned", "measured", "rounded"),
+    "display.source": ("show",),
+    "shapes.capture": ("capture",),
+    "shapes.model_trace": ("trace_model",),
+    "shapes.trace": ("trace",),
+    "exercises": ("find_exercise",),
+    "checks.check": ("check", "hint"),
+    "checks.verdict": ("diagnose",),
+    "clinic.patient": ("patient",),
+    "views.attention": ("attention_view",),
+    "views.cache": ("cache_view",),
+    "views.memory": ("memory_view",),
+    "views.patch": ("patch_view",),
+    "views.predict": ("predict",),
+    "views.residual": ("residual_view",),
+    "views.rewards": ("rewards_view",),
+    "views.rope": ("rope_view",),
+    "views.sampling": ("sampling_view",),
+    "views.shape_flow": ("shape_flow",),
+    "views.softmax": ("softmax_view",),
+    "views.token": ("token_view",),
+    "views.training": ("training_view",),
+    "page.export": ("export_page",),
+    "experiments.heads": ("heads_that_find",),
+    "workshop.build": ("build",),
+    "workshop.keep": ("keep",),
+    "workshop.own_text": ("OWN_RECIPE", "learn", "own_config", "own_text"),
+    "workshop.parity": ("kept_functions", "parity"),
+    "workshop.report": ("model_folder", "model_report"),
+    "workshop.progress": ("progress", "using"),
+}
+MODULES = {"ablation": "experiments.ablation", "doctor": "course.doctor", "figures": "display.figures"}
+PLACE = {name: place for place, names in PLACES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        return import_module(f".{MODULES[name]}", __name__)
+    if name in PLACE:
+        return getattr(import_module(f".{PLACE[name]}", __name__), name)
+    raise AttributeError(f"the classroom has no {name!r}; it has {', '.join(sorted({*PLACE, *MODULES}))}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *PLACE, *MODULES])

@@ -1,0 +1,317 @@
+"""The table of patients: what each does, which of its parts is ill and how, and what must be true when it is well."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tinylm_lib.config import IGNORED
+
+from .measurements import LIMIT, Sign, V
+from .run import Plan
+
+
+class CaseFile(NamedTuple):
+    """One patient.
+
+    name: a word for it. complaint: what its owner says. lesson: the one that it needs. part: the one that is ill, and
+    `ill` what it does. cause: a key of CAUSES. symptoms: what is measured while it is ill. healthy: what the hidden
+    test measures, in a run with another seed. hints: from a nudge to a plan.
+    """
+
+    name: str
+    complaint: str
+    lesson: str
+    plan: Plan
+    part: str
+    ill: Any
+    cause: str
+    symptoms: tuple[Sign, ...]
+    healthy: tuple[Sign, ...]
+    hints: tuple[str, ...]
+
+
+def _all_zero(model: Any) -> None:
+    for parameter in model.parameters():
+        torch.nn.init.zeros_(parameter)
+
+
+def _one_ahead(n_queries: int, n_keys: int) -> Tensor:
+    return torch.ones(n_queries, n_keys, dtype=torch.bool).tril(n_keys - n_queries + 1)
+
+
+def _of_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(logits.softmax(-1).flatten(0, 1), targets.flatten())
+
+
+def _divided_by_the_counted(logits: Tensor, targets: Tensor) -> Tensor:
+    log_probs = logits.log_softmax(-1).gather(-1, targets.clamp(min=0)[..., None])[..., 0]  # (B, T)
+    counted = targets != IGNORED
+    return -(log_probs * counted).sum() / counted.sum()
+
+
+def _some_projections(model: Any) -> list:
+    wanted = ("embed", "norm", "q_proj", "k_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    return [p for name, p in model.named_parameters() if any(word in name for word in wanted)]
+
+
+def _without_means(model: Any, optimizer: Any, generator: Any, step: int) -> dict:
+    return {"model": model.state_dict(), "generator": generator.get_state(), "step": step}
+
+
+def _hook_stays(block: Any, forward: Callable) -> tuple[Tensor, float]:
+    sizes: list[float] = []
+    block.register_forward_hook(lambda _, __, output: sizes.append(output.square().mean().sqrt().item()))
+    return forward(), sizes[-1]
+
+
+def _from_zero(start: int, n: int) -> Tensor:
+    return torch.arange(n)
+
+
+def _first_tokens(ids: Tensor, limit: int) -> Tensor:
+    return ids[:, :limit]
+
+
+def _last_column(logits: Tensor, real: Tensor) -> Tensor:
+    return logits[:, -1]
+
+
+def _same_half(texts: Tensor, rank: int, n_processes: int) -> Tensor:
+    return texts[: len(texts) // n_processes]
+
+
+ALL_TRAINED = (Sign("matrices that change", low=8), Sign("matrices without a gradient", high=0))
+ONE_TOO_FEW = Sign("matrices that change", high=7)
+AS_ONE_LOSS = (
+    Sign("loss of certain, right predictions", low=-0.01, high=0.01),
+    Sign("loss of equal logits, divided by ln V", low=0.99, high=1.01),
+)
+
+PATIENTS = (
+    CaseFile(
+        "stuck",
+        "The loss stays where it began, at ln V, however long we train.",
+        "10",
+        Plan(updates=120),
+        "initial_weights",
+        _all_zero,
+        "weights start at 0",
+        (Sign("loss at the end", low=math.log(V) - 0.01, high=math.log(V) + 0.01),),
+        (Sign("loss at the end", high=3.0), *ALL_TRAINED),
+        (
+            "How large are the gradients at the first update?",
+            "A gradient of exactly 0 everywhere: what makes every product on the way back 0?",
+            "Which part decides what the matrices contain before the first update? See lesson 10.",
+        ),
+    ),
+    CaseFile(
+        "floor",
+        "We train on a single batch, again and again. Its loss should go to 0, but it stops far above.",
+        "03",
+        Plan(updates=150, one_batch=True),
+        "loss",
+        _of_probabilities,
+        "softmax twice",
+        (Sign("loss at the end", low=math.log(math.e + V - 1) - 1, high=5.2),),
+        (Sign("loss at the end", low=0, high=0.3), *AS_ONE_LOSS),
+        (
+            "Which number does the loss give to predictions that are certain and right?",
+            "Compare where it stops with ln(e + V - 1) - 1. When is the largest probability only e times the others'?",
+            "The loss of lesson 03 takes logits. What does it do with them first?",
+        ),
+    ),
+    CaseFile(
+        "too good",
+        "After a few seconds of training the loss on new texts is below the floor, which no model can reach.",
+        "05",
+        Plan(updates=350),
+        "mask",
+        _one_ahead,
+        "mask shifted",
+        (Sign("loss on new texts", high=0.55), Sign("floor of new texts", low=0.6)),
+        (
+            Sign("keys that the first of 8 queries sees", low=1, high=1),
+            Sign("keys that the last of 8 queries sees", low=8, high=8),
+            Sign("keys that a token after 10 others sees", low=11, high=11),
+            Sign("largest difference of logits, cache against full", high=1e-3),
+            Sign("loss at the end", low=0.7, high=2.5),
+        ),
+        (
+            "A loss below the floor is not a success: something in the input says what comes next.",
+            "Look at the attention. Which key does a query look at that it must not see?",
+            "The first query may see one key. How many does it see here?",
+        ),
+    ),
+    CaseFile(
+        "nonsense",
+        "When it reads a text at once, its loss is low. When it writes, it writes nonsense.",
+        "13",
+        Plan(),
+        "positions",
+        _from_zero,
+        "position restarts",
+        (
+            Sign("loss of a text that it reads at once", high=1.5),
+            Sign("loss of a text that it reads token by token", low=3),
+        ),
+        (
+            Sign("largest difference of logits, cache against full", high=1e-2),
+            Sign("loss of a text that it reads token by token", high=1.5),
+        ),
+        (
+            "Reading at once is right, so the weights are right. What is different when one token comes at a time?",
+            "At which token does the cache begin to differ from one pass?",
+            "Which position does a token get that has ten others before it in the cache?",
+        ),
+    ),
+    CaseFile(
+        "left behind",
+        "The loss falls as it should. But one matrix is the same, number by number, before and after training.",
+        "11",
+        Plan(updates=120),
+        "trained",
+        _some_projections,
+        "not given to the optimizer",
+        (ONE_TOO_FEW, Sign("loss at the end", high=5.0)),
+        (Sign("loss at the end", high=3.0), *ALL_TRAINED),
+        (
+            "The loss says nothing here. Look at each matrix.",
+            "Has the matrix that never changes a gradient? Both answers are possible, and they have different causes.",
+            "The gradient is there, but somebody has to use it: which parameters does the optimizer hold?",
+        ),
+    ),
+    CaseFile(
+        "slower",
+        "It learns well, but each update takes longer than the one before.",
+        "16",
+        Plan(updates=100),
+        "watch",
+        _hook_stays,
+        "hooks stay",
+        (Sign("hooks on the block at the end", low=100),),
+        (
+            Sign("hooks on the block at the end", high=0),
+            Sign("error of the watched size", high=1e-4),
+            Sign("loss at the end", high=3.0),
+        ),
+        (
+            "The losses are right. So something is done more and more often, or on more and more numbers.",
+            "Count what a run holds: tokens in a batch, graphs, hooks.",
+            "What is added at each update must be removed again, also when the forward pass fails. See lesson 16.",
+        ),
+    ),
+    CaseFile(
+        "until 128",
+        f"It predicts well for {LIMIT} tokens. In longer texts it suddenly has no idea.",
+        "12",
+        Plan(),
+        "window",
+        _first_tokens,
+        "wrong end of the window",
+        (Sign(f"loss up to {LIMIT} tokens", high=1.5), Sign(f"loss beyond {LIMIT} tokens", low=3)),
+        (
+            Sign(f"loss beyond {LIMIT} tokens", high=1.5),
+            Sign("tokens that it reads of 200", low=LIMIT, high=LIMIT),
+            Sign("number of the newest token that it reads of 200", low=200, high=200),
+        ),
+        (
+            "Look along a text: where does the loss jump?",
+            "The model can read 128 tokens. Which of 200 does it read?",
+            "To predict the next token it needs the newest ones. Try the slice with numbers 1 to 5 and a limit of 3.",
+        ),
+    ),
+    CaseFile(
+        "NaN",
+        "All is well for 299 updates. At update 300 the loss is NaN, and it stays so. Only answers count in its texts:"
+        " the targets of all other tokens are -100.",
+        "11",
+        Plan(updates=310, answers=True),
+        "loss",
+        _divided_by_the_counted,
+        "nothing counts",
+        (Sign("first update with NaN", low=300, high=300), Sign("updates with NaN", low=11, high=11)),
+        (Sign("first update with NaN", high=0), Sign("loss at the end", high=2.5), *AS_ONE_LOSS),
+        (
+            "Are losses and gradients growing before update 300? If not, it is not an explosion.",
+            "What is special about the texts of this update? Count the targets.",
+            "The mean of no numbers is 0 divided by 0. What should the loss be where nothing counts?",
+        ),
+    ),
+    CaseFile(
+        "padded",
+        "Two texts of different length share a batch. With padding on the left the logits are right, with padding on"
+        " the right they are wrong.",
+        "13",
+        Plan(padded=True),
+        "last_logits",
+        _last_column,
+        "padding is read",
+        (Sign("error with padding on the left", high=0.01), Sign("error with padding on the right", low=0.5)),
+        (Sign("error with padding on the left", high=0.01), Sign("error with padding on the right", high=0.01)),
+        (
+            "Are the logits wrong everywhere, or only where they are read?",
+            "With padding on the right the last column is not the last token.",
+            "The last real token of each row: find its index from `real`, for padding on either side.",
+        ),
+    ),
+    CaseFile(
+        "two processes",
+        "Two processes share 16 texts, and together they learn less than one process alone.",
+        "15",
+        Plan(updates=80, texts=16, processes=2),
+        "shard",
+        _same_half,
+        "same texts",
+        (Sign("loss on all its texts", low=1.5),),
+        (Sign("loss on all its texts", high=0.6), Sign("texts that no process reads", high=0)),
+        (
+            "Are the weights of both processes equal? Then the gradients are averaged.",
+            "Which texts does each process read? Count those that nobody reads.",
+            "With rank 0 and rank 1 of 2, all texts together should be read, and none twice.",
+        ),
+    ),
+    CaseFile(
+        "resumed",
+        "We continue from the checkpoint of half time, with the same batches, and the losses are not those of the run"
+        " that was not interrupted.",
+        "11",
+        Plan(updates=120, resume=True),
+        "saved",
+        _without_means,
+        "optimizer not saved",
+        (Sign("largest difference of the loss after resuming", low=0.02),),
+        (
+            Sign("largest difference of the loss after resuming", high=1e-4),
+            Sign("batches that differ after resuming", high=0),
+            Sign("learning rates that differ after resuming", high=0),
+        ),
+        (
+            "After loading, compare one after the other: weights, batches, learning rates, the optimizer.",
+            "AdamW remembers something of each gradient. Where is it kept?",
+            "The checkpoint needs four things. Which of them is missing here?",
+        ),
+    ),
+    CaseFile(
+        "rewarded",
+        "We reward long words. The reward climbs, and the texts get worse.",
+        "17",
+        Plan(rewards=25),
+        "beta",
+        0.0,
+        "nothing holds it",
+        (
+            Sign("gain of reward", low=0.3),
+            Sign("log-probability of its texts for the model at the beginning", high=-6),
+        ),
+        (Sign("log-probability of its texts for the model at the beginning", low=-4),),
+        (
+            "Read its texts. What do they have in common?",
+            "How probable are its texts for the model that it began with?",
+            "Lesson 17 has a penalty for this. How strong is it here?",
+        ),
+    ),
+)

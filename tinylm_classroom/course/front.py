@@ -1,0 +1,189 @@
+"""The site's front page: a model that writes, three ways in, and the map of the course."""
+
+import base64
+import io
+import re
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from string import Template
+from typing import NamedTuple
+
+import numpy as np
+from nbformat import NotebookNode
+from PIL import Image
+
+from tinylm_lib.cost import count_parameters
+from tinylm_lib.pretrained import load_pretrained
+
+from ..folders import own
+from ..live.record import live_record
+from ..live.stories import stories_record
+from ..page.export import IMPOSSIBLE, writer_script
+from ..views.base import MIME, json_in_html
+from .cells import Page, coded
+from .contents import FACTS
+from .threads import clear_threads, threads_drawing
+
+MODEL = "model.js"
+# A story of StoryWorld, which the front page shows before the model writes one of its own.
+STORY = (
+    "\nOne stormy evening, shy Elsa ran to Springfield. She brought a golden lantern. There she met Ivan, a pilot with "
+    'a yellow bell. Ivan whispered to Elsa, "Young dreams dance nearby." Then Elsa gave Ivan the golden lantern. Then '
+    "Ivan gave Elsa the yellow bell. Afterwards they left Springfield for Brookside. Often Elsa thought, "
+    '"Young dreams dance nearby."'
+)
+# How a visitor may begin a story: the model writes on from the first.
+FIRST_WORDS = ("\nOne stormy evening, shy Elsa", "\nOne hot day,", IMPOSSIBLE)
+WIDE, NARROW = 1060, 460  # units of the drawing of this story: for a laptop, and for a phone
+LESSON_GROUPS = (
+    "A text becomes numbers",
+    "A word looks back",
+    "A model learns",
+    "It writes, fast and at scale",
+    "Inside, and beyond",
+)
+GROUP_SIZE = 4  # lessons; the last group has all that follow
+SIGNATURE = "signature"  # the tag of the cell whose figure is the lesson's picture, not the first one
+THUMBNAIL, COLORS = (560, 315), 128
+PREVIEW_SIZE = (1200, 630)  # pixels
+PAPER, RUN, EDGE = 240, 40, 6  # brightness of what is not drawn; pixels of a line, longer than letters; pixels around
+FIGURE = re.compile(r'<img\b[^>]*?\bsrc="data:image/png;base64,([^"]+)"')
+
+
+class MapEntry(NamedTuple):
+    """What the map shows of a lesson: its page, what it builds, its minutes, a picture, and what it has."""
+
+    page: Page
+    builds: str
+    minutes: int
+    picture: str
+    has_view: bool
+    slides: str
+
+
+@cache
+def model_script() -> str:
+    """The script of the site that has a file of its own: `tinylm`, and `tinylmModel` with the model as data."""
+    shipped = load_pretrained("storyworld")
+    data = {"record": live_record(shipped.model, shipped.tokenizer), "stories": stories_record()}
+    data["beginnings"] = FIRST_WORDS
+    return f"{writer_script()}globalThis.tinylmModel = {json_in_html(data)};\n"
+
+
+def map_entry(notebook: NotebookNode, page: Page, slides: str = "") -> MapEntry:
+    """What the map shows of a built lesson. slides: links to its slides, as HTML."""
+    facts = FACTS.search(" ".join(notebook.cells[0].source.split()))
+    builds, minutes = (facts[2], int(facts[4]) + int(facts[5] or 0)) if facts else ("", 0)
+    shown = _shown(notebook)
+    picture = _signature(shown)
+    return MapEntry(page, builds, minutes, picture and thumbnail(picture), any(MIME in data for data in shown), slides)
+
+
+def preview(notebook: NotebookNode) -> bytes:
+    """The lesson's first picture on a ground of the size that other sites show with a link; empty if it has none."""
+    if not (picture := _signature(_shown(notebook))):
+        return b""
+    drawn = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
+    drawn.thumbnail((PREVIEW_SIZE[0] - 40, PREVIEW_SIZE[1] - 30), Image.Resampling.LANCZOS)
+    ground = Image.new("RGB", PREVIEW_SIZE, "white")
+    ground.paste(drawn, ((ground.width - drawn.width) // 2, (ground.height - drawn.height) // 2))
+    buffer = io.BytesIO()
+    ground.quantize(256, Image.Quantize.FASTOCTREE).save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
+
+
+def _shown(notebook: NotebookNode) -> list[dict]:
+    """What the cells show, but for questions; the cell of the signature picture comes first."""
+    cells = sorted(notebook.cells, key=lambda cell: SIGNATURE not in cell.metadata.get("tags", ()))
+    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
+    return [data for data in outputs if data.get(MIME, {}).get("module") != "predict"]
+
+
+def _signature(shown: Sequence[dict]) -> str:
+    """The first picture, a PNG in base64; empty if there is none."""
+    return next((found[1] for data in shown if (found := FIGURE.search(data.get("text/html", "")))), "")
+
+
+def thumbnail(png: str) -> str:
+    """A small picture of what is drawn in the large one, without most of the text around it; both are PNG in base64."""
+    drawn = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
+    drawn = drawn.crop(_drawing(np.asarray(drawn).min(-1) < PAPER) or drawn.getbbox())
+    drawn.thumbnail(THUMBNAIL, Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    drawn.quantize(COLORS, Image.Quantize.FASTOCTREE).save(buffer, format="png", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _drawing(ink: np.ndarray) -> tuple[int, int, int, int] | None:
+    """The smallest box with all straight lines and areas of a picture, whose letters are too small to be either.
+
+    Too small to be read in a thumbnail are the names and numbers of the axes, which are outside. If there are no lines,
+    the box has all the ink; None for an empty picture.
+    """
+    if not ink.any():
+        return None
+    lines = _in_long_runs(ink) | _in_long_runs(ink.T).T
+    left, top, right, bottom = _box(ink)
+    box = _box(lines) if lines.any() else (left, top, right, bottom)
+    return max(left, box[0] - EDGE), max(top, box[1] - EDGE), min(right, box[2] + EDGE), min(bottom, box[3] + EDGE)
+
+
+def _box(ink: np.ndarray) -> tuple[int, int, int, int]:
+    """The smallest box with all ink: left, top, right, bottom."""
+    rows, columns = np.nonzero(ink)
+    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+
+def _in_long_runs(ink: np.ndarray) -> np.ndarray:
+    """Where the ink of a row is at least RUN pixels long without a gap."""
+    sums = np.pad(ink.cumsum(1), ((0, 0), (1, 0)))
+    starts = sums[:, RUN:] - sums[:, :-RUN] == RUN  # whether a run of RUN pixels begins here
+    begun = np.pad(starts, ((0, 0), (0, RUN - 1))).cumsum(1)
+    return begun - np.pad(begun, ((0, 0), (RUN, 0)))[:, : ink.shape[1]] > 0
+
+
+def front_page(lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str, reference: str) -> str:
+    """The content of the front page, with a search through sections: file, lesson, anchor, heading, text.
+
+    guide, reference: the pages for instructors and of the library's public names, or nothing.
+    """
+    shipped = load_pretrained("storyworld")
+    threads = clear_threads(shipped.model.eval(), shipped.tokenizer, STORY)
+    drawings = {name: threads_drawing(STORY, threads, width) for name, width in (("wide", WIDE), ("narrow", NARROW))}
+    first = lessons[0].page if lessons else None
+    return Template(own("course/front.html")).substitute(
+        drawings,
+        parameters=f"{count_parameters(shipped.model.config).total:,}",
+        heads="".join(f'<li class="head-{n}">head {n}</li>' for n in range(shipped.model.config.n_heads)),
+        start=f'<a class="start" href="{first.file}">Start with lesson {first.number}</a>' if first else "",
+        lessons=len(lessons),
+        hours=round(sum(lesson.minutes for lesson in lessons) / 60),
+        guide=f'<a href="{guide}">Teaching with TinyLM</a>' if guide else "",
+        reference=f'<a href="{reference}">The reference of all public names</a>' if reference else "",
+        map=_map(lessons),
+        sections=json_in_html(sections),
+    )
+
+
+def _map(lessons: Sequence[MapEntry]) -> str:
+    groups: dict[str, list[str]] = {}
+    for lesson in lessons:
+        group = LESSON_GROUPS[min(int(lesson.page.number) // GROUP_SIZE, len(LESSON_GROUPS) - 1)]
+        groups.setdefault(group, []).append(_card(lesson))
+    return "".join(f"<h3>{name}</h3><ol>{''.join(cards)}</ol>" for name, cards in groups.items())
+
+
+def _card(lesson: MapEntry) -> str:
+    page = lesson.page
+    picture = f'<img alt="" src="data:image/png;base64,{lesson.picture}">' if lesson.picture else ""
+    builds = coded(lesson.builds)
+    facts = [f"{lesson.minutes} min"] if lesson.minutes else []
+    facts += ["interactive view"] if lesson.has_view else []
+    return (
+        f'<li><a href="{page.file}"><span class="picture">{picture}</span>'
+        f'<span class="number">{page.number}</span> <b>{escape(page.topic)}</b>'
+        f'<span class="question">{escape(page.question)}</span></a>'
+        f'<p class="builds">{f"<i>Builds</i> {builds}." if builds else ""}</p>'
+        f'<p class="facts">{" · ".join(facts)}</p>{lesson.slides}</li>'
+    )

@@ -1,0 +1,180 @@
+"""Learning from rewards, watched: reward and distance over the updates, and texts with their first mistake marked."""
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sized
+from itertools import pairwise
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from tinylm_lib.rewards import Update
+from tinylm_lib.storyworld.stories import parse
+from tinylm_lib.text.cutting import words
+
+from ..display.cards import number_table
+from ..display.figures import drawing, framed, spread
+from ..display.numbers import marked, rounded
+from ..display.theme import INK, QUIET, SERIES
+from .base import few_digits
+from .run import Watched, drawable, watch
+
+_N_TEXTS = 3  # of each update that is sampled: the first answers to its first prompts
+_N_SAMPLED = 6  # updates, evenly spread
+_NO_END = " (it ends here)"  # where that is the mistake
+_LINE = 86  # characters of a line of text in the picture
+FindError = Callable[[str], int | None]
+
+
+def first_error(text: str) -> int | None:
+    """Where a story's first impossible word is, its length where it has no end, None where all is possible."""
+    return parse(text).error_at
+
+
+class RewardRun(Watched):
+    """A run of `reinforce`: mean rewards, the distance from the reference, entropies, and marked texts."""
+
+    name = "A run that learns from rewards"
+    columns = ("reward", "kl", "entropy")
+    too_few = "update {last} was the last; updates can be watched once: make model and updates again"
+
+    def __init__(
+        self,
+        total_steps: int,
+        tokenizer: Any,
+        find_error: FindError = first_error,
+        expected: Mapping[int, tuple[float, float]] | None = None,
+    ):
+        super().__init__(total_steps, (1 + i for i in spread(max(total_steps, 0), _N_SAMPLED)), expected)
+        self.tokenizer, self.find_error = tokenizer, find_error
+
+    def note(self, step: Update) -> None:
+        """Add an update. Raises: ValueError for a loss or a distance that is not finite."""
+        values = [float(x) for x in (step.rewards.mean(), step.kl, step.entropy)]
+        if not all(map(math.isfinite, [*values, float(step.loss), float(step.grad_norm)])):
+            raise ValueError(
+                f"update {step.step} has loss {float(step.loss)} and distance {values[1]}: lower the learning rate, or "
+                f"beta, and begin again with a new model"
+            )
+        self.add(step.step, values)
+
+    def sample(self, step: Update | None) -> None:
+        """Keep the first answers to some prompts of an update; before the first, nothing has been written."""
+        if step is not None:
+            n_each, texts = step.rewards.shape[1], step.rollouts.texts()
+            n_new = step.rollouts.mask.sum(1).tolist()
+            rows = range(0, len(texts), n_each)[:_N_TEXTS]
+            rewards = step.rewards.flatten().tolist()
+            self.samples.append((self.step, [self.marked(rewards[i], texts[i], n_new[i]) for i in rows]))
+
+    def marked(self, reward: float, ids: list[int], n_new: int) -> list[Any]:
+        """The reward of a text, its beginning, what is possible, the first mistake, and what follows."""
+        given, whole = (self.tokenizer.decode(some).lstrip("\n") for some in (ids[:-n_new], ids))
+        at = self.find_error(whole)
+        shown = [drawable(part.replace("\n", " ↵")) for part in _cut(whole, len(given), at)]
+        return [few_digits(reward), *shown]
+
+    def says(self) -> str:
+        """From where to where the reward and the distance went; all numbers are marked as a machine's own."""
+        if not self.points:
+            return f"No update of {self.total} was made."
+        first, last = (marked(rounded(self.smooth(step), 2)) for step in (int(self.points[0][0]), self.step))
+        distance = marked(f"{rounded(self.points[-1][2], 2)} nats per token")
+        return (
+            f"In {self.step} of {self.total} updates the mean reward went from {first} to {last}, and the model moved "
+            f"{distance} away from its start."
+        )
+
+    def html(self) -> str:
+        """The curves, the last text, and their numbers."""
+        kl, entropy = ({int(point[0]): point[i] for point in self.points} for i in (2, 3))
+        picked = [s for s in self.expected if s in kl] or [list(kl)[i] for i in spread(len(kl))]
+        rows = [[str(s), self.reward(s), *(marked(rounded(column[s], 2)) for column in (kl, entropy))] for s in picked]
+        head = ["update", "smoothed reward", "distance from the start, nats per token", "entropy, nats per token"]
+        alt = f"Three line charts over the updates: mean reward, distance from the start and entropy. {self.says()}"
+        lines = (
+            "Light: the mean reward of each update's texts; bold: smoothed. A text's first mistake is between stars."
+        )
+        caption = f"{lines} {self.says()} {self.trouble}".strip()
+        return framed(_draw(self), alt, caption, number_table(head, rows), flat=True)
+
+    def reward(self, step: int) -> str:
+        """A smoothed reward in two digits, with the range that it should lie in, if any."""
+        return marked(rounded(self.smooth(step), 2)) + self.range_at(step)
+
+
+def _cut(text: str, given: int, at: int | None) -> list[str]:
+    """A text in four parts: up to `given`, up to the mistake at `at`, the mistake itself, and the rest."""
+    if at == len(text):
+        return [text[:given], text[given:], _NO_END, ""]
+    at = len(text) if at is None else at
+    wrong = at + len((words(text[at:]) or [""])[0])
+    ends = [0, min(given, at), at, wrong, len(text)]
+    return [text[start:end] for start, end in pairwise(ends)]
+
+
+async def rewards_view(
+    updates: Iterable[Update],
+    tokenizer: Any,
+    *,
+    total_steps: int | None = None,
+    find_error: FindError = first_error,
+    expected: Mapping[int, tuple[float, float]] | None = None,
+) -> None:
+    """Run the updates and show the reward, the distance from the start, the entropy, and texts with a mistake marked.
+
+    In a notebook: `await rewards_view(reinforce(...), tokenizer, total_steps=...)`. As with `training_view`, where
+    somebody can watch, the view is there from the beginning, with buttons to pause, resume and stop.
+
+    updates: what `reinforce` returned, which is not changed by being watched, or a list of finished updates.
+    total_steps: how many will come; a list knows it. find_error: where in a text its first mistake is, or None; the
+    default reads StoryWorld. expected: at some updates, the lowest and highest smoothed reward that is reached on any
+    machine.
+    Raises: ValueError for a missing or impossible total_steps, for an update that is not finite, for a reward that was
+    not expected, and where an update that is expected did not come; the view keeps the curves.
+    """
+    if total_steps is None:
+        if not isinstance(updates, Sized):
+            raise ValueError("total_steps is missing: say how many updates will come, such as total_steps=20")
+        total_steps = len(updates)
+    run = RewardRun(total_steps, tokenizer, find_error, expected)
+    await watch(run, updates, "rewards")
+
+
+def _draw(run: RewardRun) -> Figure:
+    curves = run.curves()
+    steps = curves["steps"]
+    with drawing(8.8, 5.6) as figure:
+        grid = figure.add_gridspec(3, 2, height_ratios=[3.4, 1.5, 1.0])
+        top = figure.add_subplot(grid[0, :])
+        top.plot(steps, curves["reward"], color=SERIES[0], alpha=0.35, linewidth=1.2, linestyle="-")
+        top.plot(steps, curves["smooth"], color=SERIES[0], linestyle="-")
+        top.set(title="Reward while it learns", ylabel="mean reward", xlim=(0, run.total))
+        top.set_ylim(min(0.0, *curves["reward"], 0.0), None)
+        for i, (name, title) in enumerate((("kl", "distance, nats per token"), ("entropy", "entropy, nats per token"))):
+            ax = figure.add_subplot(grid[1, i])
+            ax.plot(steps, curves[name], color=SERIES[i + 1], linestyle="-")
+            ax.set_title(title, size=14, weight="normal", pad=6)
+            ax.set(xlim=(0, run.total), ylim=(0, 1.1 * max([*curves[name], 1e-3])), xlabel="update")
+            ax.tick_params(labelsize=12)
+            ax.locator_params(axis="x", integer=True)
+        told = figure.add_subplot(grid[2, :])
+        told.axis("off")
+        told.set(xlim=(0, 1), ylim=(0, 1))
+        for row, line in enumerate(_lines(run)):
+            told.text(0, 0.95 - 0.34 * row, line.replace("$", r"\$"), size=11.5, color=INK if row else QUIET, va="top")
+    return figure
+
+
+def _lines(run: RewardRun) -> list[str]:
+    """The first of the newest texts that has a mistake, in lines, the mistake between stars; or the first of all."""
+    if not run.samples:
+        return []
+    step, texts = run.samples[-1]
+    worth, given, possible, wrong, after = next((text for text in texts if text[3]), texts[0])
+    before = given + possible
+    if wrong and len(before) > _LINE:  # so that the mistake is in the picture
+        before = f"... {before[-_LINE:].partition(' ')[2]}"
+    text = f"{before}{f' **{wrong.strip()}**' if wrong else ''}{after}"
+    head = f"Written for update {step}, reward {rounded(worth, 2)}:"
+    return [head, *textwrap.wrap(text, _LINE, max_lines=2, placeholder=" ...")]
