@@ -13,8 +13,8 @@ from playwright.sync_api import Page, expect
 from support.browser import SCREENSHOTS, findings
 from support.decks import deck_findings
 
-from tinylm_classroom.course.cut import cut
 from tinylm_classroom.course.handout import handout
+from tinylm_classroom.course.lesson.cut import cut
 from tinylm_classroom.course.slides import write_slides
 from tinylm_classroom.display.cards import fold
 from tinylm_classroom.folders import NOTEBOOKS, lessons

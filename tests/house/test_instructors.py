@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tinylm_classroom.course.contents import NEEDS, with_tables
-from tinylm_classroom.course.source import read_lesson
+from tinylm_classroom.course.lesson.read import read_lesson
 from tinylm_classroom.folders import NOTEBOOKS, lessons
 from tinylm_lib import __version__
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_classroom.course.grammar import Cell
-from tinylm_classroom.course.source import read_cells
+from tinylm_classroom.course.lesson.read import Cell, read_lesson
 from tinylm_classroom.folders import NOTEBOOKS
 
 SOURCES = sorted(NOTEBOOKS.glob("source/*.py"))
@@ -35,7 +34,7 @@ def not_needed_yet(cells: list[Cell]) -> list[str]:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_each_lesson_has_its_picture_its_traces_and_its_control(source: Path) -> None:
-    cells = read_cells(source)
+    cells = read_lesson(source).cells
     assert sum("signature" in cell.tags for cell in cells) == 1
     assert called(cells) & TRACES and called(cells) & {"control", *OTHER_CONTROLS}
     assert not_needed_yet(cells) == []

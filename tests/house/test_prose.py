@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from tinylm_classroom.course.notes import introduces
+from tinylm_classroom.course.lesson.notes import introduces
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 BUILT = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 
-from tinylm_classroom.course.source import read_lesson
+from tinylm_classroom.course.lesson.read import read_lesson
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 # The public documents that the course grew from and the number of their rows: each piece of code, formula, number,

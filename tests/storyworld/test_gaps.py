@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from tinylm_lib import storyworld
 from tinylm_lib.storyworld.gaps import gaps
-from tinylm_lib.storyworld.sentences import GRADES
+from tinylm_lib.storyworld.sentences import LOOK_BACKS
 from tinylm_lib.storyworld.stories import Reader, Story
 from tinylm_lib.text import ByteTokenizer, WordTokenizer, words
 
@@ -49,9 +49,9 @@ def test_the_gap_of_a_known_doubt(unsure: float, stories: list[Story], tokenizer
     n_words = sum(len(words(s.text)) + 1 for s in stories)
     assert found["all"].n_words == n_words == sum(gap.n_words for kind, gap in found.items() if kind != "all")
     assert found["owner"].n_words == sum(s.kinds.count("owner") for s in stories)
-    assert set(found) == {"all", "other", *GRADES}
+    assert set(found) == {"all", "other", *LOOK_BACKS}
     sure_word = -math.log(1 - unsure + unsure / tokenizer.vocab_size)
-    for kind in GRADES:
+    for kind in LOOK_BACKS:
         assert found[kind].nats == pytest.approx(sure_word, abs=1e-5)
         assert found[kind].right == 1 or unsure == 1
     if unsure == 1:  # up to the noise of these stories' own lengths and choices

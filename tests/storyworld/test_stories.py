@@ -11,7 +11,7 @@ import torch
 
 from tinylm_lib import storyworld
 from tinylm_lib.storyworld.scenes import Option, Scene, choices, options
-from tinylm_lib.storyworld.sentences import BOYS, CLASSES, DIFFERENT, GIRLS, GRADES, KINDS, N_RECALLS, RECALLS
+from tinylm_lib.storyworld.sentences import BOYS, CLASSES, DIFFERENT, GIRLS, KINDS, LOOK_BACKS, N_RECALLS, RECALLS
 from tinylm_lib.storyworld.stories import Reader, Story, corpus, entropies, log_prob, parse
 from tinylm_lib.text import ByteTokenizer, words
 
@@ -130,7 +130,7 @@ def test_every_probability_of_a_next_word_is_exact(stories: list[Story]) -> None
         for word, kind, looks in zip(words(s.text), s.kinds, s.lookback, strict=True):
             probs = reader.next_word_probs()
             assert sum(probs.values()) == pytest.approx(1, abs=1e-9)
-            assert (kind in GRADES and probs == {word: pytest.approx(1)}) if looks else kind == ""
+            assert (kind in LOOK_BACKS and probs == {word: pytest.approx(1)}) if looks else kind == ""
             assert reader.read(" nonsense") == 0
             assert reader.read(word) == pytest.approx(probs[word], abs=1e-12)
             total += math.log(probs[word])
@@ -198,7 +198,7 @@ def test_the_language_rewards_looking_back(stories: list[Story]) -> None:
     distances = [i - max(looks) for s in stories for i, looks in enumerate(s.lookback) if looks]
     assert median(distances) >= 12
     assert quantiles(distances, n=10)[-1] >= 40
-    for kind in GRADES:
+    for kind in LOOK_BACKS:
         assert sum(kind in s.kinds for s in stories) >= len(stories) / 2, kind
     vocabulary = {word for s in stories for word in words(s.text)}
     assert len(vocabulary) >= 300

@@ -23,8 +23,8 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect, sync_play
 from tinylm_classroom.course import lab, site
 from tinylm_classroom.course.build import build_notebooks
 from tinylm_classroom.course.handout import find_chromium
-from tinylm_classroom.course.plans import parts
-from tinylm_classroom.course.source import read_cells
+from tinylm_classroom.course.lesson.plans import parts
+from tinylm_classroom.course.lesson.read import read_lesson
 
 ROOT = Path(__file__).parents[2]
 SCREENSHOTS = ROOT / "work" / "screenshots"
@@ -135,7 +135,7 @@ def build_lesson(course: Path, cells: str) -> Path:
     source = course / "notebooks" / "source" / "00_sample.py"
     source.parent.mkdir(parents=True)
     source.write_text(HEAD + cells, encoding="utf-8")
-    minutes = sum(part.minutes for part in parts(read_cells(source)))
+    minutes = sum(part.minutes for part in parts(read_lesson(source).cells))
     source.write_text(HEAD.format(minutes) + cells, encoding="utf-8")
     build_notebooks(source, course / "notebooks")
     return course / "notebooks"

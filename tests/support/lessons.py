@@ -9,8 +9,7 @@ from typing import Any
 import matplotlib
 from matplotlib import pyplot
 
-from tinylm_classroom.course.grammar import solved
-from tinylm_classroom.course.source import read_lesson
+from tinylm_classroom.course.lesson.read import read_lesson, solved
 from tinylm_classroom.folders import NOTEBOOKS
 
 

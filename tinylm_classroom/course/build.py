@@ -5,44 +5,23 @@
 Without a number it builds what is stale; `--check` executes nothing and fails if something is stale.
 """
 
-import hashlib
-import json
-import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from time import perf_counter
-
-import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellControlSignal, DeadKernelError
-from nbformat import NotebookNode
 
 from tinylm_lib.files import print_anything, write_whole
 
-from ..display.picture import WIDGET
 from ..folders import NOTEBOOKS
 from .contents import PAGES, with_tables
-from .cut import cut
-from .source import read_lesson, to_notebook
+from .lesson.cut import cut
+from .lesson.execute import execute
+from .lesson.read import read_lesson
+from .lesson.rules import check_rules
+from .lesson.transform import to_notebook
+from .lesson.write import why_stale, write
 
-MAKERS = {
-    "course": "build claims cut grammar notes plans source",
-    "display": "cards control figures numbers",
-    "views": "base predict",
-}
-BUILDER = [Path(__file__).parents[1] / room / f"{name}.py" for room, names in MAKERS.items() for name in names.split()]
-CELL_SECONDS, STUDENT_SECONDS = 120, 60
-# Spinning threads stall on a busy machine; parts that somebody kept must not change what is built.
-SETTINGS = {"GOMP_SPINCOUNT": "1000", "TINYLM_WORKSHOP": "off"}
-OF_A_READER = "TINYLM_WORK"  # its folder is named in what a check prints
-LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
-KERNEL = {
-    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-    "language_info": LANGUAGE,
-}
+STUDENT_SECONDS = 60
 
 
 def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
@@ -50,7 +29,9 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
 
     Raises: ValueError if the source is outside the grammar, a cell fails or the student's copy takes far too long.
     """
-    lesson, report = read_lesson(source), []
+    report = []
+    lesson = read_lesson(source)
+    check_rules(lesson)
     for role, path in _places(source, notebooks).items():
         notebook = to_notebook(lesson, role)
         seconds = execute(notebook, path.stem)
@@ -59,53 +40,9 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
             report[-1] += f"  WARNING: over {STUDENT_SECONDS} s; make it shorter"
             if seconds > 2 * STUDENT_SECONDS:
                 raise ValueError(report[-1])
-        _tidy(notebook, path.stem)
         cut(notebook)
-        notebook.metadata = {**KERNEL, "tinylm": {"lesson": lesson.name, "role": role, **_seals(source, notebook)}}
-        write_whole(path, (nbformat.writes(notebook) + "\n").encode())
+        write(notebook, path, source, role)
     return report
-
-
-def execute(notebook: NotebookNode, name: str) -> float:
-    """Runs the notebook in a fresh kernel and an empty folder; returns the seconds it took.
-
-    Raises: ValueError if a cell raises or does not end, or if the lesson leaves files behind.
-    """
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        client = NotebookClient(
-            notebook,
-            timeout=CELL_SECONDS,
-            kernel_name="python3",
-            record_timing=False,
-            store_widget_state=False,
-            coalesce_streams=True,
-            extra_arguments=["--log-level=ERROR"],  # a kernel warns of its own transport at each start
-            resources={"metadata": {"path": folder}},
-        )
-        start = perf_counter()
-        try:
-            client.execute(env={**SETTINGS, **{k: v for k, v in os.environ.items() if k != OF_A_READER}})
-        except (CellControlSignal, DeadKernelError, TimeoutError) as error:
-            raise ValueError(f"{name}: {error}") from error
-        seconds, left = perf_counter() - start, os.listdir(folder)
-    if left:
-        raise ValueError(f"{name}: leaves {left} in its folder; lessons write into a temporary folder or work/ only")
-    return seconds
-
-
-def why_stale(source: Path, built: Path) -> str | None:
-    """Why a built notebook must be built again, without executing anything; None if it is fresh."""
-    if not built.exists():
-        return "is missing"
-    try:
-        notebook = nbformat.read(built, as_version=4)
-        found = notebook.metadata["tinylm"]
-        wanted = _seals(source, notebook)
-        changed = [what for what in wanted if found[what] != wanted[what]]
-    except (nbformat.reader.NotJSONError, KeyError, AttributeError):
-        return "was not made by the build"
-    reasons = {"source_sha256": "is older than its source", "builder_sha256": "is older than the code of the build"}
-    return reasons.get(changed[0], "was edited by hand") if changed else None
 
 
 def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
@@ -166,35 +103,6 @@ def _places(source: Path, notebooks: Path) -> dict[str, Path]:
 
 def _shown(path: Path, notebooks: Path) -> str:
     return path.relative_to(notebooks.parent).as_posix()
-
-
-def _seals(source: Path, notebook: NotebookNode) -> dict[str, str]:
-    def digest(*texts: str) -> str:
-        return hashlib.sha256("\0".join(texts).encode()).hexdigest()
-
-    return {
-        "source_sha256": digest(source.read_text(encoding="utf-8")),
-        "builder_sha256": digest(*(path.read_text(encoding="utf-8") for path in BUILDER)),
-        "content_sha256": digest(json.dumps(notebook.cells, sort_keys=True)),
-    }
-
-
-def _tidy(notebook: NotebookNode, name: str) -> None:
-    """Takes from the outputs what differs from run to run and refuses what nbval could not compare."""
-    for cell in notebook.cells:
-        outputs = cell.get("outputs", ())
-        raised = any(output.output_type == "error" for output in outputs)
-        if "raises-exception" in cell.metadata.get("tags", ()) and not raised:
-            raise ValueError(f"{name}: a cell tagged raises-exception does not raise any more\n{cell.source}")
-        for output in outputs:
-            data = output.get("data", {})
-            data.pop(WIDGET, None)
-            if any(kind.startswith("image/") for kind in data):
-                raise ValueError(f"{name}: nothing compares a bare picture: use figures.display\n{cell.source}")
-            if output.get("name") == "stderr":
-                raise ValueError(f"{name}: a cell writes to stderr: {output.text.strip()}\n{cell.source}")
-            if output.output_type == "error":  # its frames name the files of this machine
-                output.traceback = [f"{output.ename}: {output.evalue}"]
 
 
 if __name__ == "__main__":

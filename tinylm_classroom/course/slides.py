@@ -41,10 +41,10 @@ from .cells import (
     words_of,
     write_page,
 )
-from .cut import CODE_LINES, is_prediction, is_rich
-from .grammar import PLANS
 from .handout import handout
-from .notes import NOTE, UsualAnswer, introduces, usual_answers
+from .lesson.cut import CODE_LINES, is_prediction, is_rich
+from .lesson.notes import NOTE, UsualAnswer, introduces, usual_answers
+from .lesson.read import PLANS
 
 CALL_LINES = 3  # of code that only asks for a view or a figure: shown on a button
 JUMP = "**To jump**, press G in the window of the slides, type a slide's number and press Enter. O shows all slides."

@@ -30,7 +30,7 @@ def gaps(model: nn.Module, tokenizer: Any, stories: Sequence[Story]) -> dict[str
     """Compare a model with the exact distribution of every word of some stories, each read from its line's start.
 
     tokenizer: a WordTokenizer that knows every word of StoryWorld.
-    Returns a Gap for each kind of look-back (the keys of storyworld's GRADES that occur), for "other" words, and for
+    Returns a Gap for each kind of look-back (those of LOOK_BACKS that occur), for "other" words, and for
     "all": its nats are nats per token above the floor, without the noise of a loss that is measured on a sample.
     Raises ValueError for no stories and for a tokenizer that does not make one token of a word.
     """

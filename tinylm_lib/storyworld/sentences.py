@@ -42,10 +42,7 @@ KINDS = {
     "colour2": "colour", "trait": "trait", "job": "trait", "saying1": "quotation", "saying2": "quotation",
     "saying3": "quotation", "saying4": "quotation",
 }  # fmt: skip
-GRADES = {
-    "name": "copy", "place": "copy", "pronoun": "copy", "trait": "copy", "object": "induction", "colour": "induction",
-    "quotation": "quotation", "owner": "state tracking",
-}  # fmt: skip
+LOOK_BACKS = ("pronoun", "owner", *dict.fromkeys(KINDS.values()))
 
 # How a sentence is written. {role=class} says a new word, {role} says it again and {role.she} is its pronoun.
 # {role:kind} says a word again that is of another kind than usual, {role:} one that the past leaves open. The roles

@@ -46,7 +46,7 @@ class Story(NamedTuple):
     """A story and what is known about it; `lookback` and `kinds` have an entry per word, as `words(text)` cuts them.
 
     log_prob: natural logarithm of the story's probability, in nats. lookback: for a word that the words before it
-    determine, the positions of those words, every mention of the same thing. kinds: what it is, a key of GRADES.
+    determine, the positions of those words, every mention of the same thing. kinds: what it is, one of LOOK_BACKS.
     Both are empty for all other words.
     """
 

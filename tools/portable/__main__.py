@@ -66,8 +66,9 @@ def what_differs(machine: str, parts: list[str], lessons: list[str]) -> int:
 
 def spread(lesson: str) -> None:
     """Execute a student's lesson under each seed, and print how far each blanked number goes."""
-    from tinylm_classroom.course import build as lessons
-    from tinylm_classroom.course.source import read_lesson, to_notebook
+    from tinylm_classroom.course.lesson import execute as lessons
+    from tinylm_classroom.course.lesson.read import read_lesson
+    from tinylm_classroom.course.lesson.transform import to_notebook
 
     (source,) = (ROOT / "notebooks" / "source").glob(f"{lesson}_*.py")
     columns: list[list[str]] = []

@@ -1,7 +1,6 @@
 """A check says what it found, whatever the learner's function does, and nothing of it escapes."""
 
 import sys
-import threading
 import time
 from collections import namedtuple
 from copy import deepcopy
@@ -12,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tinylm_classroom.checks import calling
+from tinylm_classroom.checks import calling, relations
 from tinylm_classroom.checks.check import _card, check, hint
 from tinylm_classroom.checks.verdict import diagnose, examine
 from tinylm_classroom.checks.wording import told_apart
@@ -116,7 +115,7 @@ def test_what_does_not_end_is_stopped(function, monkeypatch):
     monkeypatch.setattr(calling, "SECONDS", 0.5)
     found = diagnose("softmax", function)
     assert found.mistake == "does not end" and "2 seconds" in found.message
-    assert function is catches_everything or threading.active_count() < 5
+    assert function is catches_everything or not calling.still_running()
 
 
 def test_all_calls_share_one_limit(monkeypatch):
@@ -209,9 +208,31 @@ def test_an_inexact_match_is_not_the_title_and_the_sentence_comes_before_the_lis
     assert html.count("<details>") == 1
 
 
+def test_what_comes_behind_the_first_failure_is_left_open():
+    exercise = find_exercise("softmax")
+    found = examine(exercise, lambda x, dim: x.softmax(dim) * (1.1 if x.ndim == 2 else 1))
+    n_right = found.states.index(False)
+    assert True in found.states[n_right:], "a later probe holds, which the card does not say"
+    html = _card(exercise, found).html
+    assert html.count("✓") == len({p.holds for p in exercise.probes[:n_right]}) and html.count("✗") == 1
+
+
 def test_two_mistakes_at_once_are_both_named():
     found = diagnose("rms_norm", partial(find_exercise("rms_norm").reference, on=frozenset({"centred", "eps outside"})))
     assert found.mistake == "centred + eps outside"
+
+
+def test_a_plain_value_is_a_copy():
+    value = torch.ones(2)
+    kept = calling.plain([value])
+    value.zero_()
+    assert torch.equal(kept[0], torch.ones(2))
+
+
+def test_a_wrong_sign_is_named_and_lost_digits_are_not():
+    right = torch.tensor([1.0, -2.0, 3.0])
+    assert relations._scaled(-right, right)[0] == "wrong sign"
+    assert relations._scaled(right * (1 + 1e-6), right) is None
 
 
 def test_what_is_strange_keeps_its_name():
@@ -253,6 +274,8 @@ def test_only_what_is_never_used_is_called_unused():
     assert diagnose("policy_gradient_loss", ratio).mistake != "ignores log_probs"
     assert diagnose("dpo_loss", clamped).mistake not in ("ignores chosen", "ignores rejected")
     assert diagnose("silu", lambda x: torch.full_like(x, 0.37)).mistake == "ignores x"
+    exercise = find_exercise("policy_gradient_loss")
+    assert "ignores log_probs" not in dict(relations._ignored(exercise, calling.Learner(ratio, exercise.probes)))
 
 
 def test_a_result_that_is_nan_is_said_first():

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from tinylm_classroom import patient, patients, show
+from tinylm_classroom import patient, show
 from tinylm_classroom.clinic.causes import CAUSES
 from tinylm_classroom.clinic.measurements import MEASUREMENTS, Sign, floor, number, shown, take
 from tinylm_classroom.clinic.parts import HEALTHY, with_parts
-from tinylm_classroom.clinic.patient import Patient
+from tinylm_classroom.clinic.patient import Patient, patients
 from tinylm_classroom.clinic.patients import PATIENTS, CaseFile
 from tinylm_classroom.clinic.run import PatientRun
 from tinylm_lib.config import IGNORED

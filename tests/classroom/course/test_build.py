@@ -9,7 +9,9 @@ import pytest
 from nbformat import v4
 
 from tinylm_classroom.course import build
-from tinylm_classroom.course.source import read_lesson, to_notebook
+from tinylm_classroom.course.lesson.read import read_lesson
+from tinylm_classroom.course.lesson.rules import check_rules
+from tinylm_classroom.course.lesson.transform import to_notebook
 from tinylm_classroom.folders import NOTEBOOKS
 
 LESSON = '''# %% [markdown] slide="slide"
@@ -114,7 +116,7 @@ REFUSED = {
 def test_what_is_outside_the_grammar_is_refused_by_file_line_and_fix(tmp_path, old, new, message):
     assert old in LESSON
     with pytest.raises(ValueError, match=re.escape(f"05_halves.py:{message}")):
-        read_lesson(write(tmp_path, LESSON.replace(old, new, 1)))
+        check_rules(read_lesson(write(tmp_path, LESSON.replace(old, new, 1))))
 
 
 @pytest.mark.parametrize("name", ["halves.py", "5_halves.py", "05_Halves.py", "05-halves.py"])
@@ -131,13 +133,13 @@ def test_rules_for_all_cells_and_all_problems_are_reported_at_once(tmp_path):
     twice = f"{LESSON}\n{exercise}".replace("plus 4", "plus 8")
     for text, message in ((long, "the median is 1"), (twice, "'half' is taken"), (two, r"^[^\n]+\n[^\n]+$")):
         with pytest.raises(ValueError, match=message):
-            read_lesson(write(tmp_path, text))
+            check_rules(read_lesson(write(tmp_path, text)))
 
 
 def test_a_broken_title_a_semicolon_inside_and_a_source_after_its_exercise_may_stand(tmp_path):
     text = LESSON.replace("*Runs* in about 2 s on two cores. *Teaches* in", "*Runs* in\n# about 2 s. *Teaches* in\n#")
     text = text.replace('print("a plain cell")', 'style = "a: b;"\nx = 1; y = """\n;\n"""')
-    read_lesson(write(tmp_path, text.replace('print("a long cell")', "show(layers.Half)")))
+    check_rules(read_lesson(write(tmp_path, text.replace('print("a long cell")', "show(layers.Half)"))))
 
 
 def test_the_student_gets_a_stub_for_each_block_and_the_solution_copy_everything_without_the_markers(tmp_path):
@@ -225,7 +227,7 @@ def test_check_names_the_stale_notebook_the_reason_and_the_fix(course, tmp_path,
 
 
 def test_a_change_of_the_build_makes_all_stale(course, monkeypatch):
-    monkeypatch.setattr(build, "BUILDER", (Path(__file__),))
+    monkeypatch.setattr("tinylm_classroom.course.lesson.write.BUILDER", (Path(__file__),))
     assert [line.partition(" is ")[2] for line in build.stale(course / "notebooks")] == [
         "older than the code of the build; run make notebooks"
     ] * 2

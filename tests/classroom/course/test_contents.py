@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tinylm_classroom.course import build
-from tinylm_classroom.course.source import read_lesson
+from tinylm_classroom.course.lesson.read import read_lesson
 from tinylm_classroom.exercises import EXERCISES, names
 from tinylm_classroom.folders import NOTEBOOKS, lessons
 from tinylm_classroom.workshop import progress

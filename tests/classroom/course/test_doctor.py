@@ -4,9 +4,11 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 
 from tinylm_classroom.course import doctor
 from tinylm_classroom.course.doctor import PACKAGES, Observation, checkup, report
+from tinylm_lib import TransformerLM
 
 
 def test_the_report_shows_how_to_fix_what_is_broken() -> None:
@@ -45,3 +47,14 @@ def test_the_work_folder_is_named_and_one_that_cannot_be_written_is_a_finding(
     monkeypatch.setattr(doctor, "WORK", tmp_path / "file" / "below")
     assert "cannot be written" in doctor.own_folder().fix and "TINYLM_WORK" in doctor.own_folder().fix
     assert "GiB" in doctor.disk().found
+
+
+def test_a_device_that_computes_something_else_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def off_by_a_percent(model: TransformerLM, device: torch.device) -> TransformerLM:
+        for p in model.parameters():
+            p.data.mul_(1.01)
+        return model
+
+    assert doctor.device_agrees().fix == ""
+    monkeypatch.setattr(TransformerLM, "to", off_by_a_percent)
+    assert doctor.device_agrees().fix.startswith("this torch computes wrongly on ")

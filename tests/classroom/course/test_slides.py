@@ -9,7 +9,7 @@ from nbformat import NotebookNode, v4
 
 from tinylm_classroom.course import handout, slides
 from tinylm_classroom.course.cells import OUTSIDE, page_of, words_of
-from tinylm_classroom.course.cut import cut
+from tinylm_classroom.course.lesson.cut import cut
 from tinylm_classroom.folders import NOTEBOOKS
 from tinylm_classroom.views.base import View
 from tinylm_classroom.views.predict import predict

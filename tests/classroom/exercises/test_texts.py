@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tinylm_classroom import exercises
-from tinylm_classroom.course.source import read_cells
+from tinylm_classroom.course.lesson.read import read_lesson
 from tinylm_classroom.exercises.base import written_texts
 from tinylm_classroom.folders import NOTEBOOKS
 
@@ -23,7 +23,7 @@ def words(text: str) -> str:
 def text_of(name: str) -> str:
     """What a student reads before and in an exercise: its section up to it, and its stub."""
     lesson = exercises.find_exercise(name).lesson
-    cells = read_cells(next((NOTEBOOKS / "source").glob(f"{lesson}_*.py")))
+    cells = read_lesson(next((NOTEBOOKS / "source").glob(f"{lesson}_*.py"))).cells
     at = next(i for i, cell in enumerate(cells) if "exercise" in cell.tags and cell.meta["name"] == name)
     start = max((i for i in range(at) if re.search("^## ", cells[i].text, re.M)), default=0)
     stub = cells[at].text.partition("# SOLUTION")[0]

@@ -3,7 +3,7 @@ import torch
 
 from tinylm_classroom.experiments.heads import heads_that_find
 from tinylm_lib import TransformerLM, preset, storyworld
-from tinylm_lib.storyworld.sentences import GRADES
+from tinylm_lib.storyworld.sentences import LOOK_BACKS
 from tinylm_lib.storyworld.stories import Story
 from tinylm_lib.text.tokenizers import WordTokenizer, words
 
@@ -27,7 +27,7 @@ def test_a_head_that_looks_at_the_word_before_finds_what_is_there(stories: list[
     """The first key is the line end, which determines nothing. So the fraction is 0 until it is looked for."""
     tokenizer = WordTokenizer(storyworld.corpus(1000, seed=1))
     found = heads_that_find(even_heads(tokenizer), tokenizer, stories)
-    assert set(found) == {kind for s in stories for kind in s.kinds if kind} <= set(GRADES)
+    assert set(found) == {kind for s in stories for kind in s.kinds if kind} <= set(LOOK_BACKS)
     assert all(shares.shape == (2, 3) and shares.eq(0).all() for shares in found.values())
 
     told = Story("a b a", 0.0, ((), (), (0,)), ("", "", "name"))

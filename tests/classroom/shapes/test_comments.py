@@ -85,6 +85,8 @@ TRUE = {
     "an argument of a long call": "x = cat(\n    [\n        ones(2),  # (B)\n        ones(3),  # (T)\n    ],\n"
     "    dim=0,\n)  # (B + T)",
     "the element of a long comprehension": "x = [\n    row * 2  # (T)\n    for row in ones(2, 3)\n]",
+    "a left side that may be either": "a, b = ones(2), ones(3)\ny = a.sum() * b.sum()  # (N) -> ()\n"
+    "x = ones(3)  # (N)\nz = b.sum() * a.sum()  # (M) -> ()\nx = ones(2)  # (M)",
     "a lambda": "f = lambda x: x + 1  # (N) -> (N)\nf(ones(2)), f(ones(3))",
     "a lambda with a left side": "f = lambda x, w: x @ w  # (N, C) @ (C, F) -> (N, F)\nf(ones(2, 3), ones(3, 4))",
     "a return": "def f(x):\n    '''Say.'''\n    return x.sum(0)  # (N, T) -> (T)\nf(ones(2, 3)), f(ones(4, 5))",
@@ -176,6 +178,26 @@ def test_a_comment_without_a_place_or_a_run_is_reported(run: Run, source: str, s
     report = run(source)
     assert {comment.state for comment in report.comments} == {state}
     assert state in report.problems()[0] and report.comments[0].obstacle in report.problems()[0]
+
+
+def test_why_a_comment_has_no_place_is_said(run: Run) -> None:
+    (comment,) = run(UNPLACED["a line of its own"]).comments
+    assert comment.obstacle == "a shape comment belongs at the end of a line of code"
+
+
+def test_the_first_lie_of_a_line_is_the_one_that_is_reported(run: Run) -> None:
+    (problem,) = run("B = 2\nfor n in (3, 4):\n    x = ones(n)  # (B)").problems()
+    assert "should be B = 2 but is 3" in problem and "but is 4" not in problem
+
+
+def test_sizes_that_are_given_come_before_those_of_variables(run: Run) -> None:
+    assert run("C = 5\nx = ones(7)  # (C)", sizes={"C": 7}).problems() == []
+
+
+def test_only_products_whose_sides_a_comment_names_are_noted(run: Run) -> None:
+    product, told = "y = ones(2, 3) @ ones(3, 2)", "x = ones(2, 3).sum(0)  # (B, T) -> (T)"
+    assert run(f"{told}\n{product}  # (B, B)").operations == []
+    assert len(run(f"{product}  # (B, T) @ (T, B) -> (B, B)").operations) == 1
 
 
 @pytest.mark.parametrize("words", ORDINARY)

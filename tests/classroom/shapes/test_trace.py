@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,8 @@ def test_a_lambda_a_method_a_partial_and_a_closure_are_traced() -> None:
     layer = Doubling(4, 3)
     for what in (layer, layer.forward):
         assert lines_of(trace(what, torch.ones(2, 4)))["y = super().forward(x)"] == "(2, 3)"
+    product = partial(lambda x, w: x @ w, torch.ones(2, 4))
+    assert "(2, 3)" in str(trace(product, weight)) and "does not fit" not in str(trace(product, weight))
     with pytest.raises(ValueError, match="several functions alike"):
         trace((lambda x: x, lambda x: x + 1)[1], weight)
 
@@ -187,6 +190,13 @@ def test_gradients_flow_through_a_traced_function_as_before() -> None:
     assert torch.equal(x.grad, torch.full((2, 3), 2.0))
 
 
+def test_the_default_of_a_keyword_is_kept() -> None:
+    def halved(x: Tensor, *, by: float = 2.0) -> Tensor:
+        return x / by
+
+    assert torch.equal(woven(halved, Report(on_line=lambda *line: None))(X), X / 2)
+
+
 def many_lines(x):
     try:
         x @ x
@@ -223,14 +233,20 @@ WRONG: dict[str, tuple[Callable[..., Any], tuple, str, str]] = {
     "a comparison": (lambda x, y: x < y, (X, X.T), "C = 64 meets T = 16", "y.T"),
     "one too few": (lambda x, y: x / y, (X, X[1:]), "T = 16 meets 15", "differ by one"),
     "an augmented sum": (lambda x: augmented(x), (torch.ones(T, C),), "C = 64 meets T = 16", ""),
+    "one too many": (lambda x, y: x / y, (X[1:], X), "15 meets T = 16", "differ by one"),
+    "a sum in place": (lambda x, y: x.clone().add_(y), (X, torch.ones(T)), "C = 64 meets T = 16", ""),
+    "behind an axis of size 1": (lambda x, y: x + y, (X, torch.ones(S, 1)), "T = 16 meets S = 12", ""),
     "a mask": (lambda x, m: x.masked_fill(m, 0), (X, torch.ones(T, S) > 0), "C = 64 meets S = 12", ""),
     "cat": (lambda x, y: torch.cat((x, y)), (X, torch.ones(T, S)),
         "axis 0 lets only that axis differ; axis 1 is C = 64 against S = 12", "dim=1"),
+    "cat along the last axis": (lambda x, y: torch.cat((x, y), dim=-1), (X, torch.ones(S, C)),
+        "axis 1 lets only that axis differ; axis 0 is T = 16 against S = 12", "dim=0"),
     "cat of another number of axes": (lambda x, y: torch.cat([x, y], dim=1), (X, torch.ones(T)), "same number of axes",
         "keepdim=True"),
     "stack": (lambda x, y: torch.stack((x, y)), (X, torch.ones(S, C)), "needs equal shapes", "dim=0"),
     "view": (lambda x: x.view(T, 4, 15), (X,), "but T * C = 1024 does not equal 16 * 4 * 15 = 960",
         "With 16 instead of 15"),
+    "a link of a chain": (lambda x: chained(x), (X,), "C * T = 1024 does not equal 3 * 5 = 15", ""),
     "view with a rest": (lambda x: x.reshape(3, -1), (X,), "1024 is not a multiple of 3", ""),
     "view of a transpose": (lambda x: x.T.view(-1), (X,), "a transpose only relabels", ".reshape"),
     "unflatten": (lambda x: x.unflatten(-1, (5, 13)), (X,), "T * C = 1024", ""),
@@ -249,11 +265,16 @@ WRONG: dict[str, tuple[Callable[..., Any], tuple, str, str]] = {
     "one target too few": (lambda x, y: F.cross_entropy(x, y), (X, torch.ones(T - 1).long()), "one target",
         "differ by one"),
     "a target, not a class": (lambda x, y: F.cross_entropy(x, y), (X, torch.full((T,), 64)), "A target is 64", ""),
+    "a target, not a class, next to ignored ones": (lambda x, y: F.cross_entropy(x, y),
+        (X, torch.tensor([-100, 64] * (T // 2))), "A target is 64", ""),
     "an axis that is not there": (lambda x: x.sum(2), (X,), "2 axes: 0, 1, or from the end -2, -1. There is no axis 2",
         ""),
     "einsum": (lambda x, w: torch.einsum("tc,dt->td", x, w), (X, W), "`t` is 16 in `x` and 64 in `w`", ""),
     "queries and keys": (lambda q, k: F.scaled_dot_product_attention(q, k, k), (X, torch.ones(S, D)),
         "C = 64 meets D = 20", ""),
+    "keys and values": (lambda q, v: F.scaled_dot_product_attention(q, q, v), (X, torch.ones(S, C)),
+        "T = 16 meets S = 12", ""),
+    "keywords in another order": (lambda x, w: F.linear(weight=w, input=x), (X, W.T), "(out, in), D = 20", "w.T"),
     "a shape taken apart": (lambda x: apart(x), (X,), "2 axes, but another number of names", ""),
     "inside a module": (lambda layer, x: layer(x) * 2, (Linear(C, D), W.T), "last axis of the input, D = 20",
         "x.T would fit"),
@@ -272,6 +293,13 @@ def augmented(x):
     for _ in range(2):
         x += torch.ones(x.shape[0])
     return x
+
+
+def chained(x):
+    return (
+        x.T  # the columns
+        .view(3, 5)
+    )  # fmt: skip
 
 
 def after(inner, x):
@@ -299,6 +327,8 @@ def test_an_index_out_of_range_is_not_called_a_shape() -> None:
         function, args, *_ = WRONG[name]
         assert "An index is out of range:" in str(trace(function, *args, sizes=SIZES)), name
     assert "There is no such axis:" in str(trace(lambda x: x.sum(2), X))
+    with pytest.raises(IndexError, match="Dimension out of range"):  # a number has no axes to speak of
+        trace(lambda x: x.sum(2), torch.ones(()))
 
 
 def test_the_guess_is_right() -> None:

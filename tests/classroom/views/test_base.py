@@ -135,3 +135,8 @@ def test_a_kernel_answers_a_request_with_data_or_with_what_is_wrong():
     assert view.live and not View("attention", {}, html="", text="").live
     assert ask(view, text="four") == {"n": 4, "kept": 1, "error": ""}
     assert ask(view, text="") == {"n": 4, "kept": 1, "error": "the text is empty; type a word"}
+
+
+def test_no_text_ends_the_script_that_holds_it() -> None:
+    data = {"story": "</script><b>"}
+    assert "<" not in base.json_in_html(data) and json.loads(base.json_in_html(data)) == data

@@ -74,6 +74,9 @@ WRONG = {
     "not a number": ({**QUESTIONS["number"], "key": lambda: math.nan}, "a finite key"),
     "an exact fraction": ({**QUESTIONS["number"], "within": 0}, "give within= a tolerance"),
     "scolding a number": ({**QUESTIONS["number"], "feedback": {5.55: "No."}}, "wrong with 5.55, but the key is 5.54"),
+    "scolding the last right number": (
+        {"number": "nats", "within": 0.5, "key": lambda: 1.0, "feedback": {1.5: "No."}}, "wrong with 1.5"
+    ),
     "scolding a shape": ({**QUESTIONS["shape"], "feedback": {(4, 15): "No."}}, "remove that feedback"),
     "scolding an order": ({**QUESTIONS["ranking"], "feedback": {("c", "a", "b"): "No."}}, "remove that feedback"),
     "other axes": ({**QUESTIONS["shape"], "shape": "(B, T, S)"}, r"has 2 axes, but shape='\(B, T, S\)' names 3"),

@@ -49,6 +49,14 @@ def test_every_kind_of_model_has_a_walk_that_fills_all_places_of_its_words(name)
         assert ("weight" in each) <= (each["parameters"] > 0)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_weight_says_how_many_biases_come_with_it(bias):
+    config = tiny("llama", qkv_bias=bias)
+    data = shape_flow(config).data
+    (entry,) = [each for each in data["steps"] if each["name"] == "q_proj"]
+    assert entry["biases"] == bias * config.n_heads * config.d_head
+
+
 def test_a_picture_holds_the_first_numbers_of_each_token_by_their_largest(view, flows):
     flow, seen = flows["embed"][:, :MOST_COLUMNS], step(view, "embed")
     levels = [ord(letter) - ord("a") - LEVELS for letter in seen["cells"]]

@@ -115,6 +115,9 @@ def test_padding_which_no_part_knows_is_refused(part: str, name: str) -> None:
                        generate(model, ids, 3, temperature=0, padding=padding))  # fmt: skip
 
 
+UNBIASED = {"qkv_bias": False, "o_bias": False}
+
+
 @pytest.mark.parametrize(
     ("part", "name", "changes", "why"),
     [
@@ -125,6 +128,7 @@ def test_padding_which_no_part_knows_is_refused(part: str, name: str) -> None:
         ("multi_head_attention", "cs336", {"position": "none", "qk_norm": True}, "norms of q and k"),
         ("multi_head_attention", "gpt", {"qkv_bias": True}, "biases"),
         ("multi_head_attention", "gpt", {"n_kv_heads": 6}, "narrower heads"),  # 6 heads of 8 in a width of 20
+        ("multi_head_attention", "gpt", {"d_head": None, "d_model": 24, "n_kv_heads": 3, **UNBIASED}, "grouped"),
         ("swiglu", "gpt", {"ffn": "geglu"}, "another"),
         ("swiglu", "modern", {"ffn_bias": True}, "another"),
         ("gelu", "gpt2", {}, "another"),

@@ -1,49 +1,24 @@
-"""One percent-format source becomes two notebooks, the student's and the solution's; see `grammar`."""
+"""Third step: the cells of a lesson become the student's notebook and the solution's, not yet executed.
+
+`[[heads-removed]]` becomes a link to the section of that evidence, and nothing in that section itself. Marks in a row
+share one pair of parentheses and name a section once.
+"""
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
 from typing import Any
+from urllib.parse import quote
 
-import jupytext
 from nbformat import NotebookNode, v4
 
-from .claims import claim_problems, linked
-from .grammar import Cell, essential, grammar_problems, solved, stub
-from .plans import Part, parts, plan_table, title_problems
+from .plans import parts, plan_table
+from .read import EVIDENCE_MARK, Cell, Lesson, essential, last_heading, solved, stub
 
-FILE_NAME = re.compile(r"(\d\d)_([a-z]+)\.py")
-HEADER = re.compile(r"# %%(?= |$)")
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A checked lesson: its name `NN_topic`, its number `NN`, its cells in order and what of them is taught when."""
-
-    name: str
-    number: str
-    cells: tuple[Cell, ...]
-    taught: tuple[Part, ...]
-
-
-def read_lesson(path: Path) -> Lesson:
-    """One lesson source, read and checked.
-
-    Raises: ValueError with one line per problem: file, line, what is wrong and how to fix it.
-    """
-    named = FILE_NAME.fullmatch(path.name)
-    if not named:
-        says = "rename it to NN_topic.py, two digits and one lower-case word: 05_attention.py"
-        raise ValueError(f"{path.name}:1: {says}")
-    cells = read_cells(path)
-    found, taught = grammar_problems(cells, *named.groups()), []
-    if not found:
-        taught = parts(cells)
-        found = sorted([*title_problems(cells[0].text, taught), *claim_problems(cells)])
-    if found:
-        raise ValueError("\n".join(f"{path.name}:{line}: {text}" for line, text in found))
-    return Lesson(path.stem, named[1], cells, tuple(taught))
+MARKS_IN_A_ROW = re.compile(rf"(?:{EVIDENCE_MARK.pattern})+")
+PLAIN = "?,:&!()'"
 
 
 def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
@@ -60,22 +35,38 @@ def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
     ]
     if role == "solution":
         note = {"tags": ["note"], "slideshow": {"slide_type": "notes"}}
-        cells.insert(1, v4.new_markdown_cell(plan_table(lesson.taught), id=f"{lesson.number}-plan", metadata=note))
+        table = plan_table(parts(lesson.cells))
+        cells.insert(1, v4.new_markdown_cell(table, id=f"{lesson.number}-plan", metadata=note))
     return v4.new_notebook(cells=cells)
 
 
-def read_cells(path: Path) -> tuple[Cell, ...]:
-    """The cells of a source, not yet checked."""
-    text = path.read_text(encoding="utf-8")
-    lines = [number for number, line in enumerate(text.split("\n"), 1) if HEADER.match(line)]
-    nodes = jupytext.reads(text, fmt="py:percent").cells
-    if not nodes or len(lines) != len(nodes):
-        says = "begin with a `# %%` header, and let no string hold a line that looks like one"
-        raise ValueError(f"{path.name}:1: {says}")
-    for node in nodes:
-        node.metadata.pop("lines_to_next_cell", None)  # jupytext's own note
-    both = zip(lines, nodes, strict=True)
-    return tuple(Cell(line, node.cell_type, node.source, dict(node.metadata)) for line, node in both)
+def linked(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells, their marks replaced by links to the sections that hold the evidence.
+
+    JupyterLab compares a link with a heading as it is written, so few signs are escaped.
+    """
+    ends = list(accumulate(cells, _section, initial=""))  # the section before each cell, and that after the last
+    places = {cell.meta["evidence"]: end for cell, end in zip(cells, ends, strict=False) if "evidence" in cell.meta}
+
+    def link(section: str) -> str:
+        number = re.match(r"(\d+)\. ", section)
+        shown = f"section {number[1]}" if number else section
+        return f"[{shown}](#{quote(section.replace(' ', '-'), safe=PLAIN)})"
+
+    def links(marks: re.Match[str], before: str) -> str:
+        here = last_heading(marks.string[: marks.start()], before)
+        elsewhere = dict.fromkeys(places[name] for name in EVIDENCE_MARK.findall(marks[0]) if places[name] != here)
+        return f" ({', '.join(map(link, elsewhere))})" if elsewhere else ""
+
+    def text(cell: Cell, before: str) -> str:
+        return MARKS_IN_A_ROW.sub(partial(links, before=before), cell.text) if cell.kind == "markdown" else cell.text
+
+    return [replace(cell, text=text(cell, before)) for cell, before in zip(cells, ends, strict=False)]
+
+
+def _section(before: str, cell: Cell) -> str:
+    """The section that a cell ends in."""
+    return last_heading(cell.text, before) if cell.kind == "markdown" else before
 
 
 def _text(cell: Cell, role: str) -> str:

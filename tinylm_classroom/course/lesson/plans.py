@@ -6,19 +6,17 @@ minutes that its header states. Drawings and questions of the notes come on top.
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from .claims import HEADING
-from .grammar import PLANS, Cell, Problem
-from .notes import UNTAUGHT, board_work
+from .notes import board_work
+from .read import HEADING, PLANS, UNTAUGHT, Cell
 
 WORDS_PER_MINUTE = 130
 # Minutes for each call: a picture, a prediction with its vote, a view that is moved, a shape trace, the library's code.
 CALLS = {"predict": 2.0, "control": 2.0, "trace": 1.0, "show": 1.0}
 FIGURE, VIEW, CODE = 1.0, 2.0, 0.25
 PLUMBING = {"exercise", "check", "solution"}
-TEACHES = re.compile(r"Teaches\*? in about (\d+) minutes?(?:, plus (\d+) of exercises)?\.")
 
 
 class Part(NamedTuple):
@@ -75,16 +73,6 @@ def plan_table(taught: Sequence[Part]) -> str:
     long = [f"The plan for {plan} minutes is too long by {sums[plan] - plan}." for plan in PLANS if sums[plan] > plan]
     said = "All minutes are estimates, computed from words, pictures, predictions and exercises."
     return "\n".join(["**Plans.** " + " ".join([said, *long]), "", *lines])
-
-
-def title_problems(title: str, taught: Sequence[Part]) -> Iterator[Problem]:
-    """Other minutes in the title than those of the sections and exercises."""
-    exercises = sum(part.minutes for part in taught if part.is_exercise)
-    talk = sum(part.minutes for part in taught) - exercises
-    found = TEACHES.search(" ".join(title.split()))
-    if not found or (int(found[1]), int(found[2] or 0)) != (talk, exercises):
-        more = f", plus {exercises} of exercises" if exercises else ""
-        yield 1, f"say in the title cell `*Teaches* in about {talk} minute{'s' * (talk > 1)}{more}.`, as computed"
 
 
 def _minutes(cell: Cell) -> float:

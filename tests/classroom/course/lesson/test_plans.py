@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_classroom.course.grammar import PLANS, Cell
-from tinylm_classroom.course.notes import note_problems
-from tinylm_classroom.course.plans import parts, plan_minutes, plan_table, title_problems
-from tinylm_classroom.course.source import read_cells
+from tinylm_classroom.course.lesson.notes import note_problems
+from tinylm_classroom.course.lesson.plans import parts, plan_minutes, plan_table
+from tinylm_classroom.course.lesson.read import PLANS, Cell, read_lesson
+from tinylm_classroom.course.lesson.rules import title_problems
 from tinylm_classroom.folders import NOTEBOOKS
 
 SOURCES = sorted(NOTEBOOKS.glob("source/*.py"))
@@ -76,7 +76,7 @@ def test_drawings_and_questions_come_on_top_of_a_plan_that_has_their_section():
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_the_plans_of_a_lesson_fit_and_each_section_has_its_note(source: Path) -> None:
-    cells = read_cells(source)
+    cells = read_lesson(source).cells
     sums = plan_minutes(parts(cells))
     assert list(note_problems(cells)) == []
     assert [plan for plan in PLANS if sums[plan] > plan] == []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tinylm_classroom.course.grammar import Cell
-from tinylm_classroom.course.notes import NOTE, board_work, introduces, note_problems, usual_answers
+from tinylm_classroom.course.lesson.notes import NOTE, board_work, introduces, note_problems, usual_answers
+from tinylm_classroom.course.lesson.read import Cell
 
 FORM = "\n\n".join(f"**{part}** x" for part in NOTE)
 ANSWERS = """**Say.** - *no answer* (`no`): It is not.

@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .claims import HEADING
-from .grammar import Cell, Problem
+from .read import HEADING, UNTAUGHT, Cell
 
 NOTE = ("Say.", "Draw.", "Ask.", "Usual answers.", "Cut if short.")
-UNTAUGHT = "Sources"
 ANSWER = re.compile(r"^- \*.+?\* \(([^)]*)\):.*", re.MULTILINE)
 BOARD = re.compile(r"^\*\*(?:Draw|Ask)\.\*\*", re.MULTILINE)
 
@@ -43,7 +41,7 @@ def board_work(note: str) -> int:
     return len(BOARD.findall(note))
 
 
-def note_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
+def note_problems(cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
     """Each section that is taught without a note in the one form directly before it."""
     for before, cell in itertools.pairwise(cells):
         heading = HEADING.match(cell.text) if cell.kind == "markdown" and not cell.tags else None

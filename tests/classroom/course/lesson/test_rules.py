@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tinylm_classroom.course.claims import without_evidence
-from tinylm_classroom.course.source import read_lesson, to_notebook
+from tinylm_classroom.course.lesson.read import read_lesson
+from tinylm_classroom.course.lesson.rules import check_rules, without_evidence
+from tinylm_classroom.course.lesson.transform import to_notebook
 from tinylm_classroom.folders import NOTEBOOKS
 
 LESSON = """# %% [markdown]
@@ -35,7 +36,9 @@ assert 3 / 2 == 1.5
 def lesson(folder: Path, text: str = LESSON):
     path = folder / "05_halves.py"
     path.write_text(text, encoding="utf-8")
-    return read_lesson(path)
+    read = read_lesson(path)
+    check_rules(read)
+    return read
 
 
 def test_a_mark_becomes_a_link_to_another_section_and_nothing_in_its_own(tmp_path):

@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 from nbformat import NotebookNode, v4
 
-from tinylm_classroom.course.cut import ROWS, cut, is_plumbing, rows
+from tinylm_classroom.course.lesson.cut import ROWS, cut, is_plumbing, rows
 from tinylm_classroom.views.predict import predict
 
 TITLE, SECTION = "# 05 Halves\n**What is half?**", "## 1. One half\nA half is a part of two."

@@ -11,7 +11,7 @@ from math import ceil
 
 from nbformat import NotebookNode
 
-from ..views.base import MIME
+from ...views.base import MIME
 
 ROWS, LETTERS = 16, 74  # of a slide: lines of text, and the letters of a line
 LEAD_ROWS = 2.6  # of a sentence that may introduce a picture on its slide

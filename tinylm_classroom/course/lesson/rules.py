@@ -1,21 +1,10 @@
-"""The grammar of a lesson's source: which tags and keys a cell may carry, and what its text must keep to.
+"""Second step: what a source must keep to, as problems that each name a line and the way to fix it.
 
-    # %% [markdown] plan=80                         a section that a class of 50 minutes leaves out; 110: also one of 80
-    # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2 plan=80
-    # %% [markdown] slide="say"                     said, not shown: on a slide it is in the speaker's notes
-    # %% evidence="heads-removed"                   what each sentence marked [[heads-removed]] rests on
-    # %% rows=["S0-13"]                             a claim of the documents this course grew from, covered by this cell
-    # %% tags=["check"]                             comes after its exercise
-    # %% [markdown] tags=["solution"]               in the solution notebook only: the explanation
-    # %% [markdown] tags=["note"]                   for the presenter: in the solution notebook only, slide type notes
-    # %% tags=["signature"]                         its figure is the lesson's picture on the site, not the first one
-    # %% tags=["source-hidden"]                     the code is folded, its output is not
-    # %% tags=["raises-exception"]                  must raise, in the build and under nbval
-    # %% tags=["nbval-ignore-output"]               at most one output cell in ten
+Headers have known tags and keys. No `show(...)` of a thing comes before the exercise of its name. Each sentence on what
+a part is for names the cell whose experiment could refute it:
 
-No `show(...)` of a thing comes before the exercise of its name. An exercise holds its solution between the lines
-`# SOLUTION` and `# END`; a student gets `raise NotImplementedError`. In other cells of more than 12 lines a slide shows
-the lines between `# ESSENTIAL` and `# END`. `notes` says how a note is written, `plans` how minutes are computed.
+    # %% evidence="heads-removed"          a code cell that can fail: an assert, a check, or what `measured` prints
+    # - Without this head most quotations are wrong. [[heads-removed]]
 """
 
 import ast
@@ -24,9 +13,24 @@ import itertools
 import re
 import tokenize
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
-from typing import Any
+
+from .plans import Part, parts
+from .read import (
+    END,
+    ESSENTIAL,
+    EVIDENCE_MARK,
+    PLANS,
+    SOLUTION,
+    SOLUTION_BLOCK,
+    SUMMARY,
+    Cell,
+    Lesson,
+    essential,
+    last_heading,
+    solved,
+    stub,
+)
 
 KEYS = {
     **dict.fromkeys(("tags", "rows"), list),
@@ -38,7 +42,6 @@ TAGS = {
     "markdown": ("solution", "note"),
 }
 SLIDES = ("slide", "subslide", "fragment", "skip", "say")
-PLANS = (50, 80, 110)
 BANNED = {
     r"\bclear_output\b": "nbval cannot compare clear_output: print the final state once",
     r"\bdisplay_id\b|\bupdate_display\b": "nbval cannot compare display updates: display the final state once",
@@ -46,59 +49,89 @@ BANNED = {
     r"\bset_matplotlib_formats\b|['\"]svg['\"]": "an untrusted notebook shows no SVG: use figures.display",
 }
 MAX_LINES, MEDIAN_LINES, SLIDE_LINES = 25, 6, 12
-SOLUTION, ESSENTIAL, END = "# SOLUTION", "# ESSENTIAL", "# END"
-SOLUTION_BLOCK = re.compile(rf"^( *){SOLUTION}\n(.*?)^ *{END}$", re.MULTILINE | re.DOTALL)
 RUNS = re.compile(r"Runs\*? in about \d+ s\b")
+TEACHES = re.compile(r"Teaches\*? in about (\d+) minutes?(?:, plus (\d+) of exercises)?\.")
+# What a part of a model is for, what can be left out, what holds in general.
+CLAIM = re.compile(
+    r"\b(?:is|are|was|were) (?:there )?for\b(?! (?:lessons?|sections?|checking)\b)"
+    r"|\bleft out\b|\bresponsible for\b|\bserves?\b|\bgenerali[sz]e"
+    r"|\b(?:is|are) (?:not |never |no longer )?(?:needed|necessary)\b"
+)
 
 Problem = tuple[int, str]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One cell of a source and the line of its header."""
-
-    line: int
-    kind: str
-    text: str
-    meta: dict[str, Any]
-
-    @property
-    def tags(self) -> list[str]:
-        """The tags of its header."""
-        return self.meta.get("tags", [])
+def check_rules(lesson: Lesson) -> None:
+    """Raises ValueError with one line per problem: file, line, what is wrong and how to fix it."""
+    found = grammar_problems(lesson)
+    if not found:
+        found = sorted([*title_problems(lesson.cells[0].text, parts(lesson.cells)), *claim_problems(lesson.cells)])
+    if found:
+        raise ValueError("\n".join(f"{lesson.name}.py:{line}: {text}" for line, text in found))
 
 
-def stub(text: str) -> str:
-    """The code of an exercise as a student gets it: `raise NotImplementedError` for each solution block."""
-    return SOLUTION_BLOCK.sub(r"\1raise NotImplementedError", text)
-
-
-def solved(text: str) -> str:
-    """The code of a cell, an exercise with its solution, without the marker lines."""
-    return "\n".join(line for line in text.split("\n") if line.strip() not in (SOLUTION, ESSENTIAL, END))
-
-
-def essential(text: str) -> list[list[int]]:
-    """The first and the last of each group of essential lines, counted from 1 without the marker lines."""
-    found, n_lines = [], 0
-    for line in map(str.strip, text.split("\n")):
-        if line == ESSENTIAL:
-            found.append([n_lines + 1, n_lines])
-        elif line == END and found and found[-1][1] < found[-1][0]:
-            found[-1][1] = n_lines
-        n_lines += line not in (SOLUTION, ESSENTIAL, END)
-    return found
-
-
-def grammar_problems(cells: Sequence[Cell], number: str, topic: str) -> list[Problem]:
+def grammar_problems(lesson: Lesson) -> list[Problem]:
     """All that is outside the grammar, as (line, what and how to fix it), in the order of the lines."""
+    cells = lesson.cells
     found = [problem for cell in cells for problem in _header_problems(cell)]
     if not found:  # the rules below rely on well-formed headers
         rules = (_block_problems, _banned_problems, _code_problems)
         found = [problem for cell in cells for rule in rules for problem in rule(cell)]
-        found += [*_title_problems(cells, number, topic), *_order_problems(cells), *_length_problems(cells)]
+        found += [*_title_problems(lesson), *_order_problems(cells), *_length_problems(cells)]
         found = found or [*_spoiler_problems(cells)]
     return sorted(found)
+
+
+def claim_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
+    """The marks without a cell, the cells without a mark and those that could refute nothing."""
+    marks = [(cell, name) for cell in cells if cell.kind == "markdown" for name in EVIDENCE_MARK.findall(cell.text)]
+    named = [cell for cell in cells if "evidence" in cell.meta]
+    names = [cell.meta["evidence"] for cell in named]
+    for cell, name in marks:
+        if name not in names:
+            yield cell.line, f"[[{name}]] names no evidence; there is {', '.join(names) or 'none'}"
+    for cell, name in zip(named, names, strict=True):
+        if names.count(name) > 1:
+            yield cell.line, f"give the evidence a name of its own: {name!r} is taken"
+        if name not in {mark for _, mark in marks}:
+            yield cell.line, f"no claim names the evidence {name!r}: add [[{name}]] to the sentence, or remove the key"
+        if not refutes(cell):
+            yield cell.line, f"the evidence {name!r} must be able to fail: add an assert of what is claimed"
+
+
+def refutes(cell: Cell) -> bool:
+    """Whether the cell is in both copies and fails, or reports, where its claim is false.
+
+    What depends on the reader's machine is not asserted: `measured` prints it, and the reader judges.
+    """
+    if cell.kind != "code" or {"solution", "note"} & set(cell.tags):
+        return False
+    nodes = list(ast.walk(ast.parse(cell.text)))
+    named = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
+    fails = any(isinstance(node, ast.Assert | ast.Raise) for node in nodes)
+    return "check" in cell.tags or fails or "measured" in named or any(name.startswith("assert_") for name in named)
+
+
+def without_evidence(cells: Sequence[Cell]) -> list[Problem]:
+    """Each bullet of the summary, and each paragraph that says what a part is for, without a mark."""
+    found, section = [], ""
+    for cell in cells:
+        for text in re.split(r"\n\n+|\n(?=- |## )", cell.text) if cell.kind == "markdown" else ():
+            section = last_heading(text, section)
+            claims = text.startswith("- ") if section == SUMMARY else CLAIM.search(_prose(text))
+            if claims and not EVIDENCE_MARK.search(text):
+                found.append((cell.line, " ".join(text.split())[:160]))
+    return found
+
+
+def title_problems(title: str, taught: Sequence[Part]) -> Iterator[Problem]:
+    """Other minutes in the title than those of the sections and exercises."""
+    exercises = sum(part.minutes for part in taught if part.is_exercise)
+    talk = sum(part.minutes for part in taught) - exercises
+    found = TEACHES.search(" ".join(title.split()))
+    if not found or (int(found[1]), int(found[2] or 0)) != (talk, exercises):
+        more = f", plus {exercises} of exercises" if exercises else ""
+        yield 1, f"say in the title cell `*Teaches* in about {talk} minute{'s' * (talk > 1)}{more}.`, as computed"
 
 
 def _header_problems(cell: Cell) -> Iterator[Problem]:
@@ -186,11 +219,11 @@ def _code_problems(cell: Cell) -> Iterator[Problem]:
         yield cell.line, f"define {cell.meta['name']} in the exercise of that name"
 
 
-def _title_problems(cells: Sequence[Cell], number: str, topic: str) -> Iterator[Problem]:
-    title, heading = " ".join(cells[0].text.split()), f"# {number} {topic.capitalize()}"
-    if cells[0].kind != "markdown" or cells[0].text.split("\n")[0].strip() != heading:
+def _title_problems(lesson: Lesson) -> Iterator[Problem]:
+    first, heading = lesson.cells[0], f"# {lesson.number} {lesson.topic.capitalize()}"
+    if first.kind != "markdown" or first.text.split("\n")[0].strip() != heading:
         yield 1, f"begin with a markdown cell whose first line is `{heading}`"
-    if not RUNS.search(title):
+    if not RUNS.search(" ".join(first.text.split())):
         yield 1, "say in the title cell how long the lesson runs: `*Runs* in about 20 s on two cores.`"
 
 
@@ -225,3 +258,7 @@ def _spoiler_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
 
 def _spelled(name: str) -> str:
     return name.replace("_", "").lower()
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"`[^`]*`|^#+ .*$|^\|.*$", " ", text, flags=re.MULTILINE)
