@@ -1,5 +1,6 @@
-"""TinyLM: a modern decoder-only language model in a library small enough to read from end to end."""
+"""TinyLM: a modern decoder-only language model in a library small enough to read whole."""
 
+from .beams import beam_search
 from .cache import KVCache
 from .config import ModelConfig, TrainConfig
 from .data import RandomWindows, every_window, load_corpus, open_tokens, split, write_tokens
@@ -7,9 +8,25 @@ from .lora import add_lora, load_lora, merge_lora, remove_lora, save_lora, unmer
 from .model import TransformerLM
 from .presets import preset
 from .pretrained import load_hf, load_hf_tokenizer, load_model, load_pretrained, save_hf
-from .sampling import beam_search, generate, next_token_probs, stream
-from .text import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer, load_tokenizer, train_bpe
-from .training import build_optimizer, checkpoint, choose_device, evaluate, next_token_loss, token_log_probs, train
+from .sampling import generate, next_token_probs, stream
+from .text import (
+    BPETokenizer,
+    ByteTokenizer,
+    CharTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    load_tokenizer,
+    train_bpe,
+)
+from .training import (
+    build_optimizer,
+    checkpoint,
+    choose_device,
+    evaluate,
+    next_token_loss,
+    token_log_probs,
+    train,
+)
 from .writing import pad_left, stream_text
 
 __version__ = "0.1.0"

@@ -1,4 +1,6 @@
-"""The command line: python -m tinylm_lib train | sample | eval | tokens, and what an entry point adds to it."""
+"""The command line: python -m tinylm_lib train | sample | eval | tokens, and what an entry point
+adds to it.
+"""
 
 import argparse
 import re
@@ -16,24 +18,32 @@ from .files import print_anything
 def parser() -> argparse.ArgumentParser:
     """Build the command line."""
     name = "tinylm" if Path(sys.argv[0]).stem == "tinylm" else "python -m tinylm_lib"
-    top = argparse.ArgumentParser(prog=name, description="Train, sample and measure a language model.")
+    top = argparse.ArgumentParser(
+        prog=name, description=("Train, sample and measure a language model.")
+    )
     top.add_argument("--version", action="version", version=f"tinylm {__version__}")
     commands = top.add_subparsers(dest="command", required=True)
     added = [found.load() for found in entry_points(group="tinylm.commands")]
     for add in (*COMMANDS, *added):
         add(commands)
-    if not added:  # a checkout that is not installed, or was before the course had a package of its own
-        top.usage = f"{name} command [options]; lab and others come with: python -m pip install -e ."
+    # a checkout that is not installed, or was before the course had a package of its own
+    if not added:
+        top.usage = (
+            f"{name} command [options]; lab and others come with: python -m pip install -e ."
+        )
     return top
 
 
 def in_one_line(text: str) -> str:
-    """A text whose line breaks and other characters that do not print are written as \\n and the like."""
+    """A text whose line breaks and other characters that do not print are written as \\n and the
+    like.
+    """
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def failure(e: Exception) -> str:
-    """What to say of a mistake of the user's and of a machine that lacks something; "" for other errors.
+    """What to say of a mistake of the user's and of a machine that lacks something; "" for other
+    errors.
 
     On a CPU only the text of an error shows that memory ran out.
     """
@@ -41,8 +51,9 @@ def failure(e: Exception) -> str:
         return str(e) or type(e).__name__
     if isinstance(e, RuntimeError) and isinstance(e, torch._dynamo.exc.TorchDynamoException):
         return (
-            f"--compile does not work here ({str(e).strip().splitlines()[0]}). It needs a C++ compiler (on Linux g++, "
-            f"on macOS that of xcode-select --install, on Windows Visual Studio's), on a GPU Triton; or leave it out"
+            f"--compile does not work here ({str(e).strip().splitlines()[0]}). It needs a C++ "
+            "compiler (on Linux g++, on macOS that of xcode-select --install, on Windows Visual "
+            "Studio's), on a GPU Triton; or leave it out"
         )
     signs = "can't allocate memory|not enough memory|Storage size calculation overflowed"
     if not isinstance(e, MemoryError | torch.OutOfMemoryError) and not re.search(signs, str(e)):

@@ -10,44 +10,59 @@ from .layers import cast
 
 
 class KVCache:
-    """Room for `max_len` positions of every layer's keys and values; `.length` positions are filled.
+    """Room for `max_len` positions of every layer's keys and values; `.length` are filled.
 
-    One tensor (B, G, max_len, D) per layer for keys and one for values: 2 * L * B * G * max_len * D elements.
-    Works with gradients on: then a write makes a new tensor, because autograd forbids overwriting what it saved.
+    One tensor (B, G, max_len, D) per layer for keys and one for values: 2 * L * B * G * max_len * D
+    elements.
+    Works with gradients on: then a write makes a new tensor, because autograd forbids overwriting
+    what it saved.
     """
 
-    def __init__(self, config: ModelConfig, batch_size: int, max_len: int, device: Any = None, dtype: Any = None):
+    def __init__(
+        self,
+        config: ModelConfig,
+        batch_size: int,
+        max_len: int,
+        device: Any = None,
+        dtype: Any = None,
+    ):
         if batch_size < 1 or max_len < 1:
-            raise ValueError(f"batch_size and max_len must be at least 1, got {batch_size} and {max_len}")
-        self.max_len, self.length = max_len, 0
+            got = f"{batch_size} and {max_len}"
+            raise ValueError(f"batch_size and max_len must be at least 1, got {got}")
+        self.max_len = max_len
+        self.length = 0
         shape = (batch_size, config.n_kv_heads, max_len, config.d_head)
-        self.keys = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.n_layers)]
-        self.values = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.n_layers)]
+        layers = range(config.n_layers)
+        self.keys = [torch.zeros(shape, device=device, dtype=dtype) for _ in layers]
+        self.values = [torch.zeros(shape, device=device, dtype=dtype) for _ in layers]
 
     def check(self, batch_size: int, n_new: int) -> None:
         """Raise ValueError unless `n_new` more positions of `batch_size` sequences fit."""
-        if batch_size != len(self.keys[0]):
-            raise ValueError(f"the cache was made for batch size {len(self.keys[0])}, got {batch_size}")
+        rows = len(self.keys[0])
+        if batch_size != rows:
+            raise ValueError(f"the cache was made for batch size {rows}, got {batch_size}")
         if self.length + n_new > self.max_len:
             raise ValueError(
-                f"the cache holds {self.length} of at most {self.max_len} positions, {n_new} more do not fit; "
-                f"make it longer or call reset()"
+                f"the cache holds {self.length} of at most {self.max_len} positions, {n_new} more "
+                "do not fit; make it longer or call reset()"
             )
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store the newest k and v (B, G, T, D) of a layer after the first `.length` positions.
 
-        Returns all keys and values so far, each (B, G, S, D) in the dtype of k and v. The model moves `.length`
-        once all layers are through.
+        Returns all keys and values so far, each (B, G, S, D) in the dtype of k and v. The model
+        moves `.length` once all layers are through.
         """
         self.check(k.shape[0], k.shape[-2])
         end = self.length + k.shape[-2]
         self.keys[layer] = _write(self.keys[layer], k, self.length)
         self.values[layer] = _write(self.values[layer], v, self.length)
-        return cast(self.keys[layer].narrow(2, 0, end), k.dtype), cast(self.values[layer].narrow(2, 0, end), v.dtype)
+        keys = self.keys[layer].narrow(2, 0, end)
+        values = self.values[layer].narrow(2, 0, end)
+        return cast(keys, k.dtype), cast(values, v.dtype)
 
     def select(self, rows: Tensor) -> None:
-        """Keep the sequences `rows` (B,) of the batch, in that order; a row may be taken several times."""
+        """Keep the sequences `rows` (B,) of the batch, in that order, a row also several times."""
         self.keys = [k.index_select(0, rows) for k in self.keys]
         self.values = [v.index_select(0, rows) for v in self.values]
 

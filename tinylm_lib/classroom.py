@@ -1,4 +1,6 @@
-"""The old door: notebooks and kept parts of earlier editions say `from tinylm_lib.classroom import check`."""
+"""The old door: notebooks and kept parts of earlier editions say
+`from tinylm_lib.classroom import check`.
+"""
 
 import warnings
 from importlib import import_module

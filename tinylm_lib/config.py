@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_args
 
 _R = TypeVar("_R", bound="Record")
 
-# The tables of choices. The file that defines the classes of a table fills it, so that a name is written only there,
-# and a config knows the names without torch.
+# The tables of choices. The file that defines the classes of a table fills it, so that a name is
+# written only there, and a config knows the names without torch.
 NORMS: dict[str, Any] = {}  # layers
 LAYOUTS: dict[str, Any] = {}  # positions
 POSITIONS: dict[str, tuple[Any, Any]] = {}  # positions
@@ -28,23 +28,28 @@ def choice(default: str | None, table: Mapping[str, Any], help: str) -> Any:
 
 
 def option(default: Any, help: str, low: float | None = None, high: float | None = None) -> Any:
-    """A dataclass field with a help text and, for numbers, the smallest and largest allowed value."""
+    """A dataclass field with a help text and, for numbers, the smallest and largest value."""
     return field(default=default, metadata={"help": help, "low": low, "high": high})
 
 
 def check_record(record: Any) -> None:
-    """Raise ValueError for the first field of a wrong type, an unknown name or a number out of its range."""
+    """Raise ValueError for the first wrong type, unknown name or number out of its range."""
     for f in fields(record):
-        value, meta, kinds = getattr(record, f.name), f.metadata, field_types(f)
+        value = getattr(record, f.name)
+        meta = f.metadata
+        kinds = field_types(f)
         if value is None and (f.default is None or type(None) in kinds):
             continue
         fits = isinstance(value, kinds) or (float in kinds and type(value) is int)
-        if not fits or (isinstance(value, bool) and bool not in kinds) or value in (math.inf, -math.inf):
+        is_number = not isinstance(value, bool) or bool in kinds
+        if not fits or not is_number or value in (math.inf, -math.inf):
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise ValueError(f"{f.name} must be a finite {wanted}, got {value!r}")
         if "choices" in meta and value not in meta["choices"]:
-            raise ValueError(f"{f.name} {value!r} is unknown; choose one of {', '.join(meta['choices'])}")
-        low, high = meta.get("low"), meta.get("high")
+            names = ", ".join(meta["choices"])
+            raise ValueError(f"{f.name} {value!r} is unknown; choose one of {names}")
+        low = meta.get("low")
+        high = meta.get("high")
         if (low is not None and not value >= low) or (high is not None and not value <= high):
             bounds = f"at least {low}" if high is None else f"from {low} to {high}"
             raise ValueError(f"{f.name} must be {bounds}, got {value}")
@@ -71,36 +76,43 @@ class Record:
         """
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(values) - known):
-            raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+            names = ", ".join(sorted(known))
+            raise ValueError(f"{cls.__name__} has no field {', '.join(unknown)}; it has {names}")
         return cls(**values)
 
 
 @dataclass(frozen=True)
 class RopeScaling(Record):
-    """Llama 3's stretch of the slow rotary frequencies, for contexts longer than the first training used.
+    """Llama 3's stretch of the slow rotary frequencies, for longer contexts than trained at first.
 
-    Source: Grattafiori et al. 2024, "The Llama 3 Herd of Models", and the released Llama 3.1 configuration.
+    Source: Grattafiori et al. 2024, "The Llama 3 Herd of Models", and the released configuration.
     """
 
     factor: float = option(8.0, "slow frequencies are divided by this", low=1.0)
-    low_freq_factor: float = option(1.0, "wavelengths above original_max_seq_len / this are stretched fully", low=0.0)
-    high_freq_factor: float = option(4.0, "wavelengths below original_max_seq_len / this are kept", low=0.0)
+    low_freq_factor: float = option(
+        1.0, "wavelengths above original_max_seq_len / this are stretched fully", low=0.0
+    )
+    high_freq_factor: float = option(
+        4.0, "wavelengths below original_max_seq_len / this are kept", low=0.0
+    )
     original_max_seq_len: int = option(8192, "positions that the first training used", low=1)
 
     def __post_init__(self) -> None:
         check_record(self)
         if self.high_freq_factor <= self.low_freq_factor:
             raise ValueError(
-                f"high_freq_factor must exceed low_freq_factor, got {self.high_freq_factor} and {self.low_freq_factor}"
+                f"high_freq_factor must exceed low_freq_factor, got {self.high_freq_factor} and "
+                f"{self.low_freq_factor}"
             )
 
 
 @dataclass(frozen=True)
 class ModelConfig(Record):
-    """Every choice and size of one model. Sizes left at None are derived, so that a built config has none left.
+    """Every choice and size of one model.
 
-    Raises ValueError, which names the field and the value and says what to do, for sizes that cannot work and for
-    unknown names.
+    Sizes left at None are derived, so that a built config has none left.
+    Raises ValueError, which names the field and the value and says what to do, for sizes that
+    cannot work and for unknown names.
     """
 
     vocab_size: int = option(256, "V, number of token ids", low=1)
@@ -110,7 +122,7 @@ class ModelConfig(Record):
     n_heads: int = option(4, "H, number of query heads", low=1)
     n_kv_heads: int = option(None, "G, number of key-value heads; default n_heads", low=1)
     d_head: int = option(None, "D, width of one head; default d_model / n_heads", low=1)
-    d_ff: int = option(None, "F, inner width of the feed-forward; default from the ffn's ratio", low=1)
+    d_ff: int = option(None, "F, inner width of the ffn; default from its ratio", low=1)
     d_ff_multiple_of: int = option(64, "a derived d_ff is rounded to a multiple of this", low=1)
 
     block: str = choice("pre_norm", BLOCKS, "where the norms are")
@@ -119,7 +131,7 @@ class ModelConfig(Record):
     position: str = choice("rotary", POSITIONS, "how the model knows word order")
     rope_layout: str = choice("halves", LAYOUTS, "which coordinates rotary pairs up")
     rope_base: float = option(10_000.0, "base of the rotary frequencies", low=1.0)
-    rope_scaling: RopeScaling | None = option(None, "Llama 3's stretch of slow frequencies")  # noqa: RUF009
+    rope_scaling: RopeScaling | None = option(None, "Llama 3's stretch")  # noqa: RUF009
     ffn: str = choice("swiglu", FFNS, "which feed-forward")
     qkv_bias: bool = option(False, "biases on the query, key and value projections")
     o_bias: bool = option(False, "a bias on the attention's output projection")
@@ -130,14 +142,16 @@ class ModelConfig(Record):
 
     init: str = choice("zero_residual", INITS, "initial weights")
     init_std: float = option(
-        0.02, "standard deviation of initial embeddings, and of all matrices with normal and gpt2", low=0.0
+        0.02, "standard deviation of embeddings; with normal and gpt2 of all matrices", low=0.0
     )
     embedding_dropout: float = option(0.0, "dropout on the embedded input", low=0.0, high=1.0)
     attention_dropout: float = option(0.0, "dropout on the attention weights", low=0.0, high=1.0)
     ffn_dropout: float = option(
         0.0, "dropout at the end of the feed-forward, before the block's own", low=0.0, high=1.0
     )
-    residual_dropout: float = option(0.0, "dropout on what a block adds to the residual stream", low=0.0, high=1.0)
+    residual_dropout: float = option(
+        0.0, "dropout on what a block adds to the residual stream", low=0.0, high=1.0
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.rope_scaling, dict):
@@ -160,19 +174,24 @@ class ModelConfig(Record):
         for name, part in zip(("d_model", "d_head"), POSITIONS[self.position], strict=True):
             if getattr(self, name) % part.multiple:
                 raise ValueError(
-                    f"{name} {getattr(self, name)} is odd, but position {self.position!r} works on pairs of "
-                    f"coordinates; choose an even {name} (d_head is d_model / n_heads unless it is given)"
+                    f"{name} {getattr(self, name)} is odd, but position {self.position!r} works on "
+                    f"pairs of coordinates; choose an even {name} (d_head is d_model / n_heads "
+                    "unless it is given)"
                 )
         if self.d_ff is None:
-            object.__setattr__(self, "d_ff", derived_d_ff(self.d_model, FFNS[self.ffn][0].ratio, self.d_ff_multiple_of))
+            part, _ = FFNS[self.ffn]
+            d_ff = derived_d_ff(self.d_model, part.ratio, self.d_ff_multiple_of)
+            object.__setattr__(self, "d_ff", d_ff)
 
 
 def derived_d_ff(d_model: int, ratio: float, multiple_of: int) -> int:
     """The multiple of `multiple_of` nearest to int(ratio * d_model), ties down, and never 0.
 
-    Source: Shazeer 2020, "GLU Variants", section 2: a ratio of 8/3 makes a gated feed-forward as large as a 4x one.
+    Source: Shazeer 2020, "GLU Variants", section 2: a ratio of 8/3 makes a gated feed-forward as
+    large as a 4x one.
     """
-    return max(multiple_of, (int(ratio * d_model) + (multiple_of - 1) // 2) // multiple_of * multiple_of)
+    nearest = (int(ratio * d_model) + (multiple_of - 1) // 2) // multiple_of
+    return max(1, nearest) * multiple_of
 
 
 @dataclass(frozen=True)
@@ -185,9 +204,11 @@ class TrainConfig(Record):
     micro_steps: int = option(1, "backward passes per update", low=1)
     optimizer: str = choice("muon", RULES, "optimizer of the blocks' matrices; AdamW for all else")
     matrix_lr: float = option(4e-3, "peak learning rate of the blocks' matrices", low=0.0, high=1e6)
-    embedding_lr: float = option(3e-2, "peak learning rate of embeddings, head, gains and all else", low=0.0, high=1e6)
+    embedding_lr: float = option(
+        3e-2, "peak learning rate of embeddings, head, gains and all else", low=0.0, high=1e6
+    )
     schedule: str = choice("linear", SCHEDULES, "how the learning rates fall after the warm-up")
-    floor: float = option(0.0, "fraction of the peak learning rates that is left at the end", low=0.0, high=1.0)
+    floor: float = option(0.0, "fraction of the peak rates left at the end", low=0.0, high=1.0)
     warmup_steps: int = option(0, "updates of linear warm-up", low=0)
     weight_decay: float = option(0.0, "decay of everything but gains and biases", low=0.0, high=1e6)
     momentum: float = option(0.9, "Muon's momentum", low=0.0, high=0.99999)
@@ -195,19 +216,25 @@ class TrainConfig(Record):
     beta2: float = option(0.95, "AdamW's decay of the second moment", low=0.0, high=0.99999)
     adam_eps: float = option(1e-8, "AdamW's guard against division by zero", low=0.0)
     clip_norm: float | None = option(1.0, "largest global gradient norm; none never clips", low=0.0)
-    recompute: bool = option(False, "compute a block's activations again in the backward pass instead of keeping them")
+    recompute: bool = option(
+        False, "compute a block's activations again in the backward pass instead of keeping them"
+    )
     precision: str = choice(
-        "auto", PRECISIONS, "of products; auto: bf16 where there are instructions; tf32: on NVIDIA GPUs, fp32 elsewhere"
+        "auto", PRECISIONS, "of products; auto: bf16 where it is fast; tf32: fp32 without a GPU"
     )
     seed: int = option(1, "seed of the initial weights and of the batches", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:
         check_record(self)
         if self.warmup_steps > self.total_steps:
-            raise ValueError(f"warmup_steps {self.warmup_steps} exceeds total_steps {self.total_steps}; lower it")
+            raise ValueError(
+                f"warmup_steps {self.warmup_steps} exceeds total_steps {self.total_steps}; lower it"
+            )
 
 
 def _divisors(number: int) -> str:
     """The first divisors, none above 4096: nobody has more heads."""
     found = [str(n) for n in range(1, min(number, 4096) + 1) if number % n == 0]
-    return ", ".join(found[:12] + ["..."] * (len(found) > 12))
+    if len(found) > 12:
+        found[12:] = ["..."]
+    return ", ".join(found)

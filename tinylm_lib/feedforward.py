@@ -10,7 +10,10 @@ from .layers import Linear, dropout, gelu, gelu_tanh, pick, silu
 
 
 class MLP(nn.Module):
-    """down(activation(up(x))): the classic feed-forward. Source: Vaswani et al. 2017, equation 2."""
+    """down(activation(up(x))): the classic feed-forward.
+
+    Source: Vaswani et al. 2017, equation 2.
+    """
 
     matrices = 2  # of C*F parameters each
     ratio = 4.0  # d_ff / d_model, where d_ff is derived

@@ -1,4 +1,6 @@
-"""Files that are whole or not there, written under another name before they get their own; output that never fails."""
+"""Files that are whole or not there, written under another name before they get their own; output
+that never fails.
+"""
 
 import errno
 import hashlib
@@ -14,15 +16,19 @@ from safetensors import SafetensorError
 
 
 def work_folder(default: Path = Path("work")) -> Path:
-    """Where everything that is made is kept: the folder that the environment variable TINYLM_WORK names."""
+    """Where everything that is made is kept: the folder that the environment variable TINYLM_WORK
+    names.
+    """
     return Path(os.path.expanduser(os.environ.get("TINYLM_WORK") or default))
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file that takes its place at `path` when all is written; after an error nothing of it is left.
+    """Open a new file that takes its place at `path` when all is written; after an error nothing of
+    it is left.
 
-    Raises FileExistsError where `path` is a folder or a device, such as /dev/null, which would be replaced.
+    Raises FileExistsError where `path` is a folder or a device, such as /dev/null, which would be
+    replaced.
     """
     if path.exists() and not path.is_file():
         raise FileExistsError(f"{path} is not a regular file; choose another name")
@@ -45,7 +51,9 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def put_in_place(partial: Path, path: Path) -> None:
-    """Give a finished file, or a folder of files, its own name in one step, when all of it is on the disk."""
+    """Give a finished file, or a folder of files, its own name in one step, when all of it is on
+    the disk.
+    """
     for file in sorted(partial.iterdir()) if partial.is_dir() else [partial]:
         with suppress(PermissionError):  # on a disk that knows no permissions
             os.chmod(file, 0o666 & ~_umask())  # safetensors lets nobody else read
@@ -56,7 +64,7 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 def _umask() -> int:
-    """The permissions that new files do not get; the system shows them only while others are set."""
+    """The permissions that new files do not get; they show only while others are set."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -74,7 +82,9 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def explained(what: str, path: Path) -> Iterator[None]:
-    """Turn a failed write into an OSError that says what cannot be written, where, why, and what to do."""
+    """Turn a failed write into an OSError that says what cannot be written, where, why, and what to
+    do.
+    """
     try:
         yield
     except (OSError, SafetensorError) as e:
@@ -89,9 +99,14 @@ def explained(what: str, path: Path) -> Iterator[None]:
 
 # What a file begins with that is not what its name says, what it then is, and what to do.
 _FOREIGN = {
-    b"version https://git-lfs": "a Git LFS pointer instead of the file; run git lfs pull, or download it again",
+    b"version https://git-lfs": (
+        "a Git LFS pointer instead of the file; run git lfs pull, or download it again"
+    ),
     b"<": "a web page or other markup, not the file itself; download it again",
-    b"PK": "a zip archive, such as a pickle of PyTorch, under another name; take a version of the model in safetensors",
+    b"PK": (
+        "a zip archive, such as a pickle of PyTorch, under another name; take a version of the "
+        "model in safetensors"
+    ),
     b"\x80": "a pickle under another name; take a version of the model in safetensors",
     b"GGUF": "a GGUF file under another name; take a version of the model in safetensors",
     b"\xff\xfe": "a text in UTF-16; save it again as UTF-8",
@@ -100,7 +115,9 @@ _FOREIGN = {
 
 
 def foreign(path: Path) -> str:
-    """What a file is that is not what its name says, and what to do; "" where nothing of that kind is found."""
+    """What a file is that is not what its name says, and what to do; "" where nothing of that kind
+    is found.
+    """
     with open(path, "rb") as file:
         begin = file.read(64)
     if not begin:
@@ -110,7 +127,9 @@ def foreign(path: Path) -> str:
 
 
 def print_anything() -> None:
-    """Print ? for characters that the output cannot encode, such as on a pipe of Windows, instead of failing."""
+    """Print ? for characters that the output cannot encode, such as on a pipe of Windows, instead
+    of failing.
+    """
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", None) in ("strict", "surrogateescape"):
             stream.reconfigure(errors="replace")

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 
-def check_number(name: str, value: Any, kind: type, fits: Callable[[Any], bool], wanted: str) -> None:
+def check_number(
+    name: str, value: Any, kind: type, fits: Callable[[Any], bool], wanted: str
+) -> None:
     """Raise ValueError unless value is a number of that kind that fits."""
     if not isinstance(value, kind) or isinstance(value, bool) or not fits(value):
         raise ValueError(f"{name} must be {wanted}, got {value!r}")
@@ -23,33 +25,45 @@ def check_ids(ids: Tensor, vocab_size: int, values: bool = True) -> None:
     """Raise unless ids is (B, T), not empty, of integers in 0..vocab_size-1.
 
     values: look at the ids themselves too, which makes a GPU wait.
-    Raises TypeError for anything but a tensor of integers, ValueError for a wrong shape or an id out of range.
+    Raises TypeError for anything but a tensor of integers, ValueError for a wrong shape or an id
+    out of range.
     """
     if not isinstance(ids, Tensor):
-        fix = "torch.tensor([tokenizer.encode(text)])" if isinstance(ids, str) else "torch.tensor([[1, 2]]) or pad_left"
+        fix = "torch.tensor([[1, 2]]) or pad_left"
+        if isinstance(ids, str):
+            fix = "torch.tensor([tokenizer.encode(text)])"
         raise TypeError(f"ids must be a tensor, got {type(ids).__name__}; use {fix}")
     if ids.dtype not in (torch.long, torch.int32):
         raise TypeError(f"ids must be integers (torch.long), got {ids.dtype}; use ids.long()")
     if ids.ndim != 2:
-        raise ValueError(f"ids must be (B, T), got {tuple(ids.shape)}; for one sequence use ids[None]")
+        got = tuple(ids.shape)
+        raise ValueError(f"ids must be (B, T), got {got}; for one sequence use ids[None]")
     if ids.numel() == 0:
-        raise ValueError(f"ids {tuple(ids.shape)} hold no token; give at least one, an empty prompt predicts nothing")
+        raise ValueError(
+            f"ids {tuple(ids.shape)} hold no token; give at least one, an empty prompt predicts "
+            "nothing"
+        )
     if values:
         low, high = (int(x) for x in ids.aminmax())
         if low < 0 or high >= vocab_size:
-            raise ValueError(f"token id {low if low < 0 else high} is outside 0..{vocab_size - 1} (vocab_size - 1)")
+            wrong = low if low < 0 else high
+            raise ValueError(f"token id {wrong} is outside 0..{vocab_size - 1} (vocab_size - 1)")
 
 
 def check_padding(padding: Tensor, B: int, S: int, values: bool = True) -> None:
     """Raise ValueError unless padding is (B,), integers in 0..S-1. values: as in `check_ids`."""
-    fits = isinstance(padding, Tensor) and padding.dtype in (torch.long, torch.int32) and padding.shape == (B,)
+    fits = isinstance(padding, Tensor) and padding.shape == (B,)
+    fits = fits and padding.dtype in (torch.long, torch.int32)
     if not fits or (values and not ((padding >= 0) & (padding < S)).all()):
-        wanted = f"a tensor of {B} integers in 0..{S - 1}, the number of ids before the first token of each sequence"
+        wanted = (
+            f"a tensor of {B} integers in 0..{S - 1}, the number of ids before the first token of "
+            "each sequence"
+        )
         raise ValueError(f"padding must be {wanted}; got {padding}")
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model itself, where torch.compile, DataParallel, DDP or an average of weights wraps it under another name."""
+    """The model itself, without what torch.compile, DDP or an average of weights puts around it."""
     children = dict(model.named_children())
     inner = children.get("_orig_mod", children.get("module"))
     return model if inner is None else unwrapped(inner)

@@ -31,16 +31,26 @@ def truncated_normal_(weight: Tensor, std: float) -> Tensor:
 
 
 class Linear(nn.Module):
-    """y = x W^T + b, one dot product per output feature. The weight is stored as (out, in). Notebook 02.
+    """y = x W^T + b, one dot product per output feature. Notebook 02.
 
-    Initial weights: N(0, 2 / (in + out)) cut off at three standard deviations; the bias starts at 0.
+    The weight is stored as (out, in).
+    Initial weights: N(0, 2 / (in + out)) cut off at three standard deviations; the bias is 0.
     Source: Glorot and Bengio 2010, equation 12 (the variance).
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = False, device: Any = None, dtype: Any = None):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
-        self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype)) if bias else None
+        weight = torch.empty(out_features, in_features, device=device, dtype=dtype)
+        zeros = torch.zeros(out_features, device=device, dtype=dtype)
+        self.weight = nn.Parameter(weight)
+        self.bias = nn.Parameter(zeros) if bias else None
         truncated_normal_(self.weight, std=math.sqrt(2 / (in_features + out_features)))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -58,9 +68,12 @@ class Embedding(nn.Module):
     Initial weights: N(0, 1) cut off at three standard deviations.
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, device: Any = None, dtype: Any = None):
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, device: Any = None, dtype: Any = None
+    ):
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
+        weight = torch.empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
+        self.weight = nn.Parameter(weight)
         truncated_normal_(self.weight, std=1.0)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -78,8 +91,9 @@ class Embedding(nn.Module):
 def softmax(x: Tensor, dim: int) -> Tensor:
     """Turn scores into probabilities that sum to 1 along `dim`. Notebook 03.
 
-    x (...): any finite scores. The maximum is subtracted first: this changes no probability, and exp cannot overflow.
-    A slice that is -inf throughout has no answer and gives NaN. Returns the shape and dtype of x.
+    x (...): any finite scores. The maximum is subtracted first: this changes no probability, and
+    exp cannot overflow. A slice that is -inf throughout has no answer and gives NaN. Returns the
+    shape and dtype of x.
     """
     e = torch.exp(x - x.amax(dim, keepdim=True))
     return e / e.sum(dim, keepdim=True)
@@ -91,14 +105,17 @@ def silu(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x * Phi(x), elementwise, Phi the normal distribution function. Source: Hendrycks and Gimpel 2016. Notebook 08."""
+    """x * Phi(x), elementwise, Phi the normal distribution function.
+
+    Source: Hendrycks and Gimpel 2016. Notebook 08.
+    """
     return F.gelu(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2, elementwise: GPT-2's `gelu`, at most 4.8e-4 off.
+    """x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2, elementwise.
 
-    Source: Hendrycks and Gimpel 2016. Notebook 08.
+    GPT-2's `gelu`, at most 4.8e-4 off. Source: Hendrycks and Gimpel 2016. Notebook 08.
     """
     return F.gelu(x, approximate="tanh")
 
@@ -119,14 +136,14 @@ def unchanged(x: Tensor) -> Tensor:
 
 
 def values_at_hand(x: Tensor) -> bool:
-    """Whether the values of x (...) can be read without waiting: on the CPU, and not while compiling."""
+    """Whether x (...) can be read without waiting: on the CPU, and not while compiling."""
     return isinstance(x, Tensor) and x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 class RMSNorm(nn.Module):
-    """Divide by the root mean square of the last dimension, then multiply by a learned gain. Notebook 04.
+    """Divide by the root mean square of the last dimension, then multiply by a learned gain.
 
-    Computed in fp32; the gain is applied before the cast back to the input's dtype.
+    Notebook 04. Computed in fp32; the gain is applied before the cast back to the input's dtype.
     Source: Zhang and Sennrich 2019, equation 4.
     """
 
@@ -143,7 +160,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d). Returns (..., d) in the dtype of x."""
-        z, gain = at_least_fp32(x), self.weight
+        z = at_least_fp32(x)
+        gain = self.weight
         return cast(F.rms_norm(z, gain.shape, cast(gain, z.dtype), self.eps), x.dtype)
 
     def extra_repr(self) -> str:
@@ -174,7 +192,9 @@ class LayerNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (..., d). Returns (..., d) in the dtype of x."""
         z = at_least_fp32(x)
-        return F.layer_norm(z, self.weight.shape, self.weight.to(z.dtype), self.bias.to(z.dtype), self.eps).to(x.dtype)
+        gain = self.weight.to(z.dtype)
+        bias = self.bias.to(z.dtype)
+        return F.layer_norm(z, gain.shape, gain, bias, self.eps).to(x.dtype)
 
     extra_repr = RMSNorm.extra_repr
 
@@ -183,13 +203,13 @@ NORMS |= {"rms": RMSNorm, "layer": LayerNorm}
 
 
 def dropout(fraction: float) -> Callable[[Tensor], Tensor]:
-    """A layer that drops this fraction of its input in training, or none where the fraction is 0."""
+    """A layer that drops this fraction of its input in training, or nothing at 0."""
     return nn.Dropout(fraction) if fraction else unchanged
 
 
 @contextmanager
 def evaluation_mode(model: nn.Module, modules: Sequence[nn.Module] = ()) -> Iterator[None]:
-    """Run with dropout off and without gradients; the submodules that were in training mode are in it again afterwards.
+    """Run with dropout off and without gradients; afterwards every submodule is in its old mode.
 
     modules: `list(model.modules())`, collected once by a caller that enters this mode often.
     """

@@ -1,4 +1,7 @@
-"""Low-rank adaptation: frozen matrices, each with a small trained update next to it. Notebook 18."""
+"""Low-rank adaptation: frozen matrices, each with a small trained update next to it.
+
+Notebook 18.
+"""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +22,8 @@ from .quantization import Int8Weight
 class LoRA(nn.Module):
     """A frozen `Linear` W and a trained update of rank r: y = W x + (alpha / r) B A x.
 
-    lora_a (r, in) starts as N(0, 1 / in), lora_b (out, r) at 0, so that nothing changes at first. Both are in fp32 at
-    least. alpha: default r, so that the factor is 1.
+    lora_a (r, in) starts as N(0, 1 / in), lora_b (out, r) at 0, so that nothing changes at first.
+    Both are in fp32 at least. alpha: default r, so that the factor is 1.
     Raises ValueError for a rank outside 1..min(in, out) and an alpha that is not above 0.
     Source: Hu et al. 2021, "LoRA", section 4.1.
     """
@@ -31,15 +34,24 @@ class LoRA(nn.Module):
         super().__init__()
         n_out, n_in = linear.weight.shape
         if not isinstance(rank, int) or not 1 <= rank <= min(n_in, n_out):
-            raise ValueError(f"rank must be 1 to {min(n_in, n_out)} for a matrix ({n_out}, {n_in}), got {rank!r}")
-        self.rank, self.alpha = rank, float(rank if alpha is None else alpha)
+            raise ValueError(
+                f"rank must be 1 to {min(n_in, n_out)} for a matrix ({n_out}, {n_in}), got {rank!r}"
+            )
+        self.rank = rank
+        self.alpha = float(rank if alpha is None else alpha)
         if not 0 < self.alpha < math.inf:
-            raise ValueError(f"alpha must be above 0, got {alpha!r}; alpha / rank is the factor of the update")
+            raise ValueError(
+                f"alpha must be above 0, got {alpha!r}; alpha / rank is the factor of the update"
+            )
         self.linear = linear.requires_grad_(False)
-        device, dtype = linear.weight.device, torch.promote_types(linear.weight.dtype, torch.float32)
-        self.lora_a = nn.Parameter(torch.randn(rank, n_in, device=device, dtype=dtype) / math.sqrt(n_in))
+        device = linear.weight.device
+        dtype = torch.promote_types(linear.weight.dtype, torch.float32)
+        self.lora_a = nn.Parameter(
+            torch.randn(rank, n_in, device=device, dtype=dtype) / math.sqrt(n_in)
+        )
         self.lora_b = nn.Parameter(torch.zeros(n_out, rank, device=device, dtype=dtype))
-        self.register_buffer("original", None, persistent=False)  # the frozen weight, while the update is merged
+        # the frozen weight, while the update is merged
+        self.register_buffer("original", None, persistent=False)
 
     @property
     def scale(self) -> float:
@@ -75,23 +87,33 @@ class LoRA(nn.Module):
 
     @torch.no_grad()
     def merge(self) -> None:
-        """Add the update to the weight, so that only one product is left. The weight before is kept.
+        """Add the update to the weight, so that only one product is left. The weight before is
+        kept.
 
         Raises ValueError where it is merged already, in training mode, and for a weight in 8 bits.
         """
         if self.original is not None:
             raise ValueError("the update is merged already; added twice it would count twice")
         if self.training:
-            raise ValueError("an update cannot be merged in training mode; train it to the end, then use model.eval()")
+            raise ValueError(
+                "an update cannot be merged in training mode; train it to the end, then use "
+                "model.eval()"
+            )
         if isinstance(self.linear.weight, Int8Weight):
-            raise ValueError("weights in 8 bits cannot take an update; merge it into the model in full, then quantize")
+            raise ValueError(
+                "weights in 8 bits cannot take an update; merge it into the model in full, then "
+                "quantize"
+            )
         merged = self.weight
         self.original = self.linear.weight.clone()
         self.linear.weight.copy_(merged)
 
     @torch.no_grad()
     def unmerge(self) -> None:
-        """Put the weight back that was there before `merge`, bit for bit. Raises ValueError where nothing is merged."""
+        """Put the weight back that was there before `merge`, bit for bit.
+
+        Raises ValueError where nothing is merged.
+        """
         if self.original is None:
             raise ValueError("the update is not merged, so there is nothing to take out")
         self.linear.weight.copy_(self.original)
@@ -105,7 +127,8 @@ class LoRA(nn.Module):
 
     def extra_repr(self) -> str:
         """Shown by print(model)."""
-        return f"rank={self.rank}, alpha={self.alpha:g}" + ", merged" * (self.original is not None)
+        merged = "" if self.original is None else ", merged"
+        return f"rank={self.rank}, alpha={self.alpha:g}{merged}"
 
 
 def lora_layers(model: nn.Module) -> dict[str, LoRA]:
@@ -114,26 +137,42 @@ def lora_layers(model: nn.Module) -> dict[str, LoRA]:
 
 
 def add_lora(
-    model: nn.Module, rank: int, names: Sequence[str] = ("q_proj", "v_proj"), alpha: float | None = None
+    model: nn.Module,
+    rank: int,
+    names: Sequence[str] = ("q_proj", "v_proj"),
+    alpha: float | None = None,
 ) -> list[str]:
-    """Give an update to maps of every block, and freeze everything else; the logits stay as they are.
+    """Give an update to maps of every block, and freeze everything else; the logits stay as they
+    are.
 
-    names: the last part of their names, of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj.
+    names: the last part of their names, of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and
+    down_proj.
     The maps may be in 8 bits: gradients then pass through them to what is before.
     Returns the full names.
-    Raises ValueError, before anything is changed, for a name that the blocks do not have, for a wrong rank or alpha,
-    and for a model that has updates already.
-    Source: Hu et al. 2021, section 4.2 (queries and values); Dettmers et al. 2023, "QLoRA" (over rounded weights).
+    Raises ValueError, before anything is changed, for a name that the blocks do not have, for a
+    wrong rank or alpha, and for a model that has updates already.
+    Source: Hu et al. 2021, section 4.2 (queries and values); Dettmers et al. 2023, "QLoRA" (over
+    rounded weights).
     """
     if lora_layers(model):
         raise ValueError("the model has LoRA updates already; use remove_lora(model) first")
     prefix = "blocks."
-    there = {n: m for n, m in model.named_modules() if n.startswith(prefix) and isinstance(m, Linear)}
+    there = {
+        n: m for n, m in model.named_modules() if n.startswith(prefix) and isinstance(m, Linear)
+    }
     known = list(dict.fromkeys(_last(name) for name in there))
-    if isinstance(names, str) or not names or (wrong := [name for name in names if name not in known]):
+    if (
+        isinstance(names, str)
+        or not names
+        or (wrong := [name for name in names if name not in known])
+    ):
         said = repr(names) if isinstance(names, str) or not names else repr(wrong[0])
-        raise ValueError(f"names must be a list of {', '.join(known)}, the maps inside the blocks; got {said}")
-    made = {name: LoRA(linear, rank, alpha) for name, linear in there.items() if _last(name) in names}
+        raise ValueError(
+            f"names must be a list of {', '.join(known)}, the maps inside the blocks; got {said}"
+        )
+    made = {
+        name: LoRA(linear, rank, alpha) for name, linear in there.items() if _last(name) in names
+    }
     model.requires_grad_(False)
     for name, lora in made.items():
         lora.requires_grad_(True).linear.requires_grad_(False)
@@ -155,7 +194,8 @@ def _put(model: nn.Module, name: str, module: nn.Module) -> None:
 
 
 def merge_lora(model: nn.Module) -> None:
-    """Merge every update into its weight, so that writing costs no more than before; `unmerge_lora` takes them out.
+    """Merge every update into its weight, so that writing costs no more than before; `unmerge_lora`
+    takes them out.
 
     Raises ValueError as `LoRA.merge`, at the first map that cannot be merged.
     """
@@ -186,25 +226,32 @@ def refuse_lora(model: nn.Module, what: str) -> None:
     """Raise ValueError for a model with updates. what: the function that needs plain maps."""
     if lora_layers(model):
         raise ValueError(
-            f"{what} needs plain weights, and this model has LoRA updates; use merge_lora(model) and "
-            f"remove_lora(model), or save the updates alone with save_lora"
+            f"{what} needs plain weights, and this model has LoRA updates; use merge_lora(model) "
+            "and remove_lora(model), or save the updates alone with save_lora"
         )
 
 
 def _some_lora(model: nn.Module) -> dict[str, LoRA]:
     found = lora_layers(model)
     if not found:
-        raise ValueError("the model has no LoRA updates; use add_lora(model, rank) or load_lora(model, path) first")
+        raise ValueError(
+            "the model has no LoRA updates; use add_lora(model, rank) or load_lora(model, path) "
+            "first"
+        )
     return found
 
 
 def lora_state(model: nn.Module) -> dict[str, Tensor]:
-    """The trained tensors alone, lora_a (r, in) and lora_b (out, r) of each map, by their full names.
+    """The trained tensors alone, lora_a (r, in) and lora_b (out, r) of each map, by their full
+    names.
 
     Raises ValueError for a model without updates.
     """
     layers = _some_lora(model)
-    return {f"{name}.{kind}": getattr(lora, kind).detach() for name, lora in layers.items() for kind in _PARTS}
+    found = {}
+    for name, lora in layers.items():
+        found |= {f"{name}.{kind}": getattr(lora, kind).detach() for kind in _PARTS}
+    return found
 
 
 _PARTS = ("lora_a", "lora_b")
@@ -213,7 +260,8 @@ _PARTS = ("lora_a", "lora_b")
 def save_lora(model: nn.Module, path: str | Path) -> Path:
     """Write the updates alone, without the model, to a safetensors file. Returns its path.
 
-    Raises ValueError for a model without updates, OSError, naming the file and what to do, where it cannot be written.
+    Raises ValueError for a model without updates, OSError, naming the file and what to do, where it
+    cannot be written.
     """
     model = unwrapped(model)
     tensors = {name: t.cpu().contiguous() for name, t in lora_state(model).items()}
@@ -225,11 +273,13 @@ def save_lora(model: nn.Module, path: str | Path) -> Path:
 
 
 def load_lora(model: nn.Module, path: str | Path) -> list[str]:
-    """Give a model the updates of a file of `save_lora`; a model that has updates gets these values for its own.
+    """Give a model the updates of a file of `save_lora`; a model that has updates gets these values
+    for its own.
 
     Returns the full names of the maps.
-    Raises FileNotFoundError for no file, ValueError, naming the tensor, where the updates do not fit the model, for
-    another alpha, for updates that are merged, and for a damaged file; the model stays as it was.
+    Raises FileNotFoundError for no file, ValueError, naming the tensor, where the updates do not
+    fit the model, for another alpha, for updates that are merged, and for a damaged file; the model
+    stays as it was.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"{path} does not exist; give one that save_lora wrote")
@@ -237,9 +287,12 @@ def load_lora(model: nn.Module, path: str | Path) -> list[str]:
         with safe_open(path, "pt") as file:
             about = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        rank, alpha = int(about["rank"]), float(about["alpha"])
+        rank = int(about["rank"])
+        alpha = float(about["alpha"])
     except (SafetensorError, KeyError, ValueError) as e:
-        raise ValueError(f"{path} is not a file of save_lora, or it is damaged ({e}); save it again") from None
+        raise ValueError(
+            f"{path} is not a file of save_lora, or it is damaged ({e}); save it again"
+        ) from None
     fresh = not lora_layers(model)
     if fresh:
         names = dict.fromkeys(_last(name.rpartition(".")[0]) for name in tensors)
@@ -255,11 +308,15 @@ def load_lora(model: nn.Module, path: str | Path) -> list[str]:
 
 @torch.no_grad()
 def _fill(model: nn.Module, tensors: dict[str, Tensor], alpha: float, path: str | Path) -> None:
-    own, layers = lora_state(model), lora_layers(model)
+    own = lora_state(model)
+    layers = lora_layers(model)
     for name in sorted(own.keys() | tensors.keys()):
         here, there = (tuple(t[name].shape) if name in t else "missing" for t in (own, tensors))
         if here != there:
-            raise ValueError(f"{path}: {name} is {there} in the file and {here} in the model; use the same add_lora")
+            raise ValueError(
+                f"{path}: {name} is {there} in the file and {here} in the model; use the same "
+                "add_lora"
+            )
     for name, lora in layers.items():
         if lora.alpha != alpha or lora.original is not None:
             wrong = "is merged; use unmerge_lora(model) first" if lora.original is not None else (

@@ -36,18 +36,25 @@ class PreNormBlock(nn.Module):
         self.ffn = feed_forward(config)
         self.dropout = dropout(config.residual_dropout)
 
-    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None
+    ) -> Tensor:
         """x (B, T, C). positions, extend: as in Attention. Returns (B, T, C)."""
         x = x + self.dropout(self.attention(self.attn_norm(x), positions, extend))  # (B, T, C)
         return x + self.dropout(self.ffn(self.ffn_norm(x)))  # (B, T, C)
 
 
 class PostNormBlock(PreNormBlock):
-    """Each sublayer reads the stream itself, and the sum is normalised. Source: Vaswani et al. 2017, section 3.1."""
+    """Each sublayer reads the stream itself, and the sum is normalised.
+
+    Source: Vaswani et al. 2017, section 3.1.
+    """
 
     final_norm = False
 
-    def forward(self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, positions: Tensor | Positions, extend: Callable | None = None
+    ) -> Tensor:
         """x (B, T, C). positions, extend: as in Attention. Returns (B, T, C)."""
         x = self.attn_norm(x + self.dropout(self.attention(x, positions, extend)))  # (B, T, C)
         return self.ffn_norm(x + self.dropout(self.ffn(x)))  # (B, T, C)
@@ -57,10 +64,14 @@ BLOCKS |= {"pre_norm": PreNormBlock, "post_norm": PostNormBlock}
 
 
 class NormalInit:
-    """N(0, init_std^2) for every matrix. Norms start at gain 1, biases at 0, here and in all other ways."""
+    """N(0, init_std^2) for every matrix.
+
+    Norms start at gain 1, biases at 0, here and in all other ways.
+    """
 
     def __init__(self, config: ModelConfig):
-        self.std, self.n_residual = config.init_std, 2 * config.n_layers
+        self.std = config.init_std
+        self.n_residual = 2 * config.n_layers
 
     def linear(self, weight: Tensor) -> None:
         """Fill the weight (out, in) of a linear map."""
@@ -92,7 +103,10 @@ class CS336Init(NormalInit):
 
 
 class XavierInit(NormalInit):
-    """Linear U(-a, a) with a = sqrt(6 / (in + out)). Source: Glorot and Bengio 2010, equation 16."""
+    """Linear U(-a, a) with a = sqrt(6 / (in + out)).
+
+    Source: Glorot and Bengio 2010, equation 16.
+    """
 
     def linear(self, weight: Tensor) -> None:
         """Fill the weight (out, in) of a linear map."""
@@ -108,9 +122,10 @@ class KaimingInit(NormalInit):
 
 
 class GPT2Init(NormalInit):
-    """N(0, init_std^2), positions half of that, and maps into the stream smaller by 1 / sqrt(number of such maps).
+    """N(0, init_std^2), positions half of that, and maps into the stream smaller by 1 / sqrt(n).
 
-    Source: Radford et al. 2019, section 2.3; the released code for the positions (0.01, tokens 0.02).
+    n: the number of such maps.
+    Source: Radford et al. 2019, section 2.3; the released code for the positions (0.01).
     """
 
     def position(self, weight: Tensor) -> None:
@@ -148,9 +163,10 @@ INITS |= {
 
 
 class TransformerLM(nn.Module):
-    """A decoder-only language model: token ids in, a row of logits per position out, every choice in the config.
+    """A decoder-only language model: token ids in, a row of logits per position out.
 
-    recompute: set it to keep only each block's input for the backward pass, and compute the rest again there.
+    recompute: set it to keep only each block's input for the backward pass, and compute the rest
+    again there.
     Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", section 3.
     """
 
@@ -167,18 +183,20 @@ class TransformerLM(nn.Module):
         self.position = added.from_config(config)
         self.dropout = dropout(config.embedding_dropout)
         self.blocks: Any = nn.ModuleList(block(config, rotation) for _ in range(config.n_layers))
-        norm = pick(NORMS, config.norm, "norm")
-        self.final_norm = norm(config.d_model, config.norm_eps) if block.final_norm else nn.Identity()
+        norm = pick(NORMS, config.norm, "norm") if block.final_norm else nn.Identity
+        self.final_norm = norm(config.d_model, config.norm_eps)
         self.lm_head = None if config.tie_embeddings else Linear(config.d_model, config.vocab_size)
         self.initialise()
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Fill all weights again, in the way that config.init names, from torch's global generator."""
+        """Fill all weights again as config.init says, from torch's global generator."""
         init = pick(INITS, self.config.init, "init")(self.config)
-        if self.embed.weight.is_meta:  # it has no numbers to fill, and torch would import its compiler to find that out
+        if self.embed.weight.is_meta:  # torch would import its compiler to find no numbers to fill
             return
-        residual = [w for b in self.blocks for w in (b.attention.o_proj.weight, b.ffn.down_proj.weight)]
+        residual = []
+        for block in self.blocks:
+            residual += [block.attention.o_proj.weight, block.ffn.down_proj.weight]
         for module in self.modules():
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
@@ -194,35 +212,47 @@ class TransformerLM(nn.Module):
             init.position(self.position.weight)
 
     def forward(
-        self, ids: Tensor, cache: KVCache | None = None, padding: Tensor | None = None, last_only: bool = False
+        self,
+        ids: Tensor,
+        cache: KVCache | None = None,
+        padding: Tensor | None = None,
+        last_only: bool = False,
     ) -> Tensor:
         """Logits for the token after each position. Never probabilities.
 
-        ids (B, T), integers in 0..V-1. cache: holds the earlier positions; the new ones are added to it.
-        padding (B,): how many ids of each sequence, from its first in the cache on, are padding. No token looks at
-        them, positions are counted from the id after them, and their own logits mean nothing.
-        last_only: logits after the last position alone, all that writing needs; the others would cost T times the head.
+        ids (B, T), integers in 0..V-1. cache: holds the earlier positions; the new ones are added
+        to it.
+        padding (B,): how many ids of each sequence, from its first in the cache on, are padding. No
+        token looks at them, positions are counted from the id after them, and their own logits mean
+        nothing.
+        last_only: logits after the last position alone, all that writing needs; the others would
+        cost T times the head.
         Returns (B, T, V), or (B, 1, V) with last_only.
-        Raises TypeError for ids that are not integers, ValueError for a wrong shape, ids and padding out of range (seen
-        on CPU only) and a sequence longer than max_seq_len or the cache.
+        Raises TypeError for ids that are not integers, ValueError for a wrong shape, ids and
+        padding out of range (seen on CPU only) and a sequence longer than max_seq_len or the cache.
         """
         check_ids(ids, self.config.vocab_size, values=values_at_hand(ids))
-        start, T = 0 if cache is None else cache.length, ids.shape[1]
+        start = 0 if cache is None else cache.length
+        T = ids.shape[1]
         if start + T > self.config.max_seq_len:
             raise ValueError(
                 f"{start + T} positions exceed max_seq_len {self.config.max_seq_len}; "
                 f"shorten the input or build the model with a larger max_seq_len"
             )
-        at, mask = torch.arange(start, start + T, device=ids.device), None  # at (T)
+        at = torch.arange(start, start + T, device=ids.device)  # (T)
+        mask = None
         if padding is not None:
-            check_padding(padding, len(ids), T if cache is None else cache.max_len, values=values_at_hand(padding))
-            mask = (torch.arange(start + T, device=ids.device) >= padding[:, None])[:, None, None]  # (B, 1, 1, S)
+            longest = T if cache is None else cache.max_len
+            check_padding(padding, len(ids), longest, values=values_at_hand(padding))
+            keys = torch.arange(start + T, device=ids.device)  # (S)
+            mask = (keys >= padding[:, None])[:, None, None]  # (B, 1, 1, S)
             at = (at - padding[:, None]).clamp_min(0)  # (B, T)
         x = self.embed(ids) * self.embed_scale  # (B, T) -> (B, T, C)
         x = self.dropout(self.position(x, at))  # (B, T, C)
         positions = Positions(at, self.blocks[0].attention.rotation.rows(at), mask)
         for i, block in enumerate(self.blocks):
-            x = self._run(block, x, positions, None if cache is None else partial(cache.extend, i))  # (B, T, C)
+            extend = None if cache is None else partial(cache.extend, i)
+            x = self._run(block, x, positions, extend)  # (B, T, C)
         if cache is not None:
             cache.length += T
         return self.unembed(self.final_norm(x[:, -1:] if last_only else x))
@@ -232,7 +262,9 @@ class TransformerLM(nn.Module):
         head = self.embed if self.lm_head is None else self.lm_head
         return F.linear(x, head.weight)
 
-    def _run(self, block: nn.Module, x: Tensor, positions: Positions, extend: Callable | None) -> Tensor:
+    def _run(
+        self, block: nn.Module, x: Tensor, positions: Positions, extend: Callable | None
+    ) -> Tensor:
         if self.recompute and self.training and extend is None:
             return checkpoint(block, x, positions, None, use_reentrant=False)
         return block(x, positions, extend)

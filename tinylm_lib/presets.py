@@ -6,7 +6,8 @@ from typing import Any
 from .config import ModelConfig, RopeScaling
 
 _GPT = {
-    "norm": "layer", "position": "learned", "ffn": "gelu", "ffn_bias": True, "d_ff_multiple_of": 1, "init": "normal",
+    "norm": "layer", "position": "learned", "ffn": "gelu", "ffn_bias": True, "d_ff_multiple_of": 1,
+    "init": "normal",
     "embedding_dropout": 0.1, "attention_dropout": 0.1, "residual_dropout": 0.1,
 }  # fmt: skip
 _LLAMA = {"rope_layout": "halves", "tie_embeddings": False, "init": "normal"}
@@ -19,7 +20,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "cs190c": {**_CS336, "init": "normal", "d_ff_multiple_of": 1},
     "gpt": _GPT,
     "tiny_transformer": {
-        **_GPT, "position": "sinusoidal", "qkv_bias": True, "o_bias": True, "scale_embeddings": True,
+        **_GPT, "position": "sinusoidal", "qkv_bias": True, "o_bias": True,
+        "scale_embeddings": True,
         "attention_dropout": 0.0,
     },
     "gpt2": {**_GPT, "ffn": "gelu_tanh", "qkv_bias": True, "o_bias": True, "init": "gpt2"},
@@ -27,7 +29,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _sizes(vocab_size: int, d_model: int, n_layers: int, n_heads: int, max_seq_len: int, **more: Any) -> dict[str, Any]:
+def _sizes(
+    vocab_size: int, d_model: int, n_layers: int, n_heads: int, max_seq_len: int, **more: Any
+) -> dict[str, Any]:
     sizes = {"vocab_size": vocab_size, "d_model": d_model, "n_layers": n_layers, "n_heads": n_heads}
     return {**sizes, "max_seq_len": max_seq_len, **more}
 
@@ -52,7 +56,8 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "llama": {
         "3.2-1b": _sizes(
-            128_256, 2048, 16, 32, 131_072, n_kv_heads=8, d_ff=8192, rope_base=500_000.0, tie_embeddings=True,
+            128_256, 2048, 16, 32, 131_072, n_kv_heads=8, d_ff=8192, rope_base=500_000.0,
+            tie_embeddings=True,
             rope_scaling=RopeScaling(factor=32.0),
         ),
         "3-8b": _sizes(128_256, 4096, 32, 32, 8192, n_kv_heads=8, d_ff=14_336, rope_base=500_000.0),
@@ -66,16 +71,20 @@ def preset(name: str, size: str | None = None, **sizes_and_choices: Any) -> Mode
 
     name: cs336, cs190c, gpt, tiny_transformer, gpt2, llama or modern.
     size: one of the family's published sizes (`SIZES[name]`); default the first.
-    sizes_and_choices: fields of ModelConfig. A new d_model or n_heads without a d_ff or n_kv_heads derives these again,
-        and a max_seq_len that needs no stretch of the rotary frequencies leaves out the published one.
+    sizes_and_choices: fields of ModelConfig. A new d_model or n_heads without a d_ff or n_kv_heads
+    derives these again, and a max_seq_len that needs no stretch of the rotary frequencies leaves
+    out the published one.
 
-    Raises ValueError, listing what is possible, for an unknown name, size or field and for impossible sizes.
+    Raises ValueError, listing what is possible, for an unknown name, size or field and for
+    impossible sizes.
     """
     if name not in FAMILIES:
         raise ValueError(f"preset {name!r} is unknown; choose one of {', '.join(FAMILIES)}")
     size = next(iter(SIZES[name])) if size is None else size
     if size not in SIZES[name]:
-        raise ValueError(f"preset {name!r} has no size {size!r}; choose one of {', '.join(SIZES[name])}")
+        raise ValueError(
+            f"preset {name!r} has no size {size!r}; choose one of {', '.join(SIZES[name])}"
+        )
     published = dict(SIZES[name][size])
     if "d_model" in sizes_and_choices or "ffn" in sizes_and_choices:
         published.pop("d_ff", None)
@@ -83,6 +92,10 @@ def preset(name: str, size: str | None = None, **sizes_and_choices: Any) -> Mode
         published.pop("n_kv_heads", None)
     config = ModelConfig.from_dict({**FAMILIES[name], **published, **sizes_and_choices})
     stretch = config.rope_scaling if "rope_scaling" not in sizes_and_choices else None
-    if stretch and "max_seq_len" in sizes_and_choices and config.max_seq_len <= stretch.original_max_seq_len:
+    if (
+        stretch
+        and "max_seq_len" in sizes_and_choices
+        and config.max_seq_len <= stretch.original_max_seq_len
+    ):
         return replace(config, rope_scaling=None)
     return config

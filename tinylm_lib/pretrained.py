@@ -1,4 +1,7 @@
-"""Trained models: those that ship with the library, and those of Hugging Face, in and out. Notebook 05."""
+"""Trained models: those that ship with the library, and those of Hugging Face, in and out.
+
+Notebook 05.
+"""
 
 import os
 from dataclasses import replace
@@ -12,67 +15,102 @@ from .quantization import QUANTIZED, quantize_model
 from .text.base import Tokenizer
 from .training.checkpoint import MANIFEST, OURS, Checkpoint, latest, load
 
-__all__ = ["FINE_TUNING", "load_hf", "load_hf_tokenizer", "load_model", "load_pretrained", "open_model", "save_hf"]
+__all__ = [
+    "FINE_TUNING",
+    "load_hf",
+    "load_hf_tokenizer",
+    "load_model",
+    "load_pretrained",
+    "open_model",
+    "save_hf",
+]
 # Fields of TrainConfig that suit the training of a trained model. Source: measured, see the README.
 FINE_TUNING = {"matrix_lr": 1e-3, "embedding_lr": 1e-3}
 WEIGHTS = Path(__file__).with_name("weights")
 
 
 def load_model(source: str | Path, quantize: str | None = None) -> tuple[TransformerLM, Tokenizer]:
-    """Open a model and its tokenizer, on the CPU and in evaluation mode; the weights keep the dtype of the file.
+    """Open a model and its tokenizer, on the CPU and in evaluation mode; the weights keep the dtype
+    of the file.
 
-    source: the name of a shipped model ("storyworld"), a folder of `train` or of a checkpoint, a folder of Hugging
-    Face with tokenizer.json, or an id of the hub. A name that ships comes first; ./storyworld is a folder.
+    source: the name of a shipped model ("storyworld"), a folder of `train` or of a checkpoint, a
+    folder of Hugging Face with tokenizer.json, or an id of the hub. A name that ships comes first;
+    ./storyworld is a folder.
     quantize: "int8" for weights in 8 bits, see `quantize_model`.
-    Raises FileNotFoundError for anything else and for a missing tokenizer.json, OSError where the hub cannot be
-    reached, ValueError for damaged files and for a checkpoint without a tokenizer.
+    Raises FileNotFoundError for anything else and for a missing tokenizer.json, OSError where the
+    hub cannot be reached, ValueError for damaged files and for a checkpoint without a tokenizer.
     """
     found = open_model(source, quantize)
     return found.model.eval(), found.tokenizer
 
 
 def open_model(source: str | Path, quantize: str | None = None) -> Checkpoint:
-    """As `load_model`, with what else a checkpoint holds; a model of Hugging Face is at step 0 and has no more."""
+    """As `load_model`, with what else a checkpoint holds; a model of Hugging Face is at step 0 and
+    has no more.
+    """
     if quantize is not None:
         pick(QUANTIZED, quantize, "quantize")
     is_folder = os.path.isdir(source)
     if str(source) in _shipped():
         found = load_pretrained(str(source), quantize)
-    elif is_folder and not os.path.isfile(Path(source) / CONFIG) and not _of_hugging_face(Path(source)):
+    elif (
+        is_folder
+        and not os.path.isfile(Path(source) / CONFIG)
+        and not _of_hugging_face(Path(source))
+    ):
         found = _quantized(load(latest(source)), quantize)
     elif is_folder or (not os.path.exists(source) and HUB_ID.fullmatch(str(source))):
         tokenizer = load_hf_tokenizer(source)
         found = Checkpoint(load_hf(source, quantize), 0, tokenizer, None, None, {}, {})
     else:
         raise FileNotFoundError(
-            f"{str(source)!r} is not a model; train one, or give a folder with {MANIFEST} (of train) or {CONFIG} (of "
-            f"Hugging Face), the name of a shipped model ({', '.join(_shipped())}), or an id of the hub, owner/name"
+            f"{str(source)!r} is not a model; train one, or give a folder with {MANIFEST} (of "
+            f"train) or {CONFIG} (of Hugging Face), the name of a shipped model "
+            f"({', '.join(_shipped())}), or an id of the hub, owner/name"
         )
     if found.tokenizer is None:
-        raise ValueError(f"the checkpoint in {source} has no tokenizer; save it with checkpoint.save(..., tokenizer=)")
+        raise ValueError(
+            f"the checkpoint in {source} has no tokenizer; save it with checkpoint.save(..., "
+            "tokenizer=)"
+        )
     return found
 
 
 def load_pretrained(name: str, quantize: str | None = None) -> Checkpoint:
-    """Open a shipped model, without a network: its `model` on the CPU, its `tokenizer`, and in `extra` how it was made.
+    """Open a shipped model, without a network: its `model` on the CPU, its `tokenizer`, and in
+    `extra` how it was made.
 
-    name: a folder of `weights`, such as "storyworld". quantize: as in `load_model`; then it is in evaluation mode.
+    name: a folder of `weights`, such as "storyworld". quantize: as in `load_model`; then it is in
+    evaluation mode.
     Raises ValueError, listing what ships, for another name.
     """
     if name not in _shipped():
-        raise ValueError(f"no model {name!r} ships with the library; choose one of {', '.join(_shipped())}")
+        raise ValueError(
+            f"no model {name!r} ships with the library; choose one of {', '.join(_shipped())}"
+        )
     return _quantized(load(WEIGHTS / name), quantize)
 
 
 def _of_hugging_face(folder: Path) -> bool:
-    """Whether a folder without config.json holds other files of a model that is not a checkpoint of ours."""
-    there = [*folder.glob("*.gguf"), *folder.glob("*.bin"), *folder.glob("*.pth"), *folder.glob("*.safetensors")]
+    """Whether a folder without config.json holds other files of a model that is not a checkpoint of
+    ours.
+    """
+    there = [
+        *folder.glob("*.gguf"),
+        *folder.glob("*.bin"),
+        *folder.glob("*.pth"),
+        *folder.glob("*.safetensors"),
+    ]
     foreign = [path for path in there if not OURS.fullmatch(path.name)]
     return bool(foreign or (folder / TOKENIZER).is_file()) and not (folder / MANIFEST).is_file()
 
 
 def _quantized(found: Checkpoint, quantize: str | None) -> Checkpoint:
-    return found if quantize is None else replace(found, model=quantize_model(found.model.eval(), quantize))
+    return (
+        found
+        if quantize is None
+        else replace(found, model=quantize_model(found.model.eval(), quantize))
+    )
 
 
 def _shipped() -> list[str]:

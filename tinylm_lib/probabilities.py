@@ -21,13 +21,14 @@ def next_token_probs(
 ) -> Tensor:
     """Turn logits into the probabilities to sample from. The options apply in this order.
 
-    Each option is applied to the result of the one before.
-    logits (B, V). temperature: logits are divided by it; 0 puts everything on the largest logit, the first of equals.
-    top_k: keep the k most probable tokens, exactly k, the lower id first among equals. top_p: keep the most probable
-    tokens up to and including the one that reaches this total probability. min_p: keep tokens with at least this
-    fraction of the most probable one's probability.
+    Each option is applied to the result of the one before. logits (B, V). temperature: logits are
+    divided by it; 0 puts everything on the largest logit, the first of equals.
+    top_k: keep the k most probable tokens, exactly k, the lower id first among equals. top_p: keep
+    the most probable tokens up to and including the one that reaches this total probability. min_p:
+    keep tokens with at least this fraction of the most probable one's probability.
     Returns (B, V) in fp32 at least; rows sum to 1, cut tokens have exactly 0.
-    Raises ValueError for an option out of range and, on CPU, for logits without a finite maximum (NaN or inf).
+    Raises ValueError for an option out of range and, on CPU, for logits without a finite maximum
+    (NaN or inf).
     """
     check_options(logits.shape[-1], temperature, top_k, top_p, min_p)
     logits = at_least_fp32(logits)
@@ -60,16 +61,20 @@ def check_finite(maxima: Tensor) -> None:
     """Raise ValueError unless all maxima of logits, (B,) or (B, 1), are finite."""
     if not maxima.isfinite().all():
         raise ValueError(
-            f"logits have the maximum {maxima[~maxima.isfinite()][0].item()} in some row; NaN or inf there usually "
-            f"comes from weights that diverged in training"
+            f"logits have the maximum {maxima[~maxima.isfinite()][0].item()} in some row; NaN or "
+            "inf there usually comes from weights that diverged in training"
         )
 
 
-def check_options(V: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None) -> None:
-    """Raise ValueError, naming the option and its range, for options that `next_token_probs` cannot follow."""
-    check_number("temperature", temperature, Real, lambda t: 0 <= t < math.inf, "0 (greedy) or positive and finite")
+def check_options(
+    V: int, temperature: float, top_k: int | None, top_p: float | None, min_p: float | None
+) -> None:
+    """Raise ValueError, naming option and range, where `next_token_probs` cannot follow."""
+    warmth = "0 (greedy) or positive and finite"
+    check_number("temperature", temperature, Real, lambda t: 0 <= t < math.inf, warmth)
     if top_k is not None:
-        check_number("top_k", top_k, Integral, lambda k: 1 <= k <= V, f"an integer from 1 to {V} (vocab_size)")
+        counts = f"an integer from 1 to {V} (vocab_size)"
+        check_number("top_k", top_k, Integral, lambda k: 1 <= k <= V, counts)
     if top_p is not None:
         check_number("top_p", top_p, Real, lambda p: 0 < p <= 1, "above 0 and at most 1")
     if min_p is not None:
@@ -79,12 +84,13 @@ def check_options(V: int, temperature: float, top_k: int | None, top_p: float | 
 def sample(probs: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Draw one token per row. probs (B, V). Returns (B,).
 
-    A random point between 0 and the sum falls into the stretch of one token, with that token's probability. In fp64,
-    where the device has it: rounding would give a rare token of a large vocabulary too much or nothing. One number a
-    row and no device sync, unlike torch.multinomial.
+    A random point between 0 and the sum falls into the stretch of one token, with that token's
+    probability. In fp64, where the device has it: rounding would give a rare token of a large
+    vocabulary too much or nothing. One number a row and no device sync, unlike torch.multinomial.
     """
     precise = probs.dtype if probs.device.type == "mps" else torch.float64
     ends = probs.cumsum(-1, dtype=precise)  # (B, V)
-    point = torch.rand(len(probs), 1, dtype=precise, device=probs.device, generator=generator)  # (B, 1)
+    place = {"dtype": precise, "device": probs.device}
+    point = torch.rand(len(probs), 1, generator=generator, **place)  # (B, 1)
     drawn = torch.searchsorted(ends, point * ends[:, -1:], right=True)[:, 0]  # (B)
     return drawn.clamp_max(probs.shape[-1] - 1)  # where probs are NaN, every comparison is false

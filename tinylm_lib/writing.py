@@ -1,6 +1,10 @@
-"""Text in, text out: prompts of different length in one batch, and a continuation as it grows. Notebook 12."""
+"""Text in, text out: prompts of different length in one batch, and a continuation as it grows.
+
+Notebook 12.
+"""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,20 +15,27 @@ from .sampling import stream
 from .text.base import Tokenizer
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # how a character looks whose bytes have not all come yet
-LONGEST_WAIT = 32  # tokens; a character has at most 4 bytes, so what is unfinished for longer is not text
+# tokens; a character has at most 4 bytes, so what is unfinished for longer is not text
+LONGEST_WAIT = 32
 
 
 def pad_left(prompts: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor, Tensor]:
     """Put prompts of different length into one batch, with `pad_id` in front of the shorter ones.
 
-    Returns ids (B, T) and padding (B,), the number of pads in each row, as the model and `generate` take them.
+    Returns ids (B, T) and padding (B,), the number of pads in each row, as the model and `generate`
+    take them.
     Raises ValueError where there is no prompt and for one that is not a list or is empty.
     """
     lengths = [len(p) if hasattr(p, "__len__") and not isinstance(p, str) else 0 for p in prompts]
     if not lengths or not all(lengths):
-        raise ValueError(f"prompts must be lists of at least one id, such as [[1, 2], [3]]; got {str(prompts)[:60]}")
+        raise ValueError(
+            "prompts must be lists of at least one id, such as [[1, 2], [3]]; got "
+            f"{str(prompts)[:60]}"
+        )
     padding = max(lengths) - torch.tensor(lengths)  # (B)
-    ids = torch.tensor([[pad_id] * n + list(prompt) for n, prompt in zip(padding.tolist(), prompts, strict=True)])
+    ids = torch.tensor(
+        [[pad_id] * n + list(prompt) for n, prompt in zip(padding.tolist(), prompts, strict=True)]
+    )
     return ids, padding
 
 
@@ -41,18 +52,31 @@ def stream_text(
     min_p: float | None = None,
     generator: torch.Generator | None = None,
 ) -> Iterator[str]:
-    """Yield the continuation of a prompt, piece by piece, each as soon as no later token can change it.
+    """Yield the continuation of a prompt, piece by piece, each as soon as no later token can change
+    it.
 
-    It ends at one of the ids in `tokenizer.ending`, before the first of the texts in `stop`, or after max_new_tokens.
-    The other options are those of `generate`; ids that the tokenizer lacks are never drawn. All are checked at the
-    call, before the first token. Beyond the model's max_seq_len it is predicted from the last tokens.
+    It ends at one of the ids in `tokenizer.ending`, before the first of the texts in `stop`, or
+    after max_new_tokens. The other options are those of `generate`; ids that the tokenizer lacks
+    are never drawn. All are checked at the call, before the first token. Beyond the model's
+    max_seq_len it is predicted from the last tokens.
     Raises TypeError or ValueError for a prompt and options that cannot be followed.
     """
-    text, V = _Text(tokenizer, prompt, stop), model.config.vocab_size
+    text = _Text(tokenizer, prompt, stop)
+    V = model.config.vocab_size
     ids = torch.tensor([text.tokens], device=model.embed.weight.device)
-    options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
-    options |= {"stop_ids": [i for i in tokenizer.ending if i < V], "vocab_size": min(tokenizer.vocab_size, V)}
-    return filter(None, _pieces(text, stream(model, ids, max_new_tokens, generator=generator, **options)))
+    options: dict[str, Any] = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+    }
+    options |= {
+        "stop_ids": [i for i in tokenizer.ending if i < V],
+        "vocab_size": min(tokenizer.vocab_size, V),
+    }
+    return filter(
+        None, _pieces(text, stream(model, ids, max_new_tokens, generator=generator, **options))
+    )
 
 
 def _pieces(text: "_Text", steps: Iterator[Tensor]) -> Iterator[str]:
@@ -67,23 +91,31 @@ def _pieces(text: "_Text", steps: Iterator[Tensor]) -> Iterator[str]:
 class _Text:
     """Turns tokens into text as they come: each piece is what no later token can change.
 
-    Only the tokens of the last piece and those after it are decoded. The last piece is needed because a decoder may
-    treat spaces at the beginning of a text in another way. Where a decoder replaces all bytes of a run by U+FFFD
-    because its end is not valid (byte fallback), what was valid has been shown.
+    Only the tokens of the last piece and those after it are decoded. The last piece is needed
+    because a decoder may treat spaces at the beginning of a text in another way. Where a decoder
+    replaces all bytes of a run by U+FFFD because its end is not valid (byte fallback), what was
+    valid has been shown.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: str, stop: Sequence[str]):
         if isinstance(stop, str):
-            raise TypeError(f"stop must be a list of texts, got the text {stop!r}; put it into a list")
-        self.tokenizer, self.stop, self.ended = tokenizer, list(stop), False
+            raise TypeError(
+                f"stop must be a list of texts, got the text {stop!r}; put it into a list"
+            )
+        self.tokenizer = tokenizer
+        self.stop = list(stop)
+        self.ended = False
         if not all(isinstance(s, str) and s for s in self.stop):
             raise ValueError(f"stop must be texts of at least one character, got {self.stop}")
         if not isinstance(prompt, str):
-            raise TypeError(f"prompt must be a text, got {type(prompt).__name__}; for token ids use stream")
+            raise TypeError(
+                f"prompt must be a text, got {type(prompt).__name__}; for token ids use stream"
+            )
         self.tokens = [*tokenizer.beginning, *tokenizer.encode(prompt)]
         if not self.tokens:
             raise ValueError("the prompt is empty; a model continues at least one token")
-        self.n_read, self.n_shown = len(self.tokens), len(tokenizer.decode(self.tokens))
+        self.n_read = len(self.tokens)
+        self.n_shown = len(tokenizer.decode(self.tokens))
         self.held = ""  # may be the beginning of a text in `stop`
 
     def add(self, token: int) -> str:
@@ -96,7 +128,8 @@ class _Text:
             return ""
         new = text[self.n_shown :]
         self.tokens = self.tokens[self.n_read :]
-        self.n_read, self.n_shown = len(self.tokens), len(self.tokenizer.decode(self.tokens))
+        self.n_read = len(self.tokens)
+        self.n_shown = len(self.tokenizer.decode(self.tokens))
         return self._until_stop(new)
 
     def rest(self) -> str:
@@ -106,12 +139,19 @@ class _Text:
         return new + self.held
 
     def _until_stop(self, new: str) -> str:
-        """What is certain of the held and the new text, which ends before a stop; what may begin one is held."""
+        """What is certain of the held and the new text, which ends before a stop; what may begin
+        one is held.
+        """
         text = self.held + new
         if found := [(text.find(s) + len(s), text.find(s)) for s in self.stop if s in text]:
-            self.ended, self.held = True, ""
+            self.ended = True
+            self.held = ""
             return text[: min(found)[1]]
-        begun = (n for s in self.stop for n in range(1, len(s)) if text.endswith(s[:n]))
-        certain = len(text) - max(begun, default=0)
+        certain = len(text) - max(map(partial(_begun, text), self.stop), default=0)
         self.held = text[certain:]
         return text[:certain]
+
+
+def _begun(text: str, stop: str) -> int:
+    """How many letters at the end of a text may be the beginning of a stop string."""
+    return max((n for n in range(1, len(stop)) if text.endswith(stop[:n])), default=0)

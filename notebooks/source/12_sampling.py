@@ -2,7 +2,7 @@
 # # 12 Sampling
 # **How does a list of probabilities become a text?**
 #
-# *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `sampling.py`. *Runs* in about 30 s on two cores.
+# *Needs* lessons 03, 10 and 11. *Builds* the rules of `probabilities.py` and the beam search of `beams.py`. *Runs* in about 30 s on two cores.
 # *Teaches* in about 60 minutes, plus 40 of exercises.
 
 # %% [markdown] tags=["note"]
@@ -820,7 +820,7 @@ hint("beam_search")
 # %% slide="skip"
 import math
 
-from tinylm_lib import sampling
+import tinylm_lib
 
 # %%
 for n in (2, 6):
@@ -832,7 +832,7 @@ for n in (2, 6):
 # %%
 by_power = {}
 for power in (0, 1, 2):
-    by_power[power] = sampling.beam_search(
+    by_power[power] = tinylm_lib.beam_search(
         model, torch.tensor(line_end), 127, 8, length_penalty=power, stop_ids=line_end
     )
     tokens, log_prob = by_power[power][0]
@@ -919,7 +919,7 @@ print(f"the most probable story: {ceiling:.1f} nats; 1000 true stories: {true.me
 # %% slide="skip"
 widths = {}
 for n_beams in (1, 2, 4, 16, 32):
-    widths[n_beams] = sampling.beam_search(model, torch.tensor(line_end), 127, n_beams, stop_ids=line_end)
+    widths[n_beams] = tinylm_lib.beam_search(model, torch.tensor(line_end), 127, n_beams, stop_ids=line_end)
 widths = dict(sorted({**widths, 8: by_power[1]}.items()))  # the search of section 5
 top_scores = {n_beams: max(log_prob for _, log_prob in found) for n_beams, found in widths.items()}
 stories_found = {n: [tokenizer.decode(tokens).strip() for tokens, _ in found] for n, found in widths.items()}
@@ -977,7 +977,7 @@ print(f"model minus exact: {of_true:+.1f} nats for true stories, {of_beams:+.1f}
 assert of_true < -1 and of_beams > 1
 for beginning in ("One sunny morning, bold Victor", "One rainy day, brave Noah", "One warm evening, kind Mia"):
     prompt = torch.tensor(tokenizer.encode("\n" + beginning))  # (T)
-    search = sampling.beam_search(model, prompt, 127 - len(prompt), 16, stop_ids=line_end)
+    search = tinylm_lib.beam_search(model, prompt, 127 - len(prompt), 16, stop_ids=line_end)
     whole = [tokenizer.decode(tokens).strip() for tokens, _ in search]
     most = max(map(model_log_prob, whole))
     gap = overrated([text for text in whole if not n_impossible([text])])
@@ -1294,7 +1294,7 @@ assert not torch.equal(batches[0][0], batches[1][0])
 from tinylm_classroom import show
 
 torch.testing.assert_close(next_token_probs(logits[None], 0.7)[0], (logits / 0.7).softmax(-1))
-show(next_token_probs, sample, sampling._beams)
+show(next_token_probs, sample, tinylm_lib.beams._beams)
 
 # %% [markdown] slide="skip"
 # `sample` throws the dart of section 1 for every row at once: `cumsum` lays the probabilities side by side, and `searchsorted` finds the word in whose piece the dart lands. It computes in fp64, because in a large vocabulary the rounding of fp32 would change how often rare words come.

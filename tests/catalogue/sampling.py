@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from catalogue import named
-from tinylm_lib import ModelConfig, sampling
+from tinylm_lib import ModelConfig, beam_search
 from tinylm_lib.probabilities import next_token_probs
 
 
@@ -148,7 +148,7 @@ class Scripted(nn.Module):
 
 def beams_of_the_library(log_probs_fn, start, n_beams, n_steps):
     model = Scripted(log_probs_fn, len(start) + n_steps)
-    return sampling.beam_search(model, torch.tensor(start), n_steps, n_beams)
+    return beam_search(model, torch.tensor(start), n_steps, n_beams)
 
 
 def temperature_in_place(logits, temperature):

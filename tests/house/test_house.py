@@ -33,7 +33,9 @@ FLOORS = {
 }
 # Lines of code, without docstrings, comments and blanks.
 CORE = ["config", "layers", "positions", "feedforward", "attention", "cache", "model", "probabilities", "sampling"]
-CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 900, 200, 350, 40
+CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 1000, 240, 350, 40
+READABLE = ("tinylm_lib",)  # and COLUMNS wide; the other packages follow
+COLUMNS = 100
 # A module of someone else's, and the rooms that alone may import it.
 ONLY_IN = {
     **dict.fromkeys(("matplotlib", "ipywidgets", "IPython", "anywidget"), ("tinylm_classroom",)),
@@ -161,10 +163,6 @@ def choices_are_looked_up(s: Source) -> list[str]:
         field = getattr(node, "attr", getattr(node, "id", ""))
         return field in CHOICES or "config" in name or name == "cfg"
 
-    def is_text(node: ast.AST) -> bool:
-        parts = getattr(node, "elts", [node])
-        return bool(parts) and all(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts)
-
     bad = []
     for node in s.find(ast.Compare, ast.Match, ast.Call) if s.path != "tinylm_lib/config.py" else ():
         if isinstance(node, ast.Compare):
@@ -188,6 +186,37 @@ def files_and_functions_are_short(s: Source) -> list[str]:
         if n > FUNCTION_CAP:
             bad.append(s.at(node, f"{node.name} has {n} lines of code, more than {FUNCTION_CAP}: split it"))
     return bad
+
+
+def lines_can_be_read(s: Source) -> list[str]:
+    """One thing a line: no tuple of unrelated values, no text times a condition, no nested choice or loop."""
+    if not s.is_in(READABLE):
+        return []
+    long = [i for i, line in enumerate(s.text.splitlines(), 1) if len(line) > COLUMNS]
+    bad = [s.at(i, f"at most {COLUMNS} columns") for i in long]
+    for node in s.find(ast.Assign, ast.BinOp, ast.IfExp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp):
+        if isinstance(node, ast.Assign):
+            values = getattr(node.value, "elts", []) if isinstance(node.value, ast.Tuple) else []
+            targets = {ast.unparse(part) for target in node.targets for part in getattr(target, "elts", [])}
+            if targets and values and not targets & {ast.unparse(value) for value in values}:  # a swap is one thing
+                bad.append(s.at(node, "one assignment a line"))
+        elif isinstance(node, ast.BinOp):
+            sides, kinds = (node.left, node.right), ast.Compare | ast.BoolOp
+            repeated = any(isinstance(side, ast.JoinedStr | ast.List) or is_text(side) for side in sides)
+            if isinstance(node.op, ast.Mult) and repeated and any(isinstance(side, kinds) for side in sides):
+                bad.append(s.at(node, "an if says this, not a product with a condition"))
+        elif isinstance(node, ast.IfExp):
+            if any(isinstance(part, ast.IfExp) for part in (node.test, node.body, node.orelse)):
+                bad.append(s.at(node, "a choice in a choice: write ifs"))
+        elif len(node.generators) > 1:
+            bad.append(s.at(node, "one for in a comprehension: write a loop, or chain.from_iterable"))
+    return bad
+
+
+def is_text(node: ast.AST) -> bool:
+    """Whether a node is a string, or several."""
+    parts = getattr(node, "elts", [node])
+    return bool(parts) and all(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts)
 
 
 def nothing_forbidden(s: Source) -> list[str]:
@@ -267,6 +296,12 @@ RULES: dict[Callable[[Source], list[str]], dict[str, tuple[str, ...]]] = {
         "tinylm_lib/model.py": ("x = 1\n" * (FILE_CAP + 1), "def f():\n" + "    x = 1\n" * FUNCTION_CAP),
         "tinylm_classroom/display/cards.py": ("x = (\n" + "    1,\n" * CLASSROOM_FILE_CAP + ")",),
     },
+    lines_can_be_read: {
+        "tinylm_lib/model.py": (
+            f"x = '{'y' * COLUMNS}'", "a, b = 1, x", "x = 'y' * (n > 1)", "x = f'{n}' * (n > 1 and m)",
+            "x = 1 if a else 2 if b else 3", "x = [i for j in k for i in j]", "x = {i: j for j in k for i in j}",
+        ),
+    },
     nothing_forbidden: {
         "tinylm_lib/model.py": (
             "assert x", "try: x\nexcept: y", "exec('x')", "x = eval('x')", "print(1)", "torch.save(x, y)",
@@ -290,6 +325,7 @@ GOOD = {
         "x = ids.device.type == 'cpu'", "x = pick(NORMS, config.norm, 'norm')", "x = config.d_ff == 2",
     ],
     files_and_functions_are_short: ["x = 1\n# why\n\n" * FILE_CAP, f"def f():\n    '''Say{chr(10) * 99}.'''"],
+    lines_can_be_read: ["a, b = b, a", "a, b = f(x)", "x = 'y' * n", "x = 1 if a else 2", "[i for i in j if i]"],
     nothing_forbidden: ["try: x\nexcept ValueError: y", "model.eval()", "x = 'print'"],
     public_things_are_documented: [f"'''Say.'''\ndef f(x: Tensor):\n    '''Do {words}.'''" for words in WITH_SHAPES],
 }  # fmt: skip

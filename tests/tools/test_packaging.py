@@ -62,7 +62,8 @@ def test_the_wheel_holds_every_file_of_both_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()]
-    assert held == {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+    ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+    assert held == ours - {"tinylm_lib/ruff.toml"}, "how the code is formatted is the repository's matter"
     assert held >= {f"{package}/py.typed" for package in PACKAGES}
 
 

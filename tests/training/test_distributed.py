@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from tinylm_lib.__main__ import main
 from tinylm_lib.data.windows import RandomWindows
 from tinylm_lib.presets import FAMILIES
 from tinylm_lib.training.checkpoint import MANIFEST, latest, load
-from tinylm_lib.training.distributed import ALONE, Alone, Replicas, join, own_device
+from tinylm_lib.training.distributed import ALONE, Alone, Replicas, join, own_device, own_random_stream
 from tinylm_lib.training.tensors import check_files, list_files
 
 TESTS = Path(__file__).parents[1]
@@ -322,3 +323,16 @@ def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
         (tmp_path / "shard-0.safetensors").write_bytes(b"x" * 100)
         with pytest.raises(ValueError, match="is missing"):
             check_files(tmp_path, outside)
+
+
+def test_the_first_process_keeps_its_random_numbers_and_each_other_has_its_own() -> None:
+    def first_number(first: bool, rank: int) -> float:
+        torch.manual_seed(3)
+        own_random_stream(SimpleNamespace(first=first, rank=rank), 7)
+        return torch.rand(()).item()
+
+    others = [first_number(False, rank) for rank in (1, 2)]
+    torch.manual_seed(3)
+    as_drawn = torch.rand(()).item()
+    assert first_number(True, 0) == as_drawn and len({as_drawn, *others}) == 3
+    assert others == [first_number(False, rank) for rank in (1, 2)]

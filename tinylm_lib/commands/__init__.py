@@ -1,4 +1,4 @@
-"""The commands that train, write, measure and encode: each file has the flags of one and its work."""
+"""The commands that train, write, measure and encode: each file has one, with its flags."""
 
 from .eval import add_eval
 from .sample import add_sample

@@ -22,16 +22,32 @@ def add_eval(commands: Any) -> None:
     """Add the command and its flags."""
     p = commands.add_parser("eval", help="measure how well a model predicts a text")
     p.set_defaults(do=run_eval)
-    what = f"a run, a checkpoint, a shipped model, a Hugging Face folder or hub id (default {RunConfig.out})"
+    what = (
+        "a run, a checkpoint, a shipped model, a Hugging Face folder or hub id (default "
+        f"{RunConfig.out})"
+    )
     p.add_argument("source", nargs="?", default=RunConfig.out, help=what)
     where = p.add_mutually_exclusive_group()
-    where.add_argument("--corpus", help="another text, taken whole; default: the validation text of the training run")
-    where.add_argument("--tokens", metavar="FILE", help="a token file, taken whole; its tokenizer must be the model's")
+    where.add_argument(
+        "--corpus",
+        help="another text, taken whole; default: the validation text of the training run",
+    )
+    where.add_argument(
+        "--tokens",
+        metavar="FILE",
+        help="a token file, taken whole; its tokenizer must be the model's",
+    )
     lines = "each line is a text of its own; default: as in the training run"
     p.add_argument("--lines", action=argparse.BooleanOptionalAction, help=lines)
-    length = f"tokens of a window; default: as in the training run, otherwise the model's, at most {LONGEST_WINDOW}"
+    length = (
+        "tokens of a window; default: as in the training run, otherwise the model's, at most "
+        f"{LONGEST_WINDOW}"
+    )
     p.add_argument("--seq-len", type=int, help=length)
-    stride = "a window begins so many tokens after the one before, each token counts once; default: seq_len"
+    stride = (
+        "a window begins so many tokens after the one before, each token counts once; default: "
+        "seq_len"
+    )
     p.add_argument("--stride", type=int, help=stride)
     limit = "only the first N tokens; default: as in the training run, all of another text"
     p.add_argument("--eval-tokens", type=int, metavar="N", help=limit)
@@ -41,7 +57,8 @@ def add_eval(commands: Any) -> None:
 
 def run_eval(arguments: argparse.Namespace) -> None:
     """Measure a model of any source, in the dtype of its file."""
-    device, found = choose_device(arguments.device), open_model(arguments.source, arguments.quantize)
+    device = choose_device(arguments.device)
+    found = open_model(arguments.source, arguments.quantize)
     ids, what, lines = text_to_measure(arguments, found)
     longest = window_length(arguments, found, lines)
     windows, n_bytes = validation_windows(ids, found.tokenizer, longest, lines, arguments.stride)
@@ -67,34 +84,53 @@ def text_to_measure(arguments: argparse.Namespace, found: Checkpoint) -> tuple[T
     run = RunConfig.from_dict(stored)
     lines = run.lines if arguments.lines is None else arguments.lines
     if arguments.tokens is not None:
-        ids, what = map_tokens(arguments.tokens, found.tokenizer).ids, arguments.tokens
+        ids = map_tokens(arguments.tokens, found.tokenizer).ids
+        what = arguments.tokens
     elif arguments.corpus is not None:
-        ids, what = encode_corpus(arguments.corpus, found.tokenizer).ids, arguments.corpus
+        ids = encode_corpus(arguments.corpus, found.tokenizer).ids
+        what = arguments.corpus
         if not lines:
             ids = torch.cat((torch.tensor(found.tokenizer.beginning, dtype=ids.dtype), ids))
     elif run.validation_share:
         data = same_dataset(found, run)
         what = f"the last {run.validation_share:.0%} of {data.name}"
         cut = len(data.validation) == run.eval_tokens
-        return data.validation, f"the first {run.eval_tokens:,} tokens of {what}" if cut else what, lines
+        return (
+            data.validation,
+            f"the first {run.eval_tokens:,} tokens of {what}" if cut else what,
+            lines,
+        )
     else:
-        raise ValueError(f"{arguments.source} keeps no text to measure it on; give --corpus FILE or --tokens FILE")
+        raise ValueError(
+            f"{arguments.source} keeps no text to measure it on; give --corpus FILE or --tokens "
+            "FILE"
+        )
     cut = ids[: arguments.eval_tokens]
-    return cut, f"the first {len(cut):,} tokens of {what}" if len(cut) < len(ids) else f"all of {what}", lines
+    return (
+        cut,
+        f"the first {len(cut):,} tokens of {what}" if len(cut) < len(ids) else f"all of {what}",
+        lines,
+    )
 
 
 def window_length(arguments: argparse.Namespace, found: Checkpoint, lines: bool) -> int:
     """The tokens of a window, or the most that a line may have.
 
-    Raises ValueError for sizes that the model does not have, and for sizes of windows where lines are scored.
+    Raises ValueError for sizes that the model does not have, and for sizes of windows where lines
+    are scored.
     """
     limit = found.model.config.max_seq_len
     if lines:
         if (arguments.seq_len, arguments.stride) != (None, None):
-            raise ValueError("whole lines are scored here; leave out --seq-len and --stride, or choose --no-lines")
+            raise ValueError(
+                "whole lines are scored here; leave out --seq-len and --stride, or choose "
+                "--no-lines"
+            )
         return limit
     trained = min(found.extra.get("train", {}).get("seq_len", LONGEST_WINDOW), limit)
     seq_len = trained if arguments.seq_len is None else arguments.seq_len
     if not 1 <= seq_len <= limit:
-        raise ValueError(f"seq_len must be from 1 to the model's max_seq_len {limit}, got {seq_len}")
+        raise ValueError(
+            f"seq_len must be from 1 to the model's max_seq_len {limit}, got {seq_len}"
+        )
     return seq_len

@@ -13,23 +13,31 @@ from ..runs.job import RunConfig
 from ..training.loop import choose_device
 from ..writing import stream_text
 
+FLAGS = {
+    "--prompt": (str, RunConfig.prompt, f"how the text begins (default {RunConfig.prompt!r})"),
+    "--max-new-tokens": (int, 500, "length of the continuation, at most (default 500)"),
+    "--temperature": (float, 0.8, "0 is greedy, 1 the model's own (default 0.8)"),
+    "--top-k": (int, None, "keep the k most probable tokens"),
+    "--top-p": (float, None, "keep the most probable tokens up to this total probability"),
+    "--min-p": (float, None, "keep tokens with at least this fraction of the best probability"),
+    "--seed": (int, None, "the same seed gives the same text; default: another text each time"),
+    "--device": (str, "auto", "auto takes the first of cuda, mps and cpu"),
+}
+
 
 def add_sample(commands: Any) -> None:
     """Add the command and its flags."""
     p = commands.add_parser("sample", help="continue a prompt")
     p.set_defaults(do=run_sample)
     where = f"folder or id of a model, or the name of a shipped one (default {RunConfig.out})"
-    p.add_argument("--from", "--checkpoint", dest="source", metavar="SOURCE", default=RunConfig.out, help=where)
-    p.add_argument("--prompt", default=RunConfig.prompt, help=f"how the text begins (default {RunConfig.prompt!r})")
-    p.add_argument("--max-new-tokens", type=int, default=500, help="length of the continuation, at most (default 500)")
-    p.add_argument("--temperature", type=float, default=0.8, help="0 is greedy, 1 the model's own (default 0.8)")
-    p.add_argument("--top-k", type=int, help="keep the k most probable tokens")
-    p.add_argument("--top-p", type=float, help="keep the most probable tokens up to this total probability")
-    p.add_argument("--min-p", type=float, help="keep tokens with at least this fraction of the best one's probability")
-    p.add_argument("--stop", metavar="TEXT", action="append", help="end before this text; can be repeated")
-    p.add_argument("--seed", type=int, help="the same seed gives the same text; default: another text each time")
-    p.add_argument("--quantize", choices=QUANTIZED, help="weights in 8 bits: less memory, faster on a CPU")
-    p.add_argument("--device", default="auto", help="auto takes the first of cuda, mps and cpu")
+    where = {"dest": "source", "metavar": "SOURCE", "default": RunConfig.out, "help": where}
+    p.add_argument("--from", "--checkpoint", **where)
+    for name, (kind, default, says) in FLAGS.items():
+        p.add_argument(name, type=kind, default=default, help=says)
+    says = "end before this text; can be repeated"
+    p.add_argument("--stop", metavar="TEXT", action="append", help=says)
+    says = "weights in 8 bits: less memory, faster on a CPU"
+    p.add_argument("--quantize", choices=QUANTIZED, help=says)
 
 
 def run_sample(arguments: argparse.Namespace) -> None:
@@ -40,10 +48,17 @@ def run_sample(arguments: argparse.Namespace) -> None:
         raise ValueError(f"seed must fit into 64 bits, got {arguments.seed}")
     generator = torch.Generator(device)
     generator.seed() if arguments.seed is None else generator.manual_seed(arguments.seed)
-    options = {name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "min_p")}
+    options = {
+        name: getattr(arguments, name) for name in ("temperature", "top_k", "top_p", "min_p")
+    }
     options |= {"stop": arguments.stop or (), "generator": generator}
     if (n := len(tokenizer.encode(arguments.prompt))) > (limit := model.config.max_seq_len):
-        print(f"tinylm: the model sees only the last {limit} of the prompt's {n} tokens", file=sys.stderr)
-    pieces = stream_text(model.to(device), tokenizer, arguments.prompt, arguments.max_new_tokens, **options)
+        print(
+            f"tinylm: the model sees only the last {limit} of the prompt's {n} tokens",
+            file=sys.stderr,
+        )
+    pieces = stream_text(
+        model.to(device), tokenizer, arguments.prompt, arguments.max_new_tokens, **options
+    )
     for piece in chain([arguments.prompt], pieces, ["\n"]):
         print(piece, end="", flush=True)

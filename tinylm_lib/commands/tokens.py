@@ -26,35 +26,51 @@ def add_tokens(commands: Any) -> None:
     """Add the command and its flags."""
     p = commands.add_parser("tokens", help="encode text of any size into a file for train --tokens")
     p.set_defaults(do=run_tokens)
-    p.add_argument("files", nargs="+", metavar="FILE", help="UTF-8 text; each file is a text of its own")
+    p.add_argument(
+        "files", nargs="+", metavar="FILE", help="UTF-8 text; each file is a text of its own"
+    )
     p.add_argument("--out", required=True, metavar="FILE", help="the token file; it must not exist")
-    kinds = f"{', '.join(TOKENIZERS)}: made from the files (bpe from the first {LEARNT_FROM // 10**6} MB)"
-    others = "or one that exists: a file of Tokenizer.save, a token file, a run, a Hugging Face folder or hub id"
+    kinds = (
+        f"{', '.join(TOKENIZERS)}: made from the files (bpe from the first {LEARNT_FROM // 10**6} "
+        "MB)"
+    )
+    others = (
+        "or one that exists: a file of Tokenizer.save, a token file, a run, a Hugging Face folder "
+        "or hub id"
+    )
     p.add_argument("--tokenizer", required=True, metavar="NAME_OR_PATH", help=f"{kinds}; {others}")
     p.add_argument("--vocab-size", type=int, help="how many tokens bpe learns (default 1,000)")
 
 
 def run_tokens(arguments: argparse.Namespace) -> None:
     """Encode files, and show how far it is."""
-    paths, out = [Path(name) for name in arguments.files], Path(arguments.out)
+    paths = [Path(name) for name in arguments.files]
+    out = Path(arguments.out)
     n_bytes = sum(_size(path) for path in paths)
     if out.exists():
         raise ValueError(f"{out} exists; delete it, or choose another name for --out")
     with explained("the token file", out):
         out.parent.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=out.parent).close()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does, it leaves nothing half-written
+    # as Ctrl-C does, it leaves nothing half-written
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     bar = {"total": n_bytes, "unit": "B", "unit_scale": True, "dynamic_ncols": True}
     tokenizer = _tokenizer(arguments, paths, bar)
     with tqdm(desc="encoding", **bar) as shown:
         n_ids = encode_files(paths, out, tokenizer, shown.update)
-    print(f"{out}: {n_ids:,} tokens ({tokenizer.kind}, {tokenizer.vocab_size:,} ids) of {n_bytes:,} bytes,")
+    print(
+        f"{out}: {n_ids:,} tokens ({tokenizer.kind}, {tokenizer.vocab_size:,} ids) of {n_bytes:,} "
+        "bytes,"
+    )
     print(f"      {n_bytes / n_ids:.2f} bytes per token.")
     print(f"Train with: python -m tinylm_lib {typed('train', f'--tokens={out}')}")
 
 
 def _size(path: Path) -> int:
-    """The bytes of a file. Raises FileNotFoundError or ValueError for one that is missing, empty or a folder."""
+    """The bytes of a file.
+
+    Raises FileNotFoundError or ValueError for one that is missing, empty or a folder.
+    """
     if not path.is_file():
         hint = f"give its files, such as {path}/*.txt" if path.is_dir() else "give UTF-8 text files"
         raise FileNotFoundError(f"{path} is not a file; {hint}")
@@ -68,15 +84,20 @@ def _tokenizer(arguments: argparse.Namespace, paths: list[Path], bar: dict[str, 
 
     Raises ValueError for a size where there is none to choose.
     """
-    name, size = arguments.tokenizer, arguments.vocab_size
+    name = arguments.tokenizer
+    size = arguments.vocab_size
     kind = TOKENIZERS.get(name)
     if size is not None and not (kind and kind.sized):
-        raise ValueError(f"vocab_size {size} is for --tokenizer bpe; {name} has its own size, so leave it out")
+        raise ValueError(
+            f"vocab_size {size} is for --tokenizer bpe; {name} has its own size, so leave it out"
+        )
     if kind is None:
         return open_tokenizer(name)
     with tqdm(desc="vocabulary", **bar) as shown:
         blocks = chain.from_iterable(read_blocks(path, shown.update) for path in paths)
-        return kind.from_texts(takewhile(lambda _: not kind.sized or shown.n <= LEARNT_FROM, blocks), size)
+        return kind.from_texts(
+            takewhile(lambda _: not kind.sized or shown.n <= LEARNT_FROM, blocks), size
+        )
 
 
 def open_tokenizer(source: str) -> Tokenizer:

@@ -23,7 +23,9 @@ def add_train(commands: Any) -> None:
     p = commands.add_parser("train", help="train a model on text")
     p.set_defaults(do=run_train)
     p.add_argument("--preset", choices=list(FAMILIES), help="architecture (default modern)")
-    p.add_argument("--resume", action="store_true", help="resume the run in --out from its last checkpoint")
+    p.add_argument(
+        "--resume", action="store_true", help="resume the run in --out from its last checkpoint"
+    )
     for record, title in RECORDS.items():
         add_flags(p.add_argument_group(title), record, FINE_TUNING)
 
@@ -36,25 +38,43 @@ def run_train(arguments: argparse.Namespace) -> None:
         work(set_up(team=team))
 
 
-def resumed(flags: dict[type[Record], dict[str, Any]], preset: str | None) -> tuple[RunConfig, Callable[..., Job]]:
+def resumed(
+    flags: dict[type[Record], dict[str, Any]], preset: str | None
+) -> tuple[RunConfig, Callable[..., Job]]:
     """The settings of the run to resume, and what sets it up."""
     for name, value in (("preset", preset), ("from", flags[RunConfig].get("source"))):
         if value is not None:
             raise ValueError(f"a resumed run keeps its settings; leave out --{name}")
-    found, run = find_run({name: value for some in flags.values() for name, value in some.items()})
+    given = {}
+    for of_record in flags.values():
+        given |= of_record
+    found, run = find_run(given)
     return run, partial(go_on, found, run)
 
 
-def begun(flags: dict[type[Record], dict[str, Any]], preset: str | None) -> tuple[RunConfig, Callable[..., Job]]:
-    """The settings of a new run, and what sets it up with a new model, or with one that others have trained."""
-    run, choices = RunConfig.from_dict(flags[RunConfig]), flags[ModelConfig]
-    if taken := [p for p in (Path(run.out), *Path(run.out).parents) if p.exists() and not p.is_dir()]:
-        raise ValueError(f"out {run.out} cannot be a folder, because {taken[0]} is a file; choose another name")
+def begun(
+    flags: dict[type[Record], dict[str, Any]], preset: str | None
+) -> tuple[RunConfig, Callable[..., Job]]:
+    """The settings of a new run, and what sets it up with a new model, or with one that others have
+    trained.
+    """
+    run = RunConfig.from_dict(flags[RunConfig])
+    choices = flags[ModelConfig]
+    if taken := [
+        p for p in (Path(run.out), *Path(run.out).parents) if p.exists() and not p.is_dir()
+    ]:
+        raise ValueError(
+            f"out {run.out} cannot be a folder, because {taken[0]} is a file; choose another name"
+        )
     if run.source is None:
-        return run, partial(begin, run, TrainConfig.from_dict(flags[TrainConfig]), preset or "modern", choices)
+        return run, partial(
+            begin, run, TrainConfig.from_dict(flags[TrainConfig]), preset or "modern", choices
+        )
     if not {"corpus", "tokens"} & flags[RunConfig].keys():
         raise ValueError("--from needs the text to learn from; give --corpus FILE or --tokens FILE")
     found = open_model(run.source)
     defaults = {**FINE_TUNING, "seq_len": min(TrainConfig.seq_len, found.model.config.max_seq_len)}
     recipe = TrainConfig.from_dict({**defaults, **flags[TrainConfig]})
-    return run, partial(fine_tune, run, recipe, found, choices if preset is None else {**choices, "preset": preset})
+    return run, partial(
+        fine_tune, run, recipe, found, choices if preset is None else {**choices, "preset": preset}
+    )

@@ -1,4 +1,7 @@
-"""What a model is trained on: corpora of text, windows cut from their tokens, and tokens in files. Notebook 11."""
+"""What a model is trained on: corpora of text, windows cut from their tokens, and tokens in files.
+
+Notebook 11.
+"""
 
 from .corpora import CORPORA, load_corpus
 from .token_file import open_tokens, write_tokens

@@ -9,7 +9,9 @@ from .download import Source, download
 
 
 def storyworld_text() -> str:
-    """20,000 stories, one a line: 10 MB of a language whose exact entropy is known (see the room storyworld)."""
+    """20,000 stories, one a line: 10 MB of a language whose exact entropy is known (see the room
+    storyworld).
+    """
     return corpus(20_000, seed=0)
 
 
@@ -45,14 +47,15 @@ LINES = {"storyworld"}  # corpora in which each line is a text of its own
 def load_corpus(name_or_path: str | Path) -> str:
     """Return the text of a built-in corpus (a key of CORPORA) or of a UTF-8 file.
 
-    Raises FileNotFoundError if it is neither, ValueError for an empty, binary or differently encoded file,
-    ConnectionError for a corpus that cannot be downloaded.
+    Raises FileNotFoundError if it is neither, ValueError for an empty, binary or differently
+    encoded file, ConnectionError for a corpus that cannot be downloaded.
     """
     if name_or_path in CORPORA:
         return CORPORA[name_or_path]()
     if not is_file(name_or_path):
         raise FileNotFoundError(
-            f"{str(name_or_path)!r} is neither a file nor a corpus; the corpora are {', '.join(CORPORA)}"
+            f"{str(name_or_path)!r} is neither a file nor a corpus; the corpora are "
+            f"{', '.join(CORPORA)}"
         )
     text = "".join(read_blocks(Path(name_or_path)))
     if not text.strip():

@@ -23,13 +23,18 @@ class Source(NamedTuple):
 
 
 def download(source: Source, path: Path) -> None:
-    """Download a file to `path` with a progress bar, unless it is already there; in both cases it is checked.
+    """Download a file to `path` with a progress bar, unless it is already there; in both cases it
+    is checked.
 
-    Raises ConnectionError, which says what else to do, if that fails; ValueError if `path` holds another file.
+    Raises ConnectionError, which says what else to do, if that fails; ValueError if `path` holds
+    another file.
     """
     if path.exists():
         if sha256(path) != source.sha256:
-            raise ValueError(f"{path} is not the file of {source.url} (its SHA-256 differs); delete it and try again")
+            raise ValueError(
+                f"{path} is not the file of {source.url} (its SHA-256 differs); delete it and try "
+                "again"
+            )
         return
     try:
         with whole_file(path) as file:
@@ -37,14 +42,16 @@ def download(source: Source, path: Path) -> None:
                 file.write(block)
     except (OSError, http.client.HTTPException) as e:
         raise ConnectionError(
-            f"cannot download {source.url}: {str(e) or type(e).__name__}. Three ways out: get the file elsewhere and "
-            f"put it at {path}; take a text file of your own (--corpus FILE); or take a corpus that needs no "
-            f"download (--corpus storyworld)"
+            f"cannot download {source.url}: {str(e) or type(e).__name__}. Three ways out: get the "
+            f"file elsewhere and put it at {path}; take a text file of your own (--corpus FILE); "
+            "or take a corpus that needs no download (--corpus storyworld)"
         ) from None
 
 
 def _blocks(source: Source) -> Iterator[bytes]:
-    name, digest, n_read = source.url.rpartition("/")[2], hashlib.sha256(), 0
+    name = source.url.rpartition("/")[2]
+    digest = hashlib.sha256()
+    n_read = 0
     with (
         urllib.request.urlopen(source.url, timeout=DOWNLOAD_TIMEOUT) as answer,
         tqdm(desc=name, total=source.n_bytes, unit="B", unit_scale=True) as bar,
@@ -57,4 +64,6 @@ def _blocks(source: Source) -> Iterator[bytes]:
     if n_read != source.n_bytes:
         raise OSError(f"{n_read} bytes came, and the file has {source.n_bytes}")
     if digest.hexdigest() != source.sha256:
-        raise OSError(f"what came is another file (SHA-256 {digest.hexdigest()}, not {source.sha256})")
+        raise OSError(
+            f"what came is another file (SHA-256 {digest.hexdigest()}, not {source.sha256})"
+        )

@@ -9,11 +9,13 @@ from ..text.reading import read_blocks
 from .token_file import write_tokens
 
 
-def encode_files(paths: list[Path], out: Path, tokenizer: Tokenizer, progress: Callable[[int], Any]) -> int:
+def encode_files(
+    paths: list[Path], out: Path, tokenizer: Tokenizer, progress: Callable[[int], Any]
+) -> int:
     """Encode UTF-8 files, one after the other, into a token file.
 
-    Each file is a text: its ids are those that `encode` gives for all of it, then comes the first of the tokenizer's
-    `ending`, where it has one.
+    Each file is a text: its ids are those that `encode` gives for all of it, then comes the first
+    of the tokenizer's `ending`, where it has one.
     progress: is called with the number of bytes of each block that is read.
     Returns the number of ids.
     Raises ValueError, naming the file, for one that is not UTF-8 text or holds what has no id.

@@ -1,4 +1,7 @@
-"""Tokens in a file that carries its tokenizer, and is mapped into memory instead of read. Notebook 11."""
+"""Tokens in a file that carries its tokenizer, and is mapped into memory instead of read.
+
+Notebook 11.
+"""
 
 import hashlib
 import json
@@ -21,9 +24,11 @@ IDS_PER_WRITE = 1 << 18  # ids that are written at a time
 
 
 class Tokens(NamedTuple):
-    """What a token file holds, or a text that was encoded: ids (N,), torch.uint16 or torch.int32, and their tokenizer.
+    """What a token file holds, or a text that was encoded: ids (N,), torch.uint16 or torch.int32,
+    and their tokenizer.
 
-    sha256: of what was read; of a token file, of its tokenizer and ids, computed when the file was written.
+    sha256: of what was read; of a token file, of its tokenizer and ids, computed when the file was
+    written.
     """
 
     ids: Tensor
@@ -32,15 +37,17 @@ class Tokens(NamedTuple):
 
 
 def write_tokens(path: str | Path, ids: Iterable[int], tokenizer: Tokenizer) -> int:
-    """Write ids and their tokenizer to one file, in constant memory: ids may come from `tokenizer.encode_iterable`.
+    """Write ids and their tokenizer to one file, in constant memory: ids may come from
+    `tokenizer.encode_iterable`.
 
-    The file is a safetensors file; ids take 2 bytes where the vocabulary allows, 4 for larger ones. It is there
-    only when whole.
+    The file is a safetensors file; ids take 2 bytes where the vocabulary allows, 4 for larger ones.
+    It is there only when whole.
     Returns the number of ids.
     Raises ValueError for no ids, and for one outside the vocabulary.
     """
     code, dtype = ("U16", "<u2") if tokenizer.vocab_size <= 1 << 16 else ("I32", "<i4")
-    remaining, n_ids = iter(ids), 0
+    remaining = iter(ids)
+    n_ids = 0
     digest = hashlib.sha256(json.dumps(tokenizer.to_dict()).encode())
     with whole_file(Path(path)) as file:
         file.write(_header(tokenizer, code, 0, digest.hexdigest()))
@@ -57,10 +64,18 @@ def write_tokens(path: str | Path, ids: Iterable[int], tokenizer: Tokenizer) -> 
 
 
 def _header(tokenizer: Tokenizer, code: str, n_ids: int, sha256: str) -> bytes:
-    """The beginning of a safetensors file, as long for any number of ids: JSON, filled up with spaces."""
+    """The beginning of a safetensors file, as long for any number of ids: JSON, filled up with
+    spaces.
+    """
     size = n_ids * (2 if code == "U16" else 4)
     ids = json.dumps({"dtype": code, "shape": [n_ids], "data_offsets": [0, size]})
-    metadata = json.dumps({"format": "tinylm tokens", "tokenizer": json.dumps(tokenizer.to_dict()), "sha256": sha256})
+    metadata = json.dumps(
+        {
+            "format": "tinylm tokens",
+            "tokenizer": json.dumps(tokenizer.to_dict()),
+            "sha256": sha256,
+        }
+    )
     text = f'{{"__metadata__": {metadata}, "ids": {ids.ljust(100)}}}'.encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text
@@ -78,9 +93,12 @@ def open_tokens(path: str | Path) -> Tokens:
             metadata = file.metadata() or {}
             if metadata.get("format") != "tinylm tokens":
                 raise ValueError("it was not made by write_tokens")
-            ids, tokenizer = file.get_tensor("ids"), tokenizer_from_dict(json.loads(metadata["tokenizer"]))
+            ids = file.get_tensor("ids")
+            tokenizer = tokenizer_from_dict(json.loads(metadata["tokenizer"]))
             if ids.dim() != 1 or ids.dtype not in (torch.uint16, torch.int32):
                 raise ValueError(f"ids have shape {tuple(ids.shape)} and {ids.dtype}")
             return Tokens(ids, tokenizer, metadata.get("sha256") or sha256(Path(path)))
     except (SafetensorError, ValueError, KeyError, RecursionError) as e:
-        raise ValueError(f"{path} is not a token file, or damaged: {e}; write it again with write_tokens") from None
+        raise ValueError(
+            f"{path} is not a token file, or damaged: {e}; write it again with write_tokens"
+        ) from None

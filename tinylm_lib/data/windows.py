@@ -19,34 +19,53 @@ TOKENS_PER_READ = 1 << 20  # where all are looked at, so that of a mapped file l
 def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
     """Cut off the end for validation, in one piece, so that no window straddles both.
 
-    tokens (N,), or a text of N characters. Returns training (N - M,) and validation (M,), where M is
-    N * validation_share rounded down.
+    tokens (N,), or a text of N characters. Returns training (N - M,) and validation (M,), where M
+    is N * validation_share rounded down.
     Raises ValueError for a validation_share outside 0..1.
     """
-    check_number("validation_share", validation_share, Real, lambda share: 0 <= share < 1, "from 0 to below 1")
+    check_number(
+        "validation_share",
+        validation_share,
+        Real,
+        lambda share: 0 <= share < 1,
+        "from 0 to below 1",
+    )
     cut = len(tokens) - int(len(tokens) * validation_share)
     return tokens[:cut], tokens[cut:]
 
 
-def split_lines(tokens: Tensor, end_id: int, validation_share: float = 0.1) -> tuple[Tensor, Tensor]:
+def split_lines(
+    tokens: Tensor, end_id: int, validation_share: float = 0.1
+) -> tuple[Tensor, Tensor]:
     """Cut off the last lines for validation, validation_share of all lines, rounded down.
 
     tokens (N,). end_id: the token that ends a line. Returns training (N - M,) and validation (M,).
     Raises ValueError where that is less than one line.
     """
     ends = positions(tokens, end_id)
-    n_lines = len(ends) + int(len(tokens) > 0 and tokens[-1].item() != end_id)  # the last one may lack its end
+    # the last one may lack its end
+    n_lines = len(ends) + int(len(tokens) > 0 and tokens[-1].item() != end_id)
     n_validation = int(n_lines * validation_share)
     if n_validation == 0 < validation_share:
-        raise ValueError(f"{n_lines} lines leave none for validation; give more lines, or choose --no-lines")
+        raise ValueError(
+            f"{n_lines} lines leave none for validation; give more lines, or choose --no-lines"
+        )
     cut = int(ends[n_lines - n_validation - 1]) + 1 if n_validation else len(tokens)
     return tokens[:cut], tokens[cut:]
 
 
 def positions(tokens: Tensor, token_id: int) -> Tensor:
-    """Find a token in tokens (N,), reading a block at a time. Returns its positions (M,), torch.long."""
+    """Find a token in tokens (N,), reading a block at a time.
+
+    Returns its positions (M,), torch.long.
+    """
     blocks = tokens.split(TOKENS_PER_READ)
-    return torch.cat([(block == token_id).nonzero()[:, 0] + i * TOKENS_PER_READ for i, block in enumerate(blocks)])
+    return torch.cat(
+        [
+            (block == token_id).nonzero()[:, 0] + i * TOKENS_PER_READ
+            for i, block in enumerate(blocks)
+        ]
+    )
 
 
 def random_windows(
@@ -56,12 +75,14 @@ def random_windows(
     generator: torch.Generator | None = None,
     starts: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Cut random windows; each start that leaves room for seq_len inputs and the last target is equally likely.
+    """Cut random windows; each start that leaves room for seq_len inputs and the last target is
+    equally likely.
 
-    tokens (N,), integers. starts (M,): the only positions where a window may begin, default all; from -1 it begins with
-    the last token and continues with the first.
+    tokens (N,), integers. starts (M,): the only positions where a window may begin, default all;
+    from -1 it begins with the last token and continues with the first.
     Returns inputs x (B, T) and targets y (B, T), the same windows one token later; torch.long.
-    Raises ValueError for fewer than seq_len + 1 tokens, for starts that all leave no room, and for a size below 1.
+    Raises ValueError for fewer than seq_len + 1 tokens, for starts that all leave no room, and for
+    a size below 1.
     """
     n_starts = check_windows(tokens, batch_size, seq_len)
     if starts is not None:
@@ -70,10 +91,13 @@ def random_windows(
 
 
 def _draw(
-    tokens: Tensor, batch_size: int, seq_len: int, generator: Any, n_starts: int, starts: Tensor | None,
+    tokens: Tensor, batch_size: int, seq_len: int, generator: Any, n_starts: int,
+    starts: Tensor | None,
     rows: slice = slice(None),
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    chosen = torch.randint(n_starts if starts is None else len(starts), (batch_size, 1), generator=generator)  # (B, 1)
+    chosen = torch.randint(
+        n_starts if starts is None else len(starts), (batch_size, 1), generator=generator
+    )  # (B, 1)
     chosen = chosen[rows]
     if starts is not None:
         chosen = starts[chosen]
@@ -84,18 +108,23 @@ def _draw(
 def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
     """Drop the starts (M,) from which a window would run over the end: those not below n_starts.
 
-    Returns (M',), torch.long. Raises ValueError for starts of which none is left or one is below -1, TypeError for
-    fractions.
+    Returns (M',), torch.long. Raises ValueError for starts of which none is left or one is below
+    -1, TypeError for fractions.
     """
     if starts.is_floating_point() or starts.dtype == torch.bool:
-        raise TypeError(f"starts must be integers, got {starts.dtype}; a mask becomes starts with .nonzero()[:, 0]")
+        raise TypeError(
+            f"starts must be integers, got {starts.dtype}; a mask becomes starts with "
+            ".nonzero()[:, 0]"
+        )
     starts = starts.long()
     if starts.dim() != 1 or (starts < -1).any():
-        raise ValueError(f"starts must have shape (M,) and be at least -1, got {tuple(starts.shape)}: {starts}")
+        raise ValueError(
+            f"starts must have shape (M,) and be at least -1, got {tuple(starts.shape)}: {starts}"
+        )
     if not len(fitting := starts[starts < n_starts]):
         raise ValueError(
-            f"none of {len(starts)} starts leaves room for a window (the last possible one is {n_starts - 1}); "
-            f"give more text or a smaller seq_len"
+            f"none of {len(starts)} starts leaves room for a window (the last possible one is "
+            f"{n_starts - 1}); give more text or a smaller seq_len"
         )
     return fitting
 
@@ -103,15 +132,16 @@ def fitting_starts(starts: Tensor, n_starts: int) -> Tensor:
 def check_windows(tokens: Tensor, batch_size: int, seq_len: int) -> int:
     """Return the number of valid starts of windows in tokens (N,).
 
-    Raises TypeError for anything but a tensor of integers, ValueError for tokens that have no such start.
+    Raises TypeError for anything but a tensor of integers, ValueError for tokens that have no such
+    start.
     """
     check_tokens(tokens)
     check_size("batch_size", batch_size)
     check_size("seq_len", seq_len)
     if len(tokens) < seq_len + 1:
         raise ValueError(
-            f"the corpus has {len(tokens)} tokens, a window of seq_len {seq_len} needs {seq_len + 1}; "
-            f"give more text or a smaller seq_len"
+            f"the corpus has {len(tokens)} tokens, a window of seq_len {seq_len} needs "
+            f"{seq_len + 1}; give more text or a smaller seq_len"
         )
     return len(tokens) - seq_len
 
@@ -120,16 +150,23 @@ def check_tokens(tokens: Tensor) -> None:
     """Raise TypeError unless tokens is a tensor of integers, ValueError unless it is (N,)."""
     if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.dtype == torch.bool:
         got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
-        raise TypeError(f"tokens must be a tensor of integers, got {got}; use torch.tensor(tokenizer.encode(text))")
+        raise TypeError(
+            f"tokens must be a tensor of integers, got {got}; use "
+            "torch.tensor(tokenizer.encode(text))"
+        )
     if tokens.ndim != 1:
-        raise ValueError(f"tokens must be (N,), one text after the other, got {tuple(tokens.shape)}; use .flatten()")
+        raise ValueError(
+            f"tokens must be (N,), one text after the other, got {tuple(tokens.shape)}; use "
+            ".flatten()"
+        )
 
 
 class RandomWindows:
-    """Endless batches of `random_windows`; batch i depends on the seed and i alone, so a run can resume anywhere.
+    """Endless batches of `random_windows`; batch i depends on the seed and i alone, so a run can
+    resume anywhere.
 
-    rank, n_ranks: yield only every n_ranks-th window of each batch, beginning with window number rank: together the
-    ranks see the batches that one alone would see.
+    rank, n_ranks: yield only every n_ranks-th window of each batch, beginning with window number
+    rank: together the ranks see the batches that one alone would see.
     Raises ValueError for a batch_size that n_ranks does not divide.
     """
 
@@ -146,12 +183,19 @@ class RandomWindows:
     ):
         self.n_starts = check_windows(tokens, batch_size, seq_len)
         if batch_size % n_ranks:
-            raise ValueError(f"batch_size {batch_size} cannot be shared by {n_ranks} processes; give a multiple")
+            raise ValueError(
+                f"batch_size {batch_size} cannot be shared by {n_ranks} processes; give a multiple"
+            )
         check_number("seed", seed, Integral, lambda n: True, "an integer")
         self.starts = None if starts is None else fitting_starts(starts, self.n_starts)
-        self.tokens, self.batch_size, self.seq_len = tokens, batch_size, seq_len
-        self.seed, self.device, self.n_drawn = seed, torch.device(device), 0
-        self.generator, self.rows = torch.Generator(), slice(rank, None, n_ranks)
+        self.tokens = tokens
+        self.batch_size = batch_size
+        self.seq_len = seq_len
+        self.seed = seed
+        self.device = torch.device(device)
+        self.n_drawn = 0
+        self.generator = torch.Generator()
+        self.rows = slice(rank, None, n_ranks)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         return self
@@ -160,9 +204,19 @@ class RandomWindows:
         # Hashed together first: torch keeps only 32 bits of a CPU generator's seed.
         self.generator.manual_seed(random.Random(f"{self.seed} {self.n_drawn}").getrandbits(32))
         self.n_drawn += 1
-        x, y = _draw(self.tokens, self.batch_size, self.seq_len, self.generator, self.n_starts, self.starts, self.rows)
-        if self.device.type == "cuda":  # only a copy from pinned memory lets the processor continue meanwhile
-            x, y = x.pin_memory(), y.pin_memory()
+        x, y = _draw(
+            self.tokens,
+            self.batch_size,
+            self.seq_len,
+            self.generator,
+            self.n_starts,
+            self.starts,
+            self.rows,
+        )
+        # only a copy from pinned memory lets the processor continue meanwhile
+        if self.device.type == "cuda":
+            x = x.pin_memory()
+            y = y.pin_memory()
         return x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
 
     def state(self) -> dict[str, int]:
@@ -171,19 +225,23 @@ class RandomWindows:
 
     def load_state(self, state: dict[str, int]) -> None:
         """Continue where `state` was taken."""
-        self.seed, self.n_drawn = state["seed"], state["n_drawn"]
+        self.seed = state["seed"]
+        self.n_drawn = state["n_drawn"]
 
 
 def every_window(
     tokens: Tensor, batch_size: int, seq_len: int, stride: int | None = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut windows that together hold every token but the first as a target, once; at most a batch is in memory.
+    """Cut windows that together hold every token but the first as a target, once; at most a batch
+    is in memory.
 
-    tokens (N,), integers. stride: each window begins so many tokens after the one before. What overlaps is input again
-    and counts only in the first window that holds it as a target, so that every token after the first seq_len is
-    predicted from at least seq_len - stride + 1 tokens before it. Default seq_len: windows do not overlap.
+    tokens (N,), integers. stride: each window begins so many tokens after the one before. What
+    overlaps is input again and counts only in the first window that holds it as a target, so that
+    every token after the first seq_len is predicted from at least seq_len - stride + 1 tokens
+    before it. Default seq_len: windows do not overlap.
     Yields x (B, T) and y (B, T), torch.long; what is missing at the end is 0 in x and -100 in y.
-    Raises ValueError for fewer than 2 tokens, for a size below 1, and for a stride that is not in 1..seq_len.
+    Raises ValueError for fewer than 2 tokens, for a size below 1, and for a stride that is not in
+    1..seq_len.
     """
     check_tokens(tokens)
     check_size("batch_size", batch_size)
@@ -200,23 +258,34 @@ def every_window(
     )
 
 
-def _overlapping(tokens: Tensor, first: int, n: int, seq_len: int, stride: int) -> tuple[Tensor, Tensor]:
+def _overlapping(
+    tokens: Tensor, first: int, n: int, seq_len: int, stride: int
+) -> tuple[Tensor, Tensor]:
     """Cut n windows from number `first` on; x and y are (n, T)."""
-    begin, length = first * stride, (n - 1) * stride + seq_len
+    begin = first * stride
+    length = (n - 1) * stride + seq_len
     found = tokens[begin : begin + length + 1].long()
     missing = length + 1 - len(found)
     x = torch.nn.functional.pad(found[:-1], (0, missing)).unfold(0, seq_len, stride)
-    y = torch.nn.functional.pad(found[1:], (0, missing), value=IGNORED).unfold(0, seq_len, stride).clone()
+    y = (
+        torch.nn.functional.pad(found[1:], (0, missing), value=IGNORED)
+        .unfold(0, seq_len, stride)
+        .clone()
+    )
     y[int(first == 0) :, : seq_len - stride] = IGNORED
     return x.contiguous(), y
 
 
-def every_document(tokens: Tensor, separator_id: int, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Cut whole documents, each from the separator before it (its first input) to the one after it (its last target).
+def every_document(
+    tokens: Tensor, separator_id: int, batch_size: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Cut whole documents, each from the separator before it (its first input) to the one after it
+    (its last target).
 
-    tokens (N,); a separator before the first token is added where it is missing. What follows the last separator is
-    left out, because its end is not known.
-    Yields x (B, T) and y (B, T), torch.long, T the longest of the batch; shorter rows end in 0 in x and -100 in y.
+    tokens (N,); a separator before the first token is added where it is missing. What follows the
+    last separator is left out, because its end is not known.
+    Yields x (B, T) and y (B, T), torch.long, T the longest of the batch; shorter rows end in 0 in x
+    and -100 in y.
     Raises ValueError for tokens in which no document ends, and for a batch_size below 1.
     """
     check_tokens(tokens)
@@ -225,9 +294,14 @@ def every_document(tokens: Tensor, separator_id: int, batch_size: int) -> Iterat
         tokens = torch.cat((torch.tensor([separator_id], dtype=tokens.dtype), tokens))
     marks = positions(tokens, separator_id).tolist()
     if len(marks) < 2:
-        raise ValueError(f"no document ends in {len(tokens)} tokens; give a text with at least one separator after it")
+        raise ValueError(
+            f"no document ends in {len(tokens)} tokens; give a text with at least one separator "
+            "after it"
+        )
     documents = [slice(start, end + 1) for start, end in pairwise(marks)]
-    return (_pad(tokens, documents[i : i + batch_size]) for i in range(0, len(documents), batch_size))
+    return (
+        _pad(tokens, documents[i : i + batch_size]) for i in range(0, len(documents), batch_size)
+    )
 
 
 def _pad(tokens: Tensor, documents: list[slice]) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,8 @@ from ..layers import pick
 from .families import MODEL_TYPES, REQUIRED, STRETCH, Counterpart, Family, Field, Values
 
 REST = "tinylm"  # the key in config.json for what Hugging Face has no place for
-# Fields that go there: no logit depends on them, once the rows of rotated heads are in the order of the family.
+# Fields that go there: no logit depends on them, once the rows of rotated heads are in the order of
+# the family.
 NO_PLACE = ("init", "d_ff_multiple_of", "rope_layout", "rope_base", "rope_scaling")
 
 
@@ -24,17 +25,23 @@ def family_of(values: Values) -> Family:
     """
     kind = values.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_TYPES:
-        raise ValueError(f"model_type {kind!r} cannot be read; give a model of type {', '.join(MODEL_TYPES)}")
-    family, named = MODEL_TYPES[kind], values.get("architectures") or []
+        raise ValueError(
+            f"model_type {kind!r} cannot be read; give a model of type {', '.join(MODEL_TYPES)}"
+        )
+    family = MODEL_TYPES[kind]
+    named = values.get("architectures") or []
     if wrong := [name for name in _list(named) if name not in (family.architecture, family.base)]:
-        raise ValueError(f"architecture {wrong[0]!r} is not a language model; give a {family.architecture}")
+        raise ValueError(
+            f"architecture {wrong[0]!r} is not a language model; give a {family.architecture}"
+        )
     return family
 
 
 def read_config(values: Values) -> ModelConfig:
     """The config of the model that a config.json describes.
 
-    Raises ValueError naming the field, for one that is missing and for anything that our model cannot compute.
+    Raises ValueError naming the field, for one that is missing and for anything that our model
+    cannot compute.
     """
     family = family_of(values)
     ours: dict[str, Any] = {}
@@ -44,7 +51,9 @@ def read_config(values: Values) -> ModelConfig:
         ours |= _read_rope(values)
     for name, needed in family.needs.items():
         if values.get(name, needed) != needed:
-            raise ValueError(f"{name} is {values[name]!r}, and only {needed!r} can be computed here")
+            raise ValueError(
+                f"{name} is {values[name]!r}, and only {needed!r} can be computed here"
+            )
     rest = values.get(REST, {})
     allowed = set(NO_PLACE) - set(ours)
     if not isinstance(rest, dict) or not set(rest) <= allowed:
@@ -52,12 +61,14 @@ def read_config(values: Values) -> ModelConfig:
     try:
         config = ModelConfig(**{"rope_layout": "halves", **family.has, **ours, **rest})
     except ValueError as e:
-        theirs = {name: field.theirs for field in family.fields for name in field.ours}
+        theirs = {}
+        for field in family.fields:
+            theirs |= dict.fromkeys(field.ours, field.theirs)
         raise ValueError(f"{theirs.get(str(e).split()[0], 'it')} describes no model: {e}") from None
     if family.whole_heads and config.d_model % config.n_heads:
         raise ValueError(
-            f"d_model {config.d_model} must be a multiple of n_heads {config.n_heads} (hidden_size and "
-            f"num_attention_heads of a {family.architecture})"
+            f"d_model {config.d_model} must be a multiple of n_heads {config.n_heads} (hidden_size "
+            f"and num_attention_heads of a {family.architecture})"
         )
     _check_window(family.window(values), values)
     return config
@@ -70,10 +81,15 @@ def _list(value: Any) -> list:
 def _read(field: Field, values: Values) -> Values:
     value = values.get(field.theirs, field.default)
     if value is REQUIRED:
-        raise ValueError(f"{field.theirs} is missing; take config.json from where the model was published")
+        raise ValueError(
+            f"{field.theirs} is missing; take config.json from where the model was published"
+        )
     if field.names is not None:
         if value not in list(field.names):
-            raise ValueError(f"{field.theirs} is {value!r}, and only {', '.join(field.names)} can be computed here")
+            raise ValueError(
+                f"{field.theirs} is {value!r}, and only {', '.join(field.names)} can be computed "
+                "here"
+            )
         value = field.names[value]
     return dict.fromkeys(field.ours, value)
 
@@ -82,9 +98,15 @@ _ROPES = {"default": None, "llama3": STRETCH}
 
 
 def _read_rope(values: Values) -> Values:
-    """rope_base and rope_scaling, from `rope_theta` and `rope_scaling` or, since transformers 5, `rope_parameters`."""
+    """rope_base and rope_scaling, from `rope_theta` and `rope_scaling` or, since transformers 5,
+    `rope_parameters`.
+    """
     found: Values = {}
-    alone = {name: values[name] for name in ("rope_theta", "original_max_position_embeddings") if name in values}
+    alone = {
+        name: values[name]
+        for name in ("rope_theta", "original_max_position_embeddings")
+        if name in values
+    }
     for some in (alone, values.get("rope_scaling") or {}, values.get("rope_parameters") or {}):
         if not isinstance(some, dict):
             raise ValueError(f"rope_scaling must be an object or null, got {some!r}")
@@ -96,14 +118,19 @@ def _read_rope(values: Values) -> Values:
     if kind not in list(_ROPES):
         raise ValueError(f"rope_type {kind!r} cannot be computed here, only {', '.join(_ROPES)}")
     if found.get("partial_rotary_factor", 1.0) != 1.0:
-        raise ValueError(f"partial_rotary_factor is {found['partial_rotary_factor']!r}; here all of a head is rotated")
+        raise ValueError(
+            f"partial_rotary_factor is {found['partial_rotary_factor']!r}; here all of a head is "
+            "rotated"
+        )
     scaling = None
     if _ROPES[kind] is not None:
         if missing := [name for name in STRETCH if name not in found]:
             raise ValueError(f"rope_type {kind!r} needs {missing[0]}, and it is missing")
         scaling = RopeScaling(**{ours: found[theirs] for theirs, ours in STRETCH.items()})
     if nested := [name for name, value in found.items() if isinstance(value, dict)]:
-        raise ValueError(f"rope_parameters has angles of its own for {nested[0]}; here all layers rotate alike")
+        raise ValueError(
+            f"rope_parameters has angles of its own for {nested[0]}; here all layers rotate alike"
+        )
     return {"rope_base": found.get("rope_theta", 10_000.0), "rope_scaling": scaling}
 
 
@@ -111,7 +138,9 @@ def _check_window(window: Any, values: Values) -> None:
     others = [kind for kind in _list(values.get("layer_types") or []) if kind != "full_attention"]
     if others:
         raise ValueError(f"layer_types has {others[0]!r}, and here every layer has full_attention")
-    if window is not None and not (isinstance(window, int) and window >= values["max_position_embeddings"]):
+    if window is not None and not (
+        isinstance(window, int) and window >= values["max_position_embeddings"]
+    ):
         raise ValueError(
             f"sliding_window is {window!r}, and here every position sees all before it; "
             f"set it to null where texts stay shorter than that"
@@ -136,7 +165,9 @@ def write_config(config: ModelConfig) -> Values:
             rest = {name: value for name, value in config.to_dict().items() if name in names}
             return {**values, REST: rest} if rest else values
         wrong = [name for name in names if name not in NO_PLACE]
-        said = ", ".join(f"{name} {getattr(back, name)!r} (not {getattr(config, name)!r})" for name in wrong)
+        said = ", ".join(
+            f"{name} {getattr(back, name)!r} (not {getattr(config, name)!r})" for name in wrong
+        )
         refusals.append((len(wrong), f"{kind} with {said}"))
     raise ValueError(
         f"Hugging Face has no such model; the nearest is {min(refusals)[1]}. "
@@ -150,17 +181,25 @@ def _written(kind: str, family: Family, config: ModelConfig) -> Values:
     for field in family.fields:
         value = getattr(config, field.ours[0])
         if field.names is not None:
-            value = next((theirs for theirs, ours in field.names.items() if ours == value), next(iter(field.names)))
+            value = next(
+                (theirs for theirs, ours in field.names.items() if ours == value),
+                next(iter(field.names)),
+            )
         values[field.theirs] = value
     if family.rotary:
         scaling = config.rope_scaling
         stretch = scaling and {theirs: getattr(scaling, ours) for theirs, ours in STRETCH.items()}
-        values |= {"rope_theta": config.rope_base, "rope_scaling": stretch and {"rope_type": "llama3", **stretch}}
+        values |= {
+            "rope_theta": config.rope_base,
+            "rope_scaling": stretch and {"rope_type": "llama3", **stretch},
+        }
     return json.loads(json.dumps(values))
 
 
 class HubTensor(NamedTuple):
-    """One of their tensors: its name, the names and shapes of ours that it holds, and how it holds them."""
+    """One of their tensors: its name, the names and shapes of ours that it holds, and how it holds
+    them.
+    """
 
     name: str
     ours: list[str]
@@ -174,17 +213,22 @@ class HubTensor(NamedTuple):
         return tuple(reversed(rows)) if self.how.turned else rows
 
 
-def hub_tensors(family: Family, shapes: Mapping[str, tuple[int, ...]], n_layers: int) -> Iterator[HubTensor]:
+def hub_tensors(
+    family: Family, shapes: Mapping[str, tuple[int, ...]], n_layers: int
+) -> Iterator[HubTensor]:
     """Their tensors for a model of ours. shapes (...): of our tensors by name."""
     for pattern, how in family.modules.items():
         for i in range(n_layers if "{}" in pattern else 1):
             for kind in ("weight", "bias"):
                 ours = [f"{name.format(i)}.{kind}" for name in how.ours]
                 if ours[0] in shapes:
-                    yield HubTensor(f"{pattern.format(i)}.{kind}", ours, [shapes[name] for name in ours], how)
+                    yield HubTensor(
+                        f"{pattern.format(i)}.{kind}", ours, [shapes[name] for name in ours], how
+                    )
 
 
-# Which coordinate of ours is at each position of a head of theirs, whose pairs are (0, D/2), (1, D/2 + 1), ...
+# Which coordinate of ours is at each position of a head of theirs, whose pairs are (0, D/2), (1,
+# D/2 + 1), ...
 _ORDERS: dict[str, Callable[[int], Tensor]] = {
     "halves": torch.arange,
     "interleaved": lambda d: torch.arange(d).view(-1, 2).t().flatten(),
@@ -202,11 +246,16 @@ def to_theirs(theirs: HubTensor, tensors: list[Tensor], config: ModelConfig) -> 
 
 def to_ours(theirs: HubTensor, tensor: Tensor, config: ModelConfig) -> dict[str, Tensor]:
     """Our tensors by name, each with memory of its own, made of theirs (...)."""
-    rows = (tensor.t() if theirs.how.turned else tensor).split([shape[0] for shape in theirs.shapes])
+    rows = (tensor.t() if theirs.how.turned else tensor).split(
+        [shape[0] for shape in theirs.shapes]
+    )
     if theirs.how.heads:
         order = pick(_ORDERS, config.rope_layout, "rope_layout")(config.d_head).argsort()
         rows = [_reorder(t, order) for t in rows]
-    return {name: t.clone(memory_format=torch.contiguous_format) for name, t in zip(theirs.ours, rows, strict=True)}
+    return {
+        name: t.clone(memory_format=torch.contiguous_format)
+        for name, t in zip(theirs.ours, rows, strict=True)
+    }
 
 
 def _reorder(t: Tensor, order: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""What only the command line adds to training: text and settings in, a log, checks and samples out."""
+"""What the command line adds to training: text and settings in, a log, checks, samples out."""

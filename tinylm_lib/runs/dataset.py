@@ -14,11 +14,13 @@ from ..data.windows import every_document, every_window, positions, split, split
 from ..text.base import Tokenizer, line_end
 from ..text.tokenizers import TOKENIZERS
 
-LINES_PER_BATCH, TOKENS_PER_BATCH = 32, 4096  # of an evaluation
+LINES_PER_BATCH = 32
+TOKENS_PER_BATCH = 4096  # of an evaluation
 
 
 class Dataset(NamedTuple):
-    """Token ids to train on (N,) and for validation (M,), their tokenizer, and where they came from.
+    """Token ids to train on (N,) and for validation (M,), their tokenizer, and where they came
+    from.
 
     name: a corpus, or the path of a file. sha256: of the text, or of what the token file holds.
     starts (K,): the positions where a window may begin, None for all.
@@ -33,9 +35,13 @@ class Dataset(NamedTuple):
 
 
 def encode_corpus(
-    name: str, tokenizer: Tokenizer | None = None, kind: str = "bytes", vocab_size: int | None = None
+    name: str,
+    tokenizer: Tokenizer | None = None,
+    kind: str = "bytes",
+    vocab_size: int | None = None,
 ) -> Tokens:
-    """Encode a corpus with a tokenizer; default: a new one of a kind of TOKENIZERS, made from the corpus.
+    """Encode a corpus with a tokenizer; default: a new one of a kind of TOKENIZERS, made from the
+    corpus.
 
     vocab_size: how many tokens a new one learns, if its kind learns.
     """
@@ -56,8 +62,8 @@ def map_tokens(path: str, tokenizer: Tokenizer | None = None) -> Tokens:
     found = open_tokens(path)
     if tokenizer is not None and _coding(tokenizer) != _coding(found.tokenizer):
         raise ValueError(
-            f"{path} was made with another tokenizer than the model's; make it again with the command tokens and "
-            f"--tokenizer FOLDER, the folder of the model"
+            f"{path} was made with another tokenizer than the model's; make it again with the "
+            "command tokens and --tokenizer FOLDER, the folder of the model"
         )
     return found
 
@@ -67,11 +73,13 @@ def _coding(tokenizer: Tokenizer) -> dict[str, Any]:
     return {name: value for name, value in tokenizer.to_dict().items() if name != "kept"}
 
 
-def cut_dataset(found: Tokens, name: str, lines: bool, validation_share: float, eval_tokens: int) -> Dataset:
+def cut_dataset(
+    found: Tokens, name: str, lines: bool, validation_share: float, eval_tokens: int
+) -> Dataset:
     """Cut off the end for validation, of which the first eval_tokens are used.
 
-    lines: each line is a text of its own. The cut is then at the end of one, and windows begin with the end of the line
-    before; the first line has the last one before it.
+    lines: each line is a text of its own. The cut is then at the end of one, and windows begin with
+    the end of the line before; the first line has the last one before it.
     Raises ValueError for too few lines.
     """
     ids, tokenizer, sha256 = found
@@ -90,15 +98,17 @@ def cut_dataset(found: Tokens, name: str, lines: bool, validation_share: float, 
 def validation_windows(
     ids: Tensor, tokenizer: Tokenizer, longest: int, lines: bool, stride: int | None = None
 ) -> tuple[Callable[[], Iterator], int]:
-    """Return a function that cuts the windows (B, T) of ids (M,) again, and how many bytes their targets are.
+    """Return a function that cuts the windows (B, T) of ids (M,) again, and how many bytes their
+    targets are.
 
-    longest: tokens of a window, or the most that a line may have where lines are scored. stride: as of `every_window`.
+    longest: tokens of a window, or the most that a line may have where lines are scored. stride: as
+    of `every_window`.
     Raises ValueError for too few ids, and for a line that is longer.
     """
     if len(ids) < 2:
         raise ValueError(
-            f"the text to measure has {len(ids)} tokens, and at least 2 are needed, the second to be predicted; "
-            f"give more text (of a training run: or a larger validation_share)"
+            f"the text to measure has {len(ids)} tokens, and at least 2 are needed, the second to "
+            "be predicted; give more text (of a training run: or a larger validation_share)"
         )
 
     def windows() -> Iterator:
@@ -107,5 +117,8 @@ def validation_windows(
         return every_window(ids, max(1, TOKENS_PER_BATCH // longest), longest, stride)
 
     if (found := max(x.shape[1] for x, _ in windows())) > longest:
-        raise ValueError(f"a line has {found} tokens, more than max_seq_len {longest}; raise it, or choose --no-lines")
+        raise ValueError(
+            f"a line has {found} tokens, more than max_seq_len {longest}; raise it, or choose "
+            "--no-lines"
+        )
     return windows, sum(tokenizer.count_bytes(y[y != IGNORED].tolist()) for _, y in windows())

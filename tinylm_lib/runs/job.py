@@ -32,37 +32,66 @@ FLOORS = {"storyworld": entropies}  # the languages of which it is known
 class RunConfig(Record):
     """What a training run reads, writes and shows, in addition to the model and the recipe."""
 
-    corpus: str | None = option(None, "a built-in corpus, or the path of a UTF-8 text file; otherwise storyworld")
-    tokens: str | None = option(None, "a token file of the command tokens instead of a corpus: mapped, not read")
-    source: str | None = option(None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub")
-    tokenizer: str | None = choice(None, TOKENIZERS, "what a token is; words for storyworld, bytes for others")
-    lines: bool = option(None, "each line is a text of its own: windows start at a line, whole lines are scored")
-    validation_share: float = option(0.05, "fraction of the end held out for validation, or 0", low=0.0, high=0.9)
-    eval_tokens: int = option(1_000_000, "an evaluation reads the first tokens of the validation text, so many", low=2)
+    corpus: str | None = option(
+        None, "a built-in corpus, or the path of a UTF-8 text file; otherwise storyworld"
+    )
+    tokens: str | None = option(
+        None, "a token file of the command tokens instead of a corpus: mapped, not read"
+    )
+    source: str | None = option(
+        None, "fine-tune this model: a folder, a shipped model's name, or an id of the hub"
+    )
+    tokenizer: str | None = choice(
+        None, TOKENIZERS, "what a token is; words for storyworld, bytes for others"
+    )
+    lines: bool = option(
+        None, "each line is a text of its own: windows start at a line, whole lines are scored"
+    )
+    validation_share: float = option(
+        0.05, "fraction of the end held out for validation, or 0", low=0.0, high=0.9
+    )
+    eval_tokens: int = option(
+        1_000_000, "an evaluation reads the first tokens of the validation text, so many", low=2
+    )
     out: str = option((work_folder() / "runs/last").as_posix(), "folder for the checkpoints")
     device: str = option("auto", "auto takes the first of cuda, mps and cpu")
-    strategy: str = choice("none", STRATEGIES, "how many processes train one model; torchrun starts them")
-    compile: bool = option(False, "let torch.compile write faster code for this model; the first update takes long")
+    strategy: str = choice(
+        "none", STRATEGIES, "how many processes train one model; torchrun starts them"
+    )
+    compile: bool = option(
+        False, "let torch.compile write faster code for this model; the first update takes long"
+    )
     eval_every: int = option(400, "updates between two evaluations, samples and checkpoints", low=1)
-    prompt: str = option("\n", "how the samples begin; the text's first token, where the tokenizer has no line end")
+    prompt: str = option(
+        "\n", "how the samples begin; the text's first token, where the tokenizer has no line end"
+    )
     sample_tokens: int = option(200, "length of a sample, in tokens", low=0)
 
     def __post_init__(self) -> None:
         check_record(self)
         if self.tokens is not None and (self.corpus, self.tokenizer) != (None, None):
-            raise ValueError("tokens are a text with its tokenizer; leave out --corpus and --tokenizer, or --tokens")
+            raise ValueError(
+                "tokens are a text with its tokenizer; leave out --corpus and --tokenizer, or "
+                "--tokens"
+            )
         if (self.tokens, self.corpus) == (None, None):
             object.__setattr__(self, "corpus", "storyworld")
         if self.lines is None:
             object.__setattr__(self, "lines", self.corpus in LINES)
         if self.source is not None and self.tokenizer is not None:
-            raise ValueError(f"a fine-tuned model keeps its tokenizer; leave out --tokenizer (got {self.tokenizer})")
+            raise ValueError(
+                "a fine-tuned model keeps its tokenizer; leave out --tokenizer (got "
+                f"{self.tokenizer})"
+            )
         if (self.tokenizer, self.tokens, self.source) == (None, None, None):
             object.__setattr__(self, "tokenizer", "words" if self.corpus in LINES else "bytes")
         for name in ("corpus", "tokens", "source", "out", "prompt"):
-            if (value := getattr(self, name) or "") != value.encode("utf-8", "ignore").decode("utf-8"):
+            if (value := getattr(self, name) or "") != value.encode("utf-8", "ignore").decode(
+                "utf-8"
+            ):
                 raise ValueError(f"{name} must be text that UTF-8 can hold, got {value!r}")
-            if name in ("corpus", "tokens") and value and value not in CORPORA:  # found from any folder
+            # found from any folder
+            if name in ("corpus", "tokens") and value and value not in CORPORA:
                 object.__setattr__(self, name, os.path.abspath(value))
         if not self.out:
             raise ValueError("out is empty; name a folder, such as . for this one")
@@ -74,7 +103,8 @@ class RunConfig(Record):
 class Job:
     """Everything that a training run works with; `first_step` is the update it begins with.
 
-    windows: cuts those of the validation text, whose targets are n_bytes; both are None where no text is held out.
+    windows: cuts those of the validation text, whose targets are n_bytes; both are None where no
+    text is held out.
     wrapped: what is trained instead of the model, and with whom: `team`.
     """
 
@@ -92,33 +122,57 @@ class Job:
     first_step: int = 1
 
 
-def begin(run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, Any], team: Alone = ALONE) -> Job:
+def begin(
+    run: RunConfig, recipe: TrainConfig, family: str, choices: dict[str, Any], team: Alone = ALONE
+) -> Job:
     """Set up a new run of a preset with some fields of its ModelConfig chosen.
 
     Raises ValueError for settings that contradict one another.
     """
     data = read_dataset(run, vocab_size=choices.get("vocab_size"))
-    choices = {"max_seq_len": recipe.seq_len, "vocab_size": (least := data.tokenizer.vocab_size), **choices}
+    choices = {
+        "max_seq_len": recipe.seq_len,
+        "vocab_size": (least := data.tokenizer.vocab_size),
+        **choices,
+    }
     if choices["vocab_size"] < least:
         kind = data.tokenizer.kind
-        raise ValueError(f"vocab_size {choices['vocab_size']} is below what {kind} need, {least}; leave it out")
+        raise ValueError(
+            f"vocab_size {choices['vocab_size']} is below what {kind} need, {least}; leave it out"
+        )
     return _job(run, recipe, preset(family, **choices), data, team)
 
 
 def fine_tune(
-    run: RunConfig, recipe: TrainConfig, found: Checkpoint, choices: dict[str, Any], team: Alone = ALONE
+    run: RunConfig,
+    recipe: TrainConfig,
+    found: Checkpoint,
+    choices: dict[str, Any],
+    team: Alone = ALONE,
 ) -> Job:
-    """Set up a new run that begins with the weights of a model, converted to fp32, and keeps its tokenizer.
+    """Set up a new run that begins with the weights of a model, converted to fp32, and keeps its
+    tokenizer.
 
     choices: fields of its ModelConfig to replace; only dropouts can be.
-    Raises ValueError for other fields, for a seq_len above the model's max_seq_len, for weights that are not finite,
-    and for a text that the tokenizer cannot encode.
+    Raises ValueError for other fields, for a seq_len above the model's max_seq_len, for weights
+    that are not finite, and for a text that the tokenizer cannot encode.
     """
     if wrong := [name for name in choices if not name.endswith("_dropout")]:
-        raise ValueError(f"a fine-tuned model keeps its sizes and choices; leave out --{wrong[0].replace('_', '-')}")
+        raise ValueError(
+            "a fine-tuned model keeps its sizes and choices; leave out "
+            f"--{wrong[0].replace('_', '-')}"
+        )
     if wrong := [name for name, p in found.model.named_parameters() if not p.isfinite().all()]:
-        raise ValueError(f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint")
-    job = _job(run, recipe, replace(found.model.config, **choices), read_dataset(run, found.tokenizer), team)
+        raise ValueError(
+            f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint"
+        )
+    job = _job(
+        run,
+        recipe,
+        replace(found.model.config, **choices),
+        read_dataset(run, found.tokenizer),
+        team,
+    )
     replace(found, random_states={}).restore(job.model, team=team)
     return job
 
@@ -126,7 +180,8 @@ def fine_tune(
 def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     """Find the last checkpoint in the folder `out`, and how its run continues.
 
-    flags: the fields of the three configs that the user set; another total_steps changes the schedule from here on.
+    flags: the fields of the three configs that the user set; another total_steps changes the
+    schedule from here on.
     Raises ValueError for one that contradicts the run.
     """
     found = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
@@ -137,12 +192,16 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     recipe = found.extra["train"]
     recipe["total_steps"] = total = flags.get("total_steps", recipe["total_steps"])
     if total < found.step:
-        raise ValueError(f"total_steps {total} is below the {found.step} updates that this run has had; raise it")
+        raise ValueError(
+            f"total_steps {total} is below the {found.step} updates that this run has had; raise it"
+        )
     stored = {**found.model.config.to_dict(), **recipe, **found.extra["run"]}
     if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
         kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)
         raise ValueError(f"a resumed run keeps its settings; leave out {kept}")
-    return found, RunConfig.from_dict({**found.extra["run"], **{n: flags[n] for n in free if n in flags}})
+    return found, RunConfig.from_dict(
+        {**found.extra["run"], **{n: flags[n] for n in free if n in flags}}
+    )
 
 
 def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
@@ -152,21 +211,28 @@ def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
     own_random_stream(team, recipe.seed + found.step)
     found.restore(job.model, job.optimizer, job.batches, team)
     if team.first:
-        warn_of_changes(found.extra.get("machine", {}), machine(team.device, recipe.precision, team.size))
+        warn_of_changes(
+            found.extra.get("machine", {}), machine(team.device, recipe.precision, team.size)
+        )
     job.first_step = found.step + 1
     return job
 
 
-def read_dataset(run: RunConfig, tokenizer: Tokenizer | None = None, vocab_size: int | None = None) -> Dataset:
+def read_dataset(
+    run: RunConfig, tokenizer: Tokenizer | None = None, vocab_size: int | None = None
+) -> Dataset:
     """Read what a run trains and validates on, from a corpus or a token file.
 
-    tokenizer: the model's, where there is one. vocab_size: how many tokens a new one learns, if its kind learns.
+    tokenizer: the model's, where there is one. vocab_size: how many tokens a new one learns, if its
+    kind learns.
     """
     if run.tokens is None:
         found = encode_corpus(run.corpus, tokenizer, run.tokenizer, vocab_size)
     else:
         found = map_tokens(run.tokens, tokenizer)
-    return cut_dataset(found, run.tokens or run.corpus, run.lines, run.validation_share, run.eval_tokens)
+    return cut_dataset(
+        found, run.tokens or run.corpus, run.lines, run.validation_share, run.eval_tokens
+    )
 
 
 def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
@@ -179,18 +245,31 @@ def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
     try:
         data = read_dataset(run, found.tokenizer)
     except FileNotFoundError as e:
-        raise FileNotFoundError(f"{e}; if the text of this run has moved, give its path with {flag}") from None
-    if found.extra.get("text_sha256", data.sha256) != data.sha256:  # earlier versions did not keep it
-        raise ValueError(f"{data.name} has changed since this run began; give a copy of the old text with {flag}")
+        raise FileNotFoundError(
+            f"{e}; if the text of this run has moved, give its path with {flag}"
+        ) from None
+    # earlier versions did not keep it
+    if found.extra.get("text_sha256", data.sha256) != data.sha256:
+        raise ValueError(
+            f"{data.name} has changed since this run began; give a copy of the old text with {flag}"
+        )
     return data
 
 
 def _job(
-    run: RunConfig, recipe: TrainConfig, config: ModelConfig, data: Dataset, team: Alone, model: Any = None
+    run: RunConfig,
+    recipe: TrainConfig,
+    config: ModelConfig,
+    data: Dataset,
+    team: Alone,
+    model: Any = None,
 ) -> Job:
-    """Set up a run, by default of a new model, whose weights are drawn from the seed of the recipe."""
+    """Set up a run, by default of a new model with weights from the seed of the recipe."""
     if recipe.seq_len > config.max_seq_len:
-        raise ValueError(f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {config.max_seq_len}; lower it")
+        raise ValueError(
+            f"seq_len {recipe.seq_len} exceeds the model's max_seq_len {config.max_seq_len}; lower "
+            "it"
+        )
     run = replace(run, prompt=_prompt(run, data))
     check_memory(config, recipe, team.device)
     torch.manual_seed(recipe.seed)
@@ -200,7 +279,8 @@ def _job(
     wrapped = torch.compile(team.wrap(model)) if run.compile else team.wrap(model)
     sizes = (recipe.batch_size, recipe.seq_len, recipe.seed)
     batches = RandomWindows(data.training, *sizes, team.device, data.starts, team.rank, team.size)
-    windows, n_bytes = None, None
+    windows = None
+    n_bytes = None
     if run.validation_share:
         longest = model.config.max_seq_len if run.lines else recipe.seq_len
         windows, n_bytes = validation_windows(data.validation, data.tokenizer, longest, run.lines)
@@ -210,7 +290,8 @@ def _job(
 
 
 def _prompt(run: RunConfig, data: Dataset) -> str:
-    """How samples begin: as the user says; where that is nothing, with a line end or the text's first token.
+    """How samples begin: as the user says; where that is nothing, with a line end or the text's
+    first token.
 
     Raises ValueError for a prompt that has no ids.
     """

@@ -1,4 +1,6 @@
-"""What a run noted on its way: a file with one JSON object a line, which outlives the run however it ends."""
+"""What a run noted on its way: a file with one JSON object a line, which outlives the run however
+it ends.
+"""
 
 import json
 import warnings
@@ -24,19 +26,26 @@ def append_log(path: Path, entries: list[dict[str, Any]]) -> None:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The entries of a log; a line that was cut off or damaged is left out. No file is an empty log."""
+    """The entries of a log; a line that was cut off or damaged is left out.
+
+    No file is an empty log.
+    """
     return [entry for _, entry in _entries(path)]
 
 
 def cut_log(path: Path, update: int) -> None:
-    """Forget what came after an update, which a run that continues there writes again, and lines that are damaged.
+    """Forget what came after an update, which a run that continues there writes again, and lines
+    that are damaged.
 
     Warns where the log does not hold every update before.
     Raises OSError, naming the file and what to do, where it cannot be written.
     """
     kept = [(line, entry) for line, entry in _entries(path) if entry["update"] <= update]
     if [entry["update"] for _, entry in kept if "loss" in entry] != list(range(1, update + 1)):
-        warnings.warn(f"{path} does not hold every update from 1 to {update}: it was damaged or lost", stacklevel=2)
+        warnings.warn(
+            f"{path} does not hold every update from 1 to {update}: it was damaged or lost",
+            stacklevel=2,
+        )
     with explained("the log", path):
         for left in path.parent.glob(f".*.{path.name}.partial"):  # by a cut that was killed
             left.unlink()

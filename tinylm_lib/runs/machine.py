@@ -1,4 +1,6 @@
-"""What a run needs to know about its machine: what the bits depend on, its memory and speed, what is missing."""
+"""What a run needs to know about its machine: what the bits depend on, its memory and speed, what
+is missing.
+"""
 
 import math
 import os
@@ -17,15 +19,21 @@ from ..training.loop import PRECISIONS, rounds_to_tf32, tf32_products
 
 
 def machine(device: torch.device, precision: str, n_processes: int = 1) -> dict[str, Any]:
-    """The machine that trains on a device: two equal ones give the same bits. precision: a key of PRECISIONS."""
+    """The machine that trains on a device: two equal ones give the same bits.
+
+    precision: a key of PRECISIONS.
+    """
     with pick(PRECISIONS, precision, "precision")(device.type):
         lowered = torch.is_autocast_enabled(device.type)
+    used = "bf16" if lowered else "fp32"
+    if not lowered and rounds_to_tf32(precision, device.type):
+        used = "tf32"
     return {
         "processor": platform.machine(),
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
-        "precision": "bf16" if lowered else "tf32" if rounds_to_tf32(precision, device.type) else "fp32",
+        "precision": used,
         "torch": str(torch.__version__),
         "processes": n_processes,
     }
@@ -33,11 +41,15 @@ def machine(device: torch.device, precision: str, n_processes: int = 1) -> dict[
 
 def warn_of_changes(was: dict[str, Any], now: dict[str, Any]) -> None:
     """Warn, in one line, if a run continues on another machine than it began on."""
-    changed = [f"{name} was {was.get(name, 'not noted')}, is {now[name]}" for name in now if was.get(name) != now[name]]
+    changed = [
+        f"{name} was {was.get(name, 'not noted')}, is {now[name]}"
+        for name in now
+        if was.get(name) != now[name]
+    ]
     if changed:
         warnings.warn(
-            f"the machine has changed, so this run will not be bit-identical to an uninterrupted one: "
-            f"{'; '.join(changed)}",
+            "the machine has changed, so this run will not be bit-identical to an uninterrupted "
+            f"one: {'; '.join(changed)}",
             stacklevel=2,
         )
 
@@ -51,33 +63,42 @@ def main_memory() -> float:
 
 
 def check_memory(config: ModelConfig, recipe: TrainConfig, device: torch.device) -> None:
-    """Raise ValueError where the weights, a batch and a number for each position do not fit into main memory.
+    """Raise ValueError where the weights, a batch and a number for each position do not fit into
+    main memory.
 
-    On a CPU training adds gradients, the one moment that every optimizer keeps, and the logits of a batch. Weights and
-    all these are fp32, ids have 8 bytes.
+    On a CPU training adds gradients, the one moment that every optimizer keeps, and the logits of a
+    batch. Weights and all these are fp32, ids have 8 bytes.
     """
-    n_weights, n_ids = count_parameters(config).total, recipe.batch_size * recipe.seq_len
+    n_weights = count_parameters(config).total
+    n_ids = recipe.batch_size * recipe.seq_len
     needed = 4 * (n_weights + config.max_seq_len) + 8 * n_ids
     if device.type == "cpu":
         needed += 4 * (2 * n_weights + n_ids * config.vocab_size)
     if needed > main_memory():
         raise ValueError(
-            f"this takes at least {needed:,} bytes, and the machine has {main_memory():,}; lower d_model, n_layers, "
-            f"d_ff, vocab_size, max_seq_len, batch_size or seq_len"
+            f"this takes at least {needed:,} bytes, and the machine has {main_memory():,}; lower "
+            "d_model, n_layers, d_ff, vocab_size, max_seq_len, batch_size or seq_len"
         )
 
 
 def product_rate(device: torch.device, precision: str) -> float:
-    """Floating-point operations per second of the fastest of four square matrix products. precision: of PRECISIONS."""
+    """Floating-point operations per second of the fastest of four square matrix products.
+    precision: of PRECISIONS.
+    """
     dtype = torch.bfloat16 if machine(device, precision)["precision"] == "bf16" else torch.float32
-    side = 1024 if device.type == "cpu" else 4096  # large enough to reach the peak, and a moment on every machine
-    square = torch.randn(side, side, generator=torch.Generator().manual_seed(side)).to(device, dtype)
+    # large enough to reach the peak, and a moment on every machine
+    side = 1024 if device.type == "cpu" else 4096
+    square = torch.randn(side, side, generator=torch.Generator().manual_seed(side)).to(
+        device, dtype
+    )
     with tf32_products(rounds_to_tf32(precision, device.type)):
-        return 2 * side**3 / min(repeat(lambda: (square @ square)[0, 0].item(), number=1, repeat=4))  # item() waits
+        # item() waits
+        return 2 * side**3 / min(repeat(lambda: (square @ square)[0, 0].item(), number=1, repeat=4))
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """The most bytes that the process had: on a GPU in tensors, elsewhere in all; None where the system does not say.
+    """The most bytes that the process had: on a GPU in tensors, elsewhere in all; None where the
+    system does not say.
 
     On a GPU the count begins where PyTorch's statistics were reset.
     """
@@ -87,4 +108,6 @@ def peak_memory(device: torch.device) -> int | None:
         import resource
     except ModuleNotFoundError:  # on Windows
         return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )

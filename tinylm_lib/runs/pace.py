@@ -1,4 +1,4 @@
-"""How fast a run goes: what its log, its progress bar and its last lines say about time and memory."""
+"""How fast a run goes: what its log, progress bar and last lines say of time and memory."""
 
 import time
 from statistics import median
@@ -12,12 +12,19 @@ from .machine import peak_memory, product_rate
 
 
 class Pace:
-    """The time that updates take, without evaluations, samples and checkpoints. Source of MFU: `cost.mfu`."""
+    """The time that updates take, without evaluations, samples and checkpoints.
+
+    Source of MFU: `cost.mfu`.
+    """
 
     def __init__(self, job: Job):
-        config, recipe, team = job.model.config, job.recipe, job.team
-        self.device, self.looks = team.device, list[dict[str, Any]]()
-        self.tokens = recipe.micro_steps * recipe.batch_size * recipe.seq_len  # of one update, in all processes
+        config = job.model.config
+        recipe = job.recipe
+        team = job.team
+        self.device = team.device
+        self.looks = list[dict[str, Any]]()
+        # of one update, in all processes
+        self.tokens = recipe.micro_steps * recipe.batch_size * recipe.seq_len
         self.flops = recipe.micro_steps * training_flops(config, recipe.batch_size, recipe.seq_len)
         rate = torch.tensor(product_rate(team.device, recipe.precision), device=team.device)
         self.peak = team.sum(rate).item()
@@ -44,8 +51,11 @@ class Pace:
 
     def summary(self) -> str:
         """The whole run in a line; medians, because the first updates set things up."""
-        speed, used = (median(look[name] for look in self.looks) for name in ("tokens_per_second", "mfu"))
+        speed, used = (
+            median(look[name] for look in self.looks) for name in ("tokens_per_second", "mfu")
+        )
         return (
-            f"{time.perf_counter() - self.started:.0f} s, {speed:,.0f} tokens per second in training, "
-            f"{used:.0%} of the {self.peak / 1e9:,.0f} GFLOP/s that matrix products reached at the start (MFU)."
+            f"{time.perf_counter() - self.started:.0f} s, {speed:,.0f} tokens per second in "
+            f"training, {used:.0%} of the {self.peak / 1e9:,.0f} GFLOP/s that matrix products "
+            "reached at the start (MFU)."
         )

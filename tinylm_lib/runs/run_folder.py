@@ -1,4 +1,6 @@
-"""The folder of a run: an earlier run is set aside, the last two checkpoints and the best one are kept."""
+"""The folder of a run: an earlier run is set aside, the last two checkpoints and the best one are
+kept.
+"""
 
 import math
 import os
@@ -17,12 +19,16 @@ STEP = re.compile(r"step_(\d{6,})")  # the folder of a checkpoint
 def set_aside(out: Path) -> None:
     """Rename the folder of an earlier run, so that a new one never overwrites or mixes with it.
 
-    Raises ValueError for a folder that cannot be renamed, because we work in it or a disk is mounted there.
+    Raises ValueError for a folder that cannot be renamed, because we work in it or a disk is
+    mounted there.
     """
     if not [*out.glob("step_*"), *out.glob(LOG_NAME)]:
         return
     if Path.cwd().is_relative_to(out.resolve()) or os.path.ismount(out):
-        raise ValueError(f"{out} holds a run, and a folder in use cannot be renamed; choose another one for --out")
+        raise ValueError(
+            f"{out} holds a run, and a folder in use cannot be renamed; choose another one for "
+            "--out"
+        )
     aside = next(path for n in count(1) if not (path := Path(f"{out}.{n}")).exists())
     out.rename(aside)
     print(f"The earlier run in {out} is now {aside}.")
@@ -44,7 +50,9 @@ def checkpoint_loss(folder: Path) -> float:
 
 
 def best_checkpoint(newest: Path) -> Path | None:
-    """The checkpoint of the lowest validation loss in a run, up to the newest; None where none has one."""
+    """The checkpoint of the lowest validation loss in a run, up to the newest; None where none has
+    one.
+    """
     numbers = _numbers(newest.parent)
     losses = {p: checkpoint_loss(p) for p in numbers if numbers[p] <= numbers[newest]}
     best = min(losses, key=losses.get)
@@ -52,9 +60,11 @@ def best_checkpoint(newest: Path) -> Path | None:
 
 
 def forget(newest: Path) -> None:
-    """Delete the checkpoints before the newest, all but the last one and the best, and what a killed run left.
+    """Delete the checkpoints before the newest, all but the last one and the best, and what a
+    killed run left.
 
-    The manifest is deleted first, so a folder that is deleted by half does not look like a checkpoint.
+    The manifest is deleted first, so a folder that is deleted by half does not look like a
+    checkpoint.
     """
     numbers = _numbers(newest.parent)
     before = sorted((p for p in numbers if numbers[p] < numbers[newest]), key=numbers.__getitem__)

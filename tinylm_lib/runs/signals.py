@@ -12,7 +12,8 @@ from ..training.distributed import Alone
 def stop_on_signals(team: Alone) -> Iterator[list[int]]:
     """Collect Ctrl-C (SIGINT) and SIGTERM in a list, so that the update under way can finish.
 
-    The second of a kind interrupts; of many processes none is: torchrun sends on what came from the keyboard already.
+    The second of a kind interrupts; of many processes none is: torchrun sends on what came from the
+    keyboard already.
     """
     seen: list[int] = []
 

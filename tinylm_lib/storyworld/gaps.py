@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +18,10 @@ BATCH = 50
 class Gap(NamedTuple):
     """What a model loses beyond the floor on the words of one kind.
 
-    nats: mean Kullback-Leibler divergence of the model's distribution of the word from the exact one, nats per word.
-    right: fraction of the words that are the model's most probable one. n_words: how many there were.
+    nats: mean Kullback-Leibler divergence of the model's distribution of the word from the exact
+    one, nats per word.
+    right: fraction of the words that are the model's most probable one. n_words: how many there
+    were.
     """
 
     nats: float
@@ -27,11 +30,13 @@ class Gap(NamedTuple):
 
 
 def gaps(model: nn.Module, tokenizer: Any, stories: Sequence[Story]) -> dict[str, Gap]:
-    """Compare a model with the exact distribution of every word of some stories, each read from its line's start.
+    """Compare a model with the exact distribution of every word of some stories, each read from its
+    line's start.
 
     tokenizer: a WordTokenizer that knows every word of StoryWorld.
-    Returns a Gap for each kind of look-back (those of LOOK_BACKS that occur), for "other" words, and for
-    "all": its nats are nats per token above the floor, without the noise of a loss that is measured on a sample.
+    Returns a Gap for each kind of look-back (those of LOOK_BACKS that occur), for "other" words,
+    and for "all": its nats are nats per token above the floor, without the noise of a loss that is
+    measured on a sample.
     Raises ValueError for no stories and for a tokenizer that does not make one token of a word.
     """
     if not stories:
@@ -42,26 +47,36 @@ def gaps(model: nn.Module, tokenizer: Any, stories: Sequence[Story]) -> dict[str
             some = stories[start : start + BATCH]
             ids, exact = zip(*(_exact(tokenizer, story.text) for story in some), strict=True)
             x = nn.utils.rnn.pad_sequence([row[:-1] for row in ids], batch_first=True)  # (B, T)
-            logits = model(x.to(next(model.parameters()).device)).float().log_softmax(-1).cpu()  # (B, T, V)
+            logits = (
+                model(x.to(next(model.parameters()).device)).float().log_softmax(-1).cpu()
+            )  # (B, T, V)
             for story, row, p, log_q in zip(some, ids, exact, logits, strict=True):
-                log_q = log_q[: len(p), : p.shape[1]]  # (N, V), without the ids that only the model has
+                log_q = log_q[: len(p), : p.shape[1]]  # (N, V), without ids of the model alone
                 kl = torch.where(p > 0, p * (p.clamp(min=1e-30).log() - log_q), 0.0).sum(-1)  # (N)
                 columns.append(([*story.kinds, ""], kl, log_q.argmax(-1) == row[1:]))
-    kinds = [kind or "other" for column in columns for kind in column[0]]
+    kinds = [kind or "other" for kind in chain.from_iterable(column[0] for column in columns)]
     kl, right = (torch.cat([column[i] for column in columns]).double() for i in (1, 2))
     found = {"all": torch.ones(len(kinds), dtype=torch.bool)}
     found |= {kind: torch.tensor([k == kind for k in kinds]) for kind in sorted(set(kinds))}
-    return {kind: Gap(kl[at].mean().item(), right[at].mean().item(), int(at.sum())) for kind, at in found.items()}
+    return {
+        kind: Gap(kl[at].mean().item(), right[at].mean().item(), int(at.sum()))
+        for kind, at in found.items()
+    }
 
 
 @lru_cache(maxsize=BATCH)  # a training is measured on the same stories again and again
 def _exact(tokenizer: Any, text: str) -> tuple[Tensor, Tensor]:
-    """The ids (N + 1,) of a line and the line end before it, and the exact probabilities (N, V) of each but one."""
+    """The ids (N + 1,) of a line and the line end before it, and the exact probabilities (N, V) of
+    each but one.
+    """
     told = words(text + "\n")
     ids = tokenizer.encode("\n" + text + "\n")
     if len(ids) != len(told) + 1:
-        raise ValueError(f"{len(told)} words made {len(ids) - 1} tokens; exact gaps need a WordTokenizer")
-    known, reader = {}, Reader()
+        raise ValueError(
+            f"{len(told)} words made {len(ids) - 1} tokens; exact gaps need a WordTokenizer"
+        )
+    known = {}
+    reader = Reader()
     probs = torch.zeros(len(told), tokenizer.vocab_size)
     for i, word in enumerate(told):
         for possible, p in reader.next_word_probs().items():

@@ -1,4 +1,6 @@
-"""Where a reader of StoryWorld has to look: which words determine the next one, and how much attention goes there."""
+"""Where a reader of StoryWorld has to look: which words determine the next one, and how much
+attention goes there.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,10 +15,11 @@ Told = Sequence[Sequence[int]]
 
 
 def told_by(text: str) -> list[tuple[int, ...]] | None:
-    """For each word of a story's beginning, the positions of those words up to it that determine the word after it.
+    """For each word of a story's beginning, the positions of those words up to it that determine
+    the word after it.
 
-    Empty where the next word is new, or not yet decided; None for anything but the beginning of one story. A line end
-    before the story counts as a word. Positions are those in `words(text)`.
+    Empty where the next word is new, or not yet decided; None for anything but the beginning of one
+    story. A line end before the story counts as a word. Positions are those in `words(text)`.
     """
     heard = words(text)
     first = int(heard[:1] == ["\n"])
@@ -33,15 +36,21 @@ def told_by(text: str) -> list[tuple[int, ...]] | None:
 
 
 def _slots(heard: Sequence[str]) -> list[Slot] | None:
-    """What each word is in its sentence, and the word after the last; no slot for a word that may be several things."""
-    reader, whole, count = Reader(), list[Slot](), 0
+    """What each word is in its sentence, and the word after the last; no slot for a word that may
+    be several things.
+    """
+    reader = Reader()
+    whole = list[Slot]()
+    count = 0
     for word in heard:
         before = reader.readings
         if not reader.read(word):
             return None
         count += 1
         if all(reading.n_read == 0 for reading in reader.readings):
-            option = next(r.option for r in before if word in choices(r.option.slots[r.n_read], r.said))
+            option = next(
+                r.option for r in before if word in choices(r.option.slots[r.n_read], r.said)
+            )
             whole += option.slots
     begun = [reading.option.slots for reading in reader.readings]
     sure = [_agreed([slots[at] for slots in begun]) for at in range(count - len(whole) + 1)]
@@ -54,7 +63,9 @@ def _agreed(slots: Sequence[Slot]) -> Slot:
 
 
 class Share(NamedTuple):
-    """Which fraction of the attention goes to the determining words, of each head (...), and when all get the same."""
+    """Which fraction of the attention goes to the determining words, of each head (...), and when
+    all get the same.
+    """
 
     heads: Tensor
     equal: float
@@ -67,6 +78,8 @@ def share_told(weights: Tensor, told: Told) -> Share:
     """
     rows = [(i, list(places)) for i, places in enumerate(told) if places]
     if not rows:
-        raise ValueError("no word of the text is determined by earlier ones: take a longer piece of the story")
+        raise ValueError(
+            "no word of the text is determined by earlier ones: take a longer piece of the story"
+        )
     heads = sum(weights[..., i, places].sum(-1) for i, places in rows) / len(rows)
     return Share(heads, sum(len(places) / (i + 1) for i, places in rows) / len(rows))

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 from ..text.cutting import words
@@ -9,7 +10,9 @@ from .sentences import ABOUT, CLASSES, DIFFERENT, KINDS, N_RECALLS, PRONOUNS, RE
 
 
 class Scene(NamedTuple):
-    """What decides how a story can continue: what comes next, who holds the two things, what is left to recall."""
+    """What decides how a story can continue: what comes next, who holds the two things, what is
+    left to recall.
+    """
 
     name: str = "opening"
     holders: str = "AB"
@@ -19,7 +22,9 @@ class Scene(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """One word of a sentence: a literal (no role), a new word of the class `new`, or a word said again."""
+    """One word of a sentence: a literal (no role), a new word of the class `new`, or a word said
+    again.
+    """
 
     text: str  # the literal, or the space in front of the word
     role: str = ""
@@ -58,7 +63,10 @@ def saying(s: Scene) -> list[Way]:
 def exchange(s: Scene) -> list[Way]:
     """One of them gives something away, or they trade."""
     then = s._replace(name="second_exchange")
-    return [(0.6, "gift", then._replace(holders="given")), (0.4, "trade", then._replace(holders=s.holders[::-1]))]
+    return [
+        (0.6, "gift", then._replace(holders="given")),
+        (0.4, "trade", then._replace(holders=s.holders[::-1])),
+    ]
 
 
 def second_exchange(s: Scene) -> list[Way]:
@@ -81,7 +89,10 @@ def recall(s: Scene) -> list[Way]:
     then = s._replace(name="ending" if last else "recall")
     left = {what: tuple(other for other in s.recalls if other != what) for what in s.recalls}
     name = {"place": "place afar"} if s.moved else {}
-    return [(1 / len(left), name.get(what, what), then._replace(recalls=rest)) for what, rest in left.items()]
+    return [
+        (1 / len(left), name.get(what, what), then._replace(recalls=rest))
+        for what, rest in left.items()
+    ]
 
 
 def ending(s: Scene) -> list[Way]:
@@ -95,7 +106,8 @@ def story_end(s: Scene) -> list[Way]:
 
 
 SCENES = {
-    f.__name__: f for f in (opening, meeting, saying, exchange, second_exchange, pause, recall, ending, story_end)
+    f.__name__: f
+    for f in (opening, meeting, saying, exchange, second_exchange, pause, recall, ending, story_end)
 }
 
 
@@ -106,29 +118,34 @@ def has_both(s: Scene) -> bool:
 
 @cache
 def options(scene: Scene) -> tuple[Option, ...]:
-    """The ways in which a story can continue; their probabilities sum to 1, and none begins with another."""
+    """The ways in which a story can continue; their probabilities sum to 1, and none begins with
+    another.
+    """
     found = []
     for p, what, then in SCENES[scene.name](scene):
-        read = {slots(sentence, cast): cast for sentence in SENTENCES[what] for cast in casts(scene)}
+        ways = product(SENTENCES[what], casts(scene))
+        read = {slots(sentence, cast): cast for sentence, cast in ways}
         for parts, cast in read.items():
             after = then._replace(
-                holders=cast.get(then.holders, then.holders), listener=cast.get(then.listener, then.listener)
+                holders=cast.get(then.holders, then.holders),
+                listener=cast.get(then.listener, then.listener),
             )
             found.append(Option(p / len(read), parts, after))
     return tuple(found)
 
 
 def casts(s: Scene) -> list[dict[str, str]]:
-    """What the roles that vary mean: once for thing 1 and person A, once for thing 2 and person B."""
+    """What the roles that vary mean: once for thing 1 and person A, once for 2 and B."""
     both = []
     for n, person, friend in (("1", "A", "B"), ("2", "B", "A")):
         holder = s.holders[int(n) - 1]
         other = "B" if holder == "A" else "A"
         given = other + s.holders[1] if n == "1" else s.holders[0] + other
         both.append(
-            {"thing": f"thing{n}", "colour": f"colour{n}", "holder": holder, "other": other, "given": given,
-             "person": person, "friend": friend, "listener": s.listener,
-             **{name: ways[person if name == "[person]" else holder] for name, ways in ABOUT.items()}}
+            {"thing": f"thing{n}", "colour": f"colour{n}", "holder": holder, "other": other,
+             "given": given, "person": person, "friend": friend, "listener": s.listener,
+             **{name: ways[person if name == "[person]" else holder]
+                for name, ways in ABOUT.items()}}
         )  # fmt: skip
     return both
 
@@ -139,13 +156,19 @@ def slots(sentence: str, cast: dict[str, str]) -> tuple[Slot, ...]:
     parts: list[Slot] = []
     for space, role, form, new, kind, literal in SLOT.findall(sentence):
         name = cast.get(role, role)
-        usual = "" if new else "pronoun" if form else KINDS.get(name, "")
-        parts += [Slot(space, name, form, new, kind[1:] if kind else usual)] if role else map(Slot, words(literal))
+        usual = "pronoun" if form else KINDS.get(name, "")
+        if kind:
+            usual = kind[1:]
+        elif new:
+            usual = ""
+        parts += [Slot(space, name, form, new, usual)] if role else map(Slot, words(literal))
     return tuple(parts)
 
 
 def choices(slot: Slot, said: dict[str, str]) -> tuple[str, ...]:
-    """The words that a slot can take after `said`, the word of each role so far; all are equally likely."""
+    """The words that a slot can take after `said`, the word of each role so far; all are equally
+    likely.
+    """
     if slot.new:
         return _new_words(slot, said.get(DIFFERENT.get(slot.role, "")))
     word = said[slot.role] if slot.role else ""

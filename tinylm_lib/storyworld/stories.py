@@ -1,9 +1,9 @@
 """StoryWorld: a language of short stories whose exact entropy is known. Notebook 03.
 
-A story walks through scenes. A scene offers sentences with stated probabilities, and in a sentence new words are drawn,
-all equally likely, and earlier ones said again. So the probability of every story is known, and for every word said
-again the earlier words that determine it. A pronoun stands for the subject of the sentence before, or of its own
-sentence. A story is one line of text.
+A story walks through scenes. A scene offers sentences with stated probabilities, and in a sentence
+new words are drawn, all equally likely, and earlier ones said again. So the probability of every
+story is known, and for every word said again the earlier words that determine it. A pronoun stands
+for the subject of the sentence before, or of its own sentence. A story is one line of text.
 """
 
 import math
@@ -32,10 +32,16 @@ class Totals(NamedTuple):
 @cache
 def totals(scene: Scene) -> Totals:
     """Sum over every way to the end, visiting each scene once."""
-    nats, n_words, most_words = 0.0, 0.0, 0
+    nats = 0.0
+    n_words = 0.0
+    most_words = 0
     for option in options(scene):
         rest = totals(option.then) if option.then.name != "opening" else Totals(0.0, 0.0, 0)
-        new = sum(math.log(len(CLASSES[slot.new]) - (slot.role in DIFFERENT)) for slot in option.slots if slot.new)
+        new = sum(
+            math.log(len(CLASSES[slot.new]) - (slot.role in DIFFERENT))
+            for slot in option.slots
+            if slot.new
+        )
         nats += option.p * (rest.nats + new - math.log(option.p))
         n_words += option.p * (rest.n_words + len(option.slots))
         most_words = max(most_words, rest.most_words + len(option.slots))
@@ -43,11 +49,12 @@ def totals(scene: Scene) -> Totals:
 
 
 class Story(NamedTuple):
-    """A story and what is known about it; `lookback` and `kinds` have an entry per word, as `words(text)` cuts them.
+    """A story and what is known about it; `lookback` and `kinds` have an entry per word, as
+    `words(text)` cuts them.
 
-    log_prob: natural logarithm of the story's probability, in nats. lookback: for a word that the words before it
-    determine, the positions of those words, every mention of the same thing. kinds: what it is, one of LOOK_BACKS.
-    Both are empty for all other words.
+    log_prob: natural logarithm of the story's probability, in nats. lookback: for a word that the
+    words before it determine, the positions of those words, every mention of the same thing. kinds:
+    what it is, one of LOOK_BACKS. Both are empty for all other words.
     """
 
     text: str
@@ -57,18 +64,28 @@ class Story(NamedTuple):
 
 
 def story(generator: torch.Generator | None = None) -> Story:
-    """Draw a story. It is one line; the line end after it adds no loss, because the last sentence determines it."""
+    """Draw a story.
+
+    It is one line; the line end after it adds no loss, because the last sentence determines it.
+    """
     return _told(torch.rand(MOST_DRAWS, generator=generator, dtype=torch.float64).tolist())
 
 
 def _told(draws: list[float]) -> Story:
-    scene, said, mentions = Scene(), dict[str, str](), dict[str, list[int]]()
-    text, lookback, kinds, log_prob, drawn = list[str](), [], list[str](), 0.0, iter(draws)
+    scene = Scene()
+    said = dict[str, str]()
+    mentions = dict[str, list[int]]()
+    text = list[str]()
+    lookback = []
+    kinds = list[str]()
+    log_prob = 0.0
+    drawn = iter(draws)
     while scene.name != "story_end":
         option = _drawn(options(scene), next(drawn))
         log_prob += math.log(option.p)
         for slot in option.slots:
-            word, n = slot.text, 1
+            word = slot.text
+            n = 1
             if slot.role:
                 among = choices(slot, said)
                 n = len(among)
@@ -94,7 +111,8 @@ def _drawn(ways: tuple[Option, ...], u: float) -> Option:
 
 
 def corpus(n_stories: int, seed: int) -> str:
-    """Return so many stories, each with its line end. The first ones are those of any larger corpus of the seed.
+    """Return so many stories, each with its line end. The first ones are those of any larger corpus
+    of the seed.
 
     Raises ValueError for less than one story.
     """
@@ -105,7 +123,9 @@ def corpus(n_stories: int, seed: int) -> str:
 
 
 class Reading(NamedTuple):
-    """One way to understand what was read: its probability, sentence, words read of it, and the word of each role."""
+    """One way to understand what was read: its probability, sentence, words read of it, and the
+    word of each role.
+    """
 
     p: float
     option: Option
@@ -134,7 +154,8 @@ class Reader:
 
     def read(self, word: str) -> float:
         """Read a word and return its probability; one of probability 0 is not read."""
-        going, total = [], 0.0
+        going = []
+        total = 0.0
         for p, option, n_read, said in self.readings:
             slot = option.slots[n_read]
             among = choices(slot, said)
@@ -151,7 +172,9 @@ class Reader:
 
 
 class Parse(NamedTuple):
-    """The log-probability of a text in nats, and where it first goes wrong: a position in the text, or None."""
+    """The log-probability of a text in nats, and where it first goes wrong: a position in the text,
+    or None.
+    """
 
     log_prob: float
     error_at: int | None
@@ -160,10 +183,12 @@ class Parse(NamedTuple):
 def parse(text: str) -> Parse:
     """Read whole stories, one a line; the last line's end may be missing.
 
-    An impossible text has log-probability minus infinity. error_at: where its first impossible word starts, or the
-    text's length where it ends in the middle of a story.
+    An impossible text has log-probability minus infinity. error_at: where its first impossible word
+    starts, or the text's length where it ends in the middle of a story.
     """
-    reader, log_prob, position = Reader(), 0.0, 0
+    reader = Reader()
+    log_prob = 0.0
+    position = 0
     for word in words(text):
         p = reader.read(word)
         if p == 0:
@@ -174,19 +199,24 @@ def parse(text: str) -> Parse:
 
 
 def log_prob(text: str) -> float:
-    """The log-probability of whole stories, in nats; minus infinity for a text that StoryWorld never produces."""
+    """The log-probability of whole stories, in nats; minus infinity for a text that StoryWorld
+    never produces.
+    """
     return parse(text).log_prob
 
 
 def entropy_per_story() -> float:
-    """The exact entropy of a story, in nats: what the best possible predictor loses on a story on average."""
+    """The exact entropy of a story, in nats: what the best possible predictor loses on a story on
+    average.
+    """
     return totals(Scene()).nats
 
 
 class Entropies(NamedTuple):
     """What predictors of StoryWorld lose at best, in nats per token, line ends included.
 
-    unigram: knowing how frequent each token is. bigram: knowing the token before. floor: knowing everything.
+    unigram: knowing how frequent each token is. bigram: knowing the token before. floor: knowing
+    everything.
     """
 
     unigram: float
@@ -195,7 +225,8 @@ class Entropies(NamedTuple):
 
 
 def entropies(tokenizer: Any, n_stories: int = 5_000, seed: int = 0) -> Entropies:
-    """Count tokens, and pairs of them, in a corpus; the floor is exact but for the mean length of a story in tokens.
+    """Count tokens, and pairs of them, in a corpus; the floor is exact but for the mean length of a
+    story in tokens.
 
     tokenizer: anything with `encode`.
     """

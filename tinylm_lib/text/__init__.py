@@ -7,7 +7,14 @@ from .base import Tokenizer, UnknownTokenError, line_end
 from .bpe import BPETokenizer, learn_merges, merge, train_bpe
 from .cutting import pre_tokens, words
 from .hugging_face import HubTokenizer
-from .tokenizers import TOKENIZERS, ByteTokenizer, CharTokenizer, WordTokenizer, load_tokenizer, tokenizer_from_dict
+from .tokenizers import (
+    TOKENIZERS,
+    ByteTokenizer,
+    CharTokenizer,
+    WordTokenizer,
+    load_tokenizer,
+    tokenizer_from_dict,
+)
 
 __all__ = [
     "TOKENIZERS",

@@ -14,22 +14,31 @@ _T = TypeVar("_T", bound="Tokenizer")
 class UnknownTokenError(ValueError):
     """A text holds a word or a character that has no id.
 
-    what: "word" or "character". token: the first one without an id. known: all that have one. alike: those of them that
-    begin most like it.
+    what: "word" or "character". token: the first one without an id. known: all that have one.
+    alike: those of them that begin most like it.
     """
 
     def __init__(
-        self, message: str, what: str = "", token: str = "", known: Sequence[str] = (), alike: Sequence[str] = ()
+        self,
+        message: str,
+        what: str = "",
+        token: str = "",
+        known: Sequence[str] = (),
+        alike: Sequence[str] = (),
     ):
         super().__init__(message)
-        self.what, self.token, self.known, self.alike = what, token, known, alike
+        self.what = what
+        self.token = token
+        self.known = known
+        self.alike = alike
 
 
 class Tokenizer:
     """Text to ids and back.
 
-    A tokenizer has its own decode, to_dict, from_dict, from_texts and vocab_size, and encode or encode_iterable: the
-    second where tokens cross the ends of texts, or where an error gives a position.
+    A tokenizer has its own decode, to_dict, from_dict, from_texts and vocab_size, and encode or
+    encode_iterable: the second where tokens cross the ends of texts, or where an error gives a
+    position.
     """
 
     kind: str  # its key in the table of tokenizers
@@ -57,7 +66,9 @@ class Tokenizer:
 
     @classmethod
     def from_texts(cls: type[_T], texts: Iterable[str], vocab_size: int | None = None) -> _T:
-        """Build for a stream of texts. vocab_size: how many tokens to learn, where one chooses (`sized`)."""
+        """Build for a stream of texts. vocab_size: how many tokens to learn, where one chooses
+        (`sized`).
+        """
         raise NotImplementedError
 
     @classmethod
@@ -66,18 +77,23 @@ class Tokenizer:
         return cls.from_texts([text], vocab_size)
 
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
-        """Yield the ids of a stream of texts, such as an open file: those that `encode` gives for all of it at once."""
+        """Yield the ids of a stream of texts, such as an open file: those that `encode` gives for
+        all of it at once.
+        """
         for text in texts:
             yield from self.encode(text)
 
     def count_bytes(self, tokens: Iterable[int]) -> int:
-        """Return how many bytes of text the ids are, also where they begin or end inside a character."""
+        """Return how many bytes of text the ids are, also where they begin or end inside a
+        character.
+        """
         return len(self.decode(tokens).encode("utf-8"))
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer to a JSON file, which is whole or not there.
 
-        Raises OSError, naming the file and what to do, where it cannot be written, ValueError for half an emoji.
+        Raises OSError, naming the file and what to do, where it cannot be written, ValueError for
+        half an emoji.
         """
         content = json.dumps(self.to_dict(), ensure_ascii=False).encode("utf-8")
         with explained("the tokenizer", Path(path)):
@@ -104,8 +120,13 @@ def list_of(kind: type, value: Any) -> list:
 
 
 def line_end(tokenizer: Any) -> int:
-    """The token that ends a line. Raises ValueError for a tokenizer that needs several, or has none."""
+    """The token that ends a line.
+
+    Raises ValueError for a tokenizer that needs several, or has none.
+    """
     tokens = tokenizer.encode("\n")
     if len(tokens) != 1:
-        raise ValueError(f"a line end takes {len(tokens)} tokens here, and lines need one; choose --no-lines")
+        raise ValueError(
+            f"a line end takes {len(tokens)} tokens here, and lines need one; choose --no-lines"
+        )
     return tokens[0]

@@ -1,4 +1,7 @@
-"""Byte-level byte-pair encoding: merges of bytes within pre-tokens, learnt and applied. Notebook 01."""
+"""Byte-level byte-pair encoding: merges of bytes within pre-tokens, learnt and applied.
+
+Notebook 01.
+"""
 
 import heapq
 import math
@@ -16,12 +19,15 @@ Pair = tuple[bytes, bytes]
 
 BYTES = [bytes([b]) for b in range(256)]
 END_OF_TEXT = "<|endoftext|>"  # Source: Radford et al. 2019 (GPT-2), the released encoder
-REMEMBERED, LONGEST_REMEMBERED = 1 << 16, 32  # pre-tokens whose ids a tokenizer keeps at hand, and their characters
+# pre-tokens whose ids a tokenizer keeps at hand, and their characters
+REMEMBERED = 1 << 16
+LONGEST_REMEMBERED = 32
 
 
 def merge(tokens: list[bytes], pair: Pair) -> list[bytes]:
     """Join every occurrence of a pair of neighbours, from left to right."""
-    merged, i = [], 0
+    merged = []
+    i = 0
     while i < len(tokens):
         if tokens[i] == pair[0] and i + 1 < len(tokens) and tokens[i + 1] == pair[1]:
             merged.append(pair[0] + pair[1])
@@ -47,11 +53,13 @@ def apply_merges(piece: bytes, ranks: Mapping[Pair, int]) -> list[bytes]:
 
 
 def learn_merges(counts: Mapping[str, int], n_merges: int) -> list[Pair]:
-    """Merge the most frequent pair of neighbours, again and again; of equally frequent ones the greater.
+    """Merge the most frequent pair of neighbours, again and again; of equally frequent ones the
+    greater.
 
-    counts: how often each pre-token occurs. Returns the merges in order, fewer where no pair is left.
-    Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units", algorithm 1; here
-    only the pre-tokens that hold the pair are counted again.
+    counts: how often each pre-token occurs. Returns the merges in order, fewer where no pair is
+    left.
+    Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units",
+    algorithm 1; here only the pre-tokens that hold the pair are counted again.
     """
     words = [[BYTES[b] for b in piece.encode("utf-8")] for piece in counts]
     times = list(counts.values())
@@ -78,12 +86,22 @@ def learn_merges(counts: Mapping[str, int], n_merges: int) -> list[Pair]:
 
 
 def _merge_words(
-    words: list[list[bytes]], times: list[int], pair: Pair, found: set[int], pair_counts: Counter, places: dict
+    words: list[list[bytes]],
+    times: list[int],
+    pair: Pair,
+    found: set[int],
+    pair_counts: Counter,
+    places: dict,
 ) -> set[Pair]:
-    """Merge a pair in the words where it is found, and keep the counts right. Returns the pairs that became new."""
-    grown, token = set(), pair[0] + pair[1]
+    """Merge a pair in the words where it is found, and keep the counts right.
+
+    Returns the pairs that became new.
+    """
+    grown = set()
+    token = pair[0] + pair[1]
     for i in found:
-        before, after = words[i], merge(words[i], pair)
+        before = words[i]
+        after = merge(words[i], pair)
         if len(after) == len(before):
             continue
         for old in pairwise(before):
@@ -98,23 +116,32 @@ def _merge_words(
 
 
 def _descending(pair: Pair) -> tuple[list[int], ...]:
-    """A key that sorts the greatest pair first; 256 ends it, so that ab comes before its beginning a."""
+    """A key that sorts the greatest pair first; 256 ends it, so that ab comes before its beginning
+    a.
+    """
     return tuple([255 - byte for byte in token] + [256] for token in pair)
 
 
 class BPETokenizer(Tokenizer):
-    """Byte-level BPE: bytes, merged within pre-tokens; any text has ids, and a special token is one wherever it occurs.
+    """Byte-level BPE: bytes, merged within pre-tokens; any text has ids, and a special token is one
+    wherever it occurs.
 
-    vocab: the bytes of ids 0..V-1, all 256 single bytes among them. merges: in the order in which they were learnt.
-    special_tokens: texts that are never cut; one that vocab lacks gets the next id. Where <|endoftext|> is one, it is
-    the `ending` of a text.
+    vocab: the bytes of ids 0..V-1, all 256 single bytes among them. merges: in the order in which
+    they were learnt.
+    special_tokens: texts that are never cut; one that vocab lacks gets the next id. Where
+    <|endoftext|> is one, it is the `ending` of a text.
     Raises ValueError or TypeError for parts that do not fit.
     """
 
     kind = "bpe"
     sized = True
 
-    def __init__(self, vocab: dict[int, bytes], merges: Iterable[Sequence[bytes]], special_tokens: Iterable[str] = ()):
+    def __init__(
+        self,
+        vocab: dict[int, bytes],
+        merges: Iterable[Sequence[bytes]],
+        special_tokens: Iterable[str] = (),
+    ):
         self.special_tokens = _check_special(special_tokens)
         self.vocab = self._complete(vocab)
         self.vocab_size = len(self.vocab)
@@ -127,11 +154,15 @@ class BPETokenizer(Tokenizer):
         self._check()
 
     def _complete(self, vocab: dict[int, bytes]) -> dict[int, bytes]:
-        if sorted(vocab) != list(range(len(vocab))) or not all(isinstance(token, bytes) for token in vocab.values()):
+        if sorted(vocab) != list(range(len(vocab))) or not all(
+            isinstance(token, bytes) for token in vocab.values()
+        ):
             raise ValueError(f"vocab must map the ids 0..{len(vocab) - 1} to bytes")
         known = set(vocab.values())
         tokens = [vocab[i] for i in range(len(vocab))]
-        tokens += [token for text in self.special_tokens if (token := text.encode("utf-8")) not in known]
+        tokens += [
+            token for text in self.special_tokens if (token := text.encode("utf-8")) not in known
+        ]
         return dict(enumerate(tokens))
 
     def _check(self) -> None:
@@ -139,7 +170,9 @@ class BPETokenizer(Tokenizer):
             twice = next(token for i, token in self.vocab.items() if self.ids[token] != i)
             raise ValueError(f"vocab has {twice!r} twice; each token needs one id")
         if missing := [byte for byte in BYTES if byte not in self.ids]:
-            raise ValueError(f"vocab lacks the byte {missing[0]!r}; without all 256 some texts have no ids")
+            raise ValueError(
+                f"vocab lacks the byte {missing[0]!r}; without all 256 some texts have no ids"
+            )
         for pair in self.merges:
             if missing := [token for token in (*pair, b"".join(pair)) if token not in self.ids]:
                 raise ValueError(f"merge {pair} needs {missing[0]!r}, and vocab lacks it")
@@ -159,7 +192,9 @@ class BPETokenizer(Tokenizer):
                 yield from self._known.get(piece) or self._merge(piece)
 
     def count_bytes(self, tokens: Iterable[int]) -> int:
-        """Return how many bytes of text the ids are, also where they begin or end inside a character."""
+        """Return how many bytes of text the ids are, also where they begin or end inside a
+        character.
+        """
         return sum(len(self.vocab[t]) for t in tokens)
 
     def _merge(self, piece: str) -> list[int]:
@@ -181,7 +216,9 @@ class BPETokenizer(Tokenizer):
         return found.decode("utf-8", errors="replace")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` needs; a byte is written as the character of its number (Latin-1)."""
+        """Return what `from_dict` needs; a byte is written as the character of its number
+        (Latin-1).
+        """
         return {
             "kind": self.kind,
             "vocab": [token.decode("latin-1") for token in self.vocab.values()],
@@ -193,24 +230,31 @@ class BPETokenizer(Tokenizer):
     def from_dict(cls, values: dict[str, Any]) -> "BPETokenizer":
         """Build from `to_dict`'s result."""
         vocab = [text.encode("latin-1") for text in list_of(str, values["vocab"])]
-        merges = [[text.encode("latin-1") for text in list_of(str, pair)] for pair in list_of(list, values["merges"])]
+        merges = [
+            [text.encode("latin-1") for text in list_of(str, pair)]
+            for pair in list_of(list, values["merges"])
+        ]
         return cls(dict(enumerate(vocab)), merges, list_of(str, values["special_tokens"]))
 
 
-def train_bpe(path_or_text: str | Path, vocab_size: int, special_tokens: Iterable[str] = ()) -> BPETokenizer:
+def train_bpe(
+    path_or_text: str | Path, vocab_size: int, special_tokens: Iterable[str] = ()
+) -> BPETokenizer:
     """Learn a byte-level BPE vocabulary: the 256 bytes, then the merges, then the special tokens.
 
     path_or_text: a Path is a UTF-8 file, read in pieces; a str is the text itself.
-    vocab_size: how many tokens to learn, special ones included; a text too small for so many gives fewer.
+    vocab_size: how many tokens to learn, special ones included; a text too small for so many gives
+    fewer.
     special_tokens: texts that are never cut and never counted.
-    Raises ValueError for a vocab_size below 256 and the special tokens, for a str that is the path of a file, and for
-    a file that is not UTF-8; FileNotFoundError for a missing one.
+    Raises ValueError for a vocab_size below 256 and the special tokens, for a str that is the path
+    of a file, and for a file that is not UTF-8; FileNotFoundError for a missing one.
     """
     if isinstance(path_or_text, Path):
         return _train(read_blocks(path_or_text), vocab_size, special_tokens)
     if is_file(path_or_text):
         raise ValueError(
-            f"{path_or_text!r} is a file; to read it give Path({path_or_text!r}), a str is the text itself"
+            f"{path_or_text!r} is a file; to read it give Path({path_or_text!r}), a str is the "
+            "text itself"
         )
     return _train([path_or_text], vocab_size, special_tokens)
 
@@ -220,7 +264,8 @@ def _train(texts: Iterable[str], vocab_size: int, special_tokens: Iterable[str])
     n_merges = vocab_size - len(BYTES) - len(special_tokens)
     if n_merges < 0:
         raise ValueError(
-            f"vocab_size must be at least {vocab_size - n_merges} (256 bytes and the special tokens), got {vocab_size}"
+            f"vocab_size must be at least {vocab_size - n_merges} (256 bytes and the special "
+            f"tokens), got {vocab_size}"
         )
     counts: Counter[str] = Counter()
     for pieces in stream_pre_tokens(texts, special_tokens):
@@ -234,8 +279,15 @@ def _train(texts: Iterable[str], vocab_size: int, special_tokens: Iterable[str])
 
 def _check_special(special_tokens: Iterable[str]) -> tuple[str, ...]:
     if isinstance(special_tokens, str):
-        raise TypeError(f"special_tokens must be a list of texts, got the text {special_tokens!r}; put it into a list")
+        raise TypeError(
+            f"special_tokens must be a list of texts, got the text {special_tokens!r}; put it into "
+            "a list"
+        )
     tokens = tuple(special_tokens)
-    if not all(isinstance(token, str) and token for token in tokens) or len(set(tokens)) < len(tokens):
-        raise ValueError(f"special tokens must be texts of at least one character, all different, got {tokens}")
+    if not all(isinstance(token, str) and token for token in tokens) or len(set(tokens)) < len(
+        tokens
+    ):
+        raise ValueError(
+            f"special tokens must be texts of at least one character, all different, got {tokens}"
+        )
     return tokens

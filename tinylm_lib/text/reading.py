@@ -1,4 +1,7 @@
-"""Text files, read in blocks: UTF-8 only, and a clear error for anything that is not. Notebook 01."""
+"""Text files, read in blocks: UTF-8 only, and a clear error for anything that is not.
+
+Notebook 01.
+"""
 
 import codecs
 import io
@@ -21,13 +24,16 @@ def is_file(name: str | Path) -> bool:
 def read_blocks(path: Path, progress: Callable[[int], Any] = lambda n_bytes: None) -> Iterator[str]:
     """Yield the text of a UTF-8 file, without its byte-order mark, in blocks: in constant memory.
 
-    The line ends of every system become \\n, as where Python opens a text file; a warning says how many did.
+    The line ends of every system become \\n, as where Python opens a text file; a warning says how
+    many did.
     progress: is called with the number of bytes of each block.
-    Raises UnicodeError (a ValueError) for a binary or differently encoded file, naming the first wrong byte and its
-    offset.
+    Raises UnicodeError (a ValueError) for a binary or differently encoded file, naming the first
+    wrong byte and its offset.
     """
-    decoder, n_read = codecs.getincrementaldecoder("utf-8-sig")(), 0
-    line_ends, n_translated = io.IncrementalNewlineDecoder(None, translate=True), 0
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    n_read = 0
+    line_ends = io.IncrementalNewlineDecoder(None, translate=True)
+    n_translated = 0
     with open(path, "rb") as file:
         raw = None
         while raw != b"":
@@ -40,8 +46,8 @@ def read_blocks(path: Path, progress: Callable[[int], Any] = lambda n_bytes: Non
                 )
             if b"\0" in raw:
                 raise UnicodeError(
-                    f"{path} is binary (a zero byte at offset {n_read + raw.index(0)}), or UTF-16 without a "
-                    f"byte-order mark; give a UTF-8 text file"
+                    f"{path} is binary (a zero byte at offset {n_read + raw.index(0)}), or UTF-16 "
+                    "without a byte-order mark; give a UTF-8 text file"
                 )
             n_read += len(raw)
             try:
@@ -49,11 +55,13 @@ def read_blocks(path: Path, progress: Callable[[int], Any] = lambda n_bytes: Non
             except UnicodeDecodeError as e:
                 offset = n_read - len(e.object) + e.start
                 raise UnicodeError(
-                    f"{path} is not UTF-8 (byte {e.object[e.start]:#04x} at offset {offset}); convert it, for example "
-                    f"with iconv -f latin1 -t utf-8"
+                    f"{path} is not UTF-8 (byte {e.object[e.start]:#04x} at offset {offset}); "
+                    "convert it, for example with iconv -f latin1 -t utf-8"
                 ) from None
             n_translated += text.count("\r")
             yield line_ends.decode(text, final=not raw)
     if n_translated:
         what = f"{n_translated:,} line ends of Windows (\\r\\n, or \\r alone)"
-        warnings.warn(f"{path}: {what} were read as \\n", stacklevel=1)  # of this line: said once for a file
+        warnings.warn(
+            f"{path}: {what} were read as \\n", stacklevel=1
+        )  # of this line: said once for a file

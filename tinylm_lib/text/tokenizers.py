@@ -1,4 +1,7 @@
-"""The tokenizers by name: bytes, characters and words are here, byte-pair encoding is in `bpe`. Notebook 01."""
+"""The tokenizers by name: bytes, characters and words are here, byte-pair encoding is in `bpe`.
+
+Notebook 01.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -50,13 +53,19 @@ class ByteTokenizer(Tokenizer):
 
 
 class CharTokenizer(Tokenizer):
-    """Every character that occurs in a text is a token, numbered in the order of their code points."""
+    """Every character that occurs in a text is a token, numbered in order of code points."""
 
     kind = "chars"
 
     def __init__(self, characters: str):
-        if not isinstance(characters, str) or not characters or len(set(characters)) != len(characters):
-            raise ValueError(f"characters must be at least one and all different, got {str(characters)[:40]!r}")
+        if (
+            not isinstance(characters, str)
+            or not characters
+            or len(set(characters)) != len(characters)
+        ):
+            raise ValueError(
+                f"characters must be at least one and all different, got {str(characters)[:40]!r}"
+            )
         self.characters = characters
         self.ids = {c: i for i, c in enumerate(characters)}
         self.vocab_size = len(characters)
@@ -72,13 +81,14 @@ class CharTokenizer(Tokenizer):
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
-        Raises UnknownTokenError, a ValueError, for a character that has no id, naming the first one and its position.
+        Raises UnknownTokenError, a ValueError, for a character that has no id, naming the first one
+        and its position.
         """
         for position, c in enumerate(chain.from_iterable(texts)):
             if c not in self.ids:
                 raise UnknownTokenError(
-                    f"character {c!r} at position {position} is not one of the {self.vocab_size} known ones; "
-                    f"build the tokenizer from a text that has it, or use bytes",
+                    f"character {c!r} at position {position} is not one of the {self.vocab_size} "
+                    "known ones; build the tokenizer from a text that has it, or use bytes",
                     "character",
                     c,
                     self.characters,
@@ -103,7 +113,8 @@ class CharTokenizer(Tokenizer):
 
 
 class WordTokenizer(Tokenizer):
-    """Every word, mark and space that occurs in a text (see `words`) is a token, numbered in sorted order.
+    """Every word, mark and space that occurs in a text (see `words`) is a token, numbered in sorted
+    order.
 
     Raises ValueError for an empty text.
     """
@@ -115,7 +126,9 @@ class WordTokenizer(Tokenizer):
 
     def _number(self, vocabulary: list[str]) -> None:
         if not vocabulary or len(set(vocabulary)) != len(vocabulary):
-            raise ValueError(f"words must be at least one and all different, got {str(vocabulary)[:60]}")
+            raise ValueError(
+                f"words must be at least one and all different, got {str(vocabulary)[:60]}"
+            )
         self.words = vocabulary
         self.ids = {word: i for i, word in enumerate(vocabulary)}
         self.vocab_size = len(vocabulary)
@@ -128,7 +141,8 @@ class WordTokenizer(Tokenizer):
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:
         """Yield the ids of a stream of texts: those that `encode` gives for all of it at once.
 
-        Raises UnknownTokenError, a ValueError, for a word that has no id, naming the first one and its position.
+        Raises UnknownTokenError, a ValueError, for a word that has no id, naming the first one and
+        its position.
         """
         position = 0
         for pieces in cut_stream(texts, words):
@@ -137,8 +151,9 @@ class WordTokenizer(Tokenizer):
                     alike = self._alike(word)
                     hint = f". Known words that begin like it: {', '.join(alike)}" if alike else ""
                     raise UnknownTokenError(
-                        f"word {word!r} at position {position} is not one of the {self.vocab_size} known ones; "
-                        f"build the tokenizer from a text that has it, or use bpe or bytes{hint}",
+                        f"word {word!r} at position {position} is not one of the {self.vocab_size} "
+                        "known ones; build the tokenizer from a text that has it, or use bpe or "
+                        f"bytes{hint}",
                         "word",
                         word,
                         self.words,
@@ -148,11 +163,15 @@ class WordTokenizer(Tokenizer):
                 position += len(word)
 
     def _alike(self, word: str) -> list[str]:
-        """The known words that begin most like it, five at most; none where none begins with its letter."""
+        """The known words that begin most like it, five at most; none where none begins with its
+        letter.
+        """
         word = word.lstrip(" ")
         if not (first := word[:1]):
             return []
-        found = (known.lstrip(" ") for known in self.words if known.startswith((first, f" {first}")))
+        found = (
+            known.lstrip(" ") for known in self.words if known.startswith((first, f" {first}"))
+        )
         shared = {known: sum(takewhile(bool, map(str.__eq__, known, word))) for known in found}
         return sorted(shared, key=shared.get, reverse=True)[:5]
 
@@ -202,15 +221,20 @@ def tokenizer_from_dict(values: Any) -> Tokenizer:
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """Read the tokenizer of any kind from the JSON file that its `save` wrote.
 
-    Raises FileNotFoundError for a missing file, ValueError for a folder and for a file that holds no such tokenizer.
+    Raises FileNotFoundError for a missing file, ValueError for a folder and for a file that holds
+    no such tokenizer.
     """
     path = Path(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; give a file of Tokenizer.save, or open it with load_hf_tokenizer")
+        raise ValueError(
+            f"{path} is a folder; give a file of Tokenizer.save, or open it with load_hf_tokenizer"
+        )
     try:
         values = json.loads(path.read_text(encoding="utf-8-sig"))
         if isinstance(values, dict) and "kind" not in values and "model" in values:
-            raise ValueError("it is a tokenizer.json of Hugging Face; open its folder with load_hf_tokenizer")
+            raise ValueError(
+                "it is a tokenizer.json of Hugging Face; open its folder with load_hf_tokenizer"
+            )
         return tokenizer_from_dict(values)
     except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} holds no tokenizer: {foreign(path) or e}") from None

@@ -1,4 +1,7 @@
-"""Training: the loop, the optimizers, evaluation, many processes, checkpoints. Notebooks 11, 14 and 15."""
+"""Training: the loop, the optimizers, evaluation, many processes, checkpoints.
+
+Notebooks 11, 14 and 15.
+"""
 
 from .checkpoint import Checkpoint
 from .distributed import ALONE, Replicas, Shards, join

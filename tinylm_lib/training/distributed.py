@@ -1,6 +1,8 @@
-"""Training in many processes, started by torchrun: alone, with a copy of the model each, or with a shard each.
+"""Training in many processes, started by torchrun: alone, with a copy of the model each, or with a
+shard each.
 
-The three strategies answer the same questions, so that what trains does not ask which one it is. Notebook 15.
+The three strategies answer the same questions, so that what trains does not ask which one it is.
+Notebook 15.
 """
 
 import gc
@@ -24,14 +26,19 @@ from ..layers import pick
 from .tensors import Entry, list_files, read_tensors, write_tensors
 
 # What gloo, NCCL and torch's store say when another process is gone.
-LOST = re.compile(r"gloo|nccl|TCPStore|store|connection|broken pipe|timed? ?out|peer", re.IGNORECASE)
+LOST = re.compile(
+    r"gloo|nccl|TCPStore|store|connection|broken pipe|timed? "
+    r"?out|peer",
+    re.IGNORECASE,
+)
 TIMEOUT = timedelta(minutes=10)  # without a word from a process that neither works nor ends
 
 
 class Alone:
     """One process with the whole model."""
 
-    rank, size = 0, 1
+    rank = 0
+    size = 1
 
     def __init__(self, device: torch.device | str = "cpu"):
         self.device = torch.device(device)
@@ -41,7 +48,9 @@ class Alone:
     def join(cls, device: torch.device) -> Iterator["Alone"]:
         """Be one of the processes that torchrun started, until the end of the block."""
         if (n := int(os.environ.get("WORLD_SIZE", 1))) > 1:
-            raise ValueError(f"torchrun started {n} processes, and strategy none is for one; give ddp or fsdp")
+            raise ValueError(
+                f"torchrun started {n} processes, and strategy none is for one; give ddp or fsdp"
+            )
         yield cls(device)
 
     @property
@@ -50,11 +59,13 @@ class Alone:
         return self.rank == 0
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """What to train instead of the model; an optimizer is built afterwards, on the model's parameters."""
+        """What to train instead of the model; an optimizer is built afterwards, on the model's
+        parameters.
+        """
         return model
 
     def sync(self, wrapped: nn.Module, on: bool) -> None:
-        """Say whether the next backward pass exchanges gradients: the last one of an update does."""
+        """Let the next backward pass exchange gradients, or not: the last of an update does."""
 
     def clip(self, parameters: list[nn.Parameter], limit: float) -> Tensor:
         """Clip the gradients to a global norm. Returns () the norm before."""
@@ -79,40 +90,55 @@ class Alone:
     def wait(self) -> None:
         """Wait until all processes are here."""
 
-    def part(self, batches: Iterable[tuple[Tensor, Tensor]], ignored: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's part of batches of ids and targets, each (B, T); every process gets as many.
+    def part(
+        self, batches: Iterable[tuple[Tensor, Tensor]], ignored: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """This process's part of batches of ids and targets, each (B, T); every process gets as
+        many.
 
         ignored: the target that does not count, for those that fill up the last round.
         """
         return iter(batches)
 
     def write(self, folder: Path, role: str, tensors: dict[str, Tensor]) -> Entry:
-        """Write tensors (...) into a folder, under a name made of their content. Returns what finds them again."""
+        """Write tensors (...) into a folder, under a name made of their content.
+
+        Returns what finds them again.
+        """
         return write_tensors(folder, role, tensors)
 
 
 class Replicas(Alone):
-    """Each process has a copy of the model and its own part of every batch; gradients are averaged (torch's DDP)."""
+    """Each process has a copy of the model and its own part of every batch; gradients are averaged
+    (torch's DDP).
+    """
 
     def __init__(self, device: torch.device | str = "cpu"):
         super().__init__(device)
-        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
 
     @classmethod
     @contextmanager
     def join(cls, device: torch.device) -> Iterator["Alone"]:
         """Be one of the processes that torchrun started, until the end of the block.
 
-        Raises ValueError where there is no torchrun or no device, ConnectionError where another process is lost.
+        Raises ValueError where there is no torchrun or no device, ConnectionError where another
+        process is lost.
         """
         if "LOCAL_RANK" not in os.environ:
-            raise ValueError("start it with torchrun --nproc-per-node 2 -m tinylm_lib train, or choose --strategy none")
+            raise ValueError(
+                "start it with torchrun --nproc-per-node 2 -m tinylm_lib train, or choose "
+                "--strategy none"
+            )
         own = own_device(device, int(os.environ["LOCAL_RANK"]))
-        # Where a process is lost, torchrun ends the others with SIGTERM: this gives them time to say what happened.
+        # Where a process is lost, torchrun ends the others with SIGTERM: this gives them time to
+        # say what happened.
         before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         backend = "cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo"
         store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
-        block = (store.add("joined", 1) - 1) // size  # torchrun's store outlives a block, with its group's addresses
+        # torchrun's store outlives a block, with its group's addresses
+        block = (store.add("joined", 1) - 1) // size
         store = dist.PrefixStore(f"block {block}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
         try:
@@ -123,8 +149,9 @@ class Replicas(Alone):
                 raise
             traceback.clear_frames(e.__traceback__)
             raise ConnectionError(
-                f"process {dist.get_rank()} of {dist.get_world_size()} lost another one ({_brief(e)}); "
-                f"the last checkpoint is kept: continue with torchrun ... train --resume, and --out if you gave it"
+                f"process {dist.get_rank()} of {dist.get_world_size()} lost another one "
+                f"({_brief(e)}); the last checkpoint is kept: continue with torchrun ... train "
+                "--resume, and --out if you gave it"
             ) from None
         except BaseException as e:
             traceback.clear_frames(e.__traceback__)
@@ -134,13 +161,16 @@ class Replicas(Alone):
             dist.destroy_process_group()
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """What to train instead of the model; an optimizer is built afterwards, on the model's parameters."""
-        with warnings.catch_warnings():  # torch 2.13 has another name for it, which 2.11 does not know
+        """What to train instead of the model; an optimizer is built afterwards, on the model's
+        parameters.
+        """
+        # torch 2.13 has another name for it, which 2.11 does not know
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "`broadcast_buffers`", FutureWarning)
             return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
 
     def sync(self, wrapped: nn.Module, on: bool) -> None:
-        """Say whether the next backward pass exchanges gradients: the last one of an update does."""
+        """Let the next backward pass exchange gradients, or not: the last of an update does."""
         wrapped.require_backward_grad_sync = on
 
     def sum(self, x: Tensor) -> Tensor:
@@ -163,8 +193,11 @@ class Replicas(Alone):
         """Wait until all processes are here."""
         self.any(False)
 
-    def part(self, batches: Iterable[tuple[Tensor, Tensor]], ignored: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's part of batches of ids and targets, each (B, T); every process gets as many.
+    def part(
+        self, batches: Iterable[tuple[Tensor, Tensor]], ignored: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """This process's part of batches of ids and targets, each (B, T); every process gets as
+        many.
 
         ignored: the target that does not count, for those that fill up the last round.
         """
@@ -174,7 +207,10 @@ class Replicas(Alone):
             yield some[self.rank] if self.rank < len(some) else (x, torch.full_like(y, ignored))
 
     def write(self, folder: Path, role: str, tensors: dict[str, Tensor]) -> Entry:
-        """Write tensors (...) into a folder, under a name made of their content. Returns what finds them again."""
+        """Write tensors (...) into a folder, under a name made of their content.
+
+        Returns what finds them again.
+        """
         return write_tensors(folder, role, tensors) if self.first else {}
 
 
@@ -185,7 +221,9 @@ class Shards(Replicas):
     """
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """What to train instead of the model; an optimizer is built afterwards, on the model's parameters."""
+        """What to train instead of the model; an optimizer is built afterwards, on the model's
+        parameters.
+        """
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
@@ -195,7 +233,7 @@ class Shards(Replicas):
         return fully_shard(model, mesh=mesh)
 
     def sync(self, wrapped: nn.Module, on: bool) -> None:
-        """Say whether the next backward pass exchanges gradients: the last one of an update does."""
+        """Let the next backward pass exchange gradients, or not: the last of an update does."""
         wrapped.set_requires_gradient_sync(on)
 
     def clip(self, parameters: list[nn.Parameter], limit: float) -> Tensor:
@@ -203,7 +241,10 @@ class Shards(Replicas):
         return super().clip(parameters, limit).full_tensor()
 
     def write(self, folder: Path, role: str, tensors: dict[str, Tensor]) -> Entry:
-        """Write tensors (...) into a folder, under a name made of their content. Returns what finds them again."""
+        """Write tensors (...) into a folder, under a name made of their content.
+
+        Returns what finds them again.
+        """
         import torch.distributed.checkpoint as dcp
 
         partial = folder / f"{role}.partial"
@@ -220,7 +261,8 @@ ALONE = Alone()
 
 
 def join(strategy: str, device: torch.device) -> AbstractContextManager[Alone]:
-    """Be one of the processes that train together, until the end of the block: STRATEGIES names the ways.
+    """Be one of the processes that train together, until the end of the block: STRATEGIES names the
+    ways.
 
     Raises ValueError for a strategy that does not fit how this process was started.
     """
@@ -235,18 +277,22 @@ def own_device(device: torch.device, local_rank: int) -> torch.device:
     if device.type == "cuda":
         if device.index is not None or local_rank >= torch.cuda.device_count():
             raise ValueError(
-                f"each process needs its own GPU, this machine has {torch.cuda.device_count()}, and this is process "
-                f"{local_rank} of it; start at most as many, with --device cuda"
+                f"each process needs its own GPU, this machine has {torch.cuda.device_count()}, "
+                f"and this is process {local_rank} of it; start at most as many, with --device cuda"
             )
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
     elif device.type != "cpu":
-        raise ValueError(f"processes cannot exchange gradients on {device.type}; choose --device cpu")
+        raise ValueError(
+            f"processes cannot exchange gradients on {device.type}; choose --device cpu"
+        )
     return device
 
 
 def read_whole_tensors(folder: Path, entry: Entry) -> dict[str, Tensor]:
-    """Read what a strategy's `write` wrote, in any number of processes, as whole tensors (...) on the CPU."""
+    """Read what a strategy's `write` wrote, in any number of processes, as whole tensors (...) on
+    the CPU.
+    """
     if "files" not in entry:
         return read_tensors(folder, entry)
     import torch.distributed.checkpoint as dcp
@@ -261,16 +307,21 @@ def read_whole_tensors(folder: Path, entry: Entry) -> dict[str, Tensor]:
 
 
 def cut_like(whole: Tensor, like: Tensor) -> Tensor:
-    """The part of a tensor (...) that this process has of `like` (...): a shard if that is one, otherwise all."""
+    """The part of a tensor (...) that this process has of `like` (...): a shard if that is one,
+    otherwise all.
+    """
     if not hasattr(like, "device_mesh") or hasattr(whole, "device_mesh"):  # not one, or cut before
         return whole
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(whole.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+    return distribute_tensor(
+        whole.to(like.device), like.device_mesh, like.placements, src_data_rank=None
+    )
 
 
 def on_whole_matrices(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """A function of a batch of matrices x (N, R, K) that has to see each of them whole. Returns (N, R, K).
+    """A function of a batch of matrices x (N, R, K) that has to see each of them whole. Returns (N,
+    R, K).
 
     Where they lie in shards, each process gets whole ones, a part of the batch.
     """
@@ -280,30 +331,43 @@ def on_whole_matrices(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor
 
     mine = x.redistribute(placements=[Shard(0)])
     done = function(mine.to_local())
-    back = DTensor.from_local(done, x.device_mesh, mine.placements, shape=x.shape, stride=x.stride())
+    back = DTensor.from_local(
+        done, x.device_mesh, mine.placements, shape=x.shape, stride=x.stride()
+    )
     return back.redistribute(placements=x.placements)
 
 
 def own_random_stream(team: Alone, seed: int) -> None:
-    """Let the processes draw different random numbers from here on, such as for dropout, except the first."""
+    """Let the processes draw different random numbers from here on, such as for dropout, except the
+    first.
+    """
     if not team.first:
         torch.manual_seed(random.Random(f"{seed} {team.rank}").getrandbits(32))
 
 
 def random_states(team: Alone) -> dict[str, Tensor]:
-    """The states (N,) of torch's random generators of every process, by name; `set_random_state` takes them."""
+    """The states (N,) of torch's random generators of every process, by name; `set_random_state`
+    takes them.
+    """
     states = {"rng": torch.get_rng_state()}
     if team.device.type == "cuda":
         states["rng_cuda"] = torch.cuda.get_rng_state(team.device)
-    gathered = {name: team.gather(state) for name, state in states.items()}
-    return {_name_of(name, rank): s for name, found in gathered.items() for rank, s in enumerate(found)}
+    gathered = {}
+    for name, state in states.items():
+        for rank, each in enumerate(team.gather(state)):
+            gathered[_name_of(name, rank)] = each
+    return gathered
 
 
 def set_random_state(states: dict[str, Tensor], team: Alone) -> None:
-    """Put back this process's states (N,) of `random_states`; without one, a process keeps what it has."""
+    """Put back this process's states (N,) of `random_states`; without one, a process keeps what it
+    has.
+    """
     if (state := states.get(_name_of("rng", team.rank))) is not None:
         torch.set_rng_state(state)
-    if (state := states.get(_name_of("rng_cuda", team.rank))) is not None and team.device.type == "cuda":
+    if (
+        state := states.get(_name_of("rng_cuda", team.rank))
+    ) is not None and team.device.type == "cuda":
         torch.cuda.set_rng_state(state, team.device)
 
 

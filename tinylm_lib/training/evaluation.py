@@ -16,28 +16,37 @@ from .distributed import ALONE, Alone
 
 
 def next_token_loss(logits: Tensor, targets: Tensor, counted: Tensor | None = None) -> Tensor:
-    """Mean of -log softmax(logits)[target] over the targets that are not -100, in nats per token, computed in fp32.
+    """Mean of -log softmax(logits)[target] over the targets that are not -100, in nats per token,
+    computed in fp32.
 
     logits (B, T, V): position t predicts targets[:, t]. targets (B, T): ids 0..V-1 or -100.
-    counted (): divide the sum by this number instead. So the losses of the parts of a large batch, none of whose
-    targets may count, add up to the loss of the whole.
+    counted (): divide the sum by this number instead. So the losses of the parts of a large batch,
+    none of whose targets may count, add up to the loss of the whole.
     Returns () in fp32.
-    Raises TypeError for targets that are not integers, ValueError for shapes that do not fit and, on CPU, where no
-    target counts or one is outside the vocabulary.
+    Raises TypeError for targets that are not integers, ValueError for shapes that do not fit and,
+    on CPU, where no target counts or one is outside the vocabulary.
     """
     V = logits.shape[-1]
     if logits.shape[:-1] != targets.shape:
         raise ValueError(
-            f"logits (..., V) need targets (...), got logits {tuple(logits.shape)} and targets {tuple(targets.shape)}"
+            f"logits (..., V) need targets (...), got logits {tuple(logits.shape)} and targets "
+            f"{tuple(targets.shape)}"
         )
     if targets.is_floating_point() or targets.dtype == torch.bool:
-        raise TypeError(f"targets must be integers (torch.long), got {targets.dtype}; use targets.long()")
+        raise TypeError(
+            f"targets must be integers (torch.long), got {targets.dtype}; use targets.long()"
+        )
     if values_at_hand(targets):
         low, high = (int(x) for x in targets.aminmax()) if targets.numel() else (IGNORED, IGNORED)
         if high == IGNORED == low and counted is None:
-            raise ValueError(f"no target counts: all {targets.numel()} are {IGNORED}, and a mean over nothing is NaN")
+            raise ValueError(
+                f"no target counts: all {targets.numel()} are {IGNORED}, and a mean over nothing "
+                "is NaN"
+            )
         if high >= V or (low < 0 and not ((targets >= 0) | (targets == IGNORED)).all()):
-            raise ValueError(f"targets must be 0..{V - 1} (vocab_size - 1) or {IGNORED}, got {low} to {high}")
+            raise ValueError(
+                f"targets must be 0..{V - 1} (vocab_size - 1) or {IGNORED}, got {low} to {high}"
+            )
     flat = logits.flatten(0, -2).float(), targets.flatten().long()
     if counted is None:
         return F.cross_entropy(*flat, ignore_index=IGNORED)
@@ -45,11 +54,13 @@ def next_token_loss(logits: Tensor, targets: Tensor, counted: Tensor | None = No
 
 
 def token_log_probs(model: nn.Module, ids: Tensor, padding: Tensor | None = None) -> Tensor:
-    """The log-probability of each token after the first, given those before it, in one forward pass.
+    """The log-probability of each token after the first, given those before it, in one forward
+    pass.
 
     ids (B, T), padding (B,): as in `TransformerLM.forward`; T is at most max_seq_len + 1.
-    Returns (B, T-1) in fp32 at least, natural logs: column t is that of ids[:, t + 1]. Padding and the token after it,
-    which nothing precedes, have 0, so the sum of a row is the log-probability of its text.
+    Returns (B, T-1) in fp32 at least, natural logs: column t is that of ids[:, t + 1]. Padding and
+    the token after it, which nothing precedes, have 0, so the sum of a row is the log-probability
+    of its text.
     Raises TypeError or ValueError for ids that the model cannot read.
     """
     check_ids(ids, 0, values=False)
@@ -63,7 +74,9 @@ def token_log_probs(model: nn.Module, ids: Tensor, padding: Tensor | None = None
     check_ids(ids[:, -1:], logits.shape[-1], values=values_at_hand(ids))
     found = logits.log_softmax(-1).gather(-1, ids[:, 1:, None].long()).squeeze(-1)  # (B, T-1)
     if padding is not None:
-        found = found.where(torch.arange(found.shape[1], device=ids.device) >= padding[:, None], 0.0)  # (B, T-1)
+        found = found.where(
+            torch.arange(found.shape[1], device=ids.device) >= padding[:, None], 0.0
+        )  # (B, T-1)
     return found
 
 
@@ -77,29 +90,43 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    model: nn.Module, windows: Iterable[tuple[Tensor, Tensor]], n_bytes: int | None = None, team: Alone = ALONE
+    model: nn.Module,
+    windows: Iterable[tuple[Tensor, Tensor]],
+    n_bytes: int | None = None,
+    team: Alone = ALONE,
 ) -> Evaluation:
     """Measure a model over every target of `windows`, each token counted once and equally.
 
     windows: pairs of ids (B, T) and targets (B, T), with -100 where a target does not count.
     n_bytes: bytes of text that the targets are; without it bits_per_byte is None.
     team: with whom this process shares the windows; all of them get the same result.
-    Returns nats per token, its exponential, bits per byte and the number of targets. Training mode is restored.
+    Returns nats per token, its exponential, bits per byte and the number of targets. Training mode
+    is restored.
     Raises ValueError where no target counts, and for n_bytes below 1.
     """
     if n_bytes is not None:
-        check_number("n_bytes", n_bytes, Integral, lambda n: n >= 1, "at least 1 or None, where it is unknown")
+        check_number(
+            "n_bytes",
+            n_bytes,
+            Integral,
+            lambda n: n >= 1,
+            "at least 1 or None, where it is unknown",
+        )
     device = next(model.parameters()).device
-    total, n_tokens = torch.zeros((), dtype=torch.float64), 0
+    total = torch.zeros((), dtype=torch.float64)
+    n_tokens = 0
     with evaluation_mode(model):
         for x, y in team.part(windows, IGNORED):
             logits = model(x.to(device))
             if counted := int((y != IGNORED).sum()):
                 total += next_token_loss(logits, y.to(device)).cpu().double() * counted
                 n_tokens += counted
-    total, n_tokens = team.sum(total), int(team.sum(torch.tensor(n_tokens)))
+    total = team.sum(total)
+    n_tokens = int(team.sum(torch.tensor(n_tokens)))
     if n_tokens == 0:
-        raise ValueError("there is no token to evaluate; give at least one window with a target that is not -100")
+        raise ValueError(
+            "there is no token to evaluate; give at least one window with a target that is not -100"
+        )
     nats = total.item() / n_tokens
     bits_per_byte = None if n_bytes is None else total.item() / math.log(2) / n_bytes
     return Evaluation(nats, math.exp(nats) if nats < 700 else math.inf, bits_per_byte, n_tokens)

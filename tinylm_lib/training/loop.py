@@ -18,8 +18,9 @@ from .evaluation import next_token_loss
 
 
 class Step(NamedTuple):
-    """One update: number from 1, loss before it in nats per token, gradient norm before clipping, and the
-    fraction of the peak learning rates that the schedule gave it."""
+    """One update: number from 1, loss before it in nats per token, gradient norm before clipping,
+    and the fraction of the peak learning rates that the schedule gave it.
+    """
 
     step: int
     loss: Tensor
@@ -30,7 +31,8 @@ class Step(NamedTuple):
 def multiplies_bf16(device_type: str) -> bool:
     """Whether a device has instructions for products in bf16.
 
-    The environment variable TINYLM_BF16, on or off, overrides the answer, so that one machine can act as another.
+    The environment variable TINYLM_BF16, on or off, overrides the answer, so that one machine can
+    act as another.
     Raises ValueError for another value of the variable.
     """
     if answer := os.environ.get("TINYLM_BF16"):
@@ -43,7 +45,9 @@ def multiplies_bf16(device_type: str) -> bool:
 
 def native_precision(device_type: str) -> AbstractContextManager:
     """Products in bf16 where the device has instructions for them, in fp32 elsewhere."""
-    return pick(PRECISIONS, "bf16" if multiplies_bf16(device_type) else "fp32", "precision")(device_type)
+    return pick(PRECISIONS, "bf16" if multiplies_bf16(device_type) else "fp32", "precision")(
+        device_type
+    )
 
 
 # By the type of the device. In bf16 are products only; weights and sums stay in fp32.
@@ -56,13 +60,17 @@ PRECISIONS |= {
 
 
 def rounds_to_tf32(precision: str, device_type: str) -> bool:
-    """Whether fp32 products are rounded to TF32: on an NVIDIA GPU, where the precision of that name was chosen."""
+    """Whether fp32 products are rounded to TF32: on an NVIDIA GPU, where the precision of that name
+    was chosen.
+    """
     return device_type == "cuda" and {"tf32": True}.get(precision, False)
 
 
 @contextmanager
 def tf32_products(agreed: bool) -> Iterator[None]:
-    """Let a GPU round the factors of fp32 products to TF32, 10 bits of fraction, where that was agreed to."""
+    """Let a GPU round the factors of fp32 products to TF32, 10 bits of fraction, where that was
+    agreed to.
+    """
     before = torch.get_float32_matmul_precision()
     try:
         if agreed:
@@ -77,7 +85,14 @@ def choose_device(name: str = "auto") -> torch.device:
 
     Raises ValueError for a device that torch does not know or cannot reach.
     """
-    there = [d for d, here in (("cuda", torch.cuda.is_available()), ("mps", torch.backends.mps.is_available())) if here]
+    there = [
+        d
+        for d, here in (
+            ("cuda", torch.cuda.is_available()),
+            ("mps", torch.backends.mps.is_available()),
+        )
+        if here
+    ]
     there.append("cpu")
     device = there[0] if name == "auto" else name
     if not re.fullmatch(rf"({'|'.join(there)})(:\d+)?", device):
@@ -94,24 +109,46 @@ def share_of_peak(recipe: TrainConfig, step: int) -> float:
 def _count(pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
     """How many targets count in pairs of ids (B, T) and targets (B, T). Returns ()."""
     for pair in pairs:
-        if not isinstance(pair, tuple | list) or len(pair) != 2 or not all(isinstance(t, Tensor) for t in pair):
-            got = f"{type(pair).__name__} of {len(pair)}" if isinstance(pair, tuple | list) else type(pair).__name__
-            raise TypeError(f"batches must yield pairs of tensors, ids and targets, each (B, T), got a {got}")
+        if (
+            not isinstance(pair, tuple | list)
+            or len(pair) != 2
+            or not all(isinstance(t, Tensor) for t in pair)
+        ):
+            got = (
+                f"{type(pair).__name__} of {len(pair)}"
+                if isinstance(pair, tuple | list)
+                else type(pair).__name__
+            )
+            raise TypeError(
+                f"batches must yield pairs of tensors, ids and targets, each (B, T), got a {got}"
+            )
     counted = torch.stack([(y != IGNORED).sum() for _, y in pairs]).sum()
     if values_at_hand(counted) and counted == 0:
-        raise ValueError(f"no target of an update counts: all are {IGNORED}, and a mean over nothing is NaN")
+        raise ValueError(
+            f"no target of an update counts: all are {IGNORED}, and a mean over nothing is NaN"
+        )
     return counted
 
 
-def _check_run(recipe: TrainConfig, batches: Iterator[tuple[Tensor, Tensor]], parameters: list[Tensor]) -> None:
-    """Raise TypeError for another recipe or source of batches, ValueError where nothing is left to train."""
+def _check_run(
+    recipe: TrainConfig, batches: Iterator[tuple[Tensor, Tensor]], parameters: list[Tensor]
+) -> None:
+    """Raise TypeError for another recipe or source of batches, ValueError where nothing is left to
+    train.
+    """
     if not isinstance(recipe, TrainConfig):
-        raise TypeError(f"recipe must be a TrainConfig, got {type(recipe).__name__}; use TrainConfig(total_steps=100)")
+        raise TypeError(
+            f"recipe must be a TrainConfig, got {type(recipe).__name__}; use "
+            "TrainConfig(total_steps=100)"
+        )
     if not isinstance(batches, Iterator):
         fix = "use RandomWindows, or (batch for _ in itertools.count() for batch in batches)"
         raise TypeError(f"batches must be an endless iterator, got {type(batches).__name__}; {fix}")
     if not parameters:
-        raise ValueError("all parameters are frozen; set requires_grad_(True) on those to train, or call add_lora")
+        raise ValueError(
+            "all parameters are frozen; set requires_grad_(True) on those to train, or call "
+            "add_lora"
+        )
 
 
 def train(
@@ -122,15 +159,19 @@ def train(
     first_step: int = 1,
     team: Alone = ALONE,
 ) -> Iterator[Step]:
-    """Update the model until total_steps, yielding a `Step` after each update. Nothing is logged, saved or checked.
+    """Update the model until total_steps, yielding a `Step` after each update. Nothing is logged,
+    saved or checked.
 
-    batches: yields ids and targets, each (B, T), on the model's device. first_step: where a resumed run continues.
-    team: with whom this process trains; model is then what `team.wrap` returned, batches are this process's part.
-    Every target that counts weighs the same, in whatever backward pass and process of an update it is: the update is
-    that of one large batch. So all batches of an update are read before its first backward pass.
-    The yielded loss and gradient norm stay on the device; reading them is what makes it wait.
-    Raises TypeError for batches that are not an iterator of pairs of tensors, ValueError where they run out and, on
-    CPU, where no target of an update counts.
+    batches: yields ids and targets, each (B, T), on the model's device. first_step: where a resumed
+    run continues.
+    team: with whom this process trains; model is then what `team.wrap` returned, batches are this
+    process's part.
+    Every target that counts weighs the same, in whatever backward pass and process of an update it
+    is: the update is that of one large batch. So all batches of an update are read before its first
+    backward pass. The yielded loss and gradient norm stay on the device; reading them is what makes
+    it wait.
+    Raises TypeError for batches that are not an iterator of pairs of tensors, ValueError where they
+    run out and, on CPU, where no target of an update counts.
     Source of the clipping: Pascanu et al. 2013, algorithm 1.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -147,14 +188,18 @@ def train(
         model.train()
         pairs = list(islice(batches, recipe.micro_steps))
         if len(pairs) < recipe.micro_steps:
-            raise ValueError(f"batches ran out at update {step} of {recipe.total_steps}; give an endless source")
-        counted, losses = team.sum(_count(pairs)), []
+            raise ValueError(
+                f"batches ran out at update {step} of {recipe.total_steps}; give an endless source"
+            )
+        counted = team.sum(_count(pairs))
+        losses = []
         with tf32_products(rounds_to_tf32(recipe.precision, device_type)):
             for micro, (x, y) in enumerate(pairs, start=1):
                 team.sync(model, on=micro == recipe.micro_steps)
                 with precision(device_type):
                     loss = next_token_loss(model(x), y, counted)
-                (loss * team.size).backward()  # the mean of the processes' gradients is then their sum
+                # the mean of the processes' gradients is then their sum
+                (loss * team.size).backward()
                 losses.append(loss.detach())
             grad_norm = team.clip(parameters, limit)
             with precision(device_type):  # the optimizer multiplies matrices, too

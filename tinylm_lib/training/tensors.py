@@ -11,11 +11,14 @@ from torch import Tensor
 
 from ..files import put_in_place, sha256
 
-Entry = dict[str, Any]  # what a manifest says of a file, or of a folder of files: its name, and bytes and SHA-256
+# what a manifest says of a file, or of a folder of files: its name, and bytes and SHA-256
+Entry = dict[str, Any]
 
 
 def take_tensors(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
-    """Move the tensors of nested dicts and lists into `tensors`, leaving {"tensor": name} (...) in their place."""
+    """Move the tensors of nested dicts and lists into `tensors`, leaving {"tensor": name} (...) in
+    their place.
+    """
     if isinstance(tree, Tensor):
         tensors[path] = on_cpu(tree)
         return {"tensor": path}
@@ -43,7 +46,10 @@ def on_cpu(tensor: Tensor) -> Tensor:
 
 
 def write_tensors(folder: Path, role: str, tensors: dict[str, Tensor]) -> Entry:
-    """Write tensors (...) to one safetensors file, under a name made of their content. Returns its entry."""
+    """Write tensors (...) to one safetensors file, under a name made of their content.
+
+    Returns its entry.
+    """
     partial = folder / f"{role}.partial"
     save_file(tensors, partial)
     found = _entry(partial)
@@ -53,7 +59,10 @@ def write_tensors(folder: Path, role: str, tensors: dict[str, Tensor]) -> Entry:
 
 
 def list_files(folder: Path, role: str) -> Entry:
-    """Give a finished folder of files, `<role>.partial`, a name made of their content. Returns its entry."""
+    """Give a finished folder of files, `<role>.partial`, a name made of their content.
+
+    Returns its entry.
+    """
     partial = folder / f"{role}.partial"
     files = [_entry(path) for path in sorted(partial.iterdir())]
     name = f"{role}-{hashlib.sha256(str(files).encode()).hexdigest()[:16]}.shards"
@@ -85,9 +94,11 @@ def check_files(folder: Path, entry: Entry) -> None:
     for listed in entry.get("files", [entry]):
         path = place / listed["name"] if "files" in entry else place
         if place.parent != folder or (path != place and path.parent != place) or not path.is_file():
-            raise ValueError(f"{path} is missing; the checkpoint {folder} is incomplete, use an earlier one")
+            raise ValueError(
+                f"{path} is missing; the checkpoint {folder} is incomplete, use an earlier one"
+            )
         if path.stat().st_size != listed["bytes"] or sha256(path) != listed["sha256"]:
             raise ValueError(
-                f"{path} is damaged: its {path.stat().st_size} bytes do not have the SHA-256 that was written "
-                f"({listed['bytes']} bytes); use an earlier checkpoint"
+                f"{path} is damaged: its {path.stat().st_size} bytes do not have the SHA-256 that "
+                f"was written ({listed['bytes']} bytes); use an earlier checkpoint"
             )
