@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -382,8 +383,15 @@ def test_a_caught_error_is_not_mistaken_for_the_next() -> None:
         except RuntimeError:
             raise ValueError("mine") from None
 
+    def goes_on(x: Tensor, error: ValueError) -> None:
+        with suppress(RuntimeError):
+            x @ x
+        raise error
+
     with pytest.raises(ValueError, match="mine"):
         trace(recovers, X)
+    with pytest.raises(ValueError, match="mine"):
+        trace(goes_on, X, ValueError("mine"))
 
 
 def test_a_name_of_torch_on_another_function_misleads_nobody() -> None:
