@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import ModelConfig
+from .inputs import check_attention
 from .layers import Linear, RMSNorm, pick
 from .positions import POSITIONS, Positions
 
@@ -52,7 +53,7 @@ def attend(
     Raises TypeError for a mask that is not bool, ValueError for shapes that do not fit.
     Source: Vaswani et al. 2017, equation 1; Ainslie et al. 2023 (grouped queries).
     """
-    _check(q, k, v, mask)
+    check_attention(q, k, v, mask)
     T = q.shape[-2]
     S = k.shape[-2]
     causal = causal and T > 1  # a single query is the last: no key is later
@@ -80,27 +81,6 @@ def _kernel(
         causal = False
     grouped = q.ndim > 2 and q.shape[-3] != k.shape[-3]
     return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, enable_gqa=grouped)
-
-
-def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
-    if mask is not None and mask.dtype != torch.bool:
-        raise TypeError(
-            f"mask must be bool with True = allowed, got {mask.dtype}; "
-            f"for 0/1 masks use mask == 1, for additive masks mask == 0"
-        )
-    same = q.ndim == k.ndim >= 2 and q.shape[-1] == k.shape[-1] and k.shape[:-1] == v.shape[:-1]
-    if not same or q.shape[:-3] != k.shape[:-3] or (q.ndim > 2 and q.shape[-3] % k.shape[-3]):
-        raise ValueError(
-            "q and k must share d_k, k and v all but d_v, all three the leading dimensions, and "
-            f"the heads of k must divide those of q; got q {tuple(q.shape)}, k {tuple(k.shape)}, v "
-            f"{tuple(v.shape)}"
-        )
-    if mask is not None:
-        full = (*q.shape[:-1], k.shape[-2])
-        sizes = zip(reversed(mask.shape), reversed(full), strict=False)
-        if not 2 <= mask.ndim <= q.ndim or not all(m in (1, n) for m, n in sizes):
-            got = tuple(mask.shape)
-            raise ValueError(f"mask must broadcast to {full} = (..., T, S), got {got}")
 
 
 class Attention(nn.Module):

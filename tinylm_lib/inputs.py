@@ -1,11 +1,15 @@
-"""What functions accept: numbers, ids and padding are checked, a wrapped model is taken out."""
+"""What functions accept: numbers, ids, padding and shapes are checked, a wrapper is taken off."""
 
 from collections.abc import Callable
+from inspect import signature
 from numbers import Integral
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def check_number(
@@ -62,8 +66,44 @@ def check_padding(padding: Tensor, B: int, S: int, values: bool = True) -> None:
         raise ValueError(f"padding must be {wanted}; got {padding}")
 
 
+def check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    """Raise TypeError or ValueError for shapes or a mask that `attention.attend` cannot take.
+
+    q (..., H, T, d_k), k (..., G, S, d_k), v (..., G, S, d_v).
+    """
+    if mask is not None and mask.dtype != torch.bool:
+        raise TypeError(
+            f"mask must be bool with True = allowed, got {mask.dtype}; "
+            f"for 0/1 masks use mask == 1, for additive masks mask == 0"
+        )
+    same = q.ndim == k.ndim >= 2 and q.shape[-1] == k.shape[-1] and k.shape[:-1] == v.shape[:-1]
+    if not same or q.shape[:-3] != k.shape[:-3] or (q.ndim > 2 and q.shape[-3] % k.shape[-3]):
+        raise ValueError(
+            "q and k must share d_k, k and v all but d_v, all three the leading dimensions, and "
+            f"the heads of k must divide those of q; got q {tuple(q.shape)}, k {tuple(k.shape)}, v "
+            f"{tuple(v.shape)}"
+        )
+    if mask is not None:
+        full = (*q.shape[:-1], k.shape[-2])
+        sizes = zip(reversed(mask.shape), reversed(full), strict=False)
+        if not 2 <= mask.ndim <= q.ndim or not all(m in (1, n) for m, n in sizes):
+            got = tuple(mask.shape)
+            raise ValueError(f"mask must broadcast to {full} = (..., T, S), got {got}")
+
+
 def unwrapped(model: nn.Module) -> nn.Module:
     """The model itself, without what torch.compile, DDP or an average of weights puts around it."""
     children = dict(model.named_children())
     inner = children.get("_orig_mod", children.get("module"))
     return model if inner is None else unwrapped(inner)
+
+
+def with_options_of(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function that passes its options on the signature of the other, for editors."""
+
+    def shown(function: Callable[..., R]) -> Callable[P, R]:
+        returned = signature(function).return_annotation
+        function.__signature__ = signature(other).replace(return_annotation=returned)
+        return function
+
+    return shown

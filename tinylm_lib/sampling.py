@@ -1,22 +1,19 @@
 """Writing: sampling and streaming, over a cache. Notebook 12."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from numbers import Integral
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .cache import KVCache
-from .inputs import check_ids, check_number, check_padding
+from .inputs import check_ids, check_number, check_padding, with_options_of
 from .layers import evaluation_mode, pick
 from .model import TransformerLM
 from .probabilities import check_finite, check_options, next_token_probs, sample
 
-P = ParamSpec("P")
-R = TypeVar("R")
 STEPS_PER_LOOK = 16  # reading a flag stalls a GPU, so it is done once in so many tokens
 
 
@@ -161,18 +158,7 @@ def generate(
     return torch.cat((ids, new[:, :n_used]), dim=1)
 
 
-def _with_options_of(other: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
-    """Give a function that passes its options on the signature of the other, for editors."""
-
-    def shown(function: Callable[..., R]) -> Callable[P, R]:
-        returned = signature(function).return_annotation
-        function.__signature__ = signature(other).replace(return_annotation=returned)
-        return function
-
-    return shown
-
-
-@_with_options_of(generate)
+@with_options_of(generate)
 def stream(
     model: TransformerLM, ids: Tensor, max_new_tokens: int, **options: Any
 ) -> Iterator[Tensor]:

@@ -74,7 +74,7 @@ IDS = torch.randint(43, (3, T), generator=torch.Generator().manual_seed(2))
 def hugging(name: str, std: float = 0.25, **more: Any) -> nn.Module:
     kind, changes = MODELS[name]
     values = {**(GPT2_SIZES if kind == "gpt2" else SIZES), **changes, **more}
-    if values.get("head_dim", 1) is None and kind == "qwen2":
+    if values.get("head_dim", 1) is None:  # some configs of theirs do not know it
         del values["head_dim"]
     config = transformers.AutoConfig.for_model(kind, **values, attn_implementation="eager")
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Generator, Tensor
+from torch import Generator
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -65,11 +65,6 @@ def slipped(on: frozenset[str], value: Any, slips: Mapping[str, Callable[[Any], 
     return value
 
 
-def in_fp64(arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The arguments, those in floating point in fp64."""
-    return tuple(each.double() if each.is_floating_point() else each for each in arguments)
-
-
 @dataclass(frozen=True)
 class Exercise:
     """A function to be written.
@@ -113,6 +108,8 @@ def texts(name: str) -> dict[str, Any]:
     A fault is its two texts, or the name of the exercise that has a fault of the same name with the same texts.
     """
     written = written_texts()
+    if name not in written:
+        raise ValueError(f"there are no texts of {name}: write the section [{name}] in a .toml")
     faults = {}
     for fault, said in written[name]["faults"].items():
         faults[fault] = Fault(*(written[said]["faults"][fault] if isinstance(said, str) else said))

@@ -5,12 +5,12 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from tinylm_lib.config import ModelConfig
+from tinylm_lib.layers import NORMS
 from tinylm_lib.presets import preset
 
 from .base import Exercise, Probe, chosen, slipped, texts
 from .speed import GATED
 
-VECTORS = {"rms": 1, "layer": 2}  # of a norm
 LEARNED = {"none": 0, "rotary": 0, "sinusoidal": 0, "learned": 1}  # tables of positions
 TABLES = {**LEARNED, "none": 1, "sinusoidal": 1}  # as some count them
 
@@ -20,7 +20,7 @@ def count_parameters(config: ModelConfig, on: frozenset[str] = frozenset()) -> i
     C, V, L = config.d_model, config.vocab_size, config.n_layers
     if "rule of thumb" in on:
         return V * C + L * 12 * C**2
-    vectors = VECTORS[config.norm]
+    vectors = NORMS[config.norm].vectors
     norm = C * chosen(on, vectors, {"no offset": lambda: 1, "always an offset": lambda: 2})
     n_norms = chosen(on, 2, {"no norms": lambda: 0, "no norms in blocks": lambda: 0, "one norm": lambda: 1})
     block = _attention(config, on) + _ffn(config, on) + n_norms * norm

@@ -151,7 +151,8 @@ def _like_llama(architecture: str, base: str, *more: Field, **changes: Any) -> F
 
     Fields of Llama do not set what `has` fixes.
     """
-    own = {"has": {}, "writes": {}, "window": _no_window, **changes}
+    own = {"has": {}, "needs": {}, "writes": {}, "window": _no_window, **changes}
+    needs = {**_ALL_NEED, **own.pop("needs")}
     chosen = _names_of(more)
     has = {
         **_LLAMA_HAS,
@@ -161,7 +162,7 @@ def _like_llama(architecture: str, base: str, *more: Field, **changes: Any) -> F
     }
     inherited = [field for field in _LLAMA_FIELDS if not set(field.ours) & set(has)]
     return Family(
-        architecture, base, "model.", (*inherited, *more), has, _ALL_NEED, modules=_llama_modules(),
+        architecture, base, "model.", (*inherited, *more), has, needs, modules=_llama_modules(),
         passed_over=re.compile(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq"), **own,
     )  # fmt: skip
 

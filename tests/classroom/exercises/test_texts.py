@@ -24,7 +24,9 @@ def text_of(name: str) -> str:
     """What a student reads before and in an exercise: its section up to it, and its stub."""
     lesson = exercises.find_exercise(name).lesson
     cells = read_lesson(next((NOTEBOOKS / "source").glob(f"{lesson}_*.py"))).cells
-    at = next(i for i, cell in enumerate(cells) if "exercise" in cell.tags and cell.meta["name"] == name)
+    places = [i for i, cell in enumerate(cells) if "exercise" in cell.tags and cell.meta["name"] == name]
+    assert places, f"lesson {lesson} has no exercise cell named {name}"
+    at = places[0]
     start = max((i for i in range(at) if re.search("^## ", cells[i].text, re.M)), default=0)
     stub = cells[at].text.partition("# SOLUTION")[0]
     return words("\n".join([*(cell.text for cell in cells[start:at] if "note" not in cell.tags), stub]))
@@ -34,7 +36,7 @@ def text_of(name: str) -> str:
 def test_each_demand_of_a_check_rests_on_words_of_the_lesson(name):
     demands = dict.fromkeys(probe.holds for probe in exercises.find_exercise(name).probes)
     rests_on = written_texts()[name].get("rests_on", {})
-    assert [*rests_on] == [*demands]
+    assert [*rests_on] == [*demands], "in rests_on, quote the words behind each different `holds`, in their order"
     text = text_of(name)
     missing = {demand: quote for demand, quote in rests_on.items() if words(quote) not in text}
     assert not missing, f"not in the text of {name}: {missing}"
