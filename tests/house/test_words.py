@@ -60,7 +60,8 @@ def findings(name: str, text: str) -> list[str]:
 
 def read_by_people() -> dict[str, str]:
     """The files whose texts somebody reads, by name."""
-    library = (p for p in (ROOT / "tinylm_lib").rglob("*") if p.suffix in {".py", ".js", ".html"})
+    files = (p for package in ("tinylm_lib", "tinylm_classroom") for p in (ROOT / package).rglob("*"))
+    library = (p for p in files if p.suffix in {".py", ".js", ".html"})
     pages = (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "INSTRUCTORS.md"))
     paths = [p for p in library if "reveal" not in p.parts]  # which others have written
     paths += [*(ROOT / "notebooks/source").glob("*.py"), *pages]

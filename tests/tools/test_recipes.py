@@ -26,7 +26,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="Binder, Codespaces and Jupyt
 @pytest.fixture
 def checkout(tmp_path) -> Path:
     """A copy of what a clone has, except what no recipe touches."""
-    for part in (".binder", "tinylm_lib", "notebooks"):
+    for part in (".binder", "tinylm_lib", "tinylm_classroom", "notebooks"):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__", "solutions"))
     return tmp_path
 

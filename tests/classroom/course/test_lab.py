@@ -408,7 +408,7 @@ NOBODY = 65534
 def course_copy(folder: Path) -> Path:
     """The course without its work and its .venv, readable for everybody and writable for nobody."""
     course = folder / "course"
-    for part in ("tinylm_lib", "notebooks"):
+    for part in ("tinylm_lib", "tinylm_classroom", "notebooks"):
         shutil.copytree(ROOT / part, course / part, ignore=shutil.ignore_patterns("__pycache__", "solutions"))
     for path in [course, *course.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
