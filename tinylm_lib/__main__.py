@@ -19,7 +19,7 @@ def parser() -> argparse.ArgumentParser:
     """Build the command line."""
     name = "tinylm" if Path(sys.argv[0]).stem == "tinylm" else "python -m tinylm_lib"
     top = argparse.ArgumentParser(
-        prog=name, description=("Train, sample and measure a language model.")
+        prog=name, description="Train, sample and measure a language model."
     )
     top.add_argument("--version", action="version", version=f"tinylm {__version__}")
     commands = top.add_subparsers(dest="command", required=True)

@@ -131,7 +131,9 @@ class ModelConfig(Record):
     position: str = choice("rotary", POSITIONS, "how the model knows word order")
     rope_layout: str = choice("halves", LAYOUTS, "which coordinates rotary pairs up")
     rope_base: float = option(10_000.0, "base of the rotary frequencies", low=1.0)
-    rope_scaling: RopeScaling | None = option(None, "Llama 3's stretch")  # noqa: RUF009
+    rope_scaling: RopeScaling | None = option(  # noqa: RUF009
+        None, "Llama 3's stretch of slow frequencies"
+    )
     ffn: str = choice("swiglu", FFNS, "which feed-forward")
     qkv_bias: bool = option(False, "biases on the query, key and value projections")
     o_bias: bool = option(False, "a bias on the attention's output projection")
@@ -220,7 +222,10 @@ class TrainConfig(Record):
         False, "compute a block's activations again in the backward pass instead of keeping them"
     )
     precision: str = choice(
-        "auto", PRECISIONS, "of products; auto: bf16 where it is fast; tf32: fp32 without a GPU"
+        "auto",
+        PRECISIONS,
+        "of products; auto: bf16 where there are instructions; tf32: on NVIDIA GPUs, fp32 "
+        "elsewhere",
     )
     seed: int = option(1, "seed of the initial weights and of the batches", low=0, high=2**63 - 1)
 

@@ -48,9 +48,10 @@ class Linear(nn.Module):
     ):
         super().__init__()
         weight = torch.empty(out_features, in_features, device=device, dtype=dtype)
-        zeros = torch.zeros(out_features, device=device, dtype=dtype)
         self.weight = nn.Parameter(weight)
-        self.bias = nn.Parameter(zeros) if bias else None
+        self.bias = None
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype))
         truncated_normal_(self.weight, std=math.sqrt(2 / (in_features + out_features)))
 
     def forward(self, x: Tensor) -> Tensor:

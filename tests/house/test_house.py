@@ -43,6 +43,7 @@ ONLY_IN = {
     "torch.distributed": ("tinylm_lib/training/distributed",),
     **dict.fromkeys(("transformers", "logging", "pickle", "marshal", "shelve", "dill", "joblib"), ()),
 }
+ABOVE = ("tinylm_lib.__main__", "tinylm_lib.classroom")  # which nobody may import
 PRINTERS = ("tinylm_classroom", "tinylm_lib/runs", "tinylm_lib/commands", "tinylm_lib/__main__")
 CHOICES = {f.name for config in (ModelConfig, TrainConfig) for f in fields(config) if "choices" in f.metadata}
 
@@ -134,6 +135,8 @@ def imports_go_down(s: Source) -> list[str]:
                 bad.append(s.at(node, "import relatively, so that the traced copy of the package stays in itself"))
             elif inside[0] != s.room and on_floor(floors, inside[0]) >= on_floor(floors, s.room):
                 bad.append(s.at(node, f"{s.room} may not import {inside[0]}: move the shared part to a lower floor"))
+        elif f"{package}.{inside[0]}" in ABOVE:
+            bad.append(s.at(node, f"{package}/{inside[0]} is above the classroom"))
         elif package == "tinylm_classroom":
             bad.append(s.at(node, "the library does not know the classroom: use an entry point"))
     return list(dict.fromkeys(bad))
@@ -272,6 +275,7 @@ RULES: dict[Callable[[Source], list[str]], dict[str, tuple[str, ...]]] = {
         "tinylm_lib/text/base.py": ("from ..storyworld.stories import X", "from .. import model"),
         "tinylm_classroom/shapes/trace.py": (
             "from tinylm_classroom import X", "from ..views import X", "from ..exercises.base import X",
+            "from tinylm_lib.__main__ import X", "from tinylm_lib.classroom import X",
         ),
         "tinylm_classroom/nowhere.py": ("x = 1",), "tinylm_lib/nowhere.py": ("x = 1",),
     },
