@@ -1,4 +1,4 @@
-"""The only door for lessons: `from tinylm_classroom import check, hint, keep, predict, show, trace`.
+"""The only door for lessons: `from tinylm_classroom import check, hint, keep, predict, show`.
 
 A name is looked up when it is first used, so that the doctor runs where Jupyter is not installed.
 """
@@ -40,8 +40,14 @@ PLACES = {
     "workshop.report": ("model_folder", "model_report"),
     "workshop.progress": ("progress", "using"),
 }
-MODULES = {"ablation": "experiments.ablation", "doctor": "course.doctor", "figures": "display.figures"}
-PLACE = {name: place for place, names in PLACES.items() for name in names}
+MODULES = {
+    "ablation": "experiments.ablation",
+    "doctor": "course.doctor",
+    "figures": "display.figures",
+}
+PLACE: dict[str, str] = {}
+for _place, _names in PLACES.items():
+    PLACE |= dict.fromkeys(_names, _place)
 
 
 def __getattr__(name: str) -> Any:
@@ -49,7 +55,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f".{MODULES[name]}", __name__)
     if name in PLACE:
         return getattr(import_module(f".{PLACE[name]}", __name__), name)
-    raise AttributeError(f"the classroom has no {name!r}; it has {', '.join(sorted({*PLACE, *MODULES}))}")
+    raise AttributeError(
+        f"the classroom has no {name!r}; it has {', '.join(sorted({*PLACE, *MODULES}))}"
+    )
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Where the course lies on this disk, and the only list of its lessons: the names of their files."""
+"""Where the course lies on this disk, and the only list of its lessons: their file names."""
 
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -8,7 +8,8 @@ from tinylm_lib.files import work_folder
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("tinylm_lib", Path(__file__).parent.name)
 NOTEBOOKS = ROOT / "notebooks"
-# In a checkout; where only the library is installed, in the folder where one works, as for a training run.
+# In a checkout; where only the library is installed, in the folder where one works, as for a
+# training run.
 WORK = work_folder(ROOT / "work" if NOTEBOOKS.is_dir() else Path("work")).absolute()
 
 
@@ -18,7 +19,10 @@ def usable_work(folder: Path = WORK) -> Path:
     Raises ValueError for one that is part of the course, OSError for one that cannot be written.
     """
     if folder.is_relative_to(ROOT) and not folder.is_relative_to(ROOT / "work"):
-        raise ValueError(f"the work folder {folder} is part of the course; choose one outside {ROOT}, or leave it out")
+        raise ValueError(
+            f"the work folder {folder} is part of the course; choose one outside {ROOT}, or leave "
+            "it out"
+        )
     choose = "choose another one with TINYLM_WORK or lab --work, for example lab --work ~/tinylm"
     return private_folder(folder, f"the work folder {folder}", choose)
 
@@ -38,8 +42,12 @@ def private_folder(folder: Path, name: str, choose: str) -> Path:
 
 
 def lessons(notebooks: Path = NOTEBOOKS) -> dict[str, str]:
-    """The topic of each lesson by its number, `{"00": "start", ...}`; empty where only the library is installed."""
-    return dict(path.stem.split("_", 1) for path in sorted(notebooks.glob("source/[0-9][0-9]_*.py")))
+    """The topic of each lesson by its number, `{"00": "start", ...}`; empty where only the library
+    is installed.
+    """
+    return dict(
+        path.stem.split("_", 1) for path in sorted(notebooks.glob("source/[0-9][0-9]_*.py"))
+    )
 
 
 def own(name: str) -> str:

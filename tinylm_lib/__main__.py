@@ -23,7 +23,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"tinylm {__version__}")
     commands = top.add_subparsers(dest="command", required=True)
-    added = [found.load() for found in entry_points(group="tinylm.commands")]
+    added = [entry.load() for entry in entry_points(group="tinylm.commands")]
     for add in (*COMMANDS, *added):
         add(commands)
     # a checkout that is not installed, or was before the course had a package of its own
@@ -77,9 +77,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments.do(arguments)
     except Exception as e:
-        if not (said := failure(e)):
+        if not (message := failure(e)):
             raise
-        print(f"tinylm: {in_one_line(said)}", file=sys.stderr)
+        print(f"tinylm: {in_one_line(message)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\ntinylm: interrupted", file=sys.stderr)

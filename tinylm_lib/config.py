@@ -239,7 +239,7 @@ class TrainConfig(Record):
 
 def _divisors(number: int) -> str:
     """The first divisors, none above 4096: nobody has more heads."""
-    found = [str(n) for n in range(1, min(number, 4096) + 1) if number % n == 0]
-    if len(found) > 12:
-        found[12:] = ["..."]
-    return ", ".join(found)
+    divisors = [str(n) for n in range(1, min(number, 4096) + 1) if number % n == 0]
+    if len(divisors) > 12:
+        divisors[12:] = ["..."]
+    return ", ".join(divisors)

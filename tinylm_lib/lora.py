@@ -166,22 +166,22 @@ def add_lora(
         or not names
         or (wrong := [name for name in names if name not in known])
     ):
-        said = repr(names) if isinstance(names, str) or not names else repr(wrong[0])
+        refused = repr(names) if isinstance(names, str) or not names else repr(wrong[0])
         raise ValueError(
-            f"names must be a list of {', '.join(known)}, the maps inside the blocks; got {said}"
+            f"names must be a list of {', '.join(known)}, the maps inside the blocks; got {refused}"
         )
-    made = {
+    added = {
         name: LoRA(linear, rank, alpha) for name, linear in there.items() if _last(name) in names
     }
     model.requires_grad_(False)
-    for name, lora in made.items():
+    for name, lora in added.items():
         lora.requires_grad_(True).linear.requires_grad_(False)
         lora.training = lora.linear.training
         _put(model, name, lora)
     for module in model.modules():
         if isinstance(module, Int8Weight):
             module.passes_gradients = True
-    return list(made)
+    return list(added)
 
 
 def _last(name: str) -> str:
@@ -232,13 +232,13 @@ def refuse_lora(model: nn.Module, what: str) -> None:
 
 
 def _some_lora(model: nn.Module) -> dict[str, LoRA]:
-    found = lora_layers(model)
-    if not found:
+    layers = lora_layers(model)
+    if not layers:
         raise ValueError(
             "the model has no LoRA updates; use add_lora(model, rank) or load_lora(model, path) "
             "first"
         )
-    return found
+    return layers
 
 
 def lora_state(model: nn.Module) -> dict[str, Tensor]:
@@ -248,10 +248,10 @@ def lora_state(model: nn.Module) -> dict[str, Tensor]:
     Raises ValueError for a model without updates.
     """
     layers = _some_lora(model)
-    found = {}
+    state = {}
     for name, lora in layers.items():
-        found |= {f"{name}.{kind}": getattr(lora, kind).detach() for kind in _PARTS}
-    return found
+        state |= {f"{name}.{kind}": getattr(lora, kind).detach() for kind in _PARTS}
+    return state
 
 
 _PARTS = ("lora_a", "lora_b")

@@ -40,8 +40,8 @@ def load_model(source: str | Path, quantize: str | None = None) -> tuple[Transfo
     Raises FileNotFoundError for anything else and for a missing tokenizer.json, OSError where the
     hub cannot be reached, ValueError for damaged files and for a checkpoint without a tokenizer.
     """
-    found = open_model(source, quantize)
-    return found.model.eval(), found.tokenizer
+    loaded = open_model(source, quantize)
+    return loaded.model.eval(), loaded.tokenizer
 
 
 def open_model(source: str | Path, quantize: str | None = None) -> Checkpoint:
@@ -52,28 +52,28 @@ def open_model(source: str | Path, quantize: str | None = None) -> Checkpoint:
         pick(QUANTIZED, quantize, "quantize")
     is_folder = os.path.isdir(source)
     if str(source) in _shipped():
-        found = load_pretrained(str(source), quantize)
+        loaded = load_pretrained(str(source), quantize)
     elif (
         is_folder
         and not os.path.isfile(Path(source) / CONFIG)
         and not _of_hugging_face(Path(source))
     ):
-        found = _quantized(load(latest(source)), quantize)
+        loaded = _quantized(load(latest(source)), quantize)
     elif is_folder or (not os.path.exists(source) and HUB_ID.fullmatch(str(source))):
         tokenizer = load_hf_tokenizer(source)
-        found = Checkpoint(load_hf(source, quantize), 0, tokenizer, None, None, {}, {})
+        loaded = Checkpoint(load_hf(source, quantize), 0, tokenizer, None, None, {}, {})
     else:
         raise FileNotFoundError(
             f"{str(source)!r} is not a model; train one, or give a folder with {MANIFEST} (of "
             f"train) or {CONFIG} (of Hugging Face), the name of a shipped model "
             f"({', '.join(_shipped())}), or an id of the hub, owner/name"
         )
-    if found.tokenizer is None:
+    if loaded.tokenizer is None:
         raise ValueError(
             f"the checkpoint in {source} has no tokenizer; save it with checkpoint.save(..., "
             "tokenizer=)"
         )
-    return found
+    return loaded
 
 
 def load_pretrained(name: str, quantize: str | None = None) -> Checkpoint:
@@ -105,11 +105,11 @@ def _of_hugging_face(folder: Path) -> bool:
     return bool(foreign or (folder / TOKENIZER).is_file()) and not (folder / MANIFEST).is_file()
 
 
-def _quantized(found: Checkpoint, quantize: str | None) -> Checkpoint:
+def _quantized(loaded: Checkpoint, quantize: str | None) -> Checkpoint:
     return (
-        found
+        loaded
         if quantize is None
-        else replace(found, model=quantize_model(found.model.eval(), quantize))
+        else replace(loaded, model=quantize_model(loaded.model.eval(), quantize))
     )
 
 

@@ -228,10 +228,10 @@ def has_int8_product() -> bool:
     )
     x = (values[:3] % 7).to(torch.bfloat16)  # small whole numbers: their products are exact
     try:
-        found = torch._weight_int8pack_mm(x, values, torch.ones(5, dtype=torch.bfloat16))
+        product = torch._weight_int8pack_mm(x, values, torch.ones(5, dtype=torch.bfloat16))
     except (RuntimeError, TypeError):
         return False
-    return torch.equal(found, (x.float() @ values.float().T).to(torch.bfloat16))
+    return torch.equal(product, (x.float() @ values.float().T).to(torch.bfloat16))
 
 
 def quantize_model(model: nn.Module, quantize: str = "int8") -> Any:

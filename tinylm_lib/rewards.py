@@ -382,9 +382,9 @@ def _rewards(reward: Callable[[list[int]], float], texts: Rollouts, n_prompts: i
     """The reward of each text, (P, K), on the CPU. Raises ValueError for one that is not a finite
     number.
     """
-    found = [float(reward(text)) for text in texts.texts()]
-    if bad := [r for r in found if not math.isfinite(r)]:
+    rewards = [float(reward(text)) for text in texts.texts()]
+    if bad := [r for r in rewards if not math.isfinite(r)]:
         raise ValueError(
             f"a text got the reward {bad[0]}; return a finite number, such as 0.0 for the worst"
         )
-    return torch.tensor(found).view(n_prompts, -1)  # (P, K)
+    return torch.tensor(rewards).view(n_prompts, -1)  # (P, K)

@@ -143,10 +143,10 @@ class _Text:
         one is held.
         """
         text = self.held + new
-        if found := [(text.find(s) + len(s), text.find(s)) for s in self.stop if s in text]:
+        if stops := [(text.find(s) + len(s), text.find(s)) for s in self.stop if s in text]:
             self.ended = True
             self.held = ""
-            return text[: min(found)[1]]
+            return text[: min(stops)[1]]
         certain = len(text) - max(map(partial(_begun, text), self.stop), default=0)
         self.held = text[certain:]
         return text[:certain]

@@ -1,4 +1,5 @@
-"""Take the README's pictures of the model that writes, light and dark, from the site's front page; needs Chromium.
+"""Take the README's pictures of the model that writes, light and dark, from the site's front page;
+needs Chromium.
 
 python tools/pictures.py [--to FOLDER]        default: .github/views
 """
@@ -18,19 +19,25 @@ from tinylm_classroom.folders import NOTEBOOKS
 
 PICTURES = Path(__file__).parents[1] / ".github" / "views"
 SCHEMES = ("light", "dark")
-WINDOW, SCALE = {"width": 1280, "height": 900}, 2
+WINDOW = {"width": 1280, "height": 900}
+SCALE = 2
 TOKENS = 50  # on the page when the next word depends on who has what
 TICK_MS = 60  # shorter than the pause after any word, so that no word is missed
 
 
 def main() -> int:
     """Write both pictures and print their paths; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--to", type=Path, default=PICTURES, metavar="FOLDER")
     folder = parser.parse_args().to
     program = find_chromium()
     if program is None:
-        print("the pictures need Chromium, Chrome or Edge, and none was found: install one", file=sys.stderr)
+        print(
+            "the pictures need Chromium, Chrome or Edge, and none was found: install one",
+            file=sys.stderr,
+        )
         return 1
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as site, sync_playwright() as playwright:
@@ -48,18 +55,27 @@ def main() -> int:
 
 @contextmanager
 def writing(browser: Browser, address: str, scheme: str) -> Iterator[Locator]:
-    """The view of the front page in which the model writes, after it has written so much that there are TOKENS tokens.
+    """The view of the front page in which the model writes, after it has written so much that there
+    are TOKENS tokens.
 
-    The page's clock is moved by hand, so that the picture does not depend on the speed of the machine.
+    The page's clock is moved by hand, so that the picture does not depend on the speed of the
+    machine.
     """
-    options = {"viewport": WINDOW, "device_scale_factor": SCALE, "color_scheme": scheme, "reduced_motion": "reduce"}
+    options = {
+        "viewport": WINDOW,
+        "device_scale_factor": SCALE,
+        "color_scheme": scheme,
+        "reduced_motion": "reduce",
+    }
     page = browser.new_page(**options)
     page.clock.install(time=0)
     page.clock.pause_at(1000)
     page.goto(address)
     page.get_by_role("button", name="Watch it write").click()
     view = page.locator(".writer")
-    tokens, pause = view.locator(".token"), view.get_by_role("button", name="Pause")  # until the story has ended
+    # until the story has ended
+    tokens = view.locator(".token")
+    pause = view.get_by_role("button", name="Pause")
     while tokens.count() < TOKENS and pause.is_visible():
         page.clock.run_for(TICK_MS)
     expect(tokens).to_have_count(TOKENS)

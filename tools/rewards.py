@@ -1,13 +1,14 @@
-"""Train the shipped model on rewards for its own stories, and print what it learned and what that cost: lesson 17.
+"""Train the shipped model on rewards for its own stories, and print what it learned and what that
+cost: lesson 17.
 
     python tools/rewards.py                                   all of it
     python tools/rewards.py --runs start possible kl-0.1      some of the runs
     python tools/rewards.py --runs length --updates 20 --seeds 0
 
-An update writes 8 stories to each of 4 beginnings, which are the first two sentences of stories. What a run is rewarded
-for, its penalty on the distance from the start, and what else differs are in RUNS. Afterwards every model continues the
-same beginnings, and reads the same held-out stories. The table has a line for each model; `COLUMNS` says what its
-numbers are.
+An update writes 8 stories to each of 4 beginnings, which are the first two sentences of stories.
+What a run is rewarded for, its penalty on the distance from the start, and what else differs are in
+RUNS. Afterwards every model continues the same beginnings, and reads the same held-out stories. The
+table has a line for each model; `COLUMNS` says what its numbers are.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,27 +29,41 @@ from tinylm_lib.pretrained import load_pretrained
 from tinylm_lib.rewards import Rollouts, reinforce, rollouts
 from tinylm_lib.storyworld import Reader, gaps, parse, words
 
-N_BEGINNINGS, N_EACH, LR, UPDATES, SEEDS = 4, 8, 1e-3, 40, (0, 1, 2)
-N_HELD_OUT, HELD_OUT_SEED = 200, 1_000_000
-N_COMPARED, N_SAMPLES = 8, 64  # beginnings that every model continues, and how often
+N_BEGINNINGS = 4
+N_EACH = 8
+LR = 1e-3
+UPDATES = 40
+SEEDS = (0, 1, 2)
+N_HELD_OUT = 200
+HELD_OUT_SEED = 1_000_000
+N_COMPARED = 8  # beginnings that every model continues
+N_SAMPLES = 64  # and how often it does
 TRIES = (1, 4, 16, 64)
 POSSIBLE = 0.191  # of the start's stories, see its line
 # Words that only one kind of the sentences has that tell something again.
 KINDS = {
-    "colour": ("looked", "seemed"), "name": ("thanked",), "object": ("easy", "could"), "owner": ("belonged", "now"),
-    "place": ("Nobody", "lovely", "remembered", "missed"), "quotation": ("Often", "understood"), "trait": ("knew",),
-}  # fmt: skip
+    "colour": ("looked", "seemed"),
+    "name": ("thanked",),
+    "object": ("easy", "could"),
+    "owner": ("belonged", "now"),
+    "place": ("Nobody", "lovely", "remembered", "missed"),
+    "quotation": ("Often", "understood"),
+    "trait": ("knew",),
+}
 COLUMNS = """
 possible        fraction of the stories without an impossible word, line end included
 kl-start        KL(model || start), nats per token of its own stories
-least-kl        the least that this fraction costs: only the fraction differs, and the possible stories are the start's
+least-kl        the least that this fraction costs: only the fraction differs, and the \
+possible stories are the start's
 kl-language     KL(language || model), nats per token, over all words of held-out stories
 owner-right     fraction of the owners in held-out stories that are the model's most probable word
 owner-nats      KL(language || model) for these words
-own-right       fraction of the owners named in owner sentences of its own that are right, where all before was possible
+own-right       fraction of the owners named in owner sentences of its own that are right, where \
+all before was possible
 owner-told      fraction of its own stories that have an owner sentence; the language's is 0.57
 gifts           gifts in a story of its own; the language's mean is 1.10
-kinds           number of equally likely kinds of recalled sentences, e to the entropy; the language's is 7.0
+kinds           number of equally likely kinds of recalled sentences, e to the entropy; the \
+language's is 7.0
 entropy         nats per token of its own stories
 distinct        fraction of the stories that are different
 words           words in a story after the beginning
@@ -74,7 +90,7 @@ def possible(text: str) -> float:
 
 def hard(text: str) -> float:
     """1 for a possible story that says who has a thing by now."""
-    return possible(text) * bool({"belonged", "now"} & said(text))
+    return possible(text) if {"belonged", "now"} & said(text) else 0.0
 
 
 def length(text: str) -> float:
@@ -99,7 +115,9 @@ def coin(text: str) -> float:
 
 
 class Setting(NamedTuple):
-    """What a run is rewarded for, the weight of its KL penalty, its length, learning rate and beginnings an update."""
+    """What a run is rewarded for, the weight of its KL penalty, its length, learning rate and
+    beginnings an update.
+    """
 
     reward: Callable[[str], float] = possible
     beta: float = 0.0
@@ -137,9 +155,14 @@ def beginning(generator: torch.Generator) -> str:
 
 
 def trained(setting: Setting, seed: int, updates: int) -> tuple[TransformerLM, TransformerLM]:
-    """The model after its training, and the one before. Prints the curve, about ten points of it."""
+    """The model after its training, and the one before.
+
+    Prints the curve, about ten points of it.
+    """
     ready = load_pretrained("storyworld")
-    model, start, tokenizer = ready.model, copy.deepcopy(ready.model), ready.tokenizer
+    model = ready.model
+    start = copy.deepcopy(ready.model)
+    tokenizer = ready.tokenizer
     stories = torch.Generator().manual_seed(seed)
 
     def prompts() -> Iterator[list[list[int]]]:
@@ -148,20 +171,32 @@ def trained(setting: Setting, seed: int, updates: int) -> tuple[TransformerLM, T
 
     (end,) = tokenizer.encode("\n")
     optimizer = torch.optim.AdamW(model.parameters(), lr=setting.lr, weight_decay=0.0)
-    options = {"n_each": N_EACH, "max_new_tokens": room(model), "stop_ids": [end], "beta": setting.beta}
-    draws, judge = torch.Generator().manual_seed(seed), Judge(tokenizer, setting.reward)
-    found, every = [], max(1, updates // 12)
+    options = {
+        "n_each": N_EACH,
+        "max_new_tokens": room(model),
+        "stop_ids": [end],
+        "beta": setting.beta,
+    }
+    draws = torch.Generator().manual_seed(seed)
+    judge = Judge(tokenizer, setting.reward)
+    found = []
+    every = max(1, updates // 12)
     for update in reinforce(model, start, prompts(), judge, optimizer, **options, generator=draws):
         found.append(update.rewards.mean().item())
         if update.step % every == 0:
             mean = sum(found[-every:]) / every
-            values = f"reward {mean:.2f} kl {update.kl:.3f} entropy {update.entropy:.2f} norm {update.grad_norm:.3f}"
+            values = (
+                f"reward {mean:.2f} kl {update.kl:.3f} entropy {update.entropy:.2f} norm "
+                f"{update.grad_norm:.3f}"
+            )
             print(f"#   update {update.step}: {values}", flush=True)
     return model.eval(), start.eval()
 
 
 def room(model: TransformerLM) -> int:
-    """Tokens that fit behind a beginning and the line end before it; the longest story needs four fewer."""
+    """Tokens that fit behind a beginning and the line end before it; the longest story needs four
+    fewer.
+    """
     return model.config.max_seq_len - 20
 
 
@@ -170,7 +205,10 @@ def portrait(model: TransformerLM, start: TransformerLM, tokenizer, held_out) ->
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     beginnings = [beginning(generator) for _ in range(N_COMPARED)]
     (end,) = tokenizer.encode("\n")
-    batches, kl, entropy, n_words = [], 0.0, 0.0, 0
+    batches = []
+    kl = 0.0
+    entropy = 0.0
+    n_words = 0
     for text in beginnings:
         prompt = [tokenizer.encode("\n" + text)]
         some = rollouts(model, prompt, N_SAMPLES, room(model), stop_ids=[end], generator=generator)
@@ -179,19 +217,29 @@ def portrait(model: TransformerLM, start: TransformerLM, tokenizer, held_out) ->
         entropy -= ((here.exp() * here).sum(-1) * some.mask).sum().item()
         n_words += some.mask.sum().item()
         batches.append([tokenizer.decode(ids[1:]) for ids in some.texts()])
-    texts = [text for batch in batches for text in batch]
-    known, own = gaps(model, tokenizer, held_out), [right for text in texts for right in owners_right(text)]
+    texts = [*chain.from_iterable(batches)]
+    known = gaps(model, tokenizer, held_out)
+    own = [*chain.from_iterable(map(owners_right, texts))]
     counts = [sum(bool(set(marks) & said(text)) for text in texts) for marks in KINDS.values()]
-    kinds = math.exp(-sum(n / sum(counts) * math.log(n / sum(counts)) for n in counts if n)) if sum(counts) else 0.0
-    total, right = len(texts), sum(map(possible, texts)) / len(texts)
+    kinds = equally_likely(counts)
+    gifts = sum(text.count(" gave ") + text.count(" handed ") for text in texts)
+    total = len(texts)
+    right = sum(map(possible, texts)) / len(texts)
     numbers = {
-        "possible": right, "kl-start": kl / n_words, "least-kl": tilt(right) * total / n_words,
-        "kl-language": known["all"].nats, "owner-right": known["owner"].right, "owner-nats": known["owner"].nats,
+        "possible": right,
+        "kl-start": kl / n_words,
+        "least-kl": tilt(right) * total / n_words,
+        "kl-language": known["all"].nats,
+        "owner-right": known["owner"].right,
+        "owner-nats": known["owner"].nats,
         "own-right": sum(own) / len(own) if own else math.nan,
         "owner-told": counts[list(KINDS).index("owner")] / total,
-        "gifts": sum(text.count(" gave ") + text.count(" handed ") for text in texts) / total, "kinds": kinds,
-        "entropy": entropy / n_words, "distinct": len(set(texts)) / total, "words": n_words / total,
-    }  # fmt: skip
+        "gifts": gifts / total,
+        "kinds": kinds,
+        "entropy": entropy / n_words,
+        "distinct": len(set(texts)) / total,
+        "words": n_words / total,
+    }
     row = {name: f"{number:.4g}" for name, number in numbers.items()}
     row["n"] = f"{known['owner'].n_words},{len(own)}"
     for name, reward in (("pass", possible), ("hard", hard)):
@@ -202,10 +250,18 @@ def portrait(model: TransformerLM, start: TransformerLM, tokenizer, held_out) ->
     return row
 
 
-def tilt(fraction: float) -> float:
-    """KL in nats per story between two mixtures of possible and impossible stories that differ in the fractions only.
+def equally_likely(counts: list[int]) -> float:
+    """e to the entropy of these counts: so many kinds if all were equally likely."""
+    fractions = [n / sum(counts) for n in counts if n]
+    return math.exp(-sum(p * math.log(p) for p in fractions)) if fractions else 0.0
 
-    No model of this fraction is nearer to the start, of which POSSIBLE are: it only makes the possible ones likelier.
+
+def tilt(fraction: float) -> float:
+    """KL in nats per story between two mixtures of possible and impossible stories that differ in
+    the fractions only.
+
+    No model of this fraction is nearer to the start, of which POSSIBLE are: it only makes the
+    possible ones likelier.
     """
     pairs = ((fraction, POSSIBLE), (1 - fraction, 1 - POSSIBLE))
     return sum(p * math.log(p / q) for p, q in pairs if p)
@@ -219,8 +275,11 @@ def next_log_probs(model: TransformerLM, texts: Rollouts) -> torch.Tensor:
 
 
 def owners_right(text: str) -> Iterator[bool]:
-    """For each owner sentence that begins where all before was possible: whether it names a right owner."""
-    reader, told = Reader(), ""
+    """For each owner sentence that begins where all before was possible: whether it names a right
+    owner.
+    """
+    reader = Reader()
+    told = ""
     for word in words(text):
         is_owner = told.endswith((" belonged to", " now with"))
         p = reader.read(word)
@@ -232,13 +291,18 @@ def owners_right(text: str) -> Iterator[bool]:
 
 
 def at_least_one(n_right: int, n: int, k: int) -> float:
-    """The probability that k of n texts, of which n_right are right, hold a right one. Source: Chen et al. 2021."""
+    """The probability that k of n texts, of which n_right are right, hold a right one.
+
+    Source: Chen et al. 2021.
+    """
     return 1 - math.comb(n - n_right, k) / math.comb(n, k)
 
 
 def main() -> None:
     """Train every run, and print its line as soon as it is through."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", nargs="+", choices=RUNS, default=list(RUNS))
     parser.add_argument("--updates", type=int, help="instead of those in RUNS")
     parser.add_argument("--seeds", type=int, nargs="+", help="instead of those in RUNS")
@@ -261,7 +325,11 @@ def main() -> None:
                 print("run seed updates", *row, flush=True)
                 titled = True
             print(name, seed, updates, *row.values(), flush=True)
-            print(f"#   CPU seconds: {after - begun:.0f}, and {time.process_time() - after:.0f} to look", flush=True)
+            print(
+                f"#   CPU seconds: {after - begun:.0f}, and {time.process_time() - after:.0f} to "
+                "look",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

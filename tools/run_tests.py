@@ -1,12 +1,16 @@
-"""Run the checks of this repository, all of them even if some fail, and say at the end what failed.
+"""Run the checks of this repository, all of them even if some fail, and say at the end what
+failed.
 
-    python tools/run_tests.py                    what is quick and has changed: style, tests, notebooks
-    python tools/run_tests.py --all              everything: also browsers, compilers, kills, the solutions
+    python tools/run_tests.py                    what is quick and has changed: style, tests,
+                                                 notebooks
+    python tools/run_tests.py --all              everything: also browsers, compilers, kills,
+                                                 the solutions
     python tools/run_tests.py style notebooks    these parts, changed or not
 
-Only the standard library. Each part prints its own progress; the last lines say what failed, how to run that alone, and
-how many tests passed. Without arguments, the tests and each lesson are skipped if nothing that their result depends on
-has changed since they last passed on this machine: files, packages, Python.
+Only the standard library. Each part prints its own progress; the last lines say what failed, how to
+run that alone, and how many tests passed. Without arguments, the tests and each lesson are skipped
+if nothing that their result depends on has changed since they last passed on this machine: files,
+packages, Python.
 """
 
 import argparse
@@ -20,20 +24,33 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rfEs", "--durations=10", "--color=no"]
-# Two at a time: tests and lessons keep about one core busy. Each file stays whole, since its tests share things.
+PYTEST = [
+    sys.executable,
+    "-m",
+    "pytest",
+    "-p",
+    "no:cacheprovider",
+    "-rfEs",
+    "--durations=10",
+    "--color=no",
+]
+# Two at a time: tests and lessons keep about one core busy. Each file stays whole, since its tests
+# share things.
 TWO = ["--numprocesses=2", "--dist=loadfile"]
 STEAL = ["--numprocesses=2", "--dist=worksteal"]  # long tests share little, and some take a minute
 NBVAL = [*PYTEST, "--nbval"]
-# Where nothing else is set: two workers with more threads than cores wait for each other, and longer if they spin.
+# Where nothing else is set: two workers with more threads than cores wait for each other, and
+# longer if they spin.
 SETTINGS = {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
 FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\[]+?(?:\[.*?\])?)(?: - .*)?$")
 SLOW = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(.+)$")
@@ -61,16 +78,27 @@ STYLE = Part(
 )
 PARTS = {
     "style": STYLE,
-    "tests": Part("all quick tests", 6, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]),
+    "tests": Part(
+        "all quick tests", 6, [[*PYTEST, *TWO, "-m", "not slow and not browser", "tests"]]
+    ),
     "notebooks": Part("each lesson against its stored outputs", 4, [[*NBVAL, *TWO, "notebooks"]]),
     "backwards": Part(
-        "the same, then each cell again, from the last to the first", 8, [[*NBVAL, *TWO, "--going-back", "notebooks"]]
+        "the same, then each cell again, from the last to the first",
+        8,
+        [[*NBVAL, *TWO, "--going-back", "notebooks"]],
     ),
-    "solutions": Part("each lesson with its exercises solved, likewise", 6, [[*NBVAL, *TWO, "notebooks/solutions"]]),
-    "long": Part("browsers, compilers, kills", 24, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]),
+    "solutions": Part(
+        "each lesson with its exercises solved, likewise",
+        6,
+        [[*NBVAL, *TWO, "notebooks/solutions"]],
+    ),
+    "long": Part(
+        "browsers, compilers, kills", 24, [[*PYTEST, *STEAL, "-m", "slow or browser", "tests"]]
+    ),
 }
 QUICK = {name: PARTS[name] for name in ("style", "tests", "notebooks")}
-# What --all runs: no test and no lesson is collected or executed twice, so `backwards` runs by its name only.
+# What --all runs: no test and no lesson is collected or executed twice, so `backwards` runs by its
+# name only.
 ALL = {
     "style": STYLE,
     "tests": Part("all tests, what takes long at last", 30, [[*PYTEST, *STEAL, "tests"]]),
@@ -81,32 +109,57 @@ ALL = {
     ),
 }
 GREEN = ROOT / "work" / "cache" / "green.json"  # the fingerprints of what has passed
-NO_INPUT = {".git", ".venv", "work", "build", "dist", "__pycache__", ".hypothesis", ".ipynb_checkpoints"}
+NO_INPUT = {
+    ".git",
+    ".venv",
+    "work",
+    "build",
+    "dist",
+    "__pycache__",
+    ".hypothesis",
+    ".ipynb_checkpoints",
+}
 
 
 def input_files() -> list[Path]:
     """Every file of the checkout that a result may depend on, relative to its root."""
     found = []
     for folder, folders, names in os.walk(ROOT):
-        folders[:] = [name for name in folders if name not in NO_INPUT and not name.endswith(("_cache", ".egg-info"))]
+        folders[:] = [
+            name
+            for name in folders
+            if name not in NO_INPUT and not name.endswith(("_cache", ".egg-info"))
+        ]
         found += [Path(folder, name) for name in names]
-    return sorted(path.relative_to(ROOT) for path in found if path.is_file())  # an editor's lock may lead nowhere
+    # an editor's lock may lead nowhere
+    return sorted(path.relative_to(ROOT) for path in found if path.is_file())
 
 
 def fingerprints() -> dict[str, str]:
-    """A digest of all that a result depends on: for the tests each file, for a lesson the product and its own files."""
-    packages = sorted(f"{package.metadata['Name']} {package.version}" for package in distributions())
+    """A digest of all that a result depends on: for the tests each file, for a lesson the product
+    and its own files.
+    """
+    packages = sorted(
+        f"{package.metadata['Name']} {package.version}" for package in distributions()
+    )
     machine = [sys.version, platform.platform(), *packages]
-    lines = {path: f"{path} {hashlib.sha256((ROOT / path).read_bytes()).hexdigest()}" for path in input_files()}
+    lines = {
+        path: f"{path} {hashlib.sha256((ROOT / path).read_bytes()).hexdigest()}"
+        for path in input_files()
+    }
     lessons = [path for path in lines if path.match("notebooks/*.ipynb") and len(path.parts) == 2]
-    own = {path for path in lines if path.suffix == ".ipynb" or path.parent == Path("notebooks/source")}
+    own = {
+        path for path in lines if path.suffix == ".ipynb" or path.parent == Path("notebooks/source")
+    }
     shared = [lines[path] for path in lines.keys() - own if path.parts[0] not in ("tests", "tools")]
     shared = [*machine, *sorted(shared), *map(str, lessons)]  # lesson 00 shows the list of all
     inputs = {"tests": [*machine, *lines.values()]}
     for lesson in lessons:
         source = Path("notebooks/source", f"{lesson.stem}.py")
         inputs[lesson.as_posix()] = [*shared, lines[lesson], lines.get(source, "")]
-    return {name: hashlib.sha256("\n".join(each).encode()).hexdigest() for name, each in inputs.items()}
+    return {
+        name: hashlib.sha256("\n".join(each).encode()).hexdigest() for name, each in inputs.items()
+    }
 
 
 def passed_before() -> dict[str, str]:
@@ -124,7 +177,9 @@ def leave_out_unchanged(parts: dict[str, Part], now: Mapping[str, str]) -> list[
         del parts["tests"]
     if lessons:
         part = parts.pop("notebooks")
-        commands = [[*command, *(f"--ignore={lesson}" for lesson in lessons)] for command in part.commands]
+        commands = [
+            [*command, *(f"--ignore={lesson}" for lesson in lessons)] for command in part.commands
+        ]
         if share:
             parts["notebooks"] = replace(part, commands=commands, minutes=part.minutes * share)
     return same
@@ -134,7 +189,11 @@ def remember(parts: Mapping[str, Part], before: Mapping[str, str]) -> None:
     """Keep the fingerprints of what has passed, except of what was changed meanwhile."""
     passed = {name for name, part in parts.items() if part.status == "ok"}
     unchanged = before.items() & fingerprints().items()
-    green = {name: digest for name, digest in unchanged if ("tests" if name == "tests" else "notebooks") in passed}
+    green = {
+        name: digest
+        for name, digest in unchanged
+        if ("tests" if name == "tests" else "notebooks") in passed
+    }
     if green:
         GREEN.parent.mkdir(parents=True, exist_ok=True)
         GREEN.write_text(json.dumps({**passed_before(), **green}, indent=1), "utf-8")
@@ -150,9 +209,17 @@ def alone(part: str, test: str) -> str:
     return f'{python} -m pytest "{test}"'
 
 
-def run(part: Part, deadline: float, environment: Mapping[str, str] = os.environ, log: Path | None = None) -> None:
-    """Run the commands of a part, pass on what they print, or keep it in a log, and note how they end."""
-    started, part.status = time.monotonic(), "ok"
+def run(
+    part: Part,
+    deadline: float,
+    environment: Mapping[str, str] = os.environ,
+    log: Path | None = None,
+) -> None:
+    """Run the commands of a part, pass on what they print, or keep it in a log, and note how they
+    end.
+    """
+    started = time.monotonic()
+    part.status = "ok"
     for command in part.commands:
         try:
             with log.open("ab") if log else nullcontext(sys.stdout.buffer) as out:
@@ -165,12 +232,19 @@ def run(part: Part, deadline: float, environment: Mapping[str, str] = os.environ
     part.seconds = time.monotonic() - started
 
 
-def follow(command: list[str], part: Part, deadline: float, environment: Mapping[str, str], out: BinaryIO) -> int:
-    """Run a command and pass on what it prints, reading from it what failed and what was slow. Returns its exit code.
+def follow(
+    command: list[str], part: Part, deadline: float, environment: Mapping[str, str], out: BinaryIO
+) -> int:
+    """Run a command and pass on what it prints, reading from it what failed and what was slow.
+    Returns its exit code.
 
     Raises TimeoutError if it is still running at the deadline.
     """
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "start_new_session": os.name == "posix"}
+    options = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "start_new_session": os.name == "posix",
+    }
     with subprocess.Popen(command, cwd=ROOT, env=environment, **options) as process:
         late = threading.Timer(max(0.0, deadline - time.monotonic()), end, [process])
         late.start()
@@ -220,8 +294,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}")
     parser.add_argument("--all", action="store_true", help="everything, if no part is named")
-    parser.add_argument("--minutes", type=float, default=24 * 60, help="stop after so many, with a summary")
-    parser.add_argument("--slowest", type=int, default=0, metavar="N", help="list the N slowest items")
+    parser.add_argument(
+        "--minutes", type=float, default=24 * 60, help="stop after so many, with a summary"
+    )
+    parser.add_argument(
+        "--slowest", type=int, default=0, metavar="N", help="list the N slowest items"
+    )
     options = parser.parse_args()
     if unknown := sorted({*options.parts} - {*PARTS}):
         parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
@@ -243,8 +321,12 @@ def main() -> int:
 
 
 def summary(chosen: dict[str, Part], n_slowest: int, skipped: list[str]) -> int:
-    """Print what failed, how to run it alone, what was skipped, and the counts. Returns the exit code."""
-    slow = sorted((item for part in chosen.values() for item in part.slow), reverse=True)[:n_slowest]
+    """Print what failed, how to run it alone, what was skipped, and the counts.
+
+    Returns the exit code.
+    """
+    items = chain.from_iterable(part.slow for part in chosen.values())
+    slow = sorted(items, reverse=True)[:n_slowest]
     if slow:
         print("\n== slowest")
         print("\n".join(f"{seconds:7.1f} s  {what}" for seconds, what in slow))
@@ -258,9 +340,15 @@ def summary(chosen: dict[str, Part], n_slowest: int, skipped: list[str]) -> int:
     if skipped:
         n_lessons = len({*skipped} - {"tests"})
         what = f"{n_lessons} lessons" + (" and the quick tests" if "tests" in skipped else "")
-        print(f'skipped: {what}, unchanged since the last green run; make test ARGS="tests notebooks" runs them')
-    passed, failed = (sum(sum(p.counts.get(what, 0) for what in names) for p in chosen.values())
-                      for names in (("passed",), ("failed", "error")))  # fmt: skip
+        print(
+            f'skipped: {what}, unchanged since the last green run; make test ARGS="tests '
+            'notebooks" runs them'
+        )
+    counts = Counter()
+    for part in chosen.values():
+        counts.update(part.counts)
+    passed = counts["passed"]
+    failed = counts["failed"] + counts["error"]
     bad = [name for name, part in chosen.items() if part.status != "ok"]
     print(f"{passed} passed, {failed or len(bad)} failed")
     return 1 if bad else 0

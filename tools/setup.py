@@ -1,6 +1,8 @@
-"""Create or repair .venv and install the pinned dependencies into it: python tools/setup.py [lab | lab,course,test]
+"""Create or repair .venv and install the pinned dependencies into it: python tools/setup.py [lab |
+lab,course,test]
 
-Only the standard library, and nothing newer than Python 3.6: an old Python must be able to say that it is too old.
+Only the standard library, and nothing newer than Python 3.6: an old Python must be able to say that
+it is too old.
 """
 
 import hashlib
@@ -20,7 +22,8 @@ VENV_PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 PIP = VENV_PYTHON, "-I", "-m", "pip", "--disable-pip-version-check"
 STAMP = VENV / "setup.stamp"
 LOG = VENV / "setup.log"
-SUPPORTED = [(3, 11), (3, 12), (3, 13), (3, 10)]  # the pins were tested on the first, so it is looked for first
+# the pins were tested on the first, so it is looked for first
+SUPPORTED = [(3, 11), (3, 12), (3, 13), (3, 10)]
 ALL = "lab,course,test"
 SATISFIED_BY = {"lab": ["lab", ALL], ALL: [ALL]}
 FREE_GIB = 3  # .venv with a CPU torch, and pip's downloads
@@ -28,8 +31,8 @@ FREE_GIB = 3  # .venv with a CPU torch, and pip's downloads
 DISK_FULL = "No space left|Errno 28|Disk quota|WinError 112"
 READ_ONLY = "Permission denied|Read-only file system|Errno 13|Errno 30|WinError 5\\b"
 NO_NETWORK = (
-    "connection broken|Could not fetch URL|ConnectionError|ConnectionResetError|Connection refused|ConnectTimeout|"
-    "ReadTimeout|timed out|ProtocolError|IncompleteRead|ProxyError|SSLError"
+    "connection broken|Could not fetch URL|ConnectionError|ConnectionResetError|Connection "
+    "refused|ConnectTimeout|ReadTimeout|timed out|ProtocolError|IncompleteRead|ProxyError|SSLError"
 )
 AGAIN = "then run the same command again, it continues where it stopped"
 
@@ -43,20 +46,26 @@ def explain(what, output):
     log = f" (pip's log: {LOG.relative_to(ROOT)})" if os.path.exists(str(LOG)) else ""
     if re.search(DISK_FULL, output):
         stop(
-            f"the disk is full: {ROOT} and the temporary folder {tempfile.gettempdir()} need about {FREE_GIB} GiB "
-            f"(10 with a torch for NVIDIA GPUs, README.md says how to get the small one); free some, {AGAIN}{log}"
+            f"the disk is full: {ROOT} and the temporary folder {tempfile.gettempdir()} need about "
+            f"{FREE_GIB} GiB (10 with a torch for NVIDIA GPUs, README.md says how to get the small "
+            f"one); free some, {AGAIN}{log}"
         )
     if re.search(READ_ONLY, output):
-        stop(f"{ROOT} cannot be written by you: copy the course to a folder of your own, {AGAIN}{log}")
+        stop(
+            f"{ROOT} cannot be written by you: copy the course to a folder of your own, "
+            f"{AGAIN}{log}"
+        )
     if re.search(NO_NETWORK, output):
         stop(
-            "no network: pip cannot reach its package index; check the connection, or behind a firewall set "
-            f"HTTPS_PROXY to your proxy or PIP_INDEX_URL to an index that is let through, {AGAIN}{log}"
+            "no network: pip cannot reach its package index; check the connection, or behind a "
+            "firewall set HTTPS_PROXY to your proxy or PIP_INDEX_URL to an index that is let "
+            f"through, {AGAIN}{log}"
         )
     if re.search("No matching distribution found for torch|Cannot install torch because", output):
         stop(
-            f"the torch of constraints.txt does not exist for {platform.system()} {platform.machine()}: use a 64-bit "
-            f"Python on Linux, on Windows or on a Mac with Apple silicon, {AGAIN}{log}"
+            f"the torch of constraints.txt does not exist for {platform.system()} "
+            f"{platform.machine()}: use a 64-bit Python on Linux, on Windows or on a Mac with "
+            f"Apple silicon, {AGAIN}{log}"
         )
     lines = output.strip().splitlines() or ["no message"]
     errors = [line for line in lines if line.lower().startswith("error")] or lines
@@ -64,9 +73,13 @@ def explain(what, output):
 
 
 def run(what, *command):
-    """Everything goes to the log; people see what takes the time: large downloads, an index that does not answer."""
+    """Everything goes to the log; people see what takes the time: large downloads, an index that
+    does not answer.
+    """
     command = [str(part) for part in command]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
+    )
     output = ""
     with process, LOG.open("a", encoding="utf-8") as log:
         for line in process.stdout:
@@ -82,7 +95,9 @@ def answer(python, *arguments):
     """What a Python prints, or None where it does not run."""
     command = [str(python), "-I", *arguments]
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, errors="replace")
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, errors="replace"
+        )
     except OSError:
         return None
     return None if done.returncode else done.stdout
@@ -96,7 +111,8 @@ def version_of(python):
 def find_python():
     here = sys.version_info[:2]
     if here in SUPPORTED:
-        return getattr(sys, "_base_executable", sys.executable)  # not the Python of a .venv that is about to be deleted
+        # not the Python of a .venv that is about to be deleted
+        return getattr(sys, "_base_executable", sys.executable)
     for version in SUPPORTED:
         python = shutil.which("python{}.{}".format(*version))
         if python and version_of(python) == version:
@@ -104,8 +120,8 @@ def find_python():
             return python
     too = "old" if here < min(SUPPORTED) else "new"
     return stop(
-        f"Python {here[0]}.{here[1]} is too {too} and no supported one (3.10, 3.11, 3.12 or 3.13) is on the PATH: "
-        "install one and name it, for example `make lab PYTHON=python3.12`"
+        f"Python {here[0]}.{here[1]} is too {too} and no supported one (3.10, 3.11, 3.12 or 3.13) "
+        "is on the PATH: install one and name it, for example `make lab PYTHON=python3.12`"
     )
 
 
@@ -140,20 +156,33 @@ def build_venv():
     VENV.mkdir()
     if not answer(python, "-c", "import ensurepip, venv; print('found')"):
         package = "python{}.{}-venv".format(*version_of(python))
-        stop(f"{python} comes without the module venv: install it, on Debian and Ubuntu with `apt install {package}`")
+        stop(
+            f"{python} comes without the module venv: install it, on Debian and Ubuntu with `apt "
+            f"install {package}`"
+        )
     run("creating .venv", python, "-I", "-m", "venv", VENV)
 
 
 def packages():
     """The *.dist-info folders of .venv."""
-    return [*VENV.glob("lib/python*/site-packages/*.dist-info"), *VENV.glob("Lib/site-packages/*.dist-info")]
+    return [
+        *VENV.glob("lib/python*/site-packages/*.dist-info"),
+        *VENV.glob("Lib/site-packages/*.dist-info"),
+    ]
 
 
 def ask_index():
-    """Stop where no index answers: pip alone, with five retries for each package, is silent for minutes."""
-    print("Asking the package index for torch, which takes seconds, or a minute where nothing answers ...", flush=True)
+    """Stop where no index answers: pip alone, with five retries for each package, is silent for
+    minutes.
+    """
+    print(
+        "Asking the package index for torch, which takes seconds, or a minute where nothing "
+        "answers ...",
+        flush=True,
+    )
     command = [str(part) for part in (*PIP, "index", "versions", "torch")]
-    pipes, patience = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}, {"PIP_RETRIES": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    patience = {"PIP_RETRIES": "1"}
     asked = subprocess.run(command, errors="replace", env={**os.environ, **patience}, **pipes)
     if asked.returncode and re.search(NO_NETWORK, asked.stdout):
         explain("asking the package index", asked.stdout)
@@ -166,8 +195,15 @@ def install(what, *requirements):
 
 def set_up(extras):
     version = version_of(VENV_PYTHON)
-    if version in SUPPORTED and sys.version_info[:2] in SUPPORTED and sys.version_info[:2] != version:
-        print("Using the Python {}.{} of .venv; to change it, delete .venv.".format(*version), flush=True)
+    if (
+        version in SUPPORTED
+        and sys.version_info[:2] in SUPPORTED
+        and sys.version_info[:2] != version
+    ):
+        print(
+            ("Using the Python {}.{} of .venv; to change it, delete .venv.").format(*version),
+            flush=True,
+        )
     if is_ready(version, extras):
         return
     has_torch = any(package.name.startswith("torch-") for package in packages())
@@ -180,7 +216,8 @@ def set_up(extras):
     if STAMP.exists():
         STAMP.unlink()
     for package in packages():
-        if not (package / "RECORD").exists():  # written last: an interruption cut this one short, pip would keep it
+        # written last: an interruption cut this one short, pip would keep it
+        if not (package / "RECORD").exists():
             shutil.rmtree(str(package))
     ask_index()
     install("torch, the largest part", "torch")
@@ -195,7 +232,8 @@ def main():
     if extras not in SATISFIED_BY:
         stop(f"`{extras}` cannot be installed, `lab` and `{ALL}` can")
     os.environ["PIP_CACHE_DIR"] = str(ROOT / "work" / "cache" / "pip")
-    os.environ["RUSTUP_HOME"] = str(ROOT / "work" / "cache" / "rustup")  # pip asks rustc for its version, this writes
+    # pip asks rustc for its version, this writes
+    os.environ["RUSTUP_HOME"] = str(ROOT / "work" / "cache" / "rustup")
     try:
         os.chdir(str(ROOT))
         set_up(extras)

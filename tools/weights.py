@@ -1,6 +1,8 @@
-"""Train the model that ships with the library, measure it and write it to tinylm_lib/weights: make weights.
+"""Train the model that ships with the library, measure it and write it to tinylm_lib/weights: make
+weights.
 
-The same machine and the same versions give the same weights. The log next to them says how the training went.
+The same machine and the same versions give the same weights. The log next to them says how the
+training went.
 """
 
 import sys
@@ -21,7 +23,8 @@ from tinylm_lib.training.optim import build_optimizer
 FOLDER = Path(__file__).parents[1] / "tinylm_lib" / "weights" / "storyworld"
 SIZES = {"d_model": 128, "n_layers": 3, "n_heads": 4, "max_seq_len": 128}
 RECIPE = TrainConfig(total_steps=3400, batch_size=32, seq_len=128, matrix_lr=5e-3, precision="bf16")
-N_STORIES, N_HELD_OUT = 100_000, 1000
+N_STORIES = 100_000
+N_HELD_OUT = 1000
 STEPS_PER_LINE = 200
 
 
@@ -48,7 +51,10 @@ def main() -> None:
     for step in train(model, build_optimizer(model, RECIPE), batches, RECIPE):
         if step.step % STEPS_PER_LINE == 0 or step.step == RECIPE.total_steps:
             above = gaps(model, tokenizer, held_out[:100])["all"].nats
-            tell(f"update {step.step:>6}  loss {step.loss:.4f}  {above:.4f} nats per token above the floor")
+            tell(
+                f"update {step.step:>6}  loss {step.loss:.4f}  {above:.4f} nats per token above "
+                "the floor"
+            )
     print(f"{time.perf_counter() - started:.0f} s")
     measure(model, tokenizer, held_out, tell)
     extra = {"train": RECIPE.to_dict(), "n_stories": N_STORIES}

@@ -33,8 +33,8 @@ FLOORS = {
 }
 # Lines of code, without docstrings, comments and blanks.
 CORE = ["config", "layers", "positions", "feedforward", "attention", "cache", "model", "probabilities", "sampling"]
-CORE_CAP, FILE_CAP, CLASSROOM_FILE_CAP, FUNCTION_CAP = 1000, 240, 350, 40
-READABLE = ("tinylm_lib",)  # and COLUMNS wide; the other packages follow
+CORE_CAP, FILE_CAP, FUNCTION_CAP = 1000, 240, 40
+CLASSROOM_FILE_CAP, CLASSROOM_FUNCTION_CAP = 410, 58  # pictures and their captions take many lines
 COLUMNS = 100
 # A module of someone else's, and the rooms that alone may import it.
 ONLY_IN = {
@@ -181,20 +181,20 @@ def choices_are_looked_up(s: Source) -> list[str]:
 
 
 def files_and_functions_are_short(s: Source) -> list[str]:
-    """At most FILE_CAP lines of code in a file and FUNCTION_CAP in a function."""
-    lines, cap = code_lines(s.text, s.tree), CLASSROOM_FILE_CAP if s.is_in(["tinylm_classroom"]) else FILE_CAP
+    """At most FILE_CAP lines of code in a file and FUNCTION_CAP in a function; more in the classroom."""
+    lines, cap, most = code_lines(s.text, s.tree), FILE_CAP, FUNCTION_CAP
+    if s.is_in(["tinylm_classroom"]):
+        cap, most = CLASSROOM_FILE_CAP, CLASSROOM_FUNCTION_CAP
     bad = [s.at(1, f"{len(lines)} lines of code, more than {cap}: split the room")] if len(lines) > cap else []
     for node in s.find(ast.FunctionDef, ast.AsyncFunctionDef):
         n = sum(node.lineno <= line <= node.end_lineno for line in lines)
-        if n > FUNCTION_CAP:
-            bad.append(s.at(node, f"{node.name} has {n} lines of code, more than {FUNCTION_CAP}: split it"))
+        if n > most:
+            bad.append(s.at(node, f"{node.name} has {n} lines of code, more than {most}: split it"))
     return bad
 
 
 def lines_can_be_read(s: Source) -> list[str]:
     """One thing a line: no tuple of unrelated values, no text times a condition, no nested choice or loop."""
-    if not s.is_in(READABLE):
-        return []
     long = [i for i, line in enumerate(s.text.splitlines(), 1) if len(line) > COLUMNS]
     bad = [s.at(i, f"at most {COLUMNS} columns") for i in long]
     for node in s.find(ast.Assign, ast.BinOp, ast.IfExp, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp):

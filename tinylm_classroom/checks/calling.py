@@ -1,4 +1,6 @@
-"""Calling a function that may do anything: raise, never end, print, change what it was given, return nonsense."""
+"""Calling a function that may do anything: raise, never end, print, change what it was given,
+return nonsense.
+"""
 
 import contextlib
 import copy
@@ -27,14 +29,27 @@ from ..exercises.base import Probe
 SECONDS = 2.0  # for all calls of one check together
 TOO_SLOW = 0.3  # seconds for all probes, after which nothing more is tried
 LITTLE = 0.01  # of the time: code that computes less than this waits for something
-CROWD = 5  # threads that may want the same processor: on a busy machine code waits although it computes
-IMPORTING = 30.0  # seconds that a learner's code may import what it needs, such as an optimizer of torch at first
+# threads that may want the same processor: on a busy machine code waits although it computes
+CROWD = 5
+# seconds that a learner's code may import what it needs, such as an optimizer of torch at first
+IMPORTING = 30.0
 PATIENCE = 0.4  # seconds in which a call that has had its time may end
 SEED = 20_260_101
-LOOSELY = {bool: bool, int: Integral, float: Real, str: str, bytes: bytes, list: list, tuple: tuple, dict: dict}
+LOOSELY = {
+    bool: bool,
+    int: Integral,
+    float: Real,
+    str: str,
+    bytes: bytes,
+    list: list,
+    tuple: tuple,
+    dict: dict,
+}
 LONGEST_OUTPUT = 10_000  # characters that are kept of what is printed, twice as many at most
 # Where no line is a learner's.
-OTHERS = tuple(str(Path(file).parent) for file in (Path(__file__).parent, tinylm_lib.__file__, torch.__file__))
+OTHERS = tuple(
+    str(Path(file).parent) for file in (Path(__file__).parent, tinylm_lib.__file__, torch.__file__)
+)
 TOLERANCE = {torch.bfloat16: 2e-2, torch.float16: 3e-3, torch.float64: 1e-6}
 
 
@@ -50,7 +65,9 @@ NOT_TRIED = Strange("not tried")
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception instead of a result: its kind, which alone is compared, and the learner's line that raised it."""
+    """An exception instead of a result: its kind, which alone is compared, and the learner's line
+    that raised it.
+    """
 
     kind: str
     message: str = field(compare=False)
@@ -59,7 +76,8 @@ class Raised:
 
 @dataclass
 class Call:
-    """What came of one call where the function runs, in plain values: nothing is looked at or compared yet.
+    """What came of one call where the function runs, in plain values: nothing is looked at or
+    compared yet.
 
     arguments: as they are after the call; gradients: in the order of the arguments.
     """
@@ -78,7 +96,8 @@ class Outcome:
 
     value: Any = None
     gradients: list[Tensor | None] | None = None
-    changed: list[int] = field(default_factory=list)  # the positions of the arguments that it wrote into
+    # the positions of the arguments that it wrote into
+    changed: list[int] = field(default_factory=list)
     printed: str = ""
     error: BaseException | None = None
     arguments: tuple = ()
@@ -98,18 +117,29 @@ class _Stop(BaseException):
     """Ends a thread that has had its time."""
 
 
-def observe(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int = SEED) -> list[Outcome]:
-    """Call the function once for each probe, in a thread of its own, 2 s for all; stops at a call that does not end.
+def observe(
+    function: Callable[..., Any], probes: tuple[Probe, ...], seed: int = SEED
+) -> list[Outcome]:
+    """Call the function once for each probe, in a thread of its own, 2 s for all; stops at a call
+    that does not end.
 
     The list is shorter than `probes` only after a call that did not end: its last outcome says so.
     """
-    return [outcome_of(call, probe) for call, probe in zip(calls_of(function, probes, seed), probes, strict=False)]
+    return [
+        outcome_of(call, probe)
+        for call, probe in zip(calls_of(function, probes, seed), probes, strict=False)
+    ]
 
 
-def calls_of(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int = SEED) -> list[Call]:
+def calls_of(
+    function: Callable[..., Any], probes: tuple[Probe, ...], seed: int = SEED
+) -> list[Call]:
     """As `observe`, where nothing is compared yet."""
     calls: list[Call] = []
-    if not within(SECONDS, (lambda probe=probe: calls.append(_call(function, probe, seed)) for probe in probes)):
+    if not within(
+        SECONDS,
+        (lambda probe=probe: calls.append(_call(function, probe, seed)) for probe in probes),
+    ):
         calls.append(Call(Raised("TimeIsUpError", "", ""), ended=False))
     return calls[: len(probes)]
 
@@ -117,14 +147,20 @@ def calls_of(function: Callable[..., Any], probes: tuple[Probe, ...], seed: int 
 def outcome_of(call: Call, probe: Probe) -> Outcome:
     """What a probe sees of a call; this no longer needs the function."""
     untouched = probe.make(torch.Generator().manual_seed(SEED))
-    outcome = Outcome(call.result, call.gradients, [], call.printed, call.error, untouched, call.ended)
+    outcome = Outcome(
+        call.result, call.gradients, [], call.printed, call.error, untouched, call.ended
+    )
     if not call.ended:
         return outcome
     if not isinstance(call.result, Raised):
         try:
-            outcome.value = plain(probe.sees(call.arguments, call.result) if probe.sees else call.result)
+            outcome.value = plain(
+                probe.sees(call.arguments, call.result) if probe.sees else call.result
+            )
         except Exception as error:  # of a result that nobody expected
-            outcome.value, outcome.error, outcome.gradients = _raised(error), error, None
+            outcome.value = _raised(error)
+            outcome.error = error
+            outcome.gradients = None
     both = enumerate(zip(call.arguments, untouched, strict=True))
     outcome.changed = [i for i, (a, b) in both if not _untouched(a, b)]
     return outcome
@@ -138,12 +174,20 @@ def _untouched(a: Any, b: Any) -> bool:
 
 
 def moved(probe: Probe, place: int) -> Probe | None:
-    """The probe with other numbers for one argument; None for other types, and where `sees` looks at chance."""
+    """The probe with other numbers for one argument; None for other types, and where `sees` looks
+    at chance.
+    """
     arguments = probe.make(torch.Generator().manual_seed(SEED))
     argument = arguments[place]
-    if probe.sees is not None or not isinstance(argument, Tensor) or not argument.is_floating_point():
+    if (
+        probe.sees is not None
+        or not isinstance(argument, Tensor)
+        or not argument.is_floating_point()
+    ):
         return None
-    noise = torch.randn(argument.shape, generator=torch.Generator().manual_seed(3)).to(argument.dtype)
+    noise = torch.randn(argument.shape, generator=torch.Generator().manual_seed(3)).to(
+        argument.dtype
+    )
     other = (*arguments[:place], 3 * noise - argument, *arguments[place + 1 :])
     return Probe(probe.holds, lambda _: copy.deepcopy(other))
 
@@ -159,18 +203,30 @@ class Learner:
         self.is_slow = time.monotonic() - start > TOO_SLOW
 
     def again(self, i: int) -> Outcome:
-        """What comes of a probe with other random numbers; the same as before where that would take long."""
-        return self.outcomes[i] if self.is_slow else observe(self.function, (self.probes[i],), seed=1)[0]
+        """What comes of a probe with other random numbers; the same as before where that would take
+        long.
+        """
+        return (
+            self.outcomes[i]
+            if self.is_slow
+            else observe(self.function, (self.probes[i],), seed=1)[0]
+        )
 
     def moved(self, i: int, place: int) -> Outcome:
-        """What comes of a probe with other numbers for an argument; something strange where that would take long."""
+        """What comes of a probe with other numbers for an argument; something strange where that
+        would take long.
+        """
         probe = moved(self.probes[i], place)
         return Outcome(NOT_TRIED) if self.is_slow else observe(self.function, (probe,))[0]
 
 
 def agrees(mine: Outcome, right: Outcome, probe: Probe, wholly: bool = True) -> bool:
-    """Whether two outcomes are the same: in their values, and wholly: in dtype, gradients and what was changed, too."""
-    if not same(mine.value, right.value, probe.tolerance, wholly) or (wholly and mine.changed != right.changed):
+    """Whether two outcomes are the same: in their values, and wholly: in dtype, gradients and what
+    was changed, too.
+    """
+    if not same(mine.value, right.value, probe.tolerance, wholly) or (
+        wholly and mine.changed != right.changed
+    ):
         return False
     if not wholly or mine.gradients is None or right.gradients is None:
         return not wholly or mine.gradients is right.gradients
@@ -179,7 +235,9 @@ def agrees(mine: Outcome, right: Outcome, probe: Probe, wholly: bool = True) -> 
 
 
 def same(a: Any, b: Any, tolerance: float | None = None, wholly: bool = True) -> bool:
-    """Whether two values are equal: numbers within the tolerance, NaN equal to NaN; wholly: dtypes, too."""
+    """Whether two values are equal: numbers within the tolerance, NaN equal to NaN; wholly: dtypes,
+    too.
+    """
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         if a.shape != b.shape or (wholly and a.dtype != b.dtype):
             return False
@@ -191,7 +249,9 @@ def same(a: Any, b: Any, tolerance: float | None = None, wholly: bool = True) ->
     if is_number(a) and is_number(b):
         return _near(torch.as_tensor(a), torch.as_tensor(b), tolerance)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        return len(a) == len(b) and all(same(x, y, tolerance, wholly) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(
+            same(x, y, tolerance, wholly) for x, y in zip(a, b, strict=True)
+        )
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(same(a[key], b[key], tolerance, wholly) for key in a)
     return type(a) is type(b) and a == b
@@ -211,7 +271,8 @@ def _near(a: Tensor, b: Tensor, tolerance: float | None) -> bool:
         return torch.equal(a, b.to(a.dtype))
     if tolerance is None:
         tolerance = max(TOLERANCE.get(x.dtype, 1e-4) for x in (a, b))
-    a, b = a.to(torch.float64), b.to(torch.float64)
+    a = a.to(torch.float64)
+    b = b.to(torch.float64)
     finite = b[b.isfinite()]
     scale = max(1e-3, finite.abs().max().item()) if finite.numel() else 1.0
     return torch.allclose(a, b, rtol=tolerance, atol=tolerance * min(1.0, scale), equal_nan=True)
@@ -223,14 +284,17 @@ def is_number(value: Any) -> bool:
 
 
 def _zero(gradient: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """A missing gradient counts as zeros: an argument that is multiplied by 0 and one that is left out are the same."""
+    """A missing gradient counts as zeros: an argument that is multiplied by 0 and one that is left
+    out are the same.
+    """
     return torch.zeros_like(other) if gradient is None and other is not None else gradient
 
 
 def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
     """A copy in plain values that nothing can change any more; anything else is Strange.
 
-    strictly: a subclass of a list, tuple, dict or number is Strange, too, except a tuple with named fields.
+    strictly: a subclass of a list, tuple, dict or number is Strange, too, except a tuple with named
+    fields.
     """
     if isinstance(value, Tensor):
         if value.is_meta or value.layout is not torch.strided:
@@ -252,7 +316,8 @@ def plain(value: Any, depth: int = 0, strictly: bool = True) -> Any:
 
 
 def observe_one(function: Callable[..., Any], probe: Probe, seed: int = SEED) -> Outcome:
-    """What comes of one call; everything else stays as it was. With a function that never ends, this never ends.
+    """What comes of one call; everything else stays as it was. With a function that never ends,
+    this never ends.
 
     seed: of torch's own generator, which no exercise should use.
     """
@@ -264,15 +329,21 @@ def _call(function: Callable[..., Any], probe: Probe, seed: int) -> Call:
     """What comes of one call; what is printed is kept apart, and nothing is put back."""
     arguments = probe.make(torch.Generator().manual_seed(SEED))
     call = Call(arguments=arguments)
-    wanted = [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point()] if probe.gradients else []
+    wanted = (
+        [a for a in arguments if isinstance(a, Tensor) and a.is_floating_point()]
+        if probe.gradients
+        else []
+    )
     wanted = wanted[: probe.n_live]
     for tensor in wanted:
         tensor.requires_grad_()
     printed = _Printed()
-    dtype, threaded = torch.get_default_dtype(), threading.current_thread() is not threading.main_thread()
+    dtype = torch.get_default_dtype()
+    threaded = threading.current_thread() is not threading.main_thread()
     try:
         sys.stdout = sys.stderr = printed
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the whole stack for CUDA, each time
+        # torch.manual_seed notes the whole stack for CUDA, each time
+        torch.default_generator.manual_seed(seed)
         with torch.enable_grad():
             result = function(*arguments)
             call.result = plain(result, strictly=probe.sees is None)
@@ -282,7 +353,9 @@ def _call(function: Callable[..., Any], probe: Probe, seed: int) -> Call:
     except BaseException as error:  # a learner's code may raise anything, even an exit
         if isinstance(error, KeyboardInterrupt) and not threaded:
             raise  # not the code's own: the reader stopped it
-        call.error, call.result, call.gradients = error, _raised(error), None
+        call.error = error
+        call.result = _raised(error)
+        call.gradients = None
     finally:
         torch.set_default_dtype(dtype)
     call.printed = printed.getvalue()
@@ -298,13 +371,21 @@ def _raised(error: BaseException) -> Raised:
 
 
 def _gradients(result: Any, wanted: list[Tensor]) -> list[Tensor | None]:
-    """The gradients of a fixed random weighting of all that was returned; None where nothing flows."""
+    """The gradients of a fixed random weighting of all that was returned.
+
+    None where nothing flows.
+    """
     results = result if isinstance(result, list | tuple) else [result]
-    tensors = [r for r in results if isinstance(r, Tensor) and r.requires_grad and r.is_floating_point()]
+    tensors = [
+        r for r in results if isinstance(r, Tensor) and r.requires_grad and r.is_floating_point()
+    ]
     if not tensors:
         return [None] * len(wanted)
     generator = torch.Generator().manual_seed(SEED)
-    loss = sum((t.double() * torch.randn(t.shape, generator=generator, dtype=torch.float64)).sum() for t in tensors)
+    loss = sum(
+        (t.double() * torch.randn(t.shape, generator=generator, dtype=torch.float64)).sum()
+        for t in tensors
+    )
     found = torch.autograd.grad(loss, wanted, allow_unused=True)
     return [None if g is None else g.detach().clone() for g in found]
 
@@ -312,15 +393,23 @@ def _gradients(result: Any, wanted: list[Tensor]) -> list[Tensor | None]:
 def _line(error: BaseException) -> str:
     """The last line of the learner's own code that an exception went through."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-    own = [f for f in frames if not f.filename.startswith(OTHERS) and "site-packages" not in f.filename and f.line]
+    own = [
+        f
+        for f in frames
+        if not f.filename.startswith(OTHERS) and "site-packages" not in f.filename and f.line
+    ]
     return (own or frames)[-1].line or "" if frames else ""
 
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Afterwards the streams, the generators, the default dtype and the warnings are as they were before."""
-    streams, dtype = (sys.stdout, sys.stderr), torch.get_default_dtype()
-    torch_state, python_state = torch.get_rng_state(), random.getstate()
+    """Afterwards the streams, the generators, the default dtype and the warnings are as they were
+    before.
+    """
+    streams = (sys.stdout, sys.stderr)
+    dtype = torch.get_default_dtype()
+    torch_state = torch.get_rng_state()
+    python_state = random.getstate()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -333,14 +422,20 @@ def _undisturbed() -> Iterator[None]:
 
 
 class _Learner(threading.Thread):
-    """Makes calls of a learner's code. `ended` says whether it still does: an interrupted `join` spoils `is_alive`."""
+    """Makes calls of a learner's code.
+
+    `ended` says whether it still does: an interrupted `join` spoils `is_alive`.
+    """
 
     def __init__(self, calls: Iterable[Callable[[], None]]):
         super().__init__(daemon=True)
         self.calls = calls
-        self.began, self.computed_before = time.monotonic(), time.process_time()
-        self.clock: int | None = None  # of the processor time of this thread, where the system has one
-        self.stopped, self.ended = threading.Event(), threading.Event()
+        self.began = time.monotonic()
+        self.computed_before = time.process_time()
+        # of the processor time of this thread, where the system has one
+        self.clock: int | None = None
+        self.stopped = threading.Event()
+        self.ended = threading.Event()
 
     def run(self) -> None:
         try:
@@ -356,13 +451,17 @@ class _Learner(threading.Thread):
             self.ended.set()
 
     def seconds(self) -> float:
-        """The time that it has taken: that of the processor, or of the clock where the code mostly waits."""
+        """The time that it has taken: that of the processor, or of the clock where the code mostly
+        waits.
+        """
         by_clock = time.monotonic() - self.began
         computed = self._computed()
         return by_clock if computed < LITTLE * by_clock else max(computed, by_clock / CROWD)
 
     def _computed(self) -> float:
-        """Seconds of the processor; those of the whole process where the system has no clock for a thread."""
+        """Seconds of the processor; those of the whole process where the system has no clock for a
+        thread.
+        """
         if self.clock is None:
             return time.process_time() - self.computed_before
         try:
@@ -378,21 +477,26 @@ class _Learner(threading.Thread):
         return frame is not None
 
     def stop(self, patience: float) -> None:
-        """Raise _Stop in it until it has ended, again and again for code that catches everything, so many seconds."""
+        """Raise _Stop in it until it has ended, again and again for code that catches everything,
+        so many seconds.
+        """
         self.stopped.set()
         deadline = time.monotonic() + patience
         while self.ident is not None and not self.ended.is_set() and time.monotonic() < deadline:
             with contextlib.suppress(KeyboardInterrupt):  # people press Stop twice
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stop))
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self.ident), ctypes.py_object(_Stop)
+                )
                 self.ended.wait(0.1)
 
 
 def within(seconds: float, calls: Iterable[Callable[[], None]]) -> bool:
-    """Make calls one after the other in a thread of its own, so many seconds for all; afterwards all is as before.
+    """Make calls one after the other in a thread of its own, so many seconds for all; afterwards
+    all is as before.
 
-    Seconds of the processor, so that a busy machine stops nothing, or of the clock for code that mostly waits. Returns
-    False if a call had to be stopped, or abandoned where even that does not end it. What interrupts the wait, such as
-    Ctrl-C, stops the thread, too.
+    Seconds of the processor, so that a busy machine stops nothing, or of the clock for code that
+    mostly waits. Returns False if a call had to be stopped, or abandoned where even that does not
+    end it. What interrupts the wait, such as Ctrl-C, stops the thread, too.
     """
     learner = _Learner(calls)
     patience = 2.0  # where the reader has stopped it
@@ -414,4 +518,7 @@ def within(seconds: float, calls: Iterable[Callable[[], None]]) -> bool:
 
 def still_running() -> bool:
     """Whether a learner's code that could not be stopped still runs."""
-    return any(isinstance(thread, _Learner) and not thread.ended.is_set() for thread in threading.enumerate())
+    return any(
+        isinstance(thread, _Learner) and not thread.ended.is_set()
+        for thread in threading.enumerate()
+    )

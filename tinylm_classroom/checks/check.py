@@ -15,7 +15,10 @@ from .wording import NEAREST
 
 MARKS = {True: ("✓", "#1f8f6a"), False: ("✗", "#d9541e"), None: ("·", "#8a94a0")}
 GRADED = "NBGRADER_EXECUTION"  # set by nbgrader where it runs or validates a notebook
-READY_MADE = "`{}` does this whole step, and an engineer would call it. Build the step once yourself to see inside."
+READY_MADE = (
+    "`{}` does this whole step, and an engineer would call it. Build the step once yourself to see "
+    "inside."
+)
 
 
 class Result(Diagnosis):
@@ -25,17 +28,22 @@ class Result(Diagnosis):
 
 
 class Interrupted(KeyboardInterrupt):
-    """The reader stopped a check. A notebook shows the message alone, without a traceback through our code."""
+    """The reader stopped a check.
+
+    A notebook shows the message alone, without a traceback through our code.
+    """
 
     def _render_traceback_(self) -> list[str]:
         return [f"{type(self).__name__}: {self}"]
 
 
 def check(name: str, function: Callable[..., Any]) -> Result:
-    """Shows a card that says what holds, or which mistake it looks like, and returns the same as a Diagnosis.
+    """Shows a card that says what holds, or which mistake it looks like, and returns the same as a
+    Diagnosis.
 
-    Raises KeyError for an unknown name, and Interrupted, below a card, if the reader stops it. Where nbgrader runs the
-    notebook, it raises AssertionError for a function that is not right, because a cell that raises gets no points.
+    Raises KeyError for an unknown name, and Interrupted, below a card, if the reader stops it.
+    Where nbgrader runs the notebook, it raises AssertionError for a function that is not right,
+    because a cell that raises gets no points.
     """
     exercise = find_exercise(name)
     try:
@@ -69,12 +77,19 @@ def hints_card(title: str, hints: Sequence[str]) -> Card:
 def _stopped(exercise: Exercise) -> Card:
     """What an interrupted check says."""
     advice = (
-        f"`{exercise.name}` was running. A check gives all calls {SECONDS:.0f} seconds and then stops by itself, so a "
-        "function that takes longer has a loop that does not end, or too many rounds. Look at its condition."
+        f"`{exercise.name}` was running. A check gives all calls {SECONDS:.0f} seconds and then "
+        "stops by itself, so a function that takes longer has a loop that does not end, or too "
+        "many rounds. Look at its condition."
     )
-    state = "Your function has ended, and the notebook is as it was before. Change the function and check again."
+    state = (
+        "Your function has ended, and the notebook is as it was before. Change the function and "
+        "check again."
+    )
     if still_running():
-        state = "Your function cannot be stopped and slows down everything: save the notebook and restart the kernel."
+        state = (
+            "Your function cannot be stopped and slows down everything: save the notebook and "
+            "restart the kernel."
+        )
     return message(f"{exercise.name}: you stopped the check", [advice, state], "open")
 
 
@@ -88,17 +103,31 @@ def _card(exercise: Exercise, found: Examined, ready: str | None = None) -> Card
         rows[probe.holds] = state if rows.get(probe.holds, True) else False
     if False in rows.values():  # what comes behind the first failure may only follow from it
         first = list(rows.values()).index(False)
-        rows = {holds: state if i <= first else None for i, (holds, state) in enumerate(rows.items())}
-    item = '<li style="margin:1px 0"><b style="color:{1};display:inline-block;width:1.5em">{0}</b>{2}</li>'
+        rows = {
+            holds: state if i <= first else None for i, (holds, state) in enumerate(rows.items())
+        }
+    item = (
+        '<li style="margin:1px 0">'
+        '<b style="color:{1};display:inline-block;width:1.5em">{0}</b>{2}</li>'
+    )
     items = "".join(item.format(*MARKS[state], inline(holds)) for holds, state in rows.items())
     listing = f'<ul style="list-style:none;padding:0;margin:8px 0">{items}</ul>'
     if passed:
         text = "\n".join([f"{exercise.name}: right", *(f"  ✓ {unmarked(holds)}" for holds in rows)])
         said = READY_MADE.format(ready) if ready else ""
         parts = [listing, paragraph(said)] if ready else [listing]
-        return card(f"{exercise.name}: right", parts, "\n".join(filter(None, [text, unmarked(said)])), "good")
+        return card(
+            f"{exercise.name}: right",
+            parts,
+            "\n".join(filter(None, [text, unmarked(said)])),
+            "good",
+        )
     title = f"{exercise.name}: {'not right yet' if mistake is None or NEAREST in said else mistake}"
-    parts = [paragraph(said.partition("\n")[0]), shapes.html if shapes else "", fold("What was checked", listing)]
+    parts = [
+        paragraph(said.partition("\n")[0]),
+        shapes.html if shapes else "",
+        fold("What was checked", listing),
+    ]
     return card(title, parts, f"{exercise.name}: not right yet\n{_in_words(said)}", "bad")
 
 

@@ -1,4 +1,6 @@
-"""What is around a function: replaced functions of torch, values and names of its notebook, ready-made parts."""
+"""What is around a function: replaced functions of torch, values and names of its notebook,
+ready-made parts.
+"""
 
 import ast
 import builtins
@@ -13,11 +15,32 @@ import torch
 from torch import Tensor
 
 WATCHED = (
-    (torch, "allclose cat equal exp gather isclose matmul softmax sort stack sum tensor topk tril triu where zeros"),
-    (torch.nn.functional, "cross_entropy embedding layer_norm linear log_softmax scaled_dot_product_attention softmax"),
+    (
+        torch,
+        (
+            "allclose cat equal exp gather isclose matmul softmax sort stack sum tensor topk tril "
+            "triu where zeros"
+        ),
+    ),
+    (
+        torch.nn.functional,
+        (
+            "cross_entropy embedding layer_norm linear log_softmax scaled_dot_product_attention "
+            "softmax"
+        ),
+    ),
     (torch.testing, "assert_close"),
 )
-OWN = [(place, name, getattr(place, name)) for place, names in WATCHED for name in names.split()]
+
+
+def _own() -> Iterator[tuple[Any, str, Any]]:
+    """Yields where each watched function is, its name, and the function itself."""
+    for place, names in WATCHED:
+        for name in names.split():
+            yield place, name, getattr(place, name)
+
+
+OWN = [*_own()]
 # What does the whole step of an exercise, besides functions with its name.
 READY = {
     "attention": "scaled_dot_product_attention attend",
@@ -38,8 +61,14 @@ READY = {
 
 
 def replaced_in_torch() -> list[str]:
-    """The functions of torch that are not those of its import, by name: with them nothing can be compared."""
-    return [f"{place.__name__}.{name}" for place, name, own in OWN if getattr(place, name, None) is not own]
+    """The functions of torch that are not those of its import, by name: with them nothing can be
+    compared.
+    """
+    return [
+        f"{place.__name__}.{name}"
+        for place, name, own in OWN
+        if getattr(place, name, None) is not own
+    ]
 
 
 def values_used(function: Callable[..., Any]) -> dict[str, Any]:
@@ -54,27 +83,39 @@ def of_notebook(function: Callable[..., Any]) -> str:
     """What to say of such values below a mistake; nothing where there are none."""
     said = []
     for name, value in values_used(function).items():
-        shown = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else str(value)
+        shown = (
+            f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else str(value)
+        )
         said.append(f"`{name}`, which is {shown} in this notebook")
-    return f" Your function also uses {' and '.join(said)}. Should it come from the arguments?" if said else ""
+    return (
+        f" Your function also uses {' and '.join(said)}. Should it come from the arguments?"
+        if said
+        else ""
+    )
 
 
 def ready_made(exercise: str, function: Callable[..., Any]) -> str | None:
-    """The name that a function uses and that does the whole step of the exercise; None if it does the step itself."""
+    """The name that a function uses and that does the whole step of the exercise; None if it does
+    the step itself.
+    """
     wholes = {exercise, *READY.get(exercise, "").split()}
     for each in _instructions(function):
         if each.argval in wholes and each.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             return each.argval
         if each.argval in wholes and each.opname == "LOAD_GLOBAL":
             used = function.__globals__.get(each.argval)
-            if getattr(used, "__globals__", None) is not function.__globals__:  # else the reader wrote it
+            # else the reader wrote it
+            if getattr(used, "__globals__", None) is not function.__globals__:
                 return each.argval
     return None
 
 
 def never_ran(function: Callable[..., Any]) -> str:
-    """What to say if the newest cell that defines a function has a syntax error, so that an older one is judged."""
-    name, cells = getattr(function, "__name__", ""), getattr(function, "__globals__", {}).get("In")
+    """What to say if the newest cell that defines a function has a syntax error, so that an older
+    one is judged.
+    """
+    name = getattr(function, "__name__", "")
+    cells = getattr(function, "__globals__", {}).get("In")
     defines = re.compile(rf"^[ \t]*def[ \t]+{re.escape(name)}\b", re.MULTILINE)
     typed = [text for text in cells if isinstance(text, str)] if isinstance(cells, list) else []
     texts = [text for text in typed if defines.search(text)]
@@ -82,8 +123,9 @@ def never_ran(function: Callable[..., Any]) -> str:
         ast.parse(textwrap.dedent(texts[-1]) if texts else "")
     except SyntaxError as error:
         return (
-            f"The newest cell that defines `{name}` did not run: {error.msg}, in its line {error.lineno}. "
-            "So this is about the function of before. Correct the line, run the cell, and check again."
+            f"The newest cell that defines `{name}` did not run: {error.msg}, in its line "
+            f"{error.lineno}. So this is about the function of before. Correct the line, run the "
+            "cell, and check again."
         )
     return ""
 
@@ -94,7 +136,9 @@ def _instructions(function: Callable[..., Any]) -> list[dis.Instruction]:
 
 
 class Nothing:
-    """What takes the place of a notebook's own functions where there is no notebook: each use of it does nothing."""
+    """What takes the place of a notebook's own functions where there is no notebook: each use of it
+    does nothing.
+    """
 
     def __call__(self, *arguments: Any, **named: Any) -> "Nothing":
         return self
@@ -109,5 +153,7 @@ class Nothing:
 
 
 def supply_names_of_a_notebook() -> None:
-    """Gives this process the names that every kernel has, so that a function which uses them runs in it, too."""
+    """Gives this process the names that every kernel has, so that a function which uses them runs
+    in it, too.
+    """
     builtins.display = builtins.get_ipython = IPython.get_ipython = Nothing()

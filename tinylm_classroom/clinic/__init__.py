@@ -1,5 +1,6 @@
-"""The clinic: twelve ill models. A student opens one with `patient`, measures, names the cause and fixes it.
+"""The clinic: twelve ill models. A student opens one with `patient`, measures, names the cause and
+fixes it.
 
-`patients` is the table, `run` what happens to a patient, `parts` what can be exchanged in a run, `measurements` what
-can be measured, and `causes` what a diagnosis chooses from. Notebook 19.
+`patients` is the table, `run` what happens to a patient, `parts` what can be exchanged in a run,
+`measurements` what can be measured, and `causes` what a diagnosis chooses from. Notebook 19.
 """

@@ -1,4 +1,6 @@
-"""The causes that a diagnosis chooses from, the same for all patients, and the signs that each must have."""
+"""The causes that a diagnosis chooses from, the same for all patients, and the signs that each must
+have.
+"""
 
 from typing import NamedTuple
 
@@ -6,14 +8,18 @@ from .measurements import LIMIT, N_BEFORE, Sign
 
 
 class Cause(NamedTuple):
-    """What may be wrong, in words, and what would then be measured: a sign that does not hold contradicts it."""
+    """What may be wrong, in words, and what would then be measured: a sign that does not hold
+    contradicts it.
+    """
 
     text: str
     signs: tuple[Sign, ...]
 
 
-TRAINED, REWARDED = Sign("updates of training", low=1), Sign("updates with a reward", low=1)
-RESUMED, PADDED = Sign("times it is resumed", low=1), Sign("texts with padding that it reads", low=1)
+TRAINED = Sign("updates of training", low=1)
+REWARDED = Sign("updates with a reward", low=1)
+RESUMED = Sign("times it is resumed", low=1)
+PADDED = Sign("texts with padding that it reads", low=1)
 PROCESSES = Sign("processes", low=2)
 BEHIND = f"after {N_BEFORE} others"
 
@@ -21,12 +27,22 @@ CAUSES = {
     # training: weights, gradients, updates
     "weights start at 0": Cause(
         "all weights start at 0",
-        (TRAINED, Sign("gradient norm at the start", high=1e-6), Sign("matrices that change", high=0)),
+        (
+            TRAINED,
+            Sign("gradient norm at the start", high=1e-6),
+            Sign("matrices that change", high=0),
+        ),
     ),
-    "learning rate 0": Cause("the learning rate is 0", (TRAINED, Sign("largest learning rate", high=0))),
+    "learning rate 0": Cause(
+        "the learning rate is 0", (TRAINED, Sign("largest learning rate", high=0))
+    ),
     "gradients erased": Cause(
         "the gradients are set to 0 between backward and update",
-        (TRAINED, Sign("gradient norm at the start", low=1e-3), Sign("matrices that change", high=0)),
+        (
+            TRAINED,
+            Sign("gradient norm at the start", low=1e-3),
+            Sign("matrices that change", high=0),
+        ),
     ),
     "learning rate too high": Cause(
         "the learning rate is too high", (TRAINED, Sign("largest loss minus the first", low=0.5))
@@ -47,19 +63,24 @@ CAUSES = {
         "the logits grow until the exponential overflows", (TRAINED, Sign("largest logit", low=88))
     ),
     # training: what is predicted from what
-    "no mask": Cause("there is no causal mask", (Sign("keys that the first of 8 queries sees", low=8),)),
+    "no mask": Cause(
+        "there is no causal mask", (Sign("keys that the first of 8 queries sees", low=8),)
+    ),
     "mask shifted": Cause(
         "the causal mask is shifted by one: a query sees the next token, too",
         (Sign("keys that the first of 8 queries sees", low=2, high=2),),
     ),
     "mask too narrow": Cause(
-        "the causal mask hides a query's own position", (Sign("keys that the last of 8 queries sees", high=7),)
+        "the causal mask hides a query's own position",
+        (Sign("keys that the last of 8 queries sees", high=7),),
     ),
     "targets not shifted": Cause(
-        "the targets are the inputs themselves", (TRAINED, Sign("targets that are their own input", low=0.9))
+        "the targets are the inputs themselves",
+        (TRAINED, Sign("targets that are their own input", low=0.9)),
     ),
     "new texts leaked": Cause(
-        "the new texts are among the training texts", (TRAINED, Sign("new texts that are in the training texts", low=1))
+        "the new texts are among the training texts",
+        (TRAINED, Sign("new texts that are in the training texts", low=1)),
     ),
     # training: the loss
     "softmax twice": Cause(
@@ -67,11 +88,16 @@ CAUSES = {
         (Sign("loss of certain, right predictions", low=1),),
     ),
     "loss summed": Cause(
-        "the losses are added up instead of averaged", (Sign("loss of equal logits, divided by ln V", low=2),)
+        "the losses are added up instead of averaged",
+        (Sign("loss of equal logits, divided by ln V", low=2),),
     ),
     "nothing counts": Cause(
         "in one update no target counts, and the mean divides 0 by 0",
-        (TRAINED, Sign("fewest targets that count in an update", high=0), Sign("first update with NaN", low=1)),
+        (
+            TRAINED,
+            Sign("fewest targets that count in an update", high=0),
+            Sign("first update with NaN", low=1),
+        ),
     ),
     # training: what goes on around the updates
     "optimizer not saved": Cause(
@@ -87,19 +113,24 @@ CAUSES = {
         (RESUMED, Sign("learning rates that differ after resuming", low=1)),
     ),
     "weights not saved": Cause(
-        "the checkpoint lacks some weights", (RESUMED, Sign("difference of the weights after loading", low=1e-3))
+        "the checkpoint lacks some weights",
+        (RESUMED, Sign("difference of the weights after loading", low=1e-3)),
     ),
     "hooks stay": Cause(
-        "a hook is added at each update and never removed", (TRAINED, Sign("hooks on the block at the end", low=10))
+        "a hook is added at each update and never removed",
+        (TRAINED, Sign("hooks on the block at the end", low=10)),
     ),
     "graphs kept": Cause(
-        "the losses are kept together with their graphs", (TRAINED, Sign("losses that keep their graph", low=1))
+        "the losses are kept together with their graphs",
+        (TRAINED, Sign("losses that keep their graph", low=1)),
     ),
     "batch grows": Cause(
-        "the batch grows with each update", (TRAINED, Sign("tokens in the last batch, divided by the first", low=1.5))
+        "the batch grows with each update",
+        (TRAINED, Sign("tokens in the last batch, divided by the first", low=1.5)),
     ),
     "same texts": Cause(
-        "all processes read the same part of the texts", (PROCESSES, Sign("texts that no process reads", low=1))
+        "all processes read the same part of the texts",
+        (PROCESSES, Sign("texts that no process reads", low=1)),
     ),
     "gradients not averaged": Cause(
         "the processes do not average their gradients",
@@ -115,11 +146,15 @@ CAUSES = {
         (Sign(f"keys that a token {BEHIND} sees", high=N_BEFORE),),
     ),
     "dropout on": Cause(
-        "dropout is still on when it writes", (Sign("modules that drop something when it writes", low=1),)
+        "dropout is still on when it writes",
+        (Sign("modules that drop something when it writes", low=1),),
     ),
     "wrong end of the window": Cause(
         "of a long text it reads the first tokens instead of the last",
-        (Sign("number of the newest token that it reads of 200", high=199), Sign("tokens that it reads of 200", low=1)),
+        (
+            Sign("number of the newest token that it reads of 200", high=199),
+            Sign("tokens that it reads of 200", low=1),
+        ),
     ),
     "positions never trained": Cause(
         "it reads more tokens than in training, at positions that it has never seen",
@@ -151,7 +186,10 @@ CAUSES = {
         ),
     ),
     "reward turned": Cause(
-        "the sign of the reward is turned: worse texts become more likely", (REWARDED, Sign("gain of reward", high=0))
+        "the sign of the reward is turned: worse texts become more likely",
+        (REWARDED, Sign("gain of reward", high=0)),
     ),
-    "advantages not centred": Cause("the mean reward is not subtracted", (REWARDED, Sign("mean advantage", low=0.1))),
+    "advantages not centred": Cause(
+        "the mean reward is not subtracted", (REWARDED, Sign("mean advantage", low=0.1))
+    ),
 }

@@ -54,7 +54,9 @@ class Sign(NamedTuple):
 
 
 def number(value: float) -> str:
-    """A number as messages and tables have it: whole ones whole, others with two digits after the point."""
+    """A number as messages and tables have it: whole ones whole, others with two digits after the
+    point.
+    """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "infinite"
     if value == int(value):
@@ -63,7 +65,9 @@ def number(value: float) -> str:
 
 
 def shown(value: float) -> str:
-    """A measured number: a whole one but for rounding is whole, others are marked, since another machine may differ."""
+    """A measured number: a whole one but for rounding is whole, others are marked, since another
+    machine may differ.
+    """
     if not math.isfinite(value):
         return number(value)
     return str(round(value)) if abs(value - round(value)) < _ROUNDING else marked(number(value))
@@ -81,7 +85,9 @@ def take(run: PatientRun, name: str) -> float:
 
 @cache
 def floor() -> float:
-    """The mean loss of StoryWorld's exact reader in some new stories, in nats: no model can stay below it."""
+    """The mean loss of StoryWorld's exact reader in some new stories, in nats: no model can stay
+    below it.
+    """
     stories = [storyworld.story(Generator().manual_seed(seed)).text for seed in range(100, 110)]
     n_words = sum(len(storyworld.words(story)) for story in stories)
     return -sum(map(storyworld.log_prob, stories)) / n_words
@@ -113,7 +119,9 @@ def _finite(values: list[float]) -> list[float]:
 
 def total_norms(run: PatientRun) -> list[float]:
     """The norm of all gradients together, at each update."""
-    return [math.sqrt(sum(norm * norm for norm in norms.values())) for norms in run.record.gradients]
+    return [
+        math.sqrt(sum(norm * norm for norm in norms.values())) for norms in run.record.gradients
+    ]
 
 
 def matrices(run: PatientRun) -> Iterator[tuple[str, float, bool]]:
@@ -140,7 +148,11 @@ def _difference(a: Tensor, b: Tensor) -> float:
 
 def _moments(snapshot: tuple) -> Tensor:
     state = snapshot[1]["state"]
-    return torch.cat([state[i]["exp_avg"].flatten() for i in sorted(state)]) if state else torch.zeros(1)
+    return (
+        torch.cat([state[i]["exp_avg"].flatten() for i in sorted(state)])
+        if state
+        else torch.zeros(1)
+    )
 
 
 def _weights(snapshot: tuple) -> Tensor:
@@ -152,20 +164,34 @@ def _relative(a: Tensor, b: Tensor) -> float:
 
 
 def _differing(run: PatientRun, of: Callable) -> float:
-    """How many entries of the resumed run's record are not those of the run that was not interrupted."""
-    again, after = of(run.again), of(run.record)[len(run.record.losses) // 2 :]
-    return sum(not torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(again, after, strict=True))
+    """How many entries of the resumed run's record are not those of the run that was not
+    interrupted.
+    """
+    again = of(run.again)
+    after = of(run.record)[len(run.record.losses) // 2 :]
+    return sum(
+        not torch.equal(torch.as_tensor(a), torch.as_tensor(b))
+        for a, b in zip(again, after, strict=True)
+    )
 
 
 def _unread(run: PatientRun) -> float:
     """How many texts no process reads."""
-    parts, texts = run.parts, torch.arange(run.plan.texts)[:, None].repeat(1, T + 1)
-    shards = [parts.shard(texts, rank, run.plan.processes)[:, 0].tolist() for rank in range(run.plan.processes)]
-    return len({*range(run.plan.texts)} - {text for shard in shards for text in shard})
+    parts = run.parts
+    texts = torch.arange(run.plan.texts)[:, None].repeat(1, T + 1)
+    shards = [
+        parts.shard(texts, rank, run.plan.processes)[:, 0].tolist()
+        for rank in range(run.plan.processes)
+    ]
+    return len({*range(run.plan.texts)}.difference(*shards))
 
 
 def _apart(run: PatientRun) -> float:
-    return _relative(*(_weights(trainer.snapshot()) for trainer in run.trainers)) if len(run.trainers) == 2 else 0.0
+    return (
+        _relative(*(_weights(trainer.snapshot()) for trainer in run.trainers))
+        if len(run.trainers) == 2
+        else 0.0
+    )
 
 
 def _all_texts(run: PatientRun) -> float:
@@ -174,7 +200,7 @@ def _all_texts(run: PatientRun) -> float:
 
 @torch.no_grad()
 def through_cache(run: PatientRun) -> tuple[Tensor, Tensor, Tensor]:
-    """The logits (40, V) of a text, read at once and one token at a time, and the text's ids (41)."""
+    """The logits (40, V) of a text, read at once and one token at a time, and its ids (41)."""
     ids = new_tokens(run)[None, :41]  # (1, 41)
     memory = KVCache(run.model.config, 1, 40)
     with evaluation_mode(run.model):
@@ -185,11 +211,14 @@ def through_cache(run: PatientRun) -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def written(run: PatientRun) -> list[str]:
-    """Two of the texts that were rewarded; otherwise a new text that it continues by the most likely tokens."""
+    """Two of the texts that were rewarded; otherwise a new text that it continues by the most
+    likely tokens.
+    """
     decode = shipped().tokenizer.decode
     if run.rewards:
         return [decode(text.tolist()).strip() for text in run.texts[:2]]
-    ids, memory = new_tokens(run)[None, :12], KVCache(run.model.config, 1, 12 + N_WRITTEN)
+    ids = new_tokens(run)[None, :12]
+    memory = KVCache(run.model.config, 1, 12 + N_WRITTEN)
     with evaluation_mode(run.model):
         new = ids
         for _ in range(N_WRITTEN):
@@ -216,7 +245,8 @@ def _from_cache(run: PatientRun) -> float:
 @torch.no_grad()
 def long_losses(run: PatientRun) -> dict[int, float]:
     """The loss at some positions of a long text, each predicted from its window."""
-    ids, found = new_tokens(run)[None], {}
+    ids = new_tokens(run)[None]
+    found = {}
     for at in range(48, LIMIT + BEYOND, 4):
         logits = read(run.model, run.parts.window(ids[:, :at], LIMIT), run.parts)[:, -1:]
         found[at] = _loss_of(logits, ids[:, at : at + 1]).item()
@@ -239,15 +269,21 @@ def _window(parts: SimpleNamespace) -> Tensor:
 
 
 def _padded(run: PatientRun, left: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Logits of two texts in one batch as the run reads them, each alone, and after the last real token of both."""
+    """Logits of two texts in one batch as the run reads them, each alone, and after the last real
+    token of both.
+    """
     ids = new_tokens(run)
     texts = [ids[:12], ids[:20]]
-    padded, real = torch.zeros(2, 20, dtype=torch.long), torch.zeros(2, 20, dtype=torch.bool)
+    padded = torch.zeros(2, 20, dtype=torch.long)
+    real = torch.zeros(2, 20, dtype=torch.bool)
     for i, text in enumerate(texts):
         own = slice(20 - len(text), 20) if left else slice(0, len(text))
-        padded[i, own], real[i, own] = text, True
+        padded[i, own] = text
+        real[i, own] = True
     with evaluation_mode(run.model):
-        alone = torch.stack([read(run.model, text[None], run.parts)[0, -1] for text in texts])  # (2, V)
+        alone = torch.stack(
+            [read(run.model, text[None], run.parts)[0, -1] for text in texts]
+        )  # (2, V)
         logits = read(run.model, padded, run.parts, real=real)  # (2, 20, V)
     return run.parts.last_logits(logits, real), alone, HEALTHY["last_logits"](logits, real), logits
 
@@ -270,7 +306,8 @@ def _likelihood(run: PatientRun) -> float:
 @torch.no_grad()
 def attention_weights(run: PatientRun) -> Tensor:
     """The weights (H, T, T) of the first block, for one text."""
-    ids, caught = new_texts(run)[:1, :-1], []
+    ids = new_texts(run)[:1, :-1]
+    caught = []
     attention = run.model.blocks[0].attention
     hook = attention.register_forward_pre_hook(lambda _, inputs: caught.append(inputs[:2]))
     try:
@@ -289,7 +326,9 @@ def _copies(run: PatientRun, shift: int) -> float:
 
 
 def _leaked(run: PatientRun) -> float:
-    trained = {tuple(text) for trainer in run.trainers for text in trainer.texts.tolist()}
+    trained = set()
+    for trainer in run.trainers:
+        trained.update(map(tuple, trainer.texts.tolist()))
     return sum(tuple(text) in trained for text in new_texts(run).tolist())
 
 
@@ -341,25 +380,39 @@ MEASUREMENTS: dict[str, Callable[[PatientRun], float]] = {
     "new texts that are in the training texts": _leaked,
     "keys that the first of 8 queries sees": lambda run: run.parts.mask(8, 8)[0].sum().item(),
     "keys that the last of 8 queries sees": lambda run: run.parts.mask(8, 8)[-1].sum().item(),
-    f"keys that a token after {N_BEFORE} others sees": lambda run: run.parts.mask(1, N_BEFORE + 1).sum().item(),
-    "largest attention weight on the next token": lambda run: attention_weights(run).diagonal(1, -2, -1).max().item(),
+    f"keys that a token after {N_BEFORE} others sees": lambda run: (
+        run.parts.mask(1, N_BEFORE + 1).sum().item()
+    ),
+    "largest attention weight on the next token": lambda run: (
+        attention_weights(run).diagonal(1, -2, -1).max().item()
+    ),
     "hooks on the block at the end": lambda run: run.record.hooks[-1],
-    "losses that keep their graph": lambda run: sum(each.requires_grad for each in run.record.losses),
-    "difference of the weights after loading": lambda run: _relative(_weights(run.loaded), _weights(run.half)),
+    "losses that keep their graph": lambda run: sum(
+        each.requires_grad for each in run.record.losses
+    ),
+    "difference of the weights after loading": lambda run: _relative(
+        _weights(run.loaded), _weights(run.half)
+    ),
     "difference of the optimizer's means after loading": lambda run: _relative(
         _moments(run.loaded), _moments(run.half)
     ),
     "batches that differ after resuming": lambda run: _differing(
         run, lambda record: [ids for ids, _ in record.batches]
     ),
-    "learning rates that differ after resuming": lambda run: _differing(run, lambda record: record.rates),
+    "learning rates that differ after resuming": lambda run: _differing(
+        run, lambda record: record.rates
+    ),
     "largest difference of the loss after resuming": lambda run: max(
         abs(again - after).item()
-        for again, after in zip(run.again.losses, run.record.losses[len(run.record.losses) // 2 :], strict=True)
+        for again, after in zip(
+            run.again.losses, run.record.losses[len(run.record.losses) // 2 :], strict=True
+        )
     ),
     "texts that no process reads": _unread,
     "difference between the weights of the processes": _apart,
-    f"position of a token after {N_BEFORE} others": lambda run: run.parts.positions(N_BEFORE, 1).item(),
+    f"position of a token after {N_BEFORE} others": lambda run: run.parts.positions(
+        N_BEFORE, 1
+    ).item(),
     "modules that drop something when it writes": lambda run: sum(
         module.training for module in run.model.modules() if isinstance(module, torch.nn.Dropout)
     ),

@@ -24,12 +24,14 @@ def _initial_weights(model: TransformerLM) -> None:
 
 
 def _mask(n_queries: int, n_keys: int) -> Tensor:
-    """Which keys each query may see, bool (T, S), True = allowed; the queries are the last T of the S positions."""
+    """Which keys each query may see, bool (T, S), True = allowed; the queries are the last T of the
+    S positions.
+    """
     return causal_mask(n_queries, n_keys)
 
 
 def _positions(start: int, n: int) -> Tensor:
-    """The positions (n) of n tokens, of which the first has `start` tokens before it in the cache."""
+    """The positions (n) of n tokens; the first has `start` tokens before it in the cache."""
     return torch.arange(start, start + n)
 
 
@@ -40,9 +42,13 @@ def _batch(texts: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
 
 
 def _loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean loss () of the targets (B, T) that count, in nats; -100 does not count. logits (B, T, V)."""
+    """The mean loss () of the targets (B, T) that count, in nats; -100 does not count. logits (B,
+    T, V).
+    """
     counted = targets != IGNORED
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum") / counted.sum().clamp(min=1)
+    return F.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), reduction="sum"
+    ) / counted.sum().clamp(min=1)
 
 
 def _learning_rate(step: int) -> float:
@@ -56,20 +62,26 @@ def _trained(model: TransformerLM) -> list[nn.Parameter]:
 
 
 def _watch(block: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, float]:
-    """Run `forward()`. Returns its logits, and the root mean square of the output of `block` on the way.
+    """Run `forward()`. Returns its logits, and the root mean square of the output of `block` on the
+    way.
 
     Called at each update.
     """
     sizes: list[float] = []
-    handle = block.register_forward_hook(lambda _, __, output: sizes.append(output.square().mean().sqrt().item()))
+    handle = block.register_forward_hook(
+        lambda _, __, output: sizes.append(output.square().mean().sqrt().item())
+    )
     try:
         return forward(), sizes[-1]
     finally:
         handle.remove()
 
 
-def _saved(model: TransformerLM, optimizer: Optimizer, generator: Generator, step: int) -> dict[str, Any]:
-    """What a checkpoint holds: a dict of `model`, `optimizer`, `generator` and `step`; what is missing starts fresh.
+def _saved(
+    model: TransformerLM, optimizer: Optimizer, generator: Generator, step: int
+) -> dict[str, Any]:
+    """What a checkpoint holds: a dict of `model`, `optimizer`, `generator` and `step`; what is
+    missing starts fresh.
 
     The first two are state dicts, then the generator's state and the number of the last update.
     """
@@ -87,7 +99,9 @@ def _shard(texts: Tensor, rank: int, n_processes: int) -> Tensor:
 
 
 def _average(gradients: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-    """The gradient of each parameter that all processes use; gradients: a list of them for each process."""
+    """The gradient of each parameter that all processes use; gradients: a list of them for each
+    process.
+    """
     return [torch.stack(same).mean(0) for same in zip(*gradients, strict=True)]
 
 
@@ -97,7 +111,9 @@ def _window(ids: Tensor, limit: int) -> Tensor:
 
 
 def _last_logits(logits: Tensor, real: Tensor) -> Tensor:
-    """The logits (B, V) after each text, from all logits (B, T, V); real (B, T) is False for padding."""
+    """The logits (B, V) after each text, from all logits (B, T, V); real (B, T) is False for
+    padding.
+    """
     last = (real * torch.arange(real.shape[1])).argmax(1)
     return logits[torch.arange(len(logits)), last]
 

@@ -1,4 +1,6 @@
-"""A patient as a student meets it: a complaint, instruments, a diagnosis and a fix, each answered with a number."""
+"""A patient as a student meets it: a complaint, instruments, a diagnosis and a fix, each answered
+with a number.
+"""
 
 import inspect
 import math
@@ -45,7 +47,8 @@ class Patient:
     """One ill model. Its run takes place when something is measured for the first time."""
 
     def __init__(self, case: CaseFile, seed: int = 0):
-        self.case, self.seed = case, seed
+        self.case = case
+        self.seed = seed
 
     @property
     def name(self) -> str:
@@ -78,7 +81,9 @@ class Patient:
 
     @staticmethod
     def _signs(signs: Iterable[Sign], run: PatientRun) -> list[tuple[str, str]]:
-        return [(name, shown(take(run, name))) for name in dict.fromkeys(sign.measure for sign in signs)]
+        return [
+            (name, shown(take(run, name))) for name in dict.fromkeys(sign.measure for sign in signs)
+        ]
 
     # The instruments.
 
@@ -97,12 +102,15 @@ class Patient:
     def number(self, name: str) -> float:
         """One measurement.
 
-        Raises ValueError where there is nothing to measure, such as a gradient where nothing is trained.
+        Raises ValueError where there is nothing to measure, such as a gradient where nothing is
+        trained.
         """
         try:
             return take(self._run, name)
         except (IndexError, AttributeError, ValueError, ZeroDivisionError):
-            raise ValueError(f"{self.title}: its run has no {name!r}; choose another measurement") from None
+            raise ValueError(
+                f"{self.title}: its run has no {name!r}; choose another measurement"
+            ) from None
 
     def has(self, name: str) -> bool:
         """Whether its run has this measurement."""
@@ -113,26 +121,40 @@ class Patient:
         return True
 
     def healthy_number(self, name: str) -> float:
-        """One measurement of the run with healthy parts only. Raises KeyError for an unknown name."""
+        """One measurement of the run with healthy parts only.
+
+        Raises KeyError for an unknown name.
+        """
         return take(self._healthy, name)
 
     def curve(self) -> None:
-        """Shows the loss at each update; the rewards, or where nothing is trained, the loss along a long text."""
-        run, levels = self._run, {}
+        """Shows the loss at each update; the rewards, or where nothing is trained, the loss along a
+        long text.
+        """
+        run = self._run
+        levels = {}
         if run.record.losses:
-            title, x, y = "Loss while training", "update", "loss (nats per token)"
+            title = "Loss while training"
+            x = "update"
+            y = "loss (nats per token)"
             points = dict(enumerate(losses(run), 1))
             levels = {"ln V": math.log(run.model.config.vocab_size), "floor of new texts": floor()}
         elif run.rewards:
-            title, x, y = "Reward while training", "update", "letters per token"
+            title = "Reward while training"
+            x = "update"
+            y = "letters per token"
             points = dict(enumerate(run.rewards, 1))
         else:
-            title, x, y = "Loss along a text", "tokens before", "loss (nats)"
+            title = "Loss along a text"
+            x = "tokens before"
+            y = "loss (nats)"
             points = long_losses(run)
         with figures.axes(f"{title}, {self.title}", x, y) as (figure, ax):
             ax.plot(list(points), list(points.values()))
             for (name, value), line in zip(levels.items(), ("--", ":"), strict=False):
-                ax.axhline(value, color=figures.QUIET, linestyle=line, label=f"{name} = {number(value)}")
+                ax.axhline(
+                    value, color=figures.QUIET, linestyle=line, label=f"{name} = {number(value)}"
+                )
             if levels:
                 ax.legend()
         picked = [list(points)[i] for i in figures.spread(len(points), ROWS)]
@@ -141,20 +163,33 @@ class Patient:
         figures.display(figure, alt=f"A line: {y} by {x}.", caption=caption, table=table)
 
     def gradients(self) -> None:
-        """Shows the gradient norm of each matrix at the first update, the largest one, and whether it has changed."""
+        """Shows the gradient norm of each matrix at the first update, the largest one, and whether
+        it has changed.
+        """
         if not self._run.record.losses:
-            return _table_card(self.title, ("gradients", "here"), [("updates of training", "0")]).show()
+            return _table_card(
+                self.title, ("gradients", "here"), [("updates of training", "0")]
+            ).show()
         first = self._run.record.gradients[0]
         rows = [
-            (name.removesuffix(".weight"), shown(first[name]), shown(largest), "yes" if changed else "no")
+            (
+                name.removesuffix(".weight"),
+                shown(first[name]),
+                shown(largest),
+                "yes" if changed else "no",
+            )
             for name, largest, changed in matrices(self._run)
         ]
         _table_card(self.title, ("matrix", "gradient, first", "largest", "changed"), rows).show()
 
     def activations(self) -> None:
         """Shows the root mean square of what each part puts out for a new text."""
-        model, caught = self._run.model, {}
-        parts = {"embedding": model.embed, **{f"block {i}": block for i, block in enumerate(model.blocks, 1)}}
+        model = self._run.model
+        caught = {}
+        parts = {
+            "embedding": model.embed,
+            **{f"block {i}": block for i, block in enumerate(model.blocks, 1)},
+        }
         parts["final norm"] = model.final_norm
 
         def note(name: str) -> Any:
@@ -167,11 +202,15 @@ class Patient:
         finally:
             for hook in hooks:
                 hook.remove()
-        rows = [(name, shown(output.square().mean().sqrt().item())) for name, output in caught.items()]
+        rows = [
+            (name, shown(output.square().mean().sqrt().item())) for name, output in caught.items()
+        ]
         _table_card(self.title, ("output of", "root mean square"), rows).show()
 
     def attention(self) -> None:
-        """Shows how much each of the first tokens of a text attends to each other, the mean of the first block."""
+        """Shows how much each of the first tokens of a text attends to each other, the mean of the
+        first block.
+        """
         weights = attention_weights(self._run).mean(0)[:N_SEEN, :N_SEEN]
         ids = new_texts(self._run)[0, :N_SEEN].tolist()
         words = [shipped().tokenizer.decode([i]).strip() or "(line end)" for i in ids]
@@ -180,7 +219,9 @@ class Patient:
         _table_card(self.title, ("key", *words), rows).show()
 
     def cache_against_full(self) -> None:
-        """Shows how far the logits of a text that is read token by token are from those of one pass."""
+        """Shows how far the logits of a text that is read token by token are from those of one
+        pass.
+        """
         whole, steps, _ = through_cache(self._run)
         apart = (whole - steps).abs().amax(-1).tolist()
         rows = [(f"{i + 1}", shown(apart[i])) for i in (0, 1, 2, 4, 9, 19, 39)]
@@ -193,21 +234,30 @@ class Patient:
         card(f"{self.title} writes", [text_block(each) for each in texts], text).show()
 
     def exchange(self, *names: str) -> None:
-        """Puts healthy parts in for these ones, runs again, and shows what has become of the complaint.
+        """Puts healthy parts in for these ones, runs again, and shows what has become of the
+        complaint.
 
         Raises ValueError for an unknown part; `parts()` lists them.
         """
         run = self._with(names)
-        before, after = self._signs(self.case.symptoms, self._run), self._signs(self.case.symptoms, run)
+        before = self._signs(self.case.symptoms, self._run)
+        after = self._signs(self.case.symptoms, run)
         rows = [(*was, now) for was, (_, now) in zip(before, after, strict=True)]
-        _table_card(f"{self.title}, with a healthy {', '.join(names)}", ("measured", "before", "now"), rows).show()
+        _table_card(
+            f"{self.title}, with a healthy {', '.join(names)}", ("measured", "before", "now"), rows
+        ).show()
 
     def is_ill(self, *names: str) -> bool:
-        """Whether the complaint is still there with healthy parts put in for these ones. Errors as in `exchange`."""
+        """Whether the complaint is still there with healthy parts put in for these ones.
+
+        Errors as in `exchange`.
+        """
         return all(sign.holds(self._with(names)) for sign in self.case.symptoms)
 
     def _with(self, names: Sequence[str]) -> PatientRun:
-        """The run with these parts healthy: all but one are anyway, and the same parts and seed give the same run."""
+        """The run with these parts healthy: all but one are anyway, and the same parts and seed
+        give the same run.
+        """
         for name in names:
             if name not in HEALTHY:
                 raise ValueError(f"there is no part {name!r}; choose from {', '.join(HEALTHY)}")
@@ -217,14 +267,20 @@ class Patient:
 
     @staticmethod
     def parts() -> Card:
-        """The parts of a run, and what a healthy one does: each can be exchanged, and replaced by one of yours."""
+        """The parts of a run, and what a healthy one does: each can be exchanged, and replaced by
+        one of yours.
+        """
         rows = [(_call(name, part), _says(part)) for name, part in HEALTHY.items()]
-        return _table_card("The parts of a run", ("part", "what a healthy one does"), rows, of_words=True)
+        return _table_card(
+            "The parts of a run", ("part", "what a healthy one does"), rows, of_words=True
+        )
 
     @staticmethod
     def measurements() -> Card:
         """The names of all measurements."""
-        return _table_card("What can be measured", ("name",), [(name,) for name in MEASUREMENTS], of_words=True)
+        return _table_card(
+            "What can be measured", ("name",), [(name,) for name in MEASUREMENTS], of_words=True
+        )
 
     @staticmethod
     def causes() -> Card:
@@ -239,7 +295,8 @@ class Patient:
     # Diagnosis and fix.
 
     def treat(self, treatment: Callable[[], tuple[str, dict[str, Any]]]) -> Result:
-        """Answers a diagnosis and a fix that a function returns: `return "softmax twice", {"loss": my_loss}`.
+        """Answers a diagnosis and a fix that a function returns:
+        `return "softmax twice", {"loss": my_loss}`.
 
         The result is that of the diagnosis where this is wrong, and otherwise that of the fix.
         """
@@ -247,7 +304,8 @@ class Patient:
             cause, part = treatment()
         except NotImplementedError:
             return self._answer(False, None, f"{self.title}: {NOT_YET}", "treatment")
-        diagnosis, fixed = self.diagnose(cause), self.fix(**part)
+        diagnosis = self.diagnose(cause)
+        fixed = self.fix(**part)
         return fixed if diagnosis.passed else diagnosis
 
     def diagnose(self, cause: str) -> Result:
@@ -258,8 +316,13 @@ class Patient:
         if cause not in CAUSES:
             raise ValueError(f"there is no cause {cause!r}; causes() lists them")
         if cause == self.case.cause:
-            signs = " ".join(f"The {name}: {value}." for name, value in self._signs(CAUSES[cause].signs, self._run))
-            return self._answer(True, None, f"Yes: {CAUSES[cause].text}. {signs} Now fix it.", "diagnosis")
+            signs = " ".join(
+                f"The {name}: {value}."
+                for name, value in self._signs(CAUSES[cause].signs, self._run)
+            )
+            return self._answer(
+                True, None, f"Yes: {CAUSES[cause].text}. {signs} Now fix it.", "diagnosis"
+            )
         sign = self.contradiction(cause)
         said = (
             f"Not this: {CAUSES[cause].text}. Then the {sign.measure} would be {sign.range}. "
@@ -275,40 +338,61 @@ class Patient:
         return next(sign for sign in CAUSES[cause].signs if not sign.holds(self._run))
 
     def fix(self, **part: Any) -> Result:
-        """Runs the patient with a part of yours, `fix(loss=my_loss)`, under another seed, and says whether it is well.
+        """Runs the patient with a part of yours, `fix(loss=my_loss)`, under another seed, and says
+        whether it is well.
 
         Raises TypeError for anything but one part.
         """
         if len(part) != 1 or not part.keys() <= HEALTHY.keys():
-            raise TypeError(f"give one part, such as fix(loss=my_loss); the parts are {', '.join(HEALTHY)}")
+            raise TypeError(
+                f"give one part, such as fix(loss=my_loss); the parts are {', '.join(HEALTHY)}"
+            )
         ((name, own),) = part.items()
         if isinstance(HEALTHY[name], Real) != (isinstance(own, Real) and not isinstance(own, bool)):
-            raise TypeError(f"{name} must be a {'number' if isinstance(HEALTHY[name], Real) else 'function'}")
+            raise TypeError(
+                f"{name} must be a {'number' if isinstance(HEALTHY[name], Real) else 'function'}"
+            )
         found: list[Result] = []
         if not within(HIDDEN_SECONDS, [lambda: found.append(self._tested(name, own))]):
             return self._answer(
-                False, "does not end", f"The run did not end within {HIDDEN_SECONDS:.0f} seconds.", "fix"
+                False,
+                "does not end",
+                f"The run did not end within {HIDDEN_SECONDS:.0f} seconds.",
+                "fix",
             )
         return self._answer(*found[0], "fix")
 
     def _tested(self, name: str, own: Any) -> Result:
         """What the hidden test finds; whatever the student's function does ends here."""
         try:
-            run = PatientRun(self.case.plan, with_parts(**{self.case.part: self.case.ill, name: own}), HIDDEN_SEED)
+            run = PatientRun(
+                self.case.plan,
+                with_parts(**{self.case.part: self.case.ill, name: own}),
+                HIDDEN_SEED,
+            )
             for sign in self.case.healthy:
                 if not sign.holds(run):
                     value = shown(take(run, sign.measure))
-                    said = f"Not well yet. The {sign.measure} should be {sign.range}. Measured: {value}."
+                    said = (
+                        f"Not well yet. The {sign.measure} should be {sign.range}. Measured: "
+                        f"{value}."
+                    )
                     return Result(False, sign.measure, said)
         except NotImplementedError:
             return Result(False, None, f"{self.title}: {NOT_YET}")
         except Exception as error:
-            return Result(False, "raises an error", f"The run raises {type(error).__name__}: {str(error)[:300]}")
+            return Result(
+                False,
+                "raises an error",
+                f"The run raises {type(error).__name__}: {str(error)[:300]}",
+            )
         held = "; ".join(f"{name} {value}" for name, value in self._signs(self.case.healthy, run))
         return Result(True, None, f"It is well. In a new run with another seed: {held}.")
 
     def _answer(self, passed: bool, mistake: str | None, said: str, what: str) -> Result:
-        tone = "open" if said.endswith(NOT_YET) else "good" if passed else "bad"
+        tone = "good" if passed else "bad"
+        if said.endswith(NOT_YET):
+            tone = "open"
         title = f"{self.title}: {what}"
         card(title, [paragraph(said)], f"{title}\n{unmarked(said)}", tone).show()
         return Result(passed, mistake, said)
@@ -342,7 +426,11 @@ def _says(part: Any) -> str:
 
 
 def _table_card(
-    title: str, head: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str] = (), of_words: bool = False
+    title: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    lines: Sequence[str] = (),
+    of_words: bool = False,
 ) -> Card:
     """A card with some lines and a table."""
     table = number_table(head, rows, of_words=of_words)

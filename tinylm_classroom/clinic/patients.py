@@ -1,4 +1,6 @@
-"""The table of patients: what each does, which of its parts is ill and how, and what must be true when it is well."""
+"""The table of patients: what each does, which of its parts is ill and how, and what must be true
+when it is well.
+"""
 
 import math
 from collections.abc import Callable
@@ -17,9 +19,10 @@ from .run import Plan
 class CaseFile(NamedTuple):
     """One patient.
 
-    name: a word for it. complaint: what its owner says. lesson: the one that it needs. part: the one that is ill, and
-    `ill` what it does. cause: a key of CAUSES. symptoms: what is measured while it is ill. healthy: what the hidden
-    test measures, in a run with another seed. hints: from a nudge to a plan.
+    name: a word for it. complaint: what its owner says. lesson: the one that it needs. part: the
+    one that is ill, and `ill` what it does. cause: a key of CAUSES. symptoms: what is measured
+    while it is ill. healthy: what the hidden test measures, in a run with another seed. hints: from
+    a nudge to a plan.
     """
 
     name: str
@@ -64,7 +67,9 @@ def _without_means(model: Any, optimizer: Any, generator: Any, step: int) -> dic
 
 def _hook_stays(block: Any, forward: Callable) -> tuple[Tensor, float]:
     sizes: list[float] = []
-    block.register_forward_hook(lambda _, __, output: sizes.append(output.square().mean().sqrt().item()))
+    block.register_forward_hook(
+        lambda _, __, output: sizes.append(output.square().mean().sqrt().item())
+    )
     return forward(), sizes[-1]
 
 
@@ -110,7 +115,10 @@ PATIENTS = (
     ),
     CaseFile(
         "floor",
-        "We train on a single batch, again and again. Its loss should go to 0, but it stops far above.",
+        (
+            "We train on a single batch, again and again. Its loss should go to 0, but it stops "
+            "far above."
+        ),
         "03",
         Plan(updates=150, one_batch=True),
         "loss",
@@ -120,13 +128,19 @@ PATIENTS = (
         (Sign("loss at the end", low=0, high=0.3), *AS_ONE_LOSS),
         (
             "Which number does the loss give to predictions that are certain and right?",
-            "Compare where it stops with ln(e + V - 1) - 1. When is the largest probability only e times the others'?",
+            (
+                "Compare where it stops with ln(e + V - 1) - 1. When is the largest probability "
+                "only e times the others'?"
+            ),
             "The loss of lesson 03 takes logits. What does it do with them first?",
         ),
     ),
     CaseFile(
         "too good",
-        "After a few seconds of training the loss on new texts is below the floor, which no model can reach.",
+        (
+            "After a few seconds of training the loss on new texts is below the floor, which no "
+            "model can reach."
+        ),
         "05",
         Plan(updates=350),
         "mask",
@@ -163,14 +177,18 @@ PATIENTS = (
             Sign("loss of a text that it reads token by token", high=1.5),
         ),
         (
-            "Reading at once is right, so the weights are right. What is different when one token comes at a time?",
+            "Reading at once is right, so the weights are right. What is different when one token "
+            "comes at a time?",
             "At which token does the cache begin to differ from one pass?",
             "Which position does a token get that has ten others before it in the cache?",
         ),
     ),
     CaseFile(
         "left behind",
-        "The loss falls as it should. But one matrix is the same, number by number, before and after training.",
+        (
+            "The loss falls as it should. But one matrix is the same, number by number, before and "
+            "after training."
+        ),
         "11",
         Plan(updates=120),
         "trained",
@@ -180,8 +198,14 @@ PATIENTS = (
         (Sign("loss at the end", high=3.0), *ALL_TRAINED),
         (
             "The loss says nothing here. Look at each matrix.",
-            "Has the matrix that never changes a gradient? Both answers are possible, and they have different causes.",
-            "The gradient is there, but somebody has to use it: which parameters does the optimizer hold?",
+            (
+                "Has the matrix that never changes a gradient? Both answers are possible, and they "
+                "have different causes."
+            ),
+            (
+                "The gradient is there, but somebody has to use it: which parameters does the "
+                "optimizer hold?"
+            ),
         ),
     ),
     CaseFile(
@@ -199,9 +223,13 @@ PATIENTS = (
             Sign("loss at the end", high=3.0),
         ),
         (
-            "The losses are right. So something is done more and more often, or on more and more numbers.",
+            "The losses are right. So something is done more and more often, or on more and more "
+            "numbers.",
             "Count what a run holds: tokens in a batch, graphs, hooks.",
-            "What is added at each update must be removed again, also when the forward pass fails. See lesson 16.",
+            (
+                "What is added at each update must be removed again, also when the forward pass "
+                "fails. See lesson 16."
+            ),
         ),
     ),
     CaseFile(
@@ -221,41 +249,63 @@ PATIENTS = (
         (
             "Look along a text: where does the loss jump?",
             "The model can read 128 tokens. Which of 200 does it read?",
-            "To predict the next token it needs the newest ones. Try the slice with numbers 1 to 5 and a limit of 3.",
+            (
+                "To predict the next token it needs the newest ones. Try the slice with numbers 1 "
+                "to 5 and a limit of 3."
+            ),
         ),
     ),
     CaseFile(
         "NaN",
-        "All is well for 299 updates. At update 300 the loss is NaN, and it stays so. Only answers count in its texts:"
-        " the targets of all other tokens are -100.",
+        (
+            "All is well for 299 updates. At update 300 the loss is NaN, and it stays so. Only "
+            "answers count in its texts: the targets of all other tokens are -100."
+        ),
         "11",
         Plan(updates=310, answers=True),
         "loss",
         _divided_by_the_counted,
         "nothing counts",
-        (Sign("first update with NaN", low=300, high=300), Sign("updates with NaN", low=11, high=11)),
+        (
+            Sign("first update with NaN", low=300, high=300),
+            Sign("updates with NaN", low=11, high=11),
+        ),
         (Sign("first update with NaN", high=0), Sign("loss at the end", high=2.5), *AS_ONE_LOSS),
         (
             "Are losses and gradients growing before update 300? If not, it is not an explosion.",
             "What is special about the texts of this update? Count the targets.",
-            "The mean of no numbers is 0 divided by 0. What should the loss be where nothing counts?",
+            (
+                "The mean of no numbers is 0 divided by 0. What should the loss be where nothing "
+                "counts?"
+            ),
         ),
     ),
     CaseFile(
         "padded",
-        "Two texts of different length share a batch. With padding on the left the logits are right, with padding on"
-        " the right they are wrong.",
+        (
+            "Two texts of different length share a batch. With padding on the left the logits are "
+            "right, with padding on the right they are wrong."
+        ),
         "13",
         Plan(padded=True),
         "last_logits",
         _last_column,
         "padding is read",
-        (Sign("error with padding on the left", high=0.01), Sign("error with padding on the right", low=0.5)),
-        (Sign("error with padding on the left", high=0.01), Sign("error with padding on the right", high=0.01)),
+        (
+            Sign("error with padding on the left", high=0.01),
+            Sign("error with padding on the right", low=0.5),
+        ),
+        (
+            Sign("error with padding on the left", high=0.01),
+            Sign("error with padding on the right", high=0.01),
+        ),
         (
             "Are the logits wrong everywhere, or only where they are read?",
             "With padding on the right the last column is not the last token.",
-            "The last real token of each row: find its index from `real`, for padding on either side.",
+            (
+                "The last real token of each row: find its index from `real`, for padding on "
+                "either side."
+            ),
         ),
     ),
     CaseFile(
@@ -276,8 +326,10 @@ PATIENTS = (
     ),
     CaseFile(
         "resumed",
-        "We continue from the checkpoint of half time, with the same batches, and the losses are not those of the run"
-        " that was not interrupted.",
+        (
+            "We continue from the checkpoint of half time, with the same batches, and the losses "
+            "are not those of the run that was not interrupted."
+        ),
         "11",
         Plan(updates=120, resume=True),
         "saved",
@@ -290,7 +342,8 @@ PATIENTS = (
             Sign("learning rates that differ after resuming", high=0),
         ),
         (
-            "After loading, compare one after the other: weights, batches, learning rates, the optimizer.",
+            "After loading, compare one after the other: weights, batches, learning rates, the "
+            "optimizer.",
             "AdamW remembers something of each gradient. Where is it kept?",
             "The checkpoint needs four things. Which of them is missing here?",
         ),

@@ -1,4 +1,6 @@
-"""A run of a patient: a small model is trained, or the shipped one is loaded, and what happens is recorded."""
+"""A run of a patient: a small model is trained, or the shipped one is loaded, and what happens is
+recorded.
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -23,7 +25,8 @@ from tinylm_lib.training.checkpoint import Checkpoint
 T = 16  # tokens of a text in training
 STORIES = 120  # to train on
 LIMIT = 128  # tokens that the shipped model can read
-N_NEW, N_ANSWERS = 8, 16  # tokens that are written for a reward, and texts
+N_NEW = 8  # tokens that are written for a reward
+N_ANSWERS = 16  # texts that are written for it
 REWARD_RATE = 3e-3
 PROMPT = 12  # tokens that a rewarded text begins with
 
@@ -32,10 +35,10 @@ PROMPT = 12  # tokens that a rewarded text begins with
 class Plan:
     """What a run does.
 
-    updates: of training, none with the shipped model. one_batch: the same texts at each update. texts: how many there
-    are to train on. answers: only the second half of each text counts, and at update 300 nothing. resume: whether a
-    second run continues from a checkpoint at half time. rewards: updates by reward. padded: whether it
-    reads texts with padding.
+    updates: of training, none with the shipped model. one_batch: the same texts at each update.
+    texts: how many there are to train on. answers: only the second half of each text counts, and at
+    update 300 nothing. resume: whether a second run continues from a checkpoint at half time.
+    rewards: updates by reward. padded: whether it reads texts with padding.
     """
 
     updates: int = 0
@@ -75,15 +78,19 @@ class OpenAttention(Attention):
 
     def weights(self, x: Tensor, positions: Positions) -> Tensor:
         """The attention weights (B, H, T, T) for x (B, T, C)."""
-        q, k = self.q_norm(self.split(self.q_proj(x))), self.k_norm(self.split(self.k_proj(x)))
-        q, k = self.rotation(q, positions), self.rotation(k, positions)
+        q = self.q_norm(self.split(self.q_proj(x)))
+        k = self.k_norm(self.split(self.k_proj(x)))
+        q = self.rotation(q, positions)
+        k = self.rotation(k, positions)
         scores = q @ k.mT / self.d_head**0.5
         return scores.masked_fill(~self.allowed(*scores.shape[-2:]), -torch.inf).softmax(-1)
 
 
 def build_patient(parts: SimpleNamespace, seed: int, trains: bool) -> TransformerLM:
     """A small model with new weights, or the shipped one."""
-    small = ModelConfig(vocab_size=345, max_seq_len=LIMIT, d_model=32, n_layers=1, n_heads=2, init="xavier")
+    small = ModelConfig(
+        vocab_size=345, max_seq_len=LIMIT, d_model=32, n_layers=1, n_heads=2, init="xavier"
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = TransformerLM(small if trains else shipped().model.config)
@@ -97,13 +104,21 @@ def build_patient(parts: SimpleNamespace, seed: int, trains: bool) -> Transforme
 
 
 def read(
-    model: TransformerLM, ids: Tensor, parts: SimpleNamespace, cache: KVCache | None = None, real: Tensor | None = None
+    model: TransformerLM,
+    ids: Tensor,
+    parts: SimpleNamespace,
+    cache: KVCache | None = None,
+    real: Tensor | None = None,
 ) -> Tensor:
     """The logits (B, T, V) of ids (B, T); real (B, T) is False for padding."""
     at = parts.positions(0 if cache is None else cache.length, ids.shape[1])  # (T)
     if real is not None:
         at = (real.cumsum(1) - 1).clamp_min(0)  # (B, T)
-    where = Positions(at, model.blocks[0].attention.rotation.rows(at), None if real is None else real[:, None, None])
+    where = Positions(
+        at,
+        model.blocks[0].attention.rotation.rows(at),
+        None if real is None else real[:, None, None],
+    )
     x = model.embed(ids)
     for i, block in enumerate(model.blocks):
         x = block(x, where, None if cache is None else partial(cache.extend, i))
@@ -116,15 +131,25 @@ class Trainer:
     """One process: its model, optimizer, generator and texts, and the number of its last update."""
 
     def __init__(self, plan: Plan, parts: SimpleNamespace, seed: int, rank: int = 0):
-        self.model, self.step = build_patient(parts, seed, trains=True), 0
-        self.optimizer = torch.optim.AdamW(parts.trained(self.model), lr=1.0, weight_decay=0.0, fused=True)
+        self.model = build_patient(parts, seed, trains=True)
+        self.step = 0
+        self.optimizer = torch.optim.AdamW(
+            parts.trained(self.model), lr=1.0, weight_decay=0.0, fused=True
+        )
         self.generator = Generator().manual_seed(seed + 1000 * rank)
         texts = tokens(0, STORIES)[: plan.texts * (T + 1)].view(-1, T + 1)  # (N, 17)
         self.texts = parts.shard(texts, rank, plan.processes)
 
     def snapshot(self) -> tuple:
         """Everything that determines how it goes on, copied."""
-        return deepcopy((self.model.state_dict(), self.optimizer.state_dict(), self.generator.get_state(), self.step))
+        return deepcopy(
+            (
+                self.model.state_dict(),
+                self.optimizer.state_dict(),
+                self.generator.get_state(),
+                self.step,
+            )
+        )
 
     def restore(self, checkpoint: dict[str, Any]) -> None:
         """Continue from what a checkpoint holds."""
@@ -155,13 +180,19 @@ class Updates:
 class PatientRun:
     """What has happened with these parts, and the models at its end.
 
-    initial: the first model's weights before training. again: the record of the run that was resumed.
+    initial: the first model's weights before training. again: the record of the run that was
+    resumed.
     """
 
     def __init__(self, plan: Plan, parts: SimpleNamespace, seed: int):
-        self.plan, self.parts, self.seed = plan, parts, seed
+        self.plan = plan
+        self.parts = parts
+        self.seed = seed
         self.measured: dict[str, float] = {}
-        self.record, self.again, self.resumed, self.half = Updates(), Updates(), None, ()
+        self.record = Updates()
+        self.again = Updates()
+        self.resumed = None
+        self.half = ()
         self.rewards: list[float] = []
         self.advantages: list[float] = []
         self.trainers: list[Trainer] = []
@@ -184,7 +215,9 @@ class PatientRun:
             return
         (first,) = self.trainers
         self.half = first.snapshot()
-        checkpoint = deepcopy(self.parts.saved(first.model, first.optimizer, first.generator, first.step))
+        checkpoint = deepcopy(
+            self.parts.saved(first.model, first.optimizer, first.generator, first.step)
+        )
         self._updates(self.trainers, self.record, self.plan.updates - halfway)
         self.resumed = Trainer(self.plan, self.parts, self.seed + 1)
         self.resumed.restore(checkpoint)
@@ -209,7 +242,9 @@ class PatientRun:
             record.rates.append(rate)
 
     def _backward(self, trainer: Trainer, record: Updates) -> None:
-        model, parts, block = trainer.model, self.parts, trainer.model.blocks[0]
+        model = trainer.model
+        parts = self.parts
+        block = trainer.model.blocks[0]
         trainer.step += 1
         if self.plan.one_batch:
             trainer.generator.manual_seed(self.seed)
@@ -224,7 +259,10 @@ class PatientRun:
         loss = parts.loss(logits, targets)
         model.zero_grad()
         loss.backward()
-        norms = {name: 0.0 if p.grad is None else p.grad.norm().item() for name, p in model.named_parameters()}
+        norms = {
+            name: 0.0 if p.grad is None else p.grad.norm().item()
+            for name, p in model.named_parameters()
+        }
         record.losses.append(loss.detach())
         record.gradients.append(norms)
         record.counted.append(int((targets != IGNORED).sum()))
@@ -240,7 +278,9 @@ class PatientRun:
             return
         generator = Generator().manual_seed(self.seed)
         decode = shipped().tokenizer.decode
-        letters = torch.tensor([float(len(decode([i]).strip())) for i in range(shipped().model.config.vocab_size)])
+        letters = torch.tensor(
+            [float(len(decode([i]).strip())) for i in range(shipped().model.config.vocab_size)]
+        )
         # A prompt each: with one for all, chance decides which text it ends with.
         prompt = torch.stack([tokens(7 + i, 1)[:PROMPT] for i in range(N_ANSWERS)])  # (B, P)
         optimizer = torch.optim.Adam(self.model.parameters(), lr=REWARD_RATE, fused=True)

@@ -1,1 +1,1 @@
-"""What instructors and CI use: notebooks built from their sources, the site, the lab, the doctor."""
+"""What instructors and CI use: the built notebooks, the site, the slides, the lab, the doctor."""

@@ -2,7 +2,8 @@
 
     python -m tinylm_classroom.course.build [NN ...] [--check]
 
-Without a number it builds what is stale; `--check` executes nothing and fails if something is stale.
+Without a number it builds what is stale; `--check` executes nothing and fails if something is
+stale.
 """
 
 import sys
@@ -27,7 +28,8 @@ STUDENT_SECONDS = 60
 def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
     """Builds and executes both notebooks of one source; returns one report line for each.
 
-    Raises: ValueError if the source is outside the grammar, a cell fails or the student's copy takes far too long.
+    Raises: ValueError if the source is outside the grammar, a cell fails or the student's copy
+    takes far too long.
     """
     report = []
     lesson = read_lesson(source)
@@ -46,28 +48,46 @@ def build_notebooks(source: Path, notebooks: Path = NOTEBOOKS) -> list[str]:
 
 
 def stale(notebooks: Path = NOTEBOOKS) -> list[str]:
-    """One line for each built notebook that is missing, stale, edited or left over: file, why, and what to do."""
-    places = {path: source for source in _sources(notebooks) for path in _places(source, notebooks).values()}
-    found = {path: f"{why}; run make notebooks" for path, source in places.items() if (why := why_stale(source, path))}
+    """One line for each built notebook that is missing, stale, edited or left over: file, why, and
+    what to do.
+    """
+    places: dict[Path, Path] = {}
+    for source in _sources(notebooks):
+        places |= dict.fromkeys(_places(source, notebooks).values(), source)
+    found = {
+        path: f"{why}; run make notebooks"
+        for path, source in places.items()
+        if (why := why_stale(source, path))
+    }
     built = {*notebooks.glob("*.ipynb"), *notebooks.glob("solutions/*.ipynb")}
     found |= dict.fromkeys(built - places.keys(), "has no source; delete it")
-    found |= dict.fromkeys(_new_pages(notebooks), "has another table of lessons; run make notebooks")
+    found |= dict.fromkeys(
+        _new_pages(notebooks), "has another table of lessons; run make notebooks"
+    )
     return [f"{_shown(path, notebooks)} {text}" for path, text in sorted(found.items())]
 
 
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
     print_anything()
-    parser = ArgumentParser(prog="python -m tinylm_classroom.course.build", description=__doc__.split("\n")[0])
-    parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: build these lessons, stale or not")
-    parser.add_argument("--check", action="store_true", help="execute nothing, fail if a notebook is stale")
+    parser = ArgumentParser(
+        prog="python -m tinylm_classroom.course.build", description=__doc__.split("\n\n")[0]
+    )
+    parser.add_argument(
+        "numbers", nargs="*", metavar="NN", help="two digits: build these lessons, stale or not"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="execute nothing, fail if a notebook is stale"
+    )
     options = parser.parse_args(argv)
     try:
         sources = _sources(notebooks, options.numbers)
         if lines := stale(notebooks) if options.check else []:
             raise ValueError("\n".join(lines))
         for source in () if options.check else sources:
-            if options.numbers or any(why_stale(source, path) for path in _places(source, notebooks).values()):
+            if options.numbers or any(
+                why_stale(source, path) for path in _places(source, notebooks).values()
+            ):
                 print(*build_notebooks(source, notebooks), sep="\n", flush=True)
         pages = {} if options.check else _new_pages(notebooks)
         for page, text in pages.items():
@@ -76,7 +96,11 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
-    print("all notebooks are fresh" if options.check else f"up to date: {', '.join(each.stem for each in sources)}")
+    print(
+        "all notebooks are fresh"
+        if options.check
+        else f"up to date: {', '.join(each.stem for each in sources)}"
+    )
     return 0
 
 
@@ -89,7 +113,9 @@ def _sources(notebooks: Path, numbers: Sequence[str] = ()) -> list[Path]:
 
 
 def _new_pages(notebooks: Path) -> dict[Path, str]:
-    """The pages whose table of lessons is not that of the sources, with the text that they should have."""
+    """The pages whose table of lessons is not that of the sources, with the text that they should
+    have.
+    """
     sources = _sources(notebooks)
     pages = [path for name in PAGES if (path := notebooks.parent / name).exists()]
     texts = {path: path.read_text(encoding="utf-8") for path in pages}

@@ -27,7 +27,8 @@ OUTSIDE = re.compile(
     r"[\"']?(?!data:)[^\s\"'>]+",
     re.IGNORECASE,
 )
-SET_UP = {"torch.manual_seed", "torch.set_grad_enabled", "plt.style.use"}  # what a cell of imports may call
+# what a cell of imports may call
+SET_UP = {"torch.manual_seed", "torch.set_grad_enabled", "plt.style.use"}
 TITLE = re.compile(r"# (?P<number>\d\d) (?P<topic>.+)\n+\*\*(?P<question>.+?)\*\*", re.S)
 
 
@@ -41,7 +42,9 @@ class Page(NamedTuple):
 
 
 class Prose(IPythonRenderer):
-    """Markdown whose formulas become MathML and whose headings are collected for the table of contents."""
+    """Markdown whose formulas become MathML and whose headings are collected for the table of
+    contents.
+    """
 
     def __init__(self) -> None:
         super().__init__(escape=False, exclude_anchor_links=True)
@@ -69,7 +72,10 @@ def built_lessons(notebooks: Path, numbers: Sequence[str] = ()) -> dict[str, Pat
     """
     built = {path.stem[:2]: path for path in sorted(notebooks.glob("*.ipynb"))}
     if unknown := sorted(set(numbers) - built.keys()):
-        raise ValueError(f"no built lesson {', '.join(unknown)}; there are {', '.join(built)}: run make notebooks")
+        raise ValueError(
+            f"no built lesson {', '.join(unknown)}; there are {', '.join(built)}: run make "
+            "notebooks"
+        )
     return built
 
 
@@ -80,8 +86,15 @@ def page_of(path: Path, notebook: NotebookNode) -> Page:
     """
     found = TITLE.match(notebook.cells[0].source) if notebook.cells else None
     if not found:
-        raise ValueError(f"{path.name} begins with no title such as '# 05 Attention' and a question in bold")
-    return Page(f"{path.stem}.html", found["number"], found["topic"].strip(), " ".join(found["question"].split()))
+        raise ValueError(
+            f"{path.name} begins with no title such as '# 05 Attention' and a question in bold"
+        )
+    return Page(
+        f"{path.stem}.html",
+        found["number"],
+        found["topic"].strip(),
+        " ".join(found["question"].split()),
+    )
 
 
 def colored(code: str) -> str:
@@ -90,9 +103,15 @@ def colored(code: str) -> str:
 
 
 def only_imports(code: str) -> bool:
-    """Whether a cell only imports, but for the seed and the look of figures, so that a reader may pass over it."""
+    """Whether a cell only imports, but for the seed and the look of figures, so that a reader may
+    pass over it.
+    """
     try:
-        rest = [line for line in ast.parse(code).body if not isinstance(line, (ast.Import, ast.ImportFrom))]
+        rest = [
+            line
+            for line in ast.parse(code).body
+            if not isinstance(line, (ast.Import, ast.ImportFrom))
+        ]
     except SyntaxError:  # a magic of IPython
         return False
     done = [getattr(line, "value", None) for line in rest]
@@ -108,27 +127,36 @@ def output_html(output: NotebookNode, modules: set[str]) -> str:
     if view := output.data.get(MIME):
         modules.add(view["module"])
         data = f'<script type="application/json">{json_in_html(view["data"])}</script>'
-        return f'<div class="output rich" data-view="{view["module"]}">{data}{output.data["text/html"]}</div>'
+        return (
+            '<div class="output rich" '
+            f'data-view="{view["module"]}">{data}{output.data["text/html"]}</div>'
+        )
     if html := output.data.get("text/html"):
         return f'<div class="output rich">{html}</div>'
     return f'<pre class="output">{escape(strip_ansi(output.data.get("text/plain", "")))}</pre>'
 
 
 def led_to_anchors(content: str, page: Page, headings: list[tuple[int, str, str]]) -> str:
-    """The HTML with its links to headings, as JupyterLab names them, led to the anchors of the page.
+    """The HTML with its links to headings, as JupyterLab names them, led to the anchors of the
+    page.
 
-    Raises: ValueError for a heading that the lesson does not have, and where something would be fetched.
+    Raises: ValueError for a heading that the lesson does not have, and where something would be
+    fetched.
     """
     anchors = {words_of(text).replace(" ", "-"): anchor for _, anchor, text in headings}
 
     def lead(link: re.Match[str]) -> str:
         heading = unquote(unescape(link[1]))
         if heading not in anchors:
-            raise ValueError(f"{page.file}: a link leads to {heading!r}; there is {', '.join(anchors)}")
+            raise ValueError(
+                f"{page.file}: a link leads to {heading!r}; there is {', '.join(anchors)}"
+            )
         return f'href="#{anchors[heading]}"'
 
     if found := OUTSIDE.search(content):
-        raise ValueError(f"{page.file}: a page fetches nothing, so embed what this names: {found[0][:120]}")
+        raise ValueError(
+            f"{page.file}: a page fetches nothing, so embed what this names: {found[0][:120]}"
+        )
     return re.sub(r'href="#([^"]+)"', lead, content)
 
 
@@ -145,7 +173,10 @@ def coded(text: str) -> str:
 
 def lesson_link(page: Page, anchor: str = "") -> str:
     """A link to a lesson, or to an anchor in it, with its number and topic."""
-    return f'<a href="{page.file}{f"#{anchor}" if anchor else ""}">{page.number} {escape(page.topic)}</a>'
+    return (
+        f'<a href="{page.file}{f"#{anchor}" if anchor else ""}">{page.number} '
+        f"{escape(page.topic)}</a>"
+    )
 
 
 def lesson_heading(page: Page) -> str:
@@ -154,11 +185,16 @@ def lesson_heading(page: Page) -> str:
 
 
 def views_script(modules: set[str]) -> str:
-    """The modules of views and `drawView(place)` as one plain script: a page from disk may import nothing."""
+    """The modules of views and `drawView(place)` as one plain script: a page from disk may import
+    nothing.
+    """
     if not modules:
         return ""
     scripts = ((module, source(module)) for module in sorted(modules))
-    drawn = (f"(() => {{\n{text.replace('export default', f'views.{module} =')}}})();" for module, text in scripts)
+    drawn = (
+        f"(() => {{\n{text.replace('export default', f'views.{module} =')}}})();"
+        for module, text in scripts
+    )
     text = "\n".join(["const views = {};", source(SHARED), *drawn, own("course/mount.js")])
     if "</script" in text.lower():
         raise ValueError("a module of a view may not hold </script: the page would end there")
@@ -172,7 +208,10 @@ def write_page(path: Path, html: str) -> Path:
 
 
 def _mathml(formula: str, display: str) -> str:
-    found = convert(formula.replace("{aligned}", "{split}"), display=display)  # the same, under a name that it knows
+    # the same, under a name that it knows
+    found = convert(formula.replace("{aligned}", "{split}"), display=display)
     if unknown := re.search(r"<mi>(\\\w+|&)</mi>", found):
-        raise ValueError(f"no MathML for {unknown[1]} in the formula {formula}: write it with other commands")
+        raise ValueError(
+            f"no MathML for {unknown[1]} in the formula {formula}: write it with other commands"
+        )
     return found

@@ -1,4 +1,6 @@
-"""The tables of lessons in README.md and INSTRUCTORS.md, made from the first lines of their sources."""
+"""The tables of lessons in README.md and INSTRUCTORS.md, made from the first lines of their
+sources.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +9,8 @@ from pathlib import Path
 from .cells import TITLE
 
 PAGES = ("README.md", "INSTRUCTORS.md")
-QUESTIONS, NEEDS = "| lesson | question |", "| lesson | needs | builds | runs | teaches | exercises |"
+QUESTIONS = "| lesson | question |"
+NEEDS = "| lesson | needs | builds | runs | teaches | exercises |"
 FACTS = re.compile(
     r"\*Needs\* (.+?)\. \*Builds\* (.+?)\. \*Runs\* in about (\d+ s)\b.*? "
     r"\*Teaches\* in (?:about )?(\d+) minutes?(?:, plus (\d+) of exercises)?\."
@@ -15,7 +18,9 @@ FACTS = re.compile(
 
 
 def with_tables(page: str, sources: Sequence[Path]) -> str:
-    """A page with its tables of these lessons and their number; a page that has none stays as it is."""
+    """A page with its tables of these lessons and their number; a page that has none stays as it
+    is.
+    """
     rows = {QUESTIONS: map(_question, sources), NEEDS: _needs(sources)}
     for head, lines in rows.items():
         above = re.escape(f"{head}\n{re.sub('[^|]+', '---', head)}\n")
@@ -40,6 +45,9 @@ def _question(source: Path) -> str:
 def _needs(sources: Sequence[Path]) -> list[str]:
     found = [FACTS.search(" ".join(_title(source).split())) for source in sources]
     facts = [match.groups(default="0") if match else ("",) * 3 + ("0",) * 2 for match in found]
-    rows = [f"| {' | '.join((_link(source), *row))} |\n" for source, row in zip(sources, facts, strict=True)]
+    rows = [
+        f"| {' | '.join((_link(source), *row))} |\n"
+        for source, row in zip(sources, facts, strict=True)
+    ]
     teaches, exercises = (sum(int(row[column]) for row in facts) for column in (3, 4))
     return [*rows, f"| all | | | | {teaches} | {exercises} |\n"]

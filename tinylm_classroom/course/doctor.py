@@ -20,13 +20,17 @@ from tinylm_lib.training.loop import choose_device
 from ..display.numbers import rounded
 from ..folders import ROOT, WORK, usable_work
 
-OLDEST, NEWEST = (3, 10), (3, 13)
+OLDEST = (3, 10)
+NEWEST = (3, 13)
 PACKAGES = ("jupyterlab", "ipywidgets", "anywidget", "matplotlib", "safetensors")
 REINSTALL = "run the set-up again: make lab, or the pip line of the README"
 
 
 class Observation(NamedTuple):
-    """What was looked at, what was found, and how to fix it; an empty fix means that all is well."""
+    """What was looked at, what was found, and how to fix it.
+
+    An empty fix means that all is well.
+    """
 
     what: str
     found: str
@@ -46,12 +50,16 @@ def report(findings: list[Observation]) -> str:
         if finding.fix:
             lines.append(f"      -> {finding.fix}")
     broken = sum(bool(finding.fix) for finding in findings)
-    verdict = "This machine is ready." if not broken else f"{broken} of {len(findings)} need a fix: see the arrows."
+    verdict = (
+        "This machine is ready."
+        if not broken
+        else (f"{broken} of {len(findings)} need a fix: see the arrows.")
+    )
     return "\n".join([*lines, verdict])
 
 
 def software() -> Iterator[Observation]:
-    """The interpreter, the packages that the lessons need, and torch with its device and threads."""
+    """The interpreter, the packages that the lessons need, and torch: its device and threads."""
     fits = OLDEST <= sys.version_info[:2] <= NEWEST
     fix = f"install Python {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} and set up again"
     yield Observation("Python", f"⟨{platform.python_version()}⟩", "" if fits else fix)
@@ -59,7 +67,8 @@ def software() -> Iterator[Observation]:
         is_there = importlib.util.find_spec(name) is not None
         found = (f"⟨{importlib.metadata.version(name)}⟩",) if is_there else ("missing", REINSTALL)
         yield Observation(name, *found)
-    found = f"⟨{torch.__version__}⟩, device ⟨{choose_device('auto').type}⟩, ⟨{torch.get_num_threads()} threads⟩"
+    device = choose_device("auto").type
+    found = f"⟨{torch.__version__}⟩, device ⟨{device}⟩, ⟨{torch.get_num_threads()} threads⟩"
     old = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 11)
     yield Observation("torch", found, REINSTALL if old else "")
 
@@ -77,22 +86,33 @@ def own_folder() -> Observation:
     """Where copies of lessons, kept parts and caches go."""
     try:
         folder = usable_work(WORK)
-        return Observation("work folder", "work, in the course" if folder == ROOT / "work" else str(folder))
+        return Observation(
+            "work folder", "work, in the course" if folder == ROOT / "work" else str(folder)
+        )
     except (OSError, ValueError) as error:
         return Observation("work folder", str(WORK), str(error))
 
 
 def disk() -> Observation:
     """Free space where the work is kept."""
-    free = shutil.disk_usage(next(path for path in (WORK, *WORK.parents) if path.exists())).free / 2**30
-    return Observation("free disk", f"⟨{rounded(free, 3)} GiB⟩", "" if free > 1 else "free at least 1 GiB on this disk")
+    free = (
+        shutil.disk_usage(next(path for path in (WORK, *WORK.parents) if path.exists())).free
+        / 2**30
+    )
+    return Observation(
+        "free disk",
+        f"⟨{rounded(free, 3)} GiB⟩",
+        "" if free > 1 else ("free at least 1 GiB on this disk"),
+    )
 
 
 def speed() -> Observation:
     """The rate of a matrix product in fp32, the best of a few."""
     a = torch.randn(512, 512)
     rate = 2 * 512**3 / min(timeit.repeat(lambda: a @ a, number=1, repeat=20)) / 1e9
-    fix = "plug in the charger and close other programs; each lesson will take several times as long"
+    fix = (
+        "plug in the charger and close other programs; each lesson will take several times as long"
+    )
     return Observation("matrix product", f"⟨{rounded(rate, 3)} GFLOP/s⟩", "" if rate > 5 else fix)
 
 
@@ -101,7 +121,9 @@ def device_agrees() -> Observation:
     device = choose_device("auto")
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        config = preset("modern", vocab_size=50, d_model=32, n_layers=2, n_heads=4, n_kv_heads=2, max_seq_len=32)
+        config = preset(
+            "modern", vocab_size=50, d_model=32, n_layers=2, n_heads=4, n_kv_heads=2, max_seq_len=32
+        )
         model = TransformerLM(config)
         ids = torch.randint(50, (2, 20))
         for p in model.parameters():
@@ -110,5 +132,9 @@ def device_agrees() -> Observation:
         here = model(ids)
         there = model.to(device)(ids.to(device)).cpu()
     worst = (here - there).abs().max().item() / here.abs().max().item()
-    fix = f"this torch computes wrongly on {device.type}; use --device cpu, or install another torch"
-    return Observation("same numbers", "on the chosen device as on the CPU", "" if worst < 1e-3 else fix)
+    fix = (
+        f"this torch computes wrongly on {device.type}; use --device cpu, or install another torch"
+    )
+    return Observation(
+        "same numbers", "on the chosen device as on the CPU", "" if worst < 1e-3 else fix
+    )

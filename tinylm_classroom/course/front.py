@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from html import escape
+from itertools import chain
 from string import Template
 from typing import NamedTuple
 
@@ -28,14 +29,15 @@ from .threads import clear_threads, threads_drawing
 MODEL = "model.js"
 # A story of StoryWorld, which the front page shows before the model writes one of its own.
 STORY = (
-    "\nOne stormy evening, shy Elsa ran to Springfield. She brought a golden lantern. There she met Ivan, a pilot with "
-    'a yellow bell. Ivan whispered to Elsa, "Young dreams dance nearby." Then Elsa gave Ivan the golden lantern. Then '
-    "Ivan gave Elsa the yellow bell. Afterwards they left Springfield for Brookside. Often Elsa thought, "
-    '"Young dreams dance nearby."'
+    "\nOne stormy evening, shy Elsa ran to Springfield. She brought a golden lantern. There she "
+    'met Ivan, a pilot with a yellow bell. Ivan whispered to Elsa, "Young dreams dance nearby." '
+    "Then Elsa gave Ivan the golden lantern. Then Ivan gave Elsa the yellow bell. Afterwards they "
+    'left Springfield for Brookside. Often Elsa thought, "Young dreams dance nearby."'
 )
 # How a visitor may begin a story: the model writes on from the first.
 FIRST_WORDS = ("\nOne stormy evening, shy Elsa", "\nOne hot day,", IMPOSSIBLE)
-WIDE, NARROW = 1060, 460  # units of the drawing of this story: for a laptop, and for a phone
+WIDE = 1060  # units of the drawing of this story for a laptop
+NARROW = 460  # and for a phone
 LESSON_GROUPS = (
     "A text becomes numbers",
     "A word looks back",
@@ -44,15 +46,22 @@ LESSON_GROUPS = (
     "Inside, and beyond",
 )
 GROUP_SIZE = 4  # lessons; the last group has all that follow
-SIGNATURE = "signature"  # the tag of the cell whose figure is the lesson's picture, not the first one
-THUMBNAIL, COLORS = (560, 315), 128
+# the tag of the cell whose figure is the lesson's picture, not the first one
+SIGNATURE = "signature"
+THUMBNAIL = (560, 315)
+COLORS = 128
 PREVIEW_SIZE = (1200, 630)  # pixels
-PAPER, RUN, EDGE = 240, 40, 6  # brightness of what is not drawn; pixels of a line, longer than letters; pixels around
+# brightness of what is not drawn; pixels of a line, longer than letters; pixels around
+PAPER = 240
+RUN = 40
+EDGE = 6
 FIGURE = re.compile(r'<img\b[^>]*?\bsrc="data:image/png;base64,([^"]+)"')
 
 
 class MapEntry(NamedTuple):
-    """What the map shows of a lesson: its page, what it builds, its minutes, a picture, and what it has."""
+    """What the map shows of a lesson: its page, what it builds, its minutes, a picture, and what it
+    has.
+    """
 
     page: Page
     builds: str
@@ -64,7 +73,9 @@ class MapEntry(NamedTuple):
 
 @cache
 def model_script() -> str:
-    """The script of the site that has a file of its own: `tinylm`, and `tinylmModel` with the model as data."""
+    """The script of the site that has a file of its own: `tinylm`, and `tinylmModel` with the model
+    as data.
+    """
     shipped = load_pretrained("storyworld")
     data = {"record": live_record(shipped.model, shipped.tokenizer), "stories": stories_record()}
     data["beginnings"] = FIRST_WORDS
@@ -77,11 +88,20 @@ def map_entry(notebook: NotebookNode, page: Page, slides: str = "") -> MapEntry:
     builds, minutes = (facts[2], int(facts[4]) + int(facts[5] or 0)) if facts else ("", 0)
     shown = _shown(notebook)
     picture = _signature(shown)
-    return MapEntry(page, builds, minutes, picture and thumbnail(picture), any(MIME in data for data in shown), slides)
+    return MapEntry(
+        page,
+        builds,
+        minutes,
+        picture and thumbnail(picture),
+        any(MIME in data for data in shown),
+        slides,
+    )
 
 
 def preview(notebook: NotebookNode) -> bytes:
-    """The lesson's first picture on a ground of the size that other sites show with a link; empty if it has none."""
+    """The lesson's first picture on a ground of the size that other sites show with a link; empty
+    if it has none.
+    """
     if not (picture := _signature(_shown(notebook))):
         return b""
     drawn = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
@@ -96,17 +116,22 @@ def preview(notebook: NotebookNode) -> bytes:
 def _shown(notebook: NotebookNode) -> list[dict]:
     """What the cells show, but for questions; the cell of the signature picture comes first."""
     cells = sorted(notebook.cells, key=lambda cell: SIGNATURE not in cell.metadata.get("tags", ()))
-    outputs = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
-    return [data for data in outputs if data.get(MIME, {}).get("module") != "predict"]
+    outputs = chain.from_iterable(cell.get("outputs", ()) for cell in cells)
+    shown = [output.get("data", {}) for output in outputs]
+    return [data for data in shown if data.get(MIME, {}).get("module") != "predict"]
 
 
 def _signature(shown: Sequence[dict]) -> str:
     """The first picture, a PNG in base64; empty if there is none."""
-    return next((found[1] for data in shown if (found := FIGURE.search(data.get("text/html", "")))), "")
+    return next(
+        (found[1] for data in shown if (found := FIGURE.search(data.get("text/html", "")))), ""
+    )
 
 
 def thumbnail(png: str) -> str:
-    """A small picture of what is drawn in the large one, without most of the text around it; both are PNG in base64."""
+    """A small picture of what is drawn in the large one, without most of the text around it; both
+    are PNG in base64.
+    """
     drawn = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
     drawn = drawn.crop(_drawing(np.asarray(drawn).min(-1) < PAPER) or drawn.getbbox())
     drawn.thumbnail(THUMBNAIL, Image.Resampling.LANCZOS)
@@ -116,17 +141,23 @@ def thumbnail(png: str) -> str:
 
 
 def _drawing(ink: np.ndarray) -> tuple[int, int, int, int] | None:
-    """The smallest box with all straight lines and areas of a picture, whose letters are too small to be either.
+    """The smallest box with all straight lines and areas of a picture, whose letters are too small
+    to be either.
 
-    Too small to be read in a thumbnail are the names and numbers of the axes, which are outside. If there are no lines,
-    the box has all the ink; None for an empty picture.
+    Too small to be read in a thumbnail are the names and numbers of the axes, which are outside. If
+    there are no lines, the box has all the ink; None for an empty picture.
     """
     if not ink.any():
         return None
     lines = _in_long_runs(ink) | _in_long_runs(ink.T).T
     left, top, right, bottom = _box(ink)
     box = _box(lines) if lines.any() else (left, top, right, bottom)
-    return max(left, box[0] - EDGE), max(top, box[1] - EDGE), min(right, box[2] + EDGE), min(bottom, box[3] + EDGE)
+    return (
+        max(left, box[0] - EDGE),
+        max(top, box[1] - EDGE),
+        min(right, box[2] + EDGE),
+        min(bottom, box[3] + EDGE),
+    )
 
 
 def _box(ink: np.ndarray) -> tuple[int, int, int, int]:
@@ -143,24 +174,36 @@ def _in_long_runs(ink: np.ndarray) -> np.ndarray:
     return begun - np.pad(begun, ((0, 0), (RUN, 0)))[:, : ink.shape[1]] > 0
 
 
-def front_page(lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str, reference: str) -> str:
-    """The content of the front page, with a search through sections: file, lesson, anchor, heading, text.
+def front_page(
+    lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str, reference: str
+) -> str:
+    """The content of the front page, with a search through sections: file, lesson, anchor, heading,
+    text.
 
     guide, reference: the pages for instructors and of the library's public names, or nothing.
     """
     shipped = load_pretrained("storyworld")
     threads = clear_threads(shipped.model.eval(), shipped.tokenizer, STORY)
-    drawings = {name: threads_drawing(STORY, threads, width) for name, width in (("wide", WIDE), ("narrow", NARROW))}
+    drawings = {
+        name: threads_drawing(STORY, threads, width)
+        for name, width in (("wide", WIDE), ("narrow", NARROW))
+    }
     first = lessons[0].page if lessons else None
     return Template(own("course/front.html")).substitute(
         drawings,
         parameters=f"{count_parameters(shipped.model.config).total:,}",
-        heads="".join(f'<li class="head-{n}">head {n}</li>' for n in range(shipped.model.config.n_heads)),
-        start=f'<a class="start" href="{first.file}">Start with lesson {first.number}</a>' if first else "",
+        heads="".join(
+            f'<li class="head-{n}">head {n}</li>' for n in range(shipped.model.config.n_heads)
+        ),
+        start=f'<a class="start" href="{first.file}">Start with lesson {first.number}</a>'
+        if first
+        else "",
         lessons=len(lessons),
         hours=round(sum(lesson.minutes for lesson in lessons) / 60),
         guide=f'<a href="{guide}">Teaching with TinyLM</a>' if guide else "",
-        reference=f'<a href="{reference}">The reference of all public names</a>' if reference else "",
+        reference=f'<a href="{reference}">The reference of all public names</a>'
+        if reference
+        else "",
         map=_map(lessons),
         sections=json_in_html(sections),
     )

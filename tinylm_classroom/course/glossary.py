@@ -1,4 +1,6 @@
-"""The glossary of the site: the field's terms, each with the paragraph of a lesson that defines it in bold."""
+"""The glossary of the site: the field's terms, each with the paragraph of a lesson that defines it
+in bold.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,49 +12,83 @@ from .cells import Page, lesson_link, words_of
 
 GLOSSARY = "glossary.html"
 INTRODUCTION = (
-    "Each term is explained by the paragraph of the lesson that introduces it. Some terms have two meanings and are "
-    "listed twice."
+    "Each term is explained by the paragraph of the lesson that introduces it. Some terms have two "
+    "meanings and are listed twice."
 )
 
 # The terms that each lesson defines. One in two lessons has two meanings, or two sides.
 TERMS = {
-    "00": "language model, token, distribution, loss, perplexity, causal, autoregressive, decoder-only, ablation",
-    "01": "tokenizer, vocabulary, byte-pair encoding, WordPiece, pre-token, special token, chain rule, unigram, floor",
-    "02": "vector, principal component, tensor, dtype, feature, weight, dot product, linear map, matrix product, "
-    "transpose, bias, gradient, chain rule, backpropagation, learning rate, embedding, one-hot, cosine, stride, "
-    "contiguous, standard deviation, variance, generalizing, Xavier, Kaiming",
-    "03": "score, logit, probability, softmax, sigmoid, temperature, nat, negative log-likelihood, log-sum-exp, "
-    "cross-entropy, padding, bigram",
+    "00": (
+        "language model, token, distribution, loss, perplexity, causal, autoregressive, "
+        "decoder-only, ablation"
+    ),
+    "01": (
+        "tokenizer, vocabulary, byte-pair encoding, WordPiece, pre-token, special token, chain "
+        "rule, unigram, floor"
+    ),
+    "02": (
+        "vector, principal component, tensor, dtype, feature, weight, dot product, linear map, "
+        "matrix product, transpose, bias, gradient, chain rule, backpropagation, learning rate, "
+        "embedding, one-hot, cosine, stride, contiguous, standard deviation, variance, "
+        "generalizing, Xavier, Kaiming"
+    ),
+    "03": (
+        "score, logit, probability, softmax, sigmoid, temperature, nat, negative log-likelihood, "
+        "log-sum-exp, cross-entropy, padding, bigram"
+    ),
     "04": "root mean square, norm, L2 norm, gain, RMSNorm, BatchNorm, explode, vanish",
-    "05": "attention, query, key, value, attention weight, self-attention, cross-attention, encoder, decoder, "
-    "saturated, causal mask, induction head, bag of words",
-    "06": "learned position, sinusoidal position, rotary position embedding, frequency, base, wavelength, "
-    "position interpolation, YaRN, ALiBi",
-    "07": "head, multi-head attention, output projection, zero ablation, mean ablation, backup head, "
-    "grouped-query attention, multi-query attention, rank",
-    "08": "feed-forward, unit, activation function, ReLU, SiLU, GELU, gate, SwiGLU, dead unit, superposition, "
-    "mixture of experts, dropout",
+    "05": (
+        "attention, query, key, value, attention weight, self-attention, cross-attention, encoder, "
+        "decoder, saturated, causal mask, induction head, bag of words"
+    ),
+    "06": (
+        "learned position, sinusoidal position, rotary position embedding, frequency, base, "
+        "wavelength, position interpolation, YaRN, ALiBi"
+    ),
+    "07": (
+        "head, multi-head attention, output projection, zero ablation, mean ablation, backup head, "
+        "grouped-query attention, multi-query attention, rank"
+    ),
+    "08": (
+        "feed-forward, unit, activation function, ReLU, SiLU, GELU, gate, SwiGLU, dead unit, "
+        "superposition, mixture of experts, dropout"
+    ),
     "09": "block, residual connection, residual stream, pre-norm, post-norm, rank collapse",
     "10": "head, logit lens, config, tied, activation, activation patching",
-    "11": "target, validation, momentum, Adam, AdamW, gradient norm, overfitting, early stopping, bits per byte, "
-    "KL divergence, warm-up, clipping, accumulation, bf16, Muon",
-    "12": "greedy decoding, sampling, top-k, top-p, min-p, stop token, seed, repetition penalty, beam search, "
-    "length normalization, constrained decoding, Gumbel-max trick, quality-diversity trade-off, typical set",
+    "11": (
+        "target, validation, momentum, Adam, AdamW, gradient norm, overfitting, early stopping, "
+        "bits per byte, KL divergence, warm-up, clipping, accumulation, bf16, Muon"
+    ),
+    "12": (
+        "greedy decoding, sampling, top-k, top-p, min-p, stop token, seed, repetition penalty, "
+        "beam search, length normalization, constrained decoding, Gumbel-max trick, "
+        "quality-diversity trade-off, typical set"
+    ),
     "13": "KV cache, prefill, decoding, sliding window, speculative decoding",
-    "14": "FLOP, arithmetic intensity, peak, bandwidth, memory-bound, compute-bound, roofline, cache, GPU, MFU, "
-    "profiler, overhead, online softmax, FlashAttention, kernel, quantization, standard error, multiple comparison, "
-    "loss scaling, mixed precision, fusion",
-    "15": "scaling law, irreducible, critical batch size, data-parallel, all-reduce, rank, shard, tensor parallelism, "
-    "pipeline parallelism, IsoFLOP, activation recompute",
-    "16": "shortcut, probe, control task, selectivity, direct logit attribution, hydra effect, positive control",
-    "17": "supervised fine-tuning, log-derivative trick, policy gradient, baseline, advantage, reward hacking, "
-    "penalty, best of n, pass@k, RLHF, reward model, DPO",
+    "14": (
+        "FLOP, arithmetic intensity, peak, bandwidth, memory-bound, compute-bound, roofline, "
+        "cache, GPU, MFU, profiler, overhead, online softmax, FlashAttention, kernel, "
+        "quantization, standard error, multiple comparison, loss scaling, mixed precision, fusion"
+    ),
+    "15": (
+        "scaling law, irreducible, critical batch size, data-parallel, all-reduce, rank, shard, "
+        "tensor parallelism, pipeline parallelism, IsoFLOP, activation recompute"
+    ),
+    "16": (
+        "shortcut, probe, control task, selectivity, direct logit attribution, hydra effect, "
+        "positive control"
+    ),
+    "17": (
+        "supervised fine-tuning, log-derivative trick, policy gradient, baseline, advantage, "
+        "reward hacking, penalty, best of n, pass@k, RLHF, reward model, DPO"
+    ),
     "18": "LoRA, QLoRA",
     "19": "overfit one batch, bisection",
 }
 BLOCK = re.compile(
     r'<h\d id="(?P<anchor>.*?)">(?P<heading>.*?)</h\d>|'
-    r'<(?P<tag>p|li)>(?P<text>.*?)</(?P=tag)>(?:\s*(?:<p>)?(?P<formula><div class="math">.*?</div>))?',
+    r"<(?P<tag>p|li)>(?P<text>.*?)</(?P=tag)>"
+    r'(?:\s*(?:<p>)?(?P<formula><div class="math">.*?</div>))?',
     re.S,
 )
 BOLD = re.compile(r"<strong>(.*?)</strong>", re.S)
@@ -71,15 +107,22 @@ class Mention(NamedTuple):
 
 
 def definitions(lessons: Mapping[Page, str]) -> list[tuple[Mention, list[Mention]]]:
-    """The definition of each term, in alphabetical order, and the first mention of it in each other lesson.
+    """The definition of each term, in alphabetical order, and the first mention of it in each other
+    lesson.
 
     lessons: the HTML of each page. A term that its lesson does not have in bold is left out.
     """
-    mentions = [mention for page, content in lessons.items() for mention in _mentions(page, content)]
+    mentions: list[Mention] = []
+    for page, content in lessons.items():
+        mentions += _mentions(page, content)
     found = []
     for page in lessons:
         for term in filter(None, TERMS.get(page.number, "").split(", ")):
-            spelled = [m._replace(term=term) for m in mentions if m.term in (term.lower(), f"{term.lower()}s")]
+            spelled = [
+                m._replace(term=term)
+                for m in mentions
+                if m.term in (term.lower(), f"{term.lower()}s")
+            ]
             first = {m.page: m for m in reversed(spelled)}
             if defined := first.pop(page, None):
                 found.append((defined, sorted(first.values(), key=lambda m: m.page.number)))
@@ -89,7 +132,9 @@ def definitions(lessons: Mapping[Page, str]) -> list[tuple[Mention, list[Mention
 def glossary_content(found: Sequence[tuple[Mention, Sequence[Mention]]]) -> str:
     """The content of the glossary's page, by letter."""
     groups = groupby(found, lambda pair: pair[0].term[0].upper())
-    shown = (f'<h2 id="{letter}">{letter}</h2>{"".join(map(_entry, group))}' for letter, group in groups)
+    shown = (
+        f'<h2 id="{letter}">{letter}</h2>{"".join(map(_entry, group))}' for letter, group in groups
+    )
     return f"<h1>Glossary</h1><p>{INTRODUCTION}</p>{''.join(shown)}"
 
 
@@ -104,16 +149,24 @@ def _mentions(page: Page, content: str) -> Iterator[Mention]:
         if block["anchor"]:
             place = (block["anchor"], words_of(block["heading"]))
         formula = block["formula"] or ""
-        text = f"<p>{block['text'] if formula else LEADS_ON.sub('', block['text'] or '')}</p>{formula}"
+        text = (
+            f"<p>{block['text'] if formula else LEADS_ON.sub('', block['text'] or '')}</p>{formula}"
+        )
         for term in BOLD.findall(block["text"] or ""):
             yield Mention(words_of(term).lower(), text, page, *place)
 
 
 def _entry(pair: tuple[Mention, Sequence[Mention]]) -> str:
     defined, others = pair
-    text = BOLD.sub(lambda bold: bold[0] if bold[1].lower().startswith(defined.term.lower()) else bold[1], defined.text)
+    text = BOLD.sub(
+        lambda bold: bold[0] if bold[1].lower().startswith(defined.term.lower()) else bold[1],
+        defined.text,
+    )
     text = text.replace('href="#', f'href="{defined.page.file}#')
     where = f"{lesson_link(defined.page, defined.anchor)}, {escape(defined.heading)}"
     links = ", ".join(lesson_link(other.page, other.anchor) for other in others)
     also = f". Also in {links}" if others else ""
-    return f'<h3 id="{term_anchor(defined)}">{escape(defined.term)}</h3>{text}<p class="quiet">{where}{also}</p>'
+    return (
+        f'<h3 id="{term_anchor(defined)}">{escape(defined.term)}</h3>{text}'
+        f'<p class="quiet">{where}{also}</p>'
+    )

@@ -2,9 +2,10 @@
 
     python -m tinylm_lib lab [NN] [--work FOLDER] [--solutions] [options of JupyterLab]
 
-The copies lie in the work folder: FOLDER, or the one that the environment variable TINYLM_WORK names, or `work/` of the
-course. Kept parts, caches and JupyterLab's settings are there, too. A copy is made once and never overwritten after an
-edit: a newer lesson is put next to it. Started by a JupyterHub, `lab` becomes the server that the hub waits for.
+The copies lie in the work folder: FOLDER, or the one that the environment variable TINYLM_WORK
+names, or `work/` of the course. Kept parts, caches and JupyterLab's settings are there, too. A copy
+is made once and never overwritten after an edit: a newer lesson is put next to it. Started by a
+JupyterHub, `lab` becomes the server that the hub waits for.
 """
 
 import argparse
@@ -44,9 +45,11 @@ CACHES = {
 }
 _OFFLINE = (
     "--LabApp.extension_manager=readonly",  # the other one asks the package index
-    "--LanguageServerManager.autodetect=False",  # it would call npm, which writes into the home folder
+    # it would call npm, which writes into the home folder
+    "--LanguageServerManager.autodetect=False",
     "--KernelManager.transport_encryption=auto",  # without it each kernel prints a warning
-    "--ServerApp.use_redirect_file=False",  # a browser in a snap or flatpak cannot read a file in a hidden folder
+    # a browser in a snap or flatpak cannot read a file in a hidden folder
+    "--ServerApp.use_redirect_file=False",
     "--ContentsManager.hide_globs=cache",
     "--ContentsManager.hide_globs=__pycache__",
     "--ServerApp.answer_yes=True",
@@ -54,23 +57,36 @@ _OFFLINE = (
     "--LabApp.log_level=ERROR",
 )
 NO_ANNOUNCEMENTS = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
-# With its state a view lives in a notebook that is opened again; without it only its picture is there.
+# With its state a view lives in a notebook that is opened again; without it only its picture is
+# there.
 SAVED_VIEWS = {"@jupyter-widgets/jupyterlab-manager:plugin": {"saveState": True}}
 HUB = "JUPYTERHUB_SERVICE_URL"  # set by a JupyterHub, which starts servers itself
-START_SECONDS, STOP_SECONDS, ATTEMPTS = 300, 10, 3
+START_SECONDS = 300
+STOP_SECONDS = 10
+ATTEMPTS = 3
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Brings the working copies up to date and runs JupyterLab until it is stopped; returns the exit status.
+    """Brings the working copies up to date and runs JupyterLab until it is stopped; returns the
+    exit status.
 
-    Raises FileNotFoundError without built notebooks, ValueError for an unknown lesson, OSError if Lab does not start.
+    Raises FileNotFoundError without built notebooks, ValueError for an unknown lesson, OSError if
+    Lab does not start.
     """
-    parser = argparse.ArgumentParser(prog="python -m tinylm_lib lab", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m tinylm_lib lab", description=__doc__, allow_abbrev=False
+    )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     says = "the lesson to open, two digits; default: the first"
     parser.add_argument("lesson", nargs="?", default="", metavar="NN", help=says)
-    parser.add_argument("--solutions", action="store_true", help="copy the solutions with the presenter's notes, too")
-    says = "where your copies, kept parts and caches are; default: TINYLM_WORK, or work/ of the course"
+    parser.add_argument(
+        "--solutions",
+        action="store_true",
+        help="copy the solutions with the presenter's notes, too",
+    )
+    says = (
+        "where your copies, kept parts and caches are; default: TINYLM_WORK, or work/ of the course"
+    )
     parser.add_argument("--work", default="", metavar="FOLDER", help=says)
     parser.add_argument("--prepare", action="store_true", help="make the copies and start nothing")
     options, for_jupyter = parser.parse_known_args(list(argv))
@@ -84,11 +100,15 @@ def main(argv: Sequence[str] = ()) -> int:
     if HUB in os.environ:
         os.execve(sys.executable, command(work, name, for_jupyter), _environment(work))
     for asked in {"SIGTERM", "SIGHUP"} & vars(signal).keys():
-        if signal.getsignal(getattr(signal, asked)) is signal.SIG_DFL:  # nohup ignores SIGHUP, so it stays ignored
+        # nohup ignores SIGHUP, so it stays ignored
+        if signal.getsignal(getattr(signal, asked)) is signal.SIG_DFL:
             signal.signal(getattr(signal, asked), _leave)
     process, url = start(work, name, for_jupyter)
     try:
-        print(f"The course is open at\n\n    {url}\n\nCtrl-C stops it. Your notebooks are in {work}", flush=True)
+        print(
+            f"The course is open at\n\n    {url}\n\nCtrl-C stops it. Your notebooks are in {work}",
+            flush=True,
+        )
         return process.wait()
     except KeyboardInterrupt:  # the terminal has sent it to JupyterLab, too
         end(process)
@@ -111,27 +131,36 @@ def find_lesson(notebooks: Path, number: str) -> str:
     names = sorted(path.name for path in notebooks.glob("*.ipynb"))
     found = [name for name in names if name.startswith(f"{number}_" if number else "")]
     if not found:
-        raise ValueError(f"there is no lesson {number!r}; there are {', '.join(name[:2] for name in names)}")
+        raise ValueError(
+            f"there is no lesson {number!r}; there are {', '.join(name[:2] for name in names)}"
+        )
     return found[0]
 
 
 def refresh(notebooks: Path, work: Path) -> list[str]:
-    """Makes a working copy of each notebook that has none, or only an older one; returns one line for each change.
+    """Makes a working copy of each notebook that has none, or only an older one; returns one line
+    for each change.
 
     Raises FileNotFoundError if there is no notebook to copy, ValueError for a damaged one.
     """
     paths = sorted(notebooks.glob("*.ipynb"))
     if not paths:
-        raise FileNotFoundError(f"there is no notebook in {notebooks}; run make notebooks, or get a whole checkout")
+        raise FileNotFoundError(
+            f"there is no notebook in {notebooks}; run make notebooks, or get a whole checkout"
+        )
     work.mkdir(parents=True, exist_ok=True)
     for path in paths:
         if how := _damage(path):
-            raise ValueError(f"{path} is damaged ({how}): run make notebooks, or get it back with git checkout {path}")
-    return [line for path in paths for line in _offer(_loaded(path), path.stem, work)]
+            raise ValueError(
+                f"{path} is damaged ({how}): run make notebooks, or get it back with "
+                f"git checkout {path}"
+            )
+    return [*chain.from_iterable(_offer(_loaded(path), path.stem, work) for path in paths)]
 
 
 def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subprocess.Popen, str]:
-    """Starts JupyterLab on a folder of working copies; returns its process and the address that opens one of them.
+    """Starts JupyterLab on a folder of working copies; returns its process and the address that
+    opens one of them.
 
     Raises OSError if it does not come up.
     """
@@ -140,13 +169,17 @@ def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subproces
     before = {server["pid"] for server in list_running_servers(runtime)}
     deadline = time.monotonic() + START_SECONDS
     for _ in range(ATTEMPTS):
-        process, listed = subprocess.Popen(command(work, name, options), env=environment), False
+        process = subprocess.Popen(command(work, name, options), env=environment)
+        listed = False
         try:
             while time.monotonic() < deadline and process.poll() is None:
                 for server in list_running_servers(runtime):
                     if server["pid"] not in before and Path(server["root_dir"]) == work.resolve():
                         if _answers(server):
-                            return process, f"{server['url']}lab/tree/{quote(name)}?token={server['token']}"
+                            return (
+                                process,
+                                f"{server['url']}lab/tree/{quote(name)}?token={server['token']}",
+                            )
                         listed = True
                 time.sleep(0.1)
         except BaseException:
@@ -156,13 +189,16 @@ def start(work: Path, name: str, options: Sequence[str] = ()) -> tuple[subproces
         if not listed:
             break
     process.terminate()
-    raise OSError(f"JupyterLab did not start, its status is {process.wait()}: see its message above")
+    raise OSError(
+        f"JupyterLab did not start, its status is {process.wait()}: see its message above"
+    )
 
 
 def _answers(server: dict[str, Any]) -> bool:
     """Whether a browser would get through: Jupyter lists a server before it binds the port.
 
-    Where many open the course at once, somebody else's server may get the port first and refuse this one's token.
+    Where many open the course at once, somebody else's server may get the port first and refuse
+    this one's token.
     """
     host = "localhost" if server["hostname"] in ("*", "0.0.0.0", "::") else server["hostname"]
     try:
@@ -177,7 +213,9 @@ def _answers(server: dict[str, Any]) -> bool:
 
 
 def end(process: subprocess.Popen) -> None:
-    """Waits until a JupyterLab that has to stop is gone, and kills it where it hangs on a thread of its own."""
+    """Waits until a JupyterLab that has to stop is gone, and kills it where it hangs on a thread of
+    its own.
+    """
     try:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
@@ -186,7 +224,9 @@ def end(process: subprocess.Popen) -> None:
 
 
 def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
-    """The command line of JupyterLab: this Python's, offline and without questions, the user's options last."""
+    """The command line of JupyterLab: this Python's, offline and without questions, the user's
+    options last.
+    """
     line = [
         sys.executable,
         "-m",
@@ -203,24 +243,40 @@ def command(work: Path, name: str, options: Sequence[str] = ()) -> list[str]:
 
 
 def _environment(work: Path) -> dict[str, str]:
-    """The caller's variables, caches in the work folder where unset, and settings: no pop-up, views are saved."""
+    """The caller's variables, caches in the work folder where unset, and settings: no pop-up, views
+    are saved.
+    """
     cache = work / "cache"
     environment = {variable: str(cache / folder) for variable, folder in CACHES.items()}
-    environment["GOMP_SPINCOUNT"] = "1000"  # spinning threads made training 10 times slower while other work ran
-    environment["JUPYTER_TOKEN"] = secrets.token_hex(16)  # Jupyter logs the address only with a token of its own
-    ours = {variable for variable in CACHES if Path(os.environ.get(variable, "")).absolute().is_relative_to(WORK)}
-    environment |= {variable: value for variable, value in os.environ.items() if variable not in ours}  # make sets ours
+    # spinning threads made training 10 times slower while other work ran
+    environment["GOMP_SPINCOUNT"] = "1000"
+    # Jupyter logs the address only with a token of its own
+    environment["JUPYTER_TOKEN"] = secrets.token_hex(16)
+    ours = {
+        variable
+        for variable in CACHES
+        if Path(os.environ.get(variable, "")).absolute().is_relative_to(WORK)
+    }
+    # make sets ours
+    environment |= {
+        variable: value for variable, value in os.environ.items() if variable not in ours
+    }
     environment["TINYLM_WORK"] = str(work)
     settings = cache / "jupyter" / "course" / "labconfig"
     settings.mkdir(parents=True, exist_ok=True)
-    for name, content in (("page_config", NO_ANNOUNCEMENTS), ("default_setting_overrides", SAVED_VIEWS)):
+    for name, content in (
+        ("page_config", NO_ANNOUNCEMENTS),
+        ("default_setting_overrides", SAVED_VIEWS),
+    ):
         write_whole(settings / f"{name}.json", json.dumps(content).encode())
     paths = [str(settings.parent), environment.get("JUPYTER_CONFIG_PATH", "")]
     return environment | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, paths))}
 
 
 def _has_browser() -> bool:
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if sys.platform.startswith("linux") and not (
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    ):
         return False
     try:
         webbrowser.get()
@@ -230,7 +286,9 @@ def _has_browser() -> bool:
 
 
 def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
-    """Writes the copy where there is none or an unedited older one, next to all that the student has edited."""
+    """Writes the copy where there is none or an unedited older one, next to all that the student
+    has edited.
+    """
     edited: list[Path] = []
     for suffix in chain(("", " (new)"), (f" (new {number})" for number in count(2))):
         path = work / f"{name}{suffix}.ipynb"
@@ -238,7 +296,9 @@ def _offer(built: dict[str, Any], name: str, work: Path) -> Iterator[str]:
         if path.exists() and old.get("version") == _version(built):
             return
         if not path.exists() or old.get("unedited"):
-            write_whole(path, (json.dumps(_copy(built, name), indent=1, ensure_ascii=False) + "\n").encode())
+            write_whole(
+                path, (json.dumps(_copy(built, name), indent=1, ensure_ascii=False) + "\n").encode()
+            )
             if edited:
                 yield from _told(name, path, edited)
             elif old:
@@ -253,7 +313,10 @@ def _told(name: str, new: Path, edited: Sequence[Path]) -> Iterator[str]:
     for path, how in damaged.items():
         yield f"{path.stem} is damaged ({how}): a new one is {new.name}, yours stays as it is"
     if len(damaged) < len(edited):
-        yield f"{name} has changed, and you have edited yours: the new one is {new.name}, yours stays as it is"
+        yield (
+            f"{name} has changed, and you have edited yours: the new one is {new.name}, yours "
+            "stays as it is"
+        )
 
 
 def _damage(path: Path) -> str:
@@ -286,9 +349,13 @@ def _not_json(error: json.JSONDecodeError) -> str:
 
 
 def _version(notebook: dict[str, Any]) -> str:
-    """A digest of the text of all cells: running them, folding them or adding empty ones does not change it."""
+    """A digest of the text of all cells: running them, folding them or adding empty ones does not
+    change it.
+    """
     texts = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
-    return hashlib.sha256(json.dumps([text for text in texts if text[1].strip()]).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([text for text in texts if text[1].strip()]).encode()
+    ).hexdigest()
 
 
 def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
@@ -299,12 +366,16 @@ def _copy(built: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _loaded(path: Path) -> Any:
-    """The JSON of a file; a mark of the byte order before it, which some editors write, does not matter."""
+    """The JSON of a file; a mark of the byte order before it, which some editors write, does not
+    matter.
+    """
     return json.loads(path.read_text(encoding="utf-8-sig"))
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Which version a copy came from and whether it is unedited; nothing is known of other notebooks."""
+    """Which version a copy came from and whether it is unedited; nothing is known of other
+    notebooks.
+    """
     try:
         notebook = _loaded(path)
         version = notebook["metadata"]["tinylm"]["version"]

@@ -1,4 +1,6 @@
-"""The page of further reading: what the lessons cite under Sources, each once, with the lessons that cite it."""
+"""The page of further reading: what the lessons cite under Sources, each once, with the lessons
+that cite it.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,13 +16,17 @@ SOURCES = re.compile(r'<h2 id="(?P<anchor>[^"]*)">Sources</h2>(?P<items>.*?)(?=<
 ITEM = re.compile(r"<li>(.*?)</li>", re.S)
 # A title with an address, or one without, which follows a year.
 SOURCE = re.compile(
-    r'(?P<before>.*?)(?:<a href="(?P<address>http[^"]*)">(?P<title>.*?)</a>|(?<=\d{4}, )(?P<alone><em>.*?</em>))', re.S
+    r'(?P<before>.*?)(?:<a href="(?P<address>http[^"]*)">(?P<title>.*?)</a>|(?<=\d{4}, '
+    r")(?P<alone><em>.*?</em>))",
+    re.S,
 )
 CLAUSE = re.compile(r"(?<!et al)[.;?]\s+")  # its end
 
 
 class Citation(NamedTuple):
-    """A source in a lesson: what it is cited for, by whom it is, its title as HTML, its address or nothing."""
+    """A source in a lesson: what it is cited for, by whom it is, its title as HTML, its address or
+    nothing.
+    """
 
     topic: str
     authors: str
@@ -41,12 +47,16 @@ def citations(page: Page, content: str) -> Iterator[Citation]:
                 topic = named or topic
                 authors = "" if authors.startswith(",") else authors.strip(" ,")
                 title = source["title"] or source["alone"]
-                yield Citation(topic, authors, title, source["address"] or "", page, sources["anchor"])
+                yield Citation(
+                    topic, authors, title, source["address"] or "", page, sources["anchor"]
+                )
 
 
 def reading_content(lessons: Mapping[Page, str]) -> str:
     """The content of the page. lessons: the HTML of each."""
-    cited = [citation for page, content in lessons.items() for citation in citations(page, content)]
+    cited: list[Citation] = []
+    for page, content in lessons.items():
+        cited += citations(page, content)
     addresses = {_name(one): one.address for one in cited if one.address}
     sources: dict[str, list[Citation]] = {}
     for one in cited:
@@ -68,7 +78,10 @@ def _entry(same: Sequence[Citation]) -> str:
     title = max((one.title for one in same), key=len)
     if address := next((one.address for one in same if one.address), ""):
         title = f'<a href="{address}">{title}</a>'
-    lead = f"{topic}: " * bool(topic) + f"{authors}, " * bool(authors)
-    others = {one.page: lesson_link(one.page, one.anchor) for one in same if one.page != same[0].page}
+    lead = f"{topic}: " if topic else ""
+    lead += f"{authors}, " if authors else ""
+    others = {
+        one.page: lesson_link(one.page, one.anchor) for one in same if one.page != same[0].page
+    }
     also = f' <span class="quiet">· also in {", ".join(others.values())}</span>' if others else ""
     return f"<li>{escape(lead)}{title}{also}</li>"

@@ -1,7 +1,8 @@
-"""Writes the reference of the library's public names into the site: one page for each file, made from the docstrings.
+"""Writes the reference of the library's public names into the site: one page for each file, made
+from the docstrings.
 
-pdoc finds the names, their signatures and their sources. Here our docstrings become HTML, and the pages look like the
-site and fetch nothing.
+pdoc finds the names, their signatures and their sources. Here our docstrings become HTML, and the
+pages look like the site and fetch nothing.
 """
 
 import dataclasses
@@ -40,21 +41,32 @@ def write_reference(folder: Path) -> Path:
     for module in modules.values():
         if module.modulename == TOP:
             offered = {name: getattr(module.obj, name) for name in module.obj.__all__}
-            module.members = {k: module.members.get(k) or modules[o.__name__] for k, o in offered.items()}
+            module.members = {
+                k: module.members.get(k) or modules[o.__name__] for k, o in offered.items()
+            }
         else:  # what a room offers is described where it is defined
-            module.members = {k: m for k, m in module.members.items() if m.taken_from[0] == module.modulename}
+            module.members = {
+                k: m for k, m in module.members.items() if m.taken_from[0] == module.modulename
+            }
         _describe(module)
     _configure(modules)
-    pages = {name.replace(".", "/") + ".html": render.html_module(module, modules) for name, module in modules.items()}
+    pages = {
+        name.replace(".", "/") + ".html": render.html_module(module, modules)
+        for name, module in modules.items()
+    }
     pages["index.html"] = render.html_index(modules)
-    pages["search.js"] = render.search_index({name: module for name, module in modules.items() if name != TOP})
+    pages["search.js"] = render.search_index(
+        {name: module for name, module in modules.items() if name != TOP}
+    )
     for name, text in pages.items():
         write_whole(folder / name, text.encode())
     return folder / f"{TOP}.html"
 
 
 def rooms() -> list[str]:
-    """The names of the library's modules, without the old door of the lessons and the command line's entry."""
+    """The names of the library's modules, without the old door of the lessons and the command
+    line's entry.
+    """
     package = Path(tinylm_lib.__file__).parent
     paths = (path.relative_to(package).with_suffix("") for path in package.rglob("*.py"))
     shown = {path.parts for path in paths if path.parts not in (("classroom",), ("__main__",))}
@@ -62,7 +74,9 @@ def rooms() -> list[str]:
 
 
 def html(docstring: str, arguments: Collection[str] = ()) -> str:
-    """A docstring of ours as HTML: paragraphs, and lists of its arguments and of what it returns and raises."""
+    """A docstring of ours as HTML: paragraphs, and lists of its arguments and of what it returns
+    and raises.
+    """
     argument = "|".join(map(re.escape, arguments)) or r"(?!)"
     label = rf"(?:{argument})(?:, (?:{argument}))*(?: \((?:[^()]|\([^()]*\))*\))?:(?=\s)"
     start = re.compile(rf"(?:^|(?<=\. ))({label}|{WORDS})", re.M)
@@ -73,9 +87,12 @@ def html(docstring: str, arguments: Collection[str] = ()) -> str:
             continue
         text, *items = start.split(paragraph)
         shown += [f"<p>{_inline(text)}</p>"] if text.strip() else []
-        rows = "".join(_row(name.rstrip(":"), rest) for name, rest in zip(items[::2], items[1::2], strict=True))
+        rows = "".join(
+            _row(name.rstrip(":"), rest) for name, rest in zip(items[::2], items[1::2], strict=True)
+        )
         shown += [f"<dl>{rows}</dl>"] if rows else []
-    return re.sub(rf"<code>({argument})</code>", r'<code class="argument">\1</code>', "\n".join(shown))
+    marked = r'<code class="argument">\1</code>'
+    return re.sub(rf"<code>({argument})</code>", marked, "\n".join(shown))
 
 
 def _row(name: str, text: str) -> str:
@@ -114,7 +131,10 @@ def _fields(kind: type) -> Iterator[tuple[str, str]]:
     if dataclasses.is_dataclass(kind):
         for field in dataclasses.fields(kind):
             choices = ", ".join(field.metadata.get("choices", ()))
-            yield field.name, field.metadata.get("help", "") + (f": one of {choices}" if choices else "")
+            yield (
+                field.name,
+                field.metadata.get("help", "") + (f": one of {choices}" if choices else ""),
+            )
     yield from dict.fromkeys(getattr(kind, "_fields", ()), "").items()
 
 
@@ -140,10 +160,14 @@ def _configure(modules: dict[str, doc.Module]) -> None:
 def _cross_linked(modules: dict[str, doc.Module]) -> Callable[[Any, str], Markup]:
     """A filter of pdoc's templates: HTML whose code that is a public name links to it."""
     places: dict[str, tuple[str, str]] = {}
-    for name, module in sorted(modules.items(), reverse=True):  # the top comes last: what it offers is found there
+    # the top comes last: what it offers is found there
+    for name, module in sorted(modules.items(), reverse=True):
         for member in module.members.values():
             if member.kind != "module" and member.docstring:
-                places[member.name] = places[f"{name.rpartition('.')[2]}.{member.name}"] = (name, member.name)
+                places[member.name] = places[f"{name.rpartition('.')[2]}.{member.name}"] = (
+                    name,
+                    member.name,
+                )
 
     @pass_context
     def cross_linked(context: Any, text: str) -> Markup:

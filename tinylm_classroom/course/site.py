@@ -1,4 +1,5 @@
-"""Exports the built lessons as a site: one file each and an index with a search, all from disk, without a network.
+"""Exports the built lessons as a site: one file each and an index with a search, all from disk,
+without a network.
 
 The reference of the library lies next to them, in api/.
 
@@ -49,8 +50,8 @@ PREVIEW = "preview.png"  # as page.html names it
 DECKS = {".html": "Slides", ".pdf": "Handout (PDF)"}
 MODEL_TAG = f'<script src="{MODEL}" defer></script>'
 DESCRIPTION = (
-    "A course and a small library: build a modern language model, piece by piece. A trained model of the course writes "
-    "in this page."
+    "A course and a small library: build a modern language model, piece by piece. A trained model "
+    "of the course writes in this page."
 )
 LISTS = {  # pages that are computed from all lessons: their title and what they list
     GLOSSARY: ("Glossary", "The terms of the course"),
@@ -59,15 +60,18 @@ LISTS = {  # pages that are computed from all lessons: their title and what they
 }
 LIST_LINKS = [f'<a href="{file}">{title}</a>' for file, (title, _) in LISTS.items()]
 SEARCH = (
-    '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all lessons" '
-    'placeholder="Search all lessons"></form>'
+    '<form role="search" action="index.html"><input type="search" name="q" aria-label="Search all '
+    'lessons" placeholder="Search all lessons"></form>'
 )
 LISTED = re.compile(r'<h2 id="(.*?)">(.*?)</h2>', re.S)
-HOME = f'<a class="home" href="index.html">TinyLM<span class="long">: all lessons</span></a>{SEARCH}'
+HOME = (
+    f'<a class="home" href="index.html">TinyLM<span class="long">: all lessons</span></a>{SEARCH}'
+)
 
 
 class Rendered(NamedTuple):
-    """A lesson as HTML, the headings in it (level, anchor, HTML), what each section says, and the views it needs.
+    """A lesson as HTML, the headings in it (level, anchor, HTML), what each section says, and the
+    views it needs.
 
     asks: whether one of the views can be answered by a model of the site.
     """
@@ -80,9 +84,11 @@ class Rendered(NamedTuple):
 
 
 def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str = "") -> list[Path]:
-    """Writes a page for each built lesson, or for the lessons named, and the index; returns the paths written.
+    """Writes a page for each built lesson, or for the lessons named, and the index; returns the
+    paths written.
 
-    url: the address where the folder will be published, for the picture that other sites show with a link to it.
+    url: the address where the folder will be published, for the picture that other sites show with
+    a link to it.
     Raises: ValueError for a lesson that is not built or a page that would need the network.
     """
     built = built_lessons(notebooks, numbers)
@@ -91,24 +97,34 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
     folder.mkdir(parents=True, exist_ok=True)
     known = [path for path in lessons if path in wanted or (folder / f"{path.stem}.html").exists()]
     pages = [page_of(path, lessons[path]) for path in known]
-    written, sections, contents = [], [], {}
-    for place, path in enumerate(known):
-        rendered = render(lessons[path], pages[place])
-        contents[pages[place]] = rendered.content
-        sections += _sections(rendered, pages[place])
+    written = []
+    sections = []
+    contents = {}
+    for i, (path, page) in enumerate(zip(known, pages, strict=True)):
+        rendered = render(lessons[path], page)
+        contents[page] = rendered.content
+        sections += _sections(rendered, page)
         if path in wanted:
-            around = (pages[place - 1] if place else None, pages[place + 1] if place + 1 < len(pages) else None)
-            slides = slide_links(folder, pages[place])
-            written.append(
-                write_page(folder / f"{path.stem}.html", lesson_page(rendered, pages[place], *around, slides))
-            )
+            before = pages[i - 1] if i > 0 else None
+            after = pages[i + 1] if i + 1 < len(pages) else None
+            html = lesson_page(rendered, page, before, after, slide_links(folder, page))
+            written.append(write_page(folder / f"{path.stem}.html", html))
     terms = definitions(contents)
-    sections += [[GLOSSARY, "Glossary", term_anchor(one), one.term, words_of(one.text)] for one, _ in terms]
-    lists = {GLOSSARY: glossary_content(terms), MISTAKES: mistakes_content(pages, find_sections(notebooks))}
-    lists[READING] = reading_content(contents)
-    written += [write_page(folder / file, list_page(file, content)) for file, content in lists.items()]
+    sections += [
+        [GLOSSARY, "Glossary", term_anchor(one), one.term, words_of(one.text)] for one, _ in terms
+    ]
+    lists = {
+        GLOSSARY: glossary_content(terms),
+        MISTAKES: mistakes_content(pages, find_sections(notebooks)),
+        READING: reading_content(contents),
+    }
+    for file, content in lists.items():
+        written.append(write_page(folder / file, list_page(file, content)))
     reference = REFERENCE if (folder / REFERENCE).exists() else ""
-    cards = [map_entry(lessons[path], page, slide_links(folder, page)) for path, page in zip(known, pages, strict=True)]
+    cards = [
+        map_entry(lessons[path], page, slide_links(folder, page))
+        for path, page in zip(known, pages, strict=True)
+    ]
     written.append(write_page(folder / MODEL, model_script()))  # the only file that a page fetches
     if (handbook := notebooks.parent / "INSTRUCTORS.md").exists():
         guide = guide_page(handbook.read_text(encoding="utf-8"), [page.file for page in pages])
@@ -118,17 +134,27 @@ def export(notebooks: Path, folder: Path, numbers: Sequence[str] = (), url: str 
     if picture := next(filter(None, map(preview, lessons.values())), b""):
         written.append(folder / PREVIEW)
         write_whole(written[-1], picture)
-    for path in written if url else ():
-        if path.suffix == ".html":
-            html = path.read_text(encoding="utf-8")
-            write_page(path, html.replace(f'content="{PREVIEW}"', f'content="{url.rstrip("/")}/{PREVIEW}"', 1))
+    if url:
+        _name_preview([path for path in written if path.suffix == ".html"], url.rstrip("/"))
     return written
 
 
+def _name_preview(pages: Sequence[Path], url: str) -> None:
+    """Makes the address of the picture in these pages a whole one, as other sites need it."""
+    for path in pages:
+        html = path.read_text(encoding="utf-8")
+        html = html.replace(f'content="{PREVIEW}"', f'content="{url}/{PREVIEW}"', 1)
+        write_page(path, html)
+
+
 def slide_links(folder: Path, page: Page) -> str:
-    """Links to the slides and the handout of a lesson, where the folder `slides` of the site has them."""
+    """Links to the slides and the handout of a lesson, where the folder `slides` of the site has
+    them.
+    """
     files = {f"slides/{Path(page.file).with_suffix(kind)}": what for kind, what in DECKS.items()}
-    there = [f'<a href="{file}">{what}</a>' for file, what in files.items() if (folder / file).exists()]
+    there = [
+        f'<a href="{file}">{what}</a>' for file, what in files.items() if (folder / file).exists()
+    ]
     return f'<p class="slides">{" · ".join(there)}</p>' if there else ""
 
 
@@ -137,7 +163,11 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
 
     Raises: ValueError where something would be fetched from elsewhere.
     """
-    prose, modules, shown, texts, codes = Prose(), set(), [], [""], [""]
+    prose = Prose()
+    modules = set()
+    shown = []
+    texts = [""]
+    codes = [""]
     markdown = MarkdownWithMath(renderer=prose)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -151,13 +181,21 @@ def render(notebook: NotebookNode, page: Page) -> Rendered:
             codes[-1] += f"\n{escape(cell.source)}"
     content = led_to_anchors("\n".join(shown), page, prose.headings)
     said = [words_of(text + code) for text, code in zip(texts, codes, strict=True)]
-    outputs = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())]
-    asks = any("model" in data[MIME]["data"] for data in outputs if MIME in data)
-    return Rendered(content, prose.headings, said[1:], modules, asks)
+    return Rendered(content, prose.headings, said[1:], modules, any(map(_asks, notebook.cells)))
+
+
+def _asks(cell: NotebookNode) -> bool:
+    """Whether a view in its outputs can be answered by a model."""
+    shown = [output.get("data", {}) for output in cell.get("outputs", ())]
+    return any("model" in data[MIME]["data"] for data in shown if MIME in data)
 
 
 def lesson_page(
-    rendered: Rendered, page: Page, before: Page | None = None, after: Page | None = None, slides: str = ""
+    rendered: Rendered,
+    page: Page,
+    before: Page | None = None,
+    after: Page | None = None,
+    slides: str = "",
 ) -> str:
     """The whole HTML of one lesson. slides: links to them, as HTML."""
     links = [(before, "before", "← ", ""), (after, "next", "", " →")]
@@ -172,15 +210,24 @@ def lesson_page(
         f'<code>make lab ARGS="{page.number}"</code></p>'
     )
     top = f'<p class="around">{around}</p>' if around else ""
-    navigation = f'<nav aria-label="This lesson">{HOME}{top}{_contents(rendered.headings, slides + run)}</nav>'
+    navigation = (
+        f'<nav aria-label="This lesson">{HOME}{top}'
+        f"{_contents(rendered.headings, slides + run)}</nav>"
+    )
     content = rendered.content + (f"<footer>{around}</footer>" if around else "")
-    title, script = f"{page.number} {page.topic} · TinyLM", views_script(rendered.modules)
+    title = f"{page.number} {page.topic} · TinyLM"
+    script = views_script(rendered.modules)
     model = MODEL_TAG if rendered.asks else ""
-    return _fill(title, "lesson", content, script, navigation, page.question, own("course/code.css"), model)
+    return _fill(
+        title, "lesson", content, script, navigation, page.question, own("course/code.css"), model
+    )
 
 
 def guide_page(text: str, lessons: Collection[str]) -> str:
-    """The HTML of a page in Markdown. Its links to notebooks lead to the lessons among these files; others are text."""
+    """The HTML of a page in Markdown.
+
+    Its links to notebooks lead to the lessons among these files; others are text.
+    """
     prose = Prose()
     content = MarkdownWithMath(renderer=prose).render(text)
 
@@ -191,40 +238,58 @@ def guide_page(text: str, lessons: Collection[str]) -> str:
     content = re.sub(r'<a href="(?!https?:)([^"]*)">(.*?)</a>', lead, content)
     navigation = f'<nav aria-label="This page">{HOME}{_contents(prose.headings)}</nav>'
     title = words_of(prose.headings[0][2])
-    return _fill(f"{title} · TinyLM", "lesson", content, "", navigation, title, own("course/code.css"))
+    return _fill(
+        f"{title} · TinyLM", "lesson", content, "", navigation, title, own("course/code.css")
+    )
 
 
 def list_page(file: str, content: str) -> str:
-    """The HTML of one of LISTS; the headings of the second rank in its content become the table of contents."""
+    """The HTML of one of LISTS; the headings of the second rank in its content become the table of
+    contents.
+    """
     title, description = LISTS[file]
     headings = [(2, anchor, escape(words_of(text))) for anchor, text in LISTED.findall(content)]
     navigation = f'<nav aria-label="This page">{HOME}{_contents(headings)}</nav>'
-    return _fill(f"{title} · TinyLM", "lesson", content, "", navigation, description, own("course/code.css"))
+    return _fill(
+        f"{title} · TinyLM", "lesson", content, "", navigation, description, own("course/code.css")
+    )
 
 
 def index_page(
-    lessons: Sequence[MapEntry], sections: Sequence[Sequence[str]], guide: str = "", reference: str = ""
+    lessons: Sequence[MapEntry],
+    sections: Sequence[Sequence[str]],
+    guide: str = "",
+    reference: str = "",
 ) -> str:
-    """The HTML of the front page, with a search through the sections of lessons: file, lesson, anchor, heading, text.
+    """The HTML of the front page, with a search through the sections of lessons: file, lesson,
+    anchor, heading, text.
 
-    guide, reference: the pages for instructors and of the library's public names, where there are such.
+    guide, reference: the pages for instructors and of the library's public names, where there are
+    such.
     """
     links = '<a href="#lessons">Lessons</a>' + "".join(LIST_LINKS)
     links += f'<a href="{reference}">Reference</a>' if reference else ""
-    navigation = f'<nav aria-label="This site"><a class="home" href="index.html">TinyLM</a>{links}{SEARCH}</nav>'
+    navigation = (
+        '<nav aria-label="This site"><a class="home" href="index.html">TinyLM</a>'
+        f"{links}{SEARCH}</nav>"
+    )
     found = '<p class="quiet" role="status"></p><ul class="found"></ul>'
     content = f'{found}<div class="front">{front_page(lessons, sections, guide, reference)}</div>'
     script = "".join(f"{{\n{own(name)}}}\n" for name in ("course/search.js", "course/front.js"))
-    title, look = "TinyLM: build a language model", own("course/front.css")
+    title = "TinyLM: build a language model"
+    look = own("course/front.css")
     return _fill(title, "index", content, script, navigation, DESCRIPTION, look, MODEL_TAG)
 
 
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
     print_anything()
-    parser = ArgumentParser(prog="python -m tinylm_lib site", description=__doc__.split("\n")[0])
+    about = __doc__.split("\n\n")[0]
+    parser = ArgumentParser(prog="python -m tinylm_lib site", description=about)
     parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: only these lessons")
-    parser.add_argument("--to", type=Path, default=WORK / "site", metavar="FOLDER", help="default: work/site")
+    parser.add_argument(
+        "--to", type=Path, default=WORK / "site", metavar="FOLDER", help="default: work/site"
+    )
     parser.add_argument("--url", default="", help="where the folder will be published: https://...")
     options = parser.parse_args(argv)
     try:
@@ -238,30 +303,57 @@ def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
 
 
 def _contents(headings: Sequence[tuple[int, str, str]], after: str = "") -> str:
-    lines = "".join(f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in headings if level == 2)
+    lines = "".join(
+        f'<li><a href="#{anchor}">{text}</a></li>' for level, anchor, text in headings if level == 2
+    )
     lists = f"<p>{' · '.join(LIST_LINKS)}</p>"
-    return f'<details class="contents"><summary>Contents</summary><ol>{lines}</ol>{lists}{after}</details>'
+    return (
+        '<details class="contents"><summary>Contents</summary>'
+        f"<ol>{lines}</ol>{lists}{after}</details>"
+    )
 
 
 def _sections(rendered: Rendered, page: Page) -> list[list[str]]:
     """What the search knows of a lesson: its sections with what they say, but for the sources."""
     lesson = f"{page.number} {page.topic}"
     found = zip(rendered.headings, rendered.texts, strict=True)
-    return [[page.file, lesson, anchor, words_of(text), said] for (_, anchor, text), said in found if text != "Sources"]
+    return [
+        [page.file, lesson, anchor, words_of(text), said]
+        for (_, anchor, text), said in found
+        if text != "Sources"
+    ]
 
 
 def _code_cell(cell: NotebookNode, modules: set[str]) -> str:
-    code = f'<pre class="code"><code>{colored(cell.source)}</code></pre>' if cell.source.strip() else ""
+    code = ""
+    if cell.source.strip():
+        code = f'<pre class="code"><code>{colored(cell.source)}</code></pre>'
     folded = "Code" if cell.metadata.get("jupyter", {}).get("source_hidden") else ""
     folded = "Imports" if only_imports(cell.source) else folded
     if folded:
         code = f"<details><summary>{folded}</summary>{code}</details>"
-    return f'<div class="cell">{code}{"".join(output_html(output, modules) for output in cell.outputs)}</div>'
+    outputs = "".join(output_html(output, modules) for output in cell.outputs)
+    return f'<div class="cell">{code}{outputs}</div>'
 
 
 def _fill(
-    title: str, kind: str, content: str, script: str, navigation: str, description: str, style: str, model: str = ""
+    title: str,
+    kind: str,
+    content: str,
+    script: str,
+    navigation: str,
+    description: str,
+    style: str,
+    model: str = "",
 ) -> str:
     words = {"title": escape(title), "description": escape(description)}
-    parts = {"kind": kind, "content": content, "script": script, "navigation": navigation, "style": style}
-    return Template(own("course/page.html")).substitute(words, head=page_head(title), model=model, **parts)
+    parts = {
+        "kind": kind,
+        "content": content,
+        "script": script,
+        "navigation": navigation,
+        "style": style,
+    }
+    return Template(own("course/page.html")).substitute(
+        words, head=page_head(title), model=model, **parts
+    )

@@ -1,9 +1,10 @@
-"""Makes offline slides of the built lessons with reveal.js: one file each, whose views work without a kernel.
+"""Makes offline slides of the built lessons with reveal.js: one file each, whose views work without
+a kernel.
 
 python -m tinylm_lib slides [NN ...] [--to FOLDER] [--instructor] [--pdf]
 
-Students' slides have no solutions and no notes; with `--instructor` NN_topic_instructor.html has both, and the key S
-opens the speaker view.
+Students' slides have no solutions and no notes; with `--instructor` NN_topic_instructor.html has
+both, and the key S opens the speaker view.
 """
 
 import ast
@@ -47,7 +48,10 @@ from .lesson.notes import NOTE, UsualAnswer, introduces, usual_answers
 from .lesson.read import PLANS
 
 CALL_LINES = 3  # of code that only asks for a view or a figure: shown on a button
-JUMP = "**To jump**, press G in the window of the slides, type a slide's number and press Enter. O shows all slides."
+JUMP = (
+    "**To jump**, press G in the window of the slides, type a slide's number and press Enter. O "
+    "shows all slides."
+)
 SHORTER = "**From the plan of {} minutes.** With less time go to *{}*: G, {}, Enter."
 HOMEWORK = "**From the plan of {} minutes.** With less time this exercise is homework."
 SECTION = re.compile(r'(?=<h2 id="[\w-]+">)')
@@ -70,8 +74,10 @@ class Deck:
     """The slides of a lesson that the build has cut, in columns that each begin with a section."""
 
     def __init__(self, notebook: NotebookNode, page: Page, instructor: bool):
-        self.page, self.instructor = page, instructor
-        self.prose, self.modules = Prose(), set()
+        self.page = page
+        self.instructor = instructor
+        self.prose = Prose()
+        self.modules = set()
         self.columns: list[list[Slide]] = []
         self._markdown = MarkdownWithMath(renderer=self.prose)
         self._before = ""  # the note of the section that comes next
@@ -86,14 +92,17 @@ class Deck:
 
         Raises: ValueError where something would be fetched from elsewhere.
         """
-        columns = "".join(f"<section>{''.join(map(self._slide, slides))}</section>" for slides in self.columns)
+        columns = "".join(
+            f"<section>{''.join(map(self._slide, slides))}</section>" for slides in self.columns
+        )
         return Template(own("course/slides.html")).substitute(
             head=page_head(f"{self.page.number} {self.page.topic} · TinyLM"),
             slides=led_to_anchors(columns, self.page, self.prose.headings),
             deck=own("course/reveal/reveal.css"),
             style=own("course/code.css") + own("course/slides.css"),
             library="\n".join(
-                own(f"course/reveal/{name}.js") for name in ("reveal", *(["notes"] if self.instructor else []))
+                own(f"course/reveal/{name}.js")
+                for name in ("reveal", *(["notes"] if self.instructor else []))
             ),
             views=views_script(self.modules),
             script=own("course/slides.js"),
@@ -111,9 +120,18 @@ class Deck:
             self._text(cell, kind, "solution" in tags)
         elif cell.cell_type == "code":
             self._begin(kind)
-            self._put(f'<div class="cell">{self._code(cell)}{"".join(self._outputs(cell))}</div>', kind)
+            self._put(
+                f'<div class="cell">{self._code(cell)}{"".join(self._outputs(cell))}</div>', kind
+            )
 
-    def _begin(self, kind: str | None, look: str = "", title: str = "", anchor: str = "", plan: int = PLANS[0]) -> None:
+    def _begin(
+        self,
+        kind: str | None,
+        look: str = "",
+        title: str = "",
+        anchor: str = "",
+        plan: int = PLANS[0],
+    ) -> None:
         """Begins a slide if the kind says so."""
         if kind == "slide" or not self.columns:
             self.columns.append([Slide(title, look, anchor, plan)])
@@ -134,7 +152,8 @@ class Deck:
             self._begin(None if solves else kind, look="title" if title else "")
             self._put(self._title() + first.partition("</p>")[2] if title else first, kind)
         for section in sections:
-            anchor, title, rest = re.match(r'<h2 id="([\w-]+)">(.*?)</h2>(.*)', section, re.S).groups()
+            found = re.match(r'<h2 id="([\w-]+)">(.*?)</h2>(.*)', section, re.S)
+            anchor, title, rest = found.groups()
             self._begin("slide", "section", words_of(title), anchor, _plan(cell))
             self._put(f"<h2>{title}</h2>{rest}")
 
@@ -162,11 +181,17 @@ class Deck:
         return "\n".join([f"**{NOTE[3]}**", *(answer.text for answer in here)]) if here else ""
 
     def _say_plans(self) -> None:
-        """Says first how to jump, and in each section that a shorter plan leaves out where that plan continues."""
+        """Says first how to jump, and in each section that a shorter plan leaves out where that
+        plan continues.
+        """
         self.columns[0][0].notes.insert(0, self._markdown.render(JUMP))
         firsts = [column[0] for column in self.columns]
         for place, first in enumerate(firsts):
-            kept = [number for number in range(place + 1, len(firsts)) if firsts[number].plan < first.plan]
+            kept = [
+                number
+                for number in range(place + 1, len(firsts))
+                if firsts[number].plan < first.plan
+            ]
             if kept:
                 says = SHORTER.format(first.plan, firsts[kept[0]].section, kept[0] + 1)
                 first.notes.insert(0, self._markdown.render(says))
@@ -176,24 +201,32 @@ class Deck:
         head = "Exercise: <code>{name}</code>".format(**facts)
         about = "Difficulty {difficulty} of 5, about {minutes} minutes.".format(**facts)
         self._begin("subslide", look="exercise")
-        self._put(f'<h3>{head}</h3><p class="about">{about}</p>{_pre(_lines(_stub(cell.source, facts["name"])))}')
+        stub = _pre(_lines(_stub(cell.source, facts["name"])))
+        self._put(f'<h3>{head}</h3><p class="about">{about}</p>{stub}')
         known = EXERCISES.get(facts["name"])  # lesson 00 checks one of its own
         if self.instructor:
             later = _plan(cell) > self.columns[-1][0].plan
-            self._say(HOMEWORK.format(_plan(cell)) if later else "", self._usual_here(known.faults if known else ()))
+            self._say(
+                HOMEWORK.format(_plan(cell)) if later else "",
+                self._usual_here(known.faults if known else ()),
+            )
         if known:
             hints = "".join(f'<li class="fragment">{inline(text)}</li>' for text in known.hints)
             self._begin("subslide", look="hints")
             self._put(f"<h3>Hints: <code>{facts['name']}</code></h3><ol>{hints}</ol>")
         if self.instructor:
             self._begin("subslide", look="solution")
-            self._put(f"<h3>Solution: <code>{facts['name']}</code></h3>{_pre(_lines(_without_words(cell.source)))}")
+            self._put(
+                "<h3>Solution: "
+                f"<code>{facts['name']}</code></h3>{_pre(_lines(_without_words(cell.source)))}"
+            )
 
     def _code(self, cell: NotebookNode) -> str:
         """The code of a cell: all of it, or its essential lines with all of it behind a button."""
         if cell.metadata.get("jupyter", {}).get("source_hidden") or not cell.source.strip():
             return ""
-        lines, marked = _lines(cell.source), cell.metadata.get("tinylm", {}).get("essential")
+        lines = _lines(cell.source)
+        marked = cell.metadata.get("tinylm", {}).get("essential")
         if any(map(is_rich, cell.outputs)) and (len(lines) <= CALL_LINES or is_prediction(cell)):
             return f'<details class="source"><summary>Code</summary>{_pre(lines)}</details>'
         if len(_squeezed(lines)) <= CODE_LINES:
@@ -201,7 +234,9 @@ class Deck:
         shown = marked or [[len(lines) - CODE_LINES + 1, len(lines)]]
         all_of_it = f"<details><summary>All {len(lines)} lines</summary>{_pre(lines)}</details>"
         unmarked = "" if marked else " data-unmarked"
-        return f'<div class="folded"{unmarked}>{_pre(list(_essential(lines, shown)))}{all_of_it}</div>'
+        return (
+            f'<div class="folded"{unmarked}>{_pre(list(_essential(lines, shown)))}{all_of_it}</div>'
+        )
 
     def _outputs(self, cell: NotebookNode) -> Iterator[str]:
         for output in cell.outputs:
@@ -214,19 +249,25 @@ class Deck:
                     self._say(answer, self._usual_here(_guesses(asked)))
 
     def _slide(self, slide: Slide) -> str:
-        section = f"<b>{escape(slide.section)}</b>" if slide.section and slide.kind != "section" else ""
+        section = ""
+        if slide.section and slide.kind != "section":
+            section = f"<b>{escape(slide.section)}</b>"
         lesson = f"{self.page.number} {escape(self.page.topic)}"
         notes = f'<aside class="notes">{"".join(slide.notes)}</aside>' if slide.notes else ""
         anchor = f' id="{slide.anchor}"' if slide.anchor else ""
         return (
-            f'<section{anchor} class="leaf {slide.kind}"><header><span>{lesson}</span>{section}</header>'
+            f'<section{anchor} class="leaf {slide.kind}">'
+            f"<header><span>{lesson}</span>{section}</header>"
             f'<div class="body">{"".join(slide.parts)}</div>'
-            f'<footer><span class="question">{escape(self.page.question)}</span><span class="page"></span></footer>'
+            f'<footer><span class="question">{escape(self.page.question)}</span>'
+            '<span class="page"></span></footer>'
             f"{notes}</section>"
         )
 
 
-def write_slides(notebooks: Path, folder: Path, numbers: Sequence[str] = (), instructor: bool = False) -> list[Path]:
+def write_slides(
+    notebooks: Path, folder: Path, numbers: Sequence[str] = (), instructor: bool = False
+) -> list[Path]:
     """Writes the slides of each built lesson, or of the lessons named; returns the paths written.
 
     notebooks: the folder of the solution notebooks.
@@ -246,14 +287,23 @@ def write_slides(notebooks: Path, folder: Path, numbers: Sequence[str] = (), ins
 def main(argv: Sequence[str] | None = None, notebooks: Path = NOTEBOOKS) -> int:
     """The command line; returns the exit status."""
     print_anything()
-    parser = ArgumentParser(prog="python -m tinylm_lib slides", description=__doc__.split("\n")[0])
+    about = __doc__.split("\n\n")[0]
+    parser = ArgumentParser(prog="python -m tinylm_lib slides", description=about)
     parser.add_argument("numbers", nargs="*", metavar="NN", help="two digits: only these lessons")
-    parser.add_argument("--to", type=Path, default=WORK / "slides", metavar="FOLDER", help="default: work/slides")
-    parser.add_argument("--instructor", action="store_true", help="with solutions, notes and a speaker view")
-    parser.add_argument("--pdf", action="store_true", help="also a handout to print, through Chromium")
+    parser.add_argument(
+        "--to", type=Path, default=WORK / "slides", metavar="FOLDER", help="default: work/slides"
+    )
+    parser.add_argument(
+        "--instructor", action="store_true", help="with solutions, notes and a speaker view"
+    )
+    parser.add_argument(
+        "--pdf", action="store_true", help="also a handout to print, through Chromium"
+    )
     options = parser.parse_args(argv)
     try:
-        for path in write_slides(notebooks / "solutions", options.to, options.numbers, options.instructor):
+        for path in write_slides(
+            notebooks / "solutions", options.to, options.numbers, options.instructor
+        ):
             print(path, flush=True)
             if options.pdf:
                 print(handout(path), flush=True)
@@ -304,7 +354,9 @@ def _without_words(source: str) -> str:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node):
             says = node.body[0]
             lines[says.lineno - 1 : says.end_lineno] = [None] * (says.end_lineno - says.lineno + 1)
-    return "\n".join(line for line in lines if line is not None and not line.startswith("# Exercise "))
+    return "\n".join(
+        line for line in lines if line is not None and not line.startswith("# Exercise ")
+    )
 
 
 def _plan(cell: NotebookNode) -> int:

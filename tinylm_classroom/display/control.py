@@ -1,4 +1,6 @@
-"""Sliders and menus for the arguments of a function: what it prints and draws is shown again for each choice."""
+"""Sliders and menus for the arguments of a function: what it prints and draws is shown again for
+each choice.
+"""
 
 from collections.abc import Callable
 from html import escape
@@ -13,14 +15,16 @@ from .picture import WithPicture
 
 
 class Control(WithPicture, interactive):
-    """What a function prints and draws, below a widget for each argument; without a kernel, what it last showed.
+    """What a function prints and draws, below a widget for each argument; without a kernel, what it
+    last showed.
 
-    It differs from its parent in ipywidgets in that the notebook keeps the picture, and in that a slider waits until it
-    is released.
+    It differs from its parent in ipywidgets in that the notebook keeps the picture, and in that a
+    slider waits until it is released.
     """
 
     def __init__(self, function: Callable[..., Any], choices: dict[str, Any]):
-        self.shown, self.text = HTML(), ""
+        self.shown = HTML()
+        self.text = ""
         super().__init__(function, **choices)
         for widget in self.kwargs_widgets:
             if widget.has_trait("continuous_update"):
@@ -29,7 +33,7 @@ class Control(WithPicture, interactive):
         self.children = [*self.kwargs_widgets, self.shown]
 
     def update(self, *changes: Any) -> None:
-        """Runs the function with the values of the widgets and shows what it printed and displayed."""
+        """Runs the function with the widgets' values and shows what it printed and displayed."""
         self.kwargs = {widget._kwarg: widget.get_interact_value() for widget in self.kwargs_widgets}
         with capture_output() as caught:
             try:
@@ -40,8 +44,13 @@ class Control(WithPicture, interactive):
                     raise
                 print(f"{type(error).__name__}: {error}")
         printed = caught.stdout.rstrip()
-        self.text = "\n".join([printed] * bool(printed) + [_text(output) for output in caught.outputs])
-        self.shown.value = _preformatted(printed) * bool(printed) + "".join(map(_html, caught.outputs))
+        text = [_text(output) for output in caught.outputs]
+        html = [_html(output) for output in caught.outputs]
+        if printed:
+            text.insert(0, printed)
+            html.insert(0, _preformatted(printed))
+        self.text = "\n".join(text)
+        self.shown.value = "".join(html)
         self.renew_picture()
 
     def __repr__(self) -> str:
@@ -59,9 +68,12 @@ class Control(WithPicture, interactive):
 def control(function: Callable[..., Any], **choices: Any) -> Control:
     """Runs the function, and again whenever a choice is changed; to be the last line of a cell.
 
-    function: prints, displays a figure or draws one with matplotlib. Its defaults are the first choices.
-    choices: for each argument a slider (least, most) or (least, most, step), a menu [...], or a widget of ipywidgets.
-    Raises ValueError for an argument without a choice, and what the function raises with its defaults.
+    function: prints, displays a figure or draws one with matplotlib. Its defaults are the first
+    choices.
+    choices: for each argument a slider (least, most) or (least, most, step), a menu [...], or a
+    widget of ipywidgets.
+    Raises ValueError for an argument without a choice, and what the function raises with its
+    defaults.
     """
     return Control(function, choices)
 

@@ -1,29 +1,37 @@
-"""A widget and its picture: in Jupyter each has an output of its own, and exactly one of the two is seen."""
+"""A widget and its picture: in Jupyter each has an output of its own, and exactly one of the two is
+seen.
+"""
 
 import os
 
 from IPython.display import DisplayHandle, publish_display_data
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-_OUTPUT, _PICTURE = ".jp-OutputArea-child", "tinylm-picture"
+_OUTPUT = ".jp-OutputArea-child"
+_PICTURE = "tinylm-picture"
+_SHOWN_WIDGET = ".lm-Panel.jp-OutputArea-output"
 _LIVE = ":is(.tinylm-view, .widget-interact:not(.jupyter-widgets-disconnected))"
-# A widget that lives hides the picture before it. One that does not is hidden, since JupyterLab shows an error there.
-# An untrusted notebook strips this style and shows no widget.
+# A widget that lives hides the picture before it. One that does not is hidden, since JupyterLab
+# shows an error there. An untrusted notebook strips this style and shows no widget.
 _ONE_IS_SEEN = f"""<style>
 {_OUTPUT}:has(.{_PICTURE}):has(+ {_OUTPUT} {_LIVE}),
-{_OUTPUT}:has(.{_PICTURE}) + {_OUTPUT}:has(> .lm-Panel.jp-OutputArea-output):not(:has({_LIVE})) {{ display: none }}
+{_OUTPUT}:has(.{_PICTURE}) + {_OUTPUT}:has(> {_SHOWN_WIDGET}):not(:has({_LIVE})) {{ display: none }}
 </style>"""
 
 
 def is_in_jupyter() -> bool:
-    """Whether a Jupyter server has started this kernel for a notebook, so that somebody may be watching."""
+    """Whether a Jupyter server has started this kernel for a notebook, so that somebody may be
+    watching.
+    """
     return "JPY_SESSION_NAME" in os.environ
 
 
 class WithPicture:
-    """A widget that is gone together with its kernel or its state, while its picture stays in the notebook.
+    """A widget that is gone together with its kernel or its state, while its picture stays in the
+    notebook.
 
-    Its mime bundle has both. Outside of Jupyter this is one output, of which a reader takes what it can show.
+    Its mime bundle has both. Outside of Jupyter this is one output, of which a reader takes what it
+    can show.
     """
 
     _handle: DisplayHandle | None = None

@@ -1,10 +1,10 @@
 """The visual language: the colours, type, spacing and motion of every view, page and figure.
 
-Each card has one idea. A sentence says what is selected, and the cells hold the numbers. One hue, from pale to dark,
-shows how much; a pair of hues shows the sign; each axis letter and each part of the model has one colour through the
-whole series. No fact is shown by colour alone. The selected thing has a frame in the colour `focus`, and what may not
-be seen is hatched. Things move only to show what became of them, in 150 ms, and not at all where the reader has asked
-for less motion.
+Each card has one idea. A sentence says what is selected, and the cells hold the numbers. One hue,
+from pale to dark, shows how much; a pair of hues shows the sign; each axis letter and each part of
+the model has one colour through the whole series. No fact is shown by colour alone. The selected
+thing has a frame in the colour `focus`, and what may not be seen is hatched. Things move only to
+show what became of them, in 150 ms, and not at all where the reader has asked for less motion.
 """
 
 from html import escape
@@ -44,7 +44,10 @@ RAMP = {
 }
 TURN = Shade("0.716", "0.557")  # where both inks have the same contrast, on the hues of both signs
 # Which sign: `deep` is the positive end, this the negative one.
-NEGATIVE = {"deep-negative": Shade("#6b2c00", "#ffc48f"), "middle-negative": Shade("#e18b3d", "#a55519")}
+NEGATIVE = {
+    "deep-negative": Shade("#6b2c00", "#ffc48f"),
+    "middle-negative": Shade("#e18b3d", "#a55519"),
+}
 # Lines and bars next to one another, in this order; in scripts `var(--series-1)` and so on.
 SERIES_SHADES = (
     Shade("#0b66c3", "#6cb2ff"),
@@ -64,8 +67,9 @@ AXIS_COLORS = {
     "F": Shade("#b5316e", "#ff8fc0"),
     "V": Shade("#2f7d32", "#7fd483"),
 }
-# The parts of a model, in every lesson and view: each has the colour of the axis that only it has. The head is the
-# embedding read backwards, so it has the same, hatched. In scripts `var(--part-attention)` and so on.
+# The parts of a model, in every lesson and view: each has the colour of the axis that only it has.
+# The head is the embedding read backwards, so it has the same, hatched. In scripts
+# `var(--part-attention)` and so on.
 PART_COLORS = {
     "embedding": AXIS_COLORS["V"],
     "attention": AXIS_COLORS["D"],
@@ -75,8 +79,13 @@ PART_COLORS = {
     "stream": AXIS_COLORS["C"],
 }
 # Bytes of memory, which belong to no part: greys, from the weights to what is kept beside them.
-BYTE_COLORS = (Shade("#3b4550", "#c3ccd5"), Shade("#7b8793", "#8b97a3"), Shade("#b3bcc5", "#5d6873"))
-# Type in pixels: the title of a card, the sentence that says what is selected, text, labels, numbers and legends.
+BYTE_COLORS = (
+    Shade("#3b4550", "#c3ccd5"),
+    Shade("#7b8793", "#8b97a3"),
+    Shade("#b3bcc5", "#5d6873"),
+)
+# Type in pixels: the title of a card, the sentence that says what is selected, text, labels,
+# numbers and legends.
 TYPE = {"title": 20, "say": 21, "text": 16, "label": 15, "small": 14}
 FONT = 'system-ui, "Segoe UI", "DejaVu Sans", sans-serif'
 MONO = 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace'
@@ -84,17 +93,23 @@ MONO = 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace'
 SPACE = {"1": 4, "2": 10, "3": 16, "4": 28}
 MOTION = "150ms"
 
-# Figures are drawn on white paper. In the dark the page turns light and dark around and keeps the hues.
+# Figures are drawn on white paper. In the dark the page turns light and dark around and keeps the
+# hues.
 IN_THE_DARK = "filter:invert(.91) hue-rotate(180deg)"
-INK, QUIET, LINE = "#1b1f24", "#5c6670", "#d9dee3"
+INK = "#1b1f24"
+QUIET = "#5c6670"
+LINE = "#d9dee3"
 SERIES = tuple(shade.light for shade in SERIES_SHADES)
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 HEAT = LinearSegmentedColormap.from_list("tinylm", ["#f6f9fd", "#6ea8e0", "#0b66c3", "#062f5c"])
-SIGNED = LinearSegmentedColormap.from_list("tinylm_signed", ["#6b2c00", "#d97a2b", "#f6f9fd", "#3f86d0", "#062f5c"])
+SIGNED = LinearSegmentedColormap.from_list(
+    "tinylm_signed", ["#6b2c00", "#d97a2b", "#f6f9fd", "#3f86d0", "#062f5c"]
+)
 STYLE = {
     "figure.constrained_layout.h_pad": 0.12, "figure.constrained_layout.w_pad": 0.12,
     "font.family": "DejaVu Sans", "font.size": 15, "text.color": INK,
-    "axes.titlesize": 19, "axes.titleweight": "bold", "axes.titlelocation": "left", "axes.titlepad": 14,
+    "axes.titlesize": 19, "axes.titleweight": "bold", "axes.titlelocation": "left",
+    "axes.titlepad": 14,
     "axes.labelsize": 16, "axes.labelcolor": INK, "axes.edgecolor": QUIET,
     "axes.grid": True, "axes.axisbelow": True, "grid.color": LINE,
     "axes.spines.top": False, "axes.spines.right": False,
@@ -119,7 +134,9 @@ def page_head(title: str) -> str:
 
 
 def css() -> str:
-    """The declarations of all of it as custom properties; `color-scheme` decides which shade is seen."""
+    """The declarations of all of it as custom properties; `color-scheme` decides which shade is
+    seen.
+    """
     shades = {**SURFACES, **RAMP, **NEGATIVE}
     shades |= {f"series-{i}": shade for i, shade in enumerate(SERIES_SHADES, start=1)}
     shades |= {f"axis-{letter}": shade for letter, shade in AXIS_COLORS.items()}

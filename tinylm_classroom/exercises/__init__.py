@@ -1,13 +1,20 @@
-"""All exercises of the series: what each asks for, and the mistakes that its check knows by name."""
+"""All exercises of the series: what each asks for, and the mistakes that its check names."""
 
 from importlib import import_module
+from itertools import chain
 from pkgutil import iter_modules
 
 from .base import Exercise
 
-_files = [import_module(f".{file.name}", __name__) for file in iter_modules(__path__) if file.name != "base"]
-_found = [exercise for file in _files for exercise in file.EXERCISES]
-EXERCISES: dict[str, Exercise] = {e.name: e for e in sorted(_found, key=lambda e: (e.lesson, e.order))}
+_files = [
+    import_module(f".{file.name}", __name__)
+    for file in iter_modules(__path__)
+    if file.name != "base"
+]
+_found = chain.from_iterable(file.EXERCISES for file in _files)
+EXERCISES: dict[str, Exercise] = {
+    e.name: e for e in sorted(_found, key=lambda e: (e.lesson, e.order))
+}
 
 
 def names() -> list[str]:

@@ -11,14 +11,19 @@ Moved = tuple[Tensor, Tensor, Tensor]
 
 
 def adamw_step(
-    param: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: int, lr: float, beta1: float, beta2: float, eps: float,
+    param: Tensor, grad: Tensor, m: Tensor, v: Tensor, step: int, lr: float, beta1: float,
+    beta2: float, eps: float,
     weight_decay: float, on: frozenset[str] = frozenset(),
 ) -> Moved:  # fmt: skip
-    """One update of AdamW, all tensors (...), step counted from 1, and the mistakes that are `on`."""
+    """One update of AdamW, step counted from 1, and the mistakes that are `on`.
+
+    All tensors are (...).
+    """
     others = {"betas exchanged": lambda: (beta2, beta1), "fixed betas": lambda: (0.9, 0.999)}
     beta1, beta2 = chosen(on, (beta1, beta2), others)
     lr = 1e-3 if "fixed lr" in on else lr
-    old_m, old_v = m, v
+    old_m = m
+    old_v = v
     if on & {"coupled", "decays twice"}:
         grad = grad + weight_decay * param
     m = _first(m, grad, beta1, on)
@@ -40,7 +45,9 @@ def adamw_step(
     return chosen(on, (moved, m, v), returned)
 
 
-def _moved(param: Tensor, update: Tensor, lr: float, weight_decay: float, on: frozenset[str]) -> Tensor:
+def _moved(
+    param: Tensor, update: Tensor, lr: float, weight_decay: float, on: frozenset[str]
+) -> Tensor:
     """The weight after decay and step."""
     fractions = {
         "coupled": lambda: 0.0,
@@ -127,12 +134,16 @@ PLAIN = (0.1, 0.9, 0.999, 1e-8)  # lr, beta1, beta2, eps
 LATE = 100_000  # a step at which nothing of the start is left
 
 
-def _hand(param: float, grad: float, m: float, v: float, step: int, *rest: float) -> Callable[[Generator], tuple]:
+def _hand(
+    param: float, grad: float, m: float, v: float, step: int, *rest: float
+) -> Callable[[Generator], tuple]:
     """Arguments that fit into a sentence."""
     return lambda g: (*(torch.tensor([float(x)]) for x in (param, grad, m, v)), step, *rest)
 
 
-def _running(g: Generator, *shape: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _running(
+    g: Generator, *shape: int, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """param, grad, m and v of a training that runs."""
     param, grad, m = (torch.randn(shape, generator=g, dtype=dtype) for _ in range(3))
     return param, grad, m, 0.1 + torch.rand(shape, generator=g, dtype=dtype)
@@ -150,16 +161,41 @@ ADAMW_STEP = Exercise(
             _hand(1, -20, 0, 0, 1, 0.01, 0.8, 0.99, 1e-8, 0.0),
         ),
         Probe("m and v are running means", _hand(1, -0.2, 0.095, 0.0005, 3, *PLAIN, 0.0)),
-        Probe("each of them is corrected by its own beta", _hand(2, 3, 1, 0.5, 4, 0.1, 0.6, 0.9, 1e-8, 0.0)),
-        Probe("the weight shrinks by lr times weight_decay of itself", _hand(1, 0.5, 0, 0, 1, *PLAIN, 0.1)),
-        Probe("the decay has no part in m and v", _hand(-2, 0.5, 0.3, 2, 2, 0.3, 0.7, 0.9, 1e-8, 0.4)),
-        Probe("without a gradient, a weight only decays", _hand(2, 0, 0, 0, 1, 0.1, 0.9, 0.99, 1e-8, 0.5)),
-        Probe("every weight has its own m and v", lambda g: (*_running(g, 2, 3), 5, 0.2, 0.8, 0.9, 1e-8, 0.3)),
-        Probe("every weight has its own m and v", lambda g: (*_running(g, 3, 2), 2, 0.02, 0.5, 0.95, 1e-8, 0.0)),
-        Probe("after many steps, the correction is a division by 1", _hand(1, 2, 1, 3, LATE, 0.1, 0.8, 0.9, 1e-8, 0.1)),
-        Probe("eps is added to the root", _hand(1, 1e-6, 1e-6, 1e-12, LATE, 0.1, 0.5, 0.9, 1e-6, 0.0)),
+        Probe(
+            "each of them is corrected by its own beta",
+            _hand(2, 3, 1, 0.5, 4, 0.1, 0.6, 0.9, 1e-8, 0.0),
+        ),
+        Probe(
+            "the weight shrinks by lr times weight_decay of itself",
+            _hand(1, 0.5, 0, 0, 1, *PLAIN, 0.1),
+        ),
+        Probe(
+            "the decay has no part in m and v", _hand(-2, 0.5, 0.3, 2, 2, 0.3, 0.7, 0.9, 1e-8, 0.4)
+        ),
+        Probe(
+            "without a gradient, a weight only decays",
+            _hand(2, 0, 0, 0, 1, 0.1, 0.9, 0.99, 1e-8, 0.5),
+        ),
+        Probe(
+            "every weight has its own m and v",
+            lambda g: (*_running(g, 2, 3), 5, 0.2, 0.8, 0.9, 1e-8, 0.3),
+        ),
+        Probe(
+            "every weight has its own m and v",
+            lambda g: (*_running(g, 3, 2), 2, 0.02, 0.5, 0.95, 1e-8, 0.0),
+        ),
+        Probe(
+            "after many steps, the correction is a division by 1",
+            _hand(1, 2, 1, 3, LATE, 0.1, 0.8, 0.9, 1e-8, 0.1),
+        ),
+        Probe(
+            "eps is added to the root", _hand(1, 1e-6, 1e-6, 1e-12, LATE, 0.1, 0.5, 0.9, 1e-6, 0.0)
+        ),
         Probe("a large eps makes steps small", _hand(1, 2, 2, 4, LATE, 0.1, 0.5, 0.9, 3.0, 0.0)),
-        Probe("the tensors may have any shape", lambda g: (*_running(g, 2, 2, 2), 7, 0.1, 0.9, 0.95, 1e-8, 0.1)),
+        Probe(
+            "the tensors may have any shape",
+            lambda g: (*_running(g, 2, 2, 2), 7, 0.1, 0.9, 0.95, 1e-8, 0.1),
+        ),
         Probe("fp64 stays fp64", lambda g: (*_running(g, 4, dtype=torch.float64), 3, *PLAIN, 0.1)),
     ),
     **texts("adamw_step"),

@@ -6,18 +6,23 @@ from torch import Generator, Tensor
 from .base import Exercise, Probe, chosen, texts
 
 INF = float("inf")
-# A score of size s is rounded by up to s EPS / 2, which is then the relative error of its attention weight.
+# A score of size s is rounded by up to s EPS / 2, which is then the relative error of its attention
+# weight.
 EPS = torch.finfo(torch.float32).eps
 
 
 def causal_mask(n: int, on: frozenset[str] = frozenset()) -> Tensor:
-    """Who may look at whom: (n, n), True where key j is not later than query i, and the mistakes that are `on`."""
+    """Who may look at whom: (n, n), True where key j is not later than query i, and the mistakes
+    that are `on`.
+    """
     n += ("one larger" in on) - ("one smaller" in on)
-    i, j = torch.arange(n)[:, None], torch.arange(n)
+    i = torch.arange(n)[:, None]
+    j = torch.arange(n)
     allowed = chosen(on, j <= i, {
         "future": lambda: j >= i, "strict": lambda: j < i, "one too many": lambda: j <= i + 1,
         "inverted": lambda: j > i, "only itself": lambda: j == i, "others only": lambda: j != i,
-        "flipped": lambda: i + j < n, "everything": lambda: j >= 0 * i, "nothing": lambda: j < 0 * i,
+        "flipped": lambda: i + j < n, "everything": lambda: j >= 0 * i,
+        "nothing": lambda: j < 0 * i,
     })  # fmt: skip
     scores = torch.zeros(n, n)
     return chosen(on, allowed, {
@@ -47,7 +52,9 @@ CAUSAL_MASK = Exercise(
 AFTER = {"mask after softmax", "shared out again"}
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, on: frozenset[str] = frozenset()) -> Tensor:
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, on: frozenset[str] = frozenset()
+) -> Tensor:
     """softmax(q k^T / sqrt(d_k)) v over the allowed keys, and the mistakes that are `on`.
 
     q (..., T, d_k), k (..., S, d_k), v (..., S, d_v), mask (T, S). Returns (..., T, d_v).
@@ -74,8 +81,9 @@ def _scores(q: Tensor, k: Tensor, v: Tensor, on: frozenset[str]) -> Tensor:
     """How well each key answers each query: (..., T, S)."""
     d_k = q.shape[-1]
     divisors = {
-        "no scale": 1, "scaled later": 1, "by d_k": d_k, "multiplied": d_k**-0.5, "fourth root": d_k**0.25,
-        "by d_v": v.shape[-1] ** 0.5, "by the keys": k.shape[-2] ** 0.5, "fixed scale": 8.0,
+        "no scale": 1, "scaled later": 1, "by d_k": d_k, "multiplied": d_k**-0.5,
+        "fourth root": d_k**0.25, "by d_v": v.shape[-1] ** 0.5, "by the keys": k.shape[-2] ** 0.5,
+        "fixed scale": 8.0,
     }  # fmt: skip
     divisor = next((by for fault, by in divisors.items() if fault in on), d_k**0.5)
     if "roles exchanged" in on:
@@ -100,9 +108,12 @@ def _hide(scores: Tensor, mask: Tensor, on: frozenset[str]) -> Tensor:
     if "0 times infinity" in on:
         return scores + ~mask * -INF
     fills = {
-        "zero fill": 0.0, "weak fill": -1000.0, "very weak fill": -10.0, "inverted, finite": -1e9, "strict, finite": -1e9,
+        "zero fill": 0.0, "weak fill": -1000.0, "very weak fill": -10.0,
+        "inverted, finite": -1e9, "strict, finite": -1e9,
     }  # fmt: skip
-    return scores.masked_fill(~mask, next((fill for fault, fill in fills.items() if fault in on), -INF))
+    return scores.masked_fill(
+        ~mask, next((fill for fault, fill in fills.items() if fault in on), -INF)
+    )
 
 
 def _share(scores: Tensor, on: frozenset[str]) -> Tensor:
@@ -124,14 +135,18 @@ def _share(scores: Tensor, on: frozenset[str]) -> Tensor:
     })  # fmt: skip
 
 
-def _qkv(g: Generator, *lead: int, sizes: tuple[int, int, int, int] = (3, 5, 4, 6)) -> tuple[Tensor, Tensor, Tensor]:
+def _qkv(
+    g: Generator, *lead: int, sizes: tuple[int, int, int, int] = (3, 5, 4, 6)
+) -> tuple[Tensor, Tensor, Tensor]:
     """q, k and v for sizes (T, S, d_k, d_v), all behind the leading sizes."""
     T, S, d_k, d_v = sizes
     return tuple(torch.randn(*lead, *size, generator=g) for size in ((T, d_k), (S, d_k), (S, d_v)))
 
 
 def _mask(g: Generator, T: int, S: int) -> Tensor:
-    """Random, with an allowed and a forbidden key for each query: read the wrong way round, it leaves no row empty."""
+    """Random, with an allowed and a forbidden key for each query: read the wrong way round, it
+    leaves no row empty.
+    """
     one = torch.randint(S, (T, 1), generator=g)
     other = (one + torch.randint(1, S, (T, 1), generator=g)) % S
     mask = torch.rand(T, S, generator=g) < 0.5
@@ -139,10 +154,15 @@ def _mask(g: Generator, T: int, S: int) -> Tensor:
 
 
 def _far_below(g: Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All scores near -65,536: every weak fill would win against them. Whole numbers and a root of 4: exact."""
+    """All scores near -65,536: every weak fill would win against them.
+
+    Whole numbers and a root of 4: exact.
+    """
     q, k, v = _qkv(g, sizes=(3, 5, 16, 6))
-    q, k = q.round(), k.round()
-    q[:, 0], k[:, 0] = 512.0, -512.0
+    q = q.round()
+    k = k.round()
+    q[:, 0] = 512.0
+    k[:, 0] = -512.0
     return q, k, v, _mask(g, 3, 5)
 
 
@@ -158,11 +178,19 @@ ATTENTION = Exercise(
     probes=(
         Probe(
             "the weights of a query sum to 1",
-            lambda g: (torch.tensor([[1.0]]), torch.tensor([[0.5], [2.0]]), torch.tensor([[1.0, 10.0], [1.0, 10.0]])),
+            lambda g: (
+                torch.tensor([[1.0]]),
+                torch.tensor([[0.5], [2.0]]),
+                torch.tensor([[1.0, 10.0], [1.0, 10.0]]),
+            ),
         ),
         Probe(
             "the weights are the softmax of the scores",
-            lambda g: (torch.tensor([[1.0]]), torch.tensor([[-1.0], [0.5]]), torch.tensor([[10.0, 1.0], [20.0, 4.0]])),
+            lambda g: (
+                torch.tensor([[1.0]]),
+                torch.tensor([[-1.0], [0.5]]),
+                torch.tensor([[10.0, 1.0], [20.0, 4.0]]),
+            ),
         ),
         Probe("a single key gets all the weight", lambda g: _qkv(g, sizes=(3, 1, 2, 2))),
         Probe(
@@ -174,7 +202,10 @@ ATTENTION = Exercise(
             ),
         ),
         Probe("every query has its own weights", lambda g: _qkv(g)),
-        Probe("rows of the scores belong to queries, columns to keys", lambda g: _qkv(g, sizes=(4, 4, 3, 5))),
+        Probe(
+            "rows of the scores belong to queries, columns to keys",
+            lambda g: _qkv(g, sizes=(4, 4, 3, 5)),
+        ),
         Probe(
             "a query sees only the keys that are allowed",
             lambda g: (
@@ -194,16 +225,29 @@ ATTENTION = Exercise(
             ),
         ),
         Probe("any mask, not only a causal one", lambda g: (*_qkv(g), _mask(g, 3, 5))),
-        Probe("any mask, not only a causal one", lambda g: (*_qkv(g, sizes=(4, 4, 3, 5)), _mask(g, 4, 4))),
-        Probe("any number of leading axes", lambda g: _qkv(g, 2, sizes=(4, 3, 6, 5))),
-        Probe("any number of leading axes", lambda g: (*_qkv(g, 2, 3, sizes=(4, 5, 6, 7)), _mask(g, 4, 5))),
-        Probe("any number of leading axes", lambda g: (*_qkv(g, 2, 1, 3, sizes=(5, 4, 2, 3)), _mask(g, 5, 4))),
         Probe(
-            "large scores do not overflow", lambda g: tuple((30 * t).round() for t in _qkv(g)), tolerance=2 * 4096 * EPS
+            "any mask, not only a causal one",
+            lambda g: (*_qkv(g, sizes=(4, 4, 3, 5)), _mask(g, 4, 4)),
+        ),
+        Probe("any number of leading axes", lambda g: _qkv(g, 2, sizes=(4, 3, 6, 5))),
+        Probe(
+            "any number of leading axes",
+            lambda g: (*_qkv(g, 2, 3, sizes=(4, 5, 6, 7)), _mask(g, 4, 5)),
+        ),
+        Probe(
+            "any number of leading axes",
+            lambda g: (*_qkv(g, 2, 1, 3, sizes=(5, 4, 2, 3)), _mask(g, 5, 4)),
+        ),
+        Probe(
+            "large scores do not overflow",
+            lambda g: tuple((30 * t).round() for t in _qkv(g)),
+            tolerance=2 * 4096 * EPS,
         ),
         Probe("a mask holds for very low scores, too", _far_below, tolerance=2 * 65_536 * EPS),
         Probe("any strides", _strided),
-        Probe("gradients reach q, k and v", lambda g: (*_qkv(g, 2), _mask(g, 3, 5)), gradients=True),
+        Probe(
+            "gradients reach q, k and v", lambda g: (*_qkv(g, 2), _mask(g, 3, 5)), gradients=True
+        ),
         Probe("gradients without a mask", lambda g: (*_qkv(g), None), gradients=True),
         Probe("fp64 stays fp64", lambda g: (*(t.double() for t in _qkv(g)), _mask(g, 3, 5))),
         Probe("bf16 stays bf16", lambda g: tuple(t.bfloat16() for t in _qkv(g)), tolerance=4e-2),

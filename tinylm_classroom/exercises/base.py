@@ -1,4 +1,6 @@
-"""What an exercise is: a reference whose mistakes can be switched on, probes that tell them apart, and hints."""
+"""What an exercise is: a reference whose mistakes can be switched on, probes that tell them apart,
+and hints.
+"""
 
 import hashlib
 import inspect
@@ -18,7 +20,9 @@ else:  # the same code under another name
 
 
 class Diagnosis(NamedTuple):
-    """What a check found: whether all is right, the mistake's name if it is known, and what to tell the learner."""
+    """What a check found: whether all is right, the mistake's name if it is known, and what to tell
+    the learner.
+    """
 
     passed: bool
     mistake: str | None
@@ -26,7 +30,9 @@ class Diagnosis(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A mistake that has a name: how it `looks` (behind "It looks like") and `why` that is wrong and where to look."""
+    """A mistake that has a name: how it `looks` (behind "It looks like") and `why` that is wrong
+    and where to look.
+    """
 
     looks: str
     why: str
@@ -39,7 +45,8 @@ class Probe:
     holds: what is true of a right function here, a sentence without a full stop.
     make: the arguments, made from a generator again at each call.
     gradients: whether the gradients of all floating-point arguments are compared, too.
-    n_live: of the first so many of these alone, where it is given: the caller may have frozen the others.
+    n_live: of the first so many of these alone, where it is given: the caller may have frozen the
+    others.
     sees: (arguments, result) -> what is compared; the result itself where it is None.
     tolerance: relative to the largest number; None takes what the dtype allows.
     """
@@ -98,14 +105,17 @@ class Exercise:
 
     @property
     def digest(self) -> str:
-        """A short hash of all files that say what is right, since they use one another: it changes with the check."""
+        """A short hash of all files that say what is right, since they use one another: it changes
+        with the check.
+        """
         return _digest(Path(inspect.getfile(self.reference)).parent)
 
 
 def texts(name: str) -> dict[str, Any]:
     """The faults and hints of an exercise, as the TOML file next to its reference says them.
 
-    A fault is its two texts, or the name of the exercise that has a fault of the same name with the same texts.
+    A fault is its two texts, or the name of the exercise that has a fault of the same name with the
+    same texts.
     """
     written = written_texts()
     if name not in written:
@@ -120,13 +130,18 @@ def texts(name: str) -> dict[str, Any]:
 def written_texts() -> dict[str, Any]:
     """What all files of texts say, by exercise: `hints`, `faults`, and `rests_on`.
 
-    rests_on: for what each probe demands, the words of the exercise's text in its lesson that demand it.
+    rests_on: for what each probe demands, the words of the exercise's text in its lesson that
+    demand it.
     """
-    files = [tomllib.loads(path.read_text("utf-8")) for path in sorted(Path(__file__).parent.glob("*.toml"))]
-    return {name: said for file in files for name, said in file.items()}
+    written = {}
+    for path in sorted(Path(__file__).parent.glob("*.toml")):
+        written.update(tomllib.loads(path.read_text("utf-8")))
+    return written
 
 
 @cache
 def _digest(folder: Path) -> str:
-    source = b"".join(path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in (".py", ".toml"))
+    source = b"".join(
+        path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in (".py", ".toml")
+    )
     return hashlib.sha256(source).hexdigest()[:12]

@@ -14,9 +14,15 @@ NextToken = Callable[[list[int]], Tensor]
 
 
 def beam_search(
-    log_probs_fn: NextToken, start: list[int], n_beams: int, n_steps: int, on: frozenset[str] = frozenset()
+    log_probs_fn: NextToken,
+    start: list[int],
+    n_beams: int,
+    n_steps: int,
+    on: frozenset[str] = frozenset(),
 ) -> list[Beam]:
-    """The n_beams best of all continuations tried, (tokens with start, log_prob), and the mistakes that are `on`."""
+    """The n_beams best of all continuations tried, (tokens with start, log_prob), and the mistakes
+    that are `on`.
+    """
     n_steps += ("one step more" in on) - ("one step less" in on)
     n_beams += "one beam too many" in on
     score = 1.0 if {"logarithms multiplied", "starts at 1"} & on else 0.0
@@ -37,7 +43,9 @@ def beam_search(
     return _given_back(beams, len(start), on)
 
 
-def _grown(log_probs_fn: NextToken, beams: list[Beam], n_start: int, n_beams: int, on: frozenset[str]) -> list[Beam]:
+def _grown(
+    log_probs_fn: NextToken, beams: list[Beam], n_start: int, n_beams: int, on: frozenset[str]
+) -> list[Beam]:
     """Every beam with every next token."""
     grown = []
     for tokens, score in beams[:1] if "only the best grows" in on else beams:
@@ -47,11 +55,18 @@ def _grown(log_probs_fn: NextToken, beams: list[Beam], n_start: int, n_beams: in
             "start not read": lambda tokens=tokens: tokens[n_start:],
         })  # fmt: skip
         log_probs = log_probs_fn(list(seen)).tolist()
-        last = 0 if "stops at token 0" in on else len(log_probs) - 1 if "stops at the last token" in on else None
+        last = None
+        if "stops at token 0" in on:
+            last = 0
+        elif "stops at the last token" in on:
+            last = len(log_probs) - 1
         if len(tokens) > n_start and tokens[-1] == last:
             grown.append((tokens, score))
             continue
-        of_one = [([*tokens, token], _total(score, log_prob, on)) for token, log_prob in enumerate(log_probs)]
+        of_one = [
+            ([*tokens, token], _total(score, log_prob, on))
+            for token, log_prob in enumerate(log_probs)
+        ]
         ranked = sorted(of_one, key=lambda beam: -beam[1])[:n_beams]
         if on & {"one list for all", "one list for the best"}:
             of_one = of_one if "one list for all" in on else ranked
@@ -83,13 +98,20 @@ def _best(grown: list[Beam], beams: list[Beam], n_beams: int, on: frozenset[str]
         ranked = grown
     kept = ranked[: 1 if "one beam" in on else n_beams]
     if "wrong parents" in on:
-        kept = [([*beams[i % len(beams)][0], tokens[-1]], score) for i, (tokens, score) in enumerate(kept)]
+        kept = [
+            ([*beams[i % len(beams)][0], tokens[-1]], score)
+            for i, (tokens, score) in enumerate(kept)
+        ]
     if "always the best parent" in on:
         kept = [([*beams[0][0], tokens[-1]], score) for tokens, score in kept]
     if "index the wrong way round" in on:
         places = [next(i for i, beam in enumerate(grown) if beam is one) for one in kept]
-        n, V = len(beams), len(grown) // len(beams)
-        kept = [([*beams[i % n][0], i // n % V], score) for i, (_, score) in zip(places, kept, strict=True)]
+        n = len(beams)
+        V = len(grown) // len(beams)
+        kept = [
+            ([*beams[i % n][0], i // n % V], score)
+            for i, (_, score) in zip(places, kept, strict=True)
+        ]
     return kept
 
 
@@ -118,10 +140,11 @@ def _given_back(beams: list[Beam], n_start: int, on: frozenset[str]) -> Any:
 
 
 def _limited(function: NextToken, n_beams: int, n_steps: int) -> NextToken:
-    """The function, for a search of this size, which refuses many more different texts than the search needs.
+    """The function, for a search of this size, which refuses many more different texts than the
+    search needs.
 
-    It takes tokens as a list, a tuple or a tensor, and the same text as often as one likes. A search may ask for each
-    continuation before it drops some of them.
+    It takes tokens as a list, a tuple or a tensor, and the same text as often as one likes. A
+    search may ask for each continuation before it drops some of them.
     """
     known: dict[tuple[int, ...], Tensor] = {}
     most = n_beams * (n_steps + 1) * len(function([0]))
@@ -131,8 +154,9 @@ def _limited(function: NextToken, n_beams: int, n_steps: int) -> NextToken:
         if text not in known:
             if len(known) == most:
                 raise RuntimeError(
-                    f"log_probs_fn was given more than {most} different texts, but {n_beams} beams and {n_steps} steps "
-                    "need only a part of them: after each step only n_beams continue"
+                    f"log_probs_fn was given more than {most} different texts, but {n_beams} beams "
+                    f"and {n_steps} steps need only a part of them: after each step only n_beams "
+                    "continue"
                 )
             known[text] = function(list(text))
         return known[text].clone()
@@ -142,19 +166,21 @@ def _limited(function: NextToken, n_beams: int, n_steps: int) -> NextToken:
 
 def _text(tokens: Any) -> tuple[int, ...]:
     """Tokens in a list, a tuple or a tensor as a tuple of int."""
-    if isinstance(tokens, list | tuple) and {*map(type, tokens)} == {int}:  # most of the time, and much faster
+    # most of the time, and much faster
+    if isinstance(tokens, list | tuple) and {*map(type, tokens)} == {int}:
         return tuple(tokens)
     return tuple(torch.as_tensor(tokens).flatten().long().tolist())
 
 
 def _by_table(tokens: list[int]) -> Tensor:
     """A tiny language: token 0 is the likeliest first, but what follows 1 is nearly certain."""
-    first, then = [0.5, 0.4, 0.1], {0: [0.4, 0.35, 0.25], 1: [0.1, 0.85, 0.05], 2: [0.25, 0.3, 0.45]}
+    first = [0.5, 0.4, 0.1]
+    then = {0: [0.4, 0.35, 0.25], 1: [0.1, 0.85, 0.05], 2: [0.25, 0.3, 0.45]}
     return torch.tensor(first if len(tokens) <= 2 else then[tokens[-1]]).log()
 
 
 def _nearly_equal(tokens: list[int]) -> Tensor:
-    """A language for long texts, quick to compute: the last token alone counts, and it hardly does."""
+    """A language for long texts, quick to compute: the last token alone counts, and hardly."""
     return torch.tensor([0.3, 0.26, 0.24, 0.2]).log().roll(tokens[-1] if tokens else 0)
 
 
@@ -171,18 +197,28 @@ def _made_up(g: Generator, V: int, sharpness: float = 2.0) -> NextToken:
 
 
 def _as_pairs(arguments: tuple, result: Any) -> Any:
-    """Beams as (list, float), with the start where it was left out; if they share one list, only that is said."""
+    """Beams as (list, float), with the start where it was left out; if they share one list, only
+    that is said.
+    """
     _, start, _, n_steps = arguments
     if not isinstance(result, list | tuple):
         return result
     pairs = []
     for beam in result:
-        if not isinstance(beam, list | tuple) or len(beam) != 2 or not isinstance(beam[0], list | tuple | Tensor):
+        if (
+            not isinstance(beam, list | tuple)
+            or len(beam) != 2
+            or not isinstance(beam[0], list | tuple | Tensor)
+        ):
             return result
         tokens = torch.as_tensor(beam[0]).flatten().tolist()
         pairs.append((list(start) + tokens if len(tokens) == n_steps else tokens, beam[1]))
     longest = max((tokens for tokens, _ in pairs), key=len, default=[])
-    if len(pairs) > 1 and len(longest) > len(start) + n_steps and all(tokens == longest for tokens, _ in pairs):
+    if (
+        len(pairs) > 1
+        and len(longest) > len(start) + n_steps
+        and all(tokens == longest for tokens, _ in pairs)
+    ):
         return "the same list of tokens, which is too long, in each beam"
     return pairs
 
@@ -204,13 +240,21 @@ BEAM_SEARCH = Exercise(
         _search("one step leaves the best tokens", lambda g: (_by_table, [2, 1], 2, 1)),
         _search("one beam is greedy", lambda g: (_by_table, [2, 1], 1, 2)),
         _search("a worse beginning may have the better end", lambda g: (_by_table, [2, 1], 2, 2)),
-        _search("a worse beginning may have the better end", lambda g: (_made_up(g, 5), [3, 0], 2, 3)),
+        _search(
+            "a worse beginning may have the better end", lambda g: (_made_up(g, 5), [3, 0], 2, 3)
+        ),
         _search("all beams compete", lambda g: (_made_up(g, 4), [1, 2], 3, 4)),
         _search("all beams compete", lambda g: (_made_up(g, 6), [5, 0, 4], 4, 3)),
         _search("all beams compete", lambda g: (_made_up(g, 7, 0.5), [6, 1], 3, 5)),
         _search("all beams compete", lambda g: (_made_up(g, 5, 1.0), [0, 0, 2, 1], 5, 4)),
-        _search("a continuation that was dropped does not come back", lambda g: (_made_up(g, 8, 4.0), [7, 3], 2, 3)),
-        _search("a continuation that was dropped does not come back", lambda g: (_made_up(g, 8, 1.0), [2, 5], 2, 4)),
+        _search(
+            "a continuation that was dropped does not come back",
+            lambda g: (_made_up(g, 8, 4.0), [7, 3], 2, 3),
+        ),
+        _search(
+            "a continuation that was dropped does not come back",
+            lambda g: (_made_up(g, 8, 1.0), [2, 5], 2, 4),
+        ),
         _search("log probabilities far below -100", lambda g: (_nearly_equal, [2, 1], 1, 800)),
     ),
     **texts("beam_search"),

@@ -1,4 +1,4 @@
-"""Lesson 09: two parts that each read a normalized copy of the stream and add to the stream itself."""
+"""Lesson 09: two parts, each of which reads a normalized copy of the stream and adds to it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +23,16 @@ TOGETHER = {  # one mistake that is made in both halves
 
 
 def pre_norm_block(
-    x: Tensor, norm1: Part, attention: Part, norm2: Part, ffn: Part, on: frozenset[str] = frozenset()
+    x: Tensor,
+    norm1: Part,
+    attention: Part,
+    norm2: Part,
+    ffn: Part,
+    on: frozenset[str] = frozenset(),
 ) -> Tensor:
-    """x (..., T, C) plus attention of norm1 of it, then that plus ffn of norm2 of it, and the mistakes that are `on`."""
+    """x (..., T, C) plus attention of norm1 of it, then that plus ffn of norm2 of it, and the
+    mistakes that are `on`.
+    """
     on = on.union(*(parts for name, parts in TOGETHER.items() if name in on))
     norm1, attention, norm2, ffn = _exchanged(norm1, attention, norm2, ffn, on)
     if "ffn reads the first copy" in on:
@@ -43,7 +50,7 @@ def pre_norm_block(
         h = _half(x, x, norm1, attention, FIRST, on)
     if "ffn missing" in on:
         return h
-    stays = x if "old x" in on else x + h if "x twice" in on else h
+    stays = chosen(on, h, {"old x": lambda: x, "x twice": lambda: x + h})
     reads = x if "ffn reads x" in on else h
     if "attention called again" in on:
         reads = _half(x, x, norm1, attention, FIRST)
@@ -57,8 +64,12 @@ def pre_norm_block(
     return out.float() if "fp32" in on else out
 
 
-def _exchanged(norm1: Part, attention: Part, norm2: Part, ffn: Part, on: frozenset[str]) -> tuple[Part, ...]:
-    """The four parts in the order in which a block uses them, or exchanged by a mistake that is `on`."""
+def _exchanged(
+    norm1: Part, attention: Part, norm2: Part, ffn: Part, on: frozenset[str]
+) -> tuple[Part, ...]:
+    """The four parts in the order in which a block uses them, or exchanged by a mistake that is
+    `on`.
+    """
     if "norm1 for both" in on:
         norm2 = norm1
     if "norm2 for both" in on:
@@ -77,9 +88,16 @@ SECOND = ("second", "norm2", "ffn")
 
 
 def _half(
-    stays: Tensor, reads: Tensor, norm: Part, part: Part, words: tuple[str, ...], on: frozenset[str] = frozenset()
+    stays: Tensor,
+    reads: Tensor,
+    norm: Part,
+    part: Part,
+    words: tuple[str, ...],
+    on: frozenset[str] = frozenset(),
 ) -> Tensor:
-    """stays (..., T, C) plus part of norm of reads (..., T, C), or a mistake of this half that is `on`."""
+    """stays (..., T, C) plus part of norm of reads (..., T, C), or a mistake of this half that is
+    `on`.
+    """
     nth, its_norm, its_part = words
     others = {
         f"{nth} residual missing": lambda: part(norm(reads)),
@@ -101,7 +119,9 @@ class Recorded:
     """A part that has a name and writes into a list, common to all parts, that it was called."""
 
     def __init__(self, name: str, formula: Part, calls: list[str]):
-        self.__name__, self.formula, self.calls = name, formula, calls
+        self.__name__ = name
+        self.formula = formula
+        self.calls = calls
 
     def __call__(self, x: Tensor) -> Tensor:
         self.calls.append(self.__name__)
@@ -115,7 +135,10 @@ def _recorded(x: Tensor, **parts: Part) -> tuple:
 
 def _numbers(norm1: str, attention: str, norm2: str, ffn: str) -> Callable[[Generator], tuple]:
     """The block of a single number, 2, with parts that can be followed in the head."""
-    return lambda g: (torch.tensor([2.0]), *(_named(name) for name in (norm1, attention, norm2, ffn)))
+    return lambda g: (
+        torch.tensor([2.0]),
+        *(_named(name) for name in (norm1, attention, norm2, ffn)),
+    )
 
 
 def _named(name: str) -> Recorded:
@@ -131,8 +154,12 @@ SIMPLE: dict[str, Part] = {
 }
 
 
-def _parts(g: Generator, c: int, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> dict[str, Part]:
-    """Two norms with gains of their own, a causal mean with a map behind it, and a map with an activation."""
+def _parts(
+    g: Generator, c: int, scale: float = 1.0, dtype: torch.dtype = torch.float32
+) -> dict[str, Part]:
+    """Two norms with gains of their own, a causal mean with a map behind it, and a map with an
+    activation.
+    """
     gain1, gain2 = (0.5 + torch.rand(2, c, generator=g)).to(dtype)
     mix, up, down = (scale * torch.randn(3, c, c, generator=g)).to(dtype)
 
@@ -143,7 +170,9 @@ def _parts(g: Generator, c: int, scale: float = 1.0, dtype: torch.dtype = torch.
     return {
         "norm1": lambda x: gain1 * x / (x.square().mean(-1, keepdim=True) + 0.1).sqrt(),
         "attention": attention,
-        "norm2": lambda x: gain2 * (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 0.1).sqrt() + 0.2,
+        "norm2": lambda x: (
+            gain2 * (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 0.1).sqrt() + 0.2
+        ),
         "ffn": lambda x: torch.tanh(x @ up) @ down,
     }
 
@@ -163,27 +192,42 @@ PRE_NORM_BLOCK = Exercise(
     lesson="09",
     reference=pre_norm_block,
     probes=(
-        Probe("x stays as it is where both parts return 0", _numbers("halve", "nothing", "negate", "nothing")),
+        Probe(
+            "x stays as it is where both parts return 0",
+            _numbers("halve", "nothing", "negate", "nothing"),
+        ),
         Probe(
             "the first sum is x plus attention of norm1 of x: 2 + (1 + 10)",
             _numbers("halve", "add_ten", "negate", "nothing"),
         ),
         Probe(
-            "the second is this sum plus ffn of norm2 of it: 13 + 169", _numbers("halve", "add_ten", "negate", "square")
+            "the second is this sum plus ffn of norm2 of it: 13 + 169",
+            _numbers("halve", "add_ten", "negate", "square"),
         ),
-        Probe("ffn reads the stream after attention has added to it", _numbers("negate", "square", "halve", "add_ten")),
+        Probe(
+            "ffn reads the stream after attention has added to it",
+            _numbers("negate", "square", "halve", "add_ten"),
+        ),
         Probe("each part is called once, in this order", lambda g: _block(g, 4, 3), sees=_calls),
         Probe("the stream itself is never normalized", lambda g: _block(g, 4, 5)),
         Probe("any leading dimensions are possible", lambda g: _block(g, 2, 3, 5)),
         Probe("any leading dimensions are possible", lambda g: _block(g, 2, 3, 4, 5)),
-        Probe("x may have any strides", lambda g: (_block(g, 5, 4, 3)[0].transpose(0, 2), *_block(g, 4, 5)[1:])),
         Probe(
-            "gradients reach x along the stream and through both parts", lambda g: _block(g, 2, 4, 3), gradients=True
+            "x may have any strides",
+            lambda g: (_block(g, 5, 4, 3)[0].transpose(0, 2), *_block(g, 4, 5)[1:]),
+        ),
+        Probe(
+            "gradients reach x along the stream and through both parts",
+            lambda g: _block(g, 2, 4, 3),
+            gradients=True,
         ),
         Probe("fp64 stays fp64", lambda g: _block(g, 4, 3, dtype=torch.float64)),
         Probe(
             "bf16 stays bf16",
-            lambda g: (torch.tensor([2.0, 3.0]).bfloat16(), *_numbers("halve", "add_ten", "negate", "square")(g)[1:]),
+            lambda g: (
+                torch.tensor([2.0, 3.0]).bfloat16(),
+                *_numbers("halve", "add_ten", "negate", "square")(g)[1:],
+            ),
         ),
     ),
     **texts("pre_norm_block"),

@@ -6,8 +6,12 @@ from torch import Generator, Tensor
 from .base import Exercise, Probe, chosen, texts
 
 
-def clip_gradients(grads: list[Tensor], max_norm: float, on: frozenset[str] = frozenset()) -> list[Tensor]:
-    """The gradients, scaled to a common length of max_norm where it was larger, and the mistakes that are `on`."""
+def clip_gradients(
+    grads: list[Tensor], max_norm: float, on: frozenset[str] = frozenset()
+) -> list[Tensor]:
+    """The gradients, scaled to a common length of max_norm where it was larger, and the mistakes
+    that are `on`.
+    """
     norms = torch.stack([g.norm() for g in grads])
     if apart := _apart(grads, norms, max_norm, on):
         return apart
@@ -33,7 +37,9 @@ def clip_gradients(grads: list[Tensor], max_norm: float, on: frozenset[str] = fr
     return [g * factor if i in shrinks else g for i, g in enumerate(grads)]
 
 
-def _apart(grads: list[Tensor], norms: Tensor, max_norm: float, on: frozenset[str]) -> list[Tensor] | None:
+def _apart(
+    grads: list[Tensor], norms: Tensor, max_norm: float, on: frozenset[str]
+) -> list[Tensor] | None:
     """Mistakes that treat the tensors, rows or numbers one by one."""
 
     def each(lengths: Tensor, limit: float) -> list[Tensor]:
@@ -44,7 +50,9 @@ def _apart(grads: list[Tensor], norms: Tensor, max_norm: float, on: frozenset[st
         "per tensor": lambda: each(norms, max_norm),
         "limit shared out": lambda: each(norms, max_norm / len(grads)),
         "as far as the loop is": lambda: each(norms.square().cumsum(0).sqrt(), max_norm),
-        "per row": lambda: [g * (max_norm / g.norm(dim=-1, keepdim=True).clamp(min=max_norm)) for g in grads],
+        "per row": lambda: [
+            g * (max_norm / g.norm(dim=-1, keepdim=True).clamp(min=max_norm)) for g in grads
+        ],
     }
     return chosen(on, None, others)
 
@@ -85,7 +93,9 @@ CLIP_GRADIENTS = Exercise(
         Probe("3, 4 and 12 together have a length of 13", lambda g: (_numbers([3, 4], [12]), 1.0)),
         Probe("below the limit nothing changes", lambda g: (_numbers([0.3, -0.4], [1.2]), 2.0)),
         Probe("at the limit nothing changes", lambda g: (_numbers([3, -4], [12]), 13.0)),
-        Probe("above the limit the length becomes the limit", lambda g: (_numbers([3, -4], [12]), 6.5)),
+        Probe(
+            "above the limit the length becomes the limit", lambda g: (_numbers([3, -4], [12]), 6.5)
+        ),
         Probe("the list may have one tensor", lambda g: ([torch.tensor([[6.0, 8.0]])], 5.0)),
         Probe("all tensors are measured together", lambda g: (_numbers([4], [5, 2], [6]), 3.0)),
         Probe("all tensors are measured together", lambda g: (_numbers([9], [12, 0], [0.1]), 3.0)),
@@ -95,7 +105,11 @@ CLIP_GRADIENTS = Exercise(
         Probe("a length just above the limit is too long", lambda g: (_numbers([0.6], [0.9]), 1.0)),
         Probe("small gradients stay as they are", lambda g: (_gradients(g, 0.01), 1.0)),
         Probe("the gradients may all be 0", lambda g: ([torch.zeros(2), torch.zeros(1, 2)], 1.0)),
-        Probe("fp64 stays fp64", lambda g: ([t.double() for t in _numbers([3], [4])], 2.0), tolerance=1e-4),
+        Probe(
+            "fp64 stays fp64",
+            lambda g: ([t.double() for t in _numbers([3], [4])], 2.0),
+            tolerance=1e-4,
+        ),
     ),
     **texts("clip_gradients"),
 )

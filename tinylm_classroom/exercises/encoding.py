@@ -12,9 +12,14 @@ from .tokens import most_common_pair
 Merge = tuple[bytes, bytes]
 
 
-def bpe_encode(tokens: list[bytes], merges: Sequence[Merge], on: frozenset[str] = frozenset()) -> list[bytes]:
-    """The tokens after each merge in turn has joined all its occurrences, and the mistakes that are `on`."""
-    given, result = tokens, list(tokens)
+def bpe_encode(
+    tokens: list[bytes], merges: Sequence[Merge], on: frozenset[str] = frozenset()
+) -> list[bytes]:
+    """The tokens after each merge in turn has joined all its occurrences, and the mistakes that are
+    `on`.
+    """
+    given = tokens
+    result = list(tokens)
     if "nothing merged" in on:
         return result
     if "longest match" in on:
@@ -39,14 +44,18 @@ def bpe_encode(tokens: list[bytes], merges: Sequence[Merge], on: frozenset[str] 
 
 
 CHOICES = {
-    "most frequent": lambda pairs, ranks: max(pairs, key=lambda pair: (pairs.count(pair), -ranks[pair])),
+    "most frequent": lambda pairs, ranks: max(
+        pairs, key=lambda pair: (pairs.count(pair), -ranks[pair])
+    ),
     "leftmost": lambda pairs, ranks: pairs[0],
     "latest": lambda pairs, ranks: max(pairs, key=ranks.get),
 }
 
 
 def _one_by_one(tokens: list[bytes], merges: Sequence[Merge], choice: str) -> list[bytes]:
-    """The tokens if at each step one of the known pairs is chosen in another way than by its place in the merges."""
+    """The tokens if at each step one of the known pairs is chosen in another way than by its place
+    in the merges.
+    """
     ranks = {pair: rank for rank, pair in enumerate(merges)}
     while known := [pair for pair in pairwise(tokens) if pair in ranks]:
         tokens = _joined(tokens, CHOICES[choice](known, ranks), frozenset())
@@ -54,7 +63,9 @@ def _one_by_one(tokens: list[bytes], merges: Sequence[Merge], choice: str) -> li
 
 
 def _in_one_pass(tokens: list[bytes], merges: Sequence[Merge], grows: bool) -> list[bytes]:
-    """The tokens if every known pair is joined on one way through them; grows: also with what was joined before."""
+    """The tokens if every known pair is joined on one way through them; grows: also with what was
+    joined before.
+    """
     joined: list[bytes] = []
     for token in tokens:
         if joined and (joined[-1], token) in merges and (grows or len(joined[-1]) == 1):
@@ -87,9 +98,13 @@ def _in_turn(merges: list[Merge], on: frozenset[str]) -> list[Merge]:
 def _joined(tokens: list[bytes], pair: Merge, on: frozenset[str]) -> list[bytes]:
     """The tokens with the occurrences of a pair joined."""
     if "right to left" in on:
-        swapped = _joined([token[::-1] for token in tokens[::-1]], (pair[1][::-1], pair[0][::-1]), frozenset())
+        swapped = _joined(
+            [token[::-1] for token in tokens[::-1]], (pair[1][::-1], pair[0][::-1]), frozenset()
+        )
         return [token[::-1] for token in swapped[::-1]]
-    starts, joined, i = _begins(tokens, pair, on), [], 0
+    starts = _begins(tokens, pair, on)
+    joined = []
+    i = 0
     while i < len(tokens):
         found = i in starts
         joined.append(b"".join(tokens[i : i + 1 + found]))
@@ -114,7 +129,9 @@ def _bytes(text: str) -> list[bytes]:
 
 def _learnt(g: Generator, n_merges: int) -> tuple[list[bytes], list[Merge]]:
     """A random text, and the merges that another text like it would teach."""
-    text, other = (_bytes("".join("abcd"[i] for i in torch.randint(4, (n,), generator=g))) for n in (50, 90))
+    text, other = (
+        _bytes("".join("abcd"[i] for i in torch.randint(4, (n,), generator=g))) for n in (50, 90)
+    )
     merges: list[Merge] = []
     for _ in range(n_merges):
         merges.append(most_common_pair(other))
@@ -129,9 +146,13 @@ BPE_ENCODE = Exercise(
     probes=(
         Probe("a merge joins its two tokens", lambda g: (_bytes("hat"), [(b"h", b"a")])),
         Probe(
-            "a later merge joins what an earlier one has made", lambda g: (_bytes("hat"), [(b"h", b"a"), (b"ha", b"t")])
+            "a later merge joins what an earlier one has made",
+            lambda g: (_bytes("hat"), [(b"h", b"a"), (b"ha", b"t")]),
         ),
-        Probe("each merge joins all its occurrences", lambda g: (_bytes("that hat"), [(b"h", b"a"), (b"ha", b"t")])),
+        Probe(
+            "each merge joins all its occurrences",
+            lambda g: (_bytes("that hat"), [(b"h", b"a"), (b"ha", b"t")]),
+        ),
         Probe(
             "the merges are applied in the order in which they were learned",
             lambda g: (_bytes("abc"), [(b"b", b"c"), (b"a", b"b")]),
@@ -144,7 +165,10 @@ BPE_ENCODE = Exercise(
             "the merges are applied in the order in which they were learned",
             lambda g: (_bytes("abcd"), [(b"c", b"d"), (b"b", b"cd"), (b"b", b"c")]),
         ),
-        Probe("a merge that does not occur changes nothing", lambda g: (_bytes("cab"), [(b"x", b"y"), (b"a", b"b")])),
+        Probe(
+            "a merge that does not occur changes nothing",
+            lambda g: (_bytes("cab"), [(b"x", b"y"), (b"a", b"b")]),
+        ),
         Probe("without merges the tokens stay as they are", lambda g: (_bytes("cab"), [])),
         Probe("one token stays as it is", lambda g: (_bytes("a"), [(b"a", b"b")])),
         Probe("a pair has an order: a b is not b a", lambda g: (_bytes("baab"), [(b"a", b"b")])),

@@ -12,7 +12,9 @@ OTHER_SILUS = {
     "sigmoid alone": torch.sigmoid,
     "overflows below": lambda x: x / (1 + torch.exp(-x)),
     "overflows above": lambda x: x * torch.exp(x) / (1 + torch.exp(x)),
-    "one branch overflows": lambda x: torch.where(x < 0, x * x.exp() / (1 + x.exp()), x / (1 + (-x).exp())),
+    "one branch overflows": lambda x: torch.where(
+        x < 0, x * x.exp() / (1 + x.exp()), x / (1 + (-x).exp())
+    ),
     "tanh": lambda x: x * torch.tanh(x),
     "sigmoid of -x": lambda x: x * torch.sigmoid(-x),
     "added": lambda x: x + torch.sigmoid(x),
@@ -50,7 +52,9 @@ def silu(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
     """x times its own sigmoid, elementwise, and the mistakes that are `on`."""
     if "in place" in on:
         return x.mul_(torch.sigmoid(x))
-    out = next((other for name, other in OTHER_SILUS.items() if name in on), lambda x: x * torch.sigmoid(x))(x)
+    out = next(
+        (other for name, other in OTHER_SILUS.items() if name in on), lambda x: x * torch.sigmoid(x)
+    )(x)
     return out.float() if "fp32" in on else out
 
 
@@ -96,10 +100,14 @@ OTHER_GELUS = {
 
 
 def gelu(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """x times the probability that a standard normal draw is below x, elementwise, and the mistakes that are `on`."""
+    """x times the probability that a standard normal draw is below x, elementwise, and the mistakes
+    that are `on`.
+    """
     if "in place" in on:
         return x.mul_(_phi(x))
-    out = next((other for name, other in OTHER_GELUS.items() if name in on), lambda x: x * _phi(x))(x)
+    out = next((other for name, other in OTHER_GELUS.items() if name in on), lambda x: x * _phi(x))(
+        x
+    )
     return out.float() if "fp32" in on else out
 
 
@@ -119,22 +127,32 @@ GATES = {
 }
 
 
-def swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """x (..., C) through w_gate and w_up (F, C), gated, and back through w_down (C, F); the mistakes that are `on`."""
+def swiglu(
+    x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, on: frozenset[str] = frozenset()
+) -> Tensor:
+    """x (..., C) through w_gate and w_up (F, C), gated, and back through w_down (C, F); the
+    mistakes that are `on`.
+    """
     if "fp32" in on:
-        x, w_gate, w_up, w_down = x.float(), w_gate.float(), w_up.float(), w_down.float()
+        x = x.float()
+        w_gate = w_gate.float()
+        w_up = w_up.float()
+        w_down = w_down.float()
     w_gate, w_up = chosen(on, (w_gate, w_up), {
         "swapped": lambda: (w_up, w_gate),
         "gate for both": lambda: (w_gate, w_gate),
         "up for both": lambda: (w_up, w_up),
     })  # fmt: skip
     if "not transposed" in on:
-        w_gate, w_up, w_down = w_gate.mT, w_up.mT, w_down.mT
+        w_gate = w_gate.mT
+        w_up = w_up.mT
+        w_down = w_down.mT
     if "down not transposed" in on:
         w_down = w_down.mT
     if "flattened" in on:
         x = x.reshape(-1, x.shape[-1])
-    gate, up = (F.silu(x) if "silu of x" in on else x) @ w_gate.mT, x @ w_up.mT
+    gate = (F.silu(x) if "silu of x" in on else x) @ w_gate.mT
+    up = x @ w_up.mT
     opened = next((f(gate) for name, f in GATES.items() if name in on), F.silu(gate))
     if "activated twice" in on:
         up = F.silu(up)
@@ -148,7 +166,9 @@ def swiglu(x: Tensor, w_gate: Tensor, w_up: Tensor, w_down: Tensor, on: frozense
     h = slipped(on, h, {"scaled": lambda h: h / math.sqrt(h.shape[-1])})
     if "not back" in on:
         return h
-    return slipped(on, h @ w_down.mT, {"activated at the end": F.silu, "x added": lambda out: out + x})
+    return slipped(
+        on, h @ w_down.mT, {"activated at the end": F.silu, "x added": lambda out: out + x}
+    )
 
 
 def _x(g: Generator, *shape: int) -> Tensor:
@@ -181,20 +201,35 @@ SILU = Exercise(
     probes=(
         Probe("silu(0) is 0", lambda g: (torch.tensor([0.0]),)),
         Probe("silu(1) is 0.7311, and silu(-1) is -0.2689", lambda g: (torch.tensor([1.0, -1.0]),)),
-        Probe("silu(-2) is -0.2384, and silu(2) is 1.7616", lambda g: (torch.tensor([-2.0, -1.2785, 0.5, 2.0]),)),
+        Probe(
+            "silu(-2) is -0.2384, and silu(2) is 1.7616",
+            lambda g: (torch.tensor([-2.0, -1.2785, 0.5, 2.0]),),
+        ),
         Probe("each number by itself, in any shape", lambda g: (2 * _x(g, 3, 5),)),
-        Probe("each number by itself, in any shape", lambda g: (3 * _x(g, 4, 3, 2).transpose(0, 2),)),
+        Probe(
+            "each number by itself, in any shape", lambda g: (3 * _x(g, 4, 3, 2).transpose(0, 2),)
+        ),
         Probe("each number by itself, in any shape", lambda g: (torch.tensor(-0.7),)),
         Probe("from -6 to 6", lambda g: (_ramp(),)),
         Probe("far from 0 nothing overflows", lambda g: (torch.tensor(FAR),)),
-        Probe("gradients flow: the slope at 0 is 1/2", lambda g: (torch.tensor([-2.0, 0.0, 1.0]),), gradients=True),
-        Probe("gradients flow through x and through its gate", lambda g: (2 * _x(g, 3, 5),), gradients=True),
+        Probe(
+            "gradients flow: the slope at 0 is 1/2",
+            lambda g: (torch.tensor([-2.0, 0.0, 1.0]),),
+            gradients=True,
+        ),
+        Probe(
+            "gradients flow through x and through its gate",
+            lambda g: (2 * _x(g, 3, 5),),
+            gradients=True,
+        ),
         Probe(
             "far from 0 the gradients are finite",
             lambda g: (torch.tensor([-100.0, 1.0, -200.0, 200.0]),),
             gradients=True,
         ),
-        Probe("far from 0 the gradients are finite", lambda g: (torch.tensor(FAR),), gradients=True),
+        Probe(
+            "far from 0 the gradients are finite", lambda g: (torch.tensor(FAR),), gradients=True
+        ),
         Probe("fp64 in, fp64 out", lambda g: (_ramp(torch.float64),)),
         Probe("bf16 in, bf16 out", lambda g: (_x(g, 3, 5).bfloat16(),)),
     ),
@@ -209,13 +244,25 @@ GELU = Exercise(
         Probe("gelu(1) is 0.8413, and gelu(-1) is -0.1587", lambda g: (torch.tensor([1.0, -1.0]),)),
         Probe("gelu(2) is 1.9545", lambda g: (torch.tensor([-2.0, -0.7518, 0.5, 2.0]),)),
         Probe("each number by itself, in any shape", lambda g: (2 * _x(g, 3, 5),)),
-        Probe("each number by itself, in any shape", lambda g: (2 * _x(g, 4, 3, 2).transpose(0, 2),)),
+        Probe(
+            "each number by itself, in any shape", lambda g: (2 * _x(g, 4, 3, 2).transpose(0, 2),)
+        ),
         Probe("each number by itself, in any shape", lambda g: (torch.tensor(-0.7),)),
         Probe("exact, not an approximation", lambda g: (_ramp(),), tolerance=1e-5),
         Probe("far from 0 nothing overflows", lambda g: (torch.tensor(FAR),)),
-        Probe("gradients flow: the slope at 0 is 1/2", lambda g: (torch.tensor([-2.0, 0.0, 1.0]),), gradients=True),
-        Probe("gradients flow through x and through its gate", lambda g: (2 * _x(g, 3, 5),), gradients=True),
-        Probe("far from 0 the gradients are finite", lambda g: (torch.tensor(FAR),), gradients=True),
+        Probe(
+            "gradients flow: the slope at 0 is 1/2",
+            lambda g: (torch.tensor([-2.0, 0.0, 1.0]),),
+            gradients=True,
+        ),
+        Probe(
+            "gradients flow through x and through its gate",
+            lambda g: (2 * _x(g, 3, 5),),
+            gradients=True,
+        ),
+        Probe(
+            "far from 0 the gradients are finite", lambda g: (torch.tensor(FAR),), gradients=True
+        ),
         Probe("fp64 in, fp64 out", lambda g: (_ramp(torch.float64),)),
         Probe("bf16 in, bf16 out", lambda g: (_x(g, 3, 5).bfloat16(),)),
     ),
@@ -231,19 +278,33 @@ SWIGLU = Exercise(
             lambda g: tuple(torch.tensor(values) for values in ([2.0], [[0.5]], [[3.0]], [[10.0]])),
         ),
         Probe("one vector, two features on either side", lambda g: _ffn(g, 2, f=2)),
-        Probe("the weights are (out, in): up to F features, and back to C", lambda g: _ffn(g, 3, f=5)),
+        Probe(
+            "the weights are (out, in): up to F features, and back to C", lambda g: _ffn(g, 3, f=5)
+        ),
         Probe("each vector by itself", lambda g: _ffn(g, 4, 3, f=5)),
         Probe("any leading dimensions", lambda g: _ffn(g, 2, 4, 3, f=7)),
         Probe("any leading dimensions", lambda g: _ffn(g, 2, 3, 4, 6, f=5)),
         Probe("inputs of 0 give outputs of 0", lambda g: (torch.zeros(2, 3), *_weights(g, 3, 5))),
         Probe("a dimension of size 1 stays", lambda g: _ffn(g, 1, 4, 3, f=1)),
         Probe(
-            "any strides", lambda g: (_x(g, 3, 4, 2).transpose(0, 2), _x(g, 3, 5).mT, _x(g, 3, 5).mT, _x(g, 5, 3).mT)
+            "any strides",
+            lambda g: (
+                _x(g, 3, 4, 2).transpose(0, 2),
+                _x(g, 3, 5).mT,
+                _x(g, 3, 5).mT,
+                _x(g, 5, 3).mT,
+            ),
         ),
-        Probe("gradients reach x and all three weights", lambda g: _ffn(g, 4, 3, f=5), gradients=True),
+        Probe(
+            "gradients reach x and all three weights", lambda g: _ffn(g, 4, 3, f=5), gradients=True
+        ),
         Probe("a gate that is closed has finite gradients", _closed, gradients=True),
         Probe("fp64 in, fp64 out", lambda g: tuple(t.double() for t in _ffn(g, 4, 3, f=5))),
-        Probe("bf16 in, bf16 out", lambda g: tuple(t.bfloat16() for t in _ffn(g, 4, 3, f=5)), tolerance=6e-2),
+        Probe(
+            "bf16 in, bf16 out",
+            lambda g: tuple(t.bfloat16() for t in _ffn(g, 4, 3, f=5)),
+            tolerance=6e-2,
+        ),
     ),
     **texts("swiglu"),
 )

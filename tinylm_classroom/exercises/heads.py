@@ -9,9 +9,12 @@ from .base import Exercise, Probe, chosen, texts
 
 
 def split_heads(x: Tensor, n_heads: int, on: frozenset[str] = frozenset()) -> Tensor:
-    """Cuts the features of x (B, T, C) into heads, (B, H, T, D) with C = H * D, and the mistakes that are `on`."""
+    """Cuts the features of x (B, T, C) into heads, (B, H, T, D) with C = H * D, and the mistakes
+    that are `on`.
+    """
     B, T, C = x.shape
-    H, D = n_heads, C // n_heads
+    H = n_heads
+    D = C // n_heads
     if "number and size exchanged" in on:
         H, D = D, H
     return chosen(on, x.reshape(B, T, H, D).transpose(1, 2), {
@@ -32,7 +35,9 @@ def split_heads(x: Tensor, n_heads: int, on: frozenset[str] = frozenset()) -> Te
 
 
 def merge_heads(x: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """Puts the heads of x (B, H, T, D) side by side again, (B, T, H * D), and the mistakes that are `on`."""
+    """Puts the heads of x (B, H, T, D) side by side again, (B, T, H * D), and the mistakes that are
+    `on`.
+    """
     B, H, T, D = x.shape
     return chosen(on, x.transpose(1, 2).flatten(2), {
         "only reshaped": lambda: x.reshape(B, T, H * D),
@@ -56,23 +61,33 @@ QKV = ("w_q", "w_k", "w_v")
 
 
 def multi_head_attention(
-    x: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, w_o: Tensor, n_heads: int, on: frozenset[str] = frozenset()
+    x: Tensor,
+    w_q: Tensor,
+    w_k: Tensor,
+    w_v: Tensor,
+    w_o: Tensor,
+    n_heads: int,
+    on: frozenset[str] = frozenset(),
 ) -> Tensor:
     """Causal attention of x (B, T, C) to itself in several heads, and the mistakes that are `on`.
 
     All weights are (out, in) = (C, C). Returns (B, T, C).
     """
     D = x.shape[-1] // n_heads
-    H = 1 if "one head" in on else D if "number and size exchanged" in on else n_heads
+    H = chosen(on, n_heads, {"one head": lambda: 1, "number and size exchanged": lambda: D})
     roles = {
-        "q and k exchanged": (w_k, w_q, w_v), "k and v exchanged": (w_q, w_v, w_k), "q and v exchanged": (w_v, w_k, w_q),
+        "q and k exchanged": (w_k, w_q, w_v), "k and v exchanged": (w_q, w_v, w_k),
+        "q and v exchanged": (w_v, w_k, w_q),
         "k from w_q": (w_q, w_q, w_v), "v from w_k": (w_q, w_k, w_k), "q from w_k": (w_k, w_k, w_v),
         "v from x": (w_q, w_k, torch.eye(x.shape[-1], dtype=x.dtype)),
     }  # fmt: skip
     weights = next((ws for fault, ws in roles.items() if fault in on), (w_q, w_k, w_v))
     if "weights transposed" in on:
-        weights, w_o = [w.T for w in weights], w_o.T
-    weights = [w.T if f"only {name} transposed" in on else w for name, w in zip(QKV, weights, strict=True)]
+        weights = [w.T for w in weights]
+        w_o = w_o.T
+    weights = [
+        w.T if f"only {name} transposed" in on else w for name, w in zip(QKV, weights, strict=True)
+    ]
     if "only w_o transposed" in on:
         w_o = w_o.T
     if "heads stay behind" in on:
@@ -100,8 +115,13 @@ def _inside(on: frozenset[str], step: str) -> frozenset[str]:
 
 def _causal(n: int, on: frozenset[str]) -> Tensor:
     """Who may look at whom: (n, n), True = allowed."""
-    i, j = torch.arange(n)[:, None], torch.arange(n)
-    return j >= i if "future" in on else j - i <= ("one too many" in on) - bool(on & {"strict", "strict, finite"})
+    i = torch.arange(n)[:, None]
+    j = torch.arange(n)
+    return (
+        j >= i
+        if "future" in on
+        else j - i <= ("one too many" in on) - bool(on & {"strict", "strict, finite"})
+    )
 
 
 def _x(g: Generator, *shape: int) -> Tensor:
@@ -159,7 +179,8 @@ def _all(g: Generator, B: int, T: int, C: int) -> tuple[Tensor, ...]:
 
 
 def _far_below(g: Generator) -> tuple:
-    """All scores near -131,072: a feature that is 1 everywhere becomes 512 in every query and -512 in every key.
+    """All scores near -131,072: a feature that is 1 everywhere becomes 512 in every query and -512
+    in every key.
 
     Whole numbers and a root of 4: every way to compute these scores gives the same.
     """
@@ -190,13 +211,22 @@ MULTI_HEAD_ATTENTION = Exercise(
         Probe("each text and position by itself: w_v, then w_o", lambda g: (*_all(g, 3, 1, 6), 3)),
         Probe("with one head it is causal attention", lambda g: (*_all(g, 1, 4, 3), 1)),
         Probe("no position sees a later one", lambda g: (*_all(g, 2, 5, 4), 1)),
-        Probe("each head compares and fetches in its own features", lambda g: (*_all(g, 1, 4, 6), 2)),
-        Probe("each head compares and fetches in its own features", lambda g: (*_all(g, 2, 7, 12), 3)),
+        Probe(
+            "each head compares and fetches in its own features", lambda g: (*_all(g, 1, 4, 6), 2)
+        ),
+        Probe(
+            "each head compares and fetches in its own features", lambda g: (*_all(g, 2, 7, 12), 3)
+        ),
         Probe("heads of size 1", lambda g: (*_all(g, 3, 4, 5), 5)),
         Probe("as many positions as heads", lambda g: (*_all(g, 2, 4, 8), 4)),
         Probe("the mask holds for very low scores, too", _far_below, tolerance=2 * 65_536 * EPS),
-        Probe("any strides", lambda g: (_x(g, 5, 2, 6).transpose(0, 1), *(w.T for w in _all(g, 2, 5, 6)[1:]), 2)),
-        Probe("gradients reach x and all weights", lambda g: (*_all(g, 2, 5, 6), 3), gradients=True),
+        Probe(
+            "any strides",
+            lambda g: (_x(g, 5, 2, 6).transpose(0, 1), *(w.T for w in _all(g, 2, 5, 6)[1:]), 2),
+        ),
+        Probe(
+            "gradients reach x and all weights", lambda g: (*_all(g, 2, 5, 6), 3), gradients=True
+        ),
         Probe("fp64 stays fp64", lambda g: (*(t.double() for t in _all(g, 2, 5, 6)), 2)),
     ),
     **texts("multi_head_attention"),

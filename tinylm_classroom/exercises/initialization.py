@@ -1,6 +1,7 @@
 """Lesson 10: the first weights."""
 
 import copy
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -12,14 +13,18 @@ from .base import Exercise, Probe, chosen, texts
 
 
 def init_weights(module: nn.Module, std: float, on: frozenset[str] = frozenset()) -> None:
-    """Fills all linear maps and embeddings inside a module, itself included, and makes the mistakes that are `on`."""
+    """Fills all linear maps and embeddings inside a module, itself included, and makes the mistakes
+    that are `on`.
+    """
     if "a copy" in on:
         module = copy.deepcopy(module)
     reached = {
         "itself only": lambda: [module],
         "one level": module.children,
         "not itself": lambda: list(module.modules())[1:],
-        "exact kinds": lambda: [part for part in module.modules() if type(part) in (nn.Linear, nn.Embedding)],
+        "exact kinds": lambda: [
+            part for part in module.modules() if type(part) in (nn.Linear, nn.Embedding)
+        ],
     }
     with torch.no_grad():
         for part in chosen(on, module.modules(), reached):
@@ -101,13 +106,15 @@ def _spoil_norm(norm: nn.Module, std: float, on: frozenset[str]) -> None:
         chosen(on, None, offsets)
 
 
-# Each is torch's and the library's own at once, so that it does not matter by which name a learner looks for it.
+# Each is torch's and the library's own at once, so that it does not matter by which name a learner
+# looks for it.
 class Linear(layers.Linear, nn.Linear):
     """A linear map whose weights are all 0.7 and whose biases are all 0.3."""
 
     def __init__(self, n_in: int, n_out: int, bias: bool = True):
         nn.Module.__init__(self)
-        self.in_features, self.out_features = n_in, n_out
+        self.in_features = n_in
+        self.out_features = n_out
         self.weight = nn.Parameter(torch.full((n_out, n_in), 0.7))
         self.bias = nn.Parameter(torch.full((n_out,), 0.3)) if bias else None
 
@@ -117,7 +124,9 @@ class Embedding(layers.Embedding, nn.Embedding):
 
     def __init__(self, n_rows: int, width: int):
         nn.Module.__init__(self)
-        self.num_embeddings, self.embedding_dim, self.padding_idx = n_rows, width, None
+        self.num_embeddings = n_rows
+        self.embedding_dim = width
+        self.padding_idx = None
         self.weight = nn.Parameter(torch.full((n_rows, width), 0.7))
 
 
@@ -126,7 +135,8 @@ class RMSNorm(layers.RMSNorm, nn.RMSNorm):
 
     def __init__(self, width: int):
         nn.Module.__init__(self)
-        self.eps, self.normalized_shape = 1e-5, (width,)
+        self.eps = 1e-5
+        self.normalized_shape = (width,)
         self.weight = nn.Parameter(torch.ones(width))
 
 
@@ -135,8 +145,10 @@ class LayerNorm(layers.LayerNorm, nn.LayerNorm):
 
     def __init__(self, width: int):
         nn.Module.__init__(self)
-        self.eps, self.normalized_shape = 1e-5, (width,)
-        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.eps = 1e-5
+        self.normalized_shape = (width,)
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
 
 
 class Residual(nn.Module):
@@ -144,8 +156,10 @@ class Residual(nn.Module):
 
     def __init__(self, width: int, inside: nn.Module):
         super().__init__()
-        self.attn_norm, self.ffn_norm = RMSNorm(width), LayerNorm(width)
-        self.up_proj, self.inside = Linear(width, 2 * width), inside
+        self.attn_norm = RMSNorm(width)
+        self.ffn_norm = LayerNorm(width)
+        self.up_proj = Linear(width, 2 * width)
+        self.inside = inside
 
 
 def _sequence(**parts: nn.Module) -> nn.Module:
@@ -156,7 +170,9 @@ def _sequence(**parts: nn.Module) -> nn.Module:
 
 
 def _filled(arguments: tuple, _: Any) -> dict[str, Any]:
-    """What the parameters look like: one number where all are equal, the spread in std and the shape of the others."""
+    """What the parameters look like: one number where all are equal, the spread in std and the
+    shape of the others.
+    """
     module, std = arguments
     found: dict[str, Any] = {}
     for name, p in module.named_parameters():
@@ -183,9 +199,12 @@ def _shape(t: Tensor) -> str:
 
 
 def _drawn_apart(arguments: tuple, _: Any) -> dict[str, Any]:
-    """Whether all matrices of a module differ, all parameters still learn, and maps keep their shapes."""
+    """Whether all matrices of a module differ, all parameters still learn, and maps keep their
+    shapes.
+    """
     matrices = [p for p in arguments[0].parameters() if p.ndim == 2]
-    apart = all(not torch.equal(a, b) for i, a in enumerate(matrices) for b in matrices[:i] if a.shape == b.shape)
+    pairs = combinations(matrices, 2)
+    apart = all(not torch.equal(a, b) for a, b in pairs if a.shape == b.shape)
     maps = [part for part in arguments[0].modules() if isinstance(part, nn.Linear)]
     shapes = all(tuple(part.weight.shape) == (part.out_features, part.in_features) for part in maps)
     learn = all(p.requires_grad for p in arguments[0].parameters())
@@ -206,9 +225,14 @@ def _alike(n_in: int, n_out: int) -> nn.Module:
 
 
 def _filled_alike(arguments: tuple, _: Any) -> dict[str, Any]:
-    """Whether the map of a subclass is filled; a learner may also have looked for the library's kind of maps alone."""
+    """Whether the map of a subclass is filled; a learner may also have looked for the library's
+    kind of maps alone.
+    """
     plain, other = ((part.weight != part.weight[0, 0]).any().item() for part in arguments[0])
-    return {"a subclass of nn.Linear is filled": other, "only nn.Linear itself is filled": plain and not other}
+    return {
+        "a subclass of nn.Linear is filled": other,
+        "only nn.Linear itself is filled": plain and not other,
+    }
 
 
 def _still_tied(arguments: tuple, _: Any) -> dict[str, Any]:
@@ -227,7 +251,9 @@ INIT_WEIGHTS = Exercise(
             lambda g: (_sequence(map=Linear(120, 90)), 0.02),
             sees=_filled,
         ),
-        Probe("std may be any number", lambda g: (_sequence(map=Linear(90, 120)), 0.5), sees=_filled),
+        Probe(
+            "std may be any number", lambda g: (_sequence(map=Linear(90, 120)), 0.5), sees=_filled
+        ),
         Probe(
             "an embedding is filled in the same way",
             lambda g: (_sequence(embed=Embedding(150, 80)), 0.05),
@@ -240,22 +266,43 @@ INIT_WEIGHTS = Exercise(
         ),
         Probe(
             "a map without a bias is filled, too",
-            lambda g: (_sequence(embed=Embedding(110, 100), head=Linear(100, 110, bias=False)), 0.02),
+            lambda g: (
+                _sequence(embed=Embedding(110, 100), head=Linear(100, 110, bias=False)),
+                0.02,
+            ),
             sees=_filled,
         ),
         Probe(
             "everything is reached, however deep it is",
-            lambda g: (_sequence(block=Residual(80, _sequence(deep=_sequence(map=Linear(80, 130))))), 0.1),
+            lambda g: (
+                _sequence(block=Residual(80, _sequence(deep=_sequence(map=Linear(80, 130))))),
+                0.1,
+            ),
             sees=_filled,
         ),
-        Probe("the module itself may be a map or an embedding", lambda g: (Linear(120, 90), 0.02), sees=_filled),
-        Probe("the module itself may be a map or an embedding", lambda g: (Embedding(150, 80), 0.2), sees=_filled),
+        Probe(
+            "the module itself may be a map or an embedding",
+            lambda g: (Linear(120, 90), 0.02),
+            sees=_filled,
+        ),
+        Probe(
+            "the module itself may be a map or an embedding",
+            lambda g: (Embedding(150, 80), 0.2),
+            sees=_filled,
+        ),
         Probe(
             "every matrix is drawn separately",
-            lambda g: (nn.ModuleList([Residual(20, Linear(20, 40)), Residual(20, Linear(20, 40))]), 0.02),
+            lambda g: (
+                nn.ModuleList([Residual(20, Linear(20, 40)), Residual(20, Linear(20, 40))]),
+                0.02,
+            ),
             sees=_drawn_apart,
         ),
-        Probe("a subclass of nn.Linear is filled, too", lambda g: (_alike(20, 30), 0.02), sees=_filled_alike),
+        Probe(
+            "a subclass of nn.Linear is filled, too",
+            lambda g: (_alike(20, 30), 0.02),
+            sees=_filled_alike,
+        ),
         Probe("a tied head stays tied", lambda g: (_tied(90, 60), 0.02), sees=_still_tied),
     ),
     **texts("init_weights"),

@@ -10,7 +10,9 @@ from .base import Exercise, Probe, chosen, slipped, texts
 def logit_lens(
     stream: Tensor, gain: Tensor, head_weight: Tensor, eps: float, on: frozenset[str] = frozenset()
 ) -> Tensor:
-    """The probabilities (..., V) if the final norm and the LM head read stream (..., C), and the mistakes that are `on`."""
+    """The probabilities (..., V) if the final norm and the LM head read stream (..., C), and the
+    mistakes that are `on`.
+    """
     x = slipped(on, stream, {
         "last position": lambda x: x[..., -1:, :],
         "gain before the norm": lambda x: x * gain,
@@ -27,7 +29,9 @@ def logit_lens(
     })  # fmt: skip
     x = x + eps if "eps added outside" in on else x
     x = x * chosen(on, gain, {
-        "no gain": lambda: 1.0, "gain before the norm": lambda: 1.0, "gain plus 1": lambda: 1 + gain,
+        "no gain": lambda: 1.0,
+        "gain before the norm": lambda: 1.0,
+        "gain plus 1": lambda: 1 + gain,
     })  # fmt: skip
     if "norm twice" in on:
         x = F.rms_norm(x, gain.shape, gain, eps)
@@ -41,14 +45,17 @@ def logit_lens(
         "over positions": lambda: logits.softmax(max(-2, -logits.ndim)),
         "over the first axis": lambda: logits.softmax(0),
         "sigmoid": logits.sigmoid,
-        "most probable only": lambda: F.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype),
+        "most probable only": lambda: (
+            F.one_hot(logits.argmax(-1), logits.shape[-1]).to(logits.dtype)
+        ),
         "the token": lambda: logits.argmax(-1),
     })  # fmt: skip
 
 
 def _exchanged(B: int, T: int, at: Tensor, on: frozenset[str]) -> Tensor:
     """The positions (B, T) that are exchanged."""
-    places, own = torch.arange(T).expand(B, T), at[:, None]
+    places = torch.arange(T).expand(B, T)
+    own = at[:, None]
     return chosen(on, places == own, {
         "position of the first text": lambda: places == at[0],
         "all positions for all texts": lambda: torch.isin(places, at),
@@ -73,7 +80,9 @@ def _texts_at(B: int, at: Tensor) -> Tensor:
 
 
 def patch(stream: Tensor, other: Tensor, at: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """A copy of stream (B, T, C) with the vectors of other at the positions at (B), and the mistakes that are `on`."""
+    """A copy of stream (B, T, C) with the vectors of other at the positions at (B), and the
+    mistakes that are `on`.
+    """
     if "runs exchanged" in on:
         stream, other = other, stream
     other = slipped(on, other, {
@@ -98,7 +107,8 @@ def _features(width: int, D: int, head: int, n_heads: int, on: frozenset[str]) -
     """The features (H * D) of the head."""
     features = torch.arange(width)
     number = head - 1 if "counted from 1" in on else head
-    start, end = number * D, (number + 1) * D
+    start = number * D
+    end = (number + 1) * D
     own = (features >= start) & (features < end)
     own = chosen(on, own, {
         "every H-th feature": lambda: features % n_heads == head,
@@ -112,7 +122,9 @@ def _features(width: int, D: int, head: int, n_heads: int, on: frozenset[str]) -
 
 
 def ablate_head(mixed: Tensor, head: int, n_heads: int, on: frozenset[str] = frozenset()) -> Tensor:
-    """Mean ablation: mixed (B, T, H * D) with one head's mean everywhere, and the mistakes that are `on`."""
+    """Mean ablation: mixed (B, T, H * D) with one head's mean everywhere, and the mistakes that are
+    `on`.
+    """
     B, T, width = mixed.shape
     D = n_heads if "size for number" in on else width // n_heads
     own = _features(width, D, head, n_heads, on)
@@ -122,7 +134,9 @@ def ablate_head(mixed: Tensor, head: int, n_heads: int, on: frozenset[str] = fro
         "mean of each text": lambda: mixed.mean(1, keepdim=True),
         "mean over features": lambda: mixed[..., own].mean(-1, keepdim=True),
         "one number": lambda: mixed[..., own].mean().expand(width),
-        "mean over all heads": lambda: mixed.unflatten(-1, (-1, D)).mean((0, 1, 2)).repeat(width // D),
+        "mean over all heads": lambda: (
+            mixed.unflatten(-1, (-1, D)).mean((0, 1, 2)).repeat(width // D)
+        ),
         "first position": lambda: mixed[:, :1],
         "last position": lambda: mixed[:, -1:],
         "first vector": lambda: mixed[0, 0],
@@ -191,8 +205,12 @@ PATCH = Exercise(
         Probe("the last position can be replaced", lambda g: _two_runs(g, 1, 4, 3, 3)),
         Probe("each text has a position of its own", lambda g: _two_runs(g, 3, 5, 2, 2, 0, 0)),
         Probe("each text has a position of its own", lambda g: _two_runs(g, 3, 5, 2, 3, 0, 1)),
-        Probe("several texts may have the same position", lambda g: _two_runs(g, 4, 6, 3, 2, 5, 2, 1)),
-        Probe("there may be as many texts as positions", lambda g: _two_runs(g, 4, 4, 3, 1, 3, 0, 1)),
+        Probe(
+            "several texts may have the same position", lambda g: _two_runs(g, 4, 6, 3, 2, 5, 2, 1)
+        ),
+        Probe(
+            "there may be as many texts as positions", lambda g: _two_runs(g, 4, 4, 3, 1, 3, 0, 1)
+        ),
         Probe("there may be as many positions as features", lambda g: _two_runs(g, 2, 5, 5, 4, 1)),
     ),
     **texts("patch"),
@@ -214,7 +232,9 @@ ABLATE_HEAD = Exercise(
         Probe("head 0 has the first features", lambda g: (_x(g, 2, 4, 6), 0, 3)),
         Probe("the mean is taken over texts and positions", lambda g: (1 + _x(g, 3, 4, 10), 3, 5)),
         Probe("the last head can be ablated", lambda g: (1 + _x(g, 2, 5, 12), 2, 3)),
-        Probe("there may be as many heads as features of a head", lambda g: (_x(g, 2, 3, 16), 2, 4)),
+        Probe(
+            "there may be as many heads as features of a head", lambda g: (_x(g, 2, 3, 16), 2, 4)
+        ),
         Probe("there may be one head alone", lambda g: (1 + _x(g, 2, 3, 4), 0, 1)),
     ),
     **texts("ablate_head"),

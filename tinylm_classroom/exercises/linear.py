@@ -10,7 +10,9 @@ from .base import Exercise, Probe, slipped, texts
 
 
 def linear(x: Tensor, weight: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """One dot product of x (..., in) with each row of weight (out, in): (..., out), and the mistakes that are `on`."""
+    """One dot product of x (..., in) with each row of weight (out, in): (..., out), and the
+    mistakes that are `on`.
+    """
     x = slipped(on, x, {
         "first vector alone": lambda x: x.reshape(-1, x.shape[-1])[0],
         "x cut": Tensor.detach,
@@ -37,7 +39,9 @@ def linear(x: Tensor, weight: Tensor, on: frozenset[str] = frozenset()) -> Tenso
         "not transposed": lambda: x @ weight,
         "reshaped": lambda: x @ weight.reshape(weight.shape[::-1]),
     }
-    made = next((product for fault, product in products.items() if fault in on), lambda: x @ weight.mT)
+    made = next(
+        (product for fault, product in products.items() if fault in on), lambda: x @ weight.mT
+    )
     return slipped(on, made(), {
         "mean": lambda out: out / x.shape[-1],
         "scaled": lambda out: out / math.sqrt(x.shape[-1]),
@@ -63,8 +67,14 @@ def embedding(ids: Tensor, weight: Tensor, on: frozenset[str] = frozenset()) -> 
         "one too few": lambda ids: torch.where(ids == 0, n, ids) - 1,
     })  # fmt: skip
     if ((places < 0) | (places >= n)).any():
-        kinds = {"AssertionError": AssertionError, "ValueError": ValueError, "RuntimeError": RuntimeError}
-        raise next((kind for fault, kind in kinds.items() if fault in on), IndexError)("an id is out of range")
+        kinds = {
+            "AssertionError": AssertionError,
+            "ValueError": ValueError,
+            "RuntimeError": RuntimeError,
+        }
+        raise next((kind for fault, kind in kinds.items() if fault in on), IndexError)(
+            "an id is out of range"
+        )
     if "table changed" in on:
         with torch.no_grad():
             weight[ids] /= weight[ids].norm(dim=-1, keepdim=True)
@@ -75,7 +85,9 @@ def embedding(ids: Tensor, weight: Tensor, on: frozenset[str] = frozenset()) -> 
         "columns": lambda weight: weight.mT,
     })  # fmt: skip
     is_padded = "padding" in on or "padding not learnt" in on
-    out = F.embedding(places, weight, 0 if is_padded else None, scale_grad_by_freq="by frequency" in on)
+    out = F.embedding(
+        places, weight, 0 if is_padded else None, scale_grad_by_freq="by frequency" in on
+    )
     return slipped(on, out, LOOKED_UP | {
         "zeros outside": lambda out: out * ((ids >= 0) & (ids < n))[..., None],
         "padding": lambda out: out * (ids != 0)[..., None],
@@ -124,18 +136,34 @@ LINEAR = Exercise(
         ),
         Probe(
             "each row of the weight gives an output",
-            lambda g: (torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0], [5.0, 6.0], [7.0, -8.0]])),
+            lambda g: (
+                torch.tensor([1.0, 2.0]),
+                torch.tensor([[3.0, 4.0], [5.0, 6.0], [7.0, -8.0]]),
+            ),
         ),
-        Probe("inputs of 0 give outputs of 0: there is no bias", lambda g: (torch.zeros(3), _x(g, 2, 3))),
+        Probe(
+            "inputs of 0 give outputs of 0: there is no bias",
+            lambda g: (torch.zeros(3), _x(g, 2, 3)),
+        ),
         Probe("each vector of x is mapped by itself", lambda g: (_x(g, 3, 3), _x(g, 3, 3))),
         Probe("each vector of x is mapped by itself", lambda g: (_x(g, 4, 5), _x(g, 3, 5))),
         Probe("x may have any leading dimensions", lambda g: (_x(g, 2, 4, 5), _x(g, 3, 5))),
         Probe("x may have any leading dimensions", lambda g: (_x(g, 2, 3, 4, 5), _x(g, 7, 5))),
         Probe("a dimension of size 1 stays", lambda g: (_x(g, 1, 4, 1), _x(g, 3, 1))),
         Probe("a dimension of size 1 stays", lambda g: (_x(g, 2, 1, 5), _x(g, 1, 5))),
-        Probe("transposed tensors are accepted", lambda g: (_x(g, 5, 4, 2).transpose(0, 2), _x(g, 5, 3).mT)),
-        Probe("gradients flow back to x and weight", lambda g: (_x(g, 2, 4, 5), _x(g, 3, 5)), gradients=True),
-        Probe("the result has the dtype of x and weight", lambda g: (_x(g, 4, 5).double(), _x(g, 3, 5).double())),
+        Probe(
+            "transposed tensors are accepted",
+            lambda g: (_x(g, 5, 4, 2).transpose(0, 2), _x(g, 5, 3).mT),
+        ),
+        Probe(
+            "gradients flow back to x and weight",
+            lambda g: (_x(g, 2, 4, 5), _x(g, 3, 5)),
+            gradients=True,
+        ),
+        Probe(
+            "the result has the dtype of x and weight",
+            lambda g: (_x(g, 4, 5).double(), _x(g, 3, 5).double()),
+        ),
         Probe(
             "the result has the dtype of x and weight",
             lambda g: (_eighths(g, 2, 4, 5).bfloat16(), _eighths(g, 3, 5).bfloat16()),
@@ -150,9 +178,15 @@ EMBEDDING = Exercise(
     probes=(
         Probe(
             "the ids 2 and 0 give row 2 and row 0",
-            lambda g: (torch.tensor([2, 0]), torch.tensor([[0.1, 0.2, 0.3], [1.1, 1.2, 1.3], [2.1, 2.2, 2.3]])),
+            lambda g: (
+                torch.tensor([2, 0]),
+                torch.tensor([[0.1, 0.2, 0.3], [1.1, 1.2, 1.3], [2.1, 2.2, 2.3]]),
+            ),
         ),
-        Probe("an id gives the same row at every position", lambda g: (torch.tensor([1, 3, 1, 0]), _x(g, 4, 2))),
+        Probe(
+            "an id gives the same row at every position",
+            lambda g: (torch.tensor([1, 3, 1, 0]), _x(g, 4, 2)),
+        ),
         Probe(
             "the ids 0 and V - 1 give the first row and the last row",
             lambda g: (torch.tensor([6, 0, 6, 3]), _x(g, 7, 3)),
@@ -167,15 +201,29 @@ EMBEDDING = Exercise(
             lambda g: (torch.tensor([[2, 0, 2], [4, 2, 0]]), _x(g, 6, 3)),
             gradients=True,
         ),
-        Probe("the result has the dtype of the table", lambda g: (_ids(g, 2, 4), _x(g, 7, 5).double())),
-        Probe("the result has the dtype of the table", lambda g: (_ids(g, 2, 4), _x(g, 7, 5).bfloat16())),
+        Probe(
+            "the result has the dtype of the table", lambda g: (_ids(g, 2, 4), _x(g, 7, 5).double())
+        ),
+        Probe(
+            "the result has the dtype of the table",
+            lambda g: (_ids(g, 2, 4), _x(g, 7, 5).bfloat16()),
+        ),
         Probe(
             "a negative id raises an IndexError",
             lambda g: (torch.tensor([2, -1, 0]), _x(g, 7, 5)),
         ),
-        Probe("an id of V or more raises an IndexError", lambda g: (torch.tensor([2, 7, 0]), _x(g, 7, 5))),
-        Probe("an id far out of range raises an IndexError", lambda g: (torch.tensor([[1, -100]]), _x(g, 7, 5))),
-        Probe("an id far out of range raises an IndexError", lambda g: (torch.tensor([[50_000], [1]]), _x(g, 7, 5))),
+        Probe(
+            "an id of V or more raises an IndexError",
+            lambda g: (torch.tensor([2, 7, 0]), _x(g, 7, 5)),
+        ),
+        Probe(
+            "an id far out of range raises an IndexError",
+            lambda g: (torch.tensor([[1, -100]]), _x(g, 7, 5)),
+        ),
+        Probe(
+            "an id far out of range raises an IndexError",
+            lambda g: (torch.tensor([[50_000], [1]]), _x(g, 7, 5)),
+        ),
     ),
     **texts("embedding"),
 )

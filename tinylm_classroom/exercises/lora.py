@@ -27,7 +27,8 @@ def _scale(a: Tensor, weight: Tensor, alpha: float, on: frozenset[str]) -> float
 def lora_linear(
     x: Tensor, weight: Tensor, a: Tensor, b: Tensor, alpha: float, on: frozenset[str] = frozenset()
 ) -> Tensor:
-    """x (..., in) through a weight (out, in) and its update (alpha / r) b a, and the mistakes that are `on`.
+    """x (..., in) through a weight (out, in) and its update (alpha / r) b a, and the mistakes that
+    are `on`.
 
     a (r, in), b (out, r). Returns (..., out).
     """
@@ -45,9 +46,14 @@ def lora_linear(
     })  # fmt: skip
 
 
-def merged_weight(weight: Tensor, a: Tensor, b: Tensor, alpha: float, on: frozenset[str] = frozenset()) -> Tensor:
-    """weight (out, in) + (alpha / r) b a in the weight's dtype, rounded once, and the mistakes that are `on`."""
-    scale, wide = _scale(a, weight, alpha, on), weight.double()
+def merged_weight(
+    weight: Tensor, a: Tensor, b: Tensor, alpha: float, on: frozenset[str] = frozenset()
+) -> Tensor:
+    """weight (out, in) + (alpha / r) b a in the weight's dtype, rounded once, and the mistakes that
+    are `on`.
+    """
+    scale = _scale(a, weight, alpha, on)
+    wide = weight.double()
     made = scale * chosen(on, b.double() @ a.double(), {
         "reshaped": lambda: (a.T @ b.T).double().reshape(weight.shape),
         "update transposed": lambda: (a.T @ b.T).double(),
@@ -65,7 +71,9 @@ def _normal(g: Generator, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=g)
 
 
-def _lora(g: Generator, n_in: int, n_out: int, r: int, alpha: float, *leading: int, zero: bool = False) -> tuple:
+def _lora(
+    g: Generator, n_in: int, n_out: int, r: int, alpha: float, *leading: int, zero: bool = False
+) -> tuple:
     x = _normal(g, *(leading or (3,)), n_in)
     b = torch.zeros(n_out, r) if zero else _normal(g, n_out, r)
     return x, _normal(g, n_out, n_in), _normal(g, r, n_in), b, alpha
@@ -87,8 +95,14 @@ LORA_LINEAR = Exercise(
     order=4,
     reference=lora_linear,
     probes=(
-        Probe("if b is 0, the result is that of the weight alone", lambda g: _lora(g, 4, 3, 2, 5.0, zero=True)),
-        Probe("the update is added", lambda g: (*(torch.tensor([[n]]) for n in (2.0, 3.0, 5.0, 7.0)), 1.0)),
+        Probe(
+            "if b is 0, the result is that of the weight alone",
+            lambda g: _lora(g, 4, 3, 2, 5.0, zero=True),
+        ),
+        Probe(
+            "the update is added",
+            lambda g: (*(torch.tensor([[n]]) for n in (2.0, 3.0, 5.0, 7.0)), 1.0),
+        ),
         Probe("the update is b of a of x", lambda g: _lora(g, 4, 3, 1, 1.0)),
         Probe("r is a size of a", lambda g: _lora(g, 7, 5, 3, 3.0)),
         Probe("the update has the factor alpha / r", lambda g: _lora(g, 6, 5, 3, 8.0)),
@@ -105,8 +119,12 @@ MERGED_WEIGHT = Exercise(
     order=5,
     reference=merged_weight,
     probes=(
-        Probe("if b is 0, the weight stays as it is", lambda g: _lora(g, 4, 3, 2, 5.0, zero=True)[1:]),
-        Probe("the update is added", lambda g: (*(torch.tensor([[n]]) for n in (3.0, 5.0, 7.0)), 1.0)),
+        Probe(
+            "if b is 0, the weight stays as it is", lambda g: _lora(g, 4, 3, 2, 5.0, zero=True)[1:]
+        ),
+        Probe(
+            "the update is added", lambda g: (*(torch.tensor([[n]]) for n in (3.0, 5.0, 7.0)), 1.0)
+        ),
         Probe("r is a size of a", lambda g: _lora(g, 7, 5, 3, 3.0)[1:]),
         Probe("the update has the factor alpha / r", lambda g: _lora(g, 5, 6, 3, 8.0)[1:]),
         Probe("there may be as many outputs as inputs", lambda g: _lora(g, 6, 6, 3, 5.0)[1:]),

@@ -17,16 +17,22 @@ TABLES = {**LEARNED, "none": 1, "sinusoidal": 1}  # as some count them
 
 def count_parameters(config: ModelConfig, on: frozenset[str] = frozenset()) -> int:
     """All parameters of the model that the config describes, and the mistakes that are `on`."""
-    C, V, L = config.d_model, config.vocab_size, config.n_layers
+    C = config.d_model
+    V = config.vocab_size
+    L = config.n_layers
     if "rule of thumb" in on:
         return V * C + L * 12 * C**2
     vectors = NORMS[config.norm].vectors
     norm = C * chosen(on, vectors, {"no offset": lambda: 1, "always an offset": lambda: 2})
-    n_norms = chosen(on, 2, {"no norms": lambda: 0, "no norms in blocks": lambda: 0, "one norm": lambda: 1})
+    n_norms = chosen(
+        on, 2, {"no norms": lambda: 0, "no norms in blocks": lambda: 0, "one norm": lambda: 1}
+    )
     block = _attention(config, on) + _ffn(config, on) + n_norms * norm
     last = {"no norms": lambda: 0, "no final norm": lambda: 0, "final gain only": lambda: C}
     untied = 0 if config.tie_embeddings else V * C
-    embedding = chosen(on, V * C, {"no embedding": lambda: 0, "tied counts nothing": lambda: untied})
+    embedding = chosen(
+        on, V * C, {"no embedding": lambda: 0, "tied counts nothing": lambda: untied}
+    )
     head = {
         "no head": lambda: 0,
         "tied counts twice": lambda: V * C,
@@ -34,7 +40,13 @@ def count_parameters(config: ModelConfig, on: frozenset[str] = frozenset()) -> i
         "head bias": lambda: untied and untied + V,
     }
     blocks = block if "one layer" in on else L * block
-    return embedding + _positions(config, on) + blocks + chosen(on, norm, last) + chosen(on, untied, head)
+    return (
+        embedding
+        + _positions(config, on)
+        + blocks
+        + chosen(on, norm, last)
+        + chosen(on, untied, head)
+    )
 
 
 def _positions(config: ModelConfig, on: frozenset[str]) -> int:
@@ -52,12 +64,16 @@ def _positions(config: ModelConfig, on: frozenset[str]) -> int:
 
 
 def _attention(config: ModelConfig, on: frozenset[str]) -> int:
-    """The parameters of one attention: four matrices, their biases, the norms of queries and keys."""
-    C, D, H, G = config.d_model, config.d_head, config.n_heads, config.n_kv_heads
+    """The parameters of one attention: four matrices, their biases, norms of queries and keys."""
+    C = config.d_model
+    D = config.d_head
+    H = config.n_heads
+    G = config.n_kv_heads
     G = chosen(on, G, {"no groups": lambda: H, "one group": lambda: 1, "one head": lambda: 1})
     D = C // H if "d_head from the width" in on else D
     H = 1 if "one head" in on else H
-    full, grouped = C * H * D, C * G * D  # of queries and the way out, of keys and values
+    full = C * H * D  # of queries and the way out
+    grouped = C * G * D  # of keys and values
     others = {
         "no output projection": lambda: full + 2 * grouped,
         "keys or values": lambda: 2 * full + grouped,
@@ -85,7 +101,9 @@ def _attention(config: ModelConfig, on: frozenset[str]) -> int:
         "one query norm": lambda: D,
         "query norms as wide as the stream": lambda: 2 * C,
     }
-    size = chosen(on, 2 * full + 2 * grouped, others) + config.qkv_bias * chosen(on, (H + 2 * G) * D, inner)
+    size = chosen(on, 2 * full + 2 * grouped, others) + config.qkv_bias * chosen(
+        on, (H + 2 * G) * D, inner
+    )
     return size + chosen(on, config.o_bias * C, outer) + config.qk_norm * chosen(on, 2 * D, norms)
 
 
@@ -100,7 +118,9 @@ def _ffn(config: ModelConfig, on: frozenset[str]) -> int:
         "gelu_tanh with a gate": lambda: {"gelu": 2}.get(config.ffn, 3),
     }
     n_matrices = chosen(on, 3 if is_gated else 2, others)
-    n_inner = 1 + chosen(on, is_gated, {"one inner bias": lambda: 0, "always two inner biases": lambda: 1})
+    n_inner = 1 + chosen(
+        on, is_gated, {"one inner bias": lambda: 0, "always two inner biases": lambda: 1}
+    )
     biases = {
         "no ffn bias": lambda: 0,
         "no second bias": lambda: n_inner * inner,
@@ -122,8 +142,8 @@ def _counted(holds: str, name: str = "llama", size: str | None = None, **choices
     )
 
 
-# Each probe adds one choice to a config that came before, so that the first that fails says which. None is large: a
-# learner may build the model and count, in time and memory.
+# Each probe adds one choice to a config that came before, so that the first that fails says which.
+# None is large: a learner may build the model and count, in time and memory.
 SMALL = {"vocab_size": 11, "d_model": 12, "n_layers": 5, "n_heads": 3, "max_seq_len": 7, "d_ff": 20}
 GROUPED = {"d_model": 24, "n_heads": 6, "n_kv_heads": 2}
 
@@ -143,9 +163,13 @@ COUNT_PARAMETERS = Exercise(
         _counted("qkv_bias gives queries, keys and values a bias each", qkv_bias=True),
         _counted("o_bias gives the output projection a bias", o_bias=True),
         _counted("ffn_bias gives every matrix of the feed-forward a bias", ffn_bias=True),
-        _counted("ffn_bias gives every matrix of the feed-forward a bias", ffn="gelu", ffn_bias=True),
+        _counted(
+            "ffn_bias gives every matrix of the feed-forward a bias", ffn="gelu", ffn_bias=True
+        ),
         _counted("n_kv_heads makes only keys and values narrower", **GROUPED),
-        _counted("n_kv_heads makes the biases of keys and values narrower, too", **GROUPED, qkv_bias=True),
+        _counted(
+            "n_kv_heads makes the biases of keys and values narrower, too", **GROUPED, qkv_bias=True
+        ),
         _counted("qk_norm adds two norms, each as wide as one head", **GROUPED, qk_norm=True),
         _counted("n_heads times d_head may differ from d_model", d_head=6),
         _counted("a bias is as long as the outputs of its matrix", d_head=6, o_bias=True),
@@ -160,9 +184,15 @@ COUNT_PARAMETERS = Exercise(
 
 
 def tied_logits(x: Tensor, embedding_weight: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """One score per token: x (..., C) against each row of embedding_weight (V, C), and the mistakes that are `on`."""
+    """One score per token: x (..., C) against each row of embedding_weight (V, C), and the mistakes
+    that are `on`.
+    """
     C = x.shape[-1]
-    weight = slipped(on, embedding_weight, {"cut": Tensor.detach, "unit rows": lambda w: F.normalize(w, dim=-1)})
+    weight = slipped(
+        on,
+        embedding_weight,
+        {"cut": Tensor.detach, "unit rows": lambda w: F.normalize(w, dim=-1)},
+    )
     before = {
         "half cut": Tensor.detach,
         "unit vectors": lambda x: F.normalize(x, dim=-1),
@@ -181,7 +211,9 @@ def tied_logits(x: Tensor, embedding_weight: Tensor, on: frozenset[str] = frozen
         "one row": lambda logits: logits.reshape(-1, weight.shape[0]) if x.ndim > 1 else logits,
         "maximum taken off": lambda logits: logits - logits.amax(-1, keepdim=True),
         "capped": lambda logits: 30 * (logits / 30).tanh(),
-        "distance": lambda logits: -torch.cdist(x.reshape(-1, C), weight).reshape(*x.shape[:-1], -1),
+        "distance": lambda logits: (
+            -torch.cdist(x.reshape(-1, C), weight).reshape(*x.shape[:-1], -1)
+        ),
         "shares": lambda logits: logits.softmax(-1),
         "log shares": lambda logits: logits.log_softmax(-1),
         "best token": lambda logits: logits.argmax(-1),
@@ -200,19 +232,44 @@ TIED_LOGITS = Exercise(
     probes=(
         Probe(
             "each score is a dot product with a row",
-            lambda g: (torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0], [-1.0, 0.0]])),
+            lambda g: (
+                torch.tensor([[1.0, 2.0]]),
+                torch.tensor([[3.0, 4.0], [5.0, 6.0], [-1.0, 0.0]]),
+            ),
         ),
         Probe("one vector has V scores", lambda g: (_normal(g, 4), _normal(g, 6, 4))),
         Probe("each position has its own scores", lambda g: (_normal(g, 5, 4), _normal(g, 7, 4))),
-        Probe("any leading dimensions are possible", lambda g: (_normal(g, 2, 3, 4), _normal(g, 7, 4))),
-        Probe("any leading dimensions are possible", lambda g: (_normal(g, 2, 3, 5, 4), _normal(g, 7, 4))),
-        Probe("there may be as many tokens as features", lambda g: (_normal(g, 2, 3, 5), _normal(g, 5, 5))),
-        Probe("there may be fewer tokens than features", lambda g: (_normal(g, 2, 3, 8), _normal(g, 5, 8))),
+        Probe(
+            "any leading dimensions are possible", lambda g: (_normal(g, 2, 3, 4), _normal(g, 7, 4))
+        ),
+        Probe(
+            "any leading dimensions are possible",
+            lambda g: (_normal(g, 2, 3, 5, 4), _normal(g, 7, 4)),
+        ),
+        Probe(
+            "there may be as many tokens as features",
+            lambda g: (_normal(g, 2, 3, 5), _normal(g, 5, 5)),
+        ),
+        Probe(
+            "there may be fewer tokens than features",
+            lambda g: (_normal(g, 2, 3, 8), _normal(g, 5, 8)),
+        ),
         Probe("scores may be large", lambda g: (30 * _normal(g, 3, 4), 30 * _normal(g, 7, 4))),
-        Probe("a vector of zeros has scores of zero", lambda g: (torch.zeros(2, 4), _normal(g, 7, 4))),
-        Probe("the inputs may have any strides", lambda g: (_normal(g, 4, 3, 2).transpose(0, 2), _normal(g, 4, 7).mT)),
-        Probe("gradients reach x and the embedding", lambda g: (_normal(g, 2, 3, 4), _normal(g, 7, 4)), gradients=True),
-        Probe("fp64 stays fp64", lambda g: (_normal(g, 2, 3, 4).double(), _normal(g, 7, 4).double())),
+        Probe(
+            "a vector of zeros has scores of zero", lambda g: (torch.zeros(2, 4), _normal(g, 7, 4))
+        ),
+        Probe(
+            "the inputs may have any strides",
+            lambda g: (_normal(g, 4, 3, 2).transpose(0, 2), _normal(g, 4, 7).mT),
+        ),
+        Probe(
+            "gradients reach x and the embedding",
+            lambda g: (_normal(g, 2, 3, 4), _normal(g, 7, 4)),
+            gradients=True,
+        ),
+        Probe(
+            "fp64 stays fp64", lambda g: (_normal(g, 2, 3, 4).double(), _normal(g, 7, 4).double())
+        ),
     ),
     **texts("tied_logits"),
 )

@@ -7,7 +7,10 @@ from .base import Exercise, Probe, chosen, texts
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float, on: frozenset[str] = frozenset()) -> Tensor:
-    """x (..., C) divided by its root mean square, times weight (C), and the mistakes that are `on`."""
+    """x (..., C) divided by its root mean square, times weight (C).
+
+    With the mistakes that are `on`.
+    """
     wide = _wide(x, on)
     centred = wide - wide.mean(-1, keepdim=True)
     wide = centred if "centred" in on else wide
@@ -35,8 +38,12 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, on: frozenset[str] = frozens
     return _narrow(out, x, on)
 
 
-def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, on: frozenset[str] = frozenset()) -> Tensor:
-    """x (..., C) with mean 0 and variance 1, times weight (C), plus bias (C), and the mistakes that are `on`."""
+def layer_norm(
+    x: Tensor, weight: Tensor, bias: Tensor, eps: float, on: frozenset[str] = frozenset()
+) -> Tensor:
+    """x (..., C) with mean 0 and variance 1, times weight (C), plus bias (C), and the mistakes that
+    are `on`.
+    """
     wide = _wide(x, on)
     axis = -2 if "over positions" in on and x.ndim > 1 else -1
     mean = wide.mean() if "over everything" in on else wide.mean(axis, keepdim=True)
@@ -50,7 +57,9 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, on: frozense
         variance = variance * x.shape[axis] / (x.shape[axis] - 1)
     root = torch.ones_like(variance) if "no division" in on else _root(variance, eps, on)
     out = (wide if "not centred" in on else wide - mean) / root
-    gain = chosen(on, out * weight, {"gain plus one": lambda: out * (1 + weight), "no gain": lambda: out})
+    gain = chosen(
+        on, out * weight, {"gain plus one": lambda: out * (1 + weight), "no gain": lambda: out}
+    )
     out = chosen(on, gain + bias, {
         "bias first": lambda: (out + bias) * weight,
         "swapped": lambda: out * bias + weight,
@@ -62,7 +71,11 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, on: frozense
 
 def _wide(x: Tensor, on: frozenset[str]) -> Tensor:
     """x in the dtype that is computed in."""
-    return x if {"no casts", "in its own dtype"} & on else x.to(torch.promote_types(x.dtype, torch.float32))
+    return (
+        x
+        if {"no casts", "in its own dtype"} & on
+        else x.to(torch.promote_types(x.dtype, torch.float32))
+    )
 
 
 def _narrow(out: Tensor, x: Tensor, on: frozenset[str]) -> Tensor:
@@ -72,7 +85,9 @@ def _narrow(out: Tensor, x: Tensor, on: frozenset[str]) -> Tensor:
 
 def _root(mean: Tensor, eps: float, on: frozenset[str]) -> Tensor:
     """The size of a vector from the mean of its squares."""
-    eps = chosen(on, eps, {"no eps": lambda: 0.0, "fixed eps": lambda: 1e-5, "eps squared": lambda: eps**2})
+    eps = chosen(
+        on, eps, {"no eps": lambda: 0.0, "fixed eps": lambda: 1e-5, "eps squared": lambda: eps**2}
+    )
     root = chosen(on, (mean + eps).sqrt(), {
         "eps outside": lambda: mean.sqrt() + eps,
         "no root": lambda: mean + eps,
@@ -98,18 +113,46 @@ RMS_NORM = Exercise(
             "3 and 4 are divided by their root mean square, 3.54",
             lambda g: (torch.tensor([3.0, 4.0]), torch.ones(2), 0.0),
         ),
-        Probe("a vector of 5 numbers is divided by its size", lambda g: (_x(g, 5), torch.ones(5), 1e-6)),
-        Probe("each vector is normalized by itself, along the last axis", lambda g: (_x(g, 3, 5), torch.ones(5), 1e-6)),
-        Probe("each feature is multiplied by its gain", lambda g: (_x(g, 2, 3, 5), _gain(g, 5), 1e-6)),
+        Probe(
+            "a vector of 5 numbers is divided by its size",
+            lambda g: (_x(g, 5), torch.ones(5), 1e-6),
+        ),
+        Probe(
+            "each vector is normalized by itself, along the last axis",
+            lambda g: (_x(g, 3, 5), torch.ones(5), 1e-6),
+        ),
+        Probe(
+            "each feature is multiplied by its gain", lambda g: (_x(g, 2, 3, 5), _gain(g, 5), 1e-6)
+        ),
         Probe("eps is added inside the root", lambda g: (0.5 * _x(g, 3, 5), _gain(g, 5), 0.7)),
         Probe("a vector of zeros stays zero", lambda g: (torch.zeros(2, 4), torch.ones(4), 1e-5)),
-        Probe("x may have any leading dimensions", lambda g: (_x(g, 2, 3, 4, 6), _gain(g, 6), 1e-3)),
-        Probe("transposed tensors are accepted", lambda g: (_x(g, 6, 5, 3).transpose(0, 2), _gain(g, 6), 1e-3)),
-        Probe("gradients reach x and weight", lambda g: (_x(g, 3, 5), _gain(g, 5), 0.1), gradients=True),
-        Probe("an x in fp16 is computed in fp32", lambda g: (300 * _x(g, 3, 8).half(), _gain(g, 8), 1e-5)),
-        Probe("the result has the dtype of x", lambda g: (_x(g, 3, 8).bfloat16(), _gain(g, 8), 1e-5)),
-        Probe("the result has the dtype of x", lambda g: (_x(g, 3, 8).bfloat16(), _gain(g, 8).bfloat16(), 1e-5)),
-        Probe("the result has the dtype of x", lambda g: (_x(g, 3, 8).double(), _gain(g, 8).double(), 1e-5)),
+        Probe(
+            "x may have any leading dimensions", lambda g: (_x(g, 2, 3, 4, 6), _gain(g, 6), 1e-3)
+        ),
+        Probe(
+            "transposed tensors are accepted",
+            lambda g: (_x(g, 6, 5, 3).transpose(0, 2), _gain(g, 6), 1e-3),
+        ),
+        Probe(
+            "gradients reach x and weight",
+            lambda g: (_x(g, 3, 5), _gain(g, 5), 0.1),
+            gradients=True,
+        ),
+        Probe(
+            "an x in fp16 is computed in fp32",
+            lambda g: (300 * _x(g, 3, 8).half(), _gain(g, 8), 1e-5),
+        ),
+        Probe(
+            "the result has the dtype of x", lambda g: (_x(g, 3, 8).bfloat16(), _gain(g, 8), 1e-5)
+        ),
+        Probe(
+            "the result has the dtype of x",
+            lambda g: (_x(g, 3, 8).bfloat16(), _gain(g, 8).bfloat16(), 1e-5),
+        ),
+        Probe(
+            "the result has the dtype of x",
+            lambda g: (_x(g, 3, 8).double(), _gain(g, 8).double(), 1e-5),
+        ),
     ),
     **texts("rms_norm"),
 )
@@ -126,27 +169,48 @@ LAYER_NORM = Exercise(
             "each vector is normalized by itself, along the last axis",
             lambda g: (_x(g, 3, 5), torch.ones(5), torch.zeros(5), 1e-6),
         ),
-        Probe("each feature is multiplied by its gain", lambda g: (_x(g, 2, 3, 5), _gain(g, 5), torch.zeros(5), 1e-6)),
-        Probe("each feature has its offset added", lambda g: (_x(g, 2, 3, 5), _gain(g, 5), _x(g, 5), 1e-6)),
-        Probe("eps is added inside the root", lambda g: (0.5 * _x(g, 3, 5), _gain(g, 5), _x(g, 5), 0.7)),
+        Probe(
+            "each feature is multiplied by its gain",
+            lambda g: (_x(g, 2, 3, 5), _gain(g, 5), torch.zeros(5), 1e-6),
+        ),
+        Probe(
+            "each feature has its offset added",
+            lambda g: (_x(g, 2, 3, 5), _gain(g, 5), _x(g, 5), 1e-6),
+        ),
+        Probe(
+            "eps is added inside the root",
+            lambda g: (0.5 * _x(g, 3, 5), _gain(g, 5), _x(g, 5), 0.7),
+        ),
         Probe(
             "a vector of equal numbers becomes the offset",
             lambda g: (torch.full((2, 4), 3.0), _gain(g, 4), _x(g, 4), 1e-5),
         ),
-        Probe("x may have any leading dimensions", lambda g: (_x(g, 2, 3, 4, 6), _gain(g, 6), _x(g, 6), 1e-3)),
         Probe(
-            "transposed tensors are accepted", lambda g: (_x(g, 6, 5, 3).transpose(0, 2), _gain(g, 6), _x(g, 6), 1e-3)
+            "x may have any leading dimensions",
+            lambda g: (_x(g, 2, 3, 4, 6), _gain(g, 6), _x(g, 6), 1e-3),
         ),
         Probe(
-            "gradients reach x, weight and bias", lambda g: (_x(g, 3, 5), _gain(g, 5), _x(g, 5), 0.1), gradients=True
+            "transposed tensors are accepted",
+            lambda g: (_x(g, 6, 5, 3).transpose(0, 2), _gain(g, 6), _x(g, 6), 1e-3),
+        ),
+        Probe(
+            "gradients reach x, weight and bias",
+            lambda g: (_x(g, 3, 5), _gain(g, 5), _x(g, 5), 0.1),
+            gradients=True,
         ),
         Probe(
             "a mean of 1000 loses no digits",
             lambda g: (1000 + torch.randn(3, 8, generator=g), _gain(g, 8), _x(g, 8), 1e-5),
             tolerance=1e-3,
         ),
-        Probe("an x in fp16 is computed in fp32", lambda g: (300 * _x(g, 3, 8).half(), _gain(g, 8), _x(g, 8), 1e-5)),
-        Probe("the result has the dtype of x", lambda g: (_x(g, 3, 8).bfloat16(), _gain(g, 8), _x(g, 8), 1e-5)),
+        Probe(
+            "an x in fp16 is computed in fp32",
+            lambda g: (300 * _x(g, 3, 8).half(), _gain(g, 8), _x(g, 8), 1e-5),
+        ),
+        Probe(
+            "the result has the dtype of x",
+            lambda g: (_x(g, 3, 8).bfloat16(), _gain(g, 8), _x(g, 8), 1e-5),
+        ),
         Probe(
             "the result has the dtype of x",
             lambda g: (_x(g, 3, 8).double(), _gain(g, 8).double(), _x(g, 8).double(), 1e-5),

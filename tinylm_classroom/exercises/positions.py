@@ -30,47 +30,64 @@ def _angles(positions: Tensor, d: int, base: float, on: frozenset[str]) -> Tenso
 
 
 def sinusoidal(n: int, d: int, on: frozenset[str] = frozenset()) -> Tensor:
-    """The rows [sin a_0, cos a_0, sin a_1, cos a_1, ...] with a_i = p * 10000^(-2i/d), and the mistakes that are `on`.
+    """The rows [sin a_0, cos a_0, sin a_1, cos a_1, ...] with a_i = p * 10000^(-2i/d), and the
+    mistakes that are `on`.
 
     Returns (n, d), a row for each position p = 0 .. n - 1.
     """
-    base = math.e if "no base" in on else 1000.0 if "a zero less" in on else 100_000.0 if "a zero more" in on else 1e4
+    base = chosen(on, 1e4, {
+        "no base": lambda: math.e,
+        "a zero less": lambda: 1e3,
+        "a zero more": lambda: 1e5,
+    })  # fmt: skip
     angles = _angles(torch.arange(n), d, base, on)
-    sin, cos = angles.sin(), angles.cos()
+    sin = angles.sin()
+    cos = angles.cos()
     if "own speed for each" in on:
         each = torch.arange(n)[:, None] * base ** (-torch.arange(d, dtype=torch.float64) / d)
-        sin, cos = each[:, 0::2].sin(), each[:, 1::2].cos()
+        sin = each[:, 0::2].sin()
+        cos = each[:, 1::2].cos()
     sin, cos = chosen(on, (sin, cos), {
-        "only sin": lambda: (sin, sin), "only cos": lambda: (cos, cos), "cos first": lambda: (cos, sin),
+        "only sin": lambda: (sin, sin),
+        "only cos": lambda: (cos, cos),
+        "cos first": lambda: (cos, sin),
     })  # fmt: skip
-    rows = torch.cat((sin, cos), -1) if "two blocks" in on else torch.stack((sin, cos), -1).flatten(-2)
+    rows = (
+        torch.cat((sin, cos), -1) if "two blocks" in on else torch.stack((sin, cos), -1).flatten(-2)
+    )
     if "first row zero" in on:
         rows[0] = 0
     return rows.float()
 
 
 def rotate(x: Tensor, positions: Tensor, base: float, on: frozenset[str] = frozenset()) -> Tensor:
-    """Rotates the pairs (0, 1), (2, 3), ... of x (..., T, D) by position * base^(-2i/D), and the mistakes that are `on`.
+    """Rotates the pairs (0, 1), (2, 3), ... of x (..., T, D) by position * base^(-2i/D), and the
+    mistakes that are `on`.
 
     positions (T,): integers. Returns (..., T, D) in the dtype of x.
     """
-    D, positions = x.shape[-1], _places(x, positions, on)
+    D = x.shape[-1]
+    positions = _places(x, positions, on)
     angles = _angles(positions, D, 10_000.0 if "fixed base" in on else base, on)
     if "angles rounded" in on:
         angles = angles.to(x.dtype).double()
     if "all rounded" in on:
         speeds = _angles(torch.ones(1), D, base, on).to(x.dtype)
         angles = (positions.to(x.dtype)[:, None] * speeds).double()
-    cos, sin = angles.cos(), -angles.sin() if "backwards" in on else angles.sin()
+    cos = angles.cos()
+    sin = -angles.sin() if "backwards" in on else angles.sin()
     if "sin and cos exchanged" in on:
         cos, sin = sin, cos
     if "half turned" in on:
-        cos, sin = cos.clone(), sin.clone()
-        cos[:, D // 4 :], sin[:, D // 4 :] = 1, 0
+        cos = cos.clone()
+        sin = sin.clone()
+        cos[:, D // 4 :] = 1
+        sin[:, D // 4 :] = 0
     if on & {"mixed", "mixed the other way"}:
         return _mixed(x, cos, sin, on).to(x.dtype)
     a, b = x.chunk(2, -1) if "halves" in on else (x[..., 0::2], x[..., 1::2])
-    first, second = a * cos - b * sin, a * sin + b * cos
+    first = a * cos - b * sin
+    second = a * sin + b * cos
     first, second = chosen(on, (first, second), {
         "no minus": lambda: (a * cos + b * sin, second),
         "two minus": lambda: (first, a * sin - b * cos),
@@ -81,7 +98,11 @@ def rotate(x: Tensor, positions: Tensor, base: float, on: frozenset[str] = froze
         "outputs exchanged": lambda: (second, first),
     })  # fmt: skip
     in_blocks = ("halves" in on) != ("in blocks" in on)
-    out = torch.cat((first, second), -1) if in_blocks else torch.stack((first, second), -1).flatten(-2)
+    out = (
+        torch.cat((first, second), -1)
+        if in_blocks
+        else torch.stack((first, second), -1).flatten(-2)
+    )
     return out if "stays wide" in on else out.to(x.dtype)
 
 
@@ -104,7 +125,9 @@ def _mixed(x: Tensor, cos: Tensor, sin: Tensor, on: frozenset[str]) -> Tensor:
     """Tables of one layout with the partners of the other."""
     a, b = x.chunk(2, -1)
     if "mixed" in on:
-        return x * cos.repeat_interleave(2, -1) + torch.cat((-b, a), -1) * sin.repeat_interleave(2, -1)
+        return x * cos.repeat_interleave(2, -1) + torch.cat((-b, a), -1) * sin.repeat_interleave(
+            2, -1
+        )
     partner = torch.stack((-x[..., 1::2], x[..., 0::2]), -1).flatten(-2)
     return x * torch.cat((cos, cos), -1) + partner * torch.cat((sin, sin), -1)
 
@@ -151,24 +174,54 @@ ROTATE = Exercise(
     lesson="06",
     reference=rotate,
     probes=(
-        Probe("at position 1 the first pair rotates by 1 radian", lambda g: _at([1.0, 0.0, 0.0, 0.0], 1)),
+        Probe(
+            "at position 1 the first pair rotates by 1 radian",
+            lambda g: _at([1.0, 0.0, 0.0, 0.0], 1),
+        ),
         Probe("a pair is two neighbours", lambda g: _at([0.0, 1.0, 1.0, 0.0], 1)),
         Probe("position 0 changes nothing", lambda g: _at([1.0, 2.0, 3.0, 4.0], 0)),
-        Probe("each row rotates to its own position", lambda g: (_x(g, 3, 6), torch.tensor([4, 0, 9]), 10_000.0)),
-        Probe("pair i has the frequency base^(-2i/D)", lambda g: (_x(g, 2, 12), torch.tensor([7, 2]), 10_000.0)),
+        Probe(
+            "each row rotates to its own position",
+            lambda g: (_x(g, 3, 6), torch.tensor([4, 0, 9]), 10_000.0),
+        ),
+        Probe(
+            "pair i has the frequency base^(-2i/D)",
+            lambda g: (_x(g, 2, 12), torch.tensor([7, 2]), 10_000.0),
+        ),
         Probe("the base is an argument", lambda g: (_x(g, 3, 8), torch.tensor([5, 6, 8]), 50.0)),
-        Probe("any leading axes", lambda g: (_x(g, 3, 5, 4), torch.tensor([1, 0, 3, 2, 11]), 100.0)),
-        Probe("any leading axes", lambda g: (_x(g, 2, 3, 4, 6), torch.tensor([2, 3, 5, 11]), 10_000.0)),
-        Probe("any leading axes", lambda g: (_x(g, 2, 1, 3, 5, 8), torch.tensor([6, 7, 8, 9, 10]), 1e6)),
+        Probe(
+            "any leading axes", lambda g: (_x(g, 3, 5, 4), torch.tensor([1, 0, 3, 2, 11]), 100.0)
+        ),
+        Probe(
+            "any leading axes", lambda g: (_x(g, 2, 3, 4, 6), torch.tensor([2, 3, 5, 11]), 10_000.0)
+        ),
+        Probe(
+            "any leading axes",
+            lambda g: (_x(g, 2, 1, 3, 5, 8), torch.tensor([6, 7, 8, 9, 10]), 1e6),
+        ),
         Probe(
             "positions may be large",
             lambda g: (_x(g, 3, 6), torch.tensor([99_999, 5, 70_000]), 10_000.0),
             tolerance=1e-2,
         ),
-        Probe("positions may be negative", lambda g: (_x(g, 2, 4, 6), torch.tensor([-3, 5, -40, 2]), 10_000.0)),
-        Probe("any strides", lambda g: (_x(g, 2, 4, 3, 6).transpose(1, 2), torch.tensor([3, 1, 4, 15]), 10_000.0)),
-        Probe("gradients reach x", lambda g: (_x(g, 2, 3, 4), torch.tensor([1, 8, 3]), 10_000.0), gradients=True),
-        Probe("fp64 stays fp64", lambda g: (_x(g, 3, 6).double(), torch.tensor([9, 1, 7]), 10_000.0), tolerance=1e-4),
+        Probe(
+            "positions may be negative",
+            lambda g: (_x(g, 2, 4, 6), torch.tensor([-3, 5, -40, 2]), 10_000.0),
+        ),
+        Probe(
+            "any strides",
+            lambda g: (_x(g, 2, 4, 3, 6).transpose(1, 2), torch.tensor([3, 1, 4, 15]), 10_000.0),
+        ),
+        Probe(
+            "gradients reach x",
+            lambda g: (_x(g, 2, 3, 4), torch.tensor([1, 8, 3]), 10_000.0),
+            gradients=True,
+        ),
+        Probe(
+            "fp64 stays fp64",
+            lambda g: (_x(g, 3, 6).double(), torch.tensor([9, 1, 7]), 10_000.0),
+            tolerance=1e-4,
+        ),
         Probe(
             "bf16 in, bf16 out, and angles that are finer than bf16",
             lambda g: (_x(g, 3, 6).bfloat16(), torch.tensor([1001, 5, 773]), 10_000.0),

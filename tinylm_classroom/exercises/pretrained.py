@@ -11,8 +11,11 @@ from .base import Exercise, Probe, chosen, slipped, texts
 
 
 def split_fused(fused: Tensor, on: frozenset[str] = frozenset()) -> Any:
-    """The weights of q, k and v, each (out, in), of one matrix (in, 3 out), and the mistakes that are `on`."""
-    n_in, n_out = fused.shape[0], fused.shape[1] // 3
+    """The weights of q, k and v, each (out, in), of one matrix (in, 3 out), and the mistakes that
+    are `on`.
+    """
+    n_in = fused.shape[0]
+    n_out = fused.shape[1] // 3
     turned = fused.T
     of_rows = fused.split(-(-n_in // 3), 0)
     q, k, v = turned.split(n_out)
@@ -36,7 +39,9 @@ def split_fused(fused: Tensor, on: frozenset[str] = frozenset()) -> Any:
 
 
 def rotary_layout(weight: Tensor, n_heads: int, on: frozenset[str] = frozenset()) -> Tensor:
-    """The rows (H * D) of every head of a weight (H * D, C), from neighbours to halves, and the mistakes that are `on`."""
+    """The rows (H * D) of every head of a weight (H * D, C), from neighbours to halves, and the
+    mistakes that are `on`.
+    """
     n_rows, n_in = weight.shape
     D = n_rows // n_heads
     H, D = chosen(on, (n_heads, D), {
@@ -45,9 +50,12 @@ def rotary_layout(weight: Tensor, n_heads: int, on: frozenset[str] = frozenset()
     heads = chosen(on, weight.reshape(H, D, n_in), {
         "heads interleaved": lambda: weight.reshape(D, H, n_in).transpose(0, 1),
     })  # fmt: skip
-    first, second = heads[:, 0::2], heads[:, 1::2]
+    first = heads[:, 0::2]
+    second = heads[:, 1::2]
     moved = chosen(on, torch.cat((first, second), 1), {
-        "the other way": lambda: heads.reshape(H, 2, D // 2, n_in).transpose(1, 2).reshape(H, D, n_in),
+        "the other way": lambda: (
+            heads.reshape(H, 2, D // 2, n_in).transpose(1, 2).reshape(H, D, n_in)
+        ),
         "halves first": lambda: heads,
         "halves exchanged": lambda: heads.roll(D // 2, 1),
         "second backwards": lambda: torch.cat((first, second.flip(1)), 1),
@@ -56,7 +64,8 @@ def rotary_layout(weight: Tensor, n_heads: int, on: frozenset[str] = frozenset()
     })  # fmt: skip
     moved = torch.cat((moved[:1], heads[1:])) if "first head only" in on else moved
     return chosen(on, moved.reshape(n_rows, n_in), {
-        "columns": lambda: torch.cat((weight[:, 0::2], weight[:, 1::2]), 1), "heads kept apart": lambda: moved,
+        "columns": lambda: torch.cat((weight[:, 0::2], weight[:, 1::2]), 1),
+        "heads kept apart": lambda: moved,
     })  # fmt: skip
 
 
@@ -64,8 +73,11 @@ def _error_and_size(a: Tensor, b: Tensor, on: frozenset[str]) -> tuple[Tensor, T
     """The error of a pair, and the number that it is compared with, times the tolerance."""
     if "NaN in both" in on:
         both = a.isnan() & b.isnan()
-        a, b = a.masked_fill(both, 0.0), b.masked_fill(both, 0.0)
-    difference = chosen(on, (a - b).abs(), {"signed": lambda: a - b, "signed, turned": lambda: b - a})
+        a = a.masked_fill(both, 0.0)
+        b = b.masked_fill(both, 0.0)
+    difference = chosen(
+        on, (a - b).abs(), {"signed": lambda: a - b, "signed, turned": lambda: b - a}
+    )
     error = chosen(on, difference.max(), {
         "mean error": difference.mean,
         "summed": difference.sum,
@@ -81,12 +93,17 @@ def _error_and_size(a: Tensor, b: Tensor, on: frozenset[str]) -> tuple[Tensor, T
     return (error / size, torch.ones(())) if "quotient" in on else (error, size)
 
 
-def first_difference(ours: list, theirs: list, tolerance: float, on: frozenset[str] = frozenset()) -> Any:
-    """The index of the first tensor that differs by more than tolerance times the largest number of theirs.
+def first_difference(
+    ours: list, theirs: list, tolerance: float, on: frozenset[str] = frozenset()
+) -> Any:
+    """The index of the first tensor that differs by more than tolerance times the largest number of
+    theirs.
 
     The number of tensors where none does; and the mistakes that are `on`.
     """
-    errors, sizes = zip(*(_error_and_size(a, b, on) for a, b in zip(ours, theirs, strict=True)), strict=True)
+    errors, sizes = zip(
+        *(_error_and_size(a, b, on) for a, b in zip(ours, theirs, strict=True)), strict=True
+    )
     limits = slipped(on, tolerance * torch.stack(sizes), {
         "any bit": torch.zeros_like,
         "one limit for all": lambda limits: torch.full_like(limits, max(limits.tolist())),
@@ -94,7 +111,11 @@ def first_difference(ours: list, theirs: list, tolerance: float, on: frozenset[s
     wrong = _wrong(torch.stack(errors), limits, on)
     n = len(ours)
     if not wrong:
-        return chosen(on, n, {"minus one": lambda: -1, "no result": lambda: None, "the last index": lambda: n - 1})
+        return chosen(
+            on,
+            n,
+            {"minus one": lambda: -1, "no result": lambda: None, "the last index": lambda: n - 1},
+        )
     return chosen(on, wrong[0], {
         "last": lambda: wrong[-1],
         "largest": lambda: max(wrong, key=lambda i: (errors[i] / sizes[i]).nan_to_num(0.0)),
@@ -125,11 +146,20 @@ def _rows(n: int, n_heads: int) -> tuple:
     return torch.arange(float(n)).view(n, 1), n_heads
 
 
-def _parts(g: Generator, errors: Sequence[float], tolerance: float = 1e-2, sizes: Sequence[float] = ()) -> tuple:
-    """Pairs of tensors whose largest numbers are `sizes`, 1 without, and whose errors have these sizes relative to it."""
-    theirs = [F.normalize(_normal(g, 3, 4 + i), p=float("inf"), dim=(0, 1)) for i in range(len(errors))]
+def _parts(
+    g: Generator, errors: Sequence[float], tolerance: float = 1e-2, sizes: Sequence[float] = ()
+) -> tuple:
+    """Pairs of tensors whose largest numbers are `sizes`, 1 without, and whose errors have these
+    sizes relative to it.
+    """
+    theirs = [
+        F.normalize(_normal(g, 3, 4 + i), p=float("inf"), dim=(0, 1)) for i in range(len(errors))
+    ]
     theirs = [t * size for t, size in zip(theirs, sizes or [1.0] * len(errors), strict=True)]
-    moves = [error * t.abs().max() * _normal(g, *t.shape).sign() for t, error in zip(theirs, errors, strict=True)]
+    moves = [
+        error * t.abs().max() * _normal(g, *t.shape).sign()
+        for t, error in zip(theirs, errors, strict=True)
+    ]
     return [t + move for t, move in zip(theirs, moves, strict=True)], theirs, tolerance
 
 
@@ -192,7 +222,10 @@ ROTARY_LAYOUT = Exercise(
     reference=rotary_layout,
     probes=(
         Probe("the rows 0, 1, 2, 3 of a head become 0, 2, 1, 3", lambda g: _rows(4, 1)),
-        Probe("the rows 0, 1, 2, 3, 4, 5, 6, 7 of a head become 0, 2, 4, 6, 1, 3, 5, 7", lambda g: _rows(8, 1)),
+        Probe(
+            "the rows 0, 1, 2, 3, 4, 5, 6, 7 of a head become 0, 2, 4, 6, 1, 3, 5, 7",
+            lambda g: _rows(8, 1),
+        ),
         Probe("every head is reordered by itself", lambda g: _rows(12, 2)),
         Probe("every head is reordered by itself", lambda g: (torch.arange(48.0).view(24, 2), 3)),
         Probe("the columns keep their order", lambda g: (_normal(g, 24, 6), 4)),
@@ -206,15 +239,41 @@ FIRST_DIFFERENCE = Exercise(
     order=3,
     reference=first_difference,
     probes=(
-        Probe("for one pair of equal tensors the result is 1, the number of pairs", lambda g: _parts(g, [0.0])),
-        Probe("if the second of three pairs differs, the result is 1", lambda g: _parts(g, [0.0, 0.5, 0.0])),
-        Probe("if several pairs differ, the first counts", lambda g: _parts(g, [0.0, 0.0, 0.5, 3.0, 0.5])),
-        Probe("the last pair may be the first that differs", lambda g: _parts(g, [0.0, 0.0, 0.0, 0.5])),
-        Probe("a difference within the tolerance does not count", lambda g: _parts(g, [1e-3, 1e-3, 0.2, 0.0])),
-        Probe("if no pair differs, the result is the number of pairs", lambda g: _parts(g, [6e-3, 8e-3, 7e-3])),
-        Probe("the limit depends on the size of theirs", lambda g: _parts(g, [1e-3, 1e-3, 0.2], sizes=[50.0] * 3)),
-        Probe("the limit depends on the size of theirs", lambda g: _parts(g, [1e-3, 0.2, 0.2], sizes=[1e-3] * 3)),
-        Probe("each pair has a limit of its own", lambda g: _parts(g, [1e-3, 0.2, 0.2], sizes=[50.0, 0.1, 1.0])),
+        Probe(
+            "for one pair of equal tensors the result is 1, the number of pairs",
+            lambda g: _parts(g, [0.0]),
+        ),
+        Probe(
+            "if the second of three pairs differs, the result is 1",
+            lambda g: _parts(g, [0.0, 0.5, 0.0]),
+        ),
+        Probe(
+            "if several pairs differ, the first counts",
+            lambda g: _parts(g, [0.0, 0.0, 0.5, 3.0, 0.5]),
+        ),
+        Probe(
+            "the last pair may be the first that differs", lambda g: _parts(g, [0.0, 0.0, 0.0, 0.5])
+        ),
+        Probe(
+            "a difference within the tolerance does not count",
+            lambda g: _parts(g, [1e-3, 1e-3, 0.2, 0.0]),
+        ),
+        Probe(
+            "if no pair differs, the result is the number of pairs",
+            lambda g: _parts(g, [6e-3, 8e-3, 7e-3]),
+        ),
+        Probe(
+            "the limit depends on the size of theirs",
+            lambda g: _parts(g, [1e-3, 1e-3, 0.2], sizes=[50.0] * 3),
+        ),
+        Probe(
+            "the limit depends on the size of theirs",
+            lambda g: _parts(g, [1e-3, 0.2, 0.2], sizes=[1e-3] * 3),
+        ),
+        Probe(
+            "each pair has a limit of its own",
+            lambda g: _parts(g, [1e-3, 0.2, 0.2], sizes=[50.0, 0.1, 1.0]),
+        ),
         Probe("one wrong number is enough", lambda g: _one_number(g, 0.5)),
         Probe("a number may be too small", lambda g: _one_number(g, -0.5)),
         Probe("the largest number of theirs may be negative", _negative),
@@ -223,7 +282,10 @@ FIRST_DIFFERENCE = Exercise(
         Probe("the tolerance may be 0", lambda g: _parts(g, [0.0, 0.0, 1e-3], 0.0)),
         Probe("ours may be much too large", _too_large),
         Probe("a NaN in ours differs", _not_a_number),
-        Probe("a NaN in ours differs, even if theirs has one at the same place", lambda g: _not_a_number(g, True)),
+        Probe(
+            "a NaN in ours differs, even if theirs has one at the same place",
+            lambda g: _not_a_number(g, True),
+        ),
     ),
     **texts("first_difference"),
 )

@@ -15,19 +15,23 @@ def _error(w: Tensor, b: Tensor, x: Tensor, y: Tensor, on: frozenset[str]) -> Te
         "softmax over examples": lambda: score.softmax(0),
         "rounded": lambda: (score > 0).to(score.dtype),
     })  # fmt: skip
-    target = slipped(on, y, {"labels from -1": lambda y: 2 * y - 1, "labels exchanged": lambda y: 1 - y})
+    target = slipped(
+        on, y, {"labels from -1": lambda y: 2 * y - 1, "labels exchanged": lambda y: 1 - y}
+    )
+    is_mistake = (p > 0.5).to(y.dtype) != y
     return slipped(on, p - target, {
         "squared error": lambda error: 2 * error * p * (1 - p),
         "half the squared error": lambda error: error * p * (1 - p),
         "size of the error": torch.abs,
-        "only mistakes": lambda error: error * ((p > 0.5).to(y.dtype) != y),
+        "only mistakes": lambda error: error * is_mistake,
     })  # fmt: skip
 
 
 def _gradients(w: Tensor, x: Tensor, error: Tensor, on: frozenset[str]) -> tuple[Tensor, Tensor]:
     """The gradients of w (C) and b ()."""
     n = chosen(on, len(x), {"sum": lambda: 1, "mean over features, too": x.numel})
-    dw, db = x.T @ error, error.sum()
+    dw = x.T @ error
+    db = error.sum()
     dw = dw if "w summed" in on else dw / n
     db = db if "b summed" in on else db / n
     dw = slipped(on, dw, {
@@ -45,14 +49,16 @@ def _one_by_one(w: Tensor, b: Tensor, x: Tensor, y: Tensor, lr: float) -> tuple[
     """A step for each example, from where the one before has led."""
     for row, label in zip(x, y, strict=True):
         error = (row @ w + b).sigmoid() - label
-        w, b = w - lr * error * row, b - lr * error
+        w = w - lr * error * row
+        b = b - lr * error
     return w, b
 
 
 def probe_step(
     w: Tensor, b: Tensor, x: Tensor, y: Tensor, lr: float, on: frozenset[str] = frozenset()
 ) -> tuple[Tensor, Tensor]:
-    """One step of gradient descent on the mean loss of a logistic probe, and the mistakes that are `on`.
+    """One step of gradient descent on the mean loss of a logistic probe, and the mistakes that are
+    `on`.
 
     w (C), b (): the probe. x (N, C): activations, y (N): labels, 0 or 1. Returns the new w and b.
     """
@@ -74,7 +80,9 @@ def probe_step(
 
 
 def _probe(g: Generator, N: int, C: int, lr: float = 0.7, size: float = 1.0) -> tuple:
-    """A probe that is neither 0 nor trained, activations that are not centred, and labels of both kinds."""
+    """A probe that is neither 0 nor trained, activations that are not centred, and labels of both
+    kinds.
+    """
     x = size * (0.4 + torch.randn(N, C, generator=g))
     y = (torch.arange(N) % 3 == 1).float()
     return 0.5 * torch.randn(C, generator=g), torch.tensor(0.8), x, y, lr
@@ -82,7 +90,13 @@ def _probe(g: Generator, N: int, C: int, lr: float = 0.7, size: float = 1.0) -> 
 
 def _by_hand() -> tuple:
     """Scores of 0, labels 1 and 0."""
-    return torch.zeros(2), torch.tensor(0.0), torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([1.0, 0.0]), 1.0
+    return (
+        torch.zeros(2),
+        torch.tensor(0.0),
+        torch.tensor([[1.0, 2.0], [3.0, 0.0]]),
+        torch.tensor([1.0, 0.0]),
+        1.0,
+    )
 
 
 PROBE_STEP = Exercise(
@@ -94,7 +108,13 @@ PROBE_STEP = Exercise(
         Probe("w and b take a step down the gradient", lambda g: _by_hand()),
         Probe(
             "an example with label 1 makes its score larger",
-            lambda g: (torch.tensor([1.0]), torch.tensor(0.5), torch.tensor([[2.0]]), torch.tensor([1.0]), 0.5),
+            lambda g: (
+                torch.tensor([1.0]),
+                torch.tensor(0.5),
+                torch.tensor([[2.0]]),
+                torch.tensor([1.0]),
+                0.5,
+            ),
         ),
         Probe("the loss is averaged over the examples", lambda g: _probe(g, 7, 3)),
         Probe("the learning rate scales both steps", lambda g: _probe(g, 5, 4, lr=0.01)),

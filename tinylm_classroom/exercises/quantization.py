@@ -9,9 +9,15 @@ from .base import Exercise, Probe, chosen, slipped, texts
 
 
 def quantize_int8(weight: Tensor, on: frozenset[str] = frozenset()) -> Any:
-    """Whole steps (out, in) in int8 and the size of a step (out,) of each row, and the mistakes that are `on`."""
+    """Whole steps (out, in) in int8 and the size of a step (out,) of each row, and the mistakes
+    that are `on`.
+    """
     scale = _scale(weight, on)
-    steps = weight / scale.reshape(-1, 1) if scale.numel() == len(weight) and scale.ndim < 2 else weight / scale
+    steps = (
+        weight / scale.reshape(-1, 1)
+        if scale.numel() == len(weight) and scale.ndim < 2
+        else weight / scale
+    )
     if "a shifted zero" in on:
         steps = steps - weight.amin(1, keepdim=True) / scale[:, None] - 128
     rounded = chosen(on, steps.round(), {
@@ -50,7 +56,9 @@ def _scale(weight: Tensor, on: frozenset[str]) -> Tensor:
         "255 steps": 255, "256 steps": 256, "no steps": 1,
     }  # fmt: skip
     scale = largest / next((n for name, n in parts.items() if name in on), 127)
-    scale = slipped(on, scale, {"eps added": lambda s: s + 1e-6, "a larger eps added": lambda s: s + 1e-5})
+    scale = slipped(
+        on, scale, {"eps added": lambda s: s + 1e-6, "a larger eps added": lambda s: s + 1e-5}
+    )
     scale = scale.where(scale > 0, 0.0 if "unguarded" in on else 1.0)
     if "one for each column" in on:
         return scale
@@ -58,8 +66,12 @@ def _scale(weight: Tensor, on: frozenset[str]) -> Tensor:
 
 
 def _weight(g: Generator, *shape: int) -> Tensor:
-    """Rows of very different sizes, in which no number is near the middle of two steps: rounding is not a matter of taste."""
-    steps = torch.randint(-126, 127, shape, generator=g) + 0.7 * torch.rand(shape, generator=g) - 0.35
+    """Rows of very different sizes, in which no number is near the middle of two steps: rounding is
+    not a matter of taste.
+    """
+    steps = (
+        torch.randint(-126, 127, shape, generator=g) + 0.7 * torch.rand(shape, generator=g) - 0.35
+    )
     largest = torch.randint(shape[1], (shape[0], 1), generator=g)
     steps = steps.scatter(1, largest, 127.0 * (1 - 2 * (largest % 2)))
     return steps / 127 * torch.logspace(-2, 1, shape[0])[:, None]
@@ -69,7 +81,11 @@ def _without_scale_of_zeros(arguments: tuple, result: Any) -> Any:
     """Which scale a row of zeros has is left open, but it is above 0."""
     values, scale = result
     rows = arguments[0].abs().amax(1) > 0
-    return {"values": values, "scale": scale[rows], "all scales are above 0": bool((scale > 0).all())}
+    return {
+        "values": values,
+        "scale": scale[rows],
+        "all scales are above 0": bool((scale > 0).all()),
+    }
 
 
 QUANTIZE_INT8 = Exercise(
@@ -78,11 +94,23 @@ QUANTIZE_INT8 = Exercise(
     order=2,
     reference=quantize_int8,
     probes=(
-        Probe("one row: its largest number takes 127 steps", lambda g: (torch.tensor([[2.54, 1.0, -0.128]]),)),
-        Probe("the largest number may be negative", lambda g: (torch.tensor([[0.5, -1.27, 0.3, 0.004]]),)),
+        Probe(
+            "one row: its largest number takes 127 steps",
+            lambda g: (torch.tensor([[2.54, 1.0, -0.128]]),),
+        ),
+        Probe(
+            "the largest number may be negative",
+            lambda g: (torch.tensor([[0.5, -1.27, 0.3, 0.004]]),),
+        ),
         Probe("no number is positive", lambda g: (torch.tensor([[-0.5, -1.27, -0.3]]),)),
-        Probe("each row has its own scale", lambda g: (torch.tensor([[1.27, 0.3], [-0.011, 0.0254], [90.0, -127.0]]),)),
-        Probe("numbers are rounded to the nearest step", lambda g: (torch.tensor([[127.0, 5.7, 5.2, -5.7, -5.2]]),)),
+        Probe(
+            "each row has its own scale",
+            lambda g: (torch.tensor([[1.27, 0.3], [-0.011, 0.0254], [90.0, -127.0]]),),
+        ),
+        Probe(
+            "numbers are rounded to the nearest step",
+            lambda g: (torch.tensor([[127.0, 5.7, 5.2, -5.7, -5.2]]),),
+        ),
         Probe("any matrix", lambda g: (_weight(g, 5, 8),)),
         Probe("as many rows as columns", lambda g: (_weight(g, 6, 6),)),
         Probe("a real size", lambda g: (_weight(g, 24, 40),)),

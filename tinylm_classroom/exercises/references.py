@@ -1,4 +1,6 @@
-"""Lesson 17: what compares a model with the one it started from: a penalty on the distance, and the loss of DPO."""
+"""Lesson 17: what compares a model with the one it started from: a penalty on the distance, and the
+loss of DPO.
+"""
 
 import torch
 from torch import Generator, Tensor
@@ -12,7 +14,9 @@ from .rewards import counted_tokens, drawn_texts, reduced
 def kl_penalty(
     log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor, on: frozenset[str] = frozenset()
 ) -> Tensor:
-    """The mean () of r - log r - 1 over written tokens, r = p_reference / p, and the mistakes that are `on`."""
+    """The mean () of r - log r - 1 over written tokens, r = p_reference / p, and the mistakes that
+    are `on`.
+    """
     log_ratio = slipped(on, reference_log_probs - log_probs, {
         "exchanged": torch.neg,
         "nothing detached": torch.detach,
@@ -31,7 +35,9 @@ def kl_penalty(
         "ratio alone": lambda: ratio,
         "ratio minus one": lambda: ratio - 1,
         "ratio of logarithms": lambda: reference_log_probs / log_probs - log_ratio - 1,
-        "difference of probabilities": lambda: reference_log_probs.exp() - log_probs.exp() - log_ratio - 1,
+        "difference of probabilities": lambda: (
+            reference_log_probs.exp() - log_probs.exp() - log_ratio - 1
+        ),
         "logarithm of base 2": lambda: ratio - log_ratio / 0.6931471805599453 - 1,
     })  # fmt: skip
     counted = counted_tokens(mask, on)
@@ -39,7 +45,9 @@ def kl_penalty(
     return -found if "wrong sign" in on else found
 
 
-def _pair(ps: list[list[float]], qs: list[list[float]], mask: list[list[int]]) -> tuple[Tensor, Tensor, Tensor]:
+def _pair(
+    ps: list[list[float]], qs: list[list[float]], mask: list[list[int]]
+) -> tuple[Tensor, Tensor, Tensor]:
     """Probabilities of the model and of the reference, as logarithms."""
     return torch.tensor(ps).log(), torch.tensor(qs).log(), torch.tensor(mask, dtype=torch.bool)
 
@@ -59,15 +67,25 @@ KL_PENALTY = Exercise(
     order=2,
     reference=kl_penalty,
     probes=(
-        Probe("equal models have the distance 0", lambda g: _pair([[0.5, 0.25]], [[0.5, 0.25]], [[1, 1]])),
-        Probe("for r = 0.5 a token has 0.5 - log 0.5 - 1", lambda g: _pair([[0.5]], [[0.25]], [[1]])),
+        Probe(
+            "equal models have the distance 0",
+            lambda g: _pair([[0.5, 0.25]], [[0.5, 0.25]], [[1, 1]]),
+        ),
+        Probe(
+            "for r = 0.5 a token has 0.5 - log 0.5 - 1", lambda g: _pair([[0.5]], [[0.25]], [[1]])
+        ),
         Probe("for r = 2 a token has 2 - log 2 - 1", lambda g: _pair([[0.25]], [[0.5]], [[1]])),
         Probe("r may be far from 1", lambda g: _pair([[0.9, 0.05]], [[0.01, 0.8]], [[1, 1]])),
         Probe("only written tokens count", lambda g: _two([0, 1, 1], [0, 1, 1])),
         Probe("every written token counts the same", lambda g: _two([0, 1, 1], [0, 1, 0])),
         Probe("texts may differ in length", lambda g: _compared(g, 3, 7)),
         Probe("there may be as many texts as tokens", lambda g: _compared(g, 5, 5)),
-        Probe("gradients reach the model's log-probabilities", lambda g: _compared(g, 4, 6), gradients=True, n_live=1),
+        Probe(
+            "gradients reach the model's log-probabilities",
+            lambda g: _compared(g, 4, 6),
+            gradients=True,
+            n_live=1,
+        ),
     ),
     **texts("kl_penalty"),
     wider=True,
@@ -82,8 +100,11 @@ def dpo_loss(
     beta: float,
     on: frozenset[str] = frozenset(),
 ) -> Tensor:
-    """The mean loss () of B pairs, each argument a text's log-probability (B,), and the mistakes that are `on`."""
-    good, bad = chosen - ref_chosen, rejected - ref_rejected
+    """The mean loss () of B pairs, each argument a text's log-probability (B,), and the mistakes
+    that are `on`.
+    """
+    good = chosen - ref_chosen
+    bad = rejected - ref_rejected
     margin = chosen_of(on, good - bad, {
         "chosen and rejected exchanged": lambda: bad - good,
         "reference unused": lambda: chosen - rejected,
@@ -96,9 +117,13 @@ def dpo_loss(
         "beta on the chosen alone": lambda: good - bad / beta,
     })  # fmt: skip
     inside = chosen_of(on, beta, {
-        "beta in front": lambda: 1.0, "beta unused": lambda: 1.0, "divided by beta": lambda: 1 / beta,
+        "beta in front": lambda: 1.0,
+        "beta unused": lambda: 1.0,
+        "divided by beta": lambda: 1 / beta,
     })  # fmt: skip
-    scaled = slipped(on, inside * margin, {"mean inside": torch.mean, "cut off": lambda x: x.clamp(-20, 20)})
+    scaled = slipped(
+        on, inside * margin, {"mean inside": torch.mean, "cut off": lambda x: x.clamp(-20, 20)}
+    )
     loss = chosen_of(on, -logsigmoid(scaled), {
         "no logarithm": lambda: -scaled.sigmoid(),
         "no sigmoid": lambda: -scaled,
@@ -109,7 +134,11 @@ def dpo_loss(
         "one minus": lambda: 1 - scaled.sigmoid(),
     })  # fmt: skip
     loss = slipped(on, loss, {"beta in front": lambda x: beta * x, "wrong sign": torch.neg})
-    return chosen_of(on, loss.mean(), {"one number for each pair": lambda: loss, "sum over the pairs": loss.sum})
+    return chosen_of(
+        on,
+        loss.mean(),
+        {"one number for each pair": lambda: loss, "sum over the pairs": loss.sum},
+    )
 
 
 def _pairs(g: Generator, B: int, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -128,15 +157,32 @@ DPO_LOSS = Exercise(
     order=3,
     reference=dpo_loss,
     probes=(
-        Probe("a model equal to its reference has a loss of log 2", lambda g: _one(-3.0, -5.0, -3.0, -5.0)),
-        Probe("a chosen text that has become more probable lowers the loss", lambda g: _one(-2.0, -5.0, -3.0, -5.0)),
-        Probe("a rejected text that has become more probable raises it", lambda g: _one(-3.0, -3.5, -3.0, -5.0)),
+        Probe(
+            "a model equal to its reference has a loss of log 2",
+            lambda g: _one(-3.0, -5.0, -3.0, -5.0),
+        ),
+        Probe(
+            "a chosen text that has become more probable lowers the loss",
+            lambda g: _one(-2.0, -5.0, -3.0, -5.0),
+        ),
+        Probe(
+            "a rejected text that has become more probable raises it",
+            lambda g: _one(-3.0, -3.5, -3.0, -5.0),
+        ),
         Probe("only the change from the reference counts", lambda g: _one(-9.0, -4.0, -8.0, -2.0)),
         Probe("beta scales the difference", lambda g: (*_pairs(g, 1, 3.0), 0.1)),
         Probe("the loss is the mean over the pairs", lambda g: (*_pairs(g, 5, 2.0), 0.5)),
         Probe("the loss is the mean over the pairs", lambda g: (*_pairs(g, 3, 2.0), 2.0)),
-        Probe("gradients reach chosen and rejected", lambda g: (*_pairs(g, 4, 2.0), 0.3), gradients=True, n_live=2),
-        Probe("a large difference gives a large, finite loss", lambda g: _one(-400.0, -10.0, -20.0, -15.0)),
+        Probe(
+            "gradients reach chosen and rejected",
+            lambda g: (*_pairs(g, 4, 2.0), 0.3),
+            gradients=True,
+            n_live=2,
+        ),
+        Probe(
+            "a large difference gives a large, finite loss",
+            lambda g: _one(-400.0, -10.0, -20.0, -15.0),
+        ),
     ),
     **texts("dpo_loss"),
     wider=True,

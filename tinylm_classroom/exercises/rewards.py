@@ -1,4 +1,6 @@
-"""Lesson 17: the loss whose gradient is that of the mean reward, and what each text of a group gets for its reward."""
+"""Lesson 17: the loss whose gradient is that of the mean reward, and what each text of a group gets
+for its reward.
+"""
 
 import torch
 from torch import Generator, Tensor
@@ -9,7 +11,9 @@ from .base import Exercise, Probe, chosen, slipped, texts
 def policy_gradient_loss(
     log_probs: Tensor, advantages: Tensor, mask: Tensor, on: frozenset[str] = frozenset()
 ) -> Tensor:
-    """The loss () of written tokens (B, T) with an advantage (B,) for each text, and the mistakes that are `on`."""
+    """The loss () of written tokens (B, T) with an advantage (B,) for each text, and the mistakes
+    that are `on`.
+    """
     each = slipped(on, log_probs, {
         "log-probabilities detached": torch.detach,
         "ratio of probabilities": lambda x: (x - x.detach()).exp(),
@@ -66,7 +70,7 @@ def reduced(losses: Tensor, counted: Tensor, on: frozenset[str]) -> Tensor:
 
 
 def drawn_texts(g: Generator, B: int, T: int) -> tuple[Tensor, Tensor]:
-    """Log-probabilities, and a mask: a prompt of one token or two, then texts of different length."""
+    """Log-probabilities and a mask: a prompt of 1 or 2 tokens, then texts of different length."""
     written = torch.randint(2, T, (B, 1), generator=g)
     at = torch.arange(T)
     mask = (at >= 1 + torch.arange(B)[:, None] % 2) & (at <= written)
@@ -92,14 +96,25 @@ POLICY_GRADIENT_LOSS = Exercise(
             "for one token with advantage 1, the loss is minus its log-probability",
             lambda g: (torch.tensor([[-2.0]]), torch.tensor([1.0]), torch.tensor([[True]])),
         ),
-        Probe("each text has its own advantage", lambda g: _two([1.0, -2.0], [[1, 1, 1], [1, 1, 1]])),
+        Probe(
+            "each text has its own advantage", lambda g: _two([1.0, -2.0], [[1, 1, 1], [1, 1, 1]])
+        ),
         Probe("only written tokens count", lambda g: _two([2.0, 1.0], [[0, 1, 1], [0, 1, 1]])),
-        Probe("every written token counts the same", lambda g: _two([1.0, 3.0], [[0, 1, 1], [0, 1, 0]])),
-        Probe("a text may have no written token", lambda g: _two([1.0, 0.5], [[0, 1, 1], [0, 0, 0]])),
-        Probe("all advantages may be negative", lambda g: _two([-1.0, -0.5], [[0, 1, 1], [0, 1, 1]])),
+        Probe(
+            "every written token counts the same",
+            lambda g: _two([1.0, 3.0], [[0, 1, 1], [0, 1, 0]]),
+        ),
+        Probe(
+            "a text may have no written token", lambda g: _two([1.0, 0.5], [[0, 1, 1], [0, 0, 0]])
+        ),
+        Probe(
+            "all advantages may be negative", lambda g: _two([-1.0, -0.5], [[0, 1, 1], [0, 1, 1]])
+        ),
         Probe("texts may differ in length", lambda g: _texts(g, 3, 7)),
         Probe("each text has its own advantage", lambda g: _texts(g, 5, 5)),
-        Probe("gradients reach the log-probabilities alone", lambda g: _texts(g, 4, 6), gradients=True),
+        Probe(
+            "gradients reach the log-probabilities alone", lambda g: _texts(g, 4, 6), gradients=True
+        ),
     ),
     **texts("policy_gradient_loss"),
     wider=True,
@@ -107,7 +122,9 @@ POLICY_GRADIENT_LOSS = Exercise(
 
 
 def group_advantages(rewards: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """How much better each text is than its group, (P, K) for rewards (P, K), and the mistakes that are `on`."""
+    """How much better each text is than its group, (P, K) for rewards (P, K), and the mistakes that
+    are `on`.
+    """
     K = rewards.shape[1]
     total = rewards.sum(1, keepdim=True)
     baseline = chosen(on, rewards.mean(1, keepdim=True), {
@@ -130,7 +147,9 @@ def group_advantages(rewards: Tensor, on: frozenset[str] = frozenset()) -> Tenso
         "wrong sign": torch.neg,
         "divided by the spread": lambda x: x / (rewards.std(1, keepdim=True) + 1e-6),
         "divided by the spread of all": lambda x: x / (rewards.std() + 1e-6),
-        "divided by the spread, of n": lambda x: x / (rewards.std(1, keepdim=True, correction=0) + 1e-6),
+        "divided by the spread, of n": lambda x: (
+            x / (rewards.std(1, keepdim=True, correction=0) + 1e-6)
+        ),
         "divided by the size": lambda x: x / K,
         "flat": torch.flatten,
     })  # fmt: skip
@@ -146,7 +165,10 @@ GROUP_ADVANTAGES = Exercise(
     order=1,
     reference=group_advantages,
     probes=(
-        Probe("a reward above the group's mean is positive", lambda g: (torch.tensor([[1.0, 0.0, 0.0, 0.0]]),)),
+        Probe(
+            "a reward above the group's mean is positive",
+            lambda g: (torch.tensor([[1.0, 0.0, 0.0, 0.0]]),),
+        ),
         Probe(
             "each group has a mean of its own",
             lambda g: (torch.tensor([[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]]),),
@@ -156,7 +178,10 @@ GROUP_ADVANTAGES = Exercise(
             lambda g: (torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0]]),),
         ),
         Probe("rewards may be any numbers", lambda g: (3 * torch.randn(3, 5, generator=g) + 2,)),
-        Probe("there may be as many groups as texts in a group", lambda g: (torch.randn(4, 4, generator=g) - 1,)),
+        Probe(
+            "there may be as many groups as texts in a group",
+            lambda g: (torch.randn(4, 4, generator=g) - 1,),
+        ),
         Probe("a group of one text gets 0", lambda g: (torch.tensor([[2.0], [-1.0]]),)),
         Probe("rewards may be large", lambda g: (100 * torch.rand(2, 6, generator=g),)),
     ),

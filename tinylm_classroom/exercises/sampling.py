@@ -8,8 +8,10 @@ from torch import Generator, Tensor
 from .base import Exercise, Probe, chosen, slipped, texts
 
 
-def apply_temperature(logits: Tensor, temperature: float, on: frozenset[str] = frozenset()) -> Tensor:
-    """The probabilities of softmax(logits / temperature), (..., V), and the mistakes that are `on`."""
+def apply_temperature(
+    logits: Tensor, temperature: float, on: frozenset[str] = frozenset()
+) -> Tensor:
+    """The probabilities softmax(logits / temperature), (..., V), and the mistakes that are `on`."""
     temperature = _changed(temperature, on)
     axis = 0 if "over the batch" in on else -1
     logits = slipped(on, logits, {
@@ -20,11 +22,15 @@ def apply_temperature(logits: Tensor, temperature: float, on: frozenset[str] = f
         "multiplied": lambda: logits * temperature,
         "of exponentials": lambda: logits.exp() / temperature,
     })  # fmt: skip
-    scores = slipped(on, scores, {"negated": torch.neg, "in bits": lambda scores: scores * math.log(2)})
+    scores = slipped(
+        on, scores, {"negated": torch.neg, "in bits": lambda scores: scores * math.log(2)}
+    )
     largest = scores.max() if "maximum of all" in on else logits.amax(axis, keepdim=True)
     powers = logits.softmax(axis) ** (1 / temperature)
     probs = chosen(on, scores.softmax(axis), {
-        "only the largest": lambda: torch.zeros_like(scores).scatter(axis, scores.argmax(axis, keepdim=True), 1.0),
+        "only the largest": lambda: (
+            torch.zeros_like(scores).scatter(axis, scores.argmax(axis, keepdim=True), 1.0)
+        ),
         "no softmax": lambda: scores,
         "powers not shared out": lambda: powers,
         "powers of probabilities": lambda: powers / powers.sum(axis, keepdim=True),
@@ -71,19 +77,34 @@ APPLY_TEMPERATURE = Exercise(
     lesson="12",
     reference=apply_temperature,
     probes=(
-        Probe("a temperature of 1 is plain softmax", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 1.0)),
-        Probe("above 1 the probabilities come closer together", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 2.0)),
-        Probe("below 1 the probabilities move apart", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 0.5)),
+        Probe(
+            "a temperature of 1 is plain softmax", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 1.0)
+        ),
+        Probe(
+            "above 1 the probabilities come closer together",
+            lambda g: (torch.tensor([2.0, 1.0, 0.1]), 2.0),
+        ),
+        Probe(
+            "below 1 the probabilities move apart", lambda g: (torch.tensor([2.0, 1.0, 0.1]), 0.5)
+        ),
         Probe("scores may be negative", lambda g: (torch.tensor([-3.0, -1.0, -2.0]), 0.7)),
         Probe("each row sums to 1", lambda g: (_scores(g, 3, 5), 1.6)),
         Probe("each row sums to 1", lambda g: (_scores(g, 5, 4), 0.3)),
         Probe("there may be as many rows as tokens", lambda g: (_scores(g, 4, 4), 0.8)),
-        Probe("each row is a distribution of its own", lambda g: (torch.tensor([[400.0, 401.0], [-1.0, 1.0]]), 1.5)),
+        Probe(
+            "each row is a distribution of its own",
+            lambda g: (torch.tensor([[400.0, 401.0], [-1.0, 1.0]]), 1.5),
+        ),
         Probe("a single row keeps its two axes", lambda g: (_scores(g, 1, 6), 3.0)),
         Probe("equal scores get equal probabilities", lambda g: (torch.full((4,), 5.0), 0.25)),
         Probe("large scores do not overflow", lambda g: (torch.tensor([[900.0, 901.0, 3.0]]), 2.0)),
-        Probe("a low temperature does not overflow", lambda g: (torch.tensor([2.0, 1.9, -1.0]), 0.01)),
-        Probe("at a high temperature the probabilities are nearly equal", lambda g: (_scores(g, 2, 6), 50.0)),
+        Probe(
+            "a low temperature does not overflow", lambda g: (torch.tensor([2.0, 1.9, -1.0]), 0.01)
+        ),
+        Probe(
+            "at a high temperature the probabilities are nearly equal",
+            lambda g: (_scores(g, 2, 6), 50.0),
+        ),
         Probe(
             "a long row has probabilities at a low temperature, too",
             lambda g: (torch.randn(1, 4096, generator=g), 0.02),

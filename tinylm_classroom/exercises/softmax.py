@@ -58,15 +58,33 @@ SOFTMAX = Exercise(
             lambda g: (torch.tensor([2.0, 1.0, 0.1]), -1),
         ),
         Probe("every row sums to 1", lambda g: (torch.randn(3, 5, generator=g), -1)),
-        Probe("`dim` names the axis, counted from either end", lambda g: (torch.randn(3, 5, generator=g), 0)),
-        Probe("`dim` names the axis, counted from either end", lambda g: (torch.randn(2, 3, 4, 5, generator=g), 1)),
-        Probe("large scores do not overflow", lambda g: (torch.tensor([20.0, 3.0, 1005.0]), -1)),
-        Probe("very negative scores do not all become 0", lambda g: (torch.tensor([-2000.0, -2001.0]), 0)),
-        Probe("each row has its own largest score", lambda g: (torch.tensor([[0.0, 1.0], [200.0, 201.0]]), -1)),
-        Probe("`x` stays as it was", lambda g: (torch.randn(4, 4, generator=g).mT, -2)),
-        Probe("gradients flow back to x", lambda g: (torch.randn(3, 4, generator=g), -1), gradients=True),
         Probe(
-            "gradients flow for large scores, too", lambda g: (200 * torch.randn(3, 4, generator=g), 1), gradients=True
+            "`dim` names the axis, counted from either end",
+            lambda g: (torch.randn(3, 5, generator=g), 0),
+        ),
+        Probe(
+            "`dim` names the axis, counted from either end",
+            lambda g: (torch.randn(2, 3, 4, 5, generator=g), 1),
+        ),
+        Probe("large scores do not overflow", lambda g: (torch.tensor([20.0, 3.0, 1005.0]), -1)),
+        Probe(
+            "very negative scores do not all become 0",
+            lambda g: (torch.tensor([-2000.0, -2001.0]), 0),
+        ),
+        Probe(
+            "each row has its own largest score",
+            lambda g: (torch.tensor([[0.0, 1.0], [200.0, 201.0]]), -1),
+        ),
+        Probe("`x` stays as it was", lambda g: (torch.randn(4, 4, generator=g).mT, -2)),
+        Probe(
+            "gradients flow back to x",
+            lambda g: (torch.randn(3, 4, generator=g), -1),
+            gradients=True,
+        ),
+        Probe(
+            "gradients flow for large scores, too",
+            lambda g: (200 * torch.randn(3, 4, generator=g), 1),
+            gradients=True,
         ),
         Probe("the dtype is kept", lambda g: (torch.randn(3, 4, generator=g).double(), -1)),
         Probe("the dtype is kept", lambda g: (torch.randn(3, 4, generator=g).bfloat16(), -1)),
@@ -76,12 +94,16 @@ SOFTMAX = Exercise(
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, on: frozenset[str] = frozenset()) -> Tensor:
-    """Mean nats of targets (B, T) under logits (B, T, V), those of -100 left out, and the mistakes that are `on`."""
+    """Mean nats of targets (B, T) under logits (B, T, V), those of -100 left out, and the mistakes
+    that are `on`.
+    """
     logs = _logs(logits, on)
     if "shifts" in on:
-        logs, targets = logs[:, :-1], targets[:, 1:]
+        logs = logs[:, :-1]
+        targets = targets[:, 1:]
     if "shifts back" in on:
-        logs, targets = logs[:, 1:], targets[:, :-1]
+        logs = logs[:, 1:]
+        targets = targets[:, :-1]
     if "rolled" in on:
         targets = targets.roll(-1, -1)
     kept = chosen(on, targets != -100, {
@@ -99,7 +121,9 @@ def cross_entropy(logits: Tensor, targets: Tensor, on: frozenset[str] = frozense
         "sum": lambda: nats.sum(),
         "per position": lambda: nats,
     })  # fmt: skip
-    return slipped(on, mean, {"perplexity": torch.exp, "smoothed": lambda mean: 0.9 * mean - 0.1 * logs.mean()})
+    return slipped(
+        on, mean, {"perplexity": torch.exp, "smoothed": lambda mean: 0.9 * mean - 0.1 * logs.mean()}
+    )
 
 
 def _logs(logits: Tensor, on: frozenset[str]) -> Tensor:
@@ -150,15 +174,24 @@ CROSS_ENTROPY = Exercise(
         ),
         Probe(
             "large scores do not overflow",
-            lambda g: (torch.tensor([[[1000.0, 0.0, 3.0], [5.0, 990.0, 0.0]]]), torch.tensor([[0, 1]])),
+            lambda g: (
+                torch.tensor([[[1000.0, 0.0, 3.0], [5.0, 990.0, 0.0]]]),
+                torch.tensor([[0, 1]]),
+            ),
         ),
         Probe(
             "a target whose probability is 0 in fp32 has a finite loss",
-            lambda g: (torch.tensor([[[200.0, 0.0, 3.0], [1.0, 0.0, 150.0]]]), torch.tensor([[1, 0]])),
+            lambda g: (
+                torch.tensor([[[200.0, 0.0, 3.0], [1.0, 0.0, 150.0]]]),
+                torch.tensor([[1, 0]]),
+            ),
         ),
         Probe(
             "very negative scores have a finite loss",
-            lambda g: (torch.tensor([[[-900.0, -901.0], [-800.0, -802.0]]]), torch.tensor([[1, 0]])),
+            lambda g: (
+                torch.tensor([[[-900.0, -901.0], [-800.0, -802.0]]]),
+                torch.tensor([[1, 0]]),
+            ),
         ),
         Probe(
             "slices of longer tensors are accepted",

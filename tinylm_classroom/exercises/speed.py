@@ -9,9 +9,15 @@ from .base import Exercise, Probe, chosen, slipped, texts
 GATED = {"swiglu": 3, "geglu": 3}  # matrices of a feed-forward; the others have two
 
 
-def attainable(flops: float, n_bytes: float, peak: float, bandwidth: float, on: frozenset[str] = frozenset()) -> float:
-    """The most FLOPs per second that work of so many FLOPs and bytes can reach, and the mistakes that are `on`."""
-    n_bytes = slipped(on, n_bytes, {"bits": lambda n: 8 * n, "numbers instead of bytes": lambda n: n / 4})
+def attainable(
+    flops: float, n_bytes: float, peak: float, bandwidth: float, on: frozenset[str] = frozenset()
+) -> float:
+    """The most FLOPs per second that work of so many FLOPs and bytes can reach, and the mistakes
+    that are `on`.
+    """
+    n_bytes = slipped(
+        on, n_bytes, {"bits": lambda n: 8 * n, "numbers instead of bytes": lambda n: n / 4}
+    )
     intensity = chosen(on, flops / n_bytes, {
         "upside down": lambda: n_bytes / flops, "whole numbers": lambda: flops // n_bytes,
     })  # fmt: skip
@@ -29,7 +35,8 @@ def attainable(flops: float, n_bytes: float, peak: float, bandwidth: float, on: 
         "one after the other": lambda: flops / (flops / peak + n_bytes / bandwidth),
     })  # fmt: skip
     return slipped(on, best, {
-        "seconds": lambda speed: flops / speed, "share": lambda speed: speed / peak, "giga": lambda speed: speed / 1e9,
+        "seconds": lambda speed: flops / speed, "share": lambda speed: speed / peak,
+        "giga": lambda speed: speed / 1e9,
     })  # fmt: skip
 
 
@@ -43,7 +50,10 @@ ATTAINABLE = Exercise(
         Probe("many FLOPs per byte: the processor decides", lambda g: (600.0, 12.0, 100.0, 10.0)),
         Probe("where both meet, both give the peak", lambda g: (120.0, 12.0, 100.0, 10.0)),
         Probe("just below the meeting point", lambda g: (119.0, 12.0, 100.0, 10.0)),
-        Probe("twice the work at the same intensity changes nothing", lambda g: (12.0, 24.0, 100.0, 10.0)),
+        Probe(
+            "twice the work at the same intensity changes nothing",
+            lambda g: (12.0, 24.0, 100.0, 10.0),
+        ),
         Probe("another machine, another meeting point", lambda g: (50.0, 20.0, 30.0, 40.0)),
         Probe("a slow memory", lambda g: (90.0, 20.0, 30.0, 0.5)),
         Probe("numbers of real machines", lambda g: (2e9, 1.2e7, 1.2e11, 1e10)),
@@ -53,10 +63,18 @@ ATTAINABLE = Exercise(
 )
 
 
-def training_flops(config: ModelConfig, batch_size: int, seq_len: int, on: frozenset[str] = frozenset()) -> float:
+def training_flops(
+    config: ModelConfig, batch_size: int, seq_len: int, on: frozenset[str] = frozenset()
+) -> float:
     """Matrix-product FLOPs of one forward and backward pass, and the mistakes that are `on`."""
-    C, V, n_layers = config.d_model, config.vocab_size, config.n_layers
-    tokens = chosen(on, batch_size * seq_len, {"one text": lambda: seq_len, "one position": lambda: batch_size})
+    C = config.d_model
+    V = config.vocab_size
+    n_layers = config.n_layers
+    tokens = chosen(
+        on,
+        batch_size * seq_len,
+        {"one text": lambda: seq_len, "one position": lambda: batch_size},
+    )
     weights = _block(config, on)
     scores = _scores(config, seq_len, on)
     if "one layer" in on:
@@ -80,7 +98,11 @@ def training_flops(config: ModelConfig, batch_size: int, seq_len: int, on: froze
 
 def _block(config: ModelConfig, on: frozenset[str]) -> int:
     """Weights of the matrices of one block, and so multiply-adds for one token."""
-    C, D, F, H, G = config.d_model, config.d_head, config.d_ff, config.n_heads, config.n_kv_heads
+    C = config.d_model
+    D = config.d_head
+    F = config.d_ff
+    H = config.n_heads
+    G = config.n_kv_heads
     if "no groups" in on:
         G = H
     if "groups everywhere" in on:
@@ -97,8 +119,13 @@ def _block(config: ModelConfig, on: frozenset[str]) -> int:
 
 def _scores(config: ModelConfig, seq_len: int, on: frozenset[str]) -> int:
     """Multiply-adds of one layer for one token, of scores and of mixing."""
-    D, H = config.d_head, config.n_kv_heads if "scores of the groups" in on else config.n_heads
-    wide = chosen(on, H * D, {"scores as wide as the model": lambda: config.d_model, "scores of one head": lambda: D})
+    D = config.d_head
+    H = config.n_kv_heads if "scores of the groups" in on else config.n_heads
+    wide = chosen(
+        on,
+        H * D,
+        {"scores as wide as the model": lambda: config.d_model, "scores of one head": lambda: D},
+    )
     return chosen(on, 2 * wide * seq_len, {
         "no scores": lambda: 0,
         "scores, no mixing": lambda: wide * seq_len,
@@ -107,9 +134,17 @@ def _scores(config: ModelConfig, seq_len: int, on: frozenset[str]) -> int:
 
 
 SIZES: dict[str, Any] = {
-    "vocab_size": 11, "d_model": 12, "n_layers": 5, "n_heads": 3, "d_ff": 20, "tie_embeddings": False,
+    "vocab_size": 11, "d_model": 12, "n_layers": 5, "n_heads": 3, "d_ff": 20,
+    "tie_embeddings": False,
 }  # fmt: skip
-GPT2 = {"vocab_size": 50_257, "d_model": 768, "n_layers": 12, "n_heads": 12, "d_ff": 3072, "ffn": "gelu"}
+GPT2 = {
+    "vocab_size": 50_257,
+    "d_model": 768,
+    "n_layers": 12,
+    "n_heads": 12,
+    "d_ff": 3072,
+    "ffn": "gelu",
+}
 GROUPED = {**SIZES, "d_model": 24, "n_heads": 6, "n_kv_heads": 2}
 
 

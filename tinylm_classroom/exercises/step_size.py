@@ -9,7 +9,12 @@ from .base import Exercise, Probe, chosen, texts
 
 
 def warmup_cosine(
-    step: int, peak: float, floor: float, warmup_steps: int, total_steps: int, on: frozenset[str] = frozenset()
+    step: int,
+    peak: float,
+    floor: float,
+    warmup_steps: int,
+    total_steps: int,
+    on: frozenset[str] = frozenset(),
 ) -> float:
     """The learning rate of a step, counted from 1, and the mistakes that are `on`."""
     step = step + chosen(on, 0, {"from 0": lambda: -1, "one ahead": lambda: 1})
@@ -30,7 +35,8 @@ def warmup_cosine(
             "floor for one step": lambda: floor if step == total_steps else 0.0,
         }
         return chosen(on, floor, after)
-    gone, length = step - warmup_steps, total_steps - warmup_steps
+    gone = step - warmup_steps
+    length = total_steps - warmup_steps
     parts = {
         "from the first step": lambda: step / total_steps,
         "length not reduced": lambda: gone / total_steps,
@@ -43,7 +49,9 @@ def warmup_cosine(
     return _falling(chosen(on, gone / length, parts), peak, floor, on)
 
 
-def _warming(step: int, peak: float, floor: float, warmup_steps: int, total_steps: int, on: frozenset[str]) -> float:
+def _warming(
+    step: int, peak: float, floor: float, warmup_steps: int, total_steps: int, on: frozenset[str]
+) -> float:
     """From 0 at step 0 up to peak at warmup_steps."""
     parts = {
         "share of all steps": lambda: step / total_steps,
@@ -85,7 +93,9 @@ def _falling(done: float, peak: float, floor: float, on: frozenset[str]) -> floa
     }
     height = chosen(on, (1 + math.cos(angle)) / 2, heights)
     others = {
-        "fades geometrically": lambda: peak * (floor / peak) ** done if floor else peak * (1 - done),
+        "fades geometrically": lambda: (
+            peak * (floor / peak) ** done if floor else peak * (1 - done)
+        ),
         "brackets missing": lambda: floor + (peak - floor) * 1 + math.cos(angle) / 2,
         "floor left out": lambda: (peak - floor) * height,
         "floor added": lambda: floor + peak * height,
@@ -117,11 +127,17 @@ WARMUP_COSINE = Exercise(
         Probe("after total_steps the rate stays at the floor", _at(20, 8.0, 3.0, 4, 12)),
         Probe("the floor may be 0", _at(9, 3.0, 0.0, 2, 11)),
         *(
-            Probe("the numbers of a real run work as well", _at(step, 1e-3, 1e-4, 500, 10_000), tolerance=2e-5)
+            Probe(
+                "the numbers of a real run work as well",
+                _at(step, 1e-3, 1e-4, 500, 10_000),
+                tolerance=2e-5,
+            )
             for step in (250, 500, 2000, 5250, 9000)
         ),
         *(
-            Probe("after total_steps the rate stays at the floor", _at(step, 1e-3, 1e-4, 500, 10_000))
+            Probe(
+                "after total_steps the rate stays at the floor", _at(step, 1e-3, 1e-4, 500, 10_000)
+            )
             for step in (10_000, 15_000, 19_500)
         ),
     ),

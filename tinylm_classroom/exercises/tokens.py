@@ -12,7 +12,9 @@ Pair = tuple[int, int]
 
 
 def most_common_pair(ids: list[int], on: frozenset[str] = frozenset()) -> tuple:
-    """The pair of neighbours that occurs most often, of equally frequent ones the greater; mistakes that are `on`."""
+    """The pair of neighbours that occurs most often, of equally frequent ones the greater; mistakes
+    that are `on`.
+    """
     if "single ids" in on:
         return tuple(id for id, _ in Counter(ids).most_common(2))
     counts = Counter(_pairs(sorted(ids) if "sorted" in on else ids, on))
@@ -48,20 +50,28 @@ def _pairs(ids: list[int], on: frozenset[str]) -> list[Pair]:
         "one apart": lambda pairs: list(zip(ids, ids[2:], strict=False)),
         "either order": lambda pairs: [tuple(sorted(pair)) for pair in pairs],
         "equal ids left out": lambda pairs: [(a, b) for a, b in pairs if a != b],
-        "no overlaps": lambda pairs: [p for p, i in zip(pairs, _places(pairs), strict=True) if i % 2 == 0],
+        "no overlaps": lambda pairs: [
+            pair for pair, i in zip(pairs, _places(pairs), strict=True) if i % 2 == 0
+        ],
     })  # fmt: skip
 
 
 def _places(pairs: list[Pair]) -> list[int]:
-    """The place of each pair in its run of equal pairs, which overlap: 0, 1, 2 for the three of 5 5 5 5."""
+    """The place of each pair in its run of equal pairs, which overlap: 0, 1, 2 for the three of 5 5
+    5 5.
+    """
     places: list[int] = []
     for i, pair in enumerate(pairs):
         places.append(places[-1] + 1 if i and pair == pairs[i - 1] else 0)
     return places
 
 
-def bpe_merge_step(ids: list[int], pair: Pair, new_id: int, on: frozenset[str] = frozenset()) -> list[int]:
-    """ids with new_id for each occurrence of pair, from left to right, and the mistakes that are `on`."""
+def bpe_merge_step(
+    ids: list[int], pair: Pair, new_id: int, on: frozenset[str] = frozenset()
+) -> list[int]:
+    """ids with new_id for each occurrence of pair, from left to right, and the mistakes that are
+    `on`.
+    """
     if "nothing merged" in on:
         return list(ids)
     pair = pair[::-1] if "wrong order" in on else pair
@@ -81,11 +91,12 @@ def bpe_merge_step(ids: list[int], pair: Pair, new_id: int, on: frozenset[str] =
     if "nothing without the pair" in on and not starts:
         return []
     merged: list = []
+    step = chosen(on, 2, {"one step": lambda: 1, "three steps": lambda: 3})
     i = 0
     while i < len(ids):
         if i in starts:
             merged += _new(ids, pair, new_id, on)
-            i += 1 if "one step" in on else 3 if "three steps" in on else 2
+            i += step
         else:
             merged.append(ids[i])
             i += 1
@@ -105,7 +116,8 @@ def bpe_merge_step(ids: list[int], pair: Pair, new_id: int, on: frozenset[str] =
 def _new(ids: list[int], pair: Pair, new_id: int, on: frozenset[str]) -> list:
     """What takes the place of an occurrence."""
     others = {
-        "both replaced": [new_id] * 2, "pair itself": [pair], "removed": [], "first id stays": [pair[0], new_id],
+        "both replaced": [new_id] * 2, "pair itself": [pair], "removed": [],
+        "first id stays": [pair[0], new_id],
         "behind the pair": [*pair, new_id], "before the pair": [new_id, *pair],
         "own number": [max(ids) + 1], "sum": [sum(pair)],
     }  # fmt: skip
@@ -113,7 +125,9 @@ def _new(ids: list[int], pair: Pair, new_id: int, on: frozenset[str]) -> list:
 
 
 def _starts(ids: list[int], pair: Pair, on: frozenset[str]) -> list[int]:
-    """Where the pair is taken to begin, from left to right and, but for "one step", without overlaps."""
+    """Where the pair is taken to begin, from left to right and, but for "one step", without
+    overlaps.
+    """
     starts: list[int] = []
     for i, (a, b) in enumerate(pairwise(ids)):
         is_free = "one step" in on or not (starts and starts[-1] == i - 1)
@@ -140,7 +154,9 @@ def _starts(ids: list[int], pair: Pair, on: frozenset[str]) -> list[int]:
         starts = [i for i in starts if i < len(ids) - 2]
     if "overlaps left out" in on:
         starts = [i for i in starts if ids[i] != ids[i + 1] or ids[i + 2 : i + 3] != [ids[i]]]
-    return starts[:1] if "first alone" in on else starts[-1:] if "last alone" in on else starts
+    if "first alone" in on:
+        return starts[:1]
+    return starts[-1:] if "last alone" in on else starts
 
 
 def _ids(g: Generator, n: int, below: int, start: int = 0) -> list[int]:
@@ -150,7 +166,10 @@ def _ids(g: Generator, n: int, below: int, start: int = 0) -> list[int]:
 
 def _tied(*pairs: Pair) -> list[int]:
     """Each pair twice, a different id behind each."""
-    return [id for i, pair in enumerate(pairs * 2) for id in (*pair, 500 + i)]
+    ids: list[int] = []
+    for i, pair in enumerate(pairs * 2):
+        ids += [*pair, 500 + i]
+    return ids
 
 
 MOST_COMMON_PAIR = Exercise(
@@ -171,7 +190,9 @@ MOST_COMMON_PAIR = Exercise(
             "of equally frequent pairs the first ids decide, then the second ids",
             lambda g: (_tied((3, 8), (1, 4), (5, 9), (2, 11), (7, 1), (7, 3), (6, 2)),),
         ),
-        Probe("ids are compared as numbers, not as text", lambda g: (_tied((9, 1), (10, 1), (9, 2)),)),
+        Probe(
+            "ids are compared as numbers, not as text", lambda g: (_tied((9, 1), (10, 1), (9, 2)),)
+        ),
         Probe("equal ids are a pair, too", lambda g: ([3, 3, 1, 2, 3, 3],)),
         Probe(
             "three equal ids in a row contain their pair twice",
@@ -182,7 +203,10 @@ MOST_COMMON_PAIR = Exercise(
             lambda g: ([4, 1, 2, 5, 1, 3, 4, 6, 1, 7, 4],),
         ),
         Probe("the most frequent pair is found in a long list", lambda g: (_ids(g, 60, 4),)),
-        Probe("the most frequent pair is found in a long list", lambda g: (_ids(g, 200, 6, start=300),)),
+        Probe(
+            "the most frequent pair is found in a long list",
+            lambda g: (_ids(g, 200, 6, start=300),),
+        ),
         Probe("ids may be large numbers", lambda g: (_ids(g, 90, 5, start=70_000),)),
     ),
     **texts("most_common_pair"),
@@ -197,20 +221,31 @@ BPE_MERGE_STEP = Exercise(
             "each occurrence is merged, at the start and at the end, too",
             lambda g: ([1, 2, 5, 1, 2, 3, 4, 1, 2], (1, 2), 7),
         ),
-        Probe("occurrences may be next to each other", lambda g: ([3, 1, 2, 1, 2, 1, 2, 5], (1, 2), 7)),
+        Probe(
+            "occurrences may be next to each other", lambda g: ([3, 1, 2, 1, 2, 1, 2, 5], (1, 2), 7)
+        ),
         Probe(
             "only the two ids next to each other and in this order are merged",
             lambda g: ([1, 3, 2, 1, 1, 2, 2, 4, 1], (1, 2), 9),
         ),
         Probe("without the pair nothing changes", lambda g: ([4, 3, 2, 1], (1, 2), 9)),
-        Probe("overlapping occurrences are merged from left to right", lambda g: ([5, 5, 5, 3], (5, 5), 8)),
+        Probe(
+            "overlapping occurrences are merged from left to right",
+            lambda g: ([5, 5, 5, 3], (5, 5), 8),
+        ),
         Probe("each id is used only once", lambda g: ([6, 6, 6, 6], (6, 6), 40)),
         Probe("two ids may become one", lambda g: ([0, 3], (0, 3), 7)),
         Probe("one id stays as it is", lambda g: ([1], (1, 2), 7)),
         Probe("long lists are merged correctly", lambda g: (_ids(g, 60, 3), (2, 0), 3)),
         Probe("long runs of equal ids are merged correctly", lambda g: (_ids(g, 80, 2), (1, 1), 2)),
-        Probe("ids are compared as numbers, not as text", lambda g: ([11, 2, 1, 22, 1, 2, 12, 1], (1, 2), 256)),
-        Probe("ids may be large numbers", lambda g: (_ids(g, 60, 3, start=70_000), (70_001, 70_002), 300)),
+        Probe(
+            "ids are compared as numbers, not as text",
+            lambda g: ([11, 2, 1, 22, 1, 2, 12, 1], (1, 2), 256),
+        ),
+        Probe(
+            "ids may be large numbers",
+            lambda g: (_ids(g, 60, 3, start=70_000), (70_001, 70_002), 300),
+        ),
     ),
     **texts("bpe_merge_step"),
 )

@@ -14,14 +14,17 @@ DRAWN = 100_000  # numbers that a used generator has given
 
 def next_token_pairs(ids: Tensor, on: frozenset[str] = frozenset()) -> tuple[Tensor, Tensor]:
     """Inputs and targets, each (B, T - 1), from ids (B, T), and the mistakes that are `on`."""
-    inputs, targets = ids[:, :-1], ids[:, 1:]
+    inputs = ids[:, :-1]
+    targets = ids[:, 1:]
     others = {
         "not shifted": lambda: (inputs, inputs),
         "both shifted": lambda: (targets, targets),
         "shifted back": lambda: (targets, inputs),
         "two ahead": lambda: (ids[:, :-2], ids[:, 2:]),
         "over the batch": lambda: (ids[:-1], ids[1:]),
-        "across rows": lambda: tuple(ids.flatten()[i:][: inputs.numel()].view_as(inputs) for i in (0, 1)),
+        "across rows": lambda: tuple(
+            ids.flatten()[i:][: inputs.numel()].view_as(inputs) for i in (0, 1)
+        ),
         "wraps around": lambda: (ids, ids.roll(-1, 1)),
         "wraps around batch": lambda: (ids, ids.roll(-1)),
         "rolled and cut": lambda: (inputs, ids.roll(1, 1)[:, :-1]),
@@ -53,7 +56,10 @@ NEXT_TOKEN_PAIRS = Exercise(
     lesson="11",
     reference=next_token_pairs,
     probes=(
-        _exact("the target at each position is the next token", lambda g: (torch.tensor([[5, 6, 7, 8]]),)),
+        _exact(
+            "the target at each position is the next token",
+            lambda g: (torch.tensor([[5, 6, 7, 8]]),),
+        ),
         _exact("each row is a text of its own", lambda g: (torch.tensor([[5, 6, 7], [1, 2, 3]]),)),
         _exact("two tokens make one pair", lambda g: (torch.tensor([[4, 9]]),)),
         _exact("tokens may repeat", lambda g: (torch.tensor([[0, 0, 1, 1, 0, 0]]),)),
@@ -67,9 +73,15 @@ NEXT_TOKEN_PAIRS = Exercise(
 
 
 def random_windows(
-    tokens: Tensor, batch_size: int, seq_len: int, generator: Generator, on: frozenset[str] = frozenset()
+    tokens: Tensor,
+    batch_size: int,
+    seq_len: int,
+    generator: Generator,
+    on: frozenset[str] = frozenset(),
 ) -> tuple[Tensor, Tensor]:
-    """Random windows x and the same one token later y, each (batch_size, seq_len), and the mistakes that are `on`."""
+    """Random windows x and the same one token later y, each (batch_size, seq_len), and the mistakes
+    that are `on`.
+    """
     if "tokens shuffled" in on:
         tokens = tokens[torch.randperm(len(tokens), generator=generator)]
     if "sizes exchanged" in on:
@@ -80,15 +92,21 @@ def random_windows(
         places = torch.randint(len(tokens) - 1, (batch_size, seq_len), generator=generator)
         return tokens[places], tokens[places + 1]
     if "runs on at the beginning" in on:
-        places = torch.randint(len(tokens), (batch_size, 1), generator=generator) + torch.arange(seq_len)
+        places = torch.randint(len(tokens), (batch_size, 1), generator=generator) + torch.arange(
+            seq_len
+        )
         return tokens[places % len(tokens)], tokens[(places + 1) % len(tokens)]
     n = len(tokens) - seq_len
     starts = _starts(n, batch_size, seq_len, generator, on)
-    x, y = _cut(tokens, starts, seq_len), _cut(tokens, starts + 1, seq_len)
+    x = _cut(tokens, starts, seq_len)
+    y = _cut(tokens, starts + 1, seq_len)
     others = {
         "not shifted": lambda: (x, x),
         "two ahead": lambda: (x, _cut(tokens, starts + 2, seq_len)),
-        "other windows": lambda: (x, _cut(tokens, 1 + torch.randint(n, (batch_size,), generator=generator), seq_len)),
+        "other windows": lambda: (
+            x,
+            _cut(tokens, 1 + torch.randint(n, (batch_size,), generator=generator), seq_len),
+        ),
         "next window": lambda: (x, _cut(tokens, starts + seq_len, seq_len)),
         "next token only": lambda: (x, tokens[starts + seq_len]),
         "one longer": lambda: (_cut(tokens, starts, seq_len + 1), y),
@@ -104,7 +122,9 @@ def _cut(tokens: Tensor, starts: Tensor, length: int) -> Tensor:
     return torch.stack([tokens[i : i + length] for i in starts])
 
 
-def _starts(n: int, batch_size: int, seq_len: int, generator: Generator, on: frozenset[str]) -> Tensor:
+def _starts(
+    n: int, batch_size: int, seq_len: int, generator: Generator, on: frozenset[str]
+) -> Tensor:
     """Where the windows start: anywhere from 0 to n - 1."""
     if "always the same" in on:
         generator = generator.manual_seed(0)
@@ -140,13 +160,23 @@ def _seeded(seed: int) -> Generator:
 
 
 def _drawing(
-    holds: str, n: int, batch_size: int, seq_len: int, facts: Callable, seed: int = 1, generator: Callable = _seeded
+    holds: str,
+    n: int,
+    batch_size: int,
+    seq_len: int,
+    facts: Callable,
+    seed: int = 1,
+    generator: Callable = _seeded,
 ) -> Probe:
-    """A probe with chance: `facts` says of (x, y, arguments) what every right function has in common."""
+    """A probe with chance: `facts` says of (x, y, arguments) what every right function has in
+    common.
+    """
 
     def sees(arguments: tuple, result: Any) -> Any:
         pair = isinstance(result, list | tuple) and len(result) == 2
-        if not pair or not all(isinstance(part, Tensor) and part.ndim == 2 and part.numel() for part in result):
+        if not pair or not all(
+            isinstance(part, Tensor) and part.ndim == 2 and part.numel() for part in result
+        ):
             return result
         return facts(*result, arguments)
 
@@ -172,33 +202,42 @@ def _later(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
 
 
 def _scattered(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
-    starts, n = x[:, 0] - 100, len(arguments[0])
+    starts = x[:, 0] - 100
+    n = len(arguments[0])
     steps = starts.diff()
     return {
         "starts differ": starts.unique().numel() > 1,
-        "starts lie in both halves of the text": bool((starts < n / 2).any() and (starts > n / 2).any()),
+        "starts lie in both halves of the text": bool(
+            (starts < n / 2).any() and (starts > n / 2).any()
+        ),
         "starts lie between multiples of seq_len": bool((starts % x.shape[1] != 0).any()),
         "starts have no fixed distance": steps.unique().numel() > 2,
     }
 
 
 def _evenly(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
-    """Of three starts each is drawn in a third of 1,000 windows, within five standard deviations."""
+    """Of three starts each is drawn in a third of 1,000 windows, up to 5 standard deviations."""
     counts = ((x[:, 0] - 100).clamp(0, 3)).bincount(minlength=3)
     return {"all starts are equally likely": bool(((counts / len(x) - 1 / 3).abs() < 0.075).all())}
 
 
 def _generated(x: Tensor, y: Tensor, arguments: tuple) -> dict[str, Any]:
-    generator, seed = arguments[3], 1
+    generator = arguments[3]
+    seed = 1
     used = not torch.equal(generator.get_state(), _drawn_from(seed).get_state())
     first, second = torch.rand(2, generator=generator)
     early = torch.rand(DRAWN // 2, generator=_seeded(seed))
-    again = bool(((early[:-1] == first) & (early[1:] == second)).any()) or generator.initial_seed() != seed
+    again = (
+        bool(((early[:-1] == first) & (early[1:] == second)).any())
+        or generator.initial_seed() != seed
+    )
     return {"the generator was drawn from": used, "it was not seeded again": not again}
 
 
 def _drawn_from(seed: int) -> Generator:
-    """A generator that has been used before: one that is seeded again begins where this one was long ago."""
+    """A generator that has been used before: one that is seeded again begins where this one was
+    long ago.
+    """
     generator = _seeded(seed)
     torch.rand(DRAWN, generator=generator)
     return generator
@@ -217,8 +256,14 @@ RANDOM_WINDOWS = Exercise(
         _drawing("x and y are (batch_size, seq_len)", 90, 6, 4, _sizes),
         _drawing("each row is a piece of the text", 60, 8, 5, _pieces),
         _drawing("y is the same piece, one token later", 60, 8, 5, _later),
-        _exact("if only one window fits, it is the one", lambda g: (_text(8), 1, 7, Generator().manual_seed(2))),
-        *(_drawing("the last window ends where the text ends", 7, 2, 5, _later, seed) for seed in range(3, 8)),
+        _exact(
+            "if only one window fits, it is the one",
+            lambda g: (_text(8), 1, 7, Generator().manual_seed(2)),
+        ),
+        *(
+            _drawing("the last window ends where the text ends", 7, 2, 5, _later, seed)
+            for seed in range(3, 8)
+        ),
         *(
             _exact(
                 "the last window ends where the text ends",
@@ -228,7 +273,14 @@ RANDOM_WINDOWS = Exercise(
         ),
         _drawing("windows start anywhere", 900, 40, 6, _scattered),
         _drawing("all starts are equally likely", 5, 1000, 2, _evenly),
-        _drawing("all randomness comes from the given generator", 300, 10, 6, _generated, generator=_drawn_from),
+        _drawing(
+            "all randomness comes from the given generator",
+            300,
+            10,
+            6,
+            _generated,
+            generator=_drawn_from,
+        ),
         _drawing("there may be more windows than possible starts", 12, 200, 4, _sizes),
     ),
     **texts("random_windows"),

@@ -10,8 +10,14 @@ from .base import Exercise, Probe, chosen, texts
 
 
 def top_k_probs(probs: Tensor, k: int, on: frozenset[str] = frozenset()) -> Tensor:
-    """The k largest of probs (..., V), exactly k, made to sum to 1, 0 elsewhere, and the mistakes that are `on`."""
-    k = 2 if "always two" in on else k - 1 if "one less" in on else k + 1 if "one more" in on else k
+    """The k largest of probs (..., V), exactly k, made to sum to 1, 0 elsewhere, and the mistakes
+    that are `on`.
+    """
+    k = chosen(on, k, {
+        "always two": lambda: 2,
+        "one less": lambda: k - 1,
+        "one more": lambda: k + 1,
+    })  # fmt: skip
     k = min(k, probs.shape[-1])
     if "over the batch" in on:
         return top_k_probs(probs.T, min(k, probs.shape[0]), on - {"over the batch"}).T
@@ -73,7 +79,9 @@ def _shares(g: Generator, *shape: int) -> Tensor:
 
 
 def _just_below_1() -> Tensor:
-    """Probabilities whose sum in fp32 is the largest number below 1, in whatever order they are added."""
+    """Probabilities whose sum in fp32 is the largest number below 1, in whatever order they are
+    added.
+    """
     return torch.tensor([2, 4, 16, 16, 8, 2, 8, 8 - 2**-18, 0]) / 64
 
 
@@ -90,12 +98,26 @@ TOP_K_PROBS = Exercise(
     order=1,
     reference=top_k_probs,
     probes=(
-        Probe("the k most probable tokens stay and sum to 1", lambda g: (torch.tensor([0.2, 0.5, 0.05, 0.25]), 2)),
-        Probe("the k most probable tokens stay and sum to 1", lambda g: (torch.tensor([0.1, 0.2, 0.3, 0.4]), 3)),
+        Probe(
+            "the k most probable tokens stay and sum to 1",
+            lambda g: (torch.tensor([0.2, 0.5, 0.05, 0.25]), 2),
+        ),
+        Probe(
+            "the k most probable tokens stay and sum to 1",
+            lambda g: (torch.tensor([0.1, 0.2, 0.3, 0.4]), 3),
+        ),
         Probe("with k = 1 the best token stays", lambda g: (torch.tensor([0.3, 0.6, 0.1]), 1)),
         Probe("with k = V all tokens stay", lambda g: (torch.tensor([0.3, 0.6, 0.1]), 3)),
-        Probe("exactly k of equal tokens stay", lambda g: (torch.tensor([0.25, 0.25, 0.25, 0.25]), 3), sees=_ranked),
-        Probe("exactly k of equal tokens stay", lambda g: (torch.tensor([0.1, 0.2, 0.4, 0.2, 0.1]), 2), sees=_ranked),
+        Probe(
+            "exactly k of equal tokens stay",
+            lambda g: (torch.tensor([0.25, 0.25, 0.25, 0.25]), 3),
+            sees=_ranked,
+        ),
+        Probe(
+            "exactly k of equal tokens stay",
+            lambda g: (torch.tensor([0.1, 0.2, 0.4, 0.2, 0.1]), 2),
+            sees=_ranked,
+        ),
         Probe(
             "exactly k of equal tokens stay",
             lambda g: (torch.tensor([[0.4, 0.4, 0.2], [0.2, 0.3, 0.5]]), 1),
@@ -105,8 +127,14 @@ TOP_K_PROBS = Exercise(
         Probe("each row is a distribution of its own", lambda g: (_shares(g, 6, 5), 4)),
         Probe("a single row keeps its two axes", lambda g: (_shares(g, 1, 6), 2)),
         Probe("there may be as many rows as tokens", lambda g: (_shares(g, 4, 4), 2)),
-        Probe("tokens of probability 0 keep the probability 0", lambda g: (torch.tensor([0.0, 0.75, 0.0, 0.25]), 2)),
-        Probe("transposed probabilities are accepted", lambda g: (_shares(g, 3, 8).T.contiguous().T, 5)),
+        Probe(
+            "tokens of probability 0 keep the probability 0",
+            lambda g: (torch.tensor([0.0, 0.75, 0.0, 0.25]), 2),
+        ),
+        Probe(
+            "transposed probabilities are accepted",
+            lambda g: (_shares(g, 3, 8).T.contiguous().T, 5),
+        ),
     ),
     **texts("top_k_probs"),
     wider=True,
@@ -114,7 +142,9 @@ TOP_K_PROBS = Exercise(
 
 
 def top_p_probs(probs: Tensor, p: float, on: frozenset[str] = frozenset()) -> Tensor:
-    """The most probable of probs (..., V) up to the one that crosses p, made to sum to 1, and the mistakes that are `on`."""
+    """The most probable of probs (..., V) up to the one that crosses p, made to sum to 1, and the
+    mistakes that are `on`.
+    """
     if "over the batch" in on and probs.ndim > 1:
         return top_p_probs(probs.T, p, on - {"over the batch"}).T
     if "always 0.9" in on or "the rest of p" in on:
@@ -122,14 +152,18 @@ def top_p_probs(probs: Tensor, p: float, on: frozenset[str] = frozenset()) -> Te
     V = probs.shape[-1]
     ranked, order = probs.sort(-1, descending="least first" not in on)
     if "not sorted" in on:
-        ranked, order = probs, torch.arange(V).expand_as(probs)
+        ranked = probs
+        order = torch.arange(V).expand_as(probs)
     sums = ranked.cumsum(-1)
-    before, is_best = sums - ranked, torch.arange(V) == 0
+    before = sums - ranked
+    is_best = torch.arange(V) == 0
     kept = chosen(on, before < p, {
         "one behind p": lambda: before <= p,
         "crossing one cut": lambda: sums <= p,
         "at least one": lambda: (sums <= p) | is_best,
-        "one more": lambda: torch.cat((torch.ones_like(probs[..., :1]), before[..., :-1] < p), -1).bool(),
+        "one more": lambda: (
+            torch.cat((torch.ones_like(probs[..., :1]), before[..., :-1] < p), -1).bool()
+        ),
         "first one subtracted": lambda: sums - ranked[..., :1] < p,
         "p never reached": lambda: torch.arange(V) <= (sums >= p).int().argmax(-1, keepdim=True),
         "sum over all rows": lambda: ranked.flatten().cumsum(0).view_as(ranked) - ranked < p,
@@ -172,17 +206,38 @@ TOP_P_PROBS = Exercise(
     order=1,
     reference=top_p_probs,
     probes=(
-        Probe("the token that crosses p stays", lambda g: (torch.tensor([0.5, 0.3, 0.15, 0.05]), 0.9)),
+        Probe(
+            "the token that crosses p stays", lambda g: (torch.tensor([0.5, 0.3, 0.15, 0.05]), 0.9)
+        ),
         Probe("the best token always stays", lambda g: (torch.tensor([0.5, 0.3, 0.15, 0.05]), 0.4)),
-        Probe("the token that crosses p stays", lambda g: (torch.tensor([0.5, 0.3, 0.15, 0.05]), 0.6)),
-        Probe("the tokens may be in any order", lambda g: (torch.tensor([0.1, 0.2, 0.4, 0.3]), 0.6)),
-        Probe("the tokens may be in any order", lambda g: (torch.tensor([0.05, 0.15, 0.5, 0.3]), 0.75)),
-        Probe("the tokens may be in any order", lambda g: (torch.tensor([0.25, 0.08, 0.3, 0.02, 0.35]), 0.7)),
-        Probe("with a tiny p the best token stays", lambda g: (torch.tensor([0.2, 0.35, 0.45]), 0.01)),
-        Probe("with p = 1 all tokens stay", lambda g: (torch.tensor([0.125, 0.5, 0.125, 0.25]), 1.0)),
+        Probe(
+            "the token that crosses p stays", lambda g: (torch.tensor([0.5, 0.3, 0.15, 0.05]), 0.6)
+        ),
+        Probe(
+            "the tokens may be in any order", lambda g: (torch.tensor([0.1, 0.2, 0.4, 0.3]), 0.6)
+        ),
+        Probe(
+            "the tokens may be in any order", lambda g: (torch.tensor([0.05, 0.15, 0.5, 0.3]), 0.75)
+        ),
+        Probe(
+            "the tokens may be in any order",
+            lambda g: (torch.tensor([0.25, 0.08, 0.3, 0.02, 0.35]), 0.7),
+        ),
+        Probe(
+            "with a tiny p the best token stays", lambda g: (torch.tensor([0.2, 0.35, 0.45]), 0.01)
+        ),
+        Probe(
+            "with p = 1 all tokens stay", lambda g: (torch.tensor([0.125, 0.5, 0.125, 0.25]), 1.0)
+        ),
         Probe("with p = 1 all tokens stay", lambda g: (_just_below_1(), 1.0)),
-        Probe("equal tokens stay until their sum reaches p", lambda g: (torch.full((5,), 0.2), 0.5), sees=_ranked),
-        Probe("a sum of exactly p is enough", lambda g: (torch.full((4,), 0.25), 0.5), sees=_ranked),
+        Probe(
+            "equal tokens stay until their sum reaches p",
+            lambda g: (torch.full((5,), 0.2), 0.5),
+            sees=_ranked,
+        ),
+        Probe(
+            "a sum of exactly p is enough", lambda g: (torch.full((4,), 0.25), 0.5), sees=_ranked
+        ),
         Probe(
             "each row is a distribution of its own",
             lambda g: (torch.tensor([[0.7, 0.2, 0.1], [0.25, 0.35, 0.4]]), 0.65),
@@ -191,7 +246,10 @@ TOP_P_PROBS = Exercise(
         Probe("each row is a distribution of its own", lambda g: (_shares(g, 6, 5), 0.55)),
         Probe("there may be as many rows as tokens", lambda g: (_shares(g, 4, 4), 0.7)),
         Probe("a single row keeps its two axes", lambda g: (_shares(g, 1, 6), 0.6)),
-        Probe("transposed probabilities are accepted", lambda g: (_shares(g, 3, 8).T.contiguous().T, 0.85)),
+        Probe(
+            "transposed probabilities are accepted",
+            lambda g: (_shares(g, 3, 8).T.contiguous().T, 0.85),
+        ),
     ),
     **texts("top_p_probs"),
     wider=True,

@@ -10,8 +10,12 @@ from .base import Exercise, Probe, texts
 Model = Callable[[Tensor], Tensor]
 
 
-def continue_greedily(model: Model, ids: Tensor, n: int, on: frozenset[str] = frozenset()) -> Tensor | None:
-    """(1, T + n): ids (1, T) and n more, each the most likely next one, and the mistakes that are `on`."""
+def continue_greedily(
+    model: Model, ids: Tensor, n: int, on: frozenset[str] = frozenset()
+) -> Tensor | None:
+    """(1, T + n): ids (1, T) and n more, each the most likely next one, and the mistakes that are
+    `on`.
+    """
     n += ("one more" in on) - ("one less" in on and n > 0)
     seen = ids
     if "n best of one call" in on:
@@ -49,7 +53,11 @@ def _chosen(scores: Tensor, step: int, on: frozenset[str]) -> Tensor:
     if "second choice" in on:
         return row.topk(2, -1).indices[:, 1:]
     drawn = torch.Generator().manual_seed(step)
-    return row.softmax(-1).multinomial(1, generator=drawn) if "drawn" in on else row.argmax(-1, keepdim=True)
+    return (
+        row.softmax(-1).multinomial(1, generator=drawn)
+        if "drawn" in on
+        else row.argmax(-1, keepdim=True)
+    )
 
 
 def _returned(seen: Tensor, ids: Tensor, on: frozenset[str]) -> Tensor | None:
@@ -63,7 +71,9 @@ def _returned(seen: Tensor, ids: Tensor, on: frozenset[str]) -> Tensor | None:
 
 
 def _model(g: Generator, n_tokens: int) -> Model:
-    """A causal toy: its scores at a position depend on all the tokens up to there, and on their order."""
+    """A causal toy: its scores at a position depend on all the tokens up to there, and on their
+    order.
+    """
     size = (n_tokens, n_tokens)
     last, before = (2 * torch.randn(size, generator=g) for _ in range(2))
 

@@ -1,4 +1,6 @@
-"""What each choice of the recipe is worth: one is exchanged at a time, and a small model learns StoryWorld."""
+"""What each choice of the recipe is worth: one is exchanged at a time, and a small model learns
+StoryWorld.
+"""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -19,7 +21,8 @@ from tinylm_lib.training.optim import build_optimizer
 
 SMALL_MODEL = {"d_model": 64, "n_layers": 2, "n_heads": 4, "max_seq_len": 128}
 RECIPE = {"batch_size": 8, "seq_len": 64, "precision": "fp32"}
-N_STORIES, N_HELD_OUT = 5000, 50
+N_STORIES = 5000
+N_HELD_OUT = 50
 WHOLE = "the whole recipe"
 # What differs from preset("modern"), and from TrainConfig.
 CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -56,10 +59,15 @@ def stories() -> Text:
 
 def gap_after(name: str, n_steps: int, seed: int, **more: Any) -> float:
     """Nats per token above the exact floor, after n_steps updates with this choice of CHOICES."""
-    text, (model_changes, recipe_changes) = stories(), CHOICES[name]
-    config = TrainConfig(**{**RECIPE, "total_steps": n_steps, "seed": seed, **recipe_changes, **more})
+    text = stories()
+    (model_changes, recipe_changes) = CHOICES[name]
+    config = TrainConfig(
+        **{**RECIPE, "total_steps": n_steps, "seed": seed, **recipe_changes, **more}
+    )
     torch.manual_seed(seed)
-    model = TransformerLM(preset("modern", vocab_size=text.tokenizer.vocab_size, **SMALL_MODEL, **model_changes))
+    model = TransformerLM(
+        preset("modern", vocab_size=text.tokenizer.vocab_size, **SMALL_MODEL, **model_changes)
+    )
     batches = RandomWindows(text.ids, config.batch_size, config.seq_len, seed, starts=text.starts)
     for _ in train(model, build_optimizer(model, config), batches, config):
         pass

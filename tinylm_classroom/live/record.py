@@ -1,4 +1,6 @@
-"""A trained model and its tokenizer as plain values for a page, and what the engine of the page cannot compute."""
+"""A trained model and its tokenizer as plain values for a page, and what the engine of the page
+cannot compute.
+"""
 
 import base64
 import json
@@ -18,7 +20,8 @@ MOST_PARAMETERS = 5_000_000
 LARGEST_HALF = torch.finfo(torch.float16).max
 # The fields of a config that the engine reads, and the values of others that it supposes.
 _READ = (
-    "vocab_size", "max_seq_len", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_ff", "norm_eps",
+    "vocab_size", "max_seq_len", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_ff",
+    "norm_eps",
     "rope_layout", "ffn", "qk_norm", "tie_embeddings",
 )  # fmt: skip
 _SUPPOSED = {
@@ -31,10 +34,11 @@ _TOKENIZERS = ("words", "bytes", "chars", "bpe")
 def live_record(model: TransformerLM, tokenizer: Tokenizer) -> dict[str, Any]:
     """A model and its tokenizer as the page's `open` takes them, ready for JSON.
 
-    `weights` is base64 of all parameters in half precision (little-endian), in the order of `state_dict`; `speeds` are
-    the rotary frequencies in radians per position. `fingerprint` is a short text that no other model has.
-    Raises TypeError for anything but a TransformerLM and a tokenizer of the library, ValueError for an architecture, a
-    size, a weight or a tokenizer that the page cannot compute with.
+    `weights` is base64 of all parameters in half precision (little-endian), in the order of
+    `state_dict`; `speeds` are the rotary frequencies in radians per position. `fingerprint` is a
+    short text that no other model has.
+    Raises TypeError for anything but a TransformerLM and a tokenizer of the library, ValueError for
+    an architecture, a size, a weight or a tokenizer that the page cannot compute with.
     """
     _check(model, tokenizer)
     config = model.config
@@ -56,27 +60,37 @@ def live_record(model: TransformerLM, tokenizer: Tokenizer) -> dict[str, Any]:
 def _check(model: Any, tokenizer: Any) -> None:
     """Refuse what the page lacks."""
     if not isinstance(model, TransformerLM):
-        raise TypeError(f"model must be a TransformerLM, got {type(model).__name__}; use TransformerLM(config)")
+        raise TypeError(
+            f"model must be a TransformerLM, got {type(model).__name__}; use TransformerLM(config)"
+        )
     refuse_quantized(model, "a page")
     for name, values in _SUPPOSED.items():
         if (value := getattr(model.config, name)) not in values:
             known = " or ".join(map(repr, values))
-            raise ValueError(f"{name} {value!r} cannot run in a page; train a model with {name} {known}")
+            raise ValueError(
+                f"{name} {value!r} cannot run in a page; train a model with {name} {known}"
+            )
     n = sum(weight.numel() for weight in model.parameters())
     if n > MOST_PARAMETERS:
-        raise ValueError(f"a page takes up to {MOST_PARAMETERS:,} parameters, got {n:,}; train a smaller model")
+        raise ValueError(
+            f"a page takes up to {MOST_PARAMETERS:,} parameters, got {n:,}; train a smaller model"
+        )
     if n != (expected := count_parameters(model.config).total):
         raise ValueError(
-            f"the model has {n} parameters, and its config {expected}; build it with TransformerLM(config), and load "
-            f"the weights into it"
+            f"the model has {n} parameters, and its config {expected}; build it with "
+            "TransformerLM(config), and load the weights into it"
         )
-    kind, n_ids = getattr(tokenizer, "kind", type(tokenizer).__name__), model.config.vocab_size
+    kind = getattr(tokenizer, "kind", type(tokenizer).__name__)
+    n_ids = model.config.vocab_size
     if kind not in _TOKENIZERS:
-        raise ValueError(f"a tokenizer of kind {kind!r} cannot run in a page; choose one of {', '.join(_TOKENIZERS)}")
+        raise ValueError(
+            f"a tokenizer of kind {kind!r} cannot run in a page; choose one of "
+            f"{', '.join(_TOKENIZERS)}"
+        )
     if tokenizer.vocab_size > n_ids:
         raise ValueError(
-            f"the tokenizer has {tokenizer.vocab_size} ids, and the model only {n_ids}; give the tokenizer that the "
-            f"model was trained with"
+            f"the tokenizer has {tokenizer.vocab_size} ids, and the model only {n_ids}; give the "
+            "tokenizer that the model was trained with"
         )
 
 
@@ -85,7 +99,7 @@ def _half(name: str, weight: Tensor) -> bytes:
     largest = weight.detach().abs().max().item()
     if not largest <= LARGEST_HALF:  # also not for NaN
         raise ValueError(
-            f"{name} has a weight of size {largest:g}, and half precision ends at {LARGEST_HALF:,.0f}; "
-            f"take a checkpoint from before the training failed"
+            f"{name} has a weight of size {largest:g}, and half precision ends at "
+            f"{LARGEST_HALF:,.0f}; take a checkpoint from before the training failed"
         )
     return weight.detach().cpu().half().numpy().astype("<f2").tobytes()

@@ -1,5 +1,6 @@
 """All scripts of a live model as one text for a page."""
 
+from itertools import chain
 from pathlib import Path
 
 # The scripts in the order in which they are joined, and what each of them offers.
@@ -16,9 +17,12 @@ LIVE_SCRIPTS = {
 def engine_script() -> str:
     """The scripts as one function `engine`, whose results are `tinylm`.
 
-    A page runs this text in a <script>. A worker is made from the text of `engine`, so it needs no file of its own.
+    A page runs this text in a <script>. A worker is made from the text of `engine`, so it needs no
+    file of its own.
     """
-    texts = [Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8") for name in LIVE_SCRIPTS]
-    offered = ", ".join(name for names in LIVE_SCRIPTS.values() for name in names)
+    texts = [
+        Path(__file__).with_name(f"{name}.js").read_text(encoding="utf-8") for name in LIVE_SCRIPTS
+    ]
+    offered = ", ".join(chain.from_iterable(LIVE_SCRIPTS.values()))
     whole = "\n".join(['"use strict";', *texts, f"return {{ {offered} }};"])
     return f"function engine() {{\n{whole}\n}}\nglobalThis.tinylm = engine();\n"

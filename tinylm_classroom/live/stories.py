@@ -1,4 +1,4 @@
-"""StoryWorld as data for a page: its sentences, and the scenes with the ways from each to the next."""
+"""StoryWorld as data for a page: its sentences, and its scenes with the ways between them."""
 
 from functools import cache
 from typing import Any
@@ -12,8 +12,9 @@ NEW_STORY = -1  # the number of the opening, which comes last in the list of sce
 def stories_record() -> dict[str, Any]:
     """What `StoryReader` of stories.js reads, ready for JSON.
 
-    A scene is a list of ways [p, then, *sentences]: each of these sentences has the probability `probs[p]` and leads to
-    the scene `then`. A sentence is a list of slots. All are numbers, and scenes that continue alike have the same.
+    A scene is a list of ways [p, then, *sentences]: each of these sentences has the probability
+    `probs[p]` and leads to the scene `then`. A sentence is a list of slots. All are numbers, and
+    scenes that continue alike have the same.
     """
     probs, slots, sentences, scenes = (_Numbers() for _ in range(4))
 
@@ -27,8 +28,10 @@ def stories_record() -> dict[str, Any]:
 
     number(Scene())
     return {
-        "classes": CLASSES, "different": DIFFERENT, "pronouns": PRONOUNS, "probs": [*probs], "sentences": [*sentences],
-        "slots": [{name: value for name, value in slot._asdict().items() if value} for slot in slots],
+        "classes": CLASSES, "different": DIFFERENT, "pronouns": PRONOUNS, "probs": [*probs],
+        "sentences": [*sentences],
+        "slots": [{name: value for name,
+        value in slot._asdict().items() if value} for slot in slots],
         "scenes": [*scenes],
     }  # fmt: skip
 

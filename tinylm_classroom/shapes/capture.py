@@ -1,8 +1,11 @@
-"""Every value inside a model while it reads, caught by hooks: the model itself neither returns nor keeps any of it."""
+"""Every value inside a model while it reads, caught by hooks: the model itself neither returns nor
+keeps any of it.
+"""
 
 import math
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -14,10 +17,11 @@ from tinylm_lib.model import TransformerLM
 
 
 class Stages(NamedTuple):
-    """One layer's attention, stage by stage. The key-value heads are repeated, so that every stage has H heads.
+    """One layer's attention, stage by stage. The key-value heads are repeated, so that every stage
+    has H heads.
 
-    q (B, H, T, D), k and v (B, H, S, D); scores q.k, scaled by 1 / sqrt(D), masked with -inf in the future, weights
-    that sum to 1, all (B, H, T, S); mixed (B, H, T, D), the weighted sum of v.
+    q (B, H, T, D), k and v (B, H, S, D); scores q.k, scaled by 1 / sqrt(D), masked with -inf in the
+    future, weights that sum to 1, all (B, H, T, S); mixed (B, H, T, D), the weighted sum of v.
     """
 
     q: Tensor
@@ -32,7 +36,9 @@ class Stages(NamedTuple):
 
 @dataclass
 class Captured:
-    """What went in and out of every submodule, by name, in the order of the run; `logits` is the model's result."""
+    """What went in and out of every submodule, by name, in the order of the run; `logits` is the
+    model's result.
+    """
 
     model: TransformerLM
     ids: Tensor
@@ -43,11 +49,13 @@ class Captured:
     def attention(self, layer: int) -> Stages:
         """Recompute a layer's attention from the q, k and v that were caught.
 
-        Raises AssertionError unless the stages end in what the layer itself passed to its output projection.
+        Raises AssertionError unless the stages end in what the layer itself passed to its output
+        projection.
         """
         name = f"blocks.{layer}.attention"
         module = self.model.get_submodule(name)
-        q, k = self.outputs[f"{name}.rotation.q"], self.outputs[f"{name}.rotation.k"]
+        q = self.outputs[f"{name}.rotation.q"]
+        k = self.outputs[f"{name}.rotation.k"]
         v = module.split(self.outputs[f"{name}.v_proj"])  # (B, G, T, D)
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
         scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
@@ -60,17 +68,20 @@ class Captured:
 
 
 def capture(model: TransformerLM, ids: Tensor) -> Captured:
-    """Run the model on ids (B, T), in evaluation mode and without gradients, and keep every value on its way.
+    """Run the model on ids (B, T), in evaluation mode and without gradients, and keep every value
+    on its way.
 
     The rotation is one module shared by all layers: its two calls per layer are kept under
     `blocks.N.attention.rotation.q` and `.k`.
     """
     caught = Captured(model, ids)
     layers = [name for name, module in model.named_modules() if isinstance(module, Attention)]
-    turns = iter([f"{name}.rotation.{turned}" for name in layers for turned in "qk"])  # in the order of the run
+    # in the order of the run
+    turns = iter([f"{name}.rotation.{turned}" for name, turned in product(layers, "qk")])
 
     def keep(name: str, module: nn.Module, args: Any, output: Any) -> None:
-        caught.inputs[name], caught.outputs[name] = args[0].clone(), output.clone()
+        caught.inputs[name] = args[0].clone()
+        caught.outputs[name] = output.clone()
 
     def keep_turn(module: nn.Module, args: Any, output: Any) -> None:
         keep(next(turns), module, args, output)

@@ -1,21 +1,28 @@
 """Shape comments that run: `# (B, T, C) -> (B, H, T, D)` is checked while real tensors flow.
 
     # (R)                 the value of this line has this shape
-    # (A) -> (R)          and a tensor of shape A flows in: a local variable or a part of the expression
-    # (A) @ (B) -> (R)    several flow in, joined by @ , + * or -; where the line has an `@`, these are its two sides
-    # (R), (S)            the shapes of a tuple's elements; one shape is that of all elements of a tuple or list
-    # (R) words           words may follow; after a single item only behind two spaces or one of , : ;
+    # (A) -> (R)          and a tensor of shape A flows in: a local variable or a part of the
+                          expression
+    # (A) @ (B) -> (R)    several flow in, joined by @ , + * or -; where the line has an `@`,
+                          these are its two sides
+    # (R), (S)            the shapes of a tuple's elements; one shape is that of all elements of
+                          a tuple or list
+    # (R) words           words may follow; after a single item only behind two spaces or one of
+                          , : ;
 
-A dimension is a letter, a number, arithmetic of both (`T + 1`, `H*D`, `D/2`) or, once per shape, `...`: any dimensions,
-the same in all shapes of the comment up to broadcasting. `()` is a scalar tensor. Ordinary comments are numbers without
-any letter, unless they are alone behind a tensor, and a listing such as `# (0, D), (1, D + 1), ...`.
+A dimension is a letter, a number, arithmetic of both (`T + 1`, `H*D`, `D/2`) or, once per shape,
+`...`: any dimensions, the same in all shapes of the comment up to broadcasting. `()` is a scalar
+tensor. Ordinary comments are numbers without any letter, unless they are alone behind a tensor, and
+a listing such as `# (0, D), (1, D + 1), ...`.
 
-A comment ends a statement (assignment: the assigned value; `return`, `yield`, an expression: its value; `x += ...`: the
-new x; `for x in ...:`: x; a lambda: what it returns; a generator expression: each element), or a line inside one: then
-it speaks of the largest expression that ends there, such as a link of a method chain.
+A comment ends a statement (assignment: the assigned value; `return`, `yield`, an expression: its
+value; `x += ...`: the new x; `for x in ...:`: x; a lambda: what it returns; a generator expression:
+each element), or a line inside one: then it speaks of the largest expression that ends there, such
+as a link of a method chain.
 
-Letters come from the caller's `sizes`, or from an int variable of that name in the same function; otherwise they are
-bound by their first use in a call. A letter first used inside a loop is bound again in each round.
+Letters come from the caller's `sizes`, or from an int variable of that name in the same function;
+otherwise they are bound by their first use in a call. A letter first used inside a loop is bound
+again in each round.
 """
 
 import ast
@@ -39,16 +46,28 @@ Letters = dict[str, Any]
 _TERM = r"(?:[A-Z]|0|[1-9]\d*)"
 _DIM = rf"(?:\.\.\.|{_TERM}(?:\s*[-+*/]\s*{_TERM})*)"
 _SHAPE = rf"\(\s*(?:{_DIM}(?:\s*,\s*{_DIM})*\s*,?\s*)?\)"
-_COMMENT = re.compile(rf"#\s*(?:({_SHAPE}(?:\s*[@,+*-]\s*{_SHAPE})*)\s*->\s*)?({_SHAPE}(?:,\s*{_SHAPE})*)(.*)")
+_COMMENT = re.compile(
+    rf"#\s*(?:({_SHAPE}(?:\s*[@,+*-]\s*{_SHAPE})*)\s*->\s*)?({_SHAPE}(?:,\s*{_SHAPE})*)(.*)"
+)
 _ITEM = r"[\w.]+(?:\s*[-+*/]+\s*[\w.]+)*"
-_NEARLY = re.compile(rf"#\s*\((?=(?:[^()]*,)?\s*(?:[A-Z]|\.\.\.)\s*[,)]){_ITEM}(?:\s*,\s*{_ITEM})+\s*,?\s*\)")
+_NEARLY = re.compile(
+    rf"#\s*\((?=(?:[^()]*,)?\s*(?:[A-Z]|\.\.\.)\s*[,)]){_ITEM}(?:\s*,\s*{_ITEM})+\s*,?\s*\)"
+)
 _SPELLING = "nearly a shape: dimensions are capital letters, numbers, arithmetic of both, or `...`"
-_SIGNS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+_SIGNS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 
 
 @dataclass
 class Comment:
-    """One shape comment: where it is, what it claims, and what came of it. Without a text it claims nothing."""
+    """One shape comment: where it is, what it claims, and what came of it.
+
+    Without a text it claims nothing.
+    """
 
     file: str
     line: int
@@ -63,26 +82,36 @@ class Comment:
     @property
     def state(self) -> str:
         """One of `unplaced`, `lie`, `never executed`, `true`."""
-        return "unplaced" if self.obstacle else "lie" if self.lie else "true" if self.runs else "never executed"
+        if self.obstacle:
+            return "unplaced"
+        if self.lie:
+            return "lie"
+        return "true" if self.runs else "never executed"
 
 
 @dataclass
 class Report:
-    """Every shape comment that was found, and how to check: `sizes` of the fixed letters may change between runs.
+    """Every shape comment that was found, and how to check: `sizes` of the fixed letters may change
+    between runs.
 
-    on_line: makes the check a trace. It gets the value of each line, commented or not, and the letters known there;
-    and each operation is noted before it runs, so that one that fails can be explained.
+    on_line: makes the check a trace. It gets the value of each line, commented or not, and the
+    letters known there; and each operation is noted before it runs, so that one that fails can be
+    explained.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
     on_line: Callable[[Comment, Any, Letters], None] | None = None
     comments: list[Comment] = field(default_factory=list)
-    operations: list[tuple[ast.AST, str]] = field(default_factory=list)  # each with the source that it is in
+    # each with the source that it is in
+    operations: list[tuple[ast.AST, str]] = field(default_factory=list)
 
     def problems(self) -> list[str]:
         """Returns one message per comment that lies, could not be placed or never ran."""
         bad = [comment for comment in self.comments if comment.text and comment.state != "true"]
-        return [c.lie or f"{c.file}:{c.line}: {c.source}\n  {c.state} {c.obstacle}".rstrip() for c in bad]
+        return [
+            c.lie or f"{c.file}:{c.line}: {c.source}\n  {c.state} {c.obstacle}".rstrip()
+            for c in bad
+        ]
 
     def scope(self) -> "Scope":
         """Returns an empty set of letters for one function call."""
@@ -91,12 +120,21 @@ class Report:
 
 def config_sizes(config: Any) -> dict[str, int]:
     """Returns the sizes of the fixed letters C H G D F V of a ModelConfig."""
-    names = {"C": "d_model", "H": "n_heads", "G": "n_kv_heads", "D": "d_head", "F": "d_ff", "V": "vocab_size"}
+    names = {
+        "C": "d_model",
+        "H": "n_heads",
+        "G": "n_kv_heads",
+        "D": "d_head",
+        "F": "d_ff",
+        "V": "vocab_size",
+    }
     return {letter: getattr(config, name) for letter, name in names.items()}
 
 
 def letters_said(text: str, arguments: Mapping[str, Any]) -> dict[str, int]:
-    """Returns the letters that a docstring such as `x (B, T, C), positions (T)` gives to arguments, none if it errs."""
+    """Returns the letters that a docstring such as `x (B, T, C), positions (T)` gives to arguments,
+    none if it errs.
+    """
     claims = [
         (_parse(said[1])[0], tuple(value.shape))
         for name, value in arguments.items()
@@ -113,7 +151,8 @@ def find_comments(source: str, file: str = "<source>") -> list[Comment]:
         if token.type != tokenize.COMMENT:
             continue
         comment = Comment(file, token.start[0], token.string, token.line.strip())
-        trailing, match = not comment.source.startswith("#"), _COMMENT.match(token.string)
+        trailing = not comment.source.startswith("#")
+        match = _COMMENT.match(token.string)
         if match and _is_claim(*match.groups()):
             comment.lefts, comment.results = (_parse(text or "") for text in match.groups()[:2])
             if not trailing:
@@ -140,12 +179,19 @@ def _parse(text: str) -> list[Shape]:
 
 
 class Scope:
-    """The letters of one function call, the operands of the lines that are running, and the operation begun last."""
+    """The letters of one function call, the operands of the lines that are running, and the
+    operation begun last.
+    """
 
     def __init__(self, report: Report) -> None:
-        self.report, self.letters, self.running = report, {}, []
+        self.report = report
+        self.letters = {}
+        self.running = []
         self.operation: tuple[ast.AST | None, str] = None, ""  # with the source that it is in
-        self.first, self.rest, self.named = None, (), {}  # what it takes
+        # what it takes
+        self.first = None
+        self.rest = ()
+        self.named = {}
 
     def forget(self, letters: str) -> None:
         """Unbinds the letters that belong to one round of a loop."""
@@ -164,9 +210,13 @@ class Scope:
         return value
 
     def operate(self, number: int, first: Any, /, *rest: Any, **named: Any) -> Any:
-        """Notes an operation that is about to run on these; returns the first: its left side, or what is called."""
+        """Notes an operation that is about to run on these; returns the first: its left side, or
+        what is called.
+        """
         self.operation = self.report.operations[number]
-        self.first, self.rest, self.named = first, rest, named
+        self.first = first
+        self.rest = rest
+        self.named = named
         if self.running and isinstance(getattr(self.operation[0], "op", None), ast.MatMult):
             self.running[-1][1].append((first, *rest))
         return first
@@ -178,17 +228,25 @@ class Scope:
         """Compares a value with its comment; returns it."""
         while self.running and self.running.pop() is not line:
             pass  # lines that an exception left unfinished
-        comment, variables = self.report.comments[index], sys._getframe(1).f_locals
-        numbers = {name: n for name, n in variables.items() if re.fullmatch("[A-Z]", name) and type(n) is int}
+        comment = self.report.comments[index]
+        variables = sys._getframe(1).f_locals
+        numbers = {
+            name: n
+            for name, n in variables.items()
+            if re.fullmatch("[A-Z]", name) and type(n) is int
+        }
         known = {**self.letters, **numbers, **self.report.sizes}
-        bound, problem = {}, ""
+        bound = {}
+        problem = ""
         if comment.results:
             around = {"": line, **{name: _short(part) for name, part in variables.items()}}
             bound, problem = _judge(comment, value, around, line[1], known)
         comment.runs += 1
         known = {**known, **bound}
         if problem:
-            named = " ".join(f"{letter}={known[letter]}" for letter in sorted(known)) or "none known"
+            named = (
+                " ".join(f"{letter}={known[letter]}" for letter in sorted(known)) or "none known"
+            )
             place = f"{comment.file}:{comment.line}: {comment.source}"
             comment.lie = comment.lie or f"{place}\n{problem}\n  letters  {named}"
         else:
@@ -199,19 +257,27 @@ class Scope:
 
 
 def _short(value: Any) -> Any:
-    return value[:32] if isinstance(value, tuple | list) else value  # a variable may be a whole corpus
+    # a variable may be a whole corpus
+    return value[:32] if isinstance(value, tuple | list) else value
 
 
 def _sizes(value: Any) -> list[Size | None]:
-    """Returns the sizes of a tensor, or of all tensors in a tuple or list, None for each thing that is not a tensor."""
+    """Returns the sizes of a tensor, or of all tensors in a tuple or list, None for each thing that
+    is not a tensor.
+    """
     if isinstance(value, torch.Tensor | np.ndarray | torch.Size):
         return [tuple(value if isinstance(value, torch.Size) else value.shape)]
-    return [size for part in value for size in _sizes(part)] if isinstance(value, tuple | list) else [None]
+    if isinstance(value, tuple | list):
+        return list(itertools.chain.from_iterable(map(_sizes, value)))
+    return [None]
 
 
-def _judge(comment: Comment, value: Any, around: Mapping, products: list, known: Letters) -> tuple[Letters, str]:
+def _judge(
+    comment: Comment, value: Any, around: Mapping, products: list, known: Letters
+) -> tuple[Letters, str]:
     """Returns the letters that a true comment binds, and what is wrong with a false one."""
-    said, real = "  says     " + ", ".join(map(_text, comment.results)), _sizes(value)
+    said = "  says     " + ", ".join(map(_text, comment.results))
+    real = _sizes(value)
     if not real or None in real:
         prose = not re.search(r"[A-Z]|\.\.\.|\(\)", said)
         return {}, "" if prose else f"{said}\n  real     {type(value).__name__}, not a tensor"
@@ -223,26 +289,47 @@ def _judge(comment: Comment, value: Any, around: Mapping, products: list, known:
     if problems or not comment.lefts:
         problems = problems or _match(claims, known, whole=True)[1]
         why = "".join(f"\n  why      {problem}" for problem in dict.fromkeys(problems))
-        return letters, why and f"{said}\n  real     {', '.join(_spelled(size, known) for size in real)}{why}"
-    live = {size: name for name, part in around.items() for size in _sizes(part) if size is not None}
+        return letters, why and (
+            f"{said}\n  real     {', '.join(_spelled(size, known) for size in real)}{why}"
+        )
+    live = {}
+    for name, part in around.items():
+        live.update({size: name for size in _sizes(part) if size is not None})
     there = "; ".join(f"{name} {_spelled(size, letters)}".strip() for size, name in live.items())
-    choices, joint = itertools.product(live, repeat=len(comment.lefts)), " and "
+    choices = itertools.product(live, repeat=len(comment.lefts))
+    joint = " and "
     if products and len(comment.lefts) == 2 and "@" in comment.text:
-        choices, joint = [tuple(_sizes(sides)) for sides in products], " @ "
-        there = "; ".join(" @ ".join(_spelled(size, letters) for size in sides) for sides in choices)
-    fits = (_match(claims + list(zip(comment.lefts, choice, strict=True)), known, whole=True) for choice in choices)
+        choices = [tuple(_sizes(sides)) for sides in products]
+        joint = " @ "
+        there = "; ".join(
+            " @ ".join(_spelled(size, letters) for size in sides) for sides in choices
+        )
+    fits = (
+        _match(claims + list(zip(comment.lefts, choice, strict=True)), known, whole=True)
+        for choice in choices
+    )
     fits = [letters for letters, problems in fits if not problems]
     if fits:
         return {k: n for k, n in fits[0].items() if all(fit.get(k) == n for fit in fits)}, ""
-    return {}, f"  says     {joint.join(map(_text, comment.lefts))} flows in\n  real     {there or 'no tensor'}"
+    return {}, (
+        f"  says     {joint.join(map(_text, comment.lefts))} flows in\n  real     "
+        f"{there or 'no tensor'}"
+    )
 
 
-def _match(claims: list[tuple[Shape, Size]], known: Letters, whole: bool = False) -> tuple[Letters, list[str]]:
-    """Returns all letters after matching shapes with sizes, and the disagreements; `whole`: no letter stays unknown."""
-    letters, problems, later = dict(known), [], []
+def _match(
+    claims: list[tuple[Shape, Size]], known: Letters, whole: bool = False
+) -> tuple[Letters, list[str]]:
+    """Returns all letters after matching shapes with sizes, and the disagreements; `whole`: no
+    letter stays unknown.
+    """
+    letters = dict(known)
+    problems = []
+    later = []
     for shape, size in claims:
         if "..." in shape:
-            at, n = shape.index("..."), max(0, len(size) - len(shape) + 1)
+            at = shape.index("...")
+            n = max(0, len(size) - len(shape) + 1)
             lead = size[at : at + n]
             full = letters.setdefault("...", lead)
             if any(a not in (1, b) for a, b in itertools.zip_longest(lead[::-1], full[::-1][:n])):
@@ -287,11 +374,17 @@ def _solve(dim: str, n: int, letter: str, letters: Letters) -> int:
 
 def _axis(axis: int, dim: str, said: float, real: int, letters: Letters) -> str:
     wanted = dim if dim == str(said) else f"{dim} = {said:g}"
-    return f"axis {axis} should be {wanted} but is {' = '.join([str(real), *_named(real, letters)])}"
+    return (
+        f"axis {axis} should be {wanted} but is {' = '.join([str(real), *_named(real, letters)])}"
+    )
 
 
 def _named(n: int, letters: Letters) -> list[str]:
-    return ["|".join(sorted(letter for letter in letters if letters[letter] == n))] if n in letters.values() else []
+    return (
+        ["|".join(sorted(letter for letter in letters if letters[letter] == n))]
+        if n in letters.values()
+        else []
+    )
 
 
 def _spelled(size: Size, letters: Letters) -> str:

@@ -1,4 +1,6 @@
-"""From an error in traced code back to the operation that failed, its operands, and the mismatch of their shapes."""
+"""From an error in traced code back to the operation that failed, its operands, and the mismatch of
+their shapes.
+"""
 
 import ast
 import io
@@ -8,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from inspect import getdoc, isfunction, ismethod, signature, unwrap
+from itertools import chain
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
@@ -38,11 +41,14 @@ class Failure(NamedTuple):
 
     def named_letters(self) -> Letters:
         """The letters that the operands' axes bear, with their sizes."""
-        names = [name for one in self.found.operands for name in axis_names(one.size, self.letters)]
-        return {letter: self.letters[letter] for letter in used_letters(names) if letter in self.letters}
+        names = [axis_names(one.size, self.letters) for one in self.found.operands]
+        used = used_letters(chain.from_iterable(names))
+        return {letter: self.letters[letter] for letter in used if letter in self.letters}
 
 
-def _function_of(what: Any, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[FunctionType, tuple, dict]:
+def _function_of(
+    what: Any, args: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[FunctionType, tuple, dict]:
     """Returns the function behind a module, a method or a partial, and what it is called with.
 
     Raises: TypeError for anything else.
@@ -56,26 +62,40 @@ def _function_of(what: Any, args: Sequence[Any], named: Mapping[str, Any]) -> tu
     function = unwrap(what) if callable(what) else what
     if not isfunction(function):
         kind = "class" if isinstance(what, type) else type(what).__name__
-        raise TypeError(f"only functions, methods and modules written in Python can be traced, not this {kind}")
+        raise TypeError(
+            f"only functions, methods and modules written in Python can be traced, not this {kind}"
+        )
     return function, tuple(args), dict(named)
 
 
 def capitals(namespace: Mapping[str, Any]) -> Letters:
     """Returns the whole numbers that are named by one capital letter."""
-    return {name: n for name, n in namespace.items() if len(name) == 1 and name.isupper() and type(n) is int}
+    return {
+        name: n
+        for name, n in namespace.items()
+        if len(name) == 1 and name.isupper() and type(n) is int
+    }
 
 
 def run_traced(
-    what: Any, args: Sequence[Any], named: Mapping[str, Any], sizes: Letters, letters: Letters | None = None
+    what: Any,
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+    sizes: Letters,
+    letters: Letters | None = None,
 ) -> tuple[FunctionType, dict[str, Any], Report, Recording, Exception | None]:
-    """Runs a function while its lines are recorded; returns it, its arguments, the records and what it raised.
+    """Runs a function while its lines are recorded; returns it, its arguments, the records and what
+    it raised.
 
     letters: for what its own lines, its docstring and the numbers around it do not name.
     Raises: TypeError and ValueError if it cannot be called so or has no Python source.
     """
     function, args, named = _function_of(what, args, named)
-    arguments, doc = signature(function).bind(*args, **named).arguments, getdoc(function) or ""
-    recording = Recording({**capitals(function.__globals__), **letters_said(doc, arguments), **(letters or {})})
+    arguments = signature(function).bind(*args, **named).arguments
+    doc = getdoc(function) or ""
+    recording = Recording(
+        {**capitals(function.__globals__), **letters_said(doc, arguments), **(letters or {})}
+    )
     report = Report(sizes, on_line=recording.note)
     copy = woven(function, report)
     raised = None
@@ -90,7 +110,9 @@ def explain(
     called: Any, args: Sequence[Any], named: Mapping[str, Any], error: BaseException,
     letters: Letters | None = None, depth: int = 0,
 ) -> Failure | None:  # fmt: skip
-    """Runs a function that has raised once more, traced and in silence; returns what does not fit, if so."""
+    """Runs a function that has raised once more, traced and in silence; returns what does not fit,
+    if so.
+    """
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         try:
             _, _, report, recording, again = run_traced(called, args, named, {}, letters)
@@ -99,7 +121,9 @@ def explain(
     return failure_at(report, recording, again, depth) if isinstance(again, type(error)) else None
 
 
-def failure_at(report: Report, recording: Recording, error: BaseException, depth: int = 0) -> Failure | None:
+def failure_at(
+    report: Report, recording: Recording, error: BaseException, depth: int = 0
+) -> Failure | None:
     """Returns what does not fit where an error was raised, None where shapes are not the reason."""
     place = _innermost(error)
     if place is None:
@@ -109,39 +133,53 @@ def failure_at(report: Report, recording: Recording, error: BaseException, depth
     line = linecache.getline(frame.f_code.co_filename, number, frame.f_globals)
     source = re.sub(r" # \(.*", "", " ".join(line.split()))  # no shape comment
     message = str(error).strip().split("\n")[0]
-    found, inside = _unpacking(recording, number, source, error), ()
+    found = _unpacking(recording, number, source, error)
+    inside = ()
     scope = frame.f_locals.get("__scope__", frame.f_globals.get("__scope__"))
-    (operation, written), first = scope.operation, scope.first
+    (operation, written) = scope.operation
+    first = scope.first
     if found is None and operation and operation.lineno <= number <= operation.end_lineno:
         case = Case(*_operands(operation, written, first, scope.rest, scope.named), error, letters)
-        is_call, deeper = isinstance(operation, ast.Call), None
+        is_call = isinstance(operation, ast.Call)
+        deeper = None
         if not is_call or is_of_torch(first):
             found = mismatch_of(case)
         if found is None and is_call and depth < DEEPEST:
             deeper = explain(first, scope.rest, scope.named, error, letters, depth + 1)
         if deeper:
             name = f"{type(first).__name__}.forward" if isinstance(first, nn.Module) else case.name
-            found, letters = deeper.found, {**letters, **deeper.letters}
+            found = deeper.found
+            letters = {**letters, **deeper.letters}
             inside = ((name, deeper.source), *deeper.inside)
     return Failure(number, source, found, letters, inside, message) if found else None
 
 
 def _innermost(error: BaseException) -> tuple[FrameType, int] | None:
     """Returns the last frame and line of a traceback in traced code."""
-    place, traceback = None, error.__traceback__
+    place = None
+    traceback = error.__traceback__
     while traceback is not None:
         frame = traceback.tb_frame
-        if "__scope__" in frame.f_locals or (frame.f_code.co_name == "<module>" and "__scope__" in frame.f_globals):
+        if "__scope__" in frame.f_locals or (
+            frame.f_code.co_name == "<module>" and "__scope__" in frame.f_globals
+        ):
             place = frame, traceback.tb_lineno
         traceback = traceback.tb_next
     return place
 
 
-def _unpacking(recording: Recording, number: int, source: str, error: BaseException) -> Mismatch | None:
+def _unpacking(
+    recording: Recording, number: int, source: str, error: BaseException
+) -> Mismatch | None:
     """Returns the mismatch where a shape is taken apart into another number of names."""
     line, value = recording.latest
     is_shape = isinstance(value, tuple) and all(type(n) is int for n in value)
-    if not (isinstance(error, ValueError) and "values to unpack" in str(error) and line == number and is_shape):
+    if not (
+        isinstance(error, ValueError)
+        and "values to unpack" in str(error)
+        and line == number
+        and is_shape
+    ):
         return None
     text = source.partition("=")[2].partition("#")[0].strip()
     many = "is one axis" if len(value) == 1 else f"are {len(value)} axes"
@@ -152,25 +190,40 @@ def _unpacking(recording: Recording, number: int, source: str, error: BaseExcept
 def _operands(
     operation: Any, source: str, first: Any, rest: tuple, named: dict[str, Any]
 ) -> tuple[str, list[Operand], dict[str, Operand]]:
-    """Returns an operation's name and its operands as they are written, what `*` and `**` unpack one by one."""
+    """Returns an operation's name and its operands as they are written, what `*` and `**` unpack
+    one by one.
+    """
 
     def text(node: ast.AST) -> str:
         return " ".join((ast.get_source_segment(source, node) or ast.unparse(node)).split())
 
-    values, written = [first, *rest], {}
+    values = [first, *rest]
+    written = {}
     match operation:
         case ast.Call(func=func, args=nodes):
-            name, values = getattr(func, "attr", text(func)), list(rest)
+            name = getattr(func, "attr", text(func))
+            values = list(rest)
             written = {word.arg or "**": text(word.value) for word in operation.keywords}
-            if isinstance(func, ast.Attribute) and isinstance(owner := getattr(first, "__self__", None), Tensor):
-                values, nodes = [owner, *values], [func.value, *nodes]
+            if isinstance(func, ast.Attribute) and isinstance(
+                owner := getattr(first, "__self__", None), Tensor
+            ):
+                values = [owner, *values]
+                nodes = [func.value, *nodes]
         case ast.Subscript(value=left, slice=right):
-            name, nodes = "[]", [left, right]
+            name = "[]"
+            nodes = [left, right]
         case ast.AugAssign(target=left, op=sign, value=right):
-            name, nodes, values = _sign(sign), [left, right], [*rest, first]
-        case ast.BinOp(left=left, op=sign, right=right) | ast.Compare(left=left, ops=[sign], comparators=[right]):
-            name, nodes = _sign(sign), [left, right]
-    texts, surplus = [], len(values) - len(nodes)
+            name = _sign(sign)
+            nodes = [left, right]
+            values = [*rest, first]
+        case (
+            ast.BinOp(left=left, op=sign, right=right)
+            | ast.Compare(left=left, ops=[sign], comparators=[right])
+        ):
+            name = _sign(sign)
+            nodes = [left, right]
+    texts = []
+    surplus = len(values) - len(nodes)
     for node in nodes:
         if isinstance(node, ast.Starred):
             texts += [f"{text(node.value)}[{i}]" for i in range(surplus + 1)]
@@ -179,11 +232,19 @@ def _operands(
             texts.append(text(node))
     given = [Operand.of(text, value) for text, value in zip(texts, values, strict=False)]
     unpacked = written.get("**")
-    keywords = {key: Operand.of(written.get(key, f"{unpacked}[{key!r}]"), value) for key, value in named.items()}
+    keywords = {
+        key: Operand.of(written.get(key, f"{unpacked}[{key!r}]"), value)
+        for key, value in named.items()
+    }
     return name, given, keywords
 
 
 def _sign(operator: ast.operator | ast.cmpop) -> str:
-    a, b = ast.Name("a"), ast.Name("b")
-    whole = ast.Compare(a, [operator], [b]) if isinstance(operator, ast.cmpop) else ast.BinOp(a, operator, b)
+    a = ast.Name("a")
+    b = ast.Name("b")
+    whole = (
+        ast.Compare(a, [operator], [b])
+        if isinstance(operator, ast.cmpop)
+        else ast.BinOp(a, operator, b)
+    )
     return ast.unparse(whole)[2:-2]

@@ -1,4 +1,4 @@
-"""The letters of the axes: what they mean, which axis of a real tensor is which, and their colours."""
+"""The letters of the axes: their meaning, their colours, and which axis of a tensor is which."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,17 +8,24 @@ from ..display.theme import AXIS_COLORS, QUIET
 from .comments import Letters, Shape, Size
 
 LEGEND = {
-    "B": "texts in the batch", "T": "positions", "S": "positions of the keys", "C": "width of the stream",
-    "H": "query heads", "G": "key-value heads", "D": "width of a head", "F": "inner width of the feed-forward",
+    "B": "texts in the batch",
+    "T": "positions",
+    "S": "positions of the keys",
+    "C": "width of the stream",
+    "H": "query heads",
+    "G": "key-value heads",
+    "D": "width of a head",
+    "F": "inner width of the feed-forward",
     "V": "vocabulary",
-}  # fmt: skip
+}
 
 
 def axis_names(size: Size, letters: Letters, said: Shape = ()) -> Shape:
     """A name for every axis: its letter, or its size as a text where no letter is known.
 
-    letters: the sizes of the known letters. A letter is used once as long as there is another of the same size, B at
-    most once; an axis of size 1 has no letter. said: the dimensions of a true shape comment, taken as they are.
+    letters: the sizes of the known letters. A letter is used once as long as there is another of
+    the same size, B at most once; an axis of size 1 has no letter. said: the dimensions of a true
+    shape comment, taken as they are.
     """
     if "..." in said:
         at = said.index("...")
@@ -35,7 +42,9 @@ def axis_names(size: Size, letters: Letters, said: Shape = ()) -> Shape:
 
 
 def spelled(size: Size, names: Shape) -> str:
-    """A shape in letters and in numbers, `(B, T, C) = (2, 16, 64)`, or in numbers alone where there is no letter."""
+    """A shape in letters and in numbers, `(B, T, C) = (2, 16, 64)`, or in numbers alone where there
+    is no letter.
+    """
     numbers = f"({', '.join(map(str, size))})"
     return f"({', '.join(names)}) = {numbers}" if used_letters(names) else numbers
 
@@ -53,7 +62,9 @@ def chips(text: str) -> str:
 
 def _chip(letter: str) -> str:
     color = AXIS_COLORS[letter].light if letter in AXIS_COLORS else QUIET
-    return f'<b style="color:#fff;background:{color};border-radius:4px;padding:1px 5px">{letter}</b>'
+    return (
+        f'<b style="color:#fff;background:{color};border-radius:4px;padding:1px 5px">{letter}</b>'
+    )
 
 
 def used_letters(names: Iterable[str]) -> list[str]:
@@ -65,12 +76,15 @@ def used_letters(names: Iterable[str]) -> list[str]:
 def legend(names: Iterable[str], sizes: Mapping[str, int]) -> list[tuple[str, str]]:
     """The letters that occur with what they are: `("B", "= 2 texts in the batch")`."""
     letters = used_letters(names)
-    return [(a, f"{f'= {sizes[a]} ' if a in sizes else ''}{LEGEND.get(a, '')}".strip()) for a in letters]
+    return [
+        (a, f"{f'= {sizes[a]} ' if a in sizes else ''}{LEGEND.get(a, '')}".strip()) for a in letters
+    ]
 
 
 def legend_html(entries: Sequence[tuple[str, str]]) -> str:
     """The letters and what they are in one paragraph, no letter torn from its meaning."""
     items = (
-        f'<span style="white-space:nowrap;margin-right:16px">{chips(a)} {escape(text)}</span>' for a, text in entries
+        (f'<span style="white-space:nowrap;margin-right:16px">{chips(a)} {escape(text)}</span>')
+        for a, text in entries
     )
     return f'<p style="margin:8px 0;line-height:1.9">{" ".join(items)}</p>'

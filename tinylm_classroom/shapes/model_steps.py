@@ -1,4 +1,4 @@
-"""The steps of a model: each from ids to logits with its shape, parameters and FLOPs, as they run."""
+"""The steps of a model from ids to logits, as they run: their shapes, parameters and FLOPs."""
 
 import dataclasses
 import math
@@ -24,9 +24,11 @@ from .model_trace import UNCHANGING
 class ModelStep:
     """One step: a module of the model by its name, or an operation between modules.
 
-    axes, weight: what it returns and its matrix or gain, in letters, products as `H*D`; `{t}` in `says` is a token and
-    `{fact}` something about it, `unread` where there is no text. parameters, flops: for one text, all inside included.
-    depth: 0 in the model, 1 in a block, 2 in a sublayer. on_stream: what it returns is the stream itself.
+    axes, weight: what it returns and its matrix or gain, in letters, products as `H*D`; `{t}` in
+    `says` is a token and `{fact}` something about it, `unread` where there is no text. parameters,
+    flops: for one text, all inside included.
+    depth: 0 in the model, 1 in a block, 2 in a sublayer. on_stream: what it returns is the stream
+    itself.
     """
 
     name: str
@@ -48,46 +50,69 @@ class ModelStep:
 
 def sized(axes: str, sizes: Letters) -> tuple[int, ...]:
     """Axes such as `B T H*D` in numbers; sizes: of each letter."""
-    return tuple(math.prod(sizes.get(a) or int(a) for a in axis.split("*")) for axis in axes.split())
+    return tuple(
+        math.prod(sizes.get(a) or int(a) for a in axis.split("*")) for axis in axes.split()
+    )
 
 
-# What each step is called, what it returns, its weight, and what happens to one token there; {C} and so on are sizes.
+# What each step is called, what it returns, its weight, and what happens to one token there; {C}
+# and so on are sizes.
 _KNOWN = (
-    ("ids", "token ids", "B T", "", "{t} is token {fact}: its letters are gone, a number is left.", "a number"),
-    ("embed", "embedding", "B T C", "V C", "{t} becomes a vector of {C} numbers: {fact} of the table.", "one row"),
+    ("ids", "token ids", "B T", "",
+     "{t} is token {fact}: its letters are gone, a number is left.", "a number"),
+    ("embed", "embedding", "B T C", "V C",
+     "{t} becomes a vector of {C} numbers: {fact} of the table.", "one row"),
     ("scaled", "× √C", "B T C", "", "{t}: all its numbers are multiplied by √C, the root of {C}."),
-    ("position", "+ position", "B T C", "", "{t} gets the vector of its position added: order counts from here on."),
-    ("block", "block", "B T C", "", "{t} passes through the blocks: each adds to its vector, none changes its shape."),
-    ("attn_norm", "norm", "B T C", "C", "{t}: a copy of its vector is brought to one size, for attention to read."),
-    ("attention", "attention", "B T C", "", "{t} looks back and fetches from the words before it what fits."),
-    ("q_proj", "queries", "B T H*D", "H*D C", "{t} asks: its query has {D} numbers in each of {H} heads."),
-    ("k_proj", "keys", "B T G*D", "G*D C", "{t} can be found: its key has {D} numbers in each of {G} heads."),
-    ("v_proj", "values", "B T G*D", "G*D C", "{t} has something to give: its value, which others take along."),
-    ("split", "split into heads", "B H T D", "", "{t}: nothing is computed, its query is only cut into {H} heads."),
-    ("q_norm", "norm of queries", "B H T D", "D", "{t}: its query is brought to one size in each head."),
+    ("position", "+ position", "B T C", "",
+     "{t} gets the vector of its position added: order counts from here on."),
+    ("block", "block", "B T C", "",
+     "{t} passes through the blocks: each adds to its vector, none changes its shape."),
+    ("attn_norm", "norm", "B T C", "C",
+     "{t}: a copy of its vector is brought to one size, for attention to read."),
+    ("attention", "attention", "B T C", "",
+     "{t} looks back and fetches from the words before it what fits."),
+    ("q_proj", "queries", "B T H*D", "H*D C",
+     "{t} asks: its query has {D} numbers in each of {H} heads."),
+    ("k_proj", "keys", "B T G*D", "G*D C",
+     "{t} can be found: its key has {D} numbers in each of {G} heads."),
+    ("v_proj", "values", "B T G*D", "G*D C",
+     "{t} has something to give: its value, which others take along."),
+    ("split", "split into heads", "B H T D", "",
+     "{t}: nothing is computed, its query is only cut into {H} heads."),
+    ("q_norm", "norm of queries", "B H T D", "D",
+     "{t}: its query is brought to one size in each head."),
     ("k_norm", "norm of keys", "B G T D", "D", "{t}: its key is brought to one size in each head."),
     ("rotation.q", "rotate queries", "B H T D", "",
      "{t}: its query is rotated by angles that belong to position {fact}.", "its own"),
     ("rotation.k", "rotate keys", "B G T D", "",
      "{t}: its key is rotated by angles that belong to position {fact}.", "its own"),
-    ("scores", "scores q · k ÷ √D", "B H T S", "", "{t} compares its query with the key of every word."),
+    ("scores", "scores q · k ÷ √D", "B H T S", "",
+     "{t} compares its query with the key of every word."),
     ("masked", "mask", "B H T S", "", "{t} may not look at {fact}.", "what comes later"),
-    ("weights", "softmax", "B H T S", "", "{t} turns its scores into weights. {fact}", "Every row sums to 1."),
-    ("mixed", "mix the values", "B H T D", "", "{t} adds up the values with these weights: one sum in each head."),
+    ("weights", "softmax", "B H T S", "",
+     "{t} turns its scores into weights. {fact}", "Every row sums to 1."),
+    ("mixed", "mix the values", "B H T D", "",
+     "{t} adds up the values with these weights: one sum in each head."),
     ("merged", "heads side by side", "B T H*D", "",
      "{t}: nothing is computed, its {H} heads are side by side again."),
-    ("o_proj", "output", "B T C", "C H*D", "{t}: what its heads brought becomes one vector, as wide as the stream."),
-    ("attention_added", "add to the stream", "B T C", "", "{t}: what attention fetched is added to its vector."),
+    ("o_proj", "output", "B T C", "C H*D",
+     "{t}: what its heads brought becomes one vector, as wide as the stream."),
+    ("attention_added", "add to the stream", "B T C", "",
+     "{t}: what attention fetched is added to its vector."),
     ("ffn_norm", "norm", "B T C", "C",
      "{t}: a copy of its vector is brought to one size, for the feed-forward to read."),
     ("ffn", "feed-forward", "B T C", "", "{t} is worked on alone, without a look at other words."),
-    ("gate_proj", "gate", "B T F", "F C", "{t}: {F} numbers say how far each of the next {F} may pass."),
-    ("activated", "activation", "B T F", "", "{t}: what is clearly negative goes to 0, what is positive passes."),
+    ("gate_proj", "gate", "B T F", "F C",
+     "{t}: {F} numbers say how far each of the next {F} may pass."),
+    ("activated", "activation", "B T F", "",
+     "{t}: what is clearly negative goes to 0, what is positive passes."),
     ("up_proj", "up", "B T F", "F C", "{t}: its {C} numbers become {F}."),
     ("gated", "gate × up", "B T F", "", "{t}: each of its {F} numbers is multiplied by its gate."),
     ("down_proj", "down", "B T C", "C F", "{t}: its {F} numbers become {C} again."),
-    ("ffn_added", "add to the stream", "B T C", "", "{t}: what the feed-forward made is added to its vector."),
-    ("final_norm", "final norm", "B T C", "C", "{t}: its vector, grown on the way, is brought to one size."),
+    ("ffn_added", "add to the stream", "B T C", "",
+     "{t}: what the feed-forward made is added to its vector."),
+    ("final_norm", "final norm", "B T C", "C",
+     "{t}: its vector, grown on the way, is brought to one size."),
     ("head", "head: logits", "B T V", "V C",
      "{t}: a score for each of {V} tokens. {fact}", "The highest is the best guess."),
 )  # fmt: skip
@@ -97,7 +122,8 @@ _TIED = " The table of the embedding is used again."
 # What happens inside a sublayer, by its class, and where the additions are.
 _INSIDE = {
     Attention: (
-        "q_proj", "k_proj", "v_proj", "split", "q_norm", "k_norm", "rotation.q", "rotation.k", "scores", "masked",
+        "q_proj", "k_proj", "v_proj", "split", "q_norm", "k_norm", "rotation.q", "rotation.k",
+        "scores", "masked",
         "weights", "mixed", "merged", "o_proj",
     ),
     GatedMLP: ("gate_proj", "activated", "up_proj", "gated", "down_proj"),
@@ -109,7 +135,8 @@ _NO_MODULE = nn.Module()
 def model_steps(config: ModelConfig, seq_len: int) -> list[ModelStep]:
     """All steps of one text of seq_len tokens; those of one block, and of what is inside it, once.
 
-    The model is built and run on the meta device, so that the model itself shows which steps exist, and their order.
+    The model is built and run on the meta device, so that the model itself shows which steps exist,
+    and their order.
     """
     with torch.device("meta"):
         model = TransformerLM(dataclasses.replace(config, n_layers=1))
@@ -121,18 +148,29 @@ def model_steps(config: ModelConfig, seq_len: int) -> list[ModelStep]:
     if not _unchanged(model.position):
         rows = " ".join(f"{p.shape[0]} C" for p in model.position.parameters())
         steps.append(step("position", model.position, on_stream=True, weight=rows))
-    steps += _block_steps(model.blocks[0], [name.partition("blocks.0.")[2] for name in order], seq_len, config.n_layers)
+    steps += _block_steps(
+        model.blocks[0],
+        [name.partition("blocks.0.")[2] for name in order],
+        seq_len,
+        config.n_layers,
+    )
     if not _unchanged(model.final_norm):
         steps.append(step("final_norm", model.final_norm))
-    flops, tied = 2 * seq_len * model.embed.weight.numel(), model.lm_head is None
+    flops = 2 * seq_len * model.embed.weight.numel()
+    tied = model.lm_head is None
     if tied:
         return [*steps, step("head", flops=flops, weight="", says=_STEPS["head"].says + _TIED)]
     return [*steps, step("head", model.lm_head, flops=flops)]
 
 
-def _block_steps(block: nn.Module, order: list[str], seq_len: int, n_layers: int) -> list[ModelStep]:
-    step, steps = partial(_step, seq_len, depth=1), []
-    for name, part in [(name, block.get_submodule(name)) for name in order if name and "." not in name]:
+def _block_steps(
+    block: nn.Module, order: list[str], seq_len: int, n_layers: int
+) -> list[ModelStep]:
+    step = partial(_step, seq_len, depth=1)
+    steps = []
+    for name, part in [
+        (name, block.get_submodule(name)) for name in order if name and "." not in name
+    ]:
         if type(part) in _INSIDE:
             below = _steps_inside(part, seq_len)
             steps += [step(name, part, flops=sum(each.flops for each in below)), *below]
@@ -147,7 +185,8 @@ def _block_steps(block: nn.Module, order: list[str], seq_len: int, n_layers: int
 
 
 def _steps_inside(part: nn.Module, seq_len: int) -> list[ModelStep]:
-    modules, steps = dict(part.named_children()), []
+    modules = dict(part.named_children())
+    steps = []
     for name in _INSIDE[type(part)]:
         module = modules.get(name.partition(".")[0], _NO_MODULE)
         product = isinstance(part, Attention) and name in ("scores", "mixed")
@@ -157,7 +196,11 @@ def _steps_inside(part: nn.Module, seq_len: int) -> list[ModelStep]:
 
 
 def _step(seq_len: int, name: str, module: nn.Module = _NO_MODULE, **more: object) -> ModelStep:
-    flops = 2 * seq_len * sum(each.weight.numel() for each in module.modules() if isinstance(each, Linear))
+    flops = (
+        2
+        * seq_len
+        * sum(each.weight.numel() for each in module.modules() if isinstance(each, Linear))
+    )
     counts = {"parameters": sum(p.numel() for p in module.parameters()), "flops": flops}
     return dataclasses.replace(_STEPS[name], **{**counts, **more})
 
@@ -172,18 +215,28 @@ def sizes_of(config: ModelConfig, seq_len: int) -> dict[str, int]:
 
 
 def values(model: TransformerLM, ids: Tensor, layer: int = 0) -> dict[str, Tensor]:
-    """What each step of `model_steps` returns for ids (B, T), by its name; `block`: what leaves the last block.
+    """What each step of `model_steps` returns for ids (B, T), by its name; `block`: what leaves the
+    last block.
 
     Raises AssertionError unless the additions end in what the block itself returned.
     """
-    caught, own, block = capture(model, ids), f"blocks.{layer}", model.blocks[layer]
-    stages, inside = caught.attention(layer), re.compile(rf"{own}\.((attention|ffn)\.(?=.))?")
+    caught = capture(model, ids)
+    own = f"blocks.{layer}"
+    block = model.blocks[layer]
+    stages = caught.attention(layer)
+    inside = re.compile(rf"{own}\.((attention|ffn)\.(?=.))?")
     found = {inside.sub("", name): x for name, x in caught.outputs.items()}
     gates = found["gate_proj" if isinstance(block.ffn, GatedMLP) else "up_proj"]
     found |= {name: getattr(stages, name) for name in ("masked", "weights", "mixed")}
     found |= {"ids": ids, "scores": stages.scaled, "split": block.attention.split(found["q_proj"])}
-    found |= {"merged": caught.inputs[f"{own}.attention.o_proj"], "gated": caught.inputs[f"{own}.ffn.down_proj"]}
-    found |= {"activated": block.ffn.activation(gates), "scaled": found["embed"] * model.embed_scale}
+    found |= {
+        "merged": caught.inputs[f"{own}.attention.o_proj"],
+        "gated": caught.inputs[f"{own}.ffn.down_proj"],
+    }
+    found |= {
+        "activated": block.ffn.activation(gates),
+        "scaled": found["embed"] * model.embed_scale,
+    }
     found |= {"block": caught.outputs[f"blocks.{len(model.blocks) - 1}"], "head": caught.logits}
     stream = caught.inputs[own]
     for sublayer, norm in (("attention", "attn_norm"), ("ffn", "ffn_norm")):

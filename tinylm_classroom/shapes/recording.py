@@ -1,9 +1,9 @@
-"""What the lines of a traced source made, round by round, and how that is written at their margin."""
+"""What the lines of a traced source made, round by round, and how their margin says it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from itertools import combinations, groupby
+from itertools import chain, combinations, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,9 @@ import torch
 from .comments import Comment, Letters, Shape, Size
 from .letters import axis_names, chips, legend, spelled, used_letters
 
-MOST_PARTS, MOST_ROUNDS = 4, 3  # of a tuple, and of a loop whose rounds differ, that are written out
+# of a tuple, and of a loop whose rounds differ, that are written out
+MOST_PARTS = 4
+MOST_ROUNDS = 3
 ALIKE = ({"T", "S"}, {"G", "H"})  # letters that often have one size for a good reason
 
 _LIE = '<b style="color:#fff;background:#b3400b;border-radius:4px;padding:1px 6px">{}</b>'
@@ -27,7 +29,9 @@ class Made(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What a line made in the rounds `first` to `last`, and how its comment and the letters known there name it."""
+    """What a line made in the rounds `first` to `last`, and how its comment and the letters known
+    there name it.
+    """
 
     first: int
     last: int
@@ -38,7 +42,9 @@ class Round(NamedTuple):
 
 @dataclass
 class Recording:
-    """The rounds of every line, by its number. background: letters for axes that nothing else names."""
+    """The rounds of every line, by its number. background: letters for axes that nothing else
+    names.
+    """
 
     background: Mapping[str, int]
     rounds: dict[int, list[Round]] = field(default_factory=dict)
@@ -49,29 +55,41 @@ class Recording:
 
     def note(self, comment: Comment, value: Any, letters: Letters) -> None:
         """Keeps the shapes of what a line has made."""
-        number, made = comment.line, tuple(_made(value))
-        self.latest, self.letters = (number, value), {**self.letters, **letters}
+        number = comment.line
+        made = tuple(_made(value))
+        self.latest = (number, value)
+        self.letters = {**self.letters, **letters}
         self.comments[number] = comment
         rounds = self.rounds.setdefault(number, [])
         if rounds and rounds[-1].made == made:
             rounds[-1] = rounds[-1]._replace(last=rounds[-1].last + 1)
         else:
             n = rounds[-1].last + 1 if rounds else 1
-            rounds.append(Round(n, n, made, () if comment.lie else tuple(comment.results), dict(letters)))
+            rounds.append(
+                Round(n, n, made, () if comment.lie else tuple(comment.results), dict(letters))
+            )
 
     def note_arguments(self, number: int, arguments: Mapping[str, Any], letters: Letters) -> None:
         """Keeps the shapes of what flows in, for the line of the `def`."""
-        made = [(name, Round(1, 1, tuple(_made(value)), (), dict(letters))) for name, value in arguments.items()]
-        self.arguments[number] = [(name, one) for name, one in made if any(part.size for part in one.made)]
+        made = [
+            (name, Round(1, 1, tuple(_made(value)), (), dict(letters)))
+            for name, value in arguments.items()
+        ]
+        self.arguments[number] = [
+            (name, one) for name, one in made if any(part.size for part in one.made)
+        ]
 
     def margin(self, number: int, details: bool) -> list[tuple[str, str]]:
         """What is written at the margin of a line, as plain text and as HTML, top down."""
         given = self.arguments.get(number, ())
-        found = [line for name, one in given for line in self._written(one, details, f"{name} ")]
+        found: list[tuple[str, str]] = []
+        for name, one in given:
+            found += self._written(one, details, f"{name} ")
         rounds = [one for one in self.rounds.get(number, ()) if one.made]
         if len(rounds) > 1 and not _has_tensors(rounds):
             rounds = []  # a counter
-        comment, many = self.comments.get(number), len(rounds) > MOST_ROUNDS
+        comment = self.comments.get(number)
+        many = len(rounds) > MOST_ROUNDS
         mark = "✓ " if comment and comment.results and not comment.lie else ""
         for one in [*rounds[: MOST_ROUNDS - 1], rounds[-1]] if many else rounds:
             last = one is rounds[-1]
@@ -80,23 +98,35 @@ class Recording:
             if one.first == 1 and last:
                 found += self._written(one, details, mark, f" × {one.last}" if one.last > 1 else "")
             else:
-                which = f"round {one.first}" if one.first == one.last else f"rounds {one.first} to {one.last}"
-                found += self._written(one, details, f"{mark}{which}{', the last' if last else ''}: ")
+                which = f"round {one.first}"
+                if one.first != one.last:
+                    which = f"rounds {one.first} to {one.last}"
+                which += ", the last" if last else ""
+                found += self._written(one, details, f"{mark}{which}: ")
         if comment and comment.lie:
             lie = f"✗ the comment says {comment.text.lstrip('# ')}"
             found.append((lie, _LIE.format(escape(lie))))
         return found
 
-    def _written(self, one: Round, details: bool, before: str = "", behind: str = "") -> list[tuple[str, str]]:
+    def _written(
+        self, one: Round, details: bool, before: str = "", behind: str = ""
+    ) -> list[tuple[str, str]]:
         """Returns one line for each part, or for several alike in a row."""
         lines = []
-        grouped = [(part, names, len(list(same))) for (part, names), same in groupby(self._named(one))]
+        grouped = [
+            (part, names, len(list(same))) for (part, names), same in groupby(self._named(one))
+        ]
         for part, names, n in grouped[:MOST_PARTS]:
             if part.size is None:
-                text, html, after = part.kind, escape(part.kind), behind
+                text = part.kind
+                html = escape(part.kind)
+                after = behind
             else:
-                text = f"{n} × " * (n > 1) + spelled(part.size, names)
-                html, after = chips(text), f" {part.kind}" * details + behind
+                text = spelled(part.size, names)
+                if n > 1:
+                    text = f"{n} × {text}"
+                html = chips(text)
+                after = f" {part.kind}{behind}" if details else behind
             pale = [_PALE.format(escape(words)) if words else "" for words in (before, after)]
             lines.append((f"{before}{text}{after}", f"{pale[0]}{html}{pale[1]}"))
         if len(grouped) > MOST_PARTS:
@@ -114,23 +144,33 @@ class Recording:
         return {**self.background, **self.letters, **one.letters}
 
     def legend(self, more: Letters) -> list[tuple[str, str]]:
-        """The letters that occur, and more, with what they are and their size, where that is one size throughout."""
+        """The letters that occur, and more, with what they are and their size, where that is one
+        size throughout.
+        """
         sizes = {**{letter: {n} for letter, n in more.items()}, **self._sizes()}
-        return legend(sizes, {letter: next(iter(found)) for letter, found in sizes.items() if len(found) == 1})
+        return legend(
+            sizes, {letter: next(iter(found)) for letter, found in sizes.items() if len(found) == 1}
+        )
 
     def note_on_doubles(self) -> str:
-        """A sentence about letters of one size, which only their order in the legend tells apart."""
+        """A sentence about letters of one size: only their order in the legend tells them apart."""
         sizes = self._sizes()
         pairs = [pair for pair in combinations(used_letters(sizes), 2) if {*pair} not in ALIKE]
-        alike = [f"{a} = {b} = {next(iter(sizes[a]))}" for a, b in pairs if sizes[a] == sizes[b] != {1}]
+        alike = [
+            f"{a} = {b} = {next(iter(sizes[a]))}" for a, b in pairs if sizes[a] == sizes[b] != {1}
+        ]
         many = " and ".join(alike)
-        return f"Here {many}: with sizes that differ, no letter could be mistaken for another." if alike else ""
+        return (
+            f"Here {many}: with sizes that differ, no letter could be mistaken for another."
+            if alike
+            else ""
+        )
 
     def _sizes(self) -> dict[str, set[int]]:
         """Returns the sizes at which each letter occurs."""
         sizes: dict[str, set[int]] = {}
-        given = [one for arguments in self.arguments.values() for _, one in arguments]
-        for one in [*(one for rounds in self.rounds.values() for one in rounds), *given]:
+        given = [one for _, one in chain.from_iterable(self.arguments.values())]
+        for one in [*chain.from_iterable(self.rounds.values()), *given]:
             for part, names in self._named(one):
                 for name, n in zip(names, part.size or (), strict=True):
                     for letter in used_letters([name]):
@@ -140,13 +180,16 @@ class Recording:
 
 
 def _has_tensors(rounds: list[Round]) -> bool:
-    return any(part.size is not None for one in rounds for part in one.made)
+    made = chain.from_iterable(one.made for one in rounds)
+    return any(part.size is not None for part in made)
 
 
 def _made(value: Any) -> list[Made]:
     """Returns the tensors in a value, or a whole number; nothing for anything else."""
     if isinstance(value, torch.Tensor):
-        return [Made(tuple(value.shape), f"{str(value.dtype).removeprefix('torch.')} {value.device}")]
+        return [
+            Made(tuple(value.shape), f"{str(value.dtype).removeprefix('torch.')} {value.device}")
+        ]
     if isinstance(value, np.ndarray):
         return [Made(value.shape, str(value.dtype))]
     if isinstance(value, torch.Size):
@@ -155,5 +198,5 @@ def _made(value: Any) -> list[Made]:
         return [Made(None, str(value))]
     if not isinstance(value, tuple | list) or len(value) > 10_000:
         return []
-    made = [part for item in value for part in _made(item)]
+    made = list(chain.from_iterable(map(_made, value)))
     return made if any(part.size is not None for part in made) else []

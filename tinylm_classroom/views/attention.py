@@ -1,8 +1,11 @@
-"""Attention in stages: who looks at whom in every layer and head, from scores to weights to what is mixed."""
+"""Attention in stages: who looks at whom in every layer and head, from scores to weights to what is
+mixed.
+"""
 
 import math
 from collections.abc import Sequence
 from html import escape
+from itertools import product
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -19,24 +22,47 @@ from ..display.figures import MASKED, RAMP_STEPS, drawing, ink_on, unframed
 from ..display.numbers import fixed
 from ..display.theme import HEAT, INK, LINE
 from ..shapes.capture import Captured, Stages
-from .base import View, capture_ids, check_index, ids_of, leading_blanks, named, packed, page_model, pictured, readable
+from .base import (
+    Answer,
+    View,
+    capture_ids,
+    check_index,
+    ids_of,
+    leading_blanks,
+    named,
+    packed,
+    page_model,
+    pictured,
+    readable,
+)
 from .typed import typed_text
 
-_MOST_TOKENS, _MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
-_MOST_STORED = 36_000  # characters; a model whose layers need more stores one, and its kernel answers for the others
-_DIGITS = {"q": 2, "k": 2, "v": 1}  # q and k make the numbers in the cells; of v the height of small bars is seen
-_CELL_INCHES, _ROW_INCHES = 0.43, 6.3  # of a cell, and of all cells of a row at most
+_MOST_TOKENS = 17  # a line end and 16 words
+_MOST_LIVE_TOKENS = 32
+# characters; a model whose layers need more stores one, and its kernel answers for the others
+_MOST_STORED = 36_000
+# q and k make the numbers in the cells; of v the height of small bars is seen
+_DIGITS = {"q": 2, "k": 2, "v": 1}
+_CELL_INCHES = 0.43
+_ROW_INCHES = 6.3  # of all cells of a row at most
 _LEAST_WRITTEN = 0.2  # smaller weights have no number in the picture
 
 
 def attention_view(
-    model: TransformerLM, tokenizer: Any, text_or_ids: str | Sequence[int] | Tensor, layer: int = 0, head: int = 0
+    model: TransformerLM,
+    tokenizer: Any,
+    text_or_ids: str | Sequence[int] | Tensor,
+    layer: int = 0,
+    head: int = 0,
 ) -> View:
-    """The attention of a model as a view: scores, scaled, masked, weights and what is mixed, or all heads at once.
+    """The attention of a model as a view: scores, scaled, masked, weights and what is mixed, or all
+    heads at once.
 
-    layer, head: the first to be shown, counted from 0. In the beginning of a StoryWorld story the words that determine
-    the next one are marked. With a kernel, another text of up to 32 tokens can be typed; see `typed_text`.
-    Raises: ValueError for a layer or head that the model does not have, and for fewer than 2 or more than 17 tokens.
+    layer, head: the first to be shown, counted from 0. In the beginning of a StoryWorld story the
+    words that determine the next one are marked. With a kernel, another text of up to 32 tokens can
+    be typed; see `typed_text`.
+    Raises: ValueError for a layer or head that the model does not have, and for fewer than 2 or
+    more than 17 tokens.
     """
     n_layers = model.config.n_layers
     check_index("layer", layer, n_layers)
@@ -47,9 +73,11 @@ def attention_view(
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         asked = ids
         if "text" in request:
-            asked = ids_of(tokenizer, typed_text(tokenizer, request["text"], lead), 2, _MOST_LIVE_TOKENS)
+            typed = typed_text(tokenizer, request["text"], lead)
+            asked = ids_of(tokenizer, typed, 2, _MOST_LIVE_TOKENS)
         caught = capture_ids(model, asked)
-        return _stored(caught, tokenizer, {i: caught.attention(i) for i in request.get("layers", range(n_layers))})
+        layers = request.get("layers", range(n_layers))
+        return _stored(caught, tokenizer, {i: caught.attention(i) for i in layers})
 
     caught = capture_ids(model, ids)
     stages = {i: caught.attention(i) for i in range(n_layers)}
@@ -59,20 +87,38 @@ def attention_view(
     data |= {"layer": layer, "head": head, "n_layers": n_layers}
     if isinstance(text_or_ids, str):
         data |= {"text": text_or_ids, **page_model(model, tokenizer)}
-    tokens, told = data["tokens"], data["told"]
-    one = stages[layer]
-    scores, scaled, weights = (each[0, head].float().cpu() for each in (one.scores, one.scaled, one.weights))
+    return _pictured(data, stages[layer], answer)
+
+
+def _pictured(data: dict[str, Any], stage: Stages, answer: Answer) -> View:
+    """The view, with the weights of the first shown head as its picture. stage: of its layer."""
+    tokens = data["tokens"]
+    told = data["told"]
+    layer = data["layer"]
+    head = data["head"]
+    scores, scaled, weights = (
+        each[0, head].float().cpu() for each in (stage.scores, stage.scaled, stage.weights)
+    )
     best = int(weights[-1].argmax())
-    says = f"{named(tokens[-1])} gives {100 * weights[-1, best]:.0f} % of its attention to {named(tokens[best])}."
+    says = (
+        f"{named(tokens[-1])} gives {100 * weights[-1, best]:.0f} % of its attention to "
+        f"{named(tokens[best])}."
+    )
     return pictured(
         "attention",
         data,
         _draw(tokens, weights, told),
-        text=f"Attention in stages, layer {layer}, head {head}, {len(ids)} tokens. {says}",
-        alt=f"Heat map of the attention weights, query by row and key by column, from 0 to 1. {says}",
-        caption=f"Layer {layer}, head {head}. Each row is a word that asks (query), each column a word it may look "
-        "back at (key); hatched is masked, because it comes later; the colour goes from 0 to 1, and weights of "
-        f"{_LEAST_WRITTEN} and more have their number. {says}{_says_told(weights, told)}",
+        text=f"Attention in stages, layer {layer}, head {head}, {len(tokens)} tokens. {says}",
+        alt=(
+            "Heat map of the attention weights, query by row and key by column, from 0 to 1. "
+            f"{says}"
+        ),
+        caption=(
+            f"Layer {layer}, head {head}. Each row is a word that asks (query), each column a word "
+            "it may look back at (key); hatched is masked, because it comes later; the colour goes "
+            f"from 0 to 1, and weights of {_LEAST_WRITTEN} and more have their number. "
+            f"{says}{_says_told(weights, told)}"
+        ),
         numbers=_tables(tokens, weights, zip(scores[-1], scaled[-1], weights[-1], strict=True)),
         answer=answer,
         sharpness=1.0,
@@ -80,20 +126,28 @@ def attention_view(
 
 
 def _stored(caught: Captured, tokenizer: Any, stages: dict[int, Stages]) -> dict[str, Any]:
-    """What the browser draws: the tokens, what determines the next ones, and q, k and v of some layers, head by head.
+    """What the browser draws: the tokens, what determines the next ones, and q, k and v of some
+    layers, head by head.
 
     Key-value heads that serve several query heads are stored once.
     """
     config = caught.model.config
     pieces = [tokenizer.decode([token]) for token in caught.ids[0].tolist()]
     text = "".join(pieces)
-    shared = {"q": 1, "k": config.n_heads // config.n_kv_heads, "v": config.n_heads // config.n_kv_heads}
+    shared = {
+        "q": 1,
+        "k": config.n_heads // config.n_kv_heads,
+        "v": config.n_heads // config.n_kv_heads,
+    }
     return {
         "tokens": [readable(piece) for piece in pieces],
-        "told": [list(places) for places in (told_by(text) if pieces == words(text) else None) or ()],
+        "told": [
+            list(places) for places in (told_by(text) if pieces == words(text) else None) or ()
+        ],
         "layers": {
             str(layer): {
-                name: packed(getattr(stage, name)[0, :: shared[name]].cpu(), _DIGITS[name]) for name in _DIGITS
+                name: packed(getattr(stage, name)[0, :: shared[name]].cpu(), _DIGITS[name])
+                for name in _DIGITS
             }
             for layer, stage in stages.items()
         },
@@ -101,7 +155,11 @@ def _stored(caught: Captured, tokenizer: Any, stages: dict[int, Stages]) -> dict
 
 
 def _length(layers: dict[str, Any]) -> int:
-    return sum(len(head) for layer in layers.values() for part in layer.values() for head in part["digits"])
+    length = 0
+    for parts in layers.values():
+        for part in parts.values():
+            length += sum(map(len, part["digits"]))
+    return length
 
 
 def _says_told(weights: Tensor, told: list[list[int]]) -> str:
@@ -109,8 +167,9 @@ def _says_told(weights: Tensor, told: list[list[int]]) -> str:
         return ""
     share = share_told(weights, told)
     return (
-        f" A ring marks the words that determine the next one in StoryWorld. This head gives them "
-        f"{100 * share.heads:.0f} % of its attention; equal attention would give {100 * share.equal:.0f} %."
+        " A ring marks the words that determine the next one in StoryWorld. This head gives them "
+        f"{100 * share.heads:.0f} % of its attention; equal attention would give "
+        f"{100 * share.equal:.0f} %."
     )
 
 
@@ -138,17 +197,31 @@ def _draw(tokens: list[str], weights: Tensor, told: list[list[int]]) -> Figure:
         ax.set_title("Who looks at whom", pad=30)
         steps = (RAMP_STEPS * weights).round() / RAMP_STEPS
         shades = steps.tolist()
-        ax.imshow(steps.masked_fill(~causal_mask(T), math.nan).numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto")
-        stairs = [(i + 0.5, i + down) for i in range(T - 1) for down in (-0.5, 0.5)]
-        ax.add_patch(Polygon([*stairs, (T - 0.5, T - 1.5), (T - 0.5, -0.5)], fc=MASKED, ec=LINE, hatch="/", lw=0))
+        ax.imshow(
+            steps.masked_fill(~causal_mask(T), math.nan).numpy(),
+            cmap=HEAT,
+            vmin=0,
+            vmax=1,
+            aspect="auto",
+        )
+        stairs = [(i + 0.5, i + down) for i, down in product(range(T - 1), (-0.5, 0.5))]
+        corners = [*stairs, (T - 0.5, T - 1.5), (T - 0.5, -0.5)]
+        ax.add_patch(Polygon(corners, fc=MASKED, ec=LINE, hatch="/", lw=0))
         for i, row in enumerate(weights.tolist()):
             for j, weight in enumerate(row[: i + 1]):
                 color = ink_on(HEAT(shades[i][j]))
                 if weight >= _LEAST_WRITTEN:
-                    ax.text(j, i, fixed(weight, 2), ha="center", va="center", size=10.5, color=color)
+                    ax.text(
+                        j, i, fixed(weight, 2), ha="center", va="center", size=10.5, color=color
+                    )
                 if i < len(told) and j in told[i]:
-                    corner, shape = (j - 0.4, i - 0.35), "round,pad=0,rounding_size=0.3"
-                    ax.add_patch(FancyBboxPatch(corner, 0.8, 0.7, boxstyle=shape, fill=False, ec=color, lw=1.6))
+                    corner = (j - 0.4, i - 0.35)
+                    shape = "round,pad=0,rounding_size=0.3"
+                    ax.add_patch(
+                        FancyBboxPatch(
+                            corner, 0.8, 0.7, boxstyle=shape, fill=False, ec=color, lw=1.6
+                        )
+                    )
         ax.add_patch(Rectangle((-0.5, T - 1.5), T, 1, fill=False, edgecolor=INK, linewidth=2))
         ax.set_xticks(range(T), tokens, rotation=50, ha="left", rotation_mode="anchor", size=12)
         ax.set_yticks(range(T), tokens, size=12)

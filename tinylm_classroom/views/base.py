@@ -1,4 +1,6 @@
-"""Interactive views: alive with a kernel and in an exported page, elsewhere a picture and its numbers."""
+"""Interactive views: alive with a kernel and in an exported page, elsewhere a picture and its
+numbers.
+"""
 
 import json
 import re
@@ -26,28 +28,47 @@ SCRIPTS = Path(__file__).parent
 MIME = "application/vnd.tinylm.view+json"
 SHARED = "shared"
 LIVE = SCRIPTS.parent / "live"
-SHARED_WITH = {"training": "run", "rewards": "run"}  # a script that a module begins with, because others do, too
-FROM_LIVE = {"sampling": "nextTokenProbs"}  # what a module takes from the script of the same name there
-COMMENTS = re.compile(r"^ *(?://|/\*\*|\*[ /]).*\n", re.MULTILINE)  # whole lines; a notebook stores the other ones
+# a script that a module begins with, because others do, too
+SHARED_WITH = {"training": "run", "rewards": "run"}
+# what a module takes from the script of the same name there
+FROM_LIVE = {"sampling": "nextTokenProbs"}
+# whole lines; a notebook stores the other ones
+COMMENTS = re.compile(r"^ *(?://|/\*\*|\*[ /]).*\n", re.MULTILINE)
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class View(WithPicture, anywidget.AnyWidget):
-    """A module of the browser, the data that it draws, and what is shown without scripts: HTML and text.
+    """A module of the browser, the data that it draws, and what is shown without scripts: HTML and
+    text.
 
-    module: the name of a script next to this file, which exports `render({model, el})` and reads `model.get("data")`.
+    module: the name of a script next to this file, which exports `render({model, el})` and reads
+    `model.get("data")`.
     data: what JSON can hold, numbers rounded; with it alone an exported page draws the same.
-    answer: where a kernel adds something, what it answers to a request of the module: the entries of data that change.
+    answer: where a kernel adds something, what it answers to a request of the module: the entries
+    of data that change.
     """
 
     data = Dict().tag(sync=True)
     live = Bool(False).tag(sync=True)
 
-    def __init__(self, module: str, data: dict[str, Any], *, html: str, text: str, answer: Answer | None = None):
-        self.module, self.html, self.text, self.answer = module, html, text, answer
-        super().__init__(_esm=f"{source(SHARED)}\n{source(module)}", data=data, live=answer is not None)
+    def __init__(
+        self,
+        module: str,
+        data: dict[str, Any],
+        *,
+        html: str,
+        text: str,
+        answer: Answer | None = None,
+    ):
+        self.module = module
+        self.html = html
+        self.text = text
+        self.answer = answer
+        super().__init__(
+            _esm=f"{source(SHARED)}\n{source(module)}", data=data, live=answer is not None
+        )
         if answer is not None:
             self.on_msg(View._hear)
 
@@ -63,7 +84,11 @@ class View(WithPicture, anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         bundle, metadata = super()._repr_mimebundle_(**kwargs)
-        ours = {MIME: {"module": self.module, "data": self.data}, "text/html": self.html, "text/plain": self.text}
+        ours = {
+            MIME: {"module": self.module, "data": self.data},
+            "text/html": self.html,
+            "text/plain": self.text,
+        }
         return {**bundle, **ours}, metadata
 
 
@@ -91,7 +116,11 @@ def source(module: str) -> str:
     """
     path = SCRIPTS / f"{module}.js"
     if not path.exists():
-        known = sorted(each.stem for each in SCRIPTS.glob("*.js") if each.stem not in (SHARED, *SHARED_WITH.values()))
+        known = sorted(
+            each.stem
+            for each in SCRIPTS.glob("*.js")
+            if each.stem not in (SHARED, *SHARED_WITH.values())
+        )
         raise ValueError(f"no view module {module!r}; there are {', '.join(known)}")
     before = f"const PALETTE = {json.dumps(css())};\n" if module == SHARED else ""
     if part := SHARED_WITH.get(module):
@@ -108,7 +137,9 @@ def json_in_html(data: Any) -> str:
 
 
 def page_model(model: TransformerLM, tokenizer: Any) -> dict[str, str]:
-    """The entry of data by which a page that has this very model answers as a kernel; none if no page can have it."""
+    """The entry of data by which a page that has this very model answers as a kernel; none if no
+    page can have it.
+    """
     try:
         return {"model": live_record(model, tokenizer)["fingerprint"]}
     except (TypeError, ValueError):
@@ -116,32 +147,47 @@ def page_model(model: TransformerLM, tokenizer: Any) -> dict[str, str]:
 
 
 def few_digits(values: Any) -> Any:
-    """A number, or all numbers of a tensor or of lists in lists, to 5 significant digits: what a view stores."""
+    """A number, or all numbers of a tensor or of lists in lists, to 5 significant digits: what a
+    view stores.
+    """
     if isinstance(values, Tensor):
         values = values.tolist()
-    return [few_digits(each) for each in values] if isinstance(values, list) else float(f"{values:.5g}")
+    return (
+        [few_digits(each) for each in values]
+        if isinstance(values, list)
+        else float(f"{values:.5g}")
+    )
 
 
 def packed(values: Tensor, places: int) -> dict[str, Any]:
-    """The numbers of each part along a tensor's first axis as text, `places` digits of base 64 each, and their unit.
+    """The numbers of each part along a tensor's first axis as text, `places` digits of base 64
+    each, and their unit.
 
-    One digit has 31 steps from 0 to the part's largest number, two have 2047; in the browser `unpacked` reads them.
+    One digit has 31 steps from 0 to the part's largest number, two have 2047; in the browser
+    `unpacked` reads them.
     """
     half = len(DIGITS) ** places // 2
     powers = [len(DIGITS) ** place for place in reversed(range(places))]
-    units, digits = [], []
+    units = []
+    digits = []
     for part in values.double():
         unit = float(f"{part.abs().max().clamp_min(1e-9).item() / (half - 1):.6g}")
-        whole = (part / unit).round().clamp(1 - half, half - 1).long().flatten() + half  # 1 to 2 half - 1
+        # 1 to 2 half - 1
+        whole = (part / unit).round().clamp(1 - half, half - 1).long().flatten() + half
         units.append(unit)
-        digits.append("".join(DIGITS[n // power % len(DIGITS)] for n in whole.tolist() for power in powers))
+        text = ""
+        for n in whole.tolist():
+            text += "".join(DIGITS[n // power % len(DIGITS)] for power in powers)
+        digits.append(text)
     return {"places": places, "units": units, "digits": digits}
 
 
 # a text, as the model and as a reader sees it
 
 
-def ids_of(tokenizer: Any, text_or_ids: str | Sequence[int] | Tensor, least: int, most: int) -> Tensor:
+def ids_of(
+    tokenizer: Any, text_or_ids: str | Sequence[int] | Tensor, least: int, most: int
+) -> Tensor:
     """The ids (T) of a text, or of a batch of one.
 
     Raises: ValueError for fewer or more tokens than can be shown.
@@ -162,7 +208,9 @@ def capture_ids(model: TransformerLM, ids: Tensor) -> Captured:
 def check_index(name: str, value: int, size: int) -> None:
     """Raises ValueError for a layer or head that the model does not have."""
     if not 0 <= value < size:
-        raise ValueError(f"{name} {value} is not one of the model's {size}, which count from 0 to {size - 1}")
+        raise ValueError(
+            f"{name} {value} is not one of the model's {size}, which count from 0 to {size - 1}"
+        )
 
 
 def leading_blanks(text: str) -> str:
@@ -171,7 +219,9 @@ def leading_blanks(text: str) -> str:
 
 
 def readable(token: str) -> str:
-    """A token as a cell shows it: without the blanks around it, and with a sign for invisible characters."""
+    """A token as a cell shows it: without the blanks around it, and with a sign for invisible
+    characters.
+    """
     return token.strip(" ").replace("\n", "↵").replace("\t", "⇥") or "␣"
 
 

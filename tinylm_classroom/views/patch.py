@@ -1,4 +1,6 @@
-"""Activation patching: one vector of a run exchanged for that of another text, and what the model then says."""
+"""Activation patching: one vector of a run exchanged for that of another text, and what the model
+then says.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,71 +19,120 @@ from ..display.numbers import fixed
 from ..display.theme import LINE, SIGNED
 from ..shapes.capture import Captured
 from .attention import typed_text
-from .base import View, capture_ids, few_digits, ids_of, leading_blanks, named, pictured, readable_tokens
+from .base import (
+    View,
+    capture_ids,
+    few_digits,
+    ids_of,
+    leading_blanks,
+    named,
+    pictured,
+    readable_tokens,
+)
 
-_MOST_TOKENS, _MOST_LIVE_TOKENS = 17, 32  # a line end and 16 words
+_MOST_TOKENS = 17  # a line end and 16 words
+_MOST_LIVE_TOKENS = 32
 _LEAST_DIFFERENCE = 0.1  # of the two texts' logit differences, by which an effect is divided
 _LEAST_WRITTEN = 0.05  # smaller effects have no number in the picture
 PATCHED = {"stream": "residual stream", "attention": "attention", "ffn": "feed-forward"}
-SAME, LATE = "same", "late"  # why exchanging a vector cannot change anything
+# why exchanging a vector cannot change anything
+SAME = "same"
+LATE = "late"
 
 
-def patch_view(model: TransformerLM, tokenizer: Any, text: str, other: str, words: Sequence[str]) -> View:
-    """Where a model carries what distinguishes two texts: each vector of `text` exchanged for that of `other`, in turn.
+def patch_view(
+    model: TransformerLM, tokenizer: Any, text: str, other: str, words: Sequence[str]
+) -> View:
+    """Where a model carries what distinguishes two texts: each vector of `text` exchanged for that
+    of `other`, in turn.
 
-    For the residual stream before each block and after the last one, and for what attention and feed-forward of each
-    block add, at every position: the probabilities of the two words as the next one after `text` with this one vector
-    exchanged. With d the logit of the first word minus that of the second, the effect is
-    (d - d of text) / (d of other - d of text): 0 is as after `text`, 1 as after `other`.
-    text, other: equally many tokens, 17 at most. words: two words of one token each; the model expects the first after
-    `text` and the second after `other`. With a kernel, others can be typed, of up to 32 tokens.
-    Raises: ValueError for a text or a word that the tokenizer does not know, texts that are equal or not equally long,
-    too long texts, words of more than one token, and words whose logit difference does not fall from `text` to `other`.
+    For the residual stream before each block and after the last one, and for what attention and
+    feed-forward of each block add, at every position: the probabilities of the two words as the
+    next one after `text` with this one vector exchanged. With d the logit of the first word minus
+    that of the second, the effect is (d - d of text) / (d of other - d of text): 0 is as after
+    `text`, 1 as after `other`.
+    text, other: equally many tokens, 17 at most. words: two words of one token each; the model
+    expects the first after `text` and the second after `other`. With a kernel, others can be typed,
+    of up to 32 tokens.
+    Raises: ValueError for a text or a word that the tokenizer does not know, texts that are equal
+    or not equally long, too long texts, words of more than one token, and words whose logit
+    difference does not fall from `text` to `other`.
     """
     lead = leading_blanks(text)
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        typed, typed_other = (typed_text(tokenizer, request[name], lead) for name in ("text", "other"))
+        typed, typed_other = (
+            typed_text(tokenizer, request[name], lead) for name in ("text", "other")
+        )
         return _data(model, tokenizer, typed, typed_other, request["words"], _MOST_LIVE_TOKENS)
 
     data = _data(model, tokenizer, text, other, words, _MOST_TOKENS)
     says = _says(data, data["part"], data["layer"], data["position"])
-    (before, after), pair = data["runs"], data["words"]
-    names = [one if one == two else f"{one} / {two}" for one, two in zip(data["tokens"], data["others"], strict=True)]
+    (before, after) = data["runs"]
+    pair = data["words"]
+    names = [
+        one if one == two else f"{one} / {two}"
+        for one, two in zip(data["tokens"], data["others"], strict=True)
+    ]
     rows = {
         part: [
-            [row_name(part, layer, data["n_layers"]), *("–" if no else fixed(x, 2) for x, no in zip(*row, strict=True))]
-            for layer, row in reversed([*enumerate(zip(data["effect"][part], data["zero"][part], strict=True))])
+            [
+                row_name(part, layer, data["n_layers"]),
+                *("–" if no else fixed(x, 2) for x, no in zip(*row, strict=True)),
+            ]
+            for layer, row in reversed(
+                [*enumerate(zip(data["effect"][part], data["zero"][part], strict=True))]
+            )
         ]
         for part in PATCHED
     }
-    tables = (f"<p>Effect, {PATCHED[part]}:</p>" + number_table(["", *names], lines) for part, lines in rows.items())
+    tables = (
+        f"<p>Effect, {PATCHED[part]}:</p>" + number_table(["", *names], lines)
+        for part, lines in rows.items()
+    )
     return pictured(
         "patch",
         data,
         _draw(data, names),
-        text=f"One vector exchanged for that of another text, {data['n_layers']} blocks, {len(names)} tokens. {says}",
-        alt=f"Three heat maps of the effect of exchanging one vector, by block and position, from −1 to 1. {says}",
-        caption="The model reads the first text, with one vector exchanged for that of the other text. Each column is "
-        "a position, each row a place in the model, to be read upwards; the colour is the effect on the next word. "
-        f"0: as after the first text, where P({pair[0]}) is {before[0]:.2f} and P({pair[1]}) is {before[1]:.2f}. 1: as "
-        f"after the other, where they are {after[0]:.2f} and {after[1]:.2f}. Effects of {_LEAST_WRITTEN} and more have "
-        "their number. Hatched: nothing can change, because the vector is the same in both texts or can no longer "
-        f"reach the last position, which predicts the next word. {says}",
+        text=(
+            f"One vector exchanged for that of another text, {data['n_layers']} blocks, "
+            f"{len(names)} tokens. {says}"
+        ),
+        alt=(
+            "Three heat maps of the effect of exchanging one vector, by block and position, from "
+            f"−1 to 1. {says}"
+        ),
+        caption=(
+            "The model reads the first text, with one vector exchanged for that of the other text. "
+            "Each column is a position, each row a place in the model, to be read upwards; the "
+            "colour is the effect on the next word. 0: as after the first text, where "
+            f"P({pair[0]}) is {before[0]:.2f} and P({pair[1]}) is {before[1]:.2f}. 1: as after the "
+            f"other, where they are {after[0]:.2f} and {after[1]:.2f}. Effects of {_LEAST_WRITTEN} "
+            "and more have their number. Hatched: nothing can change, because the vector is the "
+            "same in both texts or can no longer reach the last position, which predicts the next "
+            f"word. {says}"
+        ),
         numbers="".join(tables),
         answer=answer,
     )
 
 
-def patched_logits(model: TransformerLM, ids: Tensor, donor: Captured, part: str, layer: int) -> Tensor:
-    """The logits (T, V) after the last of ids (T); in row t one vector, at position t, is exchanged for the donor's.
+def patched_logits(
+    model: TransformerLM, ids: Tensor, donor: Captured, part: str, layer: int
+) -> Tensor:
+    """The logits (T, V) after the last of ids (T); in row t one vector, at position t, is exchanged
+    for the donor's.
 
-    donor: a run of equally many ids. part: "stream" before block `layer`, or after the last block for `layer` L;
-    "attention" or "ffn", what this part of the block adds.
+    donor: a run of equally many ids. part: "stream" before block `layer`, or after the last block
+    for `layer` L; "attention" or "ffn", what this part of the block adds.
     """
-    T, enters = len(ids), part == "stream" and layer < model.config.n_layers
-    name = f"blocks.{min(layer, model.config.n_layers - 1)}" + ("" if part == "stream" else f".{part}")
-    vectors, at = (donor.inputs if enters else donor.outputs)[name][0], torch.arange(T)  # (T, C), (T)
+    T = len(ids)
+    enters = part == "stream" and layer < model.config.n_layers
+    name = f"blocks.{min(layer, model.config.n_layers - 1)}"
+    if part != "stream":
+        name += f".{part}"
+    vectors = (donor.inputs if enters else donor.outputs)[name][0]  # (T, C)
+    at = torch.arange(T)  # (T)
 
     def exchanged(x: Tensor) -> Tensor:
         x = x.clone()  # (T, T, C): row, position
@@ -101,13 +152,18 @@ def patched_logits(model: TransformerLM, ids: Tensor, donor: Captured, part: str
 
 
 def word_id(tokenizer: Any, word: str) -> int:
-    """The id of a next word: with a blank before it where the tokenizer knows it so, otherwise as it is.
+    """The id of a next word: with a blank before it where the tokenizer knows it so, otherwise as
+    it is.
 
     Raises: ValueError for an empty word, an unknown one and one of more than one token.
     """
-    bare, lengths = word.strip(" "), []
+    bare = word.strip(" ")
+    lengths = []
     if not bare:
-        raise ValueError("a next word is empty: give two words, the first for the text and the second for the other")
+        raise ValueError(
+            "a next word is empty: give two words, the first for the text and the second for the "
+            "other"
+        )
     for spelling in (f" {bare}", bare):
         try:
             found = list(tokenizer.encode(spelling))
@@ -119,7 +175,8 @@ def word_id(tokenizer: Any, word: str) -> int:
         lengths.append(len(found))
     if lengths:
         raise ValueError(
-            f"the next word {bare!r} is {min(lengths)} tokens, not one: give a word that is a single token"
+            f"the next word {bare!r} is {min(lengths)} tokens, not one: give a word that is a "
+            "single token"
         )
     raise unknown
 
@@ -133,7 +190,9 @@ def word_ids(tokenizer: Any, words: Sequence[str]) -> list[int]:
         raise ValueError(f'words must be two words, as in ("She", "He"), got {words!r}')
     pair = [word_id(tokenizer, word) for word in words]
     if pair[0] == pair[1]:
-        raise ValueError(f"the two next words are the same, {words[0].strip()!r}: give one for each text")
+        raise ValueError(
+            f"the two next words are the same, {words[0].strip()!r}: give one for each text"
+        )
     return pair
 
 
@@ -147,10 +206,14 @@ def pair_of(tokenizer: Any, text: str, other: str, most: int) -> tuple[Tensor, T
     shared = zip(*(ids.tolist() for ids in pair), strict=False)
     first = next((at for at, (one, two) in enumerate(shared) if one != two), min(lengths))
     if lengths[0] != lengths[1]:
-        shown = (repr(tokenizer.decode([int(ids[first])])) if first < len(ids) else "the end" for ids in pair)
+        shown = (
+            repr(tokenizer.decode([int(ids[first])])) if first < len(ids) else "the end"
+            for ids in pair
+        )
         raise ValueError(
-            f"the texts must have equally many tokens, not {lengths[0]} and {lengths[1]}; they first differ at "
-            f"position {first}, {' and '.join(shown)}: exchange a word for one of as many tokens"
+            f"the texts must have equally many tokens, not {lengths[0]} and {lengths[1]}; they "
+            f"first differ at position {first}, {' and '.join(shown)}: exchange a word for one of "
+            "as many tokens"
         )
     if first == lengths[0]:
         raise ValueError("the two texts are the same: change a word in the other one")
@@ -168,36 +231,51 @@ def row_name(part: str, layer: int, n_layers: int) -> str:
 def cannot_change(part: str, layer: int, n_layers: int, changed: list[bool]) -> list[str]:
     """For each position: why exchanging its vector cannot change the next word, or "".
 
-    changed (T): whether the word there differs. Before the first that does, all vectors are the same in both texts;
-    before block 0, wherever the word is the same. After what is last to mix positions, only the last one is read.
+    changed (T): whether the word there differs. Before the first that does, all vectors are the
+    same in both texts; before block 0, wherever the word is the same. After what is last to mix
+    positions, only the last one is read.
     """
-    first, last, is_embedding = changed.index(True), len(changed) - 1, part == "stream" and layer == 0
+    first = changed.index(True)
+    last = len(changed) - 1
+    is_embedding = part == "stream" and layer == 0
     is_past = layer >= n_layers - (part != "stream")
-    same = [t < first or (is_embedding and not differs) for t, differs in enumerate(changed)]
-    return [SAME if same[t] else LATE if is_past and t < last else "" for t in range(len(changed))]
+    why = []
+    for t, differs in enumerate(changed):
+        if t < first or (is_embedding and not differs):
+            why.append(SAME)
+        else:
+            why.append(LATE if is_past and t < last else "")
+    return why
 
 
 def _data(
     model: TransformerLM, tokenizer: Any, text: str, other: str, words: Sequence[str], most: int
 ) -> dict[str, Any]:
-    """What the browser draws from; it begins before the last block, at the position with the largest effect there.
+    """What the browser draws from; it begins before the last block, at the position with the
+    largest effect there.
 
-    runs: the probabilities of the words after each text; differences: the first's logit minus the second's. probs,
-    difference and effect: the same after an exchange, for each part, layer and position; zero: why it changes nothing.
+    runs: the probabilities of the words after each text; differences: the first's logit minus the
+    second's. probs, difference and effect: the same after an exchange, for each part, layer and
+    position; zero: why it changes nothing.
     """
     ids, other_ids = pair_of(tokenizer, text, other, most)
     pair = word_ids(tokenizer, words)
     names = readable_tokens(tokenizer, pair)
     donor = capture_ids(model, other_ids)
-    (before, d_text), (after, d_other) = (_read(run.logits[0, -1], pair) for run in (capture_ids(model, ids), donor))
+    (before, d_text), (after, d_other) = (
+        _read(run.logits[0, -1], pair) for run in (capture_ids(model, ids), donor)
+    )
     if not d_text - d_other >= _LEAST_DIFFERENCE:
         raise ValueError(
-            f"the logit of {names[0]!r} minus that of {names[1]!r} must be larger after the first text than after the "
-            f"other, but is {d_text:.1f} and {d_other:.1f}: give the words in the order of the texts, each a word that "
-            "the model expects after its text"
+            f"the logit of {names[0]!r} minus that of {names[1]!r} must be larger after the first "
+            f"text than after the other, but is {d_text:.1f} and {d_other:.1f}: give the words in "
+            "the order of the texts, each a word that the model expects after its text"
         )
-    found: dict[str, dict[str, list]] = {name: {} for name in ("effect", "difference", "probs", "zero")}
-    L, changed = model.config.n_layers, (ids != other_ids).tolist()
+    found: dict[str, dict[str, list]] = {
+        name: {} for name in ("effect", "difference", "probs", "zero")
+    }
+    L = model.config.n_layers
+    changed = (ids != other_ids).tolist()
     for part in PATCHED:
         layers = range(L + (part == "stream"))
         logits = torch.stack([patched_logits(model, ids, donor, part, layer) for layer in layers])
@@ -213,7 +291,10 @@ def _data(
         "other": other.strip(),
         "words": names,
         "n_layers": L,
-        **{name: readable_tokens(tokenizer, one.tolist()) for name, one in (("tokens", ids), ("others", other_ids))},
+        **{
+            name: readable_tokens(tokenizer, one.tolist())
+            for name, one in (("tokens", ids), ("others", other_ids))
+        },
         "runs": few_digits([before.tolist(), after.tolist()]),
         "differences": few_digits([d_text.item(), d_other.item()]),
         **found,
@@ -224,7 +305,9 @@ def _data(
 
 
 def _read(logits: Tensor, pair: list[int]) -> tuple[Tensor, Tensor]:
-    """The probabilities (..., 2) of two tokens in logits (..., V), and the first's logit minus the second's (...)."""
+    """The probabilities (..., 2) of two tokens in logits (..., V), and the first's logit minus the
+    second's (...).
+    """
     logits = logits.double().cpu()
     return logits.softmax(-1)[..., pair], logits[..., pair[0]] - logits[..., pair[1]]
 
@@ -242,7 +325,9 @@ def _says(data: dict[str, Any], part: str, layer: int, t: int) -> str:
     begin = f"At position {t}, {named(one)}, {what} is taken from the other text{there}."
     moves = (
         f"P({word}) {_moves(old, new)}"
-        for word, old, new in zip(data["words"], data["runs"][0], data["probs"][part][layer][t], strict=True)
+        for word, old, new in zip(
+            data["words"], data["runs"][0], data["probs"][part][layer][t], strict=True
+        )
     )
     return f"{begin} {', '.join(moves)}: effect {fixed(data['effect'][part][layer][t], 2)}."
 
@@ -254,10 +339,13 @@ def _moves(old: float, new: float) -> str:
 
 
 def _draw(data: dict[str, Any], names: list[str]) -> Figure:
-    T, L = len(names), data["n_layers"]
+    T = len(names)
+    L = data["n_layers"]
     with drawing(2.6 + 0.56 * max(T, 8), 2.9 + 0.36 * (3 * L + 1), axes_grid=False) as figure:
         panels = figure.subplots(3, 1, sharex=True, height_ratios=[L, L, L + 1])
-        figure.suptitle("Effect of one vector from the other text", x=0.01, ha="left", weight="bold", size=19)
+        figure.suptitle(
+            "Effect of one vector from the other text", x=0.01, ha="left", weight="bold", size=19
+        )
         for ax, (part, title) in zip(reversed(panels), PATCHED.items(), strict=True):
             effect = torch.tensor(data["effect"][part])
             steps = (RAMP_STEPS * effect.clamp(-1, 1)).round() / RAMP_STEPS
@@ -265,14 +353,30 @@ def _draw(data: dict[str, Any], names: list[str]) -> Figure:
             for layer, row in enumerate(data["zero"][part]):
                 for t, why in enumerate(row):
                     if why:
-                        ax.add_patch(Rectangle((t - 0.5, layer - 0.5), 1, 1, fc=MASKED, ec=LINE, hatch="//", lw=0))
+                        ax.add_patch(
+                            Rectangle(
+                                (t - 0.5, layer - 0.5), 1, 1, fc=MASKED, ec=LINE, hatch="//", lw=0
+                            )
+                        )
                     elif abs(x := float(effect[layer, t])) >= _LEAST_WRITTEN:
                         color = ink_on(SIGNED((1 + float(steps[layer, t])) / 2))
-                        ax.text(t, layer, fixed(x, 2), ha="center", va="center", size=12, color=color)
+                        ax.text(
+                            t, layer, fixed(x, 2), ha="center", va="center", size=12, color=color
+                        )
             ax.vlines([t + 0.5 for t in range(T - 1)], -0.5, len(effect) - 0.5, color="white", lw=2)
-            ax.hlines([layer + 0.5 for layer in range(len(effect) - 1)], -0.5, T - 0.5, color="white", lw=2)
+            ax.hlines(
+                [layer + 0.5 for layer in range(len(effect) - 1)],
+                -0.5,
+                T - 0.5,
+                color="white",
+                lw=2,
+            )
             ax.set_title(title, size=14, pad=6)
-            ax.set_yticks(range(len(effect)), [row_name(part, layer, L) for layer in range(len(effect))], size=12)
+            ax.set_yticks(
+                range(len(effect)),
+                [row_name(part, layer, L) for layer in range(len(effect))],
+                size=12,
+            )
             unframed(ax)
         panels[-1].set_xticks(range(T), [name.replace(" / ", "\n/ ") for name in names], size=12)
         panels[-1].set_xlabel("position, with its word in the two texts", size=13)

@@ -1,4 +1,6 @@
-"""The residual stream in depth: what the final norm and the head read in it after each block (the logit lens)."""
+"""The residual stream in depth: what the final norm and the head read in it after each block (the
+logit lens).
+"""
 
 from typing import Any, NamedTuple
 
@@ -12,17 +14,30 @@ from tinylm_lib.model import TransformerLM
 from ..display.cards import number_table
 from ..display.figures import drawing, ink_on
 from ..display.theme import HEAT, QUIET
-from .base import View, capture_ids, few_digits, ids_of, leading_blanks, named, pictured, readable_tokens
+from .base import (
+    View,
+    capture_ids,
+    few_digits,
+    ids_of,
+    leading_blanks,
+    named,
+    pictured,
+    readable_tokens,
+)
 from .typed import typed_text
 
-_MOST_TOKENS, _MOST_LIVE_TOKENS, _BEST = 16, 32, 5
+_MOST_TOKENS = 16
+_MOST_LIVE_TOKENS = 32
+_BEST = 5
 
 
 class Depths(NamedTuple):
-    """The model's answer and its stream at L + 1 depths: at the embedding, then after each of L blocks.
+    """The model's answer and its stream at L + 1 depths: at the embedding, then after each of L
+    blocks.
 
-    probs (L + 1, T, V): the final norm and the head applied there, and softmax. The lengths of the vectors: stream
-    (L + 1, T), and attention and ffn (L, T), what each of a block's two parts added.
+    probs (L + 1, T, V): the final norm and the head applied there, and softmax. The lengths of the
+    vectors: stream (L + 1, T), and attention and ffn (L, T), what each of a block's two parts
+    added.
     """
 
     probs: Tensor
@@ -32,23 +47,37 @@ class Depths(NamedTuple):
 
 
 def residual_view(model: TransformerLM, tokenizer: Any, text: str) -> View:
-    """What the model would say next at each depth and position of a text, and how its residual stream grows.
+    """What the model would say next at each depth and position of a text, and how its residual
+    stream grows.
 
     With a kernel, the view reads other texts, too.
-    Raises: ValueError for a text that the tokenizer does not know, without a token, or with more than 16 (typed: 32).
+    Raises: ValueError for a text that the tokenizer does not know, without a token, or with more
+    than 16 (typed: 32).
     """
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        return _data(model, tokenizer, typed_text(tokenizer, request["text"], leading_blanks(text)), _MOST_LIVE_TOKENS)
+        return _data(
+            model,
+            tokenizer,
+            typed_text(tokenizer, request["text"], leading_blanks(text)),
+            _MOST_LIVE_TOKENS,
+        )
 
     data = _data(model, tokenizer, text, _MOST_TOKENS)
-    tokens, d, t = data["tokens"], data["depth"], data["position"]
+    tokens = data["tokens"]
+    d = data["depth"]
+    t = data["position"]
     best = [[data["vocabulary"][cell[0]] for cell in row] for row in data["best"]]
     probs = torch.tensor(data["probs"])[..., 0]
-    names = ["embedding", *(f"after block {i}" for i in range(len(best) - 1))]  # counted from 0, as in the model
+    names = [
+        "embedding",
+        *(f"after block {i}" for i in range(len(best) - 1)),
+    ]  # counted from 0, as in the model
     first, last = (f"{named(best[i][t])} with {probs[i, t]:.2f}" for i in (d, -1))
     place = names[d] if d else "at the embedding"
-    says = f"At {named(tokens[t])}, {place}, the model would say {first}; in the end it says {last}."
+    says = (
+        f"At {named(tokens[t])}, {place}, the model would say {first}; in the end it says {last}."
+    )
     rows = [
         [names[i], *(f"{word} {p:.2f}" for word, p in zip(best[i], probs[i], strict=True))]
         for i in reversed(range(len(names)))
@@ -57,11 +86,20 @@ def residual_view(model: TransformerLM, tokenizer: Any, text: str) -> View:
         "residual",
         data,
         _draw(tokens, names, best, probs),
-        text=f"What the model would say at each depth, {len(best) - 1} blocks, {len(tokens)} tokens. {says}",
-        alt=f"Heat map of the most likely next word, by depth and position, shaded by its probability. {says}",
-        caption="Each column is a word that was read, each row a depth, to be read upwards from the embedding. A cell "
-        "names the next word that the model would say there; the darker, the surer, from 0 to 1. Each row is read with "
-        f"the final norm and the head, which were trained for the top row. {says}",
+        text=(
+            f"What the model would say at each depth, {len(best) - 1} blocks, {len(tokens)} "
+            f"tokens. {says}"
+        ),
+        alt=(
+            "Heat map of the most likely next word, by depth and position, shaded by its "
+            f"probability. {says}"
+        ),
+        caption=(
+            "Each column is a word that was read, each row a depth, to be read upwards from the "
+            "embedding. A cell names the next word that the model would say there; the darker, the "
+            "surer, from 0 to 1. Each row is read with the final norm and the head, which were "
+            f"trained for the top row. {says}"
+        ),
         numbers=number_table(["depth ↓ read →", *tokens], rows),
         answer=answer,
     )
@@ -78,13 +116,17 @@ def depths(model: TransformerLM, ids: Tensor) -> Depths:
     with torch.no_grad():
         logits = model.unembed(model.final_norm(stream))
     torch.testing.assert_close(logits[-1:], caught.logits)
-    added = (torch.cat([caught.outputs[f"{name}.{part}"] for name in blocks]) for part in ("attention", "ffn"))
+    added = (
+        torch.cat([caught.outputs[f"{name}.{part}"] for name in blocks])
+        for part in ("attention", "ffn")
+    )
     lengths = (x.float().norm(dim=-1).cpu() for x in (stream, *added))
     return Depths(softmax(logits.float(), dim=-1).cpu(), *lengths)
 
 
 def _data(model: TransformerLM, tokenizer: Any, text: str, most: int) -> dict[str, Any]:
-    """What the browser draws from; it begins at the position where the depth before the last is surest of another word.
+    """What the browser draws from; it begins at the position where the depth before the last is
+    surest of another word.
 
     best: of each depth and position the most likely tokens, as ids; last: what each depth gives to
     the token that the model says in the end.
@@ -110,7 +152,8 @@ def _data(model: TransformerLM, tokenizer: Any, text: str, most: int) -> dict[st
 
 
 def _draw(tokens: list[str], names: list[str], best: list[list[str]], probs: Tensor) -> Figure:
-    T, L = len(tokens), len(names)
+    T = len(tokens)
+    L = len(names)
     with drawing(2.2 + 0.78 * max(T, 8), 1.9 + 0.5 * L, axes_grid=False) as figure:
         ax = figure.subplots()
         ax.imshow(probs.numpy(), cmap=HEAT, vmin=0, vmax=1, aspect="auto", origin="lower")

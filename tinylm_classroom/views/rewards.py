@@ -1,4 +1,6 @@
-"""Learning from rewards, watched: reward and distance over the updates, and texts with their first mistake marked."""
+"""Learning from rewards, watched: reward and distance over the updates, and texts with their first
+mistake marked.
+"""
 
 import math
 import textwrap
@@ -27,16 +29,22 @@ FindError = Callable[[str], int | None]
 
 
 def first_error(text: str) -> int | None:
-    """Where a story's first impossible word is, its length where it has no end, None where all is possible."""
+    """Where a story's first impossible word is, its length where it has no end, None where all is
+    possible.
+    """
     return parse(text).error_at
 
 
 class RewardRun(Watched):
-    """A run of `reinforce`: mean rewards, the distance from the reference, entropies, and marked texts."""
+    """A run of `reinforce`: mean rewards, the distance from the reference, entropies, and marked
+    texts.
+    """
 
     name = "A run that learns from rewards"
     columns = ("reward", "kl", "entropy")
-    too_few = "update {last} was the last; updates can be watched once: make model and updates again"
+    too_few = (
+        "update {last} was the last; updates can be watched once: make model and updates again"
+    )
 
     def __init__(
         self,
@@ -45,55 +53,81 @@ class RewardRun(Watched):
         find_error: FindError = first_error,
         expected: Mapping[int, tuple[float, float]] | None = None,
     ):
-        super().__init__(total_steps, (1 + i for i in spread(max(total_steps, 0), _N_SAMPLED)), expected)
-        self.tokenizer, self.find_error = tokenizer, find_error
+        super().__init__(
+            total_steps, (1 + i for i in spread(max(total_steps, 0), _N_SAMPLED)), expected
+        )
+        self.tokenizer = tokenizer
+        self.find_error = find_error
 
     def note(self, step: Update) -> None:
         """Add an update. Raises: ValueError for a loss or a distance that is not finite."""
         values = [float(x) for x in (step.rewards.mean(), step.kl, step.entropy)]
         if not all(map(math.isfinite, [*values, float(step.loss), float(step.grad_norm)])):
             raise ValueError(
-                f"update {step.step} has loss {float(step.loss)} and distance {values[1]}: lower the learning rate, or "
-                f"beta, and begin again with a new model"
+                f"update {step.step} has loss {float(step.loss)} and distance {values[1]}: lower "
+                "the learning rate, or beta, and begin again with a new model"
             )
         self.add(step.step, values)
 
     def sample(self, step: Update | None) -> None:
-        """Keep the first answers to some prompts of an update; before the first, nothing has been written."""
+        """Keep the first answers to some prompts of an update; before the first, nothing has been
+        written.
+        """
         if step is not None:
-            n_each, texts = step.rewards.shape[1], step.rollouts.texts()
+            n_each = step.rewards.shape[1]
+            texts = step.rollouts.texts()
             n_new = step.rollouts.mask.sum(1).tolist()
             rows = range(0, len(texts), n_each)[:_N_TEXTS]
             rewards = step.rewards.flatten().tolist()
-            self.samples.append((self.step, [self.marked(rewards[i], texts[i], n_new[i]) for i in rows]))
+            self.samples.append(
+                (self.step, [self.marked(rewards[i], texts[i], n_new[i]) for i in rows])
+            )
 
     def marked(self, reward: float, ids: list[int], n_new: int) -> list[Any]:
-        """The reward of a text, its beginning, what is possible, the first mistake, and what follows."""
+        """The reward of a text, its beginning, what is possible, the first mistake, and what
+        follows.
+        """
         given, whole = (self.tokenizer.decode(some).lstrip("\n") for some in (ids[:-n_new], ids))
         at = self.find_error(whole)
         shown = [drawable(part.replace("\n", " ↵")) for part in _cut(whole, len(given), at)]
         return [few_digits(reward), *shown]
 
     def says(self) -> str:
-        """From where to where the reward and the distance went; all numbers are marked as a machine's own."""
+        """From where to where the reward and the distance went; all numbers are marked as a
+        machine's own.
+        """
         if not self.points:
             return f"No update of {self.total} was made."
-        first, last = (marked(rounded(self.smooth(step), 2)) for step in (int(self.points[0][0]), self.step))
+        first, last = (
+            marked(rounded(self.smooth(step), 2)) for step in (int(self.points[0][0]), self.step)
+        )
         distance = marked(f"{rounded(self.points[-1][2], 2)} nats per token")
         return (
-            f"In {self.step} of {self.total} updates the mean reward went from {first} to {last}, and the model moved "
-            f"{distance} away from its start."
+            f"In {self.step} of {self.total} updates the mean reward went from {first} to {last}, "
+            f"and the model moved {distance} away from its start."
         )
 
     def html(self) -> str:
         """The curves, the last text, and their numbers."""
         kl, entropy = ({int(point[0]): point[i] for point in self.points} for i in (2, 3))
         picked = [s for s in self.expected if s in kl] or [list(kl)[i] for i in spread(len(kl))]
-        rows = [[str(s), self.reward(s), *(marked(rounded(column[s], 2)) for column in (kl, entropy))] for s in picked]
-        head = ["update", "smoothed reward", "distance from the start, nats per token", "entropy, nats per token"]
-        alt = f"Three line charts over the updates: mean reward, distance from the start and entropy. {self.says()}"
+        rows = [
+            [str(s), self.reward(s), *(marked(rounded(column[s], 2)) for column in (kl, entropy))]
+            for s in picked
+        ]
+        head = [
+            "update",
+            "smoothed reward",
+            "distance from the start, nats per token",
+            "entropy, nats per token",
+        ]
+        alt = (
+            "Three line charts over the updates: mean reward, distance from the start and "
+            f"entropy. {self.says()}"
+        )
         lines = (
-            "Light: the mean reward of each update's texts; bold: smoothed. A text's first mistake is between stars."
+            "Light: the mean reward of each update's texts; bold: smoothed. A text's first mistake "
+            "is between stars."
         )
         caption = f"{lines} {self.says()} {self.trouble}".strip()
         return framed(_draw(self), alt, caption, number_table(head, rows), flat=True)
@@ -104,7 +138,9 @@ class RewardRun(Watched):
 
 
 def _cut(text: str, given: int, at: int | None) -> list[str]:
-    """A text in four parts: up to `given`, up to the mistake at `at`, the mistake itself, and the rest."""
+    """A text in four parts: up to `given`, up to the mistake at `at`, the mistake itself, and the
+    rest.
+    """
     if at == len(text):
         return [text[:given], text[given:], _NO_END, ""]
     at = len(text) if at is None else at
@@ -121,21 +157,27 @@ async def rewards_view(
     find_error: FindError = first_error,
     expected: Mapping[int, tuple[float, float]] | None = None,
 ) -> None:
-    """Run the updates and show the reward, the distance from the start, the entropy, and texts with a mistake marked.
+    """Run the updates and show the reward, the distance from the start, the entropy, and texts with
+    a mistake marked.
 
-    In a notebook: `await rewards_view(reinforce(...), tokenizer, total_steps=...)`. As with `training_view`, where
-    somebody can watch, the view is there from the beginning, with buttons to pause, resume and stop.
+    In a notebook: `await rewards_view(reinforce(...), tokenizer, total_steps=...)`. As with
+    `training_view`, where somebody can watch, the view is there from the beginning, with buttons to
+    pause, resume and stop.
 
-    updates: what `reinforce` returned, which is not changed by being watched, or a list of finished updates.
-    total_steps: how many will come; a list knows it. find_error: where in a text its first mistake is, or None; the
-    default reads StoryWorld. expected: at some updates, the lowest and highest smoothed reward that is reached on any
-    machine.
-    Raises: ValueError for a missing or impossible total_steps, for an update that is not finite, for a reward that was
-    not expected, and where an update that is expected did not come; the view keeps the curves.
+    updates: what `reinforce` returned, which is not changed by being watched, or a list of finished
+    updates.
+    total_steps: how many will come; a list knows it. find_error: where in a text its first mistake
+    is, or None; the default reads StoryWorld. expected: at some updates, the lowest and highest
+    smoothed reward that is reached on any machine.
+    Raises: ValueError for a missing or impossible total_steps, for an update that is not finite,
+    for a reward that was not expected, and where an update that is expected did not come; the view
+    keeps the curves.
     """
     if total_steps is None:
         if not isinstance(updates, Sized):
-            raise ValueError("total_steps is missing: say how many updates will come, such as total_steps=20")
+            raise ValueError(
+                "total_steps is missing: say how many updates will come, such as total_steps=20"
+            )
         total_steps = len(updates)
     run = RewardRun(total_steps, tokenizer, find_error, expected)
     await watch(run, updates, "rewards")
@@ -151,7 +193,9 @@ def _draw(run: RewardRun) -> Figure:
         top.plot(steps, curves["smooth"], color=SERIES[0], linestyle="-")
         top.set(title="Reward while it learns", ylabel="mean reward", xlim=(0, run.total))
         top.set_ylim(min(0.0, *curves["reward"], 0.0), None)
-        for i, (name, title) in enumerate((("kl", "distance, nats per token"), ("entropy", "entropy, nats per token"))):
+        for i, (name, title) in enumerate(
+            (("kl", "distance, nats per token"), ("entropy", "entropy, nats per token"))
+        ):
             ax = figure.add_subplot(grid[1, i])
             ax.plot(steps, curves[name], color=SERIES[i + 1], linestyle="-")
             ax.set_title(title, size=14, weight="normal", pad=6)
@@ -162,12 +206,21 @@ def _draw(run: RewardRun) -> Figure:
         told.axis("off")
         told.set(xlim=(0, 1), ylim=(0, 1))
         for row, line in enumerate(_lines(run)):
-            told.text(0, 0.95 - 0.34 * row, line.replace("$", r"\$"), size=11.5, color=INK if row else QUIET, va="top")
+            told.text(
+                0,
+                0.95 - 0.34 * row,
+                line.replace("$", r"\$"),
+                size=11.5,
+                color=INK if row else QUIET,
+                va="top",
+            )
     return figure
 
 
 def _lines(run: RewardRun) -> list[str]:
-    """The first of the newest texts that has a mistake, in lines, the mistake between stars; or the first of all."""
+    """The first of the newest texts that has a mistake, in lines, the mistake between stars; or the
+    first of all.
+    """
     if not run.samples:
         return []
     step, texts = run.samples[-1]

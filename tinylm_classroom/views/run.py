@@ -1,4 +1,4 @@
-"""A run that is watched while it lasts: its curves, and buttons to pause, to resume and to stop it."""
+"""A run that is watched while it lasts: its curves, and buttons to pause, resume and stop it."""
 
 import asyncio
 import math
@@ -12,38 +12,58 @@ from ..display.picture import is_in_jupyter
 from .base import View, few_digits
 
 _MOST_POINTS = 300
-_AROUND = 10  # the smooth line is the mean from i - i / _AROUND to i + i / _AROUND, and one update on each side
+# the smooth line is the mean from i - i / _AROUND to i + i / _AROUND, and one update on each side
+_AROUND = 10
 _PUSHES = 60  # how often a run is drawn while it lasts
 _TURNS = 8  # a click passes through several turns of the kernel's event loop before it is heard
 _PAUSE_SECONDS = 0.05
-RUNNING, PAUSED, STOPPED, FINISHED, FAILED = "running", "paused", "stopped", "finished", "failed"
+RUNNING = "running"
+PAUSED = "paused"
+STOPPED = "stopped"
+FINISHED = "finished"
+FAILED = "failed"
 
 
 class Watched:
-    """What is known of a run so far: curves of at most 300 points, samples, and what the reader wants of it.
+    """What is known of a run so far: curves of at most 300 points, samples, and what the reader
+    wants of it.
 
-    A kind of run says what its curves are, takes an update (`note`), tells how far it came (`says`) and draws (`html`).
+    A kind of run says what its curves are, takes an update (`note`), tells how far it came (`says`)
+    and draws (`html`).
     """
 
     name = "A run"
     columns: tuple[str, ...] = ()  # the first is smoothed
-    too_few = ""  # what an error says of an expected update that did not come; {came} updates, the last update {last}
+    # what an error says of an expected update that did not come; {came} updates, the last update
+    # {last}
+    too_few = ""
 
     def __init__(
-        self, total_steps: int, samples_at: Iterable[int], expected: Mapping[int, tuple[float, float]] | None = None
+        self,
+        total_steps: int,
+        samples_at: Iterable[int],
+        expected: Mapping[int, tuple[float, float]] | None = None,
     ):
         if total_steps < 1:
             raise ValueError(f"total_steps must be at least 1, got {total_steps}")
-        self.total, self.samples_at, self.state, self.trouble = total_steps, set(samples_at), RUNNING, ""
-        self.expected = dict(expected or {})  # at some updates, the range of the smoothed column on any machine
+        self.total = total_steps
+        self.samples_at = set(samples_at)
+        self.state = RUNNING
+        self.trouble = ""
+        # at some updates, the range of the smoothed column on any machine
+        self.expected = dict(expected or {})
         self.width = math.ceil(total_steps / _MOST_POINTS)
         self.points: list[list[float]] = []  # each: last update, and a mean of each column
         self.samples: list[tuple[int, Any]] = []
         self.pending: list[list[float]] = []
-        self.sums, self.step = [0.0], 0  # of the first column so far
+        self.sums = [0.0]  # of the first column so far
+        self.step = 0
 
     def note(self, step: Any) -> None:
-        """Take an update. Raises: ValueError for one that is not finite; the curves keep what was before it."""
+        """Take an update.
+
+        Raises: ValueError for one that is not finite; the curves keep what was before it.
+        """
         raise NotImplementedError
 
     def sample(self, step: Any) -> None:
@@ -59,7 +79,7 @@ class Watched:
         raise NotImplementedError
 
     def add(self, step: int, values: Sequence[float]) -> None:
-        """Add the values of an update, one for each column; a point is the mean of `width` updates."""
+        """Add an update's values, one for each column; a point is the mean of `width` updates."""
         self.sums.append(self.sums[-1] + values[0])
         self.step = step
         self.pending.append(list(values))
@@ -74,14 +94,20 @@ class Watched:
             self.pending = []
 
     def smooth(self, step: int) -> float:
-        """The mean of the first column around an update, as far as there are updates on either side."""
-        i, last = len(self.sums) - 1 - (self.step - step), len(self.sums) - 1
+        """The mean of the first column around an update, as far as there are updates on either
+        side.
+        """
+        i = len(self.sums) - 1 - (self.step - step)
+        last = len(self.sums) - 1
         reach = max(1, i // _AROUND)
-        low, high = max(0, i - 1 - reach), min(last, i + reach)
+        low = max(0, i - 1 - reach)
+        high = min(last, i + reach)
         return (self.sums[high] - self.sums[low]) / (high - low)
 
     def compare_expected(self) -> None:
-        """Raise ValueError where the smoothed column is not in its range, or the update did not come."""
+        """Raise ValueError where the smoothed column is not in its range, or the update did not
+        come.
+        """
         came = len(self.sums) - 1
         for step, limits in self.expected.items():
             if not self.step - came < step <= self.step:
@@ -96,7 +122,10 @@ class Watched:
 
     def curves(self) -> dict[str, list[float]]:
         """The points by what they are points of."""
-        found = {name: [point[i] for point in self.points] for i, name in enumerate(("steps", *self.columns))}
+        found = {
+            name: [point[i] for point in self.points]
+            for i, name in enumerate(("steps", *self.columns))
+        }
         return {**found, "smooth": [self.smooth(step) for step in found["steps"]]}
 
     def hear(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -112,16 +141,19 @@ class Watched:
         """What every view of a run draws, in five digits."""
         curves = self.curves()
         return {
-            **{name: few_digits(column) for name, column in curves.items()}, "steps": curves["steps"],
+            **{name: few_digits(column) for name, column in curves.items()},
+            "steps": curves["steps"],
             "total": self.total, "step": self.step, "state": self.state, "error": self.trouble,
             "samples": [list(sample) for sample in self.samples],
         }  # fmt: skip
 
 
 async def watch(run: Watched, steps: Iterable[Any], module: str) -> None:
-    """Take every update and show the run: from the beginning where somebody can watch, otherwise once, at its end.
+    """Take every update and show the run: from the beginning where somebody can watch, otherwise
+    once, at its end.
 
-    Raises ValueError for what the run refuses, and after its end for a value that is not in its expected range.
+    Raises ValueError for what the run refuses, and after its end for a value that is not in its
+    expected range.
     """
     under_way = f"<p>{run.name} of {run.total} updates. Its picture appears here when it ends.</p>"
     view = View(module, run.data(), html=under_way, text=f"{run.name}.", answer=run.hear)
@@ -132,13 +164,17 @@ async def watch(run: Watched, steps: Iterable[Any], module: str) -> None:
         run.sample(None)
         await _follow(run, steps, view if is_watched else None)
     except ValueError as e:
-        run.state, run.trouble = FAILED, str(e)
+        run.state = FAILED
+        run.trouble = str(e)
         raise
     finally:
-        run.state = STOPPED if run.state in (RUNNING, PAUSED) else run.state  # the kernel was interrupted
+        # the kernel was interrupted
+        run.state = STOPPED if run.state in (RUNNING, PAUSED) else run.state
         run.close_point()
-        view.live, view.data = False, run.data()
-        view.html, view.text = run.html(), f"{run.name}. {run.says()}"
+        view.live = False
+        view.data = run.data()
+        view.html = run.html()
+        view.text = f"{run.name}. {run.says()}"
         view.renew_picture() if is_watched else display(view)
     if run.state == FINISHED:
         run.compare_expected()
@@ -146,7 +182,8 @@ async def watch(run: Watched, steps: Iterable[Any], module: str) -> None:
 
 async def _follow(run: Watched, steps: Iterable[Any], view: View | None) -> None:
     """Take update after update; with a view, show it as it goes and do what its buttons want."""
-    shown, step = max(1, run.total // _PUSHES), None
+    shown = max(1, run.total // _PUSHES)
+    step = None
     for step in steps:
         run.note(step)
         if step.step in run.samples_at:

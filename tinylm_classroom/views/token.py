@@ -22,8 +22,10 @@ from ..display.theme import INK, QUIET, SERIES
 from .base import View, pictured
 from .typed import for_readers
 
-_MOST_CHARACTERS, _MOST_MERGES = 200, 600
-_DRAWN_CHARACTERS, _LISTED_MERGES = 36, 6
+_MOST_CHARACTERS = 200
+_MOST_MERGES = 600
+_DRAWN_CHARACTERS = 36
+_LISTED_MERGES = 6
 _MONO = "DejaVu Sans Mono"
 _SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥"}
 # What each kind of tokenizer is called, and the bytes of one of its tokens.
@@ -46,22 +48,28 @@ class _Cut(NamedTuple):
 
 
 def token_view(texts: Mapping[str, str], tokenizers: Sequence[Tokenizer]) -> View:
-    """Texts cut by several tokenizers as a view, with a slider that replays the merges of the BPE among them.
+    """Texts cut by several tokenizers as a view, with a slider that replays the merges of the BPE
+    among them.
 
-    texts: by the name that the view gives them; the picture shows the first. tokenizers: at most one of each kind.
-    With a kernel, a reader may type another text.
-    Raises: ValueError or TypeError for a text that is empty, too long or not Unicode, for no text or tokenizer, two of
-    a kind, an unknown kind, and for more than 600 merges.
+    texts: by the name that the view gives them; the picture shows the first. tokenizers: at most
+    one of each kind. With a kernel, a reader may type another text.
+    Raises: ValueError or TypeError for a text that is empty, too long or not Unicode, for no text
+    or tokenizer, two of a kind, an unknown kind, and for more than 600 merges.
     """
     kinds = [tokenizer.kind for tokenizer in tokenizers]
     if not texts or not kinds or len(set(kinds)) < len(kinds):
-        raise ValueError(f"give at least one text and one tokenizer of each kind: {len(texts)} texts, kinds {kinds}")
+        raise ValueError(
+            f"give at least one text and one tokenizer of each kind: {len(texts)} texts, kinds "
+            f"{kinds}"
+        )
     bpe = next((one for one in tokenizers if isinstance(one, BPETokenizer)), None)
     cuts = {name: _cut(text, tokenizers) for name, text in texts.items()}
 
     def stored(name: str, text: str, cuts: list[_Cut]) -> dict[str, Any]:
         found = [
-            {"refused": cut.refused} if cut.refused else {"ids": cut.ids, "sizes": [*map(len, cut.tokens)]}
+            {"refused": cut.refused}
+            if cut.refused
+            else {"ids": cut.ids, "sizes": [*map(len, cut.tokens)]}
             for cut in cuts
         ]
         return {"name": name, "text": text, "cuts": found, "pieces": _pieces(text, bpe)}
@@ -69,14 +77,21 @@ def token_view(texts: Mapping[str, str], tokenizers: Sequence[Tokenizer]) -> Vie
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"own": stored("yours", request.get("text"), _cut(request.get("text"), tokenizers))}
 
-    text, first = next(iter(texts.values())), next(iter(cuts.values()))
-    counts = ", ".join(f"{cut.name} {'refuse it' if cut.refused else len(cut.ids)}" for cut in first)
+    text = next(iter(texts.values()))
+    first = next(iter(cuts.values()))
+    counts = ", ".join(
+        f"{cut.name} {'refuse it' if cut.refused else len(cut.ids)}" for cut in first
+    )
     says = f"{len(text)} characters, {len(text.encode())} bytes; tokens: {counts}."
     return pictured(
         "token",
         {
             "cuts": [
-                {"kind": one.kind, "name": TOKENIZER_KINDS[one.kind][0], "vocab_size": one.vocab_size}
+                {
+                    "kind": one.kind,
+                    "name": TOKENIZER_KINDS[one.kind][0],
+                    "vocab_size": one.vocab_size,
+                }
                 for one in tokenizers
             ],
             "bpe": _rules(bpe),
@@ -85,8 +100,10 @@ def token_view(texts: Mapping[str, str], tokenizers: Sequence[Tokenizer]) -> Vie
         _draw(text, first),
         text=f"A text cut into tokens: {says}",
         alt=f"The same text cut into tokens, one line for each way. {says}",
-        caption="The beginning of the text, each box one token; ␣ is a space, and belongs to the word after it. "
-        f"The whole text: {says}",
+        caption=(
+            "The beginning of the text, each box one token; ␣ is a space, and belongs to the word "
+            f"after it. The whole text: {says}"
+        ),
         numbers=_tables(texts, cuts, bpe),
         answer=answer,
     )
@@ -98,15 +115,23 @@ def _cut(text: Any, tokenizers: Sequence[Tokenizer]) -> list[_Cut]:
     if not text:
         raise ValueError("the text is empty: write at least one character")
     if len(text) > _MOST_CHARACTERS:
-        raise ValueError(f"the text has {len(text)} characters, and the view shows {_MOST_CHARACTERS}: shorten it")
+        raise ValueError(
+            f"the text has {len(text)} characters, and the view shows {_MOST_CHARACTERS}: shorten "
+            "it"
+        )
     if half := next((c for c in text if "\ud800" <= c <= "\udfff"), ""):
-        raise ValueError(f"the text holds half a character, U+{ord(half):04X}, which UTF-8 cannot write: take it out")
+        raise ValueError(
+            f"the text holds half a character, U+{ord(half):04X}, which UTF-8 cannot write: take "
+            "it out"
+        )
     cuts = []
     for tokenizer in tokenizers:
         name, bytes_of = pick(TOKENIZER_KINDS, tokenizer.kind, "kind of tokenizer")
         try:
             ids = tokenizer.encode(text)
-            cuts.append(_Cut(name, tokenizer.vocab_size, ids, [bytes_of(tokenizer, token) for token in ids]))
+            cuts.append(
+                _Cut(name, tokenizer.vocab_size, ids, [bytes_of(tokenizer, token) for token in ids])
+            )
         except ValueError as e:
             cuts.append(_Cut(name, tokenizer.vocab_size, [], [], for_readers(e, "It")))
     return cuts
@@ -117,15 +142,24 @@ def _pieces(text: str, bpe: BPETokenizer | None) -> list[str]:
 
 
 def _rules(bpe: BPETokenizer | None) -> dict[str, Any]:
-    """What the script needs to apply merges: the ids of the 256 bytes, of each pair and what it becomes."""
+    """What the script needs to apply merges: the ids of the 256 bytes, of each pair and what it
+    becomes.
+    """
     if bpe is None:
         return {"bytes": [], "merges": [], "special": {}}
     if len(bpe.merges) > _MOST_MERGES:
         raise ValueError(
-            f"the BPE has {len(bpe.merges):,} merges, and the view replays {_MOST_MERGES:,}: train a smaller one"
+            f"the BPE has {len(bpe.merges):,} merges, and the view replays {_MOST_MERGES:,}: train "
+            "a smaller one"
         )
-    merges = [[bpe.ids[first], bpe.ids[second], bpe.ids[first + second]] for first, second in bpe.merges]
-    return {"bytes": [bpe.ids[bytes([b])] for b in range(256)], "merges": merges, "special": bpe.special_ids}
+    merges = [
+        [bpe.ids[first], bpe.ids[second], bpe.ids[first + second]] for first, second in bpe.merges
+    ]
+    return {
+        "bytes": [bpe.ids[bytes([b])] for b in range(256)],
+        "merges": merges,
+        "special": bpe.special_ids,
+    }
 
 
 def joins(text: str, bpe: BPETokenizer) -> Counter:
@@ -136,18 +170,27 @@ def joins(text: str, bpe: BPETokenizer) -> Counter:
         tokens = [bytes([b]) for b in piece.encode()] if piece not in bpe.special_ids else []
         while found := [pair for pair in pairwise(tokens) if pair in ranks]:
             first = min(found, key=ranks.__getitem__)
-            before, tokens = tokens, merge(tokens, first)
+            before = tokens
+            tokens = merge(tokens, first)
             counts[ranks[first]] += len(before) - len(tokens)
     return counts
 
 
-def _tables(texts: Mapping[str, str], cuts: Mapping[str, list[_Cut]], bpe: BPETokenizer | None) -> str:
+def _tables(
+    texts: Mapping[str, str], cuts: Mapping[str, list[_Cut]], bpe: BPETokenizer | None
+) -> str:
     rows = []
     for name, text in texts.items():
         for cut in cuts[name]:
-            counts = ("refused", "") if cut.refused else (str(len(cut.ids)), fixed(len(text) / len(cut.ids), 1))
+            counts = (
+                ("refused", "")
+                if cut.refused
+                else (str(len(cut.ids)), fixed(len(text) / len(cut.ids), 1))
+            )
             rows.append([name, cut.name, f"{cut.vocab_size:,}", *counts])
-    tables = number_table(["text", "cut into", "different ids", "tokens", "characters per token"], rows)
+    tables = number_table(
+        ["text", "cut into", "different ids", "tokens", "characters per token"], rows
+    )
     if bpe is None:
         return tables
     lines = []
@@ -159,7 +202,9 @@ def _tables(texts: Mapping[str, str], cuts: Mapping[str, list[_Cut]], bpe: BPETo
 
 
 def _readable(token: bytes) -> str:
-    """A token as it can be seen: signs for spaces, and bytes that are not a character by their hexadecimal numbers."""
+    """A token as it can be seen: signs for spaces, and bytes that are not a character by their
+    hexadecimal numbers.
+    """
     try:
         return "".join(_SIGNS.get(c, c) for c in token.decode())
     except UnicodeDecodeError:
@@ -169,7 +214,11 @@ def _readable(token: bytes) -> str:
 def _draw(text: str, cuts: list[_Cut]) -> Figure:
     with drawing(9.6, 0.9 + 0.48 * len(cuts)) as figure:
         ax = figure.subplots()
-        ax.set(xlim=(-7.2, _DRAWN_CHARACTERS + 6.2), ylim=(len(cuts) - 0.4, -0.6), title="One text, many cuts")
+        ax.set(
+            xlim=(-7.2, _DRAWN_CHARACTERS + 6.2),
+            ylim=(len(cuts) - 0.4, -0.6),
+            title="One text, many cuts",
+        )
         ax.axis("off")
         for row, cut in enumerate(cuts):
             count = "refused" if cut.refused else f"{len(cut.tokens)} tokens"
@@ -182,7 +231,9 @@ def _draw(text: str, cuts: list[_Cut]) -> Figure:
 def _draw_row(ax: Axes, row: int, text: str, tokens: list[bytes]) -> None:
     """Boxes over the characters; the bytes of one character share its box."""
     known = get_font(findfont(FontProperties(family=_MONO)))
-    places = [place for place, c in enumerate(text[:_DRAWN_CHARACTERS]) for _ in c.encode()]  # of each byte
+    places = []  # of each byte
+    for place, c in enumerate(text[:_DRAWN_CHARACTERS]):
+        places += [place] * len(c.encode())
     start = 0
     for number, token in enumerate(tokens):
         inside = places[start : start + len(token)]
@@ -197,5 +248,10 @@ def _draw_row(ax: Axes, row: int, text: str, tokens: list[bytes]) -> None:
         start += len(token)
     for place, c in enumerate(text[:_DRAWN_CHARACTERS] if tokens else ""):
         sign = _SIGNS.get(c, c if known.get_char_index(ord(c)) else "□")
-        how = {"family": _MONO, "size": 13, "color": QUIET if c in _SIGNS else INK, "parse_math": False}
+        how = {
+            "family": _MONO,
+            "size": 13,
+            "color": QUIET if c in _SIGNS else INK,
+            "parse_math": False,
+        }
         ax.text(place + 0.5, row, sign, ha="center", va="center_baseline", **how)

@@ -1,4 +1,6 @@
-"""A training run, watched: the loss on its way down between known levels, with buttons to pause and to stop it."""
+"""A training run, watched: the loss on its way down between known levels, with buttons to pause and
+to stop it.
+"""
 
 import math
 import textwrap
@@ -21,12 +23,18 @@ from .base import few_digits
 from .run import Watched, drawable, watch
 
 _MOST_CHARACTERS = 160
-_QUARTERINGS = 4  # a sample is written before the first update and after 1/64, 1/16 and 1/4 of them and all
-_KNOWING = {"unigram": "how frequent tokens are", "bigram": "the token before", "floor": "all there is to know"}
+# a sample is written before the first update and after 1/64, 1/16 and 1/4 of them and all
+_QUARTERINGS = 4
+_KNOWING = {
+    "unigram": "how frequent tokens are",
+    "bigram": "the token before",
+    "floor": "all there is to know",
+}
 
 
 class Run(Watched):
-    """A training run: its losses, the learning rate's fraction of its peak, gradient norms, and what the model writes.
+    """A training run: its losses, the learning rate's fraction of its peak, gradient norms, and
+    what the model writes.
 
     write: returns a text of the model. expected: the range of the smoothed loss at some updates.
     """
@@ -34,8 +42,8 @@ class Run(Watched):
     name = "A training run"
     columns = ("loss", "share", "norm")
     too_few = (
-        "{came} updates came, the last of them update {last}; steps can be watched once: make model, batches and steps "
-        "again"
+        "{came} updates came, the last of them update {last}; steps can be watched once: make "
+        "model, batches and steps again"
     )
 
     def __init__(
@@ -45,19 +53,24 @@ class Run(Watched):
         expected: Mapping[int, tuple[float, float]] | None = None,
         write: Callable[[], str] = str,
     ):
-        super().__init__(total_steps, (math.ceil(total_steps / 4**n) for n in range(_QUARTERINGS)), expected)
-        self.levels, self.write = dict(levels), write
+        super().__init__(
+            total_steps, (math.ceil(total_steps / 4**n) for n in range(_QUARTERINGS)), expected
+        )
+        self.levels = dict(levels)
+        self.write = write
 
     def note(self, step: Step) -> None:
         """Add an update.
 
-        Raises: ValueError for a loss or a gradient norm that is not finite; the curves keep what was before it.
+        Raises: ValueError for a loss or a gradient norm that is not finite; the curves keep what
+        was before it.
         """
-        loss, norm = float(step.loss), float(step.grad_norm)
+        loss = float(step.loss)
+        norm = float(step.grad_norm)
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise ValueError(
-                f"update {step.step} has loss {loss} and gradient norm {norm}: lower matrix_lr and embedding_lr, or "
-                f"raise warmup_steps, and begin again with a new model"
+                f"update {step.step} has loss {loss} and gradient norm {norm}: lower matrix_lr and "
+                "embedding_lr, or raise warmup_steps, and begin again with a new model"
             )
         self.add(step.step, (loss, step.lr_share, norm))
 
@@ -67,14 +80,21 @@ class Run(Watched):
 
     def data(self) -> dict[str, Any]:
         """What the view draws, in five digits."""
-        return {**super().data(), "levels": [[name, few_digits(value)] for name, value in self.levels.items()]}
+        return {
+            **super().data(),
+            "levels": [[name, few_digits(value)] for name, value in self.levels.items()],
+        }
 
     def says(self) -> str:
         """How far the run came, in plain words."""
         if not self.points:
             return f"No update of {self.total} was made."
         passed = [name for name, level in self.levels.items() if self.smooth(self.step) < level]
-        than = f"lower than knowing {min(passed, key=self.levels.get)}" if passed else "no lower than knowing nothing"
+        than = (
+            f"lower than knowing {min(passed, key=self.levels.get)}"
+            if passed
+            else "no lower than knowing nothing"
+        )
         return f"After {self.step} of {self.total} updates the smoothed loss is {than}."
 
     def html(self) -> str:
@@ -93,31 +113,40 @@ async def training_view(
     prompt: str = "\n",
     sample_tokens: int = 24,
 ) -> None:
-    """Run the updates and show the loss, the learning rate, the gradient norm and texts that the model writes.
+    """Run the updates and show the loss, the learning rate, the gradient norm and texts that the
+    model writes.
 
-    In a notebook: `await training_view(train(...), model, tokenizer, total_steps=...)`. The cell runs to the end of the
-    training. Where somebody can watch, in JupyterLab, the view is there from the beginning, with buttons to pause,
-    resume and stop (heard between updates, with ipykernel 7); elsewhere it is displayed once, finished.
+    In a notebook: `await training_view(train(...), model, tokenizer, total_steps=...)`. The cell
+    runs to the end of the training. Where somebody can watch, in JupyterLab, the view is there from
+    the beginning, with buttons to pause, resume and stop (heard between updates, with ipykernel 7);
+    elsewhere it is displayed once, finished.
 
-    steps: what `train` returned; it is not changed by being watched. levels: what predictors of this language lose at
-    best, from `storyworld.entropies`; they are drawn next to ln V. expected: at some updates, the lowest and highest
-    smoothed loss that this recipe reaches on any machine. prompt: how samples begin.
-    Raises: ValueError for less than 1 step, an empty prompt, a loss that is not finite and one that was not expected,
-    and where an update that is expected did not come; the view keeps the curves.
+    steps: what `train` returned; it is not changed by being watched. levels: what predictors of
+    this language lose at best, from `storyworld.entropies`; they are drawn next to ln V. expected:
+    at some updates, the lowest and highest smoothed loss that this recipe reaches on any machine.
+    prompt: how samples begin.
+    Raises: ValueError for less than 1 step, an empty prompt, a loss that is not finite and one that
+    was not expected, and where an update that is expected did not come; the view keeps the curves.
     """
     if not (ids := tokenizer.encode(prompt)):
         raise ValueError("prompt is empty; a model continues at least one token")
     known = {_KNOWING[name]: value for name, value in (levels._asdict() if levels else {}).items()}
     levels_of = {"nothing": math.log(model.config.vocab_size), **known}
-    run = Run(total_steps, levels_of, expected, lambda: _sample(model, tokenizer, ids, sample_tokens))
+    run = Run(
+        total_steps, levels_of, expected, lambda: _sample(model, tokenizer, ids, sample_tokens)
+    )
     await watch(run, steps, "training")
 
 
 def _sample(model: TransformerLM, tokenizer: Any, ids: Sequence[int], n_tokens: int) -> str:
-    """What the model writes after a prompt: always with the same draws, and without touching those of the training."""
+    """What the model writes after a prompt: always with the same draws, and without touching those
+    of the training.
+    """
     device = next(model.parameters()).device
     prompt = torch.tensor([list(ids)], device=device)
-    new = generate(model, prompt, n_tokens, temperature=0.8, generator=torch.Generator(device).manual_seed(1))
+    new = generate(
+        model, prompt, n_tokens, temperature=0.8, generator=torch.Generator(device).manual_seed(1)
+    )
     return drawable(tokenizer.decode(new[0].tolist()).strip()[:_MOST_CHARACTERS])
 
 
@@ -126,9 +155,16 @@ def _figure_html(run: Run) -> str:
     picked = [s for s in run.expected if s in share] or [list(share)[i] for i in spread(len(share))]
     rows = [[str(step), _loss(run, step), fixed(share[step], 2)] for step in picked]
     rows += [[f"knowing {name}", rounded(value, 2), ""] for name, value in run.levels.items()]
-    table = number_table(["update", "smoothed loss, nats per token", "learning rate, fraction of its peak"], rows)
-    alt = f"Line chart of the loss in nats per token over the updates, with horizontal lines to compare. {run.says()}"
-    lines = "Light: the loss; bold: smoothed; dotted: the loss of a predictor that knows only so much."
+    table = number_table(
+        ["update", "smoothed loss, nats per token", "learning rate, fraction of its peak"], rows
+    )
+    alt = (
+        "Line chart of the loss in nats per token over the updates, with horizontal lines to "
+        f"compare. {run.says()}"
+    )
+    lines = (
+        "Light: the loss; bold: smoothed; dotted: the loss of a predictor that knows only so much."
+    )
     return framed(_draw(run), alt, f"{lines} {run.says()} {run.trouble}".strip(), table, flat=True)
 
 
@@ -152,7 +188,9 @@ def _draw(run: Run) -> Figure:
             beside = {"va": "center", "size": 12, "transform": top.get_yaxis_transform()}
             top.text(1.01, value, f"{name} {rounded(value, 2)}", color=QUIET, **beside)
         top.set(title="Loss while training", ylabel="nats per token", xlim=(0, run.total))
-        for i, (name, title) in enumerate((("share", "learning rate, fraction"), ("norm", "gradient norm"))):
+        for i, (name, title) in enumerate(
+            (("share", "learning rate, fraction"), ("norm", "gradient norm"))
+        ):
             ax = figure.add_subplot(grid[1, i])
             ax.plot(steps, curves[name], color=SERIES[i + 1], linestyle="-")
             ax.set_title(title, size=14, weight="normal", pad=6)

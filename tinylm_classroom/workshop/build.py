@@ -12,7 +12,9 @@ from .student_modules import Fitting, callable_parts
 
 
 class Use(NamedTuple):
-    """A part that a model could call: in how many places it calls the student's, and why not where that is 0."""
+    """A part that a model could call: in how many places it calls the student's, and why not where
+    that is 0.
+    """
 
     name: str
     places: int
@@ -20,19 +22,27 @@ class Use(NamedTuple):
 
 
 def build(config: ModelConfig) -> TransformerLM:
-    """A model of the config that calls the student's parts where they are kept and right, and the library's elsewhere.
+    """A model of the config that calls the student's parts where they are kept and right, and the
+    library's elsewhere.
 
-    Its weights have the library's names. `using(model)` shows which parts are whose; a part that is broken or stale is
-    left out, and a card says so.
+    Its weights have the library's names. `using(model)` shows which parts are whose; a part that is
+    broken or stale is left out, and a card says so.
     """
-    model, parts = TransformerLM(config), read_parts()
+    model = TransformerLM(config)
+    parts = read_parts()
     possible = callable_parts(model)
     fitting = Fitting({part.name: part.function for part in parts if part.status == "done"})
     fitting.fit(model)
-    model.uses = [_use(part, fitting) for part in parts if part.name in possible | fitting.unused.keys()]
+    model.uses = [
+        _use(part, fitting) for part in parts if part.name in possible | fitting.unused.keys()
+    ]
     if skipped := [part for part in parts if part.why and part.name in possible]:
         title = f"Left out of this model: {', '.join(part.name for part in skipped)}"
-        message(title, [*(part.complaint for part in skipped), "The library's own parts replace them."], "bad").show()
+        message(
+            title,
+            [*(part.complaint for part in skipped), "The library's own parts replace them."],
+            "bad",
+        ).show()
     return model
 
 
@@ -40,5 +50,7 @@ def _use(part: PartState, fitting: Fitting) -> Use:
     if part.name in fitting.used:
         return Use(part.name, fitting.used[part.name])
     lesson = find_exercise(part.name).lesson
-    missing = f"not kept yet, lesson {lesson}" if part.status == "open" else f"yours is {part.status}"
+    missing = (
+        f"not kept yet, lesson {lesson}" if part.status == "open" else f"yours is {part.status}"
+    )
     return Use(part.name, 0, fitting.unused.get(part.name, missing))

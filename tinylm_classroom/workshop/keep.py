@@ -1,4 +1,6 @@
-"""Keeping a function: it is written to `work/parts` with what it needs, once it passes its check there, too."""
+"""Keeping a function: it is written to `work/parts` with what it needs, once it passes its check
+there, too.
+"""
 
 from collections.abc import Callable
 from itertools import count
@@ -18,7 +20,10 @@ from .student_modules import CALLABLE
 
 
 class Kept(NamedTuple):
-    """What became of a `keep`: whether the part is in its file now, and what was said. Its card has been shown."""
+    """What became of a `keep`: whether the part is in its file now, and what was said.
+
+    Its card has been shown.
+    """
 
     name: str
     kept: bool
@@ -28,9 +33,11 @@ class Kept(NamedTuple):
 
 
 def keep(name: str, function: Callable[..., Any]) -> Kept:
-    """Write a function that passes its check to `work/parts/name.py`, with what it needs; shows what was done.
+    """Write a function that passes its check to `work/parts/name.py`, with what it needs; shows
+    what was done.
 
-    The file is checked in a fresh process first. An earlier part that differs is put into `work/parts/earlier`.
+    The file is checked in a fresh process first. An earlier part that differs is put into
+    `work/parts/earlier`.
     Raises KeyError for an unknown name.
     """
     exercise = find_exercise(name)
@@ -47,7 +54,8 @@ def keep(name: str, function: Callable[..., Any]) -> Kept:
 
 
 def _write(name: str, text: str, along: list[str]) -> Kept:
-    path, shown = part_file(name), f"`{WORK.name}/parts/{name}.py`"
+    path = part_file(name)
+    shown = f"`{WORK.name}/parts/{name}.py`"
     called = ["Models that you build call it."] if name in CALLABLE else []
     if is_off():
         lines = [f"In a notebook of your own this writes {shown}.", *called]
@@ -60,7 +68,12 @@ def _write(name: str, text: str, along: list[str]) -> Kept:
         trial.write_text(text, encoding="utf-8", newline="\n")
         diagnosis = check_in_fresh_process(name, trial)
     if not diagnosis.passed:
-        lines = ["It passes in this notebook, and does not in a fresh Python: something that it needs stayed here."]
+        lines = [
+            (
+                "It passes in this notebook, and does not in a fresh Python: something that it "
+                "needs stayed here."
+            )
+        ]
         return _say(name, False, "not kept", [*lines, diagnosis.message], "bad")
     lines = [f"It is in {shown}, and has passed its check once more, in a fresh Python."]
     if along:

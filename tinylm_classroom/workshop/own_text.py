@@ -1,4 +1,6 @@
-"""A text of one's own, from its name to a trained model: read, checked, cut, encoded, and read again and again."""
+"""A text of one's own, from its name to a trained model: read, checked, cut, encoded, and read
+again and again.
+"""
 
 import itertools
 import math
@@ -18,15 +20,21 @@ from tinylm_lib.storyworld import corpus, log_prob
 from tinylm_lib.text import BPETokenizer, Tokenizer, line_end
 from tinylm_lib.training import build_optimizer, evaluate, train
 
-LEAST_BYTES, MOST_BYTES = 20_000, 2_000_000
-STORIES, N_STORIES, VOCAB_SIZE = "storyworld", 2000, 512
-PIECES, PIECE_LENGTH = 100, 60
+LEAST_BYTES = 20_000
+MOST_BYTES = 2_000_000
+STORIES = "storyworld"
+N_STORIES = 2000
+VOCAB_SIZE = 512
+PIECES = 100
+PIECE_LENGTH = 60
 OWN_RECIPE = TrainConfig(total_steps=300, schedule="cosine", warmup_steps=10, precision="fp32")
 LOOK_AFTER = (10, 20, 30, 50, 75, 100, 150, 200, 250, 300)
 
 
 class Look(NamedTuple):
-    """Where a training is after `step` updates: mean loss of the last ten of them and held-out loss, nats per token."""
+    """Where a training is after `step` updates: mean loss of the last ten of them and held-out
+    loss, nats per token.
+    """
 
     step: int
     training: float
@@ -36,9 +44,10 @@ class Look(NamedTuple):
 class OwnText(NamedTuple):
     """A text, cut and encoded.
 
-    training (N,) and held_out (M,): ids. n_bytes: of the whole text, held_out_bytes: of its end, which is held out.
-    repeated: fraction of some pieces of the held-out text that are in the training text, too. stories: the held-out
-    stories of StoryWorld, one a line; empty for every other text.
+    training (N,) and held_out (M,): ids. n_bytes: of the whole text, held_out_bytes: of its end,
+    which is held out.
+    repeated: fraction of some pieces of the held-out text that are in the training text, too.
+    stories: the held-out stories of StoryWorld, one a line; empty for every other text.
     """
 
     name: str
@@ -56,43 +65,62 @@ class OwnText(NamedTuple):
         return -log_prob(self.stories) / len(self.held_out) if self.stories else None
 
     def bits_per_byte(self, loss: float) -> float:
-        """A held-out loss in nats per token as bits per byte, which compares texts and tokenizers."""
+        """A held-out loss in nats per token as bits per byte.
+
+        Bits per byte compare texts and tokenizers.
+        """
         return loss / math.log(2) * len(self.held_out) / self.held_out_bytes
 
     def batches(self, recipe: TrainConfig) -> RandomWindows:
         """Endless batches of the training text; of StoryWorld, each window begins with a story."""
-        starts = (self.training == line_end(self.tokenizer)).nonzero()[:, 0] if self.stories else None
-        return RandomWindows(self.training, recipe.batch_size, recipe.seq_len, recipe.seed, starts=starts)
+        starts = (
+            (self.training == line_end(self.tokenizer)).nonzero()[:, 0] if self.stories else None
+        )
+        return RandomWindows(
+            self.training, recipe.batch_size, recipe.seq_len, recipe.seed, starts=starts
+        )
 
     def loss(self, model: TransformerLM) -> float:
         """The loss of a model on the held-out text, nats per token."""
         if self.stories:
-            return evaluate(model, every_document(self.held_out, line_end(self.tokenizer), 32)).nats_per_token
-        return evaluate(model, every_window(self.held_out, 32, model.config.max_seq_len)).nats_per_token
+            return evaluate(
+                model, every_document(self.held_out, line_end(self.tokenizer), 32)
+            ).nats_per_token
+        return evaluate(
+            model, every_window(self.held_out, 32, model.config.max_seq_len)
+        ).nats_per_token
 
 
 def own_text(source: str | Path, n_bytes: int = MOST_BYTES) -> OwnText:
-    """Read a text by its name, and make it ready: the last tenth is held out, the rest is trained on.
+    """Read a text by its name, and make it ready: the last tenth is held out, the rest is trained
+    on.
 
-    source: "storyworld", another corpus of `load_corpus` such as "pydoc", or a UTF-8 file of 20 KB or more.
-    n_bytes: only so much of its beginning is taken, in whole lines; at least 20,000.
-    StoryWorld has a token for each of its words. For other texts byte-level BPE is learned from the training text, so
-    that every text can be encoded.
-    Raises TypeError for a source that is not a name, IsADirectoryError for a folder, FileNotFoundError for a name that
-    is neither a file nor a corpus, ValueError for a text that is empty, too short, binary or not UTF-8, and
-    ConnectionError for a corpus that cannot be downloaded.
+    source: "storyworld", another corpus of `load_corpus` such as "pydoc", or a UTF-8 file of 20 KB
+    or more.
+    n_bytes: only so much of its beginning is taken, in whole lines; at least 20,000. StoryWorld has
+    a token for each of its words. For other texts byte-level BPE is learned from the training text,
+    so that every text can be encoded.
+    Raises TypeError for a source that is not a name, IsADirectoryError for a folder,
+    FileNotFoundError for a name that is neither a file nor a corpus, ValueError for a text that is
+    empty, too short, binary or not UTF-8, and ConnectionError for a corpus that cannot be
+    downloaded.
     """
     if not isinstance(source, str | Path):
-        raise TypeError(f"the text must be named by a str or a Path, got {source!r}; give 'storyworld' or a file")
+        raise TypeError(
+            f"the text must be named by a str or a Path, got {source!r}; "
+            "give 'storyworld' or a file"
+        )
     if _is_folder(source):
-        raise IsADirectoryError(f"{str(source)!r} is a folder; give one file, such as {_some_file(Path(source))!r}")
+        raise IsADirectoryError(
+            f"{str(source)!r} is a folder; give one file, such as {_some_file(Path(source))!r}"
+        )
     if n_bytes < LEAST_BYTES:
         raise ValueError(f"n_bytes must be at least {LEAST_BYTES:,}, got {n_bytes:,}")
     text = corpus(N_STORIES, seed=0) if source == STORIES else load_corpus(source)
     if (n := len(text.encode())) < LEAST_BYTES:
         raise ValueError(
-            f"{source} has {n:,} bytes, and a model needs at least {LEAST_BYTES:,} to learn from and to be tested on; "
-            f"give a longer text, or join several files"
+            f"{source} has {n:,} bytes, and a model needs at least {LEAST_BYTES:,} to learn from "
+            "and to be tested on; give a longer text, or join several files"
         )
     text = _beginning(text, n_bytes)
     return read_stories(text) if source == STORIES else _of_text(Path(source).name, text)
@@ -106,17 +134,26 @@ def read_stories(text: str) -> OwnText:
     training, held_out = map("".join, split(text.splitlines(keepends=True)))
     if not held_out:
         raise ValueError(f"{text.count(chr(10))} stories leave none to hold out; give at least 10")
-    return _encoded(STORIES, load_pretrained(STORIES).tokenizer, "\n" + training, held_out, held_out)
+    return _encoded(
+        STORIES, load_pretrained(STORIES).tokenizer, "\n" + training, held_out, held_out
+    )
 
 
 def own_config(text: OwnText) -> ModelConfig:
     """The model of lesson 20 for a text: two layers, 64 wide, and what a page can run."""
-    sizes = {"d_model": 64, "n_layers": 2, "n_heads": 4, "max_seq_len": OWN_RECIPE.seq_len, "d_ff_multiple_of": 8}
+    sizes = {
+        "d_model": 64,
+        "n_layers": 2,
+        "n_heads": 4,
+        "max_seq_len": OWN_RECIPE.seq_len,
+        "d_ff_multiple_of": 8,
+    }
     return preset("modern", vocab_size=text.tokenizer.vocab_size, **sizes)
 
 
 def learn(model: TransformerLM, text: OwnText, recipe: TrainConfig = OWN_RECIPE) -> Iterator[Look]:
-    """Train a model on a text, and yield where it is after the updates of LOOK_AFTER and after the last.
+    """Train a model on a text, and yield where it is after the updates of LOOK_AFTER and after the
+    last.
 
     To keep the weights of a look, copy them before the next one.
     """
@@ -132,10 +169,15 @@ def _of_text(name: str, text: str) -> OwnText:
     return _encoded(name, BPETokenizer.from_text(training, VOCAB_SIZE), training, held_out)
 
 
-def _encoded(name: str, tokenizer: Tokenizer, training: str, held_out: str, stories: str = "") -> OwnText:
+def _encoded(
+    name: str, tokenizer: Tokenizer, training: str, held_out: str, stories: str = ""
+) -> OwnText:
     ids = (torch.tensor(tokenizer.encode(part)) for part in (training, held_out))
-    n_bytes, held_out_bytes = len((training + held_out).encode()), len(held_out.encode())
-    return OwnText(name, tokenizer, *ids, n_bytes, held_out_bytes, _repeated(training, held_out), stories)
+    n_bytes = len((training + held_out).encode())
+    held_out_bytes = len(held_out.encode())
+    return OwnText(
+        name, tokenizer, *ids, n_bytes, held_out_bytes, _repeated(training, held_out), stories
+    )
 
 
 def _beginning(text: str, n_bytes: int) -> str:
@@ -145,7 +187,9 @@ def _beginning(text: str, n_bytes: int) -> str:
 
 
 def _repeated(training: str, held_out: str) -> float:
-    """The fraction of pieces, evenly spread over the held-out text, that occur in the training text as they are."""
+    """The fraction of pieces, evenly spread over the held-out text, that occur in the training text
+    as they are.
+    """
     last = max(1, len(held_out) - PIECE_LENGTH)
     pieces = [held_out[at : at + PIECE_LENGTH] for at in range(0, last, max(1, last // PIECES))]
     return sum(piece in training for piece in pieces) / len(pieces)
@@ -159,5 +203,15 @@ def _is_folder(source: str | Path) -> bool:
 
 
 def _some_file(folder: Path) -> str:
-    files = (path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith("."))
-    return str(next(itertools.chain((p for p in files if p.suffix in (".txt", ".md")), [folder / "my_text.txt"])))
+    files = (
+        path
+        for path in sorted(folder.iterdir())
+        if path.is_file() and not path.name.startswith(".")
+    )
+    return str(
+        next(
+            itertools.chain(
+                (p for p in files if p.suffix in (".txt", ".md")), [folder / "my_text.txt"]
+            )
+        )
+    )

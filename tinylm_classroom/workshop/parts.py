@@ -1,10 +1,12 @@
-"""The parts that a student keeps, as files in `work/parts`: written with a seal, and read with suspicion.
+"""The parts that a student keeps, as files in `work/parts`: written with a seal, and read with
+suspicion.
 
     python -m tinylm_classroom.workshop.parts NAME FILE
 
-checks such a file in a fresh process. It holds a docstring, a seal (`_SEAL` and JSON), imports, helpers, the function.
-All of this is off where outputs must not depend on a student: with TINYLM_WORKSHOP=off in the environment, and under
-pytest (which runs nbval) and nbgrader unless it is TINYLM_WORKSHOP=on.
+checks such a file in a fresh process. It holds a docstring, a seal (`_SEAL` and JSON), imports,
+helpers, the function.
+All of this is off where outputs must not depend on a student: with TINYLM_WORKSHOP=off in the
+environment, and under pytest (which runs nbval) and nbgrader unless it is TINYLM_WORKSHOP=on.
 """
 
 import contextlib
@@ -33,7 +35,9 @@ _SEAL = "# tinylm-part: "
 
 
 class PartState(NamedTuple):
-    """A part as it is found: `status` is open, done, stale or broken; `why` says what is wrong with the last two."""
+    """A part as it is found: `status` is open, done, stale or broken; `why` says what is wrong with
+    the last two.
+    """
 
     name: str
     status: str
@@ -43,13 +47,18 @@ class PartState(NamedTuple):
     @property
     def complaint(self) -> str:
         """What is wrong with a stale or a broken part, for its author."""
-        reason = "passed an earlier check, not the one of today" if self.status == "stale" else "does not work"
+        reason = (
+            "passed an earlier check, not the one of today"
+            if self.status == "stale"
+            else "does not work"
+        )
         return f"`{WORK.name}/parts/{self.name}.py` {reason}. {self.why}"
 
 
 def is_off() -> bool:
     """Whether the workshop neither reads nor writes parts here."""
-    switch, others = os.environ.get("TINYLM_WORKSHOP"), {"PYTEST_VERSION", "PYTEST_CURRENT_TEST", GRADED}
+    switch = os.environ.get("TINYLM_WORKSHOP")
+    others = {"PYTEST_VERSION", "PYTEST_CURRENT_TEST", GRADED}
     return switch == "off" or (switch != "on" and not others.isdisjoint(os.environ))
 
 
@@ -60,13 +69,17 @@ def part_file(name: str) -> Path:
 
 def read_parts() -> list[PartState]:
     """All parts in the order of the lessons, none of them kept where the workshop is off."""
-    return [PartState(name, "open") if is_off() else read_part(name, part_file(name)) for name in names()]
+    return [
+        PartState(name, "open") if is_off() else read_part(name, part_file(name))
+        for name in names()
+    ]
 
 
 def read_part(name: str, path: Path) -> PartState:
     """The part of this name, with its function if it is right today.
 
-    What was checked before it was written is checked again only if it, or its exercise, has changed since.
+    What was checked before it was written is checked again only if it, or its exercise, has changed
+    since.
     """
     if not path.exists():
         return PartState(name, "open")
@@ -84,7 +97,10 @@ def read_part(name: str, path: Path) -> PartState:
 
 
 def sealed(exercise: Exercise, extracted: Extract) -> str:
-    """The text of a part's file. The seal holds digests of the exercise and of everything below the seal."""
+    """The text of a part's file.
+
+    The seal holds digests of the exercise and of everything below the seal.
+    """
     digests = {"exercise_digest": exercise.digest, "body_digest": _digest(extracted.body)}
     seal = json.dumps({"exercise": exercise.name, "function": extracted.name, **digests})
     title = f"Your {exercise.signature} of lesson {exercise.lesson}, kept from a notebook."
@@ -117,12 +133,16 @@ def main(name: str, path: str) -> None:
 
 
 def _load(name: str, path: Path) -> tuple[dict[str, str], str, Callable[..., Any]]:
-    """The seal of a part's file, the text below it, and its function. A file without a seal is all text."""
+    """The seal of a part's file, the text below it, and its function.
+
+    A file without a seal is all text.
+    """
     above, _, rest = path.read_text(encoding="utf-8").partition(f"\n{_SEAL}")
     line, _, body = rest.partition("\n\n")
     seal, body = (json.loads(line), body) if rest else ({}, above)
     linecache.checkcache(str(path))
-    made, wanted = runpy.run_path(str(path), run_name=f"part_{name}"), seal.get("function", name)
+    made = runpy.run_path(str(path), run_name=f"part_{name}")
+    wanted = seal.get("function", name)
     if wanted not in made:
         raise AttributeError(f"{path.name} has no attribute '{wanted}'")
     return seal, body, made[wanted]

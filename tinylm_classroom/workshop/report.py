@@ -1,4 +1,6 @@
-"""One page on a model of one's own: whose its parts are, what its training reached, and what it writes."""
+"""One page on a model of one's own: whose its parts are, what its training reached, and what it
+writes.
+"""
 
 import atexit
 import re
@@ -29,15 +31,17 @@ from .parts import is_off, read_parts
 
 # What lesson 20 takes from the library, whatever is kept.
 ALWAYS = (
-    "the model around them, its first weights, the tokenizer, the training loop, the optimizer, the sampling and "
-    "the export"
+    "the model around them, its first weights, the tokenizer, the training loop, the optimizer, "
+    "the sampling and the export"
 )
 
 
 def model_folder(name: str) -> Path:
-    """Make a new folder for a model: work/yours/NAME, with a number behind it where there is one already.
+    """Make a new folder for a model: work/yours/NAME, with a number behind it where there is one
+    already.
 
-    name: of the text, such as `notes.txt`. Where the workshop is off it is temporary, removed when Python ends.
+    name: of the text, such as `notes.txt`. Where the workshop is off it is temporary, removed when
+    Python ends.
     """
     stem = re.sub(r"[^\w-]+", "-", Path(name).stem).strip("-") or "text"
     if is_off():
@@ -45,7 +49,9 @@ def model_folder(name: str) -> Path:
         atexit.register(shutil.rmtree, place, ignore_errors=True)
     else:
         place = WORK / "yours"
-    folder = next(each for n in count(1) if not (each := place / (stem if n == 1 else f"{stem}-{n}")).exists())
+    folder = next(
+        each for n in count(1) if not (each := place / (stem if n == 1 else f"{stem}-{n}")).exists()
+    )
     folder.mkdir(parents=True)
     return folder
 
@@ -64,33 +70,35 @@ def model_report(
 ) -> Path:
     """Write the report as one HTML file, which loads nothing.
 
-    path: the file; an older one is replaced. model: of `build`. looks: its training; the best is that of the model.
-    sample: what it writes. tested: the parity of its parts. gaps: how far it is from the exact probabilities, for each
-    kind of word, where these are known. links: what else was made, by what it is called, next to the report or below.
-    Returns the path. Raises ValueError for no looks and for a model that `build` did not make, OSError where the file
-    cannot be written.
+    path: the file; an older one is replaced. model: of `build`. looks: its training; the best is
+    that of the model.
+    sample: what it writes. tested: the parity of its parts. gaps: how far it is from the exact
+    probabilities, for each kind of word, where these are known. links: what else was made, by what
+    it is called, next to the report or below.
+    Returns the path. Raises ValueError for no looks and for a model that `build` did not make,
+    OSError where the file cannot be written.
     """
     if not looks:
         raise ValueError("there is no training to report: pass the looks of learn(model, text)")
     if not hasattr(model, "uses"):
-        raise ValueError("the report says whose the parts are, so the model must come from build(config)")
-    gaps, links = gaps or {}, links or {}
-    states = {part.name: part.status for part in read_parts()}
-    kept = {name for name, status in states.items() if status == "done"}
-    n, steps = count_parameters(model.config).total, looks[-1].step
+        raise ValueError(
+            "the report says whose the parts are, so the model must come from build(config)"
+        )
+    parts = read_parts()
+    kept = {part.name for part in parts if part.status == "done"}
+    n = count_parameters(model.config).total
+    steps = looks[-1].step
+    checks = f"{len(kept)} of {len(parts)} parts of the course are kept and pass their checks"
+    facts = [*_facts(text, looks), ("Checks", checks), *_linked(links or {}, path.parent)]
     page = Template(own("workshop/report.html")).substitute(
         head=page_head(title),
         title=escape(title),
-        summary=escape(f"{n:,} parameters, trained for {steps} updates on {text.name}, {text.n_bytes / 1000:,.0f} KB."),
-        honest=escape(_honest(model.uses, kept)),
-        facts="".join(
-            f"<dt>{name}</dt><dd>{value}</dd>"
-            for name, value in (
-                *_facts(text, looks),
-                ("Checks", f"{len(kept)} of {len(states)} parts of the course are kept and pass their checks"),
-                *_linked(links, path.parent),
-            )
+        summary=escape(
+            f"{n:,} parameters, trained for {steps} updates on {text.name}, "
+            f"{text.n_bytes / 1000:,.0f} KB."
         ),
+        honest=escape(_honest(model.uses, kept)),
+        facts="".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts),
         sample=escape(sample.strip("\n")),
         figures=_curve(text, looks) + (_kinds(gaps) if gaps else ""),
         parts=_parts(model.uses, tested, kept),
@@ -109,13 +117,21 @@ def _honest(uses: Sequence[Use], kept: Collection[str]) -> str:
     """Whose the model is, in two lines."""
     mine = [use.name for use in uses if use.places]
     others = [use.name for use in uses if use.name not in kept]
-    return f"Its author's own parts: {', '.join(mine) or 'none'}. From the library: {', '.join([*others, ALWAYS])}."
+    return (
+        f"Its author's own parts: {', '.join(mine) or 'none'}. From the library: "
+        f"{', '.join([*others, ALWAYS])}."
+    )
 
 
 def _facts(text: OwnText, looks: Sequence[Look]) -> Iterator[tuple[str, str]]:
-    best, floor = best_look(looks), text.floor
-    yield "Held-out loss", f"{best.held_out:.2f} nats per token, {text.bits_per_byte(best.held_out):.2f} bits per byte"
-    yield "Best after", f"{best.step} of {looks[-1].step} updates; its training loss was {best.training:.2f}"
+    best = best_look(looks)
+    floor = text.floor
+    bits = text.bits_per_byte(best.held_out)
+    yield "Held-out loss", f"{best.held_out:.2f} nats per token, {bits:.2f} bits per byte"
+    yield (
+        "Best after",
+        f"{best.step} of {looks[-1].step} updates; its training loss was {best.training:.2f}",
+    )
     yield (
         "Floor",
         "not known: nobody has the exact probabilities of this text"
@@ -133,7 +149,10 @@ def _linked(links: Mapping[str, Path], here: Path) -> Iterator[tuple[str, str]]:
 
 def _curve(text: OwnText, looks: Sequence[Look]) -> str:
     steps = [look.step for look in looks]
-    series = {"training": [look.training for look in looks], "held out": [look.held_out for look in looks]}
+    series = {
+        "training": [look.training for look in looks],
+        "held out": [look.held_out for look in looks],
+    }
     with figures.axes("Loss while training", "update", "loss (nats per token)") as (figure, ax):
         for name, losses in series.items():
             ax.plot(steps, losses, marker="o", label=name)
@@ -141,33 +160,66 @@ def _curve(text: OwnText, looks: Sequence[Look]) -> str:
             ax.axhline(text.floor, color=figures.QUIET, linestyle=":", label="floor")
         ax.legend()
     best = best_look(looks)
-    alt = f"The held-out loss goes from {looks[0].held_out:.2f} to {looks[-1].held_out:.2f}, lowest at {best.step}."
+    alt = (
+        f"The held-out loss goes from {looks[0].held_out:.2f} to {looks[-1].held_out:.2f}, lowest "
+        f"at {best.step}."
+    )
     rows = [[str(look.step), f"{look.training:.2f}", f"{look.held_out:.2f}"] for look in looks]
-    caption = "Where the curves part, the model learns its text by heart. The weights are those of the lowest point."
+    caption = (
+        "Where the curves part, the model learns its text by heart. The weights are those of the "
+        "lowest point."
+    )
     return figures.framed(figure, alt, caption, number_table(["update", *series], rows))
 
 
 def _kinds(gaps: Mapping[str, Gap]) -> str:
     kinds = sorted((kind for kind in gaps if kind != "all"), key=lambda kind: gaps[kind].nats)
-    with figures.axes("Above the exact probabilities", "nats per word", "kind of word") as (figure, ax):
+    with figures.axes("Above the exact probabilities", "nats per word", "kind of word") as (
+        figure,
+        ax,
+    ):
         ax.barh(kinds, [gaps[kind].nats for kind in kinds])
-    rows = [[kind, f"{gaps[kind].nats:.2f}", f"{gaps[kind].right:.0%}", str(gaps[kind].n_words)] for kind in kinds]
+    rows = [
+        [kind, f"{gaps[kind].nats:.2f}", f"{gaps[kind].right:.0%}", str(gaps[kind].n_words)]
+        for kind in kinds
+    ]
     alt = "; ".join(f"{kind} {gaps[kind].nats:.2f}" for kind in kinds)
-    caption = "0 is a model that knows the language exactly. What must be looked up far back is learned last."
-    return figures.framed(figure, alt, caption, number_table(["kind", "nats above", "right", "words"], rows))
+    caption = (
+        "0 is a model that knows the language exactly. What must be looked up far back is learned "
+        "last."
+    )
+    return figures.framed(
+        figure, alt, caption, number_table(["kind", "nats above", "right", "words"], rows)
+    )
 
 
 def _parts(uses: Sequence[Use], tested: Sequence[Parity], kept: Collection[str]) -> str:
     found = {part.name: part for part in tested}
     rows = []
     for use in uses:
-        whose = "its author's" if use.places else "not called" if use.name in kept else "the library's"
+        if use.places:
+            whose = "its author's"
+        elif use.name in kept:
+            whose = "not called"
+        else:
+            whose = "the library's"
         part = found.get(use.name)
-        apart = rounded(max(part.logits, part.cached, part.gradients), 1) if part and not part.why else ""
+        apart = ""
+        if part and not part.why:
+            apart = rounded(max(part.logits, part.cached, part.gradients), 1)
         places = str(use.places or "")
         rows.append([use.name, find_exercise(use.name).lesson, whose, places, apart, use.why])
-    head = ["part", "lesson", "whose", "places", "largest relative difference", "why it is not its author's"]
-    cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return (
-        f"<div class=wide><table><tr>{''.join(f'<th scope=col>{name}</th>' for name in head)}</tr>{cells}</table></div>"
-    )
+    head = [
+        "part",
+        "lesson",
+        "whose",
+        "places",
+        "largest relative difference",
+        "why it is not its author's",
+    ]
+    names = "".join(f"<th scope=col>{name}</th>" for name in head)
+    lines = [f"<tr>{names}</tr>"]
+    for row in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        lines.append(f"<tr>{cells}</tr>")
+    return f"<div class=wide><table>{''.join(lines)}</table></div>"

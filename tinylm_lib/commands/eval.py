@@ -58,41 +58,41 @@ def add_eval(commands: Any) -> None:
 def run_eval(arguments: argparse.Namespace) -> None:
     """Measure a model of any source, in the dtype of its file."""
     device = choose_device(arguments.device)
-    found = open_model(arguments.source, arguments.quantize)
-    ids, what, lines = text_to_measure(arguments, found)
-    longest = window_length(arguments, found, lines)
-    windows, n_bytes = validation_windows(ids, found.tokenizer, longest, lines, arguments.stride)
+    loaded = open_model(arguments.source, arguments.quantize)
+    ids, what, lines = text_to_measure(arguments, loaded)
+    longest = window_length(arguments, loaded, lines)
+    windows, n_bytes = validation_windows(ids, loaded.tokenizer, longest, lines, arguments.stride)
     with tqdm(windows(), "evaluating", sum(1 for _ in windows()), leave=False, delay=2) as shown:
-        e = evaluate(found.model.to(device), shown, n_bytes)
-    dtype = arguments.quantize or str(next(found.model.parameters()).dtype).removeprefix("torch.")
+        e = evaluate(loaded.model.to(device), shown, n_bytes)
+    dtype = arguments.quantize or str(next(loaded.model.parameters()).dtype).removeprefix("torch.")
     cut = "whole lines" if lines else f"windows of {longest}"
-    when = f"update {found.step}, " if found.step else ""  # a model of Hugging Face has none
+    when = f"update {loaded.step}, " if loaded.step else ""  # a model of Hugging Face has none
     print(f"{arguments.source} ({when}{dtype}) on {what}, {e.n_tokens:,} tokens in {cut}:")
     print(f"  {e.nats_per_token:.4f} nats per token, perplexity {e.perplexity:.3f}")
     print(f"  {e.bits_per_byte:.4f} bits per byte")
 
 
-def text_to_measure(arguments: argparse.Namespace, found: Checkpoint) -> tuple[Tensor, str, bool]:
+def text_to_measure(arguments: argparse.Namespace, loaded: Checkpoint) -> tuple[Tensor, str, bool]:
     """The text that the flags name, or the validation text of the model's run.
 
     Returns its ids (N,), what it is, and whether each of its lines is a text of its own.
     Raises ValueError where there is neither, and for a limit below two tokens.
     """
-    stored = dict(found.extra.get("run", {"lines": False, "validation_share": 0.0}))
+    stored = dict(loaded.extra.get("run", {"lines": False, "validation_share": 0.0}))
     if arguments.eval_tokens is not None:
         stored["eval_tokens"] = arguments.eval_tokens
     run = RunConfig.from_dict(stored)
     lines = run.lines if arguments.lines is None else arguments.lines
     if arguments.tokens is not None:
-        ids = map_tokens(arguments.tokens, found.tokenizer).ids
+        ids = map_tokens(arguments.tokens, loaded.tokenizer).ids
         what = arguments.tokens
     elif arguments.corpus is not None:
-        ids = encode_corpus(arguments.corpus, found.tokenizer).ids
+        ids = encode_corpus(arguments.corpus, loaded.tokenizer).ids
         what = arguments.corpus
         if not lines:
-            ids = torch.cat((torch.tensor(found.tokenizer.beginning, dtype=ids.dtype), ids))
+            ids = torch.cat((torch.tensor(loaded.tokenizer.beginning, dtype=ids.dtype), ids))
     elif run.validation_share:
-        data = same_dataset(found, run)
+        data = same_dataset(loaded, run)
         what = f"the last {run.validation_share:.0%} of {data.name}"
         cut = len(data.validation) == run.eval_tokens
         return (
@@ -113,13 +113,13 @@ def text_to_measure(arguments: argparse.Namespace, found: Checkpoint) -> tuple[T
     )
 
 
-def window_length(arguments: argparse.Namespace, found: Checkpoint, lines: bool) -> int:
+def window_length(arguments: argparse.Namespace, loaded: Checkpoint, lines: bool) -> int:
     """The tokens of a window, or the most that a line may have.
 
     Raises ValueError for sizes that the model does not have, and for sizes of windows where lines
     are scored.
     """
-    limit = found.model.config.max_seq_len
+    limit = loaded.model.config.max_seq_len
     if lines:
         if (arguments.seq_len, arguments.stride) != (None, None):
             raise ValueError(
@@ -127,7 +127,7 @@ def window_length(arguments: argparse.Namespace, found: Checkpoint, lines: bool)
                 "--no-lines"
             )
         return limit
-    trained = min(found.extra.get("train", {}).get("seq_len", LONGEST_WINDOW), limit)
+    trained = min(loaded.extra.get("train", {}).get("seq_len", LONGEST_WINDOW), limit)
     seq_len = trained if arguments.seq_len is None else arguments.seq_len
     if not 1 <= seq_len <= limit:
         raise ValueError(

@@ -48,8 +48,8 @@ def resumed(
     given = {}
     for of_record in flags.values():
         given |= of_record
-    found, run = find_run(given)
-    return run, partial(go_on, found, run)
+    loaded, run = find_run(given)
+    return run, partial(go_on, loaded, run)
 
 
 def begun(
@@ -72,9 +72,9 @@ def begun(
         )
     if not {"corpus", "tokens"} & flags[RunConfig].keys():
         raise ValueError("--from needs the text to learn from; give --corpus FILE or --tokens FILE")
-    found = open_model(run.source)
-    defaults = {**FINE_TUNING, "seq_len": min(TrainConfig.seq_len, found.model.config.max_seq_len)}
+    loaded = open_model(run.source)
+    defaults = {**FINE_TUNING, "seq_len": min(TrainConfig.seq_len, loaded.model.config.max_seq_len)}
     recipe = TrainConfig.from_dict({**defaults, **flags[TrainConfig]})
     return run, partial(
-        fine_tune, run, recipe, found, choices if preset is None else {**choices, "preset": preset}
+        fine_tune, run, recipe, loaded, choices if preset is None else {**choices, "preset": preset}
     )

@@ -27,7 +27,7 @@ def split(tokens: Any, validation_share: float = 0.1) -> tuple[Any, Any]:
         "validation_share",
         validation_share,
         Real,
-        lambda share: 0 <= share < 1,
+        lambda fraction: 0 <= fraction < 1,
         "from 0 to below 1",
     )
     cut = len(tokens) - int(len(tokens) * validation_share)
@@ -264,11 +264,11 @@ def _overlapping(
     """Cut n windows from number `first` on; x and y are (n, T)."""
     begin = first * stride
     length = (n - 1) * stride + seq_len
-    found = tokens[begin : begin + length + 1].long()
-    missing = length + 1 - len(found)
-    x = torch.nn.functional.pad(found[:-1], (0, missing)).unfold(0, seq_len, stride)
+    covered = tokens[begin : begin + length + 1].long()
+    missing = length + 1 - len(covered)
+    x = torch.nn.functional.pad(covered[:-1], (0, missing)).unfold(0, seq_len, stride)
     y = (
-        torch.nn.functional.pad(found[1:], (0, missing), value=IGNORED)
+        torch.nn.functional.pad(covered[1:], (0, missing), value=IGNORED)
         .unfold(0, seq_len, stride)
         .clone()
     )

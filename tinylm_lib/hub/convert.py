@@ -15,7 +15,7 @@ from .families import MODEL_TYPES, REQUIRED, STRETCH, Counterpart, Family, Field
 REST = "tinylm"  # the key in config.json for what Hugging Face has no place for
 # Fields that go there: no logit depends on them, once the rows of rotated heads are in the order of
 # the family.
-NO_PLACE = ("init", "d_ff_multiple_of", "rope_layout", "rope_base", "rope_scaling")
+REST_FIELDS = ("init", "d_ff_multiple_of", "rope_layout", "rope_base", "rope_scaling")
 
 
 def family_of(values: Values) -> Family:
@@ -55,7 +55,7 @@ def read_config(values: Values) -> ModelConfig:
                 f"{name} is {values[name]!r}, and only {needed!r} can be computed here"
             )
     rest = values.get(REST, {})
-    allowed = set(NO_PLACE) - set(ours)
+    allowed = set(REST_FIELDS) - set(ours)
     if not isinstance(rest, dict) or not set(rest) <= allowed:
         raise ValueError(f"{REST} is {rest!r}, and it can hold only {', '.join(sorted(allowed))}")
     try:
@@ -101,7 +101,7 @@ def _read_rope(values: Values) -> Values:
     """rope_base and rope_scaling, from `rope_theta` and `rope_scaling` or, since transformers 5,
     `rope_parameters`.
     """
-    found: Values = {}
+    rope: Values = {}
     alone = {
         name: values[name]
         for name in ("rope_theta", "original_max_position_embeddings")
@@ -112,26 +112,26 @@ def _read_rope(values: Values) -> Values:
             raise ValueError(f"rope_scaling must be an object or null, got {some!r}")
         for name, value in some.items():
             name = "rope_type" if name == "type" else name
-            if value is not None and found.setdefault(name, value) != value:
-                raise ValueError(f"{name} is both {found[name]!r} and {value!r}; leave one of them")
-    kind = found.get("rope_type", "default")
+            if value is not None and rope.setdefault(name, value) != value:
+                raise ValueError(f"{name} is both {rope[name]!r} and {value!r}; leave one of them")
+    kind = rope.get("rope_type", "default")
     if kind not in list(_ROPES):
         raise ValueError(f"rope_type {kind!r} cannot be computed here, only {', '.join(_ROPES)}")
-    if found.get("partial_rotary_factor", 1.0) != 1.0:
+    if rope.get("partial_rotary_factor", 1.0) != 1.0:
         raise ValueError(
-            f"partial_rotary_factor is {found['partial_rotary_factor']!r}; here all of a head is "
+            f"partial_rotary_factor is {rope['partial_rotary_factor']!r}; here all of a head is "
             "rotated"
         )
     scaling = None
     if _ROPES[kind] is not None:
-        if missing := [name for name in STRETCH if name not in found]:
+        if missing := [name for name in STRETCH if name not in rope]:
             raise ValueError(f"rope_type {kind!r} needs {missing[0]}, and it is missing")
-        scaling = RopeScaling(**{ours: found[theirs] for theirs, ours in STRETCH.items()})
-    if nested := [name for name, value in found.items() if isinstance(value, dict)]:
+        scaling = RopeScaling(**{ours: rope[theirs] for theirs, ours in STRETCH.items()})
+    if nested := [name for name, value in rope.items() if isinstance(value, dict)]:
         raise ValueError(
             f"rope_parameters has angles of its own for {nested[0]}; here all layers rotate alike"
         )
-    return {"rope_base": found.get("rope_theta", 10_000.0), "rope_scaling": scaling}
+    return {"rope_base": rope.get("rope_theta", 10_000.0), "rope_scaling": scaling}
 
 
 def _check_window(window: Any, values: Values) -> None:
@@ -161,14 +161,14 @@ def write_config(config: ModelConfig) -> Values:
             refusals.append((len(fields(config)), f"{kind}, and there {e}"))
             continue
         names = [f.name for f in fields(config) if getattr(back, f.name) != getattr(config, f.name)]
-        if set(names) <= set(NO_PLACE):
+        if set(names) <= set(REST_FIELDS):
             rest = {name: value for name, value in config.to_dict().items() if name in names}
             return {**values, REST: rest} if rest else values
-        wrong = [name for name in names if name not in NO_PLACE]
-        said = ", ".join(
+        wrong = [name for name in names if name not in REST_FIELDS]
+        differences = ", ".join(
             f"{name} {getattr(back, name)!r} (not {getattr(config, name)!r})" for name in wrong
         )
-        refusals.append((len(wrong), f"{kind} with {said}"))
+        refusals.append((len(wrong), f"{kind} with {differences}"))
     raise ValueError(
         f"Hugging Face has no such model; the nearest is {min(refusals)[1]}. "
         f"Build the model that way, or keep it with checkpoint.save"

@@ -119,8 +119,8 @@ def others(folder: Path) -> str:
     is none.
     """
     for pattern, fix in _OTHERS.items():
-        if found := sorted(path.name for path in folder.glob(pattern)):
-            return f"{found[0]}, and {fix}"
+        if names := sorted(path.name for path in folder.glob(pattern)):
+            return f"{names[0]}, and {fix}"
     return ""
 
 
@@ -152,12 +152,12 @@ def eos_ids(folder: Path) -> list[int]:
     for path in (folder / GENERATION, folder / CONFIG):
         ids = read_json(path).get("eos_token_id") if path.is_file() else None
         if ids is not None:
-            found = ids if isinstance(ids, list) else [ids]
-            if not all(isinstance(i, int) for i in found):
+            id_list = ids if isinstance(ids, list) else [ids]
+            if not all(isinstance(i, int) for i in id_list):
                 raise ValueError(
                     f"{path}: eos_token_id must be an id or a list of ids, got {str(ids)[:40]!r}"
                 )
-            return found
+            return id_list
     return []
 
 
@@ -184,17 +184,17 @@ def stored_tensors(folder: Path) -> dict[str, Stored]:
     which can run code.
     """
     named = _shards(folder)
-    found = {}
+    tensors = {}
     for path in sorted({folder / name for name in named.values()} or {folder / TENSORS}):
         for name, stored in _header(path).items():
             if named and named.get(name) != path.name:
                 raise ValueError(
                     f"{path} holds {name}, and {INDEX} does not say so; download both again"
                 )
-            found[name] = stored
-    if missing := sorted(set(named) - set(found)):
+            tensors[name] = stored
+    if missing := sorted(set(named) - set(tensors)):
         raise ValueError(f"{folder / named[missing[0]]} lacks {missing[0]}; download it again")
-    return found
+    return tensors
 
 
 def _header(path: Path) -> dict[str, Stored]:
@@ -218,8 +218,8 @@ def _shards(folder: Path) -> dict[str, str]:
             f"{folder} holds both {TENSORS} and {INDEX}; delete the one that is not meant"
         )
     if not whole and not index:
-        if found := others(folder):
-            raise ValueError(f"{folder} holds no {TENSORS}, only {found}")
+        if other := others(folder):
+            raise ValueError(f"{folder} holds no {TENSORS}, only {other}")
         raise FileNotFoundError(
             f"{TENSORS} is missing in {folder}; give the folder of a Hugging Face model"
         )
@@ -260,8 +260,8 @@ def write_folder(
         "*.safetensors",
         "*.safetensors.index.json",
     )
-    found = map(folder.glob, (*kept, *SIDE_FILES, *PICKLES))
-    names = sorted(path.name for path in chain.from_iterable(found))
+    matches = map(folder.glob, (*kept, *SIDE_FILES, *PICKLES))
+    names = sorted(path.name for path in chain.from_iterable(matches))
     if names:
         fix = "choose another folder, or empty it"
         raise FileExistsError(f"{folder} holds a model already ({names[0]}); {fix}")
@@ -273,9 +273,9 @@ def write_folder(
             placed = {}
             for i, shard in enumerate(shards, 1):
                 name = TENSORS if n == 1 else f"model-{i:05d}-of-{n:05d}.safetensors"
-                made = {tensor: make().cpu() for tensor, make in shard.items()}
-                n_bytes += sum(t.nbytes for t in made.values())
-                save_file(made, Path(partial) / name, metadata={"format": "pt"})
+                tensors = {tensor: make().cpu() for tensor, make in shard.items()}
+                n_bytes += sum(t.nbytes for t in tensors.values())
+                save_file(tensors, Path(partial) / name, metadata={"format": "pt"})
                 placed |= dict.fromkeys(shard, name)
             if n > 1:
                 index = {"metadata": {"total_size": n_bytes}, "weight_map": placed}

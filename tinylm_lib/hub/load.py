@@ -74,14 +74,14 @@ def load_hf(path_or_id: str | Path, quantize: str | None = None) -> TransformerL
         config = read_config(values)
     except (ValueError, TypeError) as e:
         raise ValueError(f"{folder / CONFIG}: {e}") from None
-    found = _full_names(stored_tensors(folder), family)
-    _check_sizes(config, found, folder)
+    stored = _full_names(stored_tensors(folder), family)
+    _check_sizes(config, stored, folder)
     model = _skeleton(config)
     plan = _plan(model, family)
-    _check_tensors(plan, found, folder)
-    if config.tie_embeddings and TIED in found:
+    _check_tensors(plan, stored, folder)
+    if config.tie_embeddings and TIED in stored:
         embedding = next(entry.name for entry in plan if entry.ours == ["embed.weight"])
-        if not torch.equal(found[TIED].read(), found[embedding].read()):
+        if not torch.equal(stored[TIED].read(), stored[embedding].read()):
             raise ValueError(
                 f"{folder}: {TIED} is not the embedding, and tie_word_embeddings says it is; set "
                 "it false"
@@ -93,7 +93,7 @@ def load_hf(path_or_id: str | Path, quantize: str | None = None) -> TransformerL
     }
     state: dict[str, Tensor] = {}
     for entry in plan:
-        for name, weight in to_ours(entry, found[entry.name].read(), config).items():
+        for name, weight in to_ours(entry, stored[entry.name].read(), config).items():
             try:
                 small[name].hold(weight) if name in small else state.update({name: weight})
             except ValueError as e:
@@ -240,9 +240,9 @@ def _full_names(stored: dict[str, Stored], family: Family) -> dict[str, Stored]:
     return {name: t for name, t in full.items() if not family.passed_over.fullmatch(name)}
 
 
-def _check_sizes(config: ModelConfig, found: dict[str, Stored], folder: Path) -> None:
+def _check_sizes(config: ModelConfig, stored: dict[str, Stored], folder: Path) -> None:
     """Raise ValueError before a model is built that is larger than the files."""
-    n = sum(torch.Size(t.shape).numel() for t in found.values())
+    n = sum(torch.Size(t.shape).numel() for t in stored.values())
     for name in ("vocab_size", "d_model", "n_layers", "n_heads", "d_head", "d_ff"):
         if getattr(config, name) > n:
             raise ValueError(
@@ -251,14 +251,14 @@ def _check_sizes(config: ModelConfig, found: dict[str, Stored], folder: Path) ->
             )
 
 
-def _check_tensors(plan: list[HubTensor], found: dict[str, Stored], folder: Path) -> None:
+def _check_tensors(plan: list[HubTensor], stored: dict[str, Stored], folder: Path) -> None:
     """Raise ValueError naming the first tensor that is missing, left over, or of another shape or
     dtype.
     """
     wanted = {entry.name: entry.shape for entry in plan}
-    for name in sorted(wanted.keys() | (found.keys() - {TIED})):
+    for name in sorted(wanted.keys() | (stored.keys() - {TIED})):
         here = wanted.get(name, "none")
-        there = found[name].shape if name in found else "missing"
+        there = stored[name].shape if name in stored else "missing"
         if here != there:
             fix = f". If its head is the embedding, set tie_word_embeddings to true in {CONFIG}"
             fix = fix if name == TIED and there == "missing" else ""
@@ -266,7 +266,7 @@ def _check_tensors(plan: list[HubTensor], found: dict[str, Stored], folder: Path
                 f"{folder}: {name} is {there} in the files, and the model of {CONFIG} has "
                 f"{here}{fix}"
             )
-    dtypes = {found[name].dtype: name for name in wanted}
+    dtypes = {stored[name].dtype: name for name in wanted}
     if other := [dtype for dtype in dtypes if dtype not in DTYPES]:
         raise ValueError(
             f"{folder}: {dtypes[other[0]]} is of dtype {other[0]}; only {', '.join(DTYPES)} are "

@@ -59,13 +59,13 @@ def map_tokens(path: str, tokenizer: Tokenizer | None = None) -> Tokens:
 
     Raises ValueError for a file that was made with another.
     """
-    found = open_tokens(path)
-    if tokenizer is not None and _coding(tokenizer) != _coding(found.tokenizer):
+    mapped = open_tokens(path)
+    if tokenizer is not None and _coding(tokenizer) != _coding(mapped.tokenizer):
         raise ValueError(
             f"{path} was made with another tokenizer than the model's; make it again with the "
             "command tokens and --tokenizer FOLDER, the folder of the model"
         )
-    return found
+    return mapped
 
 
 def _coding(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _coding(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def cut_dataset(
-    found: Tokens, name: str, lines: bool, validation_share: float, eval_tokens: int
+    tokens: Tokens, name: str, lines: bool, validation_share: float, eval_tokens: int
 ) -> Dataset:
     """Cut off the end for validation, of which the first eval_tokens are used.
 
@@ -82,7 +82,7 @@ def cut_dataset(
     the end of the line before; the first line has the last one before it.
     Raises ValueError for too few lines.
     """
-    ids, tokenizer, sha256 = found
+    ids, tokenizer, sha256 = tokens
     starts = None
     if lines:
         end = line_end(tokenizer)
@@ -116,9 +116,9 @@ def validation_windows(
             return every_document(ids, line_end(tokenizer), LINES_PER_BATCH)
         return every_window(ids, max(1, TOKENS_PER_BATCH // longest), longest, stride)
 
-    if (found := max(x.shape[1] for x, _ in windows())) > longest:
+    if (n_tokens := max(x.shape[1] for x, _ in windows())) > longest:
         raise ValueError(
-            f"a line has {found} tokens, more than max_seq_len {longest}; raise it, or choose "
+            f"a line has {n_tokens} tokens, more than max_seq_len {longest}; raise it, or choose "
             "--no-lines"
         )
     return windows, sum(tokenizer.count_bytes(y[y != IGNORED].tolist()) for _, y in windows())

@@ -146,7 +146,7 @@ def begin(
 def fine_tune(
     run: RunConfig,
     recipe: TrainConfig,
-    found: Checkpoint,
+    loaded: Checkpoint,
     choices: dict[str, Any],
     team: Alone = ALONE,
 ) -> Job:
@@ -162,18 +162,18 @@ def fine_tune(
             "a fine-tuned model keeps its sizes and choices; leave out "
             f"--{wrong[0].replace('_', '-')}"
         )
-    if wrong := [name for name, p in found.model.named_parameters() if not p.isfinite().all()]:
+    if wrong := [name for name, p in loaded.model.named_parameters() if not p.isfinite().all()]:
         raise ValueError(
             f"{run.source}: {wrong[0]} holds values that are not finite; take another checkpoint"
         )
     job = _job(
         run,
         recipe,
-        replace(found.model.config, **choices),
-        read_dataset(run, found.tokenizer),
+        replace(loaded.model.config, **choices),
+        read_dataset(run, loaded.tokenizer),
         team,
     )
-    replace(found, random_states={}).restore(job.model, team=team)
+    replace(loaded, random_states={}).restore(job.model, team=team)
     return job
 
 
@@ -184,37 +184,38 @@ def find_run(flags: dict[str, Any]) -> tuple[Checkpoint, RunConfig]:
     schedule from here on.
     Raises ValueError for one that contradicts the run.
     """
-    found = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
-    if not {"run", "train"} <= set(found.extra):
+    loaded = checkpoint.load(checkpoint.latest(flags.get("out", RunConfig.out)))
+    if not {"run", "train"} <= set(loaded.extra):
         raise ValueError("this checkpoint was not made by train, so there is no run to continue")
     free: tuple[str, ...] = ("corpus", "tokens", "out", "device", "strategy", "compile")
     free += ("eval_every", "eval_tokens", "prompt", "sample_tokens")
-    recipe = found.extra["train"]
+    recipe = loaded.extra["train"]
     recipe["total_steps"] = total = flags.get("total_steps", recipe["total_steps"])
-    if total < found.step:
+    if total < loaded.step:
         raise ValueError(
-            f"total_steps {total} is below the {found.step} updates that this run has had; raise it"
+            f"total_steps {total} is below the {loaded.step} updates that this run has had; raise "
+            "it"
         )
-    stored = {**found.model.config.to_dict(), **recipe, **found.extra["run"]}
+    stored = {**loaded.model.config.to_dict(), **recipe, **loaded.extra["run"]}
     if differing := [name for name in flags if name not in free and flags[name] != stored[name]]:
         kept = ", ".join(f"--{name.replace('_', '-')} (it is {stored[name]})" for name in differing)
         raise ValueError(f"a resumed run keeps its settings; leave out {kept}")
-    return found, RunConfig.from_dict(
-        {**found.extra["run"], **{n: flags[n] for n in free if n in flags}}
+    return loaded, RunConfig.from_dict(
+        {**loaded.extra["run"], **{n: flags[n] for n in free if n in flags}}
     )
 
 
-def go_on(found: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
+def go_on(loaded: Checkpoint, run: RunConfig, team: Alone = ALONE) -> Job:
     """Set up the continuation of a run from its checkpoint."""
-    recipe = TrainConfig.from_dict(found.extra["train"])
-    job = _job(run, recipe, found.model.config, same_dataset(found, run), team, found.model)
-    own_random_stream(team, recipe.seed + found.step)
-    found.restore(job.model, job.optimizer, job.batches, team)
+    recipe = TrainConfig.from_dict(loaded.extra["train"])
+    job = _job(run, recipe, loaded.model.config, same_dataset(loaded, run), team, loaded.model)
+    own_random_stream(team, recipe.seed + loaded.step)
+    loaded.restore(job.model, job.optimizer, job.batches, team)
     if team.first:
         warn_of_changes(
-            found.extra.get("machine", {}), machine(team.device, recipe.precision, team.size)
+            loaded.extra.get("machine", {}), machine(team.device, recipe.precision, team.size)
         )
-    job.first_step = found.step + 1
+    job.first_step = loaded.step + 1
     return job
 
 
@@ -227,15 +228,15 @@ def read_dataset(
     kind learns.
     """
     if run.tokens is None:
-        found = encode_corpus(run.corpus, tokenizer, run.tokenizer, vocab_size)
+        tokens = encode_corpus(run.corpus, tokenizer, run.tokenizer, vocab_size)
     else:
-        found = map_tokens(run.tokens, tokenizer)
+        tokens = map_tokens(run.tokens, tokenizer)
     return cut_dataset(
-        found, run.tokens or run.corpus, run.lines, run.validation_share, run.eval_tokens
+        tokens, run.tokens or run.corpus, run.lines, run.validation_share, run.eval_tokens
     )
 
 
-def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
+def same_dataset(loaded: Checkpoint, run: RunConfig) -> Dataset:
     """Read what the run of a checkpoint read before.
 
     run: the settings in its `extra`, perhaps with another path of the same text.
@@ -243,13 +244,13 @@ def same_dataset(found: Checkpoint, run: RunConfig) -> Dataset:
     """
     flag = "--corpus" if run.tokens is None else "--tokens"
     try:
-        data = read_dataset(run, found.tokenizer)
+        data = read_dataset(run, loaded.tokenizer)
     except FileNotFoundError as e:
         raise FileNotFoundError(
             f"{e}; if the text of this run has moved, give its path with {flag}"
         ) from None
     # earlier versions did not keep it
-    if found.extra.get("text_sha256", data.sha256) != data.sha256:
+    if loaded.extra.get("text_sha256", data.sha256) != data.sha256:
         raise ValueError(
             f"{data.name} has changed since this run began; give a copy of the old text with {flag}"
         )

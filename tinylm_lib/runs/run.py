@@ -20,7 +20,7 @@ from ..storyworld.stories import Entropies, entropy_per_story, story
 from ..text.tokenizers import WordTokenizer
 from ..training import checkpoint
 from ..training.evaluation import Evaluation, evaluate
-from ..training.loop import Step, share_of_peak, train
+from ..training.loop import Step, fraction_of_peak, train
 from .job import Job, RunConfig
 from .log import LOG_NAME, append_log, cut_log
 from .machine import machine
@@ -159,7 +159,7 @@ def announce(job: Job) -> None:
     if job.floor:
         print(floor_text(job.floor))
     if 1 < job.first_step <= job.recipe.total_steps:
-        rate = share_of_peak(job.recipe, job.first_step)
+        rate = fraction_of_peak(job.recipe, job.first_step)
         after = job.first_step - 1
         print(f"Continuing after update {after} with {rate:.0%} of the peak learning rates,")
         print(f"      because the schedule ends at update {job.recipe.total_steps}.")
@@ -283,10 +283,10 @@ def distances(job: Job, nats_per_token: float) -> list[str]:
     if isinstance(job.data.tokenizer, WordTokenizer):
         generator = torch.Generator().manual_seed(job.recipe.seed)
         stories = [story(generator) for _ in range(STORIES_PER_LOOK)]
-        found = gaps(job.model, job.data.tokenizer, stories)
-        above = found.pop("all").nats
-        found.pop("other", None)
-        kinds = ", ".join(f"{kind} {gap.right:.1%}" for kind, gap in found.items())
+        gaps_by_kind = gaps(job.model, job.data.tokenizer, stories)
+        above = gaps_by_kind.pop("all").nats
+        gaps_by_kind.pop("other", None)
+        kinds = ", ".join(f"{kind} {gap.right:.1%}" for kind, gap in gaps_by_kind.items())
         lines.append(f"{above:.3f} nats per token above the floor, without the noise of a sample")
         lines.append(f"right: {kinds}")
     return lines

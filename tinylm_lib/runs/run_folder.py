@@ -78,4 +78,4 @@ def forget(newest: Path) -> None:
 
 def _numbers(out: Path) -> dict[Path, int]:
     """The folders of checkpoints and the updates in their names."""
-    return {p: int(found[1]) for p in sorted(out.iterdir()) if (found := STEP.fullmatch(p.name))}
+    return {p: int(match[1]) for p in sorted(out.iterdir()) if (match := STEP.fullmatch(p.name))}

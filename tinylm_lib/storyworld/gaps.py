@@ -56,11 +56,11 @@ def gaps(model: nn.Module, tokenizer: Any, stories: Sequence[Story]) -> dict[str
                 columns.append(([*story.kinds, ""], kl, log_q.argmax(-1) == row[1:]))
     kinds = [kind or "other" for kind in chain.from_iterable(column[0] for column in columns)]
     kl, right = (torch.cat([column[i] for column in columns]).double() for i in (1, 2))
-    found = {"all": torch.ones(len(kinds), dtype=torch.bool)}
-    found |= {kind: torch.tensor([k == kind for k in kinds]) for kind in sorted(set(kinds))}
+    masks = {"all": torch.ones(len(kinds), dtype=torch.bool)}
+    masks |= {kind: torch.tensor([k == kind for k in kinds]) for kind in sorted(set(kinds))}
     return {
         kind: Gap(kl[at].mean().item(), right[at].mean().item(), int(at.sum()))
-        for kind, at in found.items()
+        for kind, at in masks.items()
     }
 
 
@@ -69,16 +69,16 @@ def _exact(tokenizer: Any, text: str) -> tuple[Tensor, Tensor]:
     """The ids (N + 1,) of a line and the line end before it, and the exact probabilities (N, V) of
     each but one.
     """
-    told = words(text + "\n")
+    text_words = words(text + "\n")
     ids = tokenizer.encode("\n" + text + "\n")
-    if len(ids) != len(told) + 1:
+    if len(ids) != len(text_words) + 1:
         raise ValueError(
-            f"{len(told)} words made {len(ids) - 1} tokens; exact gaps need a WordTokenizer"
+            f"{len(text_words)} words made {len(ids) - 1} tokens; exact gaps need a WordTokenizer"
         )
     known = {}
     reader = Reader()
-    probs = torch.zeros(len(told), tokenizer.vocab_size)
-    for i, word in enumerate(told):
+    probs = torch.zeros(len(text_words), tokenizer.vocab_size)
+    for i, word in enumerate(text_words):
         for possible, p in reader.next_word_probs().items():
             if possible not in known:
                 (known[possible],) = tokenizer.encode(possible)

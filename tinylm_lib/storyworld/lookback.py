@@ -11,7 +11,7 @@ from ..text.cutting import words
 from .scenes import Slot, choices
 from .stories import Reader
 
-Told = Sequence[Sequence[int]]
+DeterminingPositions = Sequence[Sequence[int]]
 
 
 def told_by(text: str) -> list[tuple[int, ...]] | None:
@@ -28,10 +28,10 @@ def told_by(text: str) -> list[tuple[int, ...]] | None:
         return None
     mentions: dict[str, list[int]] = {}
     tells: list[tuple[int, ...]] = [()] * first
-    for place, slot in enumerate(slots, start=first):
+    for position, slot in enumerate(slots, start=first):
         tells.append(tuple(mentions.get(slot.role, ())) if slot.kind else ())
         if slot.role:
-            mentions.setdefault(slot.role, []).append(place)
+            mentions.setdefault(slot.role, []).append(position)
     return tells[1:]
 
 
@@ -49,7 +49,7 @@ def _slots(heard: Sequence[str]) -> list[Slot] | None:
         count += 1
         if all(reading.n_read == 0 for reading in reader.readings):
             option = next(
-                r.option for r in before if word in choices(r.option.slots[r.n_read], r.said)
+                r.option for r in before if word in choices(r.option.slots[r.n_read], r.role_words)
             )
             whole += option.slots
     begun = [reading.option.slots for reading in reader.readings]
@@ -62,7 +62,7 @@ def _agreed(slots: Sequence[Slot]) -> Slot:
     return slots[0] if len(same) == 1 else Slot("")
 
 
-class Share(NamedTuple):
+class AttentionFraction(NamedTuple):
     """Which fraction of the attention goes to the determining words, of each head (...), and when
     all get the same.
     """
@@ -71,15 +71,17 @@ class Share(NamedTuple):
     equal: float
 
 
-def share_told(weights: Tensor, told: Told) -> Share:
+def share_told(weights: Tensor, determining: DeterminingPositions) -> AttentionFraction:
     """The mean over all words whose next one is determined; weights (..., T, S).
 
     Raises ValueError for a text in which no next word is determined.
     """
-    rows = [(i, list(places)) for i, places in enumerate(told) if places]
+    rows = [(i, list(positions)) for i, positions in enumerate(determining) if positions]
     if not rows:
         raise ValueError(
             "no word of the text is determined by earlier ones: take a longer piece of the story"
         )
-    heads = sum(weights[..., i, places].sum(-1) for i, places in rows) / len(rows)
-    return Share(heads, sum(len(places) / (i + 1) for i, places in rows) / len(rows))
+    heads = sum(weights[..., i, positions].sum(-1) for i, positions in rows) / len(rows)
+    return AttentionFraction(
+        heads, sum(len(positions) / (i + 1) for i, positions in rows) / len(rows)
+    )

@@ -121,7 +121,7 @@ def options(scene: Scene) -> tuple[Option, ...]:
     """The ways in which a story can continue; their probabilities sum to 1, and none begins with
     another.
     """
-    found = []
+    continuations = []
     for p, what, then in SCENES[scene.name](scene):
         ways = product(SENTENCES[what], casts(scene))
         read = {slots(sentence, cast): cast for sentence, cast in ways}
@@ -130,8 +130,8 @@ def options(scene: Scene) -> tuple[Option, ...]:
                 holders=cast.get(then.holders, then.holders),
                 listener=cast.get(then.listener, then.listener),
             )
-            found.append(Option(p / len(read), parts, after))
-    return tuple(found)
+            continuations.append(Option(p / len(read), parts, after))
+    return tuple(continuations)
 
 
 def casts(s: Scene) -> list[dict[str, str]]:
@@ -152,7 +152,7 @@ def casts(s: Scene) -> list[dict[str, str]]:
 
 def slots(sentence: str, cast: dict[str, str]) -> tuple[Slot, ...]:
     """Take a sentence apart."""
-    sentence = re.sub(r"\[[\w ]+\]", lambda found: cast[found[0]], sentence)
+    sentence = re.sub(r"\[[\w ]+\]", lambda match: cast[match[0]], sentence)
     parts: list[Slot] = []
     for space, role, form, new, kind, literal in SLOT.findall(sentence):
         name = cast.get(role, role)
@@ -165,13 +165,13 @@ def slots(sentence: str, cast: dict[str, str]) -> tuple[Slot, ...]:
     return tuple(parts)
 
 
-def choices(slot: Slot, said: dict[str, str]) -> tuple[str, ...]:
-    """The words that a slot can take after `said`, the word of each role so far; all are equally
-    likely.
+def choices(slot: Slot, role_words: dict[str, str]) -> tuple[str, ...]:
+    """The words that a slot can take after `role_words`, the word of each role so far; all are
+    equally likely.
     """
     if slot.new:
-        return _new_words(slot, said.get(DIFFERENT.get(slot.role, "")))
-    word = said[slot.role] if slot.role else ""
+        return _new_words(slot, role_words.get(DIFFERENT.get(slot.role, "")))
+    word = role_words[slot.role] if slot.role else ""
     return (slot.text + (PRONOUNS[slot.form][word] if slot.form else word),)
 
 

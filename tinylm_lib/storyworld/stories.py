@@ -68,12 +68,12 @@ def story(generator: torch.Generator | None = None) -> Story:
 
     It is one line; the line end after it adds no loss, because the last sentence determines it.
     """
-    return _told(torch.rand(MOST_DRAWS, generator=generator, dtype=torch.float64).tolist())
+    return _story_from(torch.rand(MOST_DRAWS, generator=generator, dtype=torch.float64).tolist())
 
 
-def _told(draws: list[float]) -> Story:
+def _story_from(draws: list[float]) -> Story:
     scene = Scene()
-    said = dict[str, str]()
+    role_words = dict[str, str]()
     mentions = dict[str, list[int]]()
     text = list[str]()
     lookback = []
@@ -87,12 +87,12 @@ def _told(draws: list[float]) -> Story:
             word = slot.text
             n = 1
             if slot.role:
-                among = choices(slot, said)
+                among = choices(slot, role_words)
                 n = len(among)
                 word = among[int(next(drawn) * n)] if n > 1 else among[0]
                 log_prob -= math.log(n)
             if slot.new:
-                said[slot.role] = word.lstrip()
+                role_words[slot.role] = word.lstrip()
             lookback.append(tuple(mentions.get(slot.role, ())) if slot.kind else ())
             kinds.append(slot.kind)
             if slot.role:
@@ -130,7 +130,7 @@ class Reading(NamedTuple):
     p: float
     option: Option
     n_read: int
-    said: dict[str, str]
+    role_words: dict[str, str]
 
 
 class Reader:
@@ -139,15 +139,15 @@ class Reader:
     def __init__(self) -> None:
         self.readings = self._after(1.0, Scene(), {})
 
-    def _after(self, p: float, scene: Scene, said: dict[str, str]) -> list[Reading]:
+    def _after(self, p: float, scene: Scene, role_words: dict[str, str]) -> list[Reading]:
         self.complete = scene.name in ("opening", "story_end")
-        return [Reading(p * option.p, option, 0, said) for option in options(scene)]
+        return [Reading(p * option.p, option, 0, role_words) for option in options(scene)]
 
     def next_word_probs(self) -> dict[str, float]:
         """The probability of each word that can come next."""
         probs: dict[str, float] = {}
-        for p, option, n_read, said in self.readings:
-            among = choices(option.slots[n_read], said)
+        for p, option, n_read, role_words in self.readings:
+            among = choices(option.slots[n_read], role_words)
             for word in among:
                 probs[word] = probs.get(word, 0.0) + p / len(among)
         return probs
@@ -156,18 +156,18 @@ class Reader:
         """Read a word and return its probability; one of probability 0 is not read."""
         going = []
         total = 0.0
-        for p, option, n_read, said in self.readings:
+        for p, option, n_read, role_words in self.readings:
             slot = option.slots[n_read]
-            among = choices(slot, said)
+            among = choices(slot, role_words)
             if word in among:
                 total += p / len(among)
-                known = {**said, slot.role: word.lstrip(" ")} if slot.new else said
+                known = {**role_words, slot.role: word.lstrip(" ")} if slot.new else role_words
                 going.append(Reading(p / len(among), option, n_read + 1, known))
         if going:
             self.complete = False
             self.readings = [r._replace(p=r.p / total) for r in going]
             if len(going) == 1 and going[0].n_read == len(going[0].option.slots):
-                self.readings = self._after(1.0, going[0].option.then, going[0].said)
+                self.readings = self._after(1.0, going[0].option.then, going[0].role_words)
         return total
 
 

@@ -64,11 +64,11 @@ def learn_merges(counts: Mapping[str, int], n_merges: int) -> list[Pair]:
     words = [[BYTES[b] for b in piece.encode("utf-8")] for piece in counts]
     times = list(counts.values())
     pair_counts: Counter[Pair] = Counter()
-    places = defaultdict(set)  # the words that hold, or once held, a pair
+    pair_words = defaultdict(set)  # the words that hold, or once held, a pair
     for i, word in enumerate(words):
         for pair in pairwise(word):
             pair_counts[pair] += times[i]
-            places[pair].add(i)
+            pair_words[pair].add(i)
     queue = [(-count, _descending(pair), pair) for pair, count in pair_counts.items()]
     heapq.heapify(queue)
     merges: list[Pair] = []
@@ -79,7 +79,7 @@ def learn_merges(counts: Mapping[str, int], n_merges: int) -> list[Pair]:
                 heapq.heappush(queue, (-pair_counts[pair], key, pair))
             continue
         merges.append(pair)
-        grown = _merge_words(words, times, pair, places.pop(pair), pair_counts, places)
+        grown = _merge_words(words, times, pair, pair_words.pop(pair), pair_counts, pair_words)
         for other in grown:
             heapq.heappush(queue, (-pair_counts[other], _descending(other), other))
     return merges
@@ -89,9 +89,9 @@ def _merge_words(
     words: list[list[bytes]],
     times: list[int],
     pair: Pair,
-    found: set[int],
+    indices: set[int],
     pair_counts: Counter,
-    places: dict,
+    pair_words: dict,
 ) -> set[Pair]:
     """Merge a pair in the words where it is found, and keep the counts right.
 
@@ -99,7 +99,7 @@ def _merge_words(
     """
     grown = set()
     token = pair[0] + pair[1]
-    for i in found:
+    for i in indices:
         before = words[i]
         after = merge(words[i], pair)
         if len(after) == len(before):
@@ -108,7 +108,7 @@ def _merge_words(
             pair_counts[old] -= times[i]
         for new in pairwise(after):
             pair_counts[new] += times[i]
-            places[new].add(i)
+            pair_words[new].add(i)
             if token in new:
                 grown.add(new)
         words[i] = after
@@ -212,8 +212,8 @@ class BPETokenizer(Tokenizer):
 
         Raises ValueError for an id outside 0..vocab_size-1.
         """
-        found = b"".join([self.vocab[t] for t in checked(tokens, self.vocab_size)])
-        return found.decode("utf-8", errors="replace")
+        joined = b"".join([self.vocab[t] for t in checked(tokens, self.vocab_size)])
+        return joined.decode("utf-8", errors="replace")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` needs; a byte is written as the character of its number

@@ -67,9 +67,9 @@ class HubTokenizer(Tokenizer):
             max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         )
         self.ending = [i for i in ending if 0 <= i < self.vocab_size]
-        places = range(len(marked) - len(plain) + 1)
+        starts = range(len(marked) - len(plain) + 1)
         self.beginning = next(
-            (marked[:i] for i in places if marked[i : i + len(plain)] == plain), []
+            (marked[:i] for i in starts if marked[i : i + len(plain)] == plain), []
         )
 
     def encode(self, text: str) -> list[int]:
@@ -88,7 +88,7 @@ class HubTokenizer(Tokenizer):
         characters apart may give other ids than `encode`.
         """
         window = ""
-        found = self._encoding("")
+        encoding = self._encoding("")
         n_given = 0
         more = ""
         for block in chain(blocks(texts), [""]):  # "" is the end of the stream
@@ -98,16 +98,16 @@ class HubTokenizer(Tokenizer):
                 continue
             shared = max(0, len(window) - OVERLAP)
             following = self._encoding(window[shared:] + more)
-            if junction := _junction(window, found, following):
-                yield from found.ids[n_given : junction[0]]
+            if junction := _junction(window, encoding, following):
+                yield from encoding.ids[n_given : junction[0]]
                 window = window[shared:] + more
-                found = following
+                encoding = following
                 n_given = junction[1]
             else:
                 window += more
-                found = self._encoding(window) if shared else following
+                encoding = self._encoding(window) if shared else following
             more = ""
-        yield from found.ids[n_given:]
+        yield from encoding.ids[n_given:]
 
     def count_bytes(self, tokens: Iterable[int]) -> int:
         """Return how many bytes of text the ids are.
@@ -148,7 +148,7 @@ class HubTokenizer(Tokenizer):
         return cls(values["text"], list_of(int, values.get("ending", [])), values.get("kept"))
 
 
-def _junction(window: str, found: Any, following: Any) -> tuple[int, int] | None:
+def _junction(window: str, encoding: Any, following: Any) -> tuple[int, int] | None:
     """Where the tokens of a window give way to those of the next one, which begins with its last
     characters.
 
@@ -164,7 +164,7 @@ def _junction(window: str, found: Any, following: Any) -> tuple[int, int] | None
     margin = OVERLAP // 4
     if shift <= 0:
         return None
-    first, ours = _tokens(found, shift + margin, shift + OVERLAP - margin)
+    first, ours = _tokens(encoding, shift + margin, shift + OVERLAP - margin)
     second, theirs = _tokens(following, margin, OVERLAP - margin)
     if ours != [(i, start + shift, end + shift, new) for i, start, end, new in theirs]:
         return None
@@ -188,7 +188,7 @@ def _tokens(encoding: Any, low: int, high: int) -> tuple[int, list[tuple[int, in
     """
     offsets = encoding.offsets
     words = encoding.word_ids
-    first, end = (bisect_left(offsets, place, key=itemgetter(0)) for place in (low, high))
+    first, end = (bisect_left(offsets, character, key=itemgetter(0)) for character in (low, high))
     begins = [n == 0 or words[n] != words[n - 1] for n in range(first, end)]
     ids = encoding.ids[first:end]
     return first, [
@@ -239,10 +239,10 @@ def _bpe_json(tokenizer: BPETokenizer) -> dict[str, Any]:
                 f"a tokenizer.json cannot hold the merge {pair}: a later merge makes one of its "
                 "tokens"
             )
-    made = {*BYTES, *map(b"".join, tokenizer.merges)}
+    byte_tokens = {*BYTES, *map(b"".join, tokenizer.merges)}
     special = {tokenizer.special_ids[text]: text for text in tokenizer.special_tokens}
     names = {
-        i: special[i] if i in special and t not in made else _characters(t)
+        i: special[i] if i in special and t not in byte_tokens else _characters(t)
         for i, t in tokenizer.vocab.items()
     }
     return _byte_level(

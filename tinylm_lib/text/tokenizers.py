@@ -169,10 +169,10 @@ class WordTokenizer(Tokenizer):
         word = word.lstrip(" ")
         if not (first := word[:1]):
             return []
-        found = (
+        candidates = (
             known.lstrip(" ") for known in self.words if known.startswith((first, f" {first}"))
         )
-        shared = {known: sum(takewhile(bool, map(str.__eq__, known, word))) for known in found}
+        shared = {known: sum(takewhile(bool, map(str.__eq__, known, word))) for known in candidates}
         return sorted(shared, key=shared.get, reverse=True)[:5]
 
     def decode(self, tokens: Iterable[int]) -> str:

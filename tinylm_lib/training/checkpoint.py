@@ -233,23 +233,23 @@ def latest(folder: str | Path) -> Path:
     Raises FileNotFoundError where there is no sound one.
     """
     folder = Path(folder)
-    found = []
+    sound = []
     for candidate in [folder, *sorted(p for p in folder.glob("*") if p.is_dir())]:
         if (candidate / MANIFEST).is_file():
             try:
                 manifest = read_manifest(candidate)
                 for entry in manifest["files"].values():
                     check_files(candidate, entry)
-                found.append((manifest["step"], candidate))
+                sound.append((manifest["step"], candidate))
             except (ValueError, KeyError, TypeError, OSError) as e:
                 warnings.warn(f"passed over a damaged checkpoint: {e}", stacklevel=2)
-    if not found:
+    if not sound:
         if (folder / "config.json").is_file():
             raise FileNotFoundError(f"{folder} holds a Hugging Face model; open it with load_model")
         raise FileNotFoundError(
             f"no sound checkpoint in {folder}; train one, or give the folder that holds one"
         )
-    return max(found)[1]
+    return max(sound)[1]
 
 
 def _skeleton(config: ModelConfig) -> TransformerLM:

@@ -185,9 +185,9 @@ class Replicas(Alone):
 
     def gather(self, x: Tensor) -> list[Tensor]:
         """The x (...) of every process, in the order of their ranks."""
-        found = [torch.empty_like(x) for _ in range(self.size)]
-        dist.all_gather(found, x)
-        return found
+        gathered = [torch.empty_like(x) for _ in range(self.size)]
+        dist.all_gather(gathered, x)
+        return gathered
 
     def wait(self) -> None:
         """Wait until all processes are here."""

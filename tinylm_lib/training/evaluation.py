@@ -72,12 +72,12 @@ def token_log_probs(model: nn.Module, ids: Tensor, padding: Tensor | None = None
     with evaluation_mode(model):
         logits = at_least_fp32(model(ids[:, : max(n, 1)], padding=seen)[:, :n])  # (B, T-1, V)
     check_ids(ids[:, -1:], logits.shape[-1], values=values_at_hand(ids))
-    found = logits.log_softmax(-1).gather(-1, ids[:, 1:, None].long()).squeeze(-1)  # (B, T-1)
+    log_probs = logits.log_softmax(-1).gather(-1, ids[:, 1:, None].long()).squeeze(-1)  # (B, T-1)
     if padding is not None:
-        found = found.where(
-            torch.arange(found.shape[1], device=ids.device) >= padding[:, None], 0.0
+        log_probs = log_probs.where(
+            torch.arange(log_probs.shape[1], device=ids.device) >= padding[:, None], 0.0
         )  # (B, T-1)
-    return found
+    return log_probs
 
 
 class Evaluation(NamedTuple):

@@ -100,7 +100,7 @@ def choose_device(name: str = "auto") -> torch.device:
     return torch.device(device)
 
 
-def share_of_peak(recipe: TrainConfig, step: int) -> float:
+def fraction_of_peak(recipe: TrainConfig, step: int) -> float:
     """The fraction of the peak learning rates that the schedule gives an update."""
     schedule = pick(SCHEDULES, recipe.schedule, "schedule")
     return schedule(step, 1.0, recipe.floor, recipe.warmup_steps, recipe.total_steps)
@@ -182,9 +182,9 @@ def train(
     peaks = [group.setdefault("initial_lr", group["lr"]) for group in optimizer.param_groups]
     optimizer.zero_grad(set_to_none=True)
     for step in range(first_step, recipe.total_steps + 1):
-        share = share_of_peak(recipe, step)
+        fraction = fraction_of_peak(recipe, step)
         for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-            group["lr"] = share * peak
+            group["lr"] = fraction * peak
         model.train()
         pairs = list(islice(batches, recipe.micro_steps))
         if len(pairs) < recipe.micro_steps:
@@ -205,4 +205,4 @@ def train(
             with precision(device_type):  # the optimizer multiplies matrices, too
                 optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        yield Step(step, team.sum(torch.stack(losses).sum()), grad_norm, share)
+        yield Step(step, team.sum(torch.stack(losses).sum()), grad_norm, fraction)

@@ -52,10 +52,10 @@ def write_tensors(folder: Path, role: str, tensors: dict[str, Tensor]) -> Entry:
     """
     partial = folder / f"{role}.partial"
     save_file(tensors, partial)
-    found = _entry(partial)
-    name = f"{role}-{found['sha256'][:16]}.safetensors"
+    entry = _entry(partial)
+    name = f"{role}-{entry['sha256'][:16]}.safetensors"
     put_in_place(partial, folder / name)
-    return {**found, "name": name}
+    return {**entry, "name": name}
 
 
 def list_files(folder: Path, role: str) -> Entry:
@@ -90,10 +90,14 @@ def read_tensors(folder: Path, entry: Entry) -> dict[str, Tensor]:
 
 def check_files(folder: Path, entry: Entry) -> None:
     """Raise ValueError unless what an entry lists is there, and has the bytes that were written."""
-    place = folder / entry["name"]
+    entry_path = folder / entry["name"]
     for listed in entry.get("files", [entry]):
-        path = place / listed["name"] if "files" in entry else place
-        if place.parent != folder or (path != place and path.parent != place) or not path.is_file():
+        path = entry_path / listed["name"] if "files" in entry else entry_path
+        if (
+            entry_path.parent != folder
+            or (path != entry_path and path.parent != entry_path)
+            or not path.is_file()
+        ):
             raise ValueError(
                 f"{path} is missing; the checkpoint {folder} is incomplete, use an earlier one"
             )

@@ -1,4 +1,6 @@
-"""Grading a class: 30 submissions of three lessons, as the tests make them, with what does harm among them."""
+"""Grading a class: 30 submissions of three lessons, as the tests make them, with what does harm
+among them.
+"""
 
 import os
 import time
@@ -27,7 +29,9 @@ def graded(s: Settings) -> Iterator[Row]:
         seconds = time.perf_counter() - start
     found = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
     note = f"{os.cpu_count()} processes at a time; {found}"
-    yield Row(f"grading {n_students} submissions of {len(LESSONS)} lessons", seconds, "s", note=note)
+    yield Row(
+        f"grading {n_students} submissions of {len(LESSONS)} lessons", seconds, "s", note=note
+    )
 
 
 ROWS = {"grading": graded}

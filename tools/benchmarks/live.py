@@ -1,4 +1,6 @@
-"""A model in a page: how soon it answers, how fast it writes, and how long a click has to wait meanwhile."""
+"""A model in a page: how soon it answers, how fast it writes, and how long a click has to wait
+meanwhile.
+"""
 
 import json
 from collections.abc import Iterator
@@ -17,8 +19,9 @@ from .measure import Row, Settings, seconds_bar, show
 
 N_TOKENS = 100
 SLICES = "delete globalThis.Worker;"  # as on a page that may start none
-# `opening` is over when the first logits are there, in seconds from the start of the navigation. `writing` takes the
-# likeliest word again and again; meanwhile a timer should run every 5 ms: how late it runs, so long a click would wait.
+# `opening` is over when the first logits are there, in seconds from the start of the navigation.
+# `writing` takes the likeliest word again and again; meanwhile a timer should run every 5 ms: how
+# late it runs, so long a click would wait.
 SCRIPT = """
 const opening = tinylm.open(record).then(async (live) => {
   await live.read(ids);
@@ -47,10 +50,14 @@ async function writing(n) {
 
 
 def live(s: Settings) -> Iterator[Row]:
-    """The shipped model in a page of headless Chromium, opened from disk: first logits, tokens per second, waits."""
+    """The shipped model in a page of headless Chromium, opened from disk: first logits, tokens per
+    second, waits.
+    """
     program = find_chromium()
     if program is None:
-        yield Row("a model in a page", float("nan"), note="not run: install Chromium, Chrome or Edge")
+        yield Row(
+            "a model in a page", float("nan"), note="not run: install Chromium, Chrome or Edge"
+        )
         return
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program)
@@ -59,7 +66,9 @@ def live(s: Settings) -> Iterator[Row]:
 
 
 def rows_of_pages(browser: Browser, rounds: int) -> Iterator[Row]:
-    """The rows with and without a worker, each page opened `rounds` times after one that does not count."""
+    """The rows with and without a worker, each page opened `rounds` times after one that does not
+    count.
+    """
     with TemporaryDirectory() as folder:
         for where, first in (("in a worker", ""), ("in slices", SLICES)):
             path = page(Path(folder) / "live.html", first)
@@ -69,27 +78,46 @@ def rows_of_pages(browser: Browser, rounds: int) -> Iterator[Row]:
 
 def rows(where: str, found: list[dict[str, float]], note: str) -> Iterator[Row]:
     """Three rows from what each opened page has measured."""
-    opened, rate, wait = (median(each[name] for each in found) for name in ("opened", "rate", "wait"))
+    opened, rate, wait = (
+        median(each[name] for each in found) for name in ("opened", "rate", "wait")
+    )
     yield Row(f"page from disk to first logits, {where}", opened, bar=seconds_bar(1.0), note=note)
     fast = seconds_bar(0.0)._replace(sign="≥", limit=300)
-    yield Row(f"shipped model writes, {where}", rate, "tokens/s", bar=fast, note=f"one thread, {N_TOKENS} tokens")
-    worst, n_long = max(each["wait"] for each in found), sum(each["n_long"] for each in found)
+    yield Row(
+        f"shipped model writes, {where}",
+        rate,
+        "tokens/s",
+        bar=fast,
+        note=f"one thread, {N_TOKENS} tokens",
+    )
+    worst = max(each["wait"] for each in found)
+    n_long = sum(each["n_long"] for each in found)
     note = f"at most {show(worst, 's')} in {len(found)} texts; {n_long:.0f} tasks longer than 50 ms"
     yield Row(f"longest wait of a click meanwhile, {where}", wait, bar=seconds_bar(0.05), note=note)
 
 
 def page(path: Path, first: str) -> Path:
-    """Write a page with the shipped model and return its path. first: a script that runs before the others."""
+    """Write a page with the shipped model and return its path. first: a script that runs before the
+    others.
+    """
     ready = load_pretrained("storyworld")
-    record, ids = live_record(ready.model, ready.tokenizer), ready.tokenizer.encode("\nOne sunny day, brave Mia")
+    record = live_record(ready.model, ready.tokenizer)
+    ids = ready.tokenizer.encode("\nOne sunny day, brave Mia")
     data = f"const record = {json.dumps(record)}, ids = {ids};"
-    body = "".join(f"<script>{script}</script>" for script in (first, engine_script(), data, SCRIPT))
-    path.write_text(f'<!doctype html><meta charset="utf-8"><title>live</title>{body}', encoding="utf-8")
+    body = "".join(
+        f"<script>{script}</script>" for script in (first, engine_script(), data, SCRIPT)
+    )
+    path.write_text(
+        f'<!doctype html><meta charset="utf-8"><title>live</title>{body}', encoding="utf-8"
+    )
     return path
 
 
 def run(browser: Browser, address: str) -> dict[str, float]:
-    """Open the page in a new window and write. Returns seconds, tokens per second, and the number of long tasks."""
+    """Open the page in a new window and write.
+
+    Returns seconds, tokens per second, and the number of long tasks.
+    """
     tab = browser.new_page()
     tab.goto(address)
     opened = tab.evaluate("opening.then(({ seconds }) => seconds)")

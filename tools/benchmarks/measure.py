@@ -42,9 +42,11 @@ class Settings:
 
 
 class Bar(NamedTuple):
-    """What a row should reach: an operator of OPERATORS, a number, and whether it is about the ratio or our value.
+    """What a row should reach: an operator of OPERATORS, a number, and whether it is about the
+    ratio or our value.
 
-    holds: where a miss counts, in words; a ratio of two things measured in one run holds on every processor.
+    holds: where a miss counts, in words; a ratio of two things measured in one run holds on every
+    processor.
     here: whether that is here. Elsewhere a row that misses its bar is not judged.
     """
 
@@ -71,7 +73,10 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `theirs` is None where there is nobody to compare with, or who it is was not given."""
+    """One line of the table.
+
+    `theirs` is None where there is nobody to compare with, or who it is was not given.
+    """
 
     what: str
     ours: float
@@ -84,20 +89,34 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        """Whether the bar is met; None where there is none, it cannot be judged here, or its value was not measured."""
+        """Whether the bar is met; None where there is none, it cannot be judged here, or its value
+        was not measured.
+        """
         value = getattr(self, self.bar.on) if self.bar else None
         if value is None:
             return None
-        met = OPERATORS[self.bar.sign](value.middle if isinstance(value, Spread) else value, self.bar.limit)
+        met = OPERATORS[self.bar.sign](
+            value.middle if isinstance(value, Spread) else value, self.bar.limit
+        )
         return met or (False if self.bar.here else None)
 
     def cells(self) -> list[str]:
         """The row as the table shows it."""
-        theirs = f"{self.peer} {show(self.theirs, self.unit)}" if self.theirs is not None else self.peer
+        theirs = (
+            f"{self.peer} {show(self.theirs, self.unit)}" if self.theirs is not None else self.peer
+        )
         unjudged = "not judged" if self.bar and not math.isnan(self.ours) else ""
         verdict = {True: "met", False: "NOT met", None: unjudged}[self.met]
         spread = str(self.ratio) if self.ratio else ""
-        return [self.what, show(self.ours, self.unit), theirs, spread, str(self.bar or ""), verdict, self.note]
+        return [
+            self.what,
+            show(self.ours, self.unit),
+            theirs,
+            spread,
+            str(self.bar or ""),
+            verdict,
+            self.note,
+        ]
 
     def record(self) -> dict[str, Any]:
         """The row as plain values for JSON."""
@@ -108,10 +127,13 @@ class Row:
 
 def finite(values: dict[str, Any]) -> dict[str, Any]:
     """The same with None for NaN and infinities, which JSON does not know."""
-    return {
-        key: finite(v) if isinstance(v, dict) else None if isinstance(v, float) and not math.isfinite(v) else v
-        for key, v in values.items()
-    }
+    found = dict(values)
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found[key] = finite(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            found[key] = None
+    return found
 
 
 def show(value: float, unit: str) -> str:
@@ -119,7 +141,9 @@ def show(value: float, unit: str) -> str:
     if not math.isfinite(value):
         return "" if math.isnan(value) else "never"
     if unit == "s":
-        factor, unit = next((f, u) for f, u in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if value * f >= 1 or u == "µs")
+        factor, unit = next(
+            (f, u) for f, u in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if value * f >= 1 or u == "µs"
+        )
         return f"{value * factor:.3g} {unit}"
     number = f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
     return f"{number} {unit}".rstrip()
@@ -128,7 +152,8 @@ def show(value: float, unit: str) -> str:
 def alternate(
     works: dict[str, Callable[[], object]], rounds: int, warm_up: int = 1, times: int = 1
 ) -> dict[str, list[float]]:
-    """Run every work once a round, in turn: A B A B. Returns the seconds of each, one per round after the warm-up.
+    """Run every work once a round, in turn: A B A B. Returns the seconds of each, one per round
+    after the warm-up.
 
     times: how often a short work is repeated in its turn; the seconds are those of one.
     """
@@ -149,21 +174,30 @@ def threads(n: int) -> Iterator[str]:
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:
-        yield f"{n} thread{'s' * (n > 1)}"
+        yield f"{n} threads" if n > 1 else f"{n} thread"
     finally:
         torch.set_num_threads(before)
 
 
 def ratio(ours: list[float], theirs: list[float]) -> Spread:
-    """Ratio of the medians, with the lowest and highest ratio of values measured next to each other."""
+    """Ratio of the medians, with the lowest and highest ratio of values measured next to each
+    other.
+    """
     pairs = [a / b for a, b in zip(ours, theirs, strict=True)]
     return Spread(median(ours) / median(theirs), min(pairs), max(pairs))
 
 
 def compare(
-    what: str, values: dict[str, list[float]], peer: str, bar: Bar | None = None, note: str = "", unit: str = "s"
+    what: str,
+    values: dict[str, list[float]],
+    peer: str,
+    bar: Bar | None = None,
+    note: str = "",
+    unit: str = "s",
 ) -> Row:
-    """A row from the repeated values of "ours" and of a peer; one that was not measured says how to get it."""
+    """A row from the repeated values of "ours" and of a peer; one that was not measured says how to
+    get it.
+    """
     ours = values["ours"]
     if peer not in values:
         fix = "; ".join(filter(None, (note, REMEDIES.get(peer, f"{peer} was not measured"))))
@@ -183,12 +217,16 @@ def table(rows: Iterable[Row]) -> Iterable[str]:
 
 
 def _line(cells: list[str], widths: list[int]) -> str:
-    return "| " + " | ".join(c.replace("|", "/").ljust(w) for c, w in zip(cells, widths, strict=True)) + " |"
+    padded = [c.replace("|", "/").ljust(w) for c, w in zip(cells, widths, strict=True)]
+    return f"| {' | '.join(padded)} |"
 
 
-def matmul_rate(m: int, k: int, n: int, dtype: torch.dtype, device: str = "cpu", rounds: int = 30) -> float:
+def matmul_rate(
+    m: int, k: int, n: int, dtype: torch.dtype, device: str = "cpu", rounds: int = 30
+) -> float:
     """Floating-point operations per second of a product (m, k) @ (k, n), the best mean of ten."""
-    a, b = torch.randn(m, k, device=device, dtype=dtype), torch.randn(k, n, device=device, dtype=dtype)
+    a = torch.randn(m, k, device=device, dtype=dtype)
+    b = torch.randn(k, n, device=device, dtype=dtype)
 
     def work() -> None:
         a @ b
@@ -199,15 +237,21 @@ def matmul_rate(m: int, k: int, n: int, dtype: torch.dtype, device: str = "cpu",
 
 
 def small_and_large_rates(dtype: torch.dtype, quick: bool = False) -> tuple[float, float]:
-    """Matmul rates at the sizes of a small training step (768 tokens, 128 to 512) and of 2048 x 2048."""
-    return matmul_rate(768, 128, 512, dtype), matmul_rate(2048, 2048, 2048, dtype, rounds=1 if quick else 5)
+    """Matmul rates at the sizes of a small training step (768 tokens, 128 to 512) and of 2048 x
+    2048.
+    """
+    small = matmul_rate(768, 128, 512, dtype)
+    return small, matmul_rate(2048, 2048, 2048, dtype, rounds=1 if quick else 5)
 
 
-REFERENCE, PYTHON_SECONDS = "cores as fast as an EPYC of 2.6 GHz", 0.03  # where bars in seconds hold, and a yardstick
+REFERENCE = "cores as fast as an EPYC of 2.6 GHz"  # where bars in seconds hold
+PYTHON_SECONDS = 0.03  # a yardstick: what our bit of Python takes there
 
 
 def seconds_bar(limit: float) -> Bar:
-    """A bar on our own seconds; a miss counts if this processor runs Python as fast as the reference did."""
+    """A bar on our own seconds; a miss counts if this processor runs Python as fast as the
+    reference did.
+    """
     best = min(alternate({"python": lambda: sum(i * i for i in range(300_000))}, 5)["python"])
     return Bar("≤", limit, "ours", REFERENCE, best <= PYTHON_SECONDS)
 
@@ -222,7 +266,11 @@ def processor() -> str:
     path = Path("/proc/cpuinfo")
     text = path.read_text() if path.is_file() else ""
     name = re.search(r"model name\s*: (.+)", text)
-    known = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if re.search(rf"\b{flag}\b", text)]
+    known = [
+        flag
+        for flag in ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+        if re.search(rf"\b{flag}\b", text)
+    ]
     return " ".join([name[1] if name else platform.processor() or platform.machine(), *known])
 
 
@@ -236,7 +284,12 @@ def machine(quick: bool = False) -> list[str]:
         lines.append(torch.cuda.get_device_name())
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         small, large = small_and_large_rates(dtype, quick)
-        lines.append(f"matmul {name}: {small / 1e9:.0f} GFLOP/s small (768, 128, 512), {large / 1e9:.0f} at 2048^3")
+        lines.append(
+            f"matmul {name}: {small / 1e9:.0f} GFLOP/s small (768, 128, 512), "
+            f"{large / 1e9:.0f} at 2048^3"
+        )
     if hasattr(os, "getloadavg") and (load := os.getloadavg()[0]) > 1:
-        lines.append(f"NOT QUIET: the load was {load:.1f} when the run began; ratios hold better than times")
+        lines.append(
+            f"NOT QUIET: the load was {load:.1f} when the run began; ratios hold better than times"
+        )
     return lines

@@ -1,4 +1,6 @@
-"""The peak memory of a few training steps of one side, in megabytes: python -m benchmarks.peak ours|nanoGPT PATH."""
+"""The peak memory of a few training steps of one side, in megabytes: python -m benchmarks.peak
+ours|nanoGPT PATH.
+"""
 
 import re
 import sys
@@ -13,17 +15,21 @@ from tinylm_lib.training.optim import build_optimizer
 from .peers import load_nanogpt, nanogpt_model, nanogpt_optimizer, nanogpt_step
 from .steps import EQUAL, LR, adamw, equal_model, learnable_batches
 
-STATUS, FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+STATUS = Path("/proc/self/status")
+FORGET = Path("/proc/self/clear_refs")
 
 
 def megabytes(field: str) -> float:
-    """VmRSS, what is resident now, or VmHWM, the most since the process began or the peak was forgotten."""
+    """VmRSS, what is resident now, or VmHWM, the most since the process began or the peak was
+    forgotten.
+    """
     return int(re.search(rf"{field}:\s+(\d+) kB", STATUS.read_text())[1]) / 1024
 
 
 def ours() -> None:
     """Three of our steps."""
-    model, config = equal_model(), adamw("fp32")
+    model = equal_model()
+    config = adamw("fp32")
     steps = train(model, build_optimizer(model, config), iter(learnable_batches(3)), config)
     for _ in range(3):
         next(steps)
@@ -49,7 +55,9 @@ def peak(work: Callable[[], None]) -> float:
 
 if __name__ == "__main__":
     if not STATUS.is_file():
-        raise SystemExit("the peak of a process is read from /proc/self/status, which only Linux has")
+        raise SystemExit(
+            "the peak of a process is read from /proc/self/status, which only Linux has"
+        )
     name, path = sys.argv[1:]
     if name == "nanoGPT":
         load_nanogpt(path)

@@ -1,4 +1,4 @@
-"""The others: nanoGPT and minbpe from a path, Hugging Face's models with the same weights as ours."""
+"""The others: nanoGPT and minbpe from a path, Hugging Face's models with our weights."""
 
 import contextlib
 import importlib
@@ -31,7 +31,9 @@ def load_nanogpt(path: str) -> types.ModuleType:
 
     Raises FileNotFoundError where there is none.
     """
-    spec = importlib.util.spec_from_file_location("_nanogpt", _there(path, "model.py", "--nanogpt") / "model.py")
+    spec = importlib.util.spec_from_file_location(
+        "_nanogpt", _there(path, "model.py", "--nanogpt") / "model.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -54,24 +56,36 @@ def gpt2_style(**sizes: Any) -> ModelConfig:
     return preset("gpt2", **{"ffn": "gelu", **dropouts, **sizes})
 
 
-def nanogpt_model(path: str, config: ModelConfig, bias: bool = True, dropout: float = 0.0) -> nn.Module:
+def nanogpt_model(
+    path: str, config: ModelConfig, bias: bool = True, dropout: float = 0.0
+) -> nn.Module:
     """nanoGPT's model of our sizes, with its own initial weights."""
     module = load_nanogpt(path)
     with contextlib.redirect_stdout(io.StringIO()):
         return module.GPT(
             module.GPTConfig(
-                config.max_seq_len, config.vocab_size, config.n_layers, config.n_heads, config.d_model, dropout, bias
+                config.max_seq_len,
+                config.vocab_size,
+                config.n_layers,
+                config.n_heads,
+                config.d_model,
+                dropout,
+                bias,
             )
         )
 
 
-def nanogpt_optimizer(model: nn.Module, lr: float, beta2: float, device: str = "cpu") -> torch.optim.Optimizer:
+def nanogpt_optimizer(
+    model: nn.Module, lr: float, beta2: float, device: str = "cpu"
+) -> torch.optim.Optimizer:
     """The optimizer that nanoGPT builds, with its default weight decay of 0.1."""
     with contextlib.redirect_stdout(io.StringIO()):
         return model.configure_optimizers(0.1, lr, (0.9, beta2), device)
 
 
-def nanogpt_step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor) -> Tensor:
+def nanogpt_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor
+) -> Tensor:
     """One update as nanoGPT's train.py makes it, clipped at 1. Returns the loss ()."""
     loss = model(x, y)[1]
     loss.backward()
@@ -84,8 +98,12 @@ def nanogpt_step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, 
 def nanogpt_twin(path: str, ours: TransformerLM) -> nn.Module:
     """nanoGPT's model with the weights of ours."""
     theirs = nanogpt_model(path, ours.config)
-    square = ("c_attn.weight", "c_proj.weight", "c_fc.weight")  # GPT-2 keeps these transposed, nanoGPT does not
-    weights = {name: w.t() if name.endswith(square) else w for name, w in hugging_face_twin(ours).state_dict().items()}
+    # GPT-2 keeps these transposed, nanoGPT does not
+    square = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+    weights = {
+        name: w.t() if name.endswith(square) else w
+        for name, w in hugging_face_twin(ours).state_dict().items()
+    }
     theirs.load_state_dict(weights)
     return theirs
 
@@ -107,17 +125,29 @@ def hugging_face_twin(ours: TransformerLM) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     with TemporaryDirectory() as folder:
-        theirs = AutoModelForCausalLM.from_pretrained(save_hf(ours, folder), attn_implementation="sdpa").eval()
+        theirs = AutoModelForCausalLM.from_pretrained(
+            save_hf(ours, folder), attn_implementation="sdpa"
+        ).eval()
     theirs.generation_config.eos_token_id = theirs.generation_config.bos_token_id = None
     theirs.generation_config.pad_token_id = 0
     return theirs
 
 
 def hugging_face_generate(theirs: nn.Module, prompt: Tensor, n_tokens: int) -> Tensor:
-    """Sample at temperature 1 from the whole distribution, with the cache. Returns (B, T + n_tokens)."""
+    """Sample at temperature 1 from the whole distribution, with the cache.
+
+    Returns (B, T + n_tokens).
+    """
     ids = theirs.generate(
-        prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=n_tokens, do_sample=True, top_k=0, top_p=1.0
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        max_new_tokens=n_tokens,
+        do_sample=True,
+        top_k=0,
+        top_p=1.0,
     )
     if ids.shape[1] != prompt.shape[1] + n_tokens:
-        raise ValueError(f"Hugging Face's generate stopped after {ids.shape[1] - prompt.shape[1]} tokens")
+        raise ValueError(
+            f"Hugging Face's generate stopped after {ids.shape[1] - prompt.shape[1]} tokens"
+        )
     return ids

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -28,29 +29,49 @@ from .decoding import FULL_SIZE, model_of
 from .measure import Bar, Row, Settings, alternate, compare
 from .peers import gpt2_style, hugging_face_generate, hugging_face_twin
 
-N_STORIES, PYDOC_STEPS, BATCH = 400, 900, 16  # a batch of rows that torch's own product takes
+N_STORIES = 400
+PYDOC_STEPS = 900
+BATCH = 16  # rows that torch's own product takes
 LOST = Bar("≤", 0.01, "ours")
 
 
 def int8(s: Settings) -> Iterator[Row]:
-    """124M in 8 bits and in bf16, per token compared with HF's fp32, bytes, and the loss that it adds."""
+    """124M in 8 bits and in bf16, per token compared with HF's fp32, bytes, and the loss that it
+    adds.
+    """
     model = model_of(gpt2_style(ffn="gelu_tanh", **FULL_SIZE))
-    hf, small, half = hugging_face_twin(model), quantize_model(model), copy.deepcopy(model).bfloat16()
-    prompt, n, ours = torch.randint(50_257, (1, 16)), 16, {"int8": small, "bf16": half}
+    hf = hugging_face_twin(model)
+    small = quantize_model(model)
+    half = copy.deepcopy(model).bfloat16()
+    prompt = torch.randint(50_257, (1, 16))
+    n = 16
+    ours = {"int8": small, "bf16": half}
     writers: dict[str, Callable[[int], object]] = {
         name: lambda n, model=model: generate(model, prompt, n) for name, model in ours.items()
     }
     writers["HF fp32"] = lambda n: hugging_face_generate(hf, prompt, n)
-    works = {f"{name}, {m}": lambda write=write, m=m: write(m) for name, write in writers.items() for m in (1, n + 1)}
+    works = {}
+    for name, write in writers.items():
+        works[f"{name}, 1"] = partial(write, 1)
+        works[f"{name}, {n + 1}"] = partial(write, n + 1)
     seconds = alternate(works, s.rounds(10))
     per_token = {
-        name: [(a - b) / n for a, b in zip(seconds[f"{name}, {n + 1}"], seconds[f"{name}, 1"], strict=True)]
+        name: [
+            (a - b) / n
+            for a, b in zip(seconds[f"{name}, {n + 1}"], seconds[f"{name}, 1"], strict=True)
+        ]
         for name in writers
     }
     bar = Bar("≤", 0.6, holds="torch's product with int8 vectorised", here=has_int8_product())
     for name, judged in (("int8", bar), ("bf16", None)):
         values = {"ours": per_token[name], "HF fp32": per_token["HF fp32"]}
-        yield compare(f"decode, 124M, batch 1, per token, {name}", values, "HF fp32", judged, "equal weights, sampled")
+        yield compare(
+            f"decode, 124M, batch 1, per token, {name}",
+            values,
+            "HF fp32",
+            judged,
+            "equal weights, sampled",
+        )
         sizes = {"ours": [n_bytes(ours[name])], "HF fp32": [n_bytes(model)]}
         yield compare(f"weights, 124M, {name}", sizes, "HF fp32", unit="bytes")
     found = load_pretrained("storyworld")
@@ -61,11 +82,15 @@ def int8(s: Settings) -> Iterator[Row]:
 
 
 def int8_pydoc(s: Settings) -> Iterator[Row]:
-    """The nats that a model of `pydoc` loses in 8 bits, after 900 updates of the recipe; three minutes."""
+    """The nats that a model of `pydoc` loses in 8 bits, after 900 updates of the recipe; three
+    minutes.
+    """
     tokenizer = ByteTokenizer()
     training, validation = split(torch.tensor(tokenizer.encode(load_corpus("pydoc"))), 0.05)
     recipe = TrainConfig(total_steps=PYDOC_STEPS)
-    model = TransformerLM(preset("modern", vocab_size=tokenizer.vocab_size, max_seq_len=recipe.seq_len))
+    model = TransformerLM(
+        preset("modern", vocab_size=tokenizer.vocab_size, max_seq_len=recipe.seq_len)
+    )
     batches = RandomWindows(training, recipe.batch_size, recipe.seq_len, recipe.seed)
     for _ in train(model, build_optimizer(model, recipe), batches, recipe):
         pass
@@ -74,16 +99,24 @@ def int8_pydoc(s: Settings) -> Iterator[Row]:
 
 
 def lost(text: str, model: TransformerLM, windows: list[tuple[Tensor, Tensor]]) -> Iterator[Row]:
-    """The nats that 8 bits cost on windows of ids and targets, each (B, T): read at once, and as in writing."""
-    small, row = quantize_model(model), f"nats per token lost in int8, {text}"
-    for how, how_said in ((lambda m: m, "read at once"), (OneByOne, "read one by one, with the cache")):
+    """The nats that 8 bits cost on windows of ids and targets, each (B, T): read at once, and as in
+    writing.
+    """
+    small = quantize_model(model)
+    row = f"nats per token lost in int8, {text}"
+    for how, how_said in (
+        (lambda m: m, "read at once"),
+        (OneByOne, "read one by one, with the cache"),
+    ):
         full, rounded = (evaluate(how(m), windows).nats_per_token for m in (model, small))
         note = f"{full:.4f} in fp32; {n_bytes(small) / n_bytes(model):.2f} of the bytes; {how_said}"
         yield Row(row, rounded - full, "nats", bar=LOST, note=note)
 
 
 class OneByOne(nn.Module):
-    """A model that reads one token of each row after the other, through its cache, as it does when it writes."""
+    """A model that reads one token of each row after the other, through its cache, as it does when
+    it writes.
+    """
 
     def __init__(self, model: TransformerLM):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Our recipe compared with nanoGPT's published CPU recipe, on the characters of Tiny Shakespeare."""
+"""Our recipe compared with nanoGPT's published one for CPUs, on characters of Tiny Shakespeare."""
 
 import math
 import time
@@ -20,8 +20,9 @@ from tinylm_lib.training.optim import build_optimizer
 from .measure import REMEDIES, Bar, Row, Settings, compare
 from .peers import AllLogits, gpt2_style, nanogpt_model, nanogpt_optimizer, nanogpt_step
 
-# Our two runs: what differs from preset("modern"), and what from TrainConfig's defaults. "fast" reaches nanoGPT's loss
-# in as little time as possible; "good" has nanoGPT's time, which gives its total_steps, for the lowest loss.
+# Our two runs: what differs from preset("modern"), and what from TrainConfig's defaults. "fast"
+# reaches nanoGPT's loss in as little time as possible; "good" has nanoGPT's time, which gives its
+# total_steps, for the lowest loss.
 RECIPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fast": (
         {"n_heads": 2},
@@ -30,15 +31,22 @@ RECIPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "good": ({"n_layers": 3, "d_model": 192, "n_heads": 3}, {"batch_size": 16, "matrix_lr": 1e-2}),
 }
 
-# nanoGPT's README, "I only have a macbook", and its config/train_shakespeare_char.py and train.py for the rest.
+# nanoGPT's README, "I only have a macbook", and its config/train_shakespeare_char.py and train.py
+# for the rest.
 NANO = {"vocab_size": 65, "max_seq_len": 64, "n_layers": 4, "n_heads": 4, "d_model": 128}
-NANO_BATCH, NANO_STEPS, NANO_WARMUP, NANO_LR, NANO_FLOOR = 12, 2_000, 100, 1e-3, 1e-4
-# Measured once on 2 cores. The time counts without nanoGPT at hand; the loss always, unless it reaches a lower one.
-STATED_LOSS, STATED_SECONDS = 1.898, 72.0
+NANO_BATCH = 12
+NANO_STEPS = 2_000
+NANO_WARMUP = 100
+NANO_LR = 1e-3
+NANO_FLOOR = 1e-4
+# Measured once on 2 cores. The time counts without nanoGPT at hand; the loss always, unless it
+# reaches a lower one.
+STATED_LOSS = 1.898
+STATED_SECONDS = 72.0
 
 
 class Run(NamedTuple):
-    """What a run came to: seconds with its validation (without, for nanoGPT), and nats per token."""
+    """What a run came to: seconds, with validation but for nanoGPT, and nats per token."""
 
     seconds: float
     loss: float
@@ -60,7 +68,8 @@ def recipe(kind: str, seed: int, **changes: Any) -> tuple[ModelConfig, TrainConf
 
 
 def our_run(s: Settings, config: ModelConfig, settings: TrainConfig) -> Run:
-    """Train and validate; the clock starts before the model is built and stops after the whole validation split.
+    """Train and validate; the clock starts before the model is built and stops after the whole
+    validation split.
 
     The validation has the precision of the training, and windows of the model's max_seq_len.
     """
@@ -78,8 +87,12 @@ def our_run(s: Settings, config: ModelConfig, settings: TrainConfig) -> Run:
 
 
 def steps_in(s: Settings, seconds: float) -> int:
-    """How many steps of the good recipe, with the validation, fit into the time, by a short try; 5 % stay free."""
-    short, long = (our_run(s, *recipe("good", 0, total_steps=n, warmup_steps=0)).seconds for n in (5, 45))
+    """How many steps of the good recipe, with the validation, fit into the time, by a short try; 5
+    % stay free.
+    """
+    short, long = (
+        our_run(s, *recipe("good", 0, total_steps=n, warmup_steps=0)).seconds for n in (5, 45)
+    )
     per_step = (long - short) / 40
     return max(1, int((0.95 * seconds - (short - 5 * per_step)) / per_step))
 
@@ -93,16 +106,19 @@ def nanogpt_rate(step: int) -> float:
 
 
 def nanogpt_run(s: Settings, pieces: int) -> Iterator[Run]:
-    """nanoGPT's recipe in equal pieces, so that other runs go between them. Yields the time so far after each.
+    """nanoGPT's recipe in equal pieces, so that other runs go between them. Yields the time so far
+    after each.
 
-    The clock counts the 2,000 updates alone. The loss, on the whole validation split in windows of 64, comes last.
+    The clock counts the 2,000 updates alone. The loss, on the whole validation split in windows of
+    64, comes last.
     """
     training, validation = characters(s.shakespeare)
     torch.manual_seed(1337)
     config = gpt2_style(**NANO)
     model = nanogpt_model(s.nanogpt, config, bias=False).train()
     optimizer = nanogpt_optimizer(model, NANO_LR, 0.99)
-    batches, seconds = RandomWindows(training, NANO_BATCH, config.max_seq_len, 1337), 0.0
+    batches = RandomWindows(training, NANO_BATCH, config.max_seq_len, 1337)
+    seconds = 0.0
     for piece in range(pieces):
         start = time.perf_counter()
         for step in range(NANO_STEPS * piece // pieces, NANO_STEPS * (piece + 1) // pieces):
@@ -163,9 +179,19 @@ def loss_in_time(s: Settings) -> Iterator[Row]:
     peers = {"nanoGPT": [nanogpt] * len(runs)} if nanogpt else {}
     values = {name: [run.loss for run in found] for name, found in {"ours": runs, **peers}.items()}
     note = f"losses {' '.join(f'{run.loss:.3f}' for run in runs)}; {n} steps"
-    yield compare(what, values, "nanoGPT", Bar("≤", 1.60, "ours") if nanogpt else None, note, "nats")
-    seconds = {name: [run.seconds for run in found] for name, found in {"ours": runs, **peers}.items()}
-    yield compare(f"{what}: the time", seconds, "nanoGPT", Bar("≤", 1.0), f"planned for {goal.seconds:.1f} s")
+    yield compare(
+        what, values, "nanoGPT", Bar("≤", 1.60, "ours") if nanogpt else None, note, "nats"
+    )
+    seconds = {
+        name: [run.seconds for run in found] for name, found in {"ours": runs, **peers}.items()
+    }
+    yield compare(
+        f"{what}: the time",
+        seconds,
+        "nanoGPT",
+        Bar("≤", 1.0),
+        f"planned for {goal.seconds:.1f} s",
+    )
 
 
 ROWS = {"recipe": time_to_loss, "recipe-loss": loss_in_time}

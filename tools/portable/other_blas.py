@@ -1,12 +1,15 @@
-"""Lets the matrix products and the attention of PyTorch on a CPU round as those of another machine do.
+"""Lets the matrix products and the attention of PyTorch on a CPU round as those of another machine
+do.
 
-Another BLAS adds up a product in another order, so its last digits differ. Here each result moves by a random number of
-up to two eps(dtype) times |A| @ |B|, in half precision to a neighbour, forwards and backwards. The number depends on a
-seed, the shapes and the result alone, so the same product gives the same bits again. What every BLAS computes exactly
-stays as it is: sums of one term, and sums of whole numbers (or sixty-fourths) that the dtype can hold.
+Another BLAS adds up a product in another order, so its last digits differ. Here each result moves
+by a random number of up to two eps(dtype) times |A| @ |B|, in half precision to a neighbour,
+forwards and backwards. The number depends on a seed, the shapes and the result alone, so the same
+product gives the same bits again. What every BLAS computes exactly stays as it is: sums of one
+term, and sums of whole numbers (or sixty-fourths) that the dtype can hold.
 
-The environment variable TINYLM_JITTER holds the seed. With this folder on PYTHONPATH, torch itself calls `start` in
-every process that imports it, child processes and notebook kernels included (its entry points "torch.backends").
+The environment variable TINYLM_JITTER holds the seed. With this folder on PYTHONPATH, torch itself
+calls `start` in every process that imports it, child processes and notebook kernels included (its
+entry points "torch.backends").
 Source of the bound: Higham 2002, *Accuracy and Stability of Numerical Algorithms*, section 3.5.
 """
 
@@ -21,21 +24,29 @@ import torch
 from torch import Tensor
 
 EPS = 2.0  # so many eps(dtype) at most
-DIGITS = {torch.float64: 53, torch.float32: 24}  # binary digits in which sums are kept; half precision sums in fp32
+# binary digits in which sums are kept; half precision sums in fp32
+DIGITS = {torch.float64: 53, torch.float32: 24}
 BITS = {8: torch.int64, 4: torch.int32, 2: torch.int16}
 
-Factors = tuple[Tensor, Tensor, Tensor | None]  # a (..., M, K), b (..., K, N) and what is added to a @ b
+# a (..., M, K), b (..., K, N) and what is added to a @ b
+Factors = tuple[Tensor, Tensor, Tensor | None]
 
 
 def _plus(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Factors:
-    return (a if alpha == 1 else alpha * a), b, (c if beta == 1 else beta * c) if beta else None
+    if alpha != 1:
+        a = alpha * a
+    if beta == 0:
+        return a, b, None
+    return a, b, c if beta == 1 else beta * c
 
 
 def _vectors(a: Tensor, b: Tensor) -> Factors:
     return a[None], b[:, None], None
 
 
-def _matrix_and_vector(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Factors:
+def _matrix_and_vector(
+    c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Factors:
     a, b, c = _plus(c, a, b[:, None], beta=beta, alpha=alpha)
     return a, b, None if c is None else c[..., None]
 
@@ -49,8 +60,11 @@ PRODUCTS = {
     "dot": _vectors,
     "vdot": _vectors,
 }
-VARIANTS = ("mm", "mm.out", "bmm", "bmm.out", "addmm", "addmm.out", "addmm_", "baddbmm", "baddbmm.out", "baddbmm_",
-            "addmv", "addmv.out", "addmv_", "dot", "vdot")  # fmt: skip
+VARIANTS = (
+    *("mm", "mm.out", "bmm", "bmm.out"),
+    *("addmm", "addmm.out", "addmm_", "baddbmm", "baddbmm.out", "baddbmm_"),
+    *("addmv", "addmv.out", "addmv_", "dot", "vdot"),
+)
 ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 
 
@@ -60,7 +74,9 @@ def _places(n: int, dtype: torch.dtype) -> Tensor:
 
 
 def noise(like: Tensor, seed: int, *sizes: int) -> Tensor:
-    """Random numbers from -1 to 1, in the shape of `like` (...), made of its bits, places, the seed and the sizes."""
+    """Random numbers from -1 to 1, in the shape of `like` (...), made of its bits, places, the seed
+    and the sizes.
+    """
     integer, shift = (torch.int64, 32) if like.element_size() == 8 else (torch.int32, 16)
     bits = like.contiguous().view(BITS[like.element_size()]).to(integer)
     x = bits + _places(like.numel(), integer).view(like.shape)
@@ -69,7 +85,9 @@ def noise(like: Tensor, seed: int, *sizes: int) -> Tensor:
         x ^= x >> shift
         x *= factor
     x ^= x >> shift
-    return x.to(torch.promote_types(like.dtype, torch.float32)).mul_(0.5 ** (31 if shift == 16 else 63))
+    return x.to(torch.promote_types(like.dtype, torch.float32)).mul_(
+        0.5 ** (31 if shift == 16 else 63)
+    )
 
 
 def moved(result: Tensor, factors: Factors, product: Any, seed: int) -> Tensor:
@@ -86,7 +104,8 @@ def moved(result: Tensor, factors: Factors, product: Any, seed: int) -> Tensor:
     if None not in (fractions := [0 if x is None else _fraction(x) for x in factors]):
         size.masked_fill_(size < 2.0 ** (DIGITS[sums] - 2 * max(fractions)), 0)  # exact
     size.masked_fill_(~size.isfinite(), 0)
-    if result.dtype != sums:  # half precision: sums are kept in fp32, then a third go to a neighbour
+    # half precision: sums are kept in fp32, then a third go to a neighbour
+    if result.dtype != sums:
         size = result.to(sums).abs().masked_fill_(size == 0, 0) / (2 * EPS)
     unit = EPS * torch.finfo(result.dtype).eps
     return torch.addcmul(result.to(sums), noise(result, seed, *a.shape), size, value=unit)
@@ -125,23 +144,32 @@ class OtherBlas:
         kernel = self.kernels[name] = torch.library.get_kernel(f"aten::{name}", "CPU")
 
         def changed(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-            return function(lambda *a, **k: kernel.call_boxed(keyset, *a, **k), keyset, *args, **kwargs)
+            return function(
+                lambda *a, **k: kernel.call_boxed(keyset, *a, **k), keyset, *args, **kwargs
+            )
 
         self.library.impl(name, changed, "CPU", with_keyset=True, allow_override=True)
 
     def _product(self, name: str) -> Any:
-        def product(kernel: Any, keyset: Any, *args: Tensor, out: Tensor | None = None, **scalars: float) -> Tensor:
+        def product(
+            kernel: Any, keyset: Any, *args: Tensor, out: Tensor | None = None, **scalars: float
+        ) -> Tensor:
             to = {} if out is None else {"out": out}
             if not args[0].is_floating_point() or not args[-1].numel() or not args[-2].numel():
                 return kernel(*args, **scalars, **to)
-            factors = PRODUCTS[name](args[0].clone(), *args[1:], **scalars)  # the first may be written into
+            # the first may be written into
+            factors = PRODUCTS[name](args[0].clone(), *args[1:], **scalars)
             result = kernel(*args, **scalars, **to)
             plain = self.kernels["bmm" if factors[0].ndim == 3 else "mm"]
-            return result.copy_(moved(result, factors, lambda a, b: plain.call_boxed(keyset, a, b), self.seed))
+            return result.copy_(
+                moved(result, factors, lambda a, b: plain.call_boxed(keyset, a, b), self.seed)
+            )
 
         return product
 
-    def _attention(self, kernel: Any, keyset: Any, q: Tensor, k: Tensor, v: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def _attention(
+        self, kernel: Any, keyset: Any, q: Tensor, k: Tensor, v: Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
         out, _ = kernel(q, k, v, *args, **kwargs)
         moved_out, log_sum = kernel(*self._all_moved(q, k, v), *args, **kwargs)
         allowed = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool)
@@ -152,8 +180,17 @@ class OtherBlas:
         single = allowed.sum(-1, keepdim=True) <= 1  # a copy of one value, on every machine
         return out.copy_(torch.where(single, out, moved_out)), log_sum
 
-    def _attention_backward(self, kernel: Any, keyset: Any, grad: Tensor, q: Tensor, k: Tensor, v: Tensor,
-                            *args: Any, **kwargs: Any) -> Any:  # fmt: skip
+    def _attention_backward(
+        self,
+        kernel: Any,
+        keyset: Any,
+        grad: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         return kernel(*self._all_moved(grad, q, k, v), *args, **kwargs)
 
     def _all_moved(self, *tensors: Tensor) -> list[Tensor]:
@@ -178,6 +215,9 @@ started: list[OtherBlas] = []  # torch forgets kernels whose library is gone
 
 
 def start() -> None:
-    """Round differently from here on if TINYLM_JITTER holds a seed. Raises ValueError if it is not a whole number."""
+    """Round differently from here on if TINYLM_JITTER holds a seed.
+
+    Raises ValueError if it is not a whole number.
+    """
     if seed := os.environ.get("TINYLM_JITTER"):
         started.append(OtherBlas(int(seed)))

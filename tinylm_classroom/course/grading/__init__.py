@@ -1,1 +1,3 @@
-"""Grading: exercise functions out of submitted notebooks, run in processes of their own, judged in another."""
+"""Grading: exercise functions out of submitted notebooks, run in processes of their own, judged in
+another.
+"""

@@ -1,4 +1,6 @@
-"""The last attempt at an exercise, out of a notebook's cells, with everything it refers to: read, and never run."""
+"""The last attempt at an exercise, out of a notebook's cells, with everything it refers to: read,
+and never run.
+"""
 
 import ast
 import builtins
@@ -7,6 +9,7 @@ import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from IPython.core.inputtransformer2 import TransformerManager
@@ -14,17 +17,21 @@ from IPython.core.inputtransformer2 import TransformerManager
 from ...folders import PACKAGES
 from ...workshop.extract import names_from_outside
 
-MEASURES = re.compile(r"\A\s*%%(time|timeit|capture|prun)\b.*")  # cells that are Python behind their first line
+# cells that are Python behind their first line
+MEASURES = re.compile(r"\A\s*%%(time|timeit|capture|prun)\b.*")
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-TIMED = re.compile(r"^([ \t]*)%time[ \t]+(?=\w)", re.M)  # a statement that runs as if this were not there
+# a statement that runs as if this were not there
+TIMED = re.compile(r"^([ \t]*)%time[ \t]+(?=\w)", re.M)
 NOTHING = re.compile(r"\A\s*%%")
-CONFLICT = re.compile(r"^(<<<<<<< |=======$|>>>>>>> )", re.M)  # what Git leaves where two versions differ
+# what Git leaves where two versions differ
+CONFLICT = re.compile(r"^(<<<<<<< |=======$|>>>>>>> )", re.M)
 
 
 class Attempt(NamedTuple):
     """A function with its surroundings, as a text that can be run on its own.
 
-    body: the definition alone; library: what it takes from tinylm_lib, by name; problem: why there is no text.
+    body: the definition alone; library: what it takes from tinylm_lib, by name; problem: why there
+    is no text.
     python: the version that the notebook was written with, where the grader runs another one.
     """
 
@@ -36,7 +43,8 @@ class Attempt(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """One statement at the left margin: what it binds, what it looks up, and what it writes into without binding it.
+    """One statement at the left margin: what it binds, what it looks up, and what it writes into
+    without binding it.
 
     given: its cell is one of the lesson, as the course gives it to everybody.
     """
@@ -51,7 +59,8 @@ class Statement(NamedTuple):
 
 
 class Cells:
-    """All that the code cells of a notebook say, in their order there, whatever the order in which they were run.
+    """All that the code cells of a notebook say, in their order there, whatever the order in which
+    they were run.
 
     given: the texts of cells that are not the student's own.
     """
@@ -62,19 +71,27 @@ class Cells:
         self.broken: list[tuple[str, str]] = []  # the text of a cell that is not Python, and why
         for number, text in enumerate(texts):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a doubtful escape, which was said when the cell was run
+                # of a doubtful escape, which was said when the cell was run
+                warnings.simplefilter("ignore")
                 try:
                     found = _statements(_python(text))
                     self.statements += [s._replace(cell=number, given=text in given) for s in found]
-                except Exception as error:  # of a text that was made to break Python's parser, or IPython's
+                # of a text that was made to break Python's parser, or IPython's
+                except Exception as error:
                     self.broken.append((text, _said(error, text)))
 
     def attempt(self, name: str) -> Attempt | None:
-        """The last attempt at a function, None where there is only the stub; a broken one if there is no other."""
+        """The last attempt at a function, None where there is only the stub; a broken one if there
+        is no other.
+        """
         try:
             return self._attempt(name)
         except RecursionError:
-            return Attempt(problem="its functions refer to one another in a chain that is too long, or never ends")
+            return Attempt(
+                problem=(
+                    "its functions refer to one another in a chain that is too long, or never ends"
+                )
+            )
 
     def _attempt(self, name: str) -> Attempt | None:
         written = [i for i, s in enumerate(self.statements) if name in s.binds]
@@ -94,23 +111,37 @@ class Cells:
         return None
 
     def _checked_as(self, name: str) -> list[str]:
-        """The names of functions that a student gave to a check of this exercise, the last first."""
+        """The names of functions that a student gave to a check of this exercise.
+
+        The last comes first.
+        """
         return [other for exercise, other in reversed(self._checks) if exercise == name != other]
 
     @cached_property
     def _checks(self) -> list[tuple[str, str]]:
         """The names in calls like `check("softmax", mine)` that a student wrote."""
-        own = [s.node for s in self.statements if not s.given]
-        calls = [n.args for node in own for n in ast.walk(node) if isinstance(n, ast.Call) and len(n.args) == 2]
-        return [(a.value, b.id) for a, b in calls if isinstance(a, ast.Constant) and isinstance(b, ast.Name)]
+        own = _walked(s.node for s in self.statements if not s.given)
+        calls = [n.args for n in own if isinstance(n, ast.Call) and len(n.args) == 2]
+        return [
+            (a.value, b.id)
+            for a, b in calls
+            if isinstance(a, ast.Constant) and isinstance(b, ast.Name)
+        ]
 
     def answers(self, name: str, n_arguments: int) -> bool:
-        """Whether a student wrote this function here, or had it checked, although it belongs to another lesson.
+        """Whether a student wrote this function here, or had it checked, although it belongs to
+        another lesson.
 
         A function that takes another number of arguments only has the same name.
         """
-        found = [s for s in self.statements if name in s.binds and not s.given and _is_written_out(s.node)]
-        is_meant = any(_takes(s.node, n_arguments) for s in found) or name in [exercise for exercise, _ in self._checks]
+        found = [
+            s
+            for s in self.statements
+            if name in s.binds and not s.given and _is_written_out(s.node)
+        ]
+        is_meant = any(_takes(s.node, n_arguments) for s in found) or name in [
+            exercise for exercise, _ in self._checks
+        ]
         return is_meant and self.attempt(name) is not None
 
     def defines(self, name: str) -> bool:
@@ -135,16 +166,19 @@ class Cells:
         return chosen
 
     def _providers(self, name: str, cell: int) -> list[int]:
-        """The statements that make a name what it is: the last that binds it, what this starts from, what follows.
+        """The statements that make a name what it is: the last that binds it, what this starts
+        from, what follows.
 
-        A cell that needs a name and binds it means its own, although the lesson may use the name again below.
+        A cell that needs a name and binds it means its own, although the lesson may use the name
+        again below.
         """
         binding = [i for i, s in enumerate(self.statements) if name in s.binds]
         if not binding:
             if hasattr(builtins, name):
                 return []
             return [i for i, s in enumerate(self.statements) if "*" in s.binds]
-        imports = [i for i in binding if isinstance(self.statements[i].node, ast.Import)]  # torch, torch.nn
+        # torch, torch.nn
+        imports = [i for i in binding if isinstance(self.statements[i].node, ast.Import)]
         real = [i for i in binding if not _is_stub(self.statements[i].node)] or binding
         real = [i for i in real if self.statements[i].cell == cell] or real
         if real[-1] in imports:
@@ -153,33 +187,52 @@ class Cells:
         return [*self._down_to(name, real[-1]), *later]
 
     def _down_to(self, name: str, last: int) -> list[int]:
-        """The statements that bind a name up to the last one, as far back as each starts from the one before."""
+        """The statements that bind a name up to the last one, as far back as each starts from the
+        one before.
+        """
         found = [last]
         while name in _looked_up_at_once(self.statements[found[0]].node):
-            earlier = [i for i, s in enumerate(self.statements[: found[0]]) if name in s.binds and not _is_stub(s.node)]
+            earlier = [
+                i
+                for i, s in enumerate(self.statements[: found[0]])
+                if name in s.binds and not _is_stub(s.node)
+            ]
             if not earlier:
                 break
             found.insert(0, earlier[-1])
         return found
 
     def _future(self) -> list[str]:
-        found = [s for s in self.statements if isinstance(s.node, ast.ImportFrom) and s.node.module == "__future__"]
+        found = [
+            s
+            for s in self.statements
+            if isinstance(s.node, ast.ImportFrom) and s.node.module == "__future__"
+        ]
         return list(dict.fromkeys(s.text for s in found))
 
     def _library(self, chosen: list[int]) -> tuple[str, ...]:
         """What is taken from the library, by name; modules through what is looked up in them."""
         found: list[str] = []
-        used = [node for i in chosen for node in ast.walk(self.statements[i].node)]
-        for node in (self.statements[i].node for i in chosen):
+        statements = [self.statements[i].node for i in chosen]
+        used = [*_walked(statements)]
+        for node in statements:
             for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
                 where = alias.name if isinstance(node, ast.Import) else node.module or ""
                 if where.split(".")[0] in PACKAGES:
                     short = alias.asname or alias.name.split(".")[0]
-                    inside = [n.attr for n in used if isinstance(n, ast.Attribute) and _root(n) == short]
+                    inside = [
+                        n.attr for n in used if isinstance(n, ast.Attribute) and _root(n) == short
+                    ]
                     found += inside or [alias.name]
         texts = [n.value for n in used if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-        found += [package for text in texts for package in PACKAGES if text.startswith(package)]
+        for text in texts:
+            found += [package for package in PACKAGES if text.startswith(package)]
         return tuple(dict.fromkeys(found))
+
+
+def _walked(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All nodes in these."""
+    return chain.from_iterable(map(ast.walk, nodes))
 
 
 def _takes(node: ast.stmt, n_arguments: int) -> bool:
@@ -187,7 +240,9 @@ def _takes(node: ast.stmt, n_arguments: int) -> bool:
     if not isinstance(node, ast.FunctionDef):
         return False
     places = len(node.args.posonlyargs) + len(node.args.args)
-    return places - len(node.args.defaults) <= n_arguments and (n_arguments <= places or node.args.vararg is not None)
+    return places - len(node.args.defaults) <= n_arguments and (
+        n_arguments <= places or node.args.vararg is not None
+    )
 
 
 def _python(text: str) -> str:
@@ -225,7 +280,9 @@ def _parts(node: ast.stmt) -> list[ast.stmt]:
 
 
 def _segment(lines: list[str], node: ast.stmt) -> str:
-    """As ast.get_source_segment, with its decorators, and without splitting the text for each statement."""
+    """As ast.get_source_segment, with its decorators, and without splitting the text for each
+    statement.
+    """
     if decorators := getattr(node, "decorator_list", []):
         return "\n".join(lines[min(d.lineno for d in decorators) - 1 : node.end_lineno])
     own = lines[node.lineno - 1 : node.end_lineno]
@@ -235,14 +292,18 @@ def _segment(lines: list[str], node: ast.stmt) -> str:
 
 
 def _at_once(node: ast.AST) -> Iterator[ast.AST]:
-    """All parts of a statement that run when it does, in the names of the notebook: not the inside of functions."""
+    """All parts of a statement that run when it does, in the names of the notebook: not the inside
+    of functions.
+    """
     yield node
     children: Iterable[ast.AST] = ast.iter_child_nodes(node)
     if isinstance(node, ast.ClassDef):
         children = [*node.decorator_list, *node.bases]
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         children = [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]
-    elif isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+    elif isinstance(
+        node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    ):
         children = ()
     for child in children:
         yield from _at_once(child)
@@ -262,7 +323,11 @@ def _bound_at_once(node: ast.AST) -> set[str]:
 
 
 def _added_to_at_once(node: ast.AST) -> set[str]:
-    return {_root(n.target) for n in _at_once(node) if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)}
+    return {
+        _root(n.target)
+        for n in _at_once(node)
+        if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
+    }
 
 
 def _looked_up_at_once(node: ast.AST) -> set[str]:
@@ -270,12 +335,19 @@ def _looked_up_at_once(node: ast.AST) -> set[str]:
 
 
 def _changed_at_once(node: ast.AST) -> set[str]:
-    """The names of things that a statement changes: `x += 1`, `x[0] = 1`, `x.y = 1`, `x.append(1)`."""
+    """The names of things that a statement changes.
+
+    So do `x += 1`, `x[0] = 1`, `x.y = 1` and `x.append(1)`.
+    """
     changed = _added_to_at_once(node)
     for n in _at_once(node):
         if isinstance(n, ast.Subscript | ast.Attribute) and not isinstance(n.ctx, ast.Load):
             changed.add(_root(n))
-        elif isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and isinstance(n.value.func, ast.Attribute):
+        elif (
+            isinstance(n, ast.Expr)
+            and isinstance(n.value, ast.Call)
+            and isinstance(n.value.func, ast.Attribute)
+        ):
             changed.add(_root(n.value.func))
     return changed
 
@@ -288,11 +360,15 @@ def _root(node: ast.AST) -> str:
 
 def _is_written_out(node: ast.stmt) -> bool:
     """Whether it is a function, and not the stub, or a compound statement that holds one."""
-    return (isinstance(node, FUNCTION) and not _is_stub(node)) or isinstance(node, ast.If | ast.Try | ast.With)
+    return (isinstance(node, FUNCTION) and not _is_stub(node)) or isinstance(
+        node, ast.If | ast.Try | ast.With
+    )
 
 
 def _is_made(node: ast.stmt, wrapped: str = "") -> bool:
-    """Whether it may make a function of something, or only of one that it wraps: no import, no number of the lesson."""
+    """Whether it may make a function of something, or only of one that it wraps: no import, no
+    number of the lesson.
+    """
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return False
     if wrapped:
@@ -308,7 +384,11 @@ def _is_stub(node: ast.stmt) -> bool:
     return all(
         isinstance(part, ast.Pass)
         or (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
-        or (isinstance(part, ast.Raise) and part.exc is not None and "NotImplemented" in ast.unparse(part.exc))
+        or (
+            isinstance(part, ast.Raise)
+            and part.exc is not None
+            and "NotImplemented" in ast.unparse(part.exc)
+        )
         for part in node.body
     )
 
@@ -317,7 +397,10 @@ def _said(error: BaseException, text: str) -> str:
     """Why a cell is not Python, behind "its cell has"."""
     if conflict := CONFLICT.search(text):
         line = text.count("\n", 0, conflict.start()) + 1
-        return f"the conflict markers of a merge in line {line}: keep one of the two versions and delete the markers"
+        return (
+            f"the conflict markers of a merge in line {line}: keep one of the two versions and "
+            "delete the markers"
+        )
     if isinstance(error, SyntaxError):
         return f"a syntax error, line {error.lineno}: {error.msg}"
     return f"a syntax error, {type(error).__name__}: {error}"

@@ -1,9 +1,9 @@
 """The process that runs a student's code: python -m tinylm_classroom.course.grading.child
 
-It reads one JSON object from its standard input: limits, and the texts of exercises by name. For each exercise it
-writes a line of JSON to what was its standard output: the plain values that came of the probes, or why there are none.
-It decides nothing. What the student's code prints goes to the null device. The code finds the names that every kernel
-has; they do nothing here.
+It reads one JSON object from its standard input: limits, and the texts of exercises by name. For
+each exercise it writes a line of JSON to what was its standard output: the plain values that came
+of the probes, or why there are none. It decides nothing. What the student's code prints goes to the
+null device. The code finds the names that every kernel has; they do nothing here.
 """
 
 import json
@@ -40,14 +40,18 @@ def main() -> None:
     _write(channel, {"ready": True})
     for name, text in job["exercises"].items():
         found = _run(find_exercise(name), text)
-        _write(channel, {"exercise": name, **found, "touched": watch.take(), "last": still_running()})
+        _write(
+            channel, {"exercise": name, **found, "touched": watch.take(), "last": still_running()}
+        )
         if still_running():  # it would slow down the others
             break
     os._exit(0)  # not through what a student's code has registered
 
 
 def limit(*, memory: int, cpu_seconds: int, file_size: int, files: int, processes: int) -> None:
-    """Lower the limits of the operating system for this process and everything that it starts, where there are any."""
+    """Lower the limits of the operating system for this process and everything that it starts,
+    where there are any.
+    """
     try:
         import resource
     except ImportError:  # Windows
@@ -56,10 +60,13 @@ def limit(*, memory: int, cpu_seconds: int, file_size: int, files: int, processe
     statm = Path("/proc/self/statm")
     own = int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 0
     wanted = {
-        "RLIMIT_CPU": int(used.ru_utime + used.ru_stime) + 1 + cpu_seconds, "RLIMIT_FSIZE": file_size,
-        "RLIMIT_NOFILE": files, "RLIMIT_CORE": 0, **({"RLIMIT_AS": own + memory} if own else {}),
+        "RLIMIT_CPU": int(used.ru_utime + used.ru_stime) + 1 + cpu_seconds,
+        "RLIMIT_FSIZE": file_size,
+        "RLIMIT_NOFILE": files,
+        "RLIMIT_CORE": 0,
+        **({"RLIMIT_AS": own + memory} if own else {}),
         "RLIMIT_NPROC": _processes_of_this_user() + processes,
-    }  # fmt: skip
+    }
     for name, most in wanted.items():
         kind = getattr(resource, name)
         hard = resource.getrlimit(kind)[1]
@@ -69,7 +76,8 @@ def limit(*, memory: int, cpu_seconds: int, file_size: int, files: int, processe
 
 def _processes_of_this_user() -> int:
     """How many threads the limit counts already, where the system shows them."""
-    count, user = 0, os.getuid()
+    count = 0
+    user = os.getuid()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if folder.stat().st_uid == user:
@@ -91,21 +99,29 @@ def _run(exercise: Exercise, text: str) -> dict[str, Any]:
         return {"kind": type(function).__name__}
     start = time.monotonic()
     calls = calls_of(function, exercise.probes)
-    found: dict[str, Any] = {"calls": [encode_call(call) for call in calls], "again": [], "moved": []}
+    found: dict[str, Any] = {
+        "calls": [encode_call(call) for call in calls],
+        "again": [],
+        "moved": [],
+    }
     if calls[-1].ended and time.monotonic() - start < SLOW:
         found["again"] = [encode_call(call) for call in calls_of(function, exercise.probes, seed=1)]
-        others = [(i, place) for i, probe in enumerate(exercise.probes) for place in range(len(calls[i].arguments))]
+        others: list[tuple[int, int]] = []
+        for i in range(len(exercise.probes)):
+            others += [(i, place) for place in range(len(calls[i].arguments))]
         known = {at: probe for at in others if (probe := moved(exercise.probes[at[0]], at[1]))}
         found["moved"] = [
             [*at, encode_call(call)]
             for at, call in zip(known, calls_of(function, tuple(known.values())), strict=False)
-        ]  # fmt: skip
+        ]
     return found
 
 
 def _said(error: BaseException, path: Path) -> str:
     """An error of the definitions, with the student's line."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+    ]
     line = f" in the line `{frames[-1].line}`" if frames and frames[-1].line else ""
     return f"{type(error).__name__}{line}: {error}"[:1000]
 

@@ -26,7 +26,10 @@ CONFINE = [sys.executable, "-I", "-S", str(Path(__file__).with_name("confine.py"
 
 @dataclass(frozen=True)
 class Limits:
-    """What one process may use: seconds for each exercise, CPU seconds in all, bytes, and numbers."""
+    """What one process may use.
+
+    `seconds` are for each exercise, `cpu_seconds` for all; memory and files are in bytes.
+    """
 
     seconds: float = 40.0
     cpu_seconds: int = 120
@@ -41,18 +44,24 @@ class _EarlyEndError(Exception):
 
 
 def permitted() -> list[str]:
-    """What this system lets us take from a student's code, of "network", "files" and "processes"."""
+    """Which of "network", "files" and "processes" we can take from a student's code here."""
     if sys.platform != "linux":
         return []
     with TemporaryDirectory() as folder:
         command = [*_confined(Limits(), (), folder), sys.executable, "-I", "-S", "-c", ""]
-        return json.loads(subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout)["permitted"]
+        return json.loads(
+            subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout
+        )["permitted"]
 
 
 def answers(
-    submission: Submission, limits: Limits, hidden: Sequence[Path] = (), stop: threading.Event | None = None
+    submission: Submission,
+    limits: Limits,
+    hidden: Sequence[Path] = (),
+    stop: threading.Event | None = None,
 ) -> dict[str, dict]:
-    """What the processes say of each exercise. One that ends early costs only the exercise that it was at.
+    """What the processes say of each exercise. One that ends early costs only the exercise that it
+    was at.
 
     stop: once it is set, the process is ended and what has no answer yet is left out.
     """
@@ -69,16 +78,26 @@ def answers(
     return found
 
 
-def _run(texts: dict[str, str], limits: Limits, hidden: Sequence[Path], stop: threading.Event) -> Iterator[dict]:
-    """Yields what one process says, exercise by exercise. Raises _EarlyEndError when it says no more, or nonsense."""
+def _run(
+    texts: dict[str, str], limits: Limits, hidden: Sequence[Path], stop: threading.Event
+) -> Iterator[dict]:
+    """Yields what one process says, exercise by exercise.
+
+    Raises _EarlyEndError when it says no more, or nonsense.
+    """
     own = {name: value for name, value in asdict(limits).items() if name != "seconds"}
     job = json.dumps({"limits": own, "exercises": texts}).encode()
     with TemporaryDirectory(prefix="tinylm-grade-", ignore_cleanup_errors=True) as folder:
         command = [*_confined(limits, hidden, folder), sys.executable, "-m", f"{__package__}.child"]
         process = subprocess.Popen(
-            command, cwd=folder, env=_environment(folder), start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            command,
+            cwd=folder,
+            env=_environment(folder),
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         try:
             with suppress(OSError):
                 process.stdin.write(job)
@@ -102,19 +121,35 @@ def _confined(limits: Limits, hidden: Sequence[Path], folder: str) -> list[str]:
     if sys.platform != "linux":
         return []
     paths = [str(path.resolve()) for path in hidden if path.exists()]
-    options = Path(folder, "confine.json")  # the paths of a large class are too long for a command line
-    options.write_text(json.dumps({"bytes": 4 * limits.file_size, "hidden": paths, "processes": limits.processes}))
+    # the paths of a large class are too long for a command line
+    options = Path(folder, "confine.json")
+    options.write_text(
+        json.dumps({"bytes": 4 * limits.file_size, "hidden": paths, "processes": limits.processes})
+    )
     return [*CONFINE, str(options)]
 
 
 def _environment(folder: str) -> dict[str, str]:
     """What Python needs, and nothing of ours that a student's code could use."""
-    kept = {name: os.environ[name] for name in ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
+        if name in os.environ
+    }
     return kept | {
-        "HOME": folder, "USERPROFILE": folder, "TMPDIR": folder, "TEMP": folder, "LANG": "C.UTF-8",
-        "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "", "TINYLM_WORKSHOP": "off", "TINYLM_WORK": folder,
-    }  # fmt: skip
+        "HOME": folder,
+        "USERPROFILE": folder,
+        "TMPDIR": folder,
+        "TEMP": folder,
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "TINYLM_WORKSHOP": "off",
+        "TINYLM_WORK": folder,
+    }
 
 
 def _lines(process: subprocess.Popen, n: int) -> "queue.Queue[bytes]":
@@ -131,10 +166,15 @@ def _lines(process: subprocess.Popen, n: int) -> "queue.Queue[bytes]":
 
 
 def _message(
-    process: subprocess.Popen, lines: "queue.Queue[bytes]", seconds: float, stop: threading.Event, key: str
+    process: subprocess.Popen,
+    lines: "queue.Queue[bytes]",
+    seconds: float,
+    stop: threading.Event,
+    key: str,
 ) -> dict:
     """The next message, which has this key. Raises _EarlyEndError for anything else."""
-    line, deadline = None, time.monotonic() + seconds
+    line = None
+    deadline = time.monotonic() + seconds
     while line is None:
         if stop.is_set() or time.monotonic() > deadline:
             raise _EarlyEndError(f"it did not end within {seconds:.0f} s and was stopped")
@@ -158,7 +198,9 @@ def _reason(code: int) -> str:
     if code == TOO_MANY:
         return "it started too many processes and was stopped"
     number = -code if code < 0 else code - 128
-    return f"its process ended early, {f'by signal {number}' if number > 0 else f'with status {code}'}"
+    return (
+        f"its process ended early, {f'by signal {number}' if number > 0 else f'with status {code}'}"
+    )
 
 
 def _end(process: subprocess.Popen) -> None:

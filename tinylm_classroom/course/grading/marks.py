@@ -10,8 +10,10 @@ VERDICTS = ("right", "mistake", "not right", "not attempted", "could not be run"
 class Mark:
     """A verdict on one exercise of one student.
 
-    student: the name of the file or folder; lesson: two digits, or "" where it is unknown; exercise: its name, or "".
-    verdict: one of VERDICTS; a "mistake" has a name, which is in `mistake`, and what is "not right" has none.
+    student: the name of the file or folder; lesson: two digits, or "" where it is unknown;
+    exercise: its name, or "".
+    verdict: one of VERDICTS; a "mistake" has a name, which is in `mistake`, and what is "not right"
+    has none.
     says: one line of plain text: what the check says, or why it could not be run.
     touched: one line for the teacher: what the code tried to change outside of itself, or "".
     """
@@ -31,7 +33,9 @@ class Mark:
 
 
 def stopped(marks: Iterable[Mark]) -> list[tuple[Mark, list[str]]]:
-    """What could not be run, with its exercises: one entry where the same is said of several in a lesson."""
+    """What could not be run, with its exercises: one entry where the same is said of several in a
+    lesson.
+    """
     found: dict[tuple[str, str, str], tuple[Mark, list[str]]] = {}
     for mark in marks:
         if mark.verdict == "could not be run":

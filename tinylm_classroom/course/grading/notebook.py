@@ -1,10 +1,13 @@
-"""A file that was handed in as a notebook, read with suspicion: its lesson, its cells, and what is in them."""
+"""A file that was handed in as a notebook, read with suspicion: its lesson, its cells, and what is
+in them.
+"""
 
 import json
 import re
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +17,11 @@ from .attempts import CONFLICT, Attempt, Cells
 from .overlooked import SubmittedCell, overlooked
 
 NOTEBOOK_BYTES = 64 * 2**20
-CHARACTERS, STATEMENTS = 200_000, 2_000  # of all code; the longest lesson has 40,000 and 340
+CHARACTERS = 200_000  # of all code; the longest lesson has 40,000
+STATEMENTS = 2_000  # of all code; the longest lesson has 340
 LESSONS = sorted({exercise.lesson for exercise in EXERCISES.values()})
-# In a checkout the lessons have their names; where only the library is installed, any word may be one.
+# In a checkout the lessons have their names; where only the library is installed, any word may be
+# one.
 NAMES = "|".join(f"{lesson}_{lessons().get(lesson, '[a-z]+')}" for lesson in LESSONS)
 TOPIC = re.compile(rf"(?:^|[\W_])({NAMES})(?:[ _-]*(?:Copy)?\(?\d+\)?)*(?=$|[\W_])", re.IGNORECASE)
 GRADER_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -26,7 +31,9 @@ FIRST_BYTES = {
     b"PK\x03\x04": "a ZIP archive: unpack it",
     b"\x1f\x8b": "a gzip archive: unpack it",
     b"<": "a web page: ask for the notebook itself",
-    b"version https://git-lfs": "a Git LFS pointer, not the file: run git lfs pull where it comes from",
+    b"version https://git-lfs": (
+        "a Git LFS pointer, not the file: run git lfs pull where it comes from"
+    ),
 }
 
 
@@ -35,7 +42,9 @@ class UnreadableError(Exception):
 
 
 class Notebook(NamedTuple):
-    """A notebook. lesson: the one that it is of, two digits; python: the version of Python that it names, or ""."""
+    """A notebook. lesson: the one that it is of, two digits; python: the version of Python that it
+    names, or "".
+    """
 
     path: Path
     content: bytes
@@ -51,7 +60,9 @@ class Notebook(NamedTuple):
         return found | {self.lesson}.intersection(LESSONS)
 
     def attempt(self, name: str) -> Attempt | None:
-        """The attempt at an exercise; in its own lesson also one that does not count, which says why."""
+        """The attempt at an exercise; in its own lesson also one that does not count, which says
+        why.
+        """
         exercise = EXERCISES[name]
         if exercise.lesson == self.lesson:
             found = self.code.attempt(name) or overlooked(name, self.cells, self.code.given)
@@ -63,7 +74,10 @@ class Notebook(NamedTuple):
 
 
 def read_content(path: Path) -> bytes:
-    """The bytes of a file. Raises UnreadableError for a link, a pipe, and a file that is too large or protected."""
+    """The bytes of a file.
+
+    Raises UnreadableError for a link, a pipe, and a file that is too large or protected.
+    """
     if path.is_symlink():  # to a file of ours, or to another student's
         raise UnreadableError("a link, which is not followed")
     if not path.is_file():
@@ -71,7 +85,9 @@ def read_content(path: Path) -> bytes:
     try:
         size = path.stat().st_size
         if size > NOTEBOOK_BYTES:
-            raise UnreadableError(f"it has {size / 2**20:,.0f} MB, more than {NOTEBOOK_BYTES >> 20}")
+            raise UnreadableError(
+                f"it has {size / 2**20:,.0f} MB, more than {NOTEBOOK_BYTES >> 20}"
+            )
         return path.read_bytes()
     except OSError as error:
         raise UnreadableError(f"it cannot be read: {error.strerror}") from None
@@ -79,7 +95,11 @@ def read_content(path: Path) -> bytes:
 
 def looks_like_notebook(path: Path) -> bool:
     """Whether a file without the name of a notebook has the content of one."""
-    if path.suffix.casefold() not in ("", ".json", ".txt") or path.is_symlink() or not path.is_file():
+    if (
+        path.suffix.casefold() not in ("", ".json", ".txt")
+        or path.is_symlink()
+        or not path.is_file()
+    ):
         return False
     try:
         return path.stat().st_size <= NOTEBOOK_BYTES and b'"cells"' in path.read_bytes()
@@ -88,11 +108,16 @@ def looks_like_notebook(path: Path) -> bool:
 
 
 def read_notebook(path: Path, content: bytes) -> Notebook:
-    """The notebook of these bytes. Raises UnreadableError for everything else, and says what it is."""
+    """The notebook of these bytes.
+
+    Raises UnreadableError for everything else, and says what it is.
+    """
     try:
         data = json.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"it cannot be read as a notebook: it is {_what(content, error)}") from None
+        raise UnreadableError(
+            f"it cannot be read as a notebook: it is {_what(content, error)}"
+        ) from None
     cells = [*_cells(data)]
     texts = [cell.text for cell in cells if cell.kind == "code"]
     metadata = data.get("metadata")
@@ -101,7 +126,9 @@ def read_notebook(path: Path, content: bytes) -> Notebook:
     code = read_code(texts, given_cells(own or topic(path)))
     python = _inside(metadata, "language_info", "version")
     is_version = isinstance(python, str) and re.fullmatch(r"\d+\.\d+[\w.+-]{,20}", python)
-    found = Notebook(path, content, own or _lesson(path, code), cells, code, python if is_version else "")
+    found = Notebook(
+        path, content, own or _lesson(path, code), cells, code, python if is_version else ""
+    )
     if not found.lessons():
         raise UnreadableError(f"it is of lesson {own}, which has no exercises")
     return found
@@ -114,18 +141,24 @@ def _what(content: bytes, error: Exception) -> str:
         return "empty"
     if conflict := CONFLICT.search(text):
         line = text.count("\n", 0, conflict.start()) + 1
-        return f"full of the conflict markers of a merge, the first in line {line}: keep one of the two versions"
+        return (
+            f"full of the conflict markers of a merge, the first in line {line}: keep one of the "
+            "two versions"
+        )
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "text in UTF-16: save it in UTF-8"
     beginning = content.lstrip()
-    return next((says for start, says in FIRST_BYTES.items() if beginning.startswith(start)), f"not JSON ({error})")
+    return next(
+        (says for start, says in FIRST_BYTES.items() if beginning.startswith(start)),
+        f"not JSON ({error})",
+    )
 
 
 def _cells(data: Any) -> Iterator[SubmittedCell]:
     if isinstance(data, dict) and "worksheets" in data:
         raise UnreadableError(
-            f"it is a notebook of the old format {str(data.get('nbformat', 3))[:9]}, and format 4 is needed. "
-            "Open it in JupyterLab and save it, or run jupyter nbconvert --to notebook"
+            f"it is a notebook of the old format {str(data.get('nbformat', 3))[:9]}, and format 4 "
+            "is needed. Open it in JupyterLab and save it, or run jupyter nbconvert --to notebook"
         )
     cells = data.get("cells") if isinstance(data, dict) else None
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
@@ -144,7 +177,10 @@ def _inside(metadata: Any, *keys: str) -> Any:
 
 
 def read_code(texts: list[str], given: frozenset[str] = frozenset()) -> Cells:
-    """Cells of code. Raises UnreadableError for many times the code of a lesson, which could take hours to search."""
+    """Cells of code.
+
+    Raises UnreadableError for many times the code of a lesson, which could take hours to search.
+    """
     if (n := sum(map(len, texts))) > CHARACTERS:
         raise UnreadableError(f"its code has {n:,} characters, more than {CHARACTERS:,}")
     code = Cells(texts, given)
@@ -157,7 +193,7 @@ def read_code(texts: list[str], given: frozenset[str] = frozenset()) -> Cells:
 def given_cells(lesson: str, notebooks: Path = NOTEBOOKS) -> frozenset[str]:
     """The texts of a lesson's own cells of code; none where only the library is installed."""
     paths = [*notebooks.glob(f"{lesson}_*.ipynb")] if lesson else []
-    cells = [cell for path in paths for cell in _cells(json.loads(path.read_text("utf-8")))]
+    cells = chain.from_iterable(_cells(json.loads(path.read_text("utf-8"))) for path in paths)
     return frozenset(cell.text for cell in cells if cell.kind == "code")
 
 
@@ -168,8 +204,12 @@ def topic(path: Path) -> str:
 
 
 def _lesson(path: Path, code: Cells) -> str:
-    """The lesson of a notebook that does not name it: by the exercises that it has, or by the name of the file."""
-    defined = [e.lesson for name, e in EXERCISES.items() if code.defines(name) or code.attempt(name)]
+    """The lesson of a notebook that does not name it: by the exercises that it has, or by the name
+    of the file.
+    """
+    defined = [
+        e.lesson for name, e in EXERCISES.items() if code.defines(name) or code.attempt(name)
+    ]
     if defined:
         return max(LESSONS, key=defined.count)
     if found := topic(path):

@@ -1,4 +1,6 @@
-"""Where a function is that a notebook seems to lack, and why it did not count there: read, and never run."""
+"""Where a function is that a notebook seems to lack, and why it did not count there: read, and
+never run.
+"""
 
 import ast
 import re
@@ -17,13 +19,19 @@ class SubmittedCell(NamedTuple):
     text: str
 
 
-def overlooked(name: str, cells: Sequence[SubmittedCell], given: Collection[str] = ()) -> Attempt | None:
-    """An attempt whose problem is the place where a definition of this name was found, None for no such place.
+def overlooked(
+    name: str, cells: Sequence[SubmittedCell], given: Collection[str] = ()
+) -> Attempt | None:
+    """An attempt whose problem is the place where a definition of this name was found, None for no
+    such place.
 
-    given: the texts of cells that are not the student's own. A definition comes before an import, the last one first.
+    given: the texts of cells that are not the student's own. A definition comes before an import,
+    the last one first.
     """
-    places = [(number, cell) for number, cell in enumerate(cells, 1) if cell.text not in given]
-    found = [(rank, -number, why, cell) for number, cell in places for rank, why in _reasons(name, cell)]
+    found: list[tuple[int, int, str, SubmittedCell]] = []
+    for number, cell in enumerate(cells, 1):
+        if cell.text not in given:
+            found += [(rank, -number, why, cell) for rank, why in _reasons(name, cell)]
     if not found:
         return None
     _, number, why, cell = min(found)
@@ -31,7 +39,9 @@ def overlooked(name: str, cells: Sequence[SubmittedCell], given: Collection[str]
 
 
 def _reasons(name: str, cell: SubmittedCell) -> Iterator[tuple[int, str]]:
-    """Yields a rank and what a cell has of a function that does not count, as the end of a sentence about the cell."""
+    """Yields a rank and what a cell has of a function that does not count, as the end of a sentence
+    about the cell.
+    """
     definition = re.compile(rf"^[ \t]*(?:async )?def {name}\b|^{name}[ \t]*=[ \t]*lambda\b", re.M)
     first = cell.text.lstrip().partition("\n")[0][:80].strip()
     if cell.kind != "code":
@@ -39,13 +49,27 @@ def _reasons(name: str, cell: SubmittedCell) -> Iterator[tuple[int, str]]:
             yield 0, f"defines `{name}`, but it is a {cell.kind} cell. Change its type to code"
     elif first.startswith("%%"):
         if definition.search(cell.text):
-            yield 0, f"defines `{name}`, but it begins with `{first}`, so it is not run as code. Remove this line"
+            yield (
+                0,
+                (
+                    f"defines `{name}`, but it begins with `{first}`, so it is not run as code. "
+                    "Remove this line"
+                ),
+            )
     elif name in cell.text or name.replace("_", "") in cell.text.replace("_", "").casefold():
         tree = _tree(cell.text)
-        yield from ((1, why) for node in ast.walk(tree) for why in _defined(name, node, tree))
+        for node in ast.walk(tree):
+            yield from ((1, why) for why in _defined(name, node, tree))
         if re.search(rf"^[ \t]*#[# \t]*(?:async )?def {name}\b", cell.text, re.M):
-            yield 2, f"has a definition of `{name}` that is commented out. Remove the `#` in front of its lines"
-        yield from ((3, why) for node in ast.walk(tree) for why in _imported(name, node))
+            yield (
+                2,
+                (
+                    f"has a definition of `{name}` that is commented out. Remove the `#` in front "
+                    "of its lines"
+                ),
+            )
+        for node in ast.walk(tree):
+            yield from ((3, why) for why in _imported(name, node))
 
 
 def _tree(text: str) -> ast.Module:
@@ -63,19 +87,35 @@ def _defined(name: str, node: ast.AST, tree: ast.Module) -> Iterator[str]:
         if name in [part.name for part in node.body if isinstance(part, ast.FunctionDef)]:
             kind = "class" if isinstance(node, ast.ClassDef) else "function"
             yield f"defines `{name}` inside the {kind} `{node.name}`. Define it at the left margin"
-        if isinstance(node, ast.FunctionDef) and node in tree.body and _is_misspelt(node.name, name):
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node in tree.body
+            and _is_misspelt(node.name, name)
+        ):
             yield f"defines `{node.name}`, but the exercise is called `{name}`. Rename the function"
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and f"def {name}(" in node.value:
+    elif (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and f"def {name}(" in node.value
+    ):
         yield f"has a definition of `{name}` inside a string. Remove the quotation marks around it"
 
 
 def _imported(name: str, node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.ImportFrom) and name in [alias.asname or alias.name for alias in node.names]:
+    if isinstance(node, ast.ImportFrom) and name in [
+        alias.asname or alias.name for alias in node.names
+    ]:
         module = "." * node.level + (node.module or "")
-        if module.partition(".")[0] not in PACKAGES:  # lessons import from it what was written earlier
-            yield f"imports `{name}` from `{module}` instead of defining it. Write the function in a cell"
+        # lessons import from it what was written earlier
+        if module.partition(".")[0] not in PACKAGES:
+            yield (
+                f"imports `{name}` from `{module}` instead of defining it. Write the function in a "
+                "cell"
+            )
 
 
 def _is_misspelt(written: str, name: str) -> bool:
     """Whether two names differ, but only in capitals and underscores."""
-    return written != name and written.replace("_", "").casefold() == name.replace("_", "").casefold()
+    return (
+        written != name and written.replace("_", "").casefold() == name.replace("_", "").casefold()
+    )

@@ -1,4 +1,6 @@
-"""What the grader found: a table for the terminal, CSV and JSON for other programs, pages to read; see `pages`."""
+"""What the grader found: a table for the terminal, CSV and JSON for other programs, pages to read;
+see `pages`.
+"""
 
 import csv
 import io
@@ -18,7 +20,9 @@ FORMULA = ("=", "+", "-", "@")  # a spreadsheet computes a cell that begins with
 
 
 def write_report(folder: Path, pages: Pages) -> Path:
-    """Writes the tables, marks.json, a page for each student and class.html; returns the path of this last one."""
+    """Writes the tables, marks.json, a page for each student and class.html; returns the path of
+    this last one.
+    """
     mark_of_excel = "\ufeff"  # without which it reads another encoding
     _write(folder / "marks.csv", mark_of_excel + as_csv(pages.marks))
     _write(folder / "marks_table.csv", mark_of_excel + as_gradebook(pages.marks))
@@ -33,12 +37,17 @@ def as_csv(marks: Iterable[Mark]) -> str:
     """A row for each student and exercise."""
     names = [field.name for field in fields(Mark)]
     names.insert(names.index("verdict") + 1, "points")
-    shown = [replace(mark, says=unmarked(mark.says), touched=unmarked(mark.touched)) for mark in in_order(marks)]
+    shown = [
+        replace(mark, says=unmarked(mark.says), touched=unmarked(mark.touched))
+        for mark in in_order(marks)
+    ]
     return _csv([names, *([getattr(mark, name) for name in names] for mark in shown)])
 
 
 def as_gradebook(marks: Sequence[Mark]) -> str:
-    """A row for each student, the points in each exercise and in all; empty where nothing was handed in."""
+    """A row for each student, the points in each exercise and in all; empty where nothing was
+    handed in.
+    """
     lessons = {mark.lesson for mark in marks}
     exercises = [name for name, exercise in EXERCISES.items() if exercise.lesson in lessons]
     rows: dict[str, dict[str, int]] = {}
@@ -47,7 +56,15 @@ def as_gradebook(marks: Sequence[Mark]) -> str:
         if mark.points is not None:
             points[mark.exercise] = mark.points
     head = ["student", *(f"{EXERCISES[name].lesson} {name}" for name in exercises), "points"]
-    return _csv([head, *([who, *map(points.get, exercises), sum(points.values())] for who, points in rows.items())])
+    return _csv(
+        [
+            head,
+            *(
+                [who, *map(points.get, exercises), sum(points.values())]
+                for who, points in rows.items()
+            ),
+        ]
+    )
 
 
 def _csv(rows: Iterable[Sequence[object]]) -> str:
@@ -61,7 +78,9 @@ def _csv(rows: Iterable[Sequence[object]]) -> str:
 
 
 def as_table(marks: Sequence[Mark]) -> str:
-    """A line for each student, right of attempted in each lesson and in all; below them what needs a look."""
+    """A line for each student, right of attempted in each lesson and in all; below them what needs
+    a look.
+    """
     lessons = sorted({mark.lesson for mark in marks if mark.lesson})
     rows = [["student", *lessons, "all"]]
     for student in dict.fromkeys(mark.student for mark in in_order(marks)):
@@ -71,11 +90,21 @@ def as_table(marks: Sequence[Mark]) -> str:
     width = max(len(row[0]) for row in rows)
     lines = [f"{first:<{width}}" + "".join(f"{cell:>9}" for cell in rest) for first, *rest in rows]
     lines.append("\nright/attempted of all exercises; - is a lesson that was not handed in")
-    problems = [(*_place(mark, exercises), mark.says) for mark, exercises in stopped(in_order(marks))]
-    touched = [(*_place(mark, [mark.exercise]), mark.touched) for mark in in_order(marks) if mark.touched]
-    for title, found in (("could not be run", problems), ("tried to change something outside", touched)):
+    problems = [
+        (*_place(mark, exercises), mark.says) for mark, exercises in stopped(in_order(marks))
+    ]
+    touched = [
+        (*_place(mark, [mark.exercise]), mark.touched) for mark in in_order(marks) if mark.touched
+    ]
+    for title, found in (
+        ("could not be run", problems),
+        ("tried to change something outside", touched),
+    ):
         lines += [f"\n{title}:"] if found else []
-        lines += [in_a_line(f"  {' '.join(filter(None, place))}: {unmarked(says)}") for *place, says in found]
+        lines += [
+            in_a_line(f"  {' '.join(filter(None, place))}: {unmarked(says)}")
+            for *place, says in found
+        ]
     return "\n".join(lines)
 
 
@@ -97,5 +126,6 @@ def _right_of_attempted(marks: Sequence[Mark]) -> str:
 
 def _write(path: Path, text: str) -> Path:
     with whole_file(path) as file:
-        file.write(text.encode("utf-8", "backslashreplace"))  # the name of a file may hold what is not text
+        # the name of a file may hold what is not text
+        file.write(text.encode("utf-8", "backslashreplace"))
     return path

@@ -1,4 +1,6 @@
-"""Where the lessons answer: the section of each exercise, and of each mistake that a presenter's note names."""
+"""Where the lessons answer: the section of each exercise, and of each mistake that a presenter's
+note names.
+"""
 
 import re
 from pathlib import Path
@@ -10,11 +12,15 @@ from ...folders import NOTEBOOKS
 from .marks import Mark
 
 _FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
-_NAMED = re.compile(r"\(`([^`]+)`")  # in a note's usual answers: - *the answer* (`name of the mistake`): the reply
+# in a note's usual answers: - *the answer* (`name of the mistake`): the reply
+_NAMED = re.compile(r"\(`([^`]+)`")
 
 
 class Section(NamedTuple):
-    """A part of a lesson: `05 Attention`, `4. No looking ahead`, and the page with its anchor on the exported site."""
+    """A part of a lesson: `05 Attention`, `4.
+
+    No looking ahead`, and the page with its anchor on the exported site.
+    """
 
     lesson: str
     heading: str
@@ -22,26 +28,39 @@ class Section(NamedTuple):
 
 
 def find_sections(notebooks: Path = NOTEBOOKS) -> dict[tuple[str, str], Section]:
-    """The section by (number of the lesson, name of the exercise or of the mistake); empty without notebooks."""
+    """The section by (number of the lesson, name of the exercise or of the mistake); empty without
+    notebooks.
+    """
     found: dict[tuple[str, str], Section] = {}
     for path in sorted(notebooks.glob("solutions/[0-9][0-9]_*.ipynb")):
-        lesson, section, note, place = "", None, "", 0
+        lesson = ""
+        section = None
+        note = ""
+        place = 0
         for cell in nbformat.read(path, as_version=4).cells:
             tags = cell.metadata.get("tags", [])
             if "note" in tags:
                 note = cell.source
             elif cell.cell_type == "markdown" and "solution" not in tags:
-                for level, text in re.findall(r"^(#{1,6}) +(.+)", _FENCE.sub("", cell.source), re.M):
+                for level, text in re.findall(
+                    r"^(#{1,6}) "
+                    r"+(.+)",
+                    _FENCE.sub("", cell.source),
+                    re.M,
+                ):
                     lesson = text if level == "#" else lesson
                     if level == "##":
                         section = Section(lesson, text, f"{path.stem}.html#part-{place}")
                         found |= {(path.stem[:2], name): section for name in _NAMED.findall(note)}
-                    note, place = "", place + 1
+                    note = ""
+                    place = place + 1
             if section and "exercise" in tags:
                 found[path.stem[:2], cell.metadata["tinylm"]["name"]] = section
     return found
 
 
 def answer_to(mark: Mark, sections: dict[tuple[str, str], Section]) -> Section | None:
-    """The section that answers a mistake, otherwise the one of the exercise, if the lesson is known."""
+    """The section that answers a mistake, otherwise the one of the exercise, if the lesson is
+    known.
+    """
     return sections.get((mark.lesson, mark.mistake)) or sections.get((mark.lesson, mark.exercise))

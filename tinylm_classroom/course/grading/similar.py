@@ -1,4 +1,6 @@
-"""Submissions that have one text once names, comments and layout are left out of account; a list, not a verdict."""
+"""Submissions that have one text once names, comments and layout are left out of account; a list,
+not a verdict.
+"""
 
 import ast
 from collections.abc import Mapping
@@ -15,7 +17,8 @@ class Alike(NamedTuple):
 
 
 def alike(texts: Mapping[tuple[str, str], str]) -> list[Alike]:
-    """Groups of students who share the text of at least one long function, the longest text in common first.
+    """Groups of students who share the text of at least one long function, the longest text in
+    common first.
 
     texts: what was handed in for each (student, exercise).
     """
@@ -44,12 +47,20 @@ def normal_form(text: str) -> str:
 
 def _is_stub(tree: ast.Module) -> bool:
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return bool(functions) and all(isinstance(node, ast.Raise) for f in functions for node in _without_text(f.body))
+    return bool(functions) and all(_only_raises(function.body) for function in functions)
+
+
+def _only_raises(body: list[ast.stmt]) -> bool:
+    return all(isinstance(node, ast.Raise) for node in _without_text(body))
 
 
 def _without_text(body: list[ast.stmt]) -> list[ast.stmt]:
     """Statements without those that are only a constant, such as a docstring."""
-    return [node for node in body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
+    return [
+        node
+        for node in body
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    ]
 
 
 class _Normal(ast.NodeTransformer):
@@ -57,9 +68,15 @@ class _Normal(ast.NodeTransformer):
 
     def __init__(self, tree: ast.Module):
         nodes = [*ast.walk(tree)]
-        bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        bound = {
+            node.id
+            for node in nodes
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
         bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-        self.own = bound | {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        self.own = bound | {
+            node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        }
         self.numbers: dict[str, str] = {}
 
     def _named(self, name: str) -> str:
@@ -76,16 +93,20 @@ class _Normal(ast.NodeTransformer):
         return ast.arg(self._named(node.arg))
 
     def visit_keyword(self, node: ast.keyword) -> ast.keyword:
-        known = node.arg in self.numbers  # of a function of the text itself; softmax(dim=-1) keeps its dim
+        # of a function of the text itself; softmax(dim=-1) keeps its dim
+        known = node.arg in self.numbers
         return ast.keyword(self.numbers[node.arg] if known else node.arg, self.visit(node.value))
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         return self.visit(ast.Assign([node.target], node.value, lineno=0)) if node.value else None
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        node.name, node.returns, node.body = self._named(node.name), None, _without_text(node.body) or [ast.Pass()]
+        node.name = self._named(node.name)
+        node.returns = None
+        node.body = _without_text(node.body) or [ast.Pass()]
         return self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
-        node.name, node.body = self._named(node.name), _without_text(node.body) or [ast.Pass()]
+        node.name = self._named(node.name)
+        node.body = _without_text(node.body) or [ast.Pass()]
         return self.generic_visit(node)

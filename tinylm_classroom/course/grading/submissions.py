@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from ...exercises import EXERCISES
@@ -21,18 +22,30 @@ from .notebook import (
     topic,
 )
 
-PLATFORM = re.compile(r"(?<=\d)_assignsubmission_\w+$")  # Moodle appends it to a student's name and number
-IS_NOTEBOOK = re.compile(r"\.ipynb(?![a-z])", re.IGNORECASE)  # anywhere: browsers and mail programs append to names
-# What operating systems put into folders and archives, in small letters; names that begin with a dot are hidden anyway.
-OF_THE_SYSTEM = {"__macosx", "thumbs.db", "desktop.ini", "$recycle.bin", "system volume information", "@eadir"}
+# Moodle appends it to a student's name and number
+PLATFORM = re.compile(r"(?<=\d)_assignsubmission_\w+$")
+# anywhere: browsers and mail programs append to names
+IS_NOTEBOOK = re.compile(r"\.ipynb(?![a-z])", re.IGNORECASE)
+# What operating systems put into folders and archives, in small letters; names that begin with a
+# dot are hidden anyway.
+OF_THE_SYSTEM = {
+    "__macosx",
+    "thumbs.db",
+    "desktop.ini",
+    "$recycle.bin",
+    "system volume information",
+    "@eadir",
+}
 
 
 @dataclass(frozen=True)
 class Submission:
     """What a student handed in for one lesson.
 
-    attempts: by exercise, None for one that was not attempted; problem: why nothing could be read, or "".
-    taken: a remark on where it was found; files: those that it was read from; digest: of their contents.
+    attempts: by exercise, None for one that was not attempted; problem: why nothing could be read,
+    or "".
+    taken: a remark on where it was found; files: those that it was read from; digest: of their
+    contents.
     """
 
     student: str
@@ -45,25 +58,34 @@ class Submission:
 
 
 def submissions(folder: Path) -> list[Submission]:
-    """All submissions in a folder that holds a notebook or a folder for each student, in the order of their names.
+    """All submissions in a folder that holds a notebook or a folder for each student, in the order
+    of their names.
 
     Raises FileNotFoundError for a path that is not a folder, or holds nothing of a student.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder; give the one that holds the submitted notebooks")
-    found = [one for student, paths in sorted(_students(folder).items()) for one in _of_student(student, paths)]
-    found += [
-        Submission(path.name, "", problem=f"{path.name}: a link to a folder, which is not followed")
-        for path in sorted(folder.iterdir()) if path.is_symlink() and path.is_dir()
-    ]  # fmt: skip
+        raise FileNotFoundError(
+            f"{folder} is not a folder; give the one that holds the submitted notebooks"
+        )
+    found: list[Submission] = []
+    for student, paths in sorted(_students(folder).items()):
+        found += _of_student(student, paths)
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() and path.is_dir():
+            why = f"{path.name}: a link to a folder, which is not followed"
+            found.append(Submission(path.name, "", problem=why))
     if not found:
-        raise FileNotFoundError(f"{folder} holds no notebooks (*.ipynb); put one, or a folder, for each student there")
+        raise FileNotFoundError(
+            f"{folder} holds no notebooks (*.ipynb); put one, or a folder, for each student there"
+        )
     return found
 
 
 def left_out(folder: Path) -> list[str]:
-    """The names of files next to the students' that belong to nobody: no notebooks, and without a lesson's name."""
-    used = {path for paths in _students(folder).values() for path in paths}
+    """The names of files next to the students' that belong to nobody: no notebooks, and without a
+    lesson's name.
+    """
+    used = {*chain.from_iterable(_students(folder).values())}
     return [path.name for path in _files(folder) if path.parent == folder and path not in used]
 
 
@@ -80,14 +102,20 @@ def _students(folder: Path) -> dict[str, list[Path]]:
         if not is_loose:
             found.setdefault(_called(inside[0]), []).append(path)
         elif _is_notebook(path) or _is_part(path) or topic(path) or looks_like_notebook(path):
-            found.setdefault(_called(_without_lesson(path)) or _called(folder.resolve().name), []).append(path)
+            found.setdefault(
+                _called(_without_lesson(path)) or _called(folder.resolve().name), []
+            ).append(path)
     return found
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """All files below a folder but those of the system, the likeliest first; links to folders are not followed."""
+    """All files below a folder but those of the system, the likeliest first; links to folders are
+    not followed.
+    """
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not _is_of_the_system(name) and name != "earlier")
+        folders[:] = sorted(
+            name for name in folders if not _is_of_the_system(name) and name != "earlier"
+        )
         for name in sorted(names, key=lambda name: (len(name), name)):
             if not _is_of_the_system(name):
                 yield Path(place, name)
@@ -114,7 +142,9 @@ def _without_lesson(path: Path) -> str:
 
 
 def _called(name: str) -> str:
-    """A student's name from a file's or a folder's, in one form: macOS writes letters with accents in two parts."""
+    """A student's name from a file's or a folder's, in one form: macOS writes letters with accents
+    in two parts.
+    """
     name = unicodedata.normalize("NFC", PLATFORM.sub("", name))
     return "".join(c if c.isprintable() else "?" for c in name)
 
@@ -122,7 +152,9 @@ def _called(name: str) -> str:
 def _of_student(student: str, paths: list[Path]) -> Iterator[Submission]:
     """A submission for each lesson of which there is an attempt in a notebook or a kept part."""
     parts = {p.stem: p for p in paths if _is_part(p) and p.stem in EXERCISES}
-    likely = [path for path in paths if _is_notebook(path)] or [path for path in paths if looks_like_notebook(path)]
+    likely = [path for path in paths if _is_notebook(path)] or [
+        path for path in paths if looks_like_notebook(path)
+    ]
     if not likely and not parts:
         problem = f"no notebook: {_listed(paths)}"
         yield Submission(student, "", problem=problem, digest=problem)
@@ -132,11 +164,15 @@ def _of_student(student: str, paths: list[Path]) -> Iterator[Submission]:
         try:
             read.append(read_notebook(path, read_content(path)))
         except Exception as error:  # a file may hold anything, and the others must not suffer
-            why = error if isinstance(error, UnreadableError) else f"it cannot be read ({type(error).__name__})"
+            why = (
+                error
+                if isinstance(error, UnreadableError)
+                else (f"it cannot be read ({type(error).__name__})")
+            )
             unread.setdefault(topic(path), {})[path] = f"{path.name}: {why}"
     for path, problem in unread.pop("", {}).items():
         yield Submission(student, "", problem=problem, digest=problem, files=(path,))
-    known = {lesson for notebook in read for lesson in notebook.lessons()}
+    known = {*chain.from_iterable(notebook.lessons() for notebook in read)}
     for lesson in sorted({*known, *unread, *(EXERCISES[name].lesson for name in parts)}):
         here = [notebook for notebook in read if lesson in notebook.lessons()]
         here.sort(key=lambda notebook: notebook.lesson != lesson)
@@ -151,20 +187,32 @@ def _listed(paths: Sequence[Path]) -> str:
 
 
 def _of_lesson(
-    student: str, lesson: str, notebooks: list[Notebook], parts: dict[str, Path], unread: dict[Path, str]
+    student: str,
+    lesson: str,
+    notebooks: list[Notebook],
+    parts: dict[str, Path],
+    unread: dict[Path, str],
 ) -> Submission:
-    """What there is of one lesson; what has no attempt may be in one of the files that could not be read."""
+    """What there is of one lesson; what has no attempt may be in one of the files that could not be
+    read.
+    """
     attempts: dict[str, Attempt | None] = {}
     taken: dict[str, str] = {}
     problem = "; ".join(unread.values())
     digest = hashlib.sha256(b"".join(notebook.content for notebook in notebooks) + problem.encode())
     for name in (name for name, exercise in EXERCISES.items() if exercise.lesson == lesson):
-        tried = [(notebook, attempt) for notebook in notebooks if (attempt := notebook.attempt(name))]
-        found, attempts[name] = next((one for one in tried if not one[1].problem), (*tried, (None, None))[0])
+        tried = [
+            (notebook, attempt) for notebook in notebooks if (attempt := notebook.attempt(name))
+        ]
+        found, attempts[name] = next(
+            (one for one in tried if not one[1].problem), (*tried, (None, None))[0]
+        )
         if found and (len(notebooks) > 1 or found.lesson != lesson):
             taken[name] = f"from {found.path.name}"
         elif not found and name in parts:
-            taken[name] = f"from the kept part {parts[name].name}, since the notebook has no attempt"
+            taken[name] = (
+                f"from the kept part {parts[name].name}, since the notebook has no attempt"
+            )
             try:
                 content = read_content(parts[name])
                 digest.update(content)
@@ -183,4 +231,6 @@ def _part(name: str, content: bytes) -> Attempt:
     text = content.decode("utf-8", errors="replace")
     called = re.search(r'^# tinylm-part: .*"function": "(\w+)"', text, re.M)
     alias = f"\n\n{name} = {called[1]}\n" if called and called[1] != name else ""
-    return read_code([text + alias]).attempt(name) or Attempt(problem=f"the kept part does not define `{name}`")
+    return read_code([text + alias]).attempt(name) or Attempt(
+        problem=f"the kept part does not define `{name}`"
+    )

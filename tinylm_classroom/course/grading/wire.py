@@ -1,7 +1,9 @@
-"""Plain values as JSON, on the way from a process that runs a student's code to one that never does.
+"""Plain values as JSON, on the way from a process that runs a student's code to one that never
+does.
 
-Decoding builds tensors, numbers, texts, bytes, lists and dicts, nothing else; anything that is not exactly such a value
-raises ValueError. A module, a generator or a recorded part among the arguments is sent as its state.
+Decoding builds tensors, numbers, texts, bytes, lists and dicts, nothing else; anything that is not
+exactly such a value raises ValueError. A module, a generator or a recorded part among the arguments
+is sent as its state.
 """
 
 import base64
@@ -18,10 +20,20 @@ LONGEST_TEXT = 10_000  # characters of a text, bytes of a bytes object
 SENT_DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
-        torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
-        torch.uint8, torch.bool, torch.complex64, torch.complex128,
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+        torch.complex64,
+        torch.complex128,
     )
-}  # fmt: skip
+}
 
 
 def encode(value: Any) -> Any:
@@ -41,7 +53,9 @@ def encode(value: Any) -> Any:
     if type(value) is dict:
         return {"dict": [[str(key), encode(item)] for key, item in value.items()]}
     if type(value) is Raised:
-        return {"raised": [str(part)[:LONGEST_TEXT] for part in (value.kind, value.message, value.line)]}
+        return {
+            "raised": [str(part)[:LONGEST_TEXT] for part in (value.kind, value.message, value.line)]
+        }
     return {"strange": str(value.kind if type(value) is Strange else type(value).__name__)[:100]}
 
 
@@ -49,8 +63,15 @@ def _tensor(value: Tensor) -> dict:
     name = str(value.dtype).removeprefix("torch.")
     if name not in SENT_DTYPES or value.layout != torch.strided or value.device.type != "cpu":
         return encode(Strange(f"tensor of {name} on {value.device}"))
-    flat = torch.empty(value.numel(), dtype=value.dtype).copy_(value.detach().reshape(-1))  # with any strides
-    return {"tensor": [name, list(value.shape), base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode()]}
+    # with any strides
+    flat = torch.empty(value.numel(), dtype=value.dtype).copy_(value.detach().reshape(-1))
+    return {
+        "tensor": [
+            name,
+            list(value.shape),
+            base64.b64encode(flat.view(torch.uint8).numpy().tobytes()).decode(),
+        ]
+    }
 
 
 def decode(data: Any) -> Any:
@@ -58,19 +79,31 @@ def decode(data: Any) -> Any:
     if data is None or type(data) in (bool, int, float):
         return data
     (kind, inside), *more = data.items() if type(data) is dict and data else [(None, None)]
-    if more or kind not in DECODERS or type(inside) is not (str if kind in ("text", "bytes", "strange") else list):
+    if (
+        more
+        or kind not in DECODERS
+        or type(inside) is not (str if kind in ("text", "bytes", "strange") else list)
+    ):
         raise ValueError("not a plain value")
     return DECODERS[kind](inside)
 
 
 def _read_tensor(inside: list) -> Tensor:
     name, shape, text = inside
-    if name not in SENT_DTYPES or type(shape) is not list or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
+    if (
+        name not in SENT_DTYPES
+        or type(shape) is not list
+        or not all(type(n) is int and 0 <= n < 2**40 for n in shape)
+    ):
         raise ValueError("not a tensor")
     content = bytearray(base64.b64decode(text, validate=True))
     if math.prod(shape) * SENT_DTYPES[name].itemsize != len(content) or len(shape) > 64:
         raise ValueError("a tensor of another size than it says")
-    flat = torch.frombuffer(content, dtype=torch.uint8) if content else torch.empty(0, dtype=torch.uint8)
+    flat = (
+        torch.frombuffer(content, dtype=torch.uint8)
+        if content
+        else torch.empty(0, dtype=torch.uint8)
+    )
     return flat.view(SENT_DTYPES[name]).reshape(shape)
 
 
@@ -109,10 +142,19 @@ def decode_call(data: Any, arguments: tuple) -> Call:
     if not all(g is None or type(g) is Tensor for g in gradients or ()):
         raise ValueError("a gradient is a tensor")
     if data["ended"]:
-        after = tuple(_with_state(a, state) for a, state in zip(arguments, data["arguments"], strict=True))
+        after = tuple(
+            _with_state(a, state) for a, state in zip(arguments, data["arguments"], strict=True)
+        )
     else:
         after = ()
-    return Call(decode(data["result"]), after, gradients, "printed" * bool(data["printed"]), None, bool(data["ended"]))
+    return Call(
+        decode(data["result"]),
+        after,
+        gradients,
+        "printed" if data["printed"] else "",
+        None,
+        bool(data["ended"]),
+    )
 
 
 def _state(argument: Any) -> Any:
@@ -120,7 +162,10 @@ def _state(argument: Any) -> Any:
     if isinstance(argument, nn.Module):
         seen: dict[int, int] = {}
         found = [*argument.named_parameters(remove_duplicate=False)]
-        return [[name, seen.setdefault(id(p), len(seen)), p.requires_grad, encode(plain(p))] for name, p in found]
+        return [
+            [name, seen.setdefault(id(p), len(seen)), p.requires_grad, encode(plain(p))]
+            for name, p in found
+        ]
     if isinstance(argument, torch.Generator):
         return [encode(argument.get_state()), argument.initial_seed()]
     if hasattr(argument, "calls"):
@@ -152,6 +197,8 @@ def _set_parameters(module: nn.Module, state: list) -> None:
         value = decode(content)
         if type(value) is not Tensor:
             raise ValueError("a parameter is a tensor")
-        parameter = fresh.setdefault(number, nn.Parameter(value, requires_grad=learns and value.is_floating_point()))
+        parameter = fresh.setdefault(
+            number, nn.Parameter(value, requires_grad=learns and value.is_floating_point())
+        )
         owner, _, own = name.rpartition(".")
         module.get_submodule(owner).register_parameter(own, parameter)

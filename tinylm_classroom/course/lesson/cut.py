@@ -1,8 +1,10 @@
-"""Cuts an executed notebook into slides: each cell gets the slide type that JupyterLab and reveal.js know.
+"""Cuts an executed notebook into slides: each cell gets the slide type that JupyterLab and
+reveal.js know.
 
-A title or a section begins a slide. Every figure, view, trace, prediction and exercise is a subslide of its own, what
-answers a prediction comes on a key, plumbing is skipped, and a subslide that is full is followed by another one. What
-the source says with the key `slide` comes before these rules.
+A title or a section begins a slide. Every figure, view, trace, prediction and exercise is a
+subslide of its own, what answers a prediction comes on a key, plumbing is skipped, and a subslide
+that is full is followed by another one. What the source says with the key `slide` comes before
+these rules.
 """
 
 import ast
@@ -13,7 +15,8 @@ from nbformat import NotebookNode
 
 from ...views.base import MIME
 
-ROWS, LETTERS = 16, 74  # of a slide: lines of text, and the letters of a line
+ROWS = 16  # lines of text on a slide
+LETTERS = 74  # in such a line
 LEAD_ROWS = 2.6  # of a sentence that may introduce a picture on its slide
 AFTER_ROWS = 3.6  # that may stay with the picture before them
 CODE_ROW = 0.72  # of a line of text: the height of a line of code
@@ -22,11 +25,14 @@ TOOLS = {"check", "hint", "keep", "progress"}  # calls that a reader makes alone
 
 
 def cut(notebook: NotebookNode) -> None:
-    """Writes `metadata.slideshow.slide_type` of each cell; a cell without one continues the slide before it.
+    """Writes `metadata.slideshow.slide_type` of each cell; a cell without one continues the slide
+    before it.
 
     Cutting twice changes nothing.
     """
-    room, asked, led = 0.0, False, False
+    room = 0.0
+    asked = False
+    led = False
     for cell, following in zip(notebook.cells, [*notebook.cells[1:], None], strict=True):
         given = cell.metadata.get("slideshow", {}).get("slide_type")
         kind = given or _kind(cell, following, room, asked, led)
@@ -35,7 +41,12 @@ def cut(notebook: NotebookNode) -> None:
         if kind in ("skip", "notes"):
             continue
         begins = kind in ("slide", "subslide")
-        led = begins and cell.cell_type == "markdown" and rows(cell) <= LEAD_ROWS and kind == "subslide"
+        led = (
+            begins
+            and cell.cell_type == "markdown"
+            and rows(cell) <= LEAD_ROWS
+            and kind == "subslide"
+        )
         asked = is_prediction(cell) or (asked and not begins)
         room = 0 if _ends(cell) else (ROWS if begins else room) - rows(cell)
 
@@ -46,12 +57,21 @@ def rows(cell: NotebookNode) -> float:
         return _text_rows(cell.source)
     folded = _is_folded(cell) or any(map(is_rich, cell.outputs))
     code = 0 if folded else min(cell.source.count("\n") + 1, CODE_LINES + 1)
-    printed = sum(_printed(output).rstrip().count("\n") + 1 for output in cell.outputs if _printed(output))
-    return CODE_ROW * (code + printed) + 0.6 * bool(code) + 0.6 * bool(printed) + sum(map(_rich_rows, cell.outputs))
+    printed = sum(
+        _printed(output).rstrip().count("\n") + 1 for output in cell.outputs if _printed(output)
+    )
+    return (
+        CODE_ROW * (code + printed)
+        + (0.6 if code else 0)
+        + (0.6 if printed else 0)
+        + sum(map(_rich_rows, cell.outputs))
+    )
 
 
 def is_plumbing(cell: NotebookNode) -> bool:
-    """Whether a cell is left out of the slides: it only prepares, or belongs to a reader who is alone with it."""
+    """Whether a cell is left out of the slides: it only prepares, or belongs to a reader who is
+    alone with it.
+    """
     if cell.cell_type != "code":
         return cell.cell_type == "raw"
     if "check" in cell.metadata.get("tags", ()) or not cell.source.strip():
@@ -76,13 +96,17 @@ def is_prediction(cell: NotebookNode) -> bool:
     return any(view and view["module"] == "predict" for view in views)
 
 
-def _kind(cell: NotebookNode, following: NotebookNode | None, room: float, asked: bool, led: bool) -> str | None:
+def _kind(
+    cell: NotebookNode, following: NotebookNode | None, room: float, asked: bool, led: bool
+) -> str | None:
     """The slide type by the rules; None continues."""
     if is_plumbing(cell):
         return "skip"
     if cell.cell_type == "markdown" and re.match(r"##? ", cell.source):
         return "slide"
-    if cell.source.startswith("### ") or {"exercise", "solution"} & {*cell.metadata.get("tags", ())}:
+    if cell.source.startswith("### ") or {"exercise", "solution"} & {
+        *cell.metadata.get("tags", ())
+    }:
         return "subslide"
     if any(map(is_rich, cell.get("outputs", ()))):
         return None if led else "subslide"
@@ -97,7 +121,8 @@ def _kind(cell: NotebookNode, following: NotebookNode | None, room: float, asked
 
 def _text_rows(source: str) -> float:
     source = re.sub(r"\$\$.*?\$\$", "\n\n$$\n\n", source, flags=re.S)
-    source = re.sub(r"^(#+ .*)$", r"\1\n", source, flags=re.M)  # a text may begin on the line below its heading
+    # a text may begin on the line below its heading
+    source = re.sub(r"^(#+ .*)$", r"\1\n", source, flags=re.M)
     found = 0.0
     for piece in re.split(r"\n\s*\n|\n(?=\s*(?:[-*|]|\d+\.) )", source.strip()):
         words = " ".join(re.sub(r"\]\([^)]*\)|[*_`$\\]", "", piece).split())
@@ -112,14 +137,18 @@ def _printed(output: NotebookNode) -> str:
 
 
 def _rich_rows(output: NotebookNode) -> float:
-    """Of outputs without lines: a question has a height, and a line or two fit next to a picture or a card."""
+    """Of outputs without lines: a question has a height, and a line or two fit next to a picture or
+    a card.
+    """
     if not is_rich(output):
         return 0
     asked = output.data.get(MIME, {"module": ""})
     if asked["module"] != "predict":
         return ROWS - AFTER_ROWS
     data = asked["data"]
-    return 4 + _text_rows(data["question"]) + _text_rows(data["because"]) + len(data.get("items", ()))
+    return (
+        4 + _text_rows(data["question"]) + _text_rows(data["because"]) + len(data.get("items", ()))
+    )
 
 
 def _rich_rows_of(cell: NotebookNode) -> float:
@@ -137,11 +166,19 @@ def _ends(cell: NotebookNode) -> bool:
 
 def _is_call_of(statement: ast.stmt, names: set[str]) -> bool:
     call = getattr(statement, "value", None)
-    return isinstance(statement, ast.Expr) and isinstance(call, ast.Call) and getattr(call.func, "id", "") in names
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(call, ast.Call)
+        and getattr(call.func, "id", "") in names
+    )
 
 
 def _only_prepares(statement: ast.stmt) -> bool:
-    """Whether a statement imports, or calls something for its effect: `_ = torch.manual_seed(6)`."""
+    """Whether a statement imports, or calls something only for its effect.
+
+    Such a call is `_ = torch.manual_seed(6)`.
+    """
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return True
-    return isinstance(statement, ast.Assign) and [getattr(name, "id", "") for name in statement.targets] == ["_"]
+    targets = [getattr(name, "id", "") for name in getattr(statement, "targets", ())]
+    return isinstance(statement, ast.Assign) and targets == ["_"]

@@ -1,4 +1,6 @@
-"""Fourth step: a notebook runs in a fresh kernel, and what differs from run to run is taken from its outputs."""
+"""Fourth step: a notebook runs in a fresh kernel, and what differs from run to run is taken from
+its outputs.
+"""
 
 import os
 from tempfile import TemporaryDirectory
@@ -19,7 +21,8 @@ OF_A_READER = "TINYLM_WORK"  # its folder is named in what a check prints
 def execute(notebook: NotebookNode, name: str) -> float:
     """Runs the notebook in a fresh kernel and an empty folder; returns the seconds it took.
 
-    Raises: ValueError if a cell raises or does not end, the lesson leaves files behind, or nbval could not compare it.
+    Raises: ValueError if a cell raises or does not end, the lesson leaves files behind, or nbval
+    could not compare it.
     """
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         client = NotebookClient(
@@ -29,34 +32,50 @@ def execute(notebook: NotebookNode, name: str) -> float:
             record_timing=False,
             store_widget_state=False,
             coalesce_streams=True,
-            extra_arguments=["--log-level=ERROR"],  # a kernel warns of its own transport at each start
+            # a kernel warns of its own transport at each start
+            extra_arguments=["--log-level=ERROR"],
             resources={"metadata": {"path": folder}},
         )
         start = perf_counter()
         try:
-            client.execute(env={**SETTINGS, **{k: v for k, v in os.environ.items() if k != OF_A_READER}})
+            client.execute(
+                env={**SETTINGS, **{k: v for k, v in os.environ.items() if k != OF_A_READER}}
+            )
         except (CellControlSignal, DeadKernelError, TimeoutError) as error:
             raise ValueError(f"{name}: {error}") from error
-        seconds, left = perf_counter() - start, os.listdir(folder)
+        seconds = perf_counter() - start
+        left = os.listdir(folder)
     if left:
-        raise ValueError(f"{name}: leaves {left} in its folder; lessons write into a temporary folder or work/ only")
+        raise ValueError(
+            f"{name}: leaves {left} in its folder; "
+            "lessons write into a temporary folder or work/ only"
+        )
     _tidy(notebook, name)
     return seconds
 
 
 def _tidy(notebook: NotebookNode, name: str) -> None:
-    """Takes from the outputs what differs from run to run and refuses what nbval could not compare."""
+    """Takes from the outputs what differs from run to run.
+
+    Refuses what nbval could not compare.
+    """
     for cell in notebook.cells:
         outputs = cell.get("outputs", ())
         raised = any(output.output_type == "error" for output in outputs)
         if "raises-exception" in cell.metadata.get("tags", ()) and not raised:
-            raise ValueError(f"{name}: a cell tagged raises-exception does not raise any more\n{cell.source}")
+            raise ValueError(
+                f"{name}: a cell tagged raises-exception does not raise any more\n{cell.source}"
+            )
         for output in outputs:
             data = output.get("data", {})
             data.pop(WIDGET, None)
             if any(kind.startswith("image/") for kind in data):
-                raise ValueError(f"{name}: nothing compares a bare picture: use figures.display\n{cell.source}")
+                raise ValueError(
+                    f"{name}: nothing compares a bare picture: use figures.display\n{cell.source}"
+                )
             if output.get("name") == "stderr":
-                raise ValueError(f"{name}: a cell writes to stderr: {output.text.strip()}\n{cell.source}")
+                raise ValueError(
+                    f"{name}: a cell writes to stderr: {output.text.strip()}\n{cell.source}"
+                )
             if output.output_type == "error":  # its frames name the files of this machine
                 output.traceback = [f"{output.ename}: {output.evalue}"]

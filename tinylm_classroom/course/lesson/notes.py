@@ -1,9 +1,10 @@
-"""The presenter's note before a section: its one form, and the answers that it expects from a class.
+"""The presenter's note before a section: its one form, and the answers that it expects from a
+class.
 
     - *the minus is missing* (`no minus`): With a plus in both lines (1, 1) grows.
 
-Such an answer goes by the names between backticks in the brackets: what our checks call a mistake, or a choice of a
-prediction.
+Such an answer goes by the names between backticks in the brackets: what our checks call a mistake,
+or a choice of a prediction.
 """
 
 import itertools
@@ -26,14 +27,20 @@ class UsualAnswer(NamedTuple):
 
 
 def introduces(note: str, following: str) -> bool:
-    """Whether a note is about the section below it: one in the old form is about what is above it."""
+    """Whether a note is about the section below it.
+
+    A note in the old form is about what is above it.
+    """
     return note.startswith(f"**{NOTE[0]}**") and following.startswith("## ")
 
 
 def usual_answers(note: str) -> list[UsualAnswer]:
     """The answers with names that a note expects, in its order."""
     found = ANSWER.finditer(note.partition(f"**{NOTE[3]}**")[2])
-    return [UsualAnswer(frozenset(re.findall(r"`([^`]+)`", line[1].casefold())), line[0]) for line in found]
+    return [
+        UsualAnswer(frozenset(re.findall(r"`([^`]+)`", line[1].casefold())), line[0])
+        for line in found
+    ]
 
 
 def board_work(note: str) -> int:
@@ -46,6 +53,14 @@ def note_problems(cells: Sequence[Cell]) -> Iterator[tuple[int, str]]:
     for before, cell in itertools.pairwise(cells):
         heading = HEADING.match(cell.text) if cell.kind == "markdown" and not cell.tags else None
         if heading and heading[1] != UNTAUGHT:
-            said = tuple(re.findall(r"^\*\*(.+?)\*\*", before.text, re.MULTILINE)) if "note" in before.tags else ()
+            said: tuple[str, ...] = ()
+            if "note" in before.tags:
+                said = tuple(re.findall(r"^\*\*(.+?)\*\*", before.text, re.MULTILINE))
             if said != NOTE:
-                yield cell.line, f"a note with {', '.join(NOTE)} must be directly before this section, not {said}"
+                yield (
+                    cell.line,
+                    (
+                        f"a note with {', '.join(NOTE)} must be directly before this section, "
+                        f"not {said}"
+                    ),
+                )

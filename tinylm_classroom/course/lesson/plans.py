@@ -1,7 +1,8 @@
 """How long a lesson takes to teach, computed, and what of it fits into 50, 80 and 110 minutes.
 
-A section takes its words at a speaking pace and some minutes for each thing that is looked at; an exercise takes the
-minutes that its header states. Drawings and questions of the notes come on top. All are estimates.
+A section takes its words at a speaking pace and some minutes for each thing that is looked at; an
+exercise takes the minutes that its header states. Drawings and questions of the notes come on top.
+All are estimates.
 """
 
 import ast
@@ -13,14 +14,18 @@ from .notes import board_work
 from .read import HEADING, PLANS, UNTAUGHT, Cell
 
 WORDS_PER_MINUTE = 130
-# Minutes for each call: a picture, a prediction with its vote, a view that is moved, a shape trace, the library's code.
+# Minutes for each call: a picture, a prediction with its vote, a view that is moved, a shape trace,
+# the library's code.
 CALLS = {"predict": 2.0, "control": 2.0, "trace": 1.0, "show": 1.0}
-FIGURE, VIEW, CODE = 1.0, 2.0, 0.25
+FIGURE = 1.0
+VIEW = 2.0
+CODE = 0.25
 PLUMBING = {"exercise", "check", "solution"}
 
 
 class Part(NamedTuple):
-    """A section or an exercise of a lesson: its name, its minutes and the shortest plan that contains it.
+    """A section or an exercise of a lesson: its name, its minutes and the shortest plan that
+    contains it.
 
     board: how many drawings and questions the note of a section suggests.
     """
@@ -35,7 +40,9 @@ class Part(NamedTuple):
 def parts(cells: Sequence[Cell]) -> list[Part]:
     """The sections of a lesson, each followed by its exercises, from the title on."""
     found: list[Part] = []
-    names, groups, boards = [""], [[]], [0]
+    names = [""]
+    groups = [[]]
+    boards = [0]
     for before, cell in zip([cells[0], *cells], cells, strict=False):
         if cell.kind == "markdown" and not cell.tags and (heading := HEADING.search(cell.text)):
             names.append(heading[1])
@@ -45,12 +52,17 @@ def parts(cells: Sequence[Cell]) -> list[Part]:
     for name, group, board in zip(names, groups, boards, strict=True):
         if name == UNTAUGHT:
             continue
-        plan = max((cell.meta["plan"] for cell in group if "plan" in cell.meta and not cell.tags), default=PLANS[0])
+        plan = max(
+            (cell.meta["plan"] for cell in group if "plan" in cell.meta and not cell.tags),
+            default=PLANS[0],
+        )
         found.append(Part(name or "Title", max(1, round(sum(map(_minutes, group)))), plan, board))
         for cell in group:
             if "exercise" in cell.tags:
                 own = max(plan, cell.meta.get("plan", PLANS[0]))
-                found.append(Part(f"`{cell.meta['name']}`", cell.meta["minutes"], own, is_exercise=True))
+                found.append(
+                    Part(f"`{cell.meta['name']}`", cell.meta["minutes"], own, is_exercise=True)
+                )
     return found
 
 
@@ -61,28 +73,51 @@ def plan_minutes(taught: Sequence[Part]) -> dict[int, int]:
 
 def plan_table(taught: Sequence[Part]) -> str:
     """The plans as a table in Markdown, for the presenter."""
-    lines = [f"| part | {' | '.join(f'{plan} minutes' for plan in PLANS)} |", "|---|" + "---|" * len(PLANS)]
+    lines = [
+        f"| part | {' | '.join(f'{plan} minutes' for plan in PLANS)} |",
+        "|---|" + "---|" * len(PLANS),
+    ]
     for part in taught:
         name = f"exercise {part.name}" if part.is_exercise else part.name
-        lines.append(f"| {name} | {' | '.join(str(part.minutes) if part.plan <= plan else '' for plan in PLANS)} |")
+        lines.append(
+            f"| {name} | "
+            f"{' | '.join(str(part.minutes) if part.plan <= plan else '' for plan in PLANS)} |"
+        )
     sums = plan_minutes(taught)
     lines.append(f"| **together** | {' | '.join(f'**{minutes}**' for minutes in sums.values())} |")
     board = [sum(part.board for part in taught if part.plan <= plan) for plan in PLANS]
     if any(board):
-        lines.append(f"| on top, a minute for each *Draw* and *Ask* | {' | '.join(map(str, board))} |")
-    long = [f"The plan for {plan} minutes is too long by {sums[plan] - plan}." for plan in PLANS if sums[plan] > plan]
+        lines.append(
+            f"| on top, a minute for each *Draw* and *Ask* | {' | '.join(map(str, board))} |"
+        )
+    long = [
+        f"The plan for {plan} minutes is too long by {sums[plan] - plan}."
+        for plan in PLANS
+        if sums[plan] > plan
+    ]
     said = "All minutes are estimates, computed from words, pictures, predictions and exercises."
     return "\n".join(["**Plans.** " + " ".join([said, *long]), "", *lines])
 
 
 def _minutes(cell: Cell) -> float:
-    if cell.meta.get("slide") == "skip" or (cell.tags and cell.kind == "markdown") or PLUMBING & set(cell.tags):
+    if (
+        cell.meta.get("slide") == "skip"
+        or (cell.tags and cell.kind == "markdown")
+        or PLUMBING & set(cell.tags)
+    ):
         return 0.0
     if cell.kind == "markdown":
         text = cell.text.partition(f"\n## {UNTAUGHT}\n")[0]
         return len(re.sub(r"\$+[^$]*\$+|`[^`]*`", " formula ", text).split()) / WORDS_PER_MINUTE
     tree = ast.parse(cell.text)
-    called = [ast.unparse(node.func).split(".") for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    looked_at = sum(CALLS.get(name[-1], 0.0) + VIEW * name[-1].endswith("_view") for name in called)
-    looked_at += FIGURE * any(name[0] in ("figures", "plt") for name in called)
-    return looked_at + CODE * ("source-hidden" not in cell.tags)
+    called = [
+        ast.unparse(node.func).split(".") for node in ast.walk(tree) if isinstance(node, ast.Call)
+    ]
+    minutes = 0.0
+    for name in called:
+        minutes += VIEW if name[-1].endswith("_view") else CALLS.get(name[-1], 0.0)
+    if any(name[0] in ("figures", "plt") for name in called):
+        minutes += FIGURE
+    if "source-hidden" not in cell.tags:
+        minutes += CODE
+    return minutes

@@ -1,21 +1,25 @@
 """First step: a source in the percent format becomes the cells of a lesson.
 
-    # %% [markdown] plan=80                         a section that a class of 50 minutes leaves out; 110: also one of 80
+    # %% [markdown] plan=80              a section that a class of 50 minutes leaves out;
+                                         110: also one of 80
     # %% tags=["exercise"] name="softmax" minutes=10 difficulty=2 plan=80
-    # %% [markdown] slide="say"                     said, not shown: on a slide it is in the speaker's notes
-    # %% evidence="heads-removed"                   what each sentence marked [[heads-removed]] rests on
-    # %% rows=["S0-13"]                             a claim of the documents this course grew from, covered by this cell
-    # %% tags=["check"]                             comes after its exercise
-    # %% [markdown] tags=["solution"]               in the solution notebook only: the explanation
-    # %% [markdown] tags=["note"]                   for the presenter: in the solution notebook only, slide type notes
-    # %% tags=["signature"]                         its figure is the lesson's picture on the site, not the first one
-    # %% tags=["source-hidden"]                     the code is folded, its output is not
-    # %% tags=["raises-exception"]                  must raise, in the build and under nbval
-    # %% tags=["nbval-ignore-output"]               at most one output cell in ten
+    # %% [markdown] slide="say"          said, not shown: on a slide it is in the speaker's notes
+    # %% evidence="heads-removed"        what each sentence marked [[heads-removed]] rests on
+    # %% rows=["S0-13"]                  a claim of the documents this course grew from,
+                                         covered by this cell
+    # %% tags=["check"]                  comes after its exercise
+    # %% [markdown] tags=["solution"]    in the solution notebook only: the explanation
+    # %% [markdown] tags=["note"]        for the presenter: in the solution notebook only,
+                                         slide type notes
+    # %% tags=["signature"]              its figure is the lesson's picture on the site,
+                                         not the first one
+    # %% tags=["source-hidden"]          the code is folded, its output is not
+    # %% tags=["raises-exception"]       must raise, in the build and under nbval
+    # %% tags=["nbval-ignore-output"]    at most one output cell in ten
 
-An exercise holds its solution between the lines `# SOLUTION` and `# END`; a student gets `raise NotImplementedError`.
-In other cells of more than 12 lines a slide shows the lines between `# ESSENTIAL` and `# END`. `rules` says what else a
-source must keep to.
+An exercise holds its solution between the lines `# SOLUTION` and `# END`; a student gets
+`raise NotImplementedError`. In other cells of more than 12 lines a slide shows the lines between
+`# ESSENTIAL` and `# END`. `rules` says what else a source must keep to.
 """
 
 import re
@@ -28,10 +32,14 @@ import jupytext
 FILE_NAME = re.compile(r"(\d\d)_([a-z]+)\.py")
 HEADER = re.compile(r"# %%(?= |$)")
 HEADING = re.compile(r"^## (.+?) *$", re.MULTILINE)
-SUMMARY, UNTAUGHT = "What you have now", "Sources"  # sections that every lesson ends with
+# The sections that every lesson ends with.
+SUMMARY = "What you have now"
+UNTAUGHT = "Sources"
 EVIDENCE_MARK = re.compile(r" ?\[\[([a-z][a-z0-9-]*)\]\]")
 PLANS = (50, 80, 110)
-SOLUTION, ESSENTIAL, END = "# SOLUTION", "# ESSENTIAL", "# END"
+SOLUTION = "# SOLUTION"
+ESSENTIAL = "# ESSENTIAL"
+END = "# END"
 SOLUTION_BLOCK = re.compile(rf"^( *){SOLUTION}\n(.*?)^ *{END}$", re.MULTILINE | re.DOTALL)
 
 
@@ -52,7 +60,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson as its source says it: its name `NN_topic`, its number `NN`, its topic and its cells in order."""
+    """A lesson as its source says it: its name `NN_topic`, its number `NN`, its topic and its cells
+    in order.
+    """
 
     name: str
     number: str
@@ -78,23 +88,32 @@ def read_lesson(path: Path) -> Lesson:
     for node in nodes:
         node.metadata.pop("lines_to_next_cell", None)  # jupytext's own note
     both = zip(lines, nodes, strict=True)
-    cells = tuple(Cell(line, node.cell_type, node.source, dict(node.metadata)) for line, node in both)
+    cells = tuple(
+        Cell(line, node.cell_type, node.source, dict(node.metadata)) for line, node in both
+    )
     return Lesson(path.stem, named[1], named[2], cells)
 
 
 def stub(text: str) -> str:
-    """The code of an exercise as a student gets it: `raise NotImplementedError` for each solution block."""
+    """The code of an exercise as a student gets it: `raise NotImplementedError` for each solution
+    block.
+    """
     return SOLUTION_BLOCK.sub(r"\1raise NotImplementedError", text)
 
 
 def solved(text: str) -> str:
     """The code of a cell, an exercise with its solution, without the marker lines."""
-    return "\n".join(line for line in text.split("\n") if line.strip() not in (SOLUTION, ESSENTIAL, END))
+    return "\n".join(
+        line for line in text.split("\n") if line.strip() not in (SOLUTION, ESSENTIAL, END)
+    )
 
 
 def essential(text: str) -> list[list[int]]:
-    """The first and the last of each group of essential lines, counted from 1 without the marker lines."""
-    found, n_lines = [], 0
+    """The first and the last of each group of essential lines, counted from 1 without the marker
+    lines.
+    """
+    found = []
+    n_lines = 0
     for line in map(str.strip, text.split("\n")):
         if line == ESSENTIAL:
             found.append([n_lines + 1, n_lines])

@@ -1,9 +1,10 @@
 """Second step: what a source must keep to, as problems that each name a line and the way to fix it.
 
-Headers have known tags and keys. No `show(...)` of a thing comes before the exercise of its name. Each sentence on what
-a part is for names the cell whose experiment could refute it:
+Headers have known tags and keys. No `show(...)` of a thing comes before the exercise of its name.
+Each sentence on what a part is for names the cell whose experiment could refute it:
 
-    # %% evidence="heads-removed"          a code cell that can fail: an assert, a check, or what `measured` prints
+    # %% evidence="heads-removed"          a code cell that can fail: an assert, a check,
+                                           or what `measured` prints
     # - Without this head most quotations are wrong. [[heads-removed]]
 """
 
@@ -38,17 +39,33 @@ KEYS = {
     **dict.fromkeys(("minutes", "difficulty", "plan"), int),
 }
 TAGS = {
-    "code": ("exercise", "check", "solution", "signature", "source-hidden", "raises-exception", "nbval-ignore-output"),
+    "code": (
+        "exercise",
+        "check",
+        "solution",
+        "signature",
+        "source-hidden",
+        "raises-exception",
+        "nbval-ignore-output",
+    ),
     "markdown": ("solution", "note"),
 }
 SLIDES = ("slide", "subslide", "fragment", "skip", "say")
 BANNED = {
     r"\bclear_output\b": "nbval cannot compare clear_output: print the final state once",
-    r"\bdisplay_id\b|\bupdate_display\b": "nbval cannot compare display updates: display the final state once",
-    r"\bimport tqdm\b|\bfrom tqdm import\b": "a bare tqdm prints its speed: use `from tqdm.auto import tqdm`",
-    r"\bset_matplotlib_formats\b|['\"]svg['\"]": "an untrusted notebook shows no SVG: use figures.display",
+    r"\bdisplay_id\b|\bupdate_display\b": (
+        "nbval cannot compare display updates: display the final state once"
+    ),
+    r"\bimport tqdm\b|\bfrom tqdm import\b": (
+        "a bare tqdm prints its speed: use `from tqdm.auto import tqdm`"
+    ),
+    r"\bset_matplotlib_formats\b|['\"]svg['\"]": (
+        "an untrusted notebook shows no SVG: use figures.display"
+    ),
 }
-MAX_LINES, MEDIAN_LINES, SLIDE_LINES = 25, 6, 12
+MAX_LINES = 25
+MEDIAN_LINES = 6
+SLIDE_LINES = 12
 RUNS = re.compile(r"Runs\*? in about \d+ s\b")
 TEACHES = re.compile(r"Teaches\*? in about (\d+) minutes?(?:, plus (\d+) of exercises)?\.")
 # What a part of a model is for, what can be left out, what holds in general.
@@ -65,18 +82,27 @@ def check_rules(lesson: Lesson) -> None:
     """Raises ValueError with one line per problem: file, line, what is wrong and how to fix it."""
     found = grammar_problems(lesson)
     if not found:
-        found = sorted([*title_problems(lesson.cells[0].text, parts(lesson.cells)), *claim_problems(lesson.cells)])
+        found = sorted(
+            [
+                *title_problems(lesson.cells[0].text, parts(lesson.cells)),
+                *claim_problems(lesson.cells),
+            ]
+        )
     if found:
         raise ValueError("\n".join(f"{lesson.name}.py:{line}: {text}" for line, text in found))
 
 
 def grammar_problems(lesson: Lesson) -> list[Problem]:
-    """All that is outside the grammar, as (line, what and how to fix it), in the order of the lines."""
+    """All that is outside the grammar, as (line, what and how to fix it), in the order of the
+    lines.
+    """
     cells = lesson.cells
-    found = [problem for cell in cells for problem in _header_problems(cell)]
+    found: list[Problem] = []
+    for cell in cells:
+        found += _header_problems(cell)
     if not found:  # the rules below rely on well-formed headers
-        rules = (_block_problems, _banned_problems, _code_problems)
-        found = [problem for cell in cells for rule in rules for problem in rule(cell)]
+        for cell in cells:
+            found += [*_block_problems(cell), *_banned_problems(cell), *_code_problems(cell)]
         found += [*_title_problems(lesson), *_order_problems(cells), *_length_problems(cells)]
         found = found or [*_spoiler_problems(cells)]
     return sorted(found)
@@ -84,7 +110,10 @@ def grammar_problems(lesson: Lesson) -> list[Problem]:
 
 def claim_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
     """The marks without a cell, the cells without a mark and those that could refute nothing."""
-    marks = [(cell, name) for cell in cells if cell.kind == "markdown" for name in EVIDENCE_MARK.findall(cell.text)]
+    marks: list[tuple[Cell, str]] = []
+    for cell in cells:
+        if cell.kind == "markdown":
+            marks += [(cell, name) for name in EVIDENCE_MARK.findall(cell.text)]
     named = [cell for cell in cells if "evidence" in cell.meta]
     names = [cell.meta["evidence"] for cell in named]
     for cell, name in marks:
@@ -94,27 +123,46 @@ def claim_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
         if names.count(name) > 1:
             yield cell.line, f"give the evidence a name of its own: {name!r} is taken"
         if name not in {mark for _, mark in marks}:
-            yield cell.line, f"no claim names the evidence {name!r}: add [[{name}]] to the sentence, or remove the key"
+            yield (
+                cell.line,
+                (
+                    f"no claim names the evidence {name!r}: add [[{name}]] to the sentence, or "
+                    "remove the key"
+                ),
+            )
         if not refutes(cell):
-            yield cell.line, f"the evidence {name!r} must be able to fail: add an assert of what is claimed"
+            yield (
+                cell.line,
+                f"the evidence {name!r} must be able to fail: add an assert of what is claimed",
+            )
 
 
 def refutes(cell: Cell) -> bool:
     """Whether the cell is in both copies and fails, or reports, where its claim is false.
 
-    What depends on the reader's machine is not asserted: `measured` prints it, and the reader judges.
+    What depends on the reader's machine is not asserted: `measured` prints it, and the reader
+    judges.
     """
     if cell.kind != "code" or {"solution", "note"} & set(cell.tags):
         return False
     nodes = list(ast.walk(ast.parse(cell.text)))
     named = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
     fails = any(isinstance(node, ast.Assert | ast.Raise) for node in nodes)
-    return "check" in cell.tags or fails or "measured" in named or any(name.startswith("assert_") for name in named)
+    return (
+        "check" in cell.tags
+        or fails
+        or "measured" in named
+        or any(name.startswith("assert_") for name in named)
+    )
 
 
 def without_evidence(cells: Sequence[Cell]) -> list[Problem]:
-    """Each bullet of the summary, and each paragraph that says what a part is for, without a mark."""
-    found, section = [], ""
+    """What claims something without a mark.
+
+    Each bullet of the summary claims, and each paragraph that says what a part is for.
+    """
+    found = []
+    section = ""
     for cell in cells:
         for text in re.split(r"\n\n+|\n(?=- |## )", cell.text) if cell.kind == "markdown" else ():
             section = last_heading(text, section)
@@ -130,8 +178,10 @@ def title_problems(title: str, taught: Sequence[Part]) -> Iterator[Problem]:
     talk = sum(part.minutes for part in taught) - exercises
     found = TEACHES.search(" ".join(title.split()))
     if not found or (int(found[1]), int(found[2] or 0)) != (talk, exercises):
+        minutes = "minutes" if talk > 1 else "minute"
         more = f", plus {exercises} of exercises" if exercises else ""
-        yield 1, f"say in the title cell `*Teaches* in about {talk} minute{'s' * (talk > 1)}{more}.`, as computed"
+        says = f"`*Teaches* in about {talk} {minutes}{more}.`"
+        yield 1, f"say in the title cell {says}, as computed"
 
 
 def _header_problems(cell: Cell) -> Iterator[Problem]:
@@ -144,7 +194,10 @@ def _header_problems(cell: Cell) -> Iterator[Problem]:
     known = TAGS.get(cell.kind, ())
     for tag in cell.tags:
         if tag not in known:
-            yield cell.line, f"unknown tag {tag!r} for a {cell.kind} cell; known tags: {', '.join(known)}"
+            yield (
+                cell.line,
+                f"unknown tag {tag!r} for a {cell.kind} cell; known tags: {', '.join(known)}",
+            )
     if cell.kind not in TAGS:
         yield cell.line, f"make it a code or a markdown cell, not {cell.kind}"
     if cell.meta.get("slide", SLIDES[0]) not in SLIDES:
@@ -153,26 +206,38 @@ def _header_problems(cell: Cell) -> Iterator[Problem]:
 
 
 def _fact_problems(cell: Cell) -> Iterator[str]:
-    facts, exercise = cell.meta, "exercise" in cell.tags
+    facts = cell.meta
+    exercise = "exercise" in cell.tags
     if exercise and not {"name", "minutes", "difficulty"} <= facts.keys():
         yield 'an exercise needs all three: name="softmax" minutes=10 difficulty=2'
     if not exercise and {"name", "difficulty"} & facts.keys():
         yield 'only an exercise has a name and a difficulty: remove them or add tags=["exercise"]'
     if not exercise and "minutes" in facts:
         yield "minutes belong to an exercise; those of a section are computed"
-    if "plan" in facts and (facts["plan"] not in PLANS[1:] or not (exercise or re.search("^## ", cell.text, re.M))):
-        yield f"plan is {PLANS[1]} or {PLANS[2]}, of an exercise or of the cell with the heading of a section"
+    if "plan" in facts and (
+        facts["plan"] not in PLANS[1:] or not (exercise or re.search("^## ", cell.text, re.M))
+    ):
+        yield (
+            f"plan is {PLANS[1]} or {PLANS[2]}, of an exercise or of the cell with the heading of "
+            "a section"
+        )
     if not 1 <= facts.get("difficulty", 1) <= 5 or facts.get("minutes", 1) < 1:
         yield "difficulty goes from 1 to 5, minutes from 1 up"
 
 
 def _block_problems(cell: Cell) -> Iterator[Problem]:
     exercise = "exercise" in cell.tags
-    marks = [line for line in map(str.strip, cell.text.split("\n")) if line in (SOLUTION, ESSENTIAL, END)]
+    marks = [
+        line for line in map(str.strip, cell.text.split("\n")) if line in (SOLUTION, ESSENTIAL, END)
+    ]
     blocks = [block[2].strip() for block in SOLUTION_BLOCK.finditer(cell.text)]
     if ESSENTIAL in marks:
         n_lines = sum(last - first + 1 for first, last in essential(cell.text))
-        if exercise or marks != [ESSENTIAL, END] * (len(marks) // 2) or not 1 <= n_lines <= SLIDE_LINES:
+        if (
+            exercise
+            or marks != [ESSENTIAL, END] * (len(marks) // 2)
+            or not 1 <= n_lines <= SLIDE_LINES
+        ):
             allowed = f"1 to {SLIDE_LINES} lines of a cell that is not an exercise"
             yield cell.line, f"between `{ESSENTIAL}` and `{END}` may be {allowed}"
     elif marks != [SOLUTION, END] * len(blocks):
@@ -191,10 +256,22 @@ def _length_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
     code = [cell for cell in cells if cell.kind == "code"]
     for cell in code:
         if _length(cell) > MAX_LINES:
-            yield cell.line, f"split the cell: it has {_length(cell)} lines, and at most {MAX_LINES} are read in one go"
+            yield (
+                cell.line,
+                (
+                    f"split the cell: it has {_length(cell)} lines, and at most {MAX_LINES} are "
+                    "read in one go"
+                ),
+            )
     middle = median(map(_length, code)) if code else 0
     if middle > MEDIAN_LINES:
-        yield 1, f"split the code cells: the median is {middle:g} lines, and small cells have at most {MEDIAN_LINES}"
+        yield (
+            1,
+            (
+                f"split the code cells: the median is {middle:g} lines, and small cells have at "
+                f"most {MEDIAN_LINES}"
+            ),
+        )
 
 
 def _banned_problems(cell: Cell) -> Iterator[Problem]:
@@ -207,34 +284,57 @@ def _code_problems(cell: Cell) -> Iterator[Problem]:
     if cell.kind != "code":
         return
     try:
-        tree, _ = ast.parse(cell.text), ast.parse(stub(cell.text))
+        tree = ast.parse(cell.text)
+        _ = ast.parse(stub(cell.text))
     except SyntaxError as error:
-        yield cell.line + (error.lineno or 1), f"write plain Python, without magics and shell lines ({error.msg})"
+        yield (
+            cell.line + (error.lineno or 1),
+            f"write plain Python, without magics and shell lines ({error.msg})",
+        )
         return
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(cell.text).readline) if t.type != tokenize.COMMENT]
+    tokens = [
+        t
+        for t in tokenize.generate_tokens(io.StringIO(cell.text).readline)
+        if t.type != tokenize.COMMENT
+    ]
     for token, following in itertools.pairwise(tokens):
         if token.string == ";" and not following.string.strip():
-            yield cell.line + token.start[0], "remove the `;` at the end: nbval shows the value; hide it with `_ = ...`"
-    if "name" in cell.meta and cell.meta["name"] not in [getattr(node, "name", None) for node in tree.body]:
+            yield (
+                cell.line + token.start[0],
+                "remove the `;` at the end: nbval shows the value; hide it with `_ = ...`",
+            )
+    defined = [getattr(node, "name", None) for node in tree.body]
+    if "name" in cell.meta and cell.meta["name"] not in defined:
         yield cell.line, f"define {cell.meta['name']} in the exercise of that name"
 
 
 def _title_problems(lesson: Lesson) -> Iterator[Problem]:
-    first, heading = lesson.cells[0], f"# {lesson.number} {lesson.topic.capitalize()}"
+    first = lesson.cells[0]
+    heading = f"# {lesson.number} {lesson.topic.capitalize()}"
     if first.kind != "markdown" or first.text.split("\n")[0].strip() != heading:
         yield 1, f"begin with a markdown cell whose first line is `{heading}`"
     if not RUNS.search(" ".join(first.text.split())):
-        yield 1, "say in the title cell how long the lesson runs: `*Runs* in about 20 s on two cores.`"
+        yield (
+            1,
+            (
+                "say in the title cell how long the lesson runs: "
+                "`*Runs* in about 20 s on two cores.`"
+            ),
+        )
 
 
 def _order_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
-    names, waiting = set(), None
+    names = set()
+    waiting = None
     for cell in cells:
         if "exercise" in cell.tags:
             if waiting:
                 break
             if cell.meta["name"] in names:
-                yield cell.line, f"give the exercise a name of its own: {cell.meta['name']!r} is taken"
+                yield (
+                    cell.line,
+                    f"give the exercise a name of its own: {cell.meta['name']!r} is taken",
+                )
             names.add(cell.meta["name"])
             waiting = cell
         elif "check" in cell.tags:
@@ -253,7 +353,11 @@ def _spoiler_problems(cells: Sequence[Cell]) -> Iterator[Problem]:
             if isinstance(call, ast.Call) and ast.unparse(call.func).split(".")[-1] == "show":
                 shown = {_spelled(ast.unparse(argument).split(".")[-1]) for argument in call.args}
                 if early := shown & to_come:
-                    yield cell.line, f"show({', '.join(early)}) gives an exercise away: move it behind the check"
+                    yield (
+                        cell.line,
+                        f"show({', '.join(early)}) gives an exercise away: "
+                        "move it behind the check",
+                    )
 
 
 def _spelled(name: str) -> str:

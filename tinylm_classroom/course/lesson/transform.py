@@ -1,7 +1,8 @@
-"""Third step: the cells of a lesson become the student's notebook and the solution's, not yet executed.
+"""Third step: the cells of a lesson become the student's notebook and the solution's, not yet
+executed.
 
-`[[heads-removed]]` becomes a link to the section of that evidence, and nothing in that section itself. Marks in a row
-share one pair of parentheses and name a section once.
+`[[heads-removed]]` becomes a link to the section of that evidence, and nothing in that section
+itself. Marks in a row share one pair of parentheses and name a section once.
 """
 
 import re
@@ -22,14 +23,17 @@ PLAIN = "?,:&!()'"
 
 
 def to_notebook(lesson: Lesson, role: str) -> NotebookNode:
-    """The lesson for the role `student` or `solution`, not yet executed; a cell's id is its position in the source.
+    """The lesson for the role `student` or `solution`, not yet executed; a cell's id is its
+    position in the source.
 
     In the solution's the plans for the presenter follow the title.
     """
     left_out = {"solution", "note"} if role == "student" else set()
     make = {"code": v4.new_code_cell, "markdown": v4.new_markdown_cell}
     cells = [
-        make[cell.kind](_text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell) | graded)
+        make[cell.kind](
+            _text(cell, role), id=f"{lesson.number}-{place:03}", metadata=_metadata(cell) | graded
+        )
         for place, (cell, graded) in enumerate(_graded(linked(lesson.cells), role))
         if not left_out & set(cell.tags)
     ]
@@ -45,8 +49,13 @@ def linked(cells: Sequence[Cell]) -> list[Cell]:
 
     JupyterLab compares a link with a heading as it is written, so few signs are escaped.
     """
-    ends = list(accumulate(cells, _section, initial=""))  # the section before each cell, and that after the last
-    places = {cell.meta["evidence"]: end for cell, end in zip(cells, ends, strict=False) if "evidence" in cell.meta}
+    # the section before each cell, and that after the last
+    ends = list(accumulate(cells, _section, initial=""))
+    places = {
+        cell.meta["evidence"]: end
+        for cell, end in zip(cells, ends, strict=False)
+        if "evidence" in cell.meta
+    }
 
     def link(section: str) -> str:
         number = re.match(r"(\d+)\. ", section)
@@ -55,13 +64,21 @@ def linked(cells: Sequence[Cell]) -> list[Cell]:
 
     def links(marks: re.Match[str], before: str) -> str:
         here = last_heading(marks.string[: marks.start()], before)
-        elsewhere = dict.fromkeys(places[name] for name in EVIDENCE_MARK.findall(marks[0]) if places[name] != here)
+        elsewhere = dict.fromkeys(
+            places[name] for name in EVIDENCE_MARK.findall(marks[0]) if places[name] != here
+        )
         return f" ({', '.join(map(link, elsewhere))})" if elsewhere else ""
 
     def text(cell: Cell, before: str) -> str:
-        return MARKS_IN_A_ROW.sub(partial(links, before=before), cell.text) if cell.kind == "markdown" else cell.text
+        return (
+            MARKS_IN_A_ROW.sub(partial(links, before=before), cell.text)
+            if cell.kind == "markdown"
+            else cell.text
+        )
 
-    return [replace(cell, text=text(cell, before)) for cell, before in zip(cells, ends, strict=False)]
+    return [
+        replace(cell, text=text(cell, before)) for cell, before in zip(cells, ends, strict=False)
+    ]
 
 
 def _section(before: str, cell: Cell) -> str:
@@ -72,26 +89,51 @@ def _section(before: str, cell: Cell) -> str:
 def _text(cell: Cell, role: str) -> str:
     if "exercise" not in cell.tags:
         return solved(cell.text) if cell.kind == "code" else cell.text
-    headline = "# Exercise {name}: difficulty {difficulty} of 5, about {minutes} minutes\n".format(**cell.meta)
+    headline = (
+        "# Exercise {name}: difficulty {difficulty} of 5, about {minutes} minutes\n"
+    ).format(**cell.meta)
     return headline + (stub(cell.text) if role == "student" else solved(cell.text))
 
 
 def _graded(cells: Iterable[Cell], role: str) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """Each cell with what nbgrader reads in a student's copy: where the answer is, and which check earns its points."""
-    name, points = "", 0
+    """Each cell with what nbgrader reads in a student's copy: where the answer is, and which check
+    earns its points.
+    """
+    name = ""
+    points = 0
     for cell in cells:
         kind: dict[str, Any] = {}
         if "exercise" in cell.tags:
-            name, points = cell.meta["name"], cell.meta["difficulty"]
+            name = cell.meta["name"]
+            points = cell.meta["difficulty"]
             kind = {"grade_id": name, "solution": True, "grade": False, "locked": False}
         elif "check" in cell.tags and f'check("{name}"' in cell.text:
-            kind = {"grade_id": f"check-{name}", "solution": False, "grade": True, "locked": True, "points": points}
-        yield cell, {"nbgrader": {"schema_version": 3, "task": False, **kind}} if kind and role == "student" else {}
+            kind = {
+                "grade_id": f"check-{name}",
+                "solution": False,
+                "grade": True,
+                "locked": True,
+                "points": points,
+            }
+        yield (
+            cell,
+            {"nbgrader": {"schema_version": 3, "task": False, **kind}}
+            if kind and role == "student"
+            else {},
+        )
 
 
 def _metadata(cell: Cell) -> dict[str, Any]:
-    slide = "notes" if "note" in cell.tags or cell.meta.get("slide") == "say" else cell.meta.get("slide")
-    facts = {key: cell.meta[key] for key in ("name", "difficulty", "minutes", "plan", "rows") if key in cell.meta}
+    slide = (
+        "notes"
+        if "note" in cell.tags or cell.meta.get("slide") == "say"
+        else cell.meta.get("slide")
+    )
+    facts = {
+        key: cell.meta[key]
+        for key in ("name", "difficulty", "minutes", "plan", "rows")
+        if key in cell.meta
+    }
     parts = {
         "tags": cell.tags,
         "slideshow": slide and {"slide_type": slide},

@@ -1,4 +1,6 @@
-"""Last step: a notebook is written with seals, which say later whether it is still that of its source."""
+"""Last step: a notebook is written with seals, which say later whether it is still that of its
+source.
+"""
 
 import hashlib
 import json
@@ -16,8 +18,15 @@ MAKERS = {
     "views": "base predict",
 }
 CLASSROOM = Path(__file__).parents[2]
-BUILDER = [CLASSROOM / room / f"{name}.py" for room, names in MAKERS.items() for name in names.split()]
-LANGUAGE = {"file_extension": ".py", "mimetype": "text/x-python", "name": "python", "pygments_lexer": "ipython3"}
+BUILDER: list[Path] = []
+for room, names in MAKERS.items():
+    BUILDER += [CLASSROOM / room / f"{name}.py" for name in names.split()]
+LANGUAGE = {
+    "file_extension": ".py",
+    "mimetype": "text/x-python",
+    "name": "python",
+    "pygments_lexer": "ipython3",
+}
 KERNEL = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": LANGUAGE,
@@ -26,7 +35,10 @@ KERNEL = {
 
 def write(notebook: NotebookNode, path: Path, source: Path, role: str) -> None:
     """Writes an executed notebook of a source for the role `student` or `solution`."""
-    notebook.metadata = {**KERNEL, "tinylm": {"lesson": source.stem, "role": role, **seals(source, notebook)}}
+    notebook.metadata = {
+        **KERNEL,
+        "tinylm": {"lesson": source.stem, "role": role, **seals(source, notebook)},
+    }
     write_whole(path, (nbformat.writes(notebook) + "\n").encode())
 
 
@@ -41,7 +53,10 @@ def why_stale(source: Path, built: Path) -> str | None:
         changed = [what for what in wanted if found[what] != wanted[what]]
     except (nbformat.reader.NotJSONError, KeyError, AttributeError):
         return "was not made by the build"
-    reasons = {"source_sha256": "is older than its source", "builder_sha256": "is older than the code of the build"}
+    reasons = {
+        "source_sha256": "is older than its source",
+        "builder_sha256": "is older than the code of the build",
+    }
     return reasons.get(changed[0], "was edited by hand") if changed else None
 
 
