@@ -4,6 +4,7 @@ from .beams import beam_search
 from .cache import KVCache
 from .config import ModelConfig, TrainConfig
 from .data import RandomWindows, every_window, load_corpus, open_tokens, split, write_tokens
+from .interventions import intervene, mean_heads
 from .lora import add_lora, load_lora, merge_lora, remove_lora, save_lora, unmerge_lora
 from .model import TransformerLM
 from .presets import preset
@@ -49,6 +50,7 @@ __all__ = [
     "evaluate",
     "every_window",
     "generate",
+    "intervene",
     "load_corpus",
     "load_hf",
     "load_hf_tokenizer",
@@ -56,6 +58,7 @@ __all__ = [
     "load_model",
     "load_pretrained",
     "load_tokenizer",
+    "mean_heads",
     "merge_lora",
     "next_token_loss",
     "next_token_probs",
