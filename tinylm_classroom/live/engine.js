@@ -88,6 +88,16 @@ function unpackHalves(text) {
   return values;
 }
 
+const isBelow = (n, value) => Number.isInteger(value) && 0 <= value && value < n;
+// Whether a model of a config can make a change of each kind. They mean what they mean in the library's `intervene`.
+const CHANGES = {
+  silence: ([head], { n_heads: H }) => isBelow(H, head),
+  means: ([head, rows], { n_heads: H, d_head: D }) => isBelow(H, head) && rows?.length > 0 && rows.every((row) => row.length === D),
+  forbid: ([head, query, key], { n_heads: H, max_seq_len }) => isBelow(H, head ?? 0) && isBelow(max_seq_len, query) && isBelow(query + 1, key),
+  stop: ([part]) => ["attention", "ffn"].includes(part),
+  write: ([unit, id], { d_ff: F, vocab_size: V }) => isBelow(F, unit) && isBelow(V, id),
+};
+
 /** A model that reads token after token and keeps what it computed. record: see `live_record` in record.py. */
 class Model {
   constructor({ config, speeds, weights }) {
@@ -114,6 +124,25 @@ class Model {
     this.queries = lists(n_layers); // [layer][row] (H*D), after norm and rotation
     this.keys = lists(n_layers); // [layer][row] (G*D), likewise
     this.values = lists(n_layers); // [layer][row] (G*D)
+    this.change();
+  }
+
+  /** Read with these changes, { kind: [[layer, ...]] }, from now on; default none. Others than before: all tokens are forgotten. */
+  change(changes = {}) {
+    const text = JSON.stringify(changes), replaced = new Set();
+    if (text === this.changed) return;
+    for (const [kind, all] of Object.entries(changes)) for (const [layer, ...change] of all) {
+      const named = `${kind} ${[layer, ...change].map(String)}`.slice(0, 60), one = [kind.replace("means", "silence"), layer, change[0]].join();
+      if (!isBelow(this.config.n_layers, layer) || !CHANGES[kind]?.(change, this.config)) throw new Error(`The model cannot make the change ${named}.`);
+      if (/silence|write/.test(one) && replaced.size === replaced.add(one).size) throw new Error(`The change ${named} is the second one of its kind there.`);
+    }
+    this.cut(0);
+    Object.assign(this, { changed: text, changes: structuredClone(changes) });
+  }
+
+  /** The changes of one kind in a layer, without the layer. */
+  changesIn(layer, kind) {
+    return (this.changes[kind] ?? []).flatMap(([at, ...change]) => (at === layer ? [change] : []));
   }
 
   /** Forget all tokens after the first `length`: their rows are overwritten by those of the next tokens. */
@@ -138,13 +167,17 @@ class Model {
 
   /** What the attention of a layer adds to the stream of token `at`. x (C). Returns (C). */
   attend(layer, x, at) {
-    const { n_heads: H, n_kv_heads: G, d_head: D, norm_eps, rope_layout } = this.config;
-    const { q_proj, k_proj, v_proj, q_norm, k_norm, o_proj } = this.blocks[layer];
+    const { norm_eps, rope_layout } = this.config, { q_proj, k_proj, v_proj, q_norm, k_norm } = this.blocks[layer];
     const rotated = (heads, gain) => rotate(gain ? rmsNorm(heads, gain, norm_eps) : heads, at, this.speeds, rope_layout);
     this.queries[layer][at] = rotated(linear(q_proj, x), q_norm);
     this.keys[layer][at] = rotated(linear(k_proj, x), k_norm);
     this.values[layer][at] = linear(v_proj, x);
-    const mixed = new Float32Array(H * D);
+    return this.added(layer, "attention", this.mixed(layer, at)); // (H*D) -> (C)
+  }
+
+  /** What the heads of a layer mix for token `at`, side by side. Returns (H*D). */
+  mixed(layer, at) {
+    const { n_heads: H, n_kv_heads: G, d_head: D } = this.config, mixed = new Float32Array(H * D);
     for (let head = 0; head < H; head++) {
       const shared = D * Math.floor(head * G / H); // where the numbers of this head's group begin
       this.attention(layer, head, at).forEach((weight, row) => {
@@ -152,7 +185,20 @@ class Model {
         for (let i = 0; i < D; i++) mixed[head * D + i] += weight * value[shared + i];
       });
     }
-    return linear(o_proj, mixed); // (H*D) -> (C)
+    for (const [head] of this.changesIn(layer, "silence")) mixed.fill(0, head * D, (head + 1) * D);
+    for (const [head, rows] of this.changesIn(layer, "means")) {
+      if (at >= rows.length) throw new Error(`The means of head ${head} have ${rows.length} rows, too few for position ${at}.`);
+      mixed.set(rows[at], head * D);
+    }
+    return mixed;
+  }
+
+  /** What a part of a block, "attention" or "ffn", adds to the stream. x: what its last matrix takes. Returns (C). */
+  added(layer, part, x) {
+    const isFfn = part === "ffn", weight = this.blocks[layer][isFfn ? "down_proj" : "o_proj"], y = linear(weight, x);
+    const change = ([unit, id]) => y.forEach((_, i) => { y[i] += x[unit] * (this.lm_head[id * y.length + i] - weight[i * x.length + unit]); });
+    if (isFfn) this.changesIn(layer, "write").forEach(change);
+    return this.changesIn(layer, "stop").flat().includes(part) ? y.fill(0) : y;
   }
 
   /** The attention weights of token `row`, over the tokens up to itself. Returns (row + 1). */
@@ -160,16 +206,17 @@ class Model {
     const { n_heads: H, n_kv_heads: G, d_head: D } = this.config, shared = D * Math.floor(head * G / H);
     const query = this.queries[layer][row], keys = this.keys[layer];
     const scores = new Float32Array(row + 1).map((_, at) => dot(query, head * D, keys[at], shared, D) / Math.sqrt(D));
+    for (const [one, at, key] of this.changesIn(layer, "forbid")) if (at === row && (one ?? head) === head) scores[key] = -Infinity;
     const top = scores.reduce((a, b) => Math.max(a, b)), e = scores.map((score) => Math.exp(score - top));
     const sum = e.reduce((a, b) => a + b);
-    return e.map((each) => each / sum);
+    return e.map((each) => (top === -Infinity ? 0 : each / sum)); // 0 where no key is left
   }
 
   /** down(activation(gate(x)) * up(x)). x (C). Returns (C). */
   feedForward(layer, x) {
-    const { gate_proj, up_proj, down_proj } = this.blocks[layer], activation = ACTIVATIONS[this.config.ffn];
+    const { gate_proj, up_proj } = this.blocks[layer], activation = ACTIVATIONS[this.config.ffn];
     const up = linear(up_proj, x), h = linear(gate_proj, x).map((gate, i) => activation(gate) * up[i]); // (C) -> (F)
-    return linear(down_proj, h); // (F) -> (C)
+    return this.added(layer, "ffn", h); // (F) -> (C)
   }
 
   /** What final norm and head make of the stream at a depth, 0 for the embedding. Returns (V). */

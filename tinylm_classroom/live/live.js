@@ -11,6 +11,7 @@ const SLICE = 10; // milliseconds of work between two pauses
  *   wants.steps, a layer: steps { name: rows }, what the steps inside it return, and those before and after the blocks.
  *   wants.parts: stream [place][row] (C), queries [layer][head][row] (D), and keys and values likewise, of G heads.
  *   wants.rows: attention and parts of so many rows, the last ones; default all. While a text is written, 1 is quick.
+ *   wants.changes: what is changed of the model for this read, as `Model.change` takes it. Default nothing.
  * A newer read replaces older ones of the same asker, wants.by (any text): they reject with an Error whose name is
  * "Replaced". Different askers are answered one after the other.
  *
@@ -21,9 +22,10 @@ async function open(record) {
 }
 
 /** Read ids, a generator that stops after each piece of work. Returns what `live.read` resolves to. */
-function* answer(model, ids, { attention, parts, layers, steps: inside, rows: n_rows = ids.length }) {
+function* answer(model, ids, { attention, parts, layers, steps: inside, changes, rows: n_rows = ids.length }) {
   const { n_layers, n_heads: H, n_kv_heads: G, d_head: D } = model.config, last = ids.length - 1;
   if (last < 0) throw new Error("There is nothing to read. Give at least one token id.");
+  model.change(changes);
   const other = ids.findIndex((id, i) => id !== model.ids[i]);
   model.cut(other < 0 ? ids.length : other);
   let logits;

@@ -20,13 +20,11 @@ function steps(model, layer) {
   const masked = map(scores, (x, at, key) => (key > at ? -Infinity : x));
   const looks = scores.map((matrix, head) => matrix.map((_, at) => model.attention(layer, head, at)));
   const weights = map(scores, (_, at, key, head) => looks[head][at][key] ?? 0);
-  const mixed = weights.map((matrix, head) => matrix.map((row) => // each number: a sum over the keys
-    Float32Array.from({ length: D }, (_, i) => row.reduce((sum, weight, key) => sum + weight * ofGroup(values, head)[key][i], 0))));
-  const merged = model.ids.map((_, at) => Float32Array.from(mixed.flatMap((matrix) => [...matrix[at]])));
-  const attention = through(block.o_proj, merged), attention_added = sums(before, attention);
+  const merged = model.ids.map((_, at) => model.mixed(layer, at)), mixed = heads(merged, H);
+  const attention = merged.map((row) => model.added(layer, "attention", row)), attention_added = sums(before, attention);
   const ffn_norm = normed(attention_added, block.ffn_norm), [gate_proj, up_proj] = ["gate_proj", "up_proj"].map((name) => through(block[name], ffn_norm));
   const activated = gate_proj.map((row) => row.map(ACTIVATIONS[ffn])), gated = activated.map((row, at) => row.map((x, i) => x * up_proj[at][i]));
-  const down_proj = through(block.down_proj, gated), final_norm = normed(last, model.final_norm);
+  const down_proj = gated.map((row) => model.added(layer, "ffn", row)), final_norm = normed(last, model.final_norm);
   return {
     embed: rows(model.stream[0]), block: last, attn_norm, attention, q_proj, k_proj, v_proj, split: heads(q_proj, H),
     ...(qk_norm && { q_norm: heads(q_proj.map((row) => rmsNorm(row, block.q_norm, norm_eps)), H), k_norm: heads(k_proj.map((row) => rmsNorm(row, block.k_norm, norm_eps)), G) }),
