@@ -80,15 +80,14 @@ def mean_heads(model: TransformerLM, ids: Tensor) -> Tensor:
 
     def keep(module: nn.Module, args: Any) -> None:
         mean = at_least_fp32(args[0]).mean(0)  # (B, T, H*D) -> (T, H*D)
-        heads = mean.unflatten(-1, (model.config.n_heads, -1))  # (T, H*D) -> (T, H, D)
-        found.append(heads.transpose(0, 1))  # (T, H, D) -> (H, T, D)
+        found.append(mean.unflatten(-1, (model.config.n_heads, -1)))
 
     with ExitStack() as hooks:
         for block in model.blocks:
             hooks.enter_context(block.attention.o_proj.register_forward_pre_hook(keep))
         hooks.enter_context(evaluation_mode(model))
         model(ids, last_only=True)
-    return torch.stack(found)
+    return torch.stack(found).transpose(1, 2)  # (L, T, H, D) -> (L, H, T, D)
 
 
 class _Heads:

@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from support.toys import evaluation_copy
 from tinylm_classroom.live.record import live_record
 from tinylm_classroom.live.scripts import engine_script
 from tinylm_classroom.shapes.capture import capture
-from tinylm_lib import ModelConfig, TransformerLM, generate, storyworld
+from tinylm_lib import ModelConfig, TransformerLM, generate, intervene, storyworld
 from tinylm_lib.text.tokenizers import WordTokenizer
 
 pytestmark = pytest.mark.browser
@@ -224,6 +225,150 @@ def test_what_was_cut_is_forgotten_and_can_be_read_again(open_live):
     )
     assert seen["again"] == seen["before"][23:] and seen["length"] == 23 and seen["ids"] == first
     assert worst(seen["others"], logits(oracle(model), first[:23] + second[23:])[23:]) < CLOSE
+
+
+# What is changed of a model
+
+
+CHANGED = ["one key per head", "untied", "geglu"]
+READ_CHANGED = """async (all) => {
+    const live = await tinylm.open(record), seen = [];
+    for (const [ids, changes] of all) seen.push(plain((await live.read(ids, { changes, layers: true })).layers));
+    return seen;
+}"""
+
+
+def random_changes(config: ModelConfig, n: int, rng: random.Random) -> dict[str, list[list]]:
+    """Some changes of each kind, or none, for texts of n tokens."""
+    L, H, D = config.n_layers, config.n_heads, config.d_head
+    heads = rng.sample([(layer, head) for layer in range(L) for head in range(H)], rng.randrange(6))
+    units = rng.sample([(layer, unit) for layer in range(L) for unit in range(config.d_ff)], rng.randrange(5))
+    silent = rng.randrange(len(heads) + 1)
+    queries, deaf, last = rng.choices(range(n), k=9), rng.randrange(H), rng.randrange(n)
+    looks = [[rng.randrange(L), rng.choice([None, *range(H)]), query, rng.randint(0, query)] for query in queries]
+    looks += [[0, deaf, last, key] for key in range(last + 1)]  # no key is left
+    return {
+        "silence": [list(head) for head in heads[:silent]],
+        "means": [[*head, [[rng.gauss(0, 1) for _ in range(D)] for _ in range(n)]] for head in heads[silent:]],
+        "forbid": looks[: rng.choice([0, 9, None])],
+        "stop": [[rng.randrange(L), part] for part in ("attention", "ffn") if rng.random() < 0.2],
+        "write": [[*unit, rng.randrange(config.vocab_size)] for unit in units],
+    }
+
+
+def of_library(changes: dict[str, list[list]]) -> dict[str, object]:
+    """The same changes as `intervene` takes them."""
+    means = {(layer, head): torch.tensor(rows, dtype=torch.float64) for layer, head, rows in changes.get("means", [])}
+    return {**{kind: list(map(tuple, all)) for kind, all in changes.items()}, "means": means}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_a_changed_model_reads_like_the_librarys(name, open_live):
+    """200 changes; the log-probabilities of the next token, and those of the stream at every depth."""
+    model, rng, cases, worsts = random_model(**CONFIGS[name]), random.Random(5), [], []
+    for i in range(67 if name != "geglu" else 66):
+        cases.append([random_ids(model, n := rng.randint(1, 30), seed=i), random_changes(model.config, n, rng)])
+    seen, right = open_live(model).evaluate(READ_CHANGED, cases), oracle(model)
+    n_moved = 0
+    for (ids, changes), layers in zip(cases, seen, strict=True):
+        with intervene(right, **of_library(changes)):
+            caught = capture_stream(right, ids)
+            expected = torch.stack([right.unembed(right.final_norm(x)) for x in caught]).log_softmax(-1)
+        found = torch.tensor(layers, dtype=torch.float64).log_softmax(-1)
+        worsts.append(worst(found, expected))
+        n_moved += worst(logits(right, ids)[-1].log_softmax(-1), expected[-1]) > 100 * CLOSE
+    print(f"{name}: {max(worsts):.1e} nats at most, in {len(cases)} changes, of which {n_moved} move the prediction")
+    assert max(worsts) < CLOSE and n_moved > 0.8 * len(cases)
+
+
+def capture_stream(model: TransformerLM, ids: list[int]) -> list[torch.Tensor]:
+    """The stream (C) of the last token, before each block and after the last."""
+    caught = []
+    hooks = [block.register_forward_pre_hook(lambda _, args: caught.append(args[0][0, -1])) for block in model.blocks]
+    hooks.append(model.blocks[-1].register_forward_hook(lambda _, args, output: caught.append(output[0, -1])))
+    logits(model, ids)
+    for hook in hooks:
+        hook.remove()
+    return caught
+
+
+@pytest.mark.parametrize("place", ["a worker", "no worker"])
+def test_changed_and_unchanged_reads_of_one_text_take_turns(place, open_live):
+    model = random_model()
+    ids, changes = random_ids(model, 20), {"silence": [[1, 2]], "forbid": [[0, None, 19, 3]], "write": [[1, 4, 5]]}
+    begin, stop = ids[:18], {"stop": [[0, "ffn"]]}
+    texts = [[begin, None], [ids, None], [begin, changes], [ids, changes], [ids, stop], [ids, None]]
+    seen = open_live(model, **PLACES[place]).evaluate(
+        """async (texts) => {
+            const live = await tinylm.open(record), seen = [];
+            for (const [ids, changes] of texts) seen.push(await outcome(live.read(ids, changes ? { changes } : {})));
+            return seen;
+        }""",
+        texts,
+    )
+    right = oracle(model)
+    for (read, asked), row in zip(texts, seen, strict=True):
+        with intervene(right, **of_library(asked or {})):
+            assert worst(row, logits(right, read)[-1]) < CLOSE
+
+
+def test_the_weights_of_attention_and_the_steps_are_those_of_the_changed_model(open_live):
+    model = random_model(qk_norm=True)
+    ids = random_ids(model, 9)
+    changes = {"silence": [[1, 2]], "forbid": [[1, 4, 5, 1], [1, None, 8, 8], *([1, 0, 3, key] for key in range(4))],
+        "write": [[1, 4, 5]]}  # fmt: skip
+    seen = open_live(model).evaluate(
+        """async ([ids, wants]) => {
+            const live = await tinylm.open(record), { attention: looks, steps } = await live.read(ids, wants);
+            const all = Object.entries({ ...steps, looks });
+            return Object.fromEntries(all.map(([name, rows]) => [name, plain(rows)]));
+        }""",
+        [ids, {"changes": changes, "attention": True, "steps": 1}],
+    )
+    for head, query, keys in ((4, 5, [1]), (0, 8, [8]), (5, 8, [8]), (0, 3, [0, 1, 2, 3])):
+        row = seen["looks"][1][head][query]
+        assert [key for key, weight in enumerate(row) if weight == 0] == keys
+        assert math.isclose(sum(row), 0 if len(keys) == 4 else 1, abs_tol=1e-6)
+    right = oracle(model)
+    with intervene(right, **of_library(changes)):
+        caught = capture(right, torch.tensor([ids]))
+    block = "blocks.1"
+    for name in ("attention", "ffn", "attention.o_proj", "ffn.down_proj"):
+        assert worst(seen[name.rpartition(".")[2]], caught.outputs[f"{block}.{name}"][0]) < CLOSE
+    assert worst(seen["merged"], caught.inputs[f"{block}.attention.o_proj"][0]) < CLOSE
+    assert worst(seen["ffn_added"], caught.outputs[block][0]) < CLOSE
+
+
+WRONG_CHANGES = {
+    "{ silence: [[2, 0]] }": "change silence 2,0", "{ silence: [[0, 6]] }": "change silence 0,6",
+    "{ silence: [[0, null]] }": "change silence 0,null", "{ silence: [['1', 0]] }": "change silence 1,0",
+    "{ silence: [1, 2] }": "not iterable", "{ silent: [[0, 1]] }": "change silent 0,1",
+    "{ forbid: [[0, 0, 2, 3]] }": "change forbid 0,0,2,3", "{ forbid: [[0, null, 150, 3]] }": "forbid 0,null,150,3",
+    "{ forbid: [[0, NaN, 1, 0]] }": "change forbid 0,NaN,1,0", "{ stop: [[0, 'mlp']] }": "change stop 0,mlp",
+    "{ write: [[0, 28, 1]] }": "change write 0,28,1", "{ write: [[0, 2, 41]] }": "change write 0,2,41",
+    "{ write: [[0, 2, 4], [0, 2, 5]] }": "change write 0,2,5 is the second",
+    "{ silence: [[0, 2]], means: [[0, 2, [new Float32Array(8)]]] }": "change means 0,2,0,0,0,0,0,0,0,0 is the second",
+    "{ means: [[0, 2, [new Float32Array(7)]]] }": "change means 0,2,0", "{ means: [[0, 2, []]] }": "change means 0,2,",
+    "{ means: [[0, 2]] }": "change means 0,2",
+    "{ means: [[0, 2, [new Float32Array(8)]]] }": "means of head 2 have 1 rows, too few for position 1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["a worker", "no worker"])
+def test_changes_that_a_model_cannot_make_are_named_and_the_next_text_is_read(place, open_live):
+    model = random_model()
+    seen = open_live(model, **PLACES[place]).evaluate(
+        f"""async () => {{
+            const live = await tinylm.open(record), seen = [];
+            for (const changes of [{", ".join(WRONG_CHANGES)}]) {{
+                seen.push(await outcome(live.read([3, 5], {{ changes }})), await outcome(live.read([3, 5])));
+            }}
+            return seen;
+        }}"""
+    )
+    for error, row, said in zip(seen[::2], seen[1::2], WRONG_CHANGES.values(), strict=True):
+        assert said in error["message"] and error["name"] in ("Error", "TypeError")
+        assert worst(row, logits(oracle(model), [3, 5])[-1]) < CLOSE
 
 
 # What a page talks to

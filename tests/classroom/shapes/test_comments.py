@@ -377,6 +377,10 @@ def exercise_views(lib: ModuleType, config: ModelConfig) -> None:
     course_room(f"{views}.patch").patched_logits(model, ids, donor, "ffn", 0)
 
 
+def exercise_interventions(lib: ModuleType, config: ModelConfig) -> None:
+    lib.mean_heads(lib.TransformerLM(config), torch.randint(V, (B, T)))
+
+
 def exercise_clinic(lib: ModuleType) -> None:
     """Two updates of a small model, one by a reward of the shipped one, and what is measured in both."""
     run, measure = course_room("clinic.run"), course_room("clinic.measurements")
@@ -393,7 +397,7 @@ def exercise_clinic(lib: ModuleType) -> None:
 
 EXERCISES = (
     exercise_model, exercise_adapters, exercise_attend, exercise_quantization, exercise_sampling, exercise_training,
-    exercise_capture, exercise_lora,
+    exercise_capture, exercise_lora, exercise_interventions,
 )  # fmt: skip
 
 
